@@ -153,7 +153,7 @@ static uint32_t ready(struct ring *r, uint32_t most)
 }
 
 /* Entries to write, at most `most`. */
-static uint32_t room(struct ring *r, uint32_t most)
+static uint32_t capacity(struct ring *r, uint32_t most)
 {
 	if (RING - (r->mine - r->theirs) < most)
 		r->theirs = __atomic_load_n(r->consumer, __ATOMIC_ACQUIRE);
@@ -163,7 +163,7 @@ static uint32_t room(struct ring *r, uint32_t most)
 static void refill(struct side *s)
 {
 	uint64_t *entries = s->fill.entries;
-	uint32_t n = room(&s->fill, RING);
+	uint32_t n = capacity(&s->fill, RING);
 
 	while (n-- && spares)
 		entries[s->fill.mine++ & (RING - 1)] = spare[--spares];
@@ -195,7 +195,7 @@ static void kick(struct side *s)
 static uint32_t forward(struct side *from, struct side *to)
 {
 	struct xdp_desc *in = from->rx.entries, *out = to->tx.entries;
-	uint32_t n = room(&to->tx, ready(&from->rx, BATCH)), i;
+	uint32_t n = capacity(&to->tx, ready(&from->rx, BATCH)), i;
 
 	for (i = 0; i < n; i++)
 		out[to->tx.mine++ & (RING - 1)] = in[from->rx.mine++ & (RING - 1)];

@@ -25,7 +25,7 @@ use crate::measure::{Measured, Target};
 use crate::order;
 use crate::scene::{LAN, Scene, WAN};
 use crate::slice;
-use crate::table::{grouped, lay_out};
+use crate::table::{build, grouped};
 
 /// Of the peer's packets, at least, in percent.
 const TARGET: f64 = 90.0;
@@ -244,7 +244,7 @@ impl Report {
         let targets: String = self.targets.iter().map(Target::text).collect();
         format!(
             "\nAF_XDP, copy mode on veth, generator and forwarder on different CPUs\n{}{}{targets}",
-            lay_out(&heads, &rows),
+            build(&heads, &rows),
             order::text(&self.orders)
         )
     }

@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use serde::Serialize;
 
 use crate::measure::{Measured, Target};
-use crate::table::{grouped, lay_out};
+use crate::table::{build, grouped};
 
 /// Seconds that are short enough.
 const TARGET: f64 = 1.0;
@@ -167,7 +167,7 @@ impl Report {
         let heads = ["file", "MB", "seconds", "least", "most"];
         let row = |row: &Row| {
             let seconds = &row.seconds;
-            let times = [seconds.median, seconds.least, seconds.most].map(|s| format!("{s:.2}"));
+            let times = [seconds.median, seconds.min, seconds.most].map(|s| format!("{s:.2}"));
             let megabytes = format!("{:.1}", row.bytes as f64 / 1e6);
             [vec![row.file.to_owned(), megabytes], times.to_vec()].concat()
         };
@@ -176,7 +176,7 @@ impl Report {
         format!(
             "\nfairpath class check, {} classes\n{}{targets}",
             grouped(self.classes as u64),
-            lay_out(&heads, &rows)
+            build(&heads, &rows)
         )
     }
 }

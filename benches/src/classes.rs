@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::measure::{Measured, Target};
 use crate::scene::{LAN, Scene, WAN, attach_empty};
 use crate::slice::{self, Plan};
-use crate::table::{grouped, lay_out};
+use crate::table::{build, grouped};
 
 /// ns a packet that classes may add, and all of it may take.
 const ADDED_NS: f64 = 60.0;
@@ -231,7 +231,7 @@ impl Scenario {
         for _ in 0..args.rounds {
             off.push(pps(&traffic)?);
             {
-                let _beside = attach_empty(empty, &[Hook::TcxIngress, Hook::TcxEgress])?;
+                let _against = attach_empty(empty, &[Hook::TcxIngress, Hook::TcxEgress])?;
                 idle.push(pps(&traffic)?);
             }
             {
@@ -282,7 +282,7 @@ impl Report {
             self.rounds,
             self.millis
         );
-        let range = |m: &Measured| format!("{:.0} ({:.0}..{:.0})", m.median, m.least, m.most);
+        let range = |m: &Measured| format!("{:.0} ({:.0}..{:.0})", m.median, m.min, m.most);
         let rows: Vec<Vec<String>> = self
             .scenarios
             .iter()
@@ -305,7 +305,7 @@ impl Report {
             "RTT and classes",
             "added",
         ];
-        out += &lay_out(&heads, &rows);
+        out += &build(&heads, &rows);
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         out += &format!(
             "\n  loading {:.0} ms; reload of {} classes {:.0} ms, reading them {:.0} ms (both wait for running programs)\n  memory: {:.1} MiB count 16,000 classes on any number of CPUs\n\n",

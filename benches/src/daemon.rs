@@ -23,7 +23,7 @@ use crate::measure::{Measured, Target};
 use crate::peer::resident;
 use crate::scene::{LAN, Scene, WAN, attach_empty};
 use crate::slice::{self, Plan};
-use crate::table::{grouped, lay_out};
+use crate::table::{build, grouped};
 
 /// Share of one core that the daemon may take.
 const CPU_PERCENT: f64 = 1.0;
@@ -142,7 +142,7 @@ fn measure(args: &Args, scene: &Scene, fairpath: &PathBuf, flows: u32) -> anyhow
         cpu.push(100.0 * spent / began.elapsed().as_secs_f64());
     }
     let status = status(&scene.router, fairpath, place.path())?;
-    let told = |path: &str| {
+    let reported = |path: &str| {
         let number = status.pointer(path).and_then(Value::as_u64);
         number.with_context(|| format!("no {path} in the daemon's status"))
     };
@@ -151,10 +151,10 @@ fn measure(args: &Args, scene: &Scene, fairpath: &PathBuf, flows: u32) -> anyhow
         pps: Measured::of(pps),
         cpu_percent: Measured::of(cpu),
         resident_bytes: resident(daemon.id())?,
-        kernel_bytes: told("/gauges/kernel_memory_bytes")?,
+        kernel_bytes: reported("/gauges/kernel_memory_bytes")?,
         start_ms,
-        samples_unbinned: told("/counters/samples_unbinned")?,
-        pairs_evicted: told("/counters/pairs_evicted")?,
+        samples_unbinned: reported("/counters/samples_unbinned")?,
+        pairs_evicted: reported("/counters/pairs_evicted")?,
     };
     daemon.signal(Signal::SIGTERM);
     daemon.finish(STOP_DEADLINE)?;
@@ -251,7 +251,7 @@ impl Report {
                 vec![
                     grouped(row.flows.into()),
                     format!("{:.0}", row.pps.median / 1e3),
-                    format!("{:.2} ({:.2}..{:.2})", cpu.median, cpu.least, cpu.most),
+                    format!("{:.2} ({:.2}..{:.2})", cpu.median, cpu.min, cpu.most),
                     mib(row.resident_bytes),
                     mib(row.kernel_bytes),
                     format!("{:.0}", row.start_ms),
@@ -270,7 +270,7 @@ impl Report {
             "unbinned",
             "pairs evicted",
         ];
-        out += &lay_out(&heads, &rows);
+        out += &build(&heads, &rows);
         out += "\n  resident counts the kernel's tables too: the process maps them\n\n";
         out.extend(self.targets.iter().map(Target::text));
         out

@@ -23,7 +23,7 @@ use fairpath_sched::tree::{Known, Tree};
 use serde::Serialize;
 
 use crate::measure::{Measured, Target, thread_ns};
-use crate::table::lay_out;
+use crate::table::build;
 
 /// A packet of FQ-CoDel or of the class tree, natively.
 const NATIVE_NS: f64 = 100.0;
@@ -79,7 +79,7 @@ pub struct Report {
 #[derive(Debug, Serialize)]
 struct Row {
     case: &'static str,
-    home: &'static str,
+    runtime: &'static str,
     ns_per_packet: Measured,
     #[serde(skip)]
     target: bool,
@@ -99,7 +99,7 @@ struct Case {
 
 /// A scheduler that is kept busy.
 struct Bench {
-    home: Box<dyn SchedRuntime>,
+    runtime: Box<dyn SchedRuntime>,
     busy: u32,
     by_class: bool,
     one_host: bool,
@@ -110,9 +110,9 @@ struct Bench {
 
 impl Bench {
     /// Fills each flow.
-    fn new(home: Box<dyn SchedRuntime>, case: &Case) -> anyhow::Result<Bench> {
+    fn new(runtime: Box<dyn SchedRuntime>, case: &Case) -> anyhow::Result<Bench> {
         let mut bench = Bench {
-            home,
+            runtime,
             busy: case.busy,
             by_class: case.by_class,
             one_host: case.one_host,
@@ -124,7 +124,7 @@ impl Bench {
         for handle in 1..=packets {
             bench.ops.push(bench.packet(handle));
         }
-        bench.home.run(&bench.ops, &mut bench.outcomes)?;
+        bench.runtime.run(&bench.ops, &mut bench.outcomes)?;
         match bench
             .outcomes
             .iter()
@@ -180,7 +180,7 @@ impl Bench {
     fn run_ops(&mut self) -> anyhow::Result<f64> {
         self.outcomes.clear();
         let start = thread_ns()?;
-        self.home.run(&self.ops, &mut self.outcomes)?;
+        self.runtime.run(&self.ops, &mut self.outcomes)?;
         Ok(thread_ns()? - start)
     }
 }
@@ -285,7 +285,7 @@ fn interpreted(busy: u32) -> anyhow::Result<Bench> {
     let author = Author::parse(&object)
         .map_err(|problems| anyhow::anyhow!("read {}: {problems:?}", file.display()))?;
     let plan = leaf(&author.policy)?;
-    let home = Scheduler::with_custom(&plan, &author.policy, Box::new(author.machine()))?;
+    let runtime = Scheduler::with_custom(&plan, &author.policy, Box::new(author.machine()))?;
     let case = Case {
         name: "stfq",
         plan,
@@ -294,7 +294,7 @@ fn interpreted(busy: u32) -> anyhow::Result<Bench> {
         one_host: false,
         target: false,
     };
-    Bench::new(Box::new(home), &case)
+    Bench::new(Box::new(runtime), &case)
 }
 
 /// What is measured: name, whether it has a target, and the bench.
@@ -304,11 +304,11 @@ fn ready(args: &Args) -> anyhow::Result<Vec<Ready>> {
     let wanted = |name: &str| args.only.as_deref().is_none_or(|only| name.contains(only));
     let mut benches = Vec::new();
     for case in cases()?.iter().filter(|case| wanted(case.name)) {
-        let home = Box::new(Scheduler::new(&case.plan)?);
-        benches.push((case.name, case.target, Bench::new(home, case)?));
+        let runtime = Box::new(Scheduler::new(&case.plan)?);
+        benches.push((case.name, case.target, Bench::new(runtime, case)?));
         if !args.native {
-            let home = Box::new(SchedRun::load(&case.plan)?);
-            benches.push((case.name, false, Bench::new(home, case)?));
+            let runtime = Box::new(SchedRun::load(&case.plan)?);
+            benches.push((case.name, false, Bench::new(runtime, case)?));
         }
     }
     let name = "stfq, 100 flows, interpreted";
@@ -342,13 +342,13 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     let cases: Vec<Row> = rows
         .map(|((case, target, bench), each)| Row {
             case,
-            home: bench.home.name(),
+            runtime: bench.runtime.name(),
             ns_per_packet: Measured::of(each),
             target: *target,
         })
         .collect();
     let target = |row: &Row| {
-        let what = format!("{}, {}", row.case, row.home);
+        let what = format!("{}, {}", row.case, row.runtime);
         Target::at_most(what, row.ns_per_packet.median, NATIVE_NS, "ns/packet")
     };
     let targets = cases.iter().filter(|row| row.target).map(target).collect();
@@ -361,14 +361,18 @@ impl Report {
         let heads = ["policy", "home", "ns/packet", "least", "most"];
         let row = |row: &Row| {
             let ns = &row.ns_per_packet;
-            let ns = [ns.median, ns.least, ns.most].map(|ns| format!("{ns:.1}"));
-            [vec![row.case.to_owned(), row.home.to_owned()], ns.to_vec()].concat()
+            let ns = [ns.median, ns.min, ns.most].map(|ns| format!("{ns:.1}"));
+            [
+                vec![row.case.to_owned(), row.runtime.to_owned()],
+                ns.to_vec(),
+            ]
+            .concat()
         };
         let rows: Vec<_> = self.cases.iter().map(row).collect();
         let targets: String = self.targets.iter().map(Target::text).collect();
         format!(
             "\nscheduler, a packet in and out, CPU time (the kernel: unattached, {BATCH} operations a run)\n{}{targets}",
-            lay_out(&heads, &rows)
+            build(&heads, &rows)
         )
     }
 }

@@ -60,10 +60,10 @@ pub struct Report {
 /// # Errors
 /// Where the bench itself fails: no root, no release binary, lost packets.
 pub fn run(args: &Args) -> anyhow::Result<Report> {
-    let asked = |part| args.parts.contains(&part);
-    let cost = asked(Part::Cost).then(|| cost::run(&args.cost));
+    let requested = |part| args.parts.contains(&part);
+    let cost = requested(Part::Cost).then(|| cost::run(&args.cost));
     let cost = cost.transpose()?;
-    let lateness = asked(Part::Lateness).then(|| lateness::run(&args.lateness));
+    let lateness = requested(Part::Lateness).then(|| lateness::run(&args.lateness));
     Ok(Report {
         cost,
         lateness: lateness.transpose()?,

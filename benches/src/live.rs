@@ -13,10 +13,10 @@ use fairpath_bpf::{Hook, Traffic};
 use serde::Serialize;
 
 use crate::measure::{Measured, Target};
-use crate::peer::{self, Told, Watcher};
+use crate::peer::{self, Reported, Watcher};
 use crate::scene::{LAN, Scene, WAN, attach_empty};
 use crate::slice::{self, Plan, Slice};
-use crate::table::{grouped, lay_out};
+use crate::table::{build, grouped};
 
 /// A table of this many places per flow, so that hardly a set overflows.
 const PLACES_PER_FLOW: u32 = 2;
@@ -99,7 +99,7 @@ struct Watched {
     programs: Vec<Program>,
     /// Samples that could be taken: one of each ACK but of a flow's first data, taken in all rounds.
     samples_possible: u64,
-    told: Told,
+    reported: Reported,
 }
 
 /// One program, by the kernel's statistics.
@@ -192,7 +192,7 @@ impl Scenario {
         for _ in 0..args.rounds {
             off.push(slice::run(scene, traffic, None, &plan)?.pps);
             {
-                let _beside = attach_empty(empty, &HOOKS)?;
+                let _against = attach_empty(empty, &HOOKS)?;
                 idle.push(slice::run(scene, traffic, None, &plan)?.pps);
             }
             for (slices, (_, watcher)) in on.iter_mut().zip(watchers) {
@@ -202,7 +202,7 @@ impl Scenario {
         let (off_pps, empty_pps) = (Measured::of(off), Measured::of(idle));
         let mut watched = Vec::new();
         for (slices, (name, watcher)) in on.into_iter().zip(watchers) {
-            let _beside = attach_empty(empty, &HOOKS)?;
+            let _against = attach_empty(empty, &HOOKS)?;
             let counted = Plan {
                 statistics: true,
                 ..plan
@@ -220,7 +220,7 @@ impl Scenario {
                 pps,
                 programs: net_of_empty(&programs),
                 samples_possible: slices.iter().map(|s| possible(s, traffic)).sum(),
-                told: sum(&slices),
+                reported: sum(&slices),
             });
         }
         Ok(Scenario {
@@ -244,20 +244,20 @@ fn possible(slice: &Slice, traffic: &Traffic) -> u64 {
 }
 
 /// Counts summed over the rounds, sizes of the last.
-fn sum(slices: &[Slice]) -> Told {
-    let told: Vec<&Told> = slices.iter().filter_map(|s| s.told.as_ref()).collect();
-    let last = told.last().copied().cloned().unwrap_or_default();
-    Told {
-        samples: told.iter().map(|t| t.samples).sum(),
-        events_lost: told.iter().map(|t| t.events_lost).sum(),
-        refused: told.iter().map(|t| t.refused).sum(),
+fn sum(slices: &[Slice]) -> Reported {
+    let reported: Vec<&Reported> = slices.iter().filter_map(|s| s.reported.as_ref()).collect();
+    let last = reported.last().copied().cloned().unwrap_or_default();
+    Reported {
+        samples: reported.iter().map(|t| t.samples).sum(),
+        events_lost: reported.iter().map(|t| t.events_lost).sum(),
+        refused: reported.iter().map(|t| t.refused).sum(),
         ..last
     }
 }
 
 fn net_of_empty(programs: &[(String, RunTime)]) -> Vec<Program> {
-    let empty = |way: &str| {
-        let name = format!("empty_{way}");
+    let empty = |direction: &str| {
+        let name = format!("empty_{direction}");
         let found = programs.iter().find(|(n, _)| *n == name);
         found.map_or(0.0, |(_, run_time)| run_time.per_run_ns())
     };
@@ -350,7 +350,7 @@ impl Report {
             .iter()
             .flat_map(Scenario::rate_rows)
             .collect();
-        out += &lay_out(&heads, &rows);
+        out += &build(&heads, &rows);
         out += "\nBy the kernel's statistics (they slow every run), ns a run\n\n";
         let heads = ["bytes flows, watcher", "program", "gross", "empty", "net"];
         let rows: Vec<_> = self
@@ -358,7 +358,7 @@ impl Report {
             .iter()
             .flat_map(Scenario::program_rows)
             .collect();
-        out += &lay_out(&heads, &rows);
+        out += &build(&heads, &rows);
         out += "\nSamples of all rounds, and memory\n\n";
         let heads = [
             "bytes flows, watcher",
@@ -374,7 +374,7 @@ impl Report {
             .iter()
             .flat_map(Scenario::sample_rows)
             .collect();
-        out += &lay_out(&heads, &rows);
+        out += &build(&heads, &rows);
         out += "\n";
         out.extend(self.targets.iter().map(Target::text));
         out
@@ -396,7 +396,7 @@ impl Scenario {
         let share = |m: &Measured| format!("{:.1} %", 100.0 * m.median / self.off_pps.median);
         let dash = || "-".to_owned();
         let empty = self.empty_pps.pairs(&self.off_pps, extra_ns);
-        let range = |m: &Measured| format!("{:.0}..{:.0}", m.least, m.most);
+        let range = |m: &Measured| format!("{:.0}..{:.0}", m.min, m.most);
         let mut off = vec![
             self.label("off"),
             kpps(&self.off_pps),
@@ -454,15 +454,15 @@ impl Scenario {
             .map(|w| {
                 vec![
                     self.label(w.name),
-                    grouped(w.told.samples),
+                    grouped(w.reported.samples),
                     format!(
                         "{:.2} %",
-                        100.0 * w.told.samples as f64 / w.samples_possible.max(1) as f64
+                        100.0 * w.reported.samples as f64 / w.samples_possible.max(1) as f64
                     ),
-                    grouped(w.told.events_lost),
-                    grouped(w.told.refused),
-                    mib(w.told.table_bytes),
-                    mib(w.told.resident_bytes),
+                    grouped(w.reported.events_lost),
+                    grouped(w.reported.refused),
+                    mib(w.reported.table_bytes),
+                    mib(w.reported.resident_bytes),
                 ]
             })
             .collect()

@@ -20,7 +20,7 @@ pub struct Measured {
     /// The middle one.
     pub median: f64,
     /// The least.
-    pub least: f64,
+    pub min: f64,
     /// The most.
     pub most: f64,
 }
@@ -39,7 +39,7 @@ impl Measured {
         };
         Measured {
             median,
-            least: at(0),
+            min: at(0),
             most: at(sorted.len().saturating_sub(1)),
             each,
         }
@@ -56,7 +56,7 @@ impl Measured {
         if self.median == 0.0 {
             0.0
         } else {
-            (self.most - self.least) / 2.0 / self.median.abs()
+            (self.most - self.min) / 2.0 / self.median.abs()
         }
     }
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::made;
 use crate::measure::{Measured, Target};
-use crate::table::{grouped, lay_out};
+use crate::table::{build, grouped};
 
 /// How much faster than the faster peer is good enough.
 const TARGET: f64 = 3.0;
@@ -252,7 +252,7 @@ fn children() -> anyhow::Result<f64> {
 }
 
 fn timed(mut command: Command, output: &Path) -> anyhow::Result<Took> {
-    let said = words(&command);
+    let destination = words(&command);
     let out = File::create(output).with_context(|| format!("create {output:?}"))?;
     let (before, started) = (children()?, Instant::now());
     let ended = command
@@ -261,11 +261,11 @@ fn timed(mut command: Command, output: &Path) -> anyhow::Result<Took> {
         .stdout(out)
         .stderr(Stdio::piped())
         .output()
-        .with_context(|| format!("start `{said}`; is it installed?"))?;
+        .with_context(|| format!("start `{destination}`; is it installed?"))?;
     let wall = started.elapsed().as_secs_f64();
     if !ended.status.success() {
         let why = String::from_utf8_lossy(&ended.stderr);
-        bail!("`{said}`: {}: {}", ended.status, why.trim());
+        bail!("`{destination}`: {}: {}", ended.status, why.trim());
     }
     Ok(Took {
         wall,
@@ -300,7 +300,7 @@ impl Report {
             "RTT samples",
         ];
         let rows: Vec<_> = self.readers.iter().map(|row| self.row(row)).collect();
-        out += &lay_out(&heads, &rows);
+        out += &build(&heads, &rows);
         out += "\n";
         out.extend(self.readers.iter().map(|r| format!("  {}\n", r.command)));
         out += "\n";

@@ -25,7 +25,7 @@ use fairpath_class::{ClassSet, Drafts, Uplinks};
 use fairpath_core::pifo::{self, POP_BATCH, PifoConfig, Pool, Window};
 use fairpath_core::sched::{Change, End};
 use fairpath_core::{Config, Rules};
-use fairpath_shape::{Both, Lane, Leaving, Lines, Settings};
+use fairpath_shape::{Both, Leaving, Lines, Settings, ShapeInstance};
 use fairpath_testbed::Process;
 use fairpath_units::{IfIndex, Nanos};
 use nix::net::if_::if_nametoindex;
@@ -34,7 +34,7 @@ use serde::Serialize;
 use crate::measure::{Measured, Target};
 use crate::scene::{LAN, Scene, WAN};
 use crate::slice;
-use crate::table::lay_out;
+use crate::table::build;
 
 /// ns a packet that the scheduler may add to first in, first out.
 const TARGETS: [(Kind, f64); 2] = [(Kind::Pifo, 25.0), (Kind::FqCodel, 150.0)];
@@ -130,7 +130,7 @@ pub fn targets(rows: &[Row]) -> Vec<Target> {
 
 /// For people.
 pub fn text(rows: &[Row]) -> String {
-    let cell = |m: &Measured| format!("{:.0} [{:.0}, {:.0}]", m.median, m.least, m.most);
+    let cell = |m: &Measured| format!("{:.0} [{:.0}, {:.0}]", m.median, m.min, m.most);
     let row = |row: &Row| {
         vec![
             format!("{} bytes, {:?}", row.ip_bytes, row.kind),
@@ -141,7 +141,7 @@ pub fn text(rows: &[Row]) -> String {
     };
     let rows: Vec<_> = rows.iter().map(row).collect();
     let heads = ["order", "ns a packet", "added", "packets/s"];
-    format!("\nCore time of the forwarder\n{}", lay_out(&heads, &rows))
+    format!("\nCore time of the forwarder\n{}", build(&heads, &rows))
 }
 
 fn once(
@@ -316,15 +316,15 @@ impl Order for Ranked {
         }
     }
 
-    fn leave(&mut self, to: QueueId, _now: Nanos, room: u32, out: &mut Vec<Outcome>) {
+    fn leave(&mut self, to: QueueId, _now: Nanos, capacity: u32, out: &mut Vec<Outcome>) {
         let mut items = [0; POP_BATCH];
-        let mut room = room as usize;
+        let mut capacity = capacity as usize;
         loop {
-            let most = room.min(POP_BATCH);
+            let most = capacity.min(POP_BATCH);
             let left = self.pool.pop_batch(to.0 as u32 + 1, &mut items[..most]);
             let sent = items[..left].iter().map(|item| FrameId(item - 1));
             out.extend(sent.map(|frame| Outcome::Send(frame, Change::default())));
-            room -= left;
+            capacity -= left;
             if left < POP_BATCH {
                 return;
             }
@@ -338,7 +338,7 @@ impl Order for Ranked {
 
 /// A scheduler for each interface, without a rate.
 struct Scheduled {
-    lanes: [Lane; 2],
+    instances: [ShapeInstance; 2],
     wake: [Option<u64>; 2],
     leaving: Vec<Leaving>,
 }
@@ -357,10 +357,10 @@ impl Scheduled {
         };
         let lines = Lines::new(classes, &settings)?;
         let Both { down, up } = Both::try_of(|side| {
-            Lane::new(lines.trees.get(side), side.end(), rules, plan.frames, false)
+            ShapeInstance::new(lines.trees.get(side), side.end(), rules, plan.frames, false)
         })?;
         Ok(Scheduled {
-            lanes: [down, up],
+            instances: [down, up],
             wake: [None; 2],
             leaving: Vec::new(),
         })
@@ -371,16 +371,16 @@ impl Order for Scheduled {
     fn arrive(&mut self, arrival: &Arrival, _packet: &[u8], out: &mut Vec<Outcome>) {
         match arrival.meta {
             Some(meta) => {
-                let lane = &mut self.lanes[arrival.exit.min(1)];
-                lane.arrive_as(arrival.frame.0 + 1, arrival.now.0, meta);
+                let instance = &mut self.instances[arrival.exit.min(1)];
+                instance.arrive_as(arrival.frame.0 + 1, arrival.now.0, meta);
             }
             None => out.push(Outcome::Drop(arrival.frame)),
         }
     }
 
-    fn leave(&mut self, to: QueueId, now: Nanos, room: u32, out: &mut Vec<Outcome>) {
+    fn leave(&mut self, to: QueueId, now: Nanos, capacity: u32, out: &mut Vec<Outcome>) {
         self.leaving.clear();
-        let turned = self.lanes[to.0].turn(now.0, room, &mut self.leaving);
+        let turned = self.instances[to.0].turn(now.0, capacity, &mut self.leaving);
         self.wake[to.0] = turned.expect("a native scheduler does not fail");
         out.extend(self.leaving.iter().map(|leaving| match *leaving {
             Leaving::Send { handle, .. } => Outcome::Send(FrameId(handle - 1), Change::default()),

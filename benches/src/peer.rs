@@ -66,7 +66,7 @@ pub struct Watching {
 
 /// What a watcher said of itself when it ended; nothing of ePPing.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Told {
+pub struct Reported {
     /// Samples taken.
     pub samples: u64,
     /// Events that the ring had no place for.
@@ -159,32 +159,33 @@ impl Watching {
     }
 
     /// Stops it and returns what it tells.
-    pub fn stop(mut self) -> anyhow::Result<Told> {
+    pub fn stop(mut self) -> anyhow::Result<Reported> {
         let resident_bytes = resident(self.process.id())?;
         self.process.signal(Signal::SIGINT);
         if !self.fairpath {
             self.process.wait(STOP_DEADLINE)?;
-            return Ok(Told {
+            return Ok(Reported {
                 resident_bytes,
-                ..Told::default()
+                ..Reported::default()
             });
         }
-        let said = self.process.finish(STOP_DEADLINE)?;
-        let last = said.lines().last().unwrap_or_default();
+        let output = self.process.finish(STOP_DEADLINE)?;
+        let last = output.lines().last().unwrap_or_default();
         let summary: Value =
             serde_json::from_str(last).with_context(|| format!("read the summary {last:?}"))?;
         let number = |path: &str| summary.pointer(path).and_then(Value::as_u64);
-        let told = |path: &str| number(path).with_context(|| format!("no {path} in the summary"));
+        let reported =
+            |path: &str| number(path).with_context(|| format!("no {path} in the summary"));
         let counter = |name: &str| number(&format!("/counters/{name}")).unwrap_or(0);
-        Ok(Told {
-            samples: told("/samples")?,
+        Ok(Reported {
+            samples: reported("/samples")?,
             events_lost: counter("events_lost"),
             refused: counter("flows_refused")
                 + counter("segments_refused")
                 + counter("lock_failures")
                 + counter("scratch_busy"),
-            table_bytes: told("/tables/bytes")?,
-            flows_used: told("/tables/flows/used")?,
+            table_bytes: reported("/tables/bytes")?,
+            flows_used: reported("/tables/flows/used")?,
             resident_bytes,
         })
     }

@@ -14,7 +14,7 @@ use fairpath_core::pifo::{Kind, PifoConfig, Pool, Window};
 use serde::Serialize;
 
 use crate::measure::{Measured, Target, thread_ns};
-use crate::table::{grouped, lay_out};
+use crate::table::{build, grouped};
 
 /// Ranks ahead of the one that was served, at most.
 const AHEAD: u64 = 4_000;
@@ -282,9 +282,9 @@ fn targets(rows: &[Row], occupancy: &[u32]) -> Vec<Target> {
     };
     let mut targets = Vec::new();
     let last = occupancy.len() - 1;
-    if let (Some(least), Some(most)) = (median(false, "cFFS", 0), median(false, "cFFS", last)) {
+    if let (Some(min), Some(most)) = (median(false, "cFFS", 0), median(false, "cFFS", last)) {
         let what = "native cFFS, largest occupancy against smallest".to_owned();
-        targets.push(Target::at_most(what, most / least, FLAT, "times"));
+        targets.push(Target::at_most(what, most / min, FLAT, "times"));
     }
     for (i, &n) in occupancy.iter().enumerate() {
         let n = grouped(n.into());
@@ -313,7 +313,7 @@ impl Report {
             )
             .collect();
         let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
-        let cell = |m: &Measured| format!("{:.1} ({:.1} to {:.1})", m.median, m.least, m.most);
+        let cell = |m: &Measured| format!("{:.1} ({:.1} to {:.1})", m.median, m.min, m.most);
         let part = |kernel: bool| {
             let rows: Vec<Vec<String>> = self
                 .cases
@@ -325,7 +325,7 @@ impl Report {
                         .collect()
                 })
                 .collect();
-            lay_out(&heads, &rows)
+            build(&heads, &rows)
         };
         let targets: String = self.targets.iter().map(Target::text).collect();
         let kernel = if self.cases.iter().any(|row| row.kernel) {

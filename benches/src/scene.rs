@@ -84,7 +84,7 @@ impl Scene {
             servers: self.servers,
             flows,
             ip_bytes,
-            lag: (OUTSTANDING * flows).max(LEAST_LAG),
+            lag: (OUTSTANDING * flows).max(MIN_LAG),
         }
     }
 }
@@ -92,7 +92,7 @@ impl Scene {
 /// Segments of a flow that wait for their ACK.
 const OUTSTANDING: u32 = 4;
 /// The generator's batch has 32 data packets: their ACKs come in a later one.
-const LEAST_LAG: u32 = 32;
+const MIN_LAG: u32 = 32;
 
 fn join(outside: &Netns, router: &Netns, link: &Link) -> anyhow::Result<Side> {
     let (near, far) = (

@@ -12,7 +12,7 @@ use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use crate::measure::{Measured, Target};
-use crate::table::{grouped, lay_out};
+use crate::table::{build, grouped};
 
 /// Packets a second that are enough.
 const TARGET: f64 = 2e6;
@@ -79,9 +79,9 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     let mut packets = [0; CASES.len()];
     for _ in 0..args.rounds {
         for (at, (policy, traffic)) in CASES.iter().enumerate() {
-            let (came, seconds) = once(policy, traffic, args.seconds)?;
-            packets[at] = came;
-            rates[at].push(came as f64 / seconds);
+            let (arrived, seconds) = once(policy, traffic, args.seconds)?;
+            packets[at] = arrived;
+            rates[at].push(arrived as f64 / seconds);
         }
     }
     let cases = CASES.iter().zip(rates).zip(packets);
@@ -121,7 +121,7 @@ fn once(policy: &str, traffic: &str, seconds: u64) -> anyhow::Result<(u64, f64)>
         found.with_context(|| format!("find policy {policy}"))?,
         known,
     )?;
-    let mut home = Scheduler::new(&tree.plan)?;
+    let mut runtime = Scheduler::new(&tree.plan)?;
     let spec = Spec::read(traffic)?;
     let generator = Generator::new(&spec, 1, |name| name.parse().ok());
     let mut generator = generator.map_err(|class| anyhow::anyhow!("there is no class {class}"))?;
@@ -132,7 +132,7 @@ fn once(policy: &str, traffic: &str, seconds: u64) -> anyhow::Result<(u64, f64)>
     };
     let begun = cpu_seconds()?;
     let found = simulate(
-        &mut home,
+        &mut runtime,
         &tree,
         &mut generator,
         &settings,
@@ -153,8 +153,7 @@ impl Report {
         let heads = ["policy, traffic", "packets", "million/s", "least", "most"];
         let row = |case: &Case| {
             let rate = &case.packets_per_second;
-            let rates =
-                [rate.median, rate.least, rate.most].map(|rate| format!("{:.2}", rate / 1e6));
+            let rates = [rate.median, rate.min, rate.most].map(|rate| format!("{:.2}", rate / 1e6));
             let what = format!("{}, {}", case.policy, case.traffic);
             [vec![what, grouped(case.packets)], rates.to_vec()].concat()
         };
@@ -163,7 +162,7 @@ impl Report {
         format!(
             "\nsimulated link of 1 Gbit/s, {} virtual seconds, packets a second of CPU time\n{}{targets}",
             self.seconds,
-            lay_out(&heads, &rows)
+            build(&heads, &rows)
         )
     }
 }

@@ -9,7 +9,7 @@ use fairpath_bpf::{Arrived, Injector, Traffic};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 
-use crate::peer::{Told, Watcher, Watching};
+use crate::peer::{Reported, Watcher, Watching};
 use crate::scene::Scene;
 
 /// Packets of one call of the warming up.
@@ -22,7 +22,7 @@ const WARM: u32 = 200_000;
 /// Loaded after the watcher, and none of its programs.
 const GENERATOR: [&str; 2] = ["inject", "sink"];
 /// What must have been forwarded of what was sent.
-const LEAST_FORWARDED: f64 = 0.98;
+const MIN_FORWARDED: f64 = 0.98;
 
 /// Where and how long.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ pub struct Slice {
     /// Forwarded in all.
     pub arrived: Arrived,
     /// What the watcher told at its end.
-    pub told: Option<Told>,
+    pub reported: Option<Reported>,
     /// What programs cost meanwhile: those of the watcher, and empty ones beside it.
     pub programs: Vec<(String, RunTime)>,
 }
@@ -66,7 +66,7 @@ pub fn run(
     let mut slice = scene
         .outside
         .enter(|| send(traffic, watching.as_ref(), plan))??;
-    slice.told = watching.map(Watching::stop).transpose()?;
+    slice.reported = watching.map(Watching::stop).transpose()?;
     Ok(slice)
 }
 
@@ -95,7 +95,7 @@ fn send(traffic: &Traffic, watching: Option<&Watching>, plan: &Plan) -> anyhow::
     let elapsed = started.elapsed();
     let packets = injector.arrived().since(arrived).packets();
     let sent = injector.sent() - sent;
-    if (packets as f64) < LEAST_FORWARDED * sent as f64 {
+    if (packets as f64) < MIN_FORWARDED * sent as f64 {
         bail!("of {sent} packets sent only {packets} were forwarded");
     }
     let ours = watching.map(Watching::programs).unwrap_or_default();
@@ -113,7 +113,7 @@ fn send(traffic: &Traffic, watching: Option<&Watching>, plan: &Plan) -> anyhow::
     Ok(Slice {
         pps: packets as f64 / elapsed.as_secs_f64(),
         arrived: injector.arrived(),
-        told: None,
+        reported: None,
         programs,
     })
 }

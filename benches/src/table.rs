@@ -1,7 +1,7 @@
 //! Aligned columns.
 
 /// Lays rows out under their heads: the first column to the left, the others to the right.
-pub fn lay_out(heads: &[&str], rows: &[Vec<String>]) -> String {
+pub fn build(heads: &[&str], rows: &[Vec<String>]) -> String {
     let cells = |row: &[String]| row.iter().map(|c| c.chars().count()).collect::<Vec<_>>();
     let heads: Vec<String> = heads.iter().map(|&h| h.to_owned()).collect();
     let mut widths = cells(&heads);
@@ -48,7 +48,7 @@ mod tests {
         let rows = [["a", "1"], ["long", "1000"]];
         let rows: Vec<Vec<String>> = rows.map(|r| r.map(str::to_owned).to_vec()).to_vec();
         assert_eq!(
-            lay_out(&["x", "n"], &rows),
+            build(&["x", "n"], &rows),
             "  x        n\n  a        1\n  long  1000\n"
         );
     }

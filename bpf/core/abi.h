@@ -25,10 +25,10 @@ enum fp_link {
 };
 
 /* The direction of a frame through the interface. */
-enum fp_way {
-	FP_WAY_UNKNOWN = 0,
-	FP_WAY_IN = 1,
-	FP_WAY_OUT = 2,
+enum fp_direction {
+	FP_DIRECTION_UNKNOWN = 0,
+	FP_INGRESS = 1,
+	FP_EGRESS = 2,
 };
 
 /* It came in by an interface whose ingress is monitored too, and that hook takes its samples. */
@@ -52,7 +52,7 @@ struct fp_frame {
 			/* going through: egress interface */
 	u16 link;	/* enum fp_link */
 	u16 vlan;	/* tag control that the kernel removed from the frame, 0 none */
-	u8 way;		/* enum fp_way */
+	u8 direction;		/* enum fp_way */
 	u8 flags;	/* FP_FRAME_* */
 	u16 out_vlan;	/* going through: tag control at egress, 0 none */
 	u32 mark;	/* of the packet, 0 none or unknown */
@@ -174,7 +174,7 @@ struct fp_event {
 	u64 time;
 	u64 number; /* the frame that completed the sample or made the event; 0 live */
 	u64 rtt;    /* ns; of a sample */
-	u64 least;  /* minimum RTT of this leg so far; ns */
+	u64 min;  /* minimum RTT of this leg so far; ns */
 	struct fp_key key;
 	u32 flow;	 /* number of the flow; unique until it wraps */
 	u32 ifindex;	 /* where the completing packet was seen */
@@ -187,7 +187,7 @@ struct fp_event {
 	u8 side;	 /* samples: the measured host; flow events: who opened or closed */
 	u8 reason;	 /* enum fp_reason */
 	u8 own_queue;	 /* enum fp_own_queue */
-	u8 way;		 /* enum fp_way of the completing packet */
+	u8 direction;		 /* enum fp_way of the completing packet */
 	u16 seen;	 /* bit N: packets of side N were seen */
 	u64 opened;	 /* flow events: when the flow was opened */
 };
@@ -195,7 +195,7 @@ struct fp_event {
 struct fp_flow_event {
 	struct fp_event head;
 	struct fp_counts counts[2];
-	u64 least[2];	/* minimum RTT towards side N; 0 none */
+	u64 min[2];	/* minimum RTT towards side N; 0 none */
 	u32 towards[2]; /* the interface towards side N */
 };
 

@@ -43,7 +43,7 @@ POLICY{
 	.usual = FP_OVER_FLOWS,
 	.params = { { .name = "tins",
 		      .about = "8, 4, 3, or 1: best effort",
-		      .least = 1,
+		      .min = 1,
 		      .most = 8,
 		      .standard = 4 },
 		    { .name = "guard",

@@ -63,7 +63,7 @@ POLICY{
 		    { .name = "quantum",
 		      .unit = "bytes",
 		      .about = "bytes per flow and turn",
-		      .least = 64,
+		      .min = 64,
 		      .most = 1048576,
 		      .standard = 1514 },
 		    { .name = "hosts",

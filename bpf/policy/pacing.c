@@ -40,7 +40,7 @@ POLICY{
 	.params = { { .name = "rate",
 		      .unit = "bps",
 		      .about = "rate of a flow of weight 1",
-		      .least = 8000,
+		      .min = 8000,
 		      .most = 1000000000000,
 		      .standard = 10000000 },
 		    { .name = "by_hint",

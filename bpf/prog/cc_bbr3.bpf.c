@@ -100,7 +100,7 @@ struct {
 u64 connections = 0;
 u64 phases_entered[8] = {};
 u64 losses_over_threshold = 0;
-u64 losses_noted = 0;
+u64 losses_recorded = 0;
 u64 undone = 0;
 u64 without_storage = 0;
 
@@ -156,7 +156,7 @@ FP_INLINE void look_at_sample(struct fp_bbr3_ack *a, const struct rate_sample *r
 	a->ack_delayed = rs->is_ack_delayed;
 }
 
-FP_INLINE void tell(struct tcp_sock *tp, const struct fp_bbr3 *b)
+FP_INLINE void report(struct tcp_sock *tp, const struct fp_bbr3 *b)
 {
 	struct sock *sk = (struct sock *)tp;
 	u32 cwnd = b->cwnd;
@@ -216,7 +216,7 @@ int cc_main(u64 *ctx)
 	look_at_sample(&a, rs);
 	before = b->phase;
 	if (a.lost != b->lost_seen)
-		__sync_fetch_and_add(&losses_noted, a.lost - b->lost_seen);
+		__sync_fetch_and_add(&losses_recorded, a.lost - b->lost_seen);
 	fp_bbr3_on_ack(b, &a);
 	count_phase(before, b->phase);
 	if (b->too_high) {
@@ -228,7 +228,7 @@ int cc_main(u64 *ctx)
 
 		tp->app_limited = until ? until : 1;
 	}
-	tell(tp, b);
+	report(tp, b);
 	return 0;
 }
 
@@ -274,7 +274,7 @@ FP_INLINE void restart(struct tcp_sock *tp)
 	before = b->phase;
 	fp_bbr3_on_restart(b, &a);
 	count_phase(before, b->phase);
-	tell(tp, b);
+	report(tp, b);
 }
 
 /* Up to Linux 7.0; later cc_tx_start. User space omits the one that the kernel lacks. */

@@ -46,7 +46,7 @@ struct {
 	__uint(max_entries, FP_EXITS *FP_GO_OUTCOMES);
 	__type(key, u32);
 	__type(value, u64);
-} ways SEC(".maps");
+} outcomes SEC(".maps");
 
 FP_INLINE struct fp_forward *the_forwarding(void)
 {
@@ -58,7 +58,7 @@ FP_INLINE struct fp_forward *the_forwarding(void)
 FP_INLINE void count_outcome(u32 in, u32 outcome)
 {
 	u32 key = in * FP_GO_OUTCOMES + outcome;
-	u64 *frames = bpf_map_lookup_elem(&ways, &key);
+	u64 *frames = bpf_map_lookup_elem(&outcomes, &key);
 
 	if (frames)
 		(*frames)++;
@@ -117,7 +117,7 @@ FP_FUNC u32 fp_decide(struct xdp_md *ctx, struct fp_work FP_MEM *w FP_ARG)
 }
 
 /* Makes headroom for the metadata and for an added tag. Returns 0 if there is enough. */
-FP_INLINE int make_room(struct xdp_md *ctx, int more)
+FP_INLINE int make_capacity(struct xdp_md *ctx, int more)
 {
 	int bytes = (int)sizeof(struct fp_metadata);
 

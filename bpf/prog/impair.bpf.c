@@ -46,9 +46,9 @@ struct {
 
 /* Mirrored in crates/edge/bpf/src/impair.rs. */
 struct counts {
-	u64 came;
+	u64 arrived;
 	u64 lost;
-	u64 supers; /* longer than a frame on the wire */
+	u64 gso_packets; /* longer than a frame on the wire */
 	u64 exempt; /* passed without a number */
 };
 
@@ -102,9 +102,9 @@ int impair(struct xdp_md *ctx)
 		c->exempt++;
 		return XDP_PASS;
 	}
-	c->came++;
+	c->arrived++;
 	if (bpf_xdp_get_buff_len(ctx) > impair_longest)
-		c->supers++;
+		c->gso_packets++;
 	if (!impair_loses || !is_lost())
 		return XDP_PASS;
 	c->lost++;

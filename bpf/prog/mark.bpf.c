@@ -85,7 +85,7 @@ FP_INLINE void fill_frame(struct __sk_buff *skb, struct fp_work FP_MEM *w, u32 l
 	w->frame.link = link;
 	w->frame.vlan = skb->vlan_present ? skb->vlan_tci : 0;
 	w->frame.mark = skb->mark;
-	FP_PUT(w->frame.way, FP_WAY_OUT);
+	FP_PUT(w->frame.direction, FP_EGRESS);
 	FP_PUT(w->frame.flags, 0);
 }
 

@@ -195,8 +195,8 @@ struct fp_qdisc {
 	u64 turns; /* two a call */
 	u64 owner; /* of user space: the process that may change settings */
 	/* counters */
-	u64 came; /* packets */
-	u64 came_segments;
+	u64 arrived; /* packets */
+	u64 arrived_segments;
 	u64 sent_segments;
 	u64 sent_packets;
 	u64 sent_bytes;
@@ -415,7 +415,7 @@ static __attribute__((noinline)) int attend(struct Qdisc *sch)
 	return 0;
 }
 
-FP_INLINE int is_asked(struct fp_qdisc FP_MEM *port)
+FP_INLINE int is_requested(struct fp_qdisc FP_MEM *port)
 {
 	return *(volatile u32 FP_MEM *)&port->next ||
 	       *(volatile u32 FP_MEM *)&port->post_head != port->post_tail;
@@ -449,7 +449,7 @@ FP_INLINE void facts_of(struct fp_work FP_MEM *w, struct sk_buff *skb, u64 now)
 		type == ARPHRD_ETHER || type == ARPHRD_LOOPBACK ? FP_LINK_ETHERNET : FP_LINK_RAW;
 	w->frame.vlan = skb->vlan_all ? skb->vlan_tci : 0;
 	w->frame.mark = skb->mark;
-	w->frame.way = FP_WAY_OUT;
+	w->frame.direction = FP_EGRESS;
 	w->frame.flags = 0;
 }
 
@@ -487,8 +487,8 @@ static __attribute__((noinline)) int look(struct sk_buff *skb)
 	fp_parse_and_classify((struct fp_rtt FP_MEM *)port->halves[port->half & 1].rtt_at,
 			      &port->work, &op->meta, port->end);
 	FP_PUT(op->meta.bytes, wire_bytes(skb));
-	port->came++;
-	port->came_segments += segments;
+	port->arrived++;
+	port->arrived_segments += segments;
 	return 0;
 }
 
@@ -515,7 +515,7 @@ FP_INLINE int take_in(struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk_buff
 	struct waiting *slot;
 	u32 handle, bytes, impaired;
 
-	if (is_asked(port))
+	if (is_requested(port))
 		attend(sch);
 	s = the_scheduler();
 	handle = port->free ? *free_at(port, port->free - 1) : 0;
@@ -603,7 +603,7 @@ FP_INLINE struct sk_buff *give_out(struct Qdisc *sch)
 	struct fp_sched FP_MEM *s;
 	struct sk_buff *skb;
 
-	if (is_asked(port))
+	if (is_requested(port))
 		attend(sch);
 	s = the_scheduler();
 	FP_PUT(s->outcomes, 0);

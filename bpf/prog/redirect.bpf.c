@@ -34,13 +34,13 @@ struct {
 	__uint(max_entries, FP_GO_REDIRECT_OUTCOMES);
 	__type(key, u32);
 	__type(value, u64);
-} ways SEC(".maps");
+} outcomes SEC(".maps");
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
 FP_INLINE void count(u32 outcome)
 {
-	u64 *frames = bpf_map_lookup_elem(&ways, &outcome);
+	u64 *frames = bpf_map_lookup_elem(&outcomes, &outcome);
 
 	if (frames)
 		(*frames)++;
@@ -68,7 +68,7 @@ int redirect(struct xdp_md *ctx)
 	int verdict;
 
 	if (outcome == FP_GO_TO_SOCKET && redirect_stamp && !stamp(ctx))
-		outcome = FP_GO_NO_ROOM;
+		outcome = FP_GO_NO_HEADROOM;
 	if (outcome != FP_GO_TO_SOCKET) {
 		count(outcome);
 		return XDP_PASS;

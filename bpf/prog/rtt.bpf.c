@@ -124,7 +124,7 @@ FP_INLINE int watch_skb(struct __sk_buff *skb, u32 way, u32 link)
 	const u8 *data = (const u8 *)(u64)skb->data, *end = (const u8 *)(u64)skb->data_end;
 	u32 shown;
 
-	if (forwarding && way == FP_WAY_OUT)
+	if (forwarding && way == FP_EGRESS)
 		count_stack(skb);
 	if (!w)
 		return TCX_NEXT;
@@ -133,13 +133,13 @@ FP_INLINE int watch_skb(struct __sk_buff *skb, u32 way, u32 link)
 	w->frame.wire_len = skb->len;
 	w->frame.segs = skb->gso_segs;
 	w->frame.ifindex = skb->ifindex;
-	w->frame.rx_ifindex = way == FP_WAY_OUT ? skb->ingress_ifindex : 0;
+	w->frame.rx_ifindex = way == FP_EGRESS ? skb->ingress_ifindex : 0;
 	w->frame.link = link;
 	w->frame.vlan = skb->vlan_present ? skb->vlan_tci : 0;
 	w->frame.mark = skb->mark;
-	w->frame.way = way;
+	w->frame.direction = way;
 	w->frame.flags = 0;
-	if (way == FP_WAY_OUT && w->frame.rx_ifindex && fp_is_watched(r, w->frame.rx_ifindex))
+	if (way == FP_EGRESS && w->frame.rx_ifindex && fp_is_watched(r, w->frame.rx_ifindex))
 		w->frame.flags = FP_FRAME_SEEN_BEFORE;
 
 	shown = copy_linear(w, data, end);
@@ -155,25 +155,25 @@ FP_INLINE int watch_skb(struct __sk_buff *skb, u32 way, u32 link)
 SEC("tcx/ingress")
 int rtt_ingress(struct __sk_buff *skb)
 {
-	return watch_skb(skb, FP_WAY_IN, FP_LINK_ETHERNET);
+	return watch_skb(skb, FP_INGRESS, FP_LINK_ETHERNET);
 }
 
 SEC("tcx/egress")
 int rtt_egress(struct __sk_buff *skb)
 {
-	return watch_skb(skb, FP_WAY_OUT, FP_LINK_ETHERNET);
+	return watch_skb(skb, FP_EGRESS, FP_LINK_ETHERNET);
 }
 
 SEC("tcx/ingress")
 int rtt_ingress_raw(struct __sk_buff *skb)
 {
-	return watch_skb(skb, FP_WAY_IN, FP_LINK_RAW);
+	return watch_skb(skb, FP_INGRESS, FP_LINK_RAW);
 }
 
 SEC("tcx/egress")
 int rtt_egress_raw(struct __sk_buff *skb)
 {
-	return watch_skb(skb, FP_WAY_OUT, FP_LINK_RAW);
+	return watch_skb(skb, FP_EGRESS, FP_LINK_RAW);
 }
 
 /* The metadata of a frame in XDP. */
@@ -188,7 +188,7 @@ FP_INLINE void begin_xdp(struct xdp_md *ctx, struct fp_work FP_MEM *w, u32 bytes
 	w->frame.link = FP_LINK_ETHERNET;
 	w->frame.vlan = 0;
 	w->frame.mark = 0;
-	w->frame.way = FP_WAY_IN;
+	w->frame.direction = FP_INGRESS;
 	w->frame.flags = 0;
 	w->frame.out_vlan = 0;
 	w->head_bytes = copy_linear(w, (const u8 *)(u64)ctx->data, (const u8 *)(u64)ctx->data_end);
@@ -244,8 +244,8 @@ int rtt_forward(struct xdp_md *ctx)
 		return XDP_PASS;
 	}
 	go = fp_decide(ctx, w);
-	if (FP_GO_OUTCOME(go) == FP_GO_TO_SOCKET && make_room(ctx, fp_forward_growth(f, go)))
-		go = FP_GO(FP_GO_NO_ROOM, FP_GO_IN(go), 0, 0);
+	if (FP_GO_OUTCOME(go) == FP_GO_TO_SOCKET && make_capacity(ctx, fp_forward_growth(f, go)))
+		go = FP_GO(FP_GO_NO_HEADROOM, FP_GO_IN(go), 0, 0);
 	if (FP_GO_OUTCOME(go) == FP_GO_TO_SOCKET || !f->exit[FP_GO_IN(go)].stack_seen) {
 		begin_xdp(ctx, w, bytes);
 		if (FP_GO_OUTCOME(go) == FP_GO_TO_SOCKET)

@@ -33,7 +33,7 @@ fn run(mut input: &[u8], mode: Mode) {
         frame.number += 1;
         frame.now += u64::from(ms) * 1_000_000;
         frame.link = u16::from(head[0] & 7);
-        frame.way = head[1] & 3;
+        frame.direction = head[1] & 3;
         frame.ifindex = u32::from(head[1] >> 4);
         frame.wire_len = u32::from(len);
         monitor.frame(&frame, data, |_| {});

@@ -96,10 +96,10 @@ impl Bridge {
         let fifo = Fifo::new(port.len(), 512);
         let forwarder = Forwarder::new(port, &opening.pairs(), fifo).unwrap();
         let stop = Stop::new().unwrap();
-        let asked = stop.clone();
+        let requested = stop.clone();
         let thread = std::thread::spawn(move || {
             let mut forwarder = forwarder;
-            forwarder.run(&asked, |_| ());
+            forwarder.run(&requested, |_| ());
             forwarder
         });
         Carrying {
@@ -138,7 +138,7 @@ pub struct Carrying {
 impl Carrying {
     /// Ends it, and looks whether every frame and packet is accounted for.
     pub fn end(self) -> (ForwardCounts, FrameCounts) {
-        self.stop.ask();
+        self.stop.request();
         let forwarder = self.thread.join().unwrap();
         assert_accounted(&forwarder, self.all);
         let counts = forwarder.counts();
@@ -158,7 +158,7 @@ pub fn assert_accounted(forwarder: &Forwarder<Fifo>, all: u32) {
     );
     assert_eq!(forwarder.order().waiting() as u64, counts.held());
     assert_eq!(
-        (forwarder.order().full(), counts.no_room),
+        (forwarder.order().full(), counts.no_capacity),
         (counts.dropped, 0)
     );
 }

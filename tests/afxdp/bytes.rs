@@ -218,32 +218,32 @@ fn every_kind_of_frame_arrives_byte_for_byte_and_once() {
         let from = FrameSocket::open(&bridge.client, "c0").unwrap();
         let mut socket = FrameSocket::open(&bridge.server, "s0").unwrap();
         for (what, frame) in carried() {
-            let before = through.monitor.ways()[0].of(ForwardOutcome::ToSocket);
+            let before = through.monitor.outcomes()[0].of(ForwardOutcome::ToSocket);
             from.send(&frame).unwrap();
-            let came = arrived(&mut through, &mut socket, 1);
+            let arrived = arrived(&mut through, &mut socket, 1);
             assert!(
-                came == BTreeMap::from([(frame, 1)]),
+                arrived == BTreeMap::from([(frame, 1)]),
                 "{what}: {} came",
-                came.len()
+                arrived.len()
             );
-            let ways = through.monitor.ways()[0];
+            let outcomes = through.monitor.outcomes()[0];
             assert_eq!(
-                ways.of(ForwardOutcome::ToSocket) - before,
+                outcomes.of(ForwardOutcome::ToSocket) - before,
                 1,
-                "{what} {ways:?}"
+                "{what} {outcomes:?}"
             );
         }
-        for (what, way, frame) in bridged() {
-            let before = through.monitor.ways()[0].of(way);
+        for (what, outcome, frame) in bridged() {
+            let before = through.monitor.outcomes()[0].of(outcome);
             from.send(&frame).unwrap();
-            let came = arrived(&mut through, &mut socket, 1);
+            let arrived = arrived(&mut through, &mut socket, 1);
             assert!(
-                came == BTreeMap::from([(frame, 1)]),
+                arrived == BTreeMap::from([(frame, 1)]),
                 "{what}: {} came",
-                came.len()
+                arrived.len()
             );
-            let ways = through.monitor.ways()[0];
-            assert!(ways.of(way) > before, "{what} {ways:?}");
+            let outcomes = through.monitor.outcomes()[0];
+            assert!(outcomes.of(outcome) > before, "{what} {outcomes:?}");
         }
         assert_eq!(through.forwarder.counts().completed, 0);
     };
@@ -277,12 +277,16 @@ fn frames_of_a_bridges_own_protocols_reach_it_and_go_no_further() {
         // One that passes comes behind those that must not.
         let last = raw(TO, 0x88b5);
         from.send(&last).unwrap();
-        let came = arrived(&mut through, &mut socket, 1);
-        assert!(came == BTreeMap::from([(last, 1)]), "{} came", came.len());
-        let ways = through.monitor.ways()[0];
+        let arrived = arrived(&mut through, &mut socket, 1);
         assert!(
-            ways.of(ForwardOutcome::Group) > 0 && ways.of(ForwardOutcome::Own) > 0,
-            "{ways:?}"
+            arrived == BTreeMap::from([(last, 1)]),
+            "{} came",
+            arrived.len()
+        );
+        let outcomes = through.monitor.outcomes()[0];
+        assert!(
+            outcomes.of(ForwardOutcome::Group) > 0 && outcomes.of(ForwardOutcome::Own) > 0,
+            "{outcomes:?}"
         );
     };
     bridge.bridge.enter(body).unwrap();

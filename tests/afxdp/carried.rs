@@ -25,11 +25,13 @@ fn pings_pass_with_arp_and_neighbour_discovery_and_reach_the_bridge_itself() {
     ] {
         assert_eq!(report.received, 5, "{report:?}");
     }
-    let ways = carrying.redirects.ways();
-    assert!(ways[0].not_ip + ways[0].group > 0 && ways[1].neighbour + ways[1].group > 0);
-    assert!(ways[0].own >= 5, "{ways:?}");
+    let outcomes = carrying.redirects.outcomes();
+    assert!(
+        outcomes[0].not_ip + outcomes[0].group > 0 && outcomes[1].neighbour + outcomes[1].group > 0
+    );
+    assert!(outcomes[0].own >= 5, "{outcomes:?}");
     let (counts, frames) = carrying.end();
-    assert_eq!(counts.sent, 20, "{counts:?} {ways:?} {frames:?}");
+    assert_eq!(counts.sent, 20, "{counts:?} {outcomes:?} {frames:?}");
 }
 
 #[test]
@@ -74,7 +76,7 @@ fn at_overload_every_packet_is_counted_and_every_frame_comes_back() {
         let counts = forwarder.counts();
         let lost = forwarder.port().statistics(QueueId(0)).unwrap();
         let received = forwarder.port().counts(QueueId(0)).received;
-        let redirected = carrier.redirects.ways()[0].to_socket;
+        let redirected = carrier.redirects.outcomes()[0].to_socket;
         assert_eq!(received + lost.lost(), redirected, "round {round}");
         assert!(lost.lost() > 0 && counts.dropped > 0 && counts.sent > 0);
         assert_accounted(&forwarder, all.all());
@@ -120,10 +122,10 @@ fn the_time_of_arrival_travels_with_the_packet() {
     let before = now();
     bridge.send(SERVER, 1, 10);
     let mut frames = Vec::new();
-    let came = wait_for(PATIENCE, || {
+    let arrived = wait_for(PATIENCE, || {
         (carrier.port.receive(QueueId(0), 8, &mut frames) > 0).then_some(())
     });
-    assert!(came.is_some());
+    assert!(arrived.is_some());
     let stamp = carrier.port.stamp(frames[0]).unwrap().0;
     assert!((before..=now()).contains(&stamp), "{before} {stamp}");
 }

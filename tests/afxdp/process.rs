@@ -76,11 +76,12 @@ fn numbers(socket: &UdpSocket) -> Vec<u32> {
 
 /// The longest row of numbers that never came.
 fn longest_gap(numbers: &[u32], packets: u32) -> usize {
-    let mut came = vec![false; packets as usize];
+    let mut arrived = vec![false; packets as usize];
     numbers
         .iter()
-        .for_each(|number| came[*number as usize] = true);
-    came.split(|came| *came)
+        .for_each(|number| arrived[*number as usize] = true);
+    arrived
+        .split(|arrived| *arrived)
         .map(<[bool]>::len)
         .max()
         .unwrap_or(0)
@@ -140,8 +141,8 @@ fn a_restart_in_order_costs_no_row_of_more_than_50_ms() {
         first.wait(PATIENCE).unwrap();
         let second = start(&bridge, HELD);
         assert!(!sending.is_finished(), "begun while packets pass");
-        let told = end(second);
-        assert!(sum(&told, "sent") > 0, "{told}");
+        let reported = end(second);
+        assert!(sum(&reported, "sent") > 0, "{reported}");
     });
     let numbers = numbers(&socket);
     let gap = longest_gap(&numbers, packets);
@@ -159,23 +160,27 @@ fn end(process: Process) -> Value {
     serde_json::from_str(printed.lines().last().unwrap()).unwrap()
 }
 
-fn sum(told: &Value, name: &str) -> u64 {
-    match &told[name] {
+fn sum(reported: &Value, name: &str) -> u64 {
+    match &reported[name] {
         Value::Array(rows) => rows.iter().map(|row| row.as_u64().unwrap()).sum(),
         number => number.as_u64().unwrap(),
     }
 }
 
 /// Packets in = out + held + dropped by name, the kernel's own drops included.
-fn assert_adds_up(told: &Value) {
-    let of = |name| sum(told, name);
-    assert_eq!(of("redirected"), of("received") + of("lost"), "{told}");
+fn assert_adds_up(reported: &Value) {
+    let of = |name| sum(reported, name);
+    assert_eq!(of("redirected"), of("received") + of("lost"), "{reported}");
     assert_eq!(
         of("received"),
         of("sent") + of("dropped") + of("held"),
-        "{told}"
+        "{reported}"
     );
-    assert_eq!((of("held"), of("strays")), (of("frames_held"), 0), "{told}");
+    assert_eq!(
+        (of("held"), of("strays")),
+        (of("frames_held"), 0),
+        "{reported}"
+    );
 }
 
 #[test]
@@ -200,10 +205,13 @@ fn a_process_starved_of_its_cpu_for_a_second_goes_on_and_its_counts_add_up() {
     assert!(numbers.contains(&0) && numbers.contains(&(packets - 1)));
     let late = numbers.iter().filter(|n| **n >= 4000).count();
     assert!(late > 1500, "after the stop, {late} of 2000 arrived");
-    let told = end(process);
-    assert_adds_up(&told);
-    assert!(sum(&told, "lost") > 1000, "the ring overflowed: {told}");
-    assert_eq!(sum(&told, "held"), 0);
+    let reported = end(process);
+    assert_adds_up(&reported);
+    assert!(
+        sum(&reported, "lost") > 1000,
+        "the ring overflowed: {reported}"
+    );
+    assert_eq!(sum(&reported, "held"), 0);
 }
 
 #[test]
@@ -225,8 +233,8 @@ fn at_overload_in_both_directions_everything_is_told() {
         scope.spawn(|| flood(&bridge.client, SERVER));
         scope.spawn(|| flood(&bridge.server, crate::bridge::CLIENT));
     });
-    let told = end(process);
-    println!("{told}");
-    assert!(sum(&told, "redirected") > 100_000, "{told}");
-    assert_adds_up(&told);
+    let reported = end(process);
+    println!("{reported}");
+    assert!(sum(&reported, "redirected") > 100_000, "{reported}");
+    assert_adds_up(&reported);
 }

@@ -11,11 +11,11 @@ use crate::bridge::Bridge;
 fn a_foreign_program_is_named_and_stays() {
     requires!(Need::Root);
     let bridge = Bridge::build(Offloads::Off);
-    let plant = || {
+    let configure = || {
         let index = IfIndex(if_nametoindex("wan").unwrap());
-        Dropper::plant(index, "wan", 0.0, 0).unwrap()
+        Dropper::configure(index, "wan", 0.0, 0).unwrap()
     };
-    let _dropper = bridge.bridge.enter(plant).unwrap();
+    let _dropper = bridge.bridge.enter(configure).unwrap();
     let Err(error) = bridge.open(&bridge.opening()) else {
         panic!("it replaced a foreign program");
     };

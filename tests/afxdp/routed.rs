@@ -43,14 +43,14 @@ fn carried(router: &Router, body: impl FnOnce(&Router)) -> Through {
         attached,
     } = setup().open().unwrap();
     let stop = Stop::new().unwrap();
-    let asked = stop.clone();
+    let requested = stop.clone();
     let carrying = std::thread::spawn(move || {
-        forwarder.run(&asked, |_| ());
+        forwarder.run(&requested, |_| ());
         forwarder
     });
     body(router);
     until_silent(&monitor);
-    stop.ask();
+    stop.request();
     Through {
         forwarder: carrying.join().unwrap(),
         monitor,
@@ -61,12 +61,16 @@ fn carried(router: &Router, body: impl FnOnce(&Router)) -> Through {
 
 /// Waits until nothing has come for a while: the last packet of a connection may be in a ring yet.
 fn until_silent(monitor: &RttMonitor) {
-    let came = || monitor.ways().map(|ways| ways.of(ForwardOutcome::ToSocket));
-    let mut before = came();
+    let arrived = || {
+        monitor
+            .outcomes()
+            .map(|outcomes| outcomes.of(ForwardOutcome::ToSocket))
+    };
+    let mut before = arrived();
     // How long it is silent is what is waited for.
     for _ in 0..50 {
         std::thread::sleep(Duration::from_millis(200));
-        let now = came();
+        let now = arrived();
         if now == before {
             return;
         }
@@ -96,7 +100,7 @@ fn pings_and_tcp_are_routed_and_the_router_itself_answers() {
                 assert!(report.bytes_received > 5_000_000, "{report:?}");
             }
         });
-        let [lan, wan] = through.monitor.ways();
+        let [lan, wan] = through.monitor.outcomes();
         assert!(lan.of(ForwardOutcome::Local) >= 20, "{lan:?}");
         let all = lan.of(ForwardOutcome::ToSocket) + wan.of(ForwardOutcome::ToSocket);
         assert_eq!(through.forwarder.counts().sent, all, "{lan:?} {wan:?}");
@@ -359,14 +363,14 @@ fn what_a_router_must_think_about_goes_to_the_stack_as_it_came() {
         let through = setup().open().unwrap();
         let lan = IfIndex(if_nametoindex("lan").unwrap());
         let ran = |frame: &[u8]| through.monitor.run_forward(lan, frame).unwrap();
-        for (what, way, frame) in cases() {
-            let before = through.monitor.ways()[0].of(way);
+        for (what, outcome, frame) in cases() {
+            let before = through.monitor.outcomes()[0].of(outcome);
             let after = ran(&frame);
-            let ways = through.monitor.ways();
-            assert_eq!(after.verdict, PASSED, "{what} {ways:?}");
-            assert!(after.frame == frame, "{what} {ways:?}");
+            let outcomes = through.monitor.outcomes();
+            assert_eq!(after.verdict, PASSED, "{what} {outcomes:?}");
+            assert!(after.frame == frame, "{what} {outcomes:?}");
             assert!(after.note.is_empty(), "{what}");
-            assert_eq!(ways[0].of(way) - before, 1, "{what} {ways:?}");
+            assert_eq!(outcomes[0].of(outcome) - before, 1, "{what} {outcomes:?}");
         }
         for frame in [v4(Router::SERVER.v4, |_| ()), v6(Router::SERVER.v6, |_| ())] {
             let after = ran(&frame);
@@ -384,7 +388,7 @@ fn what_a_router_must_think_about_goes_to_the_stack_as_it_came() {
         let frame = v4(Router::SERVER.v4, |_| ());
         assert_eq!(ran(&frame).frame, frame);
         assert_eq!(
-            through.monitor.ways()[0].of(ForwardOutcome::NotForwarding),
+            through.monitor.outcomes()[0].of(ForwardOutcome::NotForwarding),
             1
         );
     });
@@ -406,26 +410,26 @@ fn what_the_stack_answers_is_answered() {
                 5
             );
             let short = "ping -c 1 -W 2 -t 1 10.10.2.2 || true";
-            let said = router.client.run(&["sh", "-c", short]).unwrap();
-            assert!(said.contains("Time to live exceeded"), "{said}");
+            let output = router.client.run(&["sh", "-c", short]).unwrap();
+            assert!(output.contains("Time to live exceeded"), "{output}");
             router
                 .router
                 .run(&["ip", "link", "set", "wan", "mtu", "1280"])
                 .unwrap();
             let long = "ping -c 1 -W 2 -M do -s 1400 10.10.2.2 || true";
-            let said = router.client.run(&["sh", "-c", long]).unwrap();
+            let output = router.client.run(&["sh", "-c", long]).unwrap();
             assert!(
-                said.contains("mtu = 1280") || said.contains("mtu=1280"),
-                "{said}"
+                output.contains("mtu = 1280") || output.contains("mtu=1280"),
+                "{output}"
             );
         });
-        let [lan, _] = through.monitor.ways();
-        let ways = [
+        let [lan, _] = through.monitor.outcomes();
+        let outcomes = [
             ForwardOutcome::NoNeighbour,
             ForwardOutcome::Ttl,
             ForwardOutcome::TooBig,
         ]
-        .map(|way| lan.of(way));
-        assert_eq!(ways, [1, 1, 1], "{lan:?}");
+        .map(|outcome| lan.of(outcome));
+        assert_eq!(outcomes, [1, 1, 1], "{lan:?}");
     });
 }

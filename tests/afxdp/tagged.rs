@@ -115,7 +115,7 @@ fn a_bridge_of_two_interfaces_leaves_tags_alone() {
         // Three tags are more than the program looks behind: that is no IP to it.
         let frame = packet(HOST, OTHER, &[5, 6, 7], [A, B]);
         from.send(&frame).unwrap();
-        let passed = || (through.monitor.ways()[0].of(ForwardOutcome::NotIp) > 0).then_some(());
+        let passed = || (through.monitor.outcomes()[0].of(ForwardOutcome::NotIp) > 0).then_some(());
         assert!(wait_for(PATIENCE, passed).is_some());
     });
 }
@@ -128,9 +128,9 @@ fn a_bridge_between_two_vlans_of_one_interface_changes_the_tag_and_nothing_else(
         let mut through = Setup::new(Forwarding::Bridge, exits).open().unwrap();
         through.forwarder.order_mut().seen = Some(Vec::new());
         let mut socket = scene.socket("t0");
-        for (came, leaves) in [(10, 20), (20, 10)] {
+        for (arrived, leaves) in [(10, 20), (20, 10)] {
             // The priority (PCP 5, DEI) stays.
-            let frame = packet(HOST, OTHER, &[0xb000 | came], [A, B]);
+            let frame = packet(HOST, OTHER, &[0xb000 | arrived], [A, B]);
             let wanted = packet(HOST, OTHER, &[0xb000 | leaves], [A, B]);
             socket.send(&frame).unwrap();
             assert_eq!(next(&mut through, &mut socket), Some(wanted));
@@ -146,7 +146,7 @@ fn a_bridge_between_two_vlans_of_one_interface_changes_the_tag_and_nothing_else(
             socket.send(&packet(HOST, OTHER, tags, [A, B])).unwrap();
         }
         let passed =
-            || (through.monitor.ways()[0].of(ForwardOutcome::OtherVlan) >= 2).then_some(());
+            || (through.monitor.outcomes()[0].of(ForwardOutcome::OtherVlan) >= 2).then_some(());
         assert!(wait_for(PATIENCE, passed).is_some());
     });
 }
@@ -164,18 +164,18 @@ fn a_router_on_one_interface_goes_by_the_routes_of_its_vlans() {
         let setup = Setup::new(Forwarding::Router, [exit(0, 10), exit(1, 20)]);
         let mut through = setup.open().unwrap();
         let mut socket = scene.socket("t0");
-        let ways = [
+        let outcomes = [
             (0, 10, HOST, [A, B], 1, 20, OTHER),
             (1, 20, OTHER, [B, A], 0, 10, HOST),
         ];
-        for (i, came, host, ips, o, leaves, hop) in ways {
+        for (i, arrived, host, ips, o, leaves, hop) in outcomes {
             socket
-                .send(&packet(host, STAND_IN[i], &[came], ips))
+                .send(&packet(host, STAND_IN[i], &[arrived], ips))
                 .unwrap();
             let mut wanted = packet(STAND_IN[o], hop, &[leaves], ips);
             less_a_hop(&mut wanted, 18);
             let got = next(&mut through, &mut socket);
-            assert_eq!(got, Some(wanted), "{:?}", through.monitor.ways());
+            assert_eq!(got, Some(wanted), "{:?}", through.monitor.outcomes());
         }
     });
 }

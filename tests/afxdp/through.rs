@@ -58,8 +58,8 @@ fn turn_until(through: &mut Through, received: u64) {
         let all = forwarder.port().counts(LAN).received >= received;
         (all && !worked && frames.held + frames.sending == 0).then_some(())
     });
-    let (counts, ways) = (forwarder.counts(), through.monitor.ways());
-    assert!(done.is_some(), "{counts:?} {ways:?}");
+    let (counts, outcomes) = (forwarder.counts(), through.monitor.outcomes());
+    assert!(done.is_some(), "{counts:?} {outcomes:?}");
 }
 
 #[test]
@@ -145,8 +145,8 @@ fn a_packet_that_goes_through_is_counted_once_for_both_ends_and_so_is_the_stacks
                 (down(&reading).packets, down(&reading).bytes),
                 (40, 40 * 148)
             );
-            let [ways, _] = through.monitor.ways();
-            assert_eq!(ways.of(ForwardOutcome::ToSocket), 40, "{ways:?}");
+            let [outcomes, _] = through.monitor.outcomes();
+            assert_eq!(outcomes.of(ForwardOutcome::ToSocket), 40, "{outcomes:?}");
             let monitored = through.monitor.stats().frames;
 
             // Without sockets, the stack carries on; seen at tcx, or by XDP and tcx egress.
@@ -285,9 +285,9 @@ fn pings_through_it_give_samples_and_reach_the_bridge_itself() {
             ..
         } = setup(bridge, true).open().unwrap();
         let stop = fairpath_afxdp::Stop::new().unwrap();
-        let asked = stop.clone();
+        let requested = stop.clone();
         let carrying = std::thread::spawn(move || {
-            forwarder.run(&asked, |_| ());
+            forwarder.run(&requested, |_| ());
             forwarder
         });
         for ip in [IpAddr::from(SERVER), SERVER6.into(), BRIDGE.into()] {
@@ -296,10 +296,10 @@ fn pings_through_it_give_samples_and_reach_the_bridge_itself() {
                 .interval(std::time::Duration::from_millis(200));
             assert_eq!(ping.run(&bridge.client).unwrap().received, 5, "{ip}");
         }
-        stop.ask();
+        stop.request();
         let forwarder = carrying.join().unwrap();
         let stats = monitor.stats();
-        assert_eq!(forwarder.counts().sent, 20, "{:?}", monitor.ways());
+        assert_eq!(forwarder.counts().sent, 20, "{:?}", monitor.outcomes());
         // Request and answer of ten pings are seen here; the bridge's own five are tcx's.
         assert_eq!(stats.samples_icmp, 15, "{stats:?}");
         drop(attached);

@@ -138,7 +138,7 @@ fn an_interface_that_is_removed_gives_its_frames_back_and_the_other_goes_on() {
         .run(&["ip", "link", "del", "wan"])
         .unwrap();
     turned.turn_until("gone", |forwarder| {
-        forwarder.port().state(WAN) == LinkState::Gone
+        forwarder.port().state(WAN) == LinkState::Removed
     });
     let before = (turned.received(), turned.no_link());
     // Nobody answers for the server any more: the client's neighbour entry still stands.

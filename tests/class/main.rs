@@ -129,19 +129,19 @@ fn json_has_a_line_a_problem_and_a_summary() {
 fn files_that_cannot_be_read_are_told_where_they_are_named() {
     let directory = with_file("f.toml", b"class_files = [\"gone.csv\"]\n");
     let output = check(directory.path(), &["f.toml", "lost.csv", "."]);
-    let told = stdout(&output);
+    let reported = stdout(&output);
     assert_eq!(output.status.code(), Some(1));
     assert!(
-        told.contains("f.toml:1:16: error: file \"gone.csv\" cannot be read: No such file"),
-        "{told}"
+        reported.contains("f.toml:1:16: error: file \"gone.csv\" cannot be read: No such file"),
+        "{reported}"
     );
     assert!(
-        told.contains("lost.csv:1:1: error: file \"lost.csv\" cannot be read: No such file"),
-        "{told}"
+        reported.contains("lost.csv:1:1: error: file \"lost.csv\" cannot be read: No such file"),
+        "{reported}"
     );
     assert!(
-        told.contains(".:1:1: error: file \".\" cannot be read: Is a directory"),
-        "{told}"
+        reported.contains(".:1:1: error: file \".\" cannot be read: Is a directory"),
+        "{reported}"
     );
 }
 

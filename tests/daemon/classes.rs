@@ -41,31 +41,34 @@ fn each_subscriber_has_its_own_bytes_and_the_planted_delay_on_its_side() {
         let (up, down) = (number(&row["up"]["bytes"]), number(&row["down"]["bytes"]));
         assert!((20_000 * flows..23_000 * flows).contains(&up), "{row:#}");
         assert!((1_000 * flows..3_500 * flows).contains(&down), "{row:#}");
-        for (leg, planted) in [("inside", 10.0), ("outside", 30.0)] {
+        for (leg, configured) in [("inside", 10.0), ("outside", 30.0)] {
             let median = milliseconds(&row[leg]["p50_rtt_ns"]);
             assert!(number(&row[leg]["samples"]) >= flows, "{row:#}");
             assert!(
-                (planted * 0.97..planted + 20.0).contains(&median),
+                (configured * 0.97..configured + 20.0).contains(&median),
                 "{leg}: {median} ms"
             );
-            let least = milliseconds(&row[leg]["min_rtt_ns"]);
+            let min = milliseconds(&row[leg]["min_rtt_ns"]);
             assert!(
-                (planted * 0.97..planted + 5.0).contains(&least),
-                "{leg}: {least} ms"
+                (configured * 0.97..configured + 5.0).contains(&min),
+                "{leg}: {min} ms"
             );
         }
     }
     // One picture, so that a late packet cannot come between its rows.
-    let picture = daemon.ask(&json!({"verb": "snapshot", "query": {"under": "site"}}));
-    let rows = picture["snapshot"]["rows"].as_array().unwrap();
+    let snapshot = daemon.query(&json!({"verb": "snapshot", "query": {"under": "site"}}));
+    let rows = snapshot["snapshot"]["rows"].as_array().unwrap();
     let [above, below @ ..] = &rows[..] else {
-        panic!("no rows: {picture:#}");
+        panic!("no rows: {snapshot:#}");
     };
     assert_eq!(above["children"], 2);
     assert_eq!(below.len(), 2);
-    for way in ["up", "down"] {
-        let sum: u64 = below.iter().map(|row| number(&row[way]["bytes"])).sum();
-        assert_eq!(number(&above[way]["bytes"]), sum, "{picture:#}");
+    for direction in ["up", "down"] {
+        let sum: u64 = below
+            .iter()
+            .map(|row| number(&row[direction]["bytes"]))
+            .sum();
+        assert_eq!(number(&above[direction]["bytes"]), sum, "{snapshot:#}");
     }
     assert_eq!(daemon.row("other")["up"]["bytes"], 0);
 }
@@ -92,13 +95,13 @@ fn a_detail_names_the_remote_the_host_and_the_live_flow() {
     site.exchange(ANNA, 4);
     daemon.row_when("anna", "closed", |row| row["flows"]["closed"] == 4);
 
-    let ask = json!({"verb": "detail", "class": "anna", "limit": 5});
+    let query = json!({"verb": "detail", "class": "anna", "limit": 5});
     let has_flow = |answer: &Value| {
         let flows = answer["detail"]["flows"].as_array();
         flows.is_some_and(|flows| flows.iter().any(|f| f["bytes_down"] == 50_000))
     };
     let answer = fairpath_testbed::wait_for(fairpath_tests::PATIENCE, || {
-        Some(daemon.ask(&ask)).filter(has_flow)
+        Some(daemon.query(&query)).filter(has_flow)
     });
     let detail = answer.expect("the flow is there")["detail"].take();
     assert_eq!(
@@ -118,7 +121,7 @@ fn a_detail_names_the_remote_the_host_and_the_live_flow() {
     );
     assert_eq!(flow["protocol"], "tcp");
 
-    let unknown = daemon.ask(&json!({"verb": "detail", "class": "carl", "limit": 5}));
+    let unknown = daemon.query(&json!({"verb": "detail", "class": "carl", "limit": 5}));
     assert_eq!(unknown["answer"], "error", "{unknown}");
 }
 

@@ -63,7 +63,7 @@ fn a_restart_goes_on_counting_and_states_the_gap() {
 
     site.exchange(ANNA, 1); // while nobody looks
     let daemon = Daemon::start(site.router(), &place);
-    daemon.says("state restored; no measurement for");
+    daemon.logs("state restored; no measurement for");
     let status = daemon.status();
     assert!(
         status["restart_gap_ns"]
@@ -109,7 +109,7 @@ fn kill_9_loses_no_more_than_the_save_interval() {
     assert!(place.socket().exists(), "killed: it could not clean up");
 
     let daemon = Daemon::start(site.router(), &place);
-    daemon.says("left by a daemon that did not stop cleanly");
+    daemon.logs("left by a daemon that did not stop cleanly");
     assert_eq!(bytes_up(&daemon.row("anna")), bytes_up(&before));
 }
 
@@ -124,7 +124,7 @@ fn a_second_daemon_is_refused_and_the_first_goes_on() {
     let mut second = Daemon::spawn(site.router(), &place);
     let status = second.process.wait(PATIENCE).unwrap();
     assert_eq!(status.code(), Some(1));
-    second.says("another daemon is running");
+    second.logs("another daemon is running");
     site.exchange(ANNA, 1);
     daemon.row_when("anna", "1 flow closed", |row| row["flows"]["closed"] == 1);
 }
@@ -137,7 +137,7 @@ fn after_set_up_only_the_loop_keeps_capabilities_and_only_three() {
     let place = Place::new();
     place.configure(&["lan", "later"], CLASSES);
     let daemon = Daemon::start(site.router(), &place);
-    daemon.says("waiting for interface later");
+    daemon.logs("waiting for interface later");
     let of = |thread: &str, key: &str| {
         let path = format!("/proc/{}/task/{thread}/status", daemon.process.id());
         let text = std::fs::read_to_string(path).unwrap();
@@ -161,5 +161,5 @@ fn after_set_up_only_the_loop_keeps_capabilities_and_only_three() {
     }
     // What is left suffices for an interface that comes later.
     super::trouble::add_dummy(site.router(), "later");
-    daemon.says("watching later");
+    daemon.logs("watching later");
 }

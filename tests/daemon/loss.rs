@@ -4,7 +4,7 @@ use fairpath_testbed::{Iperf3, Iperf3Server, LinkEnd, Need, Router, Testbed, req
 use fairpath_tests::{Daemon, Place};
 use serde_json::Value;
 
-use super::planted::Planted;
+use super::configured::ConfiguredLoss;
 use super::{CLASSES, Site};
 
 /// Frames of at least this many bytes are data of a bulk transfer.
@@ -19,7 +19,7 @@ const BYTES: u64 = 16_000_000;
 fn upload(lossy: impl Fn(&Router) -> &LinkEnd) -> (Value, u64, u64) {
     let testbed = Testbed::new();
     let site = Site::new(&testbed);
-    let planted = Planted::at(lossy(&site.net), SHARE, DATA_FRAME_BYTES);
+    let configured = ConfiguredLoss::at(lossy(&site.net), SHARE, DATA_FRAME_BYTES);
     let place = Place::new();
     place.configure(&["lan", "wan"], &format!("uplinks = [\"wan\"]\n{CLASSES}"));
     let daemon = Daemon::start(site.router(), &place);
@@ -33,7 +33,7 @@ fn upload(lossy: impl Fn(&Router) -> &LinkEnd) -> (Value, u64, u64) {
         row["flows"]["closed"] == 2 && row["flows"]["opened"] == 2
     });
     assert_eq!(daemon.row("bert")["inside"]["data_packets"], 0);
-    let (eligible, dropped) = planted.counts();
+    let (eligible, dropped) = configured.counts();
     (row, eligible, dropped)
 }
 
@@ -43,13 +43,15 @@ fn lost(row: &Value, leg: &str) -> f64 {
 }
 
 /// The class's lost packets on that leg are those dropped, as surely as so many frames can tell.
-fn is_told(row: &Value, leg: &str, other: &str, eligible: u64, dropped: u64) {
-    let planted = dropped as f64 / eligible as f64;
-    let interval = Z_99 * (planted * (1.0 - planted) * eligible as f64).sqrt();
-    let (told, elsewhere) = (lost(row, leg), lost(row, other));
-    println!("{leg}: dropped {dropped} of {eligible}, told {told}, on the other leg {elsewhere}");
+fn is_reported(row: &Value, leg: &str, other: &str, eligible: u64, dropped: u64) {
+    let configured = dropped as f64 / eligible as f64;
+    let interval = Z_99 * (configured * (1.0 - configured) * eligible as f64).sqrt();
+    let (reported, elsewhere) = (lost(row, leg), lost(row, other));
+    println!(
+        "{leg}: dropped {dropped} of {eligible}, told {reported}, on the other leg {elsewhere}"
+    );
     assert!(dropped > 30, "the dropper dropped {dropped} only");
-    assert!((told - dropped as f64).abs() <= interval, "{row:#}");
+    assert!((reported - dropped as f64).abs() <= interval, "{row:#}");
     // Tail probes and spurious retransmissions aside, nothing happened on the other leg.
     let noise = dropped / 50 + 3 + eligible / 1000;
     assert!(elsewhere <= noise as f64, "{row:#}");
@@ -59,12 +61,12 @@ fn is_told(row: &Value, leg: &str, other: &str, eligible: u64, dropped: u64) {
 fn loss_between_a_subscriber_and_the_router_is_told_inside() {
     requires!(Need::Root, Need::Tool("iperf3"));
     let (row, eligible, dropped) = upload(|net| &net.lan_end);
-    is_told(&row, "inside", "outside", eligible, dropped);
+    is_reported(&row, "inside", "outside", eligible, dropped);
 }
 
 #[test]
 fn loss_between_the_router_and_the_server_is_told_outside() {
     requires!(Need::Root, Need::Tool("iperf3"));
     let (row, eligible, dropped) = upload(|net| &net.server_end);
-    is_told(&row, "outside", "inside", eligible, dropped);
+    is_reported(&row, "outside", "inside", eligible, dropped);
 }

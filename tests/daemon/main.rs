@@ -8,14 +8,14 @@
 //! its own, so all may run at once.
 
 mod classes;
+#[path = "../netns/configured.rs"]
+mod configured;
 mod life;
 mod loss;
 mod manager;
-mod newcomers;
+mod new_flows;
 mod outputs;
 mod own;
-#[path = "../netns/planted.rs"]
-mod planted;
 mod reloads;
 mod trouble;
 

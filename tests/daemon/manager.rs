@@ -65,6 +65,6 @@ fn for_the_journal_lines_have_a_priority_and_no_time() {
     let daemon = Daemon::spawn_with(site.router(), &place, |command| {
         command.env("JOURNAL_STREAM", "8:1");
     });
-    daemon.says("<6>ready after");
-    daemon.says("<4>waiting for interface missing");
+    daemon.logs("<6>ready after");
+    daemon.logs("<4>waiting for interface missing");
 }

@@ -152,7 +152,7 @@ fn a_broken_promise_runs_the_hook_and_fails_the_check() {
     assert_eq!(alert["limit"], 5e6, "{alert}");
     assert!(alert["value"].as_f64().unwrap() >= 38e6, "{alert}");
     assert!(seen.contains("CapEff:\t0000000000000000"), "{seen}");
-    daemon.says("alert begins: anna");
+    daemon.logs("alert begins: anna");
     let written = fs::read_to_string(place.path("alerts.json")).unwrap();
     assert!(written.contains("\"sla_breach\""), "{written}");
 

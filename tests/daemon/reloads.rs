@@ -132,8 +132,8 @@ fn interfaces_and_classes_come_and_go_by_reload() {
         stdout.contains("classes removed: site, anna, bert"),
         "{stdout}"
     );
-    daemon.says("watching wan");
-    daemon.says("lan is not configured any more");
+    daemon.logs("watching wan");
+    daemon.logs("lan is not configured any more");
     assert_eq!(daemon.status()["interfaces"], json!(["wan"]));
     site.exchange(BERT, 3);
     daemon.row_when("emil", "3 flows closed", |row| row["flows"]["closed"] == 3);

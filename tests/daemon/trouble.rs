@@ -24,11 +24,11 @@ fn an_interface_that_goes_and_comes_back_is_watched_again_and_its_row_goes_on() 
     place.configure(&["lan", "wan", "ppp*"], CLASSES);
     let daemon = Daemon::start(site.router(), &place);
     let packets = |row: &Value| {
-        let count = |way: &str| row[way]["packets"].as_u64().unwrap_or(0);
+        let count = |direction: &str| row[direction]["packets"].as_u64().unwrap_or(0);
         count("up") + count("down")
     };
     add_dummy(site.router(), "ppp0");
-    daemon.says("watching ppp0");
+    daemon.logs("watching ppp0");
     let ping = || {
         let words = [
             "ping",
@@ -65,7 +65,7 @@ fn an_interface_that_goes_and_comes_back_is_watched_again_and_its_row_goes_on() 
     site.router()
         .run(&["ip", "link", "delete", "dev", "ppp0"])
         .unwrap();
-    daemon.says("ppp0 removed; no longer watched");
+    daemon.logs("ppp0 removed; no longer watched");
     daemon.row_when("ppp0", "gone", Value::is_null);
     add_dummy(site.router(), "ppp0");
     let back = daemon.row_when("ppp0", "back", |row| row["kind"] == "interface");
@@ -113,7 +113,7 @@ fn a_full_disk_costs_the_state_and_nothing_else() {
         .wait_stderr("No space left on device", PATIENCE)
         .unwrap();
     site.exchange(ANNA, 3);
-    let ask = |verb: &str| place.try_ask(&serde_json::json!({"verb": verb})).unwrap();
+    let query = |verb: &str| place.try_query(&serde_json::json!({"verb": verb})).unwrap();
     let closed = |answer: &Value| {
         let rows = answer["snapshot"]["rows"].as_array();
         rows.is_some_and(|rows| {
@@ -121,16 +121,16 @@ fn a_full_disk_costs_the_state_and_nothing_else() {
                 .any(|r| r["name"] == "anna" && r["flows"]["closed"] == 3)
         })
     };
-    let counted = || Some(ask("snapshot")).filter(closed);
+    let counted = || Some(query("snapshot")).filter(closed);
     assert!(fairpath_testbed::wait_for(PATIENCE, counted).is_some());
     // The rows' writer is a thread of its own: its count comes when it has tried.
     let failed = ["state_saves_failed", "row_writes_failed"];
-    let told = fairpath_testbed::wait_for(PATIENCE, || {
-        let counters = ask("status")["snapshot"]["counters"].take();
+    let reported = fairpath_testbed::wait_for(PATIENCE, || {
+        let counters = query("status")["snapshot"]["counters"].take();
         let all = failed.iter().all(|name| counters[name].as_u64() > Some(0));
         all.then_some(())
     });
-    assert!(told.is_some(), "{:#}", ask("status"));
+    assert!(reported.is_some(), "{:#}", query("status"));
 }
 
 #[test]
@@ -141,14 +141,14 @@ fn a_damaged_or_newer_state_is_set_aside_and_counting_begins_anew() {
     let place = Place::new();
     place.configure(&["lan"], CLASSES);
     let newer = b"fairpath\xff\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
-    for (bytes, says) in [
+    for (bytes, logs) in [
         (&b"rubbish"[..], "no state of Fairpath"),
         (newer, "version 255"),
     ] {
         fs::write(place.state(), bytes).unwrap();
         let daemon = Daemon::start(site.router(), &place);
-        daemon.says(says);
-        daemon.says("the state file was moved to");
+        daemon.logs(logs);
+        daemon.logs("the state file was moved to");
         assert_eq!(daemon.status()["restart_gap_ns"], Value::Null);
         assert!(daemon.stop().success());
         let aside = fs::read_dir(place.path(""))

@@ -80,14 +80,14 @@ impl Scene {
         bytes[port..port + 2].copy_from_slice(&40_000u16.to_be_bytes());
         bytes[SEQ..SEQ + 4].copy_from_slice(&seq.to_be_bytes());
         bytes[SEQ + 4..SEQ + 8].copy_from_slice(&ack.to_be_bytes());
-        let told = Frame {
+        let reported = Frame {
             now,
             wire_len: bytes.len() as u32,
             link: Link::Ethernet as u16,
             ..Frame::default()
         };
         let (samples, wrong) = (&mut self.samples, &mut self.wrong);
-        self.monitor.frame(&told, &bytes, |event| {
+        self.monitor.frame(&reported, &bytes, |event| {
             if let Event::Sample(sample) = event
                 && sample.method == Method::Seq
             {

@@ -112,8 +112,8 @@ impl Covered {
             (Some(min), Some(max)) => (min..=max).contains(&&sample.rtt),
             _ => false,
         };
-        let told_apart = sample.method != "seq" && self.echoed.contains(&sample.rtt);
-        within || told_apart
+        let is_distinct = sample.method != "seq" && self.echoed.contains(&sample.rtt);
+        within || is_distinct
     }
 }
 

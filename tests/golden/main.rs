@@ -56,7 +56,7 @@ fn captures_in(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// Captures that are not in the repository.
-fn foreign() -> Vec<PathBuf> {
+fn external() -> Vec<PathBuf> {
     let directory = std::env::var_os("FAIRPATH_CAPTURES");
     directory.map_or_else(Vec::new, |directory| captures_in(Path::new(&directory)))
 }
@@ -81,7 +81,7 @@ fn difference(expected: &Samples, found: &Samples) -> Option<String> {
 }
 
 /// Holds `--match tshark` against tshark on one capture; returns how many samples of each kind.
-fn held_against_tshark(capture: &Path) -> Result<(usize, usize), String> {
+fn compared_with_tshark(capture: &Path) -> Result<(usize, usize), String> {
     let expected = oracle::samples(capture);
     let found = subject::samples(capture, &["--method", "seq", "--match", "tshark"]);
     let tcp = difference(&expected.tcp, &found.tcp());
@@ -101,8 +101,8 @@ fn ack_rtt_and_resptime_are_tsharks_frame_by_frame() {
     println!("{}", oracle::version());
     let mut failures = Vec::new();
     let (mut tcp, mut icmp) = (0, 0);
-    for capture in captures().into_iter().chain(foreign()) {
-        match held_against_tshark(&capture) {
+    for capture in captures().into_iter().chain(external()) {
+        match compared_with_tshark(&capture) {
             Ok((of_tcp, of_icmp)) => {
                 println!(
                     "{:<28} {of_tcp:>5} tcp {of_icmp:>5} icmp  equal",
@@ -130,7 +130,7 @@ fn random_packets_are_paired_as_tshark_does() {
     for seed in test_seeds(20) {
         let capture = directory.path().join(format!("seed-{seed}.pcap"));
         random::write(&capture, seed, 20_000);
-        let (tcp, icmp) = held_against_tshark(&capture).unwrap();
+        let (tcp, icmp) = compared_with_tshark(&capture).unwrap();
         println!("seed {seed}: {tcp} tcp, {icmp} icmp, equal");
         assert!(tcp > 500 && icmp > 500);
     }
@@ -143,9 +143,9 @@ fn segments_above_tsharks_limit_are_dropped() {
     let capture = directory.path().join("outstanding.pcap");
     random::write_many_outstanding(&capture, 10_000);
     // The ACK one beyond the last that is kept takes them all and matches none.
-    assert_eq!(held_against_tshark(&capture), Ok((0, 0)));
+    assert_eq!(compared_with_tshark(&capture), Ok((0, 0)));
     random::write_many_outstanding(&capture, 9_999);
-    assert_eq!(held_against_tshark(&capture), Ok((1, 0)));
+    assert_eq!(compared_with_tshark(&capture), Ok((1, 0)));
 }
 
 /// What the two ways of measuring came to on one capture.

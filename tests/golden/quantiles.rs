@@ -72,8 +72,8 @@ fn farthest_off(samples: &[u64], histogram: &Histogram) -> f64 {
     let off = QUANTILES.map(|q| {
         let rank = ((q * samples.len() as f64).ceil() as usize).max(1);
         let exact = samples[rank - 1].max(SHORTEST_NS) as f64;
-        let told = histogram.quantile(q).unwrap().max(SHORTEST_NS) as f64;
-        (told / exact - 1.0).abs()
+        let reported = histogram.quantile(q).unwrap().max(SHORTEST_NS) as f64;
+        (reported / exact - 1.0).abs()
     });
     off.into_iter().fold(0.0, f64::max)
 }
@@ -81,7 +81,7 @@ fn farthest_off(samples: &[u64], histogram: &Histogram) -> f64 {
 #[test]
 fn quantiles_of_classes_are_within_3_percent_of_all_samples_of_a_capture() {
     let mut compared = 0;
-    for capture in super::captures().iter().chain(&super::foreign()) {
+    for capture in super::captures().iter().chain(&super::external()) {
         let (samples, legs) = counted(capture);
         if samples.is_empty() {
             continue;

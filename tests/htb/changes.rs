@@ -113,7 +113,7 @@ fn a_thousand_of_ten_thousand_classes_come_change_and_go_without_a_lost_packet()
         shaped.mark.set(&rules, &minors).unwrap();
         let mut stale = shaped.retire(&applied.stale).unwrap();
         assert!(stale.contains(&(FIRST + SLOW)), "what is not empty stays");
-        let gone = wait_for(PATIENCE, || {
+        let removed = wait_for(PATIENCE, || {
             stale = shaped.retire(&stale).unwrap();
             stale.is_empty().then_some(())
         });
@@ -121,7 +121,7 @@ fn a_thousand_of_ten_thousand_classes_come_change_and_go_without_a_lost_packet()
             "changed in {changed:?}, old ones gone after {:?}",
             began.elapsed()
         );
-        assert_eq!(gone, Some(()), "{} are left", stale.len());
+        assert_eq!(removed, Some(()), "{} are left", stale.len());
         assert_eq!(applied.added, usize::from(CHANGED));
         assert_eq!(
             applied.changed,

@@ -49,10 +49,10 @@ fn after_kill_9_all_is_shaped_the_next_takes_over_and_removal_leaves_nothing() {
     let mut comes = |count: u32, seen: &mut Shaped| {
         site.send(Router::CLIENT.v4, count, 200);
         expected += u64::from(count);
-        let came = wait_for(PATIENCE, || {
+        let arrived = wait_for(PATIENCE, || {
             Some(seen.class(5).unwrap().packets).filter(|packets| *packets >= expected)
         });
-        assert_eq!(came, Some(expected));
+        assert_eq!(arrived, Some(expected));
     };
     comes(10, &mut seen);
     // Another rate, while packets come.
@@ -151,9 +151,9 @@ fn a_process_that_takes_over_misses_no_packet() {
     let _flood = site.flood(Router::CLIENT.v4.into(), server.port(), "10M");
     let open = || Shaped::open("lan", 1, End::Receiver).unwrap();
     let mut seen = site.net.router.enter(open).unwrap();
-    let begun = |seen: &mut Shaped, least: u64| {
+    let begun = |seen: &mut Shaped, min: u64| {
         wait_for(PATIENCE, || {
-            Some(seen.class(5).unwrap().packets).filter(|packets| *packets >= least)
+            Some(seen.class(5).unwrap().packets).filter(|packets| *packets >= min)
         })
     };
     let mut packets = begun(&mut seen, 100).expect("traffic begins");

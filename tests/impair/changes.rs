@@ -4,7 +4,7 @@ use fairpath_testbed::{Capture, CaptureOptions, Need, Router, requires};
 use fairpath_wire::capture::Reader;
 
 use crate::by;
-use crate::scene::{Came, Impaired, datagrams, router};
+use crate::scene::{Arrived, Impaired, datagrams, router};
 use crate::stream::Course;
 
 by!(a_tenth_comes_twice: afxdp, nfqueue);
@@ -19,10 +19,10 @@ fn a_tenth_comes_twice(port: &'static str) {
     let mut twice = 0;
     for to in Router::SERVER.both() {
         let course = Course::new(&net.client, &net.server, to, COUNT / 2);
-        let came = Came::of(&course.run(usize::MAX));
-        assert_eq!(came.times.len() as u32, COUNT / 2);
-        assert!(came.times.values().all(|times| *times <= 2));
-        twice += came.times.values().filter(|times| **times == 2).count();
+        let arrived = Arrived::of(&course.run(usize::MAX));
+        assert_eq!(arrived.times.len() as u32, COUNT / 2);
+        assert!(arrived.times.values().all(|times| *times <= 2));
+        twice += arrived.times.values().filter(|times| **times == 2).count();
     }
     assert!((85..=220).contains(&twice), "{twice}");
     let ended = impaired.end();
@@ -34,7 +34,7 @@ fn a_tenth_comes_twice(port: &'static str) {
 }
 
 /// Bits in which an IPv4 datagram of ours differs from one of zeros and a number.
-fn damage(frame: &[u8]) -> Option<u32> {
+fn corruption(frame: &[u8]) -> Option<u32> {
     let payload = frame.get(14 + 28..14 + 28 + 64)?;
     let bits = payload[4..].iter().map(|byte| byte.count_ones());
     Some(bits.sum())
@@ -46,29 +46,29 @@ fn a_fifth_is_damaged_by_one_bit_and_sums_tell(port: &'static str) {
     let impaired = Impaired::between(&net, port, &["--to-peer", "corrupt 20%"]);
     let options = CaptureOptions::default();
     let capture = Capture::start_anonymous(&net.server, "eth0", &options).unwrap();
-    let came = datagrams(&net.client, &net.server, Router::SERVER.v4, COUNT);
+    let arrived = datagrams(&net.client, &net.server, Router::SERVER.v4, COUNT);
     let bytes = capture.stop().unwrap().bytes().unwrap();
     let mut reader = Reader::new(std::io::Cursor::new(&bytes)).unwrap();
-    let (mut frames, mut damaged) = (0, 0);
+    let (mut frames, mut corrupted) = (0, 0);
     while let Some(record) = reader.next().unwrap() {
         let is_ours = record.data.get(12..14) == Some(&[8, 0]) && record.data.len() == 14 + 28 + 64;
-        let Some(bits) = damage(record.data).filter(|_| is_ours) else {
+        let Some(bits) = corruption(record.data).filter(|_| is_ours) else {
             continue;
         };
         frames += 1;
         assert!(bits <= 1, "{bits} bits differ: {:x?}", record.data);
-        damaged += bits;
+        corrupted += bits;
     }
     let ended = impaired.end();
     ended.assert_true();
-    let told = ended.number("to-peer", "corrupted");
-    assert!((200..=400).contains(&told), "{told}");
+    let reported = ended.number("to-peer", "corrupted");
+    assert!((200..=400).contains(&reported), "{reported}");
     // Two thirds of a packet's bits are the payload's that we look at.
     assert!(
-        u64::from(damaged) > told * 4 / 10 && u64::from(damaged) <= told,
-        "{damaged} of {told}"
+        u64::from(corrupted) > reported * 4 / 10 && u64::from(corrupted) <= reported,
+        "{corrupted} of {reported}"
     );
     assert!(frames > COUNT - 60, "{frames}");
     // A receiver's checksum finds one bit, wherever it is; some are in headers that lead elsewhere.
-    assert_eq!(came.times.len() as u64, u64::from(COUNT) - told);
+    assert_eq!(arrived.times.len() as u64, u64::from(COUNT) - reported);
 }

@@ -29,7 +29,7 @@ fn a_class_has_its_own_losses_and_the_rest_those_of_all(port: &'static str) {
     );
     place.configure(&["lan", "wan"], &rest);
     let daemon = Daemon::start(&net.router, &place);
-    daemon.says("shaping via");
+    daemon.logs("shaping via");
     // Neighbours know each other from here on; what goes up is delayed.
     for address in [Router::CLIENT.v4, BERT] {
         let ping = Ping::to(address).count(10);
@@ -37,13 +37,15 @@ fn a_class_has_its_own_losses_and_the_rest_those_of_all(port: &'static str) {
         assert!(report.received >= 8, "{report:?}");
         assert!(report.min >= Duration::from_millis(20), "{report:?}");
     }
-    let came = datagrams(&net.server, &net.client, Router::CLIENT.v4, 1000);
-    let lost: Vec<u32> = (0..1000).filter(|n| !came.times.contains_key(n)).collect();
+    let arrived = datagrams(&net.server, &net.client, Router::CLIENT.v4, 1000);
+    let lost: Vec<u32> = (0..1000)
+        .filter(|n| !arrived.times.contains_key(n))
+        .collect();
     assert_eq!(lost.len(), 200);
     assert!(
         lost.windows(2).all(|pair| pair[1] - pair[0] == 5),
         "{lost:?}"
     );
-    let came = datagrams(&net.server, &net.client, BERT, 300);
-    assert_eq!(came.times.len(), 300);
+    let arrived = datagrams(&net.server, &net.client, BERT, 300);
+    assert_eq!(arrived.times.len(), 300);
 }

@@ -26,11 +26,14 @@ fn pings_take_twice_the_delay(port: &'static str) {
     let ended = impaired.end();
     ended.assert_true_or_late();
     for name in ["to-peer", "from-peer"] {
-        let way = ended.way(name);
-        println!("{port} {name}: lateness {}", way["lateness_ns"]);
-        assert_eq!(way["delay_planned_ns"], 20e6);
-        assert!(way["delay_mean_ns"].as_f64().unwrap() >= 20e6, "{way:#}");
-        assert_eq!(way["delay_asked_ns"], 20e6);
+        let direction = ended.direction(name);
+        println!("{port} {name}: lateness {}", direction["lateness_ns"]);
+        assert_eq!(direction["delay_planned_ns"], 20e6);
+        assert!(
+            direction["delay_mean_ns"].as_f64().unwrap() >= 20e6,
+            "{direction:#}"
+        );
+        assert_eq!(direction["delay_asked_ns"], 20e6);
         assert!(ended.number(name, "packets") >= 100);
     }
 }
@@ -41,22 +44,26 @@ fn jitter_scatters_and_keeps_order_unless_it_is_free(port: &'static str) {
         let net = router();
         let spec = format!("delay 20ms jitter 5ms distribution normal order {order}");
         let impaired = Impaired::between(&net, port, &["--to-peer", &spec]);
-        let came = datagrams(&net.client, &net.server, Router::SERVER.v4, 1000);
-        assert_eq!(came.times.len(), 1000, "{order}");
+        let arrived = datagrams(&net.client, &net.server, Router::SERVER.v4, 1000);
+        assert_eq!(arrived.times.len(), 1000, "{order}");
         assert_eq!(
-            came.inversions > 100,
+            arrived.inversions > 100,
             reorders,
             "{order}: {}",
-            came.inversions
+            arrived.inversions
         );
-        assert!(reorders || came.inversions == 0, "{}", came.inversions);
+        assert!(
+            reorders || arrived.inversions == 0,
+            "{}",
+            arrived.inversions
+        );
         let ended = impaired.end();
         ended.assert_true_or_late();
         if !reorders {
             assert_eq!(ended.number("to-peer", "reordered"), 0, "by the plan");
         } else {
             // Of 1000 draws the deviation is within a tenth of 5 ms; a busy machine adds its own.
-            let deviation = &ended.way("to-peer")["delay_deviation_ns"];
+            let deviation = &ended.direction("to-peer")["delay_deviation_ns"];
             assert!(deviation.as_f64().unwrap() >= 4.5e6, "{deviation}");
         }
     }

@@ -24,15 +24,15 @@ fn packets_that_wait_at_the_end_are_told_and_dropped_or_let_go(port: &'static st
     let net = router();
     let words = ["--to-peer", "delay 60s", "--from-peer", "none"];
     let impaired = Impaired::between(&net, port, &words);
-    let goes_on = port == "nfqueue";
-    let wanted = if goes_on { COUNT as usize } else { 0 };
+    let continues = port == "nfqueue";
+    let wanted = if continues { COUNT as usize } else { 0 };
     let frames = || net.server_end.counters().unwrap().rx_packets;
     let (begin, before) = (Instant::now(), frames());
     let (stream, ended) = thread::scope(|scope| {
         let ended = scope.spawn(|| {
             wait_for(PATIENCE, || {
-                let told = impaired.process.stdout();
-                let last: Value = serde_json::from_str(told.lines().last()?).ok()?;
+                let reported = impaired.process.stdout();
+                let last: Value = serde_json::from_str(reported.lines().last()?).ok()?;
                 (last["directions"][0]["held"] == COUNT).then_some(())
             })
             .unwrap();
@@ -51,7 +51,7 @@ fn packets_that_wait_at_the_end_are_told_and_dropped_or_let_go(port: &'static st
     assert_eq!(ended.number("to-peer", "packets"), u64::from(COUNT));
     assert_eq!(ended.number("to-peer", "held"), u64::from(COUNT));
     assert_eq!(ended.number("to-peer", "sent"), 0);
-    let what = match goes_on {
+    let what = match continues {
         true => "200 waited when it ended, and went on at once",
         false => "200 waited when it ended, and were dropped",
     };

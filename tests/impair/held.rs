@@ -33,21 +33,21 @@ fn slots_let_in_so_many_packets_or_bytes(port: &'static str) {
     let (streams, ended) = there_and_back(port, &words, COUNT, [COUNT as usize; 2]);
     ended.assert_true_or_late();
     let of_bytes = 300u64.div_ceil(FRAME) as u32;
-    for (way, stream, room) in [
+    for (direction, stream, capacity) in [
         ("to-peer", &streams[0], 4),
         ("from-peer", &streams[1], of_bytes),
     ] {
-        assert_eq!(stream.came.len(), COUNT as usize, "{way}");
-        assert_eq!(stream.inversions(), 0, "{way}");
-        let slot = |number: u32| SLOT * u64::from(1 + number / room);
+        assert_eq!(stream.arrived.len(), COUNT as usize, "{direction}");
+        assert_eq!(stream.inversions(), 0, "{direction}");
+        let slot = |number: u32| SLOT * u64::from(1 + number / capacity);
         stream.assert_not_before(|number| stream.sent_at(0) + slot(number));
         // They come faster than slots take them, so all slots are full.
         let sum: u64 = (0..COUNT).map(slot).sum();
         let wanted = sum as f64 / f64::from(COUNT) - stream.mean_sent_ns();
-        let planned = ended.planned_ns(way);
+        let planned = ended.planned_ns(direction);
         assert!(
             (planned - wanted).abs() < SLOT as f64,
-            "{way}: {planned} {wanted}"
+            "{direction}: {planned} {wanted}"
         );
     }
 }
@@ -64,19 +64,22 @@ fn releases_come_at_multiples_of_their_time(port: &'static str) {
     ];
     let (streams, ended) = there_and_back(port, &words, COUNT, [COUNT as usize; 2]);
     ended.assert_true_or_late();
-    for (way, stream, delay) in [
+    for (direction, stream, delay) in [
         ("to-peer", &streams[0], 0),
         ("from-peer", &streams[1], 30 * MS),
     ] {
-        assert_eq!(stream.came.len(), COUNT as usize, "{way}");
-        assert_eq!(stream.inversions(), 0, "{way}");
+        assert_eq!(stream.arrived.len(), COUNT as usize, "{direction}");
+        assert_eq!(stream.inversions(), 0, "{direction}");
         // Multiples of the clock that both read, whenever the run began.
         stream
             .assert_not_before(|number| (stream.sent_at(number) + delay).next_multiple_of(RELEASE));
         // Anything from nothing to the whole time: half of it, where they come all the time.
-        let waited = ended.planned_ns(way) - delay as f64;
+        let waited = ended.planned_ns(direction) - delay as f64;
         let share = waited / RELEASE as f64;
-        assert!((0.2..0.8).contains(&share), "{way}: {share} of a release");
+        assert!(
+            (0.2..0.8).contains(&share),
+            "{direction}: {share} of a release"
+        );
     }
 }
 
@@ -113,7 +116,7 @@ fn follows_a_delay_trace(port: &'static str) -> Result<(), Disturbed> {
     let ended = impaired.end();
     ended.assert_true_or_late();
     assert_eq!(
-        (before.came.len(), after.came.len()),
+        (before.arrived.len(), after.arrived.len()),
         (COUNT as usize, COUNT as usize)
     );
     before.assert_not_before(|number| before.sent_at(number) + 20 * MS);

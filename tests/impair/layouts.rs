@@ -58,15 +58,15 @@ fn ports_of_a_bridge_are_impaired_and_neighbours_find_each_other(port: &'static 
     assert_eq!(stream.numbers(), wanted);
     stream.assert_not_before(|number| stream.sent_at(number) + delay);
     let back = Course::new(&server, &client, CLIENT, 100).run(100);
-    assert_eq!(back.came.len(), 100);
-    let said = impaired.process.stderr();
+    assert_eq!(back.arrived.len(), 100);
+    let output = impaired.process.stderr();
     let ended = impaired.end();
     ended.assert_true_or_late();
     assert_eq!(ended.number("to-peer", "packets"), u64::from(COUNT));
     assert_eq!(ended.number("to-peer", "lost"), 200);
     if port == "afxdp" {
-        assert!(said.contains("bridge between lan"), "{said}");
-        assert_eq!(ended.way("to-peer")["delay_planned_ns"], 20e6);
+        assert!(output.contains("bridge between lan"), "{output}");
+        assert_eq!(ended.direction("to-peer")["delay_planned_ns"], 20e6);
     }
 }
 
@@ -89,9 +89,9 @@ fn netfilter_is_not_asked_for_packets_of_a_bridges_ports() {
 
 /// Packets that a receive queue of an interface had for XDP; `None` where the driver does not tell.
 fn by_xdp(ns: &Netns, interface: &str, queue: u32) -> Option<u64> {
-    let told = ns.run(&["ethtool", "-S", interface]).unwrap();
+    let reported = ns.run(&["ethtool", "-S", interface]).unwrap();
     let name = format!("rx_queue_{queue}_xdp_packets: ");
-    let line = told
+    let line = reported
         .lines()
         .find_map(|line| line.trim().strip_prefix(&name));
     line.map(|count| count.parse().unwrap())
@@ -117,7 +117,7 @@ fn all_queues_of_an_interface_share_one_impairment(port: &'static str) {
         let queues = [0, 1].map(|queue| by_xdp(&net.router, "lan", queue).unwrap());
         assert!(queues.iter().all(|packets| *packets > 0), "{queues:?}");
     }
-    let said = impaired.process.stderr();
+    let output = impaired.process.stderr();
     let ended = impaired.end();
     ended.assert_true_or_late();
     // Which of two queues is read first is nobody's plan, but each packet has a number, and one only.
@@ -126,11 +126,14 @@ fn all_queues_of_an_interface_share_one_impairment(port: &'static str) {
     assert_eq!(ended.number("to-peer", "lost"), 200);
     for flow in 0..FLOWS {
         let of_flow = |number: &u32| *number as usize % FLOWS == flow;
-        let came = stream.came.iter().map(|(number, _)| *number);
-        let came: Vec<u32> = came.filter(of_flow).collect();
-        assert!(came.is_sorted(), "a flow's order: {came:?}");
+        let arrived = stream.arrived.iter().map(|(number, _)| *number);
+        let arrived: Vec<u32> = arrived.filter(of_flow).collect();
+        assert!(arrived.is_sorted(), "a flow's order: {arrived:?}");
     }
     if port == "afxdp" {
-        assert!(said.contains("lan (2 queues) and wan (2 queues)"), "{said}");
+        assert!(
+            output.contains("lan (2 queues) and wan (2 queues)"),
+            "{output}"
+        );
     }
 }

@@ -54,15 +54,15 @@ fn killed_it_leaves_nothing_and_traffic_flows(port: &'static str) {
     let tools = Tools::find(&net.router);
     let left = |ns| tools.left(ns);
     let mut impaired = Impaired::between(&net, port, &["--loss", "100%"]);
-    let came = datagrams(&net.client, &net.server, Router::SERVER.v4, 20);
-    assert_eq!(came.times.len(), 0);
+    let arrived = datagrams(&net.client, &net.server, Router::SERVER.v4, 20);
+    assert_eq!(arrived.times.len(), 0);
     assert!(!left(&net.router).is_empty());
     impaired.process.signal(Signal::SIGKILL);
     impaired.process.wait(PATIENCE).unwrap();
     wait_for(PATIENCE, || left(&net.router).is_empty().then_some(()))
         .unwrap_or_else(|| panic!("left: {:#?}", left(&net.router)));
-    let came = datagrams(&net.client, &net.server, Router::SERVER.v4, 20);
-    assert_eq!(came.times.len(), 20);
+    let arrived = datagrams(&net.client, &net.server, Router::SERVER.v4, 20);
+    assert_eq!(arrived.times.len(), 20);
 }
 
 #[test]
@@ -244,8 +244,8 @@ fn every_second_there_is_a_line_of_json_with_what_was_asked() {
             .all(|line| line["final"] == false)
     );
     assert_eq!(lines[0]["seed"], 3);
-    let asked = lines[0]["directions"][0]["asked"].as_str().unwrap();
-    assert!(asked.contains("2ms"), "{asked}");
+    let requested = lines[0]["directions"][0]["asked"].as_str().unwrap();
+    assert!(requested.contains("2ms"), "{requested}");
     impaired.ended();
 }
 

@@ -19,18 +19,18 @@ const SLOW: u64 = FRAME * 8 * 1_000_000_000 / 300_000;
 
 /// Packets come faster than the line takes them, so each leaves when the line has taken those before it;
 /// `leaves` tells when, counted from the first, ns.
-fn assert_busy(ended: &Ended, way: &str, stream: &Stream, leaves: impl Fn(u32) -> u64) {
+fn assert_busy(ended: &Ended, direction: &str, stream: &Stream, leaves: impl Fn(u32) -> u64) {
     let count = stream.sent.len() as u32;
-    assert_eq!(stream.came.len() as u32, count, "{way}");
-    assert_eq!(stream.inversions(), 0, "{way}");
+    assert_eq!(stream.arrived.len() as u32, count, "{direction}");
+    assert_eq!(stream.inversions(), 0, "{direction}");
     stream.assert_not_before(|number| stream.sent_at(0) + leaves(number));
     let sum: u64 = (0..count).map(leaves).sum();
     let wanted = sum as f64 / f64::from(count) - stream.mean_sent_ns();
-    let planned = ended.planned_ns(way);
+    let planned = ended.planned_ns(direction);
     // Between sending and coming to the port a busy machine may take its time.
     assert!(
         (planned - wanted).abs() < wanted * 0.2,
-        "{way}: {planned} of {wanted}"
+        "{direction}: {planned} of {wanted}"
     );
 }
 
@@ -79,17 +79,17 @@ fn codel_drops_what_waits_too_long_and_a_limit_what_is_too_many(port: &'static s
     ];
     let (streams, ended) = there_and_back(port, &words, COUNT, [usize::MAX; 2]);
     ended.assert_true_or_late();
-    let dropped = ["to-peer", "from-peer"].map(|way| ended.number(way, "queue_lost"));
-    for (at, way) in ["to-peer", "from-peer"].into_iter().enumerate() {
-        let came = streams[at].came.len() as u64;
-        assert_eq!(came + dropped[at], u64::from(COUNT), "{way}");
-        assert_eq!(ended.number(way, "sent"), came, "{way}");
+    let dropped = ["to-peer", "from-peer"].map(|direction| ended.number(direction, "queue_lost"));
+    for (at, direction) in ["to-peer", "from-peer"].into_iter().enumerate() {
+        let arrived = streams[at].arrived.len() as u64;
+        assert_eq!(arrived + dropped[at], u64::from(COUNT), "{direction}");
+        assert_eq!(ended.number(direction, "sent"), arrived, "{direction}");
         assert_eq!(
-            ended.number(way, "lost"),
+            ended.number(direction, "lost"),
             0,
-            "{way}: by the queue, not the impairment"
+            "{direction}: by the queue, not the impairment"
         );
-        assert_eq!(streams[at].inversions(), 0, "{way}");
+        assert_eq!(streams[at].inversions(), 0, "{direction}");
     }
     println!("{port}: {dropped:?} dropped by CoDel and by the limit");
     // In 0.8 s: at 105 ms, and then 100 ms over the root of their number apart.
@@ -98,8 +98,8 @@ fn codel_drops_what_waits_too_long_and_a_limit_what_is_too_many(port: &'static s
     // that is being sent.
     assert!(dropped[1] > 100 && dropped[1] < 280, "{dropped:?}");
     let planned = ended.planned_ns("from-peer");
-    let [least, most] = [8, 21].map(|packets| (packets * SLOW) as f64);
-    assert!((least..=most).contains(&planned), "{planned} of {most}");
+    let [min, most] = [8, 21].map(|packets| (packets * SLOW) as f64);
+    assert!((min..=most).contains(&planned), "{planned} of {most}");
 }
 
 /// 50 packets are under way, and the queue has 30 places.
@@ -119,6 +119,6 @@ fn what_is_delayed_is_not_in_the_queue(port: &'static str) {
     let ended = impaired.end();
     ended.assert_true_or_late();
     assert_eq!(ended.number("to-peer", "queue_lost"), 0);
-    assert_eq!(stream.came.len(), COUNT as usize);
+    assert_eq!(stream.arrived.len(), COUNT as usize);
     stream.assert_not_before(|number| stream.sent_at(number) + 100 * MS);
 }

@@ -14,8 +14,12 @@ by!(a_pattern_loses_its_ones: xdp, afxdp, nfqueue);
 
 const COUNT: u32 = 4000;
 
-fn interval(ended: &Ended, way: &str) -> [f64; 2] {
-    let of = |at: usize| ended.way(way)["loss_interval"][at].as_f64().unwrap();
+fn interval(ended: &Ended, direction: &str) -> [f64; 2] {
+    let of = |at: usize| {
+        ended.direction(direction)["loss_interval"][at]
+            .as_f64()
+            .unwrap()
+    };
     [of(0), of(1)]
 }
 
@@ -24,22 +28,25 @@ fn a_tenth_is_lost_in_its_interval_and_nothing_else_is(port: &'static str) {
     let net = router();
     let impaired = Impaired::between(&net, port, &["--loss", "10%", "--seed", "5"]);
     for to in Router::SERVER.both() {
-        let came = datagrams(&net.client, &net.server, to, COUNT / 2);
-        let lost = COUNT / 2 - came.times.len() as u32;
+        let arrived = datagrams(&net.client, &net.server, to, COUNT / 2);
+        let lost = COUNT / 2 - arrived.times.len() as u32;
         assert!((120..=290).contains(&lost), "{to}: {lost}");
-        assert_eq!(came.inversions, 0);
+        assert_eq!(arrived.inversions, 0);
     }
     let ended = impaired.end();
     ended.assert_true();
-    let way = ended.way("to-peer");
+    let direction = ended.direction("to-peer");
     // All that was sent came to the impairment.
     assert_eq!(
         ended.number("to-peer", "packets"),
         u64::from(COUNT),
-        "{way:#}"
+        "{direction:#}"
     );
     let [low, high] = interval(&ended, "to-peer");
-    assert!(low < 0.1 && 0.1 < high && high - low < 0.04, "{way:#}");
+    assert!(
+        low < 0.1 && 0.1 < high && high - low < 0.04,
+        "{direction:#}"
+    );
     let sent = ended.number("to-peer", "sent");
     assert_eq!(sent + ended.number("to-peer", "lost"), u64::from(COUNT));
     assert_eq!(ended.number("to-peer", "stopped"), 0);
@@ -52,10 +59,12 @@ fn bursts_are_lost_as_the_model_says(port: &'static str) {
     // A fifth of the time bad, five packets each.
     let model = ["--gemodel", "5%,20%,100%,0%", "--seed", "11"];
     let impaired = Impaired::between(&net, port, &model);
-    let came = datagrams(&net.client, &net.server, Router::SERVER.v4, COUNT);
+    let arrived = datagrams(&net.client, &net.server, Router::SERVER.v4, COUNT);
     let ended = impaired.end();
     ended.assert_true();
-    let lost: Vec<u32> = (0..COUNT).filter(|n| !came.times.contains_key(n)).collect();
+    let lost: Vec<u32> = (0..COUNT)
+        .filter(|n| !arrived.times.contains_key(n))
+        .collect();
     let bursts = 1 + lost
         .windows(2)
         .filter(|pair| pair[1] != pair[0] + 1)
@@ -66,8 +75,8 @@ fn bursts_are_lost_as_the_model_says(port: &'static str) {
         "{mean}: {} in {bursts}",
         lost.len()
     );
-    let asked = ended.way("to-peer")["loss_asked"].as_f64().unwrap();
-    assert!((asked - 0.2).abs() < 1e-9, "{asked}");
+    let requested = ended.direction("to-peer")["loss_asked"].as_f64().unwrap();
+    assert!((requested - 0.2).abs() < 1e-9, "{requested}");
 }
 
 fn a_pattern_loses_its_ones(port: &'static str) {
@@ -76,8 +85,8 @@ fn a_pattern_loses_its_ones(port: &'static str) {
     let impaired = Impaired::between(&net, port, &["--to-peer", "pattern 00010"]);
     let wanted: Vec<u32> = (0..1000).filter(|n| n % 5 != 3).collect();
     let course = Course::new(&net.client, &net.server, Router::SERVER.v4, 1000);
-    let came = course.run(wanted.len());
-    assert_eq!(came.numbers(), wanted);
+    let arrived = course.run(wanted.len());
+    assert_eq!(arrived.numbers(), wanted);
     // The other direction is let alone.
     let back = datagrams(&net.server, &net.client, Router::CLIENT.v4, 300);
     assert_eq!(back.times.len(), 300);
@@ -95,9 +104,9 @@ fn with_one_seed_three_ports_lose_the_same_datagrams() {
         ),
     ];
     for (model, words) in models {
-        let fates = [0, 1].map(|way| twin::delays(words, 77, way, 1500));
+        let outcomes = [0, 1].map(|direction| twin::delays(words, 77, direction, 1500));
         // How many will come; which ones, the ports are to agree about.
-        let [to_server, to_client] = fates.map(|fates| twin::survivors(&fates).len());
+        let [to_server, to_client] = outcomes.map(|outcomes| twin::survivors(&outcomes).len());
         let mut all = Vec::new();
         for port in ["xdp", "afxdp", "nfqueue"] {
             let net = router();
@@ -122,8 +131,8 @@ fn with_one_seed_three_ports_lose_the_same_datagrams() {
 fn beside_the_kernels_own_dropper_both_have_what_was_asked() {
     requires!(Need::Root, Need::Tool("iptables-legacy"));
     let count = |net: &Scene| {
-        let came = datagrams(&net.client, &net.server, Router::SERVER.v4, COUNT);
-        f64::from(COUNT - came.times.len() as u32) / f64::from(COUNT)
+        let arrived = datagrams(&net.client, &net.server, Router::SERVER.v4, COUNT);
+        f64::from(COUNT - arrived.times.len() as u32) / f64::from(COUNT)
     };
     let net = router();
     let rule_text =

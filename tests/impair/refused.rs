@@ -13,11 +13,11 @@ fn refusal(net: &Scene, mut command: Command) -> (i32, String) {
     let mut process = net.router.spawn(command).unwrap();
     let status = process.wait(PATIENCE).unwrap();
     // What was printed before the end has been read by then.
-    let said = fairpath_testbed::wait_for(PATIENCE, || {
-        let said = process.stderr();
-        said.ends_with('\n').then_some(said)
+    let output = fairpath_testbed::wait_for(PATIENCE, || {
+        let output = process.stderr();
+        output.ends_with('\n').then_some(output)
     });
-    (status.code().unwrap_or(-1), said.unwrap_or_default())
+    (status.code().unwrap_or(-1), output.unwrap_or_default())
 }
 
 #[test]
@@ -56,10 +56,10 @@ fn invalid_options_are_refused_with_a_remedy() {
         ),
     ];
     for (words, status, part) in cases {
-        let (code, said) = refusal(&net, command(&net.router, words));
+        let (code, output) = refusal(&net, command(&net.router, words));
         assert!(
-            code == status && said.contains(part),
-            "{words:?}: {code} {said}"
+            code == status && output.contains(part),
+            "{words:?}: {code} {output}"
         );
     }
 }
@@ -78,17 +78,17 @@ fn the_callers_own_login_is_not_cut_off_unasked() {
         command.env("SSH_CONNECTION", &login);
         refusal(&net, command)
     };
-    let (code, said) = over("lan", &[]);
-    assert_eq!(code, 1, "{said}");
+    let (code, output) = over("lan", &[]);
+    assert_eq!(code, 1, "{output}");
     assert!(
-        said.contains("remote login") && said.contains("--yes"),
-        "{said}"
+        output.contains("remote login") && output.contains("--yes"),
+        "{output}"
     );
-    assert!(said.contains(&client.to_string()), "{said}");
+    assert!(output.contains(&client.to_string()), "{output}");
     // Not by the other one, and not where it is meant.
     for (name, words) in [("wan", &[][..]), ("lan", &["--yes"])] {
-        let (code, said) = over(name, words);
-        assert_eq!(code, 0, "{name} {words:?}: {said}");
+        let (code, output) = over(name, words);
+        assert_eq!(code, 0, "{name} {words:?}: {output}");
     }
     // sudo takes the variable away; a process above has it.
     let mut shell = net.router.command_without_sysfs("sh");
@@ -100,9 +100,9 @@ fn the_callers_own_login_is_not_cut_off_unasked() {
     let mut process = net.router.spawn(shell).unwrap();
     let status = process.wait(PATIENCE).unwrap();
     process.wait_stderr("remote login", PATIENCE).unwrap();
-    let said = process.stderr();
-    assert_eq!(status.code(), Some(1), "{said}");
-    assert!(said.contains(&client.to_string()), "{said}");
+    let output = process.stderr();
+    assert_eq!(status.code(), Some(1), "{output}");
+    assert!(output.contains(&client.to_string()), "{output}");
 }
 
 #[test]
@@ -127,12 +127,12 @@ fn what_is_beneath_the_login_s_interface_carries_it() {
             let words = [name, "--delay", "20ms", "--duration", "200ms"];
             let mut command = command(&net.router, &words);
             command.env("SSH_CONNECTION", format!("192.0.2.2 40000 {here} 22"));
-            let (code, said) = refusal(&net, command);
-            assert_eq!(code, i32::from(is_cut), "{name} {here}: {said}");
+            let (code, output) = refusal(&net, command);
+            assert_eq!(code, i32::from(is_cut), "{name} {here}: {output}");
             assert_eq!(
-                said.contains("remote login from 192.0.2.2"),
+                output.contains("remote login from 192.0.2.2"),
                 is_cut,
-                "{said}"
+                "{output}"
             );
         }
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use fairpath_testbed::{Netns, Offloads, Process, Router, Testbed, wait_for};
 use fairpath_tests::PATIENCE;
 use fairpath_tests::binary::fairpath;
-use fairpath_units::tell_retry;
+use fairpath_units::report_retry;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -85,8 +85,8 @@ pub fn runs(ns: &Netns, words: &[&str]) -> bool {
     let line: String = words.iter().map(|word| format!("{word}\0")).collect();
     let is_it = |process: &Path| {
         let net = fs::metadata(process.join("ns/net"));
-        let told = fs::read(process.join("cmdline")).unwrap_or_default();
-        told == line.as_bytes() && net.is_ok_and(|net| net.ino() == ns.inode())
+        let reported = fs::read(process.join("cmdline")).unwrap_or_default();
+        reported == line.as_bytes() && net.is_ok_and(|net| net.ino() == ns.inode())
     };
     let mut all = fs::read_dir("/proc").unwrap().flatten();
     all.any(|entry| is_it(&entry.path()))
@@ -124,8 +124,8 @@ impl Impaired {
         let impaired = Impaired {
             process: ns.spawn(command(ns, &words)).unwrap(),
         };
-        impaired.says("ready: impairing");
-        impaired.says("back end ");
+        impaired.logs("ready: impairing");
+        impaired.logs("back end ");
         impaired
     }
 
@@ -135,7 +135,7 @@ impl Impaired {
         Impaired::start(&net.router, &words)
     }
 
-    fn says(&self, text: &str) {
+    fn logs(&self, text: &str) {
         if let Err(error) = self.process.wait_stderr(text, PATIENCE) {
             panic!("{error}");
         }
@@ -168,23 +168,27 @@ impl Impaired {
 
 impl Ended {
     /// What is told of a direction.
-    pub fn way(&self, name: &str) -> &Value {
-        let ways = self.report["directions"].as_array().unwrap();
-        let way = ways.iter().find(|way| way["name"] == name);
-        way.unwrap_or_else(|| panic!("no {name}: {:#}", self.report))
+    pub fn direction(&self, name: &str) -> &Value {
+        let directions = self.report["directions"].as_array().unwrap();
+        let direction = directions
+            .iter()
+            .find(|direction| direction["name"] == name);
+        direction.unwrap_or_else(|| panic!("no {name}: {:#}", self.report))
     }
 
     /// A number of a direction.
-    pub fn number(&self, way: &str, key: &str) -> u64 {
-        let value = &self.way(way)[key];
+    pub fn number(&self, direction: &str, key: &str) -> u64 {
+        let value = &self.direction(direction)[key];
         value
             .as_u64()
             .unwrap_or_else(|| panic!("{key}: {:#}", self.report))
     }
 
     /// How long a direction planned to hold its packets on average, ns.
-    pub fn planned_ns(&self, way: &str) -> f64 {
-        self.way(way)["delay_planned_ns"].as_f64().unwrap()
+    pub fn planned_ns(&self, direction: &str) -> f64 {
+        self.direction(direction)["delay_planned_ns"]
+            .as_f64()
+            .unwrap()
     }
 
     /// It was true, and its status says so.
@@ -210,36 +214,36 @@ impl Ended {
             return self.assert_true();
         }
         let late = LATE.fetch_add(1, Ordering::Relaxed) + 1;
-        tell_retry("impair::late", late, &format!("{why:?}"));
+        report_retry("impair::late", late, &format!("{why:?}"));
         assert!(late <= LATE_LIMIT, "{late} runs of this suite were late");
     }
 }
 
 /// Datagrams as they came, by number.
 #[derive(Debug, Default)]
-pub struct Came {
+pub struct Arrived {
     /// How often each came.
     pub times: BTreeMap<u32, u32>,
     /// Numbers that came after a greater one.
     pub inversions: u32,
 }
 
-impl Came {
+impl Arrived {
     /// What came of a stream.
-    pub fn of(stream: &Stream) -> Came {
-        let mut came = Came {
+    pub fn of(stream: &Stream) -> Arrived {
+        let mut arrived = Arrived {
             inversions: stream.inversions() as u32,
-            ..Came::default()
+            ..Arrived::default()
         };
-        for (number, _) in &stream.came {
-            *came.times.entry(*number).or_default() += 1;
+        for (number, _) in &stream.arrived {
+            *arrived.times.entry(*number).or_default() += 1;
         }
-        came
+        arrived
     }
 }
 
 /// Sends datagrams 0 to `count` from one namespace to an address of another, and tells which came; as
 /// many as were sent, at most.
-pub fn datagrams(from: &Netns, to: &Netns, address: impl Into<IpAddr>, count: u32) -> Came {
-    Came::of(&Course::new(from, to, address, count).run(count as usize))
+pub fn datagrams(from: &Netns, to: &Netns, address: impl Into<IpAddr>, count: u32) -> Arrived {
+    Arrived::of(&Course::new(from, to, address, count).run(count as usize))
 }

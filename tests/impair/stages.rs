@@ -13,8 +13,8 @@ use crate::scene::{Impaired, Scene, datagrams, router};
 const SOON: Duration = Duration::from_secs(1);
 
 fn arrived(net: &Scene, count: u32) -> usize {
-    let came = datagrams(&net.server, &net.client, Router::CLIENT.v4, count);
-    came.times.len()
+    let arrived = datagrams(&net.server, &net.client, Router::CLIENT.v4, count);
+    arrived.times.len()
 }
 
 fn pings(net: &Scene) -> u32 {
@@ -24,8 +24,8 @@ fn pings(net: &Scene) -> u32 {
 }
 
 fn root(net: &Scene) -> bool {
-    let told = net.router.run(&["ip", "-details", "link", "show", "wan"]);
-    told.unwrap().contains("name fairpath_xdp")
+    let reported = net.router.run(&["ip", "-details", "link", "show", "wan"]);
+    reported.unwrap().contains("name fairpath_xdp")
 }
 
 /// What was lost before is not measured, and the process that is left goes on as before.
@@ -45,8 +45,8 @@ fn impair_that_is_killed_leaves_the_measuring_process_alone() {
     let records = rtt.stop();
     // Answers that were dropped gave no sample.
     assert_eq!(records.by("icmp").count(), 5, "{:#}", records.summary);
-    let gone = wait_for(SOON, || (!root(&net)).then_some(()));
-    assert!(gone.is_some(), "the root is there after the last owner");
+    let removed = wait_for(SOON, || (!root(&net)).then_some(()));
+    assert!(removed.is_some(), "the root is there after the last owner");
 }
 
 #[test]
@@ -68,6 +68,6 @@ fn a_measuring_process_that_is_killed_leaves_impair_alone() {
     let ended = impaired.end();
     ended.assert_true();
     assert_eq!(ended.report["engine"], "xdp");
-    let gone = wait_for(SOON, || (!root(&net)).then_some(()));
-    assert!(gone.is_some(), "the root is there after the last owner");
+    let removed = wait_for(SOON, || (!root(&net)).then_some(()));
+    assert!(removed.is_some(), "the root is there after the last owner");
 }

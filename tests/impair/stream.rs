@@ -47,7 +47,7 @@ pub struct Stream {
     /// By number, from that of the first.
     pub sent: Vec<u64>,
     /// In the order of coming: number and time.
-    pub came: Vec<(u32, u64)>,
+    pub arrived: Vec<(u32, u64)>,
     /// Whom they came from.
     pub sources: BTreeSet<SocketAddr>,
     first: u32,
@@ -113,17 +113,17 @@ impl<'n> Course<'n> {
         let receiver = receiver.unwrap();
         setsockopt(&receiver, sockopt::RcvBufForce, &(16 << 20)).unwrap();
         receiver.set_read_timeout(Some(SILENCE)).unwrap();
-        let came = thread::spawn(move || receive(&receiver, wanted));
+        let arrived = thread::spawn(move || receive(&receiver, wanted));
         let before = sched_getaffinity(Pid::from_raw(0)).unwrap();
         let mut one = CpuSet::new();
         one.set(CPU).unwrap();
         sched_setaffinity(Pid::from_raw(0), &one).unwrap();
         let sent = self.send();
         sched_setaffinity(Pid::from_raw(0), &before).unwrap();
-        let (came, sources) = came.join().unwrap();
+        let (arrived, sources) = arrived.join().unwrap();
         Stream {
             sent,
-            came,
+            arrived,
             sources,
             first: self.first,
         }
@@ -195,23 +195,23 @@ pub fn there_and_back(
 type Arrivals = (Vec<(u32, u64)>, BTreeSet<SocketAddr>);
 
 fn receive(receiver: &UdpSocket, wanted: usize) -> Arrivals {
-    let (mut came, mut sources, mut bytes) = (Vec::new(), BTreeSet::new(), [0; 256]);
-    while came.len() < wanted {
+    let (mut arrived, mut sources, mut bytes) = (Vec::new(), BTreeSet::new(), [0; 256]);
+    while arrived.len() < wanted {
         let Ok((length, source)) = receiver.recv_from(&mut bytes) else {
             break;
         };
         let at = now();
         assert_eq!(length, PAYLOAD);
-        came.push((u32::from_be_bytes(*bytes.first_chunk().unwrap()), at));
+        arrived.push((u32::from_be_bytes(*bytes.first_chunk().unwrap()), at));
         sources.insert(source);
     }
-    (came, sources)
+    (arrived, sources)
 }
 
 impl Stream {
     /// Numbers that came, each once, in their order.
     pub fn numbers(&self) -> Vec<u32> {
-        let mut numbers: Vec<u32> = self.came.iter().map(|(number, _)| *number).collect();
+        let mut numbers: Vec<u32> = self.arrived.iter().map(|(number, _)| *number).collect();
         numbers.sort_unstable();
         numbers.dedup();
         numbers
@@ -230,24 +230,25 @@ impl Stream {
 
     /// Datagrams that came after one of a greater number.
     pub fn inversions(&self) -> usize {
-        let mut greatest = 0;
-        let came = self.came.iter().map(|(number, _)| *number);
-        came.filter(|number| {
-            let is_late = *number < greatest;
-            greatest = greatest.max(*number);
-            is_late
-        })
-        .count()
+        let mut max = 0;
+        let arrived = self.arrived.iter().map(|(number, _)| *number);
+        arrived
+            .filter(|number| {
+                let is_late = *number < max;
+                max = max.max(*number);
+                is_late
+            })
+            .count()
     }
 
     /// None came before the time that is its own.
     pub fn assert_not_before(&self, time: impl Fn(u32) -> u64) {
-        for (number, at) in &self.came {
-            let least = time(*number);
+        for (number, at) in &self.arrived {
+            let min = time(*number);
             assert!(
-                *at >= least,
+                *at >= min,
                 "{number}: {} ns too early",
-                least.saturating_sub(*at)
+                min.saturating_sub(*at)
             );
         }
     }

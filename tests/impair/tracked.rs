@@ -84,9 +84,9 @@ fn what_vanishes_behind_the_verdict_is_told() {
         (vanished.saturating_sub(8)..=vanished).contains(&stopped),
         "{stopped}"
     );
-    let told = format!("{stopped} or more stopped behind it");
+    let reported = format!("{stopped} or more stopped behind it");
     assert!(
-        stopped == 0 || ended.stderr.contains(&told),
+        stopped == 0 || ended.stderr.contains(&reported),
         "{}",
         ended.stderr
     );

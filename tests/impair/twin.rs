@@ -27,16 +27,16 @@ pub fn delays(words: &str, seed: u64, direction: u64, count: u32) -> Vec<Option<
         .collect()
 }
 
-/// A packet that comes at `came`.
-fn one(scheduler: &mut Scheduler, came: u64) -> Option<u64> {
-    let (mut now, mut outcomes) = (came, Vec::new());
+/// A packet that comes at `arrived`.
+fn one(scheduler: &mut Scheduler, arrived: u64) -> Option<u64> {
+    let (mut now, mut outcomes) = (arrived, Vec::new());
     let op = Op::enqueue(now, 1, Meta::default());
     scheduler.run(&[op], &mut outcomes).unwrap();
     loop {
         let mut next = now;
         for outcome in outcomes.drain(..) {
             match outcome.kind {
-                OutcomeKind::Sent => return Some(now - came),
+                OutcomeKind::Sent => return Some(now - arrived),
                 OutcomeKind::Dropped => return None,
                 OutcomeKind::Nothing => next = outcome.at,
                 _ => {}

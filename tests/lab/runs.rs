@@ -44,9 +44,9 @@ fn a_grid_is_run_whole_and_loss_is_what_was_asked_for() {
             run["passive"]
         );
     }
-    let asks = |run: &&Value| run["commands"].to_string().contains("\"impair\"");
+    let queries = |run: &&Value| run["commands"].to_string().contains("\"impair\"");
     let unchecked = |run: &&Value| run["commands"].to_string().contains("\"--no-check\"");
-    let impaired: Vec<&Value> = records.iter().filter(asks).collect();
+    let impaired: Vec<&Value> = records.iter().filter(queries).collect();
     assert!(impaired.len() >= 2);
     let first: Vec<bool> = impaired.iter().map(unchecked).collect();
     assert!(!first[0] && first[1..].iter().all(|is| *is), "{first:?}");

@@ -35,12 +35,12 @@ fn testbeds_of(id: u32) -> BTreeSet<String> {
 
 /// Rules of the host's own firewall that we would have made.
 fn host_rules() -> String {
-    let told = |words: &[&str]| {
+    let reported = |words: &[&str]| {
         let output = Command::new(words[0]).args(&words[1..]).output();
         let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
         text.unwrap_or_default()
     };
-    let all = told(&["nft", "list", "tables"]) + &told(&["iptables-save"]);
+    let all = reported(&["nft", "list", "tables"]) + &reported(&["iptables-save"]);
     let ours = |line: &&str| line.contains("fairpath") || line.contains("NFQUEUE");
     all.lines().filter(ours).collect::<Vec<_>>().join("\n")
 }
@@ -209,8 +209,8 @@ fn nothing_is_left_behind(signals: &[Signal]) {
         wait_for(Duration::from_secs(20), is_clean)
             .unwrap_or_else(|| panic!("left: {:?}", leftovers(&run)));
     }
-    let is_gone = || (!knows_bbr3like()).then_some(());
-    wait_for(Duration::from_secs(20), is_gone).expect("the congestion control goes");
+    let is_removed = || (!knows_bbr3like()).then_some(());
+    wait_for(Duration::from_secs(20), is_removed).expect("the congestion control goes");
     assert_eq!(host_rules(), "");
     let left: Vec<_> = fs::read_dir(&temporary).unwrap().flatten().collect();
     assert!(left.is_empty(), "{left:?}");

@@ -9,7 +9,7 @@ use fairpath_tests::flood::{Flood, SOURCES};
 use fairpath_tests::flows::Flows;
 
 /// Twice what the half-open table holds: on a slow machine the flood lasts until they are sent.
-const LEAST_SYNS: u64 = 40_000;
+const MIN_SYNS: u64 = 40_000;
 
 /// No flow of `count` loses its place while SYNs from everywhere pass for `time`.
 fn every_flow_keeps_its_place(count: usize, time: Duration) {
@@ -24,7 +24,7 @@ fn every_flow_keeps_its_place(count: usize, time: Duration) {
     let begin = Instant::now();
     let flood = Flood::start(&router.client, to, 9, 100_000).unwrap();
     let mut rounds: u64 = 0;
-    while begin.elapsed() < time || rounds < 2 || flood.sent() < LEAST_SYNS {
+    while begin.elapsed() < time || rounds < 2 || flood.sent() < MIN_SYNS {
         flows.exchange().unwrap();
         rounds += 1;
     }
@@ -42,7 +42,7 @@ fn every_flow_keeps_its_place(count: usize, time: Duration) {
         records.number("/counters/half_open_evicted"),
         records.samples.len()
     );
-    assert!(started > LEAST_SYNS / 2, "{started}: that was no flood");
+    assert!(started > MIN_SYNS / 2, "{started}: that was no flood");
     assert!(records.number("/counters/half_open_evicted") > 0);
     // Counted in the kernel: what the flood costs the reader (lost events) is another matter.
     for (counter, expected) in [

@@ -32,7 +32,7 @@ fn a_pattern_follows_interfaces_that_come_are_renamed_and_go() {
     let testbed = Testbed::new();
     let [here, there] = ["here", "there"].map(|n| testbed.netns(n).unwrap());
     let rtt = Rtt::spawn(&here, &["-i", "ppp*"]);
-    rtt.says("no interface matches yet");
+    rtt.logs("no interface matches yet");
     let rename = |from: &str, to: &str| {
         ip(&here, &format!("link set dev {from} down"));
         ip(&here, &format!("link set dev {from} name {to}"));
@@ -40,22 +40,22 @@ fn a_pattern_follows_interfaces_that_come_are_renamed_and_go() {
     };
 
     link(&here, "ppp0", &there, 1);
-    rtt.says("watching ppp0\n");
+    rtt.logs("watching ppp0\n");
     ping(&here, 1);
     rename("ppp0", "ppp7");
-    rtt.says("is now ppp7");
+    rtt.logs("is now ppp7");
     ping(&here, 1);
     rename("ppp7", "eth7");
-    rtt.says("ppp7 renamed; no longer watched");
+    rtt.logs("ppp7 renamed; no longer watched");
     ping(&here, 1); // of which nothing may be told
     rename("eth7", "ppp8");
-    rtt.says("watching ppp8\n");
+    rtt.logs("watching ppp8\n");
     ping(&here, 1);
     ip(&here, "link delete dev ppp8");
-    rtt.says("ppp8 removed; no longer watched");
+    rtt.logs("ppp8 removed; no longer watched");
     link(&here, "other", &there, 2);
     link(&here, "ppp9", &there, 3);
-    rtt.says("watching ppp9\n");
+    rtt.logs("watching ppp9\n");
     ping(&here, 2);
     ping(&here, 3);
 
@@ -81,7 +81,7 @@ fn the_end_of_the_only_interface_ends_the_run_with_a_summary_and_1() {
     ip(&here, "link delete dev gone");
     let status = rtt.process.wait(PATIENCE).unwrap();
     assert_eq!(status.code(), Some(1));
-    rtt.says("all watched interfaces were removed");
+    rtt.logs("all watched interfaces were removed");
     rtt.process
         .wait_stdout("\"type\":\"summary\"", PATIENCE)
         .unwrap();
@@ -116,7 +116,7 @@ fn an_interface_without_link_header_is_watched() {
     let testbed = Testbed::new();
     let [here, there] = ["here", "there"].map(|n| testbed.netns(n).unwrap());
     let rtt = Rtt::spawn(&here, &["-i", "tun[0-9]"]);
-    rtt.says("no interface matches yet");
+    rtt.logs("no interface matches yet");
     let ends = [&here, &there].map(|ns| LinkEnd::new(ns, "carrier"));
     let [left, right] = ends;
     let carrier = Veth::between(left, right).build().unwrap();
@@ -129,7 +129,7 @@ fn an_interface_without_link_header_is_watched() {
         Default::default(),
     )
     .unwrap();
-    rtt.says("watching tun0\n");
+    rtt.logs("watching tun0\n");
     // All three answers must be seen; ping itself has been seen to report fewer on TUN devices.
     Ping::to([10, 9, 1, 2]).count(3).run(&here).unwrap();
     let records = rtt.stop();

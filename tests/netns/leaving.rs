@@ -71,10 +71,10 @@ fn nothing_stays_after(signal: Signal, hook: &str) {
     rtt.process.signal(signal);
     rtt.process.wait(PATIENCE).unwrap();
     // The kernel frees maps after a grace period.
-    let gone = wait_for(PATIENCE, || {
+    let removed = wait_for(PATIENCE, || {
         (objects.alive() == Objects::default()).then_some(())
     });
-    assert!(gone.is_some(), "after {signal}: {:?}", objects.alive());
+    assert!(removed.is_some(), "after {signal}: {:?}", objects.alive());
     let shown = router
         .router
         .run(&["ip", "-details", "link", "show"])

@@ -7,7 +7,7 @@ use fairpath_testbed::{
 };
 use fairpath_tests::{Records, Rtt};
 
-use crate::planted::Planted;
+use crate::configured::ConfiguredLoss;
 
 /// Frames of at least this many bytes are data of a bulk transfer.
 const DATA_FRAME_BYTES: u32 = 1000;
@@ -24,7 +24,7 @@ fn upload(place: Place, share: f64, megabytes: u64) -> (Records, u64, u64) {
     let wire = || Impairment::delay(ONE_WAY);
     let builder = Router::builder().wan_wire(wire(), wire());
     let router = builder.build(&Testbed::new()).unwrap();
-    let planted = Planted::at(
+    let configured = ConfiguredLoss::at(
         match place {
             Place::Before => &router.lan_end,
             Place::Beyond => &router.server_end,
@@ -39,7 +39,7 @@ fn upload(place: Place, share: f64, megabytes: u64) -> (Records, u64, u64) {
         .congestion("cubic")
         .one_cpu();
     transfer.run(&router.client).unwrap();
-    let (eligible, dropped) = planted.counts();
+    let (eligible, dropped) = configured.counts();
     (rtt.stop(), eligible, dropped)
 }
 
@@ -61,18 +61,18 @@ fn is_estimated(place: Place, share: f64, megabytes: u64) {
         Place::Before => ("upstream_loss_ratio", "downstream_loss_ratio"),
         Place::Beyond => ("downstream_loss_ratio", "upstream_loss_ratio"),
     };
-    let planted = dropped as f64 / eligible as f64;
-    let interval = Z_99 * (planted * (1.0 - planted) / eligible as f64).sqrt();
+    let configured = dropped as f64 / eligible as f64;
+    let interval = Z_99 * (configured * (1.0 - configured) / eligible as f64).sqrt();
     let estimate = loss[mine].as_f64().unwrap();
     let reordered = number("reordered_packets");
     println!(
-        "{place:?} {share}: dropped {dropped} of {eligible} = {planted:.6} ± {interval:.6}, estimate {estimate:.6} \
+        "{place:?} {share}: dropped {dropped} of {eligible} = {configured:.6} ± {interval:.6}, estimate {estimate:.6} \
          ({} packets); the other side {}, reordered {reordered}; {} holes forgotten",
         number(&format!("{mine}_packets")),
         number(&format!("{other}_packets")),
         records.number("/counters/holes_dropped"),
     );
-    assert!((estimate - planted).abs() <= interval, "{loss}");
+    assert!((estimate - configured).abs() <= interval, "{loss}");
     // Tail probes and spurious retransmissions aside, nothing happened on the other side; on a busy
     // machine, a sender that changes its CPU overtakes its own packets.
     let noise = dropped / 50 + 3 + eligible / 1000;
@@ -118,7 +118,7 @@ fn reordering_is_no_loss() {
         .unwrap()
         .stats()
         .left_to_right
-        .held_back;
+        .delayed;
     let loss = &records.towards("wan")["loss"];
     let number = |key: &str| loss[key].as_u64().unwrap();
     let [reordered, before, beyond] = [

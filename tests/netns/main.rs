@@ -10,12 +10,12 @@
 //! Each module is a group of promises; each test has namespaces of its own, so all may run at once.
 
 mod agreement;
+mod configured;
 mod flooding;
 mod interfaces;
 mod leaving;
 mod loss;
 mod options;
-mod planted;
 mod refusals;
 mod sightings;
 mod tunnels;

@@ -143,7 +143,7 @@ fn a_rate_limit_keeps_samples_of_a_leg_apart() {
     let all = all.stop();
     // Times are wall-clock, whose distance from the monotonic clock is looked at every second.
     const SLACK_NS: i128 = 1_000_000;
-    for (records, least) in [(by_time.stop(), Some(100_000_000)), (by_trips.stop(), None)] {
+    for (records, min) in [(by_time.stop(), Some(100_000_000)), (by_trips.stop(), None)] {
         let held = records.number("/samples_suppressed");
         assert!(held > 0 && records.samples.len() > 1);
         // Held back or not, all are counted.
@@ -153,9 +153,9 @@ fn a_rate_limit_keeps_samples_of_a_leg_apart() {
         );
         for leg in legs(&records) {
             for two in leg.windows(2) {
-                let least = least.unwrap_or(2 * i128::from(two[1].min_rtt_ns));
+                let min = min.unwrap_or(2 * i128::from(two[1].min_rtt_ns));
                 let apart = time_ns(two[1]) - time_ns(two[0]);
-                assert!(apart >= least - SLACK_NS, "{apart} ns apart, not {least}");
+                assert!(apart >= min - SLACK_NS, "{apart} ns apart, not {min}");
             }
         }
     }

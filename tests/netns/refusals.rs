@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use fairpath_testbed::{Capture, CaptureOptions, Need, Ping, Router, Testbed, requires};
 use fairpath_tests::{Records, binary, rtt};
 
-use crate::planted::Planted;
+use crate::configured::ConfiguredLoss;
 
 const NOBODY: &str = "65534";
 
@@ -178,7 +178,7 @@ fn a_foreign_xdp_program_is_named_and_stays() {
     requires!(Need::Root, Need::Tool("ping"));
     let router = Router::new(&Testbed::new()).unwrap();
     // Drops nothing: only counts what arrives.
-    let planted = Planted::at(&router.wan_end, 0.0, 0);
+    let configured = ConfiguredLoss::at(&router.wan_end, 0.0, 0);
     let ns = &router.router;
     let output = rtt::run(ns, &["rtt", "-i", "wan", "--hook", "xdp"]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
@@ -198,7 +198,7 @@ fn a_foreign_xdp_program_is_named_and_stays() {
         .count(3)
         .run(&router.client)
         .unwrap();
-    let (seen, dropped) = planted.counts();
+    let (seen, dropped) = configured.counts();
     assert!(seen >= 3, "the foreign program is gone");
     assert_eq!(dropped, 0);
 }

@@ -183,14 +183,14 @@ fn manual_pages_and_completions_are_well_formed() {
         let mut man = Command::new("man");
         man.args(["--warnings", "-E", "UTF-8", "-Tutf8", "-Z", "-l"])
             .arg(&page);
-        let said = man
+        let output = man
             .env("LC_ALL", "C.UTF-8")
             .env("MANWIDTH", "100")
             .output()
             .unwrap();
         assert!(
-            said.status.success() && said.stderr.is_empty(),
-            "{page:?}: {said:?}"
+            output.status.success() && output.stderr.is_empty(),
+            "{page:?}: {output:?}"
         );
     }
     let bash = tree.join("usr/share/bash-completion/completions/fairpath");

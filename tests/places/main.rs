@@ -248,8 +248,8 @@ impl Copy {
             .args([&program, &source])
             .output()
             .expect("clang");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{told}");
+        let reported = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{reported}");
         program
     }
 
@@ -390,8 +390,8 @@ fn a_policy_is_a_file_and_a_line() {
     copy.register("bpf/core/sched/policies.h", "X(29, example, E, N, N, N)");
     let native = root().join("crates/model/core/src/sched/native.c");
     let native = format!("#include \"{}\"\n", native.display());
-    let told = copy.run(&(native + RUNS));
-    assert_eq!(told, "example 1: 64035 before 64535");
+    let reported = copy.run(&(native + RUNS));
+    assert_eq!(reported, "example 1: 64035 before 64535");
 }
 
 #[test]
@@ -401,8 +401,8 @@ fn a_method_is_a_function_and_a_line() {
         "bpf/core/rtt/methods.h",
         "X(5, example, EXAMPLE, \"An example.\")",
     );
-    let told = copy.run(&(MONITOR.to_owned() + METHOD));
-    assert_eq!(told, "5 1 0");
+    let reported = copy.run(&(MONITOR.to_owned() + METHOD));
+    assert_eq!(reported, "5 1 0");
     let rust = methods(copy.dir.path());
     assert!(
         rust.contains("5 Example example samples_example \"An example.\";"),
@@ -419,8 +419,8 @@ fn a_match_is_a_line_with_its_key() {
         "X(10, protocol, PROTOCOL, FP_OF_ANY, 1, protocols, u8, \"Protocol of the packet.\")",
     );
     copy.append(list, KEY);
-    let told = copy.run(&(MONITOR.to_owned() + MATCH));
-    assert_eq!(told, "7 0 1");
+    let reported = copy.run(&(MONITOR.to_owned() + MATCH));
+    assert_eq!(reported, "7 0 1");
     let rust = matches(copy.dir.path());
     assert!(
         rust.contains("10 protocols (u8) \"Protocol of the packet.\";"),

@@ -91,7 +91,7 @@ type Place = [&'static str; 3];
 type Figures = BTreeMap<String, (Found, Vec<Place>)>;
 
 /// CUBIC at 1 % beside the nearer model, if it saw loss events enough to have a model.
-fn beside_models(cell: &Cell) -> Found {
+fn against_models(cell: &Cell) -> Found {
     let flows = cell.runs.iter().map(|run| &run.flows[0]);
     let events: u64 = flows
         .filter_map(|flow| Some(flow.loss_events.as_ref()?.events))
@@ -129,18 +129,18 @@ fn figures(grid: &Grid) -> Figures {
         found.insert(
             format!("{path} cubic at 1 %, off the nearer model"),
             (
-                beside_models(cell("cubic", "1%")),
+                against_models(cell("cubic", "1%")),
                 vec![[path, "cubic", "1%"]],
             ),
         );
         let whole = goodput(cell("bbr", "0%"));
-        for (loss, least) in BBR {
+        for (loss, min) in BBR {
             let kept = goodput(cell("bbr", loss)).zip(whole);
             let kept = kept.map(|(some, all)| some / all);
             found.insert(
                 format!("{path} bbr at {loss}, of itself without loss"),
                 (
-                    Found::judge(kept, |kept| kept >= least),
+                    Found::judge(kept, |kept| kept >= min),
                     vec![[path, "bbr", "0%"], [path, "bbr", loss]],
                 ),
             );
@@ -150,7 +150,7 @@ fn figures(grid: &Grid) -> Figures {
 }
 
 /// To the terminal at once, whatever becomes of the test.
-fn tell(text: &str) {
+fn report(text: &str) {
     // Nobody to tell: the test's end says it again.
     let _ = writeln!(io::stderr(), "{text}");
 }
@@ -189,7 +189,7 @@ fn run(experiment: &Path, seed: u32, only: Option<&Place>) -> Results {
     let lines = BufReader::new(child.stderr.take().unwrap()).lines();
     let mut last = String::new();
     for line in lines.map_while(Result::ok) {
-        tell(&line);
+        report(&line);
         last = line;
     }
     let status = child.wait().unwrap();
@@ -217,7 +217,7 @@ fn ripe88_is_what_models_and_the_talk_say() {
         Need::Kernel(Feature::CongestionControl("bbr"))
     );
     let place = tempfile::tempdir().unwrap();
-    let share = Share::told();
+    let share = Share::reported();
     let experiment = experiment(place.path(), share);
     let mut results = run(&experiment, SEED, None);
     // One run has some 65 loss events, of which a model needs more.
@@ -234,7 +234,7 @@ fn ripe88_is_what_models_and_the_talk_say() {
             results.runs.extend(more.runs);
         }
         let found = figures(&Grid::new(&results));
-        tell(&texts(&found));
+        report(&texts(&found));
         let wanting: Vec<_> = found.iter().filter(|figure| !holds(figure)).collect();
         let cells = wanting.iter().flat_map(|(_, (_, cells))| cells);
         failed = cells.copied().collect();

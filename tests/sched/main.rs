@@ -264,11 +264,10 @@ fn figure_and_log_are_written() {
     let [svg, log] =
         ["p.svg", "p.log"].map(|name| directory.path().join(name).display().to_string());
     printed(&words(&run(&["--svg", &svg, "--record", &log])));
-    let picture = fs::read_to_string(&svg).unwrap();
-    assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"));
+    let figure = fs::read_to_string(&svg).unwrap();
+    assert!(figure.starts_with("<svg ") && figure.ends_with("</svg>\n"));
     assert!(
-        picture.contains("prefers-color-scheme:dark")
-            && !picture.contains("http://www.w3.org/1999")
+        figure.contains("prefers-color-scheme:dark") && !figure.contains("http://www.w3.org/1999")
     );
     assert!(fs::read(&log).unwrap().starts_with(b"fpschlog"));
 }

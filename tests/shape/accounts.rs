@@ -39,31 +39,34 @@ fn at_overload_every_packet_is_sent_held_or_dropped_for_a_reason(port: &'static 
         .map(|to| Numbered::start(&scene.net.server, to.into(), every, 958));
     for_a_time(Duration::from_secs(3));
     let sent = sources.map(Numbered::finish);
-    let came = sinks
+    let arrived = sinks
         .each_ref()
         .map(|sink| sink.drain(Duration::from_secs(2)).count);
     let line = settled(&daemon, "down", None);
     for (at, name) in names.into_iter().enumerate() {
         let queue = settled(&daemon, "down", Some(name));
-        let (sent, came) = (sent[at], came[at]);
+        let (sent, arrived) = (sent[at], arrived[at]);
         let since = |key| number(&queue, key) - number(&before[at], key);
-        println!("{port} {name}: {sent} sent, {came} came; {queue}");
+        println!("{port} {name}: {sent} sent, {arrived} came; {queue}");
         // What the kernel lost before the scheduler, by its own columns, is of both.
         assert!(since("enqueued_packets") <= sent, "{queue:#}");
-        assert_eq!(since("sent_packets"), came, "{queue:#}");
+        assert_eq!(since("sent_packets"), arrived, "{queue:#}");
         let by_reason = queue["dropped_packets_by_reason"]
             .as_object()
             .map_or(0, |reasons| {
                 reasons.values().filter_map(serde_json::Value::as_u64).sum()
             });
         assert_eq!(by_reason, since("dropped_packets"), "{queue:#}");
-        assert_eq!(since("enqueued_packets"), came + by_reason, "{queue:#}");
+        assert_eq!(since("enqueued_packets"), arrived + by_reason, "{queue:#}");
     }
     if limits_queues(port) {
-        assert!(came[0] < sent[0] / 2, "four of sixteen");
+        assert!(arrived[0] < sent[0] / 2, "four of sixteen");
     }
     let lost = lost_before(&daemon, port, "down");
-    assert!(came[1] + lost >= sent[1] * 98 / 100, "there is room for it");
+    assert!(
+        arrived[1] + lost >= sent[1] * 98 / 100,
+        "there is room for it"
+    );
     let of = |key| number(&line, key);
     assert_eq!(
         of("enqueued_packets"),

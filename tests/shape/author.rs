@@ -7,7 +7,7 @@ use fairpath_testbed::{Need, Offloads, Router, requires};
 use fairpath_tests::Daemon;
 
 use crate::by;
-use crate::scene::{Counted, Numbered, Scene, for_a_time, picture};
+use crate::scene::{Counted, Numbered, Scene, for_a_time, snapshot};
 
 /// Where the order is looked at.
 const PORT: u16 = 7778;
@@ -63,31 +63,34 @@ impl Pair {
                 self.sources[at].send_to(&payload, self.to).unwrap();
             }
         }
-        let mut came = Vec::new();
+        let mut arrived = Vec::new();
         let mut payload = [0; 2048];
         while let Ok((_, from)) = self.sink.recv_from(&mut payload) {
-            came.push((from.port(), payload[0]));
+            arrived.push((from.port(), payload[0]));
         }
-        came
+        arrived
     }
 }
 
 /// All came; all of `first`, without others between, before most of what was sent before them; each
 /// source in its own order.
-fn assert_first(came: &[(u16, u8)], first: u16) {
-    assert_eq!(came.len(), 2 * EACH, "{came:?}");
+fn assert_first(arrived: &[(u16, u8)], first: u16) {
+    assert_eq!(arrived.len(), 2 * EACH, "{arrived:?}");
     for port in [FIRST, SECOND] {
-        let numbers: Vec<u8> = (came.iter().filter(|(from, _)| *from == port))
+        let numbers: Vec<u8> = (arrived.iter().filter(|(from, _)| *from == port))
             .map(|(_, number)| *number)
             .collect();
-        assert_eq!(numbers, (0..EACH as u8).collect::<Vec<u8>>(), "{came:?}");
+        assert_eq!(numbers, (0..EACH as u8).collect::<Vec<u8>>(), "{arrived:?}");
     }
-    let at = came.iter().position(|(from, _)| *from == first).unwrap();
-    let together = &came[at..at + EACH];
-    assert!(together.iter().all(|(from, _)| *from == first), "{came:?}");
+    let at = arrived.iter().position(|(from, _)| *from == first).unwrap();
+    let together = &arrived[at..at + EACH];
+    assert!(
+        together.iter().all(|(from, _)| *from == first),
+        "{arrived:?}"
+    );
     assert!(
         at <= EACH / 2,
-        "{at} of {EACH} left before the others came: {came:?}"
+        "{at} of {EACH} left before the others came: {arrived:?}"
     );
 }
 
@@ -140,9 +143,9 @@ fn a_changed_policy_takes_over_and_a_broken_one_changes_nothing(port: &'static s
     }
     for_a_time(100 * MS);
     let sent = source.finish();
-    let came = sink.drain(Duration::from_secs(1));
-    println!("{port}: {sent} sent, {came:?}");
-    assert_eq!((came.count, came.reordered), (sent, 0), "{came:?}");
+    let arrived = sink.drain(Duration::from_secs(1));
+    println!("{port}: {sent} sent, {arrived:?}");
+    assert_eq!((arrived.count, arrived.reordered), (sent, 0), "{arrived:?}");
     assert_first(&pair.run([0, 1]), SECOND);
 
     scene
@@ -185,16 +188,16 @@ fn a_policy_that_is_stopped_is_told_and_no_packet_is_lost_by_it(port: &'static s
         .enter(|| UdpSocket::bind(("0.0.0.0", POISON)));
     let poison = poison.unwrap().unwrap();
     poison.send_to(&[0; 8], (scene.to_client(), PORT)).unwrap();
-    daemon.says("was stopped: RANK_ENQUEUE: it loops");
-    let shape = picture(&daemon);
+    daemon.logs("was stopped: RANK_ENQUEUE: it loops");
+    let shape = snapshot(&daemon);
     let failure = shape["failure"].as_str().unwrap_or_default();
     assert!(failure.contains("mine.c was stopped"), "{shape:#}");
     assert!(failure.contains("mine.c:9"), "{shape:#}");
     for_a_time(100 * MS);
     let sent = source.finish();
-    let came = sink.drain(Duration::from_secs(1));
-    println!("{port}: {sent} sent, {came:?}; {failure}");
-    assert_eq!(came.count, sent, "{came:?}");
+    let arrived = sink.drain(Duration::from_secs(1));
+    println!("{port}: {sent} sent, {arrived:?}; {failure}");
+    assert_eq!(arrived.count, sent, "{arrived:?}");
     // It is begun anew.
     let status = daemon.status_when("shaping again", |status| status["shape"]["running"] == true);
     assert!(status["shape"]["failure"].is_null(), "{status:#}");

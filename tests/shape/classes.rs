@@ -62,10 +62,10 @@ fn a_thousand_of_ten_thousand_classes_change_under_load_and_no_packet_is_lost(po
     }
     for_a_time(Duration::from_millis(300));
     let sent = source.finish();
-    let came = sink.drain(Duration::from_secs(2));
+    let arrived = sink.drain(Duration::from_secs(2));
     let queue = queue(&daemon, "down", Some("anna"));
-    println!("{port}: {sent} sent, {came:?}; {queue}");
-    assert_eq!((came.count, came.reordered), (sent, 0), "{queue:#}");
+    println!("{port}: {sent} sent, {arrived:?}; {queue}");
+    assert_eq!((arrived.count, arrived.reordered), (sent, 0), "{queue:#}");
     // Her counts go on through all of it.
     assert!(
         queue["enqueued_packets"].as_u64() >= Some(sent),

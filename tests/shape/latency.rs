@@ -96,7 +96,7 @@ impl Measured {
         }
     }
 
-    fn told(&self, figure: Figure) -> String {
+    fn reported(&self, figure: Figure) -> String {
         match figure {
             Figure::Latency => format!("p99 of the ping grew by {:?}", self.added),
             Figure::Rate => format!("{} bit/s on the wire", self.fastest_bps),
@@ -148,7 +148,7 @@ fn ten_bulk_flows_leave_a_ping_its_latency(port: &'static str) {
         wanting.retain(|figure| !measured.holds(*figure));
         let missed: Vec<_> = wanting
             .iter()
-            .map(|figure| measured.told(*figure))
+            .map(|figure| measured.reported(*figure))
             .collect();
         Disturbed::unless(missed.is_empty(), missed.join("; "))
     });

@@ -26,13 +26,13 @@ fn killed_traffic_goes_on_within_a_tenth_of_a_second(port: &'static str) {
     daemon.kill();
     for_a_time(Duration::from_millis(700));
     let sent = source.finish();
-    let came = sink.drain(Duration::from_secs(1));
-    println!("{port}: killed: {sent} sent, {came:?}");
-    assert!(came.longest_gap <= 100 * MS, "{came:?}");
-    assert!(sent - came.count <= 100, "{sent} sent, {came:?}");
+    let arrived = sink.drain(Duration::from_secs(1));
+    println!("{port}: killed: {sent} sent, {arrived:?}");
+    assert!(arrived.longest_gap <= 100 * MS, "{arrived:?}");
+    assert!(sent - arrived.count <= 100, "{sent} sent, {arrived:?}");
     // The next one finds what was left, and shapes.
     let daemon = Daemon::start(&scene.net.router, &scene.place);
-    daemon.says("shaping via");
+    daemon.logs("shaping via");
     assert!(daemon.stop().success());
     left_nothing(&scene);
 }
@@ -50,18 +50,18 @@ fn killed_where_traffic_is_to_stop_nothing_passes_until_the_next(port: &'static 
         for_a_time(100 * MS);
         (source.finish(), sink.drain(500 * MS).count)
     };
-    let (sent, came) = hundred();
-    assert_eq!(came, sent);
+    let (sent, arrived) = hundred();
+    assert_eq!(arrived, sent);
     daemon.kill();
-    let (sent, came) = hundred();
-    assert!(sent > 0 && came == 0, "{came} of {sent} came");
+    let (sent, arrived) = hundred();
+    assert!(sent > 0 && arrived == 0, "{arrived} of {sent} came");
     let daemon = Daemon::start(&scene.net.router, &scene.place);
-    daemon.says("shaping via");
-    let (sent, came) = hundred();
-    assert_eq!(came, sent);
+    daemon.logs("shaping via");
+    let (sent, arrived) = hundred();
+    assert_eq!(arrived, sent);
     assert!(daemon.stop().success());
-    let (sent, came) = hundred();
-    assert_eq!(came, sent);
+    let (sent, arrived) = hundred();
+    assert_eq!(arrived, sent);
     left_nothing(&scene);
 }
 
@@ -82,9 +82,9 @@ fn stopped_and_started_no_packet_is_lost(port: &'static str) {
     assert!(daemon.stop().success());
     for_a_time(Duration::from_millis(200));
     let sent = source.finish();
-    let came = sink.drain(Duration::from_secs(1));
-    println!("{port}: {sent} sent, {came:?}");
-    assert_eq!(came.count, sent, "{came:?}");
+    let arrived = sink.drain(Duration::from_secs(1));
+    println!("{port}: {sent} sent, {arrived:?}");
+    assert_eq!(arrived.count, sent, "{arrived:?}");
     left_nothing(&scene);
 }
 
@@ -131,8 +131,8 @@ fn rates_are_set_while_packets_flow(port: &'static str) {
     let _ = sink.drain(Duration::from_millis(500));
     let output = scene.command(&["set", "nobody", "--down", "20mbit"]);
     assert!(!output.status.success());
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("no such class"), "{said}");
+    let output = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.contains("no such class"), "{output}");
 }
 
 by!(a_daemon_that_gets_no_cpu_loses_nothing_that_is_not_counted: nfqueue, afxdp);
@@ -150,12 +150,12 @@ fn a_daemon_that_gets_no_cpu_loses_nothing_that_is_not_counted(port: &'static st
     daemon.process.signal(Signal::SIGCONT);
     for_a_time(Duration::from_millis(500));
     let sent = source.finish();
-    let came = sink.drain(Duration::from_secs(2)).count;
+    let arrived = sink.drain(Duration::from_secs(2)).count;
     let line = settled(&daemon, "down", None);
     let before = lost_before(&daemon, port, "down");
-    println!("{port}: {sent} sent, {came} came, {before} lost before; {line}");
+    println!("{port}: {sent} sent, {arrived} came, {before} lost before; {line}");
     let dropped = number(&line, "dropped_packets");
-    assert_eq!(sent, came + dropped + before, "{line:#}");
+    assert_eq!(sent, arrived + dropped + before, "{line:#}");
     assert!(daemon.stop().success());
 }
 
@@ -251,7 +251,7 @@ fn an_interface_that_is_not_there_yet_is_waited_for(port: &'static str) {
     let shape = format!("[shape]\ninside = \"lan\"\noutside = \"late0\"\nvia = \"{port}\"");
     scene.place.configure(&["lan", "late0"], &shape);
     let daemon = Daemon::start(&scene.net.router, &scene.place);
-    daemon.says("shaping waits");
+    daemon.logs("shaping waits");
     let shape = daemon.status()["shape"].clone();
     assert_eq!(shape["running"], false, "{shape:#}");
     assert!(shape["failure"].to_string().contains("late0"), "{shape:#}");

@@ -36,14 +36,14 @@ type Datagram = (u16, u64);
 /// A datagram that was dropped keeps its number, so datagrams are numbered as they came.
 fn sent_by(log: &Path) -> (Vec<Datagram>, usize) {
     let mut reader = Reader::new(BufReader::new(File::open(log).unwrap())).unwrap();
-    let (mut waiting, mut came) = (HashMap::new(), HashMap::<u16, u64>::new());
+    let (mut waiting, mut arrived) = (HashMap::new(), HashMap::<u16, u64>::new());
     let (mut sent, mut dropped) = (Vec::new(), 0);
     while let Some(part) = reader.next_part().unwrap() {
         let Part::Ops(batch) = part else { continue };
         let mut outcomes = batch.outcomes.iter().peekable();
         for (at, op) in batch.ops.iter().enumerate() {
             if op.kind == OpKind::Enqueue && op.meta.destination_port == PORT {
-                let number = came.entry(op.meta.source_port).or_default();
+                let number = arrived.entry(op.meta.source_port).or_default();
                 waiting.insert(op.handle, (op.meta.source_port, *number));
                 *number += 1;
             }
@@ -146,13 +146,15 @@ fn what_is_recorded_is_what_left_and_every_home_says_the_same(port: &'static str
 
     for side in ["down", "up"] {
         let log = recording(&recordings, side);
-        for home in ["native", "kernel"] {
+        for runtime in ["native", "kernel"] {
             let mut command = binary::command(binary::fairpath());
-            command.args(["sched", "replay", "--home", home]).arg(&log);
+            command
+                .args(["sched", "replay", "--home", runtime])
+                .arg(&log);
             let output = command.output().unwrap();
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            assert!(output.status.success(), "{side} {home}: {output:?}");
-            assert!(text.contains("no difference"), "{side} {home}: {text}");
+            assert!(output.status.success(), "{side} {runtime}: {output:?}");
+            assert!(text.contains("no difference"), "{side} {runtime}: {text}");
         }
     }
 }
@@ -164,7 +166,7 @@ fn where_nothing_can_be_recorded_it_is_shaped(port: &'static str) {
     let scene = Scene::new(port, Offloads::Off);
     // The configuration is a file.
     let daemon = scene.shape("down = \"10mbit\"\nrecord = \"fairpath.toml\"", CLASSES);
-    daemon.says("[shape] record: create");
+    daemon.logs("[shape] record: create");
     assert_eq!(number(&queue(&daemon, "down", None), "dropped_packets"), 0);
     assert!(daemon.stop().success());
 }

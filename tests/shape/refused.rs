@@ -7,7 +7,7 @@ use fairpath_tests::{Daemon, Place};
 use serde_json::Value;
 
 use crate::by;
-use crate::scene::{Scene, picture};
+use crate::scene::{Scene, snapshot};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const RATES: &str = "down = \"100mbit\"\nup = \"100mbit\"";
@@ -38,11 +38,11 @@ fn a_queue_that_is_taken_is_told_and_the_other_side_is_let_go(port: &'static str
     let holds = "[shape]\ninside = \"lan\"\nvia = \"nfqueue\"\nqueue = 41\ndown = \"100mbit\"";
     other.configure(&["lan"], holds);
     let holder = Daemon::start(&scene.net.router, &other);
-    holder.says("shaping via");
+    holder.logs("shaping via");
     // A recording ends with its lane, whatever ends it.
     scene.configure(&format!("{RATES}\nrecord = \"recordings\""), "");
-    let said = refuses(&scene);
-    assert!(said.contains("queue 41"), "{said}");
+    let output = refuses(&scene);
+    assert!(output.contains("queue 41"), "{output}");
     assert!(holder.stop().success());
     assert!(!rules(&scene).contains("fairpath"), "{}", rules(&scene));
     let daemon = scene.start();
@@ -58,8 +58,11 @@ fn a_side_that_cannot_be_shaped_leaves_the_other_alone(port: &'static str) {
     scene.net.router.run(&add).unwrap();
     let before = qdiscs(&scene);
     scene.configure(RATES, "");
-    let said = refuses(&scene);
-    assert!(said.contains("\"wan\"") && said.contains("pfifo"), "{said}");
+    let output = refuses(&scene);
+    assert!(
+        output.contains("\"wan\"") && output.contains("pfifo"),
+        "{output}"
+    );
     assert_eq!(qdiscs(&scene), before);
 }
 
@@ -82,8 +85,8 @@ fn rules_that_somebody_took_away_are_no_obstacle_to_stop(port: &'static str) {
     assert!(daemon.stop().success());
 }
 
-fn plan_bps(picture: &Value) -> Option<u64> {
-    picture["links"][0]["ceil_bps"].as_u64()
+fn plan_bps(snapshot: &Value) -> Option<u64> {
+    snapshot["links"][0]["ceil_bps"].as_u64()
 }
 
 by!(a_refused_reload_changes_neither_what_runs_nor_what_is_told: nfqueue);
@@ -96,11 +99,11 @@ fn a_refused_reload_changes_neither_what_runs_nor_what_is_told(port: &'static st
     scene.configure("down = \"10mbit\"", by_mac);
     let answer = daemon.reload().to_string();
     assert!(answer.contains("shaping is unchanged"), "{answer}");
-    assert_eq!(plan_bps(&picture(&daemon)), Some(100_000_000));
+    assert_eq!(plan_bps(&snapshot(&daemon)), Some(100_000_000));
     scene.configure("down = \"20mbit\"", "");
     let answer = daemon.reload().to_string();
     assert!(!answer.contains("unchanged"), "{answer}");
-    assert_eq!(plan_bps(&picture(&daemon)), Some(20_000_000));
+    assert_eq!(plan_bps(&snapshot(&daemon)), Some(20_000_000));
     assert!(daemon.stop().success());
 }
 
@@ -110,11 +113,11 @@ fn more_packets_than_a_port_was_made_for_take_another(port: &'static str) {
     requires!(Need::Root, Need::Tool("ethtool"));
     let scene = Scene::new(port, Offloads::Off);
     let daemon = scene.shape(&format!("{RATES}\npackets = 1000"), "");
-    for (packets, anew) in [(500, false), (1000, false), (20_000, true), (15_000, false)] {
+    for (packets, again) in [(500, false), (1000, false), (20_000, true), (15_000, false)] {
         scene.configure(&format!("{RATES}\npackets = {packets}"), "");
         let answer = daemon.reload().to_string();
-        let told = answer.contains("no shaping for");
-        assert_eq!(told, anew, "{packets}: {answer}");
+        let reported = answer.contains("no shaping for");
+        assert_eq!(reported, again, "{packets}: {answer}");
     }
     assert!(daemon.stop().success());
 }

@@ -36,7 +36,7 @@ static MACHINE: RwLock<()> = RwLock::new(());
 /// The machine, alone or with others.
 enum Share {
     Alone(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>),
-    Beside(#[expect(dead_code, reason = "held")] RwLockReadGuard<'static, ()>),
+    Against(#[expect(dead_code, reason = "held")] RwLockReadGuard<'static, ()>),
 }
 
 pub struct Scene {
@@ -54,7 +54,7 @@ impl Scene {
         Scene::build(
             port,
             Router::builder().offloads(offloads),
-            Share::Beside(share),
+            Share::Against(share),
         )
     }
 
@@ -114,7 +114,7 @@ impl Scene {
     /// The daemon, shaping as was configured.
     pub fn start(&self) -> Daemon<'_> {
         let daemon = Daemon::start(&self.net.router, &self.place);
-        daemon.says("shaping via");
+        daemon.logs("shaping via");
         daemon
     }
 
@@ -141,7 +141,7 @@ impl Scene {
 }
 
 /// The shaper's picture, read after now.
-pub fn picture(daemon: &Daemon<'_>) -> Value {
+pub fn snapshot(daemon: &Daemon<'_>) -> Value {
     let readings = |status: &Value| status["counters"]["readings"].as_u64().unwrap_or(0);
     let now = readings(&daemon.status());
     let status = daemon.status_when("read twice more", |status| readings(status) >= now + 2);
@@ -150,7 +150,7 @@ pub fn picture(daemon: &Daemon<'_>) -> Value {
 
 /// A side's queue, of a class or (`None`) of the line.
 pub fn queue(daemon: &Daemon<'_>, side: &str, class: Option<&str>) -> Value {
-    let shape = picture(daemon);
+    let shape = snapshot(daemon);
     match class {
         Some(class) => daemon.row(class)[format!("{side}_queue")].clone(),
         None => {
@@ -163,7 +163,7 @@ pub fn queue(daemon: &Daemon<'_>, side: &str, class: Option<&str>) -> Value {
 
 /// Packets towards a side that the kernel dropped before the scheduler, by its own columns.
 pub fn lost_before(daemon: &Daemon<'_>, port: &str, side: &str) -> u64 {
-    let counters = picture(daemon)["counters"].clone();
+    let counters = snapshot(daemon)["counters"].clone();
     let count = |name: String| counters[&name].as_u64().unwrap_or(0);
     // A ring is its interface's: what leaves by one side came by the other.
     let other = if side == "down" { "up" } else { "down" };
@@ -268,7 +268,7 @@ pub struct Counted {
 
 /// What came.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Came {
+pub struct Arrived {
     /// How many.
     pub count: u64,
     /// Numbers that came after a greater one.
@@ -279,20 +279,20 @@ pub struct Came {
 
 #[derive(Default)]
 struct Seen {
-    came: Came,
-    greatest: Option<u64>,
+    arrived: Arrived,
+    max: Option<u64>,
     last: Option<Instant>,
 }
 
 impl Seen {
     fn take(&mut self, number: u64) {
         let now = Instant::now();
-        let came = &mut self.came;
-        came.count += 1;
-        came.reordered += u64::from(self.greatest.is_some_and(|greatest| number < greatest));
-        self.greatest = self.greatest.max(Some(number));
+        let arrived = &mut self.arrived;
+        arrived.count += 1;
+        arrived.reordered += u64::from(self.max.is_some_and(|max| number < max));
+        self.max = self.max.max(Some(number));
         if let Some(last) = self.last.replace(now) {
-            came.longest_gap = came.longest_gap.max(now.duration_since(last));
+            arrived.longest_gap = arrived.longest_gap.max(now.duration_since(last));
         }
     }
 }
@@ -328,16 +328,16 @@ impl Counted {
     }
 
     /// What came until nothing came for `silence`.
-    pub fn drain(&self, silence: Duration) -> Came {
-        let mut before = self.seen.lock().unwrap().came.count;
+    pub fn drain(&self, silence: Duration) -> Arrived {
+        let mut before = self.seen.lock().unwrap().arrived.count;
         let mut since = Instant::now();
         loop {
             thread::sleep(LOOK_EVERY);
-            let came = self.seen.lock().unwrap().came;
-            if came.count != before {
-                (before, since) = (came.count, Instant::now());
+            let arrived = self.seen.lock().unwrap().arrived;
+            if arrived.count != before {
+                (before, since) = (arrived.count, Instant::now());
             } else if since.elapsed() >= silence {
-                return came;
+                return arrived;
             }
         }
     }

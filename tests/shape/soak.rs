@@ -10,7 +10,7 @@ use fairpath_units::Share;
 
 use crate::by;
 use crate::scene::{
-    BERT, Counted, Numbered, Scene, for_a_time, lost_before, number, picture, settled,
+    BERT, Counted, Numbered, Scene, for_a_time, lost_before, number, settled, snapshot,
 };
 
 /// What allocators and caches may take after the first third.
@@ -32,7 +32,7 @@ down = "4mbit"
 fn time() -> Duration {
     Duration::from_secs(match cfg!(feature = "soak") {
         true => 600,
-        false => Share::told().choose(60, 18),
+        false => Share::reported().choose(60, 18),
     })
 }
 
@@ -92,11 +92,11 @@ fn mixed_overload_leaks_no_frame_no_handle_and_no_memory(port: &'static str) {
     for transfer in transfers {
         transfer.finish().unwrap();
     }
-    let came = sink.drain(Duration::from_secs(2)).count;
+    let arrived = sink.drain(Duration::from_secs(2)).count;
     let line = settled(&daemon, "down", None);
     let (before, after) = (early.unwrap(), held(&daemon));
     println!(
-        "{port}: {rounds} rounds; {sent} sent, {came} came; KiB and descriptors {before:?} -> {after:?}; {line}"
+        "{port}: {rounds} rounds; {sent} sent, {arrived} came; KiB and descriptors {before:?} -> {after:?}; {line}"
     );
     assert!(
         after.0 <= before.0 + GROWTH_KIB,
@@ -112,7 +112,7 @@ fn mixed_overload_leaks_no_frame_no_handle_and_no_memory(port: &'static str) {
         "{line:#}"
     );
     assert_eq!(number(&line, "backlog_packets"), 0, "{line:#}");
-    let counters = picture(&daemon)["counters"].clone();
+    let counters = snapshot(&daemon)["counters"].clone();
     let count = |name: &str| counters[name].as_u64().unwrap_or(u64::MAX);
     let held = match port {
         "nfqueue" => count("nfqueue_down_held") + count("nfqueue_down_kernel_waiting"),

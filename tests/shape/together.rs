@@ -54,7 +54,7 @@ fn round_trip_times_of_shaped_traffic_agree_with_a_capture(port: &'static str) {
         .collect();
     let samples = |row: &serde_json::Value| row["inside"]["total"]["samples"].as_u64().unwrap_or(0);
     let live = samples(&row) - samples(&before);
-    let detail = daemon.ask(&json!({"verb": "detail", "class": "anna", "limit": 10}));
+    let detail = daemon.query(&json!({"verb": "detail", "class": "anna", "limit": 10}));
     println!(
         "{port}: {live} samples live, {} in the capture; {}",
         offline.len(),
@@ -81,18 +81,18 @@ fn round_trip_times_of_shaped_traffic_agree_with_a_capture(port: &'static str) {
     // The three parts' counts: what the monitor counted in came to be scheduled; what left the
     // scheduler and what it dropped is what came.
     let queue = &row["down_queue"];
-    let came = number(queue, "enqueued_packets");
+    let arrived = number(queue, "enqueued_packets");
     assert_eq!(
-        came,
+        arrived,
         number(queue, "sent_packets") + number(queue, "dropped_packets"),
         "{queue:#}"
     );
     let measured = row["down"]["packets"].as_u64().unwrap_or(0);
     let expected = match port {
         // Seen where it comes in: dropped packets are in it.
-        "afxdp" => came,
+        "afxdp" => arrived,
         // Seen at tcx egress: before the kernel's queue, behind netfilter's.
-        "kernel" => came,
+        "kernel" => arrived,
         _ => number(queue, "sent_packets"),
     };
     let off = measured.abs_diff(expected);

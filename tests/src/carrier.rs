@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use fairpath_afxdp::{LinkQueue, Plan, Port, QueueId};
-use fairpath_bpf::{Redirect, RedirectOptions, Ways};
+use fairpath_bpf::{Outcomes, Redirect, RedirectOptions};
 use fairpath_units::IfIndex;
 use nix::net::if_::if_nametoindex;
 
@@ -19,8 +19,8 @@ pub struct Redirects(Vec<Redirect>);
 
 impl Redirects {
     /// What the programs did with frames, by interface.
-    pub fn ways(&self) -> Vec<Ways> {
-        self.0.iter().map(Redirect::ways).collect()
+    pub fn outcomes(&self) -> Vec<Outcomes> {
+        self.0.iter().map(Redirect::outcomes).collect()
     }
 }
 

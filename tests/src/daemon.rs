@@ -82,13 +82,13 @@ impl Place {
     }
 
     /// Asks the daemon here; `None` if nobody answers.
-    pub fn try_ask(&self, request: &Value) -> Option<Value> {
-        ask(&self.socket(), request)
+    pub fn try_query(&self, request: &Value) -> Option<Value> {
+        query(&self.socket(), request)
     }
 }
 
 /// One request and its answer over a control socket.
-pub fn ask(socket: &Path, request: &Value) -> Option<Value> {
+pub fn query(socket: &Path, request: &Value) -> Option<Value> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(ANSWER)).ok()?;
     writeln!(stream, "{request}").ok()?;
@@ -136,7 +136,7 @@ impl<'p> Daemon<'p> {
     /// Starts it and waits until it is ready.
     pub fn start(ns: &Netns, place: &'p Place) -> Daemon<'p> {
         let daemon = Daemon::spawn(ns, place);
-        daemon.says("ready after");
+        daemon.logs("ready after");
         daemon
     }
 
@@ -144,7 +144,7 @@ impl<'p> Daemon<'p> {
     ///
     /// # Panics
     /// If it does not in time.
-    pub fn says(&self, text: &str) {
+    pub fn logs(&self, text: &str) {
         self.process
             .wait_stderr(text, PATIENCE)
             .unwrap_or_else(|error| panic!("{error}; {}", self.process.stderr()));
@@ -154,19 +154,19 @@ impl<'p> Daemon<'p> {
     ///
     /// # Panics
     /// If nobody answers.
-    pub fn ask(&self, request: &Value) -> Value {
-        let answer = self.place.try_ask(request);
+    pub fn query(&self, request: &Value) -> Value {
+        let answer = self.place.try_query(request);
         answer.unwrap_or_else(|| panic!("no answer to {request}; {}", self.process.stderr()))
     }
 
     /// The status: a snapshot without rows.
     pub fn status(&self) -> Value {
-        self.ask(&json!({"verb": "status"}))["snapshot"].take()
+        self.query(&json!({"verb": "status"}))["snapshot"].take()
     }
 
     /// The row of this name, as the snapshot has it now; null if there is none.
     pub fn row(&self, name: &str) -> Value {
-        let mut answer = self.ask(&json!({"verb": "snapshot"}));
+        let mut answer = self.query(&json!({"verb": "snapshot"}));
         let rows = answer["snapshot"]["rows"].as_array_mut();
         let row = rows.and_then(|rows| rows.iter_mut().find(|row| row["name"] == name));
         row.map(Value::take).unwrap_or_default()
@@ -199,7 +199,7 @@ impl<'p> Daemon<'p> {
 
     /// Reloads as root does; returns the answer.
     pub fn reload(&self) -> Value {
-        self.ask(&json!({"verb": "reload"}))
+        self.query(&json!({"verb": "reload"}))
     }
 
     /// Sends SIGTERM and waits for the end.

@@ -19,7 +19,7 @@ pub mod daemon;
 pub mod flood;
 pub mod flows;
 pub mod htb;
-pub mod newcomers;
+pub mod new_flows;
 pub mod records;
 pub mod rtt;
 pub mod through;

@@ -38,13 +38,13 @@ impl Rtt {
         all.extend(args);
         let rtt = Rtt::spawn(ns, &all);
         for interface in interfaces {
-            rtt.says(&format!("watching {interface}\n"));
+            rtt.logs(&format!("watching {interface}\n"));
         }
         rtt
     }
 
     /// Waits until it has said so on standard error.
-    pub fn says(&self, text: &str) {
+    pub fn logs(&self, text: &str) {
         self.process
             .wait_stderr(text, PATIENCE)
             .unwrap_or_else(|error| panic!("{error}; {}", self.process.stderr()));

@@ -41,9 +41,9 @@ impl Order for Recorder {
         self.fifo.arrive(arrival, packet, out);
     }
 
-    fn leave(&mut self, to: QueueId, now: Nanos, room: u32, out: &mut Vec<Outcome>) {
+    fn leave(&mut self, to: QueueId, now: Nanos, capacity: u32, out: &mut Vec<Outcome>) {
         let before = out.len();
-        self.fifo.leave(to, now, room, out);
+        self.fifo.leave(to, now, capacity, out);
         for outcome in &mut out[before..] {
             if let (true, Outcome::Send(_, change)) = (self.mark, outcome) {
                 *change = Change::MARK;

@@ -177,16 +177,20 @@ impl Drop for Work {
 
 /// Builds the release binaries of the tree at `root`, without the paths of the building machine.
 fn build(root: &Path, target: &Path, epoch: u64) -> Result<PathBuf> {
-    let home = env::var_os("CARGO_HOME").map_or_else(
+    let runtime = env::var_os("CARGO_HOME").map_or_else(
         || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cargo"),
         PathBuf::from,
     );
     fs::create_dir_all(target).with_context(|| format!("create {}", target.display()))?;
     let target = &fs::canonicalize(target)?;
     // The last that fits counts, and the target directory may lie in the root.
-    let flags = [(root, "/fairpath"), (&home, "/cargo"), (target, "/target")]
-        .map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()))
-        .join("\x1f");
+    let flags = [
+        (root, "/fairpath"),
+        (&runtime, "/cargo"),
+        (target, "/target"),
+    ]
+    .map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()))
+    .join("\x1f");
     run::run(
         run::cargo()
             .args(["build", "--release", "--locked", "--quiet"])

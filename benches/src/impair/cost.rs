@@ -17,10 +17,10 @@ use serde::Serialize;
 use crate::measure::{Measured, Target};
 use crate::scene::{LAN, Scene, WAN};
 use crate::slice::{self, Plan};
-use crate::table::lay_out;
+use crate::table::build;
 
 /// What nothing lost may cost of the throughput.
-const LEAST_PERCENT: f64 = 97.0;
+const MIN_PERCENT: f64 = 97.0;
 const MTU_BYTES: u32 = 1500;
 
 /// What is measured.
@@ -113,7 +113,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
                 program.attach(index(LAN)?, LAN)?;
                 into.push(slice::run(&scene, &traffic, None, &plan)?.pps);
                 let counts = program.counts()?;
-                if counts.came == 0 || counts.lost > 0 {
+                if counts.arrived == 0 || counts.lost > 0 {
                     bail!("the program counted {counts:?}: packets went another way");
                 }
             }
@@ -125,7 +125,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     let (nothing, drawn) = (share(nothing), share(drawn));
     let target = |what: &str, share: &Measured| {
         let what = format!("XDP loss at 0 %, {what}, of an empty program's throughput");
-        Target::at_least(what, share.median * 100.0, LEAST_PERCENT, "%")
+        Target::at_least(what, share.median * 100.0, MIN_PERCENT, "%")
     };
     Ok(Report {
         targets: vec![target("nothing drawn", &nothing), target("drawn", &drawn)],
@@ -146,7 +146,7 @@ impl Report {
     /// For people.
     pub fn text(&self) -> String {
         let row = |name: &str, share: &Measured| {
-            let figures = [share.median, share.least, share.most];
+            let figures = [share.median, share.min, share.most];
             let figures = figures.map(|figure| format!("{figure:.4}"));
             [vec![name.to_owned()], figures.to_vec()].concat()
         };
@@ -158,7 +158,7 @@ impl Report {
             "\nXDP loss at 0 %, {} bytes, {} rounds; an empty program forwards {:.0} packets/s\n\n",
             self.ip_bytes, self.rounds, self.empty_pps.median
         );
-        let table = lay_out(&["share of empty", "median", "least", "most"], &rows);
+        let table = build(&["share of empty", "median", "least", "most"], &rows);
         let targets: String = self.targets.iter().map(Target::text).collect();
         format!("{head}{table}\n{targets}")
     }

@@ -132,14 +132,14 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
 /// One run with the command.
 pub struct One {
     passed: Passed,
-    told: Told,
-    way: DirectionReport,
+    reported: Reported,
+    direction: DirectionReport,
     cpu_percent: f64,
 }
 
 /// The last line of `fairpath impair --format json`; what is not here is not needed.
 #[derive(Deserialize)]
-struct Told {
+struct Reported {
     #[serde(rename = "true")]
     is_true: bool,
     why: Vec<String>,
@@ -168,30 +168,33 @@ fn delayed(net: &Router, port: Port, pace: u32, time: Duration) -> anyhow::Resul
     let passed = paced::run(net, pace, time)?;
     let used = process_time(process.id())?.saturating_sub(before);
     let cpu_percent = 100.0 * used.as_secs_f64() / begun.elapsed().as_secs_f64();
-    let told = last_words(&mut process)?;
-    let way = told.directions.iter().find(|way| way.name == "to-peer");
-    let way = way.context("it told nothing of to-peer")?.clone();
-    if way.packets < passed.sent {
+    let reported = last_words(&mut process)?;
+    let direction = reported
+        .directions
+        .iter()
+        .find(|direction| direction.name == "to-peer");
+    let direction = direction.context("it told nothing of to-peer")?.clone();
+    if direction.packets < passed.sent {
         bail!(
             "of {} datagrams {} met the delay: the others went another way",
             passed.sent,
-            way.packets
+            direction.packets
         );
     }
     Ok(One {
         passed,
-        told,
-        way,
+        reported,
+        direction,
         cpu_percent,
     })
 }
 
-fn last_words(process: &mut Process) -> anyhow::Result<Told> {
+fn last_words(process: &mut Process) -> anyhow::Result<Reported> {
     process.signal(Signal::SIGINT);
     // Its status says whether it was true, which is in what it told, too.
     process.wait(DEADLINE)?;
     process.close_tails();
-    let said = process.stdout();
-    let last = said.lines().last().unwrap_or_default();
+    let output = process.stdout();
+    let last = output.lines().last().unwrap_or_default();
     serde_json::from_str(last).with_context(|| format!("read its report: {}", process.stderr()))
 }

@@ -62,7 +62,7 @@ impl Passed {
     }
 
     /// The shortest, us; 0 where none came.
-    pub fn least_us(&self) -> f64 {
+    pub fn min_us(&self) -> f64 {
         self.one_way_ns.first().map_or(0.0, |ns| *ns as f64 / 1e3)
     }
 }
@@ -176,7 +176,7 @@ mod tests {
             one_way_ns: vec![10_000, 20_000, 90_000],
         };
         assert_eq!(passed.missing(), 2);
-        assert_eq!((passed.median_us(), passed.least_us()), (20.0, 10.0));
+        assert_eq!((passed.median_us(), passed.min_us()), (20.0, 10.0));
         assert_eq!(Passed::default().median_us(), 0.0);
     }
 }

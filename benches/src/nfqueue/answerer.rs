@@ -184,12 +184,12 @@ impl Answering {
     /// Where it has ended.
     pub fn cpu_ns(&self) -> anyhow::Result<u64> {
         let tasks = format!("/proc/{}/task", self.process.id());
-        let gone = || format!("read {tasks}: {}", self.process.stderr());
+        let exited = || format!("read {tasks}: {}", self.process.stderr());
         let mut sum = 0;
-        for task in fs::read_dir(&tasks).with_context(gone)? {
-            let path = task.with_context(gone)?.path().join("schedstat");
+        for task in fs::read_dir(&tasks).with_context(exited)? {
+            let path = task.with_context(exited)?.path().join("schedstat");
             // A thread may end meanwhile; Go's do not.
-            let text = fs::read_to_string(path).with_context(gone)?;
+            let text = fs::read_to_string(path).with_context(exited)?;
             let first = text.split(' ').next().context("read the CPU time")?;
             sum += first.parse::<u64>().context("read the CPU time")?;
         }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::answerer::Answerer;
 use crate::measure::{Measured, Target};
-use crate::table::lay_out;
+use crate::table::build;
 
 /// Of the rate without a queue.
 const TCP_SHARE: f64 = 45.0;
@@ -88,14 +88,14 @@ impl Report {
             "kpps",
         ];
         let row = |row: &Row| {
-            let three = |m: &Measured| [m.median, m.least, m.most].map(|v| format!("{v:.1}"));
+            let three = |m: &Measured| [m.median, m.min, m.most].map(|v| format!("{v:.1}"));
             let mut cells = vec![row.who.name().to_owned()];
             cells.extend(three(&row.tcp_share));
             cells.extend(three(&row.ping_added_us));
             cells.extend(
                 [
                     row.udp_cpu_ns.median,
-                    row.udp_cpu_ns.least,
+                    row.udp_cpu_ns.min,
                     row.udp_cpu_ns.most,
                 ]
                 .map(|v| format!("{v:.0}")),
@@ -110,7 +110,7 @@ impl Report {
              CPU time of a 64-byte UDP packet\n{}{targets}",
             self.tcp_without.median / 1e9,
             self.ping_without.median,
-            lay_out(&heads, &rows)
+            build(&heads, &rows)
         )
     }
 }
@@ -129,7 +129,7 @@ fn targets(rows: &[Row]) -> Vec<Target> {
     };
     let ratio = |a: &Measured, b: &Measured| a.pairs(b, |a, b| 100.0 * a / b).median;
     let of = |name: &str, row: &Row| {
-        let least = |what: &str, figure, bound| {
+        let min = |what: &str, figure, bound| {
             Target::at_least(format!("NFQUEUE, {name}: {what}"), figure, bound, "%")
         };
         let most = |what: &str, figure, bound| {
@@ -139,12 +139,12 @@ fn targets(rows: &[Row]) -> Vec<Target> {
         let added = ratio(&row.ping_added_us, &c.ping_added_us);
         let cpu = ratio(&row.udp_cpu_ns, &single.udp_cpu_ns);
         [
-            least(
+            min(
                 "TCP's share of the rate without",
                 row.tcp_share.median,
                 TCP_SHARE,
             ),
-            least("TCP's rate to the C program's", to_c, TCP_RATIO),
+            min("TCP's rate to the C program's", to_c, TCP_RATIO),
             most("added round trip to the C program's", added, PING_RATIO),
             most("CPU to that of single verdicts", cpu, PACKED_RATIO),
         ]

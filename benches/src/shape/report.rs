@@ -61,7 +61,7 @@ impl Lists {
 pub struct Report {
     pub seconds: u32,
     pub rows: Vec<Row>,
-    pub beside_htb: Vec<Beside>,
+    pub against_htb: Vec<Against>,
     pub failed: Vec<Failed>,
 }
 
@@ -108,7 +108,7 @@ pub struct Ratios {
 
 /// One shaper beside HTB, over all rates, flows and classes.
 #[derive(Debug, Serialize)]
-pub struct Beside {
+pub struct Against {
     pub via: Via,
     pub cases: usize,
     pub less_cpu: usize,
@@ -142,9 +142,9 @@ impl Report {
             .map(|((via, classes), why)| Failed { via, classes, why });
         Report {
             seconds,
-            beside_htb: Via::ALL
+            against_htb: Via::ALL
                 .iter()
-                .filter_map(|via| Beside::of(*via, &rows))
+                .filter_map(|via| Against::of(*via, &rows))
                 .collect(),
             rows,
             failed: failed.collect(),
@@ -191,8 +191,8 @@ impl Row {
     }
 }
 
-impl Beside {
-    fn of(via: Via, rows: &[Row]) -> Option<Beside> {
+impl Against {
+    fn of(via: Via, rows: &[Row]) -> Option<Against> {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.case.via == via).collect();
         let ratios: Vec<&Ratios> = rows.iter().filter_map(|row| row.to_htb.as_ref()).collect();
         let all = |of: fn(&Ratios) -> &Measured| {
@@ -200,7 +200,7 @@ impl Beside {
             Measured::of(medians.filter(|ratio| ratio.is_finite()).collect())
         };
         let cpu = all(|ratios| &ratios.cpu);
-        (!ratios.is_empty()).then(|| Beside {
+        (!ratios.is_empty()).then(|| Against {
             via,
             cases: ratios.len(),
             less_cpu: cpu.each.iter().filter(|ratio| **ratio < 1.0).count(),
@@ -285,10 +285,10 @@ mod tests {
         let ratios = row.to_htb.as_ref().unwrap();
         assert!(near(&ratios.cpu.each, &[2.0, 1.0]), "{row:?}");
         assert_eq!(row.pings_lost, 4);
-        let [beside] = &report.beside_htb[..] else {
-            panic!("{:?}", report.beside_htb);
+        let [against] = &report.against_htb[..] else {
+            panic!("{:?}", report.against_htb);
         };
-        assert_eq!((beside.cases, beside.less_cpu), (2, 1));
+        assert_eq!((against.cases, against.less_cpu), (2, 1));
         assert!(report.text().contains("HTB with GSO wins on CPU in 1 of 2"));
     }
 

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::report::{Beside, Failed, Ratios, Report, Row};
+use super::report::{Against, Failed, Ratios, Report, Row};
 use crate::measure::Measured;
-use crate::table::{grouped, lay_out};
+use crate::table::{build, grouped};
 
 /// CPUs that pings, an idle daemon and an idle machine take at most. More is others' work, which comes
 /// and goes: what is left after taking it off says nothing.
@@ -28,7 +28,7 @@ const HEADS: [&str; 17] = [
     "x HTB",
     "lost",
 ];
-const BESIDE_HEADS: [&str; 6] = [
+const AGAINST_HEADS: [&str; 6] = [
     "to HTB by hand",
     "goodput",
     "CPU s/Gbit",
@@ -55,18 +55,14 @@ impl Report {
                 format!("{flows} flows")
             };
             let cells: Vec<_> = rows.iter().map(Row::cells).collect();
-            let _ = write!(
-                out,
-                "\n  {line} Gbit/s, {flows}\n{}",
-                lay_out(&HEADS, &cells)
-            );
+            let _ = write!(out, "\n  {line} Gbit/s, {flows}\n{}", build(&HEADS, &cells));
         }
-        if !self.beside_htb.is_empty() {
-            let cells: Vec<_> = self.beside_htb.iter().map(Beside::cells).collect();
-            let _ = write!(out, "\n{}", lay_out(&BESIDE_HEADS, &cells));
-            out.extend(self.beside_htb.iter().filter_map(Beside::verdict));
+        if !self.against_htb.is_empty() {
+            let cells: Vec<_> = self.against_htb.iter().map(Against::cells).collect();
+            let _ = write!(out, "\n{}", build(&AGAINST_HEADS, &cells));
+            out.extend(self.against_htb.iter().filter_map(Against::verdict));
         }
-        out.extend(self.spoiled());
+        out.extend(self.disturbed());
         for failed in &self.failed {
             let Failed { via, classes, why } = failed;
             let _ = writeln!(
@@ -80,7 +76,7 @@ impl Report {
     }
 
     /// That others kept the machine busy, if they did.
-    fn spoiled(&self) -> Option<String> {
+    fn disturbed(&self) -> Option<String> {
         let idle = self.rows.iter().map(|row| row.idle_cpus.most);
         let most = idle.fold(0.0, f64::max);
         (most > QUIET_CPUS).then(|| {
@@ -125,11 +121,11 @@ impl Row {
     }
 }
 
-impl Beside {
+impl Against {
     fn cells(&self) -> Vec<String> {
         let three = |m: &Measured| match m.each[..] {
             [] => "?".to_owned(),
-            _ => format!("{:.2} ({:.2}..{:.2})", m.median, m.least, m.most),
+            _ => format!("{:.2} ({:.2}..{:.2})", m.median, m.min, m.most),
         };
         vec![
             self.via.name().to_owned(),

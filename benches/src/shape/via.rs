@@ -22,7 +22,7 @@ const START_DEADLINE: Duration = Duration::from_secs(180);
 /// For SIGKILL.
 const END_DEADLINE: Duration = Duration::from_secs(60);
 /// What HTB does not take as a rate without losing precision.
-const LEAST_FLOOR_BPS: u64 = 8_000;
+const MIN_FLOOR_BPS: u64 = 8_000;
 
 /// Who shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
@@ -92,13 +92,13 @@ impl<'s> Running<'s> {
     /// # Errors
     /// It does not start, in three minutes for the daemon.
     pub fn start(via: Via, scene: &'s Scene, lines: &[u64]) -> anyhow::Result<Running<'s>> {
-        let (Some(&first), Some(&least), Some(&most)) =
+        let (Some(&first), Some(&min), Some(&most)) =
             (lines.first(), lines.iter().min(), lines.iter().max())
         else {
             bail!("start {}: without a rate", via.name());
         };
         let (router, classes) = (scene.router(), scene.classes());
-        let floor_bps = (least / u64::from(classes.max(1))).max(LEAST_FLOOR_BPS);
+        let floor_bps = (min / u64::from(classes.max(1))).max(MIN_FLOOR_BPS);
         let what = match via {
             Via::None => What::Nobody,
             Via::Htb => {

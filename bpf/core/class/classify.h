@@ -145,10 +145,10 @@ FP_INLINE int fp_is_inside(const struct fp_work FP_MEM *w, struct fp_image FP_ME
 {
 	int sender = side == w->packet.side, uplink;
 
-	if (w->frame.way == FP_WAY_UNKNOWN)
+	if (w->frame.direction == FP_DIRECTION_UNKNOWN)
 		return 0;
 	uplink = fp_find_number(image, FP_RULE_UPLINK, w->frame.ifindex) != FP_OTHER;
-	return w->frame.way == FP_WAY_IN ? sender != uplink : sender == uplink;
+	return w->frame.direction == FP_INGRESS ? sender != uplink : sender == uplink;
 }
 
 /* Looks up one match, unless an earlier line found a class. */
@@ -192,11 +192,11 @@ FP_INLINE int fp_is_counted_here(struct fp_rtt FP_MEM *r, const struct fp_work F
 	/* Netfilter sets the mark before the packet leaves. */
 	int late = (uses & FP_USES(FP_RULE_MARK)) && r->watched_count > 1;
 
-	if (w->frame.way == FP_WAY_UNKNOWN || (w->frame.flags & FP_FRAME_THROUGH))
+	if (w->frame.direction == FP_DIRECTION_UNKNOWN || (w->frame.flags & FP_FRAME_THROUGH))
 		return 1;
 	if (!sender)
-		return w->frame.way == FP_WAY_OUT || r->watched_count <= 1;
-	if (w->frame.way == FP_WAY_IN)
+		return w->frame.direction == FP_EGRESS || r->watched_count <= 1;
+	if (w->frame.direction == FP_INGRESS)
 		return !late;
 	return late || !(w->frame.flags & FP_FRAME_SEEN_BEFORE);
 }
@@ -212,7 +212,7 @@ FP_INLINE u32 fp_facts_of(const struct fp_work FP_MEM *w, struct fp_image FP_MEM
 	if (uses & FP_USES(number))                                                                \
 		FP_MIX_##name(a, b);
 	FP_MATCHES(FP_MIX_IF_USED_)
-	return fp_hash_rule(a, b, (w->frame.way << 1 | sender) + (w->frame.rx_ifindex << 3), 0) | 1;
+	return fp_hash_rule(a, b, (w->frame.direction << 1 | sender) + (w->frame.rx_ifindex << 3), 0) | 1;
 }
 
 /*

@@ -34,9 +34,9 @@
 /* Whether this hook sees the link towards the end. */
 FP_INLINE int fp_link_known(const struct fp_work FP_MEM *w, int sender)
 {
-	if (w->frame.way == FP_WAY_UNKNOWN || (w->frame.flags & FP_FRAME_THROUGH))
+	if (w->frame.direction == FP_DIRECTION_UNKNOWN || (w->frame.flags & FP_FRAME_THROUGH))
 		return 1;
-	return w->frame.way == (sender ? FP_WAY_IN : FP_WAY_OUT);
+	return w->frame.direction == (sender ? FP_INGRESS : FP_EGRESS);
 }
 
 /* The interface towards an end, 0 unknown. */

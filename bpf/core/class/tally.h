@@ -225,7 +225,7 @@ FP_INLINE u32 fp_pair_entry(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u
 			    u32 kind_length)
 {
 	u32 way, i;
-	u64 least = ~0ull;
+	u64 min = ~0ull;
 	volatile u64 FP_MEM *word;
 
 	w->best = 0;
@@ -236,12 +236,12 @@ FP_INLINE u32 fp_pair_entry(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u
 		if (p->kind_length == kind_length && p->slot == slot && p->addr[0] == w->look[0] &&
 		    p->addr[1] == w->look[1])
 			return way;
-		if (weight < least) {
-			least = weight;
+		if (weight < min) {
+			min = weight;
 			w->best = way;
 		}
 	}
-	if (least)
+	if (min)
 		w->stats.pairs_evicted++;
 	way = w->best & (FP_PAIR_WAYS - 1);
 	word = (volatile u64 FP_MEM *)&FP_AT(struct fp_pair, r, at)[way];
@@ -383,12 +383,12 @@ FP_FUNC int fp_tally_opened(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_ME
 /* Adds to `field` of direction `way` of both classes: packets of side `from`. */
 #define FP_REPORT(field)                                                                           \
 	do {                                                                                       \
-		u32 more_ = (__typeof__(told->field))(c->field - told->field);                     \
+		u32 more_ = (__typeof__(reported->field))(c->field - reported->field);                     \
 		if (more_) {                                                                       \
 			fp_add32(&up->field, more_);                                               \
 			if (down != up)                                                            \
 				fp_add32(&down->field, more_);                                     \
-			told->field = c->field;                                                    \
+			reported->field = c->field;                                                    \
 		}                                                                                  \
 	} while (0)
 
@@ -397,17 +397,17 @@ FP_FUNC int fp_report_counts(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_M
 			     struct fp_flow FP_MEM *f FP_ARG, u32 from)
 {
 	struct fp_tally FP_MEM *t = &f->tally;
-	struct fp_reported FP_MEM *told = &f->told[from & 1];
+	struct fp_reported FP_MEM *reported = &f->reported[from & 1];
 	const struct fp_counts FP_MEM *c = &f->dir[from & 1].counts;
 	u32 mine = t->slot[from & 1], other = t->slot[!(from & 1)];
 	struct fp_class_losses FP_MEM *up = &fp_class_at(r, mine)->losses[FP_UP];
 	struct fp_class_losses FP_MEM *down = &fp_class_at(r, other)->losses[FP_DOWN];
-	u32 again = (u16)(c->retransmitted_packets - told->retransmitted_packets);
-	u32 spurious = (u16)(c->spurious_packets - told->spurious_packets);
+	u32 again = (u16)(c->retransmitted_packets - reported->retransmitted_packets);
+	u32 spurious = (u16)(c->spurious_packets - reported->spurious_packets);
 
 	/* Downstream loss is towards the other side. Upstream loss is on the leg of the sender. */
 	w->peer.lost_on[!(from & 1)] += again > spurious ? again - spurious : 0;
-	w->peer.lost_on[from & 1] += (u16)(c->upstream_lost_packets - told->upstream_lost_packets);
+	w->peer.lost_on[from & 1] += (u16)(c->upstream_lost_packets - reported->upstream_lost_packets);
 	/* Only packets without a class at both ends are other. */
 	if (mine == FP_OTHER && other != FP_OTHER)
 		up = down;
@@ -639,9 +639,9 @@ FP_FUNC int fp_tally_volume(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_ME
 		fp_count_volume(r, w, w->slot[sender], FP_UP);
 	if (w->natural[receiver] && (w->slot[receiver] || !w->slot[sender]))
 		fp_count_volume(r, w, w->slot[receiver], FP_DOWN);
-	slot = w->frame.way ? fp_interface_slot(r, w->frame.ifindex) : FP_OTHER;
+	slot = w->frame.direction ? fp_interface_slot(r, w->frame.ifindex) : FP_OTHER;
 	if (slot)
-		fp_count_volume(r, w, slot, w->frame.way == FP_WAY_IN ? FP_UP : FP_DOWN);
+		fp_count_volume(r, w, slot, w->frame.direction == FP_INGRESS ? FP_UP : FP_DOWN);
 	slot = w->frame.flags & FP_FRAME_THROUGH ? fp_interface_slot(r, w->frame.rx_ifindex)
 						 : FP_OTHER;
 	if (slot)

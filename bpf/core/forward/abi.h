@@ -36,7 +36,7 @@ enum fp_forward_outcome {
 	FP_GO_OWN,
 	FP_GO_NEIGHBOUR,
 	FP_GO_SHORT,
-	FP_GO_NO_ROOM, /* no headroom for metadata: passed */
+	FP_GO_NO_HEADROOM, /* no headroom for metadata: passed */
 	FP_GO_REDIRECT_OUTCOMES,
 	/* Only of rtt_forward. */
 	FP_GO_OTHER_VLAN = FP_GO_REDIRECT_OUTCOMES, /* its tag belongs to no egress interface */

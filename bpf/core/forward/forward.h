@@ -82,11 +82,11 @@ FP_INLINE int fp_forward_growth(const struct fp_forward *f, u32 go)
 }
 
 /* The tag of a frame at egress. */
-FP_INLINE u16 fp_forward_tag(const struct fp_forward *f, u32 go, u16 came_with)
+FP_INLINE u16 fp_forward_tag(const struct fp_forward *f, u32 go, u16 arrived_with)
 {
 	u16 vlan = f->exit[FP_GO_OUT(go)].vlan;
 
-	return vlan || f->mode == FP_FORWARD_ROUTER ? vlan : came_with;
+	return vlan || f->mode == FP_FORWARD_ROUTER ? vlan : arrived_with;
 }
 
 /* Whether fp_forward_change() changes such frames, which the stack cannot use afterwards. */

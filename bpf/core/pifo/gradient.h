@@ -22,7 +22,7 @@
 #include "cffs.h"
 
 /* The minimum i: smaller weights are too coarse as integers. */
-#define FP_GRADIENT_LEAST 124
+#define FP_GRADIENT_MIN 124
 /* From the mean to the estimate: 22.6, and the rounding of the division. */
 #define FP_GRADIENT_REACH 23
 /* Maximum from the mean to the first bucket. */
@@ -43,7 +43,7 @@ FP_INLINE u64 fp_gradient_weight(u32 i)
 FP_INLINE void fp_gradient_add(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 half,
 			       u32 bucket, int sign)
 {
-	u64 i = (u64)FP_GRADIENT_LEAST + p->buckets - 1 - bucket;
+	u64 i = (u64)FP_GRADIENT_MIN + p->buckets - 1 - bucket;
 	u64 w = fp_gradient_weight((u32)i);
 	u64 FP_MEM *a = fp_index_word(pool, p, half, 0);
 	u64 FP_MEM *b = fp_index_word(pool, p, half, 1);
@@ -69,7 +69,7 @@ FP_FUNC u32 fp_gradient_first(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 hal
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
 	u64 a = *fp_index_word(pool, p, half, 0), b = *fp_index_word(pool, p, half, 1);
-	u64 largest = (u64)FP_GRADIENT_LEAST + p->buckets - 1;
+	u64 largest = (u64)FP_GRADIENT_MIN + p->buckets - 1;
 	u64 guess = fp_quotient(b, a) + FP_GRADIENT_REACH;
 	u32 i;
 

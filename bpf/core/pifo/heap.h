@@ -62,10 +62,10 @@ FP_FUNC int fp_heap_up(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u32 
 }
 
 /* The position of the first of up to four children of `pos`, FP_NO_PLACE if there is none. */
-FP_INLINE u32 fp_heap_least_child(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 pos)
+FP_INLINE u32 fp_heap_min_child(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 pos)
 {
 	u64 first = (u64)pos * 4 + 1, rank = 0, seq = 0;
-	u32 least = FP_NO_PLACE, c;
+	u32 min = FP_NO_PLACE, c;
 
 	for (c = 0; c < 4; c++) {
 		struct fp_item FP_MEM *child;
@@ -74,12 +74,12 @@ FP_INLINE u32 fp_heap_least_child(struct fp_pool FP_MEM *pool, struct fp_pifo FP
 			break;
 		child = fp_item_at(pool, *fp_heap_slot(pool, p, first + c));
 		if (!c || child->rank < rank || (child->rank == rank && child->seq < seq)) {
-			least = (u32)(first + c);
+			min = (u32)(first + c);
 			rank = child->rank;
 			seq = child->seq;
 		}
 	}
-	return least;
+	return min;
 }
 
 /* Moves the hole at `pos` down to the position of `item`. */
@@ -90,7 +90,7 @@ FP_FUNC int fp_heap_down(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u3
 	u32 i;
 
 	fp_loop(i, FP_HEAP_LEVELS) {
-		u32 down = fp_heap_least_child(pool, p, pos), below;
+		u32 down = fp_heap_min_child(pool, p, pos), below;
 		struct fp_item FP_MEM *child;
 
 		if (down == FP_NO_PLACE)

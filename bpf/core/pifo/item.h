@@ -132,7 +132,7 @@ struct fp_pool {
 	u32 magic;   /* FP_PIFO_MAGIC */
 	u32 version; /* FP_PIFO_VERSION */
 	u64 bytes;   /* all bytes, with arrays */
-	u64 room;    /* bytes after the header where an fp_item can begin */
+	u64 capacity;    /* bytes after the header where an fp_item can begin */
 	u64 pifo_at; /* offset of pifo 0 */
 	u64 arrays;  /* offset of the space for arrays */
 	u32 items;   /* the largest number */
@@ -173,13 +173,13 @@ FP_INLINE struct fp_pifo FP_MEM *fp_pifo_at(struct fp_pool FP_MEM *pool, u32 q)
 /* `at` if an object of up to 32 bytes fits there after the header, else the offset of item 0. */
 FP_INLINE u64 fp_pool_bound(struct fp_pool FP_MEM *pool, u64 at)
 {
-	return at - sizeof(struct fp_pool) < pool->room ? at : sizeof(struct fp_pool);
+	return at - sizeof(struct fp_pool) < pool->capacity ? at : sizeof(struct fp_pool);
 }
 
 /* Whether an object of up to 32 bytes fits there after the header. */
 FP_INLINE int fp_pool_has(struct fp_pool FP_MEM *pool, u64 at)
 {
-	return at - sizeof(struct fp_pool) < pool->room;
+	return at - sizeof(struct fp_pool) < pool->capacity;
 }
 
 /* 64-bit word `word` of the arrays of a PIFO. */

@@ -131,7 +131,7 @@ FP_FUNC int fp_pool_sound(const struct fp_pool *pool, u64 bytes)
 	       pool->pifo_at == sizeof(*pool) + fp_pool_align(((u64)pool->items + 1) *
 							      sizeof(struct fp_item)) &&
 	       pool->bytes >= fp_pool_bytes(&config) &&
-	       pool->room == pool->bytes - sizeof(*pool) - sizeof(struct fp_item) + 1;
+	       pool->capacity == pool->bytes - sizeof(*pool) - sizeof(struct fp_item) + 1;
 }
 
 /* Formats zeroed memory of fp_pool_bytes(). Returns 0, or FP_INVALID_NUMBER. */
@@ -143,7 +143,7 @@ FP_FUNC int fp_pool_format(struct fp_pool *pool, const struct fp_pool_config *co
 	memset(pool, 0, sizeof(*pool));
 	pool->version = FP_PIFO_VERSION;
 	pool->bytes = fp_pool_bytes(config);
-	pool->room = pool->bytes - sizeof(*pool) - sizeof(struct fp_item) + 1;
+	pool->capacity = pool->bytes - sizeof(*pool) - sizeof(struct fp_item) + 1;
 	pool->items = config->items;
 	pool->pifos = config->pifos;
 	pool->pifo_at =
@@ -221,11 +221,11 @@ FP_FUNC int fp_pifo_invalid_field(struct fp_pool *pool, u32 q, const struct fp_p
 FP_FUNC int fp_pifo_format(struct fp_pool *pool, u32 q, const struct fp_pifo_config *config, u64 at)
 {
 	struct fp_pifo *p = fp_pifo_at(pool, q);
-	int misfit = fp_pifo_invalid_field(pool, q, config, at);
+	int invalid_field = fp_pifo_invalid_field(pool, q, config, at);
 	u32 levels = 0, level_at[2] = { 0, 0 };
 
-	if (misfit)
-		return misfit;
+	if (invalid_field)
+		return invalid_field;
 	memset(p, 0, sizeof(*p));
 	p->capacity = config->capacity;
 	p->buckets = config->kind == FP_AIFO ? 1 : config->buckets;

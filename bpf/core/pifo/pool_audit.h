@@ -139,7 +139,7 @@ static int fp_audit_sums(struct fp_pool *pool, struct fp_pifo *p, u32 half, stru
 	u32 bucket;
 
 	for (bucket = 0; bucket < p->buckets; bucket++) {
-		u64 i = (u64)FP_GRADIENT_LEAST + p->buckets - 1 - bucket;
+		u64 i = (u64)FP_GRADIENT_MIN + p->buckets - 1 - bucket;
 
 		if (!fp_list_at(pool, p, fp_window_at(p, half, bucket))->head)
 			continue;

@@ -71,7 +71,7 @@ FP_INLINE void fp_echo_request(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w
 	s->time = w->frame.now;
 	s->seq = s->end = w->packet.seq;
 	s->tsval = 0;
-	s->flags = w->frame.way << 4;
+	s->flags = w->frame.direction << 4;
 	if (w->frame.flags & FP_FRAME_AFTER_QUEUE)
 		s->flags |= FP_SEGMENT_QUEUE;
 }
@@ -82,11 +82,11 @@ FP_FUNC int fp_echo(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_
 {
 	int request = w->packet.kind == FP_PACKET_ECHO_REQUEST;
 	struct fp_dir FP_MEM *mine = &f->dir[w->packet.side];
-	struct fp_dir FP_MEM *asked = request ? mine : &f->dir[!w->packet.side];
+	struct fp_dir FP_MEM *requested = request ? mine : &f->dir[!w->packet.side];
 	struct fp_segment FP_MEM *s;
 
-	fp_echo_trim(r, w, asked);
-	s = fp_echo_find(r, w, asked);
+	fp_echo_trim(r, w, requested);
+	s = fp_echo_find(r, w, requested);
 	if (mine->point != w->point) {
 		/* At another hook, only an unknown request or an awaited reply is new. */
 		if (mine->point && (request ? s != 0 : !s || (s->flags & FP_SEGMENT_DEAD))) {

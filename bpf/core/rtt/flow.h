@@ -38,7 +38,7 @@
 struct fp_dir {	   /* the packets of one side */
 	u64 last;  /* time of its last packet */
 	u64 point; /* capture point where it is counted */
-	u64 least; /* minimum RTT towards the receiver of this data; 0 none */
+	u64 min; /* minimum RTT towards the receiver of this data; 0 none */
 	u64 given; /* when a sample was last reported */
 	struct fp_segments segments;
 	u32 next;    /* highest sequence number seen, plus one */
@@ -80,7 +80,7 @@ struct fp_flow {
 	u32 isn[2];   /* initial sequence number of each side, if FP_DIR_SYN */
 	struct fp_tally tally;
 	struct fp_dir dir[2];
-	struct fp_reported told[2]; /* of dir[].counts: what the classes have */
+	struct fp_reported reported[2]; /* of dir[].counts: what the classes have */
 } __attribute__((aligned(64)));
 
 struct fp_run_set_op {

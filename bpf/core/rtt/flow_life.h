@@ -31,7 +31,7 @@ FP_FUNC int fp_fill_flow_event(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP
 	e->head.time = now;
 	e->head.number = w->frame.number;
 	FP_PUT(e->head.rtt, 0);
-	FP_PUT(e->head.least, 0);
+	FP_PUT(e->head.min, 0);
 	FP_COPY(&e->head.key, &f->key);
 	e->head.flow = f->id;
 	e->head.ifindex = w->frame.ifindex;
@@ -44,12 +44,12 @@ FP_FUNC int fp_fill_flow_event(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP
 	e->head.side = kind_reason_side >> 16;
 	FP_PUT(e->head.method, 0);
 	FP_PUT(e->head.own_queue, 0);
-	FP_PUT(e->head.way, 0);
+	FP_PUT(e->head.direction, 0);
 	e->head.seen = fp_side_seen(f, 0) | fp_side_seen(f, 1) << 1;
 	e->head.opened = f->opened;
 	fp_loop(side, 2) {
 		FP_COPY(&e->counts[side], &f->dir[side].counts);
-		e->least[side] = f->dir[!side].least;
+		e->min[side] = f->dir[!side].min;
 		e->towards[side] = f->dir[side].behind;
 	}
 	if (fp_emit(w, sizeof(struct fp_flow_event)))

@@ -34,12 +34,12 @@ FP_FUNC int fp_announce_flow(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_M
 
 /* Moves a half-open flow whose handshake completed into a free way of the flow table. */
 FP_FUNC int fp_promote(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
-		       u32 half_way)
+		       u32 halfway)
 {
 	struct fp_table half = fp_half_table(r), main = fp_flow_table(r);
 	u32 half_set = fp_set_of(w->hash, half.mask), set = fp_set_of(w->hash, main.mask);
 	u32 way = fp_find(r, w, &main, set);
-	struct fp_flow FP_MEM *from = fp_flow_at(r, &half, half_set, half_way);
+	struct fp_flow FP_MEM *from = fp_flow_at(r, &half, half_set, halfway);
 	struct fp_flow FP_MEM *to;
 
 	if (way < FP_WAYS) /* the 5-tuple's earlier life ends here */
@@ -53,7 +53,7 @@ FP_FUNC int fp_promote(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w 
 	to = fp_flow_at(r, &main, set, way);
 	FP_COPY(to, from);
 	fp_set_at(r, &main, set)->tag[way] = fp_tag(w->hash);
-	fp_set_at(r, &half, half_set)->tag[half_way] = 0;
+	fp_set_at(r, &half, half_set)->tag[halfway] = 0;
 	if (fp_side_seen(to, 0) && fp_side_seen(to, 1))
 		fp_announce_flow(r, w, to);
 	fp_handle_end(r, w, to); /* FIN already */
@@ -234,7 +234,7 @@ out:
 /* The capture point of a frame as a number that is never 0. */
 FP_INLINE u64 fp_capture_point(const struct fp_work FP_MEM *w)
 {
-	return (u64)w->frame.ifindex | (u64)w->packet.vlan << 32 | (u64)w->frame.way << 48 |
+	return (u64)w->frame.ifindex | (u64)w->packet.vlan << 32 | (u64)w->frame.direction << 48 |
 	       1ull << 56;
 }
 
@@ -320,8 +320,8 @@ FP_FUNC int fp_rtt_frame(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 		return err;
 	}
 	w->point = fp_capture_point(w);
-	w->behind = w->frame.way == FP_WAY_IN	 ? w->frame.ifindex
-		    : w->frame.way == FP_WAY_OUT ? w->frame.rx_ifindex
+	w->behind = w->frame.direction == FP_INGRESS	 ? w->frame.ifindex
+		    : w->frame.direction == FP_EGRESS ? w->frame.rx_ifindex
 						 : 0;
 	fp_track(r, w);
 	if (r->config.slots)

@@ -13,15 +13,15 @@
 
 FP_INLINE u8 fp_own_queue(const struct fp_work FP_MEM *w, u32 segment_flags)
 {
-	u32 data_way = (segment_flags & FP_SEGMENT_WAY) >> 4;
+	u32 data_direction = (segment_flags & FP_SEGMENT_DIRECTION) >> 4;
 
-	if (data_way == FP_WAY_UNKNOWN)
+	if (data_direction == FP_DIRECTION_UNKNOWN)
 		return FP_OWN_QUEUE_UNKNOWN;
 	/*
 	 * Observed at egress, after the queue: the queue is not included. Its ingress is before the
 	 * queue.
 	 */
-	if (data_way == FP_WAY_OUT && (segment_flags & FP_SEGMENT_QUEUE))
+	if (data_direction == FP_EGRESS && (segment_flags & FP_SEGMENT_QUEUE))
 		return FP_OWN_QUEUE_OUT;
 	(void)w;
 	return FP_OWN_QUEUE_IN;
@@ -39,7 +39,7 @@ FP_INLINE int fp_may_report_sample(struct fp_rtt FP_MEM *r, const struct fp_dir 
 	u64 gap = r->config.rate_limit;
 
 	if (r->config.rate_limit_rtts) {
-		u64 rtts = (data->least * r->config.rate_limit_rtts) >> 8;
+		u64 rtts = (data->min * r->config.rate_limit_rtts) >> 8;
 
 		if (rtts > gap)
 			gap = rtts;
@@ -75,8 +75,8 @@ FP_FUNC int fp_take_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 	data->counts.sampled_bytes += m->acked;
 	if (m->method != FP_METHOD_ICMP)
 		w->stats.tcp_bytes_sampled += m->acked;
-	if (!data->least || rtt < data->least)
-		data->least = rtt ? rtt : 1;
+	if (!data->min || rtt < data->min)
+		data->min = rtt ? rtt : 1;
 	if (r->config.slots)
 		fp_tally_sample(r, w, f, rtt);
 	if (r->config.quiet)
@@ -90,7 +90,7 @@ FP_FUNC int fp_take_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 	e->time = now;
 	e->number = w->frame.number;
 	e->rtt = rtt;
-	e->least = data->least;
+	e->min = data->min;
 	FP_COPY(&e->key, &f->key);
 	e->flow = f->id;
 	e->ifindex = w->frame.ifindex;
@@ -103,7 +103,7 @@ FP_FUNC int fp_take_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 	e->side = w->packet.side;
 	e->reason = 0;
 	e->own_queue = fp_own_queue(w, m->flags);
-	e->way = w->frame.way;
+	e->direction = w->frame.direction;
 	e->seen = 3;
 	e->opened = f->opened;
 	if (fp_emit(w, sizeof(struct fp_event)))

@@ -297,7 +297,7 @@ FP_FUNC int fp_apply_karn(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 
 FP_INLINE u32 fp_segment_flags(const struct fp_work FP_MEM *w)
 {
-	u32 flags = w->frame.way << 4;
+	u32 flags = w->frame.direction << 4;
 
 	if (w->packet.flags & FP_PACKET_HAS_TS)
 		flags |= FP_SEGMENT_TS;
@@ -343,7 +343,7 @@ FP_FUNC int fp_record_retransmission(struct fp_rtt FP_MEM *r FP_ARG,
 FP_INLINE int fp_is_reordered(const struct fp_work FP_MEM *w, const struct fp_flow FP_MEM *f,
 			      const struct fp_segment FP_MEM *hole)
 {
-	u64 rtt = f->dir[0].least + f->dir[1].least, age = w->frame.now - hole->time;
+	u64 rtt = f->dir[0].min + f->dir[1].min, age = w->frame.now - hole->time;
 
 	if ((hole->flags & FP_SEGMENT_TS) && (w->packet.flags & FP_PACKET_HAS_TS)) {
 		s32 order = fp_serial(w->packet.tsval, hole->tsval);
@@ -352,7 +352,7 @@ FP_INLINE int fp_is_reordered(const struct fp_work FP_MEM *w, const struct fp_fl
 			return order < 0;
 	}
 	/* A retransmission needs at least the sender's round trip. */
-	if (f->dir[0].least && f->dir[1].least)
+	if (f->dir[0].min && f->dir[1].min)
 		return age < rtt / 2;
 	return age < FP_REORDER_NS;
 }

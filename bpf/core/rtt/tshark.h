@@ -159,20 +159,20 @@ static int fp_tshark_other_echo(struct fp_work *w, const struct fp_segment *s)
 static void fp_tshark_echo(struct fp_rtt *r, struct fp_work *w, struct fp_flow *f)
 {
 	/* Requests of both sides are in one list, that of the first side. */
-	struct fp_segments *asked = &f->dir[0].segments;
+	struct fp_segments *requested = &f->dir[0].segments;
 	struct fp_segment *s;
 
 	w->stats.echo_packets++;
 	w->match.method = 0;
-	fp_tshark_filter(r, w, asked, fp_tshark_other_echo);
+	fp_tshark_filter(r, w, requested, fp_tshark_other_echo);
 	if (w->packet.kind == FP_PACKET_ECHO_REPLY) {
 		if (w->match.method && r->config.icmp)
 			fp_take_sample(r, w, f);
 		return;
 	}
-	s = fp_segments_append(r, asked, r->config.max_segments, w->hash);
+	s = fp_segments_append(r, requested, r->config.max_segments, w->hash);
 	if (s) {
-		fp_fill_segment(w, s, w->packet.seq, w->packet.seq, w->frame.way << 4);
+		fp_fill_segment(w, s, w->packet.seq, w->packet.seq, w->frame.direction << 4);
 		s->tsval = fp_tshark_checksum(w);
 	} else {
 		w->stats.segments_refused++;

@@ -225,8 +225,8 @@ struct fp_node_stats {
 
 /* Counts of all packets of a leaf; number 0 counts bad handles and packets without a leaf. */
 struct fp_account {
-	u64 came;
-	u64 came_bytes;
+	u64 arrived;
+	u64 arrived_bytes;
 	u64 dropped[32]; /* by reason */
 	u64 dropped_bytes;
 	u32 sojourn[FP_SOJOURN_BINS]; /* of those sent; these wrap */

@@ -135,7 +135,7 @@ FP_FUNC int fp_number_packet(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 s
 		fp_loss_decide(&im->config.loss, &im->state.loss, n + 1 + i);
 	im->state.loss.packets = n + segments;
 	im->stats.packets += segments;
-	im->stats.supers += segments > 1 ? 1 : 0;
+	im->stats.gso_packets += segments > 1 ? 1 : 0;
 	im->stats.lost += lost ? segments : 0;
 	im->stats.bursts += lost && !im->state.loss.lost ? 1 : 0;
 	FP_PUT(im->state.loss.lost, lost);
@@ -195,7 +195,7 @@ FP_FUNC u64 fp_release_time(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 by
 	at = fp_round_to_release(&im->config, at);
 	if (!im->config.free_order)
 		im->state.last = at;
-	im->stats.asked_ns += delay;
+	im->stats.requested_ns += delay;
 	im->stats.held_ns += at - s->now;
 	im->stats.delayed++;
 	return at;

@@ -65,7 +65,7 @@ FP_FUNC u32 fp_find_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 hash)
 		struct fp_fq FP_MEM *f = fp_fq_at(s, first + way);
 
 		if (f->leaf == leaf && f->hash == hash) {
-			f->used = s->came + 1;
+			f->used = s->arrived + 1;
 			return first + way;
 		}
 		if (f->leaf == leaf && (!shared || way == (mixed & (FP_FLOW_WAYS - 1))))
@@ -80,7 +80,7 @@ FP_FUNC u32 fp_find_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 hash)
 		return shared;
 	}
 	fp_begin_flow(s, idle, leaf, hash);
-	fp_fq_at(s, idle)->used = s->came + 1;
+	fp_fq_at(s, idle)->used = s->arrived + 1;
 	return idle;
 }
 

@@ -49,7 +49,7 @@ struct fp_impair_config {
 	u32 delays_at;	/* pairs of times and delays in ns, by time, the first at 0 */
 	u32 delays;	/* pairs */
 	u64 delays_period; /* ns; then they repeat */
-	u64 slot_least;	   /* minimum ns between slots */
+	u64 slot_min;	   /* minimum ns between slots */
 	u32 slot_spread;   /* maximum of ns added to it */
 	u32 slot_packets;  /* maximum of packets in a slot; 0 any number */
 	u32 slot_bytes;	   /* maximum of bytes, which the last packet may exceed; 0 any number */
@@ -72,7 +72,7 @@ struct fp_impair_state {
 	u64 opens;     /* the start of the current slot */
 	u64 newest;    /* the latest arrival that left */
 	s64 slot_left; /* bytes left in it */
-	u32 slot_room; /* packets left in it */
+	u32 slot_capacity; /* packets left in it */
 	u32 slots;     /* so far */
 	u32 delayed;   /* packets since one left early */
 	s32 z;
@@ -90,12 +90,12 @@ struct fp_impair_stats {
 	u64 packets; /* on the wire: a GSO packet counts its segments */
 	u64 lost;    /* of them */
 	u64 bursts;  /* runs of consecutive losses */
-	u64 supers;  /* GSO packets, which are lost whole */
+	u64 gso_packets;  /* GSO packets, which are lost whole */
 	u64 copied;
 	u64 corrupted;
 	u64 ahead;    /* left early, as configured */
 	u64 delayed;  /* passed the delay queue */
-	u64 asked_ns; /* sum of configured delays */
+	u64 requested_ns; /* sum of configured delays */
 	u64 held_ns;  /* sum of delays after order, slots and release */
 	u64 late_ns;  /* sum of lateness at release */
 	u64 late_most_ns;
@@ -194,8 +194,8 @@ FP_INLINE void fp_begin_slot(const struct fp_impair_config FP_MEM *c,
 	u64 draw = fp_draw(c->loss.seed, state->slots, FP_FOR_SLOT) >> 32;
 
 	state->slots++;
-	state->opens = fp_time_after(from, c->slot_least + ((draw * c->slot_spread) >> 32));
-	FP_PUT(state->slot_room, c->slot_packets ? c->slot_packets : ~0u);
+	state->opens = fp_time_after(from, c->slot_min + ((draw * c->slot_spread) >> 32));
+	FP_PUT(state->slot_capacity, c->slot_packets ? c->slot_packets : ~0u);
 	state->slot_left = c->slot_bytes ? (s64)c->slot_bytes : (s64)(~0ull >> 1);
 }
 
@@ -207,14 +207,14 @@ FP_INLINE void fp_begin_slot(const struct fp_impair_config FP_MEM *c,
 FP_INLINE u64 fp_time_in_slot(const struct fp_impair_config FP_MEM *c,
 			      struct fp_impair_state FP_MEM *state, u64 at, u32 bytes)
 {
-	if (!c->slot_least && !c->slot_spread)
+	if (!c->slot_min && !c->slot_spread)
 		return at;
 	if (state->opens < at || !state->slots)
 		fp_begin_slot(c, state, at);
 	at = state->opens;
-	state->slot_room--;
+	state->slot_capacity--;
 	state->slot_left = (s64)((u64)state->slot_left - bytes);
-	if (!state->slot_room || state->slot_left <= 0)
+	if (!state->slot_capacity || state->slot_left <= 0)
 		fp_begin_slot(c, state, at);
 	return at;
 }

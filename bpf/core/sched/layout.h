@@ -118,7 +118,7 @@ static u32 fp_shaper_capacity(const struct fp_plan *p)
  * or 0.
  */
 static u32 fp_format_queues(struct fp_sched *s, const struct fp_plan *p, const u32 *children,
-			    u64 *bytes, int *misfit)
+			    u64 *bytes, int *invalid_field)
 {
 	struct fp_pool *pool = s ? fp_pool_of(s) : 0;
 	u64 at = s ? pool->arrays : 0;
@@ -129,7 +129,7 @@ static u32 fp_format_queues(struct fp_sched *s, const struct fp_plan *p, const u
 #define FP_QUEUE(number, who)                                                                      \
 	do {                                                                                       \
 		u64 size_ = fp_pifo_bytes(q.kind, q.capacity, q.buckets);                          \
-		if (s && (*misfit = fp_pifo_format(pool, number, &q, at + *bytes)) != 0)           \
+		if (s && (*invalid_field = fp_pifo_format(pool, number, &q, at + *bytes)) != 0)           \
 			return who;                                                                \
 		*bytes += size_;                                                                   \
 	} while (0)

@@ -81,8 +81,8 @@ FP_FUNC int fp_carry_account(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched F
 		return 0;
 	FP_COPY(a, fp_account_at(old, id));
 	if (id) {
-		a->came -= was->stats.packets;
-		a->came_bytes -= was->stats.bytes;
+		a->arrived -= was->stats.packets;
+		a->arrived_bytes -= was->stats.bytes;
 	}
 	return 0;
 }
@@ -215,14 +215,14 @@ FP_FUNC int fp_carry_nodes(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_
 FP_FUNC int fp_move_begin(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG,
 			  struct fp_changes FP_MEM *c FP_ARG, u64 now)
 {
-	if (s->came || s->packets)
+	if (s->arrived || s->packets)
 		return FP_MOVE_NOT_FRESH;
 	if (s->config.packets < old->config.packets)
 		return FP_MOVE_HANDLES;
 	fp_sort_by_arrival(old);
 	fp_carry_nodes(s, old, c);
 	FP_COPY(&s->stats, &old->stats);
-	s->came = old->came;
+	s->arrived = old->arrived;
 	s->now = now > old->now ? now : old->now;
 	return 0;
 }

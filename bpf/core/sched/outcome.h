@@ -60,8 +60,8 @@ FP_FUNC int fp_account_enqueued(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 
 	struct fp_account FP_MEM *a = fp_account_at(s, leaf);
 
 	if (s->config.accounts) {
-		a->came++;
-		a->came_bytes += bytes;
+		a->arrived++;
+		a->arrived_bytes += bytes;
 	}
 	return 0;
 }

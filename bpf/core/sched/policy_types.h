@@ -82,7 +82,7 @@ struct fp_param {
 	char unit[16]; /* "ns", "bytes", "bps" (stored as ns a byte << FP_RATE_SHIFT), "packets", ""
 			*/
 	char about[104];
-	u64 least;
+	u64 min;
 	u64 most;
 	u64 standard;
 };

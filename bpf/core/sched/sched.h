@@ -136,7 +136,7 @@ FP_FUNC u32 fp_receive_packet(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 
 	s->stats.enqueued++;
-	s->came++;
+	s->arrived++;
 	if (!handle || handle > s->config.packets || p->leaf) {
 		s->stats.dropped[FP_DROP_BAD_HANDLE]++;
 		fp_account_enqueued(s, 0, op->meta.bytes);
@@ -146,7 +146,7 @@ FP_FUNC u32 fp_receive_packet(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_
 	}
 	FP_COPY(&p->meta, &op->meta);
 	FP_PUT(p->enqueued, s->now);
-	FP_PUT(p->order, s->came);
+	FP_PUT(p->order, s->arrived);
 	FP_PUT(p->rank, 0ull);
 	FP_PUT(p->flow, 0);
 	FP_PUT(p->bit, 0);

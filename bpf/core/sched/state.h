@@ -153,7 +153,7 @@ struct fp_sched {
 	u64 custom; /* of the native runtime: the interpreter of a custom policy */
 	/* now */
 	u64 now;
-	u64 came; /* packets */
+	u64 arrived; /* packets */
 	u32 packets;
 	u32 bytes_waiting;
 	u32 delayed; /* packets in the delay queue; not among `packets` */

@@ -42,11 +42,11 @@ fn main() -> Result<()> {
     println!(
         "{}",
         json!({
-            "redirected": monitor.ways().map(|ways| ways.of(ForwardOutcome::ToSocket)),
+            "redirected": monitor.outcomes().map(|outcomes| outcomes.of(ForwardOutcome::ToSocket)),
             "lost": lost.iter().map(RingStatistics::lost).collect::<Vec<_>>(),
             "received": counts.received,
             "sent": counts.sent,
-            "dropped": counts.dropped + counts.no_link + counts.no_room,
+            "dropped": counts.dropped + counts.no_link + counts.no_capacity,
             "held": counts.held(),
             "frames_held": forwarder.port().frames().held,
             "strays": forwarder.port().strays(),
@@ -62,7 +62,7 @@ fn end_by_signal(stop: &Stop) -> Result<()> {
     let stop = stop.clone();
     std::thread::spawn(move || {
         if signals.wait().is_ok() {
-            stop.ask();
+            stop.request();
         }
     });
     Ok(())

@@ -33,7 +33,7 @@ fn main() -> Result<()> {
     let leaves = applied.leaves.map(|leaves| leaves.to_string());
     println!(
         "shaping: took over {} {took:?}, leaves {leaves:?}",
-        applied.took_over
+        applied.handed_over
     );
     loop {
         std::thread::park();

@@ -313,12 +313,12 @@ fn half_open(shot: &Shot) -> Result<Taken> {
     let wire = router.wan_wire.as_ref().context("the wire was asked for")?;
     let server = EchoServer::start(&router.server, PORT)?;
     let at = |port| SocketAddr::new(Router::SERVER.v4.into(), port);
-    let gone = || Impairment::default().with_loss(1.0, 1);
+    let removed = || Impairment::default().with_loss(1.0, 1);
     shot.at_wan(&router, || {
         // Refused.
         attempt(&router.client, at(9), ms(500))?;
         // SYNs lost, given up, tried again.
-        wire.set_impairment(WireDirection::LeftToRight, gone());
+        wire.set_impairment(WireDirection::LeftToRight, removed());
         attempt(&router.client, at(server.port()), ms(1500))?;
         let late = thread::scope(|scope| {
             let connecting = scope.spawn(|| attempt(&router.client, at(server.port()), ms(4000)));
@@ -328,7 +328,7 @@ fn half_open(shot: &Shot) -> Result<Taken> {
         });
         late?;
         // SYN-ACKs lost.
-        wire.set_impairment(WireDirection::RightToLeft, gone());
+        wire.set_impairment(WireDirection::RightToLeft, removed());
         attempt(&router.client, at(server.port()), ms(1500))?;
         wire.set_impairment(WireDirection::RightToLeft, delay());
         TcpPair::connect(&router.client, &router.server, Router::SERVER.v4)?.client_sends(b"x")?;
@@ -601,8 +601,8 @@ fn run(command: &mut Command) -> Result<Vec<u8>> {
 
 /// The first line that a program says of its version.
 fn version(program: &str) -> Result<String> {
-    let said = run(Command::new(program).arg("--version"))?;
-    let text = String::from_utf8_lossy(&said);
+    let output = run(Command::new(program).arg("--version"))?;
+    let text = String::from_utf8_lossy(&output);
     Ok(text.lines().next().unwrap_or(program).to_owned())
 }
 

@@ -207,7 +207,7 @@ impl Shaped {
         Ok(json!({
             "name": self.qdisc.name(), "there": there, "used": self.qdisc.is_used(),
             "agree": agree, "note": String::from_utf8_lossy(&self.qdisc.note()),
-            "came": c.came, "came_segments": c.came_segments,
+            "came": c.arrived, "came_segments": c.arrived_segments,
             "sent": c.sent_packets, "sent_segments": c.sent_segments, "sent_bytes": c.sent_bytes,
             "dropped": c.dropped, "no_handle": c.no_handle, "lost": c.lost,
             "waiting": c.waiting, "strangers": c.strangers, "resets": c.resets,
@@ -237,8 +237,10 @@ impl Shaped {
             };
             outcomes.clear();
             native.run(&[op], &mut outcomes)?;
-            let left = outcomes.iter().find(|told| told.kind == OutcomeKind::Sent);
-            let left = left.map_or(0, |told| told.handle);
+            let left = outcomes
+                .iter()
+                .find(|reported| reported.kind == OutcomeKind::Sent);
+            let left = left.map_or(0, |reported| reported.handle);
             if logged.kind == OpKind::Dequeue {
                 ensure!(
                     left == logged.node,
@@ -247,7 +249,10 @@ impl Shaped {
                 );
                 sent += u32::from(left != 0);
             }
-            dropped += outcomes.iter().filter(|told| told.drop().is_some()).count();
+            dropped += outcomes
+                .iter()
+                .filter(|reported| reported.drop().is_some())
+                .count();
         }
         Ok(json!({"replayed": log.len(), "sent": sent, "dropped": dropped}))
     }
@@ -327,7 +332,7 @@ impl Tool {
         let (rate, classes) = (shaped.rate, shaped.classes);
         shaped.swap(rate, classes, 0)?;
         self.shaped.insert(key.to_owned(), shaped);
-        Ok(json!({"found": true, "came": before.came}))
+        Ok(json!({"found": true, "came": before.arrived}))
     }
 
     /// What cannot be taken over, of another version or too small: it is evicted, with what waits in it.
@@ -408,7 +413,7 @@ fn serve(dir: &str, socket: &str) -> Result<()> {
     Ok(())
 }
 
-fn ask(socket: &str, words: &[String]) -> Result<()> {
+fn query(socket: &str, words: &[String]) -> Result<()> {
     let mut server = UnixStream::connect(socket)?;
     writeln!(server, "{}", words.join(" "))?;
     let mut answer = String::new();
@@ -424,7 +429,7 @@ fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.as_slice() {
         [verb, dir, socket] if verb == "serve" => serve(dir, socket),
-        [verb, socket, words @ ..] if verb == "ask" => ask(socket, words),
+        [verb, socket, words @ ..] if verb == "ask" => query(socket, words),
         _ => bail!("usage: shape-qdisc serve DIR SOCKET | shape-qdisc ask SOCKET COMMAND KEY ..."),
     }
 }

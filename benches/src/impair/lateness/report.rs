@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{DELAY_US, One, Port};
 use crate::impair::paced::Passed;
 use crate::measure::{Measured, Target};
-use crate::table::{grouped, lay_out};
+use crate::table::{build, grouped};
 
 /// The promise: half of all packets, and 99 % of them.
 const P50_US: f64 = 30.0;
@@ -41,7 +41,7 @@ struct Row {
     /// Datagrams that did not come to the receiver, over all rounds.
     missing: u64,
     /// Rounds that were not true, and why.
-    untrue: Vec<String>,
+    invalid: Vec<String>,
 }
 
 /// What a sparse datagram takes one way, microseconds by the receiver's clock.
@@ -56,7 +56,7 @@ struct Sparse {
     /// Of the same round: the difference.
     added_us: Measured,
     /// The fastest of all, less the delay: below 0, one left before its time.
-    least_us: f64,
+    min_us: f64,
 }
 
 /// What was measured of a pace by a port, in each round.
@@ -68,10 +68,10 @@ pub struct Case {
     cpu_percent: Vec<f64>,
     own_drops: u64,
     missing: u64,
-    untrue: Vec<String>,
+    invalid: Vec<String>,
     without_us: Vec<f64>,
     with_us: Vec<f64>,
-    least_us: f64,
+    min_us: f64,
 }
 
 impl Case {
@@ -85,30 +85,30 @@ impl Case {
             cpu_percent: Vec::new(),
             own_drops: 0,
             missing: 0,
-            untrue: Vec::new(),
+            invalid: Vec::new(),
             without_us: Vec::new(),
             with_us: Vec::new(),
-            least_us: f64::INFINITY,
+            min_us: f64::INFINITY,
         }
     }
 
     /// A round, and the same pace without the command.
     pub fn push(&mut self, one: One, without: Option<&Passed>) {
-        let late = one.way.lateness_ns.unwrap_or_default();
+        let late = one.direction.lateness_ns.unwrap_or_default();
         for (list, ns) in self.late_us.iter_mut().zip(late) {
             list.push(ns as f64 / 1e3);
         }
         self.sent.push(one.passed.pace);
         self.cpu_percent.push(one.cpu_percent);
-        self.own_drops += one.way.own_dropped + one.way.queue_dropped;
+        self.own_drops += one.direction.own_dropped + one.direction.queue_dropped;
         self.missing += one.passed.missing();
-        if !one.told.is_true {
-            self.untrue.push(one.told.why.join("; "));
+        if !one.reported.is_true {
+            self.invalid.push(one.reported.why.join("; "));
         }
         if let Some(without) = without {
             self.without_us.push(without.median_us());
             self.with_us.push(one.passed.median_us() - DELAY_US);
-            self.least_us = self.least_us.min(one.passed.least_us() - DELAY_US);
+            self.min_us = self.min_us.min(one.passed.min_us() - DELAY_US);
         }
     }
 
@@ -124,7 +124,7 @@ impl Case {
             added_us: with_us.pairs(&without_us, |with, without| with - without),
             without_us,
             with_us,
-            least_us: self.least_us,
+            min_us: self.min_us,
         })
     }
 
@@ -141,7 +141,7 @@ impl Case {
             cpu_percent: Measured::of(self.cpu_percent),
             own_drops: self.own_drops,
             missing: self.missing,
-            untrue: self.untrue,
+            invalid: self.invalid,
         }
     }
 }
@@ -187,14 +187,14 @@ impl Report {
         let mut text = format!(
             "\nA delay of 20 ms, 64-byte UDP; medians of {} rounds [least, most]\n\n{}",
             self.rounds,
-            lay_out(&late, &rows)
+            build(&late, &rows)
         );
-        let untrue = self.rows.iter().flat_map(|row| {
+        let invalid = self.rows.iter().flat_map(|row| {
             let of = format!("{} at {}/s", row.port.name(), row.pace);
-            let lines = row.untrue.iter();
+            let lines = row.invalid.iter();
             lines.map(move |why| format!("  not true: {of}: {why}\n"))
         });
-        text.extend(untrue);
+        text.extend(invalid);
         if !self.sparse.is_empty() {
             let heads = [
                 "us one way",
@@ -205,7 +205,7 @@ impl Report {
             ];
             let rows: Vec<_> = self.sparse.iter().map(Sparse::cells).collect();
             text += "\nSparse flows, by the receiver's clock\n\n";
-            text += &lay_out(&heads, &rows);
+            text += &build(&heads, &rows);
         }
         text.push('\n');
         text.extend(self.targets.iter().map(Target::text));
@@ -215,8 +215,8 @@ impl Report {
 
 /// "12 [9, 15]".
 fn three(measured: &Measured) -> String {
-    let [median, least, most] = [measured.median, measured.least, measured.most];
-    format!("{median:.0} [{least:.0}, {most:.0}]")
+    let [median, min, most] = [measured.median, measured.min, measured.most];
+    format!("{median:.0} [{min:.0}, {most:.0}]")
 }
 
 impl Row {
@@ -227,7 +227,7 @@ impl Row {
         cells.extend(late.map(three));
         cells.push(three(&self.cpu_percent));
         cells.extend([self.own_drops, self.missing].map(|n| n.to_string()));
-        let is_true = rounds as usize - self.untrue.len();
+        let is_true = rounds as usize - self.invalid.len();
         cells.push(format!("{is_true} of {rounds}"));
         cells
     }
@@ -237,7 +237,7 @@ impl Sparse {
     fn cells(&self) -> Vec<String> {
         let mut cells = vec![format!("{} {}/s", self.port.name(), self.pace)];
         cells.extend([&self.without_us, &self.with_us, &self.added_us].map(three));
-        cells.push(format!("{:.0}", self.least_us));
+        cells.push(format!("{:.0}", self.min_us));
         cells
     }
 }

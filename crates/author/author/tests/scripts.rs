@@ -29,9 +29,9 @@ fn tree(script: &Path) -> Option<Tree> {
         classes: &[],
     };
     let name = script.file_stem().unwrap().to_str().unwrap();
-    let beside = script.with_extension("toml");
-    if beside.exists() {
-        let text = std::fs::read_to_string(&beside).unwrap();
+    let sibling = script.with_extension("toml");
+    if sibling.exists() {
+        let text = std::fs::read_to_string(&sibling).unwrap();
         return Some(Tree::read(name, &text, known).unwrap_or_else(|bad| panic!("{bad}")));
     }
     if name.starts_with("xdq-") {

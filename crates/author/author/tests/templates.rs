@@ -78,7 +78,8 @@ fn kernel(policy: &Policy, object: Vec<u8>) -> MakeRuntime {
 fn templates_compile_and_their_scripts_pass() {
     for (name, usual) in [("packets", Over::Packets), ("flows", Over::Flows)] {
         let (written, script) = template(name);
-        let author = author::read(&written.file).unwrap_or_else(|told| panic!("{name}: {told}"));
+        let author =
+            author::read(&written.file).unwrap_or_else(|reported| panic!("{name}: {reported}"));
         assert_eq!(author.policy.usual, usual);
         pass(&author, &script, native(&author));
     }

@@ -66,11 +66,11 @@ mod tests {
             (1000, 100_000, 0.95, 0.009_392_556_09, 0.010_636_111_53),
             (1000, 100_000, 0.999, 0.008_996_586_33, 0.011_077_920_23),
         ] {
-            let told = share_bounds(hits.into(), trials.into(), 1.0 - confidence).unwrap();
+            let reported = share_bounds(hits.into(), trials.into(), 1.0 - confidence).unwrap();
             let is_near = |value: f64, wanted: f64| (value - wanted).abs() < 1e-9;
             assert!(
-                is_near(told.0, low) && is_near(told.1, high),
-                "{hits}/{trials}: {told:?}"
+                is_near(reported.0, low) && is_near(reported.1, high),
+                "{hits}/{trials}: {reported:?}"
             );
         }
         assert_eq!(share_bounds(0.0, 0.0, 0.05), None);
@@ -92,8 +92,8 @@ mod tests {
         let sum = |p: f64, from: u64, to: u64| -> f64 {
             let term = |k: u64| {
                 let (n, k) = (50.0, k as f64);
-                let ways = ln_gamma(n + 1.0) - ln_gamma(k + 1.0) - ln_gamma(n - k + 1.0);
-                (ways + k * p.ln() + (n - k) * (1.0 - p).ln()).exp()
+                let combinations = ln_gamma(n + 1.0) - ln_gamma(k + 1.0) - ln_gamma(n - k + 1.0);
+                (combinations + k * p.ln() + (n - k) * (1.0 - p).ln()).exp()
             };
             (from..=to).map(term).sum()
         };

@@ -75,10 +75,10 @@ impl Random {
         (-self.unit().ln() * mean as f64).round() as u64
     }
 
-    /// Pareto with this shape, between `least` and `most`.
-    pub fn pareto(&mut self, shape: f64, least: u64, most: u64) -> u64 {
-        let value = least as f64 / self.unit().powf(1.0 / shape);
-        (value as u64).clamp(least, most)
+    /// Pareto with this shape, between `min` and `most`.
+    pub fn pareto(&mut self, shape: f64, min: u64, most: u64) -> u64 {
+        let value = min as f64 / self.unit().powf(1.0 / shape);
+        (value as u64).clamp(min, most)
     }
 }
 

@@ -10,7 +10,7 @@ mod suggest;
 
 use std::fmt;
 
-pub use repeat::{Disturbed, RETRIES_LOG_ENV, repeat_disturbed, tell_retry};
+pub use repeat::{Disturbed, RETRIES_LOG_ENV, repeat_disturbed, report_retry};
 pub use seed::{Share, TEST_SEED_ENV, TEST_SHARE_ENV, test_seed, test_seeds};
 pub use skip::{SKIP_LOG_ENV, skip_test};
 pub use suggest::nearest;

@@ -33,21 +33,21 @@ pub fn repeat_disturbed<T>(
     limit: u32,
     measure: impl FnMut(u32) -> Result<T, Disturbed>,
 ) -> T {
-    repeat_and_tell(test, limit, measure, tell_retry)
+    repeat_and_report(test, limit, measure, report_retry)
 }
 
-fn repeat_and_tell<T>(
+fn repeat_and_report<T>(
     test: &str,
     limit: u32,
     mut measure: impl FnMut(u32) -> Result<T, Disturbed>,
-    tell: impl Fn(&str, u32, &str),
+    report: impl Fn(&str, u32, &str),
 ) -> T {
     let mut reasons = Vec::new();
     for attempt in 1..=limit {
         match measure(attempt) {
             Ok(value) => return value,
             Err(Disturbed(reason)) => {
-                tell(test, attempt, &reason);
+                report(test, attempt, &reason);
                 reasons.push(reason);
             }
         }
@@ -64,7 +64,7 @@ fn repeat_and_tell<T>(
 ///
 /// # Panics
 /// The log cannot be written: a repetition that nobody counts is none.
-pub fn tell_retry(test: &str, attempt: u32, reason: &str) {
+pub fn report_retry(test: &str, attempt: u32, reason: &str) {
     eprintln!("DISTURBED {test}: attempt {attempt}: {reason}");
     let Some(path) = env::var_os(RETRIES_LOG_ENV) else {
         return;
@@ -90,13 +90,15 @@ mod tests {
 
     #[test]
     fn what_was_disturbed_is_measured_again_and_each_time_is_told() {
-        let told = RefCell::new(Vec::new());
+        let reported = RefCell::new(Vec::new());
         let measure = |attempt| Disturbed::unless(attempt == 3, "noise").map(|()| attempt);
-        let tell = |test: &str, attempt, reason: &str| {
-            told.borrow_mut().push(format!("{test} {attempt} {reason}"));
+        let report = |test: &str, attempt, reason: &str| {
+            reported
+                .borrow_mut()
+                .push(format!("{test} {attempt} {reason}"));
         };
-        assert_eq!(repeat_and_tell("here", 4, measure, tell), 3);
-        assert_eq!(told.into_inner(), ["here 1 noise", "here 2 noise"]);
+        assert_eq!(repeat_and_report("here", 4, measure, report), 3);
+        assert_eq!(reported.into_inner(), ["here 1 noise", "here 2 noise"]);
     }
 
     #[test]
@@ -104,13 +106,13 @@ mod tests {
     fn the_limit_fails_with_all_reasons() {
         let reasons = ["one", "two"];
         let measure = |attempt: u32| Disturbed::unless(false, reasons[attempt as usize - 1]);
-        repeat_and_tell("here", 2, measure, quiet);
+        repeat_and_report("here", 2, measure, quiet);
     }
 
     #[test]
     #[should_panic(expected = "wrong at attempt 1")]
     fn a_failed_assertion_is_not_repeated() {
         let measure = |attempt| -> Result<(), Disturbed> { panic!("wrong at attempt {attempt}") };
-        repeat_and_tell("here", 3, measure, quiet);
+        repeat_and_report("here", 3, measure, quiet);
     }
 }

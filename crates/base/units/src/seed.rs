@@ -42,7 +42,7 @@ impl Share {
     /// What the environment says; a fifth where it says nothing.
     ///
     /// Panics on a word that is neither.
-    pub fn told() -> Share {
+    pub fn reported() -> Share {
         Share::parse(env::var(TEST_SHARE_ENV).ok().as_deref())
     }
 
@@ -74,7 +74,7 @@ impl Share {
 /// As many seeds as the environment's share of `full`, from [`test_seed`] on.
 pub fn test_seeds(full: u64) -> impl Iterator<Item = u64> + Clone {
     let first = test_seed();
-    (0..Share::told().of(full)).map(move |n| first.wrapping_add(n))
+    (0..Share::reported().of(full)).map(move |n| first.wrapping_add(n))
 }
 
 /// The configuration of a property test: cases, and the seed of the environment.

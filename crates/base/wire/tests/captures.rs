@@ -1,15 +1,15 @@
 //! Captures in both formats, both byte orders, plain and gzipped: what is written is what is read.
 
-mod foreign;
+mod capture_builder;
 
 use std::io::{Read, Write};
 
+use capture_builder::{CaptureBuilder, ORDERS, Order};
 use fairpath_wire::capture::{
     Direction, Format, LinkType, MAX_PACKET_BYTES, Packet, ReadError, Reader, WriteError, Writer,
 };
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use foreign::{Foreign, ORDERS, Order};
 
 /// A packet that owns its bytes, to be compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ fn pcap_of_every_magic_and_order_keeps_its_times() {
             (0xa1b2_cd34_u32, 8, 5_000),
         ] {
             // The frame check sequence's length stands in the link type's high bits.
-            let mut file = Foreign::pcap(order, magic, 4, 0x2400_0071);
+            let mut file = CaptureBuilder::pcap(order, magic, 4, 0x2400_0071);
             for len in [0_u8, 3] {
                 file.u32(0xffff_fff0)
                     .u32(5)
@@ -108,7 +108,7 @@ fn pcap_of_every_magic_and_order_keeps_its_times() {
 #[test]
 fn old_pcap_versions_have_their_lengths_swapped() {
     for (minor, first, second) in [(2, 60, 3), (3, 60, 3), (3, 3, 60), (4, 3, 60)] {
-        let mut file = Foreign::pcap(Order::Big, 0xa1b2_c3d4, minor, 1);
+        let mut file = CaptureBuilder::pcap(Order::Big, 0xa1b2_c3d4, minor, 1);
         file.u32(0).u32(0).u32(first).u32(second).raw(&[9; 3]);
         let packets = read_all(&file.bytes[..]).unwrap();
         assert_eq!(
@@ -122,7 +122,7 @@ fn old_pcap_versions_have_their_lengths_swapped() {
 #[test]
 fn pcapng_sections_interfaces_and_blocks_are_all_understood() {
     for order in ORDERS {
-        let file = Foreign::everything(order);
+        let file = CaptureBuilder::everything(order);
         let mut reader = Reader::new(&file[..]).unwrap();
         while reader.next().unwrap().is_some() {}
         assert_eq!(reader.format(), Format::Pcapng);
@@ -177,7 +177,7 @@ fn pcapng_sections_interfaces_and_blocks_are_all_understood() {
 
 #[test]
 fn damaged_options_do_not_lose_the_packet() {
-    let mut file = Foreign::new(Order::Little);
+    let mut file = CaptureBuilder::new(Order::Little);
     file.section();
     file.interface(1, 0, |b| {
         b.option(9, &[9, 9]).option(2, &[0xff, b'x']);
@@ -191,8 +191,8 @@ fn damaged_options_do_not_lose_the_packet() {
 
 #[test]
 fn sections_of_both_orders_may_follow_each_other() {
-    let mut file = Foreign::everything(Order::Little);
-    file.extend(Foreign::everything(Order::Big));
+    let mut file = CaptureBuilder::everything(Order::Little);
+    file.extend(CaptureBuilder::everything(Order::Big));
     let packets = read_all(&file[..]).unwrap();
     assert_eq!(packets.len(), 10);
     assert_eq!((packets[9].number, packets[9].interface), (14, 5));
@@ -200,7 +200,7 @@ fn sections_of_both_orders_may_follow_each_other() {
 
 #[test]
 fn gzip_members_read_like_the_plain_file() {
-    let file = Foreign::everything(Order::Big);
+    let file = CaptureBuilder::everything(Order::Big);
     let plain = read_all(&file[..]).unwrap();
     assert_eq!(read_all(&gzip(&file)[..]).unwrap(), plain);
     let (front, back) = file.split_at(77);
@@ -211,7 +211,7 @@ fn gzip_members_read_like_the_plain_file() {
 
 #[test]
 fn slow_streams_read_like_the_file() {
-    let file = Foreign::everything(Order::Little);
+    let file = CaptureBuilder::everything(Order::Little);
     assert_eq!(
         read_all(Trickle(&file, false)).unwrap(),
         read_all(&file[..]).unwrap()
@@ -220,7 +220,7 @@ fn slow_streams_read_like_the_file() {
 
 #[test]
 fn blocks_larger_than_the_window_are_skipped() {
-    let mut file = Foreign::new(Order::Little);
+    let mut file = CaptureBuilder::new(Order::Little);
     file.section();
     file.interface(1, 0, |_| {});
     file.block(0x0a, |b| b.bytes.resize(3_000_000, 1));

@@ -2,7 +2,7 @@
 //!
 //! Skipped with a line on standard output where tshark is not installed.
 
-mod foreign;
+mod capture_builder;
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
@@ -69,7 +69,7 @@ fn tshark(file: &Path, fields: &[&str]) -> Vec<String> {
 }
 
 /// Writes frames to a file of their link type, 1 us apart, and asks tshark.
-fn ask(frames: &[Frame], fields: &[&str]) -> Vec<String> {
+fn query(frames: &[Frame], fields: &[&str]) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("frames.pcap");
     let link = frames[0].link();
@@ -179,8 +179,8 @@ fn other_captures_read_as_in_tshark() {
     }
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("foreign.pcapng");
-    for order in foreign::ORDERS {
-        let file = foreign::Foreign::everything(order);
+    for order in capture_builder::ORDERS {
+        let file = capture_builder::CaptureBuilder::everything(order);
         std::fs::write(&path, &file).unwrap();
         let mut reader = Reader::new(&file[..]).unwrap();
         let mut ours = Vec::new();
@@ -275,7 +275,7 @@ fn checksums_are_good_in_every_combination() {
         "1,1|1||1||",
         "||1||1|",
     ];
-    assert_eq!(ask(&frames, &fields), expected);
+    assert_eq!(query(&frames, &fields), expected);
 }
 
 #[test]
@@ -340,7 +340,7 @@ fn tags_sessions_and_options_are_read_as_meant() {
         "eth:ethertype:pppoes:ppp:ipv6:tcp|||0xffff|0|1|10,30||",
         "eth:ethertype:ip:ipv6:tcp||||0|1|10,30||",
     ];
-    assert_eq!(ask(&frames, &fields), expected);
+    assert_eq!(query(&frames, &fields), expected);
 }
 
 #[test]
@@ -393,7 +393,7 @@ fn extension_headers_are_read_as_meant() {
         "_ws.malformed",
         "_ws.expert.severity",
     ];
-    let lines = ask(&frames, &fields);
+    let lines = query(&frames, &fields);
     // 2097152 is a remark: a connection begins.
     assert_eq!(
         lines[0],
@@ -429,7 +429,7 @@ fn fragments_are_put_together_again() {
         "icmpv6.checksum.status",
     ];
     assert_eq!(
-        ask(&frames, &fields),
+        query(&frames, &fields),
         ["|||", "|||", "2008||1|", "|||", "|||", "|2008||1"]
     );
 }
@@ -447,7 +447,7 @@ fn other_link_types_are_read_as_meant() {
     };
     let expect = |frame: Frame, protocols: &str| {
         assert_eq!(
-            ask(&[frame], &["frame.protocols", "tcp.checksum.status"]),
+            query(&[frame], &["frame.protocols", "tcp.checksum.status"]),
             [format!("{protocols}|1")]
         );
     };

@@ -53,11 +53,11 @@ impl Order for Fifo {
         (self.limit * self.queues.len()) as u32
     }
 
-    fn leave(&mut self, to: QueueId, _now: Nanos, room: u32, out: &mut Vec<Outcome>) {
+    fn leave(&mut self, to: QueueId, _now: Nanos, capacity: u32, out: &mut Vec<Outcome>) {
         let Some(queue) = self.queues.get_mut(to.0) else {
             return;
         };
-        let leaving = queue.len().min(room as usize);
+        let leaving = queue.len().min(capacity as usize);
         out.extend(
             queue
                 .drain(..leaving)

@@ -81,9 +81,9 @@ pub trait Order {
     /// `out`, this one or others. Packets to be sent here are dropped, too.
     fn arrive(&mut self, arrival: &Arrival, packet: &[u8], out: &mut Vec<Outcome>);
 
-    /// Appends packets that leave by `to` now, at most `room`, and packets that are dropped. A
+    /// Appends packets that leave by `to` now, at most `capacity`, and packets that are dropped. A
     /// duplicated packet counts twice.
-    fn leave(&mut self, to: QueueId, now: Nanos, room: u32, out: &mut Vec<Outcome>);
+    fn leave(&mut self, to: QueueId, now: Nanos, capacity: u32, out: &mut Vec<Outcome>);
 
     /// Reports the result of the packets that [`Order::leave`] just appended for `to`, after the
     /// kernel has them.
@@ -109,7 +109,7 @@ pub struct ForwardCounts {
     /// Packets dropped by the order.
     pub dropped: u64,
     /// Packets that the order sent without capacity, or outside of its turn.
-    pub no_room: u64,
+    pub no_capacity: u64,
     /// Packets to a link that is down or removed.
     pub no_link: u64,
     /// Completed checksums.
@@ -134,7 +134,7 @@ impl ForwardCounts {
             received: self.received - before.received,
             sent: self.sent - before.sent,
             dropped: self.dropped - before.dropped,
-            no_room: self.no_room - before.no_room,
+            no_capacity: self.no_capacity - before.no_capacity,
             no_link: self.no_link - before.no_link,
             completed: self.completed - before.completed,
             marked: self.marked - before.marked,
@@ -147,7 +147,7 @@ impl ForwardCounts {
 
     /// The number of packets that the order must hold.
     pub fn held(&self) -> u64 {
-        self.received + self.copies - self.sent - self.dropped - self.no_room - self.no_link
+        self.received + self.copies - self.sent - self.dropped - self.no_capacity - self.no_link
     }
 }
 
@@ -328,7 +328,7 @@ impl<O: Order> Forwarder<O> {
                 }
             }
             between(self);
-            if stop.is_asked() {
+            if stop.is_requested() {
                 return;
             }
         }
@@ -404,21 +404,25 @@ impl<O: Order> Forwarder<O> {
     fn give(&mut self, to: QueueId, now: Nanos) {
         self.port.reap(to);
         let up = self.port.state(to) == LinkState::Up;
-        let room = if up { self.port.room(to, BATCH) } else { BATCH };
+        let capacity = if up {
+            self.port.capacity(to, BATCH)
+        } else {
+            BATCH
+        };
         let before = self.counts;
-        if room > 0 {
-            self.order.leave(to, now, room, &mut self.outcomes);
+        if capacity > 0 {
+            self.order.leave(to, now, capacity, &mut self.outcomes);
             self.settle(Some((to, up)));
         }
         let left = self.counts.sent + self.counts.no_link - before.sent - before.no_link;
-        self.more[to.0] = left == u64::from(room);
+        self.more[to.0] = left == u64::from(capacity);
         if up {
             self.port.flush(to);
             if self.port.state(to) == LinkState::Down {
                 self.look_at = Nanos(now.0 + LOOK_DOWN.0);
             }
         }
-        if room > 0 {
+        if capacity > 0 {
             self.order.handed(to, &self.counts.since(&before));
         }
     }
@@ -477,7 +481,7 @@ impl<O: Order> Forwarder<O> {
                 return;
             }
             Some((_, false)) => &mut self.counts.no_link,
-            _ => &mut self.counts.no_room,
+            _ => &mut self.counts.no_capacity,
         };
         *count += u64::from(self.port.discard(frame));
     }

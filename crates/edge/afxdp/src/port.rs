@@ -46,7 +46,7 @@ pub enum LinkState {
     Down,
     /// The interface was removed, with the packets in its rings. The port must be opened again when
     /// it returns.
-    Gone,
+    Removed,
 }
 
 /// Counters of a queue, in addition to those of the kernel.
@@ -245,7 +245,7 @@ impl Port {
             return;
         };
         let wanted = self.ring - (*filling).min(self.ring);
-        for _ in 0..socket.fill.room(wanted) {
+        for _ in 0..socket.fill.capacity(wanted) {
             let Some(address) = self.frames.take(queue.0) else {
                 break;
             };
@@ -321,18 +321,18 @@ impl Port {
     }
 
     /// Packets that the TX ring of a queue accepts now, at most `most`.
-    pub fn room(&mut self, queue: QueueId, most: u32) -> u32 {
+    pub fn capacity(&mut self, queue: QueueId, most: u32) -> u32 {
         let ring = self.ring;
         let queue = &mut self.queues[queue.0];
         let completable = ring - queue.sending.min(ring);
-        let room = |socket: &mut Socket| socket.tx.room(most).min(completable);
-        queue.socket.as_mut().map_or(0, room)
+        let capacity = |socket: &mut Socket| socket.tx.capacity(most).min(completable);
+        queue.socket.as_mut().map_or(0, capacity)
     }
 
     /// Puts a held packet into the TX ring of a queue; [`Port::flush`] sends. False if the ring is
     /// full, or the packet is not held.
     pub fn send(&mut self, queue: QueueId, frame: FrameId) -> bool {
-        if self.room(queue, 1) == 0 {
+        if self.capacity(queue, 1) == 0 {
             return false;
         }
         let Some((address, len)) = self.frames.packet(frame) else {
@@ -389,7 +389,7 @@ impl Port {
         if kicked == SendResult::Refused {
             // One refused packet may have its own reason. A second one means that the link is down.
             counts.refused += 1;
-            kicked = socket.tell();
+            kicked = socket.wake();
         }
         self.record_state(queue, kicked);
     }
@@ -398,8 +398,8 @@ impl Port {
     /// A system call.
     pub fn look(&mut self, queue: QueueId) -> LinkState {
         if let Some(socket) = &self.queues[queue.0].socket {
-            let told = socket.tell();
-            self.record_state(queue, told);
+            let reported = socket.wake();
+            self.record_state(queue, reported);
         }
         self.state(queue)
     }
@@ -419,9 +419,9 @@ impl Port {
         queue.state = match kicked {
             SendResult::Sent | SendResult::Later => LinkState::Up,
             SendResult::Down | SendResult::Refused => LinkState::Down,
-            SendResult::Gone => LinkState::Gone,
+            SendResult::Removed => LinkState::Removed,
         };
-        if kicked == SendResult::Gone {
+        if kicked == SendResult::Removed {
             self.close(QueueId(number));
         }
     }
@@ -501,8 +501,8 @@ fn check(plan: &Plan) -> Result<(), OpenError> {
 }
 
 fn check_mtu(link: &LinkQueue, frame_bytes: u32) -> Result<(), OpenError> {
-    let asked = socket::asking().and_then(|fd| socket::mtu(fd.as_fd(), &link.name));
-    let mtu = asked.map_err(|source| OpenError::Socket {
+    let requested = socket::asking().and_then(|fd| socket::mtu(fd.as_fd(), &link.name));
+    let mtu = requested.map_err(|source| OpenError::Socket {
         doing: "look up the MTU for the",
         name: link.name.clone(),
         queue: link.queue,

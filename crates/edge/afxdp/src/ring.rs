@@ -113,13 +113,13 @@ impl<T: Copy> Producer<T> {
 
     /// Entries that can be written now, at most `wanted`. Reads the other side's index only if
     /// needed.
-    pub fn room(&mut self, wanted: u32) -> u32 {
-        let mut room = self.ring.size - self.pending();
-        if room < wanted {
+    pub fn capacity(&mut self, wanted: u32) -> u32 {
+        let mut capacity = self.ring.size - self.pending();
+        if capacity < wanted {
             self.read = self.ring.consumer().load(Ordering::Acquire);
-            room = self.ring.size - self.pending();
+            capacity = self.ring.size - self.pending();
         }
-        room.min(wanted)
+        capacity.min(wanted)
     }
 
     /// Written and not read, as far as known; never more than the size, whatever the other side
@@ -130,7 +130,7 @@ impl<T: Copy> Producer<T> {
 
     /// Writes an entry that the other side sees after [`Producer::submit`]; false: the ring is full.
     pub fn push(&mut self, value: T) -> bool {
-        if self.room(1) == 0 {
+        if self.capacity(1) == 0 {
             return false;
         }
         // SAFETY: free by the protocol of the ring: no other thread reads or writes it.
@@ -258,9 +258,9 @@ mod tests {
         assert!(!producer.push(99));
         producer.submit();
         assert_eq!(consumer.pop(), Some(0));
-        assert_eq!(producer.room(SIZE), 0, "read, but not released");
+        assert_eq!(producer.capacity(SIZE), 0, "read, but not released");
         consumer.release();
-        assert_eq!(producer.room(SIZE), 1);
+        assert_eq!(producer.capacity(SIZE), 1);
         assert_eq!(producer.unread(), SIZE - 1);
     }
 
@@ -288,7 +288,7 @@ mod tests {
         // SAFETY: the ring's memory, which is leaked.
         let memory = unsafe { start.cast::<Memory>().as_ref() };
         memory.consumer.store(77, Ordering::Relaxed);
-        assert_eq!(producer.room(SIZE), SIZE, "not looked at yet");
+        assert_eq!(producer.capacity(SIZE), SIZE, "not looked at yet");
         for i in 0..u64::from(SIZE) {
             assert!(producer.push(i));
         }

@@ -61,7 +61,7 @@ pub(crate) enum SendResult {
     /// The link has no carrier: the kernel dropped a packet.
     Refused,
     /// The interface was removed.
-    Gone,
+    Removed,
 }
 
 /// A bound socket with its four rings.
@@ -165,7 +165,7 @@ impl Socket {
             if !self.tx.wants_wakeup() {
                 return SendResult::Sent;
             }
-            match self.tell() {
+            match self.wake() {
                 // The kernel also returns it when the budget is used up.
                 SendResult::Later => (),
                 kicked => return kicked,
@@ -175,7 +175,7 @@ impl Socket {
     }
 
     /// One call with any TX ring: the result shows the state of the link.
-    pub fn tell(&self) -> SendResult {
+    pub fn wake(&self) -> SendResult {
         // SAFETY: no bytes are passed.
         let sent = unsafe {
             libc::sendto(
@@ -191,7 +191,7 @@ impl Socket {
             return SendResult::Sent;
         }
         match io::Error::last_os_error().raw_os_error() {
-            Some(libc::ENXIO | libc::ENODEV | libc::EBADF) => SendResult::Gone,
+            Some(libc::ENXIO | libc::ENODEV | libc::EBADF) => SendResult::Removed,
             Some(libc::ENETDOWN) => SendResult::Down,
             Some(libc::EBUSY) => SendResult::Refused,
             _ => SendResult::Later,
@@ -287,8 +287,8 @@ impl Drop for Mapping {
 pub(crate) fn mtu(socket: BorrowedFd<'_>, name: &str) -> io::Result<u32> {
     // SAFETY: a structure of numbers, for which zeros are fine.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    let room = request.ifr_name.len() - 1;
-    if name.len() > room {
+    let capacity = request.ifr_name.len() - 1;
+    if name.len() > capacity {
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
     }
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {

@@ -20,11 +20,11 @@ impl Stop {
     }
 
     /// Sets it permanently.
-    pub fn ask(&self) {
+    pub fn request(&self) {
         self.0.set();
     }
 
-    pub(crate) fn is_asked(&self) -> bool {
+    pub(crate) fn is_requested(&self) -> bool {
         let mut event = [entry(self.0.fd(), libc::POLLIN)];
         poll(&mut event, Some(Nanos(0)));
         event[0].revents != 0
@@ -87,12 +87,13 @@ pub(crate) fn wait<'a>(
     bell: &Bell,
     most: Option<Nanos>,
 ) {
-    let room = |wanted| if wanted { libc::POLLOUT } else { 0 };
+    let capacity = |wanted| if wanted { libc::POLLOUT } else { 0 };
     let mut events = vec![
         entry(stop.0.fd(), libc::POLLIN),
         entry(bell.0.fd(), libc::POLLIN),
     ];
-    events.extend(sockets.map(|(fd, wanted)| entry(fd.as_raw_fd(), libc::POLLIN | room(wanted))));
+    events
+        .extend(sockets.map(|(fd, wanted)| entry(fd.as_raw_fd(), libc::POLLIN | capacity(wanted))));
     poll(&mut events, most);
     if events[1].revents != 0 {
         bell.0.clear();
@@ -138,9 +139,9 @@ mod tests {
     fn stop_stays_set_for_every_clone() {
         let (stop, bell) = (Stop::new().unwrap(), Bell::new().unwrap());
         let other = stop.clone();
-        assert!(!stop.is_asked());
-        other.ask();
-        assert!(stop.is_asked() && stop.is_asked());
+        assert!(!stop.is_requested());
+        other.request();
+        assert!(stop.is_requested() && stop.is_requested());
         wait(std::iter::empty(), &stop, &bell, None);
     }
 

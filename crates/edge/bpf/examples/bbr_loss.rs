@@ -15,7 +15,7 @@ use nix::net::if_::if_nametoindex;
 
 const PORT: u16 = 5201;
 /// Frames with data in bulk; ACKs always pass.
-const LEAST_BYTES: u32 = 1000;
+const MIN_BYTES: u32 = 1000;
 const SHARES: [f64; 6] = [0.0, 0.01, 0.02, 0.03, 0.05, 0.1];
 
 type Failure = Box<dyn std::error::Error>;
@@ -30,9 +30,9 @@ struct Setting {
 impl Setting {
     /// Buffer: one bandwidth-delay product, at least ten packets.
     fn net(&self, testbed: &Testbed) -> Result<Router, Failure> {
-        let way = Impairment::delay(Duration::from_micros(self.rtt_ms * 500));
+        let direction = Impairment::delay(Duration::from_micros(self.rtt_ms * 500));
         let net = Router::builder()
-            .wan_wire(way.clone(), way)
+            .wan_wire(direction.clone(), direction)
             .build(testbed)?;
         let bdp = u64::from(self.mbit) * 125 * self.rtt_ms;
         let (mbit, limit) = (self.mbit, bdp.max(15_140));
@@ -48,7 +48,7 @@ impl Setting {
         let net = self.net(&testbed)?;
         let dropper = net.router.enter(|| -> Result<Dropper, String> {
             let index = if_nametoindex("lan").map_err(|error| error.to_string())?;
-            Dropper::plant(IfIndex(index), "lan", share, LEAST_BYTES).map_err(|e| e.to_string())
+            Dropper::configure(IfIndex(index), "lan", share, MIN_BYTES).map_err(|e| e.to_string())
         })??;
         let _server = Iperf3Server::start(&net.server, PORT)?;
         let flow = Iperf3::to(Router::SERVER.v4, PORT).congestion(cc);
@@ -93,10 +93,10 @@ fn main() -> Result<(), Failure> {
             let runs: Vec<(f64, f64)> = runs.collect::<Result<_, _>>()?;
             let mut rates: Vec<f64> = runs.iter().map(|run| run.0).collect();
             let middle = median(&mut rates);
-            let (least, most) = (rates.first(), rates.last());
+            let (min, most) = (rates.first(), rates.last());
             row += &format!(
                 " | {middle:.1} ({:.1} to {:.1})",
-                least.unwrap_or(&0.0),
+                min.unwrap_or(&0.0),
                 most.unwrap_or(&0.0)
             );
         }

@@ -31,7 +31,7 @@ impl std::fmt::Display for Hook {
 
 /// A program could not be attached.
 #[derive(Debug, thiserror::Error)]
-#[error("attach {hook} to \"{name}\" (ifindex {ifindex}): {source}; {}", remedy(.source, .foreign.as_ref()))]
+#[error("attach {hook} to \"{name}\" (ifindex {ifindex}): {source}; {}", remedy(.source, .existing.as_ref()))]
 pub struct AttachError {
     /// The hook.
     pub hook: Hook,
@@ -42,27 +42,27 @@ pub struct AttachError {
     /// The error of the kernel.
     pub source: std::io::Error,
     /// The existing XDP program, if that is the reason.
-    pub foreign: Option<Foreign>,
+    pub existing: Option<ExistingProgram>,
 }
 
 /// An existing XDP program, which is not replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Foreign {
+pub struct ExistingProgram {
     /// Its id, as `bpftool prog` shows it.
     pub id: u32,
     /// Its name, up to 15 characters; empty without a name or permission.
     pub name: String,
 }
 
-impl std::fmt::Display for Foreign {
+impl std::fmt::Display for ExistingProgram {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "the XDP program \"{}\" (id {})", self.name, self.id)
     }
 }
 
-fn remedy(error: &std::io::Error, foreign: Option<&Foreign>) -> String {
-    match foreign {
-        Some(foreign) => format!("{foreign} holds this hook; stop its owner, or detach it"),
+fn remedy(error: &std::io::Error, existing: Option<&ExistingProgram>) -> String {
+    match existing {
+        Some(existing) => format!("{existing} holds this hook; stop its owner, or detach it"),
         None => remedy_of(error).to_owned(),
     }
 }
@@ -149,8 +149,8 @@ pub(crate) fn attach(
     let Some(link) = NonNull::new(link) else {
         let source = std::io::Error::last_os_error();
         return Err(AttachError {
-            foreign: (hook == Hook::Xdp)
-                .then(|| foreign(&source, ifindex))
+            existing: (hook == Hook::Xdp)
+                .then(|| existing(&source, ifindex))
                 .flatten(),
             hook,
             name: name.to_owned(),
@@ -183,7 +183,7 @@ pub(crate) fn attach_first(
         name: name.to_owned(),
         ifindex,
         source: std::io::Error::last_os_error(),
-        foreign: None,
+        existing: None,
     })?;
     // SAFETY: a fresh link that nothing else owns.
     let link = unsafe { Link::from_ptr(link) };
@@ -191,14 +191,14 @@ pub(crate) fn attach_first(
 }
 
 /// The existing program, if the kernel reports one.
-pub(crate) fn foreign(error: &std::io::Error, ifindex: IfIndex) -> Option<Foreign> {
+pub(crate) fn existing(error: &std::io::Error, ifindex: IfIndex) -> Option<ExistingProgram> {
     if !matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) {
         return None;
     }
     let mut id = 0;
     // SAFETY: writes the id; no flags means: in any mode.
-    let asked = unsafe { libbpf_sys::bpf_xdp_query_id(ifindex.0 as i32, 0, &mut id) };
-    (asked == 0 && id != 0).then(|| Foreign {
+    let result = unsafe { libbpf_sys::bpf_xdp_query_id(ifindex.0 as i32, 0, &mut id) };
+    (result == 0 && id != 0).then(|| ExistingProgram {
         name: name_of(id).unwrap_or_default(),
         id,
     })
@@ -216,7 +216,7 @@ pub(crate) fn name_of(id: u32) -> Option<String> {
     let mut len = size_of_val(&info) as u32;
     let to = (&raw mut info).cast();
     // SAFETY: `to` points to `len` writable bytes; all pointers in them are null.
-    let asked = unsafe { libbpf_sys::bpf_obj_get_info_by_fd(fd.as_raw_fd(), to, &mut len) };
+    let result = unsafe { libbpf_sys::bpf_obj_get_info_by_fd(fd.as_raw_fd(), to, &mut len) };
     let name = info.name.iter().map(|c| *c as u8).take_while(|c| *c != 0);
-    (asked == 0).then(|| String::from_utf8_lossy(&name.collect::<Vec<_>>()).into_owned())
+    (result == 0).then(|| String::from_utf8_lossy(&name.collect::<Vec<_>>()).into_owned())
 }

@@ -210,10 +210,10 @@ impl Compiler {
             .output()
             .map_err(|error| CompileError::NoClang(self.clang_name(), error))?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
+            let output = String::from_utf8_lossy(&output.stderr);
             return Err(CompileError::Errors(
                 file.to_owned(),
-                self.diagnostics(&said),
+                self.diagnostics(&output),
             ));
         }
         Ok(fs::read(object)?)
@@ -224,7 +224,7 @@ impl Compiler {
     }
 
     /// The messages of clang without the path of the temporary directory.
-    fn diagnostics(&self, said: &str) -> String {
+    fn diagnostics(&self, output: &str) -> String {
         /// A policy with more errors than this is not worth a longer list.
         const LINES: usize = 40;
         let dir = format!("{}/", self.dir.path().display());
@@ -232,7 +232,9 @@ impl Compiler {
         let of_macros = |line: &&str| {
             line.contains("note: expanded from") || line.contains("note: forward declaration")
         };
-        let lines = said.lines().filter(|line| !ours(line) && !of_macros(line));
+        let lines = output
+            .lines()
+            .filter(|line| !ours(line) && !of_macros(line));
         let lines = lines.take(LINES);
         let lines = lines.map(|line| {
             let line = line.replace(&dir, "");

@@ -102,7 +102,7 @@ impl Bbr3Like {
         Bbr3Counts {
             connections: read(&raw const bss.connections),
             entered: std::array::from_fn(|phase| read(&raw const bss.phases_entered[phase])),
-            losses: read(&raw const bss.losses_noted),
+            losses: read(&raw const bss.losses_recorded),
             over_threshold: read(&raw const bss.losses_over_threshold),
             undone: read(&raw const bss.undone),
             without_memory: read(&raw const bss.without_storage),

@@ -31,7 +31,7 @@ impl Dropper {
     ///
     /// # Errors
     /// [`DropError`].
-    pub fn plant(
+    pub fn configure(
         ifindex: IfIndex,
         name: &str,
         share: f64,

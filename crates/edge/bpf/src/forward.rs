@@ -26,7 +26,7 @@ use crate::stage::{self, Stage};
 /// Maximum of receive queues per interface with a socket.
 pub const EXIT_QUEUES: u32 = 64;
 /// Maximum growth of a frame: metadata and a tag.
-const ROOM_BYTES: usize = 256;
+const CAPACITY_BYTES: usize = 256;
 
 /// Forwarding could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -66,12 +66,12 @@ pub enum ForwardError {
 
 /// Frames by ingress interface and outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExitWays([u64; ForwardOutcome::COUNT]);
+pub struct ExitOutcomes([u64; ForwardOutcome::COUNT]);
 
-impl ExitWays {
+impl ExitOutcomes {
     /// With one outcome.
-    pub fn of(&self, way: ForwardOutcome) -> u64 {
-        self.0[way as usize]
+    pub fn of(&self, outcome: ForwardOutcome) -> u64 {
+        self.0[outcome as usize]
     }
 
     /// Frames that the stack got.
@@ -142,19 +142,21 @@ impl RttMonitor {
     }
 
     /// Frames so far by ingress interface and outcome.
-    pub fn ways(&self) -> [ExitWays; EXITS] {
-        let frames = |exit: usize, way: usize| {
-            let key = (exit * ForwardOutcome::COUNT + way) as u32;
+    pub fn outcomes(&self) -> [ExitOutcomes; EXITS] {
+        let frames = |exit: usize, outcome: usize| {
+            let key = (exit * ForwardOutcome::COUNT + outcome) as u32;
             let row = self
                 .skel
                 .maps
-                .ways
+                .outcomes
                 .lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY);
             let cpus = row.ok().flatten().unwrap_or_default();
             let count = |cpu: &Vec<u8>| cpu.first_chunk().map_or(0, |b| u64::from_ne_bytes(*b));
             cpus.iter().map(count).sum()
         };
-        std::array::from_fn(|exit| ExitWays(std::array::from_fn(|way| frames(exit, way))))
+        std::array::from_fn(|exit| {
+            ExitOutcomes(std::array::from_fn(|outcome| frames(exit, outcome)))
+        })
     }
 
     /// Runs `rtt_forward` once over a frame, as if it came by an interface with the program, and
@@ -167,7 +169,7 @@ impl RttMonitor {
         let words = [0, frame.len() as u32, 0, ifindex.0, 0, 0];
         let mut context: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
         let mut after = context.clone();
-        let mut data = vec![0; frame.len() + ROOM_BYTES];
+        let mut data = vec![0; frame.len() + CAPACITY_BYTES];
         let input = ProgramInput {
             context_in: Some(&mut context),
             context_out: Some(&mut after),

@@ -46,11 +46,11 @@ pub struct LossOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LossCounts {
     /// Frames with a number.
-    pub came: u64,
+    pub arrived: u64,
     /// Of them, lost.
     pub lost: u64,
     /// Of them, longer than a frame on the wire: several packets with one outcome.
-    pub supers: u64,
+    pub gso_packets: u64,
     /// Frames without a number, which passed.
     pub exempt: u64,
 }
@@ -118,9 +118,9 @@ impl Loss {
                 u64::from_ne_bytes(word)
             });
             let columns = [
-                &mut sum.came,
+                &mut sum.arrived,
                 &mut sum.lost,
-                &mut sum.supers,
+                &mut sum.gso_packets,
                 &mut sum.exempt,
             ];
             for column in columns {

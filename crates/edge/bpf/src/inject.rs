@@ -111,8 +111,8 @@ impl Injector {
         let Traffic {
             flows, ip_bytes, ..
         } = *traffic;
-        let least = HEADER_BYTES - LINK_BYTES + 1;
-        if !(1..=MAX_FLOWS).contains(&flows) || !(least..=MAX_IP_BYTES).contains(&ip_bytes) {
+        let min = HEADER_BYTES - LINK_BYTES + 1;
+        if !(1..=MAX_FLOWS).contains(&flows) || !(min..=MAX_IP_BYTES).contains(&ip_bytes) {
             return Err(InjectError::Traffic { flows, ip_bytes });
         }
         let place: &'static mut MaybeUninit<OpenObject> =

@@ -28,11 +28,12 @@ mod stack_sent;
 mod stage;
 mod tcx;
 
-pub use attach::{AttachError, Attached, Foreign, Hook};
+pub use attach::{AttachError, Attached, ExistingProgram, Hook};
 pub use bbr3like::{BBR3LIKE, Bbr3Counts, Bbr3Error, Bbr3Like, Bbr3Phase};
 pub use drop::{DropError, Dropper};
 pub use forward::{
-    EXIT_QUEUES, EXITS, Exit, ExitWays, ForwardError, ForwardOutcome, ForwardPlan, Forwarding, Ran,
+    EXIT_QUEUES, EXITS, Exit, ExitOutcomes, ForwardError, ForwardOutcome, ForwardPlan, Forwarding,
+    Ran,
 };
 pub use impair::{Loss, LossCounts, LossError, LossOptions};
 pub use inject::{Arrived, InjectError, Injector, Side, Traffic};
@@ -45,7 +46,7 @@ pub use qdisc::{
     BpfQdisc, QdiscContent, QdiscCounters, QdiscError, QdiscOptions, qdisc_names, without_marks,
 };
 pub use recoveries::{Recoveries, RecoveriesError, RecoveryCounts};
-pub use redirect::{MAX_SOCKETS, Redirect, RedirectError, RedirectOptions, Ways};
+pub use redirect::{MAX_SOCKETS, Outcomes, Redirect, RedirectError, RedirectOptions};
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
 pub use sched::SchedRun;
 pub use stack_sent::{Sent, StackSent};

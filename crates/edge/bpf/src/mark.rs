@@ -56,12 +56,14 @@ pub enum MarkError {
     #[error("load the marking program: the arena is not mapped; the kernel or libbpf is too old")]
     NotMapped,
     /// More classes than the program was loaded for.
-    #[error("set the marks of {classes} classes: the program was loaded for {room}; load it again")]
+    #[error(
+        "set the marks of {classes} classes: the program was loaded for {capacity}; load it again"
+    )]
     Classes {
         /// Requested.
         classes: usize,
         /// Capacity.
-        room: u32,
+        capacity: u32,
     },
     /// The rules do not fit.
     #[error("set the marking program's rules")]
@@ -221,7 +223,7 @@ impl Mark {
         if minors.len() > self.rows as usize {
             return Err(MarkError::Classes {
                 classes: minors.len() - 1,
-                room: self.rows - 1,
+                capacity: self.rows - 1,
             });
         }
         let free = self.layout.minors[1 - self.memory.rules_image()];

@@ -189,19 +189,19 @@ mod tests {
             prefix: "ours-".to_owned(),
         };
         let of = |kind: &str, ifindex| pins.of(kind, IfIndex(ifindex)).unwrap();
-        let gone = [of("mark", 3), of("mark", 70)];
+        let removed = [of("mark", 3), of("mark", 70)];
         let stays = [
             of("mark", 7),
             of("other", 3),
             pins.join("mark-1-3"),
             place.path().join("mark-1-3"),
         ];
-        for path in gone.iter().chain(&stays) {
+        for path in removed.iter().chain(&stays) {
             fs::write(path, "").unwrap();
         }
         assert_eq!(pins.names().unwrap().len(), 5);
         pins.sweep("mark", &[IfIndex(7), IfIndex(1)]).unwrap();
-        assert!(gone.iter().all(|path| !path.exists()), "{gone:?}");
+        assert!(removed.iter().all(|path| !path.exists()), "{removed:?}");
         assert!(stays.iter().all(|path| path.exists()), "{stays:?}");
     }
 }

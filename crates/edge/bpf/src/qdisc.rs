@@ -68,23 +68,23 @@ pub enum QdiscError {
     NotMapped,
     /// The plan exceeds the memory reserved at registration.
     #[error(
-        "change the plan of a qdisc: {needed} bytes exceed the {room} bytes that were reserved at registration; register the qdisc again"
+        "change the plan of a qdisc: {needed} bytes exceed the {capacity} bytes that were reserved at registration; register the qdisc again"
     )]
     TooLarge {
         /// Needed by the new plan.
         needed: u64,
         /// Reserved.
-        room: u64,
+        capacity: u64,
     },
     /// Packets delayed by the new plan need more handles.
     #[error(
-        "change the plan of a qdisc: it delays packets and needs {needed} handles, but was registered with {room}; register the qdisc again"
+        "change the plan of a qdisc: it delays packets and needs {needed} handles, but was registered with {capacity}; register the qdisc again"
     )]
     TooFew {
         /// Needed by the new plan.
         needed: u32,
         /// Available.
-        room: u32,
+        capacity: u32,
     },
     /// No packet comes to apply the settings.
     #[error(
@@ -95,7 +95,7 @@ pub enum QdiscError {
     #[error(
         "change the rules of a qdisc: another process owns its content; replace the content first"
     )]
-    Foreign,
+    Existing,
     /// Two processes would change one ring and one memory.
     #[error("replace the owner of qdisc {name}: process {pid} owns it; stop that process first")]
     Held {
@@ -182,11 +182,11 @@ impl BpfQdisc {
     ) -> Result<BpfQdisc, QdiscError> {
         check_name(name)?;
         let packets = content.plan.config.packets.max(1);
-        let laid = ContentLayout::new(content, packets, &Changes::default())?;
-        let layout = ArenaLayout::new(packets, options.log, laid.bytes());
-        if laid.bytes() > layout.half_bytes {
-            let (needed, room) = (laid.bytes(), layout.half_bytes);
-            return Err(QdiscError::TooLarge { needed, room });
+        let built = ContentLayout::new(content, packets, &Changes::default())?;
+        let layout = ArenaLayout::new(packets, options.log, built.bytes());
+        if built.bytes() > layout.half_bytes {
+            let (needed, capacity) = (built.bytes(), layout.half_bytes);
+            return Err(QdiscError::TooLarge { needed, capacity });
         }
         let address = arena::kept_address(code() ^ u64::from(std::process::id()));
         let object = load(name, packets, layout.pages(), address);
@@ -197,8 +197,15 @@ impl BpfQdisc {
         // SAFETY: formatted above.
         let port = unsafe { ArenaLayout::port(base) };
         // SAFETY: the first half of a fresh arena; nothing runs before the port is opened.
-        let content =
-            unsafe { laid.format(content, &port.halves[0], base, layout.half(0), layout.room) }?;
+        let content = unsafe {
+            built.format(
+                content,
+                &port.halves[0],
+                base,
+                layout.half(0),
+                layout.capacity,
+            )
+        }?;
         ArenaLayout::open(port);
         let link = register(&mut object, name)?;
         let mut qdisc = BpfQdisc {
@@ -234,7 +241,7 @@ impl BpfQdisc {
             MapHandle::from_pinned_path(pins::arena(pins, name)).map_err(QdiscError::Refused)?;
         let info = arena.info().map_err(QdiscError::Refused)?;
         let bytes = u64::from(info.info.max_entries) * PAGE;
-        let base = Some(bytes).filter(|bytes| *bytes >= ArenaLayout::LEAST);
+        let base = Some(bytes).filter(|bytes| *bytes >= ArenaLayout::MIN);
         let Some(base) = base.and_then(|_| map(&arena, info.info.map_extra, bytes)) else {
             return Ok(None);
         };
@@ -260,11 +267,11 @@ impl BpfQdisc {
     /// Makes this process its owner, if no other process is.
     fn take_hold(&self) -> Result<(), QdiscError> {
         let owner = &self.port().owner;
-        let noted = owner.load(Ordering::Acquire);
-        let pid = match owner::another(noted) {
+        let recorded = owner.load(Ordering::Acquire);
+        let pid = match owner::another(recorded) {
             Some(pid) => pid,
             None => match owner.compare_exchange(
-                noted,
+                recorded,
                 owner::me(),
                 Ordering::AcqRel,
                 Ordering::Acquire,
@@ -368,20 +375,20 @@ impl BpfQdisc {
     ) -> Result<(), QdiscError> {
         let packets = self.port().packets.load(Ordering::Relaxed);
         content.check_handles(packets)?;
-        let laid = ContentLayout::new(content, packets, changes)?;
-        let (needed, room) = (laid.bytes(), self.layout.half_bytes);
-        if needed > room {
-            return Err(QdiscError::TooLarge { needed, room });
+        let built = ContentLayout::new(content, packets, changes)?;
+        let (needed, capacity) = (built.bytes(), self.layout.half_bytes);
+        if needed > capacity {
+            return Err(QdiscError::TooLarge { needed, capacity });
         }
         self.port().next.swap(0, Ordering::AcqRel);
         // The half is free only after that.
         wait_for_programs();
         let half = 1 - self.in_force();
-        let (at, op) = (self.layout.half(half), self.layout.room);
+        let (at, op) = (self.layout.half(half), self.layout.capacity);
         self.halves[half] = None;
         // SAFETY: the inactive half, which is not announced yet.
-        let laid = unsafe { laid.format(content, &self.port().halves[half], self.base, at, op) }?;
-        self.halves[half] = Some((laid.0, Some(laid.1)));
+        let built = unsafe { built.format(content, &self.port().halves[half], self.base, at, op) }?;
+        self.halves[half] = Some((built.0, Some(built.1)));
         self.awaited = self.port().flips() + 1;
         self.port().next.store(half as u32 + 1, Ordering::Release);
         Ok(())
@@ -416,7 +423,7 @@ impl BpfQdisc {
     pub fn set_rules(&mut self, rules: &Rules) -> Result<(), QdiscError> {
         let half = self.in_force();
         let Some((_, Some(memory))) = &mut self.halves[half] else {
-            return Err(QdiscError::Foreign);
+            return Err(QdiscError::Existing);
         };
         memory.set_rules(rules, &[])?;
         wait_for_programs();

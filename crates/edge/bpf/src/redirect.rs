@@ -56,7 +56,7 @@ pub struct RedirectOptions {
 
 /// Frames by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ways {
+pub struct Outcomes {
     /// Redirected to a socket, which may have been full (`XDP_STATISTICS`).
     pub to_socket: u64,
     /// Passed: the queue had no socket.
@@ -72,7 +72,7 @@ pub struct Ways {
     /// Passed: shorter than its headers.
     pub short: u64,
     /// Passed: no headroom in the driver.
-    pub no_room: u64,
+    pub no_capacity: u64,
 }
 
 /// The program of one interface.
@@ -128,7 +128,7 @@ impl Redirect {
     }
 
     /// Frames so far by outcome.
-    pub fn ways(&self) -> Ways {
+    pub fn outcomes(&self) -> Outcomes {
         let [
             to_socket,
             no_socket,
@@ -137,9 +137,9 @@ impl Redirect {
             own,
             neighbour,
             short,
-            no_room,
-        ] = std::array::from_fn(|way| self.frames(way as u32));
-        Ways {
+            no_capacity,
+        ] = std::array::from_fn(|outcome| self.frames(outcome as u32));
+        Outcomes {
             to_socket,
             no_socket,
             not_ip,
@@ -147,14 +147,14 @@ impl Redirect {
             own,
             neighbour,
             short,
-            no_room,
+            no_capacity,
         }
     }
 
     /// One row of the map, summed over all CPUs.
-    fn frames(&self, way: u32) -> u64 {
-        let ways = &self.skel.maps.ways;
-        let row = ways.lookup_percpu(&way.to_ne_bytes(), MapFlags::ANY);
+    fn frames(&self, outcome: u32) -> u64 {
+        let outcomes = &self.skel.maps.outcomes;
+        let row = outcomes.lookup_percpu(&outcome.to_ne_bytes(), MapFlags::ANY);
         let cpus = row.ok().flatten().unwrap_or_default();
         let count = |cpu: &Vec<u8>| {
             cpu.first_chunk()
@@ -168,7 +168,7 @@ impl std::fmt::Debug for Redirect {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Redirect")
             .field("attached", &self.attached)
-            .field("ways", &self.ways())
+            .field("outcomes", &self.outcomes())
             .finish()
     }
 }

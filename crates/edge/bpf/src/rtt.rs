@@ -211,7 +211,7 @@ impl RttMonitor {
     /// # Errors
     /// [`RunError::TestRun`].
     pub fn expire(&mut self, now: u64, sets: u32) -> Result<(), RunError> {
-        self.memory.ask_expire(now, sets);
+        self.memory.query_expire(now, sets);
         let packet = [0; 64];
         let input = ProgramInput {
             data_in: Some(&packet),
@@ -314,8 +314,8 @@ impl RttMonitor {
     }
 
     /// Reports every flow that is still open. Everything must be detached.
-    pub fn finish(&mut self, now: u64, tell: impl FnMut(Event)) {
-        self.memory.finish(now, tell);
+    pub fn finish(&mut self, now: u64, report: impl FnMut(Event)) {
+        self.memory.finish(now, report);
     }
 
     /// The counters.

@@ -19,7 +19,7 @@ const SHIPPED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sched.bpf.o"));
 /// A scheduler in the kernel, without attaching.
 pub struct SchedRun {
     memory: SchedMemory,
-    room: NonNull<u8>,
+    capacity: NonNull<u8>,
     object: Object,
 }
 
@@ -60,7 +60,7 @@ impl SchedRun {
     ) -> Result<SchedRun, SchedRuntimeError> {
         let mut layout = SchedLayout::new(plan, custom)?;
         let scheduler = layout.bytes().next_multiple_of(64);
-        let bytes = START + scheduler + SchedMemory::room_bytes(OPS) as u64;
+        let bytes = START + scheduler + SchedMemory::capacity_bytes(OPS) as u64;
         let pages = bytes.div_ceil(PAGE);
         if pages * PAGE > STRIDE {
             return Err(SchedRuntimeError::Plan(format!(
@@ -83,10 +83,10 @@ impl SchedRun {
         // SAFETY: fresh arena pages are zero and aligned; the mapping lives while the object.
         let memory = unsafe { layout.format(at) }?;
         // SAFETY: the memory of operations follows the scheduler, within the pages.
-        let room = unsafe { at.add(scheduler as usize) };
+        let capacity = unsafe { at.add(scheduler as usize) };
         Ok(SchedRun {
             memory,
-            room,
+            capacity,
             object,
         })
     }
@@ -94,7 +94,7 @@ impl SchedRun {
     /// The scheduler's memory in the arena, for tests that corrupt it.
     #[doc(hidden)]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        let (start, end) = (self.memory.start(), self.room.as_ptr());
+        let (start, end) = (self.memory.start(), self.capacity.as_ptr());
         // SAFETY: the scheduler precedes the operations in the arena, which is mapped while the
         // value lives; no program runs now.
         unsafe { std::slice::from_raw_parts_mut(start, end.addr() - start.addr()) }
@@ -121,13 +121,13 @@ impl SchedRuntime for SchedRun {
     fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), SchedRuntimeError> {
         for (part, chunk) in ops.chunks(OPS).enumerate() {
             // SAFETY: reserved for OPS operations; nothing runs now.
-            let count = unsafe { self.memory.begin(chunk, self.room, OPS) };
+            let count = unsafe { self.memory.begin(chunk, self.capacity, OPS) };
             let mut done = 0;
             while done < count {
                 let new = outcomes.len();
                 self.run_once()?;
                 // SAFETY: as above; the run has ended.
-                let now_done = unsafe { self.memory.progress(self.room, OPS, outcomes) };
+                let now_done = unsafe { self.memory.progress(self.capacity, OPS, outcomes) };
                 outcomes[new..]
                     .iter_mut()
                     .for_each(|outcome| outcome.op += (part * OPS) as u32);

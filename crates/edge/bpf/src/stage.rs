@@ -28,7 +28,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, ProgramMut};
 use nix::fcntl::{Flock, FlockArg};
 
-use crate::attach::{self, AttachError, Attached, Foreign, Hook};
+use crate::attach::{self, AttachError, Attached, ExistingProgram, Hook};
 use crate::skel::xdp::XdpSkelBuilder;
 
 /// The name of the root, which identifies it.
@@ -138,12 +138,12 @@ pub(crate) fn attach(
     ifindex: IfIndex,
     name: &str,
 ) -> Result<Attached, AttachError> {
-    let refused = |Refused { source, foreign }: Refused| AttachError {
+    let refused = |Refused { source, existing }: Refused| AttachError {
         hook: Hook::Xdp,
         name: name.to_owned(),
         ifindex,
         source,
-        foreign,
+        existing,
     };
     let held = join(program.as_fd(), stage, ifindex).map_err(refused)?;
     Ok(Attached::of_stage(held))
@@ -152,7 +152,7 @@ pub(crate) fn attach(
 /// Reasons of a refusal.
 struct Refused {
     source: io::Error,
-    foreign: Option<Foreign>,
+    existing: Option<ExistingProgram>,
 }
 
 impl Refused {
@@ -161,7 +161,7 @@ impl Refused {
     fn is_late(&self) -> bool {
         match self.source.raw_os_error() {
             Some(libc::ESTALE) => true,
-            Some(libc::EBUSY) => self.foreign.as_ref().is_some_and(|f| f.name == ROOT),
+            Some(libc::EBUSY) => self.existing.as_ref().is_some_and(|f| f.name == ROOT),
             _ => false,
         }
     }
@@ -171,7 +171,7 @@ impl From<io::Error> for Refused {
     fn from(source: io::Error) -> Refused {
         Refused {
             source,
-            foreign: None,
+            existing: None,
         }
     }
 }
@@ -181,8 +181,8 @@ fn join(program: BorrowedFd<'_>, stage: Stage, ifindex: IfIndex) -> Result<Held,
     let until = Instant::now() + GOING;
     loop {
         let there = Root::find(ifindex);
-        let in_the_way = there.as_ref().and_then(|root| root.in_the_way_of(stage));
-        match in_the_way {
+        let conflicting = there.as_ref().and_then(|root| root.conflicting_of(stage));
+        match conflicting {
             None => match install(program, stage, ifindex, there) {
                 // Another process joined without the lock: what was read is outdated.
                 Err(refused) if refused.is_late() && Instant::now() < until => {}
@@ -193,7 +193,7 @@ fn join(program: BorrowedFd<'_>, stage: Stage, ifindex: IfIndex) -> Result<Held,
             Some(id) => {
                 return Err(Refused {
                     source: io::Error::from_raw_os_error(libc::EBUSY),
-                    foreign: Some(Foreign {
+                    existing: Some(ExistingProgram {
                         name: attach::name_of(id).unwrap_or_default(),
                         id,
                     }),
@@ -231,8 +231,8 @@ impl Root {
     fn find(ifindex: IfIndex) -> Option<Root> {
         let mut id = 0;
         // SAFETY: writes the id; no flags means: in any mode.
-        let asked = unsafe { libbpf_sys::bpf_xdp_query_id(ifindex.0 as i32, 0, &mut id) };
-        if asked != 0 || id == 0 || attach::name_of(id)? != ROOT {
+        let result = unsafe { libbpf_sys::bpf_xdp_query_id(ifindex.0 as i32, 0, &mut id) };
+        if result != 0 || id == 0 || attach::name_of(id)? != ROOT {
             return None;
         }
         // SAFETY: takes a number.
@@ -261,7 +261,7 @@ impl Root {
     }
 
     /// A program that exists and cannot run with this stage, or uses it.
-    fn in_the_way_of(&self, stage: Stage) -> Option<u32> {
+    fn conflicting_of(&self, stage: Stage) -> Option<u32> {
         let others = STAGES
             .iter()
             .filter(|(other, _)| !stage.composes_with(*other));
@@ -276,7 +276,9 @@ fn install(
     there: Option<Root>,
 ) -> Result<Held, Refused> {
     let mut place = MaybeUninit::uninit();
-    let mut open = XdpSkelBuilder::default().open(&mut place).map_err(told)?;
+    let mut open = XdpSkelBuilder::default()
+        .open(&mut place)
+        .map_err(reported)?;
     let mut stages = 1 << stage as u32;
     for (other, _) in STAGES {
         let Some(root) = there.as_ref().filter(|root| root.program(other).is_some()) else {
@@ -291,12 +293,12 @@ fn install(
             Stage::Forward => &mut maps.stage_forward,
         };
         map.reuse_fd(root.maps[other as usize].as_fd())
-            .map_err(told)?;
+            .map_err(reported)?;
     }
     if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
         rodata.xdp_stages = stages;
     }
-    let skel = open.load().map_err(told)?;
+    let skel = open.load().map_err(reported)?;
     let map = match stage {
         Stage::Impair => &skel.maps.stage_impair,
         Stage::Measure => &skel.maps.stage_measure,
@@ -305,7 +307,7 @@ fn install(
     };
     let fd = program.as_raw_fd().to_ne_bytes();
     map.update(&0u32.to_ne_bytes(), &fd, MapFlags::ANY)
-        .map_err(told)?;
+        .map_err(reported)?;
     let root = skel.progs.fairpath_xdp.as_fd();
     let link = match there {
         Some(there) => {
@@ -323,7 +325,7 @@ fn install(
 }
 
 /// The errno of the kernel from an error of libbpf.
-fn told(error: libbpf_rs::Error) -> Refused {
+fn reported(error: libbpf_rs::Error) -> Refused {
     let source = match error.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => io::Error::from_raw_os_error(libc::EPERM),
         _ => io::Error::other(error.to_string()),
@@ -359,7 +361,7 @@ fn create(root: BorrowedFd<'_>, ifindex: IfIndex) -> Result<OwnedFd, Refused> {
         libbpf_sys::bpf_link_create(program, target, libbpf_sys::BPF_XDP, std::ptr::null())
     };
     owned(created).map_err(|source| Refused {
-        foreign: attach::foreign(&source, ifindex),
+        existing: attach::existing(&source, ifindex),
         source,
     })
 }
@@ -424,8 +426,8 @@ fn link_of(program: u32) -> Option<OwnedFd> {
         let mut len = size_of_val(&info) as u32;
         let to = &raw mut info;
         // SAFETY: `to` points to `len` writable bytes.
-        let asked = unsafe { libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), to, &mut len) };
-        if asked == 0 && info.type_ == libbpf_sys::BPF_LINK_TYPE_XDP && info.prog_id == program {
+        let result = unsafe { libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), to, &mut len) };
+        if result == 0 && info.type_ == libbpf_sys::BPF_LINK_TYPE_XDP && info.prog_id == program {
             return Some(link);
         }
     }

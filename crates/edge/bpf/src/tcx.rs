@@ -45,9 +45,9 @@ pub fn tcx_programs(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<TcxProg
     };
     query.__bindgen_anon_1.count = MAX_PROGRAMS as u32;
     // SAFETY: `query` points to memory for this number of ids; both live through the call.
-    let asked = unsafe { libbpf_sys::bpf_prog_query_opts(ifindex.0 as i32, kind, &raw mut query) };
-    if asked < 0 {
-        return match std::io::Error::from_raw_os_error(-asked) {
+    let result = unsafe { libbpf_sys::bpf_prog_query_opts(ifindex.0 as i32, kind, &raw mut query) };
+    if result < 0 {
+        return match std::io::Error::from_raw_os_error(-result) {
             // No program was ever attached there.
             error if error.raw_os_error() == Some(libc::ENOENT) => Ok(Vec::new()),
             error => Err(error),
@@ -84,7 +84,7 @@ mod tests {
     fn only_other_programs_at_tcx_are_listed() {
         requires!(Need::Root);
         let ns = Testbed::new().netns("here").unwrap();
-        let told = ns.enter(|| {
+        let reported = ns.enter(|| {
             let mut place = MaybeUninit::uninit();
             let open = EmptySkelBuilder::default().open(&mut place).unwrap();
             let mut other = open.load().unwrap();
@@ -103,8 +103,11 @@ mod tests {
             assert_eq!(tcx_programs(LO, Hook::TcxIngress).unwrap(), vec![]);
             tcx_programs(LO, Hook::TcxEgress).unwrap()
         });
-        let told = told.unwrap();
-        assert_eq!((told.len(), told[0].name.as_str()), (1, "empty_egress"));
-        assert!(told[0].id > 0);
+        let reported = reported.unwrap();
+        assert_eq!(
+            (reported.len(), reported[0].name.as_str()),
+            (1, "empty_egress")
+        );
+        assert!(reported[0].id > 0);
     }
 }

@@ -33,8 +33,8 @@ fn is_known() -> bool {
 
 /// 20 Mbit/s with a buffer of one bandwidth-delay product, 20 ms.
 fn narrow(testbed: &Testbed) -> Router {
-    let way = Impairment::delay(Duration::from_millis(10));
-    let net = Router::builder().wan_wire(way.clone(), way);
+    let direction = Impairment::delay(Duration::from_millis(10));
+    let net = Router::builder().wan_wire(direction.clone(), direction);
     let net = net.build(testbed).unwrap();
     let shape = "tc qdisc add dev wan root tbf rate 20mbit burst 16000 limit 60000";
     net.router
@@ -44,12 +44,12 @@ fn narrow(testbed: &Testbed) -> Router {
 }
 
 /// Drops a share of the data where it arrives at the router.
-fn plant(net: &Router, share: f64) -> Dropper {
-    let plant = || {
+fn configure(net: &Router, share: f64) -> Dropper {
+    let configure = || {
         let index = IfIndex(if_nametoindex("lan").unwrap());
-        Dropper::plant(index, "lan", share, 1000).unwrap()
+        Dropper::configure(index, "lan", share, 1000).unwrap()
     };
-    net.router.enter(plant).unwrap()
+    net.router.enter(configure).unwrap()
 }
 
 fn transfer(net: &Router, seconds: u32) -> Iperf3Report {
@@ -111,19 +111,19 @@ fn loss_above_the_threshold_lowers_the_rate() {
     let _turn = turn();
     let testbed = Testbed::new();
     let net = narrow(&testbed);
-    for (share, least, answered) in [(0.01, 0.35, false), (0.05, 0.02, true)] {
+    for (share, min, answered) in [(0.01, 0.35, false), (0.05, 0.02, true)] {
         let registered = Bbr3Like::register().unwrap();
-        let dropper = plant(&net, share);
+        let dropper = configure(&net, share);
         let report = transfer(&net, 6);
         let (eligible, dropped) = dropper.counts();
         let counts = registered.counts();
-        let told = format!("{share}: {dropped} of {eligible}, {report:?} {counts:?}");
-        assert!(dropped > 0, "{told}");
-        assert!(report.goodput_bps / RATE_BPS >= least, "{told}");
+        let reported = format!("{share}: {dropped} of {eligible}, {report:?} {counts:?}");
+        assert!(dropped > 0, "{reported}");
+        assert!(report.goodput_bps / RATE_BPS >= min, "{reported}");
         // TCP finds what was dropped, and a little of what was not, or of the queue.
-        assert!(counts.losses * 2 >= dropped, "{told}");
+        assert!(counts.losses * 2 >= dropped, "{reported}");
         if answered {
-            assert!(counts.over_threshold >= 1, "{told}");
+            assert!(counts.over_threshold >= 1, "{reported}");
         }
     }
 }

@@ -224,16 +224,16 @@ fn moved(
     monitor: &RttMonitor,
     before: &mut BTreeMap<(usize, usize), u64>,
 ) -> (usize, ForwardOutcome) {
-    let ways = monitor.ways();
+    let outcomes = monitor.outcomes();
     let mut found = Vec::new();
-    for (exit, ways) in ways.iter().enumerate() {
-        for (way, _) in ForwardOutcome::ALL {
+    for (exit, outcomes) in outcomes.iter().enumerate() {
+        for (outcome, _) in ForwardOutcome::ALL {
             let was = before
-                .insert((exit, way as usize), ways.of(way))
+                .insert((exit, outcome as usize), outcomes.of(outcome))
                 .unwrap_or(0);
-            if ways.of(way) != was {
-                assert_eq!(ways.of(way), was + 1);
-                found.push((exit, way));
+            if outcomes.of(outcome) != was {
+                assert_eq!(outcomes.of(outcome), was + 1);
+                found.push((exit, outcome));
             }
         }
     }
@@ -253,7 +253,7 @@ fn compare() {
     }
     let (mut before, mut met) = (BTreeMap::new(), BTreeMap::new());
     let addresses = addresses();
-    for number in 0..Share::told().of(FRAMES).div_ceil(FRAMES_OF_A_PLAN) {
+    for number in 0..Share::reported().of(FRAMES).div_ceil(FRAMES_OF_A_PLAN) {
         let plan = frames::plan(&mut random, [lan, wan]);
         monitor.set_forwarding(&plan).unwrap();
         let native = Forwarder::new(&plan);
@@ -261,21 +261,26 @@ fn compare() {
             let mut frame = frames::frame(&mut random, &plan, &addresses);
             // A test run takes no less than an Ethernet header.
             frame.resize(frame.len().max(14), 0);
-            let came = random.pick(&[lan, wan]);
-            let ran = monitor.run_forward(came, &frame).unwrap();
-            let (exit, way) = moved(&monitor, &mut before);
+            let arrived = random.pick(&[lan, wan]);
+            let ran = monitor.run_forward(arrived, &frame).unwrap();
+            let (exit, outcome) = moved(&monitor, &mut before);
             let bytes = frame.len() as u32;
             let decision = native.decide(
-                came,
+                arrived,
                 &frame,
                 bytes,
                 |_| true,
                 |question| fib(interfaces, question),
             );
-            let about = format!("plan {number} {plan:?}\nframe {turn} by {came:?}: {frame:02x?}");
-            assert_eq!((way, exit), (decision.way(), decision.came()), "{about}");
+            let about =
+                format!("plan {number} {plan:?}\nframe {turn} by {arrived:?}: {frame:02x?}");
+            assert_eq!(
+                (outcome, exit),
+                (decision.outcome(), decision.arrived()),
+                "{about}"
+            );
             let mut after = frame.clone();
-            if way == ForwardOutcome::ToSocket {
+            if outcome == ForwardOutcome::ToSocket {
                 native.change(&decision, &mut after).unwrap();
                 assert_eq!(ran.verdict, REDIRECTED, "{about}");
                 let leaves = u32::from_ne_bytes(ran.note[4..8].try_into().unwrap());
@@ -284,22 +289,22 @@ fn compare() {
                 assert_eq!((ran.verdict, ran.note.len()), (PASSED, 0), "{about}");
             }
             assert_eq!(ran.frame, after, "{about}");
-            *met.entry(way as usize).or_insert(0u64) += 1;
+            *met.entry(outcome as usize).or_insert(0u64) += 1;
         }
     }
     // What this namespace has no case of.
     let absent = [
         ForwardOutcome::NoSocket,
-        ForwardOutcome::NoRoom,
-        ForwardOutcome::NoDesk,
+        ForwardOutcome::NoHeadroom,
+        ForwardOutcome::NoScratch,
         ForwardOutcome::NotForwarding,
         ForwardOutcome::Tunnel,
         ForwardOutcome::Lost,
     ];
-    for (way, name) in ForwardOutcome::ALL {
-        let times = met.get(&(way as usize)).copied().unwrap_or(0);
+    for (outcome, name) in ForwardOutcome::ALL {
+        let times = met.get(&(outcome as usize)).copied().unwrap_or(0);
         println!("{name}: {times}");
-        assert!(absent.contains(&way) || times > 0, "{name}");
+        assert!(absent.contains(&outcome) || times > 0, "{name}");
     }
 }
 

@@ -23,9 +23,9 @@ fn run(command: &mut Command) -> Vec<u8> {
     let output = command
         .output()
         .unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {said}");
-    assert_eq!(said, "", "{command:?} warns");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {text}");
+    assert_eq!(text, "", "{command:?} warns");
     output.stdout
 }
 

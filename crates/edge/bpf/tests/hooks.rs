@@ -67,7 +67,7 @@ fn packets_of_any_length_are_read_to_their_end() {
             now: 1,
             wire_len: bytes as u32,
             link: Link::Ethernet as u16,
-            way: FrameDirection::In as u8,
+            direction: FrameDirection::In as u8,
             ..Frame::default()
         };
         native.frame(&frame, packet, |_| ());
@@ -106,7 +106,7 @@ fn a_live_sample_has_the_own_queue_within() {
     assert_eq!(sample.method, Method::Handshake);
     assert_eq!(sample.own_queue, OwnQueue::In);
     assert_eq!(
-        (sample.way, sample.towards),
+        (sample.direction, sample.towards),
         (FrameDirection::In, sample.ifindex)
     );
 }

@@ -123,7 +123,7 @@ fn agree(end: End) {
                 segs: 1,
                 ifindex: LO,
                 link: Link::Ethernet as u16,
-                way: FrameDirection::Out as u8,
+                direction: FrameDirection::Out as u8,
                 ..Frame::default()
             };
             let head = &packet[..packet.len().min(HEAD_BYTES)];

@@ -22,7 +22,7 @@ fn wanted() -> usize {
     let wanted = std::env::var("FAIRPATH_QUEUE_OPS").ok();
     wanted
         .and_then(|n| n.parse().ok())
-        .unwrap_or(Share::told().of(OPS) as usize)
+        .unwrap_or(Share::reported().of(OPS) as usize)
 }
 
 #[test]

@@ -105,9 +105,9 @@ fn qdisc_policies_never_mark() {
     let marked = plan("fq_codel");
     let (index, _) = policies()[2].param("ecn").unwrap();
     assert_eq!(policies()[2].name, "fq_codel");
-    let mut asked = marked.clone();
-    asked.nodes[0].params[index] = 1;
-    assert_eq!(without_marks(&asked).nodes[0].params[index], 0);
+    let mut result = marked.clone();
+    result.nodes[0].params[index] = 1;
+    assert_eq!(without_marks(&result).nodes[0].params[index], 0);
     assert_eq!(without_marks(&plan("fifo")), plan("fifo"));
     assert_eq!(marked.nodes[0].over, Over::Flows);
 }

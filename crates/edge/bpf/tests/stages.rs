@@ -83,12 +83,12 @@ fn impair(loss: &mut Loss) {
 
 /// The XDP program of the interface, by `ip`.
 fn program() -> Option<String> {
-    let told = std::process::Command::new("ip")
+    let reported = std::process::Command::new("ip")
         .args(["-details", "link", "show", LAN])
         .output();
-    let told = String::from_utf8(told.unwrap().stdout).unwrap();
-    let at = told.find("prog/xdp")?;
-    Some(told[at..].lines().next().unwrap().to_owned())
+    let reported = String::from_utf8(reported.unwrap().stdout).unwrap();
+    let at = reported.find("prog/xdp")?;
+    Some(reported[at..].lines().next().unwrap().to_owned())
 }
 
 /// Sends datagrams from the client; those that arrive are counted. Each waits for its answer, so
@@ -130,7 +130,7 @@ impl Traffic {
             }
         });
         let (ends, counted, missed) = (Arc::clone(&stop[0]), Arc::clone(&sent), Arc::clone(&lost));
-        let asks = std::thread::spawn(move || {
+        let queries = std::thread::spawn(move || {
             let mut buffer = [0; 64];
             while !ends.load(Ordering::Relaxed) {
                 client.send(&[1; 32]).unwrap();
@@ -144,7 +144,7 @@ impl Traffic {
             stop,
             sent,
             lost,
-            threads: vec![asks, answers],
+            threads: vec![queries, answers],
         }
     }
 
@@ -173,12 +173,12 @@ fn send(net: &Net, count: usize) {
     net.client.enter(send).unwrap();
 }
 
-/// Waits until `read` returns at least `least`, without result for [`SEEN`] at most; returns what it read last.
-fn until(least: u64, mut read: impl FnMut() -> u64) -> u64 {
+/// Waits until `read` returns at least `min`, without result for [`SEEN`] at most; returns what it read last.
+fn until(min: u64, mut read: impl FnMut() -> u64) -> u64 {
     let mut last = 0;
     fairpath_testbed::wait_for(SEEN, || {
         last = read();
-        (last >= least).then_some(())
+        (last >= min).then_some(())
     });
     last
 }
@@ -198,19 +198,19 @@ fn impaired_drops_are_not_measured() {
             attached
         };
         send(&net, 1);
-        assert!(until(1, || loss.counts().unwrap().came) >= 1);
+        assert!(until(1, || loss.counts().unwrap().arrived) >= 1);
         let (before, seen) = (loss.counts().unwrap(), monitor.stats().frames);
         send(&net, 1000);
-        until(before.came + 1000, || loss.counts().unwrap().came);
+        until(before.arrived + 1000, || loss.counts().unwrap().arrived);
         // The two are read one after the other: they agree once nothing is under way.
         let agreed = fairpath_testbed::wait_for(SEEN, || {
             let (after, now) = (loss.counts().unwrap(), monitor.stats().frames);
-            let came = after.came - before.came;
+            let arrived = after.arrived - before.arrived;
             let lost = after.lost - before.lost;
             let exempt = after.exempt - before.exempt;
-            assert!((1000..1010).contains(&came), "{came}");
-            assert!(lost.abs_diff(came / 2) <= 2, "{lost} of {came}");
-            (now - seen == came - lost + exempt).then_some(())
+            assert!((1000..1010).contains(&arrived), "{arrived}");
+            assert!(lost.abs_diff(arrived / 2) <= 2, "{lost} of {arrived}");
+            (now - seen == arrived - lost + exempt).then_some(())
         });
         let counts = (before, loss.counts().unwrap());
         let measured = monitor.stats().frames - seen;
@@ -267,7 +267,7 @@ fn stage_changes_lose_no_packet() {
             std::thread::sleep(Duration::from_millis(5));
             none.detach();
         }
-        assert!(none.counts().unwrap().came > 0);
+        assert!(none.counts().unwrap().arrived > 0);
         impair(&mut none);
         drop(attached);
         for _ in 0..50 {
@@ -327,15 +327,17 @@ fn stages_that_do_not_compose_are_refused_by_name() {
 fn other_xdp_programs_are_named_and_kept() {
     requires!(Need::Root, Need::Tool("ip"));
     let net = net();
-    let foreign = || {
-        let dropper = Dropper::plant(lan(), LAN, 0.0, 0).unwrap();
+    let existing = || {
+        let dropper = Dropper::configure(lan(), LAN, 0.0, 0).unwrap();
         let mut none = loss(0, 1);
         let error = none.attach(lan(), LAN).unwrap_err().to_string();
         assert!(error.contains("the XDP program \"drop\""), "{error}");
         assert!(program().unwrap().contains("name drop"), "{:?}", program());
         drop(dropper);
         impair(&mut none);
-        let error = Dropper::plant(lan(), LAN, 0.0, 0).unwrap_err().to_string();
+        let error = Dropper::configure(lan(), LAN, 0.0, 0)
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains("the XDP program \"fairpath_xdp\""),
             "{error}"
@@ -344,7 +346,7 @@ fn other_xdp_programs_are_named_and_kept() {
         none.detach();
         assert_eq!(program(), None);
     };
-    net.router.enter(foreign).unwrap();
+    net.router.enter(existing).unwrap();
 }
 
 #[test]
@@ -370,10 +372,10 @@ fn a_pinned_stage_outlives_its_owner_and_others_join_it() {
         for name in ["measure", "measure-link"] {
             assert!(pins.remove(name).unwrap(), "{name}");
         }
-        let gone = fairpath_testbed::wait_for(Duration::from_secs(1), || {
+        let removed = fairpath_testbed::wait_for(Duration::from_secs(1), || {
             program().is_none().then_some(())
         });
-        assert!(gone.is_some(), "{:?}", program());
+        assert!(removed.is_some(), "{:?}", program());
         pins.unmount().unwrap();
     };
     net.router
@@ -429,7 +431,7 @@ fn a_held_lock_does_not_prevent_joining() {
         impair(&mut none);
         let _attached = measure(&mut monitor);
         send(&net, 100);
-        assert!(until(100, || none.counts().unwrap().came) >= 100);
+        assert!(until(100, || none.counts().unwrap().arrived) >= 100);
         assert!(until(100, || monitor.stats().frames) >= 100);
     };
     net.router.enter(join).unwrap();

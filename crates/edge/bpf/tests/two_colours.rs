@@ -22,7 +22,7 @@ const RELOADS: u64 = 1000;
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 2);
 const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);
 /// Traffic that a thousand reloads must have met at least.
-const LEAST_PACKETS: u64 = 100_000;
+const MIN_PACKETS: u64 = 100_000;
 
 /// All addresses lead to `colour`; a thousand others to slots of their own.
 fn rules(colour: u32) -> Rules {
@@ -119,11 +119,11 @@ fn attach(monitor: &mut RttMonitor, router: &Netns) -> Vec<Attached> {
     let index = IfIndex(index.unwrap());
     // A monitor stays on its thread, which therefore visits the namespace.
     let ns = std::fs::File::open(router.path()).unwrap();
-    let home = std::fs::File::open("/proc/thread-self/ns/net").unwrap();
+    let runtime = std::fs::File::open("/proc/thread-self/ns/net").unwrap();
     nix::sched::setns(&ns, nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
     let hooks = [Hook::TcxIngress, Hook::TcxEgress];
     let attached = hooks.map(|hook| monitor.attach(hook, index, "lan", false));
-    nix::sched::setns(&home, nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
+    nix::sched::setns(&runtime, nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
     attached.into_iter().map(Result::unwrap).collect()
 }
 
@@ -169,7 +169,7 @@ fn a_thousand_reloads_under_traffic_miscount_no_packet() {
     let coloured: u64 = (1..=3).map(|slot| packets(&reading, slot)).sum();
     // Both ends of each packet are counted at the one watched interface.
     assert_eq!(coloured, 2 * (stats.frames - stats.not_ip));
-    assert!(coloured >= LEAST_PACKETS, "{coloured} packets only");
+    assert!(coloured >= MIN_PACKETS, "{coloured} packets only");
     let elsewhere: u64 = (4..1100)
         .chain([0])
         .map(|slot| packets(&reading, slot))

@@ -89,7 +89,7 @@ impl Connection {
     }
 
     /// Sends `request` and waits for its acknowledgement. Passes answers before it to `each`.
-    pub(crate) fn ask(
+    pub(crate) fn query(
         &mut self,
         operation: &'static str,
         request: Request,
@@ -103,13 +103,13 @@ impl Connection {
         }
     }
 
-    /// Like [`Connection::ask`] for a request that is only acknowledged.
+    /// Like [`Connection::query`] for a request that is only acknowledged.
     pub(crate) fn command(
         &mut self,
         operation: &'static str,
         request: Request,
     ) -> Result<(), NetlinkError> {
-        self.ask(operation, request, |_| {})
+        self.query(operation, request, |_| {})
     }
 
     /// Sends many changes, [`BATCH_MESSAGE_LIMIT`] to a datagram, and waits for each datagram's last one.

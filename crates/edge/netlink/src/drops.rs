@@ -73,7 +73,7 @@ impl Links {
         }
         let mut seen = LinkCounters::default();
         let read = |message: &Received<'_>| seen = parse(message.payload);
-        self.connection().ask(OPERATION, request, read)?;
+        self.connection().query(OPERATION, request, read)?;
         Ok(seen)
     }
 }

@@ -114,7 +114,7 @@ impl Ethtool {
     /// The ring sizes.
     pub fn rings(&mut self, ifindex: IfIndex) -> Result<Option<Rings>, NetlinkError> {
         let request = self.about(ETHTOOL_MSG_RINGS_GET, ifindex);
-        self.family.ask("read ring sizes", request, |a| Rings {
+        self.family.query("read ring sizes", request, |a| Rings {
             rx: attr_u32(a, ETHTOOL_A_RINGS_RX).unwrap_or(0),
             rx_max: attr_u32(a, ETHTOOL_A_RINGS_RX_MAX).unwrap_or(0),
             tx: attr_u32(a, ETHTOOL_A_RINGS_TX).unwrap_or(0),
@@ -125,7 +125,7 @@ impl Ethtool {
     /// The numbers of channels.
     pub fn channels(&mut self, ifindex: IfIndex) -> Result<Option<Channels>, NetlinkError> {
         let request = self.about(ETHTOOL_MSG_CHANNELS_GET, ifindex);
-        self.family.ask("read channels", request, |a| Channels {
+        self.family.query("read channels", request, |a| Channels {
             rx: attr_u32(a, ETHTOOL_A_CHANNELS_RX_COUNT).unwrap_or(0),
             rx_max: attr_u32(a, ETHTOOL_A_CHANNELS_RX_MAX).unwrap_or(0),
             tx: attr_u32(a, ETHTOOL_A_CHANNELS_TX_COUNT).unwrap_or(0),
@@ -138,7 +138,7 @@ impl Ethtool {
     /// The receive-side scaling.
     pub fn rss(&mut self, ifindex: IfIndex) -> Result<Option<Rss>, NetlinkError> {
         let request = self.about(ETHTOOL_MSG_RSS_GET, ifindex);
-        self.family.ask("read RSS settings", request, |a| Rss {
+        self.family.query("read RSS settings", request, |a| Rss {
             indirection: attr(a, ETHTOOL_A_RSS_INDIR)
                 .unwrap_or(&[])
                 .chunks_exact(4)
@@ -151,7 +151,7 @@ impl Ethtool {
     /// The offloads.
     pub fn offloads(&mut self, ifindex: IfIndex) -> Result<Option<Offloads>, NetlinkError> {
         let request = self.about(ETHTOOL_MSG_FEATURES_GET, ifindex);
-        self.family.ask("read offloads", request, |a| {
+        self.family.query("read offloads", request, |a| {
             let fixed = bitset(attr(a, ETHTOOL_A_FEATURES_NOCHANGE));
             let switchable = bitset(attr(a, ETHTOOL_A_FEATURES_HW));
             Offloads {

@@ -27,7 +27,7 @@ impl Family {
             .attr_str(CTRL_ATTR_FAMILY_NAME, name);
         let operation = "look up generic netlink family";
         let mut id = None;
-        connection.ask(operation, request, |message| {
+        connection.query(operation, request, |message| {
             id = attr(body(message), CTRL_ATTR_FAMILY_ID).and_then(|v| u16_at(v, 0));
         })?;
         let id = id.ok_or(NetlinkError::Malformed {
@@ -37,24 +37,24 @@ impl Family {
         Ok(Family { connection, id })
     }
 
-    /// A request for `command`, to be filled and passed to [`Family::ask`].
+    /// A request for `command`, to be filled and passed to [`Family::query`].
     pub(crate) fn request(&self, command: u8) -> Request {
         Request::new(self.id, acked(0), &[command, 1, 0, 0])
     }
 
     /// The attributes of the answer, converted. `None` if the driver or the kernel does not support
     /// the request.
-    pub(crate) fn ask<T>(
+    pub(crate) fn query<T>(
         &mut self,
         operation: &'static str,
         request: Request,
         convert: impl Fn(&[u8]) -> T,
     ) -> Result<Option<T>, NetlinkError> {
         let mut answer = None;
-        let asked = self.connection.ask(operation, request, |message| {
+        let requested = self.connection.query(operation, request, |message| {
             answer = Some(convert(body(message)));
         });
-        match asked {
+        match requested {
             Ok(()) => Ok(answer),
             Err(error) if error.errno() == Some(libc::EOPNOTSUPP) => Ok(None),
             Err(error) => Err(error),

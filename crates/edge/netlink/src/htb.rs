@@ -133,7 +133,7 @@ pub enum HtbError {
     #[error(
         "shape \"{name}\" by HTB: its root qdisc is {kind} {major:x}:, created by another program, and is not replaced; remove it (`tc qdisc del dev {name} root`), or request its replacement by name"
     )]
-    Foreign {
+    Existing {
         /// The interface.
         name: String,
         /// The qdisc's kind.

@@ -93,7 +93,7 @@ impl Links {
         let mut found = None;
         let answer = self
             .connection
-            .ask("look up link", request, |message: &Received<'_>| {
+            .query("look up link", request, |message: &Received<'_>| {
                 found = Link::parse(message.payload)
             });
         match answer {

@@ -54,7 +54,7 @@ impl Netdev {
             .family
             .request(NETDEV_CMD_DEV_GET)
             .attr_u32(NETDEV_A_DEV_IFINDEX, ifindex.0);
-        self.family.ask("read XDP features", request, |a| {
+        self.family.query("read XDP features", request, |a| {
             let flags = attr(a, NETDEV_A_DEV_XDP_FEATURES).and_then(|v| u64_at(v, 0));
             let has = |bit| flags.unwrap_or(0) & bit != 0;
             XdpFeatures {

@@ -30,7 +30,7 @@ pub fn link_towards(to: IpAddr) -> Result<Option<IfIndex>, NetlinkError> {
     header[..2].copy_from_slice(&[family as u8, bits]);
     let request = Request::new(RTM_GETROUTE, acked(0), &header).attr(RTA_DST, &bytes);
     let mut found = None;
-    let answer = connection.ask("look up route", request, |message| {
+    let answer = connection.query("look up route", request, |message| {
         if let (RTM_NEWROUTE, Some(attrs)) = (message.kind, message.payload.get(ROUTE_LEN..)) {
             found = attr_u32(attrs, RTA_OIF).map(IfIndex);
         }

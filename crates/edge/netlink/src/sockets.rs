@@ -116,12 +116,12 @@ impl SocketDiag {
         // No dump: the answer is one message, and the acknowledgement ends it.
         let request = Request::new(SOCK_DIAG_BY_FAMILY, acked(NLM_F_REQUEST), &header);
         let mut found = None;
-        let asked = self.connection.ask("read a TCP socket", request, |m| {
+        let requested = self.connection.query("read a TCP socket", request, |m| {
             if m.kind == SOCK_DIAG_BY_FAMILY {
                 found = socket(m.payload);
             }
         });
-        match asked {
+        match requested {
             Ok(()) => Ok(found),
             Err(error) if matches!(error.errno(), Some(libc::ENOENT | libc::ESTALE)) => Ok(None),
             Err(error) => Err(error),

@@ -100,13 +100,13 @@ impl LinkTable {
 
     /// Applies a whole listing: links that are not in it were removed.
     pub fn resync(&mut self, listing: Vec<Link>, events: &mut Vec<LinkEvent>) {
-        let gone: Vec<IfIndex> = self
+        let removed: Vec<IfIndex> = self
             .links
             .keys()
             .filter(|known| !listing.iter().any(|link| link.ifindex == **known))
             .copied()
             .collect();
-        for ifindex in gone {
+        for ifindex in removed {
             self.remove(ifindex, events);
         }
         for link in listing {
@@ -392,8 +392,8 @@ mod tests {
             });
             links.delete(a).unwrap();
             collect(&mut watch, |all| {
-                let gone = |e: &&LinkEvent| matches!(e, LinkEvent::Vanished(_));
-                all.iter().filter(gone).count() == 2
+                let removed = |e: &&LinkEvent| matches!(e, LinkEvent::Vanished(_));
+                all.iter().filter(removed).count() == 2
             });
             assert!(watch.table().get(a).is_none() && watch.table().get(b).is_none());
         });
@@ -455,8 +455,8 @@ mod tests {
                     })
                     .unwrap();
             }
-            let gone = links.by_name("x7").unwrap().unwrap().ifindex;
-            links.delete(gone).unwrap();
+            let removed = links.by_name("x7").unwrap().unwrap().ifindex;
+            links.delete(removed).unwrap();
             watch.events().unwrap();
             assert!(
                 watch.overflows() > 0,

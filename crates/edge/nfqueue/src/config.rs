@@ -29,7 +29,7 @@ const DEFAULT_AT_ONCE: usize = 64;
 /// The maximum of `recvmmsg`.
 const AT_ONCE_LIMIT: usize = 1024;
 /// Per message: headers and attributes in addition to the payload.
-const BESIDE_PAYLOAD_BYTES: usize = 4096;
+const HEADROOM_BYTES: usize = 4096;
 /// The size of a message in the account of the socket, in addition to its payload.
 const MESSAGE_COST_BYTES: usize = 2048;
 /// A payload if GSO packets are segmented before.
@@ -175,10 +175,7 @@ impl Config {
 
     /// Number and size of the buffers for one read.
     pub(crate) fn slots(&self) -> (usize, usize) {
-        (
-            self.at_once,
-            self.copy_bytes as usize + BESIDE_PAYLOAD_BYTES,
-        )
+        (self.at_once, self.copy_bytes as usize + HEADROOM_BYTES)
     }
 
     /// The flags that differ from the default, for an error message.

@@ -45,15 +45,15 @@ impl<M: Mode> Queue<M> {
         let mut wait = Wait::Not;
         let mut drained = 0;
         loop {
-            let came = self.decide_each(wait, &mut decide)?;
-            drained += came as u64;
-            if came == 0 && self.kernel_counts()?.waiting == 0 {
+            let arrived = self.decide_each(wait, &mut decide)?;
+            drained += arrived as u64;
+            if arrived == 0 && self.kernel_counts()?.waiting == 0 {
                 return Ok(drained);
             }
             if Instant::now() >= end {
                 return Err(DrainError::StillComing { queue, limit });
             }
-            wait = if came == 0 {
+            wait = if arrived == 0 {
                 Wait::For(PAUSE)
             } else {
                 Wait::Not

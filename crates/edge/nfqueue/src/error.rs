@@ -95,7 +95,7 @@ pub enum QueueError {
         "give a verdict in queue {queue}: the queue does not hold packet {id}; give the verdict to the queue \
          that the packet came from, and none after all packets were released"
     )]
-    Foreign {
+    OtherQueue {
         /// The queue's number.
         queue: u16,
         /// The packet's id.
@@ -136,7 +136,7 @@ pub enum DrainError {
 pub enum RewriteError {
     /// It leaves as several packets of unknown size.
     #[error("change packet {id}: a GSO packet cannot be changed; bind the queue without GSO")]
-    SuperPacket {
+    GsoPacket {
         /// The packet's id.
         id: u32,
     },

@@ -256,11 +256,11 @@ mod tests {
 
         #[test]
         fn no_damaged_packet_panics_or_reaches_outside(
-            damage in prop::collection::vec((0usize..68, any::<u8>()), 0..6),
+            corruption in prop::collection::vec((0usize..68, any::<u8>()), 0..6),
             cut in 0usize..=68,
         ) {
             let mut bytes = packet(5);
-            for (at, value) in damage {
+            for (at, value) in corruption {
                 if let Some(byte) = bytes.get_mut(at) {
                     *byte = value;
                 }

@@ -57,24 +57,24 @@ impl<'a> Iterator for Messages<'a> {
     }
 }
 
-/// The attributes of a message or of an attribute; [`Attributes::damaged`] reports an invalid
+/// The attributes of a message or of an attribute; [`Attributes::corrupted`] reports an invalid
 /// length.
 pub(crate) struct Attributes<'a> {
     rest: &'a [u8],
-    damaged: bool,
+    corrupted: bool,
 }
 
 impl<'a> Attributes<'a> {
     pub fn of(bytes: &'a [u8]) -> Attributes<'a> {
         Attributes {
             rest: bytes,
-            damaged: false,
+            corrupted: false,
         }
     }
 
     /// Whether the walk ended before the bytes did.
-    pub fn damaged(&self) -> bool {
-        self.damaged
+    pub fn corrupted(&self) -> bool {
+        self.corrupted
     }
 }
 
@@ -89,7 +89,7 @@ impl<'a> Iterator for Attributes<'a> {
         let (len, kind) = head.unwrap_or((0, 0));
         let len = usize::from(len);
         let Some(value) = self.rest.get(ATTRIBUTE_BYTES..len) else {
-            self.damaged = true;
+            self.corrupted = true;
             self.rest = &[];
             return None;
         };
@@ -182,7 +182,7 @@ mod tests {
         assert!(message.cut);
         let mut attributes = Attributes::of(&message.body[FAMILY_BYTES..]);
         assert_eq!(attributes.by_ref().count(), 0);
-        assert!(attributes.damaged());
+        assert!(attributes.corrupted());
     }
 
     #[test]
@@ -193,6 +193,6 @@ mod tests {
         );
         let mut attributes = Attributes::of(&[3, 0, 1, 0, 0, 0, 0, 0]);
         assert_eq!(attributes.next(), None);
-        assert!(attributes.damaged());
+        assert!(attributes.corrupted());
     }
 }

@@ -158,7 +158,7 @@ impl<'a> Packet<'a> {
             // An attribute that is too short for its type is ignored.
             let _ = packet.take(kind, value);
         }
-        packet.whole = !(attributes.damaged() || message.cut);
+        packet.whole = !(attributes.corrupted() || message.cut);
         known.then_some(packet)
     }
 

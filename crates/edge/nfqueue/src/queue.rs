@@ -66,7 +66,7 @@ pub enum Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveBuffer {
     /// Requested.
-    pub asked_bytes: usize,
+    pub requested_bytes: usize,
     /// Granted.
     pub bytes: usize,
     /// Whether `net.core.rmem_max` was overridden. If not, and `bytes` is less than requested,
@@ -140,8 +140,8 @@ impl<M: Mode> Queue<M> {
         let number = config.queue;
         let failed = |operation| move |source| system(number, operation, source);
         let socket = Socket::open().map_err(|source| no_socket(number, source))?;
-        let asked_bytes = config.buffer_wanted();
-        let set = socket.set_receive_buffer(asked_bytes);
+        let requested_bytes = config.buffer_wanted();
+        let set = socket.set_receive_buffer(requested_bytes);
         let (bytes, forced) = set.map_err(failed("set the receive buffer"))?;
         let reports = socket.set_overrun_reports(config.overrun_reports);
         reports.map_err(failed("set the overrun reports"))?;
@@ -162,7 +162,7 @@ impl<M: Mode> Queue<M> {
             intake,
             pending: Pending::new(number, fresh()),
             buffer: ReceiveBuffer {
-                asked_bytes,
+                requested_bytes,
                 bytes,
                 forced,
             },
@@ -252,7 +252,7 @@ impl<M: Mode> Queue<M> {
             if let Answer::Changed(_, rewrite) = &answer
                 && rewrite.id() != packet.id
             {
-                outcome = Err(verdicts.foreign(rewrite.id()));
+                outcome = Err(verdicts.other_queue(rewrite.id()));
                 break;
             }
             packets.hand_out(&packet);

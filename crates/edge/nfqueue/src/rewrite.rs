@@ -65,7 +65,7 @@ impl Packet<'_> {
     pub fn rewrite(&self, mut content: Vec<u8>) -> Result<Rewrite, RewriteError> {
         let id = self.id;
         if self.info().gso() {
-            return Err(RewriteError::SuperPacket { id });
+            return Err(RewriteError::GsoPacket { id });
         }
         if !self.is_complete() {
             return Err(RewriteError::Partial { id });
@@ -90,7 +90,7 @@ impl Packet<'_> {
     pub fn verbatim(&self) -> Result<Rewrite, RewriteError> {
         let id = self.id;
         if self.info().gso() {
-            return Err(RewriteError::SuperPacket { id });
+            return Err(RewriteError::GsoPacket { id });
         }
         if !self.is_complete() {
             return Err(RewriteError::Partial { id });

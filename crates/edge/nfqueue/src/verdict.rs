@@ -216,7 +216,7 @@ impl Verdicts<'_> {
         rewrite: &Rewrite,
     ) -> Result<(), QueueError> {
         if rewrite.id() != held.id {
-            return Err(self.foreign(rewrite.id()));
+            return Err(self.other_queue(rewrite.id()));
         }
         self.settle(&held)?;
         self.changed(held.id, verdict, rewrite)
@@ -224,15 +224,15 @@ impl Verdicts<'_> {
 
     fn settle(&mut self, held: &Held) -> Result<(), QueueError> {
         if held.of != self.pending.of {
-            return Err(self.foreign(held.id));
+            return Err(self.other_queue(held.id));
         }
         self.pending.settled += 1;
         Ok(())
     }
 
-    pub(crate) fn foreign(&self, id: u32) -> QueueError {
+    pub(crate) fn other_queue(&self, id: u32) -> QueueError {
         let queue = self.pending.queue;
-        QueueError::Foreign { queue, id }
+        QueueError::OtherQueue { queue, id }
     }
 
     /// The verdict on one packet.

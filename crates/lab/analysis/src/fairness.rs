@@ -25,8 +25,8 @@ pub fn jain(shares: &[f64]) -> Option<f64> {
 /// one has nothing.
 pub fn worst_share(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
-    let least = shares.iter().copied().reduce(f64::min)?;
-    (sum > 0.0).then(|| least / sum * shares.len() as f64)
+    let min = shares.iter().copied().reduce(f64::min)?;
+    (sum > 0.0).then(|| min / sum * shares.len() as f64)
 }
 
 /// When the flows of a run had settled.

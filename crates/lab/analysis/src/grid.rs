@@ -9,7 +9,7 @@ use super::{BOOTSTRAP_SEED, CONFIDENCE, theory};
 use crate::axis_value;
 use crate::figure::FigureSpec;
 use crate::manifest::{Axis, Manifest};
-use crate::metrics::Asked;
+use crate::metrics::Requested;
 use crate::record::RunRecord;
 use crate::results::Results;
 
@@ -24,7 +24,7 @@ pub struct Cell<'a> {
     /// Runs that count.
     pub runs: Vec<&'a RunRecord>,
     /// Runs that were not emulated truthfully: kept, told, not counted.
-    pub left_out: Vec<&'a RunRecord>,
+    pub excluded: Vec<&'a RunRecord>,
     /// What models say of it, computed when it is first asked for.
     theory: OnceCell<Option<theory::Row>>,
 }
@@ -35,7 +35,7 @@ impl<'a> Cell<'a> {
         Cell {
             setting,
             runs,
-            left_out: Vec::new(),
+            excluded: Vec::new(),
             theory: OnceCell::new(),
         }
     }
@@ -51,23 +51,23 @@ impl<'a> Cell<'a> {
     }
 
     /// The quantity in each true run that measured it.
-    pub fn values(&self, asked: &Asked) -> Vec<f64> {
+    pub fn values(&self, requested: &Requested) -> Vec<f64> {
         self.runs
             .iter()
-            .filter_map(|run| asked.value(run))
+            .filter_map(|run| requested.value(run))
             .collect()
     }
 
     /// Median over true runs with its interval; none where no run measured it.
-    pub fn estimate(&self, asked: &Asked) -> Option<Estimate> {
-        median_with_interval(&self.values(asked), CONFIDENCE, BOOTSTRAP_SEED)
+    pub fn estimate(&self, requested: &Requested) -> Option<Estimate> {
+        median_with_interval(&self.values(requested), CONFIDENCE, BOOTSTRAP_SEED)
     }
 
     /// The run that shows the cell best: its value is nearest to the median of all.
-    pub fn typical(&self, asked: &Asked) -> Option<&'a RunRecord> {
-        let middle = self.estimate(asked)?.value;
+    pub fn typical(&self, requested: &Requested) -> Option<&'a RunRecord> {
+        let middle = self.estimate(requested)?.value;
         let distance = |run: &&RunRecord| {
-            asked
+            requested
                 .value(run)
                 .map_or(f64::INFINITY, |value| (value - middle).abs())
         };
@@ -98,7 +98,7 @@ impl<'a> Grid<'a> {
                 .or_insert_with(|| Cell::new(run.setting.clone(), Vec::new()));
             match run.is_true() {
                 true => cell.runs.push(run),
-                false => cell.left_out.push(run),
+                false => cell.excluded.push(run),
             }
         }
         let mut cells: Vec<Cell> = cells.into_values().collect();
@@ -163,9 +163,9 @@ impl<'a> Grid<'a> {
 
     /// Runs that are there, and how many of them do not count.
     pub fn counts(&self) -> (usize, usize) {
-        let left_out = self.cells.iter().map(|c| c.left_out.len()).sum();
+        let excluded = self.cells.iter().map(|c| c.excluded.len()).sum();
         let counted: usize = self.cells.iter().map(|c| c.runs.len()).sum();
-        (counted + left_out, left_out)
+        (counted + excluded, excluded)
     }
 
     /// The experiment's figures, without those over an axis that this form does not vary.
@@ -184,7 +184,7 @@ impl<'a> Grid<'a> {
     /// How many different runs (setting and repeat) are there; one that was made again is one.
     pub fn distinct_runs(&self) -> usize {
         let repeats = |cell: &Cell| {
-            let runs = cell.runs.iter().chain(&cell.left_out);
+            let runs = cell.runs.iter().chain(&cell.excluded);
             runs.map(|run| run.repeat).collect::<BTreeSet<u32>>().len()
         };
         self.cells.iter().map(repeats).sum()
@@ -205,7 +205,7 @@ impl<'a> Grid<'a> {
     }
 
     /// Axes that have more than one value: those that tell settings apart.
-    pub fn telling_axes(&self) -> Vec<&'a Axis> {
+    pub fn reporting_axes(&self) -> Vec<&'a Axis> {
         let axes = self.manifest.axes.iter();
         axes.filter(|axis| self.values(&axis.name).len() > 1)
             .collect()
@@ -214,7 +214,7 @@ impl<'a> Grid<'a> {
     /// A setting in words, without the axes that everyone has alike: "cubic, loss 1%".
     pub fn words(&self, setting: &Setting) -> String {
         let word = |axis: &Axis| setting.get(&axis.name).map(|value| word(axis, value));
-        let words: Vec<String> = self.telling_axes().into_iter().filter_map(word).collect();
+        let words: Vec<String> = self.reporting_axes().into_iter().filter_map(word).collect();
         words.join(", ")
     }
 }
@@ -315,7 +315,7 @@ mod tests {
         let grid = Grid::new(&results);
         let goodput = metrics::find("goodput").unwrap();
         let none = &grid.cells[0];
-        assert_eq!((none.runs.len(), none.left_out.len()), (0, 1));
+        assert_eq!((none.runs.len(), none.excluded.len()), (0, 1));
         assert_eq!(none.estimate(&goodput), None);
         let three = &grid.cells[1];
         let estimate = three.estimate(&goodput).unwrap();

@@ -36,7 +36,7 @@ pub mod talk;
 pub mod theory;
 pub mod timeouts;
 pub mod topology;
-pub mod truth;
+pub mod validation;
 pub mod voice;
 
 /// The confidence that intervals aim at; few runs give less, and then say so.

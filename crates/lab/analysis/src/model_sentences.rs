@@ -8,7 +8,7 @@ use super::theory;
 use super::timeouts::Timeouts;
 
 /// From this share of time on, waiting for timeouts is told as a reason.
-const TOLD_STALLED: f64 = 0.05;
+const REPORTED_STALLED: f64 = 0.05;
 
 /// A sentence on models, where any figure asks for them: how far what was measured lies from the
 /// nearer one of Mathis and RFC 9438, over all cells with loss; and where loss begins to cost.
@@ -34,14 +34,14 @@ pub fn on_theory(grid: &Grid) -> Vec<String> {
     sentences.extend(on_timeouts(grid, &rows));
     sentences.extend(on_padhye(&rows));
     let meetings: Vec<f64> = rows.iter().filter_map(|(_, row)| row.meeting).collect();
-    let least = meetings.iter().copied().reduce(f64::min);
+    let min = meetings.iter().copied().reduce(f64::min);
     let largest = meetings.iter().copied().reduce(f64::max);
-    if let (Some(least), Some(largest)) = (least, largest) {
+    if let (Some(min), Some(largest)) = (min, largest) {
         let share = fairpath_report::Unit::share();
         sentences.push(format!(
             "By Mathis, loss costs Reno and CUBIC nothing on these links below {} to {} of loss events a segment, \
              where the law meets the link rate: what a loss costs is a matter of round trip and rate.",
-            share.show(least),
+            share.show(min),
             share.show(largest),
         ));
     }
@@ -50,12 +50,12 @@ pub fn on_theory(grid: &Grid) -> Vec<String> {
 
 /// Where flows wait for timeouts for long, that explains what Mathis and RFC 9438 miss.
 fn on_timeouts(grid: &Grid, rows: &[(&Cell, &theory::Row)]) -> Option<String> {
-    let told = rows
+    let reported = rows
         .iter()
         .filter_map(|(cell, row)| Some((*cell, *row, row.timeouts?)))
-        .filter(|(.., timeouts)| timeouts.stalled > TOLD_STALLED);
-    let told: Vec<(&Cell, &theory::Row, Timeouts)> = told.collect();
-    let (cell, row, most) = told
+        .filter(|(.., timeouts)| timeouts.stalled > REPORTED_STALLED);
+    let reported: Vec<(&Cell, &theory::Row, Timeouts)> = reported.collect();
+    let (cell, row, most) = reported
         .iter()
         .max_by(|a, b| a.2.stalled.total_cmp(&b.2.stalled))?;
     let share = fairpath_report::Unit::share();
@@ -63,7 +63,7 @@ fn on_timeouts(grid: &Grid, rows: &[(&Cell, &theory::Row)]) -> Option<String> {
         "Retransmission timeouts, which neither Mathis nor RFC 9438 knows, hold flows up in {} of {} settings with \
          loss: for up to {} of the time nothing was acknowledged for longer than a round trip ({}: {} timeouts a second), \
          where the measurement is {} off the nearer model.",
-        told.len(),
+        reported.len(),
         rows.len(),
         share.show(most.stalled),
         grid.words(&cell.setting),
@@ -82,11 +82,11 @@ fn on_padhye(rows: &[(&Cell, &theory::Row)]) -> Option<String> {
         found.map(|(.., residual)| residual.value * 100.0)
     };
     let all: Vec<f64> = rows.iter().filter_map(residual).collect();
-    let least = all.iter().copied().reduce(f64::min)?;
+    let min = all.iter().copied().reduce(f64::min)?;
     let largest = all.iter().copied().reduce(f64::max)?;
     Some(format!(
         "What was measured lies {} to {}\u{a0}% off Padhye, whose timeouts are those of a sender without SACK.",
-        signed(least),
+        signed(min),
         signed(largest)
     ))
 }

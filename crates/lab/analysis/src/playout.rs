@@ -10,7 +10,7 @@
 //! what is late; it does shift the delay that is told. A missing packet is silence: one gap a burst.
 
 use crate::record::CallRecord;
-use crate::voice::Heard;
+use crate::voice::Received;
 
 /// How long the receiver waits.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,8 +74,8 @@ impl Playout {
     }
 
     /// As the E-model asks.
-    pub fn heard(&self) -> Heard {
-        Heard {
+    pub fn received(&self) -> Received {
+        Received {
             delay_ms: self.delay_ms,
             loss: self.missing(),
             burst_ratio: self.burst_ratio(),
@@ -87,9 +87,9 @@ impl Playout {
 /// alone; none where no packet of it came, or none was sent.
 pub fn play(call: &CallRecord, buffer: Buffer) -> Option<Playout> {
     call.delays_ns.iter().flatten().next()?;
-    let least_ns = whole(call).flatten().min()?;
+    let min_ns = whole(call).flatten().min()?;
     let deadlines = match buffer {
-        Buffer::Fixed { wait_ns } => vec![least_ns + wait_ns; call.delays_ns.len()],
+        Buffer::Fixed { wait_ns } => vec![min_ns + wait_ns; call.delays_ns.len()],
         Buffer::Adaptive => adaptive(call),
     };
     let mut playout = Playout {

@@ -243,16 +243,16 @@ pub struct LinkRecord {
     /// How: "xdp", "afxdp", "nfqueue", "netem".
     pub engine: String,
     /// What was asked, as `fairpath impair` prints it.
-    pub asked: String,
+    pub requested: String,
     /// What was said to it, in words of the lab; empty: another emulator.
     #[serde(default)]
-    pub said: String,
+    pub stated: String,
     /// Wire packets that came.
     pub packets: u64,
     /// Of these, lost on purpose.
     pub lost: u64,
     /// The loss asked for, a share (mean over time), if any.
-    pub loss_asked: Option<f64>,
+    pub loss_requested: Option<f64>,
     /// The interval (99.9 %) in which the achieved loss had to lie.
     pub loss_interval: Option<(f64, f64)>,
     /// Packets that the emulator itself dropped (rings, queues of the kernel): 0 or untrue.
@@ -260,9 +260,9 @@ pub struct LinkRecord {
     /// Packets dropped by the link's queue, which is part of what was asked for.
     pub queue_dropped: u64,
     /// Super-packets (GSO) that came: loss is not per wire packet then.
-    pub super_packets: u64,
+    pub gso_packets: u64,
     /// Mean delay asked for and added, ns.
-    pub delay_asked_ns: Option<u64>,
+    pub delay_requested_ns: Option<u64>,
     /// Added.
     pub delay_mean_ns: Option<u64>,
     /// Standard deviation of what was added, ns.
@@ -273,7 +273,7 @@ pub struct LinkRecord {
     /// Packets out of order that were to keep it.
     pub reordered: u64,
     /// Why the emulator called itself untrue; none: it said it was true.
-    pub untrue: Option<String>,
+    pub invalid: Option<String>,
 }
 
 /// A queue that the experiment shaped or scheduled.
@@ -285,7 +285,7 @@ pub struct QueueRecord {
     /// Its policy.
     pub policy: String,
     /// Packets that came, left, were dropped, were marked.
-    pub came: u64,
+    pub arrived: u64,
     /// Left.
     pub sent: u64,
     /// Dropped.

@@ -9,7 +9,7 @@ use super::change::Change;
 use super::grid::{Cell, Grid, Setting, word};
 use crate::axis_value;
 use crate::figure::{FigureKind, FigureSpec};
-use crate::metrics::{self, Asked, Measure};
+use crate::metrics::{self, Measure, Requested};
 
 pub use super::model_sentences::on_theory;
 
@@ -55,7 +55,7 @@ fn shorten(sentences: &mut Vec<(String, String)>, most: usize) {
 
 /// (The figure in large type, the sentence).
 fn figure_sentences(grid: &Grid, spec: &FigureSpec) -> Vec<(String, String)> {
-    let Ok(asked) = metrics::find(&spec.y) else {
+    let Ok(requested) = metrics::find(&spec.y) else {
         return Vec::new();
     };
     let axis = match (&spec.x, &spec.by, spec.kind) {
@@ -67,7 +67,7 @@ fn figure_sentences(grid: &Grid, spec: &FigureSpec) -> Vec<(String, String)> {
     let Some(baseline) = grid.baseline(axis) else {
         return Vec::new();
     };
-    let others: Vec<&str> = told(&grid.values(axis), baseline);
+    let others: Vec<&str> = reported(&grid.values(axis), baseline);
     let lines = lines(grid, spec, axis);
     let mut sentences = Vec::new();
     // The nearest value first for every line, then the next one: the first sentences are the most asked.
@@ -77,7 +77,7 @@ fn figure_sentences(grid: &Grid, spec: &FigureSpec) -> Vec<(String, String)> {
             let from = cells().find(|cell| cell.value(axis) == baseline);
             let to = cells().find(|cell| cell.value(axis) == value);
             if let (Some(from), Some(to)) = (from, to) {
-                sentences.extend(sentence(grid, &asked, axis, line, (from, to)));
+                sentences.extend(sentence(grid, &requested, axis, line, (from, to)));
             }
         }
     }
@@ -86,7 +86,7 @@ fn figure_sentences(grid: &Grid, spec: &FigureSpec) -> Vec<(String, String)> {
 
 /// The values worth a sentence: of many numbers only the first after the baseline (1 % of loss, where
 /// there is one) and the last.
-fn told<'a>(values: &[&'a str], baseline: &str) -> Vec<&'a str> {
+fn reported<'a>(values: &[&'a str], baseline: &str) -> Vec<&'a str> {
     let others: Vec<&str> = values.iter().copied().filter(|v| *v != baseline).collect();
     let one_percent = others.iter().copied().find(|v| *v == "1%");
     match (others.first(), others.last()) {
@@ -125,21 +125,21 @@ fn lines(grid: &Grid, spec: &FigureSpec, axis: &str) -> Vec<Setting> {
 
 fn sentence(
     grid: &Grid,
-    asked: &Asked,
+    requested: &Requested,
     axis: &str,
     line: &Setting,
     (from, to): (&Cell, &Cell),
 ) -> Option<(String, String)> {
-    let change = Change::between(&from.values(asked), &to.values(asked))?;
-    let unit = asked.metric.measure.unit();
+    let change = Change::between(&from.values(requested), &to.values(requested))?;
+    let unit = requested.metric.measure.unit();
     let (before, after) = (unit.show(change.from), unit.show(change.to));
     let (was, is) = (from.value(axis), word(grid.axis(axis)?, to.value(axis)));
     let who = match grid.words(line) {
         empty if empty.is_empty() => String::new(),
         words => format!("{words}: "),
     };
-    let quantity = lower_first(&asked.title());
-    let runs = from.values(asked).len().min(to.values(asked).len());
+    let quantity = lower_first(&requested.title());
+    let runs = from.values(requested).len().min(to.values(requested).len());
     if !change.is_shown() {
         let text = match change.can_be_shown() {
             true => format!(
@@ -166,7 +166,7 @@ fn sentence(
     };
     let (value, how_much) = match change.headline() {
         // An index or a score is told as it is: percent of it mean nothing.
-        Some(_) if asked.metric.measure == Measure::Number => (after.clone(), String::new()),
+        Some(_) if requested.metric.measure == Measure::Number => (after.clone(), String::new()),
         Some(headline) => (headline, format!(" ({})", change.words())),
         None => (after.clone(), String::new()),
     };
@@ -259,10 +259,10 @@ mod tests {
             ("cubic", "1%", 240.0),
             ("cubic", "1%", 235.0),
         ]);
-        let told = texts(&results);
-        assert_eq!(told.len(), 1);
-        assert_eq!(told[0].0.replace('\u{a0}', " "), "\u{2212}71 %");
-        let text = &told[0].1;
+        let reported = texts(&results);
+        assert_eq!(reported.len(), 1);
+        assert_eq!(reported[0].0.replace('\u{a0}', " "), "\u{2212}71 %");
+        let text = &reported[0].1;
         assert!(
             text.contains("goodput falls from 805 Mbit/s to 235 Mbit/s"),
             "{text}"
@@ -279,21 +279,21 @@ mod tests {
             ("cubic", "1%", 230.0),
             ("cubic", "1%", 240.0),
         ]);
-        let told = texts(&results);
-        assert_eq!(told[0].0, "");
+        let reported = texts(&results);
+        assert_eq!(reported[0].0, "");
         assert!(
-            told[0]
+            reported[0]
                 .1
                 .contains("235 Mbit/s with loss 1% and 805 Mbit/s with 0%"),
             "{}",
-            told[0].1
+            reported[0].1
         );
         assert!(
-            told[0]
+            reported[0]
                 .1
                 .contains("with only 2 runs each that is not called a change"),
             "{}",
-            told[0].1
+            reported[0].1
         );
     }
 
@@ -318,19 +318,19 @@ mod tests {
             }
         }
         let results = results(&rows);
-        let told: Vec<String> = texts(&results).into_iter().map(|(_, text)| text).collect();
-        assert_eq!(told.len(), 4);
+        let reported: Vec<String> = texts(&results).into_iter().map(|(_, text)| text).collect();
+        assert_eq!(reported.len(), 4);
         assert!(
-            told[0].starts_with("cubic: ") && told[0].contains("loss 1%"),
-            "{told:?}"
+            reported[0].starts_with("cubic: ") && reported[0].contains("loss 1%"),
+            "{reported:?}"
         );
         assert!(
-            told[1].starts_with("bbr: ") && told[1].contains("loss 1%"),
-            "{told:?}"
+            reported[1].starts_with("bbr: ") && reported[1].contains("loss 1%"),
+            "{reported:?}"
         );
         assert!(
-            told[2].contains("loss 10%") && told[3].contains("loss 10%"),
-            "{told:?}"
+            reported[2].contains("loss 10%") && reported[3].contains("loss 10%"),
+            "{reported:?}"
         );
     }
 }

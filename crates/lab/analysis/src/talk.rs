@@ -72,13 +72,13 @@ pub fn is_of(experiment: &str) -> bool {
 }
 
 /// Whether a value is of an axis that the talk varies: path, congestion control, loss.
-pub fn is_told(value: &str) -> bool {
+pub fn is_reported(value: &str) -> bool {
     let is_loss = matches!(axis_value::number(value), Some((Kind::Share, _)));
     is_loss || value.contains("symmetric") || FIGURES.iter().any(|f| f.congestion == value)
 }
 
 /// What of the talk belongs to this setting; none: nothing was told for it.
-pub fn beside(setting: &Setting) -> Option<&'static TalkFigure> {
+pub fn figure_of(setting: &Setting) -> Option<&'static TalkFigure> {
     let path = path_of(setting);
     let congestion = setting
         .values()
@@ -128,7 +128,7 @@ mod tests {
             ("ripe88-symmetric", "bbr", -8.5),
             ("ripe88-asymmetric", "bbr", -7.7),
         ] {
-            let found = beside(&setting(topology, cc, "1%")).unwrap();
+            let found = figure_of(&setting(topology, cc, "1%")).unwrap();
             let (low, high) = found.shares();
             assert_eq!(low, high);
             assert!(
@@ -140,9 +140,9 @@ mod tests {
 
     #[test]
     fn what_the_talk_did_not_tell_is_not_there() {
-        assert_eq!(beside(&setting("symmetric", "reno", "1%")), None);
-        assert_eq!(beside(&setting("symmetric", "cubic", "5%")), None);
-        let ten = beside(&setting("symmetric", "bbr", "10%")).unwrap();
+        assert_eq!(figure_of(&setting("symmetric", "reno", "1%")), None);
+        assert_eq!(figure_of(&setting("symmetric", "cubic", "5%")), None);
+        let ten = figure_of(&setting("symmetric", "bbr", "10%")).unwrap();
         assert_eq!(ten.path, None);
         let (low, high) = ten.shares();
         assert!((low - 0.8647).abs() < 1e-3 && (high - 0.9079).abs() < 1e-3);

@@ -14,7 +14,7 @@ use crate::model::{Conditions, Prediction, mathis, residual};
 use crate::record::{FlowRecord, RunRecord};
 
 /// Linux's least retransmission timeout, to which variation adds (tcp_rto_min, net/tcp.h).
-const LEAST_TIMEOUT_SECONDS: f64 = 0.2;
+const MIN_TIMEOUT_SECONDS: f64 = 0.2;
 const US: f64 = 1e-6;
 
 /// A model by its name in figures and tables.
@@ -70,7 +70,7 @@ pub fn conditions(flow: &FlowRecord, run: &RunRecord) -> Option<Conditions> {
         mss_bytes: known.then_some(f64::from(flow.mss_bytes))?,
         // Where it was not measured: delayed ACKs, the habit of every receiver.
         segments_per_ack: flow.segments_per_ack.unwrap_or(2.0),
-        timeout_seconds: rtt_seconds + (4.0 * mean(&variations)?).max(LEAST_TIMEOUT_SECONDS),
+        timeout_seconds: rtt_seconds + (4.0 * mean(&variations)?).max(MIN_TIMEOUT_SECONDS),
     })
 }
 
@@ -210,14 +210,14 @@ fn nearest(runs: &[(f64, Prediction, &RunRecord)]) -> Option<(&'static str, Esti
 pub fn meeting(run: &RunRecord) -> Option<f64> {
     let limit = run.bottleneck.as_ref()?.goodput_limit_bps / run.flows.len() as f64;
     let of = |flow: &FlowRecord| {
-        let least = flow
+        let min = flow
             .samples
             .iter()
             .map(|s| s.min_rtt_us)
             .filter(|us| (1..u32::MAX).contains(us))
             .min()?;
         let conditions = Conditions {
-            rtt_seconds: f64::from(least) * US,
+            rtt_seconds: f64::from(min) * US,
             ..conditions(flow, run)?
         };
         Some(mathis::loss_rate_at(limit, &conditions))
@@ -271,10 +271,10 @@ mod tests {
     #[test]
     fn models_are_asked_at_what_the_run_measured() {
         let run = run("cubic", 150e6);
-        let asked = conditions(&run.flows[0], &run).unwrap();
-        assert!((asked.rtt_seconds - 0.001).abs() < 1e-12);
-        assert!((asked.loss_event_rate - 0.01).abs() < 1e-12);
-        assert!((asked.timeout_seconds - 0.201).abs() < 1e-12);
+        let requested = conditions(&run.flows[0], &run).unwrap();
+        assert!((requested.rtt_seconds - 0.001).abs() < 1e-12);
+        assert!((requested.loss_event_rate - 0.01).abs() < 1e-12);
+        assert!((requested.timeout_seconds - 0.201).abs() < 1e-12);
         let prediction = prediction(&run).unwrap();
         assert!(
             (prediction.mathis_bps / 141.87e6 - 1.0).abs() < 1e-3,

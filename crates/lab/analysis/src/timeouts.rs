@@ -114,9 +114,9 @@ mod tests {
 
     #[test]
     fn they_are_told_a_second_and_by_the_time_without_acknowledgements() {
-        let told = of(&run(waiting)).unwrap();
-        assert_near(told.per_second, 2.0);
-        assert_near(told.stalled, 0.4);
+        let reported = of(&run(waiting)).unwrap();
+        assert_near(reported.per_second, 2.0);
+        assert_near(reported.stalled, 0.4);
     }
 
     #[test]
@@ -140,9 +140,9 @@ mod tests {
         let mut quiet = run(u64::from).flows.remove(0);
         quiet.loss_events = Some(LossEvents::default());
         two.flows.push(quiet);
-        let told = of(&two).unwrap();
-        assert_near(told.per_second, 1.0);
-        assert_near(told.stalled, 0.2);
+        let reported = of(&two).unwrap();
+        assert_near(reported.per_second, 1.0);
+        assert_near(reported.stalled, 0.2);
     }
 
     #[test]

@@ -174,7 +174,7 @@ impl Topology {
             if let Some(other) = self
                 .hosts
                 .iter()
-                .find(|other| self.way(host, other).is_none())
+                .find(|other| self.path(host, other).is_none())
             {
                 return Err(format!("no way from {host} to {other}; link them"));
             }
@@ -244,8 +244,8 @@ impl Topology {
 
     /// The neighbour to which `at` gives what is for `to`.
     pub fn next<'a>(&'a self, at: &str, to: &str) -> Option<&'a str> {
-        let said = |route: &&Route| route.at == at && route.to == to;
-        if let Some(route) = self.routes.iter().find(said) {
+        let stated = |route: &&Route| route.at == at && route.to == to;
+        if let Some(route) = self.routes.iter().find(stated) {
             return Some(&route.via);
         }
         let neighbour = |link: &&'a Cable| link.ends.iter().any(|end| end == at);
@@ -276,18 +276,18 @@ impl Topology {
     }
 
     /// Links from one host to another, each with the host that it leads to; none: no way, or a circle.
-    pub fn way<'a>(&'a self, from: &'a str, to: &'a str) -> Option<Vec<(&'a Cable, &'a str)>> {
-        let mut way = Vec::new();
+    pub fn path<'a>(&'a self, from: &'a str, to: &'a str) -> Option<Vec<(&'a Cable, &'a str)>> {
+        let mut path = Vec::new();
         let mut at = from;
         while at != to {
             let next = self.next(at, to)?;
-            way.push((self.between(at, next)?, next));
-            if way.len() > self.links.len() {
+            path.push((self.between(at, next)?, next));
+            if path.len() > self.links.len() {
                 return None;
             }
             at = next;
         }
-        Some(way)
+        Some(path)
     }
 }
 
@@ -308,8 +308,8 @@ mod tests {
     }
 
     fn hops(topology: &Topology, from: &str, to: &str) -> Vec<String> {
-        let way = topology.way(from, to).unwrap();
-        way.into_iter().map(|(_, host)| host.to_owned()).collect()
+        let path = topology.path(from, to).unwrap();
+        path.into_iter().map(|(_, host)| host.to_owned()).collect()
     }
 
     #[test]

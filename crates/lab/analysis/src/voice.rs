@@ -28,7 +28,7 @@ impl Codec {
 
 /// What reaches the ear.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Heard {
+pub struct Received {
     /// Mouth to ear, ms.
     pub delay_ms: f64,
     /// Share of packets that are missing at playout, 0..1.
@@ -55,13 +55,13 @@ const P_S: f64 = 35.0;
 const P_R: f64 = 35.0;
 
 /// The rating factor R (equation 7-1), about 93.2 at best.
-pub fn rating(heard: &Heard, codec: Codec) -> f64 {
+pub fn rating(received: &Received, codec: Codec) -> f64 {
     let noise = noise_dbm();
     let signal = signal_to_noise(noise);
     signal
-        - simultaneous(signal, noise, heard.delay_ms)
-        - delayed(signal, noise, heard.delay_ms)
-        - equipment(heard, codec)
+        - simultaneous(signal, noise, received.delay_ms)
+        - delayed(signal, noise, received.delay_ms)
+        - equipment(received, codec)
 }
 
 /// Mean opinion score of a conversation (annex B), 1 to 4.5.
@@ -79,12 +79,12 @@ pub fn mos(rating: f64) -> f64 {
 /// No: all noise at the 0 dBr point, dBm0p (7-3 to 7-7).
 fn noise_dbm() -> f64 {
     let olr = SLR + RLR;
-    let room_sender = P_S - SLR - D_S - 100.0 + 0.004 * (P_S - olr - D_S - 14.0).powi(2);
+    let capacity_sender = P_S - SLR - D_S - 100.0 + 0.004 * (P_S - olr - D_S - 14.0).powi(2);
     let lstr = STMR + D_R;
     let effective = P_R + 10.0 * (1.0 + 10f64.powf((10.0 - lstr) / 10.0)).log10();
-    let room_receiver = RLR - 121.0 + effective + 0.008 * (effective - 35.0).powi(2);
+    let capacity_receiver = RLR - 121.0 + effective + 0.008 * (effective - 35.0).powi(2);
     let floor = N_FOR + RLR;
-    10.0 * [N_C, room_sender, room_receiver, floor]
+    10.0 * [N_C, capacity_sender, capacity_receiver, floor]
         .iter()
         .map(|dbm| 10f64.powf(dbm / 10.0))
         .sum::<f64>()
@@ -145,9 +145,9 @@ fn too_long(delay_ms: f64) -> f64 {
 }
 
 /// Ie,eff (7-29).
-fn equipment(heard: &Heard, codec: Codec) -> f64 {
-    let percent = heard.loss * 100.0;
-    let burst_ratio = heard.burst_ratio.clamp(BURST_RATIO.0, BURST_RATIO.1);
+fn equipment(received: &Received, codec: Codec) -> f64 {
+    let percent = received.loss * 100.0;
+    let burst_ratio = received.burst_ratio.clamp(BURST_RATIO.0, BURST_RATIO.1);
     codec.impairment
         + (95.0 - codec.impairment) * percent / (percent / burst_ratio + codec.robustness)
 }
@@ -181,14 +181,18 @@ mod tests {
             (100.0, 1.0, plain, 2.0, 70.87, 3.64),
             (100.0, 5.0, plain, 2.0, 20.81, 1.28),
         ] {
-            let heard = Heard {
+            let received = Received {
                 delay_ms,
                 loss: percent / 100.0,
                 burst_ratio,
             };
-            let got = rating(&heard, codec);
-            assert!((got - r).abs() <= 0.02, "{heard:?}: R {got}, not {r}");
-            assert!((mos(got) - score).abs() <= 0.02, "{heard:?}: {}", mos(got));
+            let got = rating(&received, codec);
+            assert!((got - r).abs() <= 0.02, "{received:?}: R {got}, not {r}");
+            assert!(
+                (mos(got) - score).abs() <= 0.02,
+                "{received:?}: {}",
+                mos(got)
+            );
         }
     }
 
@@ -202,12 +206,12 @@ mod tests {
 
     #[test]
     fn burst_ratios_outside_of_the_recommendation_are_brought_in() {
-        let heard = |burst_ratio| Heard {
+        let received = |burst_ratio| Received {
             delay_ms: 50.0,
             loss: 0.02,
             burst_ratio,
         };
-        let of = |burst_ratio| rating(&heard(burst_ratio), Codec::G711);
+        let of = |burst_ratio| rating(&received(burst_ratio), Codec::G711);
         assert_eq!(of(0.5), of(1.0));
         assert_eq!(of(50.0), of(8.0));
         assert!(of(8.0) < of(2.0));

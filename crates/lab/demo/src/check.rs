@@ -31,8 +31,8 @@ impl Check {
     }
 
     /// That a leg's least time is the planted delay.
-    pub fn leg(min_ms: Option<f64>, planted_ms: f64) -> Check {
-        let (low, high) = (planted_ms - LEG_BELOW_MS, planted_ms + LEG_ABOVE_MS);
+    pub fn leg(min_ms: Option<f64>, configured_ms: f64) -> Check {
+        let (low, high) = (configured_ms - LEG_BELOW_MS, configured_ms + LEG_ABOVE_MS);
         let holds = min_ms.is_some_and(|min| (low..=high).contains(&min));
         Check::new(holds, format!("min in {low:.2} to {high:.2}"))
     }

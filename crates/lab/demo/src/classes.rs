@@ -26,7 +26,7 @@ pub struct Classes {
 
 /// What it told at the end.
 #[derive(Default)]
-pub struct Told {
+pub struct Reported {
     /// `fairpath top --once`.
     pub table: String,
     /// Whether each leg of the site is what was planted.
@@ -50,7 +50,7 @@ impl Classes {
     }
 
     /// The table as people see it, and what it is held against; then the daemon ends.
-    pub fn finish(self, net: &Router) -> anyhow::Result<Told> {
+    pub fn finish(self, net: &Router) -> anyhow::Result<Reported> {
         let table = self.top(net, "text")?;
         let snapshot = self.top(net, "json")?;
         let snapshot: Value = serde_json::from_str(&snapshot).context("read top's snapshot")?;
@@ -58,18 +58,18 @@ impl Classes {
         self.process.finish(DEADLINE).context("end fairpath run")?;
         let rows = snapshot["rows"].as_array();
         let site = rows.and_then(|rows| rows.iter().find(|row| row["name"] == SITE));
-        let least = |leg: &str| {
+        let min = |leg: &str| {
             let ns = site.and_then(|site| site[leg]["min_rtt_ns"].as_u64());
             ns.map(|ns| ns as f64 / 1e6)
         };
         let check = |leg: Leg, key: &str| {
-            let check = Check::leg(least(key), leg.planted_ms());
+            let check = Check::leg(min(key), leg.configured_ms());
             Check::new(
                 check.holds,
                 format!("class {SITE:?} {key}: {}", check.claim),
             )
         };
-        Ok(Told {
+        Ok(Reported {
             table,
             checks: vec![check(Leg::Lan, "inside"), check(Leg::Wan, "outside")],
         })

@@ -39,10 +39,10 @@ pub fn while_sampling<T: Send>(
         result
     })?;
     let millis = |time: Duration| time.as_secs_f64() * 1e3;
-    let least = seen.iter().filter_map(|sample| sample.min_rtt).min();
+    let min = seen.iter().filter_map(|sample| sample.min_rtt).min();
     let peer = Peer {
         name: "ss -ti says",
-        min_ms: least.map(millis),
+        min_ms: min.map(millis),
         rtt: Spread::new(seen.iter().filter_map(|sample| sample.rtt.map(millis))),
     };
     Ok((result, peer))

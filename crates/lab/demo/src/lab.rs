@@ -8,7 +8,7 @@ use anyhow::Context;
 use fairpath_testbed::{Impairment, Process, Router, Testbed, Wire};
 use nix::sys::signal::Signal;
 
-use crate::classes::{Classes, Told};
+use crate::classes::{Classes, Reported};
 
 /// One-way delay of the wire between client and router.
 const LAN_DELAY: Duration = Duration::from_millis(2);
@@ -41,7 +41,7 @@ impl Leg {
     }
 
     /// What the wire delays a round trip by, milliseconds.
-    pub fn planted_ms(self) -> f64 {
+    pub fn configured_ms(self) -> f64 {
         let one_way = match self {
             Leg::Lan => LAN_DELAY,
             Leg::Wan => WAN_DELAY,
@@ -76,13 +76,13 @@ impl Lab {
 
     /// Ends both: the closing summary of `fairpath rtt`, the classes, and frames that the wires
     /// dropped unasked.
-    pub fn finish(self) -> anyhow::Result<(String, Told, u64)> {
-        let told = self.classes.finish(&self.net)?;
+    pub fn finish(self) -> anyhow::Result<(String, Reported, u64)> {
+        let reported = self.classes.finish(&self.net)?;
         self.rtt.signal(Signal::SIGTERM);
         let summary = self.rtt.finish(RTT_DEADLINE).context("end fairpath rtt")?;
         let wires = [&self.net.lan_wire, &self.net.wan_wire];
         let dropped = wires.into_iter().flatten().map(unwanted_drops).sum();
-        Ok((summary, told, dropped))
+        Ok((summary, reported, dropped))
     }
 }
 
@@ -111,9 +111,9 @@ fn watch(net: &Router, samples: &Path) -> anyhow::Result<Process> {
 pub fn binary() -> PathBuf {
     let named = env::var_os(BIN_DIR_ENV).map(PathBuf::from);
     let own = env::current_exe().ok();
-    let beside = own.as_deref().and_then(Path::parent).map(Path::to_owned);
-    let installed = beside.as_ref().map(|folder| folder.join("../../bin"));
-    [named, beside, installed]
+    let sibling = own.as_deref().and_then(Path::parent).map(Path::to_owned);
+    let installed = sibling.as_ref().map(|folder| folder.join("../../bin"));
+    [named, sibling, installed]
         .into_iter()
         .flatten()
         .map(|folder| folder.join("fairpath"))

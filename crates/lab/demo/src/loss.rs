@@ -35,27 +35,27 @@ impl fmt::Display for Place {
 
 impl Place {
     /// Drops a share of the data towards the server, until the value is dropped.
-    pub fn plant(self, lab: &Lab, share: f64) -> anyhow::Result<Dropper> {
+    pub fn configure(self, lab: &Lab, share: f64) -> anyhow::Result<Dropper> {
         let end = match self {
             Place::Before => &lab.net.lan_end,
             Place::Beyond => &lab.net.server_end,
         };
         let name = end.ifname();
-        let plant = || -> anyhow::Result<Dropper> {
+        let configure = || -> anyhow::Result<Dropper> {
             let ifindex = if_nametoindex(name).with_context(|| format!("find {name}"))?;
-            let planted: Result<Dropper, DropError> =
-                Dropper::plant(IfIndex(ifindex), name, share, MIN_FRAME_BYTES);
-            Ok(planted?)
+            let configured: Result<Dropper, DropError> =
+                Dropper::configure(IfIndex(ifindex), name, share, MIN_FRAME_BYTES);
+            Ok(configured?)
         };
         end.ns()
-            .enter(plant)?
+            .enter(configure)?
             .with_context(|| format!("plant loss {self}"))
     }
 }
 
 /// What the dropper counted: the truth, other than the share that was asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct Planted {
+pub struct ConfiguredLoss {
     /// Where.
     pub place: Place,
     /// Packets that came.
@@ -64,10 +64,10 @@ pub struct Planted {
     pub dropped: u64,
 }
 
-impl Planted {
+impl ConfiguredLoss {
     /// From a dropper's counts: came, dropped.
-    pub fn new(place: Place, (eligible, dropped): (u64, u64)) -> Planted {
-        Planted {
+    pub fn new(place: Place, (eligible, dropped): (u64, u64)) -> ConfiguredLoss {
+        ConfiguredLoss {
             place,
             eligible,
             dropped,
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn the_interval_is_wilsons() {
         // The textbook's form, computed apart: roots of (p - 0.01)^2 = z^2 p (1 - p) / 1000.
-        let (low, high) = Planted::new(Place::Beyond, (1000, 10)).interval();
+        let (low, high) = ConfiguredLoss::new(Place::Beyond, (1000, 10)).interval();
         assert!((low - 0.004_530).abs() < 1e-5, "{low}");
         assert!((high - 0.021_929).abs() < 1e-5, "{high}");
     }

@@ -99,12 +99,12 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
         let outcome = progress.part(part.title, || part.run(&lab));
         done.push((part, outcome));
     }
-    let (summary, told, wire_drops) = lab.finish()?;
+    let (summary, reported, wire_drops) = lab.finish()?;
     let title = "ten transfers and a call under FIFO and FQ-CoDel, simulated";
     let schedule = progress.run(title, Schedule::run);
 
     let records = Records::read(&samples)?;
-    let report = Report::new(&done, &records, told, schedule, wire_drops);
+    let report = Report::new(&done, &records, reported, schedule, wire_drops);
     let text = report.text(progress.elapsed(), &samples);
     out.remove_daemon();
     out.write("rtt-summary.txt", &summary)?;

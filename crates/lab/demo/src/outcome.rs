@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::loss::Planted;
+use crate::loss::ConfiguredLoss;
 use crate::samples::Traffic;
 use crate::spread::Spread;
 
@@ -14,7 +14,7 @@ pub struct Outcome {
     /// Traffic to be looked up in the samples.
     pub blocks: Vec<Block>,
     /// Planted loss and what the dropper counted.
-    pub planted: Option<Planted>,
+    pub configured: Option<ConfiguredLoss>,
     /// Segments sent again, as the senders' kernels count: up, then down.
     pub retransmits: Vec<u64>,
     /// Connections that were made and answered, of how many.
@@ -57,7 +57,7 @@ impl Outcome {
         Outcome {
             headline,
             blocks: Vec::new(),
-            planted: None,
+            configured: None,
             retransmits: Vec::new(),
             connections: None,
         }

@@ -14,7 +14,7 @@ use fairpath_testbed::{
 
 use crate::kernel::while_sampling;
 use crate::lab::Lab;
-use crate::loss::{Place, Planted};
+use crate::loss::{ConfiguredLoss, Place};
 use crate::outcome::{Block, Outcome, Peer};
 use crate::samples::{BULK_BYTES, Traffic};
 use crate::spread::Spread;
@@ -159,7 +159,7 @@ impl Part {
 
     fn transfer(&self, lab: &Lab, v6: bool, timestamps: bool) -> anyhow::Result<Outcome> {
         set_timestamps(lab, timestamps)?;
-        let done = self.both_ways(lab, v6, 1);
+        let done = self.both_directions(lab, v6, 1);
         set_timestamps(lab, true)?;
         let seen = if timestamps {
             ""
@@ -171,19 +171,19 @@ impl Part {
     }
 
     fn lossy(&self, lab: &Lab, place: Place) -> anyhow::Result<Outcome> {
-        let dropper = place.plant(lab, LOSS)?;
-        let done = self.both_ways(lab, false, LOSSY_STREAMS)?;
-        let planted = Planted::new(place, dropper.counts());
+        let dropper = place.configure(lab, LOSS)?;
+        let done = self.both_directions(lab, false, LOSSY_STREAMS)?;
+        let configured = ConfiguredLoss::new(place, dropper.counts());
         let title = format!("iperf3, {} % lost {place}", LOSS * 100.0);
         let mut outcome = self.transferred(title, false, done);
-        let (dropped, eligible) = (planted.dropped, planted.eligible);
+        let (dropped, eligible) = (configured.dropped, configured.eligible);
         outcome.headline += &format!("; {dropped} of {eligible} packets up dropped");
-        outcome.planted = Some(planted);
+        outcome.configured = Some(configured);
         Ok(outcome)
     }
 
     /// Up and down at once, so that data passes towards both sides.
-    fn both_ways(
+    fn both_directions(
         &self,
         lab: &Lab,
         v6: bool,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Pause between two pictures of the spinner.
 const SPIN_EVERY: Duration = Duration::from_millis(120);
-const PICTURES: [char; 4] = ['|', '/', '-', '\\'];
+const FRAMES: [char; 4] = ['|', '/', '-', '\\'];
 
 /// Progress of one run.
 pub struct Progress {
@@ -79,9 +79,9 @@ impl Progress {
 
 fn spin_until(ended: &mpsc::Receiver<()>) {
     let begun = Instant::now();
-    for picture in PICTURES.into_iter().cycle() {
+    for frame in FRAMES.into_iter().cycle() {
         let seconds = begun.elapsed().as_secs();
-        show(&format!("\r              {picture} {seconds} s"));
+        show(&format!("\r              {frame} {seconds} s"));
         if ended.recv_timeout(SPIN_EVERY) != Err(RecvTimeoutError::Timeout) {
             break;
         }

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::check::Check;
-use crate::classes::Told;
+use crate::classes::Reported;
 use crate::lab::Leg;
-use crate::loss::{Estimate, Place, Planted};
+use crate::loss::{ConfiguredLoss, Estimate, Place};
 use crate::outcome::{Block, Outcome};
 use crate::parts::Part;
 use crate::samples::Records;
@@ -54,7 +54,7 @@ impl Report {
     pub fn new(
         done: &[(Part, anyhow::Result<Outcome>)],
         records: &Records,
-        told: Told,
+        reported: Reported,
         schedule: anyhow::Result<Schedule>,
         wire_drops: u64,
     ) -> Report {
@@ -63,7 +63,7 @@ impl Report {
             losses: Vec::new(),
             others: Vec::new(),
             schedule: Vec::new(),
-            classes: told.table,
+            classes: reported.table,
             samples: records.len(),
         };
         let pings = Pings::of(done);
@@ -76,7 +76,7 @@ impl Report {
                 }
             }
         }
-        for check in told.checks {
+        for check in reported.checks {
             report.other(check);
         }
         match schedule {
@@ -117,7 +117,7 @@ impl Report {
     }
 
     fn write(&self, out: &mut String, elapsed: Duration, samples: &Path) -> std::fmt::Result {
-        let [lan, wan] = Leg::ALL.map(|leg| leg.planted_ms() / 2.0);
+        let [lan, wan] = Leg::ALL.map(|leg| leg.configured_ms() / 2.0);
         writeln!(
             out,
             "\nclient ──[{lan} ms each way]── lan, router, wan ──[{wan} ms each way]── server"
@@ -204,14 +204,14 @@ impl Report {
         let legs = Leg::ALL.map(|leg| records.spread(block.traffic, leg));
         for (leg, rtt) in Leg::ALL.into_iter().zip(&legs) {
             let label = format!("  router – {}", leg.interface());
-            let check = Check::leg(rtt.min(), leg.planted_ms());
+            let check = Check::leg(rtt.min(), leg.configured_ms());
             line(spread_row(&label, rtt, rtt.min()), Some(check));
         }
         let sum = |of: fn(&Spread) -> Option<f64>| Some(of(&legs[0])? + of(&legs[1])?);
         let (min, median) = (sum(Spread::min), sum(Spread::median));
         let check = match (&block.peer, block.is_ping()) {
             (Some(ping), true) => Check::at_most(median, ping.rtt.median(), "ping's"),
-            _ => Check::agree(min, pings.least(block.v6), "ping's"),
+            _ => Check::agree(min, pings.min(block.v6), "ping's"),
         };
         let cells = row("  both legs", ["", &ms(min), &ms(median), "", ""]);
         line(cells, Some(check));
@@ -227,15 +227,15 @@ impl Report {
         if block.is_ping() {
             return;
         }
-        for (n, (from, way)) in [(Leg::Lan, "up"), (Leg::Wan, "down")]
+        for (n, (from, direction)) in [(Leg::Lan, "up"), (Leg::Wan, "down")]
             .into_iter()
             .enumerate()
         {
             let estimate = Estimate::of(records, block.traffic, from);
-            let label = format!("{}, {way}", block.title);
+            let label = format!("{}, {direction}", block.title);
             let text = estimate_row(&label, &estimate, outcome.retransmits.get(n).copied());
-            match outcome.planted.filter(|_| from == Leg::Lan) {
-                Some(planted) => self.planted_loss(text, &estimate, &planted),
+            match outcome.configured.filter(|_| from == Leg::Lan) {
+                Some(configured) => self.configured_loss(text, &estimate, &configured),
                 None => {
                     let worst = estimate.share_before().max(estimate.share_beyond());
                     let check = Some(Check::clean(worst, "each"));
@@ -246,19 +246,19 @@ impl Report {
     }
 
     /// The planted share, and what is left where none was planted.
-    fn planted_loss(&mut self, text: String, estimate: &Estimate, planted: &Planted) {
+    fn configured_loss(&mut self, text: String, estimate: &Estimate, configured: &ConfiguredLoss) {
         let (before, beyond) = (estimate.share_before(), estimate.share_beyond());
-        let (here, there, where_else) = match planted.place {
+        let (here, there, where_else) = match configured.place {
             Place::Before => (before, beyond, "beyond"),
             Place::Beyond => (beyond, before, "before"),
         };
-        let check = Some(Check::within(here, planted.interval(), "planted"));
+        let check = Some(Check::within(here, configured.interval(), "planted"));
         self.losses.push(Line { text, check });
         let label = format!(
             "  the dropper: {} of {}, {}",
-            planted.dropped,
-            planted.eligible,
-            percent(planted.dropped as f64 / planted.eligible.max(1) as f64)
+            configured.dropped,
+            configured.eligible,
+            percent(configured.dropped as f64 / configured.eligible.max(1) as f64)
         );
         let check = Some(Check::clean(there, where_else));
         let text = loss_row(&label, [""; 4]);
@@ -279,7 +279,7 @@ impl Pings {
         }))
     }
 
-    fn least(&self, v6: bool) -> Option<f64> {
+    fn min(&self, v6: bool) -> Option<f64> {
         self.0[usize::from(v6)]
     }
 }
@@ -342,7 +342,7 @@ mod tests {
         let report = Report::new(
             &failed,
             &Records::default(),
-            Told::default(),
+            Reported::default(),
             Ok(Schedule::default()),
             0,
         );
@@ -360,7 +360,14 @@ mod tests {
         let mut records = Records::default();
         records.events_lost = 1;
         assert_eq!(
-            Report::new(&[], &records, Told::default(), Ok(Schedule::default()), 0).failed(),
+            Report::new(
+                &[],
+                &records,
+                Reported::default(),
+                Ok(Schedule::default()),
+                0
+            )
+            .failed(),
             1
         );
     }

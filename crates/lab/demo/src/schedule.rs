@@ -56,7 +56,7 @@ impl Schedule {
         );
         let goodput = Check::new(enough, claim);
         let same = Check::new(
-            told(&in_kernel) == told(&fair),
+            reported(&in_kernel) == reported(&fair),
             "FQ-CoDel run in the kernel, attached to nothing, sends the same".to_owned(),
         );
         Ok(Schedule {
@@ -93,20 +93,20 @@ impl Row {
 }
 
 /// What a simulation told, but for the home it ran in.
-fn told(result: &Value) -> Option<serde_json::Map<String, Value>> {
-    let mut told = result.as_object()?.clone();
-    told.remove("home")?;
-    Some(told)
+fn reported(result: &Value) -> Option<serde_json::Map<String, Value>> {
+    let mut reported = result.as_object()?.clone();
+    reported.remove("home")?;
+    Some(reported)
 }
 
-fn simulate(policy: &str, home: &str) -> anyhow::Result<Value> {
+fn simulate(policy: &str, runtime: &str) -> anyhow::Result<Value> {
     let seconds = format!("{SECONDS}s");
     let arguments = ["--traffic", TRAFFIC, "--rate", RATE, "--for", &seconds];
     let mut command = Command::new(binary());
     command
         .args(["sched", "run", policy])
         .args(arguments)
-        .args(["--home", home, "--format", "json"]);
+        .args(["--home", runtime, "--format", "json"]);
     let output = command
         .output()
         .with_context(|| format!("start {command:?}"))?;

@@ -97,8 +97,8 @@ pub fn available() -> io::Result<Vec<String>> {
 }
 
 fn judge(answers: &Answers) -> KernelBbr {
-    let told = match &answers.info {
-        Ok(Some(info)) => told(info),
+    let reported = match &answers.info {
+        Ok(Some(info)) => reported(info),
         Ok(None) if !answers.available.iter().any(|name| name == BBR) => return KernelBbr::None,
         Ok(None) => Err(format!("{BBR} is listed, but no socket finds it")),
         Err(error) => Err(error.clone()),
@@ -108,7 +108,7 @@ fn judge(answers: &Answers) -> KernelBbr {
         Ok(None) => Err("the type information has no struct bbr".to_owned()),
         Err(error) => Err(error.clone()),
     };
-    match (told, seen) {
+    match (reported, seen) {
         (Ok((version, because)), Ok(later)) if (version >= 2) == later => {
             let member = if later { "has" } else { "has no" };
             let because = format!("{because}; struct bbr {member} {LATER}");
@@ -139,7 +139,7 @@ fn judge(answers: &Answers) -> KernelBbr {
 }
 
 /// The version that a socket's answer tells, with the reason.
-fn told(info: &[u8]) -> Result<(u8, String), String> {
+fn reported(info: &[u8]) -> Result<(u8, String), String> {
     let bytes = info.len();
     match info.get(VERSION_AT) {
         Some(version @ 2..=3) => Ok((
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_disagree_tell_none() {
+    fn answers_that_disagree_report_none() {
         for wrong in [
             answers(later(3), &["lt_bw"]),
             answers(Some(vec![0; 20]), &["inflight_hi"]),
@@ -251,9 +251,9 @@ mod tests {
     /// Whatever runs this: the sentence and the list of names agree.
     #[test]
     fn this_kernel_is_told_as_it_lists_itself() {
-        let told = kernel_bbr();
+        let reported = kernel_bbr();
         let listed = available().unwrap().iter().any(|name| name == BBR);
-        assert_eq!(listed, told != KernelBbr::None, "{told}");
-        println!("{told}");
+        assert_eq!(listed, reported != KernelBbr::None, "{reported}");
+        println!("{reported}");
     }
 }

@@ -35,13 +35,13 @@ const FULL_SHARE: f64 = 0.95;
 pub fn find(
     bench: &mut Bench,
     cells: &[Cell],
-    mut tell: impl FnMut(&str),
+    mut report: impl FnMut(&str),
 ) -> Result<(f64, Option<Scale>), Trouble> {
     match cells.first().map(|cell| cell.experiment.scale) {
         None => Ok((1.0, None)),
         Some(ScaleChoice::Fixed(factor)) => Ok((factor, words(factor, "as asked for"))),
         Some(ScaleChoice::Named(NamedScale::Auto)) => {
-            by_trial(bench, &most_demanding(cells), &mut tell)
+            by_trial(bench, &most_demanding(cells), &mut report)
         }
     }
 }
@@ -57,20 +57,20 @@ pub fn cost(experiment: &Experiment, each: f64) -> f64 {
 fn by_trial(
     bench: &mut Bench,
     cells: &[&Cell],
-    tell: &mut impl FnMut(&str),
+    report: &mut impl FnMut(&str),
 ) -> Result<(f64, Option<Scale>), Trouble> {
     let mut why = String::new();
     for factor in FACTORS {
         match first_fault(bench, cells, factor)? {
             None => {
-                tell(&format!("scale {factor}: true"));
+                report(&format!("scale {factor}: true"));
                 return Ok((
                     factor,
                     words(factor, "the largest at which trials were true"),
                 ));
             }
             Some(fault) => {
-                tell(&format!("scale {factor}: {fault}"));
+                report(&format!("scale {factor}: {fault}"));
                 why = fault;
             }
         }
@@ -143,10 +143,10 @@ fn most_demanding(cells: &[Cell]) -> Vec<&Cell> {
     if whole.iter().any(&is_base) {
         whole.retain(&is_base);
     }
-    let least = whole.iter().map(|cell| base_rtt_ns(&cell.experiment)).min();
+    let min = whole.iter().map(|cell| base_rtt_ns(&cell.experiment)).min();
     let mut seen = BTreeSet::new();
     let mut found: Vec<&Cell> = (whole.into_iter())
-        .filter(|cell| Some(base_rtt_ns(&cell.experiment)) == least)
+        .filter(|cell| Some(base_rtt_ns(&cell.experiment)) == min)
         .filter(|cell| {
             let network = format!("{:?}", cell.experiment.topology);
             seen.insert((network, congestions(&cell.experiment)))

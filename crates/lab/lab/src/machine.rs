@@ -21,7 +21,7 @@ const HYPERVISORS: &[(&str, &str)] = &[
 ];
 
 /// What can be told of this machine; what cannot is empty. `fairpath` is the router's binary.
-pub fn told(fairpath: &Path) -> Machine {
+pub fn reported(fairpath: &Path) -> Machine {
     let cpuinfo = read("/proc/cpuinfo");
     Machine {
         kernel: kernel(),
@@ -74,9 +74,9 @@ pub fn fairpath(named: Option<&Path>) -> PathBuf {
     }
     let directory = std::env::var_os("FAIRPATH_BIN_DIR").map(PathBuf::from);
     let own = std::env::current_exe().ok();
-    let beside = own.as_deref().and_then(Path::parent).map(Path::to_owned);
-    let installed = beside.as_ref().map(|folder| folder.join("../../bin"));
-    [directory, beside, installed]
+    let sibling = own.as_deref().and_then(Path::parent).map(Path::to_owned);
+    let installed = sibling.as_ref().map(|folder| folder.join("../../bin"));
+    [directory, sibling, installed]
         .into_iter()
         .flatten()
         .map(|folder| folder.join("fairpath"))
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_a_kernel_and_a_congestion_control() {
-        let machine = told(Path::new("/nowhere/fairpath"));
+        let machine = reported(Path::new("/nowhere/fairpath"));
         assert!(!machine.kernel.trim().is_empty() && machine.cpus > 0);
         assert!(
             machine

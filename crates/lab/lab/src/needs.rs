@@ -108,20 +108,20 @@ fn of_link<'a>(
 }
 
 fn known_policies(fairpath: &Path) -> anyhow::Result<Vec<Policy>> {
-    let asked = "ask for its policies (fairpath sched list --format json)";
+    let requested = "ask for its policies (fairpath sched list --format json)";
     let output = Command::new(fairpath)
         .args(["sched", "list", "--format", "json"])
         .stdin(Stdio::null())
         .output()
         .with_context(|| {
             format!(
-                "run {}: {asked}; name the binary (--fairpath)",
+                "run {}: {requested}; name the binary (--fairpath)",
                 fairpath.display()
             )
         })?;
     let listed: Listed = serde_json::from_slice(&output.stdout).with_context(|| {
         format!(
-            "{}: {asked}; does it belong to this version?",
+            "{}: {requested}; does it belong to this version?",
             fairpath.display()
         )
     })?;
@@ -183,11 +183,17 @@ mod tests {
             ("qfq", "children"),
         ];
         let known = known.map(policy);
-        let told = no_policy("wan", "fq_codle", &known);
-        assert!(told.contains("link wan: no policy \"fq_codle\""), "{told}");
-        assert!(told.ends_with("did you mean fq_codel?"), "{told}");
-        let told = no_policy("wan", "qfq", &known);
-        assert!(told.ends_with("take one of fifo, fq_codel"), "{told}");
+        let reported = no_policy("wan", "fq_codle", &known);
+        assert!(
+            reported.contains("link wan: no policy \"fq_codle\""),
+            "{reported}"
+        );
+        assert!(reported.ends_with("did you mean fq_codel?"), "{reported}");
+        let reported = no_policy("wan", "qfq", &known);
+        assert!(
+            reported.ends_with("take one of fifo, fq_codel"),
+            "{reported}"
+        );
         let cells = cells("impair");
         let error = policies(&cells, Path::new("/bin/true")).unwrap_err();
         assert!(error.to_string().contains("/bin/true"), "{error:#}");

@@ -124,7 +124,7 @@ impl Network {
     ) -> Option<String> {
         let address = self.topology.address_on(link, end)?;
         let next = self.topology.next(at, end)?;
-        let (over, _) = self.topology.way(at, end)?.into_iter().next()?;
+        let (over, _) = self.topology.path(at, end)?.into_iter().next()?;
         let gateway = self.topology.address_on(over, next)?;
         Some(format!("route replace {address}/32 via {gateway}"))
     }
@@ -173,7 +173,7 @@ impl Network {
 }
 
 /// Names of `ethtool -k`, and ours.
-const TOLD: [(&str, &str); 5] = [
+const REPORTED: [(&str, &str); 5] = [
     ("tcp-segmentation-offload", "tso"),
     ("generic-segmentation-offload", "gso"),
     ("generic-receive-offload", "gro"),
@@ -188,7 +188,11 @@ fn offloads_in(text: &str) -> String {
             .find_map(|line| line.strip_prefix(&format!("{long}:")))?;
         Some(format!("{short} {}", line.split_whitespace().next()?))
     };
-    TOLD.iter().filter_map(state).collect::<Vec<_>>().join(", ")
+    REPORTED
+        .iter()
+        .filter_map(state)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// Super-packets are cut before they reach the interface, and none are put together at it.

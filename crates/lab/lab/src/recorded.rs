@@ -22,7 +22,7 @@ const MAX_LINE_BYTES: u64 = 64 << 20;
 /// Quantiles of paths that become values of the axis.
 pub const QUANTILES: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
 /// No link is emulated with less; the least round trip of the lab's own namespaces is near it.
-const LEAST_NS: u64 = 100_000;
+const MIN_NS: u64 = 100_000;
 
 /// What a file told.
 #[derive(Clone, Debug, PartialEq)]
@@ -169,7 +169,7 @@ pub fn read(path: &Path) -> Result<Recorded, RecordedError> {
 
 /// Takes what a record tells of least round trips; how many paths found no place.
 fn keep(paths: &mut HashMap<PathKey, u64>, record: Line) -> u64 {
-    let told: Vec<(PathKey, Option<u64>)> = match record.kind.as_str() {
+    let reported: Vec<(PathKey, Option<u64>)> = match record.kind.as_str() {
         "sample" => {
             let key = (record.flow, record.dst, record.dport);
             vec![(key, record.min_rtt_ns.or(record.rtt_ns))]
@@ -182,7 +182,7 @@ fn keep(paths: &mut HashMap<PathKey, u64>, record: Line) -> u64 {
         _ => Vec::new(),
     };
     let mut not_kept = 0;
-    for (key, rtt_ns) in told {
+    for (key, rtt_ns) in reported {
         let Some(rtt_ns) = rtt_ns.filter(|ns| *ns > 0) else {
             continue;
         };
@@ -190,8 +190,8 @@ fn keep(paths: &mut HashMap<PathKey, u64>, record: Line) -> u64 {
             not_kept += 1;
             continue;
         }
-        let least = paths.entry(key).or_insert(rtt_ns);
-        *least = rtt_ns.min(*least);
+        let min = paths.entry(key).or_insert(rtt_ns);
+        *min = rtt_ns.min(*min);
     }
     not_kept
 }
@@ -208,7 +208,7 @@ impl Recorded {
     pub fn axis_values(&self) -> Vec<String> {
         let mut values: Vec<String> = Vec::new();
         for q in QUANTILES {
-            let value = milliseconds(self.quantile_ns(q).max(LEAST_NS));
+            let value = milliseconds(self.quantile_ns(q).max(MIN_NS));
             if values.last() != Some(&value) {
                 values.push(value);
             }

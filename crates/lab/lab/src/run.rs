@@ -8,7 +8,7 @@
 //! Networks are kept from run to run; everything else is the run's own and ends with it.
 
 mod attend;
-mod beside;
+mod other_load;
 mod plans;
 
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ use anyhow::Context;
 use fairpath_analysis::experiment::Experiment;
 use fairpath_analysis::record::{self, CommandRecord, Fault, FaultKind, PASSIVE_PART, RunRecord};
 use fairpath_analysis::topology::{Topology, TopologyChoice};
-use fairpath_analysis::truth;
+use fairpath_analysis::validation;
 use fairpath_bpf::Recoveries;
 use jiff::Timestamp;
 
@@ -37,7 +37,7 @@ use crate::measure::traffic::{Traffic, TrafficError};
 use crate::measure::{Origin, Window};
 use crate::network::Network;
 use attend::Attendance;
-use beside::Beside;
+use other_load::OtherLoad;
 
 /// Changes of delay come so much earlier than asked at most.
 const STEPS_TOLERANCE: Duration = Duration::from_millis(100);
@@ -119,8 +119,8 @@ impl Bench {
         run.fairpath.clone_from(&self.version);
         match self.measure(&experiment, cell.seed, &mut run) {
             Ok(()) => {
-                run.faults = truth::faults(&run, &experiment);
-                run.remarks = truth::remarks(&run);
+                run.faults = validation::faults(&run, &experiment);
+                run.remarks = validation::remarks(&run);
             }
             Err(Trouble::Once(error)) => run.faults.push(Fault {
                 kind: FaultKind::NotMeasured,
@@ -180,20 +180,20 @@ impl Bench {
         processes.extend(diverted.iter().map(accepting));
 
         let origin = Origin::ahead(ahead(experiment, lead, stage.emulating)?);
-        let beside = Beside::start(experiment, network, origin, self.recoveries.clone())?;
+        let other_load = OtherLoad::start(experiment, network, origin, self.recoveries.clone())?;
         let running = traffic.begin(origin).map_err(of_traffic)?;
         let attendance = Attendance {
             experiment,
             origin,
             window,
             running: &running,
-            beside: processes,
+            other_load: processes,
             interrupt: &self.interrupt,
         };
         run.cpu = attendance.attend()?;
 
         let transfers = running.finish().map_err(of_traffic)?;
-        beside.finish(run, &transfers, window)?;
+        other_load.finish(run, &transfers, window)?;
         stage.finish(run, origin, window)?;
         run.offloads = network.offloads()?;
         Ok(())
@@ -316,8 +316,8 @@ fn watch(
         .values()
         .next()
         .map_or(host, |flow| &flow.to);
-    let way = network.topology().way(host, to).unwrap_or_default();
-    let (link, _) = way
+    let path = network.topology().path(host, to).unwrap_or_default();
+    let (link, _) = path
         .first()
         .context("the watched host is where the first flow goes; name another")?;
     let plan = PassivePlan {

@@ -129,12 +129,12 @@ impl<'a> Session<'a> {
             .scale
             .as_ref()
             .map_or(1.0, |scale| scale.factor);
-        let asked = cells.first().map(|cell| cell.experiment.scale);
-        if let (Some(ScaleChoice::Fixed(asked)), false) = (asked, self.runs.is_empty())
-            && (asked - was).abs() > f64::EPSILON
+        let requested = cells.first().map(|cell| cell.experiment.scale);
+        if let (Some(ScaleChoice::Fixed(requested)), false) = (requested, self.runs.is_empty())
+            && (requested - was).abs() > f64::EPSILON
         {
             return Err(Trouble::Fatal(anyhow::anyhow!(
-                "runs that are there have scale {was}, and {asked} is asked for; choose another --out"
+                "runs that are there have scale {was}, and {requested} is asked for; choose another --out"
             )));
         }
         if let (Some(scale), false) = (&self.manifest.scale, self.runs.is_empty()) {
@@ -144,8 +144,8 @@ impl<'a> Session<'a> {
         if !self.runs.is_empty() {
             return Ok(());
         }
-        let tell = |text: &str| eprintln!("trial at {text}");
-        (self.factor, self.manifest.scale) = calibrate::find(self.bench, cells, tell)?;
+        let report = |text: &str| eprintln!("trial at {text}");
+        (self.factor, self.manifest.scale) = calibrate::find(self.bench, cells, report)?;
         // Trials leave no record: what they checked is checked where it is kept.
         self.bench.check_again();
         let kept = self.store.keep_manifest(&self.manifest);
@@ -189,12 +189,12 @@ impl<'a> Session<'a> {
             .max()
             .unwrap_or(0)
             .max(first);
-        let untrue = self
+        let invalid = self
             .runs
             .iter()
             .filter(|run| run.place < first && !run.is_true());
         let mut again = Vec::new();
-        for run in untrue {
+        for run in invalid {
             let is_made = made.contains(&(&run.setting, run.repeat));
             let cell = cells.iter().find(|cell| cell.place == run.place);
             if let (Some(cell), false) = (cell, is_made || again.len() >= limit) {
@@ -256,11 +256,11 @@ fn outcome(run: &RunRecord) -> String {
 /// # Errors
 /// Where the kernel refuses it, or another process has it.
 pub fn own_congestion(cells: &[Cell]) -> anyhow::Result<Option<Bbr3Like>> {
-    let asks = |cell: &Cell| {
+    let queries = |cell: &Cell| {
         let mut flows = cell.experiment.flows.values();
         flows.any(|flow| congestion_of(flow).any(|name| name == BBR3LIKE))
     };
-    if !cells.iter().any(asks) {
+    if !cells.iter().any(queries) {
         return Ok(None);
     }
     let registered = Bbr3Like::register();

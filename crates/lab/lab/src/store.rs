@@ -173,13 +173,13 @@ impl Store {
 /// What differs of what makes figures: their runs must not mix.
 fn other_machine(found: &Manifest, begun: &Manifest) -> Option<String> {
     let (was, is) = (&found.machine, &begun.machine);
-    let told = [
+    let reported = [
         ("kernel", &was.kernel, &is.kernel),
         ("processor", &was.cpu_model, &is.cpu_model),
         ("fairpath", &was.fairpath, &is.fairpath),
         ("iperf3", &was.iperf3, &is.iperf3),
     ];
-    let differs = told.into_iter().find(|(_, was, is)| was != is);
+    let differs = reported.into_iter().find(|(_, was, is)| was != is);
     let (what, was, is) = differs?;
     Some(format!("of another {what}: {was}, and now {is}"))
 }

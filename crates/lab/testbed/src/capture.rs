@@ -20,7 +20,7 @@ const START_DEADLINE: Duration = Duration::from_secs(20);
 /// Time to read what is left in the ring, and again to end.
 const STOP_DEADLINE: Duration = Duration::from_secs(20);
 /// Pause between two questions for the live counts.
-const ASK_EVERY: Duration = Duration::from_millis(20);
+const QUERY_EVERY: Duration = Duration::from_millis(20);
 /// Equal answers in a row that mean rest, where the kernel counts more than tcpdump keeps.
 const ANSWERS_AT_REST: u32 = 4;
 /// Ring in the kernel, KiB: 0.2 s of 30,000 full frames a second.
@@ -221,7 +221,7 @@ impl Capture {
         wait_for(STOP_DEADLINE, || {
             let answers = self.live_counts().len();
             self.tcpdump.signal(Signal::SIGUSR1);
-            let answer = wait_for(ASK_EVERY * 10, || {
+            let answer = wait_for(QUERY_EVERY * 10, || {
                 self.live_counts()
                     .get(answers..)
                     .and_then(|new| new.last().copied())
@@ -230,7 +230,7 @@ impl Capture {
             before = Some(answer);
             let rest = answer[0] == answer[1] && equal > 0 || equal >= ANSWERS_AT_REST;
             if !rest {
-                std::thread::sleep(ASK_EVERY);
+                std::thread::sleep(QUERY_EVERY);
             }
             rest.then_some(())
         });

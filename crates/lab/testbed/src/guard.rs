@@ -40,15 +40,15 @@ impl Guard {
 
     /// Puts a process group on the list.
     pub(crate) fn add(&mut self, group: u32) -> io::Result<()> {
-        self.tell(format_args!("+ {group}\n"))
+        self.report(format_args!("+ {group}\n"))
     }
 
     /// Takes a group off; to be done before its leader is reaped and the number is free for others.
     pub(crate) fn remove(&mut self, group: u32) -> io::Result<()> {
-        self.tell(format_args!("- {group}\n"))
+        self.report(format_args!("- {group}\n"))
     }
 
-    fn tell(&mut self, line: std::fmt::Arguments<'_>) -> io::Result<()> {
+    fn report(&mut self, line: std::fmt::Arguments<'_>) -> io::Result<()> {
         let input = self.0.stdin.as_mut().expect("the guard's input is piped");
         input.write_all(line.to_string().as_bytes())
     }

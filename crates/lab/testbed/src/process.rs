@@ -320,9 +320,9 @@ fn start_on_lasting_thread(command: Command) -> io::Result<Child> {
         orders
     });
     let (answer, answered) = mpsc::channel();
-    let gone = || io::Error::other("the starting thread is gone");
-    starter.send((command, answer)).map_err(|_| gone())?;
-    answered.recv().map_err(|_| gone())?
+    let stopped = || io::Error::other("the starting thread is gone");
+    starter.send((command, answer)).map_err(|_| stopped())?;
+    answered.recv().map_err(|_| stopped())?
 }
 
 static GUARD: Mutex<Option<Guard>> = Mutex::new(None);

@@ -51,12 +51,12 @@ pub enum QueueProgramError {
         source: io::Error,
     },
     /// The compiler refused.
-    #[error("build the queue program in {language}: {said}; remedy: {remedy}")]
+    #[error("build the queue program in {language}: {output}; remedy: {remedy}")]
     Refused {
         /// C or Go.
         language: &'static str,
         /// The compiler's own words.
-        said: String,
+        output: String,
         /// What is probably missing.
         remedy: &'static str,
     },
@@ -193,7 +193,7 @@ fn compile(
     }
     Err(QueueProgramError::Refused {
         language,
-        said: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        output: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         remedy,
     })
 }

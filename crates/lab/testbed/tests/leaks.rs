@@ -84,10 +84,14 @@ fn assert_nothing_left(observer: &Netns, run: &RunId) {
         last.is_empty().then_some(())
     });
     assert_eq!(clean, Some(()), "{last:#?}");
-    let canary_gone = wait_for(DEADLINE, || {
+    let canary_stopped = wait_for(DEADLINE, || {
         (!observer.link_names().unwrap().contains("canary")).then_some(())
     });
-    assert_eq!(canary_gone, Some(()), "the namespace of the child lives on");
+    assert_eq!(
+        canary_stopped,
+        Some(()),
+        "the namespace of the child lives on"
+    );
 }
 
 /// The check itself must see what is there.

@@ -189,8 +189,8 @@ fn a_capture_of_bulk_traffic_is_complete_when_stop_returns() {
     let after = router.lan_end.counters().unwrap();
     let captured = capture.stop().unwrap();
     assert_eq!(captured.dropped, 0);
-    let least = after.rx_packets + after.tx_packets - before.rx_packets - before.tx_packets;
-    assert!(captured.captured >= least, "{captured:?}, {least}");
+    let min = after.rx_packets + after.tx_packets - before.rx_packets - before.tx_packets;
+    assert!(captured.captured >= min, "{captured:?}, {min}");
     assert_eq!(frames_in(&path), captured.captured);
 }
 

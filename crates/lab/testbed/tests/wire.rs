@@ -29,7 +29,9 @@ fn at_rest(wire: &Wire) -> [DirectionStats; 2] {
     let look = || {
         let stats = wire.stats();
         let both = [stats.left_to_right, stats.right_to_left];
-        both.iter().all(|way| way.under_way == 0).then_some(both)
+        both.iter()
+            .all(|direction| direction.midflow == 0)
+            .then_some(both)
     };
     wait_for(Duration::from_secs(5), look).expect("frames leave the wire")
 }
@@ -104,11 +106,11 @@ fn duplicates_and_held_back_frames_arrive() {
     let [there, back] = at_rest(router.wan_wire.as_ref().unwrap());
     assert_eq!(report.received, 50);
     assert!(
-        there.duplicated > 0 && back.held_back > 0,
+        there.duplicated > 0 && back.delayed > 0,
         "{there:?} {back:?}"
     );
     let slow = report.times.iter().filter(|time| **time >= ms(30)).count() as u64;
-    assert!(slow > 0 && slow <= back.held_back, "{report:?}");
+    assert!(slow > 0 && slow <= back.delayed, "{report:?}");
     assert_eq!(there.sent, there.taken + there.duplicated);
 }
 
@@ -173,7 +175,8 @@ fn frames_of(encap: &Encap, mtu: u32) -> String {
     for wire in &tunnel.wires {
         let both = at_rest(wire);
         assert!(
-            both.iter().all(|way| way.send_failed + way.refused == 0),
+            both.iter()
+                .all(|direction| direction.send_failed + direction.refused == 0),
             "{both:?}"
         );
     }

@@ -103,13 +103,13 @@ impl Slots {
             seen.insert(key);
         }
         let unwanted = |key: &SlotKey| key.space() == space && !seen.contains(key);
-        let gone: Vec<SlotKey> = self
+        let removed: Vec<SlotKey> = self
             .slots
             .keys()
             .filter(|key| unwanted(key))
             .cloned()
             .collect();
-        assigned.freed = gone.iter().filter_map(|key| self.free(key)).collect();
+        assigned.freed = removed.iter().filter_map(|key| self.free(key)).collect();
         assigned.freed.sort_unstable();
         for key in new {
             match self.take(key) {

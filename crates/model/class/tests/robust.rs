@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn no_damaged_file_panics(
+    fn no_corrupted_file_panics(
         which in 0..VALID.len(),
         other in 0..VALID.len(),
         cuts in vec((any::<Index>(), any::<Index>(), select(&PIECES[..])), 0..6),

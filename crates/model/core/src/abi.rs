@@ -23,7 +23,7 @@ pub enum Link {
     Ppp = 6,
 }
 
-/// The direction of a frame through the interface (`enum fp_way`).
+/// The direction of a frame through the interface (`enum fp_direction`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameDirection {
@@ -68,7 +68,7 @@ pub struct Frame {
     /// Tag control that was removed from the frame; 0 none.
     pub vlan: u16,
     /// A [`FrameDirection`].
-    pub way: u8,
+    pub direction: u8,
     /// [`Frame::AFTER_QUEUE`], [`Frame::SEEN_BEFORE`] and [`Frame::THROUGH`].
     pub flags: u8,
     /// Going through: tag control at egress; 0 none.
@@ -377,7 +377,7 @@ pub(crate) struct RawEvent {
     pub time: u64,
     pub number: u64,
     pub rtt: u64,
-    pub least: u64,
+    pub min: u64,
     pub key: Key,
     pub flow: u32,
     pub ifindex: u32,
@@ -390,7 +390,7 @@ pub(crate) struct RawEvent {
     pub side: u8,
     pub reason: u8,
     pub own_queue: u8,
-    pub way: u8,
+    pub direction: u8,
     pub seen: u16,
     pub opened: u64,
 }
@@ -400,7 +400,7 @@ pub(crate) struct RawEvent {
 pub(crate) struct RawFlowEvent {
     pub head: RawEvent,
     pub counts: [Counts; 2],
-    pub least: [u64; 2],
+    pub min: [u64; 2],
     pub towards: [u32; 2],
 }
 
@@ -514,7 +514,7 @@ pub struct Sample {
     /// Nanoseconds.
     pub rtt: u64,
     /// Minimum of this flow and leg so far, nanoseconds.
-    pub least: u64,
+    pub min: u64,
     /// The flow.
     pub key: Key,
     /// Its number.
@@ -530,7 +530,7 @@ pub struct Sample {
     /// Whether it includes the router's own queue.
     pub own_queue: OwnQueue,
     /// Direction of the completing packet.
-    pub way: FrameDirection,
+    pub direction: FrameDirection,
     /// End of the matched data, or the echo's number.
     pub seq: u32,
     /// Acknowledgement number of the completing packet.
@@ -559,7 +559,7 @@ pub struct FlowRecord {
     /// Counts of each side's packets.
     pub counts: [Counts; 2],
     /// Minimum RTT towards each side; 0 none.
-    pub least: [u64; 2],
+    pub min: [u64; 2],
     /// Interface towards each side; 0 unknown or this host.
     pub towards: [u32; 2],
 }
@@ -644,7 +644,7 @@ impl Event {
             side: usize::from(head.side & 1),
             opened: head.opened,
             counts: raw.counts,
-            least: raw.least,
+            min: raw.min,
             towards: raw.towards,
         };
         match head.kind {
@@ -662,7 +662,7 @@ impl Sample {
             time: head.time,
             number: head.number,
             rtt: head.rtt,
-            least: head.least,
+            min: head.min,
             key: head.key,
             flow: head.flow,
             measured: usize::from(head.side & 1),
@@ -674,7 +674,7 @@ impl Sample {
                 2 => OwnQueue::Out,
                 _ => OwnQueue::Unknown,
             },
-            way: FrameDirection::from_abi(head.way),
+            direction: FrameDirection::from_abi(head.direction),
             seq: head.seq,
             ack: head.ack,
             acked_bytes: head.acked_bytes,

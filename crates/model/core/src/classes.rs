@@ -41,7 +41,7 @@ pub struct FlowView {
     /// Time of its last packet.
     pub last: u64,
     /// Minimum round-trip time towards side 0 and 1, nanoseconds; 0 none.
-    pub least: [u64; 2],
+    pub min: [u64; 2],
     /// Counts of packets from side 0 and 1.
     pub counts: [Counts; 2],
     /// It ended, and keeps its entry for late packets.
@@ -310,7 +310,7 @@ fn view_of(raw: &RawFlow) -> FlowView {
         slots: raw.slot,
         opened: raw.opened,
         last: raw.last,
-        least: raw.least,
+        min: raw.min,
         counts: raw.counts,
         closed: raw.closed != 0,
     }

@@ -40,7 +40,7 @@ pub(crate) struct RawFlow {
     pub key: Key,
     pub opened: u64,
     pub last: u64,
-    pub least: [u64; 2],
+    pub min: [u64; 2],
     pub counts: [Counts; 2],
     pub slot: [u32; 2],
     pub closed: u32,

@@ -32,10 +32,10 @@ u32 fp_native_forward_request(const struct fp_forward *f, u32 go, const u8 *fram
 			      u32 frame_bytes, struct fp_fib *fib)
 {
 	const u8 *ip = frame + FP_GO_IP(go);
-	u32 asked = fp_fib_request(fib, ip, frame + bytes, frame_bytes - FP_GO_IP(go));
+	u32 requested = fp_fib_request(fib, ip, frame + bytes, frame_bytes - FP_GO_IP(go));
 
 	fib->ifindex = f->exit[FP_GO_IN(go)].route;
-	return fp_fib_combine(go, asked);
+	return fp_fib_combine(go, requested);
 }
 
 u32 fp_native_forward_take(const struct fp_forward *f, u32 go, s64 answer, const struct fp_fib *fib,

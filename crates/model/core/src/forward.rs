@@ -81,11 +81,11 @@ pub enum ForwardOutcome {
     /// Passed: shorter than its headers.
     Short,
     /// Passed: no headroom in the driver.
-    NoRoom,
+    NoHeadroom,
     /// Passed: its tag belongs to no egress interface.
     OtherVlan,
     /// Passed: the monitor has no work area for this CPU.
-    NoDesk,
+    NoScratch,
     /// Passed: longer than the MTU of the egress interface.
     TooBig,
     /// Passed: not sent to the interface's MAC address.
@@ -124,9 +124,9 @@ impl ForwardOutcome {
         (ForwardOutcome::Own, "to this host"),
         (ForwardOutcome::Neighbour, "neighbour discovery"),
         (ForwardOutcome::Short, "cut short"),
-        (ForwardOutcome::NoRoom, "no headroom"),
+        (ForwardOutcome::NoHeadroom, "no headroom"),
         (ForwardOutcome::OtherVlan, "other VLAN"),
-        (ForwardOutcome::NoDesk, "no work area"),
+        (ForwardOutcome::NoScratch, "no work area"),
         (ForwardOutcome::TooBig, "above the MTU"),
         (ForwardOutcome::OtherHost, "other MAC address"),
         (ForwardOutcome::Ttl, "TTL over"),
@@ -172,7 +172,7 @@ impl ForwardPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FibQuestion {
     /// The ingress interface, as routes name it.
-    pub came_by: IfIndex,
+    pub arrived_by: IfIndex,
     /// The sender.
     pub source: IpAddr,
     /// The receiver, of the same family.
@@ -244,7 +244,7 @@ impl Fib {
             _ => u32::from_be(self.flowinfo),
         };
         FibQuestion {
-            came_by: IfIndex(self.ifindex),
+            arrived_by: IfIndex(self.ifindex),
             source: address(&self.src),
             destination: address(&self.dst),
             protocol: self.l4_protocol,
@@ -263,12 +263,12 @@ pub struct Decision {
 
 impl Decision {
     /// The outcome.
-    pub fn way(&self) -> ForwardOutcome {
+    pub fn outcome(&self) -> ForwardOutcome {
         ForwardOutcome::ALL[(self.go & 0xff) as usize].0
     }
 
     /// The ingress, if the core knows it (otherwise 0).
-    pub fn came(&self) -> usize {
+    pub fn arrived(&self) -> usize {
         (self.go >> 8 & 1) as usize
     }
 
@@ -374,11 +374,11 @@ impl Forwarder {
             go,
             next: NextHop::default(),
         };
-        if begun.way() != ForwardOutcome::ToSocket {
+        if begun.outcome() != ForwardOutcome::ToSocket {
             return begun;
         }
-        if !socket(begun.came()) {
-            let go = ForwardOutcome::NoSocket as u32 | (begun.came() as u32) << 8;
+        if !socket(begun.arrived()) {
+            let go = ForwardOutcome::NoSocket as u32 | (begun.arrived() as u32) << 8;
             return Decision { go, ..begun };
         }
         if self.forwarding == Forwarding::Bridge {
@@ -386,26 +386,26 @@ impl Forwarder {
             let go = unsafe { fp_native_forward_bridge(plan, go, frame_bytes) };
             return Decision { go, ..begun };
         }
-        let mut asked = Fib::default();
+        let mut requested = Fib::default();
         // SAFETY: as above; the question is as large as in C.
         let go = unsafe {
-            fp_native_forward_request(plan, go, frame, bytes, frame_bytes, &raw mut asked)
+            fp_native_forward_request(plan, go, frame, bytes, frame_bytes, &raw mut requested)
         };
         let mut routed = Decision { go, ..begun };
-        if routed.way() != ForwardOutcome::ToSocket {
+        if routed.outcome() != ForwardOutcome::ToSocket {
             return routed;
         }
-        let answer = fib(&asked.question());
-        let told = Fib {
+        let answer = fib(&requested.question());
+        let reported = Fib {
             ifindex: answer.leaves_by.0,
             smac: answer.source,
             dmac: answer.destination,
-            ..asked
+            ..requested
         };
         let code = i64::from(answer.code);
         // SAFETY: as above; the next hop is as large as in C.
         routed.go = unsafe {
-            fp_native_forward_take(plan, go, code, &raw const told, &raw mut routed.next)
+            fp_native_forward_take(plan, go, code, &raw const reported, &raw mut routed.next)
         };
         routed
     }
@@ -443,8 +443,8 @@ mod tests {
 
     #[test]
     fn ways_are_listed_in_the_order_of_their_numbers() {
-        for (number, (way, _)) in ForwardOutcome::ALL.iter().enumerate() {
-            assert_eq!(*way as usize, number);
+        for (number, (outcome, _)) in ForwardOutcome::ALL.iter().enumerate() {
+            assert_eq!(*outcome as usize, number);
         }
     }
 

@@ -139,7 +139,7 @@ fn add_family(prefixes: &[(Prefix, u32)], kind: Kind, entries: &mut Vec<Entry>) 
 
 /// The markers that lead a binary search over `lens` to `len`.
 fn markers(address: u128, len: u8, lens: &[u8]) -> impl Iterator<Item = Node> + use<> {
-    let mut way = Vec::new();
+    let mut path = Vec::new();
     let (mut low, mut high) = (0, lens.len());
     while low < high {
         let middle = (low + high) / 2;
@@ -147,13 +147,13 @@ fn markers(address: u128, len: u8, lens: &[u8]) -> impl Iterator<Item = Node> + 
             break;
         }
         if lens[middle] < len {
-            way.push(lens[middle]);
+            path.push(lens[middle]);
             low = middle + 1;
         } else {
             high = middle;
         }
     }
-    way.into_iter().map(move |len| Node {
+    path.into_iter().map(move |len| Node {
         address: address & mask(len),
         len,
         value: None,

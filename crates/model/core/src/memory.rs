@@ -129,13 +129,13 @@ impl Memory {
     }
 
     /// Sets the input of the next run of the expiry program: `sets` sets at time `now`.
-    pub fn ask_expire(&mut self, now: u64, sets: u32) {
+    pub fn query_expire(&mut self, now: u64, sets: u32) {
         self.put(EXPIRE_CURSOR_OFFSET + 4, now);
         self.put(EXPIRE_CURSOR_OFFSET + 12, sets);
     }
 
     /// Reports every flow that is still open. Needs exclusive use of the memory.
-    pub fn finish(&mut self, now: u64, mut tell: impl FnMut(Event)) {
+    pub fn finish(&mut self, now: u64, mut report: impl FnMut(Event)) {
         let mut set = 0;
         let mut over = 0;
         while over == 0 {
@@ -146,13 +146,13 @@ impl Memory {
                         ffi::fp_native_finish(self.rtt.as_ptr(), now, &raw mut set, sink)
                     };
                 },
-                &mut tell,
+                &mut report,
             );
         }
     }
 
     /// Runs one frame through the native runtime; `data` are its captured bytes.
-    pub(crate) fn frame(&mut self, frame: &Frame, data: &[u8], tell: &mut impl FnMut(Event)) {
+    pub(crate) fn frame(&mut self, frame: &Frame, data: &[u8], report: &mut impl FnMut(Event)) {
         let bytes = data.len().min(HEAD_BYTES) as u32;
         with_sink(
             |sink| {
@@ -161,7 +161,7 @@ impl Memory {
                     ffi::fp_native_frame(self.rtt.as_ptr(), frame, data.as_ptr(), bytes, sink);
                 }
             },
-            tell,
+            report,
         );
     }
 
@@ -179,7 +179,7 @@ impl Memory {
     }
 
     /// Closes idle flows in the next `sets` sets.
-    pub(crate) fn expire(&mut self, now: u64, sets: u32, tell: &mut impl FnMut(Event)) {
+    pub(crate) fn expire(&mut self, now: u64, sets: u32, report: &mut impl FnMut(Event)) {
         // A set reports at most one event per way, so the sink limits the number of sets per call.
         let step = SINK_EVENTS as u32 / crate::abi::WAYS;
         let mut left = sets;
@@ -190,7 +190,7 @@ impl Memory {
                 |sink| unsafe {
                     ffi::fp_native_expire(self.rtt.as_ptr(), now, now_sets, sink);
                 },
-                tell,
+                report,
             );
             left -= now_sets;
         }
@@ -235,7 +235,7 @@ impl Memory {
 }
 
 /// Runs `call` with an empty sink and returns the events.
-fn with_sink(call: impl FnOnce(*mut Sink), tell: &mut impl FnMut(Event)) {
+fn with_sink(call: impl FnOnce(*mut Sink), report: &mut impl FnMut(Event)) {
     let mut events = [const { std::mem::MaybeUninit::<RawFlowEvent>::uninit() }; SINK_EVENTS];
     let mut sink = Sink {
         events: events.as_mut_ptr().cast(),
@@ -247,8 +247,8 @@ fn with_sink(call: impl FnOnce(*mut Sink), tell: &mut impl FnMut(Event)) {
         // SAFETY: the core wrote at least the head; samples use nothing behind it, and every bit
         // pattern of the integers behind it is valid once they are zeroed below.
         let raw = unsafe { event_of(event) };
-        if let Some(told) = Event::from_raw(&raw, size_of::<RawFlowEvent>()) {
-            tell(told);
+        if let Some(reported) = Event::from_raw(&raw, size_of::<RawFlowEvent>()) {
+            report(reported);
         }
     }
 }
@@ -297,7 +297,7 @@ mod tests {
             c[7] as usize,
             c[8] as usize,
             offset_of!(Frame, segs),
-            offset_of!(Frame, way),
+            offset_of!(Frame, direction),
             Key::PORT_OFFSET,
             offset_of!(Config, mode),
             offset_of!(Config, cpus),

@@ -71,14 +71,14 @@ impl Monitor {
     }
 
     /// Processes one frame; `data` are its captured bytes. Events are reported before it returns.
-    pub fn frame(&mut self, frame: &Frame, data: &[u8], mut tell: impl FnMut(Event)) {
+    pub fn frame(&mut self, frame: &Frame, data: &[u8], mut report: impl FnMut(Event)) {
         self.last = self.last.max(frame.now);
         // A time far before the next expiry: the time that set it was wrong.
         let jumped_back = frame.now < self.next_expiry.saturating_sub(2 * EXPIRE_EVERY);
         if !self.by_hand && (frame.now >= self.next_expiry || jumped_back) {
-            self.expire_in_time(frame.now, &mut tell);
+            self.expire_in_time(frame.now, &mut report);
         }
-        self.memory.frame(frame, data, &mut tell);
+        self.memory.frame(frame, data, &mut report);
     }
 
     /// See [`Memory::look`].
@@ -93,15 +93,15 @@ impl Monitor {
     }
 
     /// Closes idle flows in the next `sets` sets of the tables.
-    pub fn expire(&mut self, now: u64, sets: u32, mut tell: impl FnMut(Event)) {
-        self.memory.expire(now, sets, &mut tell);
+    pub fn expire(&mut self, now: u64, sets: u32, mut report: impl FnMut(Event)) {
+        self.memory.expire(now, sets, &mut report);
     }
 
-    fn expire_in_time(&mut self, now: u64, tell: &mut impl FnMut(Event)) {
+    fn expire_in_time(&mut self, now: u64, report: &mut impl FnMut(Event)) {
         if self.next_expiry != 0 {
             let config = self.memory.config();
             let sets = (config.flow_sets + config.half_sets) / EXPIRE_PARTS;
-            self.memory.expire(now, sets.max(WAYS), tell);
+            self.memory.expire(now, sets.max(WAYS), report);
         }
         self.next_expiry = now.saturating_add(EXPIRE_EVERY);
     }
@@ -145,8 +145,8 @@ impl Monitor {
     }
 
     /// Reports every flow that is still open at the time of the last frame.
-    pub fn finish(&mut self, tell: impl FnMut(Event)) {
-        self.memory.finish(self.last, tell);
+    pub fn finish(&mut self, report: impl FnMut(Event)) {
+        self.memory.finish(self.last, report);
     }
 
     /// The counters.

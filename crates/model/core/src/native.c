@@ -82,12 +82,12 @@ static void fp_finish_set(struct fp_rtt *r, struct fp_work *w, u32 set, u64 now)
 {
 	struct fp_table t = fp_flow_table(r);
 	struct fp_run_set_op *s = fp_set_at(r, &t, set);
-	u32 way;
+	u32 direction;
 
-	for (way = 0; way < FP_WAYS; way++) {
-		struct fp_flow *f = fp_flow_at(r, &t, set, way);
+	for (direction = 0; direction < FP_WAYS; direction++) {
+		struct fp_flow *f = fp_flow_at(r, &t, set, direction);
 
-		if (!s->tag[way] || (f->flags & FP_FLOW_CLOSED))
+		if (!s->tag[direction] || (f->flags & FP_FLOW_CLOSED))
 			continue;
 		if (f->flags & FP_FLOW_ANNOUNCED)
 			fp_report_flow(r, w, f, FP_EVENT_ALIVE, FP_CLOSED_END, f->initiator, now);
@@ -117,13 +117,13 @@ int fp_native_finish(struct fp_rtt *r, u64 now, u32 *set, struct fp_sink *sink)
 void fp_native_usage(struct fp_rtt *r, u64 used[3])
 {
 	struct fp_table table[2] = { fp_flow_table(r), fp_half_table(r) };
-	u32 t, set, way, shard, index, free = 0, begun = r->chunks_begun;
+	u32 t, set, direction, shard, index, free = 0, begun = r->chunks_begun;
 
 	used[0] = used[1] = 0;
 	for (t = 0; t < 2; t++) {
 		for (set = 0; set <= table[t].mask; set++) {
-			for (way = 0; way < FP_WAYS; way++)
-				used[t] += fp_set_at(r, &table[t], set)->tag[way] != 0;
+			for (direction = 0; direction < FP_WAYS; direction++)
+				used[t] += fp_set_at(r, &table[t], set)->tag[direction] != 0;
 		}
 	}
 	for (shard = 0; shard < FP_POOL_SHARDS; shard++) {
@@ -158,16 +158,16 @@ static u64 fp_held_by(struct fp_rtt *r, const struct fp_dir *d)
 u64 fp_native_held(struct fp_rtt *r)
 {
 	struct fp_table table[2] = { fp_flow_table(r), fp_half_table(r) };
-	u32 t, set, way, side;
+	u32 t, set, direction, side;
 	u64 held = 0, one;
 
 	for (t = 0; t < 2; t++) {
 		for (set = 0; set <= table[t].mask; set++) {
-			for (way = 0; way < FP_WAYS * 2; way++) {
-				struct fp_flow *f = fp_flow_at(r, &table[t], set, way / 2);
+			for (direction = 0; direction < FP_WAYS * 2; direction++) {
+				struct fp_flow *f = fp_flow_at(r, &table[t], set, direction / 2);
 
-				side = way & 1;
-				if (!fp_set_at(r, &table[t], set)->tag[way / 2])
+				side = direction & 1;
+				if (!fp_set_at(r, &table[t], set)->tag[direction / 2])
 					continue;
 				one = fp_held_by(r, &f->dir[side]);
 				if (one == ~0ull)
@@ -289,21 +289,21 @@ void fp_native_filter_classes(struct fp_rtt *r, u32 some)
 
 static void fp_read_class(const struct fp_class *c, struct fp_class_counts *to)
 {
-	u32 way;
+	u32 direction;
 
-	for (way = 0; way < 2; way++) {
-		struct fp_dir_counts *d = &to->dir[way];
+	for (direction = 0; direction < 2; direction++) {
+		struct fp_dir_counts *d = &to->dir[direction];
 
-		d->packets = c->packets[way];
-		d->bytes = c->bytes[way];
-		d->unmeasured_bytes = c->unmeasured_bytes[way];
-		d->data_packets = c->losses[way].data_packets;
-		d->retransmitted_packets = c->losses[way].retransmitted_packets;
-		d->upstream_lost_packets = c->losses[way].upstream_lost_packets;
-		d->spurious_packets = c->losses[way].spurious_packets;
-		d->reordered_packets = c->losses[way].reordered_packets;
+		d->packets = c->packets[direction];
+		d->bytes = c->bytes[direction];
+		d->unmeasured_bytes = c->unmeasured_bytes[direction];
+		d->data_packets = c->losses[direction].data_packets;
+		d->retransmitted_packets = c->losses[direction].retransmitted_packets;
+		d->upstream_lost_packets = c->losses[direction].upstream_lost_packets;
+		d->spurious_packets = c->losses[direction].spurious_packets;
+		d->reordered_packets = c->losses[direction].reordered_packets;
 		d->zero = 0;
-		to->leg[way] = c->leg[way];
+		to->leg[direction] = c->leg[direction];
 	}
 	to->flows_opened = c->flows_opened;
 	to->flows_closed = c->flows_closed;
@@ -362,7 +362,7 @@ struct fp_flow_view {
 	struct fp_key key;
 	u64 opened;
 	u64 last;
-	u64 least[2]; /* towards side N */
+	u64 min[2]; /* towards side N */
 	struct fp_counts counts[2];
 	u32 slot[2];
 	u32 closed; /* it ended, and stays for late packets */
@@ -373,14 +373,14 @@ struct fp_flow_view {
 u32 fp_native_flows(struct fp_rtt *r, u32 slot, u32 *at, struct fp_flow_view *out, u32 space)
 {
 	struct fp_table t = fp_flow_table(r);
-	u32 way, side, used = 0;
+	u32 direction, side, used = 0;
 
 	for (; *at < r->config.flow_sets && used + FP_WAYS <= space; (*at)++) {
-		for (way = 0; way < FP_WAYS; way++) {
-			struct fp_flow *f = fp_flow_at(r, &t, *at, way);
+		for (direction = 0; direction < FP_WAYS; direction++) {
+			struct fp_flow *f = fp_flow_at(r, &t, *at, direction);
 			const struct fp_tally *tally = &f->tally;
 
-			if (!fp_set_at(r, &t, *at)->tag[way])
+			if (!fp_set_at(r, &t, *at)->tag[direction])
 				continue;
 			if (slot != ~0u && tally->slot[0] != slot && tally->slot[1] != slot)
 				continue;
@@ -389,7 +389,7 @@ u32 fp_native_flows(struct fp_rtt *r, u32 slot, u32 *at, struct fp_flow_view *ou
 			out[used].last = fp_flow_last(f);
 			out[used].closed = (f->flags & FP_FLOW_CLOSED) != 0;
 			for (side = 0; side < 2; side++) {
-				out[used].least[side] = f->dir[!side].least;
+				out[used].min[side] = f->dir[!side].min;
 				out[used].counts[side] = f->dir[side].counts;
 				out[used].slot[side] = tally->slot[side];
 			}
@@ -412,7 +412,7 @@ const u32 fp_native_layout[] = {
 	sizeof(struct fp_rtt),
 	sizeof(struct fp_work),
 	AT(fp_frame, segs),
-	AT(fp_frame, way),
+	AT(fp_frame, direction),
 	AT(fp_key, port),
 	AT(fp_config, mode),
 	AT(fp_config, cpus),

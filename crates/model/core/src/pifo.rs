@@ -215,10 +215,10 @@ impl Pool {
                 owned: Some((allocated, layout)),
                 ..pool
             }),
-            Err(misfit) => {
+            Err(invalid_field) => {
                 // SAFETY: allocated above with this layout, and nothing refers to it.
                 unsafe { dealloc(allocated.as_ptr(), layout) };
-                Err(misfit)
+                Err(invalid_field)
             }
         }
     }

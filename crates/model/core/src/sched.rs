@@ -20,7 +20,7 @@ pub use memory::{MAX_OF_A_KIND, SchedLayout, SchedMemory};
 pub use plan::Plan;
 pub use policy::{BadPolicy, Custom, Function, Param, Policy, encode_rate, policies};
 pub use scheduler::{SchedReader, Scheduler};
-pub use takeover::{Changes, TakeOverError};
+pub use takeover::{Changes, HandoverError};
 
 /// A runtime could not run operations.
 #[derive(Debug, thiserror::Error)]

@@ -30,7 +30,7 @@ fn known_seeds() -> std::ops::Range<u64> {
 
 fn seeds() -> impl Iterator<Item = u64> {
     let first = test_seed();
-    let count = named().unwrap_or_else(|| Share::told().of(SEEDS));
+    let count = named().unwrap_or_else(|| Share::reported().of(SEEDS));
     (0..count).map(move |n| first.wrapping_add(n))
 }
 
@@ -48,15 +48,15 @@ fn run(traffic: &Traffic, mode: Mode) -> Run {
     };
     let mut monitor = Monitor::new(&config);
     let (mut samples, mut flows) = (Vec::new(), Vec::new());
-    let mut tell = |event| match event {
+    let mut report = |event| match event {
         Event::Sample(sample) => samples.push(sample),
         Event::Closed(record) | Event::Alive(record) => flows.push(record),
         Event::Opened(_) => {}
     };
     for (frame, data) in traffic.frames() {
-        monitor.frame(&frame, &data, &mut tell);
+        monitor.frame(&frame, &data, &mut report);
     }
-    monitor.finish(&mut tell);
+    monitor.finish(&mut report);
     Run {
         samples,
         flows,
@@ -79,7 +79,7 @@ fn which(flows: &[Flow], key: &Key) -> (usize, usize) {
 }
 
 fn reported(flows: &[Flow], samples: &[Sample]) -> Vec<OracleSample> {
-    let tell = |sample: &Sample| {
+    let report = |sample: &Sample| {
         let (flow, side) = which(flows, &sample.key);
         OracleSample {
             number: sample.number,
@@ -92,10 +92,10 @@ fn reported(flows: &[Flow], samples: &[Sample]) -> Vec<OracleSample> {
             acked_bytes: sample.acked_bytes,
         }
     };
-    samples.iter().map(tell).collect()
+    samples.iter().map(report).collect()
 }
 
-fn ask(traffic: &Traffic, mode: Mode) -> Oracle {
+fn query(traffic: &Traffic, mode: Mode) -> Oracle {
     let mut oracle = Oracle::new(mode);
     traffic.seen.iter().for_each(|seen| oracle.packet(seen));
     oracle
@@ -196,7 +196,7 @@ fn samples_of_flows_that_began_unseen_equal_the_oracles() {
 /// Samples, and those of them that are no true round trip.
 fn wrong(traffic: &Traffic, mode: Mode) -> (usize, Vec<Sample>) {
     let run = run(traffic, mode);
-    let wrong = |sample: &&Sample| !traffic.truth[&sample.number].contains(&sample.rtt);
+    let wrong = |sample: &&Sample| !traffic.validation[&sample.number].contains(&sample.rtt);
     let wrong = run.samples.iter().filter(wrong).copied().collect();
     (run.samples.len(), wrong)
 }
@@ -240,8 +240,8 @@ fn every_sample_lies_between_the_round_trips_that_its_ack_completes() {
     for seed in seeds() {
         let traffic = generate(seed, &Options::default());
         for sample in run(&traffic, Mode::Hybrid).samples {
-            let truth = &traffic.truth[&sample.number];
-            let (min, max) = (truth.iter().min(), truth.iter().max());
+            let validation = &traffic.validation[&sample.number];
+            let (min, max) = (validation.iter().min(), validation.iter().max());
             assert!(
                 min <= Some(&sample.rtt) && Some(&sample.rtt) <= max,
                 "seed {seed}: {sample:?}"
@@ -286,7 +286,7 @@ fn hybrid_finds_nearly_all_that_karn_allows() {
     let (mut found, mut karn, mut hybrid, mut ts) = (0, 0, 0, 0);
     for seed in known_seeds() {
         let traffic = generate(seed, &Options::default());
-        let valid: HashMap<u64, u64> = ask(&traffic, Mode::Hybrid).karn.into_iter().collect();
+        let valid: HashMap<u64, u64> = query(&traffic, Mode::Hybrid).karn.into_iter().collect();
         let samples = run(&traffic, Mode::Hybrid).samples;
         found += samples
             .iter()
@@ -327,8 +327,8 @@ fn samples_are_the_same_when_numbers_and_clocks_wrap() {
                     ..*reported
                 })
                 .collect();
-            let moved_told = reported(&moved.flows, &run(&moved, Mode::Hybrid).samples);
-            assert_eq!(moved_told, expected, "seed {seed}, shift {shift}");
+            let moved_reported = reported(&moved.flows, &run(&moved, Mode::Hybrid).samples);
+            assert_eq!(moved_reported, expected, "seed {seed}, shift {shift}");
         }
     }
 }

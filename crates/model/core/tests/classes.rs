@@ -25,7 +25,7 @@ struct Datagram {
     vlan: u16,
     dscp: u8,
     mark: u32,
-    way: FrameDirection,
+    direction: FrameDirection,
     ifindex: u32,
     rx_ifindex: u32,
     out_vlan: u16,
@@ -47,7 +47,7 @@ impl Datagram {
             }
         };
         let ends = [end(), end()];
-        let (way, flags) = random.pick(&[
+        let (direction, flags) = random.pick(&[
             (FrameDirection::In, 0),
             (FrameDirection::In, Frame::THROUGH),
             (FrameDirection::Out, Frame::SEEN_BEFORE),
@@ -61,9 +61,9 @@ impl Datagram {
             vlan: random.pick(&[0, 0, 7, 9]),
             dscp: random.pick(&[0, 0, 10, 46]),
             mark: random.pick(&[0, 0, 5, 6]),
-            way,
+            direction,
             ifindex: random.pick(&[2, 3]),
-            rx_ifindex: match way {
+            rx_ifindex: match direction {
                 FrameDirection::Out => random.pick(&[0, 2, 3]),
                 _ if through => random.pick(&[2, 3]),
                 _ => 0,
@@ -96,7 +96,7 @@ impl Datagram {
             now,
             wire_len: bytes.len() as u32,
             link: Link::Ethernet as u16,
-            way: self.way as u8,
+            direction: self.direction as u8,
             ifindex: self.ifindex,
             rx_ifindex: self.rx_ifindex,
             mark: self.mark,
@@ -139,7 +139,7 @@ impl Oracle<'_> {
     /// Whether the end is counted at this hook.
     fn natural(&self, d: &Datagram, sender: bool) -> bool {
         let late = !self.rules.marks.is_empty() && self.watched > 1;
-        match (d.way, sender) {
+        match (d.direction, sender) {
             (FrameDirection::Unknown, _) => true,
             _ if d.through() => true,
             (FrameDirection::In, true) => !late,
@@ -154,13 +154,13 @@ impl Oracle<'_> {
         let end = usize::from(!sender);
         let uplink = self.rules.uplinks.contains(&d.ifindex);
         let inside = all
-            && match d.way {
+            && match d.direction {
                 FrameDirection::Unknown => false,
                 FrameDirection::In => sender != uplink,
                 FrameDirection::Out => sender == uplink,
             };
         let linked = all
-            && match d.way {
+            && match d.direction {
                 FrameDirection::Unknown => true,
                 _ if d.through() => true,
                 FrameDirection::In => sender,
@@ -188,14 +188,14 @@ impl Oracle<'_> {
     /// (slot, direction) of everything that the packet is counted in.
     fn counted(&self, d: &Datagram) -> Vec<(u32, usize)> {
         let mut places = Vec::new();
-        for (sender, way) in [(true, UP), (false, DOWN)] {
+        for (sender, direction) in [(true, UP), (false, DOWN)] {
             if !self.natural(d, sender) {
                 continue;
             }
             let class = self.class(d, sender, true);
             let other = self.class(d, !sender, self.natural(d, !sender));
             if class != OTHER || other == OTHER {
-                places.push((class, way));
+                places.push((class, direction));
             }
         }
         places
@@ -262,14 +262,17 @@ fn every_packet_is_counted_in_the_classes_of_the_oracle() {
         }
         monitor.read_classes(&mut reading);
         for (slot, counts) in reading.counts.iter().enumerate() {
-            for way in [UP, DOWN] {
-                let told = [counts.dir[way].packets, counts.dir[way].bytes];
-                let truth = expected
-                    .get(&(slot as u32, way))
+            for direction in [UP, DOWN] {
+                let reported = [counts.dir[direction].packets, counts.dir[direction].bytes];
+                let validation = expected
+                    .get(&(slot as u32, direction))
                     .copied()
                     .unwrap_or_default();
-                assert_eq!(told, truth, "seed {seed}, slot {slot}, way {way}");
-                assert_eq!(counts.dir[way].unmeasured_bytes, truth[1]);
+                assert_eq!(
+                    reported, validation,
+                    "seed {seed}, slot {slot}, way {direction}"
+                );
+                assert_eq!(counts.dir[direction].unmeasured_bytes, validation[1]);
             }
         }
     }
@@ -284,7 +287,7 @@ fn forwarded_packets_count_at_both_interfaces() {
     let ends = ["192.0.2.1", "198.51.100.1"].map(|ip| ip.parse().unwrap());
     let (frame, bytes) = datagram(ends[0], ends[1]);
     let through = Frame {
-        way: FrameDirection::In as u8,
+        direction: FrameDirection::In as u8,
         ifindex: 2,
         rx_ifindex: 3,
         flags: Frame::THROUGH,
@@ -293,7 +296,7 @@ fn forwarded_packets_count_at_both_interfaces() {
     monitor.frame(&through, &bytes, |_| {});
     let mut reading = ClassReading::default();
     monitor.read_classes(&mut reading);
-    let counted = |slot: usize, way: usize| reading.counts[slot].dir[way].packets;
+    let counted = |slot: usize, direction: usize| reading.counts[slot].dir[direction].packets;
     let packets = [
         counted(1, UP),
         counted(1, DOWN),
@@ -310,7 +313,7 @@ fn datagram(src: IpAddr, dst: IpAddr) -> (Frame, Vec<u8>) {
         vlan: 0,
         dscp: 0,
         mark: 0,
-        way: FrameDirection::Unknown,
+        direction: FrameDirection::Unknown,
         ifindex: 0,
         rx_ifindex: 0,
         out_vlan: 0,
@@ -385,8 +388,8 @@ fn of_100_000_prefixes_the_longest_wins() {
     let mut reading = ClassReading::default();
     monitor.read_classes(&mut reading);
     for (slot, counts) in reading.counts.iter().enumerate() {
-        let truth = expected.get(&(slot as u32)).copied().unwrap_or(0);
-        assert_eq!(counts.dir[UP].packets, truth, "slot {slot}");
+        let validation = expected.get(&(slot as u32)).copied().unwrap_or(0);
+        assert_eq!(counts.dir[UP].packets, validation, "slot {slot}");
     }
 }
 
@@ -414,19 +417,19 @@ fn class_counts_equal_the_events() {
         let mut monitor = monitor(20, &[]);
         monitor.expire_by_hand();
         monitor.set_rules(&rules, &[]).unwrap();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for (frame, bytes) in traffic.frames() {
-            monitor.frame(&frame, &bytes, |event| told.push(event));
+            monitor.frame(&frame, &bytes, |event| reported.push(event));
         }
         let flows_seen = monitor.flows(Memory::ALL_SLOTS, 1000);
-        monitor.expire(u64::MAX / 2, 1024, |event| told.push(event));
+        monitor.expire(u64::MAX / 2, 1024, |event| reported.push(event));
         let mut reading = ClassReading::default();
         monitor.read_classes(&mut reading);
         let mut samples: HashMap<(u32, usize, u16), u64> = HashMap::new();
         let mut sums: HashMap<(u32, usize), u64> = HashMap::new();
         let mut sent: HashMap<(u32, usize), [u64; 3]> = HashMap::new();
         let mut flows: HashMap<u32, [u32; 2]> = HashMap::new();
-        for event in &told {
+        for event in &reported {
             match event {
                 Event::Sample(s) => {
                     let near = class_of(&rules, s.key.endpoint(s.measured).ip());
@@ -492,18 +495,18 @@ fn class_counts_equal_the_events() {
             }
             let [opened, closed] = flows.get(&slot).copied().unwrap_or_default();
             assert_eq!((counts.flows_opened, counts.flows_closed), (opened, closed));
-            for way in [UP, DOWN] {
-                let d = &counts.dir[way];
-                let truth = sent.get(&(slot, way)).copied().unwrap_or_default();
-                let told = [
+            for direction in [UP, DOWN] {
+                let d = &counts.dir[direction];
+                let validation = sent.get(&(slot, direction)).copied().unwrap_or_default();
+                let reported = [
                     d.data_packets,
                     d.retransmitted_packets,
                     d.upstream_lost_packets,
                 ];
                 assert_eq!(
-                    told.map(u64::from),
-                    truth,
-                    "seed {seed}, slot {slot}, way {way}"
+                    reported.map(u64::from),
+                    validation,
+                    "seed {seed}, slot {slot}, way {direction}"
                 );
             }
         }

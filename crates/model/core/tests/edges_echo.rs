@@ -53,7 +53,7 @@ impl Ping {
         self.talk.frame(meta, &data);
     }
 
-    fn ask(&mut self, ms: u64, target: u8, seq: u16) {
+    fn query(&mut self, ms: u64, target: u8, seq: u16) {
         self.send(ms, target, seq, false);
     }
 
@@ -72,7 +72,7 @@ fn a_reply_is_matched_with_its_request() {
         for target in [1, 200] {
             let mut ping = ping();
             ping.v6 = is_v6;
-            ping.ask(100, target, 7);
+            ping.query(100, target, 7);
             ping.answer(120, target, 7);
             let sample = ping.talk.samples[0];
             let address = if is_v6 {
@@ -95,7 +95,7 @@ fn constant_echo_identifiers_are_distinguished() {
     let mut ping = ping();
     for target in 1..=5 {
         for seq in 0..5 {
-            ping.ask(100 + u64::from(seq), target, seq);
+            ping.query(100 + u64::from(seq), target, seq);
         }
     }
     for target in (1..=5).rev() {
@@ -116,7 +116,7 @@ fn constant_echo_identifiers_are_distinguished() {
 fn echo_numbers_wrap() {
     let mut ping = ping();
     for i in 0..6u16 {
-        ping.ask(100 * u64::from(i), 1, 65_533u16.wrapping_add(i));
+        ping.query(100 * u64::from(i), 1, 65_533u16.wrapping_add(i));
         ping.answer(100 * u64::from(i) + 20, 1, 65_533u16.wrapping_add(i));
     }
     assert_eq!(ping.talk.rtts(), [20; 6]);
@@ -126,7 +126,7 @@ fn echo_numbers_wrap() {
 #[test]
 fn duplicate_replies_are_not_measured() {
     let mut ping = ping();
-    ping.ask(100, 1, 1);
+    ping.query(100, 1, 1);
     ping.answer(120, 1, 1);
     ping.answer(121, 1, 1);
     ping.answer(900, 1, 1);
@@ -137,12 +137,12 @@ fn duplicate_replies_are_not_measured() {
 #[test]
 fn a_request_sent_twice_is_ambiguous() {
     let mut ping = ping();
-    ping.ask(100, 1, 1);
-    ping.ask(110, 1, 1);
+    ping.query(100, 1, 1);
+    ping.query(110, 1, 1);
     ping.answer(120, 1, 1);
     ping.answer(130, 1, 1);
     assert_eq!(ping.talk.rtts(), []);
-    ping.ask(200, 1, 2);
+    ping.query(200, 1, 2);
     ping.answer(220, 1, 2);
     assert_eq!(ping.talk.rtts(), [20]);
 }
@@ -151,7 +151,7 @@ fn a_request_sent_twice_is_ambiguous() {
 #[test]
 fn replies_to_a_broadcast_ping_are_not_measured() {
     let mut ping = ping();
-    ping.ask(100, 255, 1);
+    ping.query(100, 255, 1);
     for host in 1..20 {
         ping.answer(120 + u64::from(host), host, 1);
     }
@@ -163,10 +163,10 @@ fn replies_to_a_broadcast_ping_are_not_measured() {
 #[test]
 fn an_old_request_is_not_matched() {
     let mut ping = ping();
-    ping.ask(0, 1, 1);
+    ping.query(0, 1, 1);
     ping.answer(61_000, 1, 1);
     assert_eq!(ping.talk.rtts(), []);
-    ping.ask(62_000, 1, 1);
+    ping.query(62_000, 1, 1);
     ping.answer(62_020, 1, 1);
     assert_eq!(ping.talk.rtts(), [20]);
 }
@@ -182,7 +182,7 @@ fn a_reply_without_request_opens_nothing() {
 fn more_waiting_requests_than_fit_drop_the_oldest() {
     let mut ping = ping();
     for seq in 0..1000u16 {
-        ping.ask(u64::from(seq), 1, seq);
+        ping.query(u64::from(seq), 1, seq);
     }
     for seq in [999, 900, 800, 0] {
         ping.answer(2000, 1, seq);
@@ -201,7 +201,7 @@ fn disabled_echo_gives_no_samples() {
         talk: Talk::new(config),
         ..ping()
     };
-    ping.ask(100, 1, 1);
+    ping.query(100, 1, 1);
     ping.answer(120, 1, 1);
     assert_eq!(ping.talk.rtts(), []);
     assert_eq!(ping.talk.monitor.stats().echo_packets, 2);

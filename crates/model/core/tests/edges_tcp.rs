@@ -487,7 +487,7 @@ fn a_packet_seen_at_several_points_counts_once() {
     let places = |i: u32| {
         move |frame: &mut Frame| {
             frame.ifindex = 2 + i / 2;
-            frame.way = if i.is_multiple_of(2) {
+            frame.direction = if i.is_multiple_of(2) {
                 FrameDirection::In
             } else {
                 FrameDirection::Out
@@ -689,12 +689,12 @@ fn stray_ends_open_no_flow() {
 fn monitored_ingress_prevents_a_second_sample() {
     let mut talk = open();
     talk.at(100).seq(1001).ack(501).data(100).send();
-    let on_its_way_out = |frame: &mut Frame| frame.flags = Frame::SEEN_BEFORE;
+    let on_its_egress = |frame: &mut Frame| frame.flags = Frame::SEEN_BEFORE;
     talk.at(120)
         .from(B)
         .seq(501)
         .ack(1101)
-        .seen(on_its_way_out)
+        .seen(on_its_egress)
         .send();
     assert_eq!(talk.rtts(), []);
 }

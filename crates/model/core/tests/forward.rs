@@ -79,8 +79,8 @@ fn case(random: &mut Random) -> Case {
 /// Holds one case against the oracle; what became of it.
 fn check(case: &Case) -> ForwardOutcome {
     let bytes = case.frame.len() as u32 + case.hidden;
-    let mut asked: [Option<FibQuestion>; 2] = [None; 2];
-    let [ours, theirs] = &mut asked;
+    let mut requested: [Option<FibQuestion>; 2] = [None; 2];
+    let [ours, theirs] = &mut requested;
     let forwarder = Forwarder::new(&case.plan);
     let decision = forwarder.decide(
         IfIndex(case.ifindex),
@@ -92,7 +92,7 @@ fn check(case: &Case) -> ForwardOutcome {
             case.answer
         },
     );
-    let said = decide(
+    let expected = decide(
         &case.plan,
         case.ifindex,
         &case.frame,
@@ -103,16 +103,20 @@ fn check(case: &Case) -> ForwardOutcome {
             case.answer
         },
     );
-    assert_eq!(decision.way(), said.way, "{case:x?}");
-    assert_eq!(decision.came(), said.came, "{case:x?}");
-    assert_eq!(asked[0], asked[1], "{case:x?}");
-    if said.way == ForwardOutcome::ToSocket {
-        assert_eq!(decision.leaves(), said.leaves, "{case:x?}");
+    assert_eq!(decision.outcome(), expected.outcome, "{case:x?}");
+    assert_eq!(decision.arrived(), expected.arrived, "{case:x?}");
+    assert_eq!(requested[0], requested[1], "{case:x?}");
+    if expected.outcome == ForwardOutcome::ToSocket {
+        assert_eq!(decision.leaves(), expected.leaves, "{case:x?}");
         let mut frame = case.frame.clone();
         forwarder.change(&decision, &mut frame).unwrap();
         let growth = frame.len() as i64 - case.frame.len() as i64;
         assert_eq!(growth, i64::from(forwarder.growth(&decision)), "{case:x?}");
-        assert_eq!(frame, change(&case.plan, &said, &case.frame), "{case:x?}");
+        assert_eq!(
+            frame,
+            change(&case.plan, &expected, &case.frame),
+            "{case:x?}"
+        );
     }
     let own = [EXIT_MACS[0], EXIT_MACS[1], BRIDGE_MAC, [0; 6]];
     assert_eq!(
@@ -120,33 +124,33 @@ fn check(case: &Case) -> ForwardOutcome {
         look(&case.frame, &own),
         "{case:x?}"
     );
-    said.way
+    expected.outcome
 }
 
 #[test]
 fn random_frames_are_forwarded_as_the_oracle_says() {
     let mut random = Random::new(test_seed());
     let mut met = BTreeMap::new();
-    for _ in 0..Share::told().of(FRAMES) {
+    for _ in 0..Share::reported().of(FRAMES) {
         *met.entry(check(&case(&mut random)) as usize).or_insert(0) += 1;
     }
     // What a hook detects is not the core's.
     let hooks = [
-        ForwardOutcome::NoRoom,
-        ForwardOutcome::NoDesk,
+        ForwardOutcome::NoHeadroom,
+        ForwardOutcome::NoScratch,
         ForwardOutcome::Lost,
     ];
-    for (way, name) in ForwardOutcome::ALL {
-        let times = met.get(&(way as usize)).copied().unwrap_or(0);
+    for (outcome, name) in ForwardOutcome::ALL {
+        let times = met.get(&(outcome as usize)).copied().unwrap_or(0);
         println!("{name}: {times}");
-        assert!(hooks.contains(&way) || times >= 20, "{name}: {times}");
+        assert!(hooks.contains(&outcome) || times >= 20, "{name}: {times}");
     }
 }
 
 #[test]
 fn every_length_of_a_frame_is_forwarded_as_the_oracle_says() {
     let mut random = Random::new(test_seed() ^ 1);
-    for _ in 0..Share::told().of(1000) {
+    for _ in 0..Share::reported().of(1000) {
         let whole = case(&mut random);
         for bytes in 0..whole.frame.len().min(100) {
             let frame = whole.frame[..bytes].to_vec();
@@ -175,7 +179,7 @@ fn every_answer_of_the_fib_means_what_the_oracle_says() {
             let mut case = case(&mut random);
             (case.answer.code, case.socket) = (code, true);
             let forwarder = Forwarder::new(&case.plan);
-            let mut asked = false;
+            let mut requested = false;
             let shown = case.frame.len() as u32 + case.hidden;
             let ifindex = IfIndex(case.ifindex);
             forwarder.decide(
@@ -184,12 +188,12 @@ fn every_answer_of_the_fib_means_what_the_oracle_says() {
                 shown,
                 |_| true,
                 |_| {
-                    asked = true;
+                    requested = true;
                     case.answer
                 },
             );
             check(&case);
-            met += u32::from(asked);
+            met += u32::from(requested);
         }
     }
 }
@@ -244,7 +248,8 @@ fn a_frame_that_ends_before_its_headers_is_refused() {
         let bytes = case.frame.len() as u32 + case.hidden;
         let ifindex = IfIndex(case.ifindex);
         let decision = forwarder.decide(ifindex, &case.frame, bytes, |_| true, |_| case.answer);
-        if decision.way() != ForwardOutcome::ToSocket || case.plan.forwarding != Forwarding::Router
+        if decision.outcome() != ForwardOutcome::ToSocket
+            || case.plan.forwarding != Forwarding::Router
         {
             continue;
         }

@@ -19,7 +19,7 @@ fn mutations() -> u64 {
     let wanted = std::env::var("FAIRPATH_MUTATIONS").ok();
     wanted
         .and_then(|n| n.parse().ok())
-        .unwrap_or(Share::told().of(1_000_000))
+        .unwrap_or(Share::reported().of(1_000_000))
 }
 
 /// Small tables, so that all of them overflow.
@@ -85,7 +85,7 @@ fn mutate(random: &mut Random, frame: &mut Frame, data: &mut Vec<u8>, other: &[u
             7 => {
                 frame.segs = random.draw() as u32 % 70_000;
                 frame.ifindex = random.draw() as u32 % 4;
-                frame.way = random.draw() as u8;
+                frame.direction = random.draw() as u8;
                 frame.flags = random.draw() as u8 & 3;
                 frame.vlan = random.draw() as u16;
             }
@@ -126,14 +126,14 @@ fn a_million_damaged_packets_leave_the_tables_sound() {
     for mode in modes {
         let config = config(mode);
         let mut monitor = Monitor::new(&config);
-        let mut tell = |event| samples += u64::from(matches!(event, Event::Sample(_)));
+        let mut report = |event| samples += u64::from(matches!(event, Event::Sample(_)));
         for i in 0..each {
             let (frame, data) = &frames[i as usize % frames.len()];
             let (mut frame, mut data) = (*frame, data.clone());
             let other = &frames[random.draw() as usize % frames.len()].1;
             mutate(&mut random, &mut frame, &mut data, other);
             let start = Instant::now();
-            monitor.frame(&frame, &data, &mut tell);
+            monitor.frame(&frame, &data, &mut report);
             spent += start.elapsed();
             if i % CHECK_EVERY == 0 {
                 assert_sound(
@@ -143,7 +143,7 @@ fn a_million_damaged_packets_leave_the_tables_sound() {
                 );
             }
         }
-        monitor.finish(&mut tell);
+        monitor.finish(&mut report);
         assert_sound(
             &monitor,
             &config,

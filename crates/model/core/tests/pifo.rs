@@ -38,7 +38,7 @@ fn ten_million_operations_are_answered_as_by_the_oracle() {
     let wanted = std::env::var("FAIRPATH_QUEUE_OPS").ok();
     let ops: usize = wanted
         .and_then(|n| n.parse().ok())
-        .unwrap_or(Share::told().of(OPS) as usize);
+        .unwrap_or(Share::reported().of(OPS) as usize);
     let first = test_seed();
     let mut tally = std::collections::BTreeMap::<(&str, bool), u64>::new();
     let mut totals = [0u64; 6];

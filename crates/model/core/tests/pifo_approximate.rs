@@ -164,7 +164,7 @@ fn aifo_admits_everything_within_its_headroom() {
     assert!(pool.push(1, 52, 0).is_ok());
 }
 
-fn gradient_beside_cffs(buckets: u32) -> Pool {
+fn gradient_against_cffs(buckets: u32) -> Pool {
     let window = Window {
         buckets,
         ..Window::default()
@@ -177,7 +177,7 @@ fn gradient_beside_cffs(buckets: u32) -> Pool {
 #[test]
 fn the_gradient_queue_is_exact_where_buckets_are_full() {
     for buckets in [1, 2, 30, 100, 523] {
-        let mut pool = gradient_beside_cffs(buckets);
+        let mut pool = gradient_against_cffs(buckets);
         for item in 1..=2_000 {
             let rank = u64::from(item * 7 % (2 * buckets));
             pool.push(1, item, rank).unwrap();
@@ -197,7 +197,7 @@ fn gradient_error_is_limited_with_sparse_buckets() {
     let mut random = Random::new(SEED);
     let (mut wrong, mut pops, mut farthest) = (0, 0, 0);
     for round in 0..400 {
-        let mut pool = gradient_beside_cffs(523);
+        let mut pool = gradient_against_cffs(523);
         for item in 1..=random.below(100) as u32 {
             let rank = random.below(523);
             pool.push(1, item, rank).unwrap();

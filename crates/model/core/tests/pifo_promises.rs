@@ -388,9 +388,9 @@ fn invalid_pifo_configurations_are_refused() {
             PifoConfigError::Parts,
         ),
     ];
-    for (kind, capacity, misfit) in cases {
-        let told = Pool::new(10, &[PifoConfig::new(kind, capacity)]).unwrap_err();
-        assert_eq!(told, misfit, "{kind:?}");
+    for (kind, capacity, invalid_field) in cases {
+        let reported = Pool::new(10, &[PifoConfig::new(kind, capacity)]).unwrap_err();
+        assert_eq!(reported, invalid_field, "{kind:?}");
     }
     let approximate = PifoConfig::new(
         Kind::Aifo {

@@ -16,20 +16,20 @@ fn ranked(hint: u64) -> Meta {
 
 /// Inversions of the leaf under ranks from 0 to 99, all equally likely, at 5 percent more than can
 /// leave: packets that leave while one of smaller rank stays behind.
-fn inversions(leaf: NodeConfig, room: u32, seed: u64) -> u64 {
+fn inversions(leaf: NodeConfig, capacity: u32, seed: u64) -> u64 {
     let leaf = NodeConfig {
-        queue_capacity: room,
+        queue_capacity: capacity,
         ..leaf
     };
-    let mut home = Watched::natively(&plan(vec![leaf], vec![1])).unaudited();
+    let mut runtime = Watched::natively(&plan(vec![leaf], vec![1])).unaudited();
     let mut random = Random::new(seed);
     let mut waiting = [0u64; 100];
-    let mut ranks = vec![0; room as usize + 2];
-    let mut free: Vec<u32> = (1..=room + 1).collect();
+    let mut ranks = vec![0; capacity as usize + 2];
+    let mut free: Vec<u32> = (1..=capacity + 1).collect();
     let mut inverted = 0;
     for turn in 0..200_000 {
         let (handle, rank) = (*free.last().unwrap(), random.below(100));
-        if home.enqueue(handle, ranked(rank)) {
+        if runtime.enqueue(handle, ranked(rank)) {
             free.pop();
             ranks[handle as usize] = rank as usize;
             waiting[rank as usize] += 1;
@@ -38,7 +38,7 @@ fn inversions(leaf: NodeConfig, room: u32, seed: u64) -> u64 {
         if turn % 21 == 0 {
             continue;
         }
-        if let Some(handle) = home.dequeue() {
+        if let Some(handle) = runtime.dequeue() {
             let rank = ranks[handle as usize];
             waiting[rank] -= 1;
             inverted += u64::from(waiting[..rank].iter().any(|count| *count > 0));
@@ -82,17 +82,17 @@ fn an_exact_queue_has_no_inversions_by_the_same_count() {
 #[test]
 fn sp_pifo_by_start_times_shares_by_weight_nearly() {
     let leaf = with_param(with_lists(32), "sp_pifo", "fair", 1);
-    let mut home = Watched::natively(&plan(vec![leaf], vec![1]));
-    home.run(&[Op::weight(0, 1, 1, COST_ONE / 3)]);
+    let mut runtime = Watched::natively(&plan(vec![leaf], vec![1]));
+    runtime.run(&[Op::weight(0, 1, 1, COST_ONE / 3)]);
     let again = |handle: u32| packet(handle % 2, 1000);
     for handle in 1..=80 {
-        home.enqueue(handle, again(handle));
+        runtime.enqueue(handle, again(handle));
     }
     let mut sent = [0u32; 2];
     for _ in 0..8000 {
-        let handle = home.dequeue().unwrap();
+        let handle = runtime.dequeue().unwrap();
         sent[handle as usize % 2] += 1;
-        home.enqueue(handle, again(handle));
+        runtime.enqueue(handle, again(handle));
     }
     let share = f64::from(sent[1]) / f64::from(sent[0]);
     assert!((2.0..4.0).contains(&share), "{share} to 1, not 3 to 1");
@@ -110,7 +110,7 @@ fn admitting() -> Watched<Scheduler> {
 
 #[test]
 fn aifo_admits_smallest_ranks_in_arrival_order() {
-    let mut home = admitting();
+    let mut runtime = admitting();
     let mut random = Random::new(0xa1f0);
     let mut admitted = [(0u32, 0u32); 2];
     let mut order = vec![];
@@ -119,17 +119,17 @@ fn aifo_admits_smallest_ranks_in_arrival_order() {
         let rank = random.below(100);
         let place = &mut admitted[usize::from(rank >= 50)];
         place.0 += 1;
-        if home.enqueue(handle, ranked(rank)) {
+        if runtime.enqueue(handle, ranked(rank)) {
             place.1 += 1;
             order.push(handle);
         }
         if handle % 2 == 0 {
-            left.extend(home.dequeue());
+            left.extend(runtime.dequeue());
         }
     }
-    left.extend(home.dequeue_many(100));
+    left.extend(runtime.dequeue_many(100));
     assert_eq!(left, order, "not in order of arrival");
-    let [small, large] = admitted.map(|(came, stayed)| f64::from(stayed) / f64::from(came));
+    let [small, large] = admitted.map(|(arrived, stayed)| f64::from(stayed) / f64::from(arrived));
     // Half of what comes can leave, which is the smaller half.
     assert!(
         small > 0.8 && large < 0.2,
@@ -145,7 +145,7 @@ proptest! {
     fn aifo_admits_by_the_papers_equation(
         ops in prop::collection::vec((0u64..50, 0u32..3), 1..150),
     ) {
-        let mut home = admitting();
+        let mut runtime = admitting();
         let (mut window, mut waiting) = (Vec::<u64>::new(), 0u32);
         for (handle, (rank, leave)) in ops.iter().enumerate() {
             let known = &window[window.len().saturating_sub(20)..];
@@ -153,14 +153,14 @@ proptest! {
             let quantile = if known.is_empty() { 0.0 } else { smaller / known.len() as f64 };
             let allowed = f64::from(20 - waiting) / 20.0 / (1.0 - 26.0 / 256.0);
             window.push(*rank);
-            let admitted = home.enqueue(handle as u32 + 1, ranked(*rank));
+            let admitted = runtime.enqueue(handle as u32 + 1, ranked(*rank));
             // Where both sides meet, doubles may err.
             if (quantile - allowed).abs() > 1e-9 || waiting == 20 {
                 prop_assert_eq!(admitted, waiting < 20 && quantile < allowed);
             }
             waiting += u32::from(admitted);
             if *leave == 0 && waiting > 0 {
-                prop_assert!(home.dequeue().is_some());
+                prop_assert!(runtime.dequeue().is_some());
                 waiting -= 1;
             }
         }

@@ -68,7 +68,7 @@ fn meta_of(flow: u8, bytes: u32, ecn: u8) -> Meta {
 }
 
 fn outcomes_of(outcomes: &[Outcome]) -> Vec<PacketOutcome> {
-    let fate = |outcome: &Outcome| {
+    let outcome = |outcome: &Outcome| {
         let (handle, marked) = (outcome.handle, outcome.marked());
         match outcome.kind {
             OutcomeKind::Sent => Some(PacketOutcome::Sent { handle, marked }),
@@ -79,7 +79,7 @@ fn outcomes_of(outcomes: &[Outcome]) -> Vec<PacketOutcome> {
             _ => None,
         }
     };
-    outcomes.iter().filter_map(fate).collect()
+    outcomes.iter().filter_map(outcome).collect()
 }
 
 /// A node with CoDel's parameters as the settings have them.
@@ -91,7 +91,7 @@ fn codel_node(name: &str, over: Over, settings: &Settings) -> NodeConfig {
     with_param(node, name, "mtu", settings.mtu)
 }
 
-fn room(nodes: Vec<NodeConfig>) -> Plan {
+fn capacity(nodes: Vec<NodeConfig>) -> Plan {
     let mut plan = plan(nodes, vec![1]);
     plan.config.packets = 2000;
     plan.config.limit_packets = 2000;
@@ -129,8 +129,8 @@ impl Model for FqCodel {
 }
 
 /// Runs the steps in the runtime and in the model; every packet's fate is the same.
-fn compare<H: SchedRuntime>(home: H, model: &mut dyn Model, steps: &[Step]) {
-    let mut audited = Audited::new(home);
+fn compare<H: SchedRuntime>(runtime: H, model: &mut dyn Model, steps: &[Step]) {
+    let mut audited = Audited::new(runtime);
     let mut now = 1;
     for (step, handle) in steps.iter().zip(1..) {
         match *step {
@@ -141,14 +141,14 @@ fn compare<H: SchedRuntime>(home: H, model: &mut dyn Model, steps: &[Step]) {
                 ecn,
             } => {
                 now += after;
-                let came = now;
+                let arrived = now;
                 model.comes(
                     flow,
                     Waiting {
                         handle,
                         bytes,
                         ecn,
-                        came,
+                        arrived,
                     },
                 );
                 audited.run(Op::enqueue(now, handle, meta_of(flow, bytes, ecn)));
@@ -162,8 +162,8 @@ fn compare<H: SchedRuntime>(home: H, model: &mut dyn Model, steps: &[Step]) {
             }
         }
     }
-    audited.home.audit().unwrap();
-    let stats = audited.home.stats();
+    audited.runtime.audit().unwrap();
+    let stats = audited.runtime.stats();
     assert_eq!((stats.shared, stats.state_lost), (0, 0), "flows meet");
 }
 
@@ -182,7 +182,7 @@ proptest! {
 
     #[test]
     fn codel_decides_each_packet_as_rfc_8289(steps in steps(1, 1514), settings in settings()) {
-        let plan = room(vec![codel_node("codel", Over::Packets, &settings)]);
+        let plan = capacity(vec![codel_node("codel", Over::Packets, &settings)]);
         let mut model = (settings, Codel::default());
         compare(Scheduler::new(&plan).unwrap(), &mut model, &steps);
     }
@@ -197,12 +197,12 @@ proptest! {
         let node = with_param(node, "fq_codel", "quantum", quantum);
         let node = with_param(node, "fq_codel", "hosts", 0);
         let mut model = FqCodel::new(settings, quantum as i64);
-        compare(Scheduler::new(&room(vec![node])).unwrap(), &mut model, &steps);
+        compare(Scheduler::new(&capacity(vec![node])).unwrap(), &mut model, &steps);
     }
 }
 
 fn link_over(nodes: Vec<NodeConfig>, rate_bps: u64, templates: Vec<Meta>) -> Link<Scheduler> {
-    let plan = room(nodes);
+    let plan = capacity(nodes);
     Link::new(
         Scheduler::new(&plan).unwrap(),
         plan.config.packets,
@@ -226,7 +226,7 @@ fn drops_of(nodes: Vec<NodeConfig>) -> Vec<u64> {
 #[test]
 fn a_queue_that_was_emptied_starts_afresh() {
     for (name, over) in [("codel", Over::Packets), ("fq_codel", Over::Flows)] {
-        let mut watched = Watched::natively(&room(vec![node(0, name, over)]));
+        let mut watched = Watched::natively(&capacity(vec![node(0, name, over)]));
         (1..=4).for_each(|handle| assert!(watched.enqueue(handle, packet(7, 1500))));
         // Above target from here on: a drop would be due at 110 ms. But the rest is taken out.
         assert_eq!(watched.at(10 * MS).dequeue(), Some(1));
@@ -322,7 +322,7 @@ fn a_sparse_flow_goes_before_those_that_fill_the_link() {
 
 #[test]
 fn emptied_new_flows_wait_behind_old_ones() {
-    let mut watched = Watched::natively(&room(vec![with_param(
+    let mut watched = Watched::natively(&capacity(vec![with_param(
         node(0, "fq_codel", Over::Flows),
         "fq_codel",
         "hosts",
@@ -369,7 +369,7 @@ fn hosts_share_equally_for_any_flow_count() {
             "ecn",
             0,
         )];
-        let mut plan = room(nodes);
+        let mut plan = capacity(nodes);
         plan.config.flows = 4096;
         plan.config.hosts = 1024;
         let mut link = Link::new(
@@ -386,7 +386,7 @@ fn hosts_share_equally_for_any_flow_count() {
         within_a_percent(*most, crowd / 100, "flows of one host");
         // Turns are told ahead: once each flow passed through the list a hundred times a packet,
         // and dequeues gave up.
-        let stats = link.home.home.stats();
+        let stats = link.runtime.runtime.stats();
         assert_eq!(stats.tries_spent, 0);
         assert!(
             stats.put_off <= 2 * stats.sent,
@@ -418,7 +418,7 @@ fn gso_packets_are_charged_by_their_bytes() {
 
 #[test]
 fn a_full_scheduler_drops_from_the_fattest_flow() {
-    let mut plan = room(vec![node(0, "fq_codel", Over::Flows)]);
+    let mut plan = capacity(vec![node(0, "fq_codel", Over::Flows)]);
     plan.config.limit_packets = 100;
     plan.config.overflow = Overflow::Fattest;
     let mut watched = Watched::natively(&plan);

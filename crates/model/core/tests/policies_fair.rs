@@ -71,7 +71,7 @@ mod drr {
     #[test]
     fn drr_follows_the_example_of_the_paper() {
         let leaf = with_param(node(0, "drr", Over::Flows), "drr", "quantum", 500);
-        let mut home = Watched::natively(&plan(vec![leaf], vec![1]));
+        let mut runtime = Watched::natively(&plan(vec![leaf], vec![1]));
         let flows: [&[u32]; 4] = [
             &[20, 750, 200],
             &[500, 500],
@@ -82,11 +82,11 @@ mod drr {
         for (flow, sizes) in flows.iter().enumerate() {
             for bytes in *sizes {
                 handle += 1;
-                home.enqueue(handle, packet(flow as u32, *bytes));
+                runtime.enqueue(handle, packet(flow as u32, *bytes));
             }
         }
         // Round 1: 20 | 500 | 200 | 50. Round 2: 750, 200 | 500 | 600, 100 | 700, 180.
-        let order = home.dequeue_many(100);
+        let order = runtime.dequeue_many(100);
         assert_eq!(order, [1, 4, 6, 9, 2, 3, 5, 7, 8, 10, 11]);
     }
 
@@ -100,22 +100,22 @@ mod drr {
             ops in prop::collection::vec((0u32..5, 1u32..1515, 0u32..3), 1..120),
         ) {
             let leaf = with_param(node(0, "drr", Over::Flows), "drr", "quantum", quantum);
-            let mut home = Watched::natively(&plan(vec![leaf], vec![1]));
+            let mut runtime = Watched::natively(&plan(vec![leaf], vec![1]));
             for (flow, weight) in weights.iter().enumerate() {
-                home.run(&[Op::weight(0, 1, flow as u32, COST_ONE / weight)]);
+                runtime.run(&[Op::weight(0, 1, flow as u32, COST_ONE / weight)]);
             }
             let of = |flow: u32| (quantum << 14) / u64::from(COST_ONE / weights[flow as usize]);
             let mut paper = Paper::default();
             for (handle, (flow, bytes, leave)) in ops.iter().enumerate() {
                 let handle = handle as u32 + 1;
-                home.enqueue(handle, packet(*flow, *bytes));
+                runtime.enqueue(handle, packet(*flow, *bytes));
                 paper.enqueue(*flow, handle, (*bytes).into());
                 for _ in 0..leave.saturating_sub(1) {
-                    prop_assert_eq!(home.dequeue(), paper.dequeue(of));
+                    prop_assert_eq!(runtime.dequeue(), paper.dequeue(of));
                 }
             }
             while let Some(handle) = paper.dequeue(of) {
-                prop_assert_eq!(home.dequeue(), Some(handle));
+                prop_assert_eq!(runtime.dequeue(), Some(handle));
             }
         }
 
@@ -135,23 +135,23 @@ mod drr {
                 nodes.extend([node(1, "fifo", Over::Packets), node(1, "fifo", Over::Packets)]);
                 classes = vec![0, 2, 3];
             }
-            let mut home = Watched::natively(&plan(nodes, classes));
+            let mut runtime = Watched::natively(&plan(nodes, classes));
             let mut bytes = vec![0];
             for (a, b) in sizes {
                 for (class, size) in [(1, a), (2, b)] {
                     bytes.push(size);
-                    home.enqueue(bytes.len() as u32 - 1, of_class(class, class, size));
+                    runtime.enqueue(bytes.len() as u32 - 1, of_class(class, class, size));
                 }
             }
             let mut sent = [0i64; 2];
-            let (mut least, mut most) = (0, 0);
+            let (mut min, mut most) = (0, 0);
             // Stop while both are waiting.
-            for handle in home.dequeue_many(count.min(bytes.len() as u32 / 6)) {
+            for handle in runtime.dequeue_many(count.min(bytes.len() as u32 / 6)) {
                 sent[(handle as usize + 1) % 2] += i64::from(bytes[handle as usize]);
-                (least, most) = (least.min(sent[0] - sent[1]), most.max(sent[0] - sent[1]));
+                (min, most) = (min.min(sent[0] - sent[1]), most.max(sent[0] - sent[1]));
             }
             let overdrawn = if over == Over::Children { 1514 } else { 0 };
-            prop_assert!(most - least <= 2 * 1514 + quantum as i64 + overdrawn, "{}", most - least);
+            prop_assert!(most - min <= 2 * 1514 + quantum as i64 + overdrawn, "{}", most - min);
         }
     }
 
@@ -164,16 +164,16 @@ mod drr {
             node(1, "fifo", Over::Packets),
             node(1, "fifo", Over::Packets),
         ];
-        let mut home = Watched::natively(&plan(nodes, vec![0, 2, 3]));
+        let mut runtime = Watched::natively(&plan(nodes, vec![0, 2, 3]));
         for handle in 2..500 {
-            home.enqueue(handle, of_class(2, 2, 300));
+            runtime.enqueue(handle, of_class(2, 2, 300));
         }
         let (mut seldom, mut always) = (0, 0);
-        home.enqueue(1, of_class(1, 1, 1500));
+        runtime.enqueue(1, of_class(1, 1, 1500));
         for _ in 0..400 {
-            if home.dequeue() == Some(1) {
+            if runtime.dequeue() == Some(1) {
                 seldom += 1500;
-                home.enqueue(1, of_class(1, 1, 1500));
+                runtime.enqueue(1, of_class(1, 1, 1500));
             } else {
                 always += 300;
             }
@@ -190,12 +190,16 @@ mod stfq {
     use super::*;
 
     /// Bytes of each of two flows in the next `count` packets; each flow's handles are odd or even.
-    fn shares(home: &mut Watched<Scheduler>, count: u32, again: impl Fn(u32) -> Meta) -> [u32; 2] {
+    fn shares(
+        runtime: &mut Watched<Scheduler>,
+        count: u32,
+        again: impl Fn(u32) -> Meta,
+    ) -> [u32; 2] {
         let mut sent = [0; 2];
         for _ in 0..count {
-            let handle = home.dequeue().unwrap();
+            let handle = runtime.dequeue().unwrap();
             sent[handle as usize % 2] += again(handle).bytes;
-            home.enqueue(handle, again(handle));
+            runtime.enqueue(handle, again(handle));
         }
         sent
     }
@@ -204,13 +208,13 @@ mod stfq {
     #[test]
     fn defect_a_flow_with_one_packet_queued_does_not_regain_virtual_time() {
         for over in [Over::Packets, Over::Flows] {
-            let mut home = Watched::natively(&plan(vec![node(0, "stfq", over)], vec![1]));
+            let mut runtime = Watched::natively(&plan(vec![node(0, "stfq", over)], vec![1]));
             // The even flow always has two waiting; the odd one has one, three times as long.
             let again = |handle: u32| packet(handle % 2, if handle % 2 == 1 { 1500 } else { 500 });
             for handle in [1, 2, 4] {
-                home.enqueue(handle, again(handle));
+                runtime.enqueue(handle, again(handle));
             }
-            let [even, odd] = shares(&mut home, 4000, again);
+            let [even, odd] = shares(&mut runtime, 4000, again);
             assert!(even.abs_diff(odd) <= 2 * 1500, "{over:?}: {even} and {odd}");
         }
     }
@@ -218,13 +222,13 @@ mod stfq {
     /// The same: ranks of 32 bits wrapped after seconds.
     #[test]
     fn defect_virtual_time_beyond_32_bits_keeps_order() {
-        let mut home = Watched::natively(&plan(vec![node(0, "stfq", Over::Packets)], vec![1]));
+        let mut runtime = Watched::natively(&plan(vec![node(0, "stfq", Over::Packets)], vec![1]));
         let again = |handle: u32| packet(handle % 2, 1_000_000);
         for handle in [1, 2, 3, 4] {
-            home.enqueue(handle, again(handle));
+            runtime.enqueue(handle, again(handle));
         }
         // 1 MB at weight 1 is 2^26 of virtual time: beyond 2^32 after 64 packets of each.
-        let [even, odd] = shares(&mut home, 3000, again);
+        let [even, odd] = shares(&mut runtime, 3000, again);
         assert!(even.abs_diff(odd) <= 2_000_000, "{even} and {odd}");
     }
 
@@ -232,13 +236,13 @@ mod stfq {
     #[test]
     fn defect_weights_are_not_inverted() {
         for over in [Over::Packets, Over::Flows] {
-            let mut home = Watched::natively(&plan(vec![node(0, "stfq", over)], vec![1]));
-            home.run(&[Op::weight(0, 1, 1, COST_ONE / 4)]);
+            let mut runtime = Watched::natively(&plan(vec![node(0, "stfq", over)], vec![1]));
+            runtime.run(&[Op::weight(0, 1, 1, COST_ONE / 4)]);
             let again = |handle: u32| packet(handle % 2, 1000);
             for handle in 1..41 {
-                home.enqueue(handle, again(handle));
+                runtime.enqueue(handle, again(handle));
             }
-            let [even, odd] = shares(&mut home, 5000, again);
+            let [even, odd] = shares(&mut runtime, 5000, again);
             assert!(
                 odd.abs_diff(4 * even) <= 8 * 1000,
                 "{over:?}: {even} and {odd}"
@@ -256,26 +260,26 @@ mod stfq {
             sizes in prop::collection::vec((64u32..1515, 64u32..1515), 80..120),
             weight in 1u32..8,
         ) {
-            let mut home = Watched::natively(&plan(vec![node(0, "stfq", over)], vec![1]));
+            let mut runtime = Watched::natively(&plan(vec![node(0, "stfq", over)], vec![1]));
             let cost = COST_ONE / weight;
-            home.run(&[Op::weight(0, 1, 0, cost)]);
+            runtime.run(&[Op::weight(0, 1, 0, cost)]);
             let mut bytes = vec![0, 0];
             for (a, b) in sizes {
                 for size in [a, b] {
                     let handle = bytes.len() as u32;
-                    home.enqueue(handle, packet(handle % 2, size));
+                    runtime.enqueue(handle, packet(handle % 2, size));
                     bytes.push(size);
                 }
             }
             let mut work = [0i64; 2];
-            let (mut least, mut most) = (0, 0);
-            for handle in home.dequeue_many(80) {
+            let (mut min, mut most) = (0, 0);
+            for handle in runtime.dequeue_many(80) {
                 let each = if handle % 2 == 0 { cost } else { COST_ONE };
                 work[handle as usize % 2] += i64::from(bytes[handle as usize]) * i64::from(each);
                 let apart = work[0] - work[1];
-                (least, most) = (least.min(apart), most.max(apart));
+                (min, most) = (min.min(apart), most.max(apart));
             }
-            prop_assert!(most - least <= 2 * 1514 * i64::from(cost + COST_ONE), "{}", most - least);
+            prop_assert!(most - min <= 2 * 1514 * i64::from(cost + COST_ONE), "{}", most - min);
         }
     }
 }
@@ -301,15 +305,15 @@ mod hpfq {
     #[test]
     fn hpfq_follows_the_tree_of_the_paper() {
         for (inner, over) in [("hpfq", Over::References), ("stfq", Over::Children)] {
-            let mut home = figure(inner, over);
+            let mut runtime = figure(inner, over);
             for handle in 1..=200 {
-                home.enqueue(handle, of_class(handle % 4 + 1, handle % 8, 1000));
+                runtime.enqueue(handle, of_class(handle % 4 + 1, handle % 8, 1000));
             }
             let mut sent = [0u32; 4];
             for _ in 0..10_000 {
-                let handle = home.dequeue().unwrap();
+                let handle = runtime.dequeue().unwrap();
                 sent[handle as usize % 4] += 1;
-                home.enqueue(handle, of_class(handle % 4 + 1, handle % 8, 1000));
+                runtime.enqueue(handle, of_class(handle % 4 + 1, handle % 8, 1000));
             }
             for (sent, share) in sent.into_iter().zip([300u32, 700, 3600, 5400]) {
                 assert!(
@@ -323,15 +327,15 @@ mod hpfq {
     /// Section 2.2 of the paper: what one does not use stays within its parent.
     #[test]
     fn an_idle_siblings_share_stays_within_the_parent() {
-        let mut home = figure("hpfq", Over::References);
+        let mut runtime = figure("hpfq", Over::References);
         for handle in 1..=200 {
-            home.enqueue(handle, of_class([1, 3, 4][handle as usize % 3], 1, 1000));
+            runtime.enqueue(handle, of_class([1, 3, 4][handle as usize % 3], 1, 1000));
         }
         let mut sent = [0u32; 3];
         for _ in 0..3000 {
-            let handle = home.dequeue().unwrap();
+            let handle = runtime.dequeue().unwrap();
             sent[handle as usize % 3] += 1;
-            home.enqueue(handle, of_class([1, 3, 4][handle as usize % 3], 1, 1000));
+            runtime.enqueue(handle, of_class([1, 3, 4][handle as usize % 3], 1, 1000));
         }
         for (sent, share) in sent.into_iter().zip([300u32, 1080, 1620]) {
             assert!(
@@ -350,15 +354,15 @@ mod hpfq {
             node(1, "stfq", Over::Packets),
             node(1, "stfq", Over::Packets),
         ];
-        let mut home = Watched::natively(&plan(nodes, vec![0, 2, 3]));
+        let mut runtime = Watched::natively(&plan(nodes, vec![0, 2, 3]));
         for handle in 1..=20 {
-            home.enqueue(handle, of_class(1, 1, 1000));
+            runtime.enqueue(handle, of_class(1, 1, 1000));
         }
-        assert_eq!(home.dequeue_many(2), [1, 2]);
+        assert_eq!(runtime.dequeue_many(2), [1, 2]);
         // Virtual time is that of packet 2: the new flow starts there, before packet 3.
-        home.enqueue(21, of_class(2, 2, 1000));
-        home.enqueue(22, of_class(2, 2, 1000));
-        assert_eq!(home.dequeue_many(5), [21, 3, 22, 4, 5]);
+        runtime.enqueue(21, of_class(2, 2, 1000));
+        runtime.enqueue(22, of_class(2, 2, 1000));
+        assert_eq!(runtime.dequeue_many(5), [21, 3, 22, 4, 5]);
     }
 }
 
@@ -428,8 +432,8 @@ mod qfq {
             let waiting: Vec<usize> = (0..self.children.len())
                 .filter(|child| !self.children[*child].queue.is_empty())
                 .collect();
-            let least = waiting.iter().map(|child| self.stamps(*child).0).min()?;
-            self.now = self.now.max(least);
+            let min = waiting.iter().map(|child| self.stamps(*child).0).min()?;
+            self.now = self.now.max(min);
             let eligible = waiting
                 .iter()
                 .copied()
@@ -474,11 +478,11 @@ mod qfq {
         /// The furthest that it fell behind its share since any moment of its waiting.
         fn behind(&self, share: f64) -> f64 {
             let lead = |at: usize| share * self.all[at] as f64 - self.own[at] as f64;
-            let mut least = f64::MAX;
+            let mut min = f64::MAX;
             let mut behind = 0.0_f64;
             for at in 0..self.own.len() {
-                least = least.min(lead(at));
-                behind = behind.max(lead(at) - least);
+                min = min.min(lead(at));
+                behind = behind.max(lead(at) - min);
             }
             behind
         }
@@ -493,7 +497,7 @@ mod qfq {
             weights in prop::collection::vec(1u32..33, 2..7),
             ops in prop::collection::vec((0usize..7, 40u32..=LONGEST, 0u32..3), 50..250),
         ) {
-            let mut home = tree(&weights);
+            let mut runtime = tree(&weights);
             let mut slow = Slow::new(&weights);
             let mut served: Vec<Service> = weights.iter().map(|_| Service::default()).collect();
             let (mut all, mut own) = (0u64, vec![0u64; weights.len()]);
@@ -501,7 +505,7 @@ mod qfq {
             let handles = ops.len() as u32;
             for (index, (child, bytes, leave)) in ops.into_iter().enumerate() {
                 let (child, handle) = (child % weights.len(), index as u32 + 1);
-                home.enqueue(handle, of_class(child as u32 + 1, 1, bytes));
+                runtime.enqueue(handle, of_class(child as u32 + 1, 1, bytes));
                 if slow.children[child].queue.is_empty() {
                     served[child] = Service { own: vec![own[child]], all: vec![all] };
                 }
@@ -509,7 +513,7 @@ mod qfq {
                 let count = if handle == handles { handles } else { leave.saturating_sub(1) };
                 for _ in 0..count {
                     let Some(candidates) = slow.candidates() else { break };
-                    let sent = home.dequeue().unwrap();
+                    let sent = runtime.dequeue().unwrap();
                     let from = slow.children.iter()
                         .position(|child| child.queue.front().is_some_and(|first| first.0 == sent));
                     let from = from.expect("the first packet of a child");
@@ -537,16 +541,16 @@ mod qfq {
     #[test]
     fn a_heavy_child_among_many_light_ones_sends_no_burst() {
         let weights: Vec<u32> = [10].into_iter().chain([1; 10]).collect();
-        let mut home = tree(&weights);
+        let mut runtime = tree(&weights);
         for handle in 1..=600 {
             let class = if handle % 2 == 1 {
                 1
             } else {
                 handle / 2 % 10 + 2
             };
-            home.enqueue(handle, of_class(class, 1, LONGEST));
+            runtime.enqueue(handle, of_class(class, 1, LONGEST));
         }
-        let order = home.dequeue_many(400);
+        let order = runtime.dequeue_many(400);
         let heavy = order.iter().map(|handle| handle % 2 == 1);
         let runs = heavy.collect::<Vec<bool>>();
         let longest = runs.split(|heavy| !heavy).map(<[bool]>::len).max();
@@ -565,16 +569,16 @@ mod qfq {
             weighing(node(2, "fifo", Over::Packets), 3),
             node(3, "fifo", Over::Packets),
         ];
-        let mut home = Watched::natively(&plan(nodes, vec![0, 4, 5, 6]));
+        let mut runtime = Watched::natively(&plan(nodes, vec![0, 4, 5, 6]));
         let of = |handle: u32| of_class(handle % 3 + 1, handle % 7, 1000);
         for handle in 1..=90 {
-            home.enqueue(handle, of(handle));
+            runtime.enqueue(handle, of(handle));
         }
         let mut sent = [0u32; 3];
         for _ in 0..8000 {
-            let handle = home.dequeue().unwrap();
+            let handle = runtime.dequeue().unwrap();
             sent[handle as usize % 3] += 1;
-            home.enqueue(handle, of(handle));
+            runtime.enqueue(handle, of(handle));
         }
         for (sent, share) in sent.into_iter().zip([1000u32, 3000, 4000]) {
             assert!(

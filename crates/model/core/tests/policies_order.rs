@@ -42,8 +42,8 @@ fn traffic() -> impl Strategy<Value = Vec<(u64, u8, u32)>> {
 }
 
 /// Packets that leave are those of the smallest `rank`, the first of equals.
-fn compare<H: SchedRuntime>(home: H, traffic: &[(u64, u8, u32)], rank: impl Fn(u8, u64) -> u64) {
-    let mut audited = Audited::new(home);
+fn compare<H: SchedRuntime>(runtime: H, traffic: &[(u64, u8, u32)], rank: impl Fn(u8, u64) -> u64) {
+    let mut audited = Audited::new(runtime);
     let mut waiting: Vec<(u64, u32)> = vec![];
     let mut now = 0;
     for ((after, dscp, leave), handle) in traffic.iter().zip(1..) {
@@ -60,7 +60,7 @@ fn compare<H: SchedRuntime>(home: H, traffic: &[(u64, u8, u32)], rank: impl Fn(u
         let expected: Vec<u32> = waiting.drain(..leave).map(|(_, handle)| handle).collect();
         assert_eq!(sent(&outcomes), expected, "at {now}");
     }
-    audited.home.audit().unwrap();
+    audited.runtime.audit().unwrap();
 }
 
 proptest! {
@@ -91,8 +91,8 @@ proptest! {
 }
 
 /// Send times beside a bucket of tokens that is counted in bytes; and every interval's bytes.
-fn bucket_agrees<H: SchedRuntime>(home: H, sizes: &[(u64, u32)], rate_bps: u64, burst: u64) {
-    let mut audited = Audited::new(home);
+fn bucket_agrees<H: SchedRuntime>(runtime: H, sizes: &[(u64, u32)], rate_bps: u64, burst: u64) {
+    let mut audited = Audited::new(runtime);
     let (mut tokens, mut last, mut now) = (burst as f64, 0, 0);
     let per_ns = rate_bps as f64 / 8e9;
     let mut left: Vec<(u64, u64)> = vec![];
@@ -157,9 +157,9 @@ fn the_heavier_child_goes_first_and_the_lighter_once_in_a_guard() {
             class_id,
             ..packet(class_id, 1250)
         };
-        let home = Scheduler::new(&plan).unwrap();
+        let runtime = Scheduler::new(&plan).unwrap();
         // A packet takes 0.1 ms.
-        let mut link = Link::new(home, 1000, 100_000_000, vec![source(1), source(2)]);
+        let mut link = Link::new(runtime, 1000, 100_000_000, vec![source(1), source(2)]);
         let sent = link.saturate(SECOND, 3, |_, _| true);
         let light = sent.iter().filter(|one| one.source == 1).count();
         assert!(
@@ -182,8 +182,8 @@ fn no_packet_is_reordered_longer_than_guard() {
         dscp,
         ..packet(dscp.into(), 1250)
     });
-    let home = Scheduler::new(&one(node)).unwrap();
-    let mut link = Link::new(home, 1000, 100_000_000, sources.to_vec());
+    let runtime = Scheduler::new(&one(node)).unwrap();
+    let mut link = Link::new(runtime, 1000, 100_000_000, sources.to_vec());
     let sent = link.saturate(SECOND, 5, |_, _| true);
     let bulk: Vec<u64> = sent
         .iter()
@@ -272,8 +272,8 @@ fn a_token_bucket_reaches_its_rate_within_a_percent() {
             &[("rate", 20_000_000), ("burst", 3000)],
         );
         let sources = (1..=3).map(|flow| packet(flow, 500 * flow)).collect();
-        let home = Scheduler::new(&one(node)).unwrap();
-        let mut link = Link::new(home, 1000, 1_000_000_000, sources);
+        let runtime = Scheduler::new(&one(node)).unwrap();
+        let mut link = Link::new(runtime, 1000, 1_000_000_000, sources);
         let sent = link.saturate(SECOND, 4, |_, _| true);
         let bytes = bytes_by_source(&sent, 3);
         within_a_percent(bytes.iter().sum::<u64>() * 8, 20_000_000 * flows, "all");

@@ -119,7 +119,7 @@ fn trees() -> impl Strategy<Value = Vec<NodeConfig>> {
 }
 
 /// Runs the steps in the runtime and in the oracle: every packet that leaves is the same.
-fn compare<H: SchedRuntime>(home: H, nodes: &[NodeConfig], leaves: &[u32], steps: &[Step]) {
+fn compare<H: SchedRuntime>(runtime: H, nodes: &[NodeConfig], leaves: &[u32], steps: &[Step]) {
     let oracle_node = |node: &NodeConfig| {
         Node::new(
             (node.parent as usize).saturating_sub(1),
@@ -130,7 +130,7 @@ fn compare<H: SchedRuntime>(home: H, nodes: &[NodeConfig], leaves: &[u32], steps
         )
     };
     let mut oracle = Tree::new(nodes.iter().map(oracle_node).collect());
-    let mut audited = Audited::new(home);
+    let mut audited = Audited::new(runtime);
     let mut now = 0;
     for (step, handle) in steps.iter().zip(1..) {
         match *step {
@@ -168,7 +168,7 @@ fn compare<H: SchedRuntime>(home: H, nodes: &[NodeConfig], leaves: &[u32], steps
             }
         }
     }
-    audited.home.audit().unwrap();
+    audited.runtime.audit().unwrap();
 }
 
 proptest! {
@@ -415,13 +415,13 @@ fn ten_thousand_classes_in_four_levels_get_their_shares() {
         let of_region = &bytes[region * 1000..(region + 1) * 1000];
         let sum: u64 = of_region.iter().sum();
         within_a_percent(sum, all * (region as u64 + 1) / 55, "a region");
-        let (least, most) = (
+        let (min, most) = (
             of_region.iter().min().unwrap(),
             of_region.iter().max().unwrap(),
         );
         assert!(
-            most - least <= 1000,
-            "subscribers of region {region}: {least} to {most} bytes"
+            most - min <= 1000,
+            "subscribers of region {region}: {min} to {most} bytes"
         );
     }
 }

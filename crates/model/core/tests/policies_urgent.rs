@@ -19,11 +19,11 @@ mod srpt {
 
     #[test]
     fn the_fewest_bytes_left_go_first_and_equals_in_order_of_arrival() {
-        let mut home = Watched::natively(&plan(vec![node(0, "srpt", Over::Packets)], vec![1]));
+        let mut runtime = Watched::natively(&plan(vec![node(0, "srpt", Over::Packets)], vec![1]));
         for (handle, left) in [(1, 9000), (2, 3000), (3, 3000), (4, 1), (5, 1 << 40)] {
-            home.enqueue(handle, hinting(handle, left));
+            runtime.enqueue(handle, hinting(handle, left));
         }
-        assert_eq!(home.dequeue_many(9), [4, 2, 3, 1, 5]);
+        assert_eq!(runtime.dequeue_many(9), [4, 2, 3, 1, 5]);
     }
 
     proptest! {
@@ -36,18 +36,18 @@ mod srpt {
             packets in prop::collection::vec((0u64..400_000, 0u64..u64::MAX), 2..60),
         ) {
             let leaf = with_param(node(0, "srpt", Over::Packets), "srpt", "patience", patience);
-            let mut home = Watched::natively(&plan(vec![leaf], vec![1]));
-            let mut came = vec![0];
+            let mut runtime = Watched::natively(&plan(vec![leaf], vec![1]));
+            let mut arrived = vec![0];
             let mut now = 1 << 60;
             for (handle, (gap, left)) in packets.iter().enumerate() {
                 now += gap;
-                came.push(now);
-                home.at(now).enqueue(handle as u32 + 1, hinting(1, *left));
+                arrived.push(now);
+                runtime.at(now).enqueue(handle as u32 + 1, hinting(1, *left));
             }
-            let order = home.dequeue_many(100);
+            let order = runtime.dequeue_many(100);
             for (place, handle) in order.iter().enumerate() {
                 for later in &order[place + 1..] {
-                    let by = came[*handle as usize].saturating_sub(came[*later as usize]);
+                    let by = arrived[*handle as usize].saturating_sub(arrived[*later as usize]);
                     prop_assert!(by <= patience, "{handle} goes before {later}, {by} ns older");
                 }
             }
@@ -58,26 +58,26 @@ mod srpt {
         fn srpt_minimizes_mean_completion_time(
             sizes in prop::collection::vec(1u64..6, 2..6),
         ) {
-            let mut home = Watched::natively(&plan(vec![node(0, "srpt", Over::Packets)], vec![1]));
+            let mut runtime = Watched::natively(&plan(vec![node(0, "srpt", Over::Packets)], vec![1]));
             let mut flow_of = vec![0];
             for (flow, size) in sizes.iter().enumerate() {
                 for left in (1..=*size).rev() {
                     flow_of.push(flow);
-                    home.enqueue(flow_of.len() as u32 - 1, hinting(flow as u32, left * 1000));
+                    runtime.enqueue(flow_of.len() as u32 - 1, hinting(flow as u32, left * 1000));
                 }
             }
             let mut ends = vec![0; sizes.len()];
-            for (time, handle) in home.dequeue_many(100).into_iter().enumerate() {
+            for (time, handle) in runtime.dequeue_many(100).into_iter().enumerate() {
                 ends[flow_of[handle as usize]] = time as u64 + 1;
             }
             let mut shortest = sizes.clone();
             shortest.sort_unstable();
-            let least = shortest.iter().scan(0, |end, size| { *end += size; Some(*end) }).sum();
+            let min = shortest.iter().scan(0, |end, size| { *end += size; Some(*end) }).sum();
             // Packets of flows interleave where they have as much left; the sum may not suffer much:
             // a flow is passed only by those that have as few bytes left or fewer.
             let sum: u64 = ends.iter().sum();
             let ties: u64 = sizes.iter().sum::<u64>() * sizes.len() as u64;
-            prop_assert!(sum >= least && sum <= least + ties, "{sum} for {least}");
+            prop_assert!(sum >= min && sum <= min + ties, "{sum} for {min}");
         }
     }
 }
@@ -88,16 +88,16 @@ mod pfabric {
     /// Section 2.6 of the notes: what a PIFO, or a tree of them, cannot do.
     #[test]
     fn a_flow_about_to_end_takes_its_older_packets_along() {
-        let mut home = Watched::natively(&plan(vec![node(0, "pfabric", Over::Flows)], vec![1]));
-        let came = [(1, 0, 7), (2, 1, 9), (3, 1, 8)];
-        for (handle, flow, left) in came {
-            home.enqueue(handle, hinting(flow, left));
+        let mut runtime = Watched::natively(&plan(vec![node(0, "pfabric", Over::Flows)], vec![1]));
+        let arrived = [(1, 0, 7), (2, 1, 9), (3, 1, 8)];
+        for (handle, flow, left) in arrived {
+            runtime.enqueue(handle, hinting(flow, left));
         }
-        assert_eq!(home.dequeue_many(9), [1, 2, 3]);
-        for (handle, flow, left) in came.into_iter().chain([(4, 1, 6)]) {
-            home.enqueue(handle, hinting(flow, left));
+        assert_eq!(runtime.dequeue_many(9), [1, 2, 3]);
+        for (handle, flow, left) in arrived.into_iter().chain([(4, 1, 6)]) {
+            runtime.enqueue(handle, hinting(flow, left));
         }
-        assert_eq!(home.dequeue_many(9), [2, 3, 4, 1]);
+        assert_eq!(runtime.dequeue_many(9), [2, 3, 4, 1]);
     }
 
     proptest! {
@@ -107,23 +107,23 @@ mod pfabric {
         fn the_flow_with_the_fewest_bytes_left_sends_its_oldest_packet(
             ops in prop::collection::vec((0u32..6, 1u64..9, any::<bool>()), 1..100),
         ) {
-            let mut home = Watched::natively(&plan(vec![node(0, "pfabric", Over::Flows)], vec![1]));
+            let mut runtime = Watched::natively(&plan(vec![node(0, "pfabric", Over::Flows)], vec![1]));
             let mut left = [1000u64; 6];
             let mut queues: [Vec<(u32, u64)>; 6] = Default::default();
             for (handle, (flow, less, leave)) in ops.iter().enumerate() {
                 let (handle, at) = (handle as u32 + 1, *flow as usize);
                 left[at] -= less;
                 queues[at].push((handle, left[at]));
-                home.enqueue(handle, hinting(*flow, left[at]));
+                runtime.enqueue(handle, hinting(*flow, left[at]));
                 if !leave {
                     continue;
                 }
-                let sent = home.dequeue().unwrap();
-                let least = |queue: &[(u32, u64)]| queue.iter().map(|packet| packet.1).min();
-                let best = queues.iter().filter_map(|queue| least(queue)).min();
+                let sent = runtime.dequeue().unwrap();
+                let min = |queue: &[(u32, u64)]| queue.iter().map(|packet| packet.1).min();
+                let best = queues.iter().filter_map(|queue| min(queue)).min();
                 let from = queues.iter_mut().find(|queue| queue.first().is_some_and(|first| first.0 == sent));
                 let from = from.expect("the oldest packet of some flow");
-                prop_assert_eq!(least(from), best);
+                prop_assert_eq!(min(from), best);
                 from.remove(0);
             }
         }
@@ -140,16 +140,16 @@ mod lstf {
         fn least_slack_goes_first(
             ops in prop::collection::vec((0u64..1000, 0u64..5000, any::<bool>()), 1..100),
         ) {
-            let mut home = Watched::natively(&plan(vec![node(0, "lstf", Over::Packets)], vec![1]));
+            let mut runtime = Watched::natively(&plan(vec![node(0, "lstf", Over::Packets)], vec![1]));
             let (mut now, mut waiting) = (0, Vec::<(u32, i64, u64)>::new());
             for (handle, (gap, slack, leave)) in ops.iter().enumerate() {
                 now += gap;
                 waiting.push((handle as u32 + 1, *slack as i64, now));
-                home.at(now).enqueue(handle as u32 + 1, hinting(1, *slack));
+                runtime.at(now).enqueue(handle as u32 + 1, hinting(1, *slack));
                 if *leave {
                     let left = |packet: &(u32, i64, u64)| packet.1 - (now - packet.2) as i64;
                     let best = (0..waiting.len()).min_by_key(|at| left(&waiting[*at])).unwrap();
-                    prop_assert_eq!(home.dequeue(), Some(waiting.remove(best).0));
+                    prop_assert_eq!(runtime.dequeue(), Some(waiting.remove(best).0));
                 }
             }
         }
@@ -157,10 +157,10 @@ mod lstf {
 
     #[test]
     fn slack_beyond_all_time_waits_last_and_does_not_wrap() {
-        let mut home = Watched::natively(&plan(vec![node(0, "lstf", Over::Packets)], vec![1]));
-        home.at(5).enqueue(1, hinting(1, u64::MAX));
-        home.enqueue(2, hinting(1, u64::MAX - 100));
-        assert_eq!(home.dequeue_many(9), [2, 1]);
+        let mut runtime = Watched::natively(&plan(vec![node(0, "lstf", Over::Packets)], vec![1]));
+        runtime.at(5).enqueue(1, hinting(1, u64::MAX));
+        runtime.enqueue(2, hinting(1, u64::MAX - 100));
+        assert_eq!(runtime.dequeue_many(9), [2, 1]);
     }
 }
 
@@ -188,14 +188,14 @@ mod edf {
                 packet.1 += packet.0;
             }
             prop_assume!(feasible(&packets));
-            let mut home = Watched::natively(&plan(vec![node(0, "edf", Over::Packets)], vec![1]));
+            let mut runtime = Watched::natively(&plan(vec![node(0, "edf", Over::Packets)], vec![1]));
             for slot in 0..40 {
                 for (index, packet) in packets.iter().enumerate() {
                     if packet.0 == slot {
-                        home.at(slot).enqueue(index as u32 + 1, hinting(1, packet.1));
+                        runtime.at(slot).enqueue(index as u32 + 1, hinting(1, packet.1));
                     }
                 }
-                if let Some(handle) = home.at(slot).dequeue() {
+                if let Some(handle) = runtime.at(slot).dequeue() {
                     prop_assert!(packets[handle as usize - 1].1 > slot, "{handle} at {slot}");
                 }
             }
@@ -205,9 +205,9 @@ mod edf {
     #[test]
     fn a_packet_without_a_deadline_gets_that_of_its_dscp() {
         let leaf = with_param(node(0, "edf", Over::Packets), "edf", "cs2", 1);
-        let mut home = Watched::natively(&plan(vec![leaf], vec![1]));
+        let mut runtime = Watched::natively(&plan(vec![leaf], vec![1]));
         for (handle, dscp) in [(1, 0), (2, 8), (3, 46), (4, 34), (5, 18)] {
-            home.enqueue(
+            runtime.enqueue(
                 handle,
                 Meta {
                     dscp,
@@ -215,6 +215,6 @@ mod edf {
                 },
             );
         }
-        assert_eq!(home.dequeue_many(9), [5, 3, 4, 1, 2]);
+        assert_eq!(runtime.dequeue_many(9), [5, 3, 4, 1, 2]);
     }
 }

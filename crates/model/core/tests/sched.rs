@@ -175,12 +175,12 @@ fn flows_of_two_leaves_never_share_a_queue() {
 
 #[test]
 fn plans_that_strand_flows_are_refused() {
-    let stuck = |name, over, spoil: fn(&mut NodeConfig)| {
+    let stuck = |name, over, disturb: fn(&mut NodeConfig)| {
         let mut nodes = vec![node(0, name, over)];
         if over == Over::Children {
             nodes.push(node(1, "fifo", Over::Packets));
         }
-        spoil(&mut nodes[0]);
+        disturb(&mut nodes[0]);
         let plan = Scheduler::new(&plan(nodes, vec![1]));
         plan.err().map(|error| error.to_string())
     };
@@ -194,7 +194,7 @@ fn plans_that_strand_flows_are_refused() {
         None,
         "its packets are refused"
     );
-    for (name, over, spoil) in [
+    for (name, over, disturb) in [
         ("fifo", Over::Children, aifo),
         ("fifo", Over::Children, beyond),
         ("fifo", Over::Children, few),
@@ -203,10 +203,10 @@ fn plans_that_strand_flows_are_refused() {
         ("token_bucket", Over::Flows, few),
     ] {
         assert_eq!(stuck(name, over, |_| ()), None);
-        let told = stuck(name, over, spoil).unwrap();
+        let reported = stuck(name, over, disturb).unwrap();
         assert!(
-            told.contains("node 1") && told.contains("never leave"),
-            "{told}"
+            reported.contains("node 1") && reported.contains("never leave"),
+            "{reported}"
         );
     }
 }

@@ -15,7 +15,7 @@ use sched_oracle::trees::{Tree, tree};
 const TREES: u64 = 120;
 const OPS: usize = 1_500;
 /// Times at which a drained scheduler is asked again, at most: each wakes one entry or more.
-const ASKED: usize = 20_000;
+const REQUESTED: usize = 20_000;
 
 /// Runs `then` on random trees of shipped policies, each with a log.
 fn each(mut then: impl FnMut(u64, &Tree, Vec<Op>)) {
@@ -101,14 +101,14 @@ fn of_this_age(mut log: Vec<Op>) -> Vec<Op> {
 
 /// Asks for packets at the times that are told, until there are none to come; the last time.
 fn drain(scheduler: &mut Scheduler, mut now: u64) -> u64 {
-    for _ in 0..ASKED {
+    for _ in 0..REQUESTED {
         let outcomes = run(scheduler, &[Op::dequeue(now, 1000)]);
         let last = outcomes
             .last()
             .filter(|last| last.kind == OutcomeKind::Nothing);
         match last.map(|last| last.at) {
             Some(NEVER) => break,
-            told => now = told.unwrap_or(now),
+            reported => now = reported.unwrap_or(now),
         }
     }
     now

@@ -6,9 +6,9 @@ mod sched_oracle;
 use std::collections::BTreeSet;
 
 use fairpath_core::sched::{
-    COST_ONE, Changes, Custom, Drop, Function, ImpairConfig, LossConfig, LossModel, Meta, NEVER,
-    NodeConfig, Op, Outcome, OutcomeKind, Over, Plan, Policy, SchedConfig, SchedRuntime,
-    SchedStats, Scheduler, TakeOverError, chance, encode_rate, policies,
+    COST_ONE, Changes, Custom, Drop, Function, HandoverError, ImpairConfig, LossConfig, LossModel,
+    Meta, NEVER, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan, Policy, SchedConfig,
+    SchedRuntime, SchedStats, Scheduler, chance, encode_rate, policies,
 };
 use fairpath_units::test_seed;
 use sched_oracle::log::{Random, Writer};
@@ -24,9 +24,9 @@ fn run(scheduler: &mut Scheduler, ops: &[Op]) -> Vec<Outcome> {
     outcomes
 }
 
-fn take_over(new: &mut Scheduler, old: &mut Scheduler, changes: &Changes) -> Vec<Outcome> {
+fn adopt(new: &mut Scheduler, old: &mut Scheduler, changes: &Changes) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
-    new.take_over(old, changes, 0, &mut outcomes).unwrap();
+    new.adopt(old, changes, 0, &mut outcomes).unwrap();
     outcomes
 }
 
@@ -52,7 +52,7 @@ fn drain(scheduler: &mut Scheduler, mut now: u64) -> Vec<Outcome> {
         all.extend(outcomes);
         match last.filter(|last| last.kind == OutcomeKind::Nothing) {
             Some(Outcome { at: NEVER, .. }) => break,
-            told => now = told.map_or(now, |told| told.at),
+            reported => now = reported.map_or(now, |reported| reported.at),
         }
     }
     all
@@ -83,7 +83,7 @@ fn trees() -> impl Iterator<Item = u64> {
 
 /// From a random tree to another one, or to itself, and on.
 fn into_another(same: bool) -> usize {
-    let (mut moved, mut at_gates) = (0, 0);
+    let (mut moved, mut at_delay_queues) = (0, 0);
     for seed in trees() {
         let mut random = Random::new(seed);
         let from = tree(&mut random, None);
@@ -112,19 +112,22 @@ fn into_another(same: bool) -> usize {
         } else {
             changes
         };
-        let told = take_over(&mut new, &mut old, &changes);
-        assert!(told.iter().all(|told| told.drop().is_some()), "seed {seed}");
+        let reported = adopt(&mut new, &mut old, &changes);
+        assert!(
+            reported.iter().all(|reported| reported.drop().is_some()),
+            "seed {seed}"
+        );
         new.audit()
             .unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
         let after = new.stats();
         assert_eq!((before.sent, before.enqueued), (after.sent, after.enqueued));
-        let left = follow(waiting.clone(), &told);
+        let left = follow(waiting.clone(), &reported);
         let held: u32 = (1..=plan.nodes.len() as u32)
             .map(|id| new.node_stats(id).packets)
             .sum();
         // Those at the delay queue count at no node; the audit has counted them.
         let gated = before_leaving(&after) - u64::from(held);
-        at_gates += gated;
+        at_delay_queues += gated;
         assert_eq!(left.len() as u64, u64::from(held) + gated, "seed {seed}");
         moved += left.len();
         let left = follow(left, &drain(&mut new, log[OPS - 1].now));
@@ -132,7 +135,10 @@ fn into_another(same: bool) -> usize {
         new.audit()
             .unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
     }
-    assert!(at_gates > 0, "{at_gates} moved from gate to gate");
+    assert!(
+        at_delay_queues > 0,
+        "{at_delay_queues} moved from gate to gate"
+    );
     moved
 }
 
@@ -166,8 +172,11 @@ fn an_emptied_scheduler_gives_all_handles_back_and_works_on() {
         };
         audit(&scheduler);
         let now = second[0].now;
-        let told = run(&mut scheduler, &[Op::dequeue(now, 9)]);
-        assert_eq!((told[0].kind, told[0].at), (OutcomeKind::Nothing, NEVER));
+        let reported = run(&mut scheduler, &[Op::dequeue(now, 9)]);
+        assert_eq!(
+            (reported[0].kind, reported[0].at),
+            (OutcomeKind::Nothing, NEVER)
+        );
         let waiting = follow(BTreeSet::new(), &run(&mut scheduler, second));
         audit(&scheduler);
         let left = follow(waiting, &drain(&mut scheduler, log[OPS - 1].now));
@@ -211,8 +220,9 @@ fn plan(nodes: Vec<NodeConfig>, class_table: Vec<u32>) -> Plan {
 fn sent(outcomes: &[Outcome]) -> Vec<(u32, u64)> {
     let sent = outcomes
         .iter()
-        .filter(|told| told.kind == OutcomeKind::Sent);
-    sent.map(|told| (told.handle, told.at)).collect()
+        .filter(|reported| reported.kind == OutcomeKind::Sent);
+    sent.map(|reported| (reported.handle, reported.at))
+        .collect()
 }
 
 #[test]
@@ -246,7 +256,7 @@ fn self_ranked_packets_keep_order_across_handover() {
         run(&mut old, &first);
         let mut got = sent(&run(&mut old, &[Op::dequeue(40, 30)]));
         let mut new = Scheduler::new(&plan).unwrap();
-        assert_eq!(take_over(&mut new, &mut old, &Changes::none(1)), []);
+        assert_eq!(adopt(&mut new, &mut old, &Changes::none(1)), []);
         run(&mut new, &second);
         got.extend(sent(&drain(&mut new, 100)));
         assert_eq!(got, expected, "{name}");
@@ -282,7 +292,7 @@ fn handover_does_not_raise_the_ceiling() {
     let mut bytes = 0;
     for ms in 0..1000 {
         let mut new = Scheduler::new(&plan).unwrap();
-        take_over(&mut new, &mut scheduler, &Changes::none(2));
+        adopt(&mut new, &mut scheduler, &Changes::none(2));
         scheduler = new;
         bytes += sent(&run(&mut scheduler, &[Op::dequeue(ms * 1_000_000, 100)])).len() * 1250;
     }
@@ -309,7 +319,7 @@ fn a_node_that_was_not_there_begins_with_nothing() {
     run(&mut old, &ops);
     assert_eq!(sent(&run(&mut old, &[Op::dequeue(1, 9)])).len(), 1);
     let mut new = Scheduler::new(&plan).unwrap();
-    take_over(
+    adopt(
         &mut new,
         &mut old,
         &Changes {
@@ -348,11 +358,11 @@ fn handover_uses_new_class_numbers() {
         nodes: vec![1, 2, 3, 4],
         classes: vec![0, 2, 0],
     };
-    assert_eq!(take_over(&mut new, &mut old, &changes), []);
+    assert_eq!(adopt(&mut new, &mut old, &changes), []);
     let leaves: BTreeSet<(u32, u32)> = drain(&mut new, 5)
         .iter()
-        .filter(|told| told.kind == OutcomeKind::Sent)
-        .map(|told| (told.handle, told.node))
+        .filter(|reported| reported.kind == OutcomeKind::Sent)
+        .map(|reported| (reported.handle, reported.node))
         .collect();
     assert_eq!(leaves, BTreeSet::from([(1, 4), (2, 3), (3, 3)]));
 }
@@ -372,11 +382,11 @@ fn refused_handover_changes_neither_scheduler() {
     let mut used = Scheduler::new(&many).unwrap();
     run(&mut old, &log);
     run(&mut used, &log[..3]);
-    let mut told = Vec::new();
-    let mut ask = |new: &mut Scheduler| new.take_over(&mut old, &Changes::none(1), 0, &mut told);
-    assert_eq!(ask(&mut small), Err(TakeOverError::FewerHandles));
-    assert_eq!(ask(&mut used), Err(TakeOverError::NotFresh));
-    assert_eq!(told, []);
+    let mut reported = Vec::new();
+    let mut query = |new: &mut Scheduler| new.adopt(&mut old, &Changes::none(1), 0, &mut reported);
+    assert_eq!(query(&mut small), Err(HandoverError::FewerHandles));
+    assert_eq!(query(&mut used), Err(HandoverError::NotFresh));
+    assert_eq!(reported, []);
     old.audit().unwrap();
     assert_eq!(sent(&drain(&mut old, 9)).len(), 50);
     assert_eq!(sent(&drain(&mut used, 9)).len(), 3);
@@ -391,13 +401,16 @@ fn a_spent_scheduler_refuses_every_packet() {
         Scheduler::new(&plan).unwrap(),
     );
     run(&mut old, &[Op::enqueue(0, 1, Meta::default())]);
-    take_over(&mut new, &mut old, &Changes::none(1));
-    let told = run(
+    adopt(&mut new, &mut old, &Changes::none(1));
+    let reported = run(
         &mut old,
         &[Op::enqueue(1, 1, Meta::default()), Op::dequeue(2, 1)],
     );
-    assert_eq!(told[0].drop(), Some(Drop::BadHandle));
-    assert_eq!((told[1].kind, told[1].at), (OutcomeKind::Nothing, NEVER));
+    assert_eq!(reported[0].drop(), Some(Drop::BadHandle));
+    assert_eq!(
+        (reported[1].kind, reported[1].at),
+        (OutcomeKind::Nothing, NEVER)
+    );
 }
 
 #[test]
@@ -424,7 +437,7 @@ fn later_packets_wait_behind_handed_over_ones() {
         );
         run(&mut old, &come(0..100));
         let mut left = sent(&run(&mut old, &[Op::dequeue(200, 33)]));
-        assert_eq!(take_over(&mut new, &mut old, &Changes::none(1)), []);
+        assert_eq!(adopt(&mut new, &mut old, &Changes::none(1)), []);
         run(
             &mut new,
             &come(100..200)
@@ -478,21 +491,21 @@ fn custom_policy_state_survives_only_itself() {
         ..leaf(0, "fifo")
     };
     let plan = plan(vec![flows], vec![1]);
-    let lay_out = |identity| {
+    let build = |identity| {
         let custom = Box::new(Counting(identity));
         Scheduler::with_custom(&plan, &policy, custom).unwrap()
     };
     let rank_after = |identity| {
-        let (mut old, mut new) = (lay_out(1), lay_out(identity));
+        let (mut old, mut new) = (build(1), build(identity));
         for now in 0..3 {
             let come = Op::enqueue(now, 1, Meta::default());
             run(&mut old, &[come, Op::dequeue(now, 1)]);
         }
-        take_over(&mut new, &mut old, &Changes::none(1));
+        adopt(&mut new, &mut old, &Changes::none(1));
         assert_eq!(new.node_stats(1).sent, 3, "sums go on in both");
-        let told = run(&mut new, &[Op::enqueue(9, 1, Meta::default())]);
-        assert_eq!(told[0].kind, OutcomeKind::Queued);
-        told[0].rank
+        let reported = run(&mut new, &[Op::enqueue(9, 1, Meta::default())]);
+        assert_eq!(reported[0].kind, OutcomeKind::Queued);
+        reported[0].rank
     };
     assert_eq!((rank_after(1), rank_after(2)), (4, 1));
 }
@@ -541,7 +554,7 @@ fn joining_an_impairment_keeps_other_outcomes() {
     let first = outcomes_of(&mut old, 0);
     (200..237).for_each(|now| drop(run(&mut old, &come(now, 1))));
     let mut new = Scheduler::new(&two_losses(1)).unwrap();
-    take_over(&mut new, &mut old, &Changes::none(3));
+    adopt(&mut new, &mut old, &Changes::none(3));
     assert_eq!(new.impair_stats(1).packets, 200);
     assert_eq!([first, outcomes_of(&mut new, 300)], expected);
 }

@@ -59,7 +59,7 @@ fn leave(scheduler: &mut Scheduler, now: u64) -> u64 {
         .unwrap();
     let sent = outcomes
         .iter()
-        .filter(|told| told.kind == OutcomeKind::Sent);
+        .filter(|reported| reported.kind == OutcomeKind::Sent);
     sent.count() as u64
 }
 
@@ -84,10 +84,10 @@ fn busy(plan: &Plan) -> Scheduler {
     line
 }
 
-fn take_over(plan: &Plan, old: &mut Scheduler, now: u64) -> Scheduler {
+fn adopt(plan: &Plan, old: &mut Scheduler, now: u64) -> Scheduler {
     let mut new = Scheduler::new(plan).unwrap();
     let mut outcomes = Vec::new();
-    new.take_over(old, &Changes::none(1), now, &mut outcomes)
+    new.adopt(old, &Changes::none(1), now, &mut outcomes)
         .unwrap();
     assert_eq!(outcomes, []);
     new
@@ -106,7 +106,7 @@ fn by_window(line: &mut Scheduler, from: u64, every_ns: u64) -> Vec<u64> {
 fn another_trace_applies_at_once() {
     for (from, to) in [(FAST_NS, SLOW_NS), (SLOW_NS, FAST_NS)] {
         let mut old = busy(&line(from, 0));
-        let mut new = take_over(&line(to, 0), &mut old, HOUR);
+        let mut new = adopt(&line(to, 0), &mut old, HOUR);
         assert_eq!(by_window(&mut new, HOUR, to), [100; 10], "{from} to {to}");
     }
 }
@@ -120,7 +120,12 @@ fn a_changed_trace_restarts() {
         let changes = plan.impairments[0].changes(HOUR, 1, &other.impairments[0]);
         let mut outcomes = Vec::new();
         scheduler.run(&changes, &mut outcomes).unwrap();
-        assert!(outcomes.iter().all(|told| told.kind == OutcomeKind::Done) && !outcomes.is_empty());
+        assert!(
+            outcomes
+                .iter()
+                .all(|reported| reported.kind == OutcomeKind::Done)
+                && !outcomes.is_empty()
+        );
         assert_eq!(
             by_window(&mut scheduler, HOUR, to),
             [100; 10],
@@ -136,7 +141,7 @@ fn the_same_trace_continues_after_handover() {
     let mut sent = 0;
     for step in 0..1000 {
         let now = HOUR + step * SLOW_NS / 3;
-        scheduler = take_over(&line(SLOW_NS, step as usize % 7), &mut scheduler, now);
+        scheduler = adopt(&line(SLOW_NS, step as usize % 7), &mut scheduler, now);
         sent += leave(&mut scheduler, now);
     }
     // One packet for each third step; the opportunity of the first one passed before packets came.
@@ -151,11 +156,11 @@ fn a_restored_trace_restarts() {
         plan
     };
     let mut scheduler = busy(&line(SLOW_NS, 0));
-    let mut free = take_over(&untraced(), &mut scheduler, HOUR);
+    let mut free = adopt(&untraced(), &mut scheduler, HOUR);
     // As many as one dequeue tries.
     assert_eq!(leave(&mut free, HOUR), 1024);
     // An hour without one is no hour of opportunities.
-    let mut traced = take_over(&line(SLOW_NS, 0), &mut free, 2 * HOUR);
+    let mut traced = adopt(&line(SLOW_NS, 0), &mut free, 2 * HOUR);
     assert_eq!(by_window(&mut traced, 2 * HOUR, SLOW_NS), [100; 10]);
 }
 
@@ -165,7 +170,7 @@ fn excess_bytes_are_owed_to_the_next_trace() {
     let mut old = Scheduler::new(&plan).unwrap();
     come(&mut old, 0, PACKETS - 1, 9 * OPPORTUNITY as u32);
     assert_eq!(leave(&mut old, SLOW_NS), 1);
-    let mut new = take_over(&line(FAST_NS, 0), &mut old, SLOW_NS);
+    let mut new = adopt(&line(FAST_NS, 0), &mut old, SLOW_NS);
     // Eight opportunities are owed, and the next packet needs one that is left.
     assert_eq!(leave(&mut new, SLOW_NS), 0);
     assert_eq!(leave(&mut new, SLOW_NS + 7 * FAST_NS), 0);

@@ -37,14 +37,14 @@ fn flows_and_children_leave_a_moving_window_as_they_leave_a_heap() {
             } else {
                 vec![0, 2, 3]
             };
-            let mut home = Watched::natively(&plan(nodes, classes));
+            let mut runtime = Watched::natively(&plan(nodes, classes));
             let of = |handle: u32| of_class(handle % 2 + 1, handle % 2, 256 << (handle % 2 * 2));
             for handle in 1..=30 {
-                home.enqueue(handle, of(handle));
+                runtime.enqueue(handle, of(handle));
             }
             let sent = (0..1000).map(|_| {
-                let handle = home.dequeue().unwrap();
-                home.enqueue(handle, of(handle));
+                let handle = runtime.dequeue().unwrap();
+                runtime.enqueue(handle, of(handle));
                 handle
             });
             let mut bytes = [0; 2];

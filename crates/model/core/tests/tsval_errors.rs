@@ -22,7 +22,7 @@ fn talks() -> [(Mode, Talk); 2] {
 }
 
 /// A fresh segment with its own TSval is measured again: the error did not stick.
-fn goes_on(talk: &mut Talk, mode: Mode, ms: u64, seq: u32) {
+fn continues(talk: &mut Talk, mode: Mode, ms: u64, seq: u32) {
     talk.at(ms)
         .from(A)
         .seq(seq)
@@ -47,7 +47,7 @@ fn a_retransmission_within_one_tick_is_ambiguous_and_gives_no_sample() {
         talk.at(110).seq(1001).ack(501).data(100).ts(5, 2).send();
         talk.at(120).from(B).seq(501).ack(1101).ts(3, 5).send();
         assert_eq!(talk.rtts(), [], "{mode:?}");
-        goes_on(&mut talk, mode, 200, 1101);
+        continues(&mut talk, mode, 200, 1101);
     }
 }
 
@@ -61,7 +61,7 @@ fn a_longer_retransmission_within_one_tick_warns_of_the_shorter() {
         talk.at(280).seq(1001).ack(501).data(150).ts(5, 2).send();
         talk.at(300).from(B).seq(501).ack(1151).ts(3, 5).send();
         assert_eq!(talk.rtts(), [], "{mode:?}");
-        goes_on(&mut talk, mode, 400, 1151);
+        continues(&mut talk, mode, 400, 1151);
     }
 }
 
@@ -109,7 +109,7 @@ fn a_lost_first_echo_gives_no_sample() {
         talk.at(250).seq(1101).ack(501).data(100).ts(5, 2).send();
         talk.at(270).from(B).seq(501).ack(1201).ts(3, 5).send();
         assert_eq!(talk.rtts(), [20], "{mode:?}");
-        goes_on(&mut talk, mode, 300, 1201);
+        continues(&mut talk, mode, 300, 1201);
     }
 }
 
@@ -130,7 +130,7 @@ fn newer_echo_means_a_lost_ack() {
         assert_eq!(talk.rtts(), [], "{mode:?}");
         let vetoed = u64::from(mode == Mode::Hybrid);
         assert_eq!(talk.monitor.stats().refused_stale_ack, vetoed);
-        goes_on(&mut talk, mode, 300, 1101);
+        continues(&mut talk, mode, 300, 1101);
     }
 }
 
@@ -152,7 +152,7 @@ fn acknowledged_tsvals_are_not_matched_later() {
         talk.at(200).seq(1201).ack(501).data(100).ts(6, 2).send();
         talk.at(220).from(B).seq(501).ack(1301).ts(4, 6).send();
         assert_eq!(talk.rtts(), [20], "{mode:?}");
-        goes_on(&mut talk, mode, 300, 1301);
+        continues(&mut talk, mode, 300, 1301);
     }
 }
 
@@ -169,7 +169,7 @@ fn first_data_of_a_midflow_is_not_measured() {
         talk.at(100).seq(1001).ack(501).data(100).ts(5, 2).send();
         talk.at(105).from(B).seq(501).ack(1101).ts(3, 5).send();
         assert_eq!(talk.rtts(), [], "{mode:?}");
-        goes_on(&mut talk, mode, 200, 1101);
+        continues(&mut talk, mode, 200, 1101);
     }
 }
 
@@ -187,7 +187,7 @@ fn older_echo_answers_an_earlier_copy() {
         talk.at(101).seq(1101).ack(501).data(100).ts(5, 2).send();
         talk.at(111).from(B).seq(501).ack(1201).ts(3, 4).send();
         assert_eq!(talk.rtts(), [], "{mode:?}");
-        goes_on(&mut talk, mode, 200, 1201);
+        continues(&mut talk, mode, 200, 1201);
     }
 }
 

@@ -3,7 +3,7 @@
 //! Nothing here reads a clock, queries an interface or prints.
 
 pub mod histogram;
-pub mod ledger;
+pub mod history;
 pub mod row_table;
 pub mod rows;
 pub mod snapshot;

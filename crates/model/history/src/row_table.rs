@@ -17,7 +17,7 @@ use fairpath_class::{Class, ClassSet, Criterion, Labels, SlotKey, Slots, Space};
 use fairpath_core::{OTHER, Prefix, Rules};
 use fairpath_units::IfIndex;
 
-use crate::ledger::{NO_SLOT, RowSpec};
+use crate::history::{NO_SLOT, RowSpec};
 use crate::snapshot::Kind;
 
 /// The name of the row of packets that match no class.
@@ -52,7 +52,7 @@ pub struct Layout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Renewed {
     /// Number of added subnets.
-    pub came: usize,
+    pub arrived: usize,
     /// Number of removed subnets.
     pub went: usize,
 }
@@ -121,7 +121,7 @@ impl RowTable {
             self.subnets.truncate(max);
         }
         Renewed {
-            came: self.subnets.len() - kept,
+            arrived: self.subnets.len() - kept,
             went: before - kept,
         }
     }
@@ -263,7 +263,7 @@ fn row(slot: u32, class: &Class) -> RowSpec {
 
 #[cfg(test)]
 mod tests {
-    use crate::ledger::Ledger;
+    use crate::history::History;
 
     use super::*;
     use fairpath_class::{Drafts, Uplinks};
@@ -279,12 +279,12 @@ mod tests {
             index_of: &|_| None,
         };
         let layout = table.layout(&watched);
-        Ledger::check(&layout.rows).unwrap();
+        History::check(&layout.rows).unwrap();
         layout
     }
 
-    fn renewed(came: usize, went: usize) -> Renewed {
-        Renewed { came, went }
+    fn renewed(arrived: usize, went: usize) -> Renewed {
+        Renewed { arrived, went }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The snapshot of all classes: the input of `top`, the page, metrics, rows and checks.
 //!
-//! Plain data. `ledger` builds it from the counts of the core. Keys end in their unit, and ratios
+//! Plain data. `history` builds it from the counts of the core. Keys end in their unit, and ratios
 //! are 0 to 1. A value that was not measured is `None`, never 0. An address is in `ROLE_address`,
 //! its port in `ROLE_port`.
 
@@ -181,7 +181,7 @@ pub struct Queue {
     pub enqueued_packets: u64,
     /// Bytes enqueued.
     #[serde(rename = "enqueued_bytes")]
-    pub came_bytes: u64,
+    pub arrived_bytes: u64,
     /// Packets sent.
     pub sent_packets: u64,
     /// Bytes sent.

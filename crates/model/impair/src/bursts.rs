@@ -7,7 +7,7 @@
 use fairpath_sched::impair::Loss;
 
 /// Covariances below this part of the variance end the sum.
-const LEAST: f64 = 1e-9;
+const MIN: f64 = 1e-9;
 /// Steps of a chain that are summed at most; one that remembers longer is as good as unknown.
 const STEPS: usize = 1_000_000;
 
@@ -59,7 +59,7 @@ fn of_chain<const N: usize>(shares: [f64; N], moves: [[f64; N]; N], losses: [f64
         ahead = std::array::from_fn(|state| dot(&moves[state], &ahead));
         let covariance = dot(&weights, &ahead) - mean * mean;
         sum += covariance;
-        if covariance.abs() < LEAST * variance {
+        if covariance.abs() < MIN * variance {
             break;
         }
     }

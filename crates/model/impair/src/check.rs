@@ -64,7 +64,7 @@ fn one(ready: &Ready, packets: u32) -> anyhow::Result<Vec<String>> {
 
 /// The outcomes of a sequence of packets.
 struct Passed {
-    came: u64,
+    arrived: u64,
     lost: u64,
     /// Number and delay of sent packets, in order of departure.
     left: Vec<(u32, u64)>,
@@ -89,7 +89,7 @@ fn without_rate(ready: &Ready) -> Plan {
 fn pass(ready: &Ready, packets: u32) -> anyhow::Result<Passed> {
     let mut path = without_rate(ready).path(HANDLES)?;
     let mut seen = Passed {
-        came: packets.into(),
+        arrived: packets.into(),
         lost: 0,
         left: Vec::new(),
     };
@@ -115,8 +115,8 @@ fn pass(ready: &Ready, packets: u32) -> anyhow::Result<Passed> {
     }
     seen.lost = path.counts().lost;
     let all = seen.left.len() as u64 + path.counts().lost + path.counts().dropped;
-    if all != seen.came {
-        bail!("{all} of {} packets were sent or dropped", seen.came);
+    if all != seen.arrived {
+        bail!("{all} of {} packets were sent or dropped", seen.arrived);
     }
     Ok(seen)
 }
@@ -141,8 +141,8 @@ fn collect(
 ) -> anyhow::Result<()> {
     path.run_to(now)?;
     while let Some(departure) = path.take() {
-        let (number, came) = numbers[departure.handle as usize];
-        seen.left.push((number, departure.due - came));
+        let (number, arrived) = numbers[departure.handle as usize];
+        seen.left.push((number, departure.due - arrived));
         free.push(departure.handle);
     }
     path.note_sent(now);
@@ -154,19 +154,19 @@ fn collect(
 
 fn of_loss(ready: &Ready, seen: &Passed) -> anyhow::Result<String> {
     let configured = &ready.direction.configured;
-    if let Some(wanted) = configured.lost_by_pattern(seen.came) {
-        let text = format!("loss {} of {} packets", seen.lost, seen.came);
+    if let Some(wanted) = configured.lost_by_pattern(seen.arrived) {
+        let text = format!("loss {} of {} packets", seen.lost, seen.arrived);
         match seen.lost == wanted {
             true => return Ok(format!("{text}, as in the pattern")),
             false => bail!("{text}, but the pattern loses {wanted}"),
         }
     }
     let (low, high) =
-        interval::of_share_but(FALSE_ALARM, seen.lost, seen.came, configured.inflation);
+        interval::of_share_but(FALSE_ALARM, seen.lost, seen.arrived, configured.inflation);
     let text = format!(
         "loss {} of {} packets, configured {}, interval {} to {}",
         seen.lost,
-        seen.came,
+        seen.arrived,
         percent(configured.loss),
         percent(low),
         percent(high)

@@ -13,8 +13,8 @@ const DIGITS: u8 = 2;
 #[derive(Clone, Debug)]
 pub struct Counts {
     /// Packets that met the impairment.
-    pub came: u64,
-    /// Packets that the port let pass without a fate; they are not in `came`.
+    pub arrived: u64,
+    /// Packets that the port let pass without a fate; they are not in `arrived`.
     pub passed: u64,
     /// Of those, packets that should have met it.
     pub slipped: u64,
@@ -33,7 +33,7 @@ pub struct Counts {
     /// Packets that wait.
     pub held: u64,
     /// Packets that came as one of several segments, and have one fate.
-    pub super_packets: u64,
+    pub gso_packets: u64,
     /// Of those that left, with CE set by the queue's policy.
     pub marked: u64,
     /// How long packets waited in the queue behind the delay, by the plan: p50, p95, p99, ns.
@@ -63,7 +63,7 @@ pub struct Counts {
 impl Default for Counts {
     fn default() -> Counts {
         Counts {
-            came: 0,
+            arrived: 0,
             passed: 0,
             slipped: 0,
             lost: 0,
@@ -73,7 +73,7 @@ impl Default for Counts {
             copies: 0,
             corrupted: 0,
             held: 0,
-            super_packets: 0,
+            gso_packets: 0,
             marked: 0,
             sojourn_ns: None,
             own: OwnDrops::default(),
@@ -92,9 +92,9 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// A packet left that came at `came`, was to leave `planned` later, and left at `left`.
-    pub fn note_left(&mut self, came: u64, planned: u64, left: u64) {
-        let added = left.saturating_sub(came);
+    /// A packet left that came at `arrived`, was to leave `planned` later, and left at `left`.
+    pub fn note_left(&mut self, arrived: u64, planned: u64, left: u64) {
+        let added = left.saturating_sub(arrived);
         self.delays += 1;
         self.delay_sum_ns += u128::from(added);
         self.delay_squares += u128::from(added).pow(2);

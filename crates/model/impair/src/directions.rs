@@ -46,7 +46,7 @@ pub fn of(
         if network.is_none() && !both {
             continue;
         }
-        let one = lay_out(name, &network, seed, direction, packets);
+        let one = build(name, &network, seed, direction, packets);
         ready.push(one.with_context(|| format!("impair, direction {name}"))?);
     }
     Ok(ready)
@@ -64,11 +64,11 @@ impl Ready {
         seed: u64,
     ) -> anyhow::Result<Ready> {
         let network = Network::of_words(words).map_err(anyhow::Error::msg)?;
-        lay_out(name, &network, seed, 0, packets)
+        build(name, &network, seed, 0, packets)
     }
 }
 
-fn lay_out(
+fn build(
     name: &'static str,
     network: &Network,
     seed: u64,
@@ -307,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_port_that_cannot_mark_drops_and_queues_tell_what_waited() {
-        let told = |marks: bool| {
+        let reported = |marks: bool| {
             let plan = ready("rate 1mbit policy codel set target=1ms set interval=5ms").plan;
             let mut path = match marks {
                 true => plan.path(100).unwrap(),
@@ -327,9 +327,9 @@ mod tests {
             path.run_to(2_000_000_000).unwrap();
             while path.take().is_some() {}
             path.note_sent(2_000_000_000);
-            path.told()
+            path.reported()
         };
-        let (marked, dropped) = (told(true), told(false));
+        let (marked, dropped) = (reported(true), reported(false));
         assert!(marked.marked > 5 && marked.dropped == 0, "{marked:?}");
         assert!(dropped.marked == 0 && dropped.dropped > 5, "{dropped:?}");
         let [p50, p95, p99] = marked.sojourn_ns.unwrap();
@@ -343,7 +343,7 @@ mod tests {
         let ready = ready("loss 10%");
         assert_eq!(ready.plan.tree.plan.impairments[0].loss, ready.loss);
         let network = Network::of_words("loss 10%").unwrap();
-        let other = lay_out("from-peer", &network, 7, 1, 100).unwrap();
+        let other = build("from-peer", &network, 7, 1, 100).unwrap();
         assert_ne!(other.loss.seed, ready.loss.seed);
     }
 }

@@ -1,8 +1,8 @@
 //! The exact interval of a share of losses (Clopper and Pearson, Biometrika 26, 1934).
 //!
-//! Of `lost` in `came` packets, the interval holds every probability under which so few or so many
+//! Of `lost` in `arrived` packets, the interval holds every probability under which so few or so many
 //! are no surprise. Bursty losses are worth fewer packets: a mean of correlated draws scatters as one
-//! of `came / inflation` independent ones, and the interval is made for these. Pure.
+//! of `arrived / inflation` independent ones, and the interval is made for these. Pure.
 
 use fairpath_statistics::binomial::share_bounds;
 
@@ -13,14 +13,14 @@ pub const OUTSIDE: f64 = 0.001;
 ///
 /// `inflation` is the variance of the share over that of independent losses, 1 or more. Without
 /// packets nothing is known: (0, 1).
-pub fn of_share(lost: u64, came: u64, inflation: f64) -> (f64, f64) {
-    of_share_but(OUTSIDE, lost, came, inflation)
+pub fn of_share(lost: u64, arrived: u64, inflation: f64) -> (f64, f64) {
+    of_share_but(OUTSIDE, lost, arrived, inflation)
 }
 
 /// Likewise, but for `outside` of all runs.
-pub fn of_share_but(outside: f64, lost: u64, came: u64, inflation: f64) -> (f64, f64) {
-    let (lost, came) = (lost as f64 / inflation, came as f64 / inflation);
-    share_bounds(lost, came, outside).unwrap_or((0.0, 1.0))
+pub fn of_share_but(outside: f64, lost: u64, arrived: u64, inflation: f64) -> (f64, f64) {
+    let (lost, arrived) = (lost as f64 / inflation, arrived as f64 / inflation);
+    share_bounds(lost, arrived, outside).unwrap_or((0.0, 1.0))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ pub struct OwnDrops {
     pub no_place: u64,
     /// The transmit ring of the egress interface was full.
     #[serde(rename = "ring_full_packets")]
-    pub no_room: u64,
+    pub no_capacity: u64,
     /// The egress link was down or removed.
     #[serde(rename = "link_down_packets")]
     pub no_link: u64,
@@ -19,7 +19,7 @@ pub struct OwnDrops {
     pub no_copy: u64,
     /// Packets that were sent without their planned corruption.
     #[serde(rename = "not_corrupted_packets")]
-    pub not_damaged: u64,
+    pub not_corrupted: u64,
     /// Packets whose verdict the kernel refused, for example because it had already dropped them.
     #[serde(rename = "refused_packets")]
     pub refused: u64,
@@ -56,7 +56,7 @@ impl OwnDrops {
                 "packets were dropped because the maximum number of packets waited: raise --max-packets",
             ),
             (
-                self.no_room,
+                self.no_capacity,
                 "packets were dropped because the transmit ring was full: send smaller bursts, or use --via nfqueue",
             ),
             (
@@ -68,7 +68,7 @@ impl OwnDrops {
                 "duplicates could not be sent: lower --duplicate, or send smaller bursts",
             ),
             (
-                self.not_damaged,
+                self.not_corrupted,
                 "packets were sent without their corruption because some of their bytes were missing: disable the sender's offloads (ethtool -K IF tx off)",
             ),
             (

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 
 use fairpath_core::Frame;
 use fairpath_core::sched::{Change, Drop as Reason, Meta, SchedReader, SchedRuntimeError};
-use fairpath_shape::{Lane, Leaving, Places};
+use fairpath_shape::{Leaving, Places, ShapeInstance};
 
 use crate::counts::Counts;
 
@@ -40,7 +40,7 @@ pub struct Departure {
 /// A packet on its way through, by its handle.
 #[derive(Clone, Copy, Debug, Default)]
 struct Passing {
-    came: u64,
+    arrived: u64,
     /// What it was told late by.
     behind: u64,
     number: u64,
@@ -50,7 +50,7 @@ struct Passing {
 /// A packet that was taken, and is not yet known to be sent.
 #[derive(Clone, Copy, Debug)]
 struct Going {
-    came: u64,
+    arrived: u64,
     /// The delay that was planned.
     planned: u64,
     bytes: u32,
@@ -58,7 +58,7 @@ struct Going {
 
 /// See the file.
 pub struct Path {
-    lane: Lane,
+    instance: ShapeInstance,
     /// For what the queue behind the delay counts.
     reader: SchedReader,
     places: Places,
@@ -84,12 +84,12 @@ pub struct Path {
 impl Path {
     /// Of a lane that has seen nothing, whose tree has its figures at `places`, for `most` packets at
     /// once; `in_order` says that it keeps the order of arrivals.
-    pub fn new(lane: Lane, places: Places, most: u32, in_order: bool) -> Path {
+    pub fn new(instance: ShapeInstance, places: Places, most: u32, in_order: bool) -> Path {
         Path {
-            passing: vec![Passing::default(); lane.handles() as usize + 1],
-            reader: lane.reader(),
+            passing: vec![Passing::default(); instance.handles() as usize + 1],
+            reader: instance.reader(),
             places,
-            lane,
+            instance,
             most: most.into(),
             clock: 0,
             next: None,
@@ -108,17 +108,17 @@ impl Path {
     /// drop.
     ///
     /// # Errors
-    /// As [`Lane::turn`], which a native scheduler keeps to itself.
+    /// As [`ShapeInstance::turn`], which a native scheduler keeps to itself.
     pub fn arrive_as(
         &mut self,
         handle: u32,
-        came: u64,
+        arrived: u64,
         meta: Meta,
     ) -> Result<bool, SchedRuntimeError> {
-        let Some(at) = self.begin(handle, came, meta.bytes, meta.segments.into())? else {
+        let Some(at) = self.begin(handle, arrived, meta.bytes, meta.segments.into())? else {
             return Ok(false);
         };
-        self.lane.arrive_as(handle, at, meta);
+        self.instance.arrive_as(handle, at, meta);
         Ok(true)
     }
 
@@ -137,7 +137,7 @@ impl Path {
             return Ok(false);
         };
         let frame = Frame { now: at, ..*frame };
-        self.lane.arrive(handle, &frame, head, bytes);
+        self.instance.arrive(handle, &frame, head, bytes);
         Ok(true)
     }
 
@@ -145,11 +145,11 @@ impl Path {
     fn begin(
         &mut self,
         handle: u32,
-        came: u64,
+        arrived: u64,
         bytes: u32,
         segs: u32,
     ) -> Result<Option<u64>, SchedRuntimeError> {
-        let at = came.max(self.clock);
+        let at = arrived.max(self.clock);
         if at > self.clock {
             self.run_to(at)?;
             self.clock = at;
@@ -159,18 +159,18 @@ impl Path {
             return Ok(None);
         }
         self.fresh = true;
-        let number = self.counts.came;
+        let number = self.counts.arrived;
         if let Some(place) = self.passing.get_mut(handle as usize) {
             *place = Passing {
-                came,
-                behind: at - came,
+                arrived,
+                behind: at - arrived,
                 number,
                 bytes,
             };
         }
-        self.counts.came += 1;
+        self.counts.arrived += 1;
         self.counts.held += 1;
-        self.counts.super_packets += u64::from(segs > 1);
+        self.counts.gso_packets += u64::from(segs > 1);
         Ok(Some(at))
     }
 
@@ -193,7 +193,7 @@ impl Path {
     fn turn(&mut self, at: u64) -> Result<(), SchedRuntimeError> {
         self.clock = at;
         loop {
-            let next = self.lane.turn(at, TURN, &mut self.leaving)?;
+            let next = self.instance.turn(at, TURN, &mut self.leaving)?;
             let mut sent = 0;
             for leaving in self.leaving.drain(..) {
                 match leaving {
@@ -231,8 +231,10 @@ impl Path {
         *flip = flip.map(|bit| bit_of_packet(bit, passing.bytes));
         counts.held -= 1;
         self.going.push(Going {
-            came: passing.came,
-            planned: departure.due.saturating_sub(passing.came + passing.behind),
+            arrived: passing.arrived,
+            planned: departure
+                .due
+                .saturating_sub(passing.arrived + passing.behind),
             bytes: passing.bytes,
         });
         let order = match self.in_order {
@@ -260,7 +262,7 @@ impl Path {
         for going in self.going.drain(..) {
             self.counts.sent += 1;
             self.counts.sent_bytes += u64::from(going.bytes);
-            self.counts.note_left(going.came, going.planned, now);
+            self.counts.note_left(going.arrived, going.planned, now);
         }
     }
 
@@ -289,7 +291,7 @@ impl Path {
     }
 
     /// Likewise, with what the queue behind the delay says of itself; some microseconds.
-    pub fn told(&self) -> Counts {
+    pub fn reported(&self) -> Counts {
         let mut counts = self.counts.clone();
         let node = |node| (self.reader.node_stats(node), self.reader.account(node));
         if let Some(root) = self.places.read(node).first() {

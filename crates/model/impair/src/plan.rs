@@ -2,7 +2,7 @@
 
 use fairpath_core::sched::{End, Policy};
 use fairpath_sched::tree::Tree;
-use fairpath_shape::{Lane, Places};
+use fairpath_shape::{Places, ShapeInstance};
 
 use crate::path::Path;
 
@@ -42,9 +42,9 @@ impl Plan {
 
     fn path_of(&self, tree: &Tree, handles: u32) -> anyhow::Result<Path> {
         let (end, rules) = (End::Receiver, Default::default());
-        let lane = Lane::new(tree, end, &rules, handles, false)?;
+        let instance = ShapeInstance::new(tree, end, &rules, handles, false)?;
         Ok(Path::new(
-            lane,
+            instance,
             Places::of(tree),
             self.packets,
             self.in_order,

@@ -110,7 +110,7 @@ impl Report {
             let validation = validation::validate(&direction.configured, counts);
             let of = |why: &String| format!("{}: {why}", direction.name);
             report.reasons.extend(validation.why.iter().map(of));
-            if counts.came == 0 && direction.text != "none" {
+            if counts.arrived == 0 && direction.text != "none" {
                 report.directions_without_packets.push(direction.name);
             }
             report
@@ -184,7 +184,7 @@ fn report_of(
         name: direction.name,
         backend,
         configuration: direction.text.clone(),
-        enqueued_packets: counts.came,
+        enqueued_packets: counts.arrived,
         lost_packets: counts.lost,
         loss_ratio: validation.loss,
         configured_loss_ratio: direction.configured.loss,
@@ -203,7 +203,7 @@ fn report_of(
         backend_drops: counts.own,
         kernel_dropped_packets: counts.queue_dropped,
         stopped_packets: counts.stopped,
-        gso_packets: counts.super_packets,
+        gso_packets: counts.gso_packets,
         configured_delay_ns: direction.configured.delay_ns,
         mean_delay_ns: delays.map(|(added, _)| added),
         planned_delay_ns: delays.map(|(_, planned)| planned),
@@ -326,7 +326,7 @@ mod tests {
 
     fn report(lost: u64) -> Report {
         let counts = Counts {
-            came: 10_000,
+            arrived: 10_000,
             lost,
             ..Counts::default()
         };
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn json_has_sojourn_times_and_drops_by_cause() {
         let counts = Counts {
-            came: 10,
+            arrived: 10,
             marked: 3,
             sojourn_ns: Some([1_000, 2_000, 3_000]),
             own: OwnDrops {
@@ -395,10 +395,10 @@ mod tests {
             configured: Configured::default(),
             has_queue: false,
         };
-        let of = |directions: &[Direction], came: [u64; 2]| {
-            let counts = came.map(|came| Counts {
-                came,
-                lost: came / 100,
+        let of = |directions: &[Direction], arrived: [u64; 2]| {
+            let counts = arrived.map(|arrived| Counts {
+                arrived,
+                lost: arrived / 100,
                 ..Counts::default()
             });
             let report = Report::new(directions, &counts, "xdp", 7, Duration::from_secs(1));

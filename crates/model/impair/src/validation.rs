@@ -84,9 +84,10 @@ impl Configured {
 
 /// Compares counts with the configuration.
 pub fn validate(configured: &Configured, counts: &Counts) -> Validation {
-    let (low, high) = interval::of_share(counts.lost, counts.came, configured.inflation.max(1.0));
+    let (low, high) =
+        interval::of_share(counts.lost, counts.arrived, configured.inflation.max(1.0));
     let mut validation = Validation {
-        loss: (counts.came > 0).then(|| counts.lost as f64 / counts.came as f64),
+        loss: (counts.arrived > 0).then(|| counts.lost as f64 / counts.arrived as f64),
         loss_interval: [low, high],
         why: Vec::new(),
     };
@@ -99,22 +100,22 @@ pub fn validate(configured: &Configured, counts: &Counts) -> Validation {
 }
 
 fn of_loss(configured: &Configured, counts: &Counts, [low, high]: [f64; 2]) -> Option<String> {
-    let (lost, came) = (counts.lost, counts.came);
+    let (lost, arrived) = (counts.lost, counts.arrived);
     // The segments of a GSO packet share one outcome, which is reported separately.
     if let Some(wanted) = configured
-        .lost_by_pattern(came)
-        .filter(|_| counts.super_packets == 0)
+        .lost_by_pattern(arrived)
+        .filter(|_| counts.gso_packets == 0)
     {
         // The outcome of the last packet can be pending.
         let min = wanted.saturating_sub(u64::from(counts.held > 0));
         let is_right = (min..=wanted).contains(&lost);
         return (!is_right).then(|| {
-            format!("{lost} of {came} packets were lost, but the pattern loses {wanted}")
+            format!("{lost} of {arrived} packets were lost, but the pattern loses {wanted}")
         });
     }
     (!(low..=high).contains(&configured.loss)).then(|| {
         format!(
-            "{lost} of {came} packets were lost, which is {} to {} instead of {}",
+            "{lost} of {arrived} packets were lost, which is {} to {} instead of {}",
             percent(low),
             percent(high),
             percent(configured.loss)
@@ -159,7 +160,7 @@ fn of_drops(counts: &Counts) -> Vec<String> {
         format!("drops in the kernel are unknown, because a counter could not be read: {what}")
     }));
     let slipped = counts.slipped as f64;
-    let is_many = slipped > BYPASSED_SHARE * (counts.came as f64 + slipped);
+    let is_many = slipped > BYPASSED_SHARE * (counts.arrived as f64 + slipped);
     if counts.slipped > MIN_BYPASSED && is_many {
         why.push(format!(
             "{} packets bypassed the impairment (IP options, longer than the MTU, or an unresolved neighbour): use --via nfqueue, which impairs them",
@@ -178,10 +179,10 @@ fn of_drops(counts: &Counts) -> Vec<String> {
             counts.reordered
         ));
     }
-    if counts.super_packets > 0 {
+    if counts.gso_packets > 0 {
         why.push(format!(
             "{} GSO packets had one outcome for all of their segments: disable the sender's offloads (ethtool -K IF tso off gso off gro off)",
-            counts.super_packets
+            counts.gso_packets
         ));
     }
     why
@@ -217,7 +218,7 @@ mod tests {
 
     fn counts(lost: u64, planned: u64, late: u64) -> Counts {
         let mut counts = Counts {
-            came: 100_000,
+            arrived: 100_000,
             lost,
             ..Counts::default()
         };
@@ -300,8 +301,8 @@ mod tests {
             pattern: Some((0..1000).map(|n| n < 10).collect()),
             ..CONFIGURED
         };
-        let of = |came, lost, held| Counts {
-            came,
+        let of = |arrived, lost, held| Counts {
+            arrived,
             lost,
             held,
             ..Counts::default()
@@ -335,11 +336,11 @@ mod tests {
     #[test]
     fn every_unplanned_drop_is_invalid() {
         let make: [fn(&mut Counts); 6] = [
-            |c| c.own.no_room = 1,
+            |c| c.own.no_capacity = 1,
             |c| c.unread.push("read /proc: no such file".into()),
             |c| c.queue_dropped = 1,
             |c| c.reordered = 1,
-            |c| c.super_packets = 1,
+            |c| c.gso_packets = 1,
             |c| c.slipped = 102,
         ];
         for make in make {
@@ -349,7 +350,7 @@ mod tests {
         }
         // The first packet to an unresolved neighbour.
         let first = Counts {
-            came: 20,
+            arrived: 20,
             slipped: 2,
             ..Counts::default()
         };

@@ -205,7 +205,7 @@ impl Custom for Machine {
         };
         if !self.stopped {
             // Only two words of the call go back: the rest is what it was told, in every home.
-            let (mut packet, mut desk) = (regions::packet_words(packet), *call);
+            let (mut packet, mut scratch) = (regions::packet_words(packet), *call);
             let [flow_bytes, class_bytes, global_bytes] = self.state_bytes;
             let bytes = |words: usize| u32::try_from(8 * words).unwrap_or(0);
             let mut memory = Regions {
@@ -225,15 +225,15 @@ impl Custom for Machine {
                     flow,
                     class,
                     global,
-                    &mut desk,
+                    &mut scratch,
                     &mut self.stack,
                     &mut self.rom,
                 ],
             };
             match run(&self.program, entry, &mut memory, &mut self.frames) {
                 Ok(value) => {
-                    call[crate::CALL_DUE] = desk[crate::CALL_DUE];
-                    call[crate::CALL_VERDICT] = desk[crate::CALL_VERDICT];
+                    call[crate::CALL_DUE] = scratch[crate::CALL_DUE];
+                    call[crate::CALL_VERDICT] = scratch[crate::CALL_VERDICT];
                     return value;
                 }
                 Err(stop) => self.stop(function, stop),

@@ -106,7 +106,7 @@ fn operation(random: &mut Random, now: u64, policy_of: &[&Policy], classes: u32)
             let index = random.below(params.len() as u64) as usize;
             let param = &params[index];
             let near = param.standard / 2 + random.below(param.standard.max(2));
-            let value = param.encode(near.clamp(param.least, param.most));
+            let value = param.encode(near.clamp(param.min, param.most));
             Op::param(now, node as u32 + 1, index as u32, value)
         }
     }
@@ -136,13 +136,13 @@ fn packet(random: &mut Random, now: u64, classes: u32) -> Meta {
 ///
 /// # Errors
 /// The home's, or what its audit found.
-pub fn run(home: &mut dyn SchedRuntime, ops: &[Op]) -> Result<Trial, SchedRuntimeError> {
+pub fn run(runtime: &mut dyn SchedRuntime, ops: &[Op]) -> Result<Trial, SchedRuntimeError> {
     let mut outcomes = Vec::new();
-    home.run(ops, &mut outcomes)?;
+    runtime.run(ops, &mut outcomes)?;
     let mut now = ops.last().map_or(0, |op| op.now);
     for _ in 0..DRAINS {
         let new = outcomes.len();
-        home.run(&[Op::dequeue(now, LIMIT)], &mut outcomes)?;
+        runtime.run(&[Op::dequeue(now, LIMIT)], &mut outcomes)?;
         let last = outcomes.get(new..).and_then(<[_]>::last);
         match last {
             Some(last) if last.kind == OutcomeKind::Nothing && last.at == NEVER => break,
@@ -150,10 +150,10 @@ pub fn run(home: &mut dyn SchedRuntime, ops: &[Op]) -> Result<Trial, SchedRuntim
             _ => {}
         }
     }
-    home.audit().map_err(SchedRuntimeError::Plan)?;
+    runtime.audit().map_err(SchedRuntimeError::Plan)?;
     let count = |kind| outcomes.iter().filter(|o| o.kind == kind).count() as u64;
     let queued = count(OutcomeKind::Queued);
-    let stats = home.stats();
+    let stats = runtime.stats();
     Ok(Trial {
         sent: count(OutcomeKind::Sent),
         dropped: count(OutcomeKind::Dropped),

@@ -70,7 +70,7 @@ pub struct Spec {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
     /// Minimum time between slots.
-    pub least_ns: u64,
+    pub min_ns: u64,
     /// Maximum time between slots.
     pub most_ns: u64,
     /// Maximum packets of a slot, or 0 for no limit.

@@ -240,8 +240,8 @@ impl Tree {
             };
             let number =
                 quantity::read(value, &param.unit).map_err(|wrong| bad(wrong.to_string()))?;
-            if !(param.least..=param.most).contains(&number) {
-                let [min, max] = [param.least, param.most].map(|bound| written(bound, &param.unit));
+            if !(param.min..=param.most).contains(&number) {
+                let [min, max] = [param.min, param.most].map(|bound| written(bound, &param.unit));
                 return Err(bad(format!("{name} is out of range: write {min} to {max}")));
             }
             Ok((node, index, param.encode(number)))

@@ -229,8 +229,11 @@ fn invalid_trees_are_refused_with_position_and_remedy() {
         ("[[node]\n".to_owned(), "invalid TOML"),
     ];
     for (text, words) in cases {
-        let told = wrong(&text);
-        assert!(told.contains(words), "{text}\n{told}\nexpected: {words}");
+        let reported = wrong(&text);
+        assert!(
+            reported.contains(words),
+            "{text}\n{reported}\nexpected: {words}"
+        );
     }
 }
 
@@ -249,28 +252,28 @@ fn impossible_rates_are_refused() {
             + &leaf("b", b, "1")
     };
     assert!(read(&tree("ceil = \"10mbit\"", ["4mbit", "6mbit"])).is_ok());
-    let told = wrong(&tree("ceil = \"10mbit\"", ["5mbit", "6mbit"]));
+    let reported = wrong(&tree("ceil = \"10mbit\"", ["5mbit", "6mbit"]));
     assert!(
-        told.contains("the floors of its children sum to 11mbit and exceed its ceiling 10mbit"),
-        "{told}"
+        reported.contains("the floors of its children sum to 11mbit and exceed its ceiling 10mbit"),
+        "{reported}"
     );
-    let told = wrong(&tree(
+    let reported = wrong(&tree(
         "floor = \"9mbit\"\nceil = \"10mbit\"",
         ["4mbit", "6mbit"],
     ));
-    assert!(told.contains("exceed its floor 9mbit"), "{told}");
-    let told = wrong(&tree(
+    assert!(reported.contains("exceed its floor 9mbit"), "{reported}");
+    let reported = wrong(&tree(
         "floor = \"11mbit\"\nceil = \"10mbit\"",
         ["1mbit", "1mbit"],
     ));
     assert!(
-        told.contains("its floor 11mbit exceeds its ceiling 10mbit"),
-        "{told}"
+        reported.contains("its floor 11mbit exceeds its ceiling 10mbit"),
+        "{reported}"
     );
-    let told = wrong(
+    let reported = wrong(
         "[[node]]\nname = \"root\"\npolicy = \"stfq\"\nceil = \"1mbit\"\n[[node]]\nname = \"a\"\nparent = \"root\"\npolicy = \"fifo\"\nmatch = { class = [\"*\"] }",
     );
-    assert!(told.contains("the root has no parent"), "{told}");
+    assert!(reported.contains("the root has no parent"), "{reported}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What became of packets, by node of a tree: those of a node include what lies below it.
 //!
-//! Invariant, once nothing moves: `came = sent + dropped + held`, for each node and in sum. A reading
+//! Invariant, once nothing moves: `arrived = sent + dropped + held`, for each node and in sum. A reading
 //! under traffic is off by the packets of the moment.
 
 use fairpath_core::sched::{Account, NodeStats, Plan, SOJOURN_BINS, sojourn_of_bin};
@@ -56,9 +56,9 @@ impl Sojourns {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Packets that came.
-    pub came: u64,
+    pub arrived: u64,
     /// Their bytes on the wire.
-    pub came_bytes: u64,
+    pub arrived_bytes: u64,
     /// Packets that left.
     pub sent: u64,
     /// Their bytes.
@@ -84,8 +84,8 @@ impl Figures {
     }
 
     fn add_leaf(&mut self, stats: &NodeStats, account: &Account) {
-        self.came += account.came;
-        self.came_bytes += account.came_bytes;
+        self.arrived += account.arrived;
+        self.arrived_bytes += account.arrived_bytes;
         self.sent += stats.sent;
         self.sent_bytes += stats.sent_bytes;
         self.marked += stats.marked;
@@ -99,8 +99,8 @@ impl Figures {
     }
 
     fn add(&mut self, other: &Figures) {
-        self.came += other.came;
-        self.came_bytes += other.came_bytes;
+        self.arrived += other.arrived;
+        self.arrived_bytes += other.arrived_bytes;
         self.sent += other.sent;
         self.sent_bytes += other.sent_bytes;
         self.marked += other.marked;

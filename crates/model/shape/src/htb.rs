@@ -24,7 +24,7 @@ mod tests;
 use fairpath_core::sched::{COST_ONE, NodeConfig};
 use fairpath_sched::tree::Tree;
 
-pub use rates::{LEAST_BPS, UNLIMITED_BPS};
+pub use rates::{MIN_BPS, UNLIMITED_BPS};
 pub use sizes::{LATENESS_NS, MAX_QUANTUM_BYTES, MIN_QUANTUM_BYTES, burst_bytes, quantum_bytes};
 
 /// Classes that one tree can have: minors 1 to 0xfffe, but the root's own major.
@@ -239,13 +239,13 @@ fn refuse(tree: &Tree, nodes: &[Node]) -> Result<(), HtbPlanError> {
 
 /// The greatest cost, which is the least weight, among a node and its siblings.
 fn heaviest_cost(nodes: &[Node]) -> Vec<u32> {
-    let mut greatest = vec![1; nodes.len() + 1];
+    let mut max = vec![1; nodes.len() + 1];
     let family = |node: &Node| node.parent.map_or(0, |parent| parent + 1);
     for node in nodes {
-        let greatest = &mut greatest[family(node)];
-        *greatest = node.config.cost.max(*greatest);
+        let max = &mut max[family(node)];
+        *max = node.config.cost.max(*max);
     }
-    nodes.iter().map(|node| greatest[family(node)]).collect()
+    nodes.iter().map(|node| max[family(node)]).collect()
 }
 
 fn by_class(tree: &Tree, classes: &[HtbNode]) -> Vec<u16> {

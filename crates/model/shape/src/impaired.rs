@@ -82,7 +82,7 @@ impl Impairments {
 
     /// Puts them before the leaves of a side's tree, which is on no line yet; how many packets may be
     /// delayed at a time.
-    pub(crate) fn lay(&self, tree: &mut Tree, side: Side) -> Result<u32, LineError> {
+    pub(crate) fn build(&self, tree: &mut Tree, side: Side) -> Result<u32, LineError> {
         let direction = direction_of(side);
         let mut pipe: u32 = 0;
         // The deepest class that has one decides: those laid last are of the classes further up.
@@ -149,7 +149,7 @@ mod tests {
     use fairpath_class::{ClassSet, Drafts, Uplinks};
 
     use super::{Impaired, PIPE};
-    use crate::{Both, Impairments, Lane, Leaving, Lines, Settings, Side};
+    use crate::{Both, Impairments, Leaving, Lines, Settings, ShapeInstance, Side};
     use fairpath_core::Rules;
     use fairpath_core::sched::{End, Meta};
 
@@ -250,21 +250,22 @@ mod tests {
         // 200 ms at 20,000 packets a second, where 64 may wait.
         let lines = by_hand("delay = \"200ms\"", Some(64));
         let (tree, handles) = (&lines.trees.down, lines.held(Side::Down));
-        let mut lane = Lane::new(tree, End::Receiver, &Rules::default(), handles, false).unwrap();
+        let mut instance =
+            ShapeInstance::new(tree, End::Receiver, &Rules::default(), handles, false).unwrap();
         let far = Meta {
             bytes: 100,
             ..Meta::default()
         };
         let (mut leaving, mut now) = (Vec::new(), 0);
         for handle in 1..=handles.min(8000) {
-            lane.arrive_as(handle, now, far);
-            lane.turn(now, 64, &mut leaving).unwrap();
+            instance.arrive_as(handle, now, far);
+            instance.turn(now, 64, &mut leaving).unwrap();
             now += 50_000;
         }
-        while let Some(next) = lane.turn(now, 64, &mut leaving).unwrap() {
+        while let Some(next) = instance.turn(now, 64, &mut leaving).unwrap() {
             now = next.max(now);
         }
-        let sent = |gone: &&Leaving| matches!(gone, Leaving::Send { .. });
+        let sent = |departed: &&Leaving| matches!(departed, Leaving::Send { .. });
         assert_eq!(leaving.iter().filter(sent).count(), 8000);
     }
 

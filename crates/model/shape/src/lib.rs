@@ -15,14 +15,14 @@
 mod figures;
 pub mod htb;
 mod impaired;
+mod instance;
 mod known;
-mod lane;
 mod lines;
 mod recorder;
 
 pub use figures::{Figures, Places, Sojourns};
 pub use impaired::{Impaired, Impairments};
+pub use instance::{CHARGES, Leaving, ShapeInstance, ShapeInstanceError, Successor};
 pub use known::Known;
-pub use lane::{CHARGES, Lane, LaneError, Leaving, Successor};
 pub use lines::{Both, LineError, Lines, Own, Settings, Side};
 pub use recorder::Recorder;

@@ -196,7 +196,7 @@ pub struct Lines {
 
 /// Flows that classes have queues for, each: subscribers are many, and few have many flows at once.
 const FLOWS_A_CLASS: u32 = 8;
-const LEAST_FLOWS: u32 = 4096;
+const MIN_FLOWS: u32 = 4096;
 const MOST_FLOWS: u32 = 1 << 18;
 
 impl Lines {
@@ -234,7 +234,7 @@ impl Lines {
 
 /// A side's tree, and packets that may be delayed in it at a time.
 fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<(Tree, u32), LineError> {
-    let way = match side {
+    let direction = match side {
         Side::Down => Direction::Down,
         Side::Up => Direction::Up,
     };
@@ -253,7 +253,7 @@ fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<(Tree, u32), 
         Some((file, text)) => Tree::read(file, text, known)?,
         None => {
             find(&settings.policy, &policies)?;
-            Tree::of_classes_with(set, way, &settings.policy, &policies)?
+            Tree::of_classes_with(set, direction, &settings.policy, &policies)?
         }
     };
     // Both ways have the same nodes, and fates of their own.
@@ -268,14 +268,14 @@ fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<(Tree, u32), 
     }
     let config = &mut tree.plan.config;
     let classes = set.len() as u32;
-    let flows = (classes.saturating_mul(FLOWS_A_CLASS)).clamp(LEAST_FLOWS, MOST_FLOWS);
+    let flows = (classes.saturating_mul(FLOWS_A_CLASS)).clamp(MIN_FLOWS, MOST_FLOWS);
     config.flows = config.flows.max(flows);
     if let Some(limit) = settings.limit_packets {
         config.limit_packets = limit;
         config.packets = config.packets.max(limit);
     }
     let of_nodes = pipes_of_nodes(&tree);
-    let pipe = settings.impair.lay(&mut tree, side)?;
+    let pipe = settings.impair.build(&mut tree, side)?;
     let line = Link {
         bps: *settings.bps.get(side),
         burst_ns: LINK_BURST_NS,

@@ -40,11 +40,11 @@ impl Recorder {
         self.left -= ops.len() as u64;
         let before = self.gathered.ops.len() as u32;
         self.gathered.ops.extend_from_slice(ops);
-        let told = outcomes.iter().map(|outcome| Outcome {
+        let reported = outcomes.iter().map(|outcome| Outcome {
             op: outcome.op + before,
             ..*outcome
         });
-        self.gathered.outcomes.extend(told);
+        self.gathered.outcomes.extend(reported);
         if self.gathered.ops.len() >= FULL {
             self.hand_on();
         }

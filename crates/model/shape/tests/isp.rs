@@ -4,7 +4,7 @@
 use fairpath_class::{ClassSet, Drafts, Uplinks};
 use fairpath_core::Rules;
 use fairpath_core::sched::{End, Meta};
-use fairpath_shape::{Both, Lane, Leaving, Lines, Places, Settings};
+use fairpath_shape::{Both, Leaving, Lines, Places, Settings, ShapeInstance};
 
 const SECOND: u64 = 1_000_000_000;
 const REGIONS: usize = 10;
@@ -72,7 +72,7 @@ fn a_thousand_of_ten_thousand_classes_have_their_rates_within_a_percent() {
     let number = |name: &str| set.position(name).unwrap() as u32 + 1;
     let handles = (busy.len() * WINDOW) as u32;
     let rules = Rules::default();
-    let mut lane = Lane::new(tree, End::Receiver, &rules, handles, false).unwrap();
+    let mut instance = ShapeInstance::new(tree, End::Receiver, &rules, handles, false).unwrap();
     let meta: Vec<Meta> = busy
         .iter()
         .map(|name| Meta {
@@ -83,21 +83,21 @@ fn a_thousand_of_ten_thousand_classes_have_their_rates_within_a_percent() {
         })
         .collect();
     for handle in 1..=handles {
-        lane.arrive_as(handle, 0, meta[(handle as usize - 1) / WINDOW]);
+        instance.arrive_as(handle, 0, meta[(handle as usize - 1) / WINDOW]);
     }
     let (mut now, mut leaving) = (0, Vec::new());
     let mut sent = vec![0u64; busy.len()];
     let (warm, end) = (2 * SECOND, 8 * SECOND);
     while now < end {
         leaving.clear();
-        let next = lane.turn(now, 64, &mut leaving).unwrap();
-        for gone in &leaving {
-            let Leaving::Send { handle, .. } = *gone else {
-                panic!("dropped: {gone:?}");
+        let next = instance.turn(now, 64, &mut leaving).unwrap();
+        for departed in &leaving {
+            let Leaving::Send { handle, .. } = *departed else {
+                panic!("dropped: {departed:?}");
             };
             let at = (handle as usize - 1) / WINDOW;
             sent[at] += if now >= warm { u64::from(BYTES) } else { 0 };
-            lane.arrive_as(handle, now, meta[at]);
+            instance.arrive_as(handle, now, meta[at]);
         }
         now = match leaving.is_empty() {
             true => next.expect("all are busy").max(now + 1),
@@ -121,8 +121,8 @@ fn a_thousand_of_ten_thousand_classes_have_their_rates_within_a_percent() {
             near("a share", bps(*share), (8e6 - 1.5e6 - 0.3e6) / 18.0);
         }
     }
-    lane.audit().unwrap();
-    let (reader, places) = (lane.reader(), Places::of(tree));
+    instance.audit().unwrap();
+    let (reader, places) = (instance.reader(), Places::of(tree));
     let figures = places.read(|node| (reader.node_stats(node), reader.account(node)));
-    assert_eq!(figures[0].came, figures[0].sent + figures[0].held);
+    assert_eq!(figures[0].arrived, figures[0].sent + figures[0].held);
 }

@@ -153,10 +153,10 @@ impl<A: Arrivals> Run<'_, '_, A> {
                 return Ok(true);
             }
             let comes = self.traffic.next_time()?.unwrap_or(NEVER);
-            let asks = match self.link {
+            let queries = match self.link {
                 Link::Busy(until) | Link::Idle { until, .. } => until,
             };
-            let next = comes.min(asks);
+            let next = comes.min(queries);
             let waited = next.saturating_sub(self.batch.since());
             if next >= end || next == NEVER || waited >= patience || self.batch.is_full() {
                 if !self.batch.is_empty() {
@@ -170,11 +170,11 @@ impl<A: Arrivals> Run<'_, '_, A> {
                 }
             }
             self.now = next;
-            if comes <= asks {
+            if comes <= queries {
                 self.comes()?;
             }
-            if comes > asks || matches!(self.link, Link::Idle { .. }) {
-                self.ask()?;
+            if comes > queries || matches!(self.link, Link::Idle { .. }) {
+                self.query()?;
             }
         }
     }
@@ -187,7 +187,7 @@ impl<A: Arrivals> Run<'_, '_, A> {
     }
 
     /// Requests a packet for the free link.
-    fn ask(&mut self) -> Result<(), SimulateError> {
+    fn query(&mut self) -> Result<(), SimulateError> {
         self.rest();
         self.batch.dequeue(self.now);
         let answer = self.batch.run(self.traffic)?;

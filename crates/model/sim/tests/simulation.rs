@@ -178,11 +178,11 @@ fn recorded_operations_repeat_their_outcomes() {
     let mut generator = Generator::new(&spec, 1, |_| Some(0)).unwrap();
     let mut runtime = Scheduler::new(&tree.plan).unwrap();
     let mut again = Scheduler::new(&tree.plan).unwrap();
-    let (mut ops_seen, mut room) = (0, Vec::new());
+    let (mut ops_seen, mut capacity) = (0, Vec::new());
     let mut tap = |ops: &[Op], outcomes: &[Outcome]| {
-        room.clear();
-        again.run(ops, &mut room).unwrap();
-        assert_eq!(room, outcomes);
+        capacity.clear();
+        again.run(ops, &mut capacity).unwrap();
+        assert_eq!(capacity, outcomes);
         ops_seen += ops.len();
     };
     simulate(

@@ -71,7 +71,7 @@ struct Line {
     mark: Mark,
     attached: Option<Attached>,
     /// Class numbers that the program has room for.
-    room: u32,
+    capacity: u32,
     tree: Tree,
     plan: HtbPlan,
     places: Places,
@@ -153,9 +153,9 @@ impl Line {
     ) -> anyhow::Result<(Line, String)> {
         let raw = !matches!(link.arp_type, ArpType::Ethernet | ArpType::Loopback);
         let tree = job.lines.trees.get(side);
-        let room = tree.plan.class_table.len() as u32 + SPARE_CLASSES;
+        let capacity = tree.plan.class_table.len() as u32 + SPARE_CLASSES;
         let mark = Mark::load(&MarkOptions {
-            classes: room,
+            classes: capacity,
             end: side.end(),
             major: HTB_MAJOR,
         })?;
@@ -166,7 +166,7 @@ impl Line {
             htb: Htb::open()?,
             mark,
             attached: None,
-            room,
+            capacity,
             tree: tree.clone(),
             plan: HtbPlan {
                 classes: Vec::new(),
@@ -341,10 +341,10 @@ impl Backend for Kernel {
                     .flatten()
                     .unwrap_or_default();
                 let before = line.before.get(node as usize).copied().unwrap_or(0);
-                let came = marked.get(node as usize).copied().unwrap_or_default();
+                let arrived = marked.get(node as usize).copied().unwrap_or_default();
                 let mut account = Account {
-                    came: before + came.packets,
-                    came_bytes: came.bytes,
+                    arrived: before + arrived.packets,
+                    arrived_bytes: arrived.bytes,
                     ..Account::default()
                 };
                 account.dropped[reason as usize] = class.drops.into();
@@ -388,12 +388,12 @@ impl Backend for Kernel {
             let Some(line) = self.sides.get_mut(side) else {
                 continue;
             };
-            if tree.plan.class_table.len() as u32 > line.room {
+            if tree.plan.class_table.len() as u32 > line.capacity {
                 bail!(
                     "{} classes exceed the capacity of the marking program on {:?} ({}): restart",
                     tree.plan.class_table.len(),
                     line.name,
-                    line.room
+                    line.capacity
                 );
             }
             // New classes first, then packets are led there, then what is empty goes.
@@ -430,7 +430,7 @@ impl Backend for Kernel {
                 ended.note(removed.map(drop).map_err(Into::into));
             }
         }
-        ended.told(format!(
+        ended.reported(format!(
             "{waited} queued packets were dropped with their queue"
         ))
     }

@@ -9,7 +9,7 @@ use fairpath_core::Rules;
 use fairpath_core::sched::{Op, SchedReader};
 use fairpath_policy::Watch;
 use fairpath_sched::tree::Tree;
-use fairpath_shape::{Figures, Lane, Leaving, Places, Side, Successor};
+use fairpath_shape::{Figures, Leaving, Places, ShapeInstance, Side, Successor};
 
 use crate::record::Recording;
 use crate::shape::Job;
@@ -78,7 +78,7 @@ impl<C> Lead<C> {
     ///
     /// # Errors
     /// Where the thread has ended.
-    pub fn tell(&self, command: Command<C>) -> anyhow::Result<()> {
+    pub fn report(&self, command: Command<C>) -> anyhow::Result<()> {
         let sent = match &self.commands {
             Some(commands) => commands.try_send(command).is_ok(),
             None => false,
@@ -90,17 +90,17 @@ impl<C> Lead<C> {
         Ok(())
     }
 
-    fn ask<T>(&self, make: impl FnOnce(SyncSender<T>) -> Command<C>) -> anyhow::Result<T> {
-        self.ask_within(PATIENCE, make)
+    fn query<T>(&self, make: impl FnOnce(SyncSender<T>) -> Command<C>) -> anyhow::Result<T> {
+        self.query_within(PATIENCE, make)
     }
 
-    fn ask_within<T>(
+    fn query_within<T>(
         &self,
         patience: Duration,
         make: impl FnOnce(SyncSender<T>) -> Command<C>,
     ) -> anyhow::Result<T> {
         let (reply, answer) = mpsc::sync_channel(1);
-        self.tell(make(reply))?;
+        self.report(make(reply))?;
         answer
             .recv_timeout(patience)
             .context("the worker thread does not answer")
@@ -111,7 +111,7 @@ impl<C> Lead<C> {
     /// # Errors
     /// Where the tree has no such node, or the thread does not answer.
     pub fn apply(&self, side: Side, op: Op) -> anyhow::Result<()> {
-        if self.ask(|reply| Command::Apply(side, op, reply))? {
+        if self.query(|reply| Command::Apply(side, op, reply))? {
             return Ok(());
         }
         bail!("the scheduler has no such node or setting");
@@ -122,7 +122,7 @@ impl<C> Lead<C> {
     /// # Errors
     /// Where it cannot take over, or the thread does not answer.
     pub fn replace(&self, side: Side, successor: Successor) -> anyhow::Result<()> {
-        self.ask(|reply| Command::Replace(side, Box::new(successor), reply))?
+        self.query(|reply| Command::Replace(side, Box::new(successor), reply))?
             .map_err(anyhow::Error::msg)
     }
 
@@ -131,7 +131,7 @@ impl<C> Lead<C> {
     /// # Errors
     /// Where the thread does not answer.
     pub fn count(&self) -> anyhow::Result<C> {
-        self.ask(Command::Count)
+        self.query(Command::Count)
     }
 
     /// Ends the thread; how many packets were let go.
@@ -139,7 +139,7 @@ impl<C> Lead<C> {
     /// # Errors
     /// What was lost, or where the thread does not answer.
     pub fn stop(&self) -> anyhow::Result<u64> {
-        self.ask_within(LEAVING, Command::Stop)?
+        self.query_within(LEAVING, Command::Stop)?
             .map_err(anyhow::Error::msg)
     }
 }
@@ -171,23 +171,23 @@ pub fn begin(
     side: Side,
     handles: u32,
     stack: bool,
-) -> anyhow::Result<(Gauge, Lane)> {
+) -> anyhow::Result<(Gauge, ShapeInstance)> {
     let tree = job.lines.trees.get(side);
-    let mut lane = Lane::new(tree, side.end(), job.rules, handles, stack)?;
+    let mut instance = ShapeInstance::new(tree, side.end(), job.rules, handles, stack)?;
     let directory = job.config.record.as_deref();
     let recording = directory.and_then(|directory| {
-        let begun = Recording::begin(&mut lane, tree, side, directory);
+        let begun = Recording::begin(&mut instance, tree, side, directory);
         begun
             .inspect_err(|error| tracing::warn!("{error:#}; it is not recorded"))
             .ok()
     });
     let gauge = Gauge {
         places: Places::of(tree),
-        reader: lane.reader(),
-        watch: lane.watch(),
+        reader: instance.reader(),
+        watch: instance.watch(),
         recording,
     };
-    Ok((gauge, lane))
+    Ok((gauge, instance))
 }
 
 impl Gauge {
@@ -247,7 +247,7 @@ pub fn prefer_this_thread() {
 
 /// Carries out what concerns one lane; the rest is given back.
 pub fn obey<C>(
-    lane: &mut Lane,
+    instance: &mut ShapeInstance,
     command: Command<C>,
     now: u64,
     leaving: &mut Vec<Leaving>,
@@ -256,11 +256,11 @@ pub fn obey<C>(
         Command::Apply(_, mut op, reply) => {
             op.now = now;
             // Who asked may have given up.
-            let _ = reply.try_send(lane.apply(op).unwrap_or(false));
+            let _ = reply.try_send(instance.apply(op).unwrap_or(false));
             None
         }
         Command::Replace(_, successor, reply) => {
-            let done = lane.replace(*successor, now, leaving);
+            let done = instance.replace(*successor, now, leaving);
             let _ = reply.try_send(done.map_err(|error| error.to_string()));
             None
         }

@@ -24,12 +24,12 @@ impl Prepared {
         let Some(config) = config else {
             return Prepared::default();
         };
-        let beside = socket.parent().unwrap_or(Path::new("/run/fairpath"));
+        let against = socket.parent().unwrap_or(Path::new("/run/fairpath"));
         let shared = || Pins::shared(SYSTEM, "fairpath-");
         let shapes = config.via.and_then(|via| via.description().shapes.as_ref());
         let pins = match shapes {
             Some(shapes) if !shapes.pins => shared().map_err(|why| why.to_string()),
-            _ => Pins::at(beside.join("pins"))
+            _ => Pins::at(against.join("pins"))
                 .or_else(|why| shared().map_err(|system| format!("{why}, and {system}"))),
         };
         let (pins, why_not) = match pins {

@@ -398,7 +398,7 @@ impl Backend for Qdisc {
                     .counters
                     .insert(format!("qdisc_{}_{name}", side.name()), n);
             };
-            put("enqueued", counters.came);
+            put("enqueued", counters.arrived);
             put("sent", counters.sent_packets);
             put("dropped", counters.dropped);
             put("no_handle", counters.no_handle);
@@ -442,7 +442,7 @@ impl Backend for Qdisc {
             let removed = line.qdisc.remove(self.pins.as_ref());
             ended.note(removed.map_err(Into::into));
         }
-        ended.told(format!(
+        ended.reported(format!(
             "{waited} queued packets were dropped with their queue"
         ))
     }

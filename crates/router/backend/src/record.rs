@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use anyhow::Context;
 use fairpath_sched::log::{Batch, LogError, Run, Writer};
 use fairpath_sched::tree::Tree;
-use fairpath_shape::{Lane, Recorder, Side};
+use fairpath_shape::{Recorder, ShapeInstance, Side};
 
 /// Maximum operations of a file: about 100 MB, 20 to 40 s at 100,000 packets per second.
 const MOST: u64 = 1 << 22;
@@ -28,7 +28,7 @@ impl Recording {
     /// # Errors
     /// Where no file can be made in the directory.
     pub fn begin(
-        lane: &mut Lane,
+        instance: &mut ShapeInstance,
         tree: &Tree,
         side: Side,
         directory: &Path,
@@ -42,11 +42,11 @@ impl Recording {
         let file =
             File::create_new(&path).with_context(|| format!("[shape] record: create {path:?}"))?;
         let (to, from) = sync_channel(WAITING);
-        let run = lane.run_of(tree);
-        lane.record(Recorder::new(to, MOST));
+        let run = instance.run_of(tree);
+        instance.record(Recorder::new(to, MOST));
         let writer = thread::Builder::new()
             .name("shape record".into())
-            .spawn(move || tell(&path, write(file, &run, &from)))
+            .spawn(move || report(&path, write(file, &run, &from)))
             .context("start the thread of the operation log")?;
         Ok(Recording {
             writer: Some(writer),
@@ -75,7 +75,7 @@ fn write(file: File, run: &Run, from: &Receiver<Batch>) -> Result<u64, LogError>
     Ok(count)
 }
 
-fn tell(path: &PathBuf, written: Result<u64, LogError>) {
+fn report(path: &PathBuf, written: Result<u64, LogError>) {
     match written {
         Ok(count) => tracing::info!("recorded {count} operations to {path:?}"),
         Err(error) => tracing::warn!("record to {path:?}: {error}; the file is incomplete"),

@@ -66,14 +66,14 @@ pub struct Reading {
 /// How a port has ended: each step is taken, whatever became of the one before.
 #[derive(Debug, Default)]
 pub struct Ended {
-    troubles: Vec<String>,
+    holes: Vec<String>,
 }
 
 impl Ended {
     /// What became of a step.
     pub fn note(&mut self, step: anyhow::Result<()>) {
         if let Err(error) = step {
-            self.troubles.push(format!("{error:#}"));
+            self.holes.push(format!("{error:#}"));
         }
     }
 
@@ -81,10 +81,10 @@ impl Ended {
     ///
     /// # Errors
     /// What went wrong.
-    pub fn told(self, well: String) -> anyhow::Result<String> {
-        match self.troubles.is_empty() {
+    pub fn reported(self, well: String) -> anyhow::Result<String> {
+        match self.holes.is_empty() {
             true => Ok(well),
-            false => Err(anyhow::anyhow!("{}", self.troubles.join("; "))),
+            false => Err(anyhow::anyhow!("{}", self.holes.join("; "))),
         }
     }
 }

@@ -53,7 +53,7 @@ fn shapes(via: Via) -> anyhow::Result<&'static Shapes> {
 struct Port {
     backend: Box<dyn Backend>,
     /// Packets that it was made to hold.
-    room: Both<u32>,
+    capacity: Both<u32>,
     reason: String,
     reading: Reading,
     read: Instant,
@@ -146,7 +146,7 @@ impl Shaping {
         let now = Instant::now();
         Ok(Port {
             backend,
-            room: Both {
+            capacity: Both {
                 down: self.lines.held(Side::Down),
                 up: self.lines.held(Side::Up),
             },
@@ -211,15 +211,15 @@ impl Shaping {
             || before.lines == config.lines
             || choose::shaper::choose(config, classes, lines.impaired()).via == via;
         let shapes = shapes(via)?;
-        let has_room = shapes.grows
+        let has_capacity = shapes.grows
             || Side::BOTH.iter().all(|side| {
                 // Whether packets are segmented is fixed at the start of the back end.
                 let same =
                     shapes.keeps_gso || lines.is_impaired(*side) == self.lines.is_impaired(*side);
-                same && lines.held(*side) <= *port.room.get(*side)
+                same && lines.held(*side) <= *port.capacity.get(*side)
             });
         let takes = choose::shaper::takes(via, config, lines.impaired()).is_ok();
-        if same_port && chosen && has_room && takes {
+        if same_port && chosen && has_capacity && takes {
             let job = Job {
                 config,
                 classes,
@@ -413,7 +413,7 @@ impl Shaping {
     }
 
     /// The status, for commands and metrics.
-    pub fn picture(&self, config: &ShapeConfig) -> Shape {
+    pub fn snapshot(&self, config: &ShapeConfig) -> Shape {
         let mut shape = Shape {
             running: self.port.is_some(),
             failure: self.failure().map(str::to_owned),
@@ -502,8 +502,8 @@ fn queue(figures: &Figures, begun: Option<&Sojourns>) -> Queue {
         .map(|(name, n)| (name.to_owned(), n))
         .collect();
     Queue {
-        enqueued_packets: figures.came,
-        came_bytes: figures.came_bytes,
+        enqueued_packets: figures.arrived,
+        arrived_bytes: figures.arrived_bytes,
         sent_packets: figures.sent,
         sent_bytes: figures.sent_bytes,
         marked_packets: figures.marked,

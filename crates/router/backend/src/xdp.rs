@@ -44,15 +44,15 @@ fn start(
     peer: Option<Link>,
     directions: &[Ready],
 ) -> anyhow::Result<Box<dyn Engine>> {
-    let way = |ready: &Ready| {
+    let direction = |ready: &Ready| {
         let link = match (ready.direction.name, &peer) {
             ("from-peer", Some(peer)) => peer,
             _ => &interface,
         };
         (link.clone(), ready.loss)
     };
-    let ways: Vec<_> = directions.iter().map(way).collect();
-    Ok(Box::new(Xdp::start(&ways, how.all)?))
+    let directions: Vec<_> = directions.iter().map(direction).collect();
+    Ok(Box::new(Xdp::start(&directions, how.all)?))
 }
 
 /// The port: programs by direction.
@@ -68,7 +68,7 @@ impl Xdp {
     ///
     /// # Errors
     /// Where the kernel refuses, or another program is there.
-    pub fn start(ways: &[(Link, LossConfig)], all: bool) -> anyhow::Result<Xdp> {
+    pub fn start(directions: &[(Link, LossConfig)], all: bool) -> anyhow::Result<Xdp> {
         let load = |(link, loss): &(Link, LossConfig)| {
             Loss::load(&LossOptions {
                 loss: *loss,
@@ -76,13 +76,16 @@ impl Xdp {
                 mtu_bytes: link.mtu_bytes,
             })
         };
-        let mut programs = ways.iter().map(load).collect::<Result<Vec<_>, _>>()?;
-        for (program, (link, _)) in programs.iter_mut().zip(ways) {
+        let mut programs = directions.iter().map(load).collect::<Result<Vec<_>, _>>()?;
+        for (program, (link, _)) in programs.iter_mut().zip(directions) {
             program.attach(link.ifindex, &link.name)?;
         }
-        let names: Vec<&str> = ways.iter().map(|(link, _)| link.name.as_str()).collect();
+        let names: Vec<&str> = directions
+            .iter()
+            .map(|(link, _)| link.name.as_str())
+            .collect();
         // Attaching may make a driver begin anew: what it drops for that is no packet's of the run.
-        let interfaces = Interfaces::watch(ways.iter().map(|(link, _)| link))?;
+        let interfaces = Interfaces::watch(directions.iter().map(|(link, _)| link))?;
         Ok(Xdp {
             programs,
             interfaces,
@@ -101,12 +104,12 @@ impl Engine for Xdp {
         let read = |(program, dropped): (&Loss, Result<Dropped, String>)| {
             let of = program.counts()?;
             let mut counts = Counts {
-                came: of.came,
+                arrived: of.arrived,
                 passed: of.exempt,
                 lost: of.lost,
                 // Processors count on while theirs are read.
-                sent: of.came.saturating_sub(of.lost),
-                super_packets: of.supers,
+                sent: of.arrived.saturating_sub(of.lost),
+                gso_packets: of.gso_packets,
                 ..Counts::default()
             };
             match dropped {

@@ -70,8 +70,8 @@ pub fn parse(file: &str, text: &str) -> Result<Config, Refused> {
     };
     let read = toml::from_str::<file::File>(text)
         .map(|given| sections::check(given, &source, &mut problems));
-    let (config, mut told) = match read {
-        Ok((config, told)) => (Some(config), told),
+    let (config, mut reported) = match read {
+        Ok((config, reported)) => (Some(config), reported),
         Err(error) => {
             problems.note_syntax(&error);
             (None, Vec::new())
@@ -79,7 +79,7 @@ pub fn parse(file: &str, text: &str) -> Result<Config, Refused> {
     };
     let own = problems.found();
     let mut all: Vec<String> = own.iter().map(ToString::to_string).collect();
-    all.append(&mut told);
+    all.append(&mut reported);
     match config {
         Some(config) if all.is_empty() => Ok(config),
         _ => Err(Refused(all)),

@@ -82,7 +82,7 @@ pub fn check(
             config.classes = classes;
             (config, Vec::new())
         }
-        Err(told) => (config, told),
+        Err(reported) => (config, reported),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const LEAST: &str = "[monitor]\ninterfaces = [\"eth0\"]\n";
+const MIN: &str = "[monitor]\ninterfaces = [\"eth0\"]\n";
 
 fn shown(text: &str) -> Vec<String> {
     parse("dir/f.toml", text).unwrap_err().0
@@ -10,7 +10,7 @@ fn shown(text: &str) -> Vec<String> {
 
 #[test]
 fn what_is_left_out_has_its_default() {
-    let config = parse("dir/f.toml", LEAST).unwrap();
+    let config = parse("dir/f.toml", MIN).unwrap();
     assert_eq!(config.monitor.interfaces, ["eth0"]);
     assert_eq!(
         config.metrics.listen,
@@ -22,7 +22,7 @@ fn what_is_left_out_has_its_default() {
 
 #[test]
 fn unknown_keys_are_refused_with_their_place_and_the_nearest_known_one() {
-    let text = format!("{LEAST}intervl = \"1s\"\n");
+    let text = format!("{MIN}intervl = \"1s\"\n");
     let [problem] = &shown(&text)[..] else {
         panic!("one problem");
     };
@@ -57,11 +57,11 @@ fn all_invalid_values_are_reported_with_their_place() {
     ];
     let problems = shown(text);
     assert_eq!(problems.len(), expected.len(), "{problems:#?}");
-    for (at, says) in expected {
+    for (at, message) in expected {
         let found = problems
             .iter()
-            .any(|p| p.starts_with(&format!("dir/f.toml:{at}")) && p.contains(says));
-        assert!(found, "{at} {says} is not in {problems:#?}");
+            .any(|p| p.starts_with(&format!("dir/f.toml:{at}")) && p.contains(message));
+        assert!(found, "{at} {message} is not in {problems:#?}");
     }
 }
 
@@ -81,7 +81,7 @@ fn relative_paths_begin_beside_the_file() {
     let file = place.path().join("f.toml");
     std::fs::write(place.path().join("a.csv"), "name,prefix\nanna,192.0.2.1\n").unwrap();
     let text = format!(
-        "class_files = [\"a.csv\"]\n{LEAST}[rows]\njson = \"/r.json\"\nparquet = \"rows\"\n\
+        "class_files = [\"a.csv\"]\n{MIN}[rows]\njson = \"/r.json\"\nparquet = \"rows\"\n\
          [[class]]\nname = \"bert\"\nprefix = \"192.0.2.2\"\n"
     );
     let config = parse(file.to_str().unwrap(), &text).unwrap();
@@ -117,7 +117,7 @@ fn problems_of_classes_and_of_the_rest_are_told_together() {
 #[test]
 fn filters_are_a_prefix_a_port_or_both() {
     let text = format!(
-        "{LEAST}only = [\"192.0.2.0/24 port 443\"]\nexcept = [\"port 22\", \"2001:db8::1\"]\n"
+        "{MIN}only = [\"192.0.2.0/24 port 443\"]\nexcept = [\"port 22\", \"2001:db8::1\"]\n"
     );
     let filters = parse("f.toml", &text).unwrap().monitor.filters.packets;
     let shown: Vec<_> = filters
@@ -141,7 +141,7 @@ fn filters_are_a_prefix_a_port_or_both() {
 fn filters_name_classes_that_exist() {
     let with = |name: &str| {
         format!(
-            "{LEAST}only = [\"class {name}\"]\n[[class]]\nname = \"anna b\"\nprefix = \"192.0.2.1\"\n"
+            "{MIN}only = [\"class {name}\"]\n[[class]]\nname = \"anna b\"\nprefix = \"192.0.2.1\"\n"
         )
     };
     let config = parse("f.toml", &with("anna b")).unwrap();
@@ -158,7 +158,7 @@ fn filters_name_classes_that_exist() {
 }
 
 fn shown_of(filter: &str) -> String {
-    shown(&format!("{LEAST}only = [{filter:?}]\n")).join("")
+    shown(&format!("{MIN}only = [{filter:?}]\n")).join("")
 }
 
 /// The example file, and the same with one key uncommented at a time, and with all.
@@ -166,7 +166,7 @@ fn shown_of(filter: &str) -> String {
 fn the_example_is_the_default_and_each_of_its_keys_can_be_uncommented() {
     let example = include_str!("../../../../packaging/fairpath.toml");
     let plain = parse("fairpath.toml", example).unwrap();
-    assert_eq!(plain, parse("fairpath.toml", LEAST).unwrap());
+    assert_eq!(plain, parse("fairpath.toml", MIN).unwrap());
     let is_key =
         |line: &&str| line.starts_with('#') && !line.starts_with("# ") && line.contains('=');
     // A section that is commented out has a test of its own.
@@ -221,12 +221,12 @@ fn each_key_of_the_examples_shaper_can_be_uncommented() {
     let text = format!("[shape]\n{}\n", keys.join("\n"));
     let config = parse("fairpath.toml", &text).unwrap();
     // What the example says is what holds without it, but for interfaces and rates.
-    let least = "[shape]\ninside = \"lan0\"\noutside = \"wan0\"\n";
-    let least = parse("fairpath.toml", least).unwrap().shape.unwrap();
+    let min = "[shape]\ninside = \"lan0\"\noutside = \"wan0\"\n";
+    let min = parse("fairpath.toml", min).unwrap().shape.unwrap();
     let shape = config.shape.unwrap();
-    assert_eq!(shape.lines.policy, least.lines.policy);
-    assert_eq!((shape.queue, shape.start), (least.queue, least.start));
-    assert_eq!(shape.on_failure, least.on_failure);
+    assert_eq!(shape.lines.policy, min.lines.policy);
+    assert_eq!((shape.queue, shape.start), (min.queue, min.start));
+    assert_eq!(shape.on_failure, min.on_failure);
 }
 
 fn is_of_a_class(lines: &[&str], at: usize) -> bool {
@@ -246,7 +246,7 @@ fn shape_of(policy: &str, keys: &str) -> Result<Config, Vec<String>> {
     let file = place.path().join("f.toml");
     let text = format!("[shape]\ninside = \"eth0\"\n{keys}\n");
     let parsed = parse(&file.display().to_string(), &text);
-    let strip = |told: String| told.replace(&format!("{}/", place.path().display()), "");
+    let strip = |reported: String| reported.replace(&format!("{}/", place.path().display()), "");
     parsed.map_err(|refused| refused.0.into_iter().map(strip).collect())
 }
 
@@ -263,20 +263,20 @@ fn a_policy_that_ends_in_c_is_an_authors_file_beside_the_configuration() {
 #[test]
 fn an_authors_file_with_errors_is_refused_with_its_line_and_the_configurations() {
     let broken = MINE.replace("r->now", "r->later");
-    let told = shape_of(&broken, "policy = \"mine.c\"").unwrap_err();
-    let [told] = &told[..] else {
-        panic!("one problem: {told:#?}")
+    let reported = shape_of(&broken, "policy = \"mine.c\"").unwrap_err();
+    let [reported] = &reported[..] else {
+        panic!("one problem: {reported:#?}")
     };
     assert!(
-        told.starts_with("f.toml:3:10: [shape] policy: compile"),
-        "{told}"
+        reported.starts_with("f.toml:3:10: [shape] policy: compile"),
+        "{reported}"
     );
-    assert!(told.contains("mine.c:7:"), "{told}");
-    assert!(told.contains("no member named 'later'"), "{told}");
-    let told = shape_of(MINE, "policy = \"yours.c\"").unwrap_err();
+    assert!(reported.contains("mine.c:7:"), "{reported}");
+    assert!(reported.contains("no member named 'later'"), "{reported}");
+    let reported = shape_of(MINE, "policy = \"yours.c\"").unwrap_err();
     assert!(
-        told[0].contains("yours.c") && told[0].contains("No such file"),
-        "{told:#?}"
+        reported[0].contains("yours.c") && reported[0].contains("No such file"),
+        "{reported:#?}"
     );
 }
 
@@ -284,14 +284,20 @@ fn an_authors_file_with_errors_is_refused_with_its_line_and_the_configurations()
 fn kernel_back_ends_refuse_custom_policies() {
     for via in ["qdisc", "kernel"] {
         let keys = format!("policy = \"mine.c\"\nvia = \"{via}\"");
-        let told = shape_of(MINE, &keys).unwrap_err();
-        let [told] = &told[..] else {
-            panic!("one problem: {told:#?}")
+        let reported = shape_of(MINE, &keys).unwrap_err();
+        let [reported] = &reported[..] else {
+            panic!("one problem: {reported:#?}")
         };
-        assert!(told.starts_with("f.toml:4:7: [shape] via: "), "{told}");
-        let says = format!("via {via} cannot run policy mine.c: ");
-        assert!(told.contains(&says), "{told}");
-        assert!(told.ends_with("use \"nfqueue\" or \"afxdp\""), "{told}");
+        assert!(
+            reported.starts_with("f.toml:4:7: [shape] via: "),
+            "{reported}"
+        );
+        let message = format!("via {via} cannot run policy mine.c: ");
+        assert!(reported.contains(&message), "{reported}");
+        assert!(
+            reported.ends_with("use \"nfqueue\" or \"afxdp\""),
+            "{reported}"
+        );
     }
     for via in ["nfqueue", "afxdp", "auto"] {
         let keys = format!("policy = \"mine.c\"\nvia = \"{via}\"\noutside = \"eth1\"");
@@ -301,7 +307,7 @@ fn kernel_back_ends_refuse_custom_policies() {
 
 #[test]
 fn unsupported_combinations_are_refused_with_the_configuration() {
-    for (keys, at, says) in [
+    for (keys, at, message) in [
         (
             "via = \"qdisc\"\non_failure = \"stop\"",
             "3:7: [shape] via",
@@ -324,12 +330,15 @@ fn unsupported_combinations_are_refused_with_the_configuration() {
         ),
         ("up = \"10mbit\"", "3:6: [shape] up", "name [shape] outside"),
     ] {
-        let told = shape_of(MINE, keys).unwrap_err();
-        let [told] = &told[..] else {
-            panic!("one problem: {told:#?}")
+        let reported = shape_of(MINE, keys).unwrap_err();
+        let [reported] = &reported[..] else {
+            panic!("one problem: {reported:#?}")
         };
-        assert!(told.starts_with(&format!("f.toml:{at}: ")), "{told}");
-        assert!(told.contains(says), "{told}");
+        assert!(
+            reported.starts_with(&format!("f.toml:{at}: ")),
+            "{reported}"
+        );
+        assert!(reported.contains(message), "{reported}");
     }
     shape_of(MINE, "via = \"nfqueue\"\non_failure = \"stop\"").unwrap();
     shape_of(MINE, "on_failure = \"stop\"").unwrap();
@@ -371,14 +380,14 @@ fn impairing_trees_need_a_back_end_that_supports_them() {
         ),
         ("nfqueue", "corrupt = \"1%\"", "use \"afxdp\""),
     ];
-    for (via, impair, says) in refused {
-        let told = impaired_tree(via, impair).unwrap_err();
-        let [told] = &told[..] else {
-            panic!("{told:?}")
+    for (via, impair, message) in refused {
+        let reported = impaired_tree(via, impair).unwrap_err();
+        let [reported] = &reported[..] else {
+            panic!("{reported:?}")
         };
         assert!(
-            told.contains("[shape] tree: ") && told.contains(says),
-            "{told}"
+            reported.contains("[shape] tree: ") && reported.contains(message),
+            "{reported}"
         );
     }
     impaired_tree("kernel", "").unwrap();
@@ -395,9 +404,12 @@ fn impairing_trees_need_a_back_end_that_supports_them() {
 #[test]
 fn kernel_back_ends_refuse_to_record() {
     for via in ["qdisc", "kernel"] {
-        let told = shape_of(MINE, &format!("via = \"{via}\"\nrecord = \"ops\"")).unwrap_err();
-        let says = format!("f.toml:3:7: [shape] via: via {via} cannot record: ");
-        assert!(told.len() == 1 && told[0].starts_with(&says), "{told:#?}");
+        let reported = shape_of(MINE, &format!("via = \"{via}\"\nrecord = \"ops\"")).unwrap_err();
+        let message = format!("f.toml:3:7: [shape] via: via {via} cannot record: ");
+        assert!(
+            reported.len() == 1 && reported[0].starts_with(&message),
+            "{reported:#?}"
+        );
     }
     let shape = shape_of(MINE, "record = \"ops\"").unwrap().shape.unwrap();
     assert!(shape.record.unwrap().ends_with("ops"));
@@ -420,14 +432,15 @@ fn a_tree_uses_the_custom_policy_it_is_given() {
         )
     };
     assert!(with("mine", "mine.c").is_ok());
-    let told = with("fifo", "mine.c").unwrap_err();
+    let reported = with("fifo", "mine.c").unwrap_err();
     assert!(
-        told[0].contains("no node of the tree has it") && told[0].contains("policy = \"mine\""),
-        "{told:#?}"
+        reported[0].contains("no node of the tree has it")
+            && reported[0].contains("policy = \"mine\""),
+        "{reported:#?}"
     );
-    let told = with("fifo", "drr").unwrap_err();
+    let reported = with("fifo", "drr").unwrap_err();
     assert!(
-        told[0].starts_with("f.toml:3:10: [shape] policy: nodes of a tree name"),
-        "{told:#?}"
+        reported[0].starts_with("f.toml:3:10: [shape] policy: nodes of a tree name"),
+        "{reported:#?}"
     );
 }

@@ -57,7 +57,7 @@ pub enum Format {
 /// No daemon answers.
 pub fn status(args: &StatusArgs) -> anyhow::Result<()> {
     let mut source = SocketSource::connect(&args.socket)?;
-    let Answer::Snapshot { snapshot } = source.ask(&Request::Status)? else {
+    let Answer::Snapshot { snapshot } = source.query(&Request::Status)? else {
         bail!(
             "status: unexpected answer of the daemon: check that it has the version of this command"
         );
@@ -74,7 +74,7 @@ pub fn status(args: &StatusArgs) -> anyhow::Result<()> {
 /// No daemon answers, or it refuses.
 pub fn reload(args: &ReloadArgs) -> anyhow::Result<()> {
     let mut source = SocketSource::connect_within(&args.socket, RELOAD_TIME)?;
-    let Answer::Done { text } = source.ask(&Request::Reload)? else {
+    let Answer::Done { text } = source.query(&Request::Reload)? else {
         bail!(
             "reload: unexpected answer of the daemon: check that it has the version of this command"
         );

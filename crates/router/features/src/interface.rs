@@ -154,7 +154,7 @@ impl Interface {
 
 /// All interfaces of this namespace, by index.
 pub fn collect() -> Result<Vec<Interface>, NetlinkError> {
-    let mut ask = Ask {
+    let mut query = Query {
         ethtool: Ethtool::open().ok(),
         netdev: Netdev::open().ok(),
         qdiscs: Tc::open()?.qdiscs()?,
@@ -163,18 +163,18 @@ pub fn collect() -> Result<Vec<Interface>, NetlinkError> {
             .unwrap_or_default(),
     };
     let links = Links::dump()?;
-    Ok(links.iter().map(|link| ask.describe(link)).collect())
+    Ok(links.iter().map(|link| query.describe(link)).collect())
 }
 
 /// The queries of each link.
-struct Ask {
+struct Query {
     ethtool: Option<Ethtool>,
     netdev: Option<Netdev>,
     qdiscs: Vec<Qdisc>,
     interrupts: Vec<InterruptLine>,
 }
 
-impl Ask {
+impl Query {
     fn describe(&mut self, link: &Link) -> Interface {
         let sysfs = Sysfs::of(link);
         let device = sysfs.as_ref().and_then(Sysfs::device);
@@ -263,23 +263,23 @@ impl Ask {
     }
 
     fn offloads(&mut self, ifindex: IfIndex) -> BTreeMap<&'static str, Offload> {
-        let asked: Option<Offloads> = self
+        let requested: Option<Offloads> = self
             .ethtool
             .as_mut()
             .and_then(|e| e.offloads(ifindex).ok().flatten());
-        let Some(asked) = asked else {
+        let Some(requested) = requested else {
             return BTreeMap::new();
         };
         let state = |name: &str| Offload {
-            on: asked.is_on(name),
-            changeable: asked.can_change(name),
+            on: requested.is_on(name),
+            changeable: requested.can_change(name),
         };
         let mut offloads: BTreeMap<&'static str, Offload> = OFFLOADS
             .iter()
             .map(|(kernel, name)| (*name, state(kernel)))
             .collect();
         // Older drivers split the checksum by protocol.
-        if !asked.is_on("tx-checksum-ip-generic") && asked.is_on("tx-checksum-ipv4") {
+        if !requested.is_on("tx-checksum-ip-generic") && requested.is_on("tx-checksum-ipv4") {
             offloads.insert("tx-checksum", state("tx-checksum-ipv4"));
         }
         offloads
@@ -304,11 +304,11 @@ impl Ask {
     }
 
     fn xdp(&mut self, link: &Link) -> Xdp {
-        let asked = self
+        let requested = self
             .netdev
             .as_mut()
             .and_then(|n| n.xdp(link.ifindex).ok().flatten());
-        let driver = asked.map(|x| XdpDriver {
+        let driver = requested.map(|x| XdpDriver {
             native: x.native,
             redirect: x.redirect,
             redirect_target: x.redirect_target,

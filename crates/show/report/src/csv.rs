@@ -162,9 +162,9 @@ mod tests {
         );
         let mut point = Point::new(0.01, 235.5e6);
         point.interval = Some((220e6, 250e6));
-        let gone = Point::new(0.1, f64::NAN);
+        let removed = Point::new(0.1, f64::NAN);
         let panel = panel
-            .with(Series::line("CUBIC", vec![point, gone]))
+            .with(Series::line("CUBIC", vec![point, removed]))
             .with(Series::theory("Mathis", vec![Point::new(0.01, 2e8)]));
         let text = of_figure(&Figure::new("f", "t", vec![panel]));
         assert_eq!(

@@ -175,9 +175,9 @@ impl Live {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
-        let gone = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
+        let removed = PollFlags::POLLHUP | PollFlags::POLLERR | PollFlags::POLLNVAL;
         let events = fds[0].revents().unwrap_or(PollFlags::empty());
-        if events.intersects(gone) {
+        if events.intersects(removed) {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "it was closed"));
         }
         Ok(())

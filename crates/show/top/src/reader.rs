@@ -48,13 +48,13 @@ impl Reader {
     /// # Errors
     /// Out of descriptors or threads.
     pub fn start(mut source: Box<dyn Source>) -> io::Result<Reader> {
-        let (questions, asked) = channel::<Question>();
+        let (questions, requested) = channel::<Question>();
         let (answer, replies) = channel();
         let (wake, mut waker) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         let answer_all = move || {
-            while let Ok(question) = asked.recv() {
-                let reply = ask(source.as_mut(), question);
+            while let Ok(question) = requested.recv() {
+                let reply = query(source.as_mut(), question);
                 if answer.send(reply).is_err() || waker.write_all(b".").is_err() {
                     break;
                 }
@@ -110,7 +110,7 @@ impl Drop for Reader {
     }
 }
 
-fn ask(source: &mut dyn Source, question: Question) -> Reply {
+fn query(source: &mut dyn Source, question: Question) -> Reply {
     let snapshot = source.snapshot(&question.query);
     let detail = question.class.filter(|_| snapshot.is_ok()).map(|class| {
         let detail = source.detail(&class, DETAIL_LIMIT);

@@ -58,7 +58,7 @@ impl SocketSource {
     ///
     /// # Errors
     /// The daemon cannot be reached, does not answer in time, or refuses.
-    pub fn ask(&mut self, request: &Request) -> Result<Answer, SourceError> {
+    pub fn query(&mut self, request: &Request) -> Result<Answer, SourceError> {
         let line = encode(request);
         let deadline = Instant::now() + self.timeout;
         let kept = self.connection.take();
@@ -204,7 +204,7 @@ impl SocketSource {
 impl Source for SocketSource {
     fn snapshot(&mut self, query: &Query) -> Result<Snapshot, SourceError> {
         let query = query.clone();
-        match self.ask(&Request::Snapshot { query })? {
+        match self.query(&Request::Snapshot { query })? {
             Answer::Snapshot { snapshot } => Ok(*snapshot),
             _ => Err(self.protocol("unexpected answer".to_owned())),
         }
@@ -212,7 +212,7 @@ impl Source for SocketSource {
 
     fn detail(&mut self, class: &str, limit: usize) -> Result<Detail, SourceError> {
         let class = class.to_owned();
-        match self.ask(&Request::Detail { class, limit })? {
+        match self.query(&Request::Detail { class, limit })? {
             Answer::Detail { detail } => Ok(*detail),
             _ => Err(self.protocol("unexpected answer".to_owned())),
         }

@@ -44,7 +44,7 @@ pub fn policy(policy: &Policy) -> Value {
                 "name": param.name,
                 "unit": param.unit,
                 "about": param.about,
-                "min": param.least,
+                "min": param.min,
                 "max": param.most,
                 "default": param.standard,
             })

@@ -82,7 +82,7 @@ fn text(policy: &Policy) -> String {
         .unwrap_or(0);
     for param in &policy.params {
         let [default, min, max] =
-            [param.standard, param.least, param.most].map(|value| written(value, &param.unit));
+            [param.standard, param.min, param.most].map(|value| written(value, &param.unit));
         let _ = writeln!(
             out,
             "  {:<name$}  default {default}, range {min} to {max}\n  {:<name$}  {}",

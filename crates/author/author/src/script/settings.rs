@@ -78,7 +78,7 @@ pub(super) fn install(verbs: &Verbs<'_>) -> mlua::Result<()> {
                         .ok_or_else(|| no_param(&tree, node, &name))?;
                     (
                         index,
-                        param.encode(number(value, &name, param.least, param.most)?),
+                        param.encode(number(value, &name, param.min, param.most)?),
                     )
                 }
             };
@@ -207,7 +207,7 @@ fn set(tree: &mut Tree, name: &str, value: &Value) -> Result<(), Halt> {
                 .param(1, name)
                 .ok_or_else(|| no_param(tree, 1, name))?
                 .1;
-            quantity::written(number(value, name, param.least, param.most)?, &param.unit)
+            quantity::written(number(value, name, param.min, param.most)?, &param.unit)
         }
     };
     tree.set(&format!("{name}={text}"))

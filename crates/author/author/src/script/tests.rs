@@ -212,7 +212,7 @@ fn policies() -> Vec<Policy> {
         name: "target".into(),
         unit: "ns".into(),
         about: "how long packets may wait".into(),
-        least: 0,
+        min: 0,
         most: 1_000_000_000,
         standard: 5_000_000,
     };

@@ -351,7 +351,7 @@ fn find_interface(
 }
 
 #[inline]
-fn check_packet_len(block: &Block, len: u32, room: usize) -> Result<(), ReadError> {
+fn check_packet_len(block: &Block, len: u32, capacity: usize) -> Result<(), ReadError> {
     let Place { offset, packet } = block.place;
     if len > MAX_PACKET_BYTES {
         return Err(ReadError::PacketTooLong {
@@ -360,7 +360,7 @@ fn check_packet_len(block: &Block, len: u32, room: usize) -> Result<(), ReadErro
             len,
         });
     }
-    if len as usize > room {
+    if len as usize > capacity {
         return Err(ReadError::BlockLength {
             offset,
             packet,

@@ -52,16 +52,16 @@ pub struct Refusal {
 /// # Errors
 /// [`VerifyError`]; a refusal is not an error, but part of the verdict.
 pub fn verify(object: &[u8]) -> Result<Verdict, VerifyError> {
-    ask(object, ALL)
+    query(object, ALL)
 }
 
 /// The verifier's refusal of an object of [`super::Compiler::scheduler`], which is too large for
 /// [`verify`]. `None` if it is accepted, or the verifier cannot be run.
 pub fn refusal(object: &[u8]) -> Option<Refusal> {
-    ask(object, LAST_WAY).ok()?.refusal
+    query(object, LAST_WAY).ok()?.refusal
 }
 
-fn ask(object: &[u8], level: u32) -> Result<Verdict, VerifyError> {
+fn query(object: &[u8], level: u32) -> Result<Verdict, VerifyError> {
     let mut log = vec![0u8; LOG_BYTES];
     let mut open = ObjectBuilder::default()
         .open_memory(object)
@@ -94,7 +94,7 @@ fn ask(object: &[u8], level: u32) -> Result<Verdict, VerifyError> {
 
 fn read(log: &str, refused: bool) -> Verdict {
     let mut functions: Vec<(String, u64)> = Vec::new();
-    let (mut line, mut said) = (None, "");
+    let (mut line, mut output) = (None, "");
     for text in log.lines() {
         if let Some(name) = text
             .strip_prefix("Validating ")
@@ -109,7 +109,7 @@ fn read(log: &str, refused: bool) -> Verdict {
         } else if let Some(source) = text.strip_prefix("; ") {
             line = Some(to_line(source));
         } else if !is_chatter(text) {
-            said = text;
+            output = text;
         }
     }
     let refusal = refused.then(|| Refusal {
@@ -117,7 +117,7 @@ fn read(log: &str, refused: bool) -> Verdict {
             .last()
             .map_or_else(String::new, |(name, _)| name.clone()),
         line: line.flatten(),
-        reason: said.to_owned(),
+        reason: output.to_owned(),
     });
     Verdict { functions, refusal }
 }

@@ -31,10 +31,10 @@ pub struct QdiscContent<'a> {
 
 impl QdiscContent<'_> {
     /// Lowers a limit to the number of handles. The number of delayed packets cannot be lowered.
-    pub(super) fn check_handles(&self, room: u32) -> Result<(), QdiscError> {
+    pub(super) fn check_handles(&self, capacity: u32) -> Result<(), QdiscError> {
         let needed = self.plan.config.packets;
-        match needed > room && !self.plan.impairments.is_empty() {
-            true => Err(QdiscError::TooFew { needed, room }),
+        match needed > capacity && !self.plan.impairments.is_empty() {
+            true => Err(QdiscError::TooFew { needed, capacity }),
             false => Ok(()),
         }
     }
@@ -128,14 +128,14 @@ impl ContentLayout {
     ///
     /// # Safety
     /// [`ContentLayout::bytes`] bytes of a mapped arena from `at`, aligned to a page, that no program uses.
-    /// `room` is the memory of the operation in the same arena.
+    /// `capacity` is the memory of the operation in the same arena.
     pub(super) unsafe fn format(
         mut self,
         content: &QdiscContent<'_>,
         half: &Half,
         base: NonNull<u8>,
         at_offset: u64,
-        room: u64,
+        capacity: u64,
     ) -> Result<(SchedMemory, Memory), QdiscError> {
         // SAFETY: the caller ensures the half; all offsets are in it.
         let place = |offset: u64| unsafe { base.add((at_offset + offset) as usize) };
@@ -144,9 +144,9 @@ impl ContentLayout {
         // SAFETY: zeroed, aligned, and not shared until it is announced.
         let mut sched = unsafe { self.layout.format(place(0)) }?;
         // SAFETY: within the arena.
-        let room = unsafe { base.add(room as usize) };
+        let capacity = unsafe { base.add(capacity as usize) };
         // SAFETY: reserved for one operation.
-        unsafe { sched.begin(&[] as &[Op], room, 1) };
+        unsafe { sched.begin(&[] as &[Op], capacity, 1) };
         let changes: NonNull<u64> = place(self.changes_at()).cast();
         // SAFETY: reserved for them.
         unsafe {
@@ -181,7 +181,7 @@ mod tests {
     fn delaying_plans_reserve_handles() {
         let mut plan = Plan::default();
         plan.config.packets = 1001;
-        let check = |plan: &Plan, room| {
+        let check = |plan: &Plan, capacity| {
             let rules = Rules::default();
             let content = QdiscContent {
                 plan,
@@ -189,7 +189,7 @@ mod tests {
                 end: End::Receiver,
                 note: &[],
             };
-            content.check_handles(room)
+            content.check_handles(capacity)
         };
         check(&plan, 1000).unwrap();
         plan.impairments = vec![ImpairConfig::default()];

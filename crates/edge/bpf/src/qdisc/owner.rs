@@ -25,9 +25,9 @@ pub(super) fn me() -> u64 {
 }
 
 /// The id of another process that is recorded and alive.
-pub(super) fn another(noted: u64) -> Option<u32> {
-    let pid = noted as u32;
-    let lives = noted != 0 && noted != me() && of(pid) == Some(noted);
+pub(super) fn another(recorded: u64) -> Option<u32> {
+    let pid = recorded as u32;
+    let lives = recorded != 0 && recorded != me() && of(pid) == Some(recorded);
     lives.then_some(pid)
 }
 
@@ -41,13 +41,13 @@ mod tests {
             .arg("1000")
             .spawn()
             .unwrap();
-        let noted = of(child.id()).unwrap();
-        assert_eq!(another(noted), Some(child.id()));
+        let recorded = of(child.id()).unwrap();
+        assert_eq!(another(recorded), Some(child.id()));
         // The same id, of a process with another start time.
-        assert_eq!(another(noted ^ 1 << 32), None);
+        assert_eq!(another(recorded ^ 1 << 32), None);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(another(noted), None);
+        assert_eq!(another(recorded), None);
         assert_eq!(another(me()), None);
         assert_eq!(another(0), None);
     }

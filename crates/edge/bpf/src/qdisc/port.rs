@@ -73,9 +73,9 @@ const COUNTERS: usize = 16;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QdiscCounters {
     /// Packets that got a handle; a GSO packet is one.
-    pub came: u64,
+    pub arrived: u64,
     /// Segments of these packets on the wire.
-    pub came_segments: u64,
+    pub arrived_segments: u64,
     /// Sent segments on the wire; `tc -s` calls them packets.
     pub sent_segments: u64,
     /// Sent packets.
@@ -114,8 +114,8 @@ impl QdiscMemory {
         let of = |i: usize| self.counters[i].load(Ordering::Relaxed);
         let packets = self.packets.load(Ordering::Relaxed);
         QdiscCounters {
-            came: of(0),
-            came_segments: of(1),
+            arrived: of(0),
+            arrived_segments: of(1),
             sent_segments: of(2),
             sent_packets: of(3),
             sent_bytes: of(4),
@@ -187,7 +187,7 @@ impl QdiscMemory {
 /// Offsets of everything in the arena.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ArenaLayout {
-    pub room: u64,
+    pub capacity: u64,
     free: u64,
     posts: u64,
     log: u64,
@@ -201,22 +201,22 @@ impl ArenaLayout {
     /// The port itself.
     pub(super) const PORT: u64 = START;
     /// An arena with a port is larger.
-    pub(super) const LEAST: u64 = ArenaLayout::PORT + PORT_BYTES;
+    pub(super) const MIN: u64 = ArenaLayout::PORT + PORT_BYTES;
 
     /// For the given number of packets, and halves of twice `content_bytes`, or less if the arena
     /// ends.
     pub(super) fn new(packets: u32, log_most: u32, content_bytes: u64) -> ArenaLayout {
         let after = |at: u64, bytes: u64| (at + bytes).next_multiple_of(64);
         let op = size_of::<Op>() as u64;
-        let room = after(ArenaLayout::PORT, PORT_BYTES);
-        let free = after(room, SchedMemory::room_bytes(1) as u64);
+        let capacity = after(ArenaLayout::PORT, PORT_BYTES);
+        let free = after(capacity, SchedMemory::capacity_bytes(1) as u64);
         let posts = after(free, (u64::from(packets) + 1) * 4);
         let log = after(posts, u64::from(POSTS) * op);
         let halves = (log + u64::from(log_most) * op).next_multiple_of(PAGE);
         let wanted = (2 * content_bytes).max(content_bytes + SPARE_BYTES);
         let most = STRIDE.saturating_sub(halves) / 2 / PAGE * PAGE;
         ArenaLayout {
-            room,
+            capacity,
             free,
             posts,
             log,
@@ -257,7 +257,7 @@ impl ArenaLayout {
         let put = |word: &AtomicU64, value: u64| word.store(value, Ordering::Relaxed);
         put(&port.code, code);
         put(&port.bytes, self.pages() * PAGE);
-        put(&port.op_at, self.room);
+        put(&port.op_at, self.capacity);
         put(&port.free_at, self.free);
         put(&port.posts_at, self.posts);
         put(&port.log_at, self.log);
@@ -293,16 +293,16 @@ impl ArenaLayout {
             half_bytes: of(&port.half_bytes),
             ..ArenaLayout::new(packets, port.log_most.load(Ordering::Relaxed), 0)
         };
-        let told = [
+        let reported = [
             &port.op_at,
             &port.free_at,
             &port.posts_at,
             &port.log_at,
             &port.halves_at,
         ];
-        let same = told.map(of)
+        let same = reported.map(of)
             == [
-                layout.room,
+                layout.capacity,
                 layout.free,
                 layout.posts,
                 layout.log,

@@ -56,7 +56,7 @@ fn compile(body: &str) -> Result<Author, String> {
 fn read(file: &Path) -> Result<Author, String> {
     let compiler = Compiler::new().expect("this crate was built with clang");
     let object = compiler.policy(file).map_err(|error| match error {
-        CompileError::Errors(_, said) => said,
+        CompileError::Errors(_, output) => output,
         other => panic!("{other}"),
     })?;
     Author::parse(&object).map_err(|problems| {

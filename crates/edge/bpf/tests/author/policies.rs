@@ -17,7 +17,7 @@ const OPERATIONS: u64 = 100_000;
 
 /// The environment's share of them.
 fn operations() -> usize {
-    Share::told().of(OPERATIONS) as usize
+    Share::reported().of(OPERATIONS) as usize
 }
 
 /// What the C compiler made of a shipped policy.
@@ -28,9 +28,9 @@ fn compiled(author: &Author) -> &'static Policy {
     found.unwrap_or_else(|| panic!("{} is compiled in", author.policy.name))
 }
 
-fn try_home(home: &mut dyn SchedRuntime, ops: &[Op]) -> Trial {
-    let trial = trial::run(home, ops).expect("it runs, and its audit finds nothing");
-    assert_eq!(trial.stuck, 0, "{} home", home.name());
+fn try_runtime(runtime: &mut dyn SchedRuntime, ops: &[Op]) -> Trial {
+    let trial = trial::run(runtime, ops).expect("it runs, and its audit finds nothing");
+    assert_eq!(trial.stuck, 0, "{} home", runtime.name());
     trial
 }
 
@@ -39,8 +39,8 @@ fn interpreted(author: &Author, over: Over, ops: &[Op]) -> Trial {
     let machine = author.machine();
     let watch = machine.watch();
     let plan = trial::plan(&author.policy, over);
-    let home = Scheduler::with_custom(&plan, &author.policy, Box::new(machine));
-    let trial = try_home(&mut home.expect("laid out"), ops);
+    let runtime = Scheduler::with_custom(&plan, &author.policy, Box::new(machine));
+    let trial = try_runtime(&mut runtime.expect("laid out"), ops);
     assert_eq!(watch.fault(), None);
     trial
 }
@@ -49,7 +49,8 @@ fn interpreted(author: &Author, over: Over, ops: &[Op]) -> Trial {
 fn each(mut then: impl FnMut(&Author, &Path, Over, &[Op])) {
     let mut seed = test_seed();
     for file in shipped() {
-        let author = read(&file).unwrap_or_else(|told| panic!("{}: {told}", file.display()));
+        let author =
+            read(&file).unwrap_or_else(|reported| panic!("{}: {reported}", file.display()));
         for over in &author.policy.over {
             println!("{} over {over:?}: seed {seed}", author.policy.name);
             let ops = trial::operations(&[&author.policy], 4, operations(), seed);
@@ -70,7 +71,7 @@ fn the_machine_and_the_c_compiler_agree_on_every_shipped_policy() {
         };
         assert_eq!(&same, compiled, "what {} says of itself", file.display());
         let mut native = Scheduler::new(&trial::plan(compiled, over)).expect("laid out");
-        let wanted = try_home(&mut native, ops);
+        let wanted = try_runtime(&mut native, ops);
         let got = interpreted(author, over, ops);
         assert_eq!(
             wanted.differs(&got),
@@ -104,7 +105,7 @@ fn the_machine_and_the_kernel_agree_on_every_shipped_policy() {
         let plan = trial::plan(&author.policy, over);
         let kernel = SchedRun::load_object(&linked.1, &plan, Some(&author.policy));
         let mut kernel = kernel.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        let wanted = try_home(&mut kernel, ops);
+        let wanted = try_runtime(&mut kernel, ops);
         let got = interpreted(author, over, ops);
         let name = &author.policy.name;
         assert_eq!(wanted.differs(&got), None, "{name} over {over:?}");

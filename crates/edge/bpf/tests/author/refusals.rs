@@ -10,11 +10,11 @@ use super::{BEGIN, PLAIN, compile, read, shipped, write};
 
 /// The body is refused, and the message has all of these.
 fn refused(body: &str, wanted: &[&str]) {
-    let told = compile(body).map(|author| author.policy).expect_err(body);
+    let reported = compile(body).map(|author| author.policy).expect_err(body);
     for part in wanted {
         assert!(
-            told.contains(part),
-            "{body}\nis told:\n{told}\nwithout: {part}"
+            reported.contains(part),
+            "{body}\nis told:\n{reported}\nwithout: {part}"
         );
     }
 }
@@ -120,13 +120,16 @@ fn wrong_state_sizes_are_refused() {
         with("u64 a[8];", "PARAMS; u64 b[8];", "STATE"),
         Ok([64, 128, 0])
     );
-    let told = with("u64 a[9];", "PARAMS;", "STATE").expect_err("72 bytes");
-    assert!(told.contains("struct flow has 72 bytes"), "{told}");
-    let told = with("u64 a;", "u64 b;", "STATE").expect_err("no parameters");
-    assert!(told.contains("begin it with PARAMS"), "{told}");
+    let reported = with("u64 a[9];", "PARAMS;", "STATE").expect_err("72 bytes");
+    assert!(reported.contains("struct flow has 72 bytes"), "{reported}");
+    let reported = with("u64 a;", "u64 b;", "STATE").expect_err("no parameters");
+    assert!(reported.contains("begin it with PARAMS"), "{reported}");
     let lie = ".version = 1, .flow_bytes = 8, .class_bytes = 64, .global_bytes = 0";
-    let told = with("u64 a[9];", "PARAMS;", lie).expect_err("it has 72");
-    assert!(told.contains("has 72 bytes and POLICY says 8"), "{told}");
+    let reported = with("u64 a[9];", "PARAMS;", lie).expect_err("it has 72");
+    assert!(
+        reported.contains("has 72 bytes and POLICY says 8"),
+        "{reported}"
+    );
 }
 
 #[test]
@@ -160,14 +163,14 @@ fn parameters_with_defects_are_refused() {
         ("{ \"A\", \"\", \"about\", 0, 1, 1 }", "small letter"),
     ];
     for (params, wanted) in cases {
-        let told = with(params).expect_err(params);
-        assert!(told.contains(wanted), "{params}: {told}");
+        let reported = with(params).expect_err(params);
+        assert!(reported.contains(wanted), "{params}: {reported}");
     }
 }
 
 #[test]
 fn files_without_policy_block_are_refused() {
-    let told = |text: &str| {
+    let reported = |text: &str| {
         let written = write(text);
         read(&written.file)
             .map(|author| author.policy.name)
@@ -175,13 +178,13 @@ fn files_without_policy_block_are_refused() {
     };
     let state = "struct flow { }; struct class { PARAMS; }; struct global { };\n";
     let rank = "RANK_ENQUEUE { return 0; }\n";
-    let no_block = told(&format!("{BEGIN}{state}{rank}"));
+    let no_block = reported(&format!("{BEGIN}{state}{rank}"));
     assert!(no_block.contains("no POLICY block"), "{no_block}");
-    let no_rank = told(&format!("{BEGIN}{PLAIN}"));
+    let no_rank = reported(&format!("{BEGIN}{PLAIN}"));
     assert!(no_rank.contains("no RANK_ENQUEUE"), "{no_rank}");
-    assert!(told("").contains("error:"));
-    assert!(told("\0\u{1}\u{2}").contains("error:"));
-    let typo = told(&format!(
+    assert!(reported("").contains("error:"));
+    assert!(reported("\0\u{1}\u{2}").contains("error:"));
+    let typo = reported(&format!(
         "{BEGIN}{PLAIN}RANK_ENQUEUE {{ return p->length; }}\n"
     ));
     assert!(
@@ -217,10 +220,10 @@ fn missing_or_old_clang_names_the_remedy() {
         (&old, "14.0.6"),
     ] {
         let error = Compiler::with_clang(clang).expect_err("no clang 19");
-        let told = error.to_string();
+        let reported = error.to_string();
         assert!(
-            told.contains(wanted) && told.contains("apt-get install clang-19"),
-            "{told}"
+            reported.contains(wanted) && reported.contains("apt-get install clang-19"),
+            "{reported}"
         );
     }
     let missing = Compiler::new()
@@ -236,7 +239,7 @@ fn missing_or_old_clang_names_the_remedy() {
 fn verdict(body: &str) -> fairpath_bpf::author::Verdict {
     let written = write(&format!("{BEGIN}{PLAIN}{body}"));
     let compiler = Compiler::new().expect("clang");
-    let author = read(&written.file).unwrap_or_else(|told| panic!("{told}"));
+    let author = read(&written.file).unwrap_or_else(|reported| panic!("{reported}"));
     let trial = compiler
         .trial(&written.file, author.has())
         .expect("compiles as before");
@@ -276,7 +279,8 @@ fn verifier_accepts_every_shipped_policy() {
     fairpath_bpf::quiet_libbpf();
     let compiler = Compiler::new().expect("clang");
     for file in shipped() {
-        let author = read(&file).unwrap_or_else(|told| panic!("{}: {told}", file.display()));
+        let author =
+            read(&file).unwrap_or_else(|reported| panic!("{}: {reported}", file.display()));
         let trial = compiler.trial(&file, author.has()).expect("compiles");
         let verdict = verify(&trial).expect("root may ask");
         assert_eq!(verdict.refusal, None, "{}", file.display());

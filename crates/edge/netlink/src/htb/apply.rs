@@ -22,7 +22,7 @@ pub struct Htb {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
     /// The root was ours already, from an earlier daemon or an earlier tree.
-    pub took_over: bool,
+    pub handed_over: bool,
     /// Created classes.
     pub added: usize,
     /// Classes with changed rates.
@@ -77,12 +77,12 @@ impl Htb {
             bad,
         })?;
         let running = self.take_root(device, tree, replace)?;
-        let took_over = running.is_some();
+        let handed_over = running.is_some();
         let running = running.unwrap_or_else(HtbRunning::empty);
         let work = Work::find(device, tree, &order, &running)?;
         let [added, changed, unchanged] = work.counts;
         Ok(Applied {
-            took_over,
+            handed_over,
             added,
             changed,
             unchanged,
@@ -108,7 +108,7 @@ impl Htb {
                 })
             }
             (Root::Ours, running) => Ok(running),
-            (Root::Foreign { kind, major }, _) if !replace => Err(HtbError::Foreign {
+            (Root::Existing { kind, major }, _) if !replace => Err(HtbError::Existing {
                 name: name(),
                 kind,
                 major,

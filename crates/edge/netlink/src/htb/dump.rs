@@ -111,7 +111,7 @@ pub(super) enum Root {
     /// The kernel's default, which has no handle.
     Standard,
     Ours,
-    Foreign {
+    Existing {
         kind: String,
         major: u16,
     },
@@ -161,7 +161,7 @@ fn qdiscs(
             root = match (listed.kind.as_str(), (header.handle >> 16) as u16) {
                 (_, 0) => Root::Standard,
                 ("htb", its) if its == major => Root::Ours,
-                (kind, major) => Root::Foreign {
+                (kind, major) => Root::Existing {
                     kind: kind.to_owned(),
                     major,
                 },

@@ -118,7 +118,7 @@ fn ten_thousand_classes_are_created_and_unchanged() {
         let made = began.elapsed();
         let leaves = applied.leaves.clone().unwrap();
         assert_eq!(
-            (applied.added, applied.took_over),
+            (applied.added, applied.handed_over),
             (tree.classes.len(), false)
         );
         let began = Instant::now();
@@ -135,7 +135,7 @@ fn ten_thousand_classes_are_created_and_unchanged() {
         );
         assert_eq!((again.added, again.changed), (0, 0));
         assert_eq!(
-            (again.unchanged, again.took_over),
+            (again.unchanged, again.handed_over),
             (tree.classes.len(), true)
         );
         assert_eq!((again.leaves, again.stale.len()), (None, 0));
@@ -148,14 +148,14 @@ fn only_differences_are_applied() {
     in_device(name, |htb, device| {
         let mut tree = large(300);
         htb.apply(device, &tree, false).unwrap();
-        let gone = tree.classes.pop().unwrap();
+        let removed = tree.classes.pop().unwrap();
         tree.classes[1].ceil_bps = 40_000_000_000;
         tree.classes[0].quantum_bytes += 500;
-        let new = class(gone.minor + 1, gone.parent);
+        let new = class(removed.minor + 1, removed.parent);
         tree.classes.push(new);
         let applied = htb.apply(device, &tree, false).unwrap();
         assert_eq!((applied.added, applied.changed), (1, 1));
-        assert_eq!(applied.stale, vec![gone.minor]);
+        assert_eq!(applied.stale, vec![removed.minor]);
         assert!(
             htb.retire(device, HTB_MAJOR, &applied.stale, false)
                 .unwrap()

@@ -9,7 +9,7 @@ use crate::message::{u32_at, u64_at};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Bytes that this kernel returned; fields behind them are 0.
-    pub told_bytes: usize,
+    pub reported_bytes: usize,
     /// State of loss recovery: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss.
     pub ca_state: u8,
     /// Segment payload, bytes.
@@ -61,7 +61,7 @@ impl TcpInfo {
         let word = |at| u32_at(bytes, at).unwrap_or(0);
         let long = |at| u64_at(bytes, at).unwrap_or(0);
         TcpInfo {
-            told_bytes: bytes.len(),
+            reported_bytes: bytes.len(),
             ca_state: bytes.get(1).copied().unwrap_or(0),
             snd_mss: word(16),
             rtt_us: word(68),
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(all.total_retrans, u32::from_ne_bytes([100, 101, 102, 103]));
         assert_eq!(old.total_retrans, all.total_retrans);
         assert_eq!(
-            (old.bytes_acked, old.pacing_rate, old.told_bytes),
+            (old.bytes_acked, old.pacing_rate, old.reported_bytes),
             (0, 0, 104)
         );
         assert_ne!(all.bytes_retrans, 0);

@@ -81,13 +81,13 @@ mod tests {
 
     #[test]
     fn unknown_hooks_are_listed_once() {
-        for told in [
+        for reported in [
             "nft_do_chain_inet",
             "ipt_do_table",
             "nf_nat_ipv4_out",
             "ipv4_conntrack_defrag",
         ] {
-            assert!(known(told), "{told}");
+            assert!(known(reported), "{reported}");
         }
         for stranger in ["ip_vs_in_hook", "bpf_prog_50e5_drop"] {
             assert!(!known(stranger), "{stranger}");

@@ -85,7 +85,7 @@ impl Family {
         let socket = raw_socket(self.domain)?;
         let mut info = vec![0; INFO_BYTES];
         put_name(&mut info, table);
-        ask(&socket, self.level, SO_GET_INFO, &mut info)?;
+        query(&socket, self.level, SO_GET_INFO, &mut info)?;
         let info = Info(info);
         let bytes = info.word(12) as usize;
         if bytes > MAX_TABLE_BYTES {
@@ -94,7 +94,7 @@ impl Family {
         let mut blob = vec![0; ENTRIES_AT + bytes];
         put_name(&mut blob, table);
         blob[NAME_BYTES..NAME_BYTES + 4].copy_from_slice(&info.word(12).to_ne_bytes());
-        ask(&socket, self.level, SO_GET_ENTRIES, &mut blob)?;
+        query(&socket, self.level, SO_GET_ENTRIES, &mut blob)?;
         let has = |hook: usize| info.word(0) & 1 << hook != 0;
         let does = |hook: usize| {
             let (first, last) = (info.word(1 + hook), info.word(6 + hook));
@@ -138,12 +138,13 @@ fn raw_socket(domain: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-fn ask(socket: &OwnedFd, level: i32, option: i32, about: &mut [u8]) -> io::Result<()> {
+fn query(socket: &OwnedFd, level: i32, option: i32, about: &mut [u8]) -> io::Result<()> {
     let mut len = about.len() as libc::socklen_t;
     let to = about.as_mut_ptr().cast();
     // SAFETY: `to` points to `len` writable bytes.
-    let asked = unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, to, &raw mut len) };
-    if asked < 0 {
+    let requested =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, to, &raw mut len) };
+    if requested < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(())

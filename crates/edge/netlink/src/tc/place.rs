@@ -52,7 +52,7 @@ pub struct QdiscStats {
 pub enum PlaceError {
     /// Another program created the existing qdisc.
     #[error("put a qdisc on interface {ifindex}: `{kind}` (handle {:x}:) already exists and is not the default; remove it with `tc qdisc del dev IF root`, or request its replacement", handle >> 16, ifindex = ifindex.0)]
-    Foreign {
+    Existing {
         /// The link.
         ifindex: IfIndex,
         /// Its kind.
@@ -152,7 +152,7 @@ impl Tc {
         let root = self.at(ifindex, QdiscPlace::Root)?.map(|(root, _)| root);
         match root {
             Some(root) if root.kind == "mq" && root.handle != 0 => {}
-            Some(root) if root.handle != 0 => return Err(foreign(root)),
+            Some(root) if root.handle != 0 => return Err(existing(root)),
             _ => self
                 .make(ifindex, MQ_HANDLE, TC_H_ROOT, "mq", 0)
                 .map_err(|error| match error.errno() {
@@ -182,7 +182,7 @@ impl Tc {
         if let Some(there) = there.filter(|there| there.handle != 0 && there.kind != kind)
             && !anyway
         {
-            return Err(foreign(there));
+            return Err(existing(there));
         }
         let parent = self.parent_of(ifindex, place)?;
         let made = self.make(ifindex, 0, parent, kind, NLM_F_REPLACE);
@@ -266,8 +266,8 @@ fn under(mq: &Qdisc, queue: u16) -> u32 {
     mq.handle & 0xffff_0000 | (u32::from(queue) + 1)
 }
 
-fn foreign(there: Qdisc) -> PlaceError {
-    PlaceError::Foreign {
+fn existing(there: Qdisc) -> PlaceError {
+    PlaceError::Existing {
         ifindex: there.ifindex,
         kind: there.kind,
         handle: there.handle,
@@ -307,7 +307,7 @@ mod tests {
                 .put(ifindex, QdiscPlace::Root, "pfifo", false)
                 .unwrap_err();
             assert!(
-                matches!(&error, PlaceError::Foreign { kind, .. } if kind == "tbf"),
+                matches!(&error, PlaceError::Existing { kind, .. } if kind == "tbf"),
                 "{error}"
             );
             assert_eq!(root(&mut tc, ifindex).as_deref(), Some("tbf"));

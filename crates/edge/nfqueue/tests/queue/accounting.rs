@@ -104,18 +104,18 @@ fn a_flood_is_received_or_dropped_for_a_named_reason() {
     assert_eq!(queue.receive(Wait::Forever).unwrap().packets.count(), 1);
     queue.release_all(Verdict::ACCEPT).unwrap();
     let (ours, kernel) = (queue.counters(), queue.kernel_counts().unwrap());
-    let (came, said) = (ours.packets, ours.verdicts);
+    let (arrived, output) = (ours.packets, ours.verdicts);
     println!("{ours:?} {kernel:?}");
     let sent = u64::from(COUNT) + 1;
     assert_eq!(scene.met("filter", "FORWARD", "NFQUEUE"), sent);
     assert_eq!(
-        came.received + came.missing + u64::from(kernel.queue_dropped),
+        arrived.received + arrived.missing + u64::from(kernel.queue_dropped),
         sent
     );
-    assert_eq!(came.missing, u64::from(kernel.user_dropped));
-    assert_eq!(said.accepted + said.dropped, came.received);
-    assert_eq!((came.refused, came.malformed), (0, 0));
-    assert_eq!(datagrams.arrived().len() as u64, said.accepted);
+    assert_eq!(arrived.missing, u64::from(kernel.user_dropped));
+    assert_eq!(output.accepted + output.dropped, arrived.received);
+    assert_eq!((arrived.refused, arrived.malformed), (0, 0));
+    assert_eq!(datagrams.arrived().len() as u64, output.accepted);
 }
 
 #[test]

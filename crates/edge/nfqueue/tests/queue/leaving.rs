@@ -56,7 +56,7 @@ fn sigterm_after_the_rule_has_gone_loses_no_packet() {
         let scene = Scene::new();
         scene.queue_clients("-A");
         let mut process = Some(start(&scene, TEST, mode));
-        let mut said = String::new();
+        let mut output = String::new();
         let (lost, repeated) = scene.datagrams().stream(COUNT, WINDOW, || {
             let process = process.take().unwrap();
             // All that is under way waits in the queue when the program is told to go.
@@ -67,10 +67,10 @@ fn sigterm_after_the_rule_has_gone_loses_no_packet() {
             scene.queue_clients("-D");
             process.signal(Signal::SIGTERM);
             process.signal(Signal::SIGCONT);
-            said = process.finish(DEADLINE).unwrap();
+            output = process.finish(DEADLINE).unwrap();
         });
-        assert_eq!((lost, repeated), (vec![], 0), "{mode}: {said}");
-        assert!(said.contains("waiting: 0"), "{mode}: {said}");
+        assert_eq!((lost, repeated), (vec![], 0), "{mode}: {output}");
+        assert!(output.contains("waiting: 0"), "{mode}: {output}");
     }
 }
 

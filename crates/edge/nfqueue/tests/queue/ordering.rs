@@ -81,7 +81,7 @@ fn a_verdict_on_one_packet_leaves_older_ones_held() {
     // What was let go with all others gets no second verdict.
     let void = queue.release().give(held.pop().unwrap(), Verdict::DROP);
     assert!(
-        matches!(void, Err(QueueError::Foreign { queue: 0, id: 2 })),
+        matches!(void, Err(QueueError::OtherQueue { queue: 0, id: 2 })),
         "{void:?}"
     );
 }
@@ -95,10 +95,10 @@ fn a_queue_refuses_verdicts_on_another_queues_packets() {
     let mut other = scene.bind(&Config::new(1));
     scene.datagrams().send(0);
     let held = take_all(&mut queue, 1).pop().unwrap();
-    let foreign = other.release().give(held, Verdict::ACCEPT);
+    let other_queue = other.release().give(held, Verdict::ACCEPT);
     assert!(
-        matches!(foreign, Err(QueueError::Foreign { queue: 1, id: 1 })),
-        "{foreign:?}"
+        matches!(other_queue, Err(QueueError::OtherQueue { queue: 1, id: 1 })),
+        "{other_queue:?}"
     );
     assert_eq!(queue.kernel_counts().unwrap().waiting, 1);
 }

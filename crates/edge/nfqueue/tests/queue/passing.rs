@@ -37,14 +37,14 @@ fn a_tcp_flow_with_gso_passes_without_a_checksum_error() {
     scene.queue_all();
     let server = Iperf3Server::start(&scene.net.server, 5201).unwrap();
     let transfer = Iperf3::to(Router::SERVER.v4, server.port()).bytes(300_000_000);
-    let (longest, super_packets) = (AtomicU32::new(0), AtomicU64::new(0));
+    let (longest, gso_packets) = (AtomicU32::new(0), AtomicU64::new(0));
 
     let mut queue = scene.bind_in_order(&Config::new(0).copy_bytes(128));
     let pass = || {
         let look = |packet: &fairpath_nfqueue::Packet<'_>| {
             assert!(packet.payload().len() <= 128);
             longest.fetch_max(packet.len(), Ordering::Relaxed);
-            super_packets.fetch_add(packet.info().gso().into(), Ordering::Relaxed);
+            gso_packets.fetch_add(packet.info().gso().into(), Ordering::Relaxed);
             Verdict::ACCEPT
         };
         queue.answer(crate::scene::LOOK, look).unwrap();
@@ -52,7 +52,7 @@ fn a_tcp_flow_with_gso_passes_without_a_checksum_error() {
     let report = while_answering(pass, || transfer.run(&scene.net.client).unwrap());
 
     assert!(report.bytes_received > 250_000_000, "{report:?}");
-    assert!(longest.into_inner() > 30_000 && super_packets.into_inner() > 1000);
+    assert!(longest.into_inner() > 30_000 && gso_packets.into_inner() > 1000);
     assert_eq!(checksum_errors(&scene.net.server), 0);
     assert_eq!(queue.counters().packets.missing, 0);
 }
@@ -140,9 +140,14 @@ fn verdicts_have_their_effect() {
     assert_eq!(datagrams.next(), 0);
     answer(to(2, false));
     assert_eq!(datagrams.arrived(), [0; 0]);
-    let said = first.counters().verdicts;
+    let output = first.counters().verdicts;
     assert_eq!(
-        (said.accepted, said.dropped, said.requeued, said.repeated),
+        (
+            output.accepted,
+            output.dropped,
+            output.requeued,
+            output.repeated
+        ),
         (1, 1, 3, 1)
     );
 }

@@ -45,7 +45,7 @@ fn granted_receive_buffer_is_reported() {
     let scene = Scene::new();
     let forced = scene.bind(&Config::new(0)).receive_buffer();
     assert!(
-        forced.forced && forced.bytes >= forced.asked_bytes,
+        forced.forced && forced.bytes >= forced.requested_bytes,
         "{forced:?}"
     );
 }

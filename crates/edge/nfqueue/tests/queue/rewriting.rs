@@ -49,8 +49,8 @@ fn a_held_datagram_can_become_longer() {
     let longer = [packet.payload(), &[9; 1_000]].concat();
     let longer = packet.rewrite(longer).unwrap();
     let verdicts = &mut received.verdicts;
-    let foreign = verdicts.give_changed(other, Verdict::ACCEPT, &longer);
-    assert!(matches!(foreign, Err(QueueError::Foreign { .. })));
+    let other_queue = verdicts.give_changed(other, Verdict::ACCEPT, &longer);
+    assert!(matches!(other_queue, Err(QueueError::OtherQueue { .. })));
     verdicts
         .give_changed(held, Verdict::ACCEPT, &longer)
         .unwrap();
@@ -91,10 +91,10 @@ fn gso_and_partial_packets_cannot_be_rewritten() {
     let server = Iperf3Server::start(&scene.net.server, 5201).unwrap();
     let transfer = Iperf3::to(Router::SERVER.v4, server.port()).bytes(20_000_000);
     let mut queue = scene.bind_in_order(&Config::new(0).copy_bytes(60));
-    let (mut super_packets, mut parts) = (0, 0);
+    let (mut gso_packets, mut parts) = (0, 0);
     let look = |packet: &Packet<'_>| {
         match packet.rewrite(packet.payload().to_vec()) {
-            Err(RewriteError::SuperPacket { .. }) => super_packets += 1,
+            Err(RewriteError::GsoPacket { .. }) => gso_packets += 1,
             Err(RewriteError::Partial { .. }) => parts += 1,
             other => assert!(packet.len() <= 60, "{other:?}"),
         }
@@ -108,5 +108,5 @@ fn gso_and_partial_packets_cannot_be_rewritten() {
         },
         || transfer.run(&scene.net.client).unwrap(),
     );
-    assert!(super_packets > 100 && parts > 0, "{super_packets} {parts}");
+    assert!(gso_packets > 100 && parts > 0, "{gso_packets} {parts}");
 }

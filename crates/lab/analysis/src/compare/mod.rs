@@ -15,7 +15,7 @@ pub use words::text;
 
 use crate::change::{Change, Meaning};
 use crate::grid::{Cell, Grid, Setting};
-use crate::metrics::{self, Asked, Measure};
+use crate::metrics::{self, Measure, Requested};
 use crate::results::Results;
 use refuse::{pairs, same_axes, same_link, same_scale};
 use words::{overall, remarks};
@@ -79,8 +79,8 @@ pub fn compare(first: &Results, second: &Results) -> Result<Comparison, CannotCo
     }
     let mut rows = Vec::new();
     for name in quantities(first, second) {
-        if let Ok(asked) = metrics::find(&name) {
-            let row = |(a, b): &(&Cell, &Cell)| row(&ours, &asked, &name, a, b);
+        if let Ok(requested) = metrics::find(&name) {
+            let row = |(a, b): &(&Cell, &Cell)| row(&ours, &requested, &name, a, b);
             rows.extend(pairs.iter().filter_map(row));
         }
     }
@@ -114,10 +114,10 @@ fn quantities(first: &Results, second: &Results) -> Vec<String> {
     names
 }
 
-fn row(grid: &Grid, asked: &Asked, name: &str, a: &Cell, b: &Cell) -> Option<Row> {
-    let (ours, theirs) = (a.values(asked), b.values(asked));
+fn row(grid: &Grid, requested: &Requested, name: &str, a: &Cell, b: &Cell) -> Option<Row> {
+    let (ours, theirs) = (a.values(requested), b.values(requested));
     let change = Change::between(&ours, &theirs)?;
-    let meaning = change.meaning(asked.metric);
+    let meaning = change.meaning(requested.metric);
     Some(Row {
         setting: a.setting.clone(),
         words: grid.words(&a.setting),
@@ -128,12 +128,12 @@ fn row(grid: &Grid, asked: &Asked, name: &str, a: &Cell, b: &Cell) -> Option<Row
         percent: change.percent(),
         interval: change.percent_interval(),
         meaning,
-        verdict: verdict(asked, &change, meaning),
+        verdict: verdict(requested, &change, meaning),
     })
 }
 
-fn verdict(asked: &Asked, change: &Change, meaning: Meaning) -> String {
-    let faster = asked.metric.measure == Measure::Rate;
+fn verdict(requested: &Requested, change: &Change, meaning: Meaning) -> String {
+    let faster = requested.metric.measure == Measure::Rate;
     let word = match meaning {
         Meaning::NotShown => return format!("no difference shown: {}", change.words()),
         Meaning::Better if faster => "faster",
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn another_kernel_is_told() {
+    fn another_kernel_is_reported() {
         let ours = results(&[1.0, 2.0, 3.0]);
         let mut theirs = ours.clone();
         theirs.manifest.machine.kernel = "7.0".into();

@@ -40,10 +40,10 @@ pub(super) fn remarks(
                 "{alone} settings of the {which} have no true runs in both"
             ));
         }
-        let (runs, left_out) = grid.counts();
-        if left_out > 0 {
+        let (runs, excluded) = grid.counts();
+        if excluded > 0 {
             remarks.push(format!(
-                "{left_out} of {runs} runs of the {which} were not true and are left out"
+                "{excluded} of {runs} runs of the {which} were not true and are left out"
             ));
         }
     }
@@ -92,7 +92,7 @@ pub fn text(comparison: &Comparison, first: &str, second: &str) -> String {
             quantity = &row.quantity;
             let _ = writeln!(text, "\n{quantity}");
         }
-        let unit = metrics::find(&row.quantity).map(|asked| asked.metric.measure.unit());
+        let unit = metrics::find(&row.quantity).map(|requested| requested.metric.measure.unit());
         let (a, b) = match &unit {
             Ok(unit) => (unit.show(row.first), unit.show(row.second)),
             Err(_) => (row.first.to_string(), row.second.to_string()),

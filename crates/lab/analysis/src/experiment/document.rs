@@ -91,7 +91,7 @@ impl Document {
     pub fn parse(origin: &str, text: &str) -> Result<Document, LoadError> {
         let at = |error: toml::de::Error| LoadError::Refused {
             place: place(origin, text, &error),
-            text: told(error.message()),
+            text: reported(error.message()),
         };
         let base: Experiment = toml::from_str(text).map_err(at)?;
         let table: Table = toml::from_str(text).map_err(at)?;
@@ -220,7 +220,7 @@ impl Document {
         }
         let experiment: Result<Experiment, _> = Value::Table(table).try_into();
         let experiment = experiment.map_err(|error: toml::de::Error| {
-            self.refused(&words(setting), &told(error.message()))
+            self.refused(&words(setting), &reported(error.message()))
         })?;
         check::setting(&experiment).map_err(|text| self.refused(&words(setting), &text))?;
         Ok(experiment)
@@ -300,7 +300,7 @@ fn spread(values: &[String], count: usize) -> Vec<String> {
 }
 
 /// What serde refused, with the nearest known key.
-fn told(message: &str) -> String {
+fn reported(message: &str) -> String {
     let message = message.replace('\n', "; ");
     let mut quoted = message.split('`').skip(1).step_by(2);
     let unknown = message

@@ -1,6 +1,6 @@
 //! Quantities of bulk flows.
 
-use super::{Better, Measure, Metric, Series, Who, is_asked, quantile};
+use super::{Better, Measure, Metric, Series, Who, is_requested, quantile};
 use crate::record::{FlowRecord, RunRecord, TcpSample};
 
 pub(super) const METRICS: &[Metric] = &[
@@ -110,7 +110,7 @@ pub(super) const METRICS: &[Metric] = &[
 pub(super) fn flows<'a>(run: &'a RunRecord, who: Who<'a>) -> impl Iterator<Item = &'a FlowRecord> {
     run.flows
         .iter()
-        .filter(move |f| is_asked(who, &f.name) || is_asked(who, &f.congestion))
+        .filter(move |f| is_requested(who, &f.name) || is_requested(who, &f.congestion))
 }
 
 /// The sum over the flows asked for; none where there is none.

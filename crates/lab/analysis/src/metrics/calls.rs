@@ -1,6 +1,6 @@
 //! Quantities of voice calls. Of several calls the mean is told: each is a caller.
 
-use super::{Better, Measure, Metric, Series, Who, is_asked};
+use super::{Better, Measure, Metric, Series, Who, is_requested};
 use crate::playout::{Buffer, FIXED, Playout, play};
 use crate::record::{CallRecord, RunRecord};
 use crate::voice::{Codec, mos, rating};
@@ -79,11 +79,11 @@ pub(super) const METRICS: &[Metric] = &[
 ];
 
 fn calls<'a>(run: &'a RunRecord, who: Who<'a>) -> impl Iterator<Item = &'a CallRecord> {
-    run.calls.iter().filter(move |c| is_asked(who, &c.name))
+    run.calls.iter().filter(move |c| is_requested(who, &c.name))
 }
 
 fn score(run: &RunRecord, who: Who, buffer: Buffer, codec: Codec) -> Option<f64> {
-    mean_through(run, who, buffer, |p| mos(rating(&p.heard(), codec)))
+    mean_through(run, who, buffer, |p| mos(rating(&p.received(), codec)))
 }
 
 fn mean(run: &RunRecord, who: Who, of: impl Fn(&Playout) -> f64) -> Option<f64> {
@@ -107,7 +107,7 @@ fn mean_through(
 /// One-way delays of packets that came, above the fastest one: what jitter is made of.
 fn delay_samples(run: &RunRecord, who: Who) -> Vec<f64> {
     calls(run, who)
-        .flat_map(above_least)
+        .flat_map(above_min)
         .map(|(_, s)| s)
         .collect()
 }
@@ -116,19 +116,19 @@ fn delay_series(run: &RunRecord, who: Who) -> Vec<Series> {
     calls(run, who)
         .map(|call| Series {
             name: call.name.clone(),
-            points: above_least(call).collect(),
+            points: above_min(call).collect(),
         })
         .collect()
 }
 
-fn above_least(call: &CallRecord) -> impl Iterator<Item = (f64, f64)> + '_ {
-    let least = call.delays_ns.iter().flatten().min().copied().unwrap_or(0);
+fn above_min(call: &CallRecord) -> impl Iterator<Item = (f64, f64)> + '_ {
+    let min = call.delays_ns.iter().flatten().min().copied().unwrap_or(0);
     call.delays_ns
         .iter()
         .enumerate()
         .filter_map(move |(i, delay)| {
             let at = i as f64 * call.interval_ns as f64 * 1e-9;
-            delay.map(|ns| (at, (ns - least) as f64 * 1e-9))
+            delay.map(|ns| (at, (ns - min) as f64 * 1e-9))
         })
 }
 

@@ -16,10 +16,10 @@ use crate::record::RunRecord;
 /// From the last change to what is called "after": an overflown buffer or a restarted window is over by then.
 const SETTLING_SECONDS: f64 = 5.0;
 /// A window of less says nothing.
-const LEAST_SECONDS: f64 = 1.0;
+const MIN_SECONDS: f64 = 1.0;
 /// A flow is back where it has this share of what it had before ...
 const RECOVERED: f64 = 0.9;
-/// ... in this many windows of [`LEAST_SECONDS`] one after the other, the first of which gives the time.
+/// ... in this many windows of [`MIN_SECONDS`] one after the other, the first of which gives the time.
 const RECOVERED_WINDOWS: u32 = 2;
 /// Moments that are tried, seconds apart: the receiver's shortest interval.
 const STEP_SECONDS: f64 = 0.1;
@@ -73,7 +73,7 @@ fn mean_bps(run: &RunRecord, who: Who, from: f64, to: f64) -> Option<f64> {
         .map(|flow| bits(flow, from, to))
         .reduce(|a, b| a + b)?;
     // A hair less: moments are sums of tenths.
-    (to - from >= LEAST_SECONDS - 1e-6).then(|| sum / (to - from))
+    (to - from >= MIN_SECONDS - 1e-6).then(|| sum / (to - from))
 }
 
 fn before(run: &RunRecord, who: Who) -> Option<f64> {
@@ -92,15 +92,15 @@ fn after(run: &RunRecord, who: Who) -> Option<f64> {
 fn recovery(run: &RunRecord, who: Who) -> Option<f64> {
     let change = *run.changes.first()?;
     let enough = RECOVERED * before(run, who)?;
-    let needed = f64::from(RECOVERED_WINDOWS) * LEAST_SECONDS;
+    let needed = f64::from(RECOVERED_WINDOWS) * MIN_SECONDS;
     let moments = ((run.seconds - change - needed) / STEP_SECONDS + 1e-6).floor();
     if moments < 0.0 {
         return None;
     }
     let is_back = |wait: &f64| {
         (0..RECOVERED_WINDOWS).all(|window| {
-            let from = change + wait + f64::from(window) * LEAST_SECONDS;
-            mean_bps(run, who, from, from + LEAST_SECONDS).is_some_and(|bps| bps >= enough)
+            let from = change + wait + f64::from(window) * MIN_SECONDS;
+            mean_bps(run, who, from, from + MIN_SECONDS).is_some_and(|bps| bps >= enough)
         })
     };
     let mut waits = (0..=moments as u32).map(|step| f64::from(step) * STEP_SECONDS);

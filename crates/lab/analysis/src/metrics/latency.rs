@@ -1,7 +1,7 @@
 //! Round trips: as sockets, passing packets and pings tell them.
 
 use super::bulk::{median_of, samples_of, series_of};
-use super::{Better, Measure, Metric, Series, Who, is_asked, quantile};
+use super::{Better, Measure, Metric, Series, Who, is_requested, quantile};
 use crate::record::{PingRecord, RunRecord, TcpSample};
 
 const NS: f64 = 1e-9;
@@ -34,7 +34,7 @@ pub(super) const METRICS: &[Metric] = &[
         measure: Measure::Time,
         better: Better::Lower,
         about: "Least of the sockets' least round trips: the path without a queue.",
-        value: |run, who| quantile(samples_of(run, who, least), 0.0),
+        value: |run, who| quantile(samples_of(run, who, min), 0.0),
         samples: None,
         series: None,
     },
@@ -124,7 +124,7 @@ fn smoothed(sample: &TcpSample) -> Option<f64> {
     (sample.rtt_us > 0).then(|| f64::from(sample.rtt_us) * US)
 }
 
-fn least(sample: &TcpSample) -> Option<f64> {
+fn min(sample: &TcpSample) -> Option<f64> {
     // The kernel's word for "none yet" is the largest number.
     (sample.min_rtt_us > 0 && sample.min_rtt_us < u32::MAX)
         .then(|| f64::from(sample.min_rtt_us) * US)
@@ -141,7 +141,7 @@ fn passive_retransmits(run: &RunRecord, _who: Who) -> Option<f64> {
 }
 
 fn pings<'a>(run: &'a RunRecord, who: Who<'a>) -> impl Iterator<Item = &'a PingRecord> {
-    run.pings.iter().filter(move |p| is_asked(who, &p.name))
+    run.pings.iter().filter(move |p| is_requested(who, &p.name))
 }
 
 fn ping_samples(run: &RunRecord, who: Who) -> Vec<f64> {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_by_three_ways() {
+    fn round_trips_by_three_directions() {
         for (name, expected) in [
             ("rtt-p50", 700e-6),
             ("rtt-min", 480e-6),

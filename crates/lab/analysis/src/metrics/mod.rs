@@ -114,7 +114,7 @@ pub struct Metric {
 
 /// A metric as a figure asked for it.
 #[derive(Clone, Copy)]
-pub struct Asked<'a> {
+pub struct Requested<'a> {
     /// Which.
     pub metric: &'static Metric,
     /// Of whom.
@@ -149,13 +149,13 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
 ///
 /// # Errors
 /// No metric has this name; the error suggests the nearest.
-pub fn find(text: &str) -> Result<Asked<'_>, UnknownMetric> {
+pub fn find(text: &str) -> Result<Requested<'_>, UnknownMetric> {
     let (name, who) = match text.split_once('@') {
         Some((name, who)) => (name, Some(who)),
         None => (text, None),
     };
     match all().find(|metric| metric.name == name) {
-        Some(metric) => Ok(Asked { metric, who }),
+        Some(metric) => Ok(Requested { metric, who }),
         None => Err(UnknownMetric {
             name: name.to_owned(),
             suggestion: suggestion(name),
@@ -163,7 +163,7 @@ pub fn find(text: &str) -> Result<Asked<'_>, UnknownMetric> {
     }
 }
 
-impl Asked<'_> {
+impl Requested<'_> {
     /// The run's value.
     pub fn value(&self, run: &RunRecord) -> Option<f64> {
         (self.metric.value)(run, self.who).filter(|value| value.is_finite())
@@ -212,7 +212,7 @@ fn suggestion(name: &str) -> String {
 }
 
 /// Whether something with this name is asked for.
-fn is_asked(who: Who, name: &str) -> bool {
+fn is_requested(who: Who, name: &str) -> bool {
     who.is_none_or(|who| who == name)
 }
 
@@ -227,7 +227,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn names_are_different_and_told() {
+    fn names_are_different_and_reported() {
         let names: BTreeSet<&str> = all().map(|m| m.name).collect();
         assert_eq!(names.len(), all().count());
         for metric in all() {
@@ -262,9 +262,9 @@ mod tests {
             flows: vec![crate::record::FlowRecord::default(); 3],
             ..RunRecord::default()
         };
-        let asked = find("flows-in-all@cubic").unwrap();
-        assert_eq!(asked.value(&run), Some(3.0));
-        assert_eq!(asked.title(), "Flows in all of cubic");
+        let requested = find("flows-in-all@cubic").unwrap();
+        assert_eq!(requested.value(&run), Some(3.0));
+        assert_eq!(requested.title(), "Flows in all of cubic");
     }
 
     #[test]
@@ -282,9 +282,9 @@ mod tests {
     fn an_empty_run_measured_nothing() {
         let run = RunRecord::default();
         for metric in all() {
-            let asked = find(metric.name).unwrap();
-            assert_eq!(asked.value(&run), None, "{}", metric.name);
-            assert!(asked.samples(&run).is_empty() && asked.series(&run).is_empty());
+            let requested = find(metric.name).unwrap();
+            assert_eq!(requested.value(&run), None, "{}", metric.name);
+            assert!(requested.samples(&run).is_empty() && requested.series(&run).is_empty());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What the network did: achieved loss, queues, lateness of the emulator, processor time.
 
-use super::{Better, Measure, Metric, Who, is_asked};
+use super::{Better, Measure, Metric, Who, is_requested};
 use crate::record::{LinkRecord, QueueRecord, RunRecord};
 
 const NS: f64 = 1e-9;
@@ -109,19 +109,20 @@ pub(super) const METRICS: &[Metric] = &[
 ];
 
 fn links<'a>(run: &'a RunRecord, who: Who<'a>) -> impl Iterator<Item = &'a LinkRecord> {
-    run.links.iter().filter(move |l| is_asked(who, &l.name))
+    run.links.iter().filter(move |l| is_requested(who, &l.name))
 }
 
 fn queues<'a>(run: &'a RunRecord, who: Who<'a>) -> impl Iterator<Item = &'a QueueRecord> {
     run.queues
         .iter()
-        .filter(move |q| is_asked(who, &q.name) || is_asked(who, &q.policy))
+        .filter(move |q| is_requested(who, &q.name) || is_requested(who, &q.policy))
 }
 
 fn loss(run: &RunRecord, who: Who) -> Option<f64> {
     // A direction that loses nothing by design, such as that of acknowledgements, thins nothing out.
-    let is_lossy = |l: &&LinkRecord| l.loss_asked.is_some_and(|share| share > 0.0) || l.lost > 0;
-    let is_held = |l: &&LinkRecord| l.loss_asked.is_some();
+    let is_lossy =
+        |l: &&LinkRecord| l.loss_requested.is_some_and(|share| share > 0.0) || l.lost > 0;
+    let is_held = |l: &&LinkRecord| l.loss_requested.is_some();
     let any = links(run, who).any(|l| is_lossy(&l));
     let lossy = || links(run, who).filter(move |l| if any { is_lossy(l) } else { is_held(l) });
     let packets: u64 = lossy().map(|l| l.packets).sum();
@@ -147,19 +148,19 @@ fn sojourn(run: &RunRecord, who: Who, index: usize) -> Option<f64> {
 
 /// Over scheduled queues; where there is none, over the queues of impaired links.
 fn drops(run: &RunRecord, who: Who) -> Option<f64> {
-    let mut came: u64 = queues(run, who).map(|q| q.came).sum();
+    let mut arrived: u64 = queues(run, who).map(|q| q.arrived).sum();
     let mut dropped: u64 = queues(run, who).map(|q| q.dropped).sum();
-    if came == 0 {
-        came = links(run, who).map(|l| l.packets).sum();
+    if arrived == 0 {
+        arrived = links(run, who).map(|l| l.packets).sum();
         dropped = links(run, who).map(|l| l.queue_dropped).sum();
     }
-    (came > 0).then(|| dropped as f64 / came as f64)
+    (arrived > 0).then(|| dropped as f64 / arrived as f64)
 }
 
 fn marks(run: &RunRecord, who: Who) -> Option<f64> {
-    let came: u64 = queues(run, who).map(|q| q.came).sum();
+    let arrived: u64 = queues(run, who).map(|q| q.arrived).sum();
     let marked: u64 = queues(run, who).map(|q| q.marked).sum();
-    (came > 0).then(|| marked as f64 / came as f64)
+    (arrived > 0).then(|| marked as f64 / arrived as f64)
 }
 
 fn cpu(run: &RunRecord, _who: Who) -> Option<f64> {
@@ -180,12 +181,12 @@ mod tests {
     use crate::metrics::find;
     use crate::record::{LinkRecord, QueueRecord, RunRecord};
 
-    fn link(name: &str, lost: u64, loss_asked: Option<f64>) -> LinkRecord {
+    fn link(name: &str, lost: u64, loss_requested: Option<f64>) -> LinkRecord {
         LinkRecord {
             name: name.into(),
             packets: 1000,
             lost,
-            loss_asked,
+            loss_requested,
             queue_dropped: 5,
             lateness_ns: Some([20_000 + lost, 90_000, 0, 0]),
             ..LinkRecord::default()
@@ -212,7 +213,7 @@ mod tests {
     #[test]
     fn a_direction_that_loses_nothing_by_design_thins_no_loss_out() {
         let mut run = run();
-        run.links[1].loss_asked = Some(0.0);
+        run.links[1].loss_requested = Some(0.0);
         assert_eq!(find("loss").unwrap().value(&run), Some(0.01));
         run.links.remove(0);
         assert_eq!(find("loss").unwrap().value(&run), Some(0.0));
@@ -239,7 +240,7 @@ mod tests {
         assert_eq!(find("drops").unwrap().value(&run), Some(0.005));
         run.queues.push(QueueRecord {
             policy: "codel".into(),
-            came: 200,
+            arrived: 200,
             dropped: 2,
             marked: 20,
             sojourn_ns: Some([1_000, 2_000, 3_000]),

@@ -13,7 +13,7 @@ use super::scaled;
 use crate::axis_value::{self, Kind};
 use crate::figure::{FigureKind, FigureSpec};
 use crate::grid::{Cell, Grid, Setting, word};
-use crate::metrics::{self, Asked, Measure};
+use crate::metrics::{self, Measure, Requested};
 use crate::theory;
 
 /// Panels of one figure; settings beyond are named in its caption, and are in the list of runs.
@@ -45,17 +45,17 @@ fn figure(grid: &Grid, spec: &FigureSpec, number: usize) -> Figure {
         None => format!("{number}-{}", spec.y.replace('@', "-of-")),
     };
     let command = command_line(&grid.manifest.command);
-    let asked = match metrics::find(&spec.y) {
-        Ok(asked) => asked,
+    let requested = match metrics::find(&spec.y) {
+        Ok(requested) => requested,
         Err(error) => return Figure::new(&id, &spec.title, Vec::new()).caption(error.to_string()),
     };
     let settings = panel_settings(grid, spec);
     let shown = &settings[..settings.len().min(MAX_PANELS)];
     let panels: Vec<Panel> = shown
         .iter()
-        .map(|part| panel(grid, spec, &asked, part))
+        .map(|part| panel(grid, spec, &requested, part))
         .collect();
-    let mut caption = caption(grid, spec, &asked);
+    let mut caption = caption(grid, spec, &requested);
     if settings.len() > MAX_PANELS {
         let more = settings.len() - MAX_PANELS;
         caption.push_str(&format!(" {more} further settings have no panel here."));
@@ -102,12 +102,12 @@ fn panel_settings(grid: &Grid, spec: &FigureSpec) -> Vec<Setting> {
         .collect()
 }
 
-fn panel(grid: &Grid, spec: &FigureSpec, asked: &Asked, part: &Setting) -> Panel {
+fn panel(grid: &Grid, spec: &FigureSpec, requested: &Requested, part: &Setting) -> Panel {
     let title = grid.words(part);
     match spec.kind {
-        FigureKind::Curve | FigureKind::Bars => over_axis(grid, spec, asked, part, &title),
-        FigureKind::Timeline => timeline(grid, spec, asked, part, &title),
-        FigureKind::Distribution => distribution(grid, spec, asked, part, &title),
+        FigureKind::Curve | FigureKind::Bars => over_axis(grid, spec, requested, part, &title),
+        FigureKind::Timeline => timeline(grid, spec, requested, part, &title),
+        FigureKind::Distribution => distribution(grid, spec, requested, part, &title),
     }
 }
 
@@ -115,11 +115,11 @@ fn panel(grid: &Grid, spec: &FigureSpec, asked: &Asked, part: &Setting) -> Panel
 pub(super) fn lines(
     grid: &Grid,
     spec: &FigureSpec,
-    asked: &Asked,
+    requested: &Requested,
     part: &Setting,
 ) -> Vec<(String, Setting)> {
     let Some((by, axis)) = spec.by.as_ref().and_then(|by| Some((by, grid.axis(by)?))) else {
-        return vec![(asked.title(), part.clone())];
+        return vec![(requested.title(), part.clone())];
     };
     let line = |value: &str| {
         let mut part = part.clone();
@@ -130,7 +130,13 @@ pub(super) fn lines(
 }
 
 /// Medians over an axis, as curves where its values are numbers.
-fn over_axis(grid: &Grid, spec: &FigureSpec, asked: &Asked, part: &Setting, title: &str) -> Panel {
+fn over_axis(
+    grid: &Grid,
+    spec: &FigureSpec,
+    requested: &Requested,
+    part: &Setting,
+    title: &str,
+) -> Panel {
     let x = spec.x.as_deref().unwrap_or_default();
     let values = grid.values(x);
     let numbers = axis_value::numbers(values.iter().copied());
@@ -150,24 +156,24 @@ fn over_axis(grid: &Grid, spec: &FigureSpec, asked: &Asked, part: &Setting, titl
                 .map_or(index as f64, |(_, numbers)| numbers[index]),
         )
     };
-    let mut panel = Panel::new(title, x_axis, y_axis(grid, spec, asked));
-    let lines = lines(grid, spec, asked, part);
+    let mut panel = Panel::new(title, x_axis, y_axis(grid, spec, requested));
+    let lines = lines(grid, spec, requested, part);
     for (name, part) in &lines {
-        let point = |cell: &Cell| Some(Point::estimate(place(cell)?, &cell.estimate(asked)?));
+        let point = |cell: &Cell| Some(Point::estimate(place(cell)?, &cell.estimate(requested)?));
         let points: Vec<Point> = grid.cells_of(part).filter_map(point).collect();
         panel = panel.with(match numbers.is_some() {
             true => Series::line(name, points),
             false => Series::bars(name, points),
         });
     }
-    if spec.theory && is_goodput(asked) {
+    if spec.theory && is_goodput(requested) {
         for (name, part) in &lines {
             panel
                 .series
-                .extend(theory_lines(grid, asked, name, part, &place));
+                .extend(theory_lines(grid, requested, name, part, &place));
         }
     }
-    panel.references = references(grid, asked, part);
+    panel.references = references(grid, requested, part);
     // On a linear axis it would lie on the axis itself.
     if spec.theory
         && spec.log_x
@@ -180,14 +186,14 @@ fn over_axis(grid: &Grid, spec: &FigureSpec, asked: &Asked, part: &Setting, titl
     panel
 }
 
-fn is_goodput(asked: &Asked) -> bool {
-    matches!(asked.metric.name, "goodput" | "goodput-share") && asked.who.is_none()
+fn is_goodput(requested: &Requested) -> bool {
+    matches!(requested.metric.name, "goodput" | "goodput-share") && requested.who.is_none()
 }
 
 /// What each model says of a line's cells.
 fn theory_lines(
     grid: &Grid,
-    asked: &Asked,
+    requested: &Requested,
     name: &str,
     part: &Setting,
     place: &dyn Fn(&Cell) -> Option<f64>,
@@ -196,7 +202,7 @@ fn theory_lines(
         .cells_of(part)
         .filter_map(|cell| Some((cell, cell.theory()?)))
         .collect();
-    let in_unit = |cell: &Cell, bps: f64| match asked.metric.measure {
+    let in_unit = |cell: &Cell, bps: f64| match requested.metric.measure {
         Measure::Share => limit(cell).map(|limit| bps / limit),
         _ => Some(bps),
     };
@@ -220,10 +226,10 @@ fn limit(cell: &Cell) -> Option<f64> {
 }
 
 /// What the link lets through, where all cells of the panel have the same link.
-fn references(grid: &Grid, asked: &Asked, part: &Setting) -> Vec<Reference> {
+fn references(grid: &Grid, requested: &Requested, part: &Setting) -> Vec<Reference> {
     let limits: Vec<f64> = grid.cells_of(part).filter_map(limit).collect();
     let same = limits.windows(2).all(|pair| pair[0] == pair[1]);
-    let at = match asked.metric.name {
+    let at = match requested.metric.name {
         "goodput" if same => limits.first().copied(),
         "goodput-share" => Some(1.0),
         _ => None,
@@ -246,12 +252,12 @@ fn meeting(grid: &Grid, part: &Setting) -> Option<Reference> {
     })
 }
 
-pub(super) fn y_axis(grid: &Grid, spec: &FigureSpec, asked: &Asked) -> FigureAxis {
-    let metric = asked.metric;
+pub(super) fn y_axis(grid: &Grid, spec: &FigureSpec, requested: &Requested) -> FigureAxis {
+    let metric = requested.metric;
     let unit = metric.measure.unit();
     let title = match spec.kind {
-        FigureKind::Timeline => asked.quantity(),
-        _ => asked.title(),
+        FigureKind::Timeline => requested.quantity(),
+        _ => requested.title(),
     };
     if spec.log_y {
         return FigureAxis::log(&title, unit);
@@ -270,11 +276,11 @@ fn most_flows(grid: &Grid) -> f64 {
 }
 
 /// How to read the figure, and how sure it is.
-fn caption(grid: &Grid, spec: &FigureSpec, asked: &Asked) -> String {
-    let quantity = asked.quantity();
+fn caption(grid: &Grid, spec: &FigureSpec, requested: &Requested) -> String {
+    let quantity = requested.quantity();
     let mut text = match spec.kind {
         FigureKind::Curve | FigureKind::Bars => {
-            format!("{} {}", asked.metric.about, medians(grid, asked))
+            format!("{} {}", requested.metric.about, medians(grid, requested))
         }
         FigureKind::Timeline => format!(
             "{quantity} over the time of a run: of each setting the true run that is nearest to the median of all."
@@ -285,7 +291,7 @@ fn caption(grid: &Grid, spec: &FigureSpec, asked: &Asked) -> String {
             )
         }
     };
-    if spec.theory && is_goodput(asked) {
+    if spec.theory && is_goodput(requested) {
         text.push_str(
             " Dashed: models at the round trip and the rate of loss events that each run measured, \
              never above what the link lets through.",
@@ -296,21 +302,24 @@ fn caption(grid: &Grid, spec: &FigureSpec, asked: &Asked) -> String {
 }
 
 /// How many runs, and how sure the least sure interval is.
-fn medians(grid: &Grid, asked: &Asked) -> String {
-    let counts = |cell: &Cell| cell.values(asked).len();
+fn medians(grid: &Grid, requested: &Requested) -> String {
+    let counts = |cell: &Cell| cell.values(requested).len();
     let measured = || grid.cells.iter().filter(|cell| counts(cell) > 0);
-    let (Some(least), Some(most)) = (
+    let (Some(min), Some(most)) = (
         measured().min_by_key(|c| counts(c)),
         measured().map(counts).max(),
     ) else {
         return String::new();
     };
-    let fewest = counts(least);
+    let fewest = counts(min);
     let n = match fewest == most {
         true => format!("n\u{a0}=\u{a0}{most}"),
         false => format!("n\u{a0}=\u{a0}{fewest} to {most}"),
     };
-    let sure = match least.estimate(asked).and_then(|estimate| estimate.interval) {
+    let sure = match min
+        .estimate(requested)
+        .and_then(|estimate| estimate.interval)
+    {
         Some(interval) if fewest < super::RUNS_FOR_95_PERCENT => format!(
             "intervals hold the median with {} confidence, the most that so few runs can give",
             interval.percent()

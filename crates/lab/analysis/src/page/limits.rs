@@ -6,7 +6,7 @@ use fairpath_report::Notice;
 
 use crate::grid::Grid;
 use crate::results::Results;
-use crate::truth::FEW_LOSS_EVENTS;
+use crate::validation::FEW_LOSS_EVENTS;
 
 /// Runs that are named; more are only counted.
 const MAX_NAMED_RUNS: usize = 10;
@@ -29,13 +29,13 @@ pub fn mixed(results: &Results) -> Option<Notice> {
     let runs = results.runs.iter();
     let made: BTreeSet<_> = runs.map(|run| (&run.kernel, &run.fairpath)).collect();
     (made.len() > 1).then(|| {
-        let told: Vec<String> = made
+        let reported: Vec<String> = made
             .iter()
             .map(|(kernel, fairpath)| format!("{kernel}, {fairpath}"))
             .collect();
         Notice::warning(format!(
             "Runs of different kernels or versions are here, and figures mix them: {}.",
-            told.join("; ")
+            reported.join("; ")
         ))
     })
 }
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn settings_with_too_few_loss_events_are_named_beside_models() {
         let results = results(&["6.18"]);
-        let told = few_loss_events(&Grid::new(&results)).unwrap();
-        assert!(told.contains("fewer than 20 loss events"), "{told}");
+        let reported = few_loss_events(&Grid::new(&results)).unwrap();
+        assert!(reported.contains("fewer than 20 loss events"), "{reported}");
     }
 }

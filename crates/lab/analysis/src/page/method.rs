@@ -83,13 +83,13 @@ fn quantities(grid: &Grid) -> Table {
         Column::text("How it is computed"),
     ];
     let mut table = Table::new("quantities", "Quantities of this report", columns);
-    let asked: BTreeSet<&str> = grid.figures().map(|f| f.y.as_str()).collect();
-    for name in asked {
-        if let Ok(asked) = metrics::find(name) {
+    let requested: BTreeSet<&str> = grid.figures().map(|f| f.y.as_str()).collect();
+    for name in requested {
+        if let Ok(requested) = metrics::find(name) {
             table.push(vec![
                 TableCell::from(name),
-                asked.title().into(),
-                asked.metric.about.into(),
+                requested.title().into(),
+                requested.metric.about.into(),
             ]);
         }
     }

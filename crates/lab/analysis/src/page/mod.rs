@@ -23,7 +23,7 @@ mod scaled;
 mod setting_table;
 mod tables;
 mod together;
-mod truth;
+mod validation;
 
 use std::fs;
 use std::io;
@@ -61,7 +61,7 @@ pub fn report(results: &Results) -> Report {
     if talk::is_of(&manifest.experiment) {
         sections.extend(tables::talk(&grid));
     }
-    sections.push(truth::section(&grid));
+    sections.push(validation::section(&grid));
     sections.push(method::section(&grid));
     sections.push(provenance::section(&grid, results));
     Report {
@@ -99,19 +99,19 @@ pub fn write(results: &Results, dir: &Path) -> Result<PathBuf, WriteError> {
 fn put(path: &Path, content: &[u8]) -> io::Result<()> {
     let parent = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(parent)?;
-    let mut beside = tempfile::NamedTempFile::new_in(parent)?;
-    io::Write::write_all(&mut beside, content)?;
-    let kept = beside.persist(path)?;
+    let mut temporary = tempfile::NamedTempFile::new_in(parent)?;
+    io::Write::write_all(&mut temporary, content)?;
+    let kept = temporary.persist(path)?;
     // Temporary files are for their owner alone; a report is for whoever may read the directory.
     kept.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
 }
 
 fn facts(grid: &Grid) -> Vec<Fact> {
     let manifest = grid.manifest;
-    let (runs, left_out) = grid.counts();
+    let (runs, excluded) = grid.counts();
     let distinct = grid.distinct_runs();
     let mut counted = format!("{distinct} of {}", manifest.runs_planned);
-    for (count, what) in [(runs - distinct, "made again"), (left_out, "left out")] {
+    for (count, what) in [(runs - distinct, "made again"), (excluded, "left out")] {
         if count > 0 {
             counted.push_str(&format!(", {count} {what}"));
         }
@@ -135,18 +135,18 @@ fn facts(grid: &Grid) -> Vec<Fact> {
 /// What limits the results, the gravest first.
 fn notices(grid: &Grid, results: &Results) -> Vec<Notice> {
     let manifest = grid.manifest;
-    let (runs, left_out) = grid.counts();
+    let (runs, excluded) = grid.counts();
     let mut notices = Vec::new();
-    if runs == left_out {
+    if runs == excluded {
         let why = if runs == 0 {
             "No run has ended"
         } else {
             "No run was emulated truthfully"
         };
         notices.push(Notice::warning(format!("{why}: there are no results.")));
-    } else if left_out > 0 {
+    } else if excluded > 0 {
         notices.push(Notice::warning(format!(
-            "{left_out} of {runs} runs were not emulated truthfully. They are marked in the list of runs, with what \
+            "{excluded} of {runs} runs were not emulated truthfully. They are marked in the list of runs, with what \
              was seen, and left out of every figure."
         )));
     }
@@ -186,16 +186,16 @@ fn unreadable(results: &Results) -> Option<Notice> {
 
 /// How sure so few runs can be, said once for the whole page.
 fn few_repeats(grid: &Grid) -> Option<Notice> {
-    let least = grid
+    let min = grid
         .cells
         .iter()
         .map(|c| c.runs.len())
         .filter(|n| *n > 0)
         .min()?;
-    if least >= RUNS_FOR_95_PERCENT {
+    if min >= RUNS_FOR_95_PERCENT {
         return None;
     }
-    let text = match least {
+    let text = match min {
         1 => "Some settings have a single true run: their points have no interval.".to_owned(),
         n => format!(
             "Some settings have only {n} true runs: an interval of their median has {:.1}\u{a0}% confidence at most. \

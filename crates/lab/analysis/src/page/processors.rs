@@ -9,7 +9,7 @@ use crate::grid::Grid;
 use crate::record::RunRecord;
 
 /// What a run tells of a row.
-type Told = fn(&RunRecord) -> Option<f64>;
+type Reported = fn(&RunRecord) -> Option<f64>;
 
 /// How parts that measure are called.
 const MEASURES: &str = "measurement";
@@ -26,7 +26,7 @@ pub fn table(grid: &Grid) -> Option<Table> {
     for part in parts {
         table.push(row(part, &runs, |run| run.cpu.parts.get(part).copied()));
     }
-    let everything: [(&str, Told); 4] = [
+    let everything: [(&str, Reported); 4] = [
         ("all that measures", measuring),
         ("interrupts and packet work, whoever for", |run| {
             Some(run.cpu.interrupts)
@@ -110,7 +110,7 @@ mod tests {
         }
     }
 
-    fn told(runs: Vec<RunRecord>) -> Option<Table> {
+    fn reported(runs: Vec<RunRecord>) -> Option<Table> {
         let results = Results {
             manifest: Manifest::default(),
             runs,
@@ -126,24 +126,24 @@ mod tests {
 
     #[test]
     fn each_part_has_its_mean_its_greatest_and_the_runs_in_which_it_shared() {
-        let mut untrue = run(2.0, 2.0, &[]);
-        untrue.faults.push(Fault {
+        let mut invalid = run(2.0, 2.0, &[]);
+        invalid.faults.push(Fault {
             kind: FaultKind::SharedCpu,
             text: "busy".into(),
         });
         let runs = vec![
             run(0.5, 0.01, &["fairpath impair wan"]),
             run(1.0, 0.02, &[]),
-            untrue,
+            invalid,
         ];
-        let table = told(runs).unwrap();
+        let table = reported(runs).unwrap();
         let impair = cells(&table, "fairpath impair wan");
         let expected: [TableCell; 4] = [0.75.into(), 1.0.into(), 0.1.into(), "1 of 2".into()];
         assert_eq!(impair, expected);
-        let TableCell::Number(greatest) = cells(&table, "all that measures")[1] else {
+        let TableCell::Number(max) = cells(&table, "all that measures")[1] else {
             panic!("{table:?}");
         };
-        assert!((greatest - 0.05).abs() < 1e-12, "{greatest}");
+        assert!((max - 0.05).abs() < 1e-12, "{max}");
         assert_eq!(cells(&table, "everything")[0], 1.5.into());
         assert_eq!(cells(&table, PASSIVE_PART)[3], TableCell::Missing);
         assert!(table.caption.contains("Cores of 2"), "{}", table.caption);
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn runs_that_told_nothing_have_no_table() {
-        assert_eq!(told(vec![RunRecord::default()]), None);
-        assert_eq!(told(Vec::new()), None);
+        assert_eq!(reported(vec![RunRecord::default()]), None);
+        assert_eq!(reported(Vec::new()), None);
     }
 }

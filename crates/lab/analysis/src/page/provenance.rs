@@ -4,7 +4,7 @@ use fairpath_report::{Block, Cell as TableCell, Column, Fact, Section, Table, Un
 
 use super::processors;
 use super::setting_table::SettingTable;
-use super::truth::fault_words;
+use super::validation::fault_words;
 use crate::grid::Grid;
 use crate::metrics;
 use crate::record::{NO_CHECK, RunRecord};
@@ -68,8 +68,9 @@ fn machine(grid: &Grid) -> Vec<Fact> {
         ("Ended", ended.to_owned()),
         ("Seed", manifest.seed.to_string()),
     ];
-    let told = |(name, value): (&str, String)| (!value.is_empty()).then(|| Fact::new(name, value));
-    all.into_iter().filter_map(told).collect()
+    let reported =
+        |(name, value): (&str, String)| (!value.is_empty()).then(|| Fact::new(name, value));
+    all.into_iter().filter_map(reported).collect()
 }
 
 /// Runs whose emulator checked itself before it began.
@@ -131,7 +132,11 @@ fn runs(grid: &Grid, results: &Results) -> Option<Table> {
     let title = "All runs, in the order in which they were made";
     let mut table = SettingTable::new(grid, "runs", title, columns);
     let value = |name: &str, run: &RunRecord| {
-        TableCell::from(metrics::find(name).ok().and_then(|asked| asked.value(run)))
+        TableCell::from(
+            metrics::find(name)
+                .ok()
+                .and_then(|requested| requested.value(run)),
+        )
     };
     for run in results.runs.iter().take(MAX_LISTED_RUNS) {
         let cells = vec![

@@ -7,7 +7,7 @@ use fairpath_report::figure::{Axis as FigureAxis, Line, Panel, Point, Reference,
 use super::figures::{lines, y_axis};
 use crate::figure::FigureSpec;
 use crate::grid::{Grid, Setting};
-use crate::metrics::Asked;
+use crate::metrics::Requested;
 use crate::record::{FlowRecord, RunRecord};
 
 /// Samples of a line's distribution that are looked at; every k-th of more.
@@ -22,17 +22,20 @@ const SEEN_WITHIN_SECONDS: f64 = 0.5;
 pub(super) fn timeline(
     grid: &Grid,
     spec: &FigureSpec,
-    asked: &Asked,
+    requested: &Requested,
     part: &Setting,
     title: &str,
 ) -> Panel {
     let x = FigureAxis::linear("Time since the traffic began", Unit::seconds());
-    let mut panel = Panel::new(title, x, y_axis(grid, spec, asked));
-    for (name, part) in lines(grid, spec, asked, part) {
-        let Some(run) = grid.cells_of(&part).find_map(|cell| cell.typical(asked)) else {
+    let mut panel = Panel::new(title, x, y_axis(grid, spec, requested));
+    for (name, part) in lines(grid, spec, requested, part) {
+        let Some(run) = grid
+            .cells_of(&part)
+            .find_map(|cell| cell.typical(requested))
+        else {
             continue;
         };
-        let series = asked.series(run);
+        let series = requested.series(run);
         let alone = series.len() == 1;
         for one in &series {
             let name = match (&spec.by, alone) {
@@ -97,20 +100,20 @@ fn switches(run: &RunRecord) -> Vec<(String, f64)> {
 pub(super) fn distribution(
     grid: &Grid,
     spec: &FigureSpec,
-    asked: &Asked,
+    requested: &Requested,
     part: &Setting,
     title: &str,
 ) -> Panel {
-    let unit = asked.metric.measure.unit();
+    let unit = requested.metric.measure.unit();
     let x = match spec.log_x {
-        true => FigureAxis::log(&asked.quantity(), unit),
-        false => FigureAxis::linear(&asked.quantity(), unit),
+        true => FigureAxis::log(&requested.quantity(), unit),
+        false => FigureAxis::linear(&requested.quantity(), unit),
     };
     let y = FigureAxis::zero_based("Share of samples", Unit::share()).range(0.0, 1.0);
     let mut panel = Panel::new(title, x, y);
-    for (name, part) in lines(grid, spec, asked, part) {
+    for (name, part) in lines(grid, spec, requested, part) {
         let runs = grid.cells_of(&part).flat_map(|cell| &cell.runs);
-        let samples: Vec<f64> = runs.flat_map(|run| asked.samples(run)).collect();
+        let samples: Vec<f64> = runs.flat_map(|run| requested.samples(run)).collect();
         if samples.is_empty() {
             continue;
         }

@@ -21,7 +21,7 @@ fn longer(grid: &Grid) -> Option<f64> {
 
 /// The round trip without a queue that these cells' runs had, seconds.
 fn round_trip<'c, 'a: 'c>(cells: impl Iterator<Item = &'c Cell<'a>>) -> Option<f64> {
-    let runs = cells.flat_map(|cell| cell.runs.iter().chain(&cell.left_out));
+    let runs = cells.flat_map(|cell| cell.runs.iter().chain(&cell.excluded));
     let known = runs.filter_map(|run| run.bottleneck.as_ref());
     let all: Vec<f64> = known.map(|b| b.base_rtt_ns as f64 * 1e-9).collect();
     median(&all).filter(|seconds| *seconds > 0.0)
@@ -34,10 +34,10 @@ fn of_axis<'a>(grid: &Grid<'a>, axis: &str) -> Vec<(&'a str, f64)> {
         return Vec::new();
     };
     let here = |value: &'a str| {
-        let said = axis_value::number(value).filter(|(kind, _)| *kind == Kind::Time);
+        let stated = axis_value::number(value).filter(|(kind, _)| *kind == Kind::Time);
         let cells = grid.cells.iter().filter(|cell| cell.value(axis) == value);
-        let (found, said) = (round_trip(cells)?, said?.1 * longer);
-        ((found / said - 1.0).abs() < SAME).then_some((value, found))
+        let (found, stated) = (round_trip(cells)?, stated?.1 * longer);
+        ((found / stated - 1.0).abs() < SAME).then_some((value, found))
     };
     let all: Option<Vec<(&str, f64)>> = grid.values(axis).into_iter().map(here).collect();
     all.unwrap_or_default()
@@ -62,7 +62,7 @@ pub fn caption(grid: &Grid) -> String {
     let mut of_axes = axes.map(|axis| of_axis(grid, &axis.name));
     if let Some(values) = of_axes.find(|values| values.len() > 1) {
         let words: Vec<String> = (values.iter())
-            .map(|(said, here)| format!("{said} is {}", seconds.show(*here)))
+            .map(|(stated, here)| format!("{stated} is {}", seconds.show(*here)))
             .collect();
         return format!(" Round trips here are scaled: {}.", words.join(", "));
     }
@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    fn told(results: &Results, axis: &str) -> (String, String, Option<String>) {
+    fn reported(results: &Results, axis: &str) -> (String, String, Option<String>) {
         let grid = Grid::new(results);
         let plain = |text: String| text.replace('\u{a0}', " ");
         (
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn an_axis_of_round_trips_says_what_they_are_here() {
         let axis = results("rtt", 0.25, &[("0.5ms", 2_000_000), ("5ms", 20_000_000)]);
-        let (label, caption, fact) = told(&axis, "rtt");
+        let (label, caption, fact) = reported(&axis, "rtt");
         assert_eq!(label, " as asked for; here 4 times as long");
         assert_eq!(
             caption,
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn one_round_trip_for_all_is_told_as_it_was_asked_for_and_as_it_is() {
         let axis = results("cc", 0.25, &[("cubic", 2_000_000), ("bbr", 2_000_000)]);
-        let (label, caption, fact) = told(&axis, "cc");
+        let (label, caption, fact) = reported(&axis, "cc");
         assert_eq!(label, "");
         assert_eq!(caption, " Round trip: 500 µs, here 2 ms.");
         assert_eq!(fact.as_deref(), Some("500 µs, here 2 ms"));
@@ -157,8 +157,11 @@ mod tests {
     #[test]
     fn times_that_are_no_round_trips_and_scales_of_one_say_nothing() {
         let jitter = results("jitter", 0.25, &[("1ms", 80_000_000), ("5ms", 80_000_000)]);
-        assert_eq!(told(&jitter, "jitter").0, "");
+        assert_eq!(reported(&jitter, "jitter").0, "");
         let whole = results("rtt", 1.0, &[("0.5ms", 500_000), ("5ms", 5_000_000)]);
-        assert_eq!(told(&whole, "rtt"), (String::new(), String::new(), None));
+        assert_eq!(
+            reported(&whole, "rtt"),
+            (String::new(), String::new(), None)
+        );
     }
 }

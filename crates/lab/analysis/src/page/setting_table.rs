@@ -15,7 +15,7 @@ impl<'g, 'a> SettingTable<'g, 'a> {
     /// An empty one with these columns after the axes.
     pub fn new(grid: &'g Grid<'a>, id: &str, title: &str, columns: Vec<Column>) -> Self {
         let axes = grid
-            .telling_axes()
+            .reporting_axes()
             .into_iter()
             .map(|axis| Column::text(axis.title()));
         SettingTable {
@@ -26,7 +26,7 @@ impl<'g, 'a> SettingTable<'g, 'a> {
 
     /// Adds a row.
     pub fn push(&mut self, setting: &Setting, cells: Vec<TableCell>, marked: bool) {
-        let axes = self.grid.telling_axes().into_iter().map(|axis| {
+        let axes = self.grid.reporting_axes().into_iter().map(|axis| {
             let value = setting.get(&axis.name).map_or("", String::as_str);
             TableCell::from(value)
         });
@@ -42,14 +42,14 @@ impl<'g, 'a> SettingTable<'g, 'a> {
             return None;
         }
         let rows = &self.table.rows;
-        let told = |i: usize| {
+        let reported = |i: usize| {
             rows.iter()
                 .any(|row| row.cells.get(i) != Some(&TableCell::Missing))
         };
-        let told: Vec<bool> = (0..self.table.columns.len()).map(told).collect();
-        keep(&mut self.table.columns, &told);
+        let reported: Vec<bool> = (0..self.table.columns.len()).map(reported).collect();
+        keep(&mut self.table.columns, &reported);
         for row in &mut self.table.rows {
-            keep(&mut row.cells, &told);
+            keep(&mut row.cells, &reported);
         }
         self.table.caption = caption.to_owned();
         self.table.command = command;
@@ -57,10 +57,10 @@ impl<'g, 'a> SettingTable<'g, 'a> {
     }
 }
 
-fn keep<T>(items: &mut Vec<T>, told: &[bool]) {
+fn keep<T>(items: &mut Vec<T>, reported: &[bool]) {
     let mut index = 0;
     items.retain(|_| {
         index += 1;
-        told[index - 1]
+        reported[index - 1]
     });
 }

@@ -27,10 +27,10 @@ pub fn theory(grid: &Grid) -> Option<Section> {
     }
     let table = table.finish(THEORY_CAPTION, Some(command_line(&grid.manifest.command)))?;
     let mut blocks = Vec::new();
-    let mut told = sentences::on_theory(grid);
-    told.extend(super::limits::few_loss_events(grid));
-    if !told.is_empty() {
-        blocks.push(Block::List(told));
+    let mut reported = sentences::on_theory(grid);
+    reported.extend(super::limits::few_loss_events(grid));
+    if !reported.is_empty() {
+        blocks.push(Block::List(reported));
     }
     blocks.push(Block::Table(table));
     Some(Section::new("Models", blocks))
@@ -93,7 +93,7 @@ pub fn talk(grid: &Grid) -> Option<Section> {
     let title = "The talk at RIPE 88 and this experiment";
     let mut table = SettingTable::new(grid, "talk", title, talk_columns());
     for cell in &grid.cells {
-        if let Some(theirs) = talk_beside(grid, cell) {
+        if let Some(theirs) = talk_alongside(grid, cell) {
             let base = grid.sibling(cell, axis, baseline);
             let base = base.filter(|_| cell.value(axis) != baseline);
             let change = base
@@ -164,15 +164,15 @@ fn change_cell(change: Option<Change>) -> TableCell {
 
 /// What of the talk belongs to a cell. A further axis (the round trip) is none of the talk's, so only
 /// the cells count where it stays while the talk's axes vary.
-fn talk_beside(grid: &Grid, cell: &Cell) -> Option<&'static talk::TalkFigure> {
+fn talk_alongside(grid: &Grid, cell: &Cell) -> Option<&'static talk::TalkFigure> {
     let stays = |axis: &&Axis| {
         let value = cell.value(&axis.name);
-        talk::is_told(value) || grid.commonest(&axis.name) == Some(value)
+        talk::is_reported(value) || grid.commonest(&axis.name) == Some(value)
     };
-    grid.telling_axes()
+    grid.reporting_axes()
         .iter()
         .all(stays)
-        .then(|| talk::beside(&cell.setting))?
+        .then(|| talk::figure_of(&cell.setting))?
 }
 
 /// The axis of losses: the one called so, or the first whose values are shares.
@@ -200,7 +200,7 @@ fn talk_figure(grid: &Grid, axis: &str, baseline: &str) -> Figure {
     for line in grid.combinations(&others) {
         if !grid
             .cells_of(&line)
-            .any(|cell| talk_beside(grid, cell).is_some())
+            .any(|cell| talk_alongside(grid, cell).is_some())
         {
             continue;
         }
@@ -264,7 +264,7 @@ fn our_share(grid: &Grid, cell: &Cell, axis: &str, baseline: &str) -> Option<Poi
 }
 
 fn their_share(cell: &Cell, axis: &str) -> Option<Point> {
-    let (low, high) = talk::beside(&cell.setting)?.shares();
+    let (low, high) = talk::figure_of(&cell.setting)?.shares();
     let (_, loss) = axis_value::number(cell.value(axis))?;
     Some(Point::new(loss, 0.5 * (low + high)))
 }

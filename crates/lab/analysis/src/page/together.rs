@@ -7,7 +7,7 @@ use crate::axis_value;
 use crate::correlation::spearman;
 use crate::figure::FigureSpec;
 use crate::grid::{Cell, Grid, Setting};
-use crate::metrics::{self, Asked};
+use crate::metrics::{self, Requested};
 
 /// An axis with fewer values has no order worth the name.
 const MIN_VALUES: usize = 3;
@@ -24,8 +24,8 @@ pub fn section(grid: &Grid) -> Option<Section> {
     ];
     let mut table = Table::new("together", "What goes together", columns);
     for spec in grid.figures() {
-        if let (Some(x), Ok(asked)) = (&spec.x, metrics::find(&spec.y)) {
-            rows(grid, spec, x, &asked, &mut table);
+        if let (Some(x), Ok(requested)) = (&spec.x, metrics::find(&spec.y)) {
+            rows(grid, spec, x, &requested, &mut table);
         }
     }
     if table.rows.is_empty() {
@@ -40,19 +40,19 @@ pub fn section(grid: &Grid) -> Option<Section> {
     ))
 }
 
-fn rows(grid: &Grid, spec: &FigureSpec, x: &str, asked: &Asked, table: &mut Table) {
+fn rows(grid: &Grid, spec: &FigureSpec, x: &str, requested: &Requested, table: &mut Table) {
     let Some(axis) = grid.axis(x).filter(|_| grid.values(x).len() >= MIN_VALUES) else {
         return;
     };
     for line in lines(grid, spec, x) {
         let pairs: Vec<(f64, f64)> = grid
             .cells_of(&line)
-            .flat_map(|cell| pairs(cell, x, asked).unwrap_or_default())
+            .flat_map(|cell| pairs(cell, x, requested).unwrap_or_default())
             .collect();
         if let Some(found) = spearman(&pairs, BOOTSTRAP_SEED) {
             table.push(vec![
                 grid.words(&line).into(),
-                asked.title().into(),
+                requested.title().into(),
                 axis.title().into(),
                 found.rho.into(),
                 (found.pairs as f64).into(),
@@ -79,10 +79,10 @@ fn lines(grid: &Grid, spec: &FigureSpec, x: &str) -> Vec<Setting> {
 }
 
 /// (The axis's number, the run's value) of each true run; none where the axis has no number.
-fn pairs(cell: &Cell, x: &str, asked: &Asked) -> Option<Vec<(f64, f64)>> {
+fn pairs(cell: &Cell, x: &str, requested: &Requested) -> Option<Vec<(f64, f64)>> {
     let (_, number) = axis_value::number(cell.value(x))?;
     Some(
-        cell.values(asked)
+        cell.values(requested)
             .into_iter()
             .map(|value| (number, value))
             .collect(),

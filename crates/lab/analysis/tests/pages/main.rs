@@ -2,5 +2,5 @@
 //! How they look in a browser: `tests/view` of the lab, whose binary makes them.
 
 mod large;
-mod said;
+mod stated;
 mod synthetic;

@@ -321,7 +321,7 @@ pub fn share(text: &str) -> f64 {
 }
 
 /// A run that is not to be believed, with a goodput that would show in any median.
-pub fn make_untrue(run: &mut RunRecord) {
+pub fn invalidate(run: &mut RunRecord) {
     run.faults.push(Fault {
         kind: FaultKind::SharedCpu,
         text: "the processors were busy to 99 %; give the lab more of them".into(),
@@ -401,10 +401,10 @@ fn link(loss: f64, noise: &mut Noise) -> LinkRecord {
     LinkRecord {
         name: "router: towards server".into(),
         engine: "xdp".into(),
-        asked: format!("loss {}%", loss * 100.0),
+        requested: format!("loss {}%", loss * 100.0),
         packets,
         lost: (packets as f64 * loss * noise.factor(0.02)) as u64,
-        loss_asked: (loss > 0.0).then_some(loss),
+        loss_requested: (loss > 0.0).then_some(loss),
         lateness_ns: Some([21_000, 84_000, 310_000, 2_000_000]),
         ..LinkRecord::default()
     }
@@ -442,7 +442,7 @@ fn surroundings(noise: &mut Noise) -> RunRecord {
         queues: vec![QueueRecord {
             name: "router/wan".into(),
             policy: "fifo".into(),
-            came: 30_000,
+            arrived: 30_000,
             sent: 29_900,
             dropped: 100,
             marked: 0,

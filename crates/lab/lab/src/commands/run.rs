@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> anyhow::Result<Ended> {
     let out = out.unwrap_or_else(|| PathBuf::from(format!("lab-{}", document.base().name)));
     let (store, runs, found) = Store::open(&out, &begun, document.text())?;
     let interrupt = Interrupt::listen()?;
-    tell_begin(&cells, runs.len(), &out);
+    report_begin(&cells, runs.len(), &out);
     let own = session::own_congestion(&cells)?;
     let mut bench = Bench::new(fairpath, out.clone(), interrupt);
     let ended = Session::new(&mut bench, &store, found, runs).go(&cells);
@@ -103,7 +103,7 @@ fn factor(text: &str) -> Result<f64, String> {
     within.ok_or_else(|| "write a number above 0 and at most 1, such as 0.1".to_owned())
 }
 
-fn tell_begin(cells: &[Cell], there: usize, out: &std::path::Path) {
+fn report_begin(cells: &[Cell], there: usize, out: &std::path::Path) {
     let seconds: f64 = cells.iter().map(|cell| run_cost(&cell.experiment)).sum();
     let trials = cells.first().map_or(0.0, |cell| {
         crate::calibrate::cost(&cell.experiment, SETTING_UP)
@@ -166,7 +166,7 @@ fn manifest(
     fairpath: &std::path::Path,
 ) -> anyhow::Result<Manifest> {
     let base = document.base();
-    let machine = machine::told(fairpath);
+    let machine = machine::reported(fairpath);
     if machine.fairpath.is_empty() {
         bail!(
             "run {} --version: it is no `fairpath`; name the router's binary (--fairpath PATH)",

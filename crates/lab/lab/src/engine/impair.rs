@@ -70,7 +70,7 @@ pub fn start(
         link: task.seat.interface.to_owned(),
         host: task.seat.host.to_owned(),
         names: [true, false].map(|far| task.direction_name(far)),
-        asked: both,
+        requested: both,
         directions,
         words,
     }))
@@ -185,7 +185,7 @@ struct Impairing {
     link: String,
     host: String,
     names: [String; 2],
-    asked: [bool; 2],
+    requested: [bool; 2],
     directions: [Direction; 2],
     words: [String; 2],
 }
@@ -207,20 +207,20 @@ impl Emulator for Impairing {
         let ended = self.process.wait(END_DEADLINE);
         self.process.close_tails();
         ended.map_err(|error| self.failed("end `fairpath impair`", error.into()))?;
-        let said = self.process.stdout();
-        let last = said
+        let stated = self.process.stdout();
+        let last = stated
             .lines()
             .rev()
             .find(|line| line.starts_with('{'))
             .unwrap_or_default();
-        let told: Told = serde_json::from_str(last).map_err(|error| {
+        let reported: Reported = serde_json::from_str(last).map_err(|error| {
             let operation = format!(
                 "read what `fairpath impair` told ({})",
                 self.process.stderr().trim()
             );
             self.failed(&operation, error.into())
         })?;
-        Ok(self.emulated(&told))
+        Ok(self.emulated(&reported))
     }
 }
 
@@ -237,38 +237,42 @@ impl Impairing {
         }
     }
 
-    fn emulated(&self, told: &Told) -> Emulated {
+    fn emulated(&self, reported: &Reported) -> Emulated {
         let mut emulated = Emulated::default();
-        let mut unsaid: Vec<&String> = told.why.iter().collect();
+        let mut unsaid: Vec<&String> = reported.why.iter().collect();
         for (number, name) in ["to-peer", "from-peer"].iter().enumerate() {
-            let Some(way) = told.directions.iter().find(|way| way.name == *name) else {
+            let Some(measured) = reported
+                .directions
+                .iter()
+                .find(|measured| measured.name == *name)
+            else {
                 continue;
             };
             let (own, others): (Vec<&String>, Vec<&String>) = unsaid
                 .into_iter()
                 .partition(|why| why.starts_with(&format!("{name}: ")));
             unsaid = others;
-            if !self.asked[number] {
+            if !self.requested[number] {
                 continue;
             }
             let direction = &self.directions[number];
-            let mut link = way.link(&self.names[number], direction);
-            link.untrue = joined(&own);
-            link.said.clone_from(&self.words[number]);
+            let mut link = measured.link(&self.names[number], direction);
+            link.invalid = joined(&own);
+            link.stated.clone_from(&self.words[number]);
             emulated.links.push(link);
             emulated
                 .queues
-                .extend(way.queue(&self.names[number], direction));
+                .extend(measured.queue(&self.names[number], direction));
         }
-        if !told.is_final {
+        if !reported.is_final {
             let text = "it told no last figures: it died".to_owned();
             emulated
                 .links
                 .iter_mut()
-                .for_each(|link| link.untrue = Some(text.clone()));
+                .for_each(|link| link.invalid = Some(text.clone()));
         }
         if let (Some(link), Some(why)) = (emulated.links.first_mut(), joined(&unsaid)) {
-            link.untrue.get_or_insert(why);
+            link.invalid.get_or_insert(why);
         }
         emulated
     }
@@ -281,23 +285,23 @@ fn joined(why: &[&String]) -> Option<String> {
 
 /// The last line of `fairpath impair --json`; what is not here is not needed.
 #[derive(Debug, Deserialize)]
-struct Told {
+struct Reported {
     #[serde(default)]
     why: Vec<String>,
     #[serde(rename = "final", default)]
     is_final: bool,
-    directions: Vec<Way>,
+    directions: Vec<LinkDirection>,
 }
 
 /// One direction of it.
 #[derive(Debug, Deserialize)]
-struct Way {
+struct LinkDirection {
     name: String,
     engine: String,
-    asked: String,
+    requested: String,
     packets: u64,
     lost: u64,
-    loss_asked: f64,
+    loss_requested: f64,
     loss_interval: [f64; 2],
     /// Dropped by the queue that was asked for.
     queue_lost: u64,
@@ -308,7 +312,7 @@ struct Way {
     /// Against the plan, here and in the kernel before.
     own_dropped: u64,
     queue_dropped: u64,
-    super_packets: u64,
+    gso_packets: u64,
     delay_mean_ns: Option<f64>,
     delay_planned_ns: Option<f64>,
     delay_deviation_ns: Option<f64>,
@@ -316,34 +320,34 @@ struct Way {
     reordered: u64,
 }
 
-impl Way {
+impl LinkDirection {
     fn link(&self, name: &str, direction: &Direction) -> LinkRecord {
         // What was asked for is the experiment's word, not the emulator's, but for what only it can read.
         let is_read = direction.impair.is_none();
-        let asked = if is_read {
+        let requested = if is_read {
             direction.loss.value()
         } else {
-            self.loss_asked
+            self.loss_requested
         };
         let wanted = self.delay_wanted(direction);
         LinkRecord {
             name: name.to_owned(),
             engine: self.engine.clone(),
-            asked: self.asked.clone(),
-            said: String::new(),
+            requested: self.requested.clone(),
+            stated: String::new(),
             packets: self.packets,
             lost: self.lost,
-            loss_asked: Some(asked),
+            loss_requested: Some(requested),
             loss_interval: Some((self.loss_interval[0], self.loss_interval[1])),
             own_dropped: self.own_dropped + self.queue_dropped,
             queue_dropped: self.queue_lost,
-            super_packets: self.super_packets,
-            delay_asked_ns: wanted.map(|ns| ns.round() as u64),
+            gso_packets: self.gso_packets,
+            delay_requested_ns: wanted.map(|ns| ns.round() as u64),
             delay_mean_ns: wanted.and(self.delay_mean_ns).map(|ns| ns.round() as u64),
             delay_deviation_ns: self.delay_deviation_ns.map(|ns| ns.round() as u64),
             lateness_ns: self.lateness_ns,
             reordered: self.reordered,
-            untrue: None,
+            invalid: None,
         }
     }
 
@@ -353,16 +357,16 @@ impl Way {
         if !direction.delay_steps.is_empty() || direction.impair.is_some() {
             return self.delay_planned_ns;
         }
-        let least = direction.delay.ns() as f64;
+        let min = direction.delay.ns() as f64;
         let kept = direction.jitter.ns() > 0;
         if direction.rate.is_some() || kept {
             return Some(
                 self.delay_planned_ns
                     .unwrap_or(0.0)
-                    .max(if kept { 0.0 } else { least }),
+                    .max(if kept { 0.0 } else { min }),
             );
         }
-        Some(least).filter(|least| *least > 0.0)
+        Some(min).filter(|min| *min > 0.0)
     }
 
     /// The queue before the rate, if there is a rate.
@@ -374,7 +378,7 @@ impl Way {
                 .policy
                 .clone()
                 .unwrap_or_else(|| "fifo".to_owned()),
-            came: self.packets.saturating_sub(self.lost),
+            arrived: self.packets.saturating_sub(self.lost),
             sent: self.sent,
             dropped: self.queue_lost,
             marked: self.marked,
@@ -432,7 +436,7 @@ mod tests {
 
     #[test]
     fn what_was_told_becomes_records_with_its_reasons_in_their_places() {
-        let way = |name: &str| {
+        let measured = |name: &str| {
             format!(
                 r#"{{"name":"{name}","engine":"afxdp","asked":"loss 1%","packets":1000,"lost":9,"loss":0.009,
                 "loss_asked":0.01,"loss_interval":[0.002,0.02],"queue_lost":5,"marked":4,"sojourn_ns":[10,20,30],"sent":986,"own_dropped":1,
@@ -442,21 +446,21 @@ mod tests {
         };
         let text = format!(
             r#"{{"schema":1,"true":false,"why":["to-peer: late","the interface went"],"final":true,"directions":[{},{}]}}"#,
-            way("to-peer"),
-            way("from-peer")
+            measured("to-peer"),
+            measured("from-peer")
         );
-        let told: Told = serde_json::from_str(&text).unwrap();
+        let reported: Reported = serde_json::from_str(&text).unwrap();
         let rated = direction("rate = '1mbit'\ndelay = '1ms'\n");
-        let link = told.directions[0].link("x", &rated);
+        let link = reported.directions[0].link("x", &rated);
         assert_eq!((link.own_dropped, link.queue_dropped), (3, 5));
         assert_eq!(
-            (link.delay_asked_ns, link.delay_mean_ns),
+            (link.delay_requested_ns, link.delay_mean_ns),
             (Some(1_390_000), Some(1_400_000))
         );
-        let plain = told.directions[0].link("x", &direction("delay = '1ms'"));
-        assert_eq!(plain.delay_asked_ns, Some(1_000_000));
-        let queue = told.directions[0].queue("x", &rated).unwrap();
-        assert_eq!((queue.came, queue.dropped, queue.marked), (991, 5, 4));
+        let plain = reported.directions[0].link("x", &direction("delay = '1ms'"));
+        assert_eq!(plain.delay_requested_ns, Some(1_000_000));
+        let queue = reported.directions[0].queue("x", &rated).unwrap();
+        assert_eq!((queue.arrived, queue.dropped, queue.marked), (991, 5, 4));
         assert_eq!(queue.sojourn_ns, Some([10, 20, 30]));
     }
 }

@@ -22,7 +22,7 @@ const LIMIT: u64 = 20_000;
 /// The kernel has none, or it cannot do what is asked.
 pub fn start(task: &Task<'_>) -> Result<Box<dyn Emulator>, EngineError> {
     let router = task.network.host(task.seat.host);
-    let mut ways = Vec::new();
+    let mut directions = Vec::new();
     for (far, interface) in [(true, task.seat.interface), (false, task.seat.peer)] {
         let end = if far { task.seat.far } else { task.seat.host };
         let direction = task.spec.towards(end);
@@ -45,7 +45,7 @@ pub fn start(task: &Task<'_>) -> Result<Box<dyn Emulator>, EngineError> {
         router
             .run(&argv)
             .map_err(|error| failed(none.to_owned(), error.into()))?;
-        ways.push(Way {
+        directions.push(LinkDirection {
             router: router.clone(),
             interface: interface.to_owned(),
             name: task.direction_name(far),
@@ -56,7 +56,7 @@ pub fn start(task: &Task<'_>) -> Result<Box<dyn Emulator>, EngineError> {
             direction,
         });
     }
-    Ok(Box::new(Netem { ways }))
+    Ok(Box::new(Netem { directions }))
 }
 
 /// netem's options, or what it has no option for.
@@ -99,10 +99,10 @@ fn time(time: Time) -> String {
 
 /// Both directions.
 struct Netem {
-    ways: Vec<Way>,
+    directions: Vec<LinkDirection>,
 }
 
-struct Way {
+struct LinkDirection {
     router: Netns,
     interface: String,
     name: String,
@@ -116,11 +116,18 @@ impl Emulator for Netem {
     }
 
     fn commands(&self) -> Vec<CommandRecord> {
-        self.ways.iter().map(|way| way.command.clone()).collect()
+        self.directions
+            .iter()
+            .map(|direction| direction.command.clone())
+            .collect()
     }
 
     fn finish(self: Box<Self>) -> Result<Emulated, EngineError> {
-        let links: Result<Vec<LinkRecord>, EngineError> = self.ways.iter().map(Way::told).collect();
+        let links: Result<Vec<LinkRecord>, EngineError> = self
+            .directions
+            .iter()
+            .map(LinkDirection::reported)
+            .collect();
         Ok(Emulated {
             links: links?,
             queues: Vec::new(),
@@ -130,11 +137,16 @@ impl Emulator for Netem {
 
 impl Drop for Netem {
     fn drop(&mut self) {
-        for way in &self.ways {
+        for direction in &self.directions {
             // It goes with its namespace where this fails.
-            let _ = way
-                .router
-                .run(&["tc", "qdisc", "delete", "dev", &way.interface, "root"]);
+            let _ = direction.router.run(&[
+                "tc",
+                "qdisc",
+                "delete",
+                "dev",
+                &direction.interface,
+                "root",
+            ]);
         }
     }
 }
@@ -146,8 +158,8 @@ struct Shown {
     drops: u64,
 }
 
-impl Way {
-    fn told(&self) -> Result<LinkRecord, EngineError> {
+impl LinkDirection {
+    fn reported(&self) -> Result<LinkRecord, EngineError> {
         let failed = |source: Box<dyn std::error::Error + Send + Sync>| EngineError {
             link: self.interface.clone(),
             operation: "read what netem did".to_owned(),
@@ -184,13 +196,13 @@ impl Way {
         LinkRecord {
             name: self.name.clone(),
             engine: "netem".to_owned(),
-            asked: self.command.argv[7..].join(" "),
+            requested: self.command.argv[7..].join(" "),
             packets,
             lost: if alone { shown.drops } else { 0 },
-            loss_asked: Some(p),
+            loss_requested: Some(p),
             loss_interval: alone.then_some(((p - deviation).max(0.0), (p + deviation).min(1.0))),
             queue_dropped: if alone { 0 } else { shown.drops },
-            delay_asked_ns: None,
+            delay_requested_ns: None,
             ..LinkRecord::default()
         }
     }
@@ -207,9 +219,9 @@ mod tests {
 
     #[test]
     fn the_limit_has_room_for_what_the_line_holds() {
-        let asked = direction("rate = '100mbit'\ndelay = '10ms'\nlimit = 100\nloss = '1%'\n");
+        let requested = direction("rate = '100mbit'\ndelay = '10ms'\nlimit = 100\nloss = '1%'\n");
         assert_eq!(
-            words(&asked).unwrap().join(" "),
+            words(&requested).unwrap().join(" "),
             "limit 183 delay 10000us loss 1% rate 100000000bit"
         );
     }

@@ -75,11 +75,11 @@ pub struct CallPlan {
 pub struct Calling {
     name: String,
     speaker: Option<JoinHandle<io::Result<Spoken>>>,
-    listener: Option<JoinHandle<io::Result<Heard>>>,
+    listener: Option<JoinHandle<io::Result<Received>>>,
     hush: Arc<AtomicBool>,
     leave: Arc<AtomicBool>,
     /// Packets that came, duplicates included.
-    came: Arc<AtomicUsize>,
+    arrived: Arc<AtomicUsize>,
 }
 
 /// When each packet was sent, and what that took.
@@ -92,7 +92,7 @@ struct Spoken {
 
 /// Delay of each packet that came.
 #[derive(Debug, Default)]
-struct Heard {
+struct Received {
     /// (Number, ns).
     delays: Vec<(u32, u64)>,
     cpu: Duration,
@@ -115,15 +115,15 @@ impl CallPlan {
             listener: None,
             hush: Arc::new(AtomicBool::new(false)),
             leave: Arc::new(AtomicBool::new(false)),
-            came: Arc::new(AtomicUsize::new(0)),
+            arrived: Arc::new(AtomicUsize::new(0)),
         };
-        let (leave, came) = (Arc::clone(&calling.leave), Arc::clone(&calling.came));
+        let (leave, arrived) = (Arc::clone(&calling.leave), Arc::clone(&calling.arrived));
         let thread = std::thread::Builder::new().name("lab-listener".to_owned());
-        let listener = thread.spawn(move || hear(&listen, &leave, &came));
+        let listener = thread.spawn(move || run_listener(&listen, &leave, &arrived));
         calling.listener = Some(listener.map_err(|e| self.failed("start the listener", e))?);
         let hush = Arc::clone(&calling.hush);
         let thread = std::thread::Builder::new().name("lab-speaker".to_owned());
-        let speaker = thread.spawn(move || say(&speak, origin, start, &hush));
+        let speaker = thread.spawn(move || state_text(&speak, origin, start, &hush));
         calling.speaker = Some(speaker.map_err(|e| self.failed("start the speaker", e))?);
         Ok(calling)
     }
@@ -155,7 +155,7 @@ impl Calling {
         let sent = spoken.as_ref().map_or(0, |spoken| spoken.at.len());
         self.await_packets(sent);
         self.leave.store(true, Ordering::Relaxed);
-        let heard = join(self.listener.take());
+        let received = join(self.listener.take());
         let failed = |operation| {
             let name = self.name.clone();
             move |source| CallError::Socket {
@@ -165,14 +165,14 @@ impl Calling {
             }
         };
         let spoken = spoken.map_err(failed("speak"))?;
-        let heard = heard.map_err(failed("listen"))?;
-        Ok(Called::new(&self.name, spoken, &heard))
+        let received = received.map_err(failed("listen"))?;
+        Ok(Called::new(&self.name, spoken, &received))
     }
 
     /// Until as many came as were sent, or those that did not are late beyond use.
     fn await_packets(&self, sent: usize) {
         let end = Instant::now() + LINGER;
-        while self.came.load(Ordering::Relaxed) < sent && Instant::now() < end {
+        while self.arrived.load(Ordering::Relaxed) < sent && Instant::now() < end {
             std::thread::sleep(INTERVAL / 4);
         }
     }
@@ -207,9 +207,9 @@ pub struct Called {
 }
 
 impl Called {
-    fn new(name: &str, spoken: Spoken, heard: &Heard) -> Called {
+    fn new(name: &str, spoken: Spoken, received: &Received) -> Called {
         let mut packets: Vec<_> = spoken.at.into_iter().map(|at| (at, None)).collect();
-        for (number, delay) in &heard.delays {
+        for (number, delay) in &received.delays {
             if let Some((_, slot)) = packets.get_mut(*number as usize) {
                 // Of duplicates the first counts: it is what a listener would play.
                 slot.get_or_insert(*delay);
@@ -218,7 +218,7 @@ impl Called {
         Called {
             name: name.to_owned(),
             packets,
-            cpu: spoken.cpu + heard.cpu,
+            cpu: spoken.cpu + received.cpu,
         }
     }
 
@@ -251,14 +251,19 @@ fn speaking(to: SocketAddrV4, dscp: u8) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-fn say(socket: &UdpSocket, origin: Origin, start: f64, hush: &AtomicBool) -> io::Result<Spoken> {
+fn state_text(
+    socket: &UdpSocket,
+    origin: Origin,
+    start: f64,
+    hush: &AtomicBool,
+) -> io::Result<Spoken> {
     wake_exactly();
     let mut spoken = Spoken::default();
     let mut packet = [0xd5; PAYLOAD_BYTES];
     while !hush.load(Ordering::Relaxed) && spoken.at.len() < PACKET_LIMIT {
         let number = spoken.at.len() as u32;
         let due = origin.moment(start + f64::from(number) * INTERVAL.as_secs_f64());
-        if !sleep_hearing(due, hush) {
+        if !sleep_receiving(due, hush) {
             break;
         }
         let at = origin.now();
@@ -277,7 +282,7 @@ fn say(socket: &UdpSocket, origin: Origin, start: f64, hush: &AtomicBool) -> io:
 }
 
 /// Sleeps until `due`; false if the call is to end before.
-fn sleep_hearing(due: Instant, hush: &AtomicBool) -> bool {
+fn sleep_receiving(due: Instant, hush: &AtomicBool) -> bool {
     loop {
         let left = due.saturating_duration_since(Instant::now());
         if left <= LOOK_EVERY {
@@ -304,20 +309,24 @@ fn lost_here(error: &io::Error) -> bool {
         .is_some_and(|code| errors.contains(&code))
 }
 
-fn hear(socket: &UdpSocket, leave: &AtomicBool, came: &AtomicUsize) -> io::Result<Heard> {
-    let mut heard = Heard::default();
+fn run_listener(
+    socket: &UdpSocket,
+    leave: &AtomicBool,
+    arrived: &AtomicUsize,
+) -> io::Result<Received> {
+    let mut received = Received::default();
     while !leave.load(Ordering::Relaxed) {
         match receive(socket) {
-            Ok(Some(packet)) if heard.delays.len() < 2 * PACKET_LIMIT => {
-                heard.delays.push(packet);
-                came.store(heard.delays.len(), Ordering::Relaxed);
+            Ok(Some(packet)) if received.delays.len() < 2 * PACKET_LIMIT => {
+                received.delays.push(packet);
+                arrived.store(received.delays.len(), Ordering::Relaxed);
             }
             Ok(_) | Err(Errno::EAGAIN | Errno::EINTR) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    heard.cpu = thread_cpu();
-    Ok(heard)
+    received.cpu = thread_cpu();
+    Ok(received)
 }
 
 /// One packet: its number and its delay.
@@ -348,11 +357,11 @@ mod tests {
             at: vec![0.0, 0.02, 0.04, 0.06],
             cpu: Duration::ZERO,
         };
-        let heard = Heard {
+        let received = Received {
             delays: vec![(0, 5), (3, 9), (3, 12), (1, 7), (99, 1)],
             cpu: Duration::ZERO,
         };
-        let called = Called::new("call", spoken, &heard);
+        let called = Called::new("call", spoken, &received);
         let record = called.record(Window {
             from: 0.01,
             to: 1.0,

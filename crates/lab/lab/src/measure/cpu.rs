@@ -19,7 +19,7 @@ pub enum Role {
     /// It sends or receives the traffic under test.
     Traffic,
     /// Everything else: emulation, measurement.
-    Beside,
+    OtherLoad,
 }
 
 /// A process whose time is read.
@@ -68,8 +68,8 @@ impl CpuMeter {
 
     /// Ends now, while the processes are still there.
     ///
-    /// `told` are parts that know their own share, in cores. A part that cannot be read any more is left out.
-    pub fn finish(&self, told: impl IntoIterator<Item = (String, f64)>) -> CpuRecord {
+    /// `reported` are parts that know their own share, in cores. A part that cannot be read any more is left out.
+    pub fn finish(&self, reported: impl IntoIterator<Item = (String, f64)>) -> CpuRecord {
         let seconds = self.began.elapsed().as_secs_f64().max(1e-3);
         let now = total();
         let cores = |ticks: u64| ticks as f64 / TICKS_A_SECOND / seconds;
@@ -85,7 +85,7 @@ impl CpuMeter {
                 *most = share(after.waited, before.waited).max(*most);
             }
         }
-        for (name, share) in told {
+        for (name, share) in reported {
             *parts.entry(name).or_default() += share;
         }
         CpuRecord {
@@ -103,8 +103,11 @@ impl CpuMeter {
     fn shared(&self) -> Vec<String> {
         let traffic = self.parts.iter().filter(|part| part.role == Role::Traffic);
         let traffic: BTreeSet<usize> = traffic.flat_map(|part| part.cpus.clone()).collect();
-        let beside = self.parts.iter().filter(|part| part.role == Role::Beside);
-        beside
+        let other_load = self
+            .parts
+            .iter()
+            .filter(|part| part.role == Role::OtherLoad);
+        other_load
             .filter(|part| !part.cpus.is_disjoint(&traffic))
             .map(|part| part.name.clone())
             .collect()
@@ -233,8 +236,8 @@ mod tests {
     fn a_busy_process_has_a_share_and_one_that_is_gone_has_none() {
         let mut meter = CpuMeter::start();
         meter.watch("ourselves", std::process::id(), Role::Traffic);
-        meter.watch("nobody", u32::MAX, Role::Beside);
-        meter.watch("the first", std::process::id(), Role::Beside);
+        meter.watch("nobody", u32::MAX, Role::OtherLoad);
+        meter.watch("the first", std::process::id(), Role::OtherLoad);
         let before = spent(std::process::id()).unwrap();
         let end = Instant::now() + Duration::from_secs(20);
         // Busy until the kernel has accounted for 50 ms of it.

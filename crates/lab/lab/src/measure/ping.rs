@@ -34,7 +34,7 @@ const BUFFER_BYTES: usize = 60 + MESSAGE_BYTES;
 /// Time after the end in which answers still count: bufferbloat's queues are long.
 const LINGER: Duration = Duration::from_secs(1);
 /// More often is a load of its own.
-const LEAST_INTERVAL: Duration = Duration::from_millis(1);
+const MIN_INTERVAL: Duration = Duration::from_millis(1);
 /// Requests of one run at most; an hour at 20 ms.
 const REQUEST_LIMIT: usize = 180_000;
 
@@ -225,7 +225,7 @@ struct Work {
 impl Work {
     fn run(mut self, stop: &AtomicBool) -> Result<Echoes, PingError> {
         wake_exactly();
-        let interval = self.plan.interval.max(LEAST_INTERVAL);
+        let interval = self.plan.interval.max(MIN_INTERVAL);
         let mut next = Instant::now();
         while !stop.load(Ordering::Relaxed) && self.sent.len() < REQUEST_LIMIT {
             self.send()?;
@@ -234,7 +234,7 @@ impl Work {
         }
         let end = Instant::now() + LINGER;
         while self.awaits_answers() && Instant::now() < end {
-            let look = Instant::now() + LEAST_INTERVAL * 10;
+            let look = Instant::now() + MIN_INTERVAL * 10;
             self.receive_until(look.min(end), &AtomicBool::new(false))?;
         }
         Ok(self.echoes())

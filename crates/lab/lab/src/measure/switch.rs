@@ -226,7 +226,7 @@ mod tests {
         );
         let nobody = switch_congestion(own, "reno", |_, _| false).unwrap_err();
         assert!(matches!(nobody, SwitchError::NoSocket { .. }), "{nobody}");
-        let gone = switch_congestion(i32::MAX as u32, "reno", |_, _| true).unwrap_err();
-        assert!(matches!(gone, SwitchError::Process { .. }), "{gone}");
+        let removed = switch_congestion(i32::MAX as u32, "reno", |_, _| true).unwrap_err();
+        assert!(matches!(removed, SwitchError::Process { .. }), "{removed}");
     }
 }

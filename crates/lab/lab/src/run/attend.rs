@@ -31,7 +31,7 @@ pub struct Attendance<'a> {
     /// The traffic.
     pub running: &'a Running,
     /// Processes that emulate or measure: their parts' names and ids.
-    pub beside: Vec<(String, u32)>,
+    pub other_load: Vec<(String, u32)>,
     /// Whether to end early.
     pub interrupt: &'a Interrupt,
 }
@@ -80,8 +80,8 @@ impl Attendance<'_> {
 
     fn meter(&self) -> CpuMeter {
         let mut meter = CpuMeter::start();
-        for (name, pid) in &self.beside {
-            meter.watch(name, *pid, Role::Beside);
+        for (name, pid) in &self.other_load {
+            meter.watch(name, *pid, Role::OtherLoad);
         }
         for pid in softirq_threads() {
             meter.watch(KERNEL_PART, pid, Role::Traffic);

@@ -30,8 +30,8 @@ const UDP_HEADERS: u32 = 28;
 /// The link that bounds the first flow, if its way has a rate.
 pub fn bottleneck(experiment: &Experiment, topology: &Topology) -> Option<Bottleneck> {
     let flow = experiment.flows.values().find(|flow| flow.number > 0)?;
-    let there = topology.way(&flow.from, &flow.to)?;
-    let back = topology.way(&flow.to, &flow.from)?;
+    let there = topology.path(&flow.from, &flow.to)?;
+    let back = topology.path(&flow.to, &flow.from)?;
     let direction = |(link, towards): &(&fairpath_analysis::topology::Cable, &str)| {
         let spec = experiment.links.get(&link.name)?;
         Some(spec.towards(towards))

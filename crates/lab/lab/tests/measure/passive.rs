@@ -51,11 +51,11 @@ fn losses_and_round_trips_seen_on_the_way_are_those_of_the_sender() {
         let testbed = Testbed::new();
         let net = Router::new(&testbed).unwrap();
         // Behind the watched interface: the router sees what is sent again.
-        let planted = net.server.enter(|| {
+        let configured = net.server.enter(|| {
             let eth0 = Links::open().unwrap().by_name("eth0").unwrap().unwrap();
-            Dropper::plant(eth0.ifindex, "eth0", 0.01, 1000).unwrap()
+            Dropper::configure(eth0.ifindex, "eth0", 0.01, 1000).unwrap()
         });
-        let planted = planted.unwrap();
+        let configured = configured.unwrap();
         let passive = PassivePlan {
             fairpath: fairpath(),
             ns: net.router.clone(),
@@ -73,12 +73,12 @@ fn losses_and_round_trips_seen_on_the_way_are_those_of_the_sender() {
         let passive = watching.finish(origin, window).unwrap();
         let ran = Ran { transfers, sampled };
 
-        let (_, dropped) = planted.counts();
+        let (_, dropped) = configured.counts();
         timed!(dropped > 20, "{dropped}");
         // `fairpath rtt` sees each loss by its repair; a few are under way at the end.
-        let told = passive.retransmitted;
+        let reported = passive.retransmitted;
         timed!(
-            told * 10 > dropped * 8 && told * 8 < dropped * 10,
+            reported * 10 > dropped * 8 && reported * 8 < dropped * 10,
             "{passive:?}, {dropped} dropped"
         );
         timed!(passive.segments > dropped * 50, "{passive:?}");

@@ -55,7 +55,7 @@ impl Ran {
         series
             .moments
             .iter_mut()
-            .for_each(|moment| moment.told = None);
+            .for_each(|moment| moment.reported = None);
         series
     }
 }

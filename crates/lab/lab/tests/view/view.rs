@@ -20,7 +20,7 @@ const PHONE: u32 = 390;
 fn kinds() -> [Results; 3] {
     let mut ripe88 = synthetic::ripe88_full(3);
     for run in ripe88.runs.iter_mut().filter(|run| run.place % 20 == 7) {
-        synthetic::make_untrue(run);
+        synthetic::invalidate(run);
     }
     [ripe88, synthetic::fairness(3), synthetic::voice(3)]
 }

@@ -218,14 +218,14 @@ mod tests {
     fn foreign_and_cut_frames_are_refused() {
         let encap = Encap::plain().vlan(Tpid::Dot1q, 5).pppoe(1);
         let frame = wrapped(&encap, &[0x45, 1]);
-        for foreign in [
+        for other in [
             Encap::plain(),
             Encap::plain().vlan(Tpid::Dot1q, 5),
             Encap::plain().vlan(Tpid::Dot1q, 6).pppoe(1),
             Encap::plain().vlan(Tpid::Dot1ad, 5).pppoe(1),
             Encap::plain().vlan(Tpid::Dot1q, 5).pppoe(2),
         ] {
-            assert_eq!(foreign.unwrap(&frame), None);
+            assert_eq!(other.unwrap(&frame), None);
         }
         for len in 0..frame.len() {
             assert_eq!(encap.unwrap(&frame[..len]), None);

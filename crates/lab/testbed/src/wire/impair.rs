@@ -73,10 +73,10 @@ pub struct Reorder {
 
 /// What became of an offered frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Outcome {
     Queued,
     Duplicated,
-    HeldBack,
+    Delayed,
     Lost,
     QueueFull,
 }
@@ -123,29 +123,29 @@ impl Engine {
     }
 
     /// Takes a frame that arrived at `arrival_ns`. O(log n).
-    pub(super) fn offer(&mut self, arrival_ns: u64, frame: &[u8]) -> Fate {
+    pub(super) fn offer(&mut self, arrival_ns: u64, frame: &[u8]) -> Outcome {
         let lost = self.draws.happens(self.impairment.loss);
         let twice = self.draws.happens(self.impairment.duplicate);
         if lost {
-            return Fate::Lost;
+            return Outcome::Lost;
         }
         if self.waiting.len() + usize::from(twice) >= QUEUE_LIMIT_FRAMES {
-            return Fate::QueueFull;
+            return Outcome::QueueFull;
         }
         self.survivors += 1;
         let held = self.hold_of(self.survivors);
         let due = arrival_ns + nanos(self.impairment.delay);
         if let Some(hold) = held {
             self.push(due + nanos(hold), frame);
-            return Fate::HeldBack;
+            return Outcome::Delayed;
         }
         self.latest_ns = self.latest_ns.max(due);
         self.push(self.latest_ns, frame);
         if twice {
             self.push(self.latest_ns, frame);
-            return Fate::Duplicated;
+            return Outcome::Duplicated;
         }
-        Fate::Queued
+        Outcome::Queued
     }
 
     /// When the next frame is due.
@@ -220,7 +220,7 @@ mod tests {
     #[test]
     fn a_frame_is_released_after_the_delay_and_not_before() {
         let mut engine = Engine::new(Impairment::delay(ms(10)));
-        assert_eq!(engine.offer(5, b"x"), Fate::Queued);
+        assert_eq!(engine.offer(5, b"x"), Outcome::Queued);
         assert_eq!(engine.next_event(), Some(10_000_005));
         assert_eq!(engine.take_due(10_000_004), None);
         assert_eq!(
@@ -249,7 +249,7 @@ mod tests {
         let lost = |seed| {
             let mut engine = Engine::new(Impairment::default().with_loss(0.1, seed));
             (0..10_000)
-                .map(|_| engine.offer(0, b"") == Fate::Lost)
+                .map(|_| engine.offer(0, b"") == Outcome::Lost)
                 .collect::<Vec<_>>()
         };
         assert_eq!(lost(7), lost(7));
@@ -267,7 +267,7 @@ mod tests {
                 .with_duplicates(duplicate);
             let mut engine = Engine::new(plain);
             (0..100)
-                .map(|_| engine.offer(0, b"") == Fate::Lost)
+                .map(|_| engine.offer(0, b"") == Outcome::Lost)
                 .collect::<Vec<_>>()
         };
         assert_eq!(lost(0.0), lost(1.0));
@@ -285,9 +285,9 @@ mod tests {
     fn a_full_queue_refuses_and_keeps_what_it_has() {
         let mut engine = Engine::new(Impairment::delay(ms(1)));
         for _ in 0..QUEUE_LIMIT_FRAMES {
-            assert_eq!(engine.offer(0, b""), Fate::Queued);
+            assert_eq!(engine.offer(0, b""), Outcome::Queued);
         }
-        assert_eq!(engine.offer(0, b""), Fate::QueueFull);
+        assert_eq!(engine.offer(0, b""), Outcome::QueueFull);
         assert_eq!(engine.len(), QUEUE_LIMIT_FRAMES);
     }
 }

@@ -90,7 +90,7 @@ pub struct DirectionStats {
     /// Frames sent twice.
     pub duplicated: u64,
     /// Frames held back for reordering.
-    pub held_back: u64,
+    pub delayed: u64,
     /// Frames dropped because too many were under way.
     pub queue_full: u64,
     /// Frames of another kind than the encapsulation's, or larger than any limit; dropped.
@@ -102,7 +102,7 @@ pub struct DirectionStats {
     /// Frames that came with an unfinished checksum: an offload is on somewhere.
     pub partial_checksums: u64,
     /// Frames under way now.
-    pub under_way: u64,
+    pub midflow: u64,
     /// Longest time a frame left after its due time.
     pub late_max_ns: u64,
     /// Sum of these times over all frames sent.
@@ -283,8 +283,8 @@ impl Wire {
     /// Changes what happens to frames taken from now on; those under way keep their release time.
     ///
     /// The seed starts anew. Takes effect before the next frame is taken.
-    pub fn set_impairment(&self, way: WireDirection, impairment: Impairment) {
-        match way {
+    pub fn set_impairment(&self, direction: WireDirection, impairment: Impairment) {
+        match direction {
             WireDirection::LeftToRight => self.left_to_right.shared.change(impairment),
             WireDirection::RightToLeft => self.right_to_left.shared.change(impairment),
         }

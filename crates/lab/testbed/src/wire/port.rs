@@ -261,25 +261,25 @@ fn receive_packet(fd: &OwnedFd, inbox: &mut Inbox) -> Received {
         return Received::Oversized;
     }
     inbox.hold(len);
-    let noted = read_control(&message);
-    if let Some((tpid, tci)) = noted.tag {
+    let recorded = read_control(&message);
+    if let Some((tpid, tci)) = recorded.tag {
         inbox.restore_tag(tpid, tci);
     }
     Received::Frame {
-        arrival_ns: noted.arrival_ns(),
-        partial_checksum: noted.partial_checksum,
+        arrival_ns: recorded.arrival_ns(),
+        partial_checksum: recorded.partial_checksum,
     }
 }
 
 /// What the kernel noted beside a frame.
 #[derive(Default)]
-struct Noted {
+struct Recorded {
     tag: Option<(u16, u16)>,
     partial_checksum: bool,
     stamped_ns: Option<u64>,
 }
 
-impl Noted {
+impl Recorded {
     /// Arrival on the monotonic clock; the kernel stamps with the real-time clock.
     fn arrival_ns(&self) -> u64 {
         let now = now_ns();
@@ -305,8 +305,8 @@ impl Noted {
     }
 }
 
-fn read_control(message: &libc::msghdr) -> Noted {
-    let mut noted = Noted::default();
+fn read_control(message: &libc::msghdr) -> Recorded {
+    let mut recorded = Recorded::default();
     // SAFETY: `recvmsg` has filled `message` and its control buffer.
     let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
     // SAFETY: CMSG_FIRSTHDR and CMSG_NXTHDR give null or a header inside the control buffer.
@@ -317,17 +317,18 @@ fn read_control(message: &libc::msghdr) -> Noted {
             (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
                 // SAFETY: the kernel writes a whole `tpacket_auxdata` for this type.
                 let aux: libc::tpacket_auxdata = unsafe { ptr::read_unaligned(data.cast()) };
-                noted.note_auxdata(&aux);
+                recorded.note_auxdata(&aux);
             }
             (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
                 // SAFETY: the kernel writes a whole `timespec` for this type.
                 let stamp: libc::timespec = unsafe { ptr::read_unaligned(data.cast()) };
-                noted.stamped_ns = Some(stamp.tv_sec as u64 * 1_000_000_000 + stamp.tv_nsec as u64);
+                recorded.stamped_ns =
+                    Some(stamp.tv_sec as u64 * 1_000_000_000 + stamp.tv_nsec as u64);
             }
             _ => {}
         }
         // SAFETY: `next` is the header just read, inside `message`.
         next = unsafe { libc::CMSG_NXTHDR(message, next) };
     }
-    noted
+    recorded
 }

@@ -13,7 +13,7 @@ use nix::sys::time::TimeSpec;
 
 use super::DirectionStats;
 use super::encap::Encap;
-use super::impair::{Engine, Fate, Impairment};
+use super::impair::{Engine, Impairment, Outcome};
 use super::port::{Inbox, Port, Received, now_ns};
 use crate::link::Mac;
 
@@ -52,13 +52,13 @@ struct Counters {
     sent: AtomicU64,
     lost: AtomicU64,
     duplicated: AtomicU64,
-    held_back: AtomicU64,
+    delayed: AtomicU64,
     queue_full: AtomicU64,
     refused: AtomicU64,
     send_failed: AtomicU64,
     kernel_dropped: AtomicU64,
     partial_checksums: AtomicU64,
-    under_way: AtomicU64,
+    midflow: AtomicU64,
     late_max_ns: AtomicU64,
     late_sum_ns: AtomicU64,
 }
@@ -121,13 +121,13 @@ impl Shared {
             sent: counters.sent.load(Relaxed),
             lost: counters.lost.load(Relaxed),
             duplicated: counters.duplicated.load(Relaxed),
-            held_back: counters.held_back.load(Relaxed),
+            delayed: counters.delayed.load(Relaxed),
             queue_full: counters.queue_full.load(Relaxed),
             refused: counters.refused.load(Relaxed),
             send_failed: counters.send_failed.load(Relaxed),
             kernel_dropped,
             partial_checksums: counters.partial_checksums.load(Relaxed),
-            under_way: counters.under_way.load(Relaxed),
+            midflow: counters.midflow.load(Relaxed),
             late_max_ns: counters.late_max_ns.load(Relaxed),
             late_sum_ns: counters.late_sum_ns.load(Relaxed),
         }
@@ -172,7 +172,7 @@ impl Direction {
             self.put_due();
             self.shared
                 .counters
-                .under_way
+                .midflow
                 .store(self.engine.len() as u64, Relaxed);
         }
     }
@@ -232,11 +232,11 @@ impl Direction {
             return count(&counters.refused);
         };
         match self.engine.offer(arrival_ns, frame) {
-            Fate::Queued => {}
-            Fate::Duplicated => count(&counters.duplicated),
-            Fate::HeldBack => count(&counters.held_back),
-            Fate::Lost => count(&counters.lost),
-            Fate::QueueFull => count(&counters.queue_full),
+            Outcome::Queued => {}
+            Outcome::Duplicated => count(&counters.duplicated),
+            Outcome::Delayed => count(&counters.delayed),
+            Outcome::Lost => count(&counters.lost),
+            Outcome::QueueFull => count(&counters.queue_full),
         }
     }
 

@@ -618,9 +618,9 @@ pub fn sojourn_of_bin(bin: usize) -> u64 {
 #[repr(C)]
 pub struct Account {
     /// Packets.
-    pub came: u64,
+    pub arrived: u64,
     /// Their bytes.
-    pub came_bytes: u64,
+    pub arrived_bytes: u64,
     /// By [`Drop`].
     pub dropped: [u64; 32],
     /// Their bytes.
@@ -632,8 +632,8 @@ pub struct Account {
 impl Default for Account {
     fn default() -> Account {
         Account {
-            came: 0,
-            came_bytes: 0,
+            arrived: 0,
+            arrived_bytes: 0,
             dropped: [0; 32],
             dropped_bytes: 0,
             sojourn: [0; SOJOURN_BINS],

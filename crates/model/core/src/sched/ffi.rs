@@ -31,7 +31,7 @@ pub(crate) struct RawParam {
     pub name: [u8; 24],
     pub unit: [u8; 16],
     pub about: [u8; 104],
-    pub least: u64,
+    pub min: u64,
     pub most: u64,
     pub standard: u64,
 }
@@ -79,7 +79,7 @@ unsafe extern "C" {
         changes: *mut RawChanges,
         outcomes: *mut Outcome,
         most: u32,
-        told: *mut u32,
+        reported: *mut u32,
     ) -> i32;
     pub(crate) fn fp_native_clear(sched: *mut Sched) -> u32;
     pub(crate) fn fp_native_policy(number: u32) -> *const RawPolicy;
@@ -98,7 +98,7 @@ unsafe extern "C" {
         count: u32,
         outcomes: *mut Outcome,
         most: u32,
-        told: *mut u32,
+        reported: *mut u32,
     ) -> u32;
     pub(crate) fn fp_native_sched_begin(
         sched: *mut Sched,
@@ -107,7 +107,7 @@ unsafe extern "C" {
         outcomes: *mut Outcome,
         most: u32,
     );
-    pub(crate) fn fp_native_sched_progress(sched: *mut Sched, told: *mut u32) -> u32;
+    pub(crate) fn fp_native_sched_progress(sched: *mut Sched, reported: *mut u32) -> u32;
     pub(crate) fn fp_native_sched_stats(sched: *const Sched, stats: *mut SchedStats);
     pub(crate) fn fp_native_account(sched: *mut Sched, node: u32, account: *mut Account);
     pub(crate) fn fp_native_impair_stats(sched: *mut Sched, impair: u32, stats: *mut ImpairStats);

@@ -116,7 +116,7 @@ pub struct ImpairConfig {
     /// Then they repeat.
     pub delays_period: u64,
     /// Minimum time between slots.
-    pub slot_least: u64,
+    pub slot_min: u64,
     /// Maximum of time added to it.
     pub slot_spread: u32,
     /// Packets of a slot; 0 any number.
@@ -173,7 +173,7 @@ pub struct ImpairStats {
     /// Runs of consecutive losses.
     pub bursts: u64,
     /// GSO packets, which are lost whole.
-    pub supers: u64,
+    pub gso_packets: u64,
     /// Duplicated.
     pub copied: u64,
     /// Left with an inverted bit.
@@ -183,7 +183,7 @@ pub struct ImpairStats {
     /// Delayed, perhaps by 0.
     pub delayed: u64,
     /// Sum of configured delays.
-    pub asked_ns: u64,
+    pub requested_ns: u64,
     /// Sum of delays after order, slots and release.
     pub held_ns: u64,
     /// Sum of lateness at release: the scheduler was not called earlier.

@@ -106,14 +106,14 @@ impl SchedLayout {
         plan.config.packets = plan.config.packets.max(1);
         check_sizes(&plan)?;
         check_tables(&plan)?;
-        let mut laid = SchedLayout {
+        let mut built = SchedLayout {
             wants: Vec::with_capacity(plan.nodes.len()),
             functions: Vec::with_capacity(plan.nodes.len()),
             flow_bytes: Vec::with_capacity(plan.nodes.len()),
             children: vec![0; plan.nodes.len() + 1],
             plan,
         };
-        for (index, node) in laid.plan.nodes.iter().enumerate() {
+        for (index, node) in built.plan.nodes.iter().enumerate() {
             let known = policies().iter().chain(custom);
             let Some(policy) = known.into_iter().find(|policy| policy.id == node.policy) else {
                 return Err(wrong(
@@ -121,13 +121,13 @@ impl SchedLayout {
                     format!("has policy {}, which does not exist", node.policy),
                 ));
             };
-            check_node(&laid.plan, index, policy)?;
-            laid.wants.push(policy.wants);
-            laid.functions.push(bits(&policy.functions));
-            laid.flow_bytes.push(policy.state_bytes[0]);
+            check_node(&built.plan, index, policy)?;
+            built.wants.push(policy.wants);
+            built.functions.push(bits(&policy.functions));
+            built.flow_bytes.push(policy.state_bytes[0]);
         }
-        check_references(&laid)?;
-        Ok(laid)
+        check_references(&built)?;
+        Ok(built)
     }
 
     fn raw(&self) -> RawPlan {
@@ -166,10 +166,10 @@ impl SchedLayout {
         let raw = self.raw();
         let (children, mut node) = (self.children.as_mut_ptr(), 0);
         // SAFETY: the caller ensures size, zeroes and alignment; `children` was counted by `bytes`.
-        let misfit = unsafe {
+        let invalid_field = unsafe {
             ffi::fp_native_sched_format(sched.as_ptr(), &raw const raw, children, &raw mut node)
         };
-        if misfit == 0 {
+        if invalid_field == 0 {
             return Ok(SchedMemory { sched });
         }
         let what = [
@@ -180,7 +180,7 @@ impl SchedLayout {
             "granularity",
             "policy when full or outside",
         ];
-        let what = what.get(misfit as usize).unwrap_or(&"size");
+        let what = what.get(invalid_field as usize).unwrap_or(&"size");
         Err(SchedRuntimeError::Plan(format!(
             "the queue of node {node} cannot have this {what}"
         )))
@@ -374,8 +374,8 @@ fn check_node(plan: &Plan, index: usize, policy: &Policy) -> Result<(), SchedRun
 }
 
 /// A reference from the shaper cannot be refused: its packet is queued below.
-fn check_references(laid: &SchedLayout) -> Result<(), SchedRuntimeError> {
-    let nodes = laid.plan.nodes.iter().zip(&laid.functions).enumerate();
+fn check_references(built: &SchedLayout) -> Result<(), SchedRuntimeError> {
+    let nodes = built.plan.nodes.iter().zip(&built.functions).enumerate();
     let mut over = nodes.filter(|(_, (node, _))| node.over == Over::References);
     let holds = over
         .clone()
@@ -464,16 +464,16 @@ impl SchedMemory {
         Err(words)
     }
 
-    /// Prepares a test run of `ops`, which are copied to `room`, followed by outcomes. Returns how
+    /// Prepares a test run of `ops`, which are copied to `capacity`, followed by outcomes. Returns how
     /// many of them fit.
     ///
     /// # Safety
-    /// `room` points to [`SchedMemory::room_bytes`] of `most_ops` writable bytes in the same
+    /// `capacity` points to [`SchedMemory::capacity_bytes`] of `most_ops` writable bytes in the same
     /// mapping as the scheduler; nothing runs on it now.
-    pub unsafe fn begin(&mut self, ops: &[Op], room: NonNull<u8>, most_ops: usize) -> usize {
+    pub unsafe fn begin(&mut self, ops: &[Op], capacity: NonNull<u8>, most_ops: usize) -> usize {
         let count = ops.len().min(most_ops);
-        let to = room.cast::<Op>();
-        // SAFETY: `room` begins with `most_ops` operations, and `count` is not larger.
+        let to = capacity.cast::<Op>();
+        // SAFETY: `capacity` begins with `most_ops` operations, and `count` is not larger.
         unsafe { to.as_ptr().copy_from_nonoverlapping(ops.as_ptr(), count) };
         // SAFETY: the part of outcomes follows that of operations.
         let outcomes = unsafe { to.add(most_ops) }.cast::<Outcome>();
@@ -488,19 +488,19 @@ impl SchedMemory {
     /// Returns the outcomes of the run so far, and how many operations are done.
     ///
     /// # Safety
-    /// `room` and `most_ops` are those of [`SchedMemory::begin`]; nothing runs now.
+    /// `capacity` and `most_ops` are those of [`SchedMemory::begin`]; nothing runs now.
     pub unsafe fn progress(
         &mut self,
-        room: NonNull<u8>,
+        capacity: NonNull<u8>,
         most_ops: usize,
         outcomes: &mut Vec<Outcome>,
     ) -> usize {
-        let mut told = 0;
+        let mut reported = 0;
         // SAFETY: `sched` is formatted.
-        let done = unsafe { ffi::fp_native_sched_progress(self.sched.as_ptr(), &raw mut told) };
+        let done = unsafe { ffi::fp_native_sched_progress(self.sched.as_ptr(), &raw mut reported) };
         // SAFETY: the part of outcomes follows that of operations.
-        let from = unsafe { room.cast::<Op>().add(most_ops) }.cast::<Raw>();
-        for index in 0..(told as usize).min(OUTCOMES_OF_A_RUN) {
+        let from = unsafe { capacity.cast::<Op>().add(most_ops) }.cast::<Raw>();
+        for index in 0..(reported as usize).min(OUTCOMES_OF_A_RUN) {
             // SAFETY: within the outcomes' part.
             let at = unsafe { from.add(index) };
             // SAFETY: as above; any bytes are integers.
@@ -510,7 +510,7 @@ impl SchedMemory {
     }
 
     /// Bytes that [`SchedMemory::begin`] needs for `most_ops` operations.
-    pub fn room_bytes(most_ops: usize) -> usize {
+    pub fn capacity_bytes(most_ops: usize) -> usize {
         most_ops * size_of::<Op>() + OUTCOMES_OF_A_RUN * size_of::<Outcome>()
     }
 

@@ -9,7 +9,7 @@
 #include "sched/move.h"
 
 /* A number that no policy has. */
-#define FP_NOBODYS 0xffffffffu
+#define FP_UNOWNED 0xffffffffu
 
 #define FP_POLICY_OF(number, name, e, d, t, p)                                                     \
 	case number:                                                                               \
@@ -33,10 +33,10 @@ u64 fp_native_sched_bytes(const struct fp_plan *p, u32 *children)
 {
 	struct fp_sched s;
 	u64 arrays;
-	int misfit = 0;
+	int invalid_field = 0;
 
 	fp_count_children(p, children);
-	fp_format_queues(0, p, children, &arrays, &misfit);
+	fp_format_queues(0, p, children, &arrays, &invalid_field);
 	return fp_sched_offsets(&s, p, arrays);
 }
 
@@ -48,18 +48,18 @@ int fp_native_sched_format(struct fp_sched *s, const struct fp_plan *p, u32 *chi
 	struct fp_pool_config pool = { .items = fp_items(p->config),
 				       .pifos = FP_DELAY_QUEUE + 2 * p->config->nodes };
 	u64 arrays;
-	int misfit = 0;
+	int invalid_field = 0;
 
-	fp_format_queues(0, p, children, &arrays, &misfit);
+	fp_format_queues(0, p, children, &arrays, &invalid_field);
 	s->bytes = fp_sched_offsets(s, p, arrays);
 	pool.array_bytes = arrays;
 	*node = 0;
-	misfit = fp_pool_format(fp_pool_of(s), &pool);
-	if (misfit)
-		return misfit;
-	*node = fp_format_queues(s, p, children, &arrays, &misfit);
-	if (misfit)
-		return misfit;
+	invalid_field = fp_pool_format(fp_pool_of(s), &pool);
+	if (invalid_field)
+		return invalid_field;
+	*node = fp_format_queues(s, p, children, &arrays, &invalid_field);
+	if (invalid_field)
+		return invalid_field;
 	fp_sched_fill(s, p);
 	return 0;
 }
@@ -72,14 +72,14 @@ void fp_native_sched_custom(struct fp_sched *s, u64 custom)
 
 /* Runs operations while outcomes fit. Returns how many ran. */
 u32 fp_native_sched_run(struct fp_sched *s, const struct fp_op *ops, u32 count,
-			struct fp_outcome *outcomes, u32 most, u32 *told)
+			struct fp_outcome *outcomes, u32 most, u32 *reported)
 {
 	s->outcomes_at = (u64)((u8 *)outcomes - (u8 *)s);
 	s->outcomes = 0;
 	s->outcomes_most = most;
 	for (s->op = 0; s->op < count && fp_has_outcome_capacity(s); s->op++)
 		fp_run_op(s, (struct fp_op *)(size_t)&ops[s->op]);
-	*told = s->outcomes;
+	*reported = s->outcomes;
 	return s->op;
 }
 
@@ -105,16 +105,16 @@ int fp_native_move_begin(struct fp_sched *s, struct fp_sched *old, struct fp_cha
 	int refused;
 
 	if (other)
-		relabel(old, FP_CUSTOM, FP_NOBODYS);
+		relabel(old, FP_CUSTOM, FP_UNOWNED);
 	refused = fp_move_begin(s, old, changes, now);
 	if (other && refused)
-		relabel(old, FP_NOBODYS, FP_CUSTOM);
+		relabel(old, FP_UNOWNED, FP_CUSTOM);
 	return refused;
 }
 
 /* Moves packets while outcomes fit. Returns whether some are left. */
 int fp_native_move(struct fp_sched *s, struct fp_sched *old, struct fp_changes *changes,
-		   struct fp_outcome *outcomes, u32 most, u32 *told)
+		   struct fp_outcome *outcomes, u32 most, u32 *reported)
 {
 	int left = 1;
 
@@ -124,7 +124,7 @@ int fp_native_move(struct fp_sched *s, struct fp_sched *old, struct fp_changes *
 	s->op = 0;
 	while (left && fp_has_outcome_capacity(s))
 		left = fp_move_one(s, old, changes);
-	*told = s->outcomes;
+	*reported = s->outcomes;
 	return left;
 }
 
@@ -146,9 +146,9 @@ void fp_native_sched_begin(struct fp_sched *s, const struct fp_op *ops, u32 coun
 }
 
 /* Returns the progress, and clears the outcomes so far. */
-u32 fp_native_sched_progress(struct fp_sched *s, u32 *told)
+u32 fp_native_sched_progress(struct fp_sched *s, u32 *reported)
 {
-	*told = s->outcomes;
+	*reported = s->outcomes;
 	s->outcomes = 0;
 	return s->op;
 }

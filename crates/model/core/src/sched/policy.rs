@@ -30,7 +30,7 @@ pub struct Param {
     /// One line.
     pub about: String,
     /// Minimum, in its unit.
-    pub least: u64,
+    pub min: u64,
     /// Maximum, in its unit.
     pub most: u64,
     /// Default.
@@ -204,10 +204,10 @@ impl Param {
                 "parameter {name} has the unit {unit:?}, which is not one of {UNITS:?}"
             )));
         }
-        if !(raw.least..=raw.most).contains(&raw.standard) {
+        if !(raw.min..=raw.most).contains(&raw.standard) {
             return Err(BadPolicy::Range(format!(
                 "parameter {name}: the default {} is not between {} and {}",
-                raw.standard, raw.least, raw.most
+                raw.standard, raw.min, raw.most
             )));
         }
         let about = text(&raw.about, "a parameter's description")?;
@@ -215,7 +215,7 @@ impl Param {
             name,
             unit,
             about,
-            least: raw.least,
+            min: raw.min,
             most: raw.most,
             standard: raw.standard,
         })

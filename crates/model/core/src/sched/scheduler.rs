@@ -14,7 +14,7 @@ use super::{
 /// Of `struct fp_sched`.
 const ALIGN: usize = 64;
 /// Capacity of outcomes of one call into the core.
-pub(super) const ROOM: usize = 8 * OUTCOMES_PER_OP;
+pub(super) const CAPACITY: usize = 8 * OUTCOMES_PER_OP;
 
 /// A tree of policies over queues, natively.
 ///
@@ -33,7 +33,7 @@ pub(super) const ROOM: usize = 8 * OUTCOMES_PER_OP;
 pub struct Scheduler {
     pub(super) memory: SchedMemory,
     allocation: Arc<Allocation>,
-    pub(super) room: Vec<Outcome>,
+    pub(super) capacity: Vec<Outcome>,
     pub(super) custom: Option<Box<Box<dyn Custom>>>,
 }
 
@@ -107,7 +107,7 @@ impl Scheduler {
     /// # Errors
     /// [`SchedRuntimeError::Plan`]: an invalid plan, with the reason.
     pub fn new(plan: &Plan) -> Result<Scheduler, SchedRuntimeError> {
-        Scheduler::lay_out(plan, None)
+        Scheduler::build(plan, None)
     }
 
     /// Builds a plan whose policy [`Policy::CUSTOM`] is `policy`, run by `custom`.
@@ -119,16 +119,16 @@ impl Scheduler {
         policy: &Policy,
         custom: Box<dyn Custom>,
     ) -> Result<Scheduler, SchedRuntimeError> {
-        let mut scheduler = Scheduler::lay_out(plan, Some(policy))?;
+        let mut scheduler = Scheduler::build(plan, Some(policy))?;
         let mut custom = Box::new(custom);
         scheduler.memory.set_custom((&raw mut *custom).cast());
         scheduler.custom = Some(custom);
         Ok(scheduler)
     }
 
-    fn lay_out(plan: &Plan, policy: Option<&Policy>) -> Result<Scheduler, SchedRuntimeError> {
-        let mut laid = SchedLayout::new(plan, policy)?;
-        let bytes = laid.bytes() as usize;
+    fn build(plan: &Plan, policy: Option<&Policy>) -> Result<Scheduler, SchedRuntimeError> {
+        let mut built = SchedLayout::new(plan, policy)?;
+        let bytes = built.bytes() as usize;
         let layout = Layout::from_size_align(bytes + ALIGN, size_of::<usize>()).map_err(|_| {
             SchedRuntimeError::Plan(format!("{bytes} bytes exceed the address space"))
         })?;
@@ -143,11 +143,11 @@ impl Scheduler {
             layout,
         });
         // SAFETY: freshly allocated, zeroed, aligned, and freed after its last use.
-        let memory = unsafe { laid.format(at) }?;
+        let memory = unsafe { built.format(at) }?;
         Ok(Scheduler {
             memory,
             allocation,
-            room: vec![Outcome::default(); ROOM],
+            capacity: vec![Outcome::default(); CAPACITY],
             custom: None,
         })
     }
@@ -163,15 +163,22 @@ impl Scheduler {
 
     /// Runs operations while outcomes fit. Returns how many ran, and the number of outcomes.
     fn step(&mut self, ops: &[Op]) -> (usize, usize) {
-        let mut told = 0;
+        let mut reported = 0;
         let count = u32::try_from(ops.len()).unwrap_or(u32::MAX);
         let sched: *mut Sched = self.memory.sched.as_ptr();
-        let room = self.room.as_mut_ptr();
-        // SAFETY: `sched` is formatted; `ops` has `count` operations, `room` that many entries.
+        let capacity = self.capacity.as_mut_ptr();
+        // SAFETY: `sched` is formatted; `ops` has `count` operations, `capacity` that many entries.
         let ran = unsafe {
-            ffi::fp_native_sched_run(sched, ops.as_ptr(), count, room, ROOM as u32, &raw mut told)
+            ffi::fp_native_sched_run(
+                sched,
+                ops.as_ptr(),
+                count,
+                capacity,
+                CAPACITY as u32,
+                &raw mut reported,
+            )
         };
-        (ran as usize, told as usize)
+        (ran as usize, reported as usize)
     }
 
     /// See [`SchedMemory::account`].
@@ -216,9 +223,9 @@ impl SchedRuntime for Scheduler {
     fn run(&mut self, ops: &[Op], outcomes: &mut Vec<Outcome>) -> Result<(), SchedRuntimeError> {
         let mut done = 0;
         while done < ops.len() {
-            let (ran, told) = self.step(&ops[done..]);
+            let (ran, reported) = self.step(&ops[done..]);
             let new = outcomes.len();
-            outcomes.extend_from_slice(&self.room[..told]);
+            outcomes.extend_from_slice(&self.capacity[..reported]);
             if done > 0 {
                 outcomes[new..]
                     .iter_mut()

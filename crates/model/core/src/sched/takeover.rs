@@ -5,7 +5,7 @@
 
 use super::Outcome;
 use super::ffi::{self, RawChanges};
-use super::scheduler::{ROOM, Scheduler};
+use super::scheduler::{CAPACITY, Scheduler};
 
 /// The translation of node and class numbers.
 ///
@@ -47,7 +47,7 @@ impl Changes {
 
 /// Nothing was handed over or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TakeOverError {
+pub enum HandoverError {
     /// Sums and packets would mix.
     #[error("hand over packets to a scheduler: it was used already; build a new one")]
     NotFresh,
@@ -85,14 +85,14 @@ impl Scheduler {
     /// ```
     ///
     /// # Errors
-    /// [`TakeOverError`]; then both are as they were.
-    pub fn take_over(
+    /// [`HandoverError`]; then both are as they were.
+    pub fn adopt(
         &mut self,
         from: &mut Scheduler,
         changes: &Changes,
         now: u64,
         outcomes: &mut Vec<Outcome>,
-    ) -> Result<(), TakeOverError> {
+    ) -> Result<(), HandoverError> {
         let mut words = changes.to_words();
         let changes: *mut RawChanges = words.as_mut_ptr().cast();
         let (new, old) = (self.memory.sched.as_ptr(), from.memory.sched.as_ptr());
@@ -101,16 +101,24 @@ impl Scheduler {
         // SAFETY: both are formatted and different; `words` holds the tables of its header.
         match unsafe { ffi::fp_native_move_begin(new, old, changes, now, other) } {
             0 => {}
-            1 => return Err(TakeOverError::NotFresh),
-            _ => return Err(TakeOverError::FewerHandles),
+            1 => return Err(HandoverError::NotFresh),
+            _ => return Err(HandoverError::FewerHandles),
         }
         loop {
-            let mut told = 0;
-            let room = self.room.as_mut_ptr();
-            // SAFETY: as above; `room` has ROOM entries.
-            let left =
-                unsafe { ffi::fp_native_move(new, old, changes, room, ROOM as u32, &raw mut told) };
-            outcomes.extend_from_slice(&self.room[..told as usize]);
+            let mut reported = 0;
+            let capacity = self.capacity.as_mut_ptr();
+            // SAFETY: as above; `capacity` has ROOM entries.
+            let left = unsafe {
+                ffi::fp_native_move(
+                    new,
+                    old,
+                    changes,
+                    capacity,
+                    CAPACITY as u32,
+                    &raw mut reported,
+                )
+            };
+            outcomes.extend_from_slice(&self.capacity[..reported as usize]);
             if left == 0 {
                 return Ok(());
             }

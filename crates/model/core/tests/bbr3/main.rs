@@ -63,7 +63,7 @@ fn drain_leaves_one_bandwidth_delay_product_in_flight() {
         "Startup made a queue: {queue_us}"
     );
     let (min_rtt, flying) = after.unwrap();
-    let exact = flow.path.least_rtt_us();
+    let exact = flow.path.min_rtt_us();
     assert!(u64::from(min_rtt).abs_diff(exact) <= 1, "{min_rtt} {exact}");
     assert!(f64::from(flying) <= flow.path.bdp() + 2.0, "{flying}");
     let drained = flow.phases[2].0 - flow.phases[1].0;
@@ -93,14 +93,14 @@ fn probe_rtt_comes_every_five_seconds_for_two_hundred_milliseconds() {
         buffer: 1000,
         ..Path::new()
     });
-    let mut least = u32::MAX;
+    let mut min = u32::MAX;
     flow.run(22 * SECOND, |flow| {
         if flow.view().phase() == Bbr3Phase::ProbeRtt {
-            least = least.min(flow.view().cwnd);
+            min = min.min(flow.view().cwnd);
         }
     });
     let half = flow.path.bdp() / 2.0;
-    assert!(f64::from(least) < half + 3.0, "{least}, half is {half}");
+    assert!(f64::from(min) < half + 3.0, "{min}, half is {half}");
     let probes = entered(&flow, Bbr3Phase::ProbeRtt);
     assert!((3..=4).contains(&probes.len()), "{:?}", flow.phases);
     for begin in probes {
@@ -154,8 +154,11 @@ fn a_shallow_buffer_sets_a_volume_that_fits_into_path_and_buffer() {
     let share = flow.share(4 * SECOND, 14 * SECOND);
     let view = flow.view();
     assert_ne!(view.inflight_longterm, Bbr3Ack::NONE);
-    let room = flow.path.bdp() + flow.path.buffer as f64;
-    assert!(f64::from(view.inflight_longterm) < room * 1.15, "{view:?}");
+    let capacity = flow.path.bdp() + flow.path.buffer as f64;
+    assert!(
+        f64::from(view.inflight_longterm) < capacity * 1.15,
+        "{view:?}"
+    );
     assert!(share > 0.8, "{share}");
 }
 
@@ -218,14 +221,14 @@ fn packet_history_is_exact_within_a_step() {
     let (mut acks, mut wrong) = (0u32, 0u32);
     let mut off = 0.0;
     flow.run(20 * SECOND, |flow| {
-        let (view, truth) = (flow.view(), flow.truth);
-        let distance = f64::from(view.tx_in_flight) - f64::from(truth.tx_in_flight);
+        let (view, actual) = (flow.view(), flow.actual);
+        let distance = f64::from(view.tx_in_flight) - f64::from(actual.tx_in_flight);
         off += distance.abs();
         acks += 1;
         // A packet was sent between two notes: it may have seen one step more.
-        let step = f64::from(truth.tx_in_flight) / 16.0 + 2.0;
+        let step = f64::from(actual.tx_in_flight) / 16.0 + 2.0;
         wrong += u32::from(distance.abs() > step);
-        assert!(view.lost_since >= truth.lost_since || truth.lost_since - view.lost_since <= 2);
+        assert!(view.lost_since >= actual.lost_since || actual.lost_since - view.lost_since <= 2);
     });
     let mean = off / f64::from(acks);
     assert!(mean < 1.0, "{mean} packets off");

@@ -47,7 +47,7 @@ impl Path {
     }
 
     /// Of a packet that meets no queue.
-    pub fn least_rtt_us(&self) -> u64 {
+    pub fn min_rtt_us(&self) -> u64 {
         self.rtt_us + self.packet_us() as u64
     }
 
@@ -73,7 +73,7 @@ struct Sent {
 
 /// What was in flight and lost when the acknowledged packet was sent: the truth, to compare with.
 #[derive(Clone, Copy, Debug)]
-pub struct Truth {
+pub struct Actual {
     pub tx_in_flight: u32,
     pub lost_since: u32,
 }
@@ -88,7 +88,7 @@ pub struct Flow {
     pub phases: Vec<(u64, Bbr3Phase)>,
     /// Packets a second that the application has at most.
     pub app_pps: Option<f64>,
-    pub truth: Truth,
+    pub actual: Actual,
     /// Of the newest ACK.
     pub rtt_us: u64,
     base: u32,
@@ -116,7 +116,7 @@ impl Flow {
             cwnd: INITIAL_CWND,
             mss: MSS,
             max_pacing: u64::MAX,
-            srtt_us: path.least_rtt_us() as u32,
+            srtt_us: path.min_rtt_us() as u32,
             rtt_us: Bbr3Ack::NONE,
             has_sack: 1,
             ..Bbr3Ack::default()
@@ -129,7 +129,7 @@ impl Flow {
             now_us: 0,
             received: 0,
             app_pps: None,
-            truth: Truth {
+            actual: Actual {
                 tx_in_flight: 0,
                 lost_since: 0,
             },
@@ -194,7 +194,7 @@ impl Flow {
     }
 
     /// When its ACK comes, if it is not lost: at random, or because the queue is full.
-    fn fate(&mut self) -> Option<u64> {
+    fn outcome(&mut self) -> Option<u64> {
         let lost = (self.random() >> 11) as f64 / (1u64 << 53) as f64;
         let now = self.now_us as f64;
         let begin = self.idle_at_us.max(now);
@@ -211,7 +211,7 @@ impl Flow {
             self.first_sent_us = self.now_us;
             self.delivered_at_us = self.now_us;
         }
-        let ack_at_us = self.fate();
+        let ack_at_us = self.outcome();
         let sent = Sent {
             number: self.next,
             at_us: self.now_us,
@@ -255,7 +255,7 @@ impl Flow {
         let send_elapsed = packet.at_us - packet.first_sent_us;
         self.first_sent_us = packet.at_us;
         self.rtt_us = self.now_us - packet.at_us;
-        self.truth = Truth {
+        self.actual = Actual {
             tx_in_flight: packet.in_flight,
             lost_since: self.lost.wrapping_sub(packet.lost),
         };
@@ -271,7 +271,7 @@ impl Flow {
             ..self.look()
         };
         self.cwnd_limited = false;
-        self.tell(&ack);
+        self.report(&ack);
     }
 
     /// What is so whether an ACK came or not.
@@ -283,7 +283,7 @@ impl Flow {
             lost: self.lost,
             in_flight: self.in_flight(),
             rtt_us: Bbr3Ack::NONE,
-            srtt_us: self.path.least_rtt_us() as u32,
+            srtt_us: self.path.min_rtt_us() as u32,
             cwnd: self.cwnd,
             mss: MSS,
             random: self.random() as u32,
@@ -294,7 +294,7 @@ impl Flow {
         }
     }
 
-    fn tell(&mut self, ack: &Bbr3Ack) {
+    fn report(&mut self, ack: &Bbr3Ack) {
         self.bbr.on_ack(ack);
         let view = self.bbr.view();
         self.cwnd = view.cwnd;

@@ -13,9 +13,9 @@ use fairpath_core::forward::{FibAnswer, FibQuestion, ForwardOutcome, ForwardPlan
 
 /// What the oracle says of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Said {
-    pub way: ForwardOutcome,
-    pub came: usize,
+pub struct Expected {
+    pub outcome: ForwardOutcome,
+    pub arrived: usize,
     pub leaves: usize,
     /// Destination, then source.
     pub macs: [[u8; 6]; 2],
@@ -71,15 +71,15 @@ pub fn look(frame: &[u8], own: &[[u8; 6]]) -> ForwardOutcome {
     let Some(link) = link(frame) else {
         return ForwardOutcome::Short;
     };
-    let way = way_of(&link);
-    match way {
-        ForwardOutcome::Group => way,
+    let outcome = direction_of(&link);
+    match outcome {
+        ForwardOutcome::Group => outcome,
         _ if own.contains(&link.destination) => ForwardOutcome::Own,
-        _ => way,
+        _ => outcome,
     }
 }
 
-fn way_of(link: &Link) -> ForwardOutcome {
+fn direction_of(link: &Link) -> ForwardOutcome {
     if link.destination[0] % 2 == 1 {
         return ForwardOutcome::Group;
     }
@@ -101,15 +101,15 @@ pub fn decide(
     frame_bytes: u32,
     socket: bool,
     fib: impl FnOnce(&FibQuestion) -> FibAnswer,
-) -> Said {
-    let said = |way, came| Said {
-        way,
-        came,
+) -> Expected {
+    let expected = |outcome, arrived| Expected {
+        outcome,
+        arrived,
         leaves: 0,
         macs: [[0; 6]; 2],
     };
     let Some(link) = link(shown) else {
-        return said(ForwardOutcome::Short, 0);
+        return expected(ForwardOutcome::Short, 0);
     };
     let vlan = link.tags.first().map_or(0, |tag| tag % 4096);
     let bridge = plan.forwarding == Forwarding::Bridge;
@@ -117,43 +117,43 @@ pub fn decide(
         let exit = &plan.exits[exit];
         exit.ifindex.0 == ifindex && (exit.vlan == vlan || bridge && exit.vlan == 0)
     };
-    let Some(came) = [0, 1].into_iter().find(|exit| belongs(*exit)) else {
+    let Some(arrived) = [0, 1].into_iter().find(|exit| belongs(*exit)) else {
         let first = plan.exits[0].ifindex.0 == ifindex;
-        return said(ForwardOutcome::OtherVlan, usize::from(!first));
+        return expected(ForwardOutcome::OtherVlan, usize::from(!first));
     };
-    let way = way_of(&link);
-    if way == ForwardOutcome::Group {
-        return said(way, came);
+    let outcome = direction_of(&link);
+    if outcome == ForwardOutcome::Group {
+        return expected(outcome, arrived);
     }
     let mut own = plan.own.clone();
     own.resize(4, [0; 6]);
     if bridge && own.contains(&link.destination) {
-        return said(ForwardOutcome::Own, came);
+        return expected(ForwardOutcome::Own, arrived);
     }
-    if way != ForwardOutcome::ToSocket {
-        return said(way, came);
+    if outcome != ForwardOutcome::ToSocket {
+        return expected(outcome, arrived);
     }
-    if !bridge && link.destination != plan.exits[came].mac {
-        return said(ForwardOutcome::OtherHost, came);
+    if !bridge && link.destination != plan.exits[arrived].mac {
+        return expected(ForwardOutcome::OtherHost, arrived);
     }
     if !socket {
-        return said(ForwardOutcome::NoSocket, came);
+        return expected(ForwardOutcome::NoSocket, arrived);
     }
     let ip_bytes = frame_bytes - (shown.len() - link.payload.len()) as u32;
     if bridge {
-        return match ip_bytes > plan.exits[1 - came].mtu {
-            true => said(ForwardOutcome::TooBig, came),
-            false => Said {
-                leaves: 1 - came,
-                ..said(ForwardOutcome::ToSocket, came)
+        return match ip_bytes > plan.exits[1 - arrived].mtu {
+            true => expected(ForwardOutcome::TooBig, arrived),
+            false => Expected {
+                leaves: 1 - arrived,
+                ..expected(ForwardOutcome::ToSocket, arrived)
             },
         };
     }
     let mut question = match question(link.payload, ip_bytes) {
         Ok(question) => question,
-        Err(way) => return said(way, came),
+        Err(outcome) => return expected(outcome, arrived),
     };
-    question.came_by = plan.exits[came].route;
+    question.arrived_by = plan.exits[arrived].route;
     let answer = fib(&question);
     let refused = match answer.code {
         0 => None,
@@ -164,16 +164,16 @@ pub fn decide(
         8 => Some(ForwardOutcome::TooBig),
         _ => Some(ForwardOutcome::Unreachable),
     };
-    if let Some(way) = refused {
-        return said(way, came);
+    if let Some(outcome) = refused {
+        return expected(outcome, arrived);
     }
     let leaves = (0..2).find(|exit| plan.exits[*exit].route == answer.leaves_by);
     match leaves {
-        None => said(ForwardOutcome::OtherExit, came),
-        Some(leaves) => Said {
+        None => expected(ForwardOutcome::OtherExit, arrived),
+        Some(leaves) => Expected {
             leaves,
             macs: [answer.destination, answer.source],
-            ..said(ForwardOutcome::ToSocket, came)
+            ..expected(ForwardOutcome::ToSocket, arrived)
         },
     }
 }
@@ -203,7 +203,7 @@ fn question_v4(ip: &[u8], bytes: u32) -> Result<FibQuestion, ForwardOutcome> {
         return Err(ForwardOutcome::Short);
     }
     Ok(FibQuestion {
-        came_by: fairpath_units::IfIndex(0),
+        arrived_by: fairpath_units::IfIndex(0),
         source: source.into(),
         destination: destination.into(),
         protocol: ip[9],
@@ -237,7 +237,7 @@ fn question_v6(ip: &[u8], bytes: u32, is_six: bool) -> Result<FibQuestion, Forwa
     }
     let first = u32::from_be_bytes(ip[..4].try_into().unwrap());
     Ok(FibQuestion {
-        came_by: fairpath_units::IfIndex(0),
+        arrived_by: fairpath_units::IfIndex(0),
         source: IpAddr::V6(source),
         destination: IpAddr::V6(destination),
         protocol: ip[6],
@@ -260,9 +260,9 @@ fn is_whole(header: &[u8]) -> bool {
 }
 
 /// The frame as it leaves.
-pub fn change(plan: &ForwardPlan, said: &Said, frame: &[u8]) -> Vec<u8> {
+pub fn change(plan: &ForwardPlan, expected: &Expected, frame: &[u8]) -> Vec<u8> {
     let divided = link(frame).unwrap();
-    let vlan = plan.exits[said.leaves].vlan;
+    let vlan = plan.exits[expected.leaves].vlan;
     let with = |macs: &[u8], tags: &[u16], tpids: &[u16], payload: &[u8]| {
         let mut out = macs.to_vec();
         for (tag, tpid) in tags.iter().zip(tpids) {
@@ -306,5 +306,5 @@ pub fn change(plan: &ForwardPlan, said: &Said, frame: &[u8]) -> Vec<u8> {
     } else {
         payload[7] -= 1;
     }
-    with(&said.macs.concat(), &tags, &tpids, &payload)
+    with(&expected.macs.concat(), &tags, &tpids, &payload)
 }

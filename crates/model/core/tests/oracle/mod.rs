@@ -70,7 +70,7 @@ struct Dir {
     holes: Vec<Hole>,
     window_closed: bool,
     newest_ts: Option<i64>,
-    least: Option<u64>,
+    min: Option<u64>,
     counts: Counts,
 }
 
@@ -115,7 +115,7 @@ impl Oracle {
         }
         let flow = self.flows.get_mut(&p.flow).expect("just made");
         if !p.flags.contains(Flags::RST) {
-            let round_trip = flow[0].least.zip(flow[1].least).map(|(a, b)| a + b);
+            let round_trip = flow[0].min.zip(flow[1].min).map(|(a, b)| a + b);
             flow[p.from].take_data(seen, round_trip);
         }
         flow[p.from].note_ts(p);
@@ -153,7 +153,7 @@ impl Oracle {
             };
             dir.counts.samples += 1;
             dir.counts.sampled_bytes += u64::from(acked_bytes);
-            dir.least = Some(dir.least.map_or(rtt, |least| least.min(rtt)));
+            dir.min = Some(dir.min.map_or(rtt, |min| min.min(rtt)));
             self.reported.push(OracleSample {
                 number: seen.number,
                 rtt,

@@ -437,6 +437,6 @@ impl Oracle {
             .iter()
             .map(at)
             .map(|i| if i.waits { i.eligible } else { now });
-        eligible.min().map_or(NEVER, |least| least.max(now))
+        eligible.min().map_or(NEVER, |min| min.max(now))
     }
 }

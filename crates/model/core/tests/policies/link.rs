@@ -38,20 +38,20 @@ const AUDIT_EVERY: u32 = 500;
 
 /// Runs operations one by one and audits now and then: for long runs.
 pub struct Audited<H: SchedRuntime> {
-    pub home: H,
+    pub runtime: H,
     left: u32,
 }
 
 impl<H: SchedRuntime> Audited<H> {
-    pub fn new(home: H) -> Audited<H> {
-        Audited { home, left: 0 }
+    pub fn new(runtime: H) -> Audited<H> {
+        Audited { runtime, left: 0 }
     }
 
     pub fn run(&mut self, op: Op) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
-        self.home.run(&[op], &mut outcomes).unwrap();
+        self.runtime.run(&[op], &mut outcomes).unwrap();
         if self.left == 0 {
-            self.home.audit().unwrap();
+            self.runtime.audit().unwrap();
             self.left = AUDIT_EVERY;
         }
         self.left -= 1;
@@ -62,7 +62,7 @@ impl<H: SchedRuntime> Audited<H> {
 /// Sources that have packets waiting whenever they are on, and a link of a rate. Every handle given
 /// comes back once, or the test fails.
 pub struct Link<H: SchedRuntime> {
-    pub home: Audited<H>,
+    pub runtime: Audited<H>,
     pub now: u64,
     rate_bps: u64,
     templates: Vec<Meta>,
@@ -74,9 +74,9 @@ pub struct Link<H: SchedRuntime> {
 
 impl<H: SchedRuntime> Link<H> {
     /// `packets` handles; one source for each template.
-    pub fn new(home: H, packets: u32, rate_bps: u64, templates: Vec<Meta>) -> Link<H> {
+    pub fn new(runtime: H, packets: u32, rate_bps: u64, templates: Vec<Meta>) -> Link<H> {
         Link {
-            home: Audited::new(home),
+            runtime: Audited::new(runtime),
             now: 0,
             rate_bps,
             waiting: vec![0; templates.len()],
@@ -148,7 +148,7 @@ impl<H: SchedRuntime> Link<H> {
     fn run(&mut self, op: Op) -> (Option<Sent>, u64) {
         let mut sent = None;
         let mut again = NEVER;
-        for outcome in self.home.run(op) {
+        for outcome in self.runtime.run(op) {
             match outcome.kind {
                 OutcomeKind::Nothing => again = outcome.at,
                 OutcomeKind::Sent | OutcomeKind::Dropped => {

@@ -78,9 +78,9 @@ pub fn packet(flow_hash: u32, bytes: u32) -> Meta {
 
 /// A home whose every packet is followed: none may be lost, doubled or left uncounted.
 pub struct Watched<H: SchedRuntime> {
-    home: H,
+    runtime: H,
     waiting: Vec<bool>,
-    came: u64,
+    arrived: u64,
     left: u64,
     now: u64,
     audited: bool,
@@ -94,11 +94,11 @@ impl Watched<Scheduler> {
 }
 
 impl<H: SchedRuntime> Watched<H> {
-    pub fn new(home: H) -> Watched<H> {
+    pub fn new(runtime: H) -> Watched<H> {
         Watched {
-            home,
+            runtime,
             waiting: vec![],
-            came: 0,
+            arrived: 0,
             left: 0,
             now: 0,
             audited: true,
@@ -114,14 +114,18 @@ impl<H: SchedRuntime> Watched<H> {
     /// Runs operations, audits, and keeps account of every handle.
     pub fn run(&mut self, ops: &[Op]) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
-        self.home.run(ops, &mut outcomes).unwrap();
+        self.runtime.run(ops, &mut outcomes).unwrap();
         if self.audited {
-            self.home.audit().unwrap();
+            self.runtime.audit().unwrap();
         }
         for outcome in &outcomes {
             self.account(outcome);
         }
-        assert_eq!(self.home.stats().queued, self.came, "packets are lost");
+        assert_eq!(
+            self.runtime.stats().queued,
+            self.arrived,
+            "packets are lost"
+        );
         outcomes
     }
 
@@ -134,7 +138,7 @@ impl<H: SchedRuntime> Watched<H> {
             OutcomeKind::Queued => {
                 assert!(!self.waiting[handle], "{handle} waits twice");
                 self.waiting[handle] = true;
-                self.came += 1;
+                self.arrived += 1;
             }
             OutcomeKind::Sent | OutcomeKind::Dropped if self.waiting[handle] => {
                 self.waiting[handle] = false;
@@ -174,11 +178,11 @@ impl<H: SchedRuntime> Watched<H> {
 
     /// Packets that wait, by what was told of them.
     pub fn waiting(&self) -> u64 {
-        self.came - self.left
+        self.arrived - self.left
     }
 
     /// The home, to read its counters.
-    pub fn home(&mut self) -> &mut H {
-        &mut self.home
+    pub fn runtime(&mut self) -> &mut H {
+        &mut self.runtime
     }
 }

@@ -9,7 +9,7 @@ pub struct Waiting {
     pub handle: u32,
     pub bytes: u32,
     pub ecn: u8,
-    pub came: u64,
+    pub arrived: u64,
 }
 
 /// What it is told to do; ns and bytes.
@@ -60,7 +60,7 @@ impl Codel {
             return (None, false);
         };
         self.bytes -= u64::from(packet.bytes);
-        if now - packet.came < settings.target || self.bytes <= settings.mtu {
+        if now - packet.arrived < settings.target || self.bytes <= settings.mtu {
             self.first_above_time = 0;
             return (Some(packet), false);
         }
@@ -119,7 +119,7 @@ impl Codel {
             self.lastcount = self.count;
         }
         let packet = packet?;
-        let waited = now - packet.came;
+        let waited = now - packet.arrived;
         if packet.ecn != 0 && settings.ce_threshold > 0 && waited > settings.ce_threshold {
             marked = true;
         }

@@ -92,7 +92,7 @@ fn known(stats: SchedStats) -> SchedStats {
 pub fn compare(
     tree: &Tree,
     oracle: &mut Oracle,
-    homes: &mut [&mut dyn SchedRuntime],
+    runtimes: &mut [&mut dyn SchedRuntime],
     log: &[Op],
 ) -> Result<Done, String> {
     let mut done = 0;
@@ -100,12 +100,12 @@ pub fn compare(
         let run = |(index, op): (usize, &Op)| oracle.run(index as u32, op);
         let expected: Vec<Vec<Outcome>> = ops.iter().enumerate().map(run).collect();
         oracle.well_formed()?;
-        for home in homes.iter_mut() {
-            let name = home.name();
-            let in_home = |error: String| format!("{name}: {error}");
-            outcomes(part, ops, &expected, &mut **home).map_err(in_home)?;
-            home.audit().map_err(in_home)?;
-            counters(tree, oracle, &**home).map_err(in_home)?;
+        for runtime in runtimes.iter_mut() {
+            let name = runtime.name();
+            let in_runtime = |error: String| format!("{name}: {error}");
+            outcomes(part, ops, &expected, &mut **runtime).map_err(in_runtime)?;
+            runtime.audit().map_err(in_runtime)?;
+            counters(tree, oracle, &**runtime).map_err(in_runtime)?;
         }
         done += ops.len();
         if oracle.stats().tries_spent > ENOUGH {
@@ -119,10 +119,12 @@ fn outcomes(
     part: usize,
     ops: &[Op],
     expected: &[Vec<Outcome>],
-    home: &mut dyn SchedRuntime,
+    runtime: &mut dyn SchedRuntime,
 ) -> Result<(), String> {
     let mut got = Vec::new();
-    home.run(ops, &mut got).map_err(|error| error.to_string())?;
+    runtime
+        .run(ops, &mut got)
+        .map_err(|error| error.to_string())?;
     let mut got = got.as_slice();
     for (index, (op, expected)) in ops.iter().zip(expected).enumerate() {
         let count = got
@@ -152,8 +154,8 @@ fn same(index: usize, op: &Op, expected: &[Outcome], got: &[Outcome]) -> Result<
     ))
 }
 
-fn counters(tree: &Tree, oracle: &Oracle, home: &dyn SchedRuntime) -> Result<(), String> {
-    let (expected, got) = (oracle.stats(), home.stats());
+fn counters(tree: &Tree, oracle: &Oracle, runtime: &dyn SchedRuntime) -> Result<(), String> {
+    let (expected, got) = (oracle.stats(), runtime.stats());
     if (got.shared, got.state_lost) != (0, 0) {
         return Err("the table of flows was too small for this test".into());
     }
@@ -165,7 +167,7 @@ fn counters(tree: &Tree, oracle: &Oracle, home: &dyn SchedRuntime) -> Result<(),
     for impairment in 1..=tree.plan.impairments.len() as u32 {
         let (expected, got) = (
             oracle.impair_stats(impairment),
-            home.impair_stats(impairment),
+            runtime.impair_stats(impairment),
         );
         if expected != got {
             return Err(format!(
@@ -174,7 +176,7 @@ fn counters(tree: &Tree, oracle: &Oracle, home: &dyn SchedRuntime) -> Result<(),
         }
     }
     for node in 1..=tree.plan.nodes.len() as u32 {
-        let (expected, got) = (oracle.node_stats(node), home.node_stats(node));
+        let (expected, got) = (oracle.node_stats(node), runtime.node_stats(node));
         if expected != got {
             return Err(format!(
                 "node {node}:\n  oracle {expected:?}\n  here   {got:?}"

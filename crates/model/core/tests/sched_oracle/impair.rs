@@ -147,7 +147,7 @@ impl Impairment {
         }
         self.number += segments;
         self.stats.packets += segments;
-        self.stats.supers += u64::from(segments > 1);
+        self.stats.gso_packets += u64::from(segments > 1);
         self.stats.lost += if lost { segments } else { 0 };
         self.stats.bursts += u64::from(lost && !self.lost_last);
         self.lost_last = lost;
@@ -225,7 +225,7 @@ impl Impairment {
             limit => limit.into(),
         };
         self.slot = Slot {
-            opens: later(from, self.config.slot_least + more),
+            opens: later(from, self.config.slot_min + more),
             packets: unless_zero(self.config.slot_packets, u32::MAX.into()),
             bytes: unless_zero(self.config.slot_bytes, i64::MAX as u64).into(),
             count: self.slot.count + 1,
@@ -233,7 +233,7 @@ impl Impairment {
     }
 
     fn fill_slot(&mut self, at: u64, bytes: u32) -> u64 {
-        if self.config.slot_least == 0 && self.config.slot_spread == 0 {
+        if self.config.slot_min == 0 && self.config.slot_spread == 0 {
             return at;
         }
         if self.slot.opens < at || self.slot.count == 0 {
@@ -275,7 +275,7 @@ impl Impairment {
             self.last_leaves = at;
         }
         self.stats.delayed += 1;
-        self.stats.asked_ns = self.stats.asked_ns.wrapping_add(delay);
+        self.stats.requested_ns = self.stats.requested_ns.wrapping_add(delay);
         self.stats.held_ns = self.stats.held_ns.wrapping_add(at.wrapping_sub(now));
         at
     }
@@ -386,15 +386,15 @@ impl Oracle {
             return true;
         }
         packet.enqueued = at;
-        self.gate.insert((at, order), handle);
+        self.delay_queue.insert((at, order), handle);
         self.stats.queued += 1;
-        self.tell(OutcomeKind::Queued, handle, 0, at);
+        self.report(OutcomeKind::Queued, handle, 0, at);
         false
     }
 
     /// Everybody whose time has come goes to its leaf.
     pub(super) fn let_in(&mut self) {
-        while let Some(first) = self.gate.first_entry()
+        while let Some(first) = self.delay_queue.first_entry()
             && first.key().0 <= self.now
         {
             let handle = first.remove();
@@ -406,10 +406,10 @@ impl Oracle {
     }
 
     /// Whether the packet was at the delay queue; it is there no longer.
-    pub(super) fn leave_gate(&mut self, handle: u32) -> bool {
-        let before = self.gate.len();
-        self.gate.retain(|_, held| *held != handle);
-        self.gate.len() < before
+    pub(super) fn leave_delay_queue(&mut self, handle: u32) -> bool {
+        let before = self.delay_queue.len();
+        self.delay_queue.retain(|_, held| *held != handle);
+        self.delay_queue.len() < before
     }
 
     fn service(&mut self) -> Option<(&mut Impairment, &[u64])> {

@@ -94,7 +94,7 @@ fn impairment(random: &mut Random, tables: &Words) -> ImpairConfig {
         (config.delays_at, config.delays) = (tables.delays_at, PAIRS);
     }
     if random.below(3) == 0 {
-        config.slot_least = random.pick(&[0, 100, 50_000]);
+        config.slot_min = random.pick(&[0, 100, 50_000]);
         config.slot_spread = random.pick(&[0, 1, 70_000]);
         config.slot_packets = random.pick(&[0, 1, 3]);
         config.slot_bytes = random.pick(&[0, 0, 100, 4000]);

@@ -81,13 +81,17 @@ impl Oracle {
         }
         self.count_hosts(handle);
         let before = self.may_refuse.then(|| self.world.clone());
-        let told = self.told.len();
+        let reported = self.reported.len();
         let admitted = self.admit_ranked(handle);
         if let Err(refusal) = admitted {
             let rank = self.world.packets[&handle].rank;
             // The policy's own refusal may change its state: it decided so.
             if refusal != reason::REFUSED {
-                assert_eq!(told, self.told.len(), "a refused push drops nobody else");
+                assert_eq!(
+                    reported,
+                    self.reported.len(),
+                    "a refused push drops nobody else"
+                );
                 self.world = before.expect("a plan that refuses nobody");
                 self.world.packets.get_mut(&handle).unwrap().rank = rank;
             }
@@ -136,7 +140,7 @@ impl Oracle {
             self.call.rank = self.world.ranks.get(&about).copied().unwrap_or(0);
         }
         let rank = self
-            .ask_anew(leaf, Function::RankEnqueue, &meta, about)
+            .query_again(leaf, Function::RankEnqueue, &meta, about)
             .unwrap_or(0);
         if self.call.verdict & DROP != 0 && self.config(leaf).over == Over::Packets {
             self.world.packets.get_mut(&handle).unwrap().rank = rank;
@@ -184,24 +188,24 @@ impl Oracle {
             return Ok(());
         };
         self.end_waiting(out);
-        self.ask_about_drop(out, reason::PUSHED_OUT);
+        self.query_drop(out, reason::PUSHED_OUT);
         self.drop_packet(out, reason::PUSHED_OUT);
         Ok(())
     }
 
-    fn ask_about_drop(&mut self, handle: u32, reason: u8) {
+    fn query_drop(&mut self, handle: u32, reason: u8) {
         let packet = self.world.packets[&handle];
         self.begin_call(packet.leaf, packet.leaf);
         let about = self.about_flow(packet.leaf, packet.flow);
         self.call.reason = reason.into();
-        self.ask(packet.leaf, Function::OnDrop, &packet.meta, about);
+        self.query(packet.leaf, Function::OnDrop, &packet.meta, about);
     }
 
     fn admit_to_flow(&mut self, handle: u32, rank: u64, flow: Item) -> Result<u64, u8> {
         let packet = self.world.packets[&handle];
         let key = packet.flow.unwrap();
         let shaped = self.world.shaper.values().any(|held| *held == flow);
-        let mut held_back = shaped;
+        let mut delayed = shaped;
         if shaped {
             if rank != KEEP {
                 self.flow_mut(key).rank = rank;
@@ -213,8 +217,8 @@ impl Oracle {
         } else {
             self.flow_mut(key).rank = rank;
             let at = self.send_time(packet.leaf, &packet.meta, flow);
-            held_back = at > self.now;
-            if held_back {
+            delayed = at > self.now;
+            if delayed {
                 self.shape(flow, at);
             } else {
                 let seq = self.next_seq();
@@ -224,7 +228,7 @@ impl Oracle {
         }
         self.flow_mut(key).queue.push_back(handle);
         self.begin_waiting(handle);
-        Ok(if held_back { u64::MAX } else { self.now })
+        Ok(if delayed { u64::MAX } else { self.now })
     }
 
     fn rank_flow(&mut self, leaf: u32, flow: Item, rank: u64) {
@@ -251,7 +255,7 @@ impl Oracle {
         };
         let about = self.about_leaving(leaf, handle, rank);
         let meta = self.world.packets[&handle].meta;
-        self.ask_anew(leaf, Function::RankDequeue, &meta, about);
+        self.query_again(leaf, Function::RankDequeue, &meta, about);
         self.queue(leaf).remove(Item::Packet(handle));
         self.end_waiting(handle);
         (handle, self.call.verdict & DROP == 0)
@@ -274,7 +278,7 @@ impl Oracle {
         }
         let meta = self.world.packets[&handle].meta;
         let rank = self
-            .ask_anew(leaf, Function::RankDequeue, &meta, about)
+            .query_again(leaf, Function::RankDequeue, &meta, about)
             .unwrap_or(KEEP);
         let verdict = self.call.verdict;
         if verdict & LATER != 0 && verdict & DROP == 0 {
@@ -295,7 +299,7 @@ impl Oracle {
             self.call.rank = waited;
             let nobody = Meta::default();
             let rank = self
-                .ask_anew(leaf, Function::RankDequeue, &nobody, about)
+                .query_again(leaf, Function::RankDequeue, &nobody, about)
                 .unwrap_or(KEEP);
             if self.call.verdict & LINGER != 0 && rank != KEEP {
                 self.stats.put_off += 1;
@@ -367,7 +371,7 @@ impl Oracle {
     /// Takes a packet out, wherever it is.
     pub(super) fn take_out(&mut self, handle: u32, reason: u8) {
         let packet = self.world.packets[&handle];
-        self.ask_about_drop(handle, reason);
+        self.query_drop(handle, reason);
         self.queue(packet.leaf).remove(Item::Packet(handle));
         self.unshape(Item::Packet(handle));
         self.end_waiting(handle);
@@ -387,8 +391,8 @@ impl Oracle {
         self.stats.sent += 1;
         self.stats.sent_bytes += u64::from(packet.meta.bytes - packet.more);
         self.charge_service(packet.meta.bytes);
-        self.tell(OutcomeKind::Sent, handle, 0, self.now - packet.enqueued);
-        if let Some(last) = self.told.last_mut() {
+        self.report(OutcomeKind::Sent, handle, 0, self.now - packet.enqueued);
+        if let Some(last) = self.reported.last_mut() {
             last.flags = packet.flags | if marked { Outcome::MARK } else { 0 };
             last.bit = packet.bit;
         }

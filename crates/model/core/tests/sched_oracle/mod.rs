@@ -8,7 +8,7 @@
 #![allow(dead_code)] // every test binary uses another part of it
 
 pub mod case;
-pub mod damage;
+pub mod corruption;
 pub mod impair;
 pub mod impairments;
 pub mod leaf;
@@ -149,13 +149,13 @@ pub struct Oracle {
     world: World,
     impairments: Vec<Impairment>,
     /// Who was not released yet, by time and arrival.
-    gate: BTreeMap<(u64, u64), u32>,
+    delay_queue: BTreeMap<(u64, u64), u32>,
     now: u64,
     seq: u64,
     next_reference: u32,
     call: Call,
     op: u32,
-    told: Vec<Outcome>,
+    reported: Vec<Outcome>,
     stats: SchedStats,
 }
 
@@ -218,13 +218,13 @@ impl Oracle {
             may_refuse: plan.config.horizon > 0 || plan.nodes.iter().any(refuses),
             world,
             impairments: plan.impairments.iter().map(Impairment::new).collect(),
-            gate: BTreeMap::new(),
+            delay_queue: BTreeMap::new(),
             now: 0,
             seq: 0,
             next_reference: 0,
             call: Call::default(),
             op: 0,
-            told: vec![],
+            reported: vec![],
             stats: SchedStats::default(),
         }
     }
@@ -271,7 +271,7 @@ impl Oracle {
                 self.answer(known);
             }
         }
-        std::mem::take(&mut self.told)
+        std::mem::take(&mut self.reported)
     }
 
     fn set_node(&mut self, op: &Op) -> bool {
@@ -292,16 +292,16 @@ impl Oracle {
         } else {
             OutcomeKind::Failed
         };
-        self.tell(kind, 0, 0, self.now);
+        self.report(kind, 0, 0, self.now);
     }
 
     fn has_node(&self, id: u32) -> bool {
         (1..=self.plan.nodes.len() as u32).contains(&id)
     }
 
-    fn tell(&mut self, kind: OutcomeKind, handle: u32, reason: u8, at: u64) {
+    fn report(&mut self, kind: OutcomeKind, handle: u32, reason: u8, at: u64) {
         let packet = self.world.packets.get(&handle).copied().unwrap_or_default();
-        self.told.push(Outcome {
+        self.reported.push(Outcome {
             rank: packet.rank,
             at,
             op: self.op,
@@ -393,7 +393,7 @@ impl Oracle {
     }
 
     /// Asks the policy of `node`, told as `self.call` says, about a packet and the state of `about`.
-    fn ask(&mut self, node: u32, function: Function, meta: &Meta, about: Item) -> Option<u64> {
+    fn query(&mut self, node: u32, function: Function, meta: &Meta, about: Item) -> Option<u64> {
         let policy = &self.policies[node as usize - 1];
         let mut nobody = [0; 8];
         let mut child = match about {
@@ -410,7 +410,7 @@ impl Oracle {
             class: &mut self.world.nodes[node as usize - 1].class,
             global: &mut self.world.global[policy.id as usize],
         };
-        let answer = policy::ask(policy, function, meta, state, &mut self.call);
+        let answer = policy::query(policy, function, meta, state, &mut self.call);
         if let Item::Node(id) = about {
             self.world.nodes[id as usize - 1].child = child;
         }
@@ -418,14 +418,22 @@ impl Oracle {
     }
 
     /// The same, with the answers' fields as they are before a call.
-    fn ask_anew(&mut self, node: u32, function: Function, meta: &Meta, about: Item) -> Option<u64> {
+    fn query_again(
+        &mut self,
+        node: u32,
+        function: Function,
+        meta: &Meta,
+        about: Item,
+    ) -> Option<u64> {
         (self.call.due, self.call.verdict) = (NEVER, 0);
-        self.ask(node, function, meta, about)
+        self.query(node, function, meta, about)
     }
 
     fn send_time(&mut self, node: u32, meta: &Meta, about: Item) -> u64 {
         let kept = (self.call.due, self.call.verdict);
-        let at = self.ask(node, Function::SendTime, meta, about).unwrap_or(0);
+        let at = self
+            .query(node, Function::SendTime, meta, about)
+            .unwrap_or(0);
         assert_eq!(
             kept,
             (self.call.due, self.call.verdict),
@@ -525,7 +533,7 @@ impl Oracle {
         if packet.leaf > 0 {
             self.node_mut(packet.leaf).stats.dropped += 1;
         }
-        self.tell(
+        self.report(
             OutcomeKind::Dropped,
             handle,
             reason,
@@ -539,7 +547,7 @@ impl Oracle {
         let known = (1..=self.plan.config.packets).contains(&op.handle);
         if !known || self.world.packets.contains_key(&op.handle) {
             self.stats.dropped[reason::BAD_HANDLE as usize] += 1;
-            return self.tell(OutcomeKind::Dropped, 0, reason::BAD_HANDLE, 0);
+            return self.report(OutcomeKind::Dropped, 0, reason::BAD_HANDLE, 0);
         }
         let leaf = self.leaf_of(&op.meta);
         let packet = Packet {
@@ -559,7 +567,7 @@ impl Oracle {
         }
         if let Some(at) = self.place(op.handle) {
             self.stats.queued += 1;
-            self.tell(OutcomeKind::Queued, op.handle, 0, at);
+            self.report(OutcomeKind::Queued, op.handle, 0, at);
         }
     }
 
@@ -601,7 +609,7 @@ impl Oracle {
     }
 
     fn remove(&mut self, handle: u32) {
-        if self.leave_gate(handle) {
+        if self.leave_delay_queue(handle) {
             return self.drop_packet(handle, reason::REMOVED);
         }
         let leaf = self
@@ -610,7 +618,7 @@ impl Oracle {
             .get(&handle)
             .map_or(0, |packet| packet.leaf);
         if leaf == 0 || self.parent(leaf, Over::References).is_some() {
-            return self.tell(OutcomeKind::Failed, 0, 0, self.now);
+            return self.report(OutcomeKind::Failed, 0, 0, self.now);
         }
         self.take_out(handle, reason::REMOVED);
         self.settle(leaf);
@@ -633,14 +641,14 @@ impl Oracle {
             self.stats.tries_spent += 1;
         }
         let next = self.world.shaper.keys().next().map_or(NEVER, |key| key.0);
-        let gate = self.gate.keys().next().map_or(NEVER, |key| key.0);
+        let delay_queue = self.delay_queue.keys().next().map_or(NEVER, |key| key.0);
         let waits = match self.waiting(1) {
             0 => NEVER,
             _ if self.is_served() => self.now,
             _ => self.next_opportunity(),
         };
-        let at = next.min(gate).min(waits);
-        self.tell(OutcomeKind::Nothing, 0, 0, at);
+        let at = next.min(delay_queue).min(waits);
+        self.report(OutcomeKind::Nothing, 0, 0, at);
     }
 
     /// Everything whose time has come goes back to its queue.

@@ -84,14 +84,14 @@ pub struct State<'a> {
 /// What a policy does where it has no function of this kind.
 pub type Answer = Option<u64>;
 
-pub fn ask(policy: &Policy, function: Function, p: &Meta, state: State, r: &mut Call) -> Answer {
+pub fn query(policy: &Policy, function: Function, p: &Meta, state: State, r: &mut Call) -> Answer {
     if !policy.functions.contains(&function) {
         return None;
     }
     Some(if policy.id == Policy::CUSTOM {
         Wild.decide(function, p, state, r)
     } else {
-        shipped::ask(&policy.name, function, p, state, r)
+        shipped::query(&policy.name, function, p, state, r)
     })
 }
 
@@ -159,7 +159,7 @@ fn mix(hash: u64, word: u64) -> u64 {
 }
 
 fn wild(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
-    let told = [
+    let reported = [
         [
             r.now,
             r.rank,
@@ -190,9 +190,9 @@ fn wild(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
         ]
         .map(u64::from),
     ];
-    let told = told.iter().flatten();
+    let reported = reported.iter().flatten();
     let state = s.flow.iter().chain(s.class.iter()).chain(s.global.iter());
-    let hash = told
+    let hash = reported
         .chain(state)
         .fold(function as u64, |hash, word| mix(hash, *word));
     s.flow[(hash % 8) as usize] ^= hash >> 8;
@@ -248,15 +248,15 @@ impl Custom for Wild {
         global: &mut [u64; 8],
         call: &mut [u64; 16],
     ) -> u64 {
-        let mut told = Call::from_words(call);
+        let mut reported = Call::from_words(call);
         let state = State {
             flow,
             class,
             global,
         };
-        let answer = self.decide(function, packet, state, &mut told);
-        call[13] = told.due;
-        call[14] = call[14] >> 32 << 32 | u64::from(told.verdict);
+        let answer = self.decide(function, packet, state, &mut reported);
+        call[13] = reported.due;
+        call[14] = call[14] >> 32 << 32 | u64::from(reported.verdict);
         answer
     }
 }

@@ -7,7 +7,7 @@ use fairpath_core::sched::{Function, Meta, NEVER, Over, PARAMS, RATE_SHIFT};
 
 use super::policy::{Call, DROP, KEEP, LATER, LINGER, MARK, State};
 
-/// Those that [`ask`] knows.
+/// Those that [`query`] knows.
 pub const KNOWN: [&str; 12] = [
     "fifo",
     "stfq",
@@ -23,7 +23,7 @@ pub const KNOWN: [&str; 12] = [
     "fq_codel",
 ];
 
-pub fn ask(name: &str, function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
+pub fn query(name: &str, function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
     match name {
         "fifo" => 0,
         "stfq" => stfq(function, p, s, r),
@@ -43,7 +43,7 @@ pub fn ask(name: &str, function: Function, p: &Meta, s: State, r: &mut Call) -> 
 }
 
 /// Flows and children stand in the queue once, whatever waits behind them.
-fn stands_once(r: &Call) -> bool {
+fn is_unique(r: &Call) -> bool {
     [Over::Flows as u32, Over::Children as u32].contains(&r.over)
 }
 
@@ -60,13 +60,13 @@ fn stfq(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
     let service = virtual_time(p.bytes, r.cost);
     if function == Function::RankDequeue {
         *now = r.rank.max(*now);
-        if stands_once(r) {
+        if is_unique(r) {
             *finish = r.rank.saturating_add(service);
         }
         return *finish;
     }
     let start = *now.max(finish);
-    if !stands_once(r) {
+    if !is_unique(r) {
         s.flow[0] = start.saturating_add(service);
     } else if r.backlogged == 1 {
         return KEEP;

@@ -75,7 +75,7 @@ impl Oracle {
         self.begin_call(parent, leaf);
         let about = self.about_child(child);
         let rank = self
-            .ask_anew(parent, Function::RankEnqueue, meta, about)
+            .query_again(parent, Function::RankEnqueue, meta, about)
             .unwrap_or(0);
         let due = self.call.due;
         (self.node_mut(child).rank, self.node_mut(child).due) = (rank, due);
@@ -113,7 +113,7 @@ impl Oracle {
         self.next_reference += 1;
         let id = self.next_reference;
         let rank = self
-            .ask_anew(parent, Function::RankEnqueue, meta, about)
+            .query_again(parent, Function::RankEnqueue, meta, about)
             .unwrap_or(0);
         self.world
             .references
@@ -222,7 +222,7 @@ impl Oracle {
         self.call.by_floor = due.into();
         self.call.rank = self.queue(parent).rank_of(item).unwrap();
         let waited = self.call.rank;
-        let rank = self.ask_anew(parent, Function::RankDequeue, &packet.meta, about);
+        let rank = self.query_again(parent, Function::RankDequeue, &packet.meta, about);
         let rank = rank.unwrap_or(waited);
         self.node_mut(child).stats.by_floor += u64::from(due);
         if self.config(parent).over == Over::References || self.waiting(child) == 0 {

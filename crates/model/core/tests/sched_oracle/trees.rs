@@ -92,8 +92,8 @@ pub fn param(random: &mut Random, policy: &Policy, index: usize) -> u64 {
     let Some(param) = policy.params.get(index) else {
         return random.below(2 * MODES);
     };
-    let between = param.least + random.below((param.most - param.least).saturating_add(1));
-    let values = [param.least, param.most, param.standard, between];
+    let between = param.min + random.below((param.most - param.min).saturating_add(1));
+    let values = [param.min, param.most, param.standard, between];
     param.encode(random.pick(&values))
 }
 

@@ -219,7 +219,7 @@ pub struct Traffic {
     pub flows: Vec<Flow>,
     pub seen: Vec<Observed>,
     /// By packet number: the round trips that this packet is the first to complete.
-    pub truth: HashMap<u64, Vec<u64>>,
+    pub validation: HashMap<u64, Vec<u64>>,
     /// The same for those that a packet completed which never reached the monitor: the next ones say so too, too late.
     pub late: HashMap<u64, Vec<u64>>,
 }
@@ -285,7 +285,7 @@ pub fn generate(seed: u64, options: &Options) -> Traffic {
     passed.sort_by_key(|passed| passed.at);
     for (i, passed) in passed.into_iter().enumerate() {
         let number = i as u64 + 1;
-        all.truth.insert(number, passed.truth);
+        all.validation.insert(number, passed.validation);
         all.late.insert(number, passed.late);
         all.seen.push(Observed {
             at: passed.at,
@@ -300,7 +300,7 @@ pub fn generate(seed: u64, options: &Options) -> Traffic {
 struct Passed {
     at: u64,
     packet: Packet,
-    truth: Vec<u64>,
+    validation: Vec<u64>,
     late: Vec<u64>,
 }
 
@@ -332,7 +332,7 @@ struct Simulation {
     last: [[u64; 2]; 2],
     seen_at: HashMap<u64, u64>,
     /// Transmissions answered by packets on their way to the monitor, by packet: one that reorders them tells as well.
-    under_way: [BTreeMap<u64, Vec<u64>>; 2],
+    midflow: [BTreeMap<u64, Vec<u64>>; 2],
     /// Transmissions answered by packets that were lost before the monitor.
     unheard: [Vec<u64>; 2],
     answers_get_lost: bool,
@@ -354,7 +354,7 @@ impl Simulation {
             next_id: 0,
             last: [[0; 2]; 2],
             seen_at: HashMap::new(),
-            under_way: [BTreeMap::new(), BTreeMap::new()],
+            midflow: [BTreeMap::new(), BTreeMap::new()],
             unheard: [Vec::new(), Vec::new()],
             answers_get_lost: weather.ack_loss_before > 0,
             passed: Vec::new(),
@@ -412,7 +412,7 @@ impl Simulation {
                         self.unheard[host].extend(flight.answers);
                         continue;
                     }
-                    self.under_way[host].insert(id, flight.answers.clone());
+                    self.midflow[host].insert(id, flight.answers.clone());
                     let time = self.hop(now, host, 0);
                     self.at(time, Event::Pass(flight));
                 }
@@ -446,18 +446,18 @@ impl Simulation {
                 .collect()
         };
         self.seen_at.insert(flight.id, now);
-        let overtaken = self.under_way[from]
+        let overtaken = self.midflow[from]
             .range(..=flight.id)
             .flat_map(|(_, ids)| ids.clone());
         let answers: Vec<u64> = overtaken.collect();
-        self.under_way[from].remove(&flight.id);
+        self.midflow[from].remove(&flight.id);
         self.passed.push(Passed {
             at: now,
             packet: Packet {
                 flow,
                 ..flight.packet
             },
-            truth: since(&answers, &self.seen_at),
+            validation: since(&answers, &self.seen_at),
             late: since(&self.unheard[from], &self.seen_at),
         });
         let weather = self.weather;

@@ -192,7 +192,7 @@ impl Line<'_> {
         meta.segs = given.segs;
         meta.ifindex = given.ifindex;
         meta.rx_ifindex = given.rx_ifindex;
-        meta.way = given.way;
+        meta.direction = given.direction;
         meta.vlan = given.vlan;
         meta.flags = given.flags;
         self.talk.frame(meta, &bytes);

@@ -37,7 +37,7 @@ pub struct Habits {
     pub clock_hz: u64,
     pub clock_start: u32,
     pub delayed_ack: u64,
-    pub least_rto: u64,
+    pub min_rto: u64,
     /// Which old segments may still update TS.Recent: none (RFC 7323), or those that end at the last ACK (Linux).
     pub linux: bool,
     pub keep_alive: Option<u64>,
@@ -81,7 +81,7 @@ impl Host {
     pub fn new(habits: Habits, seed: u64, listens: bool, writes: Vec<(u64, u64)>) -> Host {
         Host {
             cwnd: habits.window,
-            rto: habits.least_rto,
+            rto: habits.min_rto,
             habits,
             random: Random::new(seed),
             listens,
@@ -126,7 +126,7 @@ impl Host {
                 clock_start: (random.draw() as u32).wrapping_add(options.shift),
                 delayed_ack: random.pick(&[0, MS, 40 * MS, 200 * MS]),
                 // The first one now and then runs out for nothing.
-                least_rto: round_trip + random.pick(&[5, 50, 250, 250]) * MS,
+                min_rto: round_trip + random.pick(&[5, 50, 250, 250]) * MS,
                 linux: random.chance(600),
                 keep_alive: random
                     .chance(200)
@@ -301,11 +301,11 @@ impl Host {
         let idle = self.una == self.max;
         let mut sent = false;
         loop {
-            let room = (self.una + self.cwnd.min(self.habits.window)).saturating_sub(self.nxt);
+            let capacity = (self.una + self.cwnd.min(self.habits.window)).saturating_sub(self.nxt);
             let fin_sent = self.all_written && self.nxt > self.end_of_data();
-            let payload = self.segment_at(self.nxt).min(room);
+            let payload = self.segment_at(self.nxt).min(capacity);
             let fin = !fin_sent && self.fin_behind(self.nxt + payload);
-            if fin_sent || (payload == 0 && !fin) || room == 0 {
+            if fin_sent || (payload == 0 && !fin) || capacity == 0 {
                 break;
             }
             self.transmit(
@@ -486,7 +486,7 @@ impl Host {
         self.una = ack;
         self.nxt = self.nxt.max(ack);
         self.dup_acks = 0;
-        self.rto = self.habits.least_rto;
+        self.rto = self.habits.min_rto;
         self.cwnd = (self.cwnd + self.habits.mss).min(self.habits.window);
         if self.listens {
             self.establish(now);

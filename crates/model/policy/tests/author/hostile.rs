@@ -222,8 +222,8 @@ fn every_defect_of_the_block_is_told() {
         (&[(392, b'x'), (416, b'm'), (432, b'y')], "not one of"),
     ];
     for (changes, wanted) in cases {
-        let told = with(changes);
-        assert!(told.contains(wanted), "{changes:?}: {told}");
+        let reported = with(changes);
+        assert!(reported.contains(wanted), "{changes:?}: {reported}");
     }
     let several = with(&[(12, 16), (24, 32), (32, b'B')]);
     assert_eq!(
@@ -232,8 +232,8 @@ fn every_defect_of_the_block_is_told() {
         "three, one of them with a remedy: {several}"
     );
     let empty = object_with(&[EXIT], &block(), &[("custom_send_time", 0, 1)]);
-    let told = Author::parse(&empty).expect_err("no rank")[0].to_string();
-    assert!(told.contains("no RANK_ENQUEUE"), "{told}");
+    let reported = Author::parse(&empty).expect_err("no rank")[0].to_string();
+    assert!(reported.contains("no RANK_ENQUEUE"), "{reported}");
 }
 
 /// A small policy with everything: a loop, a call, the stack, a constant.
@@ -288,9 +288,9 @@ fn no_flipped_bit_of_an_object_makes_anything_panic() {
     assert!(survive(&object));
     let mut taken = 0;
     for bit in 0..8 * object.len() {
-        let mut damaged = object.clone();
-        damaged[bit / 8] ^= 1 << (bit % 8);
-        taken += u32::from(survive(&damaged));
+        let mut corrupted = object.clone();
+        corrupted[bit / 8] ^= 1 << (bit % 8);
+        taken += u32::from(survive(&corrupted));
     }
     assert!(
         taken > 0,

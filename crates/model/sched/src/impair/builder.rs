@@ -424,20 +424,20 @@ fn slot(value: &str) -> Result<Slot, String> {
     for (key, text) in pairs(value, &["min", "max", "packets", "bytes"])? {
         let bad = |wrong: String| format!("{key}: {wrong}");
         match key {
-            "min" => slot.least_ns = time(text).map_err(bad)?,
+            "min" => slot.min_ns = time(text).map_err(bad)?,
             "max" => most = Some(time(text).map_err(bad)?),
             "packets" => slot.packets = within(text, "packets", [1, 1 << 20]).map_err(bad)? as u32,
             _ => slot.bytes = within(text, "bytes", [1, 1 << 30]).map_err(bad)? as u32,
         }
     }
-    slot.most_ns = most.unwrap_or(slot.least_ns);
+    slot.most_ns = most.unwrap_or(slot.min_ns);
     if slot.most_ns == 0 {
         return Err("the time between slots is missing: write min=5ms".into());
     }
-    if slot.most_ns < slot.least_ns {
+    if slot.most_ns < slot.min_ns {
         return Err("max is less than min: raise max".into());
     }
-    if slot.most_ns - slot.least_ns > MAX_SPREAD_NS {
+    if slot.most_ns - slot.min_ns > MAX_SPREAD_NS {
         return Err("max is more than 4.29 s above min: lower max".into());
     }
     Ok(slot)

@@ -73,14 +73,14 @@ impl Spec {
         self.add_jitter(&mut config, words);
         self.add_traces(&mut config, words);
         if let Some(Slot {
-            least_ns,
+            min_ns,
             most_ns,
             packets,
             bytes,
         }) = self.slot
         {
-            config.slot_least = least_ns;
-            config.slot_spread = (most_ns - least_ns) as u32;
+            config.slot_min = min_ns;
+            config.slot_spread = (most_ns - min_ns) as u32;
             (config.slot_packets, config.slot_bytes) = (packets, bytes);
         }
         config

@@ -53,9 +53,9 @@ pub(super) fn table() -> &'static [u64] {
         let parts = TABLE_PARTS as f64;
         let mut table = Vec::with_capacity(2 * (TABLE_PARTS + 1));
         let mut from = 0.0;
-        for least in [0.5, 0.5 / parts] {
+        for min in [0.5, 0.5 / parts] {
             for entry in 0..=TABLE_PARTS {
-                let share = least * (1.0 - entry as f64 / parts);
+                let share = min * (1.0 - entry as f64 / parts);
                 from = match entry {
                     TABLE_PARTS => LAST_Z,
                     _ => quantile(share, from),

@@ -57,7 +57,7 @@ impl Loss {
 
 impl Slot {
     fn word(&self) -> String {
-        let [min, max] = [self.least_ns, self.most_ns].map(|ns| written(ns, "ns"));
+        let [min, max] = [self.min_ns, self.most_ns].map(|ns| written(ns, "ns"));
         let mut text = format!("min={min},max={max}");
         if self.packets > 0 {
             text += &format!(",packets={}", self.packets);

@@ -131,11 +131,11 @@ impl<R: Read> Reader<R> {
 
     fn end(&mut self, payload: &[u8]) -> Result<(), Wrong> {
         let from = &mut Bytes(payload);
-        let said = Summary {
+        let declared = Summary {
             runs: from.number()?,
             ops: from.number()?,
         };
-        if said != self.summary || !from.0.is_empty() {
+        if declared != self.summary || !from.0.is_empty() {
             return Err("the numbers at the end of the log do not match its contents".into());
         }
         self.done = true;

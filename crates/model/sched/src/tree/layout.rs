@@ -147,7 +147,7 @@ pub(super) fn plan(
     problems: &mut Problems,
 ) -> Plan {
     let heaviest = heaviest_children(draft, shape);
-    let lay_out = |at: &usize| {
+    let build = |at: &usize| {
         let node = &draft.nodes[*at];
         let parent = shape.parent[*at];
         let heaviest = parent.map_or(1, |parent| heaviest[parent]);
@@ -159,7 +159,7 @@ pub(super) fn plan(
         };
         configure(node, chosen[*at], config, problems)
     };
-    let nodes: Vec<NodeConfig> = shape.order.iter().map(lay_out).collect();
+    let nodes: Vec<NodeConfig> = shape.order.iter().map(build).collect();
     Plan {
         config: sizes(draft, shape, chosen, overs, problems),
         nodes,
@@ -291,13 +291,13 @@ fn params(node: &NodeDraft, policy: &Policy, problems: &mut Problems) -> [u64; P
         };
         let param = &policy.params[at];
         let wrong = match in_unit(value.get_ref(), &param.unit) {
-            Ok(number) if (param.least..=param.most).contains(&number) => {
+            Ok(number) if (param.min..=param.most).contains(&number) => {
                 encoded[at] = param.encode(number);
                 continue;
             }
             Ok(_) => format!(
                 "it is out of range: write {} to {}",
-                written(param.least, &param.unit),
+                written(param.min, &param.unit),
                 written(param.most, &param.unit)
             ),
             Err(bad) => bad.to_string(),

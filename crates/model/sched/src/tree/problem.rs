@@ -60,7 +60,7 @@ impl std::error::Error for BadTree {}
 /// Problems by byte offset, in the order of detection.
 #[derive(Default)]
 pub(super) struct Problems {
-    noted: Vec<(usize, bool, String)>,
+    recorded: Vec<(usize, bool, String)>,
     errors: usize,
     omitted: usize,
 }
@@ -83,10 +83,10 @@ impl Problems {
     }
 
     fn note(&mut self, at: usize, warning: bool, text: String) {
-        if self.noted.len() == MAX_PROBLEMS {
+        if self.recorded.len() == MAX_PROBLEMS {
             // In a full list an error replaces a warning.
-            match self.noted.iter().position(|(_, warning, _)| *warning) {
-                Some(place) if !warning => drop(self.noted.remove(place)),
+            match self.recorded.iter().position(|(_, warning, _)| *warning) {
+                Some(place) if !warning => drop(self.recorded.remove(place)),
                 _ => {
                     self.omitted += 1;
                     return;
@@ -95,13 +95,13 @@ impl Problems {
             self.omitted += 1;
         }
         // Control characters of the file could break lines or contain escape sequences.
-        self.noted
+        self.recorded
             .push((at, warning, text.replace(char::is_control, "?")));
     }
 
     /// The problems with line and column in `text`. O(bytes + problems).
     pub fn located(mut self, file: &str, text: &str) -> (Vec<Problem>, usize) {
-        self.noted.sort_by_key(|(at, ..)| *at);
+        self.recorded.sort_by_key(|(at, ..)| *at);
         let (mut line, mut start, mut seen) = (1, 0, 0);
         let mut located = |at: usize| {
             if at == NOWHERE {
@@ -129,7 +129,10 @@ impl Problems {
                 text,
             }
         };
-        (self.noted.into_iter().map(problem).collect(), self.omitted)
+        (
+            self.recorded.into_iter().map(problem).collect(),
+            self.omitted,
+        )
     }
 }
 
@@ -152,9 +155,9 @@ mod tests {
         problems.error(NOWHERE..NOWHERE, "nowhere\n".into());
         problems.warning(0..1, "first".into());
         let (list, omitted) = problems.located("f", "ä = 1\nb = 2\n");
-        let told: Vec<String> = list.iter().map(Problem::to_string).collect();
+        let reported: Vec<String> = list.iter().map(Problem::to_string).collect();
         assert_eq!(
-            told,
+            reported,
             [
                 "f:1:1: warning: first",
                 "f:2:1: error: second",

@@ -11,7 +11,7 @@ pub const MS: u64 = 1_000_000;
 /// The outcome of a packet and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketResult {
-    pub came: u64,
+    pub arrived: u64,
     /// The time of departure, or `None` for a dropped packet.
     pub left: Option<u64>,
     pub outcome: Outcome,
@@ -23,7 +23,7 @@ impl PacketResult {
     }
 
     pub fn delay(&self) -> Option<u64> {
-        self.left.map(|left| left - self.came)
+        self.left.map(|left| left - self.arrived)
     }
 }
 
@@ -110,7 +110,7 @@ impl Bed {
         let mut next = Scheduler::new(&tree.plan).unwrap();
         let changes = Changes::none(tree.plan.nodes.len());
         let mut outcomes = Vec::new();
-        next.take_over(&mut self.scheduler, &changes, at, &mut outcomes)
+        next.adopt(&mut self.scheduler, &changes, at, &mut outcomes)
             .unwrap();
         assert_eq!(outcomes, [], "no packet is dropped");
         self.scheduler = next;
@@ -133,7 +133,7 @@ impl Bed {
         let handle = self.free.pop().expect("as many handles as packets wait");
         self.packet_of[handle as usize] = self.results.len();
         self.results.push(PacketResult {
-            came: at,
+            arrived: at,
             left: None,
             outcome: Outcome::default(),
         });

@@ -21,7 +21,7 @@ fn delay_is_exact_and_keeps_the_order() {
         (10_000, 0, 0)
     );
     assert_eq!(
-        (stats.asked_ns, stats.held_ns),
+        (stats.requested_ns, stats.held_ns),
         (10_000 * 20 * MS, 10_000 * 20 * MS)
     );
 }
@@ -114,13 +114,13 @@ fn delay_trace_repeats() {
     let text = "delay_trace=\"0s 5ms, 100ms 40ms, 150ms 1ms, 200ms\"";
     let bed = Bed::new(text).stream(1000, MS);
     for result in &bed.results {
-        let asked = match result.came / MS % 200 {
+        let requested = match result.arrived / MS % 200 {
             0..100 => 5,
             100..150 => 40,
             _ => 1,
         };
         // Order is kept: no packet passes one with a delay of 40 ms.
-        assert!(result.delay().unwrap() >= asked * MS, "{result:?}");
+        assert!(result.delay().unwrap() >= requested * MS, "{result:?}");
     }
     let free = Bed::new(&format!("{text} order=free")).stream(1000, MS);
     let delay = |at: usize| free.results[at].delay().unwrap() / MS;
@@ -172,7 +172,7 @@ fn last_packet_of_a_slot_may_exceed_bytes() {
 fn packets_leave_together_at_releases() {
     let bed = Bed::new("delay=3ms release=10ms").stream(1000, MS);
     for result in &bed.results {
-        let due = result.came + 3 * MS;
+        let due = result.arrived + 3 * MS;
         assert_eq!(result.left, Some(due.next_multiple_of(10 * MS)));
     }
 }

@@ -203,5 +203,5 @@ fn gso_packet_has_outcome_of_its_first_segment() {
     }
     let stats = bed.stats();
     assert_eq!((stats.packets, stats.lost), (number as u64, expected_lost));
-    assert_eq!(stats.supers, 1600);
+    assert_eq!(stats.gso_packets, 1600);
 }

@@ -202,8 +202,8 @@ fn unused_opportunities_are_lost() {
     // One packet every 10 ms leaves at the next ms. None uses earlier opportunities.
     let left = departures(&tree, 100, 1504, 10 * MS + 300_000);
     for (packet, left) in left.iter().enumerate() {
-        let came = packet as u64 * (10 * MS + 300_000);
-        let next = (came / MS + 1) * MS;
+        let arrived = packet as u64 * (10 * MS + 300_000);
+        let next = (arrived / MS + 1) * MS;
         assert_eq!(*left, next, "{packet}");
     }
 }
@@ -214,14 +214,14 @@ fn simulator_sends_and_counts_duplicates() {
     tree.impair(&spec("loss=5% delay=3ms duplicate=10% corrupt=1%"), 0);
     let traffic = Traffic::read("cbr rate=20mbit size=1000B").unwrap();
     let mut generator = Generator::new(&traffic, 1, |name| tree.names.class_number(name)).unwrap();
-    let mut home = Scheduler::new(&tree.plan).unwrap();
+    let mut runtime = Scheduler::new(&tree.plan).unwrap();
     let settings = Settings {
         rate_bps: 1_000_000_000,
         overhead_bytes: 0,
         duration_ns: Some(4_000_000_000),
     };
     let found = simulate(
-        &mut home,
+        &mut runtime,
         &tree,
         &mut generator,
         &settings,

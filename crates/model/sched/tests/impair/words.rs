@@ -30,7 +30,7 @@ fn refused(text: &str) -> String {
 
 #[test]
 fn invalid_impairments_are_refused_with_a_remedy() {
-    for (text, told) in [
+    for (text, reported) in [
         (
             "loss=101%",
             "loss: \"101%\" is not a share: write 1% or 0.01, at most 100%",
@@ -86,7 +86,7 @@ fn invalid_impairments_are_refused_with_a_remedy() {
         ("seed=x", "seed: \"x\" is no whole number"),
     ] {
         let error = refused(text);
-        assert!(error.contains(told), "{text}: {error}");
+        assert!(error.contains(reported), "{text}: {error}");
     }
     // All problems are reported together.
     assert_eq!(
@@ -103,10 +103,10 @@ fn keys_accept_hyphens_and_underscores() {
         let mut builder = Builder::default();
         let wrong = builder.set(&key.replace('_', "-"), "\u{1}").err();
         // The key exists, so only the value can be invalid.
-        let told = wrong.map_or(String::new(), |bad| bad.wrong);
+        let reported = wrong.map_or(String::new(), |bad| bad.wrong);
         assert!(
-            !told.contains("unknown key") && !about.is_empty(),
-            "{key}: {told}"
+            !reported.contains("unknown key") && !about.is_empty(),
+            "{key}: {reported}"
         );
     }
 }

@@ -8,11 +8,11 @@ use fairpath_core::sched::RATE_SHIFT;
 use super::Node;
 
 /// The rate of a class without a floor: HTB wants one, and it is what such a class never waits for.
-pub const LEAST_BPS: u64 = 1_000;
+pub const MIN_BPS: u64 = 1_000;
 /// The ceiling of a line whose rate nobody gave.
 pub const UNLIMITED_BPS: u64 = 1_000_000_000_000;
 /// What the kernel takes at least: a byte a second.
-const LEAST_OF_ALL_BPS: u64 = 8;
+const MIN_OF_ALL_BPS: u64 = 8;
 
 pub(super) struct Rates {
     /// Rate and ceiling, by node.
@@ -58,7 +58,7 @@ fn ceilings(nodes: &[Node]) -> Vec<u64> {
     for node in nodes {
         let above = node.parent.map_or(UNLIMITED_BPS, |parent| ceilings[parent]);
         let own = bps(node.config.ceil).unwrap_or(above);
-        ceilings.push(own.min(above).max(LEAST_OF_ALL_BPS));
+        ceilings.push(own.min(above).max(MIN_OF_ALL_BPS));
     }
     ceilings
 }
@@ -67,7 +67,7 @@ fn ceilings(nodes: &[Node]) -> Vec<u64> {
 fn wanted(nodes: &[Node], ceilings: &[u64]) -> Vec<u64> {
     let mut wanted = vec![0u64; nodes.len()];
     for (at, node) in nodes.iter().enumerate().rev() {
-        let floor = bps(node.config.floor).unwrap_or(LEAST_BPS);
+        let floor = bps(node.config.floor).unwrap_or(MIN_BPS);
         wanted[at] = wanted[at].max(floor).min(ceilings[at]);
         if let Some(parent) = node.parent {
             wanted[parent] = wanted[parent].saturating_add(wanted[at]);
@@ -82,5 +82,5 @@ fn share(wanted: u64, there: u64, together: u128) -> u64 {
         return wanted;
     }
     let share = u128::from(wanted) * u128::from(there) / together;
-    (share as u64).max(LEAST_OF_ALL_BPS)
+    (share as u64).max(MIN_OF_ALL_BPS)
 }

@@ -90,7 +90,7 @@ fn floors_become_rates_ceilings_ceilings_and_weights_quanta() {
     };
     assert_eq!(rates("a"), (12_000_000, 15_000_000, 3 * FRAME));
     assert_eq!(rates("b"), (4_000_000, 20_000_000, FRAME));
-    assert_eq!(rates("other"), (LEAST_BPS, 20_000_000, FRAME));
+    assert_eq!(rates("other"), (MIN_BPS, 20_000_000, FRAME));
     // The line's two nodes with the root's: one class.
     assert_eq!(plan.classes.len(), 4);
     let top = &plan.classes[0];
@@ -215,7 +215,7 @@ fn without_a_leaf_for_the_rest_there_is_one_that_gets_what_is_left() {
     let plan = plan(&tree);
     let rest = plan.classes.last().unwrap();
     assert_eq!((rest.node, rest.minor, rest.leaf), (0, DEFAULT_MINOR, true));
-    assert_eq!((rest.rate_bps, rest.ceil_bps), (LEAST_BPS, UNLIMITED_BPS));
+    assert_eq!((rest.rate_bps, rest.ceil_bps), (MIN_BPS, UNLIMITED_BPS));
     assert_eq!(plan.minors[0], DEFAULT_MINOR);
 }
 
@@ -263,8 +263,8 @@ proptest! {
         }
         for class in plan.classes.iter().filter(|class| !class.leaf) {
             // A byte a second each is what the kernel takes at least.
-            let least = 8 * plan.classes.len() as u64;
-            prop_assert!(below[&class.minor] <= class.rate_bps + least);
+            let min = 8 * plan.classes.len() as u64;
+            prop_assert!(below[&class.minor] <= class.rate_bps + min);
         }
     }
 

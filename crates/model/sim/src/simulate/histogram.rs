@@ -151,10 +151,10 @@ mod tests {
         values.sort_unstable();
         for share in [0.01, 0.5, 0.95, 0.99, 1.0] {
             let exact = values[((share * 20_000.0) as usize).max(1) - 1];
-            let told = whole.quantile(share);
+            let reported = whole.quantile(share);
             assert!(
-                told >= exact && told - exact <= exact / 32,
-                "{share}: {told} {exact}"
+                reported >= exact && reported - exact <= exact / 32,
+                "{share}: {reported} {exact}"
             );
         }
         assert_eq!((whole.count(), whole.largest()), (20_000, values[19_999]));

@@ -62,12 +62,12 @@ impl HeaderParser {
         Some(meta)
     }
 
-    fn of(&mut self, link: Link, data: &[u8], way: FrameDirection, end: End) -> Option<Meta> {
+    fn of(&mut self, link: Link, data: &[u8], direction: FrameDirection, end: End) -> Option<Meta> {
         let frame = Frame {
             wire_len: data.len() as u32,
             segs: 1,
             link: link as u16,
-            way: way as u8,
+            direction: direction as u8,
             ..Frame::default()
         };
         let (meta, is_whole) = self.classifier.look(&frame, data, end);

@@ -26,7 +26,7 @@ pub struct Generator {
     /// Free entries in `flows` of completed transfers.
     free: Vec<u32>,
     transfers: u64,
-    under_way: usize,
+    midflow: usize,
     excluded: u64,
     next: Option<Arrival>,
 }
@@ -87,7 +87,7 @@ impl Generator {
             random: Random::new(seed),
             free: Vec::new(),
             transfers: 0,
-            under_way: 0,
+            midflow: 0,
             excluded: 0,
             next: None,
         };
@@ -177,7 +177,7 @@ impl Generator {
 
     /// Starts a transfer in a free entry.
     fn transfer(&mut self, now: u64, begins: u32) {
-        if self.under_way == MAX_TRANSFERS {
+        if self.midflow == MAX_TRANSFERS {
             self.excluded += 1;
             return;
         }
@@ -185,7 +185,7 @@ impl Generator {
         let source = &self.sources[flow.source as usize];
         let bytes = source.transfer_bytes(&mut self.random);
         self.transfers += 1;
-        self.under_way += 1;
+        self.midflow += 1;
         let mut meta = meta_of(
             source,
             flow.source,
@@ -241,7 +241,7 @@ impl Generator {
         let (took_ns, bytes, lost) = (now - transfer.began, transfer.bytes, transfer.lost);
         flow.state = State::Ended;
         self.free.push(at);
-        self.under_way -= 1;
+        self.midflow -= 1;
         Some(Finished {
             row: flow.row,
             took_ns,
@@ -273,7 +273,7 @@ impl State {
             }
             State::Bulk(sender) => {
                 let next = sender.learn(now);
-                let may = sender.room() > 0;
+                let may = sender.capacity() > 0;
                 if may {
                     sender.sends();
                 }

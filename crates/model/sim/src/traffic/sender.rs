@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 /// The initial window, packets (RFC 6928).
 const FIRST_WINDOW: u32 = 10;
 /// The minimum window (RFC 5681 section 3.1: the loss window is 1, and fast recovery uses 2).
-const LEAST_WINDOW: u32 = 2;
+const MIN_WINDOW: u32 = 2;
 
 /// The window and the packets in flight.
 #[derive(Clone, Debug)]
@@ -21,7 +21,7 @@ pub(super) struct Sender {
     /// Packets acknowledged since the window last grew.
     since: u32,
     threshold: u32,
-    on_the_way: u32,
+    in_flight: u32,
     /// The earliest time of the next reaction, which limits reactions to one per round trip.
     deaf_until: u64,
     /// The arrival times of acknowledgements, in order, and whether they report loss or a mark.
@@ -43,7 +43,7 @@ impl Sender {
             },
             since: 0,
             threshold: max_window,
-            on_the_way: 0,
+            in_flight: 0,
             deaf_until: 0,
             acks: VecDeque::new(),
             awaits: true,
@@ -51,12 +51,12 @@ impl Sender {
     }
 
     /// The number of packets that may be sent now.
-    pub fn room(&self) -> u32 {
-        self.window.saturating_sub(self.on_the_way)
+    pub fn capacity(&self) -> u32 {
+        self.window.saturating_sub(self.in_flight)
     }
 
     pub fn sends(&mut self) {
-        self.on_the_way += 1;
+        self.in_flight += 1;
     }
 
     /// A packet was sent or dropped. The sender reacts one round trip later. Returns that time if no
@@ -74,14 +74,14 @@ impl Sender {
     pub fn learn(&mut self, now: u64) -> Option<u64> {
         while let Some((at, bad)) = self.acks.front().copied().filter(|(at, _)| *at <= now) {
             self.acks.pop_front();
-            self.on_the_way -= 1;
+            self.in_flight -= 1;
             if bad && self.reacts {
                 self.shrink(at);
             } else if self.reacts {
                 self.grow();
             }
         }
-        let next = match self.room() {
+        let next = match self.capacity() {
             0 => self.acks.front().map(|(at, _)| *at),
             _ => Some(now),
         };
@@ -91,7 +91,7 @@ impl Sender {
 
     fn shrink(&mut self, now: u64) {
         if now >= self.deaf_until {
-            self.window = (self.window / 2).max(LEAST_WINDOW.min(self.max_window));
+            self.window = (self.window / 2).max(MIN_WINDOW.min(self.max_window));
             self.threshold = self.window;
             self.since = 0;
             self.deaf_until = now + self.rtt_ns;
@@ -120,32 +120,32 @@ mod tests {
     fn window_doubles_until_a_loss_halves_it() {
         let mut sender = Sender::new(100, 1000, true);
         for round in 1..=3 {
-            for _ in 0..sender.room() {
+            for _ in 0..sender.capacity() {
                 sender.sends();
             }
-            for _ in 0..sender.on_the_way {
+            for _ in 0..sender.in_flight {
                 sender.left(round * 100, false);
             }
             sender.learn(round * 100 + 100);
         }
-        assert_eq!(sender.room(), 80);
+        assert_eq!(sender.capacity(), 80);
         for _ in 0..80 {
             sender.sends();
             sender.left(1000, true);
         }
         assert_eq!(sender.learn(1099), Some(1100));
         assert_eq!(sender.learn(1100), Some(1100));
-        assert_eq!(sender.room(), 40, "eighty losses of one round are one");
+        assert_eq!(sender.capacity(), 40, "eighty losses of one round are one");
     }
 
     #[test]
     fn non_reacting_sender_keeps_its_window() {
         let mut sender = Sender::new(100, 64, false);
-        assert_eq!(sender.room(), 64);
+        assert_eq!(sender.capacity(), 64);
         sender.sends();
         sender.left(0, true);
         sender.learn(100);
-        assert_eq!(sender.room(), 64);
+        assert_eq!(sender.capacity(), 64);
     }
 
     #[test]

@@ -29,8 +29,8 @@ const RING_BYTES: u32 = 1 << 12;
 /// Ways by which packets between both interfaces pass this process, and go on by the stack.
 const SLIPS: [ForwardOutcome; 7] = [
     ForwardOutcome::NoSocket,
-    ForwardOutcome::NoRoom,
-    ForwardOutcome::NoDesk,
+    ForwardOutcome::NoHeadroom,
+    ForwardOutcome::NoScratch,
     ForwardOutcome::TooBig,
     ForwardOutcome::Options,
     ForwardOutcome::NoNeighbour,
@@ -39,17 +39,17 @@ const SLIPS: [ForwardOutcome; 7] = [
 
 /// What the thread tells.
 #[derive(Clone, Default)]
-pub struct Told {
+pub struct Reported {
     /// By exit: leaving by the interface, leaving by the peer.
     counts: [Counts; 2],
     /// Frames that the kernel had no room for, by the exit of whoever received them.
     lost_before: [u64; 2],
-    gone: Option<String>,
+    removed: Option<String>,
 }
 
 /// The port.
 pub struct Afxdp {
-    running: Running<Told>,
+    running: Running<Reported>,
     monitor: RttMonitor,
     /// The interface, the peer.
     interfaces: Interfaces,
@@ -127,25 +127,26 @@ impl Engine for Afxdp {
     }
 
     fn read(&mut self) -> anyhow::Result<Vec<Counts>> {
-        let told = self.running.lead().count()?;
-        if let Some(name) = &told.gone {
+        let reported = self.running.lead().count()?;
+        if let Some(name) = &reported.removed {
             bail!("the interface {name:?} was removed");
         }
-        let [from_peer, to_peer] = told.counts;
+        let [from_peer, to_peer] = reported.counts;
         let mut counts = vec![to_peer, from_peer];
         // What came by the interface was on its way to the peer.
-        for (counts, lost) in counts.iter_mut().zip(told.lost_before) {
+        for (counts, lost) in counts.iter_mut().zip(reported.lost_before) {
             counts.queue_dropped += lost;
         }
         let mut stack = [0; 2];
-        for (at, (counts, ways)) in counts.iter_mut().zip(self.monitor.ways()).enumerate() {
-            counts.slipped = SLIPS.iter().map(|way| ways.of(*way)).sum();
+        for (at, (counts, outcomes)) in counts.iter_mut().zip(self.monitor.outcomes()).enumerate() {
+            counts.slipped = SLIPS.iter().map(|outcome| outcomes.of(*outcome)).sum();
             counts.passed = counts.slipped;
-            counts.own.untaken += ways.of(ForwardOutcome::Lost);
-            let ways_by_it = ForwardOutcome::ALL.iter().map(|(way, _)| *way);
-            let by_it = ways_by_it
-                .filter(|way| !matches!(way, ForwardOutcome::ToSocket | ForwardOutcome::Lost));
-            stack[at] = by_it.map(|way| ways.of(way)).sum();
+            counts.own.untaken += outcomes.of(ForwardOutcome::Lost);
+            let directions_by_it = ForwardOutcome::ALL.iter().map(|(outcome, _)| *outcome);
+            let by_it = directions_by_it.filter(|outcome| {
+                !matches!(outcome, ForwardOutcome::ToSocket | ForwardOutcome::Lost)
+            });
+            stack[at] = by_it.map(|outcome| outcomes.of(outcome)).sum();
         }
         // What arrives by the one leaves by the other.
         for (at, dropped) in self.interfaces.since().into_iter().enumerate() {
@@ -171,7 +172,7 @@ impl Engine for Afxdp {
 }
 
 impl Schedule for Paths {
-    type Counts = Told;
+    type Counts = Reported;
 
     fn begin(forwarder: &mut Forwarder<Paths>) {
         forwarder.stay_awake(Nanos(awake_ns()));
@@ -181,12 +182,12 @@ impl Schedule for Paths {
         eprintln!("fairpath: {why}");
     }
 
-    fn counts(forwarder: &Forwarder<Paths>) -> Told {
-        tell(forwarder)
+    fn counts(forwarder: &Forwarder<Paths>) -> Reported {
+        report(forwarder)
     }
 
     /// A path runs as it began.
-    fn obey(_: &mut Forwarder<Paths>, _: Command<Told>) {}
+    fn obey(_: &mut Forwarder<Paths>, _: Command<Reported>) {}
 
     /// What waits in the pipe is no more.
     fn end(forwarder: &mut Forwarder<Paths>) -> Result<u64, String> {
@@ -194,11 +195,11 @@ impl Schedule for Paths {
     }
 }
 
-fn tell(forwarder: &Forwarder<Paths>) -> Told {
+fn report(forwarder: &Forwarder<Paths>) -> Reported {
     let (port, order) = (forwarder.port(), forwarder.order());
-    let mut told = Told {
-        counts: order.told(),
-        ..Told::default()
+    let mut reported = Reported {
+        counts: order.reported(),
+        ..Reported::default()
     };
     for queue in (0..port.len()).map(QueueId) {
         let side = match queue.0 >= order.second_exit().0 {
@@ -208,22 +209,22 @@ fn tell(forwarder: &Forwarder<Paths>) -> Told {
         let exit = usize::from(side == Side::Up);
         match port.statistics(queue) {
             Ok(ring) => {
-                told.lost_before[exit] += ring.lost();
+                reported.lost_before[exit] += ring.lost();
                 // What a queue's ring is told to send leaves by its own side.
-                told.counts[exit].own.refused += ring.tx_invalid;
+                reported.counts[exit].own.refused += ring.tx_invalid;
             }
             Err(error) => {
                 let name = &port.link(queue).name;
                 let what = format!("counters of the AF_XDP socket on {name:?}: {error}");
                 // What comes by this side leaves by the other.
-                told.counts[1 - exit].unread.push(what);
+                reported.counts[1 - exit].unread.push(what);
             }
         }
         let own = port.counts(queue);
-        told.counts[exit].own.no_link += own.refused + own.lost;
-        if port.state(queue) == LinkState::Gone {
-            told.gone = Some(port.link(queue).name.clone());
+        reported.counts[exit].own.no_link += own.refused + own.lost;
+        if port.state(queue) == LinkState::Removed {
+            reported.removed = Some(port.link(queue).name.clone());
         }
     }
-    told
+    reported
 }

@@ -8,7 +8,7 @@ use fairpath_afxdp::{
 };
 use fairpath_bpf::StackSent;
 use fairpath_core::{Frame, FrameDirection, Link as LinkKind};
-use fairpath_shape::{Both, Lane, Leaving, Side};
+use fairpath_shape::{Both, Leaving, ShapeInstance, Side};
 use fairpath_units::Nanos;
 
 use super::ends::{Ends, first_queues};
@@ -31,12 +31,12 @@ pub struct Counts {
     pub refused: Both<u64>,
     pub charged_bytes: Both<u64>,
     /// An interface that is no more.
-    pub gone: Option<String>,
+    pub removed: Option<String>,
 }
 
 /// Both lanes as the forwarder's order; an exit is a side.
-pub struct Lanes {
-    lanes: [Lane; 2],
+pub struct ShapeInstances {
+    instances: [ShapeInstance; 2],
     /// Class numbers by the monitor's slots.
     classes: Vec<u32>,
     sent: StackSent,
@@ -53,18 +53,18 @@ pub struct Lanes {
     failed: u64,
 }
 
-impl Lanes {
+impl ShapeInstances {
     pub fn new(
-        lanes: Both<Lane>,
+        instances: Both<ShapeInstance>,
         sent: StackSent,
         job: &Job<'_>,
         ends: &Ends,
         one_armed: bool,
-    ) -> Lanes {
+    ) -> ShapeInstances {
         let limit: u32 = Side::BOTH.map(|side| job.lines.held(side)).iter().sum();
         let first = first_queues(ends);
-        Lanes {
-            lanes: [lanes.down, lanes.up],
+        ShapeInstances {
+            instances: [instances.down, instances.up],
             classes: job.slots.to_vec(),
             charged: [sent.read(0).bytes, sent.read(1).bytes],
             charged_total: [0; 2],
@@ -82,11 +82,11 @@ impl Lanes {
     }
 
     /// A turn of one side; what leaves is told as outcomes.
-    fn turn(&mut self, exit: usize, now: u64, room: u32, out: &mut Vec<Outcome>) {
+    fn turn(&mut self, exit: usize, now: u64, capacity: u32, out: &mut Vec<Outcome>) {
         let mut leaving = std::mem::take(&mut self.leaving);
         leaving.append(&mut self.dropped);
         self.gathered[exit] = 0;
-        match self.lanes[exit].turn(now, room, &mut leaving) {
+        match self.instances[exit].turn(now, capacity, &mut leaving) {
             Ok(next) => self.wake[exit] = next,
             // A native scheduler does not fail, whatever its policy does.
             Err(_) => self.failed += 1,
@@ -105,12 +105,12 @@ impl Lanes {
         if more > 0 {
             self.charged[exit] = bytes;
             self.charged_total[exit] += more;
-            self.lanes[exit].charge(more);
+            self.instances[exit].charge(more);
         }
     }
 }
 
-impl Order for Lanes {
+impl Order for ShapeInstances {
     fn arrive(&mut self, arrival: &Arrival, packet: &[u8], out: &mut Vec<Outcome>) {
         let exit = arrival.exit.min(1);
         let (handle, now) = (arrival.frame.0 + 1, arrival.now.0);
@@ -118,11 +118,11 @@ impl Order for Lanes {
             Some(mut meta) => {
                 let slot = meta.class_id as usize;
                 meta.class_id = self.classes.get(slot).copied().unwrap_or(0);
-                self.lanes[exit].arrive_as(handle, now, meta);
+                self.instances[exit].arrive_as(handle, now, meta);
             }
             None => {
                 // Either leaves by the inside, or came by it.
-                let way = match exit {
+                let direction = match exit {
                     0 => FrameDirection::Out,
                     _ => FrameDirection::In,
                 };
@@ -132,10 +132,10 @@ impl Order for Lanes {
                     segs: 1,
                     ifindex: self.inside,
                     link: LinkKind::Ethernet as u16,
-                    way: way as u8,
+                    direction: direction as u8,
                     ..Frame::default()
                 };
-                self.lanes[exit].arrive(handle, &frame, packet, packet.len() as u32);
+                self.instances[exit].arrive(handle, &frame, packet, packet.len() as u32);
             }
         }
         self.gathered[exit] += 1;
@@ -144,8 +144,8 @@ impl Order for Lanes {
         }
     }
 
-    fn leave(&mut self, to: QueueId, now: Nanos, room: u32, out: &mut Vec<Outcome>) {
-        let mut left = room;
+    fn leave(&mut self, to: QueueId, now: Nanos, capacity: u32, out: &mut Vec<Outcome>) {
+        let mut left = capacity;
         for exit in 0..2 {
             if self.first[exit] != to {
                 continue;
@@ -156,7 +156,7 @@ impl Order for Lanes {
                 true => left.div_ceil(2),
                 false => left,
             };
-            let share = match self.lanes[exit].copies() {
+            let share = match self.instances[exit].copies() {
                 // One that leaves twice takes the room of two.
                 true if share == 1 => {
                     self.wake[exit] = Some(now.0);
@@ -167,7 +167,7 @@ impl Order for Lanes {
             };
             let before = out.len();
             self.turn(exit, now.0, share, out);
-            let taken: u32 = out[before..].iter().map(room_of).sum();
+            let taken: u32 = out[before..].iter().map(capacity_of).sum();
             left = left.saturating_sub(taken);
         }
     }
@@ -182,17 +182,17 @@ impl Order for Lanes {
 }
 
 /// Places of a TX ring that an outcome takes.
-fn room_of(outcome: &Outcome) -> u32 {
+fn capacity_of(outcome: &Outcome) -> u32 {
     match outcome {
         Outcome::Drop(_) => 0,
         Outcome::Send(_, change) => 1 + u32::from(change.twice),
     }
 }
 
-impl Schedule for Lanes {
+impl Schedule for ShapeInstances {
     type Counts = Counts;
 
-    fn begin(_: &mut Forwarder<Lanes>) {
+    fn begin(_: &mut Forwarder<ShapeInstances>) {
         orders::prefer_this_thread();
     }
 
@@ -200,11 +200,11 @@ impl Schedule for Lanes {
         tracing::warn!("{why}");
     }
 
-    fn counts(forwarder: &Forwarder<Lanes>) -> Counts {
+    fn counts(forwarder: &Forwarder<ShapeInstances>) -> Counts {
         counts(forwarder)
     }
 
-    fn obey(forwarder: &mut Forwarder<Lanes>, order: Command<Counts>) {
+    fn obey(forwarder: &mut Forwarder<ShapeInstances>, order: Command<Counts>) {
         match order {
             Command::Classes(classes) => forwarder.order_mut().classes = classes,
             Command::Apply(side, ..) | Command::Replace(side, ..) => {
@@ -212,8 +212,8 @@ impl Schedule for Lanes {
                 let exit = usize::from(side == Side::Up);
                 let instances = forwarder.order_mut();
                 // What has no place any more goes with the next turn.
-                let lane = &mut instances.lanes[exit];
-                orders::obey(lane, order, now, &mut instances.dropped);
+                let instance = &mut instances.instances[exit];
+                orders::obey(instance, order, now, &mut instances.dropped);
             }
             // The worker's own.
             Command::Count(_) | Command::Stop(_) => {}
@@ -221,7 +221,7 @@ impl Schedule for Lanes {
     }
 
     /// Packets that wait leave at their rate, for a while.
-    fn end(forwarder: &mut Forwarder<Lanes>) -> Result<u64, String> {
+    fn end(forwarder: &mut Forwarder<ShapeInstances>) -> Result<u64, String> {
         let begin = Instant::now();
         let quiet = Stop::new();
         while forwarder.counts().held() > 0 && begin.elapsed() < FLUSH {
@@ -240,7 +240,7 @@ impl Schedule for Lanes {
     }
 }
 
-fn counts(forwarder: &Forwarder<Lanes>) -> Counts {
+fn counts(forwarder: &Forwarder<ShapeInstances>) -> Counts {
     let port = forwarder.port();
     let [down, up] = forwarder.order().first;
     let mut counts = Counts {
@@ -258,8 +258,8 @@ fn counts(forwarder: &Forwarder<Lanes>) -> Counts {
             sum.rx_ring_full += ring.rx_ring_full;
             sum.tx_invalid += ring.tx_invalid;
         }
-        if port.state(queue) == LinkState::Gone {
-            counts.gone = Some(port.link(queue).name.clone());
+        if port.state(queue) == LinkState::Removed {
+            counts.removed = Some(port.link(queue).name.clone());
         }
         let own = port.counts(queue);
         *counts.refused.get_mut(side) += own.refused + own.lost;

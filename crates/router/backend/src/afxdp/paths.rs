@@ -30,8 +30,8 @@ impl Paths {
     }
 
     /// What became of packets, by exit.
-    pub fn told(&self) -> [Counts; 2] {
-        [0, 1].map(|exit| self.paths[exit].told())
+    pub fn reported(&self) -> [Counts; 2] {
+        [0, 1].map(|exit| self.paths[exit].reported())
     }
 
     /// The first queue of the second exit.
@@ -61,9 +61,9 @@ impl Order for Paths {
         let path = &mut self.paths[exit];
         let done = match arrival.meta {
             Some(mut meta) => {
-                let came = meta.arrival.min(arrival.now.0);
-                (meta.class_id, meta.arrival) = (0, came);
-                path.arrive_as(handle, came, meta)
+                let arrived = meta.arrival.min(arrival.now.0);
+                (meta.class_id, meta.arrival) = (0, arrived);
+                path.arrive_as(handle, arrived, meta)
             }
             None => {
                 let frame = Frame {
@@ -72,7 +72,7 @@ impl Order for Paths {
                     segs: 1,
                     ifindex: self.inside,
                     link: LinkKind::Ethernet as u16,
-                    way: FrameDirection::Out as u8,
+                    direction: FrameDirection::Out as u8,
                     ..Frame::default()
                 };
                 path.arrive(handle, &frame, packet, packet.len() as u32)
@@ -84,7 +84,7 @@ impl Order for Paths {
         self.drop_all(exit, out);
     }
 
-    fn leave(&mut self, to: QueueId, _: Nanos, room: u32, out: &mut Vec<Outcome>) {
+    fn leave(&mut self, to: QueueId, _: Nanos, capacity: u32, out: &mut Vec<Outcome>) {
         for exit in 0..2 {
             if self.exits[exit] != to {
                 continue;
@@ -94,7 +94,7 @@ impl Order for Paths {
             let done = self.paths[exit].run_to(now);
             self.note(done);
             self.drop_all(exit, out);
-            let (path, mut left) = (&mut self.paths[exit], room);
+            let (path, mut left) = (&mut self.paths[exit], capacity);
             while path.next_takes().is_some_and(|packets| packets <= left) {
                 let Some(Departure { handle, change, .. }) = path.take() else {
                     break;
@@ -120,7 +120,7 @@ impl Order for Paths {
             counts.sent += done.copies;
             counts.copies += done.copies;
             counts.corrupted += done.corrupted;
-            counts.own.no_room += done.no_room;
+            counts.own.no_capacity += done.no_capacity;
             counts.own.no_link += done.no_link;
             counts.own.no_copy += done.not_copied;
         }
@@ -169,9 +169,9 @@ mod tests {
         paths
     }
 
-    fn leave(paths: &mut Paths, room: u32) -> Vec<Outcome> {
+    fn leave(paths: &mut Paths, capacity: u32) -> Vec<Outcome> {
         let mut out = Vec::new();
-        paths.leave(TO, Nanos(0), room, &mut out);
+        paths.leave(TO, Nanos(0), capacity, &mut out);
         out
     }
 
@@ -188,7 +188,7 @@ mod tests {
     fn what_the_forwarder_did_counts_and_not_what_it_was_told() {
         let mut paths = paths("duplicate 100%", 20);
         assert_eq!(leave(&mut paths, 20).len(), 10);
-        assert_eq!(paths.told()[1].sent, 0);
+        assert_eq!(paths.reported()[1].sent, 0);
         let done = ForwardCounts {
             sent: 19,
             copies: 9,
@@ -196,9 +196,12 @@ mod tests {
             ..ForwardCounts::default()
         };
         paths.handed(TO, &done);
-        let told = &paths.told()[1];
-        assert_eq!((told.sent, told.copies, told.own.no_copy), (19, 9, 1));
-        assert_eq!(told.delays, 10);
+        let reported = &paths.reported()[1];
+        assert_eq!(
+            (reported.sent, reported.copies, reported.own.no_copy),
+            (19, 9, 1)
+        );
+        assert_eq!(reported.delays, 10);
         assert_eq!(leave(&mut paths, 64).len(), 10);
         let down = ForwardCounts {
             no_link: 10,
@@ -206,8 +209,11 @@ mod tests {
             ..ForwardCounts::default()
         };
         paths.handed(TO, &down);
-        let [other, told] = paths.told();
-        assert_eq!((told.sent, told.delays, told.own.no_link), (19, 10, 10));
-        assert_eq!((told.own.no_copy, other.own.sum()), (11, 0));
+        let [other, reported] = paths.reported();
+        assert_eq!(
+            (reported.sent, reported.delays, reported.own.no_link),
+            (19, 10, 10)
+        );
+        assert_eq!((reported.own.no_copy, other.own.sum()), (11, 0));
     }
 }

@@ -13,7 +13,7 @@ use fairpath_core::sched::Op;
 use fairpath_shape::{Both, CHARGES, Lines, Side};
 
 use super::ends::{Ends, about, open_port};
-use super::instances::{Counts, Lanes};
+use super::instances::{Counts, ShapeInstances};
 use super::skipped;
 use super::worker::{Running, lead_packets};
 use crate::Via;
@@ -59,11 +59,11 @@ impl Afxdp {
             down: down_gauge,
             up: up_gauge,
         };
-        let lanes = Both { down, up };
+        let instances = Both { down, up };
         lead_packets(monitor, &ends.plan(mode, job.config.vlans)?, &ends, &port)?;
         let about = about(&ends, mode, port.is_zero_copy(), &placement);
         let sent = monitor.stack_sent()?;
-        let instances = Lanes::new(lanes, sent, job, &ends, ends.is_one_armed());
+        let instances = ShapeInstances::new(instances, sent, job, &ends, ends.is_one_armed());
         let mut afxdp = Afxdp {
             running: Running::start("shape afxdp", port, &ends, placement, instances)?,
             gauges,
@@ -99,7 +99,7 @@ impl Backend for Afxdp {
 
     fn read(&mut self, monitor: &RttMonitor) -> anyhow::Result<Reading> {
         let counts = self.running.lead().count()?;
-        if let Some(name) = &counts.gone {
+        if let Some(name) = &counts.removed {
             bail!("the interface {name:?} was removed");
         }
         let mut reading = Reading::default();
@@ -107,11 +107,11 @@ impl Backend for Afxdp {
         reading.figures.up = Some(self.gauges.up.read());
         let stopped = self.gauges.down.stopped();
         reading.stopped = stopped.or_else(|| self.gauges.up.stopped());
-        let ways = monitor.ways();
+        let outcomes = monitor.outcomes();
         name_counts(&counts, &mut reading.counters);
         for (exit, side) in ["inside", "outside"].iter().enumerate() {
-            for (way, name) in ForwardOutcome::ALL {
-                let frames = ways[exit].of(way);
+            for (outcome, name) in ForwardOutcome::ALL {
+                let frames = outcomes[exit].of(outcome);
                 if frames > 0 {
                     let key = format!(
                         "afxdp_from_{side}_{}",
@@ -144,7 +144,7 @@ impl Backend for Afxdp {
         }
         self.running
             .lead()
-            .tell(Command::Classes(job.slots.to_vec()))
+            .report(Command::Classes(job.slots.to_vec()))
     }
 
     fn stop(mut self: Box<Self>) -> anyhow::Result<String> {
@@ -164,7 +164,7 @@ fn name_counts(counts: &Counts, into: &mut BTreeMap<String, u64>) {
     put("received".into(), all.received);
     put("sent".into(), all.sent);
     put("dropped".into(), all.dropped);
-    put("no_room".into(), all.no_room);
+    put("no_room".into(), all.no_capacity);
     put("no_link".into(), all.no_link);
     put("held".into(), all.held());
     put("checksums_completed".into(), all.completed);

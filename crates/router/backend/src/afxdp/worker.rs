@@ -108,7 +108,7 @@ impl<C: Send + 'static> Running<C> {
     /// Ends it at once: what waits is dropped.
     pub fn end(&mut self) {
         self.programs.clear();
-        self.stop.ask();
+        self.stop.request();
         self.join();
     }
 }
@@ -116,7 +116,7 @@ impl<C: Send + 'static> Running<C> {
 impl<C> Drop for Running<C> {
     fn drop(&mut self) {
         self.programs.clear();
-        self.stop.ask();
+        self.stop.request();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -166,13 +166,13 @@ fn carry<S: Schedule>(
                 Ok(Some(order)) => S::obey(forwarder, order),
                 Ok(None) => break,
                 Err(Orphan) => {
-                    stop.ask();
+                    stop.request();
                     break;
                 }
             }
         }
         if end.is_some() {
-            stop.ask();
+            stop.request();
         }
     });
     if let Some(reply) = end {

@@ -35,11 +35,11 @@ pub struct Needs {
 /// # Errors
 /// The requested one does not support them.
 pub fn choose(wish: Wish, directions: &[Ready]) -> anyhow::Result<Choice> {
-    let asked = |name| directions.iter().any(|ready| ready.direction.name == name);
+    let requested = |name| directions.iter().any(|ready| ready.direction.name == name);
     let copies = |ready: &Ready| ready.direction.name == "ingress" && ready.copies;
     let needs = Needs {
         only_loss: directions.iter().all(|ready| ready.only_loss),
-        leaves: asked("egress"),
+        leaves: requested("egress"),
         copies_in: directions.iter().any(copies),
     };
     by(wish, needs)

@@ -26,10 +26,10 @@ impl Beyond {
         transmitted().map(|before| Beyond { before })
     }
 
-    /// How many of `let_go` forwarded packets went no further, at least. Ask after they were let go.
-    pub fn missing(&self, let_go: u64) -> u64 {
+    /// How many of `release` forwarded packets went no further, at least. Ask after they were let go.
+    pub fn missing(&self, release: u64) -> u64 {
         let now = transmitted().unwrap_or(u64::MAX);
-        let_go.saturating_sub(now.saturating_sub(self.before))
+        release.saturating_sub(now.saturating_sub(self.before))
     }
 }
 

@@ -209,7 +209,7 @@ pub fn sweep(first: u16) -> anyhow::Result<()> {
     let name = format!("fairpath_{first}");
     let done = TOOLS.map(|by| match by {
         // A host without a tool has no rules by it.
-        Tool::Iptables([command, _]) if told(command, &["--version"], "").is_err() => Ok(()),
+        Tool::Iptables([command, _]) if reported(command, &["--version"], "").is_err() => Ok(()),
         by => take_away(by, &name),
     });
     done.into_iter().collect()
@@ -234,7 +234,7 @@ fn put(
             let text = format!(
                 "table inet {name} {{}}\ndelete table inet {name}\ntable inet {name} {{\n{chains}}}\n"
             );
-            told("nft", &["-f", "-"], &text)
+            reported("nft", &["-f", "-"], &text)
         }
         Tool::Iptables(commands) => {
             for command in commands {
@@ -300,9 +300,9 @@ fn put_iptables(
     // Naming the chain empties it if it is there; the whole comes into force at once.
     let text = format!("*mangle\n:{name} - [0:0]\n{rules}COMMIT\n");
     let restore = format!("{command}-restore");
-    told(&restore, &["--noflush", "--wait", "5"], &text)?;
+    reported(&restore, &["--noflush", "--wait", "5"], &text)?;
     let jump = |verb| ["-w", "5", "-t", "mangle", verb, from, "-j", &name].map(str::to_owned);
-    let jump = |verb| told(command, &jump(verb).each_ref().map(String::as_str), "");
+    let jump = |verb| reported(command, &jump(verb).each_ref().map(String::as_str), "");
     if jump("-C").is_err() {
         jump("-A")?;
     }
@@ -311,9 +311,9 @@ fn put_iptables(
 
 fn take_away(by: Tool, name: &str) -> anyhow::Result<()> {
     match by {
-        Tool::Nft => match told("nft", &["delete", "table", "inet", name], "") {
+        Tool::Nft => match reported("nft", &["delete", "table", "inet", name], "") {
             // Somebody emptied the ruleset.
-            Err(_) if told("nft", &["list", "table", "inet", name], "").is_err() => Ok(()),
+            Err(_) if reported("nft", &["list", "table", "inet", name], "").is_err() => Ok(()),
             done => done,
         },
         Tool::Iptables(commands) => {
@@ -336,7 +336,7 @@ fn take_away_iptables(command: &str, name: &str, chain: Chain) -> anyhow::Result
             .chain(rest)
             .copied()
             .collect();
-        told(command, &words, "")
+        reported(command, &words, "")
     };
     if mangle(&["-S", name]).is_err() {
         return Ok(());
@@ -360,7 +360,7 @@ fn own_lock() -> Option<&'static str> {
 }
 
 /// Runs a command with `input`; its complaint is the error. Ctrl-C is this process's, which waits for it.
-fn told(command: &str, words: &[&str], input: &str) -> anyhow::Result<()> {
+fn reported(command: &str, words: &[&str], input: &str) -> anyhow::Result<()> {
     let mut child = Command::new(command);
     if let Some(lock) = own_lock() {
         child.env("XTABLES_LOCKFILE", lock);
@@ -380,9 +380,9 @@ fn told(command: &str, words: &[&str], input: &str) -> anyhow::Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    match said.lines().next() {
-        Some(said) => bail!("{}", said.trim()),
+    let text = String::from_utf8_lossy(&output.stderr);
+    match text.lines().next() {
+        Some(text) => bail!("{}", text.trim()),
         None => bail!("{command}: {}", output.status),
     }
 }

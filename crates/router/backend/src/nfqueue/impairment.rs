@@ -23,7 +23,7 @@ use crate::impair::Engine;
 use crate::start::How;
 
 /// Packets that wait in the kernel for this process besides those that are held here.
-const ON_THE_WAY: u32 = 4096;
+const IN_FLIGHT: u32 = 4096;
 
 /// One direction's packets, by where netfilter meets them.
 pub struct ImpairedDirection {
@@ -54,18 +54,18 @@ pub fn start_directions(
     peer: Option<Link>,
     directions: &[Ready],
 ) -> anyhow::Result<Box<dyn Engine>> {
-    let ways: Vec<_> = directions
+    let directions: Vec<_> = directions
         .iter()
         .map(|ready| {
-            let way = way(ready.direction.name, &interface, peer.as_ref());
-            (way, &ready.plan)
+            let direction = direction(ready.direction.name, &interface, peer.as_ref());
+            (direction, &ready.plan)
         })
         .collect();
-    Ok(Box::new(Nfqueue::start(how.queue, &ways)?))
+    Ok(Box::new(Nfqueue::start(how.queue, &directions)?))
 }
 
 /// Where netfilter meets a direction's packets.
-fn way(name: &str, interface: &Link, peer: Option<&Link>) -> ImpairedDirection {
+fn direction(name: &str, interface: &Link, peer: Option<&Link>) -> ImpairedDirection {
     let (own, other) = (&interface.name, peer.map_or("", |peer| &peer.name));
     let (what, out) = match name {
         "to-peer" => (Diverted::Through(own.clone(), other.to_owned()), peer),
@@ -84,19 +84,19 @@ impl Nfqueue {
     ///
     /// # Errors
     /// Where a queue is taken, no rule can be made, or packets cannot be sent a second time.
-    pub fn start(queue: u16, ways: &[(ImpairedDirection, &Plan)]) -> anyhow::Result<Nfqueue> {
-        let (mut lines, mut diverts, mut told) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, (way, plan)) in (queue..).zip(ways) {
-            let (line, buffer) = start(number, way, plan)?;
+    pub fn start(queue: u16, directions: &[(ImpairedDirection, &Plan)]) -> anyhow::Result<Nfqueue> {
+        let (mut lines, mut diverts, mut reported) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, (direction, plan)) in (queue..).zip(directions) {
+            let (line, buffer) = start(number, direction, plan)?;
             lines.push(line);
-            told.push(format!("{} by queue {number}", way.what));
-            if buffer.bytes < buffer.asked_bytes {
-                told.push(format!(
+            reported.push(format!("{} by queue {number}", direction.what));
+            if buffer.bytes < buffer.requested_bytes {
+                reported.push(format!(
                     "its receive buffer is {} of {} bytes: raise net.core.rmem_max",
-                    buffer.bytes, buffer.asked_bytes
+                    buffer.bytes, buffer.requested_bytes
                 ));
             }
-            let what = way.what.clone();
+            let what = direction.what.clone();
             diverts.push(Divert {
                 what,
                 queue: number,
@@ -108,16 +108,19 @@ impl Nfqueue {
             neighbours: true,
         };
         let watch = Watch::start(queue)?;
-        let is_forwarded = |way: &ImpairedDirection| matches!(way.what, Diverted::Through(..));
-        let forwarded = ways.iter().all(|(way, _)| is_forwarded(way));
+        let is_forwarded =
+            |direction: &ImpairedDirection| matches!(direction.what, Diverted::Through(..));
+        let forwarded = directions
+            .iter()
+            .all(|(direction, _)| is_forwarded(direction));
         let beyond = forwarded.then(Beyond::begin).flatten();
         let diversion = Diversion::begin(&diverts, OnFailure::Pass, Some(exempt))?;
-        told.push(format!("rules by {}", diversion.by()));
+        reported.push(format!("rules by {}", diversion.by()));
         Ok(Nfqueue {
             lines,
             diversion: Some(diversion),
             watch,
-            about: told.join(", "),
+            about: reported.join(", "),
             beyond,
         })
     }
@@ -126,7 +129,7 @@ impl Nfqueue {
 /// Binds a direction's queue and starts its worker.
 fn start(
     number: u16,
-    way: &ImpairedDirection,
+    direction: &ImpairedDirection,
     plan: &Plan,
 ) -> anyhow::Result<(Running<Counts>, ReceiveBuffer)> {
     let copied = match plan.changes {
@@ -136,7 +139,7 @@ fn start(
     let queue = Config::new(number)
         .copy_bytes(copied)
         .gso(false)
-        .length(plan.packets + ON_THE_WAY)
+        .length(plan.packets + IN_FLIGHT)
         .bind()?;
     let buffer = queue.receive_buffer();
     let again = plan.changes.then(Again::open).transpose()?;
@@ -145,7 +148,7 @@ fn start(
         side: Side::Down,
         inside: 0,
         out: 0,
-        mtu_bytes: way.mtu_bytes,
+        mtu_bytes: direction.mtu_bytes,
     };
     let name = format!("impair {}", plan.name);
     let schedule = Impaired::new(path, again);
@@ -162,10 +165,10 @@ impl Engine for Nfqueue {
         let counts = self.lines.iter().map(|line| line.lead().count());
         let mut counts: Vec<Counts> = counts.collect::<anyhow::Result<_>>()?;
         // Second packets come from this host.
-        let let_go = counts.iter().map(|of| of.sent - of.copies).sum();
+        let release = counts.iter().map(|of| of.sent - of.copies).sum();
         // Which direction they were of is not known.
         if let (Some(beyond), Some(first)) = (&self.beyond, counts.first_mut()) {
-            first.stopped = beyond.missing(let_go);
+            first.stopped = beyond.missing(release);
         }
         Ok(counts)
     }

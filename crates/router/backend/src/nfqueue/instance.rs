@@ -1,7 +1,7 @@
 //! A shaper instance as what schedules a queue's packets.
 
 use fairpath_nfqueue::{Counters, Holding, KernelCounts, Queue, QueueError, Verdict};
-use fairpath_shape::{Lane, Leaving, Side};
+use fairpath_shape::{Leaving, ShapeInstance, Side};
 
 use super::worker::{Arrival, Schedule, Waiting};
 use crate::monotonic_ns;
@@ -25,7 +25,7 @@ pub struct Counts {
 
 /// A side's instance.
 pub struct Instance {
-    lane: Lane,
+    shaping: ShapeInstance,
     side: Side,
     leaving: Vec<Leaving>,
     next: Option<u64>,
@@ -34,9 +34,9 @@ pub struct Instance {
 }
 
 impl Instance {
-    pub fn new(lane: Lane, side: Side) -> Instance {
+    pub fn new(shaping: ShapeInstance, side: Side) -> Instance {
         Instance {
-            lane,
+            shaping,
             side,
             leaving: Vec::new(),
             next: None,
@@ -62,7 +62,7 @@ impl Schedule for Instance {
             bytes,
             ..
         } = *arrival;
-        self.lane.arrive(handle, frame, head, bytes);
+        self.shaping.arrive(handle, frame, head, bytes);
         Ok(Some(()))
     }
 
@@ -79,11 +79,11 @@ impl Schedule for Instance {
     }
 
     fn turn(&mut self, now: u64) -> anyhow::Result<()> {
-        self.next = self.lane.turn(now, TURN, &mut self.leaving)?;
+        self.next = self.shaping.turn(now, TURN, &mut self.leaving)?;
         Ok(())
     }
 
-    fn let_go(&mut self, waiting: &mut Waiting<()>) -> anyhow::Result<usize> {
+    fn release(&mut self, waiting: &mut Waiting<()>) -> anyhow::Result<usize> {
         let verdicts = self.leaving.drain(..).map(|leaving| match leaving {
             Leaving::Send { handle, .. } => (handle, Verdict::ACCEPT),
             Leaving::Drop { handle, .. } => (handle, Verdict::DROP),
@@ -102,8 +102,8 @@ impl Schedule for Instance {
     }
 
     fn obey(&mut self, order: Command<Counts>, waiting: &mut Waiting<()>) -> anyhow::Result<()> {
-        orders::obey(&mut self.lane, order, monotonic_ns()?, &mut self.leaving);
-        self.let_go(waiting)?;
+        orders::obey(&mut self.shaping, order, monotonic_ns()?, &mut self.leaving);
+        self.release(waiting)?;
         Ok(())
     }
 

@@ -48,23 +48,23 @@ pub fn describe(packet: &Packet<'_>, now: u64, at: &At) -> (Frame, Head, u32) {
     let segments = segments(packet, payload, at.mtu_bytes);
     let (segs, bytes) = (segments.count.get(), segments.bytes);
     // The end whose class counts must be the one of whose link something is known.
-    let way = match at.side {
+    let direction = match at.side {
         Side::Down => FrameDirection::Out,
         Side::Up => FrameDirection::In,
     };
-    let came_by = packet.devices().input.map_or(0, |index| index.0);
+    let arrived_by = packet.devices().input.map_or(0, |index| index.0);
     let frame = Frame {
         now,
         wire_len: bytes,
         segs,
         ifindex: match at.side {
             Side::Down => at.out,
-            Side::Up if came_by != 0 => came_by,
+            Side::Up if arrived_by != 0 => arrived_by,
             Side::Up => at.inside,
         },
-        rx_ifindex: came_by,
+        rx_ifindex: arrived_by,
         link: Link::Ethernet as u16,
-        way: way as u8,
+        direction: direction as u8,
         mark: packet.mark(),
         ..Frame::default()
     };
@@ -89,9 +89,9 @@ fn segments(packet: &Packet<'_>, payload: &[u8], mtu: u32) -> Segments {
 }
 
 fn segments_of(len: u32, gso: bool, headers: u32, mtu: u32) -> Segments {
-    let room = mtu.saturating_sub(headers).max(1);
+    let capacity = mtu.saturating_sub(headers).max(1);
     let count = match gso && len > mtu {
-        true => len.saturating_sub(headers).div_ceil(room).max(1),
+        true => len.saturating_sub(headers).div_ceil(capacity).max(1),
         false => 1,
     };
     let bytes = len + (count - 1) * headers + count * ETHERNET;

@@ -37,13 +37,13 @@ impl Impaired {
             return;
         };
         let mut verdicts = waiting.queue.release();
-        let damaged = change
+        let corrupted = change
             .flip
             .zip(kept.clone())
             .and_then(|(bit, mut packet)| packet.flip(bit).then_some(packet));
         // Kept where it could not be sent, and sent with the next.
-        let given = match &damaged {
-            Some(damaged) => verdicts.give_changed(held, Verdict::ACCEPT, damaged),
+        let given = match &corrupted {
+            Some(corrupted) => verdicts.give_changed(held, Verdict::ACCEPT, corrupted),
             None => verdicts.give(held, Verdict::ACCEPT),
         };
         let refused = refused_now(&given);
@@ -53,10 +53,10 @@ impl Impaired {
         }
         let counts = self.path.counts_mut();
         counts.own.refused += refused;
-        counts.corrupted += u64::from(damaged.is_some());
-        counts.own.not_damaged += u64::from(change.flip.is_some() && damaged.is_none());
+        counts.corrupted += u64::from(corrupted.is_some());
+        counts.own.not_corrupted += u64::from(change.flip.is_some() && corrupted.is_none());
         if change.twice {
-            let second = damaged.or(kept);
+            let second = corrupted.or(kept);
             let sent = (second.zip(self.again.as_ref()))
                 .is_some_and(|(packet, again)| again.send(packet.bytes()));
             let counts = self.path.counts_mut();
@@ -102,28 +102,28 @@ impl Schedule for Impaired {
         Ok(self.path.run_to(now)?)
     }
 
-    fn let_go(&mut self, waiting: &mut Waiting<Option<Rewrite>>) -> anyhow::Result<usize> {
-        let mut gone = 0;
+    fn release(&mut self, waiting: &mut Waiting<Option<Rewrite>>) -> anyhow::Result<usize> {
+        let mut removed = 0;
         while let Some(handle) = self.path.take_dropped() {
             if let Some((held, _)) = waiting.take(handle) {
                 let given = waiting.queue.release().give(held, Verdict::DROP);
                 self.note_refused(given);
             }
-            gone += 1;
+            removed += 1;
         }
         for _ in 0..TURN {
             let Some(departure) = self.path.take() else {
                 break;
             };
             self.send(departure, waiting);
-            gone += 1;
+            removed += 1;
         }
         // Verdicts that the kernel does not take are sent again with the next: packets are late by then.
-        let nothing = gone == 0 && !self.path.is_going();
+        let nothing = removed == 0 && !self.path.is_going();
         if nothing || waiting.queue.release().flush().is_ok() {
             self.path.note_sent(monotonic_ns()?);
         }
-        Ok(gone)
+        Ok(removed)
     }
 
     fn wake_at(&self) -> Option<u64> {
@@ -142,7 +142,7 @@ impl Schedule for Impaired {
     }
 
     fn counts(&self, queue: &Queue<Holding>) -> Counts {
-        let mut counts = self.path.told();
+        let mut counts = self.path.reported();
         match queue.kernel_counts() {
             Ok(kernel) => {
                 let dropped = [kernel.queue_dropped, kernel.user_dropped].map(u64::from);

@@ -27,7 +27,7 @@ use crate::shape::{Backend, Ended, Job, Reading};
 use crate::{OnFailure, Via};
 
 /// Packets that wait in the kernel for this process besides those that are held here.
-const ON_THE_WAY: u32 = 1024;
+const IN_FLIGHT: u32 = 1024;
 /// Handles beside those that the scheduler may hold: for what comes with one reading, before the
 /// scheduler says what it drops for it.
 const SPARE_HANDLES: u32 = 256;
@@ -138,23 +138,23 @@ impl Line {
     ) -> anyhow::Result<(Line, String)> {
         let (ifindex, mtu_bytes) = (at.out, at.mtu_bytes);
         let handles = job.lines.held(at.side) + SPARE_HANDLES;
-        let (gauge, lane) = orders::begin(job, at.side, handles, false)?;
+        let (gauge, shaping) = orders::begin(job, at.side, handles, false)?;
         let queue = Config::new(number)
             .copy_bytes(HEADER_BYTES)
             // Each packet of the wire has its own fate.
             .gso(!job.lines.is_impaired(at.side))
-            .length(handles + ON_THE_WAY)
+            .length(handles + IN_FLIGHT)
             .bind()?;
         let buffer = queue.receive_buffer();
-        let note = match buffer.bytes < buffer.asked_bytes {
+        let note = match buffer.bytes < buffer.requested_bytes {
             true => format!(
                 "; the receive buffer of queue {number} is {} of {} bytes: raise net.core.rmem_max",
-                buffer.bytes, buffer.asked_bytes
+                buffer.bytes, buffer.requested_bytes
             ),
             false => String::new(),
         };
         let name = format!("shape {}", at.side.name());
-        let instance = Instance::new(lane, at.side);
+        let instance = Instance::new(shaping, at.side);
         let running = Running::start(name, queue, instance, at, handles)?;
         let line = Line {
             running,
@@ -247,17 +247,17 @@ impl Backend for Nfqueue {
         if let Some(diversion) = self.diversion.take() {
             ended.note(diversion.end().context("remove the rules"));
         }
-        let mut let_go = 0;
+        let mut release = 0;
         for side in Side::BOTH {
             let Some(line) = self.sides.get_mut(side) else {
                 continue;
             };
             match line.running.stop() {
-                Ok(count) => let_go += count,
+                Ok(count) => release += count,
                 failed => ended.note(failed.map(drop)),
             }
         }
-        ended.told(format!("{let_go} queued packets were released"))
+        ended.reported(format!("{release} queued packets were released"))
     }
 }
 

@@ -62,7 +62,7 @@ pub trait Schedule: Send + 'static {
     ///
     /// # Errors
     /// Where it cannot go on.
-    fn let_go(&mut self, waiting: &mut Waiting<Self::Kept>) -> anyhow::Result<usize>;
+    fn release(&mut self, waiting: &mut Waiting<Self::Kept>) -> anyhow::Result<usize>;
 
     /// When the next packet may leave.
     fn wake_at(&self) -> Option<u64>;
@@ -196,12 +196,12 @@ impl<C: Send + 'static> Running<C> {
     /// # Errors
     /// What was lost, or where the thread does not answer.
     pub fn stop(&mut self) -> anyhow::Result<u64> {
-        let let_go = self.lead.stop()?;
+        let release = self.lead.stop()?;
         if let Some(thread) = self.thread.take() {
             // A panic in it was printed.
             let _ = thread.join();
         }
-        Ok(let_go)
+        Ok(release)
     }
 }
 
@@ -225,10 +225,10 @@ impl<S: Schedule> Worker<S> {
 
     fn serve(&mut self) -> anyhow::Result<()> {
         loop {
-            let came = self.take()?;
+            let arrived = self.take()?;
             self.schedule.turn(monotonic_ns()?)?;
-            let left = self.schedule.let_go(&mut self.waiting)?;
-            let mut told = false;
+            let left = self.schedule.release(&mut self.waiting)?;
+            let mut reported = false;
             loop {
                 match self.orders.next() {
                     Ok(Some(Command::Count(reply))) => drop(reply.try_send(self.counts())),
@@ -241,10 +241,10 @@ impl<S: Schedule> Worker<S> {
                     Ok(None) => break,
                     Err(Orphan) => return Ok(()),
                 }
-                told = true;
+                reported = true;
             }
             // After an order, when to wake is another time.
-            if came == 0 && left == 0 && !told {
+            if arrived == 0 && left == 0 && !reported {
                 self.rest()?;
             }
         }
@@ -256,7 +256,7 @@ impl<S: Schedule> Worker<S> {
 
     /// Takes what came; how many packets.
     fn take(&mut self) -> anyhow::Result<usize> {
-        let (mut came, mut refused) = (0, Vec::new());
+        let (mut arrived, mut refused) = (0, Vec::new());
         let Waiting { queue, held, free } = &mut self.waiting;
         let read = match queue.receive(Wait::Not) {
             // The kernel lacks memory for verdicts: they are kept, and sent with the next.
@@ -271,7 +271,7 @@ impl<S: Schedule> Worker<S> {
         // meanwhile would leave too early.
         let now = monotonic_ns()?;
         for (packet, place) in read.packets {
-            came += 1;
+            arrived += 1;
             let Some(handle) = free.pop() else {
                 self.schedule.note_no_handle();
                 refused.push(place);
@@ -297,7 +297,7 @@ impl<S: Schedule> Worker<S> {
             let given = queue.release().give(place, Verdict::DROP);
             self.schedule.note_refused(given);
         }
-        Ok(came)
+        Ok(arrived)
     }
 
     /// Lets everything go, in the order of its arrival, and takes nothing more.

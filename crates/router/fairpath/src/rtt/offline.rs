@@ -117,7 +117,7 @@ fn frame_of(packet: &Packet<'_>) -> Option<Frame> {
         LinkType::PPP => Link::Ppp,
         _ => return None,
     };
-    let mut way = match packet.direction {
+    let mut direction = match packet.direction {
         Some(Direction::Inbound) => FrameDirection::In,
         Some(Direction::Outbound) => FrameDirection::Out,
         None => FrameDirection::Unknown,
@@ -130,9 +130,9 @@ fn frame_of(packet: &Packet<'_>) -> Option<Frame> {
             .map(|b| u16::from_be_bytes([b[0], b[1]]))
     };
     match link {
-        Link::Sll => way = sll_way(word(0)?),
+        Link::Sll => direction = sll_direction(word(0)?),
         Link::Sll2 => {
-            way = sll_way(u16::from(*packet.data.get(10)?));
+            direction = sll_direction(u16::from(*packet.data.get(10)?));
             ifindex = u32::from(word(4)?) << 16 | u32::from(word(6)?);
         }
         _ => {}
@@ -143,9 +143,9 @@ fn frame_of(packet: &Packet<'_>) -> Option<Frame> {
         wire_len: packet.wire_len,
         ifindex,
         link: link as u16,
-        way: way as u8,
+        direction: direction as u8,
         // Packet sockets capture after the egress queue.
-        flags: if way == FrameDirection::Out {
+        flags: if direction == FrameDirection::Out {
             Frame::AFTER_QUEUE
         } else {
             0
@@ -154,7 +154,7 @@ fn frame_of(packet: &Packet<'_>) -> Option<Frame> {
     })
 }
 
-fn sll_way(packet_type: u16) -> FrameDirection {
+fn sll_direction(packet_type: u16) -> FrameDirection {
     if packet_type == SLL_OUTGOING {
         FrameDirection::Out
     } else {

@@ -8,13 +8,13 @@ use fairpath_backend::Shaping;
 use fairpath_class::SlotKey;
 use fairpath_config::duration::nanos;
 use fairpath_core::{FlowView, OTHER};
-use fairpath_history::ledger::{Meta, parse_subnet};
+use fairpath_history::history::{Meta, parse_subnet};
 use fairpath_history::snapshot::{Answer, Detail, FlowLine, Kind, Request, Row, Snapshot};
 use fairpath_shape::Side;
 
-use super::ask::PendingRequest;
 use super::daemon::Daemon;
 use super::engine::Engine;
+use super::query::PendingRequest;
 use fairpath_backend::monotonic_ns;
 
 /// Maximum number of peers and flows in one answer.
@@ -54,7 +54,7 @@ impl Daemon {
                             .iter_mut()
                             .for_each(|row| self.add_queues(row));
                         let shaped = self.shaping.as_ref().zip(self.engine.config.shape.as_ref());
-                        snapshot.shape = shaped.map(|(shaping, config)| shaping.picture(config));
+                        snapshot.shape = shaped.map(|(shaping, config)| shaping.snapshot(config));
                     }
                     Answer::Detail { detail } => self.add_queues(&mut detail.row),
                     Answer::Done { .. } | Answer::Error { .. } => {}
@@ -136,9 +136,9 @@ impl Engine {
     pub fn answer(&self, request: &Request, more: impl Fn() -> BTreeMap<String, u64>) -> Answer {
         match request {
             Request::Snapshot { query } => {
-                self.finish(self.ledger.snapshot(query, self.meta(more())))
+                self.finish(self.history.snapshot(query, self.meta(more())))
             }
-            Request::Status => self.finish(self.ledger.status(self.meta(more()))),
+            Request::Status => self.finish(self.history.status(self.meta(more()))),
             Request::Detail { class, limit } => self.detail(class, (*limit).min(MAX_LIST)),
             Request::Reload => Answer::Error {
                 text: "reload: this process has no configuration file".to_owned(),
@@ -206,7 +206,7 @@ impl Engine {
     }
 
     fn detail(&self, class: &str, limit: usize) -> Answer {
-        let Some(mut detail) = self.ledger.detail(class, limit) else {
+        let Some(mut detail) = self.history.detail(class, limit) else {
             return Answer::Error {
                 text: format!(
                     "show {class:?}: there is no row of this name: `fairpath top --once` lists all rows"
@@ -261,7 +261,7 @@ fn line(view: &FlowView, slot: u32, now: u64) -> FlowLine {
     let remote = 1 - host;
     let ends = [host, remote].map(|side| view.key.endpoint(side));
     let ports = ends.map(|end| if view.key.proto == 6 { end.port() } else { 0 });
-    let least = |side: usize| Some(view.least[side]).filter(|ns| *ns > 0);
+    let min = |side: usize| Some(view.min[side]).filter(|ns| *ns > 0);
     let retransmitted = view
         .counts
         .iter()
@@ -282,8 +282,8 @@ fn line(view: &FlowView, slot: u32, now: u64) -> FlowLine {
         idle_ns: now.saturating_sub(view.last),
         bytes_up: view.counts[host].bytes,
         bytes_down: view.counts[remote].bytes,
-        inside_min_rtt_ns: least(host),
-        outside_min_rtt_ns: least(remote),
+        inside_min_rtt_ns: min(host),
+        outside_min_rtt_ns: min(remote),
         retransmitted_packets: retransmitted,
     }
 }

@@ -9,12 +9,12 @@ use fairpath_config::Config;
 use fairpath_export::RowsWanted;
 use nix::poll::{PollFd, PollFlags};
 
-use super::ask::{self, RequestQueue, Requester};
 use super::control::{self, Access, Socket};
 use super::engine::{Engine, MAX_REST};
 use super::hooks::Hooks;
 use super::notify::Manager;
 use super::privileges;
+use super::query::{self, RequestQueue, Requester};
 use super::signals::Signals;
 use super::sinks::Sinks;
 use super::state::{self, Writer};
@@ -57,7 +57,7 @@ impl Daemon {
         let begin = Instant::now();
         let signals = Signals::take()?;
         let socket = Socket::open(&config.control.socket, &config.control.group)?;
-        let (requester, requests) = ask::channel()?;
+        let (requester, requests) = query::channel()?;
         let mut web = Web::default();
         let prepared = web.prepare(&config)?;
         let mut engine = Engine::load(config)?;
@@ -93,7 +93,7 @@ impl Daemon {
         for missing in engine.kernel.interfaces().missing() {
             tracing::warn!("waiting for interface {missing}: no interface has this name yet");
         }
-        if let Some(gap) = engine.ledger.gap_ns() {
+        if let Some(gap) = engine.history.gap_ns() {
             let gap = gap / 1_000_000;
             tracing::info!("state restored; no measurement for {gap} ms");
         }
@@ -104,7 +104,7 @@ impl Daemon {
         tracing::info!(
             "ready after {} ms: {} rows, control socket {}",
             took.as_millis(),
-            engine.ledger.rows(),
+            engine.history.rows(),
             self.control.path().display()
         );
         self.manager.ready();
@@ -201,10 +201,10 @@ impl Daemon {
             return;
         }
         if self.sinks.wants_rows() {
-            let ledger = &self.engine.ledger;
+            let history = &self.engine.history;
             self.sinks.rows(match self.engine.config.rows.which {
-                RowsWanted::Active => ledger.interval_rows().collect(),
-                RowsWanted::All => ledger.all_interval_rows().collect(),
+                RowsWanted::Active => history.interval_rows().collect(),
+                RowsWanted::All => history.all_interval_rows().collect(),
             });
         }
         self.engine.follow_traffic();
@@ -231,7 +231,7 @@ impl Daemon {
     fn show_status(&mut self) {
         let interfaces = self.engine.kernel.interfaces().watched();
         let names: Vec<&str> = interfaces.iter().map(|(_, name)| *name).collect();
-        let rows = self.engine.ledger.rows();
+        let rows = self.engine.history.rows();
         let line = match names.len() {
             0 => "waiting for interfaces".to_owned(),
             1..=8 => format!("watching {}; {rows} rows", names.join(", ")),
@@ -245,7 +245,7 @@ impl Daemon {
         let Some(file) = &self.engine.config.state.file else {
             return;
         };
-        let state = self.engine.ledger.save();
+        let state = self.engine.history.save();
         let content: state::Content = Box::new(move || Ok(state.to_bytes()?));
         if last {
             self.writer.save_last(file, content);

@@ -10,7 +10,7 @@ use fairpath_backend::Leads;
 use fairpath_config::duration::nanos;
 use fairpath_config::{Alerts, Config};
 use fairpath_core::Prefix;
-use fairpath_history::ledger::{AlertRules, Ledger, Moment, Settings, State, parse_subnet};
+use fairpath_history::history::{AlertRules, History, Moment, Settings, State, parse_subnet};
 use fairpath_history::snapshot::{Alert, Kind};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -55,7 +55,7 @@ pub struct Engine {
     /// Rows and their slots.
     pub row_table: RowTable,
     /// Counts over time.
-    pub ledger: Ledger,
+    pub history: History,
     /// Counters of the loop.
     pub counters: Counters,
     /// Alerts that began or ended and are not reported yet.
@@ -87,13 +87,13 @@ impl Engine {
     pub fn load(config: Config) -> anyhow::Result<Engine> {
         let mut kernel = Kernel::load(&config)?;
         log_changes(kernel.follow()?);
-        let (ledger, subnets) = restore(&config)?;
+        let (history, subnets) = restore(&config)?;
         let mut row_table = RowTable::new(kernel::slots(&config));
         row_table.set_subnets(subnets);
         Ok(Engine {
             generation: 1,
             row_table,
-            ledger,
+            history,
             counters: Counters::default(),
             alerts: Vec::new(),
             notes: BTreeMap::new(),
@@ -215,14 +215,14 @@ fn rules(alerts: &Alerts) -> AlertRules {
 }
 
 /// The history of the state file with its subnets, or an empty one. An invalid file is moved.
-fn restore(config: &Config) -> anyhow::Result<(Ledger, Vec<Prefix>)> {
+fn restore(config: &Config) -> anyhow::Result<(History, Vec<Prefix>)> {
     let start = Moment {
         unix_ns: unix_ns()?,
         mono_ns: monotonic_ns()?,
     };
     let settings = settings(config);
     let Some(file) = &config.state.file else {
-        return Ok((Ledger::new(settings, start), Vec::new()));
+        return Ok((History::new(settings, start), Vec::new()));
     };
     let shown = file.display();
     let read = state::load(file).map_err(anyhow::Error::from);
@@ -231,16 +231,16 @@ fn restore(config: &Config) -> anyhow::Result<(Ledger, Vec<Prefix>)> {
         Ok(Some(state)) => {
             let names = state.names(Kind::Subnet).take(config.subnets.max);
             let subnets = names.filter_map(parse_subnet).collect();
-            Ok((Ledger::restore(settings, start, state), subnets))
+            Ok((History::restore(settings, start, state), subnets))
         }
-        Ok(None) => Ok((Ledger::new(settings, start), Vec::new())),
+        Ok(None) => Ok((History::new(settings, start), Vec::new())),
         Err(error) => {
             tracing::warn!("read the state file {shown}: {error:#}; counters start at zero");
             match state::move_away(file, start.unix_ns) {
                 Ok(aside) => tracing::warn!("the state file was moved to {}", aside.display()),
                 Err(error) => tracing::warn!("move the state file {shown} away: {error}"),
             }
-            Ok((Ledger::new(settings, start), Vec::new()))
+            Ok((History::new(settings, start), Vec::new()))
         }
     }
 }

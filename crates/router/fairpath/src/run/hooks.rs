@@ -314,9 +314,9 @@ mod tests {
         let text = run(&job, &AtomicBool::new(false)).unwrap_err().to_string();
         let child = text.rsplit(' ').next().unwrap();
         assert!(text.contains("killed after 200ms"), "{text}");
-        let gone = || !is_alive(child);
+        let removed = || !is_alive(child);
         let deadline = Instant::now() + LONG;
-        while !gone() {
+        while !removed() {
             assert!(Instant::now() < deadline, "{child} is alive");
             thread::yield_now();
         }

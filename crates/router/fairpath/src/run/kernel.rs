@@ -34,7 +34,7 @@ pub struct Kernel {
 
 /// The slots of a configuration without `max_classes`, or with it.
 pub fn slots(config: &Config) -> u32 {
-    let roomy = least_slots(config) + config.classes.set.len() / 4 + SPARE_SLOTS;
+    let roomy = min_slots(config) + config.classes.set.len() / 4 + SPARE_SLOTS;
     let wanted = config.monitor.max_classes.map_or(roomy, |n| n as usize + 1);
     u32::try_from(wanted)
         .unwrap_or(u32::MAX)
@@ -42,7 +42,7 @@ pub fn slots(config: &Config) -> u32 {
 }
 
 /// Minimum number of slots: classes with criteria, subnets, and `other`.
-pub fn least_slots(config: &Config) -> usize {
+pub fn min_slots(config: &Config) -> usize {
     let classes = config.classes.set.classes().iter();
     classes.filter(|class| !class.criteria.is_empty()).count() + config.subnets.max + 1
 }

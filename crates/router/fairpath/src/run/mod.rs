@@ -10,7 +10,6 @@
 //! Only the loop owns kernel and history, and only its thread retains capabilities.
 
 mod answer;
-mod ask;
 mod control;
 mod daemon;
 mod engine;
@@ -20,6 +19,7 @@ mod log;
 mod notify;
 mod own;
 mod privileges;
+mod query;
 mod reading;
 mod reload;
 mod signals;

@@ -16,8 +16,8 @@ use fairpath_history::snapshot::{Answer, Detail, Query, Request, Snapshot};
 use fairpath_top::{Source, SourceError};
 use nix::poll::{PollFd, PollFlags};
 
-use super::ask::{self, RequestQueue, Requester};
 use super::engine::{Engine, MAX_REST};
+use super::query::{self, RequestQueue, Requester};
 
 /// The thread of the monitor. Drop detaches the programs.
 pub struct Own {
@@ -33,7 +33,7 @@ impl Own {
     /// An interface name is invalid, or the kernel refuses.
     pub fn watch(wish: &Wish<'_>) -> anyhow::Result<Own> {
         let config = config::of_wish(wish).map_err(|refused| wrong_usage(refused.of_options()))?;
-        let (requester, requests) = ask::channel()?;
+        let (requester, requests) = query::channel()?;
         let over = Arc::<AtomicBool>::default();
         let theirs = Arc::clone(&over);
         let (ready, begun) = mpsc::sync_channel(1);
@@ -53,8 +53,8 @@ impl Own {
         Ok(own)
     }
 
-    fn ask(&self, request: Request) -> Result<Answer, SourceError> {
-        match self.requester.ask(request) {
+    fn query(&self, request: Request) -> Result<Answer, SourceError> {
+        match self.requester.query(request) {
             Ok(Answer::Error { text }) => Err(SourceError::Refused(text)),
             Ok(answer) => Ok(answer),
             Err(error) => Err(SourceError::Other(Box::new(error))),
@@ -77,7 +77,7 @@ impl Drop for Own {
 impl Source for Own {
     fn snapshot(&mut self, query: &Query) -> Result<Snapshot, SourceError> {
         let query = query.clone();
-        match self.ask(Request::Snapshot { query })? {
+        match self.query(Request::Snapshot { query })? {
             Answer::Snapshot { snapshot } => Ok(*snapshot),
             other => Err(SourceError::Refused(format!(
                 "unexpected answer: {other:?}"
@@ -87,7 +87,7 @@ impl Source for Own {
 
     fn detail(&mut self, class: &str, limit: usize) -> Result<Detail, SourceError> {
         let class = class.to_owned();
-        match self.ask(Request::Detail { class, limit })? {
+        match self.query(Request::Detail { class, limit })? {
             Answer::Detail { detail } => Ok(*detail),
             other => Err(SourceError::Refused(format!(
                 "unexpected answer: {other:?}"

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use fairpath_config::duration::nanos;
 use fairpath_core::Prefix;
-use fairpath_history::ledger::{Ledger, Reading, RowSpec, parse_subnet};
+use fairpath_history::history::{History, Reading, RowSpec, parse_subnet};
 use fairpath_history::snapshot::Kind;
 
 use super::engine::Engine;
@@ -68,7 +68,7 @@ impl Engine {
             cells: &read.cells,
             pairs: &read.pairs,
         };
-        self.alerts.extend(self.ledger.take(&reading));
+        self.alerts.extend(self.history.take(&reading));
         Ok(())
     }
 
@@ -90,17 +90,17 @@ impl Engine {
     fn renew_subnets(&mut self) {
         let wanted = &self.config.subnets;
         let idle: Vec<Prefix> = self
-            .ledger
+            .history
             .idle_rows(Kind::Subnet, nanos(wanted.idle))
             .into_iter()
             .filter_map(parse_subnet)
             .collect();
-        let busiest = self.ledger.unmatched(wanted.max).into_iter();
+        let busiest = self.history.unmatched(wanted.max).into_iter();
         let found = busiest.filter(|(_, bytes)| *bytes >= SUBNET_BYTES);
         let found: Vec<Prefix> = found.map(|(prefix, _)| prefix).collect();
         let renewed = self.row_table.renew_subnets(&idle, &found, wanted.max);
-        self.counters.subnets_found += renewed.came as u64;
-        self.layout_due |= renewed.came + renewed.went > 0;
+        self.counters.subnets_found += renewed.arrived as u64;
+        self.layout_due |= renewed.arrived + renewed.went > 0;
     }
 
     /// Rebuilds rows and rules, for changed links or subnets.
@@ -117,7 +117,7 @@ impl Engine {
     pub fn try_rebuild_rows(&mut self) -> anyhow::Result<()> {
         let rows = self.activate_rules()?;
         // Slots with a new row count from zero, the others continue.
-        let ended = self.ledger.configure(rows, &[])?;
+        let ended = self.history.configure(rows, &[])?;
         self.alerts.extend(ended);
         Ok(())
     }
@@ -126,7 +126,7 @@ impl Engine {
     pub fn build_rows(&mut self) -> anyhow::Result<()> {
         let rows = self.activate_rules()?;
         let counts = &self.kernel.read().counts;
-        self.ledger.configure(rows, counts)?;
+        self.history.configure(rows, counts)?;
         Ok(())
     }
 
@@ -137,7 +137,7 @@ impl Engine {
             .kernel
             .with_watched(|watched| row_table.layout(watched));
         // The history must accept the rows before the kernel counts by these rules.
-        Ledger::check(&layout.rows)?;
+        History::check(&layout.rows)?;
         self.kernel.set_layout(&layout)?;
         self.kernel
             .set_filters(&self.config.monitor.filters, &row_table);
@@ -160,6 +160,6 @@ impl Engine {
             .prefixes()
             .iter()
             .filter_map(|(_, number)| Some((*number, labels.name(*number)?.to_owned())));
-        self.ledger.set_labels(named.collect());
+        self.history.set_labels(named.collect());
     }
 }

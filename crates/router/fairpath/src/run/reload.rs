@@ -76,7 +76,7 @@ impl Daemon {
         self.engine
             .kernel
             .set_filters(&next.monitor.filters, &self.engine.row_table);
-        self.engine.ledger.set_settings(settings(&next));
+        self.engine.history.set_settings(settings(&next));
         self.sinks.set(sinks);
         self.web.start(prepared, &self.requester)?;
         let before = std::mem::replace(&mut self.engine.config, next);
@@ -131,7 +131,7 @@ impl Daemon {
     /// The number of slots is fixed at the start.
     fn check_slots(&self, next: &Config) -> anyhow::Result<()> {
         let [_, slots] = self.engine.row_table.slots();
-        let wanted = kernel::least_slots(next) as u64;
+        let wanted = kernel::min_slots(next) as u64;
         if wanted > slots {
             anyhow::bail!(
                 "classes, subnets and interfaces need {wanted} slots, but there are {slots}: \

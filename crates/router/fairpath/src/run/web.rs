@@ -10,8 +10,8 @@ use fairpath_config::Config;
 use fairpath_export::{Server, ServerOptions, SnapshotSource, serve};
 use fairpath_history::snapshot::{Answer, Detail, Query, Request, Snapshot};
 
-use super::ask::Requester;
 use super::privileges;
+use super::query::Requester;
 
 struct Snapshots {
     requester: Requester,
@@ -20,7 +20,7 @@ struct Snapshots {
 impl SnapshotSource for Snapshots {
     fn snapshot(&self, query: &Query) -> Snapshot {
         let query = query.clone();
-        match self.requester.ask(Request::Snapshot { query }) {
+        match self.requester.query(Request::Snapshot { query }) {
             Ok(Answer::Snapshot { snapshot }) => *snapshot,
             Ok(_) => Snapshot::default(),
             Err(error) => {
@@ -32,7 +32,7 @@ impl SnapshotSource for Snapshots {
 
     fn detail(&self, class: &str, limit: usize) -> Option<Detail> {
         let class = class.to_owned();
-        match self.requester.ask(Request::Detail { class, limit }) {
+        match self.requester.query(Request::Detail { class, limit }) {
             Ok(Answer::Detail { detail }) => Some(*detail),
             _ => None,
         }

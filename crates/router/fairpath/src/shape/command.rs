@@ -221,7 +221,7 @@ pub fn run(args: &Args, global: &Global) -> anyhow::Result<()> {
 
 fn request(socket: &SocketArgs, request: &Request) -> anyhow::Result<()> {
     let mut source = SocketSource::connect_within(&socket.socket, START_TIME)?;
-    let Answer::Done { text } = source.ask(request)? else {
+    let Answer::Done { text } = source.query(request)? else {
         bail!(
             "shape: unexpected answer of the daemon: check that it has the version of this command"
         );
@@ -236,7 +236,7 @@ fn status(args: &StatusArgs) -> anyhow::Result<()> {
         kind: Some(Kind::Class),
         ..Query::default()
     };
-    let Answer::Snapshot { snapshot } = source.ask(&Request::Snapshot { query })? else {
+    let Answer::Snapshot { snapshot } = source.query(&Request::Snapshot { query })? else {
         bail!(
             "shape: unexpected answer of the daemon: check that it has the version of this command"
         );

@@ -36,7 +36,7 @@ fn core_sample(known: bool) -> CoreSample {
         time: 5_000_000,
         number: if known { 7 } else { 0 },
         rtt: 4_000_000,
-        least: 3_000_000,
+        min: 3_000_000,
         key: key(),
         flow: 1,
         measured: 1,
@@ -48,7 +48,7 @@ fn core_sample(known: bool) -> CoreSample {
         } else {
             OwnQueue::Unknown
         },
-        way: Default::default(),
+        direction: Default::default(),
         seq: 100,
         ack: 200,
         acked_bytes: 1448,
@@ -75,7 +75,7 @@ fn core_flow() -> FlowRecord {
         side: 1,
         opened: 1_000_000,
         counts: [counts; 2],
-        least: [0, 3_000_000],
+        min: [0, 3_000_000],
         towards: [0, LAN],
     }
 }
@@ -126,7 +126,7 @@ fn leg() -> Leg {
 fn queue() -> Queue {
     Queue {
         enqueued_packets: 100,
-        came_bytes: 90_000,
+        arrived_bytes: 90_000,
         sent_packets: 90,
         sent_bytes: 80_000,
         marked_packets: 3,

@@ -22,7 +22,7 @@ use crate::unit::{Prefixes, Scaled};
 /// Ticks an axis has at most.
 pub(crate) const MAX_TICKS: usize = 9;
 /// Pixels between two ticks of the y axis.
-const Y_TICK_ROOM: f64 = 37.0;
+const Y_TICK_CAPACITY: f64 = 37.0;
 /// From the top edge to the plot: the y axis's title.
 const TOP: f64 = 30.0;
 /// From the plot to the right edge.
@@ -105,7 +105,7 @@ impl Frame {
                 .collect(),
             y_ticks: y_labels
                 .iter()
-                .filter_map(|tick| beside(tick, &y, left))
+                .filter_map(|tick| against(tick, &y, left))
                 .collect(),
             x,
             y,
@@ -155,7 +155,7 @@ pub(crate) fn scaled(axis: &Axis, range: &Range) -> Scaled {
 }
 
 fn y_labels(axis: &Axis, range: &Range, size: Size) -> Vec<Tick> {
-    let most = (((size.height - 90.0) / Y_TICK_ROOM) as usize).clamp(2, MAX_TICKS);
+    let most = (((size.height - 90.0) / Y_TICK_CAPACITY) as usize).clamp(2, MAX_TICKS);
     match &axis.scale {
         Scale::Linear => ticks::linear(range.low, range.high, most, &scaled(axis, range)),
         Scale::Log => with_zero(
@@ -183,7 +183,7 @@ pub(crate) fn with_zero(axis: &Axis, range: &Range, mut ticks: Vec<Tick>) -> Vec
 }
 
 /// A label to the left of the plot.
-fn beside(tick: &Tick, y: &Mapping, left: f64) -> Option<PlacedTick> {
+fn against(tick: &Tick, y: &Mapping, left: f64) -> Option<PlacedTick> {
     let place = y.inside(tick.value)?;
     let right = left - 8.0;
     Some(PlacedTick {

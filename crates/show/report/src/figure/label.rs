@@ -53,15 +53,15 @@ fn ems(letter: char) -> f64 {
     }
 }
 
-/// The text, cut with an ellipsis if it needs more than `room`.
-pub(crate) fn cut(text: &str, room: f64) -> String {
-    if width(text) <= room {
+/// The text, cut with an ellipsis if it needs more than `capacity`.
+pub(crate) fn cut(text: &str, capacity: f64) -> String {
+    if width(text) <= capacity {
         return text.to_owned();
     }
     let mut kept = String::new();
     for letter in text.chars() {
         kept.push(letter);
-        if width(&kept) + width("…") > room {
+        if width(&kept) + width("…") > capacity {
             kept.pop();
             break;
         }
@@ -69,12 +69,12 @@ pub(crate) fn cut(text: &str, room: f64) -> String {
     format!("{}…", kept.trim_end())
 }
 
-/// The text in lines of at most `room`, broken at spaces; a single word may be wider.
-pub(crate) fn wrap(text: &str, room: f64) -> Vec<String> {
+/// The text in lines of at most `capacity`, broken at spaces; a single word may be wider.
+pub(crate) fn wrap(text: &str, capacity: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         match lines.last_mut() {
-            Some(line) if width(line) + width(" ") + width(word) <= room => {
+            Some(line) if width(line) + width(" ") + width(word) <= capacity => {
                 line.push(' ');
                 line.push_str(word);
             }

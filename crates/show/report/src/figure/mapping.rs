@@ -5,13 +5,13 @@ use crate::figure::series::{Line, Reference, Role, Shape};
 use crate::figure::{Panel, ticks};
 
 /// Pixels that zero takes on a log axis, the gap beside it included.
-pub(crate) const ZERO_ROOM: f64 = 46.0;
+pub(crate) const ZERO_CAPACITY: f64 = 46.0;
 /// Room beyond the outermost values of a log y axis, a factor.
-const LOG_ROOM: f64 = 1.12;
+const LOG_CAPACITY: f64 = 1.12;
 /// How far beyond what was measured a model may widen the y axis; beyond that its line is clipped.
-const THEORY_ROOM: f64 = 1.2;
+const THEORY_CAPACITY: f64 = 1.2;
 /// Above the topmost reference, for its name: a line of text in the lowest panel.
-const NAME_ROOM: f64 = 0.08;
+const NAME_CAPACITY: f64 = 0.08;
 /// Steps that a y axis has at least.
 const Y_STEPS: f64 = 5.0;
 
@@ -46,8 +46,8 @@ impl Mapping {
 
     /// Where the axis without zero's place begins.
     pub fn begin(&self) -> f64 {
-        let room = if self.range.zero { ZERO_ROOM } else { 0.0 };
-        self.from + room * (self.to - self.from).signum()
+        let capacity = if self.range.zero { ZERO_CAPACITY } else { 0.0 };
+        self.from + capacity * (self.to - self.from).signum()
     }
 
     /// The place of a value, also beyond the ends; `None` for what a log axis cannot hold.
@@ -130,7 +130,7 @@ pub(crate) fn y_range(panel: &Panel) -> Range {
     }
     let values = y_values(panel);
     if panel.y.scale == Scale::Log {
-        return log_range(&panel.y, &values, LOG_ROOM);
+        return log_range(&panel.y, &values, LOG_CAPACITY);
     }
     let (low, high) = ends(&panel.y, &values);
     if panel.y.range.is_some() {
@@ -169,17 +169,17 @@ fn y_values(panel: &Panel) -> Vec<f64> {
     }
     let low = values.iter().copied().fold(f64::INFINITY, f64::min);
     let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let room = (high - low) * (THEORY_ROOM - 1.0);
+    let capacity = (high - low) * (THEORY_CAPACITY - 1.0);
     let near = |y: &f64| match panel.y.scale {
-        Scale::Log => (low / 10.0..=high * THEORY_ROOM).contains(y),
-        _ => (low - room..=high + room).contains(y),
+        Scale::Log => (low / 10.0..=high * THEORY_CAPACITY).contains(y),
+        _ => (low - capacity..=high + capacity).contains(y),
     };
     values.extend(of(true).filter(near));
     let topmost = references().fold(f64::NEG_INFINITY, f64::max);
     let floor = if panel.y.from_zero { low.min(0.0) } else { low };
-    let room = (topmost - floor) * NAME_ROOM;
-    if panel.y.scale == Scale::Linear && topmost + room > high {
-        values.push(topmost + room);
+    let capacity = (topmost - floor) * NAME_CAPACITY;
+    if panel.y.scale == Scale::Linear && topmost + capacity > high {
+        values.push(topmost + capacity);
     }
     values
 }
@@ -204,7 +204,7 @@ fn ends(axis: &Axis, values: &[f64]) -> (f64, f64) {
     }
 }
 
-fn log_range(axis: &Axis, values: &[f64], room: f64) -> Range {
+fn log_range(axis: &Axis, values: &[f64], capacity: f64) -> Range {
     let zero = values.contains(&0.0);
     if let Some((low, high)) = axis.range
         && 0.0 < low
@@ -216,8 +216,8 @@ fn log_range(axis: &Axis, values: &[f64], room: f64) -> Range {
     let low = positive().reduce(f64::min).unwrap_or(0.1);
     let high = positive().reduce(f64::max).unwrap_or(1.0).max(low * 1.5);
     Range {
-        low: low / room,
-        high: high * room,
+        low: low / capacity,
+        high: high * capacity,
         zero,
     }
 }
@@ -270,7 +270,7 @@ mod tests {
             line: Line::Across(430.0),
         });
         let range = y_range(&panel);
-        assert!(range.high >= 430.0 * (1.0 + NAME_ROOM), "{range:?}");
+        assert!(range.high >= 430.0 * (1.0 + NAME_CAPACITY), "{range:?}");
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl<'a> Plot<'a> {
             let corner = (x - self.bar / 2.0 + 1.0, y.min(floor));
             let size = (self.bar - 2.0, (y - floor).abs());
             let class = format!("bar c{}", drawn.colour);
-            svg.bar(&class, corner, size, &self.tell(drawn.series, point));
+            svg.bar(&class, corner, size, &self.report(drawn.series, point));
         }
     }
 
@@ -243,8 +243,8 @@ impl<'a> Plot<'a> {
         let number = |point: &Point| crate::number::short(point.y / scaled.divide, 3);
         let bars = self.drawn.iter().filter(|d| d.series.shape == Shape::Bars);
         let mut points = bars.flat_map(|d| &d.points).map(|(point, _)| point);
-        let room = self.bar - BETWEEN / 2.0;
-        if self.panel.y.scale == Scale::Log || points.any(|p| label::width(&number(p)) > room) {
+        let capacity = self.bar - BETWEEN / 2.0;
+        if self.panel.y.scale == Scale::Log || points.any(|p| label::width(&number(p)) > capacity) {
             return;
         }
         for (point, (x, y)) in &drawn.points {
@@ -268,16 +268,16 @@ impl<'a> Plot<'a> {
             let every = drawn.points.len().div_ceil(MAX_HITS).max(1);
             for (point, place) in drawn.points.iter().step_by(every) {
                 if self.frame.plot.holds(*place) {
-                    svg.hit(*place, &self.tell(drawn.series, point));
+                    svg.hit(*place, &self.report(drawn.series, point));
                 }
             }
         }
     }
 
     /// "CUBIC, Loss 1 %: 235 Mbit/s [219 Mbit/s to 251 Mbit/s], n = 3, 75 % confidence".
-    fn tell(&self, series: &Series, point: &Point) -> String {
+    fn report(&self, series: &Series, point: &Point) -> String {
         let (x, y) = (&self.panel.x, &self.panel.y);
-        let mut told = format!(
+        let mut reported = format!(
             "{}\n{} {}: {}",
             series.name,
             x.label,
@@ -285,13 +285,13 @@ impl<'a> Plot<'a> {
             y.show(point.y)
         );
         if let Some((low, high)) = point.interval {
-            told.push_str(&format!(" [{} to {}]", y.show(low), y.show(high)));
+            reported.push_str(&format!(" [{} to {}]", y.show(low), y.show(high)));
         }
         if !point.note.is_empty() {
-            told.push('\n');
-            told.push_str(&point.note);
+            reported.push('\n');
+            reported.push_str(&point.note);
         }
-        told
+        reported
     }
 }
 
@@ -324,13 +324,13 @@ fn bar_keys(panel: &Panel) -> Vec<&str> {
 }
 
 fn bar_width(panel: &Panel, frame: &Frame, bars: usize) -> f64 {
-    let room = match frame.x.range.high - frame.x.range.low {
+    let capacity = match frame.x.range.high - frame.x.range.low {
         names if matches!(panel.x.scale, Scale::Names(_)) => {
             (frame.plot.right - frame.plot.left) / names
         }
         _ => nearest(panel, frame),
     };
-    (room * BARS / bars.max(1) as f64).clamp(2.0, MAX_BAR)
+    (capacity * BARS / bars.max(1) as f64).clamp(2.0, MAX_BAR)
 }
 
 /// How far the marks of each series move sideways, so that whiskers at one x do not hide each other.
@@ -340,9 +340,9 @@ fn dodges(panel: &Panel, frame: &Frame) -> Vec<f64> {
         s.role == Role::Measured && few && matches!(s.shape, Shape::Line | Shape::Points)
     };
     let count = panel.series.iter().filter(|s| moves(s)).count();
-    let room = nearest(panel, frame) / (count as f64 + 1.0);
+    let capacity = nearest(panel, frame) / (count as f64 + 1.0);
     let widest = 2.0 * MAX_DODGE / count.saturating_sub(1).max(1) as f64;
-    let step = DODGE.min(room).min(widest);
+    let step = DODGE.min(capacity).min(widest);
     let mut place = -(count.saturating_sub(1) as f64) / 2.0;
     let shift = |s: &Series| {
         if !moves(s) {

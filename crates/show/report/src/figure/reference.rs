@@ -32,8 +32,8 @@ pub(crate) fn lines(svg: &mut Svg, panel: &Panel, frame: &Frame) {
 pub(crate) fn labels(svg: &mut Svg, panel: &Panel, frame: &Frame, points: &[(f64, f64)]) {
     let mut taken: Vec<Bounds> = Vec::new();
     for reference in &panel.references {
-        let room = frame.plot.right - frame.plot.left - 8.0;
-        let text = label::cut(&named(panel, reference), room);
+        let capacity = frame.plot.right - frame.plot.left - 8.0;
+        let text = label::cut(&named(panel, reference), capacity);
         let places = candidates(reference, frame, label::width(&text));
         let free = places.into_iter().filter(|b| {
             let apart = taken.iter().all(|other| !other.touches(b));
@@ -71,11 +71,11 @@ fn candidates(reference: &Reference, frame: &Frame, width: f64) -> Vec<Bounds> {
             let Some(y) = frame.y.inside(value) else {
                 return Vec::new();
             };
-            let beside = [plot.right - width - 2.0, plot.left + 6.0];
+            let against = [plot.right - width - 2.0, plot.left + 6.0];
             let middle = (plot.left + plot.right - width) / 2.0;
             // Above the line; above the numbers of bars that reach it; below it.
             let heights = [y - LINE - 1.0, y - 2.0 * LINE - 4.0, y + 2.0];
-            let lefts = beside.into_iter().chain([middle]);
+            let lefts = against.into_iter().chain([middle]);
             lefts
                 .flat_map(|left| heights.map(|top| at(left, top)))
                 .collect()

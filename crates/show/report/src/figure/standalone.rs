@@ -64,12 +64,12 @@ fn legend(svg: &mut Svg, figure: &Figure, palette: &Palette, top: f64) -> f64 {
     let (mut x, mut y) = (0.0, top);
     for item in &items {
         let name = label::cut(&item.name, Size::WIDE.width - SWATCH.0 - 8.0);
-        let room = SWATCH.0 + 6.0 + label::width(&name);
-        if x > 0.0 && x + room > Size::WIDE.width {
+        let capacity = SWATCH.0 + 6.0 + label::width(&name);
+        if x > 0.0 && x + capacity > Size::WIDE.width {
             (x, y) = (0.0, y + ROW);
         }
         entry(svg, item, &name, palette, (x, y));
-        x += room + BETWEEN_ITEMS;
+        x += capacity + BETWEEN_ITEMS;
     }
     match items.is_empty() {
         true => top,

@@ -32,9 +32,9 @@ fn extremes(stretch: &[Point]) -> Vec<usize> {
     let Some(last) = stretch.len().checked_sub(1) else {
         return Vec::new();
     };
-    let least = (0..=last).min_by(by_y).unwrap_or(0);
+    let min = (0..=last).min_by(by_y).unwrap_or(0);
     let largest = (0..=last).max_by(by_y).unwrap_or(last);
-    let mut places = vec![0, least, largest, last];
+    let mut places = vec![0, min, largest, last];
     places.sort_unstable();
     places.dedup();
     places

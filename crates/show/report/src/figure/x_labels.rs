@@ -14,7 +14,7 @@ const MAX_OWN_TICKS: usize = 9;
 /// Lines that a name has at most before names are turned.
 const MAX_LINES: usize = 4;
 /// Room that turned names have below the axis; longer ones are cut.
-const TURNED_ROOM: f64 = 116.0;
+const TURNED_CAPACITY: f64 = 116.0;
 
 /// Labels below the plot (bounds from its bottom edge), and whether they are turned.
 pub(crate) fn x_labels(panel: &Panel, x: &Mapping, size: Size) -> (Vec<PlacedTick>, bool) {
@@ -92,8 +92,8 @@ fn centred(place: f64, lines: Vec<String>, size: Size) -> PlacedTick {
 fn apart(ticks: &[PlacedTick]) -> bool {
     let mut sorted: Vec<&PlacedTick> = ticks.iter().collect();
     sorted.sort_by(|a, b| a.bounds.left.total_cmp(&b.bounds.left));
-    let room = |pair: &[&PlacedTick]| pair[0].bounds.right + BETWEEN <= pair[1].bounds.left;
-    sorted.windows(2).all(room)
+    let capacity = |pair: &[&PlacedTick]| pair[0].bounds.right + BETWEEN <= pair[1].bounds.left;
+    sorted.windows(2).all(capacity)
 }
 
 fn name_labels(names: &[String], x: &Mapping, size: Size) -> (Vec<PlacedTick>, bool) {
@@ -122,7 +122,7 @@ fn name_labels(names: &[String], x: &Mapping, size: Size) -> (Vec<PlacedTick>, b
 
 /// A label that ends below its place and runs upwards to it; bounds are of its column.
 fn turned_label(name: &str, place: f64) -> PlacedTick {
-    let name = label::cut(name, TURNED_ROOM);
+    let name = label::cut(name, TURNED_CAPACITY);
     PlacedTick {
         place,
         bounds: Bounds {

@@ -147,10 +147,13 @@ mod tests {
         let shapes: [(Shape, f64); 2] = [(normal, 0.0), (exponential, std::f64::consts::LN_2)];
         for (shape, median) in shapes {
             for n in [3, 5, 10] {
-                let (held, told) = coverage(shape, median, n);
+                let (held, reported) = coverage(shape, median, n);
                 // 300 trials: a standard deviation of 0.013 near 0.95, 0.025 near 0.75.
-                assert!(held > told - 0.06, "n = {n}: held {held}, told {told}");
-                assert!(n >= 6 || told < 0.95, "n = {n} told {told}");
+                assert!(
+                    held > reported - 0.06,
+                    "n = {n}: held {held}, told {reported}"
+                );
+                assert!(n >= 6 || reported < 0.95, "n = {n} told {reported}");
             }
         }
     }
@@ -164,14 +167,14 @@ mod tests {
             let wide = crate::statistics::bootstrap::number(42, place);
             (wide as f64 + 0.5) / 2.0_f64.powi(64)
         };
-        let (mut held, mut told) = (0.0, 0.0);
+        let (mut held, mut reported) = (0.0, 0.0);
         for seed in 0..TRIALS {
             let samples: Vec<f64> = (0..n).map(|_| shape(uniform(), uniform())).collect();
             let estimate = median_with_interval(&samples, 0.95, seed).unwrap();
             let interval = estimate.interval.unwrap();
             held += f64::from(u8::from(interval.holds(median)));
-            told += interval.confidence;
+            reported += interval.confidence;
         }
-        (held / TRIALS as f64, told / TRIALS as f64)
+        (held / TRIALS as f64, reported / TRIALS as f64)
     }
 }

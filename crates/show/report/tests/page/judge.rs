@@ -36,7 +36,7 @@ const OUTSIDE: &str = "(() => { const found = [];
       if (b.left < own.left - 1 || b.right > own.right + 1 || b.bottom > own.bottom + 1) found.push(t.textContent);
     } }
   return found; })()";
-const LEAST_TEXT: &str = "Math.min(...[...document.querySelectorAll('svg.plot')].filter((s) => s.getBoundingClientRect().width)
+const MIN_TEXT: &str = "Math.min(...[...document.querySelectorAll('svg.plot')].filter((s) => s.getBoundingClientRect().width)
   .map((s) => 13 * s.getBoundingClientRect().width / s.viewBox.baseVal.width))";
 
 /// No console message, exception or failure, and one request only: the page itself.
@@ -53,7 +53,7 @@ pub fn assert_quiet(browser: &Browser) {
     let urls = browser.events("Network.requestWillBeSent");
     let others = urls
         .iter()
-        .map(|told| told["request"]["url"].as_str().unwrap());
+        .map(|reported| reported["request"]["url"].as_str().unwrap());
     let others: Vec<&str> = others.filter(|url| !url.ends_with("/index.html")).collect();
     assert_eq!(others, Vec::<&str>::new());
     assert_eq!(urls.len(), 1);
@@ -63,8 +63,8 @@ pub fn assert_quiet(browser: &Browser) {
 pub fn assert_readable(browser: &mut Browser, width: u32) {
     assert_eq!(browser.value(TOUCHING), json!([]), "touching at {width}");
     assert_eq!(browser.value(OUTSIDE), json!([]), "outside at {width}");
-    let least = browser.value(LEAST_TEXT).as_f64().unwrap();
-    assert!(least >= MIN_TEXT_PX - 0.05, "{least} px at {width}");
+    let min = browser.value(MIN_TEXT).as_f64().unwrap();
+    assert!(min >= MIN_TEXT_PX - 0.05, "{min} px at {width}");
     let wide = browser.value("document.documentElement.scrollWidth");
     assert!(
         wide.as_u64().unwrap() <= u64::from(width),

@@ -93,13 +93,13 @@ fn the_pointer_finds_the_nearest_value() {
         return;
     };
     // Ten pixels beside the third point of CUBIC's line.
-    let told = browser.value(
+    let reported = browser.value(
         "(() => { const hits = [...document.querySelectorAll('#goodput-by-rtt .on-wide .h')];
            const at = hits[2].getBoundingClientRect(); const svg = hits[2].closest('.plot');
            svg.dispatchEvent(new PointerEvent('pointermove', {clientX: at.x + at.width / 2 + 10, clientY: at.y + at.height / 2}));
            return svg.parentElement.querySelector('.tip').innerText; })()",
     );
-    let told = told.as_str().unwrap();
+    let reported = reported.as_str().unwrap();
     let near =
         "(() => { const tip = document.querySelector('.tip:not([hidden])').getBoundingClientRect();
         const ring = document.querySelector('.here').getBoundingClientRect();
@@ -109,11 +109,14 @@ fn the_pointer_finds_the_nearest_value() {
         true,
         "the values stand beside their point"
     );
-    assert!(told.starts_with("CUBIC\nRound trip 5\u{a0}ms: "), "{told}");
-    assert!(told.contains("Mbit/s ["), "{told}");
     assert!(
-        told.ends_with("n\u{a0}=\u{a0}3, 75\u{a0}% confidence"),
-        "{told}"
+        reported.starts_with("CUBIC\nRound trip 5\u{a0}ms: "),
+        "{reported}"
+    );
+    assert!(reported.contains("Mbit/s ["), "{reported}");
+    assert!(
+        reported.ends_with("n\u{a0}=\u{a0}3, 75\u{a0}% confidence"),
+        "{reported}"
     );
     browser.screenshot("report-tip");
     let away = "(() => { const svg = document.querySelector('#goodput-by-rtt .on-wide');
@@ -121,7 +124,7 @@ fn the_pointer_finds_the_nearest_value() {
     assert_eq!(browser.value(away), true);
     // Without the script the same text is the browser's own.
     let title = "document.querySelectorAll('#goodput-by-rtt .on-wide .h title')[2].textContent";
-    assert_eq!(browser.value(title), told);
+    assert_eq!(browser.value(title), reported);
     assert_quiet(&browser);
 }
 

@@ -267,7 +267,7 @@ fn policy_json(policy: &Policy) -> PolicyJson<'_> {
         name: &param.name,
         unit: &param.unit,
         about: &param.about,
-        min: param.least,
+        min: param.min,
         max: param.most,
         default: param.standard,
     });
@@ -304,13 +304,7 @@ fn policy_text(policy: &Policy) -> String {
         let _ = writeln!(
             text,
             "{:<10}{} = {}{unit}{} (range {} to {}): {}",
-            "parameter",
-            param.name,
-            param.standard,
-            param.unit,
-            param.least,
-            param.most,
-            param.about
+            "parameter", param.name, param.standard, param.unit, param.min, param.most, param.about
         );
     }
     text

@@ -40,7 +40,7 @@ POLICY{
 			.name = "head_start",
 			.unit = "bytes",
 			.about = "head start of a flow that was idle",
-			.least = 0,
+			.min = 0,
 			.most = 1000000,
 			.standard = 3000,
 		},

@@ -38,7 +38,7 @@ POLICY{
 			.name = "per_byte",
 			.unit = "ns",
 			.about = "time that each byte adds to the rank",
-			.least = 0,
+			.min = 0,
 			.most = 1000000,
 			.standard = 1000,
 		},

@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_a_run_never_comes_to_is_refused_at_once_with_the_remedy() {
-        for (from, to, told) in [
+        for (from, to, reported) in [
             (
                 "at = 2.0, delay",
                 "at = 5.0, delay",
@@ -182,7 +182,7 @@ mod tests {
             ),
         ] {
             let error = refusal(from, to);
-            assert!(error.contains(told), "{to}: {error}");
+            assert!(error.contains(reported), "{to}: {error}");
         }
     }
 }

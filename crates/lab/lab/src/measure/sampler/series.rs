@@ -27,7 +27,7 @@ pub struct Moment {
     /// BBR's figures, where it is in use.
     pub bbr: Option<BbrInfo>,
     /// Times that congestion control was told of loss so far; none: they are not counted.
-    pub told: Option<RecoveryCounts>,
+    pub reported: Option<RecoveryCounts>,
 }
 
 /// All samples of a connection.
@@ -59,7 +59,7 @@ impl Series {
                 .data_segs_out
                 .wrapping_sub(first.info.data_segs_out),
         );
-        let (Some(before), Some(after)) = (first.told, last.told) else {
+        let (Some(before), Some(after)) = (first.reported, last.reported) else {
             return Some(LossEvents {
                 segments,
                 ..self.sampled_events(window)
@@ -180,7 +180,7 @@ mod tests {
     fn series(moment: impl Fn(u32) -> (TcpInfo, Option<RecoveryCounts>)) -> Series {
         let address = "10.0.0.1:1".parse().unwrap();
         let moments = (0..30u32).map(|n| {
-            let (info, told) = moment(n);
+            let (info, reported) = moment(n);
             let at = f64::from(n) / 10.0;
             let congestion = if n < 20 { "cubic" } else { "bbr" }.to_owned();
             Moment {
@@ -188,7 +188,7 @@ mod tests {
                 info,
                 congestion,
                 bbr: None,
-                told,
+                reported,
             }
         });
         Series {
@@ -213,12 +213,12 @@ mod tests {
                 total_retrans: 3 * n,
                 ..TcpInfo::default()
             };
-            let told = RecoveryCounts {
+            let reported = RecoveryCounts {
                 recoveries: 2 * n,
                 reductions: 0,
                 timeouts: n,
             };
-            (info, Some(told))
+            (info, Some(reported))
         });
         let mut record = FlowRecord::default();
         series.add_to(&mut record, WINDOW);

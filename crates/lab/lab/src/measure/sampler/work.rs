@@ -37,7 +37,7 @@ pub(super) struct Work {
     recoveries: Option<Arc<Recoveries>>,
     series: Vec<Series>,
     /// Of each series: the connection is gone.
-    gone: Vec<bool>,
+    removed: Vec<bool>,
 }
 
 impl Work {
@@ -72,7 +72,7 @@ impl Work {
             every,
             recoveries,
             series: Vec::new(),
-            gone: Vec::new(),
+            removed: Vec::new(),
         })
     }
 
@@ -137,7 +137,7 @@ impl Work {
                 Some(known) => known,
                 None if self.series.len() == SERIES_LIMIT => continue,
                 None => {
-                    self.gone.push(false);
+                    self.removed.push(false);
                     self.series.push(Series {
                         ns,
                         id: socket.id,
@@ -148,7 +148,7 @@ impl Work {
                 }
             };
             // It is there, whatever a question for it alone was answered.
-            self.gone[known] = false;
+            self.removed[known] = false;
             let sent = socket.info.as_ref().map_or(0, |info| info.bytes_sent);
             if sent >= DATA_BYTES {
                 self.series[known].began.get_or_insert(at);
@@ -164,7 +164,7 @@ impl Work {
             let Some(place) = self.places.iter().position(|place| place.inode == ns) else {
                 continue;
             };
-            if self.gone[n] {
+            if self.removed[n] {
                 continue;
             }
             let socket = self.places[place].diag.get(&id);
@@ -180,13 +180,13 @@ impl Work {
                 continue;
             };
             // Counts that cannot be read are not counted; the record then says "sampled".
-            let told = (self.recoveries.as_ref()).and_then(|r| r.of(id.cookie).ok());
+            let reported = (self.recoveries.as_ref()).and_then(|r| r.of(id.cookie).ok());
             self.series[n].moments.push(Moment {
                 at: self.origin.now(),
                 info,
                 congestion: congestion.unwrap_or_default(),
                 bbr,
-                told,
+                reported,
             });
         }
         Ok(())
@@ -194,7 +194,7 @@ impl Work {
 
     /// A connection does not answer: it has ended. One that never answered is looked for again among all.
     fn lose(&mut self, n: usize) {
-        self.gone[n] = true;
+        self.removed[n] = true;
         let Series {
             ns, id, moments, ..
         } = &self.series[n];
@@ -248,7 +248,7 @@ mod tests {
             every: FIND_EVERY,
             recoveries: None,
             series: Vec::new(),
-            gone: Vec::new(),
+            removed: Vec::new(),
         };
         let data = TcpSocket {
             id: SocketId {
@@ -265,7 +265,7 @@ mod tests {
             congestion: None,
             bbr: None,
         };
-        let state = |work: &Work| (work.found.clone(), work.gone.clone());
+        let state = |work: &Work| (work.found.clone(), work.removed.clone());
         let sockets = [data];
         work.note(ns, &[0], &sockets, 0.1);
         assert_eq!(state(&work), (vec![true], vec![false]));
@@ -281,7 +281,7 @@ mod tests {
             info: TcpInfo::default(),
             congestion: "cubic".to_owned(),
             bbr: None,
-            told: None,
+            reported: None,
         });
         work.lose(0);
         assert_eq!(state(&work), (vec![true], vec![true]));

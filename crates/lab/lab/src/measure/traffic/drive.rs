@@ -143,7 +143,7 @@ fn await_listening(plan: &FlowPlan, server: Option<&mut Process>) -> Result<(), 
             return Ok(());
         }
         if let Some(ended) = ended(server) {
-            return Err(told(plan, "server", server, &ended));
+            return Err(reported(plan, "server", server, &ended));
         }
         if Instant::now() > end {
             let late = LISTEN_DEADLINE;
@@ -192,7 +192,7 @@ fn ended(process: &mut Process) -> Option<String> {
 }
 
 /// The report of a process that has ended, or why there is none.
-fn said(
+fn stated(
     plan: &FlowPlan,
     side: &'static str,
     process: &Process,
@@ -202,12 +202,12 @@ fn said(
     let text = process.stdout();
     match super::report::measured(&text) {
         true => Ok(text),
-        false => Err(told(plan, side, process, status)),
+        false => Err(reported(plan, side, process, status)),
     }
 }
 
 /// Why a process ended without a report: in its own words where it has some.
-fn told(plan: &FlowPlan, side: &'static str, process: &Process, status: &str) -> TrafficError {
+fn reported(plan: &FlowPlan, side: &'static str, process: &Process, status: &str) -> TrafficError {
     process.close_tails();
     match super::report::complaint(&process.stdout()) {
         Some(message) => TrafficError::Refused {
@@ -238,7 +238,7 @@ struct Flow<'a> {
     server: Process,
     client: Option<(Process, f64)>,
     /// What the client printed, once it has ended.
-    client_said: Option<String>,
+    client_output: Option<String>,
     done: Option<Transfer>,
 }
 
@@ -257,7 +257,7 @@ pub(super) fn drive(
                 plan,
                 server: servers.by_flow.remove(&plan.name)?,
                 client: None,
-                client_said: None,
+                client_output: None,
                 done: None,
             })
         })
@@ -298,17 +298,17 @@ impl Flow<'_> {
             }
             return Ok(());
         };
-        if self.client_said.is_none()
+        if self.client_output.is_none()
             && let Some(status) = ended(client)
         {
-            self.client_said = Some(said(self.plan, "client", client, &status)?);
+            self.client_output = Some(stated(self.plan, "client", client, &status)?);
         }
         let spawned = *spawned;
-        if let Some(client_said) = &self.client_said
+        if let Some(client_output) = &self.client_output
             && let Some(status) = ended(&mut self.server)
         {
-            let server_said = said(self.plan, "server", &self.server, &status)?;
-            let reports = Reports::read(self.plan, client_said, &server_said)?;
+            let server_output = stated(self.plan, "server", &self.server, &status)?;
+            let reports = Reports::read(self.plan, client_output, &server_output)?;
             self.done = Some(Transfer::from_reports(self.plan, spawned, reports));
             return Ok(());
         }
@@ -329,7 +329,7 @@ impl Flow<'_> {
         if now < end + SPARE_TIME.as_secs_f64() {
             return Ok(());
         }
-        let side = if self.client_said.is_none() {
+        let side = if self.client_output.is_none() {
             "client"
         } else {
             "server"

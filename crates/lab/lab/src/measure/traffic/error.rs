@@ -55,7 +55,7 @@ pub enum TrafficError {
         message: String,
     },
     /// iperf3 died.
-    #[error("flow \"{flow}\": iperf3's {side} ended early ({status}){}", said(.stderr))]
+    #[error("flow \"{flow}\": iperf3's {side} ended early ({status}){}", stated(.stderr))]
     Died {
         /// Which flow.
         flow: String,
@@ -96,7 +96,7 @@ pub enum TrafficError {
     Thread(#[source] io::Error),
 }
 
-fn said(stderr: &str) -> String {
+fn stated(stderr: &str) -> String {
     match stderr.trim() {
         "" => String::new(),
         text => format!(": {text}"),

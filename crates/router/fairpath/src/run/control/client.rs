@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use fairpath_history::snapshot::{Answer, Request};
 
-use crate::run::ask::Requester;
+use crate::run::query::Requester;
 
 /// Maximum bytes of a request; a valid one has a few hundred.
 const MAX_REQUEST_BYTES: usize = 16 << 10;
@@ -43,7 +43,7 @@ pub fn serve(mut stream: UnixStream, uid: u32, requester: &Requester) -> io::Res
                 }
             )),
             Ok(request) => requester
-                .ask(request)
+                .query(request)
                 .unwrap_or_else(|late| error(&late.to_string())),
             Err(answer) => answer,
         };
@@ -132,14 +132,14 @@ fn left(deadline: Instant) -> io::Result<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::ask;
+    use crate::run::query;
     use std::io::{BufRead, BufReader};
     use std::thread;
 
     /// A connection and the thread that serves it. `requests` replaces the loop.
     fn connect(
         uid: u32,
-        requester: ask::Requester,
+        requester: query::Requester,
     ) -> (UnixStream, thread::JoinHandle<io::Result<()>>) {
         let (here, there) = UnixStream::pair().unwrap();
         let serving = thread::spawn(move || serve(there, uid, &requester));
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn invalid_requests_do_not_close_the_connection() {
-        let (requester, _questions) = ask::channel().unwrap();
+        let (requester, _questions) = query::channel().unwrap();
         let (mut here, serving) = connect(0, requester);
         for nonsense in ["", "{}", "{\"verb\":\"dance\"}", "\u{1}"] {
             writeln!(here, "{nonsense}").unwrap();
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn only_root_may_reload() {
-        let (requester, requests) = ask::channel().unwrap();
+        let (requester, requests) = query::channel().unwrap();
         let (mut here, serving) = connect(1000, requester);
         here.write_all(b"{\"verb\":\"reload\"}\n").unwrap();
         let Answer::Error { text } = read_answer(&here) else {
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_request_without_end_closes_the_connection() {
-        let (requester, _questions) = ask::channel().unwrap();
+        let (requester, _questions) = query::channel().unwrap();
         let (mut here, serving) = connect(0, requester);
         // The connection may be closed before all of it is written.
         let _ = here.write_all(&vec![b'x'; MAX_REQUEST_BYTES + 5000]);

@@ -1,0 +1,402 @@
+//! What a page says of runs whose truth is known.
+
+use fairpath_analysis::page;
+use fairpath_analysis::results::Results;
+use fairpath_report::figure::{Figure, Role, Series};
+use fairpath_report::{Block, Cell, NoticeKind, Report, Section, Table};
+
+use crate::synthetic::{self, LIMIT_BPS, invalidate};
+
+fn section<'a>(report: &'a Report, title: &str) -> &'a Section {
+    let found = report.sections.iter().find(|s| s.title == title);
+    found.unwrap_or_else(|| panic!("no section \"{title}\""))
+}
+
+fn figures(section: &Section) -> Vec<&Figure> {
+    let blocks = section.blocks.iter();
+    blocks
+        .filter_map(|block| match block {
+            Block::Figure(figure) => Some(figure),
+            _ => None,
+        })
+        .collect()
+}
+
+fn table<'a>(section: &'a Section, id: &str) -> Option<&'a Table> {
+    section.blocks.iter().find_map(|block| match block {
+        Block::Table(table) if table.id == id => Some(table),
+        _ => None,
+    })
+}
+
+fn series<'a>(figure: &'a Figure, panel: &str, name: &str) -> &'a Series {
+    let panel = figure.panels.iter().find(|p| p.title == panel);
+    let panel = panel.unwrap_or_else(|| panic!("no panel in {}", figure.id));
+    let found = panel.series.iter().find(|s| s.name == name);
+    found.unwrap_or_else(|| panic!("no {name} in {}", figure.id))
+}
+
+fn quick() -> Results {
+    synthetic::ripe88(&["0%", "1%", "10%"], 3)
+}
+
+#[test]
+fn the_summary_tells_what_loss_costs_each_congestion_control() {
+    let report = page::report(&quick());
+    let texts: Vec<String> = report
+        .summary
+        .iter()
+        .map(|h| h.text.replace('\u{a0}', " "))
+        .collect();
+    let cubic = texts
+        .iter()
+        .find(|t| t.starts_with("symmetric, cubic"))
+        .unwrap();
+    assert!(
+        cubic.contains("goodput falls from") && cubic.contains("packets lost 1% instead of 0%"),
+        "{cubic}"
+    );
+    assert!(cubic.contains("90 % confidence"), "{cubic}");
+    assert!(report.summary.iter().all(|h| h.figure.is_some()));
+}
+
+#[test]
+fn a_curve_has_medians_intervals_models_and_the_link() {
+    let results = quick();
+    let report = page::report(&results);
+    let goodput = figures(section(&report, "Results"))[0];
+    assert_eq!(goodput.panels.len(), 2);
+    let cubic = series(goodput, "symmetric", "cubic");
+    let at: Vec<f64> = cubic.points.iter().map(|p| p.x).collect();
+    assert_eq!(at, [0.0, 0.01, 0.1]);
+    let of = |loss: &str| -> Vec<f64> {
+        let mut values: Vec<f64> = results
+            .runs
+            .iter()
+            .filter(|r| r.setting["loss"] == loss && r.setting["cc"] == "cubic")
+            .filter(|r| r.setting["topology"] == "symmetric")
+            .map(|r| r.flows[0].goodput_bps)
+            .collect();
+        values.sort_by(f64::total_cmp);
+        values
+    };
+    let one = of("1%");
+    assert_eq!(cubic.points[1].y, one[1]);
+    assert_eq!(cubic.points[1].interval, Some((one[0], one[2])));
+    let theory = goodput.panels[0]
+        .series
+        .iter()
+        .filter(|s| s.role == Role::Theory);
+    assert_eq!(theory.count(), 3, "CUBIC has three models, BBR none");
+    assert_eq!(goodput.panels[0].references.len(), 1, "the link");
+    assert!(
+        goodput.caption.contains("75\u{a0}% confidence"),
+        "{}",
+        goodput.caption
+    );
+    assert!(
+        goodput
+            .command
+            .as_deref()
+            .unwrap()
+            .starts_with("fairpath lab run ripe88")
+    );
+}
+
+#[test]
+fn models_lie_at_the_link_without_loss_and_below_it_with() {
+    let report = page::report(&quick());
+    let goodput = figures(section(&report, "Results"))[0];
+    let mathis = series(goodput, "symmetric", "Mathis for cubic");
+    assert_eq!(mathis.points[0].y, LIMIT_BPS);
+    assert!(mathis.points[1].y < 0.5 * LIMIT_BPS);
+    let residuals = table(section(&report, "Models"), "models").unwrap();
+    assert_eq!(
+        residuals.rows.len(),
+        6,
+        "both topologies, three losses, CUBIC alone"
+    );
+}
+
+/// At 10 % nothing is acknowledged from 2 to 3.2 s of the 4.9 s between samples, and 12 timeouts came.
+#[test]
+fn timeouts_that_models_do_not_know_are_told_where_they_hold_flows_up() {
+    let mut results = quick();
+    let reported = |results: &Results| {
+        let report = page::report(results);
+        let models = section(&report, "Models").clone();
+        let list = models.blocks.iter().find_map(|block| match block {
+            Block::List(list) => Some(list.clone()),
+            _ => None,
+        });
+        let texts = list.unwrap().into_iter().map(|t| t.replace('\u{a0}', " "));
+        let about = |text: &String| text.starts_with("Retransmission timeouts");
+        let table = table(&models, "models").unwrap().clone();
+        (texts.filter(about).collect::<Vec<String>>(), table)
+    };
+    assert_eq!(reported(&results).0, [""; 0], "none came");
+    for run in &mut results.runs {
+        if run.setting["loss"] == "10%" && run.setting["cc"] == "cubic" {
+            run.flows[0].loss_events.as_mut().unwrap().timeouts = 12;
+            let samples = &mut run.flows[0].samples;
+            let acked = samples[20].bytes_acked;
+            samples[20..=32]
+                .iter_mut()
+                .for_each(|sample| sample.bytes_acked = acked);
+        }
+    }
+    let (texts, table) = reported(&results);
+    let [text] = &texts[..] else {
+        panic!("{texts:?}");
+    };
+    for part in [
+        "in 2 of 4 settings with loss",
+        "for up to 24.5 %",
+        ": 2.4 timeouts a second)",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let column = |name: &str| table.columns.iter().position(|c| c.name == name).unwrap();
+    let (b, one) = (column("Mathis"), column("Mathis, C = 1.22"));
+    let lossy = table
+        .rows
+        .iter()
+        .filter(|row| row.cells.contains(&"10%".into()));
+    assert_eq!(lossy.clone().count(), 2);
+    for row in lossy {
+        let (Cell::Number(b), Cell::Number(one)) = (&row.cells[b], &row.cells[one]) else {
+            panic!("{row:?}");
+        };
+        assert!((one / b / 2.0_f64.sqrt() - 1.0).abs() < 1e-9, "two an ACK");
+        assert_eq!(row.cells[column("Timeouts")], (12.0 / 4.9).into());
+    }
+}
+
+#[test]
+fn an_axis_that_no_figure_names_makes_panels_and_is_never_pooled() {
+    let report = page::report(&quick());
+    let again = figures(section(&report, "Results"))[1];
+    let titles: Vec<&str> = again.panels.iter().map(|p| p.title.as_str()).collect();
+    assert_eq!(titles, ["symmetric", "asymmetric"]);
+    for series in again.panels.iter().flat_map(|p| &p.series) {
+        for point in &series.points {
+            assert!(point.note.contains("n\u{a0}=\u{a0}3"), "{}", point.note);
+        }
+    }
+}
+
+#[test]
+fn untrue_runs_are_told_and_change_no_figure() {
+    let clean = synthetic::ripe88(&["0%", "1%", "10%"], 4);
+    let mut disturbed = clean.clone();
+    let last: Vec<usize> = (0..disturbed.runs.len())
+        .filter(|i| disturbed.runs[*i].repeat == 3)
+        .collect();
+    for index in &last {
+        invalidate(&mut disturbed.runs[*index]);
+    }
+    let mut without = clean;
+    without.runs.retain(|run| run.repeat < 3);
+    let (disturbed, without) = (page::report(&disturbed), page::report(&without));
+    assert_eq!(
+        figures(section(&disturbed, "Results")),
+        figures(section(&without, "Results"))
+    );
+    let reported = table(section(&disturbed, "Truth of the emulation"), "left-out").unwrap();
+    assert_eq!(reported.rows.len(), last.len());
+    assert!(reported.rows.iter().all(|row| row.marked));
+    let warned = |n: &&fairpath_report::Notice| n.kind == NoticeKind::Warning;
+    assert!(
+        disturbed
+            .notices
+            .iter()
+            .find(warned)
+            .unwrap()
+            .text
+            .contains("12 of 48 runs")
+    );
+    let runs = table(section(&disturbed, "Provenance"), "runs").unwrap();
+    assert_eq!(runs.rows.iter().filter(|row| row.marked).count(), 12);
+}
+
+#[test]
+fn the_talk_stands_beside_ours_by_shares() {
+    let report = page::report(&quick());
+    let talk = section(&report, "Beside the talk");
+    let shares = figures(talk)[0];
+    let theirs = series(shares, "symmetric", "cubic, the talk");
+    assert_eq!(theirs.role, Role::Published);
+    assert!((theirs.points[1].y - 235.5 / 804.67).abs() < 1e-12);
+    let ours = series(shares, "symmetric", "cubic");
+    assert_eq!((ours.points[0].y, ours.points[0].interval), (1.0, None));
+    assert!(ours.points[1].y < 0.5 && ours.points[1].interval.is_some());
+    assert_eq!(table(talk, "talk").unwrap().rows.len(), 10);
+    let other = page::report(&synthetic::voice(3));
+    assert!(other.sections.iter().all(|s| s.title != "Beside the talk"));
+}
+
+#[test]
+fn an_unfinished_grid_says_what_is_missing() {
+    let mut results = quick();
+    results.runs.truncate(7);
+    results.manifest.ended = None;
+    let report = page::report(&results);
+    let reported = report
+        .notices
+        .iter()
+        .any(|n| n.text.contains("29 of 36 runs are missing"));
+    assert!(reported, "{:?}", report.notices);
+}
+
+#[test]
+fn a_grid_without_any_true_run_has_a_page_that_says_so() {
+    let mut results = quick();
+    results.runs.iter_mut().for_each(invalidate);
+    let report = page::report(&results);
+    assert!(report.summary.is_empty());
+    assert!(report.notices[0].text.contains("there are no results"));
+    assert!(figures(section(&report, "Results")).is_empty());
+    results.runs.clear();
+    let report = page::report(&results);
+    assert!(
+        report.notices[0].text.contains("No run has ended"),
+        "{:?}",
+        report.notices
+    );
+}
+
+#[test]
+fn flows_of_one_run_are_lines_of_a_timeline() {
+    let report = page::report(&synthetic::fairness(3));
+    let figures = figures(section(&report, "Results"));
+    let names: Vec<&str> = figures[1].panels[0]
+        .series
+        .iter()
+        .map(|s| s.name.as_str())
+        .collect();
+    assert_eq!(names, ["first", "second"]);
+    assert_eq!(figures[1].panels.len(), 6, "three pairs, two buffers");
+    let jain = &figures[0].panels[0];
+    assert_eq!(jain.y.range, Some((0.5, 1.0)));
+    let share = series(figures[2], "", "buffer 30kb");
+    assert_eq!(share.points.len(), 2, "no share of BBR where there is none");
+}
+
+#[test]
+fn a_call_beside_jitter_sounds_worse() {
+    let report = page::report(&synthetic::voice(3));
+    let mos = figures(section(&report, "Results"))[0];
+    let cubic = series(mos, "", "cubic");
+    assert!(
+        cubic.points[0].y > cubic.points[2].y + 0.1,
+        "{:?}",
+        cubic.points
+    );
+    assert_eq!(mos.panels[0].y.range, Some((1.0, 4.5)));
+    let together = table(section(&report, "What goes together"), "together").unwrap();
+    let rho = |row: &fairpath_report::Row| match row.cells[3] {
+        fairpath_report::Cell::Number(rho) => rho,
+        _ => panic!("{row:?}"),
+    };
+    assert!(
+        together.rows.iter().take(2).all(|row| rho(row) < -0.8),
+        "{together:?}"
+    );
+}
+
+#[test]
+fn a_second_grid_has_its_own_figure_and_is_not_the_talks() {
+    let report = page::report(&synthetic::ripe88_full(3));
+    let results = figures(section(&report, "Results"));
+    let titles = |figure: &Figure| -> Vec<String> {
+        figure.panels.iter().map(|p| p.title.clone()).collect()
+    };
+    assert_eq!(
+        titles(results[0]),
+        [
+            "symmetric, round trip 0.5ms",
+            "asymmetric, round trip 0.5ms"
+        ],
+        "round trips with two losses only belong to another figure"
+    );
+    let by_rtt = results.last().unwrap();
+    assert_eq!(
+        titles(by_rtt),
+        ["symmetric, packets lost 0%", "symmetric, packets lost 1%"]
+    );
+    let talk = table(section(&report, "Beside the talk"), "talk").unwrap();
+    assert_eq!(
+        talk.rows.len(),
+        10,
+        "only at the round trip at which the talk's axes vary"
+    );
+    let reported = report
+        .summary
+        .iter()
+        .filter(|h| h.text.contains("round trip 50ms"));
+    assert!(reported.count() <= 2, "{:?}", report.summary);
+    assert!(
+        report.summary[0].text.contains("packets lost 1%"),
+        "{:?}",
+        report.summary
+    );
+}
+
+#[test]
+fn a_run_that_was_made_again_is_one_run() {
+    let mut results = quick();
+    let mut again = results.runs[5].clone();
+    invalidate(&mut results.runs[5]);
+    again.place = 36;
+    results.runs.push(again);
+    let report = page::report(&results);
+    let runs = report.facts.iter().find(|f| f.name == "Runs").unwrap();
+    assert_eq!(runs.value, "36 of 36, 1 made again, 1 left out");
+    assert!(
+        report.notices.iter().all(|n| !n.text.contains("missing")),
+        "{:?}",
+        report.notices
+    );
+}
+
+#[test]
+fn a_figure_over_what_this_form_does_not_vary_is_no_empty_figure() {
+    let mut results = quick();
+    results
+        .manifest
+        .axes
+        .push(synthetic::axis("rtt", "round trip", &["0.5ms"]));
+    let mut over = results.manifest.figures[0].clone();
+    over.x = Some("rtt".into());
+    results.manifest.figures.insert(0, over);
+    for run in &mut results.runs {
+        run.setting.insert("rtt".into(), "0.5ms".into());
+    }
+    let report = page::report(&results);
+    let shown = section(&report, "Results");
+    assert!(shown.blocks.iter().all(|b| !matches!(b, Block::Notice(_))));
+    let first = figures(shown)[0];
+    assert_eq!(report.summary[0].figure.as_deref(), Some(first.id.as_str()));
+    assert!(first.id.contains("goodput-by-loss"), "{}", first.id);
+}
+
+#[test]
+fn scaled_round_trips_are_named_on_axes_in_captions_and_at_the_top() {
+    let full = page::report(&synthetic::ripe88_full(3));
+    let results = section(&full, "Results");
+    let by_rtt = figures(results)
+        .into_iter()
+        .find(|figure| figure.id.contains("by-rtt"))
+        .unwrap();
+    let label = &by_rtt.panels[0].x.label;
+    assert_eq!(label, "round trip as asked for; here 10 times as long");
+    let caption = by_rtt.caption.replace('\u{a0}', " ");
+    let stated = "0.5ms is 5 ms, 5ms is 50 ms, 50ms is 500 ms.";
+    assert!(caption.ends_with(stated), "{caption}");
+    let quick = page::report(&quick());
+    let fact = quick.facts.iter().find(|fact| fact.name == "Round trip");
+    let fact = fact.unwrap().value.replace('\u{a0}', " ");
+    assert_eq!(fact, "500 µs, here 5 ms");
+    let unscaled = page::report(&synthetic::voice(3));
+    assert!(unscaled.facts.iter().all(|fact| fact.name != "Round trip"));
+}

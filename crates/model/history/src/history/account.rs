@@ -1,0 +1,119 @@
+//! The counts of a (kind, name), which stay when slots, parents and ceilings change.
+
+use serde::{Deserialize, Serialize};
+
+use super::alerts::Watch;
+use super::day::{Day, DayClock};
+use super::interval::Entry;
+use super::load::LoadMeter;
+use super::pad::Sums;
+use super::peers::Peers;
+use super::tally::Tally;
+use super::window::Window;
+use crate::Histogram;
+use crate::snapshot::{DayPoint, Point};
+
+/// Load and baselines of a class, created when it is first active.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Learnt {
+    pub load: LoadMeter,
+    pub watch: Watch,
+}
+
+/// The stored data of a class, a few hundred bytes without traffic. See [`super`] for more.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Account {
+    pub totals: Tally,
+    /// Distributions of the totals, without the window.
+    spread: [Histogram; 2],
+    /// Ledger time of its last traffic, or of its creation.
+    pub active_at: u64,
+    pub learnt: Option<Box<Learnt>>,
+    pub day: Option<Box<Day>>,
+    /// Step of the day of its last traffic.
+    #[serde(skip)]
+    pub active_step: u32,
+    /// First interval in which it existed.
+    #[serde(skip)]
+    pub first_interval: u64,
+    /// The last intervals, not saved.
+    #[serde(skip)]
+    pub window: Option<Box<Window>>,
+    /// Whether its window has entries, and the row is in [`super::History`]'s list of such rows.
+    #[serde(skip)]
+    pub recent: bool,
+    #[serde(skip)]
+    pub peers: Option<Box<Peers>>,
+}
+
+impl Account {
+    pub fn new(t: u64, first_interval: u64) -> Account {
+        Account {
+            active_at: t,
+            first_interval,
+            ..Account::default()
+        }
+    }
+
+    /// Adds an interval, except values that depend on ceilings.
+    pub fn add(&mut self, t: u64, interval: u64, step: u32, entry: &Entry, point: Point) {
+        self.active_at = t;
+        self.active_step = step;
+        self.totals.add(&entry.tally);
+        let window = self.window.get_or_insert_default();
+        window.push(interval, step, entry, point);
+    }
+
+    /// Moves intervals before `oldest` from the window to distributions and day. O(buckets).
+    pub fn settle(&mut self, oldest: u64, sums: &mut Sums) {
+        let Some(window) = &mut self.window else {
+            return;
+        };
+        while let Some(left) = window.leave(oldest, sums) {
+            for (sum, part) in self.spread.iter_mut().zip(&left.spread) {
+                sum.merge(part);
+            }
+            if let Some(day) = &mut self.day {
+                day.add(left.step, &left.sum, &left.spread);
+            }
+        }
+    }
+
+    /// A copy for the state file, with all intervals settled.
+    pub fn saved(&self, sums: &mut Sums) -> Account {
+        let mut saved = Account {
+            totals: self.totals,
+            spread: self.spread.clone(),
+            active_at: self.active_at,
+            learnt: self.learnt.clone(),
+            day: self.day.clone(),
+            window: self.window.clone(),
+            ..Account::default()
+        };
+        saved.settle(u64::MAX, sums);
+        saved.window = None;
+        saved
+    }
+
+    /// Distribution of a leg's totals.
+    pub fn spread(&self, leg: usize, sums: &mut Sums) -> Histogram {
+        let mut spread = self.spread[leg].clone();
+        if let Some(window) = &self.window {
+            spread.merge(&window.spread(sums)[leg]);
+        }
+        spread
+    }
+
+    /// The last day, oldest first.
+    pub fn day_points(&self, clock: &DayClock, sums: &mut Sums) -> Vec<DayPoint> {
+        let saved = self.saved(sums);
+        let day = saved.day.iter();
+        day.flat_map(|day| day.points(clock)).collect()
+    }
+
+    /// Number of active alerts.
+    pub fn alerts(&self) -> usize {
+        let holds = self.learnt.iter().flat_map(|learnt| &learnt.watch.holds);
+        holds.filter(|hold| hold.active).count()
+    }
+}

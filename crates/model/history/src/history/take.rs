@@ -1,0 +1,297 @@
+//! Adds a reading.
+
+use fairpath_core::{BUCKETS, Cell, ClassCounts, DOWN, INSIDE, OUTSIDE, Pair, PairKind, UP};
+
+use super::alerts::{Evidence, MAX_ACTIVE_ALERTS, MAX_ALERTS_PER_INTERVAL, Proposal, WATCHED};
+use super::day::MAX_DAY_CLASSES;
+use super::pad::pack;
+use super::{History, Moment, NO_ROW, Node, PARKED_NS, Reading};
+use crate::snapshot::{Alert, Point};
+
+const LEGS: [usize; 2] = [INSIDE, OUTSIDE];
+/// Each interval searches 1/64 of the rows for idle peers.
+const FORGET_PARTS: usize = 64;
+
+impl History {
+    /// Adds an interval, and returns the alerts that began or ended with it.
+    ///
+    /// O(slots) comparisons, and work for active rows and their ancestors. Slots, cells and pairs
+    /// without row are ignored. Ignored cells and pairs are counted.
+    pub fn take(&mut self, reading: &Reading) -> Vec<Alert> {
+        self.tick(reading);
+        self.read_counts(reading.counts);
+        self.read_cells(reading.cells);
+        let nodes = &self.nodes;
+        let parent = |row: usize| nodes[row].place.spec.parent;
+        self.interval.roll_up(parent, &mut self.sums);
+        self.post();
+        self.expire();
+        self.read_pairs(reading.pairs);
+        self.forget();
+        self.judge()
+    }
+
+    fn tick(&mut self, reading: &Reading) {
+        let clock = &mut self.clock;
+        let mono_ns = reading.mono_ns.max(clock.last.mono_ns);
+        let dt_ns = mono_ns - clock.last.mono_ns;
+        clock.t += dt_ns;
+        clock.interval += 1;
+        clock.last = Moment {
+            unix_ns: reading.unix_ns,
+            mono_ns,
+        };
+        clock.ends.push_back(clock.t);
+        while clock.ends.len() > self.settings.window_intervals as usize + 1 {
+            clock.ends.pop_front();
+        }
+        self.day_clock.advance(reading.unix_ns, dt_ns);
+        self.unmatched.fade(dt_ns);
+        self.interval
+            .begin(reading.unix_ns.saturating_sub(dt_ns), dt_ns);
+    }
+
+    fn read_counts(&mut self, counts: &[ClassCounts]) {
+        for (slot, counts) in self.slots.iter_mut().zip(counts) {
+            if slot.row == NO_ROW || slot.meter.is_at(counts) {
+                continue;
+            }
+            match slot.meter.advance(counts) {
+                Some(tally) => self.interval.entry(slot.row as usize).tally.add(&tally),
+                None => self.counters.counters_reset += 1,
+            }
+        }
+    }
+
+    fn read_cells(&mut self, cells: &[Cell]) {
+        for cell in cells {
+            let slot = self.slots.get(cell.slot as usize);
+            let row = slot.map(|slot| slot.row).filter(|row| *row != NO_ROW);
+            let exists = usize::from(cell.bucket) < BUCKETS && cell.leg <= OUTSIDE as u8;
+            let Some(row) = row.filter(|_| exists) else {
+                self.counters.cells_without_row += u64::from(cell.count);
+                continue;
+            };
+            let words = &mut self.interval.entry(row as usize).words;
+            pack(
+                words,
+                cell.bucket,
+                usize::from(cell.leg),
+                u64::from(cell.count),
+            );
+        }
+    }
+
+    fn read_pairs(&mut self, pairs: &[Pair]) {
+        for pair in pairs {
+            if pair.kind == PairKind::Unmatched {
+                self.unmatched.add(pair);
+                continue;
+            }
+            let slot = self.slots.get(pair.slot as usize);
+            let node = slot.and_then(|slot| self.nodes.get_mut(slot.row as usize));
+            let Some(node) = node else {
+                self.counters.pairs_without_row += 1;
+                continue;
+            };
+            let peers = node.account.peers.get_or_insert_default();
+            peers.add(pair, self.clock.t, &mut self.places);
+        }
+        self.unmatched.bound();
+    }
+
+    /// Adds the interval to the data of its rows.
+    fn post(&mut self) {
+        let step = self.day_clock.step();
+        let mut without_day = Vec::new();
+        for entry in &self.interval.entries {
+            let Node { place, account } = &mut self.nodes[entry.row];
+            let rates = self.interval.rates_bps(entry);
+            self.sums.set(&entry.words);
+            let point = Point {
+                rate_bps: rates[UP] + rates[DOWN],
+                p95_rtt_ns: self.sums.quantile(INSIDE, 0.95),
+            };
+            account.add(self.clock.t, self.clock.interval, step, entry, point);
+            if !account.recent {
+                account.recent = true;
+                self.recent.push(entry.row);
+            }
+            let plan = [place.spec.ceil_up_bps, place.spec.ceil_down_bps];
+            let learnt = account.learnt.get_or_insert_default();
+            let inside = self.sums.buckets(INSIDE);
+            learnt.load.note(self.clock.t, rates, plan, inside);
+            if account.day.is_none() {
+                without_day.push(entry.row);
+            }
+        }
+        self.assign_days(&without_day);
+    }
+
+    /// Assigns days to rows. If there are too many, rows are evicted that were not active in the
+    /// current step, the least recently active first.
+    fn assign_days(&mut self, rows: &[usize]) {
+        let missing = (self.days + rows.len()).saturating_sub(MAX_DAY_CLASSES);
+        if missing > 0 {
+            self.evict_days(missing);
+        }
+        for row in rows {
+            if self.days >= MAX_DAY_CLASSES {
+                self.counters.days_refused += 1;
+                continue;
+            }
+            self.days += 1;
+            self.nodes[*row].account.day = Some(Box::default());
+        }
+    }
+
+    fn evict_days(&mut self, mut missing: usize) {
+        let parked = self.parked.values_mut();
+        let parked = parked.filter(|parked| parked.account.day.is_some());
+        for parked in parked.take(missing) {
+            parked.account.day = None;
+            self.days -= 1;
+            self.counters.days_evicted += 1;
+            missing -= 1;
+        }
+        if missing == 0 {
+            return;
+        }
+        let step = self.day_clock.step();
+        let idle = self.nodes.iter().enumerate().filter_map(|(row, node)| {
+            let account = &node.account;
+            let is_idle = account.day.is_some() && account.active_step < step;
+            is_idle.then_some((account.active_at, row))
+        });
+        let mut idle: Vec<(u64, usize)> = idle.collect();
+        idle.sort_unstable();
+        for (_, row) in idle.into_iter().take(missing) {
+            self.nodes[row].account.day = None;
+            self.days -= 1;
+            self.counters.days_evicted += 1;
+        }
+    }
+
+    /// Removes old intervals from windows: immediately for idle rows, and once per window length for
+    /// others, at different times.
+    fn expire(&mut self) {
+        let length = u64::from(self.settings.window_intervals);
+        let (now, oldest) = (self.clock.interval, self.clock.oldest());
+        let (nodes, sums) = (&mut self.nodes, &mut self.sums);
+        self.recent.retain(|row| {
+            let account = &mut nodes[*row].account;
+            let newest = account.window.as_ref().and_then(|window| window.newest());
+            account.recent = newest.is_some_and(|newest| newest >= oldest);
+            if !account.recent || (now + *row as u64).is_multiple_of(length) {
+                account.settle(oldest, sums);
+            }
+            account.recent
+        });
+    }
+
+    /// Drops idle peers, and rows that were parked for [`PARKED_NS`].
+    fn forget(&mut self) {
+        let part = (self.clock.interval as usize) % FORGET_PARTS;
+        for node in self.nodes.iter_mut().skip(part).step_by(FORGET_PARTS) {
+            if let Some(peers) = &mut node.account.peers {
+                peers.forget(self.clock.t, &mut self.places);
+            }
+        }
+        if part == 0 {
+            let (t, days) = (self.clock.t, &mut self.days);
+            self.parked.retain(|_, parked| {
+                let stays = t.saturating_sub(parked.since) < PARKED_NS;
+                *days -= usize::from(!stays && parked.account.day.is_some());
+                stays
+            });
+        }
+    }
+
+    /// Compares active rows, and rows with active alerts.
+    fn judge(&mut self) -> Vec<Alert> {
+        let mut proposals: Vec<(usize, Proposal)> = Vec::new();
+        let oldest = self.clock.oldest();
+        for entry in &self.interval.entries {
+            let Node { place, account } = &mut self.nodes[entry.row];
+            let (Some(learnt), Some(window)) = (&mut account.learnt, &account.window) else {
+                continue;
+            };
+            if !self.settings.alerts.kinds.contains(&place.spec.kind) {
+                continue;
+            }
+            window.add_up(oldest, &mut self.sums);
+            let evidence = Evidence {
+                t: self.clock.t,
+                dt_ns: self.interval.dt_ns,
+                unix_ns: self.clock.last.unix_ns,
+                window_intervals: self.settings.window_intervals,
+                spread: &self.sums,
+                sum: &window.sum(oldest),
+                new_rtts: LEGS.map(|leg| entry.tally.leg[leg].samples > 0),
+                new_data: LEGS.map(|leg| entry.tally.loss(leg).both().of > 0),
+                open_flows: account.totals.flows().open(),
+                sla: &place.spec.sla,
+            };
+            let judged = learnt.watch.judge(&self.settings.alerts, &evidence);
+            proposals.extend(judged.into_iter().map(|proposal| (entry.row, proposal)));
+        }
+        for row in &self.alerting {
+            let learnt = self.nodes[*row].account.learnt.iter();
+            let over = learnt.flat_map(|learnt| learnt.watch.rest(self.clock.t));
+            proposals.extend(over.map(|proposal| (*row, proposal)));
+        }
+        self.settle(proposals)
+    }
+
+    /// Updates the list of rows with active alerts.
+    pub(super) fn list_alerting(&mut self) {
+        self.alerting.sort_unstable();
+        self.alerting.dedup();
+        let nodes = &self.nodes;
+        self.alerting.retain(|row| nodes[*row].account.alerts() > 0);
+    }
+
+    fn settle(&mut self, proposals: Vec<(usize, Proposal)>) -> Vec<Alert> {
+        let mut alerts = Vec::new();
+        for (row, proposal) in proposals {
+            let full = proposal.begins && self.active_alerts >= MAX_ACTIVE_ALERTS;
+            if full || alerts.len() >= MAX_ALERTS_PER_INTERVAL {
+                self.counters.alerts_waiting += 1;
+                continue;
+            }
+            let Node { place, account } = &mut self.nodes[row];
+            let Some(learnt) = &mut account.learnt else {
+                continue;
+            };
+            learnt.watch.settle(&proposal, self.clock.t);
+            if proposal.begins {
+                self.active_alerts += 1;
+                self.alerting.push(row);
+            } else {
+                self.active_alerts = self.active_alerts.saturating_sub(1);
+            }
+            alerts.push(alert(&place.spec.name, &proposal, self.clock.last.unix_ns));
+        }
+        if !alerts.is_empty() {
+            self.list_alerting();
+        }
+        alerts
+    }
+}
+
+/// The record of a begin or an end.
+pub(super) fn alert(class: &str, proposal: &Proposal, unix_ns: u64) -> Alert {
+    let (kind, leg) = WATCHED[proposal.watched];
+    let leg = if leg == INSIDE { "inside" } else { "outside" };
+    Alert {
+        unix_ns,
+        active: proposal.begins,
+        class: class.to_owned(),
+        alert: kind,
+        leg: leg.to_owned(),
+        value: proposal.value,
+        limit: proposal.limit,
+        since_unix_ns: proposal.since_unix_ns,
+        text: format!("{class}: {leg}: {}", proposal.text),
+    }
+}

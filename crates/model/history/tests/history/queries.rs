@@ -1,0 +1,201 @@
+//! The rows of a query and their order.
+
+use fairpath_core::{DOWN, INSIDE, UP};
+use fairpath_history::history::{History, Meta};
+use fairpath_history::snapshot::{Kind, Query, Row, Sort};
+use proptest::prelude::*;
+
+use crate::world::*;
+
+fn busy_world(seed: u64, leaves: u32) -> History {
+    let mut dice = Dice(seed);
+    let mut world = World::new(leaves as usize + 1);
+    let mut rows = vec![
+        group("North"),
+        group("south"),
+        below(0, group("north east")),
+    ];
+    for leaf in 1..=leaves {
+        let mut spec = class(&format!("Site {}", dice.below(1 << 40)), leaf);
+        spec.parent = [None, Some(0), Some(1), Some(2)][dice.below(4) as usize];
+        spec.ceil_down_bps = Some(10_000_000);
+        if spec.parent.is_none() && dice.below(2) == 0 {
+            spec.kind = Kind::Subnet;
+        }
+        rows.push(spec);
+    }
+    let mut history = world.history(rows);
+    for second in 0..6 {
+        for leaf in (1..=leaves).filter(|leaf| leaf % 4 > 0) {
+            let busy = (second + leaf) % 2 == 0;
+            world.bytes(
+                leaf,
+                DOWN,
+                100,
+                if busy { 900_000 } else { 9_000 } + dice.below(99),
+            );
+            for _ in 0..30 {
+                let rtt = dice.rtt(if busy { 60.0 } else { 20.0 }, 0.3);
+                world.rtt(leaf, INSIDE, rtt);
+            }
+            world.data(leaf, UP, 100, 0, dice.below(9) as u32);
+            world.counts[leaf as usize].flows_opened += dice.below(50) as u32;
+        }
+        world.second(&mut history);
+    }
+    history
+}
+
+fn value(row: &Row, sort: Sort) -> Option<f64> {
+    let float = |ns: Option<u64>| ns.map(|ns| ns as f64);
+    match sort {
+        Sort::Tree | Sort::Name => None,
+        Sort::Rate => Some(row.up.rate_bps + row.down.rate_bps),
+        Sort::InsideP95 => float(row.inside.p95_rtt_ns),
+        Sort::OutsideP95 => float(row.outside.p95_rtt_ns),
+        Sort::Growth => float(row.load.rtt_growth_ns),
+        Sort::Flows => Some(row.flows.open() as f64),
+        Sort::Loss => {
+            let legs = [&row.inside, &row.outside];
+            let shares = legs
+                .iter()
+                .flat_map(|leg| [leg.loss_to_ratio, leg.loss_from_ratio]);
+            shares.flatten().max_by(f64::total_cmp)
+        }
+    }
+}
+
+fn lies_under(rows: &[Row], row: &Row, top: &str) -> bool {
+    row.name == top
+        || row.parent.as_ref().is_some_and(|parent| {
+            let parent = rows.iter().find(|row| row.name == *parent).unwrap();
+            lies_under(rows, parent, top)
+        })
+}
+
+/// The same result computed from all rows.
+fn expected(all: &[Row], query: &Query) -> Vec<String> {
+    let mut rows: Vec<&Row> = all
+        .iter()
+        .filter(|row| query.kind.is_none_or(|kind| row.kind == kind))
+        .filter(|row| query.depth.is_none_or(|depth| row.depth <= depth))
+        .filter(|row| {
+            query
+                .under
+                .as_ref()
+                .is_none_or(|top| lies_under(all, row, top))
+        })
+        .filter(|row| {
+            let name = row.name.to_lowercase();
+            query
+                .filter
+                .as_ref()
+                .is_none_or(|part| name.contains(&part.to_lowercase()))
+        })
+        .collect();
+    match query.sort {
+        Sort::Tree => {}
+        Sort::Name => rows.sort_by_key(|row| row.name.clone()),
+        sort => rows.sort_by(|a, b| {
+            let value = |row| value(row, sort).unwrap_or(-1.0);
+            value(b).total_cmp(&value(a))
+        }),
+    }
+    let most = if query.limit == 0 {
+        rows.len()
+    } else {
+        query.limit
+    };
+    rows.iter().take(most).map(|row| row.name.clone()).collect()
+}
+
+fn sorts() -> impl Strategy<Value = Sort> {
+    prop::sample::select(vec![
+        Sort::Tree,
+        Sort::Name,
+        Sort::Rate,
+        Sort::InsideP95,
+        Sort::OutsideP95,
+        Sort::Growth,
+        Sort::Loss,
+        Sort::Flows,
+    ])
+}
+
+fn queries() -> impl Strategy<Value = Query> {
+    let names = ["North", "south", "north east", "nowhere"]
+        .map(str::to_owned)
+        .to_vec();
+    let parts = ["site 1", "NORTH", "7", ""].map(str::to_owned).to_vec();
+    (
+        sorts(),
+        prop::option::of(prop::sample::select(parts)),
+        prop::option::of(prop::sample::select(names)),
+        prop::option::of(prop::sample::select(vec![
+            Kind::Class,
+            Kind::Subnet,
+            Kind::Other,
+        ])),
+        prop::option::of(0u32..3),
+        0usize..9,
+    )
+        .prop_map(|(sort, filter, under, kind, depth, limit)| Query {
+            sort,
+            filter,
+            under,
+            kind,
+            depth,
+            limit,
+            ..Query::default()
+        })
+}
+
+proptest! {
+    #![proptest_config(fairpath_units::property!(100))]
+
+    #[test]
+    fn a_query_returns_its_rows_in_order(
+        seed in 0u64..20, leaves in 1u32..30, query in queries(),
+    ) {
+        let history = busy_world(seed, leaves);
+        let all = snapshot_of(&history).rows;
+        let reported = history.snapshot(&query, Meta::default());
+        let names: Vec<String> = reported.rows.iter().map(|row| row.name.clone()).collect();
+        prop_assert_eq!(names, expected(&all, &query));
+        prop_assert_eq!(reported.rows_total, all.len() as u64);
+    }
+}
+
+#[test]
+fn histograms_and_history_are_optional() {
+    let history = busy_world(3, 8);
+    let plain = history.snapshot(&Query::default(), Meta::default());
+    let full = snapshot_of(&history);
+    let bare = |row: &Row| row.inside.total.histogram.is_empty() && row.history.is_empty();
+    assert!(plain.rows.iter().all(bare));
+    assert!(
+        full.rows
+            .iter()
+            .any(|row| !row.inside.total.histogram.is_empty())
+    );
+    assert!(full.rows.iter().any(|row| row.history.len() == 6));
+    assert!(full.rows.iter().any(|row| row.load.score.is_some()));
+}
+
+#[test]
+fn a_snapshot_has_times_and_counters() {
+    let history = busy_world(3, 8);
+    let meta = Meta {
+        version: "1".into(),
+        host: "edge".into(),
+        counters: [("samples".to_owned(), 5)].into(),
+    };
+    let status = history.status(meta);
+    assert!(status.rows.is_empty());
+    assert_eq!(status.time, "2027-01-15T08:00:06Z");
+    assert_eq!((status.up_ns, status.interval_ns), (6 * SECOND, SECOND));
+    assert_eq!((status.configuration, status.rows_total), (1, 11));
+    assert_eq!(status.counting_since_unix_ns, THEN);
+    assert_eq!((status.gap_ns, status.counters["samples"]), (None, 5));
+    assert_eq!(status.counters["history_cells_without_row"], 0);
+}

@@ -1,0 +1,619 @@
+//! One way through a port: packets come, wait in a scheduler, and leave.
+//!
+//! The port keeps the packets and names them by handles, 1 to the number that the lane was made for;
+//! each comes back once, as [`Leaving`]. What others send by the same line is charged: it takes its
+//! part of the rate as if it had waited here.
+//!
+//! Arrivals are gathered and told to the scheduler with the next turn, in one call.
+
+use fairpath_core::sched::{
+    Change, Changes, Classifier, Drop as Reason, End, HandoverError, Meta, Op, OpKind, Outcome,
+    OutcomeKind, Plan, SchedReader, SchedRuntime, SchedRuntimeError, Scheduler,
+};
+use fairpath_core::{Frame, Rules, TooManyRules};
+use fairpath_policy::Watch;
+use fairpath_sched::log::Run;
+use fairpath_sched::tree::Tree;
+
+use crate::known::Known;
+use crate::recorder::Recorder;
+
+/// Charges that wait at once, at most; what is more is gathered and charged later.
+pub const CHARGES: u32 = 64;
+/// The most that one charge stands for: a rate of megabits is not held up by one for long.
+const CHARGE_BYTES: u64 = 16_384;
+
+/// A lane could not be made, or could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ShapeInstanceError {
+    /// The scheduler.
+    #[error(transparent)]
+    SchedRuntime(#[from] SchedRuntimeError),
+    /// The rules of the classes do not fit.
+    #[error(transparent)]
+    Rules(#[from] TooManyRules),
+    /// Another tree.
+    #[error(transparent)]
+    Handover(#[from] HandoverError),
+}
+
+/// What becomes of a packet; its handle is free again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    /// It is sent.
+    Send {
+        /// As it came.
+        handle: u32,
+        /// What the port does to it before.
+        change: Change,
+    },
+    /// It is no more; the lane has counted it.
+    Drop {
+        /// As it came.
+        handle: u32,
+        /// Why.
+        reason: Reason,
+    },
+}
+
+/// A scheduler and rules that are ready to take a lane's place; made by any thread, in its own time.
+#[derive(Debug)]
+pub struct Successor {
+    scheduler: Scheduler,
+    classifier: Classifier,
+    changes: Changes,
+    stack: Option<u32>,
+    copies: bool,
+    watch: Option<Watch>,
+}
+
+impl Successor {
+    /// For [`ShapeInstance::replace`]; `before` is the tree in force, `handles` and `stack` as the lane was
+    /// made with. Nodes are the same where their names are.
+    ///
+    /// # Errors
+    /// As [`ShapeInstance::new`].
+    pub fn new(
+        tree: &Tree,
+        before: &Tree,
+        rules: &Rules,
+        handles: u32,
+        stack: bool,
+    ) -> Result<Successor, ShapeInstanceError> {
+        let (scheduler, classifier, watch) = build(tree, rules, handles, stack)?;
+        Ok(Successor {
+            watch,
+            scheduler,
+            classifier,
+            copies: copies(tree),
+            changes: Known::of(before).changes_to(tree, stack),
+            stack: stack.then(|| tree.stack_class()),
+        })
+    }
+
+    /// For another thread.
+    pub fn reader(&self) -> SchedReader {
+        self.scheduler.reader()
+    }
+
+    /// See [`ShapeInstance::watch`].
+    pub fn watch(&self) -> Option<Watch> {
+        self.watch.clone()
+    }
+}
+
+/// Whether some of a tree's packets may leave twice.
+fn copies(tree: &Tree) -> bool {
+    tree.plan.impairments.iter().any(|config| config.copy != 0)
+}
+
+fn build(
+    tree: &Tree,
+    rules: &Rules,
+    handles: u32,
+    stack: bool,
+) -> Result<(Scheduler, Classifier, Option<Watch>), ShapeInstanceError> {
+    let plan = plan_of(tree, handles, stack);
+    let mut classifier = Classifier::new(plan.class_table.len() as u32);
+    classifier.set_rules(rules)?;
+    let (mut scheduler, watch) = runtime(&plan, tree)?;
+    // Here, not where packets wait for it.
+    scheduler.commit();
+    Ok((scheduler, classifier, watch))
+}
+
+fn plan_of(tree: &Tree, handles: u32, stack: bool) -> Plan {
+    let mut plan = tree.plan.clone();
+    plan.config.packets = handles + CHARGES;
+    // Charges that wait leave as much room for packets as there is without.
+    let limit = plan.config.limit_packets + if stack { CHARGES } else { 0 };
+    plan.config.limit_packets = limit.min(handles);
+    plan.config.accounts = 1;
+    plan
+}
+
+/// An author's policy is interpreted, and can be stopped.
+fn runtime(plan: &Plan, tree: &Tree) -> Result<(Scheduler, Option<Watch>), SchedRuntimeError> {
+    let Some(own) = &tree.own else {
+        return Ok((Scheduler::new(plan)?, None));
+    };
+    let machine = own.machine();
+    let watch = machine.watch();
+    let scheduler = Scheduler::with_custom(plan, &own.policy, Box::new(machine))?;
+    Ok((scheduler, Some(watch)))
+}
+
+/// A scheduler with a classifier before it.
+#[derive(Debug)]
+pub struct ShapeInstance {
+    scheduler: Scheduler,
+    classifier: Classifier,
+    end: End,
+    handles: u32,
+    stack: Option<u32>,
+    copies: bool,
+    waiting: Vec<Op>,
+    outcomes: Vec<Outcome>,
+    charges: Charges,
+    watch: Option<Watch>,
+    recorder: Option<Recorder>,
+}
+
+/// Bytes that others sent and that were not charged yet, and the handles that stand for charges.
+#[derive(Debug, Default)]
+struct Charges {
+    bytes: u64,
+    free: Vec<u32>,
+    /// By handle, less the packets': bytes that it stands for.
+    stands_for: Vec<u32>,
+}
+
+impl ShapeInstance {
+    /// A lane for `handles` packets at once; with `stack`, the tree's last class is for charges.
+    ///
+    /// # Errors
+    /// The tree cannot be laid out, or the rules do not fit.
+    pub fn new(
+        tree: &Tree,
+        end: End,
+        rules: &Rules,
+        handles: u32,
+        stack: bool,
+    ) -> Result<ShapeInstance, ShapeInstanceError> {
+        let (scheduler, classifier, watch) = build(tree, rules, handles, stack)?;
+        Ok(ShapeInstance {
+            watch,
+            scheduler,
+            classifier,
+            end,
+            handles,
+            stack: stack.then(|| tree.stack_class()),
+            copies: copies(tree),
+            waiting: Vec::new(),
+            outcomes: Vec::new(),
+            recorder: None,
+            charges: Charges {
+                bytes: 0,
+                free: (handles + 1..=handles + CHARGES).rev().collect(),
+                stands_for: vec![0; CHARGES as usize],
+            },
+        })
+    }
+
+    /// Records all that its scheduler is told, from the first packet to the next tree.
+    pub fn record(&mut self, recorder: Recorder) {
+        self.recorder = Some(recorder);
+    }
+
+    /// What a log of this lane begins with; `tree` is the one that it was made of.
+    pub fn run_of(&self, tree: &Tree) -> Run {
+        Run {
+            plan: plan_of(tree, self.handles, self.stack.is_some()),
+            ..Run::of("native", tree)
+        }
+    }
+
+    /// Whose class counts here.
+    pub fn end(&self) -> End {
+        self.end
+    }
+
+    /// For another thread.
+    pub fn reader(&self) -> SchedReader {
+        self.scheduler.reader()
+    }
+
+    /// Of a tree with an author's policy: for another thread, to see whether that was stopped. What was
+    /// stopped answers 0 to everything, and packets go on as in a FIFO until the lane is ended.
+    pub fn watch(&self) -> Option<Watch> {
+        self.watch.clone()
+    }
+
+    /// Whether packets may leave twice ([`Change::twice`]): then half a port's room is sure to do.
+    pub fn copies(&self) -> bool {
+        self.copies
+    }
+
+    /// Packets that it can hold.
+    pub fn handles(&self) -> u32 {
+        self.handles
+    }
+
+    /// A packet comes whose first bytes are `head`; `bytes` are on the wire, all headers included.
+    pub fn arrive(&mut self, handle: u32, frame: &Frame, head: &[u8], bytes: u32) {
+        let (mut meta, _) = self.classifier.look(frame, head, self.end);
+        meta.bytes = bytes;
+        self.arrive_as(handle, frame.now, meta);
+    }
+
+    /// A packet comes that was looked at already.
+    pub fn arrive_as(&mut self, handle: u32, now: u64, meta: Meta) {
+        // A handle of no packet would be taken for a charge.
+        let handle = if handle > self.handles { 0 } else { handle };
+        self.waiting.push(Op::enqueue(now, handle, meta));
+    }
+
+    /// Others sent `bytes` by the same line.
+    pub fn charge(&mut self, bytes: u64) {
+        if self.stack.is_some() {
+            self.charges.bytes += bytes;
+        }
+    }
+
+    /// Packets that came in since the last turn go in, and up to `most` leave. Returns when to ask
+    /// again where nothing more may leave before; `None`: when something comes.
+    ///
+    /// # Errors
+    /// A native home does not fail; see [`SchedRuntime::run`].
+    pub fn turn(
+        &mut self,
+        now: u64,
+        most: u32,
+        leaving: &mut Vec<Leaving>,
+    ) -> Result<Option<u64>, SchedRuntimeError> {
+        self.bring_charges(now);
+        let mut most = most;
+        loop {
+            let before = leaving.len();
+            if most > 0 {
+                self.waiting.push(Op::dequeue(now, most));
+            }
+            self.outcomes.clear();
+            let ran = self.scheduler.run(&self.waiting, &mut self.outcomes);
+            if let Some(recorder) = &mut self.recorder {
+                recorder.take(&self.waiting, &self.outcomes);
+            }
+            self.waiting.clear();
+            ran?;
+            let (charged, next) = self.settle(leaving);
+            // Places that charges took are for packets.
+            let sent = leaving[before..]
+                .iter()
+                .filter(|l| matches!(l, Leaving::Send { .. }));
+            most = most.saturating_sub(sent.count() as u32);
+            if charged == 0 || most == 0 {
+                return Ok(next);
+            }
+            self.bring_charges(now);
+        }
+    }
+
+    /// Changes what runs: rates, parameters. Returns whether the scheduler took it.
+    ///
+    /// # Errors
+    /// As [`SchedRuntime::run`].
+    pub fn apply(&mut self, op: Op) -> Result<bool, SchedRuntimeError> {
+        let mut outcomes = Vec::new();
+        // Any word of an impairment may be that of its copies.
+        self.copies |= op.kind == OpKind::Impair;
+        self.scheduler.run(&[op], &mut outcomes)?;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.take(&[op], &outcomes);
+        }
+        Ok(outcomes.iter().any(|o| o.kind == OutcomeKind::Done))
+    }
+
+    /// Goes on with another tree and other rules from the next packet on; what waits is moved, some
+    /// 200 ns a node and 1 to 2 us a packet. Packets that the new tree has no place for are in `leaving`.
+    ///
+    /// # Errors
+    /// [`HandoverError`]: the successor was made for fewer handles; nothing has changed then.
+    pub fn replace(
+        &mut self,
+        successor: Successor,
+        now: u64,
+        leaving: &mut Vec<Leaving>,
+    ) -> Result<(), ShapeInstanceError> {
+        self.turn(now, 0, leaving)?;
+        // A log begins with an empty scheduler, and the next one is not.
+        self.recorder = None;
+        let Successor {
+            mut scheduler,
+            classifier,
+            changes,
+            stack,
+            copies,
+            watch,
+        } = successor;
+        self.outcomes.clear();
+        scheduler.adopt(&mut self.scheduler, &changes, now, &mut self.outcomes)?;
+        self.scheduler = scheduler;
+        self.classifier = classifier;
+        (self.stack, self.watch, self.copies) = (stack, watch, copies);
+        self.settle(leaving);
+        Ok(())
+    }
+
+    /// Looks for what contradicts itself. Walks everything: for tests.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn audit(&self) -> Result<(), String> {
+        self.scheduler.audit()
+    }
+
+    fn bring_charges(&mut self, now: u64) {
+        let Some(class_id) = self.stack else { return };
+        while self.charges.bytes > 0 {
+            let Some(handle) = self.charges.free.pop() else {
+                return;
+            };
+            let bytes = self.charges.bytes.min(CHARGE_BYTES);
+            self.charges.bytes -= bytes;
+            self.charges.stands_for[(handle - self.handles - 1) as usize] = bytes as u32;
+            let meta = Meta {
+                arrival: now,
+                bytes: bytes as u32,
+                class_id,
+                ..Meta::default()
+            };
+            self.waiting.push(Op::enqueue(now, handle, meta));
+        }
+    }
+
+    /// Hands on what the scheduler told: how many charges went, and when to ask again.
+    fn settle(&mut self, leaving: &mut Vec<Leaving>) -> (u32, Option<u64>) {
+        let (mut charged, mut next) = (0, None);
+        for outcome in &self.outcomes {
+            let handle = outcome.handle;
+            let is_charge = handle > self.handles;
+            match outcome.kind {
+                OutcomeKind::Sent | OutcomeKind::Dropped if is_charge => {
+                    let at = (handle - self.handles - 1) as usize;
+                    let bytes = std::mem::take(&mut self.charges.stands_for[at]);
+                    self.charges.free.push(handle);
+                    charged += 1;
+                    if outcome.kind == OutcomeKind::Dropped {
+                        // It was sent, whatever the scheduler says: charged again.
+                        self.charges.bytes += u64::from(bytes);
+                        charged -= 1;
+                    }
+                }
+                OutcomeKind::Sent => leaving.push(Leaving::Send {
+                    handle,
+                    change: outcome.change(),
+                }),
+                OutcomeKind::Dropped if handle != 0 => {
+                    let reason = outcome.drop();
+                    leaving.extend(reason.map(|reason| Leaving::Drop { handle, reason }));
+                }
+                OutcomeKind::Nothing => next = (outcome.at != u64::MAX).then_some(outcome.at),
+                _ => {}
+            }
+        }
+        (charged, next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairpath_class::ClassSet;
+    use fairpath_core::Link;
+    use fairpath_sched::impair::Spec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::figures::Places;
+    use crate::lines::{Both, Lines, Settings};
+
+    const MS: u64 = 1_000_000;
+
+    fn instance(bps: u64, handles: u32, stack: bool) -> (ShapeInstance, Places) {
+        let settings = Settings {
+            bps: Both { down: bps, up: bps },
+            stack,
+            ..Settings::default()
+        };
+        let lines = Lines::new(&ClassSet::default(), &settings).unwrap();
+        let tree = &lines.trees.down;
+        let instance =
+            ShapeInstance::new(tree, End::Receiver, &Rules::default(), handles, stack).unwrap();
+        (instance, Places::of(tree))
+    }
+
+    /// A UDP packet over IPv4 of `flow`.
+    fn packet(flow: u8) -> [u8; 28] {
+        let mut ip = [0; 28];
+        (ip[0], ip[3], ip[9], ip[21]) = (0x45, 28, 17, flow);
+        ip[12..20].copy_from_slice(&[198, 51, 100, 1, 192, 0, 2, 1]);
+        ip
+    }
+
+    fn frame(now: u64) -> Frame {
+        Frame {
+            now,
+            wire_len: 28,
+            link: Link::Raw as u16,
+            ..Frame::default()
+        }
+    }
+
+    proptest! {
+        #![proptest_config(fairpath_units::property!(64))]
+
+        #[test]
+        fn every_handle_comes_back_once_and_the_account_adds_up(
+            steps in prop::collection::vec((0u8..12, 0u8..4, 0u32..6, 0u64..3_000), 1..400),
+        ) {
+            let (mut instance, places) = instance(2_000_000, 80, true);
+            let mut free: Vec<u32> = (1..=80).collect();
+            let (mut now, mut leaving, mut arrived, mut back) = (0, Vec::new(), 0u64, 0u64);
+            for (arrivals, flow, most, charge) in steps {
+                now += 1_300_000;
+                for _ in 0..arrivals {
+                    let Some(handle) = free.pop() else { break };
+                    instance.arrive(handle, &frame(now), &packet(flow), 1000);
+                    arrived += 1;
+                }
+                instance.charge(charge);
+                leaving.clear();
+                instance.turn(now, most, &mut leaving).unwrap();
+                let sent = leaving.iter().filter(|l| matches!(l, Leaving::Send { .. })).count();
+                prop_assert!(sent <= most as usize);
+                for departed in &leaving {
+                    let (Leaving::Send { handle, .. } | Leaving::Drop { handle, .. }) = *departed;
+                    prop_assert!(!free.contains(&handle), "handle {handle} came back twice");
+                    free.push(handle);
+                    back += 1;
+                }
+                instance.audit().unwrap();
+            }
+            let reader = instance.reader();
+            let figures = places.read(|node| (reader.node_stats(node), reader.account(node)));
+            let stack = &figures[figures.len() - 1];
+            let all = &figures[0];
+            prop_assert_eq!(all.arrived, all.sent + all.dropped() + all.held);
+            prop_assert_eq!(all.arrived - stack.arrived, arrived);
+            prop_assert_eq!(all.held - stack.held, arrived - back);
+            prop_assert_eq!(all.sojourns.count(), all.sent);
+        }
+    }
+
+    #[test]
+    fn another_tree_takes_over_without_a_packet_lost() {
+        let bps = |rate| Settings {
+            bps: Both {
+                down: rate,
+                up: rate,
+            },
+            policy: if rate > 1_000_000 { "drr" } else { "fq_codel" }.to_owned(),
+            stack: true,
+            ..Settings::default()
+        };
+        let lines = |rate| Lines::new(&ClassSet::default(), &bps(rate)).unwrap();
+        let (mut instance, _) = instance(1_000_000, 200, true);
+        let (mut leaving, mut sent) = (Vec::new(), Vec::new());
+        let mut before = lines(1_000_000).trees.down;
+        let mut places = Places::of(&before);
+        for round in 0..40u32 {
+            let now = u64::from(round) * 2 * MS;
+            instance.arrive(round + 1, &frame(now), &packet(round as u8 % 3), 500);
+            instance.charge(100);
+            if round % 7 == 3 {
+                let next = lines(1_000_000 + u64::from(round % 2)).trees.down;
+                let rules = Rules::default();
+                let successor = Successor::new(&next, &before, &rules, 200, true).unwrap();
+                instance.replace(successor, now, &mut leaving).unwrap();
+                (places, before) = (Places::of(&next), next);
+            }
+            instance.turn(now, 8, &mut leaving).unwrap();
+            instance.audit().unwrap();
+        }
+        let mut next = Some(100 * MS);
+        while let Some(at) = next {
+            next = instance.turn(at, 8, &mut leaving).unwrap();
+        }
+        for leaving in leaving {
+            match leaving {
+                Leaving::Send { handle, .. } => sent.push(handle),
+                Leaving::Drop { handle, reason } => {
+                    panic!("packet {handle} was dropped: {reason:?}")
+                }
+            }
+        }
+        sent.sort_unstable();
+        assert_eq!(sent, (1..=40).collect::<Vec<u32>>());
+        let reader = instance.reader();
+        let figures = places.read(|node| (reader.node_stats(node), reader.account(node)));
+        let other = &figures[before.names.id("other").unwrap() as usize];
+        assert_eq!((other.arrived, other.sent, other.held), (40, 40, 0));
+        assert_eq!(figures[0].arrived, figures[0].sent);
+    }
+
+    #[test]
+    fn what_others_send_slows_the_lane_by_as_much() {
+        let sent = |charge: u64| {
+            let (mut instance, _) = instance(8_000_000, 200, true);
+            let (mut leaving, mut held, mut sent) = (Vec::new(), 0, 0);
+            for step in 0..10_000u64 {
+                let now = step * MS / 10;
+                if held == 0 {
+                    instance.arrive(1, &frame(now), &packet(1), 1000);
+                    held = 1;
+                }
+                instance.charge(charge / 10_000);
+                leaving.clear();
+                instance.turn(now, 8, &mut leaving).unwrap();
+                let left = leaving.iter().filter(|l| matches!(l, Leaving::Send { .. }));
+                sent += 1000 * left.count() as u64;
+                held -= leaving.len();
+            }
+            sent
+        };
+        let (alone, against) = (sent(0), sent(400_000));
+        assert!((990_000..=1_005_000).contains(&alone), "{alone}");
+        assert!((585_000..=615_000).contains(&against), "{against}");
+    }
+
+    #[test]
+    fn a_lane_says_whether_packets_may_leave_twice() {
+        let tree = |duplicate: f64| {
+            let spec = Spec {
+                duplicate,
+                ..Spec::default()
+            };
+            let bps = Both {
+                down: 1_000_000,
+                up: 1_000_000,
+            };
+            let mut settings = Settings {
+                bps,
+                ..Settings::default()
+            };
+            settings.impair.all.down = Some(spec);
+            let lines = Lines::new(&ClassSet::default(), &settings).unwrap();
+            lines.trees.down
+        };
+        let (plain, twice, rules) = (tree(0.0), tree(0.1), Rules::default());
+        let mut instance = ShapeInstance::new(&plain, End::Receiver, &rules, 50, false).unwrap();
+        assert!(!instance.copies());
+        for (next, before, copies) in [(&twice, &plain, true), (&plain, &twice, false)] {
+            let successor = Successor::new(next, before, &rules, 50, false).unwrap();
+            instance.replace(successor, 0, &mut Vec::new()).unwrap();
+            assert_eq!(instance.copies(), copies);
+        }
+        instance.apply(Op::impair(0, 1, 0, 0)).unwrap();
+        assert!(instance.copies(), "which word it was is not asked");
+    }
+
+    #[test]
+    fn a_lane_says_when_to_ask_again() {
+        let (mut instance, _) = instance(1_000_000, 100, false);
+        let mut leaving = Vec::new();
+        for handle in 1..=20 {
+            instance.arrive(handle, &frame(0), &packet(1), 1000);
+        }
+        let next = instance.turn(0, 100, &mut leaving).unwrap().unwrap();
+        assert!(!leaving.is_empty() && leaving.len() < 20);
+        let before = leaving.len();
+        instance.turn(next - 1, 100, &mut leaving).unwrap();
+        assert_eq!(leaving.len(), before);
+        instance.turn(next, 100, &mut leaving).unwrap();
+        assert!(leaving.len() > before);
+        let mut next = Some(next);
+        while let Some(at) = next {
+            next = instance.turn(at, 100, &mut leaving).unwrap();
+        }
+        assert_eq!(leaving.len(), 20);
+    }
+}
