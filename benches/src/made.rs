@@ -293,7 +293,7 @@ mod tests {
     use fairpath_wire::capture::Reader;
 
     #[test]
-    fn a_made_capture_is_in_order_and_cut() {
+    fn a_generated_capture_is_ordered_and_truncated() {
         let mut file = Vec::new();
         let written = write(&mut file, 5_000).unwrap();
         let mut reader = Reader::new(&file[..]).unwrap();

@@ -21,7 +21,7 @@ use crate::table::{build, grouped};
 /// How much faster than the faster peer is good enough.
 const TARGET: f64 = 3.0;
 /// What tshark would do besides.
-const TSHARK_LEAVES_OUT: [&str; 3] = [
+const TSHARK_EXCLUDES: [&str; 3] = [
     "tcp.desegment_tcp_streams:FALSE",
     "tcp.check_checksum:FALSE",
     "ip.defragment:FALSE",
@@ -189,7 +189,7 @@ impl Reader {
             }
             Reader::Tshark => {
                 command.arg("-n");
-                for option in TSHARK_LEAVES_OUT {
+                for option in TSHARK_EXCLUDES {
                     command.args(["-o", option]);
                 }
                 command.arg("-r").arg(file);

@@ -138,7 +138,7 @@ FP_INLINE void look(struct fp_bbr3_ack *a, struct tcp_sock *tp)
 	a->in_recovery = BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state) >= TCP_CA_RECOVERY;
 }
 
-FP_INLINE void look_at_sample(struct fp_bbr3_ack *a, const struct rate_sample *rs)
+FP_INLINE void read_sample(struct fp_bbr3_ack *a, const struct rate_sample *rs)
 {
 	long rtt_us = rs->rtt_us;
 	long interval_us = rs->interval_us;
@@ -213,7 +213,7 @@ int cc_main(u64 *ctx)
 	if (!b)
 		return 0;
 	look(&a, tp);
-	look_at_sample(&a, rs);
+	read_sample(&a, rs);
 	before = b->phase;
 	if (a.lost != b->lost_seen)
 		__sync_fetch_and_add(&losses_recorded, a.lost - b->lost_seen);

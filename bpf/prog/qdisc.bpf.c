@@ -596,7 +596,7 @@ static __attribute__((noinline)) int read_outcomes(struct Qdisc *sch)
 	return 0;
 }
 
-FP_INLINE struct sk_buff *give_out(struct Qdisc *sch)
+FP_INLINE struct sk_buff *next_packet(struct Qdisc *sch)
 {
 	struct fp_qdisc FP_MEM *port = the_port();
 	struct fp_op FP_MEM *op = (struct fp_op FP_MEM *)port->op_at;
@@ -640,7 +640,7 @@ u64 qdisc_dequeue(u64 *ctx)
 	struct sk_buff *skb;
 
 	turn();
-	skb = give_out(sch);
+	skb = next_packet(sch);
 	turn();
 	return (u64)skb;
 }

@@ -184,7 +184,7 @@ fn assert_adds_up(reported: &Value) {
 }
 
 #[test]
-fn a_process_starved_of_its_cpu_for_a_second_goes_on_and_its_counts_add_up() {
+fn counts_stay_consistent_after_cpu_starvation() {
     requires!(Need::Root);
     let bridge = Bridge::build(Offloads::Off);
     learn(&bridge);
@@ -215,7 +215,7 @@ fn a_process_starved_of_its_cpu_for_a_second_goes_on_and_its_counts_add_up() {
 }
 
 #[test]
-fn at_overload_in_both_directions_everything_is_told() {
+fn overload_in_both_directions_is_reported() {
     requires!(Need::Root);
     let bridge = Bridge::build(Offloads::Off);
     learn(&bridge);

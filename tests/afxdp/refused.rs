@@ -8,7 +8,7 @@ use nix::net::if_::if_nametoindex;
 use crate::bridge::Bridge;
 
 #[test]
-fn a_foreign_program_is_named_and_stays() {
+fn existing_programs_are_named_and_kept() {
     requires!(Need::Root);
     let bridge = Bridge::build(Offloads::Off);
     let configure = || {

@@ -130,7 +130,7 @@ fn routed(frame: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn nothing_is_changed_but_addresses_hop_count_and_ipv4s_checksum() {
+fn forwarding_changes_only_addresses_ttl_and_checksum() {
     requires!(Need::Root, Need::Tool("tcpdump"), Need::Tool("iperf3"));
     in_router(|router| {
         let mut captures = None;
@@ -344,7 +344,7 @@ fn cases() -> Vec<(&'static str, ForwardOutcome, Vec<u8>)> {
 }
 
 #[test]
-fn what_a_router_must_think_about_goes_to_the_stack_as_it_came() {
+fn unusual_frames_pass_to_the_stack_unchanged() {
     requires!(Need::Root);
     in_router(|router| {
         let lines = [
@@ -395,7 +395,7 @@ fn what_a_router_must_think_about_goes_to_the_stack_as_it_came() {
 }
 
 #[test]
-fn what_the_stack_answers_is_answered() {
+fn packets_for_the_stack_are_answered() {
     requires!(Need::Root, Need::Tool("ping"));
     in_router(|router| {
         let server_away = ["neighbour del 10.10.2.2 dev wan".to_owned()];

@@ -63,7 +63,7 @@ fn turn_until(through: &mut Through, received: u64) {
 }
 
 #[test]
-fn what_xdp_noted_of_a_packet_is_what_the_native_home_sees_in_it() {
+fn xdp_metadata_equals_the_native_parse() {
     requires!(Need::Root);
     in_bridge(|bridge| {
         let mut through = setup(bridge, false).open().unwrap();
@@ -108,7 +108,7 @@ fn what_xdp_noted_of_a_packet_is_what_the_native_home_sees_in_it() {
 }
 
 #[test]
-fn packets_that_come_while_others_are_taken_are_not_found_before_they_came() {
+fn later_packets_are_not_matched_earlier() {
     requires!(Need::Root);
     in_bridge(|bridge| {
         let mut through = setup(bridge, false).open().unwrap();
@@ -194,7 +194,7 @@ fn a_filter_of_the_monitor_changes_nothing_in_what_is_carried() {
 }
 
 #[test]
-fn what_the_stack_sends_by_an_exit_is_told_to_the_byte() {
+fn packets_of_the_stack_are_counted_by_byte() {
     requires!(Need::Root);
     in_bridge(|bridge| {
         let mut through = setup(bridge, true).open().unwrap();
@@ -215,7 +215,7 @@ fn what_the_stack_sends_by_an_exit_is_told_to_the_byte() {
 }
 
 #[test]
-fn a_super_packet_of_the_stack_is_told_with_the_headers_of_all_its_segments() {
+fn gso_packets_count_the_headers_of_all_segments() {
     requires!(Need::Root, Need::Tool("iperf3"));
     let bridge = Bridge::build(Offloads::On);
     learn(&bridge);
@@ -238,7 +238,7 @@ fn a_super_packet_of_the_stack_is_told_with_the_headers_of_all_its_segments() {
 }
 
 #[test]
-fn ce_arrives_where_the_sender_said_that_it_understands() {
+fn ce_marks_reach_only_ecn_capable_senders() {
     requires!(Need::Root, Need::Tool("tcpdump"));
     in_bridge(|bridge| {
         let mut through = setup(bridge, false).open().unwrap();

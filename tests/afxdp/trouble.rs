@@ -97,7 +97,7 @@ fn a_link_that_is_down_loses_by_name_what_would_leave_by_it_and_works_again() {
 }
 
 #[test]
-fn a_peer_without_carrier_is_told_and_packets_flow_when_it_is_back() {
+fn traffic_resumes_when_the_peer_has_carrier() {
     requires!(Need::Root);
     let mut turned = Turned::build();
     let server = turned.bridge.links[1].left().clone();
@@ -128,7 +128,7 @@ fn a_peer_without_carrier_is_told_and_packets_flow_when_it_is_back() {
 }
 
 #[test]
-fn an_interface_that_is_removed_gives_its_frames_back_and_the_other_goes_on() {
+fn a_removed_interface_releases_its_frames() {
     requires!(Need::Root);
     let mut turned = Turned::build();
     turned.pass(10);

@@ -38,7 +38,7 @@ fn with_file(name: &str, text: &[u8]) -> tempfile::TempDir {
 }
 
 #[test]
-fn the_guide_shows_its_files_and_what_the_check_says_of_them() {
+fn the_guide_shows_its_files_and_check_results() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/class.md");
     let page = fs::read_to_string(page).unwrap();
     for name in ["fairpath.toml", "subscribers.csv", "labels.csv"] {
@@ -126,7 +126,7 @@ fn json_has_a_line_a_problem_and_a_summary() {
 }
 
 #[test]
-fn files_that_cannot_be_read_are_told_where_they_are_named() {
+fn unreadable_files_are_reported_at_their_position() {
     let directory = with_file("f.toml", b"class_files = [\"gone.csv\"]\n");
     let output = check(directory.path(), &["f.toml", "lost.csv", "."]);
     let reported = stdout(&output);

@@ -19,7 +19,7 @@ fn milliseconds(value: &Value) -> f64 {
 }
 
 #[test]
-fn each_subscriber_has_its_own_bytes_and_the_planted_delay_on_its_side() {
+fn subscribers_have_their_bytes_and_configured_delay() {
     requires!(Need::Root);
     let testbed = Testbed::new();
     let [inside, outside] = [10, 30].map(Duration::from_millis);
@@ -126,7 +126,7 @@ fn a_detail_names_the_remote_the_host_and_the_live_flow() {
 }
 
 #[test]
-fn what_no_class_matches_gets_a_row_for_its_subnet_that_a_restart_keeps() {
+fn unmatched_subnets_have_persistent_rows() {
     requires!(Need::Root);
     let testbed = Testbed::new();
     let site = Site::new(&testbed);

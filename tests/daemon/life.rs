@@ -48,7 +48,7 @@ fn sigterm_ends_it_well_within_a_second_and_leaves_nothing() {
 }
 
 #[test]
-fn a_restart_goes_on_counting_and_states_the_gap() {
+fn a_restart_continues_counting_and_reports_the_gap() {
     requires!(Need::Root);
     let testbed = Testbed::new();
     let site = Site::new(&testbed);
@@ -114,7 +114,7 @@ fn kill_9_loses_no_more_than_the_save_interval() {
 }
 
 #[test]
-fn a_second_daemon_is_refused_and_the_first_goes_on() {
+fn a_second_daemon_is_refused() {
     requires!(Need::Root);
     let testbed = Testbed::new();
     let site = Site::new(&testbed);

@@ -58,14 +58,14 @@ fn is_reported(row: &Value, leg: &str, other: &str, eligible: u64, dropped: u64)
 }
 
 #[test]
-fn loss_between_a_subscriber_and_the_router_is_told_inside() {
+fn subscriber_side_loss_is_reported_inside() {
     requires!(Need::Root, Need::Tool("iperf3"));
     let (row, eligible, dropped) = upload(|net| &net.lan_end);
     is_reported(&row, "inside", "outside", eligible, dropped);
 }
 
 #[test]
-fn loss_between_the_router_and_the_server_is_told_outside() {
+fn server_side_loss_is_reported_outside() {
     requires!(Need::Root, Need::Tool("iperf3"));
     let (row, eligible, dropped) = upload(|net| &net.server_end);
     is_reported(&row, "outside", "inside", eligible, dropped);

@@ -27,7 +27,7 @@ fn until(socket: &UnixDatagram, begins: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_manager_hears_of_readiness_life_reload_and_stop() {
+fn the_service_manager_is_notified() {
     requires!(Need::Root);
     let testbed = Testbed::new();
     let site = Site::new(&testbed);

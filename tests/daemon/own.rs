@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{ANNA, Site};
 
 #[test]
-fn top_watches_by_itself_and_shows_subnets_as_classes() {
+fn top_without_daemon_shows_subnets() {
     requires!(Need::Root);
     let testbed = Testbed::new();
     let site = Site::new(&testbed);

@@ -71,7 +71,7 @@ fn reloads_under_traffic_lose_no_byte_of_classes_that_stay() {
 }
 
 #[test]
-fn a_refused_configuration_changes_nothing_and_is_told() {
+fn a_refused_configuration_changes_nothing() {
     requires!(Need::Root);
     let testbed = Testbed::new();
     let site = Site::new(&testbed);
@@ -141,7 +141,7 @@ fn interfaces_and_classes_come_and_go_by_reload() {
 }
 
 #[test]
-fn what_needs_a_restart_is_told_and_kept_as_it_was() {
+fn settings_that_need_a_restart_are_reported() {
     requires!(Need::Root);
     let testbed = Testbed::new();
     let site = Site::new(&testbed);

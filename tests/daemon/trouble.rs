@@ -16,7 +16,7 @@ pub fn add_dummy(ns: &Netns, name: &str) {
 }
 
 #[test]
-fn an_interface_that_goes_and_comes_back_is_watched_again_and_its_row_goes_on() {
+fn a_returning_interface_keeps_its_row() {
     requires!(Need::Root);
     let testbed = Testbed::new();
     let site = Site::new(&testbed);
@@ -134,7 +134,7 @@ fn a_full_disk_costs_the_state_and_nothing_else() {
 }
 
 #[test]
-fn a_damaged_or_newer_state_is_set_aside_and_counting_begins_anew() {
+fn unusable_state_is_renamed_and_counting_restarts() {
     requires!(Need::Root);
     let testbed = Testbed::new();
     let site = Site::new(&testbed);

@@ -30,7 +30,7 @@ fn kill(mut process: Process) {
 }
 
 #[test]
-fn after_kill_9_all_is_shaped_the_next_takes_over_and_removal_leaves_nothing() {
+fn shaping_survives_kill_9_and_can_be_removed() {
     requires!(Need::Root, Need::Tool("ethtool"));
     let site = Site::new(Offloads::Off);
     let first = shaper(&site, 20_000_000);
@@ -89,7 +89,7 @@ fn after_kill_9_all_is_shaped_the_next_takes_over_and_removal_leaves_nothing() {
 }
 
 #[test]
-fn marks_of_an_interface_that_is_gone_are_not_taken_for_its_successors() {
+fn marks_do_not_pass_to_a_new_interface() {
     requires!(Need::Root);
     let ns = Testbed::new().netns("here").unwrap();
     let place = tempfile::tempdir().unwrap();
@@ -143,7 +143,7 @@ fn a_link_that_goes_down_and_up_is_shaped_as_before() {
 }
 
 #[test]
-fn a_process_that_takes_over_misses_no_packet() {
+fn a_replacing_process_misses_no_packet() {
     requires!(Need::Root, Need::Tool("ethtool"), Need::Tool("iperf3"));
     let site = Site::new(Offloads::Off);
     let mut shapers = vec![shaper(&site, 50_000_000)];

@@ -7,12 +7,12 @@ use crate::by;
 use crate::scene::{Arrived, Impaired, datagrams, router};
 use crate::stream::Course;
 
-by!(a_tenth_comes_twice: afxdp, nfqueue);
-by!(a_fifth_is_damaged_by_one_bit_and_sums_tell: afxdp, nfqueue);
+by!(duplication_has_the_configured_share: afxdp, nfqueue);
+by!(corruption_inverts_one_bit_and_breaks_checksums: afxdp, nfqueue);
 
 const COUNT: u32 = 1500;
 
-fn a_tenth_comes_twice(port: &'static str) {
+fn duplication_has_the_configured_share(port: &'static str) {
     requires!(Need::Root);
     let net = router();
     let impaired = Impaired::between(&net, port, &["--to-peer", "duplicate 10%"]);
@@ -40,7 +40,7 @@ fn corruption(frame: &[u8]) -> Option<u32> {
     Some(bits.sum())
 }
 
-fn a_fifth_is_damaged_by_one_bit_and_sums_tell(port: &'static str) {
+fn corruption_inverts_one_bit_and_breaks_checksums(port: &'static str) {
     requires!(Need::Root, Need::Tool("tcpdump"));
     let net = router();
     let impaired = Impaired::between(&net, port, &["--to-peer", "corrupt 20%"]);

@@ -7,13 +7,13 @@ use fairpath_testbed::{Need, Router, requires};
 use crate::by;
 use crate::scene::{Impaired, router};
 
-by!(what_is_dropped_before_it_comes_is_named: xdp, afxdp);
+by!(upstream_drops_are_named: xdp, afxdp);
 
 /// Longer than what `lan` takes.
 const LONG: usize = 1200;
 const COUNT: u64 = 20;
 
-fn what_is_dropped_before_it_comes_is_named(port: &'static str) {
+fn upstream_drops_are_named(port: &'static str) {
     requires!(Need::Root, Need::Tool("ip"));
     let net = router();
     // A veth whose other end may send more drops that before its program, as it does when its ring is

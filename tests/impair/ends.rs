@@ -12,14 +12,14 @@ use crate::by;
 use crate::scene::{Impaired, router, runs};
 use crate::stream::Course;
 
-by!(packets_that_wait_at_the_end_are_told_and_dropped_or_let_go: afxdp, nfqueue);
+by!(queued_packets_are_reported_at_the_end: afxdp, nfqueue);
 
 const COUNT: u32 = 200;
 
 /// A command that a run is ended with, and how it is told.
 const SLEEP: [&str; 2] = ["sleep", "1235"];
 
-fn packets_that_wait_at_the_end_are_told_and_dropped_or_let_go(port: &'static str) {
+fn queued_packets_are_reported_at_the_end(port: &'static str) {
     requires!(Need::Root);
     let net = router();
     let words = ["--to-peer", "delay 60s", "--from-peer", "none"];
@@ -60,7 +60,7 @@ fn packets_that_wait_at_the_end_are_told_and_dropped_or_let_go(port: &'static st
 }
 
 #[test]
-fn asked_to_end_it_ends_its_command_and_has_its_status() {
+fn termination_ends_the_command_and_keeps_its_status() {
     requires!(Need::Root);
     let net = router();
     let words = [&["lan", "--ingress", "loss 10%", "--"][..], &SLEEP].concat();

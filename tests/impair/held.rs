@@ -13,14 +13,14 @@ use crate::by;
 use crate::scene::{Impaired, router};
 use crate::stream::{Course, FRAME, Stream, there_and_back};
 
-by!(slots_let_in_so_many_packets_or_bytes: afxdp, nfqueue);
+by!(slots_admit_the_configured_packets_or_bytes: afxdp, nfqueue);
 by!(releases_come_at_multiples_of_their_time: afxdp, nfqueue);
 by!(a_delay_trace_is_followed_by_time: afxdp, nfqueue);
 
 const MS: u64 = 1_000_000;
 
 /// Slots are 20 ms apart; there four packets fit into one, and back as many as it takes to have 300 bytes.
-fn slots_let_in_so_many_packets_or_bytes(port: &'static str) {
+fn slots_admit_the_configured_packets_or_bytes(port: &'static str) {
     requires!(Need::Root);
     const COUNT: u32 = 96;
     const SLOT: u64 = 20 * MS;

@@ -71,7 +71,7 @@ fn ports_of_a_bridge_are_impaired_and_neighbours_find_each_other(port: &'static 
 }
 
 #[test]
-fn netfilter_is_not_asked_for_packets_of_a_bridges_ports() {
+fn netfilter_is_not_used_for_bridge_ports() {
     requires!(Need::Root);
     let [_client, bridge, _server] = bridge();
     for words in [

@@ -95,7 +95,7 @@ fn killed_by_its_name_it_leaves_nothing() {
 }
 
 #[test]
-fn after_its_time_it_ends_by_itself_and_leaves_nothing() {
+fn it_ends_after_its_duration_without_leftovers() {
     requires!(Need::Root);
     let net = router();
     let tools = Tools::find(&net.router);
@@ -164,7 +164,7 @@ fn a_report_that_cannot_be_written_ends_the_command_too() {
 }
 
 #[test]
-fn what_the_check_once_refused_begins() {
+fn previously_refused_experiments_start() {
     requires!(Need::Root);
     let net = router();
     let words = [
@@ -223,7 +223,7 @@ fn an_interface_that_goes_ends_the_run_with_its_name() {
 }
 
 #[test]
-fn every_second_there_is_a_line_of_json_with_what_was_asked() {
+fn a_json_line_per_second_has_the_configuration() {
     requires!(Need::Root);
     let net = router();
     let words = ["wan", "--delay", "2ms", "--duration", "2.5s", "--seed", "3"];

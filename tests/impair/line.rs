@@ -11,7 +11,7 @@ use crate::stream::{Course, FRAME, Stream, there_and_back};
 
 by!(cells_and_opportunities_are_what_packets_take_of_a_line: afxdp, nfqueue);
 by!(codel_drops_what_waits_too_long_and_a_limit_what_is_too_many: afxdp, nfqueue);
-by!(what_is_delayed_is_not_in_the_queue: afxdp, nfqueue);
+by!(delayed_packets_are_not_in_the_queue: afxdp, nfqueue);
 
 const MS: u64 = 1_000_000;
 /// Of a frame at 300 kbit/s, ns.
@@ -103,7 +103,7 @@ fn codel_drops_what_waits_too_long_and_a_limit_what_is_too_many(port: &'static s
 }
 
 /// 50 packets are under way, and the queue has 30 places.
-fn what_is_delayed_is_not_in_the_queue(port: &'static str) {
+fn delayed_packets_are_not_in_the_queue(port: &'static str) {
     requires!(Need::Root);
     const COUNT: u32 = 120;
     let net = router();

@@ -8,8 +8,8 @@ use crate::scene::{Ended, Impaired, Scene, datagrams, router};
 use crate::stream::Course;
 use crate::twin;
 
-by!(a_tenth_is_lost_in_its_interval_and_nothing_else_is: xdp, afxdp, nfqueue);
-by!(bursts_are_lost_as_the_model_says: xdp, afxdp, nfqueue);
+by!(loss_is_within_its_confidence_interval: xdp, afxdp, nfqueue);
+by!(loss_bursts_match_the_model: xdp, afxdp, nfqueue);
 by!(a_pattern_loses_its_ones: xdp, afxdp, nfqueue);
 
 const COUNT: u32 = 4000;
@@ -23,7 +23,7 @@ fn interval(ended: &Ended, direction: &str) -> [f64; 2] {
     [of(0), of(1)]
 }
 
-fn a_tenth_is_lost_in_its_interval_and_nothing_else_is(port: &'static str) {
+fn loss_is_within_its_confidence_interval(port: &'static str) {
     requires!(Need::Root);
     let net = router();
     let impaired = Impaired::between(&net, port, &["--loss", "10%", "--seed", "5"]);
@@ -53,7 +53,7 @@ fn a_tenth_is_lost_in_its_interval_and_nothing_else_is(port: &'static str) {
     assert_eq!(ended.report["engine"], port);
 }
 
-fn bursts_are_lost_as_the_model_says(port: &'static str) {
+fn loss_bursts_match_the_model(port: &'static str) {
     requires!(Need::Root);
     let net = router();
     // A fifth of the time bad, five packets each.
@@ -128,7 +128,7 @@ fn with_one_seed_three_ports_lose_the_same_datagrams() {
 }
 
 #[test]
-fn beside_the_kernels_own_dropper_both_have_what_was_asked() {
+fn two_droppers_keep_their_configured_loss() {
     requires!(Need::Root, Need::Tool("iptables-legacy"));
     let count = |net: &Scene| {
         let arrived = datagrams(&net.client, &net.server, Router::SERVER.v4, COUNT);

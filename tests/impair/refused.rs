@@ -65,7 +65,7 @@ fn invalid_options_are_refused_with_a_remedy() {
 }
 
 #[test]
-fn the_callers_own_login_is_not_cut_off_unasked() {
+fn the_callers_login_is_protected_by_default() {
     requires!(Need::Root);
     let net = router();
     let (client, here) = (Router::CLIENT.v4, Router::LAN.v4);
@@ -106,7 +106,7 @@ fn the_callers_own_login_is_not_cut_off_unasked() {
 }
 
 #[test]
-fn what_is_beneath_the_login_s_interface_carries_it() {
+fn lower_interfaces_carry_the_login() {
     requires!(Need::Root);
     let net = router();
     let ip = |words: &str| {

@@ -5,10 +5,10 @@ use fairpath_testbed::{Iperf3, Iperf3Server, Need, Router, requires};
 use crate::by;
 use crate::scene::{Impaired, router_with_offloads};
 
-by!(each_segment_of_a_super_packet_has_its_own_fate: xdp, afxdp, nfqueue);
+by!(each_segment_of_a_gso_packet_has_its_outcome: xdp, afxdp, nfqueue);
 
 /// The stack hands over up to 64 KiB at once; what is counted must be segments all the same.
-fn each_segment_of_a_super_packet_has_its_own_fate(port: &'static str) {
+fn each_segment_of_a_gso_packet_has_its_outcome(port: &'static str) {
     requires!(Need::Root, Need::Tool("iperf3"));
     let net = router_with_offloads();
     let impaired = Impaired::between(&net, port, &["--to-peer", "loss 1%"]);

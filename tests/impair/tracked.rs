@@ -60,7 +60,7 @@ fn masqueraded_flows_lose_nothing_before_they_are_confirmed() {
 }
 
 #[test]
-fn nor_do_trains_whose_sender_makes_no_super_packets_of_them() {
+fn trains_without_gso_are_not_merged() {
     requires!(
         Need::Root,
         Need::Kernel(Feature::Masquerade),
@@ -73,7 +73,7 @@ fn nor_do_trains_whose_sender_makes_no_super_packets_of_them() {
 }
 
 #[test]
-fn what_vanishes_behind_the_verdict_is_told() {
+fn drops_after_the_verdict_are_reported() {
     requires!(Need::Root, Need::Kernel(Feature::Masquerade));
     let (stream, ended) = through(&router_with_offloads(), 10);
     // How many that is, is the kernel's; this host sends next to nothing itself, so they are seen.

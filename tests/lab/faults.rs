@@ -48,7 +48,7 @@ fn offloads_left_on_are_named() {
 }
 
 #[test]
-fn another_congestion_control_than_asked_for_is_named() {
+fn other_congestion_control_than_requested_is_named() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
     let scene = Scene::new(QUEUE);
     let script = "for word do shift; case $word in --congestion=*) set -- \"$@\" --congestion=reno ;; \

@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::scene::{LOSSY, QUEUE, Scene, faults, stderr};
 
 #[test]
-fn a_grid_is_run_whole_and_loss_is_what_was_asked_for() {
+fn a_grid_runs_completely_with_configured_loss() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
     let scene = Scene::new(LOSSY);
     let output = scene.run();
@@ -101,7 +101,7 @@ fn one_run_measures_flows_pings_calls_sockets_and_the_queue() {
 }
 
 #[test]
-fn a_call_without_traffic_beside_it_has_its_time() {
+fn an_unloaded_call_keeps_its_duration() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
     for alone in ["number = 0", "seconds = 2"] {
         let scene = Scene::new(&QUEUE.replace("number = 2", alone));
@@ -129,7 +129,7 @@ fn step_seen(run: &Value) -> Option<f64> {
 const STEP_SEEN_NS: u64 = 60_000_000;
 
 #[test]
-fn a_delay_changes_at_the_second_that_was_asked_for_with_and_without_a_ping_before() {
+fn delays_change_at_the_configured_second() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
     for idle in ["0", "2"] {
         let text = QUEUE
@@ -159,7 +159,7 @@ const STEPS: &str = "delay-steps = [{ at = 2.0, delay = '55ms' }]\n";
 const STEP_TRIES: u32 = 3;
 
 #[test]
-fn what_was_interrupted_goes_on_and_finished_runs_stay_as_they_are() {
+fn interrupted_sessions_continue_with_the_remaining_runs() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
     let scene = Scene::new(LOSSY);
     let child = scene

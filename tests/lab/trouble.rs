@@ -46,13 +46,13 @@ fn host_rules() -> String {
 }
 
 /// Whether the congestion control that the lab brings is registered.
-fn knows_bbr3like() -> bool {
+fn has_bbr3like() -> bool {
     let known = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
     known.split_whitespace().any(|name| name == BBR3LIKE)
 }
 
 #[test]
-fn without_iperf3_it_says_so_before_anything_is_made() {
+fn missing_iperf3_is_reported_first() {
     requires!(Need::Root, Need::Tool("ethtool"));
     let scene = Scene::new(LOSSY);
     let bin = scene.place.path().join("bin");
@@ -103,7 +103,7 @@ fn a_policy_that_the_binary_lacks_is_named_before_anything_is_made() {
 }
 
 #[test]
-fn what_comes_with_the_lab_finds_its_policies_here() {
+fn shipped_experiments_find_their_policies() {
     requires!(
         Need::Root,
         Need::Tool("iperf3"),
@@ -136,7 +136,7 @@ fn an_iperf3_that_dies_is_named_and_ends_the_grid_after_three_runs() {
 }
 
 #[test]
-fn a_full_disk_keeps_finished_runs_and_says_what_to_do() {
+fn a_full_disk_keeps_finished_runs() {
     requires!(
         Need::Root,
         Need::Tool("iperf3"),
@@ -194,7 +194,7 @@ fn nothing_is_left_behind(signals: &[Signal]) {
     let begun = wait_for(Duration::from_secs(60), || {
         let mut runs = testbeds_of(id).into_iter();
         let left = leftovers(&RunId::from_text(&runs.next()?));
-        (left.processes.len() >= 7 && knows_bbr3like()).then_some(())
+        (left.processes.len() >= 7 && has_bbr3like()).then_some(())
     });
     let runs = testbeds_of(id);
     for signal in signals {
@@ -209,7 +209,7 @@ fn nothing_is_left_behind(signals: &[Signal]) {
         wait_for(Duration::from_secs(20), is_clean)
             .unwrap_or_else(|| panic!("left: {:?}", leftovers(&run)));
     }
-    let is_removed = || (!knows_bbr3like()).then_some(());
+    let is_removed = || (!has_bbr3like()).then_some(());
     wait_for(Duration::from_secs(20), is_removed).expect("the congestion control goes");
     assert_eq!(host_rules(), "");
     let left: Vec<_> = fs::read_dir(&temporary).unwrap().flatten().collect();

@@ -81,7 +81,7 @@ fn is_estimated(place: Place, share: f64, megabytes: u64) {
 }
 
 #[test]
-fn loss_before_the_router_is_estimated() {
+fn upstream_loss_is_estimated() {
     requires!(Need::Root, Need::Tool("iperf3"));
     for (share, megabytes) in [(0.001, 40), (0.01, 16), (0.05, 8)] {
         is_estimated(Place::Before, share, megabytes);
@@ -89,7 +89,7 @@ fn loss_before_the_router_is_estimated() {
 }
 
 #[test]
-fn loss_beyond_the_router_is_estimated() {
+fn downstream_loss_is_estimated() {
     requires!(Need::Root, Need::Tool("iperf3"));
     for (share, megabytes) in [(0.001, 40), (0.01, 16), (0.05, 8)] {
         is_estimated(Place::Beyond, share, megabytes);
@@ -138,7 +138,7 @@ fn reordering_is_no_loss() {
 }
 
 #[test]
-fn super_packets_are_counted_by_their_segments() {
+fn gso_packets_are_counted_by_their_segments() {
     requires!(Need::Root, Need::Tool("iperf3"));
     let builder = Router::builder().offloads(Offloads::On);
     let router = builder.build(&Testbed::new()).unwrap();

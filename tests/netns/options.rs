@@ -24,7 +24,7 @@ fn connections(router: &Router, connections: u64, at_once: usize) {
 }
 
 #[test]
-fn a_full_flow_table_says_what_it_refused() {
+fn a_full_flow_table_counts_refused_flows() {
     requires!(Need::Root);
     let router = Router::new(&Testbed::new()).unwrap();
     let rtt = Rtt::watch(&router.router, &["wan"], &["--max-flows", "8"]);
@@ -162,7 +162,7 @@ fn a_rate_limit_keeps_samples_of_a_leg_apart() {
 }
 
 #[test]
-fn features_as_json_tell_what_was_tried() {
+fn features_in_json_name_the_tests() {
     requires!(Need::Root);
     let ns = Testbed::new().netns("here").unwrap();
     let output = rtt::run(&ns, &["features", "--format", "json"]);

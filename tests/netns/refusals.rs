@@ -100,7 +100,7 @@ fn capture_echoes(path: &Path) {
 }
 
 #[test]
-fn without_privileges_captures_are_read_and_live_says_what_is_missing() {
+fn captures_need_no_privileges() {
     requires!(
         Need::Root,
         Need::Tool("setpriv"),
@@ -174,7 +174,7 @@ fn garbage_is_refused_and_a_cut_capture_gives_what_it_has() {
 }
 
 #[test]
-fn a_foreign_xdp_program_is_named_and_stays() {
+fn existing_xdp_programs_are_named_and_kept() {
     requires!(Need::Root, Need::Tool("ping"));
     let router = Router::new(&Testbed::new()).unwrap();
     // Drops nothing: only counts what arrives.

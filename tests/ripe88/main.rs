@@ -209,7 +209,7 @@ fn holds((_, (found, _)): &(&String, &(Found, Vec<Place>))) -> bool {
 }
 
 #[test]
-fn ripe88_is_what_models_and_the_talk_say() {
+fn ripe88_agrees_with_models_and_the_talk() {
     requires!(
         Need::Root,
         Need::Tool("iperf3"),
@@ -227,7 +227,7 @@ fn ripe88_is_what_models_and_the_talk_say() {
         results.runs.extend(more.runs);
     }
     let mut failed = BTreeSet::<Place>::new();
-    let test = "ripe88::ripe88_is_what_models_and_the_talk_say";
+    let test = "ripe88::ripe88_agrees_with_models_and_the_talk";
     repeat_disturbed(test, TIMES, |time| {
         for cell in &failed {
             let more = run(&experiment, SEED + 1 + time, Some(cell));
@@ -243,7 +243,7 @@ fn ripe88_is_what_models_and_the_talk_say() {
 }
 
 #[test]
-fn what_no_true_run_tells_does_not_hold() {
+fn a_criterion_without_valid_runs_fails() {
     let untold = Found::judge(None, |_| true);
     assert_eq!(untold, Found::Untold("no true run".to_owned()));
     assert_eq!(Found::judge(Some(0.5), |_| false), Found::Wrong(0.5));

@@ -123,9 +123,9 @@ fn a_tree_may_have_an_authors_policy_at_its_leaves(port: &'static str) {
     assert!(daemon.stop().success());
 }
 
-by!(a_changed_policy_takes_over_and_a_broken_one_changes_nothing: nfqueue, afxdp);
+by!(only_valid_policy_changes_are_applied: nfqueue, afxdp);
 
-fn a_changed_policy_takes_over_and_a_broken_one_changes_nothing(port: &'static str) {
+fn only_valid_policy_changes_are_applied(port: &'static str) {
     requires!(Need::Root, Need::Tool("ethtool"), Need::Tool("clang-19"));
     let scene = Scene::in_order(port);
     scene.place.write("mine.c", &mine(FIRST, ""));
@@ -170,9 +170,9 @@ fn took_in(daemon: &Daemon<'_>) {
     assert!(!text.contains("shaping is unchanged"), "{text}");
 }
 
-by!(a_policy_that_is_stopped_is_told_and_no_packet_is_lost_by_it: nfqueue, afxdp);
+by!(a_stopped_policy_is_reported_and_loses_no_packet: nfqueue, afxdp);
 
-fn a_policy_that_is_stopped_is_told_and_no_packet_is_lost_by_it(port: &'static str) {
+fn a_stopped_policy_is_reported_and_loses_no_packet(port: &'static str) {
     requires!(Need::Root, Need::Tool("ethtool"), Need::Tool("clang-19"));
     let scene = Scene::new(port, Offloads::Off);
     let looping = format!("\twhile (p->source_port == {POISON})\n\t\t;");

@@ -10,7 +10,7 @@ use fairpath_wire::capture::Reader;
 use crate::by;
 use crate::scene::Scene;
 
-by!(what_passes_is_the_same_but_for_its_hop_count: nfqueue, afxdp, kernel);
+by!(forwarded_packets_change_only_their_ttl: nfqueue, afxdp, kernel);
 
 /// The IP packet of an Ethernet frame, less what a router changes: hop count, and IPv4's checksum
 /// over it. `None` for what is no IP, and for what is not the client's and the server's.
@@ -50,7 +50,7 @@ fn packets(bytes: &[u8]) -> HashMap<Vec<u8>, i64> {
     all
 }
 
-fn what_passes_is_the_same_but_for_its_hop_count(port: &'static str) {
+fn forwarded_packets_change_only_their_ttl(port: &'static str) {
     requires!(
         Need::Root,
         Need::Tool("iperf3"),

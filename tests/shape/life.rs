@@ -14,9 +14,9 @@ use crate::scene::{
 const RATES: &str = "down = \"100mbit\"\nup = \"100mbit\"";
 const MS: Duration = Duration::from_millis(1);
 
-by!(killed_traffic_goes_on_within_a_tenth_of_a_second: nfqueue, afxdp, kernel);
+by!(traffic_continues_within_100_ms_after_a_kill: nfqueue, afxdp, kernel);
 
-fn killed_traffic_goes_on_within_a_tenth_of_a_second(port: &'static str) {
+fn traffic_continues_within_100_ms_after_a_kill(port: &'static str) {
     requires!(Need::Root, Need::Tool("ethtool"));
     let scene = Scene::new(port, Offloads::Off);
     let daemon = scene.shape(RATES, "");

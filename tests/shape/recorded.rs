@@ -93,9 +93,9 @@ fn recording(directory: &Path, side: &str) -> PathBuf {
     file
 }
 
-by!(what_is_recorded_is_what_left_and_every_home_says_the_same: nfqueue, afxdp);
+by!(recorded_packets_replay_equally_in_every_runtime: nfqueue, afxdp);
 
-fn what_is_recorded_is_what_left_and_every_home_says_the_same(port: &'static str) {
+fn recorded_packets_replay_equally_in_every_runtime(port: &'static str) {
     requires!(Need::Root, Need::Tool("tcpdump"), Need::Tool("ethtool"));
     let scene = Scene::new(port, Offloads::Off);
     let recordings = scene.place.path("recordings");

@@ -29,9 +29,9 @@ fn rules(scene: &Scene) -> String {
     scene.net.router.run(&list).unwrap()
 }
 
-by!(a_queue_that_is_taken_is_told_and_the_other_side_is_let_go: nfqueue);
+by!(an_occupied_queue_is_reported_and_the_other_released: nfqueue);
 
-fn a_queue_that_is_taken_is_told_and_the_other_side_is_let_go(port: &'static str) {
+fn an_occupied_queue_is_reported_and_the_other_released(port: &'static str) {
     requires!(Need::Root, Need::Tool("ethtool"));
     let scene = Scene::new(port, Offloads::Off);
     let other = Place::new();
@@ -66,9 +66,9 @@ fn a_side_that_cannot_be_shaped_leaves_the_other_alone(port: &'static str) {
     assert_eq!(qdiscs(&scene), before);
 }
 
-by!(rules_that_somebody_took_away_are_no_obstacle_to_stop: nfqueue);
+by!(stop_succeeds_without_the_rules: nfqueue);
 
-fn rules_that_somebody_took_away_are_no_obstacle_to_stop(port: &'static str) {
+fn stop_succeeds_without_the_rules(port: &'static str) {
     requires!(Need::Root, Need::Tool("ethtool"));
     let scene = Scene::new(port, Offloads::Off);
     let daemon = scene.shape(RATES, "");
@@ -89,9 +89,9 @@ fn plan_bps(snapshot: &Value) -> Option<u64> {
     snapshot["links"][0]["ceil_bps"].as_u64()
 }
 
-by!(a_refused_reload_changes_neither_what_runs_nor_what_is_told: nfqueue);
+by!(a_refused_reload_changes_nothing: nfqueue);
 
-fn a_refused_reload_changes_neither_what_runs_nor_what_is_told(port: &'static str) {
+fn a_refused_reload_changes_nothing(port: &'static str) {
     requires!(Need::Root, Need::Tool("ethtool"));
     let scene = Scene::new(port, Offloads::Off);
     let daemon = scene.shape(RATES, "");

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians_are_of_those_that_came() {
+    fn medians_use_received_samples_only() {
         let passed = Passed {
             sent: 5,
             pace: 1.0,

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_class_has_one_filter_in_a_bucket_of_its_own() {
+    fn every_class_has_one_filter_in_its_bucket() {
         let script = filters("lan", End::Dst, 600);
         let buckets: std::collections::BTreeSet<&str> = script
             .lines()

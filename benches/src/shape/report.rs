@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_others_keep_busy_spoils_the_figures_and_that_is_said() {
+    fn other_load_is_reported_with_the_figures() {
         assert!(report(0.3).text().contains("spoiled: 0.30 CPUs"));
         assert!(!report(0.1).text().contains("spoiled"));
         // All of HTB's time was others': no ratio, rather than a wild one.

@@ -209,7 +209,7 @@ FP_FUNC int fp_count_release(struct fp_sched FP_MEM *s FP_ARG, u32 impair, u32 h
 	u64 late = s->now > p->enqueued ? s->now - p->enqueued : 0;
 
 	if (p->order < im->state.newest)
-		im->stats.overtaken++;
+		im->stats.reordered++;
 	else
 		im->state.newest = p->order;
 	im->stats.late_ns += late;

@@ -99,7 +99,7 @@ struct fp_impair_stats {
 	u64 held_ns;  /* sum of delays after order, slots and release */
 	u64 late_ns;  /* sum of lateness at release */
 	u64 late_most_ns;
-	u64 overtaken; /* released after a packet that arrived later */
+	u64 reordered; /* released after a packet that arrived later */
 	u64 zero;
 };
 

@@ -166,7 +166,7 @@ static void fp_format_node(struct fp_sched *s, const struct fp_plan *p, u32 node
 	n->functions = p->functions[node - 1];
 	n->wants = p->wants[node - 1];
 	n->level = n->config.parent ? fp_node_at(s, n->config.parent)->level + 1 : 0;
-	n->knows_flows = n->config.over == FP_OVER_FLOWS ||
+	n->supports_flows = n->config.over == FP_OVER_FLOWS ||
 			 (n->config.over == FP_OVER_PACKETS && p->flow_bytes[node - 1]);
 	n->undo = (u32)fp_queue_may_refuse(p, node);
 	n->due = FP_NEVER;

@@ -69,7 +69,7 @@ FP_INLINE int fp_admit(struct fp_sched FP_MEM *s, u32 handle)
 	struct fp_node FP_MEM *n = fp_node_at(s, leaf);
 	int refused;
 
-	if (n->knows_flows)
+	if (n->supports_flows)
 		FP_PUT(p->flow, fp_find_flow(s, leaf, p->meta.flow_hash));
 	if (n->config.over == FP_OVER_FLOWS && !p->flow)
 		return FP_DROP_NO_FLOW;
@@ -561,7 +561,7 @@ FP_FUNC int fp_run_set_op(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM 
 	if (op->kind == FP_OP_PARAM && known && op->count < FP_PARAMS) {
 		FP_PUT(n->class[op->count & (FP_PARAMS - 1)], op->value);
 		fp_report_outcome(s, FP_DONE, 0, 0, s->now);
-	} else if (op->kind == FP_OP_WEIGHT && known && n->knows_flows && op->value) {
+	} else if (op->kind == FP_OP_WEIGHT && known && n->supports_flows && op->value) {
 		flow = fp_find_flow(s, op->node, op->handle);
 		if (flow)
 			FP_PUT(fp_fq_at(s, flow)->cost, (u32)op->value);

@@ -104,7 +104,7 @@ struct fp_node {
 	u32 functions; /* bits of fp_function that its policy has */
 	u32 wants;     /* of its policy */
 	u32 level;     /* root 0 */
-	u32 knows_flows;
+	u32 supports_flows;
 	struct fp_node_stats stats;
 	u32 undo; /* a packet may be refused after ranks were computed */
 	u32 zero;

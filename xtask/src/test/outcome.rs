@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_test_prints_does_not_hide_its_end() {
+    fn test_output_does_not_hide_the_result() {
         let order = ["a", "b"].map(str::to_owned);
         let lines = [
             at(10, "test a ... words of a program"),

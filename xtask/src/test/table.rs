@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_needs_a_budget_and_unknown_words_are_refused() {
+    fn waiting_needs_a_budget() {
         assert!(Table::parse(&TEXT.replace("wall_s = 40\n", "")).is_err());
         assert!(Table::parse(&TEXT.replace("\"waiting\"", "\"sleeping\"")).is_err());
         assert!(Table::parse(&TEXT.replace("retries = 3", "retries = 3\nother = 1")).is_err());

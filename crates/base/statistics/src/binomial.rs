@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_that_the_normal_distribution_says_the_same() {
+    fn large_counts_agree_with_the_normal_distribution() {
         // 99.9 % of a normal distribution are within 3.2905 deviations. A long run's worth of packets.
         for trials in [1e6, 4e9] {
             let (low, high) = share_bounds(0.01 * trials, trials, 0.001).unwrap();

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn means_are_what_was_asked_for() {
+    fn means_match_the_configuration() {
         let mut random = Random::new(1);
         let n = 200_000;
         let mean = |sum: u64| sum as f64 / f64::from(n);

@@ -89,7 +89,7 @@ mod tests {
     fn quiet(_: &str, _: u32, _: &str) {}
 
     #[test]
-    fn what_was_disturbed_is_measured_again_and_each_time_is_told() {
+    fn disturbed_runs_are_repeated_and_reported() {
         let reported = RefCell::new(Vec::new());
         let measure = |attempt| Disturbed::unless(attempt == 3, "noise").map(|()| attempt);
         let report = |test: &str, attempt, reason: &str| {

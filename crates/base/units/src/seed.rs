@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_is_what_the_environment_says_or_the_usual_one() {
+    fn the_seed_comes_from_the_environment() {
         assert_eq!(parse_seed(None), USUAL_SEED);
         assert_eq!(parse_seed(Some("18446744073709551615")), u64::MAX);
     }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fifth_is_never_nothing() {
+    fn a_share_is_never_zero() {
         assert_eq!(Share::parse(None), Share::Fifth);
         assert_eq!(
             [1, 5, 6].map(|full| Share::parse(Some("fifth")).of(full)),

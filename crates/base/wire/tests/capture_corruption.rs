@@ -264,7 +264,7 @@ fn interfaces_have_a_limit() {
 }
 
 #[test]
-fn a_hundred_thousand_damaged_files_never_panic_the_reader() {
+fn corrupted_files_never_panic_the_reader() {
     let mut random = Random::new(test_seed());
     let files = valid_files();
     let (mut whole, mut packets) = (0, 0);

@@ -176,7 +176,7 @@ fn pcapng_sections_interfaces_and_blocks_are_all_understood() {
 }
 
 #[test]
-fn damaged_options_do_not_lose_the_packet() {
+fn corrupted_options_do_not_lose_the_packet() {
     let mut file = CaptureBuilder::new(Order::Little);
     file.section();
     file.interface(1, 0, |b| {

@@ -295,7 +295,7 @@ fn a_deep_frame_parses_layer_by_layer() {
 }
 
 #[test]
-fn fragments_join_to_the_packet_and_each_knows_its_place() {
+fn fragments_reassemble_to_the_packet() {
     let ping = Message::EchoRequest { id: 1, seq: 2 };
     let v4 = Frame::ethernet(MacAddr::local(1), MacAddr::local(2))
         .ipv4(A4, B4)

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn only_held_packets_can_be_copied() {
+    fn only_queued_packets_can_be_copied() {
         let mut frames = Frames::new(2, BYTES);
         let address = frames.take(0).unwrap();
         assert_eq!(frames.copy(FrameId(0)), None, "the kernel fills it");

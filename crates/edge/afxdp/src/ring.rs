@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernels_flag_asks_for_a_wakeup() {
+    fn the_kernels_flag_requests_a_wakeup() {
         let (producer, _, start) = ring(0);
         assert!(!producer.wants_wakeup());
         // SAFETY: the ring's memory, which is leaked.

@@ -288,7 +288,7 @@ impl BpfQdisc {
     fn recognise(&mut self, bytes: u64) -> bool {
         let port = self.port();
         let layout = ArenaLayout::found(port, bytes);
-        let half = self.in_force();
+        let half = self.active_half();
         let at = port.halves[half].sched_at.load(Ordering::Relaxed);
         let flips = port.flips();
         let Some(layout) = layout.filter(|_| port.is_ours(code(), bytes)) else {
@@ -332,7 +332,7 @@ impl BpfQdisc {
         unsafe { ArenaLayout::port(self.base) }
     }
 
-    fn in_force(&self) -> usize {
+    fn active_half(&self) -> usize {
         (self.port().half.load(Ordering::Acquire) & 1) as usize
     }
 
@@ -348,7 +348,7 @@ impl BpfQdisc {
 
     /// The [`QdiscContent::note`] of the active content.
     pub fn note(&self) -> Vec<u8> {
-        let note = self.port().halves[self.in_force()]
+        let note = self.port().halves[self.active_half()]
             .note
             .load(Ordering::Acquire);
         let (at, bytes) = (note & u64::from(u32::MAX), note >> 32);
@@ -383,7 +383,7 @@ impl BpfQdisc {
         self.port().next.swap(0, Ordering::AcqRel);
         // The half is free only after that.
         wait_for_programs();
-        let half = 1 - self.in_force();
+        let half = 1 - self.active_half();
         let (at, op) = (self.layout.half(half), self.layout.capacity);
         self.halves[half] = None;
         // SAFETY: the inactive half, which is not announced yet.
@@ -421,7 +421,7 @@ impl BpfQdisc {
     /// # Errors
     /// [`QdiscError`]; then the old rules stay active.
     pub fn set_rules(&mut self, rules: &Rules) -> Result<(), QdiscError> {
-        let half = self.in_force();
+        let half = self.active_half();
         let Some((_, Some(memory))) = &mut self.halves[half] else {
             return Err(QdiscError::Existing);
         };
@@ -442,13 +442,13 @@ impl BpfQdisc {
 
     /// Sums over all plans since registration.
     pub fn stats(&self) -> SchedStats {
-        let half = self.halves[self.in_force()].as_ref();
+        let half = self.halves[self.active_half()].as_ref();
         half.map(|(sched, _)| sched.stats()).unwrap_or_default()
     }
 
     /// Counters and backlog of node `node` of the active plan.
     pub fn node_stats(&self, node: u32) -> NodeStats {
-        let half = self.halves[self.in_force()].as_ref();
+        let half = self.halves[self.active_half()].as_ref();
         half.map(|(sched, _)| sched.node_stats(node))
             .unwrap_or_default()
     }
@@ -456,7 +456,7 @@ impl BpfQdisc {
     /// Counts of all packets of leaf `node` over all plans, if the plan requests accounts. Node 0
     /// counts packets without a leaf.
     pub fn account(&self, node: u32) -> Account {
-        let half = self.halves[self.in_force()].as_ref();
+        let half = self.halves[self.active_half()].as_ref();
         half.map(|(sched, _)| sched.account(node))
             .unwrap_or_default()
     }
@@ -471,7 +471,7 @@ impl BpfQdisc {
     /// # Errors
     /// A description of the contradiction.
     pub fn audit(&self) -> Result<(), String> {
-        let half = self.halves[self.in_force()].as_ref();
+        let half = self.halves[self.active_half()].as_ref();
         half.map_or(Ok(()), |(sched, _)| sched.audit())?;
         let waiting = half.map_or(0, |(sched, _)| {
             let stats = sched.stats();

@@ -59,7 +59,7 @@ fn ten_million_operations_in_the_kernel_are_answered_as_by_the_oracle() {
 
 /// Natively and in the kernel, the same operations leave the same bytes; so also after damage, and both end.
 #[test]
-fn damaged_pools_agree_in_kernel_and_native() {
+fn corrupted_pools_agree_in_kernel_and_native() {
     requires!(Need::Root);
     for seed in test_seeds(20) {
         let mut random = Random::new(seed.wrapping_add(2_000));
@@ -89,7 +89,7 @@ fn damaged_pools_agree_in_kernel_and_native() {
 
 /// Whatever the header says: the kernel's own bounds hold, and every operation ends.
 #[test]
-fn damaged_pool_headers_only_refuse_operations() {
+fn corrupted_pool_headers_only_refuse_operations() {
     requires!(Need::Root);
     let window = Window {
         buckets: 5_000,

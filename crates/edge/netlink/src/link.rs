@@ -167,7 +167,7 @@ impl Link {
 }
 
 /// The index of a link removed by `RTM_DELLINK`; `None` if only its bridge membership ended.
-pub(crate) fn parse_vanished(payload: &[u8]) -> Option<IfIndex> {
+pub(crate) fn parse_removed(payload: &[u8]) -> Option<IfIndex> {
     (*payload.first()? == libc::AF_UNSPEC as u8)
         .then(|| u32_at(payload, 4).map(IfIndex))
         .flatten()
@@ -253,11 +253,11 @@ mod tests {
         let wireless = Request::new(16, 0, &header(0, 7, 1)).attr_str(IFLA_IFNAME, "wlan0");
         assert_eq!(parse(wireless), None);
         assert_eq!(
-            parse_vanished(&header(libc::AF_BRIDGE as u8, 7, 0)),
+            parse_removed(&header(libc::AF_BRIDGE as u8, 7, 0)),
             None,
             "leaving a bridge is not vanishing"
         );
-        assert_eq!(parse_vanished(&header(0, 7, 0)), Some(IfIndex(7)));
+        assert_eq!(parse_removed(&header(0, 7, 0)), Some(IfIndex(7)));
     }
 
     #[test]

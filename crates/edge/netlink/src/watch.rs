@@ -19,7 +19,7 @@ use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_ROUTE;
 
 use crate::connection::{NetlinkError, open_socket, receive_datagram};
-use crate::link::{Link, parse_vanished};
+use crate::link::{Link, parse_removed};
 use crate::links::{Links, RTM_DELLINK, RTM_NEWLINK};
 use crate::message::messages;
 
@@ -47,7 +47,7 @@ pub enum LinkEvent {
     /// Another change: MTU, master, qdisc, XDP program, ...
     Changed(Link),
     /// A link was removed (deleted, or moved to another namespace); its last state.
-    Vanished(Link),
+    Removed(Link),
 }
 
 /// The known links; turns reports into events. Pure: reads no socket.
@@ -95,7 +95,7 @@ impl LinkTable {
 
     /// Applies the removal of a link. An unknown link makes no event.
     pub fn remove(&mut self, ifindex: IfIndex, events: &mut Vec<LinkEvent>) {
-        events.extend(self.links.remove(&ifindex).map(LinkEvent::Vanished));
+        events.extend(self.links.remove(&ifindex).map(LinkEvent::Removed));
     }
 
     /// Applies a whole listing: links that are not in it were removed.
@@ -236,7 +236,7 @@ impl LinkWatch {
                     }
                 }
                 RTM_DELLINK => {
-                    if let Some(ifindex) = parse_vanished(message.payload) {
+                    if let Some(ifindex) = parse_removed(message.payload) {
                         self.table.remove(ifindex, events);
                     }
                 }
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(
             events,
             [
-                LinkEvent::Vanished(link(2, "ppp0", true)),
+                LinkEvent::Removed(link(2, "ppp0", true)),
                 LinkEvent::Appeared(link(3, "ppp0", false)),
             ]
         );
@@ -392,7 +392,7 @@ mod tests {
             });
             links.delete(a).unwrap();
             collect(&mut watch, |all| {
-                let removed = |e: &&LinkEvent| matches!(e, LinkEvent::Vanished(_));
+                let removed = |e: &&LinkEvent| matches!(e, LinkEvent::Removed(_));
                 all.iter().filter(removed).count() == 2
             });
             assert!(watch.table().get(a).is_none() && watch.table().get(b).is_none());
@@ -429,7 +429,7 @@ mod tests {
             links.delete(master).unwrap();
             let seen = collect(&mut watch, |all| {
                 all.iter()
-                    .any(|e| matches!(e, LinkEvent::Vanished(l) if l.ifindex == master))
+                    .any(|e| matches!(e, LinkEvent::Removed(l) if l.ifindex == master))
             });
             assert!(
                 seen.iter()

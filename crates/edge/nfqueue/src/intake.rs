@@ -251,11 +251,11 @@ mod tests {
         #[test]
         fn no_bytes_panic_or_reach_outside(datagrams in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..4)) {
             let mut intake = intake(datagrams);
-            look_at_all(&mut intake);
+            check_all(&mut intake);
         }
 
         #[test]
-        fn no_damaged_packet_panics_or_reaches_outside(
+        fn corrupted_packets_cause_no_panic_or_overrun(
             corruption in prop::collection::vec((0usize..68, any::<u8>()), 0..6),
             cut in 0usize..=68,
         ) {
@@ -267,12 +267,12 @@ mod tests {
             }
             bytes.truncate(cut);
             let mut intake = intake(vec![bytes]);
-            look_at_all(&mut intake);
+            check_all(&mut intake);
         }
     }
 
     /// Reads all fields; fields outside the datagram would fail.
-    fn look_at_all(intake: &mut Intake) {
+    fn check_all(intake: &mut Intake) {
         let datagrams = intake.early.clone();
         let total: usize = datagrams.iter().map(Vec::len).sum();
         for (packet, _) in intake.packets(NonZeroU32::MIN) {

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_perfect_order_of_many_is_hardly_chance() {
+    fn a_perfect_order_of_many_is_significant() {
         let pairs: Vec<(f64, f64)> = (0..12)
             .map(|i| (f64::from(i), -f64::from(i).exp()))
             .collect();
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_and_what_never_differs_tell_nothing() {
+    fn few_or_constant_values_have_no_correlation() {
         assert_eq!(
             spearman(&[(1.0, 1.0), (2.0, 2.0), (3.0, 3.0), (4.0, 4.0)], 1),
             None

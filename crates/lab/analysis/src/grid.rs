@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_are_not_true_are_left_out_of_medians() {
+    fn invalid_runs_are_excluded_from_medians() {
         let results = results();
         let grid = Grid::new(&results);
         let goodput = metrics::find("goodput").unwrap();

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_of_which_nothing_came_has_no_playout() {
+    fn a_call_without_packets_has_no_playout() {
         assert_eq!(play(&call(&[None, None]), FIXED), None);
         assert_eq!(play(&call(&[]), Buffer::Adaptive), None);
     }

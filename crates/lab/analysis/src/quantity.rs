@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_and_written_again() {
+    fn written_values_read_back() {
         for text in ["850mbit", "1.5gbit", "64kbit", "12bit"] {
             assert_eq!(text.parse::<Rate>().unwrap().to_string(), text);
         }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_unit_or_no_sense_is_refused_with_an_example() {
+    fn invalid_quantities_are_refused_with_an_example() {
         let error = "5".parse::<Time>().unwrap_err().to_string();
         assert_eq!(error, "time \"5\" has no unit: write 5ms, 250us or 1.5s");
         for text in ["0mbit", "100", "-3mbit", "1.2.3mbit", "fast"] {

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn another_form_and_no_directory_are_told_apart() {
+    fn another_format_and_no_directory_are_distinguished() {
         let dir = directory(&Manifest {
             format: 9,
             ..ripe88()

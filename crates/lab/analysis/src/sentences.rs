@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fall_is_told_with_its_interval() {
+    fn a_decrease_has_its_interval() {
         let results = results(&[
             ("cubic", "0%", 800.0),
             ("cubic", "0%", 810.0),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_runs_seem_to_say_is_not_said() {
+    fn two_runs_support_no_conclusion() {
         let results = results(&[
             ("cubic", "0%", 800.0),
             ("cubic", "0%", 810.0),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_is_left_out_last() {
+    fn changed_tests_are_excluded_last() {
         let sentence = |value: &str| (value.to_owned(), String::new());
         let mut sentences: Vec<_> = ["", "a", "", "b", "c", "d"].map(sentence).into();
         shorten(&mut sentences, 4);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_loss_of_every_line_is_told_before_the_last() {
+    fn first_losses_are_reported_before_the_last() {
         let mut rows = Vec::new();
         for (cc, factor) in [("cubic", 0.3), ("bbr", 0.9)] {
             for (loss, share) in [("0%", 1.0), ("1%", factor), ("10%", factor * factor)] {

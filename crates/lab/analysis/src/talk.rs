@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_talk_did_not_tell_is_not_there() {
+    fn values_absent_from_the_talk_are_absent() {
         assert_eq!(figure_of(&setting("symmetric", "reno", "1%")), None);
         assert_eq!(figure_of(&setting("symmetric", "cubic", "5%")), None);
         let ten = figure_of(&setting("symmetric", "bbr", "10%")).unwrap();

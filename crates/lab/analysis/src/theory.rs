@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn models_are_asked_at_what_the_run_measured() {
+    fn models_use_measured_conditions() {
         let run = run("cubic", 150e6);
         let requested = conditions(&run.flows[0], &run).unwrap();
         assert!((requested.rtt_seconds - 0.001).abs() < 1e-12);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_tells_residuals_and_the_nearer_model() {
+    fn rows_have_residuals_and_the_nearer_model() {
         let runs = [
             run("cubic", 150e6),
             run("cubic", 130e6),
@@ -302,7 +302,7 @@ mod tests {
     /// With two segments an ACK Mathis is 100.3 Mbit/s, for who counts segments still 141.9; the nearer one
     /// is chosen among Mathis at the measured b and RFC 9438.
     #[test]
-    fn a_row_tells_mathis_for_senders_that_count_segments_beside_the_measured_one() {
+    fn rows_compare_mathis_with_measurements() {
         let mut delayed = run("reno", 100e6);
         delayed.flows[0].segments_per_ack = Some(2.0);
         let row = row(&cell(std::slice::from_ref(&delayed))).unwrap();

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_told_a_second_and_by_the_time_without_acknowledgements() {
+    fn timeouts_are_reported_by_second_and_idle_time() {
         let reported = of(&run(waiting)).unwrap();
         assert_near(reported.per_second, 2.0);
         assert_near(reported.stalled, 0.4);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_counted_or_sampled_is_not_told() {
+    fn missing_counts_and_samples_are_not_reported() {
         let mut uncounted = run(waiting);
         uncounted.flows[0].loss_events = None;
         assert_eq!(of(&uncounted), None);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_runs_medians_are_told() {
+    fn several_runs_are_shown_as_medians() {
         let one = |per_second, stalled| Timeouts {
             per_second,
             stalled,

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_built_is_refused_with_its_name() {
+    fn unsupported_trees_are_refused_by_name() {
         let refused = |text: &str| {
             let topology: Topology = toml::from_str(text).unwrap();
             Topology::of(&TopologyChoice::Drawn(topology))

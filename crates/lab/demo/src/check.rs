@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_leg_holds_from_just_below_the_planted_delay_to_a_tolerance_above() {
+    fn legs_match_the_configured_delay_within_tolerance() {
         for (min, holds) in [(3.94, false), (3.96, true), (4.9, true), (5.1, false)] {
             assert_eq!(Check::leg(Some(min), 4.0).holds, holds, "{min}");
         }
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn least_times_agree_within_the_tolerance_either_way() {
+    fn minimum_times_agree_within_the_tolerance() {
         for (one, holds) in [(22.9, false), (23.1, true), (24.9, true), (25.1, false)] {
             let check = Check::agree(Some(one), Some(24.0), "ping's");
             assert_eq!(check.holds, holds, "{one}");

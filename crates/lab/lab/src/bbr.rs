@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn both_answers_together_tell_the_version() {
+    fn both_answers_together_identify_the_version() {
         let one = judge(&answers(Some(vec![0; 20]), &["min_rtt_us", "lt_bw"]));
         assert_eq!(version(&one), Some(1));
         assert_eq!(
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn without_type_information_the_socket_suffices_and_the_sentence_says_so() {
+    fn a_socket_replaces_missing_type_information() {
         let mut half = answers(later(3), &[]);
         half.structure = Err("read the kernel's type information: no such file".to_owned());
         let judged = judge(&half);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_choose_it_learns_what_types_tell() {
+    fn unprivileged_users_get_type_information() {
         let mut half = answers(None, &["lt_bw"]);
         half.info = Err("choose bbr for a socket: not permitted".to_owned());
         assert_eq!(version(&judge(&half)), Some(1));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_it_says_none() {
+    fn kernels_without_support_report_none() {
         let mut none = answers(None, &[]);
         none.available = vec!["reno".to_owned(), "cubic".to_owned()];
         none.structure = Ok(None);
@@ -250,7 +250,7 @@ mod tests {
 
     /// Whatever runs this: the sentence and the list of names agree.
     #[test]
-    fn this_kernel_is_told_as_it_lists_itself() {
+    fn this_kernel_is_reported_as_it_lists_itself() {
         let reported = kernel_bbr();
         let listed = available().unwrap().iter().any(|name| name == BBR);
         assert_eq!(listed, reported != KernelBbr::None, "{reported}");

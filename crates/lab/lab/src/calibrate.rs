@@ -183,7 +183,7 @@ mod tests {
     use fairpath_analysis::experiment::{Document, FormName};
 
     #[test]
-    fn trials_lose_nothing_at_the_least_round_trip_and_have_each_network_and_congestion_control() {
+    fn trials_cover_every_network_without_loss() {
         let document = Document::open("ripe88").unwrap();
         for (form, controls) in [(FormName::Quick, 4), (FormName::Full, 6)] {
             for seed in [1, 2, 88] {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scale_below_one_is_told_and_one_is_not() {
+    fn scales_below_one_are_reported() {
         assert_eq!(words(1.0, "x"), None);
         assert!(
             words(0.1, "as asked for")

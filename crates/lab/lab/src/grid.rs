@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_repetition_holds_every_setting_once_in_an_order_of_its_own() {
+    fn every_repetition_is_a_permutation_of_all_settings() {
         let document = Document::open("ripe88").unwrap();
         let cells = plan(&document, FormName::Quick, 88).unwrap();
         assert_eq!(cells.len(), 36);

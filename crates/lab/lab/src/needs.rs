@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_of_both_directions_are_asked_for_and_none_of_netem() {
+    fn policies_of_both_directions_are_required() {
         let found = cells("impair");
         let names: Vec<&str> = policies_of(&found[0])
             .iter()
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_is_not_there_is_told_with_the_nearest_and_a_wrong_binary_is_named() {
+    fn unknown_policies_have_a_suggestion() {
         let policy = |(name, ranks): (&str, &str)| Policy {
             name: name.to_owned(),
             ranks: vec![ranks.to_owned()],

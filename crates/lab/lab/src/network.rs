@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offloads_are_told_in_one_line() {
+    fn offloads_are_reported_in_one_line() {
         let text = "Features for lan:\nrx-checksumming: on\ntx-checksumming: off\n\ttx-checksum-ip-generic: off\n\
             scatter-gather: on\ntcp-segmentation-offload: off [requested on]\n\
             generic-segmentation-offload: on\ngeneric-receive-offload: off\n";

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rest_is_told_by_what_was_seen() {
+    fn the_rest_is_inferred_from_observations() {
         let mut progress = Progress::new(10, Duration::from_secs(7));
         assert_eq!(written(progress.left(Duration::ZERO)), "1 min 10 s");
         let line = progress.line("loss 1%", "true");

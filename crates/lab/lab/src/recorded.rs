@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_counts_once_by_its_least_round_trip() {
+    fn a_path_counts_once_by_its_minimum_rtt() {
         let mut lines = String::new();
         for i in 0..1000 {
             lines.push_str(&sample(1, 9_000_000 + i, 8_000_000 - i));
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn flow_records_tell_both_sides_and_summaries_nothing() {
+    fn flow_records_have_both_sides() {
         let flow = "{\"schema\":1,\"type\":\"flow\",\"event\":\"closed\",\"flow\":7,\"proto\":\"tcp\",\"sides\":[\
              {\"address\":\"10.0.0.1\",\"port\":5000,\"min_rtt_ns\":840000},\
              {\"address\":\"192.0.2.1\",\"port\":443,\"min_rtt_ns\":null}]}\n\
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_cut_off_at_the_end_does_no_harm() {
+    fn a_truncated_last_line_is_ignored() {
         let whole = sample(1, 5_000_000, 5_000_000);
         let cut = format!("{whole}{}", &whole[..40]);
         assert_eq!(read(file(&cut).path()).unwrap().rtts_ns, [5_000_000]);

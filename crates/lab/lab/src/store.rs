@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_is_there_again_in_order() {
+    fn stored_packets_return_in_order() {
         let scratch = tempfile::tempdir().unwrap();
         let (store, none, _) = Store::open(scratch.path(), &begun(), "text").unwrap();
         assert_eq!(none, []);

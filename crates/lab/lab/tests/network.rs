@@ -48,7 +48,7 @@ fn the_asymmetric_five_answer_by_another_router() {
 }
 
 #[test]
-fn no_interface_takes_super_packets_and_senders_cut_theirs() {
+fn without_gso_senders_split_their_packets() {
     requires!(Need::Root, Need::Tool("ethtool"));
     let network = built("router");
     let offloads = network.offloads().unwrap();

@@ -299,7 +299,7 @@ mod tests {
     use crate::{Need, Ping, Router, Testbed, requires};
 
     #[test]
-    fn what_a_stopped_tcpdump_left_in_the_ring_is_in_the_file() {
+    fn a_stopped_tcpdump_writes_its_whole_ring() {
         requires!(Need::Root, Need::Tool("tcpdump"), Need::Tool("ping"));
         let router = Router::new(&Testbed::new()).unwrap();
         let options = CaptureOptions {

@@ -37,7 +37,7 @@ fn ping_to_nobody_reports_no_answer() {
 }
 
 #[test]
-fn iperf3_carries_what_was_asked_in_both_families() {
+fn iperf3_reaches_the_requested_rate_in_both_families() {
     requires!(Need::Root, Need::Tool("iperf3"));
     let router = Router::new(&Testbed::new()).unwrap();
     let server = Iperf3Server::start(&router.server, 5201).unwrap();
@@ -71,7 +71,7 @@ fn transfers_follow_each_other_without_a_pause() {
 }
 
 #[test]
-fn iperf3_to_a_closed_port_is_an_error_that_says_so() {
+fn iperf3_to_a_closed_port_is_an_error() {
     requires!(Need::Root, Need::Tool("iperf3"));
     let router = Router::new(&Testbed::new()).unwrap();
     let error = Iperf3::to(Router::SERVER.v4, 9)
@@ -127,7 +127,7 @@ fn short_connections_all_complete_and_leave_the_client() {
 }
 
 #[test]
-fn ss_sees_the_pair_with_its_rtt_and_bytes() {
+fn ss_reports_the_pair_with_rtt_and_bytes() {
     requires!(Need::Root, Need::Tool("ss"));
     let router = Router::new(&Testbed::new()).unwrap();
     let mut pair = TcpPair::connect(&router.client, &router.server, Router::SERVER.v6).unwrap();
@@ -219,7 +219,7 @@ fn frames_in(path: &Path) -> u64 {
 }
 
 #[test]
-fn a_command_sees_the_links_of_its_namespace_in_sys() {
+fn sysfs_shows_the_links_of_the_namespace() {
     requires!(Need::Root);
     let testbed = Testbed::new();
     let ns = testbed.netns("one").unwrap();
@@ -240,7 +240,7 @@ fn a_command_sees_the_links_of_its_namespace_in_sys() {
 }
 
 #[test]
-fn what_a_namespace_receives_is_handed_on_by_one_cpu_there_alone() {
+fn namespace_packets_are_received_on_one_cpu() {
     requires!(Need::Root);
     const STEERING: &str = "cat /sys/class/net/*/queues/rx-*/rps_cpus";
     let shell = |mut command: std::process::Command, ns: &fairpath_testbed::Netns| {

@@ -80,7 +80,7 @@ fn the_delay_can_change_while_packets_flow() {
 }
 
 #[test]
-fn what_ping_misses_is_what_the_wire_lost() {
+fn ping_loss_equals_the_emulated_loss() {
     requires!(Need::Root, Need::Tool("ping"));
     let lossy = |seed| Impairment::default().with_loss(0.2, seed);
     let router = wired(lossy(1), lossy(2));
@@ -96,7 +96,7 @@ fn what_ping_misses_is_what_the_wire_lost() {
 }
 
 #[test]
-fn duplicates_and_held_back_frames_arrive() {
+fn duplicates_and_delayed_frames_arrive() {
     requires!(Need::Root, Need::Tool("ping"));
     let there = Impairment::default().with_duplicates(0.3);
     let back = Impairment::default().with_reorder(4, ms(30));

@@ -126,7 +126,7 @@ proptest! {
 }
 
 #[test]
-fn the_files_that_are_damaged_are_sound() {
+fn the_original_files_are_valid() {
     for (at, text) in VALID.iter().enumerate() {
         let name = ["f.toml", "f.csv", "f.csv", "f.json", "f.csv"][at];
         let outcome = read(&[(name, text.as_bytes().to_vec())]);
@@ -160,7 +160,7 @@ fn the_number_of_classes_is_limited() {
 }
 
 #[test]
-fn criteria_and_labels_have_limits_that_are_told() {
+fn limits_of_criteria_and_labels_are_reported() {
     let prefixes = |count: usize| {
         let all = (0..count).map(|i| format!("{};", std::net::Ipv4Addr::from(i as u32)));
         all.collect::<String>()

@@ -319,7 +319,7 @@ unsafe extern "C" {
 
 /// The decision without a plan, by the link header: [`ForwardOutcome::ToSocket`], or the reason to pass the
 /// frame to the stack. `own` are MAC addresses of this host, zero where unused.
-pub fn look_at_link(frame: &[u8], own: &[[u8; MAC_BYTES]; MAX_OWN]) -> ForwardOutcome {
+pub fn check_link(frame: &[u8], own: &[[u8; MAC_BYTES]; MAX_OWN]) -> ForwardOutcome {
     let own = own.as_flattened().as_ptr();
     // SAFETY: reads `frame` within its length, and four addresses of six bytes.
     let outcome = unsafe { fp_native_redirect_outcome(frame.as_ptr(), frame.len() as u32, own) };

@@ -8,7 +8,7 @@ mod forward_oracle;
 use std::collections::BTreeMap;
 
 use fairpath_core::forward::{
-    FibAnswer, FibQuestion, ForwardOutcome, ForwardPlan, Forwarder, Forwarding, look_at_link,
+    FibAnswer, FibQuestion, ForwardOutcome, ForwardPlan, Forwarder, Forwarding, check_link,
 };
 use fairpath_units::{IfIndex, Share, test_seed};
 use forward_oracle::frames::{self, Addresses, BRIDGE_MAC, EXIT_MACS, Random};
@@ -120,7 +120,7 @@ fn check(case: &Case) -> ForwardOutcome {
     }
     let own = [EXIT_MACS[0], EXIT_MACS[1], BRIDGE_MAC, [0; 6]];
     assert_eq!(
-        look_at_link(&case.frame, &own),
+        check_link(&case.frame, &own),
         look(&case.frame, &own),
         "{case:x?}"
     );
@@ -128,7 +128,7 @@ fn check(case: &Case) -> ForwardOutcome {
 }
 
 #[test]
-fn random_frames_are_forwarded_as_the_oracle_says() {
+fn random_frames_agree_with_the_oracle() {
     let mut random = Random::new(test_seed());
     let mut met = BTreeMap::new();
     for _ in 0..Share::reported().of(FRAMES) {
@@ -148,7 +148,7 @@ fn random_frames_are_forwarded_as_the_oracle_says() {
 }
 
 #[test]
-fn every_length_of_a_frame_is_forwarded_as_the_oracle_says() {
+fn frames_of_every_length_agree_with_the_oracle() {
     let mut random = Random::new(test_seed() ^ 1);
     for _ in 0..Share::reported().of(1000) {
         let whole = case(&mut random);
@@ -171,7 +171,7 @@ fn every_length_of_a_frame_is_forwarded_as_the_oracle_says() {
 }
 
 #[test]
-fn every_answer_of_the_fib_means_what_the_oracle_says() {
+fn every_fib_answer_agrees_with_the_oracle() {
     let mut random = Random::new(test_seed() ^ 2);
     for code in -200..=200 {
         let mut met = 0;

@@ -96,7 +96,7 @@ fn mutate(random: &mut Random, frame: &mut Frame, data: &mut Vec<u8>, other: &[u
 }
 
 #[test]
-fn a_million_damaged_packets_leave_the_tables_sound() {
+fn corrupted_packets_keep_the_tables_consistent() {
     let first = test_seed();
     // Some long flows, and many short ones, whose handshakes meet.
     let shapes = [

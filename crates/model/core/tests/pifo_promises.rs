@@ -126,7 +126,7 @@ fn one_bucket_is_a_queue() {
 
 /// Ranks of 32 bits wrapped after four gigabytes of virtual time; these do not.
 #[test]
-fn ranks_go_on_beyond_32_bits_and_to_the_last_of_64() {
+fn ranks_use_all_64_bits() {
     for origin in [(1 << 32) - 10, u64::MAX - 19] {
         let mut pool = one(Kind::Cffs(strict(10, origin)), 20);
         for item in (1..=20u32).rev() {

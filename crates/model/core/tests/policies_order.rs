@@ -220,7 +220,7 @@ fn tin_by_name(dscp: u8, tins: u64) -> u64 {
 }
 
 #[test]
-fn every_dscp_is_in_the_tin_that_the_table_says() {
+fn every_dscp_maps_to_the_documented_tin() {
     for tins in [1, 3, 4, 8] {
         let params = [("tins", tins), ("guard", 0)];
         let mut watched = Watched::natively(&one(leaf("diffserv", Over::Packets, &params)));

@@ -44,7 +44,7 @@ fn unimpaired(tree: &Tree) -> Plan {
 
 /// Operations that came to nothing but a refusal by a queue or a limit.
 fn refused(outcomes: &[Outcome]) -> BTreeSet<u32> {
-    let by_itself = |at: usize| {
+    let by_scheduler = |at: usize| {
         let of_op = |at: Option<&Outcome>| at.map(|outcome| outcome.op);
         let op = Some(outcomes[at].op);
         of_op(outcomes.get(at + 1)) != op && (at == 0 || of_op(outcomes.get(at - 1)) != op)
@@ -58,7 +58,7 @@ fn refused(outcomes: &[Outcome]) -> BTreeSet<u32> {
     ];
     let refusals = outcomes.iter().enumerate().filter(|(at, outcome)| {
         let reason = outcome.drop();
-        reason.is_some_and(|reason| !by_policy.contains(&reason)) && by_itself(*at)
+        reason.is_some_and(|reason| !by_policy.contains(&reason)) && by_scheduler(*at)
     });
     refusals.map(|(_, outcome)| outcome.op).collect()
 }

@@ -201,7 +201,7 @@ pub struct Queue {
     pub backlog_packets: u64,
     /// Bytes in the queue.
     #[serde(rename = "backlog_bytes")]
-    pub held_bytes: u64,
+    pub backlog_bytes: u64,
     /// Median sojourn time of the last 10 to 20 seconds.
     pub p50_sojourn_ns: Option<u64>,
     /// 95th percentile.

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_reads_as_the_same_direction() {
+    fn printed_directions_read_back() {
         let words =
             "loss=1% delay=20ms jitter=2ms rate=10mbit policy=codel queue_limit=50 set=target=7ms";
         let text = ready(words).direction.text;
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_cannot_mark_drops_and_queues_tell_what_waited() {
+    fn back_ends_without_marking_drop() {
         let reported = |marks: bool| {
             let plan = ready("rate 1mbit policy codel set target=1ms set interval=5ms").plan;
             let mut path = match marks {

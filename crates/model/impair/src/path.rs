@@ -338,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_part_of_a_packet_is_damaged_more_often_than_another() {
+    fn corruption_is_uniform_over_the_packet() {
         // 64 bytes of IP, as many tenths of them as a frame of 78 has bits.
         let (frame, packet) = (78 * 8, 64 * 8);
         let mut tenths = [0u32; 10];

@@ -72,7 +72,7 @@ pub struct Figures {
     /// Packets that wait.
     pub held: u64,
     /// Their bytes.
-    pub held_bytes: u64,
+    pub backlog_bytes: u64,
     /// How long those that left had waited.
     pub sojourns: Sojourns,
 }
@@ -94,7 +94,7 @@ impl Figures {
         }
         self.dropped_bytes += account.dropped_bytes;
         self.held += u64::from(stats.packets);
-        self.held_bytes += u64::from(stats.bytes);
+        self.backlog_bytes += u64::from(stats.bytes);
         self.sojourns.add(&account.sojourn);
     }
 
@@ -109,7 +109,7 @@ impl Figures {
         }
         self.dropped_bytes += other.dropped_bytes;
         self.held += other.held;
-        self.held_bytes += other.held_bytes;
+        self.backlog_bytes += other.backlog_bytes;
         self.sojourns.add(&other.sojourns.0);
     }
 }

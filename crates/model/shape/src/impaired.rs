@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_delayed_by_a_trees_node_has_a_handle() {
+    fn packets_delayed_by_a_node_have_a_handle() {
         let held = |impair| by_hand(impair, Some(500)).held(Side::Down);
         assert_eq!(held("loss = \"1%\""), 500);
         assert_eq!(held("delay = \"20ms\""), 500 + PIPE);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_trees_nodes_do_is_known() {
+    fn trees_report_the_behaviour_of_their_nodes() {
         let of = |impair| by_hand(impair, None).impaired();
         let changes = |changes| Impaired {
             some: true,
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn another_class_changes_nobody_elses_fates() {
+    fn another_class_keeps_the_outcomes_of_others() {
         let seeds = |classes: &[&str]| {
             let impair = Impairments {
                 all: both("loss=1%"),

@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn another_tree_takes_over_without_a_packet_lost() {
+    fn replacing_the_tree_loses_no_packet() {
         let bps = |rate| Settings {
             bps: Both {
                 down: rate,
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_send_slows_the_lane_by_as_much() {
+    fn other_traffic_reduces_the_available_rate() {
         let sent = |charge: u64| {
             let (mut instance, _) = instance(8_000_000, 200, true);
             let (mut leaving, mut held, mut sent) = (Vec::new(), 0, 0);
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_says_whether_packets_may_leave_twice() {
+    fn an_instance_reports_possible_duplication() {
         let tree = |duplicate: f64| {
             let spec = Spec {
                 duplicate,
@@ -597,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lane_says_when_to_ask_again() {
+    fn an_instance_returns_its_next_time() {
         let (mut instance, _) = instance(1_000_000, 100, false);
         let mut leaving = Vec::new();
         for handle in 1..=20 {

@@ -456,7 +456,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_delayed_has_a_handle_besides_those_that_wait() {
+    fn delayed_packets_have_additional_handles() {
         let all = Both {
             down: Some("delay=20ms pipe=20000".parse().unwrap()),
             up: None,

@@ -510,7 +510,7 @@ fn queue(figures: &Figures, begun: Option<&Sojourns>) -> Queue {
         dropped_packets: figures.dropped(),
         dropped,
         backlog_packets: figures.held,
-        held_bytes: figures.held_bytes,
+        backlog_bytes: figures.backlog_bytes,
         p50_sojourn_ns: window.quantile(0.5),
         p95_sojourn_ns: window.quantile(0.95),
         p99_sojourn_ns: window.quantile(0.99),

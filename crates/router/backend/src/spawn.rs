@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ends_this_process_does_not_end_what_it_started() {
+    fn children_survive_the_signals_of_the_parent() {
         let mut command = Command::new("sh");
         command.args(["-c", "kill -INT $$; kill -TERM $$; kill -HUP $$; exit 7"]);
         let status = spawn_spared(&mut command).unwrap().wait().unwrap();

@@ -9,7 +9,7 @@ fn shown(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_left_out_has_its_default() {
+fn omitted_keys_have_their_default() {
     let config = parse("dir/f.toml", MIN).unwrap();
     assert_eq!(config.monitor.interfaces, ["eth0"]);
     assert_eq!(
@@ -76,7 +76,7 @@ fn interfaces_must_be_named() {
 }
 
 #[test]
-fn relative_paths_begin_beside_the_file() {
+fn relative_paths_start_at_the_file() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("f.toml");
     std::fs::write(place.path().join("a.csv"), "name,prefix\nanna,192.0.2.1\n").unwrap();
@@ -97,7 +97,7 @@ fn relative_paths_begin_beside_the_file() {
 }
 
 #[test]
-fn problems_of_classes_and_of_the_rest_are_told_together() {
+fn all_configuration_problems_are_reported_together() {
     let text = "class_files = [\"missing.csv\"]\n[monitor]\ninterfaces = [\"eth0\"]\nflows = 1\n\
                 [[class]]\nname = \"anna\"\nprefx = \"192.0.2.1\"\n";
     let problems = shown(text);
@@ -251,7 +251,7 @@ fn shape_of(policy: &str, keys: &str) -> Result<Config, Vec<String>> {
 }
 
 #[test]
-fn a_policy_that_ends_in_c_is_an_authors_file_beside_the_configuration() {
+fn policy_files_are_relative_to_the_configuration() {
     let shape = shape_of(MINE, "policy = \"mine.c\"")
         .unwrap()
         .shape

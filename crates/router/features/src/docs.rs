@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checked_in_page_is_what_the_table_says() {
+    fn the_page_matches_the_table() {
         let path = concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../../../docs/kernel-support.md"

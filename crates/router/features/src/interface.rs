@@ -467,7 +467,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interrupts_without_packets_are_left_out() {
+    fn interrupts_without_packets_are_excluded() {
         assert!(carries_packets("virtio2-input.0", "eth0"));
         assert!(carries_packets("eth0-TxRx-0", "eth0"));
         assert!(carries_packets("mlx5_comp0@pci:0000:01:00.0", "eth0"));

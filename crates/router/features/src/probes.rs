@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn what_works_only_in_a_user_namespace_is_not_promised() {
+    fn user_namespace_only_features_are_not_reported() {
         let nobody = host(vec![]);
         let inside = |owner| judge_inside(feature("htb"), &nobody, owner, DONE).available;
         assert_eq!(inside(Owner::Unprivileged), None);

@@ -125,11 +125,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_namespace_is_another_one_and_is_gone_afterwards() {
+    fn the_namespace_is_new_and_removed_afterwards() {
         let host = Host::read().unwrap();
         if !host.has("CAP_SYS_ADMIN") {
             fairpath_units::skip_test(
-                "the_namespace_is_another_one_and_is_gone_afterwards",
+                "the_namespace_is_new_and_removed_afterwards",
                 "CAP_SYS_ADMIN",
                 "needs CAP_SYS_ADMIN",
             );

@@ -179,7 +179,7 @@ impl Interfaces {
                     changes.push(Change::Known(link.ifindex, link.name.clone()));
                     self.renamed(&link, monitor, &mut changes);
                 }
-                LinkEvent::Vanished(link) => {
+                LinkEvent::Removed(link) => {
                     self.detach(link.ifindex, "removed", monitor, &mut changes);
                 }
                 _ => {}

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_of_tables_get_columns_of_their_own() {
+    fn table_intervals_have_their_own_columns() {
         let interval = Interval {
             low: 1.0,
             high: 3.0,

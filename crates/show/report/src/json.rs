@@ -69,7 +69,7 @@ mod tests {
     use crate::unit::Unit;
 
     #[test]
-    fn what_was_written_is_read_again_without_infinite_numbers() {
+    fn records_read_back_without_infinite_numbers() {
         let points = vec![Point::new(1.0, f64::NAN), Point::new(2.0, 3.0)];
         let panel = Panel::new(
             "",

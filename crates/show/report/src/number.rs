@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rounds_to_nothing_has_no_sign() {
+    fn zero_after_rounding_has_no_sign() {
         assert_eq!(decimals(-0.000_1, 2), "0.00");
         assert_eq!(decimals(-0.006, 2), "\u{2212}0.01");
     }

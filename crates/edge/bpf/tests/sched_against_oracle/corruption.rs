@@ -15,7 +15,7 @@ const BLOWS: usize = 100;
 const OPS: usize = 60;
 
 #[test]
-fn damaged_schedulers_agree_in_kernel_and_native() {
+fn corrupted_schedulers_agree_in_kernel_and_native() {
     requires!(Need::Root);
     fairpath_bpf::quiet_libbpf();
     let mut found = 0;

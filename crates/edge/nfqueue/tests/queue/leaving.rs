@@ -46,8 +46,8 @@ fn start(scene: &Scene, test: &str, mode: &str) -> Process {
 }
 
 #[test]
-fn sigterm_after_the_rule_has_gone_loses_no_packet() {
-    const TEST: &str = "leaving::sigterm_after_the_rule_has_gone_loses_no_packet";
+fn sigterm_after_rule_removal_loses_no_packet() {
+    const TEST: &str = "leaving::sigterm_after_rule_removal_loses_no_packet";
     if was_example() {
         return;
     }
@@ -75,14 +75,18 @@ fn sigterm_after_the_rule_has_gone_loses_no_packet() {
 }
 
 #[test]
-fn sigkill_loses_held_packets() {
+fn sigkill_loses_queued_packets() {
     if was_example() {
         return;
     }
     needs_queues!();
     let scene = Scene::new();
     scene.queue_clients("-A");
-    let mut process = Some(start(&scene, "leaving::sigkill_loses_held_packets", "hold"));
+    let mut process = Some(start(
+        &scene,
+        "leaving::sigkill_loses_queued_packets",
+        "hold",
+    ));
     let (lost, _) = scene.datagrams().stream(2_000, WINDOW, || {
         scene.queue_clients("-D");
         process.take().unwrap().signal(Signal::SIGKILL);

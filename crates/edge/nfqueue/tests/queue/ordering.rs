@@ -24,7 +24,7 @@ fn take_all(queue: &mut Queue<Holding>, count: u32) -> Vec<Held> {
 }
 
 #[test]
-fn held_packets_leave_in_the_order_of_their_verdicts() {
+fn queued_packets_leave_in_verdict_order() {
     needs_queues!();
     stay_on_one_cpu();
     let scene = Scene::new();
@@ -129,7 +129,7 @@ fn packets_that_are_not_taken_come_again() {
 }
 
 #[test]
-fn each_queue_has_a_thread_of_its_own() {
+fn each_queue_has_its_own_thread() {
     needs_queues!();
     let scene = Scene::new();
     let rule =

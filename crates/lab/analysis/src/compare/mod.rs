@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_is_refused_with_the_reason() {
+    fn incomparable_results_are_refused_with_a_reason() {
         let ours = results(&[1.0, 2.0]);
         let mut theirs = ours.clone();
         theirs.manifest.axes[0].name = "jitter".into();

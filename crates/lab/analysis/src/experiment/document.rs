@@ -406,7 +406,7 @@ grid = [{ loss = ["1%"], who = ["one", "two"] }, { loss = ["0%", "1%"] }]
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_place_and_what_was_meant() {
+    fn errors_have_position_and_suggestion() {
         let error = refusal("congestion =", "congestoin =");
         assert!(
             error.starts_with("tiny.toml:11:1: unknown field"),
@@ -448,7 +448,7 @@ grid = [{ loss = ["1%"], who = ["one", "two"] }, { loss = ["0%", "1%"] }]
     }
 
     #[test]
-    fn an_experiment_that_is_not_shipped_is_told_with_the_nearest() {
+    fn unknown_experiments_have_a_suggestion() {
         let error = Document::open("ripe8").unwrap_err().to_string();
         assert!(error.contains("did you mean \"ripe88\"?"), "{error}");
         let error = Document::open("/nowhere/x.toml").unwrap_err().to_string();

@@ -68,7 +68,7 @@ mod tests {
 
     /// Every switch and step has room for the figures before and after it, in both forms.
     #[test]
-    fn changes_in_mid_run_are_told_with_what_was_before_and_after() {
+    fn changes_are_reported_with_old_and_new_values() {
         for name in ["switch-cc", "delay-step"] {
             let document = Document::open(name).unwrap();
             for form in [FormName::Quick, FormName::Full] {

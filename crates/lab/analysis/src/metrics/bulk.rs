@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_flow_did_not_count_is_not_guessed() {
+    fn missing_counts_are_not_estimated() {
         let mut run = run();
         run.flows[1].loss_events = None;
         assert_eq!(find("loss-events").unwrap().value(&run), None);

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slip_of_the_pen_is_told_what_was_meant() {
+    fn typing_errors_have_a_suggestion() {
         let error = find("godput@cubic").map(|a| a.metric.name).unwrap_err();
         assert!(
             error.to_string().contains("did you mean \"goodput\"?"),

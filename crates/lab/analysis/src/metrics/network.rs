@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_tell_their_drops_before_links_do() {
+    fn queue_drops_are_reported_before_link_drops() {
         let mut run = run();
         assert_eq!(find("drops").unwrap().value(&run), Some(0.005));
         run.queues.push(QueueRecord {

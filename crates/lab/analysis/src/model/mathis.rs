@@ -88,7 +88,7 @@ mod tests {
     /// 1448 B, 2 ms, 1 %: 1448 * 8 / 0.002 / 0.1 = 57.92 Mbit/s, times 0.8660 with delayed ACKs (50.16),
     /// times 1.2247 for who counts segments (70.94), whatever its ACKs cover.
     #[test]
-    fn who_counts_segments_is_not_slowed_by_delayed_acks() {
+    fn segment_counting_senders_tolerate_delayed_acks() {
         let delayed = at(0.002, 2.0);
         assert!((goodput_bps(&delayed) / 1e6 - 50.160).abs() < 1e-3);
         for b in [1.0, 1.4, 2.0] {

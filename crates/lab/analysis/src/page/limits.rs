@@ -105,14 +105,14 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_two_kernels_are_told_and_of_one_are_not() {
+    fn runs_of_two_kernels_are_reported() {
         assert_eq!(mixed(&results(&["6.18", "6.18"])), None);
         let notice = mixed(&results(&["6.18", "7.0"])).unwrap();
         assert!(notice.text.contains("6.18, ; 7.0, "), "{}", notice.text);
     }
 
     #[test]
-    fn settings_with_too_few_loss_events_are_named_beside_models() {
+    fn settings_with_few_loss_events_are_named() {
         let results = results(&["6.18"]);
         let reported = few_loss_events(&Grid::new(&results)).unwrap();
         assert!(reported.contains("fewer than 20 loss events"), "{reported}");

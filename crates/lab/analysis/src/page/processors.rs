@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn each_part_has_its_mean_its_greatest_and_the_runs_in_which_it_shared() {
+    fn each_part_has_mean_maximum_and_runs() {
         let mut invalid = run(2.0, 2.0, &[]);
         invalid.faults.push(Fault {
             kind: FaultKind::SharedCpu,
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_told_nothing_have_no_table() {
+    fn runs_without_data_have_no_table() {
         assert_eq!(reported(vec![RunRecord::default()]), None);
         assert_eq!(reported(Vec::new()), None);
     }

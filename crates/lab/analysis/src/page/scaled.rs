@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_of_round_trips_says_what_they_are_here() {
+    fn an_rtt_axis_shows_the_actual_values() {
         let axis = results("rtt", 0.25, &[("0.5ms", 2_000_000), ("5ms", 20_000_000)]);
         let (label, caption, fact) = reported(&axis, "rtt");
         assert_eq!(label, " as asked for; here 4 times as long");
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn one_round_trip_for_all_is_told_as_it_was_asked_for_and_as_it_is() {
+    fn a_common_rtt_shows_configured_and_measured_values() {
         let axis = results("cc", 0.25, &[("cubic", 2_000_000), ("bbr", 2_000_000)]);
         let (label, caption, fact) = reported(&axis, "cc");
         assert_eq!(label, "");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_are_no_round_trips_and_scales_of_one_say_nothing() {
+    fn other_times_and_scale_one_have_no_remark() {
         let jitter = results("jitter", 0.25, &[("1ms", 80_000_000), ("5ms", 80_000_000)]);
         assert_eq!(reported(&jitter, "jitter").0, "");
         let whole = results("rtt", 1.0, &[("0.5ms", 500_000), ("5ms", 5_000_000)]);

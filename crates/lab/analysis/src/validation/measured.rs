@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_that_is_forgotten_is_named_whatever_the_emulator_says() {
+    fn a_missing_delay_is_reported() {
         assert_eq!(reported(RATED, 20_100, 20_050_000), []);
         let faults = reported(RATED, 90, 20_050_000);
         assert_eq!((faults.len(), faults[0].kind), (1, FaultKind::NotImpaired));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_trip_that_the_kernel_knows_in_whole_ms_is_no_shorter() {
+    fn kernel_rtts_in_whole_ms_are_not_shortened() {
         let link = RATED.replace("20ms", "1.3ms");
         assert_eq!(reported(&link, 1_000, 1_300_000), []);
         assert_eq!(reported(&link, 1_001, 1_300_000).len(), 1);

@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn few_loss_events_are_told_where_loss_was_asked_and_the_window_follows_it() {
+    fn few_loss_events_are_reported_for_configured_loss() {
         let reported = of("cubic", 19, 0.01);
         assert_eq!(reported.len(), 1);
         assert!(

@@ -80,7 +80,7 @@ fn a_run_without_faults_is_true() {
 }
 
 #[test]
-fn a_sender_held_back_by_a_window_is_named() {
+fn window_limited_senders_are_named() {
     let fault = fault_of(|run| {
         for sample in &mut run.flows[0].samples {
             sample.rwnd_limited_us = (sample.at * 1e5) as u64;
@@ -100,7 +100,7 @@ fn a_window_that_held_the_sender_before_the_measurement_only_is_none() {
 }
 
 #[test]
-fn another_congestion_control_is_named_and_a_switch_that_was_asked_for_is_none() {
+fn unexpected_congestion_control_is_named() {
     let fault = fault_of(|run| run.flows[0].congestion_seen = vec!["bbr".into()]);
     assert_eq!(fault.kind, FaultKind::WrongCongestion);
     assert!(
@@ -124,7 +124,7 @@ fn another_congestion_control_is_named_and_a_switch_that_was_asked_for_is_none()
 }
 
 #[test]
-fn loss_outside_of_its_interval_and_super_packets_are_named() {
+fn unexpected_loss_and_gso_packets_are_named() {
     let fault = fault_of(|run| run.links[0].lost = 0);
     assert_eq!(fault.kind, FaultKind::NotImpaired);
     assert!(
@@ -175,7 +175,7 @@ fn a_flow_faster_than_its_link_shows_that_there_was_no_such_rate() {
 }
 
 #[test]
-fn offloads_that_are_on_beside_an_emulated_link_are_named() {
+fn enabled_offloads_of_emulated_links_are_named() {
     let state = |run: &mut RunRecord, state: &str| {
         run.offloads.insert("client/lan".into(), state.into());
     };
@@ -188,7 +188,7 @@ fn offloads_that_are_on_beside_an_emulated_link_are_named() {
 }
 
 #[test]
-fn an_emulator_that_drops_or_calls_itself_untrue_is_named() {
+fn emulator_drops_and_invalid_results_are_named() {
     let fault = fault_of(|run| run.links[0].own_dropped = 3);
     assert_eq!(fault.kind, FaultKind::EmulatorFailed);
     let fault = fault_of(|run| run.links[0].invalid = Some("its thread was late".into()));
@@ -235,7 +235,7 @@ fn full_processors_and_a_greedy_host_are_named() {
 }
 
 #[test]
-fn each_direction_of_a_link_must_be_told_of() {
+fn each_direction_of_a_link_needs_a_record() {
     let loss = asking("rate = '100mbit'\n[links.wan.to.server]\nloss = '1%'\n");
     let missing = |run: &RunRecord| -> Vec<String> {
         let faults = faults(run, &loss).into_iter();
@@ -273,7 +273,7 @@ fn words_that_the_emulator_did_not_read_are_named() {
 }
 
 #[test]
-fn what_was_not_measured_is_named() {
+fn missing_measurements_are_named() {
     let fault = fault_of(|run| run.passive = None);
     assert_eq!(fault.kind, FaultKind::NotMeasured);
     let fault = fault_of(|run| run.flows[0].goodput.truncate(20));
@@ -294,7 +294,7 @@ type Configure = fn(&mut RunRecord, f64);
 
 /// Each figure that is told is where a run begins to be untrue: just below it is true, just above it is not.
 #[test]
-fn what_is_told_of_truth_is_what_is_judged() {
+fn reported_validation_equals_the_criteria() {
     let reported = criteria().join(" ").replace('\u{a0}', " ");
     let limits: [(&str, Configure, f64); 6] = [
         ("asked for to 5 % or 50 us", delayed, 0.05),
@@ -318,7 +318,7 @@ fn what_is_told_of_truth_is_what_is_judged() {
 /// A direction without a delay of its own: of a long round trip 5 % are more than 50 us, also where its
 /// rate planned that a packet waits some ns in the mean.
 #[test]
-fn a_direction_that_is_to_add_nothing_is_held_to_the_round_trip() {
+fn unimpaired_directions_are_compared_with_the_rtt() {
     for (requested, mean, is_wrong) in [
         (0, 200_000, false),
         (9, 200_000, false),

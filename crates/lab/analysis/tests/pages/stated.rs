@@ -41,7 +41,7 @@ fn quick() -> Results {
 }
 
 #[test]
-fn the_summary_tells_what_loss_costs_each_congestion_control() {
+fn the_summary_has_the_loss_cost_by_congestion_control() {
     let report = page::report(&quick());
     let texts: Vec<String> = report
         .summary
@@ -120,7 +120,7 @@ fn models_lie_at_the_link_without_loss_and_below_it_with() {
 
 /// At 10 % nothing is acknowledged from 2 to 3.2 s of the 4.9 s between samples, and 12 timeouts came.
 #[test]
-fn timeouts_that_models_do_not_know_are_told_where_they_hold_flows_up() {
+fn unmodelled_timeouts_are_reported() {
     let mut results = quick();
     let reported = |results: &Results| {
         let report = page::report(results);
@@ -186,7 +186,7 @@ fn an_axis_that_no_figure_names_makes_panels_and_is_never_pooled() {
 }
 
 #[test]
-fn untrue_runs_are_told_and_change_no_figure() {
+fn invalid_runs_are_reported_and_excluded_from_figures() {
     let clean = synthetic::ripe88(&["0%", "1%", "10%"], 4);
     let mut disturbed = clean.clone();
     let last: Vec<usize> = (0..disturbed.runs.len())
@@ -220,7 +220,7 @@ fn untrue_runs_are_told_and_change_no_figure() {
 }
 
 #[test]
-fn the_talk_stands_beside_ours_by_shares() {
+fn figures_of_the_talk_are_compared_by_share() {
     let report = page::report(&quick());
     let talk = section(&report, "Beside the talk");
     let shares = figures(talk)[0];
@@ -236,7 +236,7 @@ fn the_talk_stands_beside_ours_by_shares() {
 }
 
 #[test]
-fn an_unfinished_grid_says_what_is_missing() {
+fn an_unfinished_grid_lists_missing_runs() {
     let mut results = quick();
     results.runs.truncate(7);
     results.manifest.ended = None;
@@ -249,7 +249,7 @@ fn an_unfinished_grid_says_what_is_missing() {
 }
 
 #[test]
-fn a_grid_without_any_true_run_has_a_page_that_says_so() {
+fn a_page_without_valid_runs_states_it() {
     let mut results = quick();
     results.runs.iter_mut().for_each(invalidate);
     let report = page::report(&results);
@@ -283,7 +283,7 @@ fn flows_of_one_run_are_lines_of_a_timeline() {
 }
 
 #[test]
-fn a_call_beside_jitter_sounds_worse() {
+fn jitter_lowers_the_call_rating() {
     let report = page::report(&synthetic::voice(3));
     let mos = figures(section(&report, "Results"))[0];
     let cubic = series(mos, "", "cubic");
@@ -343,7 +343,7 @@ fn a_second_grid_has_its_own_figure_and_is_not_the_talks() {
 }
 
 #[test]
-fn a_run_that_was_made_again_is_one_run() {
+fn a_repeated_run_counts_once() {
     let mut results = quick();
     let mut again = results.runs[5].clone();
     invalidate(&mut results.runs[5]);

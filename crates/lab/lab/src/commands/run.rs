@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn only_some_values_of_an_axis_are_run_if_that_is_asked_for() {
+    fn selected_axis_values_alone_are_run() {
         let kept = only(cells(), &["cc=bbr".to_owned(), "loss=0%,10%".to_owned()]).unwrap();
         assert_eq!(kept.len(), 12);
         assert!(

@@ -32,7 +32,7 @@ const SURGE: f64 = 4.0;
 /// A direction of which nothing is asked.
 const PLAIN: &str = "none";
 /// When a trace begins anew, ms: after any run.
-const FOR_EVER_MS: f64 = 1e8;
+const UNLIMITED_MS: f64 = 1e8;
 
 /// Starts it; returns when it impairs. What is asked for the first time, it checks: losses, delays, order
 /// and rate, in virtual time, by the code that will see the packets.
@@ -175,7 +175,7 @@ fn trace(direction: &Direction, lead: Duration) -> String {
         let at = (step.at + lead) * 1e3;
         text += &format!(",{at}ms {}ns", step.delay.ns());
     }
-    text + &format!(",{FOR_EVER_MS}ms")
+    text + &format!(",{UNLIMITED_MS}ms")
 }
 
 /// One under way.
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn long_fast_paths_have_room_for_a_surge() {
+    fn long_fast_paths_have_buffer_for_a_surge() {
         let long = direction("rate = '450mbit'\nrtt = '400ms'\nlimit = 7431\n");
         assert_eq!(packets(&[long, Direction::default()]), Some(65_536));
         let short = direction("rate = '450mbit'\nrtt = '40ms'\nlimit = 1486\n");
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_a_trace_that_begins_before_the_traffic_and_never_anew() {
+    fn steps_are_a_trace_without_restart() {
         let steps = direction("rtt = '20ms'\ndelay-steps = [{ at = 8.0, delay = '40ms' }]\n");
         assert_eq!(
             words(&steps, &[], Duration::from_millis(1500)),
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_becomes_records_with_its_reasons_in_their_places() {
+    fn reports_become_records_with_reasons() {
         let measured = |name: &str| {
             format!(
                 r#"{{"name":"{name}","engine":"afxdp","asked":"loss 1%","packets":1000,"lost":9,"loss":0.009,

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_has_room_for_what_the_line_holds() {
+    fn the_limit_covers_the_bandwidth_delay_product() {
         let requested = direction("rate = '100mbit'\ndelay = '10ms'\nlimit = 100\nloss = '1%'\n");
         assert_eq!(
             words(&requested).unwrap().join(" "),
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_netem_has_not_is_refused_by_name() {
+    fn unsupported_netem_features_are_refused_by_name() {
         assert_eq!(
             words(&direction("policy = 'codel'")),
             Err("policies for what waits")

@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_tells_its_number_and_its_age() {
+    fn packets_carry_number_and_send_time() {
         let mut packet = [0; PAYLOAD_BYTES];
         packet[3] = 9;
         packet[4..12].copy_from_slice(&1000u64.to_be_bytes());

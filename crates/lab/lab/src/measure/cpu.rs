@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_process_has_a_share_and_one_that_is_gone_has_none() {
+    fn ended_processes_have_no_cpu_share() {
         let mut meter = CpuMeter::start();
         meter.watch("ourselves", std::process::id(), Role::Traffic);
         meter.watch("nobody", u32::MAX, Role::OtherLoad);

@@ -201,7 +201,7 @@ struct Leg {
 #[derive(Deserialize)]
 struct Loss {
     data_packets: u64,
-    lost_beyond_packets: u64,
+    downstream_lost_packets: u64,
 }
 
 /// What the samples, and the summary behind them, say of data that went towards `interface`; `measured` is asked with
@@ -235,7 +235,7 @@ fn read(
         .iter()
         .filter(|leg| leg.towards.as_deref() == Some(interface))
     {
-        record.retransmitted += leg.loss.lost_beyond_packets;
+        record.retransmitted += leg.loss.downstream_lost_packets;
         record.segments += leg.loss.data_packets;
     }
     Ok(record)
@@ -254,7 +254,7 @@ fn quantiles(sorted: &[u64]) -> Option<[u64; 4]> {
 mod tests {
     use super::*;
 
-    const SUMMARY: &str = r#"{"type":"summary","towards":[{"towards":"wan","loss":{"data_packets":900,"lost_beyond_packets":9,"upstream_lost_packets":0}},{"towards":"lan","loss":{"data_packets":5,"lost_beyond_packets":1}}],"schema":1}"#;
+    const SUMMARY: &str = r#"{"type":"summary","towards":[{"towards":"wan","loss":{"data_packets":900,"downstream_lost_packets":9,"upstream_lost_packets":0}},{"towards":"lan","loss":{"data_packets":5,"downstream_lost_packets":1}}],"schema":1}"#;
 
     fn sample(seconds: u32, towards: &str, rtt: u64) -> String {
         format!(

@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_and_measured_are_told_apart() {
+    fn idle_and_measured_are_distinguished() {
         let echoes = Echoes {
             name: "ping".to_owned(),
             requests: vec![

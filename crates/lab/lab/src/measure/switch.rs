@@ -195,7 +195,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn a_socket_of_ours_is_switched_and_told_so() {
+    fn own_sockets_are_switched_and_reported() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let local = near.local_addr().unwrap();

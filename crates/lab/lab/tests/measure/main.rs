@@ -103,7 +103,7 @@ fn loss_events_are_as_many_as_the_retransmissions_allow() {
 }
 
 #[test]
-fn goodput_is_the_receivers_and_the_warm_up_is_cut_off() {
+fn goodput_is_the_receivers_without_warm_up() {
     requires!(Need::Root, Need::Tool("iperf3"));
     steady!(|| {
         let testbed = Testbed::new();
@@ -336,7 +336,7 @@ fn forty_flows_are_sampled_for_less_than_a_twentieth_of_a_core() {
 }
 
 #[test]
-fn what_cannot_be_is_told_with_the_flows_name() {
+fn impossible_values_are_reported_with_the_flow() {
     requires!(Need::Root, Need::Tool("iperf3"));
     let testbed = Testbed::new();
     let net = Router::new(&testbed).unwrap();
@@ -388,7 +388,7 @@ fn what_cannot_be_is_told_with_the_flows_name() {
 }
 
 #[test]
-fn a_sender_that_its_buffer_holds_back_is_seen_to_be() {
+fn buffer_limited_senders_are_detected() {
     requires!(Need::Root, Need::Tool("iperf3"));
     steady!(|| {
         let delay = Impairment::delay(Duration::from_millis(10));

@@ -60,11 +60,11 @@ impl Ran {
     }
 }
 
-/// Runs flows to their end, `meanwhile` once they have begun.
+/// Runs flows to their end, `during` once they have begun.
 pub fn run(
     plans: Vec<FlowPlan>,
     recoveries: Option<Arc<Recoveries>>,
-    mut meanwhile: impl FnMut(&Running),
+    mut during: impl FnMut(&Running),
 ) -> Ran {
     let tcp = plans
         .iter()
@@ -75,7 +75,7 @@ pub fn run(
     let sampler = Sampler::start(watched, origin, SAMPLE_EVERY, recoveries).unwrap();
     let running = traffic.begin(origin).unwrap();
     std::thread::sleep(LEAD + Duration::from_millis(500));
-    meanwhile(&running);
+    during(&running);
     let transfers = running.finish().unwrap();
     Ran {
         transfers,

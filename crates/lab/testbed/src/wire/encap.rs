@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_and_cut_frames_are_refused() {
+    fn unknown_and_truncated_frames_are_refused() {
         let encap = Encap::plain().vlan(Tpid::Dot1q, 5).pppoe(1);
         let frame = wrapped(&encap, &[0x45, 1]);
         for other in [

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn every_third_frame_is_overtaken() {
+    fn every_third_frame_is_reordered() {
         let held = Impairment::default().with_reorder(3, ms(1));
         assert_eq!(order(held, 7), [0, 1, 3, 4, 6, 2, 5]);
     }

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pools_are_laid_out_as_in_c() {
+    fn pool_layout_equals_that_of_c() {
         let rust = [
             128,
             size_of::<RawItem>(),

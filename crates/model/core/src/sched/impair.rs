@@ -191,7 +191,7 @@ pub struct ImpairStats {
     /// Maximum lateness.
     pub late_most_ns: u64,
     /// Released after a packet that arrived later.
-    pub overtaken: u64,
+    pub reordered: u64,
     /// Always 0.
     pub zero: u64,
 }

@@ -280,9 +280,9 @@ impl Impairment {
         at
     }
 
-    fn let_in(&mut self, order: u64, due: u64, now: u64) {
+    fn admit_due(&mut self, order: u64, due: u64, now: u64) {
         if order < self.newest {
-            self.stats.overtaken += 1;
+            self.stats.reordered += 1;
         }
         self.newest = self.newest.max(order);
         let late = now.saturating_sub(due);
@@ -382,7 +382,7 @@ impl Oracle {
         }
         let order = packet.order;
         if at <= now {
-            impairment.let_in(order, now, now);
+            impairment.admit_due(order, now, now);
             return true;
         }
         packet.enqueued = at;
@@ -393,14 +393,14 @@ impl Oracle {
     }
 
     /// Everybody whose time has come goes to its leaf.
-    pub(super) fn let_in(&mut self) {
+    pub(super) fn admit_due(&mut self) {
         while let Some(first) = self.delay_queue.first_entry()
             && first.key().0 <= self.now
         {
             let handle = first.remove();
             let packet = self.world.packets[&handle];
             let index = self.config(packet.leaf).impair as usize - 1;
-            self.impairments[index].let_in(packet.order, packet.enqueued, self.now);
+            self.impairments[index].admit_due(packet.order, packet.enqueued, self.now);
             self.place(handle);
         }
     }

@@ -68,7 +68,7 @@ impl Oracle {
         };
         let (leaf, config) = (packet.leaf, *self.config(packet.leaf));
         let stats = self.node_mut(leaf).stats;
-        if self.knows_flows(leaf) {
+        if self.supports_flows(leaf) {
             let key = (leaf, packet.meta.flow_hash);
             self.flow_mut(key);
             self.world.packets.get_mut(&handle).unwrap().flow = Some(key);

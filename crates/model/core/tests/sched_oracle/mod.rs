@@ -242,7 +242,7 @@ impl Oracle {
         self.op = index;
         self.now = self.now.max(op.now);
         self.serve();
-        self.let_in();
+        self.admit_due();
         self.wake();
         match op.kind {
             OpKind::Enqueue => self.enqueue(op),
@@ -255,7 +255,7 @@ impl Oracle {
                 self.answer(known);
             }
             OpKind::Weight => {
-                let known = self.has_node(op.node) && self.knows_flows(op.node) && op.value > 0;
+                let known = self.has_node(op.node) && self.supports_flows(op.node) && op.value > 0;
                 if known {
                     self.flow_mut((op.node, op.handle)).cost = op.value as u32;
                 }
@@ -347,7 +347,7 @@ impl Oracle {
         self.policies[id as usize - 1].wants & bit != 0
     }
 
-    fn knows_flows(&self, leaf: u32) -> bool {
+    fn supports_flows(&self, leaf: u32) -> bool {
         let states = self.policies[leaf as usize - 1].state_bytes[0] > 0;
         match self.config(leaf).over {
             Over::Flows => true,

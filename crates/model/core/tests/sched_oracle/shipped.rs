@@ -306,8 +306,8 @@ impl Codel {
 
     fn enter(&mut self, interval: u64, now: u64) {
         let delta = self.count.wrapping_sub(self.last_count);
-        let lately = now.saturating_sub(self.drop_next) < interval.wrapping_mul(16);
-        self.count = if delta > 1 && lately { delta } else { 1 };
+        let recently = now.saturating_sub(self.drop_next) < interval.wrapping_mul(16);
+        self.count = if delta > 1 && recently { delta } else { 1 };
         self.last_count = self.count;
         self.drop_next = self.law(interval, now);
         self.dropping = true;

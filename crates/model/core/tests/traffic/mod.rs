@@ -446,10 +446,10 @@ impl Simulation {
                 .collect()
         };
         self.seen_at.insert(flight.id, now);
-        let overtaken = self.midflow[from]
+        let reordered = self.midflow[from]
             .range(..=flight.id)
             .flat_map(|(_, ids)| ids.clone());
-        let answers: Vec<u64> = overtaken.collect();
+        let answers: Vec<u64> = reordered.collect();
         self.midflow[from].remove(&flight.id);
         self.passed.push(Passed {
             at: now,

@@ -95,7 +95,7 @@ struct Oracle {
 }
 
 impl Oracle {
-    fn lies_below(&self, mut row: usize, top: usize) -> bool {
+    fn is_below(&self, mut row: usize, top: usize) -> bool {
         loop {
             if row == top {
                 return true;
@@ -111,7 +111,7 @@ impl Oracle {
     fn sum(&self, name: &str, intervals: usize) -> Did {
         let top = self.rows.iter().position(|row| row.name == name).unwrap();
         let mut sum = Did::default();
-        for row in (0..self.rows.len()).filter(|row| self.lies_below(*row, top)) {
+        for row in (0..self.rows.len()).filter(|row| self.is_below(*row, top)) {
             let from = self.did[row].len().saturating_sub(intervals);
             self.did[row][from..].iter().for_each(|did| sum.add(did));
         }

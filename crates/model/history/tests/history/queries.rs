@@ -65,11 +65,11 @@ fn value(row: &Row, sort: Sort) -> Option<f64> {
     }
 }
 
-fn lies_under(rows: &[Row], row: &Row, top: &str) -> bool {
+fn is_under(rows: &[Row], row: &Row, top: &str) -> bool {
     row.name == top
         || row.parent.as_ref().is_some_and(|parent| {
             let parent = rows.iter().find(|row| row.name == *parent).unwrap();
-            lies_under(rows, parent, top)
+            is_under(rows, parent, top)
         })
 }
 
@@ -83,7 +83,7 @@ fn expected(all: &[Row], query: &Query) -> Vec<String> {
             query
                 .under
                 .as_ref()
-                .is_none_or(|top| lies_under(all, row, top))
+                .is_none_or(|top| is_under(all, row, top))
         })
         .filter(|row| {
             let name = row.name.to_lowercase();

@@ -198,7 +198,7 @@ fn helpers_variables_atomics_and_unknown_instructions_are_refused() {
 }
 
 #[test]
-fn every_defect_of_the_block_is_told() {
+fn every_defect_of_the_block_is_reported() {
     let with = |changes: &[(usize, u8)]| {
         let mut block = block();
         changes.iter().for_each(|(at, value)| block[*at] = *value);

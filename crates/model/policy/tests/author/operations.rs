@@ -50,7 +50,7 @@ fn arithmetic(code: u8, a: u64, b: u64, bits: u32) -> Option<u64> {
 }
 
 #[test]
-fn arithmetic_is_what_the_standard_says_in_both_widths_and_with_both_operands() {
+fn arithmetic_matches_rfc_9669() {
     for code in 0..0xd {
         for (class, bits) in [(7, 64), (4, 32)] {
             for a in EDGES {
@@ -122,7 +122,7 @@ fn goes(code: u8, a: u64, b: u64, bits: u32) -> Option<bool> {
 }
 
 #[test]
-fn jumps_compare_as_the_standard_says_in_both_widths_and_with_both_operands() {
+fn jumps_match_rfc_9669() {
     for code in (1..0xe).filter(|code| ![8, 9].contains(code)) {
         for (class, bits) in [(5, 64), (6, 32)] {
             for a in EDGES {
@@ -204,7 +204,7 @@ fn loads_and_stores_of_all_sizes_touch_exactly_their_bytes_at_any_alignment() {
 }
 
 #[test]
-fn a_policy_sees_the_packet_as_struct_fp_meta_lies_in_memory() {
+fn policies_receive_packets_as_struct_fp_meta() {
     let packet = Meta {
         arrival: 0x1122_3344_5566_7788,
         hint: 9,

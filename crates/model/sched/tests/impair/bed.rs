@@ -183,9 +183,9 @@ impl Bed {
         let mut earliest = NEVER;
         let left = self.results.iter().rev().filter_map(|result| result.left);
         left.filter(|left| {
-            let is_overtaken = *left > earliest;
+            let is_reordered = *left > earliest;
             earliest = earliest.min(*left);
-            is_overtaken
+            is_reordered
         })
         .count()
     }

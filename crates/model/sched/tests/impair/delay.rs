@@ -17,7 +17,7 @@ fn delay_is_exact_and_keeps_the_order() {
     assert!(bed.delays().iter().all(|delay| *delay == 20 * MS));
     let stats = bed.stats();
     assert_eq!(
-        (stats.delayed, stats.late_ns, stats.overtaken),
+        (stats.delayed, stats.late_ns, stats.reordered),
         (10_000, 0, 0)
     );
     assert_eq!(

@@ -144,7 +144,7 @@ fn classes(rows: &str, bps: u64) -> Tree {
 }
 
 #[test]
-fn what_htb_does_without_is_listed_and_what_it_cannot_have_refused() {
+fn htb_limitations_are_listed_or_refused() {
     let tree = tree(&[
         ("root", "", "policy = \"drr\""),
         ("site", "root", "weight = 2\npolicy = \"class_tree\""),

@@ -106,7 +106,7 @@ fn impaired(out: &mut String, stats: &ImpairStats, total: &Measured) {
         time(mean),
         share(total.duplicated.packets, total.sent.packets),
         share(total.corrupted, total.sent.packets),
-        of_all(stats.overtaken)
+        of_all(stats.reordered)
     );
 }
 

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_leaves_twice_takes_the_room_of_two() {
+    fn duplicated_packets_use_two_entries() {
         let mut paths = paths("duplicate 100%", 40);
         assert_eq!(leave(&mut paths, 64).len(), 32);
         assert_eq!(leave(&mut paths, 1), []);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_forwarder_did_counts_and_not_what_it_was_told() {
+    fn the_forwarders_actions_count() {
         let mut paths = paths("duplicate 100%", 20);
         assert_eq!(leave(&mut paths, 20).len(), 10);
         assert_eq!(paths.reported()[1].sent, 0);

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_send_hides_and_accuses_nobody() {
+    fn other_traffic_causes_no_false_finding() {
         let beyond = Beyond { before: 0 };
         assert_eq!(beyond.missing(0), 0);
         let all = transmitted().unwrap();

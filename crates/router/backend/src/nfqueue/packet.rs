@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_super_packet_is_charged_as_its_segments() {
+    fn a_gso_packet_is_charged_as_its_segments() {
         let of = |len, gso| {
             let Segments { count, bytes } = segments_of(len, gso, 52, 1500);
             (count.get(), bytes)

@@ -181,7 +181,7 @@ pub(super) const FAMILIES: &[Family] = &[
         Kind::Gauge,
         "bytes",
         "Bytes in the queue of the class",
-        Shape::Direction(|row| queues(row, |queue| Some(queue.held_bytes as f64))),
+        Shape::Direction(|row| queues(row, |queue| Some(queue.backlog_bytes as f64))),
     ),
     family(
         "fairpath_class_queue_sojourn_p50_seconds",

@@ -116,7 +116,7 @@ fn rotation_continues_in_a_new_file_when_reopened() {
 }
 
 #[test]
-fn a_partial_line_does_not_damage_the_next() {
+fn a_partial_line_does_not_corrupt_the_next() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rows.jsonl");
     fs::write(&path, "{\"time\":\"2025").unwrap();

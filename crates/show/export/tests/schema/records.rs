@@ -133,7 +133,7 @@ fn queue() -> Queue {
         dropped_packets: 6,
         dropped: [("full".to_owned(), 6)].into(),
         backlog_packets: 4,
-        held_bytes: 4_000,
+        backlog_bytes: 4_000,
         p50_sojourn_ns: Some(1_000_000),
         p95_sojourn_ns: Some(5_000_000),
         p99_sojourn_ns: None,

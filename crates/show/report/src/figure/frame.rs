@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn outermost_marks_lie_inside_the_plot_even_beside_their_place() {
+    fn outermost_marks_are_inside_the_plot() {
         for panel in &panels()[..3] {
             let frame = Frame::new(panel, Size::NARROW);
             for point in panel.series.iter().flat_map(|s| s.finite()) {
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn few_values_have_ticks_of_their_own() {
+    fn few_values_have_one_tick_each() {
         let frame = Frame::new(&panels()[0], Size::NARROW);
         let labels: Vec<&str> = frame.x_ticks.iter().map(|t| t.lines[0].as_str()).collect();
         assert_eq!(labels, ["0", "1", "10"]);

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_text_fits_and_says_that_it_was_cut() {
+    fn a_truncated_text_fits_and_is_marked() {
         let text = "a very long name of a congestion control";
         let kept = cut(text, 100.0);
         assert!(width(&kept) <= 100.0 && kept.ends_with('…'), "{kept}");

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_has_a_place_of_its_own_on_a_log_axis() {
+    fn zero_has_its_own_position_on_log_axes() {
         let panel = panel(
             Axis::linear("y", Unit::none()),
             &[(0.0, 1.0), (0.01, 2.0), (0.1, 3.0)],
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_the_topmost_line_has_room_above_it() {
+    fn the_topmost_line_name_fits() {
         let mut panel = panel(
             Axis::zero_based("y", Unit::none()),
             &[(0.01, 430.2), (0.1, 390.0)],
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn panels_of_one_figure_share_their_ranges_unless_one_stands_apart() {
+    fn panels_share_ranges_unless_one_differs_much() {
         let with = |y| {
             panel(
                 Axis::zero_based("y", Unit::none()),

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_more_ticks_than_asked_for() {
+    fn ticks_never_exceed_the_requested_number() {
         for most in 2..12 {
             for high in [0.013, 0.7, 1.0, 3.0, 47.0, 999.0, 1e9] {
                 let ticks = linear(0.0, high, most, &Unit::none().scaled(high));

@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_has_the_confidence_that_was_asked_for() {
+    fn intervals_have_the_requested_confidence() {
         // scipy: stats.binomtest(3, 10).proportion_ci(0.95, 'exact').
         let interval = share_interval(3, 10, 0.95).unwrap();
         assert!((interval.low - 0.066_739_511_2).abs() < 1e-9);

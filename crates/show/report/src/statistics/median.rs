@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn few_samples_tell_the_confidence_that_they_really_have() {
+    fn few_samples_have_their_actual_confidence() {
         // 1 - 2^(1-n) for least and largest; the tables of Conover (A3) for the rest.
         for (n, low, high, confidence) in [
             (2, 1.0, 2.0, 0.5),
@@ -143,7 +143,7 @@ mod tests {
 
     /// Told confidence against how often intervals of known distributions really hold the median.
     #[test]
-    fn intervals_hold_the_median_at_least_as_often_as_they_say() {
+    fn intervals_contain_the_median_as_often_as_stated() {
         let shapes: [(Shape, f64); 2] = [(normal, 0.0), (exponential, std::f64::consts::LN_2)];
         for (shape, median) in shapes {
             for n in [3, 5, 10] {

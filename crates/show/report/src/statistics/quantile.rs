@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_are_the_least_and_the_largest_sample() {
+    fn quantiles_0_and_1_are_the_extremes() {
         assert_eq!(quantile(&GAUGE, 0.0), Some(95.0610));
         assert_eq!(quantile(&GAUGE, 1.0), Some(95.1990));
         assert_eq!(quantile(&[7.0], 0.3), Some(7.0));

@@ -184,8 +184,8 @@ fn a_thousand_runs_open_within_a_second() {
 }
 
 #[test]
-fn figures_of_their_own_are_readable_too() {
-    let test = "figures_of_their_own_are_readable_too";
+fn custom_figures_are_readable() {
+    let test = "custom_figures_are_readable";
     let Some((dir, mut browser)) = opened(test, &made::report(5), 900) else {
         return;
     };

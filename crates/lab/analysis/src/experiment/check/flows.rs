@@ -128,12 +128,12 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_run_is_taken() {
+    fn runnable_experiments_are_accepted() {
         Document::parse("x.toml", TEXT).unwrap();
     }
 
     #[test]
-    fn what_a_run_never_comes_to_is_refused_at_once_with_the_remedy() {
+    fn unreachable_settings_are_refused_with_a_remedy() {
         for (from, to, reported) in [
             (
                 "at = 2.0, delay",

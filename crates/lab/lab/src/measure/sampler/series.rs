@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_kernels_counts_changes_are_counted_and_said_to_be() {
+    fn missing_kernel_counts_are_estimated_and_marked() {
         // Recovery at 1.2 and 1.3 s, a timeout at 1.6 s, and one retransmission unseen at 1.8 s.
         let series = series(|n| {
             let info = TcpInfo {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_without_samples_in_the_measured_part_says_nothing() {
+    fn connections_without_samples_are_ignored() {
         let mut series = series(|_| (TcpInfo::default(), None));
         series.moments.retain(|m| m.at < 1.0);
         assert_eq!(series.loss_events(WINDOW), None);

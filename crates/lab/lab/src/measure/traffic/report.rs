@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_say_all_that_was_asked_for() {
+    fn commands_contain_every_requested_option() {
         let plan = tcp();
         let client = plan.client_command().argv.join(" ");
         assert_eq!(
