@@ -52,7 +52,7 @@ struct fp_frame {
 			/* going through: egress interface */
 	u16 link;	/* enum fp_link */
 	u16 vlan;	/* tag control that the kernel removed from the frame, 0 none */
-	u8 direction;		/* enum fp_way */
+	u8 direction;	/* enum fp_way */
 	u8 flags;	/* FP_FRAME_* */
 	u16 out_vlan;	/* going through: tag control at egress, 0 none */
 	u32 mark;	/* of the packet, 0 none or unknown */
@@ -157,14 +157,14 @@ struct fp_counts {
 	u64 packets; /* wire packets: GSO packets count their segments */
 	u64 bytes;
 	u64 retransmitted_bytes; /* sent again although observed here: lost downstream */
-	u64 upstream_lost_bytes;	 /* holes that a retransmission filled: lost upstream */
+	u64 upstream_lost_bytes; /* holes that a retransmission filled: lost upstream */
 	u64 sampled_bytes;	 /* acknowledged by an ACK that gave a sample */
 	u32 retransmitted_packets;
 	u32 upstream_lost_packets;
 	u32 spurious_packets; /* retransmitted although acknowledged already, or reported by D-SACK */
 	u32 reordered_packets; /* arrived here late, but not retransmitted */
 	u32 unobserved_bytes; /* acknowledged but not observed here: capture loss or another path */
-	u32 samples;	  /* taken from this direction's data, reported or not */
+	u32 samples;	      /* taken from this direction's data, reported or not */
 	u32 data_packets;
 	u32 zero;
 };
@@ -174,7 +174,7 @@ struct fp_event {
 	u64 time;
 	u64 number; /* the frame that completed the sample or made the event; 0 live */
 	u64 rtt;    /* ns; of a sample */
-	u64 min;  /* minimum RTT of this leg so far; ns */
+	u64 min;    /* minimum RTT of this leg so far; ns */
 	struct fp_key key;
 	u32 flow;	 /* number of the flow; unique until it wraps */
 	u32 ifindex;	 /* where the completing packet was seen */
@@ -187,7 +187,7 @@ struct fp_event {
 	u8 side;	 /* samples: the measured host; flow events: who opened or closed */
 	u8 reason;	 /* enum fp_reason */
 	u8 own_queue;	 /* enum fp_own_queue */
-	u8 direction;		 /* enum fp_way of the completing packet */
+	u8 direction;	 /* enum fp_way of the completing packet */
 	u16 seen;	 /* bit N: packets of side N were seen */
 	u64 opened;	 /* flow events: when the flow was opened */
 };
@@ -253,10 +253,10 @@ struct fp_stats {
 		u64 samples[FP_METHOD_COUNT]; /* by method, less one */
 	};
 	u64 samples_suppressed; /* suppressed by the rate limit of output */
-	u64 refused_stale_ack; /* TSecr newer than the data acknowledged: an ACK was lost */
-	u64 refused_old_echo;  /* TSecr older: the ACK answers an earlier copy */
-	u64 refused_age;       /* older than max_rtt */
-	u64 refused_clock;     /* time went backwards */
+	u64 refused_stale_ack;	/* TSecr newer than the data acknowledged: an ACK was lost */
+	u64 refused_old_echo;	/* TSecr older: the ACK answers an earlier copy */
+	u64 refused_age;	/* older than max_rtt */
+	u64 refused_clock;	/* time went backwards */
 	u64 flows_opened;
 	u64 flows_closed;
 	u64 flows_timed_out;
@@ -268,7 +268,7 @@ struct fp_stats {
 	u64 half_open_started;
 	u64 half_open_evicted;
 	u64 half_open_failed; /* timed out or reset before the handshake completed */
-	u64 holes_dropped; /* holes and retransmissions dropped for newer ones */
+	u64 holes_dropped;    /* holes and retransmissions dropped for newer ones */
 	u64 segments_refused; /* no chunk left, or max_segments outstanding */
 	u64 lock_failures;
 	u64 scratch_busy;

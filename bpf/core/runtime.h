@@ -40,13 +40,13 @@ typedef u16 net16;
 /* True until the kernel's budget for loops is exhausted (may_goto, Linux 6.9). */
 #define fp_can_loop                                                                                \
 	({                                                                                         \
-		__label__ out_of_budget, proceed;                                                    \
+		__label__ out_of_budget, proceed;                                                  \
 		int more_ = 1;                                                                     \
 		asm volatile goto("may_goto %l[out_of_budget]" : : : : out_of_budget);             \
-		goto proceed;                                                                        \
+		goto proceed;                                                                      \
 	out_of_budget:                                                                             \
 		more_ = 0;                                                                         \
-	proceed:;                                                                                    \
+	proceed:;                                                                                  \
 		more_;                                                                             \
 	})
 

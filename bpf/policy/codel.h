@@ -30,13 +30,13 @@ enum {
 	{ .name = "target",                                                                        \
 	  .unit = "ns",                                                                            \
 	  .about = "acceptable standing delay",                                                    \
-	  .min = 1000,                                                                           \
+	  .min = 1000,                                                                             \
 	  .most = 1000000000,                                                                      \
 	  .standard = 5000000 },                                                                   \
 		{ .name = "interval",                                                              \
 		  .unit = "ns",                                                                    \
 		  .about = "time above target before dropping: about the longest RTT",             \
-		  .min = 1000000,                                                                \
+		  .min = 1000000,                                                                  \
 		  .most = 4000000000,                                                              \
 		  .standard = 100000000 },                                                         \
 		{ .name = "ecn",                                                                   \
@@ -50,7 +50,7 @@ enum {
 		{ .name = "mtu",                                                                   \
 		  .unit = "bytes",                                                                 \
 		  .about = "no drop with at most this many bytes behind the first packet",         \
-		  .min = 64,                                                                     \
+		  .min = 64,                                                                       \
 		  .most = 65536,                                                                   \
 		  .standard = 1514 }
 
@@ -102,7 +102,8 @@ FP_INLINE void codel_emptied(struct codel *q)
 }
 
 /* Section 5.5, dodequeue(): whether packets have waited above target for an interval. */
-FP_INLINE u32 codel_is_enabled(struct codel *q, const u64 *param, const struct fp_call *r, u64 behind)
+FP_INLINE u32 codel_is_enabled(struct codel *q, const u64 *param, const struct fp_call *r,
+			       u64 behind)
 {
 	if (r->sojourn < param[CODEL_TARGET] || behind <= param[CODEL_MTU]) {
 		q->first_above = 0;

@@ -49,7 +49,7 @@ struct counts {
 	u64 arrived;
 	u64 lost;
 	u64 gso_packets; /* longer than a frame on the wire */
-	u64 exempt; /* passed without a number */
+	u64 exempt;	 /* passed without a number */
 };
 
 /* Key: 0; for each CPU. Written here, read by user space. */

@@ -212,7 +212,9 @@ FP_INLINE u32 fp_facts_of(const struct fp_work FP_MEM *w, struct fp_image FP_MEM
 	if (uses & FP_USES(number))                                                                \
 		FP_MIX_##name(a, b);
 	FP_MATCHES(FP_MIX_IF_USED_)
-	return fp_hash_rule(a, b, (w->frame.direction << 1 | sender) + (w->frame.rx_ifindex << 3), 0) | 1;
+	return fp_hash_rule(a, b, (w->frame.direction << 1 | sender) + (w->frame.rx_ifindex << 3),
+			    0) |
+	       1;
 }
 
 /*

@@ -383,12 +383,12 @@ FP_FUNC int fp_tally_opened(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_ME
 /* Adds to `field` of direction `way` of both classes: packets of side `from`. */
 #define FP_REPORT(field)                                                                           \
 	do {                                                                                       \
-		u32 more_ = (__typeof__(reported->field))(c->field - reported->field);                     \
+		u32 more_ = (__typeof__(reported->field))(c->field - reported->field);             \
 		if (more_) {                                                                       \
 			fp_add32(&up->field, more_);                                               \
 			if (down != up)                                                            \
 				fp_add32(&down->field, more_);                                     \
-			reported->field = c->field;                                                    \
+			reported->field = c->field;                                                \
 		}                                                                                  \
 	} while (0)
 
@@ -407,7 +407,8 @@ FP_FUNC int fp_report_counts(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_M
 
 	/* Downstream loss is towards the other side. Upstream loss is on the leg of the sender. */
 	w->peer.lost_on[!(from & 1)] += again > spurious ? again - spurious : 0;
-	w->peer.lost_on[from & 1] += (u16)(c->upstream_lost_packets - reported->upstream_lost_packets);
+	w->peer.lost_on[from & 1] +=
+		(u16)(c->upstream_lost_packets - reported->upstream_lost_packets);
 	/* Only packets without a class at both ends are other. */
 	if (mine == FP_OTHER && other != FP_OTHER)
 		up = down;

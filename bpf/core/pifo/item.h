@@ -129,13 +129,13 @@ struct fp_pifo {
 };
 
 struct fp_pool {
-	u32 magic;   /* FP_PIFO_MAGIC */
-	u32 version; /* FP_PIFO_VERSION */
-	u64 bytes;   /* all bytes, with arrays */
-	u64 capacity;    /* bytes after the header where an fp_item can begin */
-	u64 pifo_at; /* offset of pifo 0 */
-	u64 arrays;  /* offset of the space for arrays */
-	u32 items;   /* the largest number */
+	u32 magic;    /* FP_PIFO_MAGIC */
+	u32 version;  /* FP_PIFO_VERSION */
+	u64 bytes;    /* all bytes, with arrays */
+	u64 capacity; /* bytes after the header where an fp_item can begin */
+	u64 pifo_at;  /* offset of pifo 0 */
+	u64 arrays;   /* offset of the space for arrays */
+	u32 items;    /* the largest number */
 	u32 pifos;
 	u64 seq;	/* arrivals so far */
 	u32 pushed_out; /* by the last push: the item that was pushed out, 0 none */

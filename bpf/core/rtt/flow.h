@@ -38,7 +38,7 @@
 struct fp_dir {	   /* the packets of one side */
 	u64 last;  /* time of its last packet */
 	u64 point; /* capture point where it is counted */
-	u64 min; /* minimum RTT towards the receiver of this data; 0 none */
+	u64 min;   /* minimum RTT towards the receiver of this data; 0 none */
 	u64 given; /* when a sample was last reported */
 	struct fp_segments segments;
 	u32 next;    /* highest sequence number seen, plus one */

@@ -33,8 +33,7 @@ FP_FUNC int fp_announce_flow(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_M
 }
 
 /* Moves a half-open flow whose handshake completed into a free way of the flow table. */
-FP_FUNC int fp_promote(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
-		       u32 halfway)
+FP_FUNC int fp_promote(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 halfway)
 {
 	struct fp_table half = fp_half_table(r), main = fp_flow_table(r);
 	u32 half_set = fp_set_of(w->hash, half.mask), set = fp_set_of(w->hash, main.mask);
@@ -320,9 +319,9 @@ FP_FUNC int fp_rtt_frame(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 		return err;
 	}
 	w->point = fp_capture_point(w);
-	w->behind = w->frame.direction == FP_INGRESS	 ? w->frame.ifindex
+	w->behind = w->frame.direction == FP_INGRESS  ? w->frame.ifindex
 		    : w->frame.direction == FP_EGRESS ? w->frame.rx_ifindex
-						 : 0;
+						      : 0;
 	fp_track(r, w);
 	if (r->config.slots)
 		fp_tally_volume(r, w);

@@ -67,14 +67,14 @@ struct fp_impair_config {
 /* State from the previous packets. */
 struct fp_impair_state {
 	struct fp_loss_state loss;
-	u64 last;      /* departure of the previous packet, where order is kept */
-	u64 began;     /* arrival of the first packet, when traces begin */
-	u64 opens;     /* the start of the current slot */
-	u64 newest;    /* the latest arrival that left */
-	s64 slot_left; /* bytes left in it */
+	u64 last;	   /* departure of the previous packet, where order is kept */
+	u64 began;	   /* arrival of the first packet, when traces begin */
+	u64 opens;	   /* the start of the current slot */
+	u64 newest;	   /* the latest arrival that left */
+	s64 slot_left;	   /* bytes left in it */
 	u32 slot_capacity; /* packets left in it */
-	u32 slots;     /* so far */
-	u32 delayed;   /* packets since one left early */
+	u32 slots;	   /* so far */
+	u32 delayed;	   /* packets since one left early */
 	s32 z;
 	u32 has_z;
 	u32 has_begun;
@@ -87,17 +87,17 @@ struct fp_impair_state {
 
 /* Sums since the start. Mirrored in Rust. */
 struct fp_impair_stats {
-	u64 packets; /* on the wire: a GSO packet counts its segments */
-	u64 lost;    /* of them */
-	u64 bursts;  /* runs of consecutive losses */
-	u64 gso_packets;  /* GSO packets, which are lost whole */
+	u64 packets;	 /* on the wire: a GSO packet counts its segments */
+	u64 lost;	 /* of them */
+	u64 bursts;	 /* runs of consecutive losses */
+	u64 gso_packets; /* GSO packets, which are lost whole */
 	u64 copied;
 	u64 corrupted;
-	u64 ahead;    /* left early, as configured */
-	u64 delayed;  /* passed the delay queue */
+	u64 ahead;	  /* left early, as configured */
+	u64 delayed;	  /* passed the delay queue */
 	u64 requested_ns; /* sum of configured delays */
-	u64 held_ns;  /* sum of delays after order, slots and release */
-	u64 late_ns;  /* sum of lateness at release */
+	u64 held_ns;	  /* sum of delays after order, slots and release */
+	u64 late_ns;	  /* sum of lateness at release */
 	u64 late_most_ns;
 	u64 reordered; /* released after a packet that arrived later */
 	u64 zero;

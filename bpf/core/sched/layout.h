@@ -129,7 +129,7 @@ static u32 fp_format_queues(struct fp_sched *s, const struct fp_plan *p, const u
 #define FP_QUEUE(number, who)                                                                      \
 	do {                                                                                       \
 		u64 size_ = fp_pifo_bytes(q.kind, q.capacity, q.buckets);                          \
-		if (s && (*invalid_field = fp_pifo_format(pool, number, &q, at + *bytes)) != 0)           \
+		if (s && (*invalid_field = fp_pifo_format(pool, number, &q, at + *bytes)) != 0)    \
 			return who;                                                                \
 		*bytes += size_;                                                                   \
 	} while (0)
@@ -167,7 +167,7 @@ static void fp_format_node(struct fp_sched *s, const struct fp_plan *p, u32 node
 	n->wants = p->wants[node - 1];
 	n->level = n->config.parent ? fp_node_at(s, n->config.parent)->level + 1 : 0;
 	n->supports_flows = n->config.over == FP_OVER_FLOWS ||
-			 (n->config.over == FP_OVER_PACKETS && p->flow_bytes[node - 1]);
+			    (n->config.over == FP_OVER_PACKETS && p->flow_bytes[node - 1]);
 	n->undo = (u32)fp_queue_may_refuse(p, node);
 	n->due = FP_NEVER;
 }

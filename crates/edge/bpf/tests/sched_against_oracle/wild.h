@@ -141,8 +141,7 @@ FP_INLINE u64 wild_priority(u32 function, const struct fp_meta *p)
 }
 
 /* A token bucket. */
-FP_INLINE u64 wild_bucket(u32 function, const struct fp_meta *p, struct class *c,
-			  struct fp_call *r)
+FP_INLINE u64 wild_bucket(u32 function, const struct fp_meta *p, struct class *c, struct fp_call *r)
 {
 	u64 at = max(c->word[0], r->now);
 

@@ -19,7 +19,8 @@ struct flow {
 };
 
 /* State of each tree node with this policy, at most 64 bytes after the parameters. */
-struct class {
+struct class
+{
 	PARAMS;
 	u64 virtual;
 };
