@@ -160,7 +160,7 @@ fn options_with_quantities_show_a_unit() {
                 Some("TIME") => &["ns", "us", "ms", "s", "m", "h"],
                 Some("RATE") => &["kbit", "mbit", "gbit"],
                 Some("SHARE") => &["%"],
-                Some("SIZE") => &["B", "kB", "KiB"],
+                Some("SIZE") => &["B", "kB", "MB", "KiB", "MiB"],
                 _ => continue,
             };
             // The options of a group, such as rates, may share the example of the first.

@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(value_name = "TREE.toml")]
     tree: Option<PathBuf>,
     /// Set the seed of the random operations
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Select the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]

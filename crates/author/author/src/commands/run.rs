@@ -63,12 +63,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE.c")]
     policy_file: Option<PathBuf>,
     /// Set the seed of --traffic; the same seed generates the same packets
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        default_value_t = 1,
-        conflicts_with = "read"
-    )]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "read")]
     seed: u64,
     /// Select the runtime of the scheduler
     #[arg(long, value_enum, default_value_t = Runtime::Native)]

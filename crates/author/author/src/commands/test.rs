@@ -51,13 +51,13 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Limit the Lua instructions of a script; a scheduler operation counts as 100
-    #[arg(long, value_name = "NUMBER", default_value_t = MAX_INSTRUCTIONS)]
+    #[arg(long, value_name = "N", default_value_t = MAX_INSTRUCTIONS)]
     max_instructions: u64,
     /// Limit the memory of a script, for example 512MiB [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     max_memory: Option<u64>,
     /// Set the seed of math.random in scripts
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Select the output format; text is TAP, the Test Anything Protocol
     #[arg(long, value_enum, default_value_t = TextFormat::Text)]
