@@ -37,7 +37,7 @@ fn pack(out: &Path, umask: &str, time_zone: &str) -> PathBuf {
     command
         .args(["deb", "--quick", "--version", VERSION, "--binary"])
         .arg(binary::fairpath())
-        .arg("--out")
+        .arg("--output")
         .arg(out)
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
         .env("TZ", time_zone);

@@ -20,9 +20,9 @@ use control::Facts;
 /// Build the Debian package
 #[derive(clap::Args)]
 pub struct Args {
-    /// Directory for the package [default: target/deb]
+    /// Directory of the package [default: target/deb]
     #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    output: Option<PathBuf>,
     /// Package this binary, and fairpath-lab and fairpath-sched next to it, instead of building them (they must run here)
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
@@ -69,7 +69,7 @@ impl Compression {
 
 pub fn run(args: &Args) -> Result<()> {
     let target = run::target_dir().join("deb");
-    let out = args.out.clone().unwrap_or_else(|| target.clone());
+    let out = args.output.clone().unwrap_or_else(|| target.clone());
     let epoch = epoch()?;
     let version = match &args.version {
         Some(version) => version.clone(),

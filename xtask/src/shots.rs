@@ -88,7 +88,7 @@ fn live(binaries: &Path, output: &Path) -> Result<()> {
     }
     let mut demo = Command::new(binaries.join("fairpath-demo"));
     // The name of the option in all versions of the demo.
-    demo.arg("--keep").arg(&work);
+    demo.arg("--output").arg(&work);
     demo.env("FAIRPATH_BIN_DIR", binaries).stdout(Stdio::null());
     let demo = Running::start(demo)?;
     let configuration = work.join("daemon/fairpath.toml");

@@ -1,14 +1,14 @@
-//! fairpath demo: client, router and server on one machine, measured and judged.
+//! `fairpath demo`: measures a client, a router and a server on one machine, and checks the results.
 //!
 //! ```text
 //! client ──[2 ms each way]── lan [router: fairpath rtt, run] wan ──[10 ms each way]── server
 //! ```
 //!
-//! Real tools make the traffic, `fairpath rtt` measures it in the middle, `fairpath run` counts it by class, and what it says is held
-//! against what was planted (delays, loss) and what others see (`ping`, the sender's own kernel).
-//! The exit status is 0 only if every check holds.
+//! Real tools generate the traffic, `fairpath rtt` measures it on the router, and `fairpath run` counts
+//! it by class. The results are compared with the configured delays and losses, with `ping`, and with
+//! the kernel of the sender. The exit status is 0 only if every check passes.
 //!
-//! Deliberately absent: any measuring of its own. The demo reads what `fairpath rtt` wrote.
+//! The demo measures nothing itself. It reads the records of `fairpath rtt`.
 
 mod check;
 mod classes;
@@ -26,12 +26,11 @@ mod samples;
 mod schedule;
 mod spread;
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::Parser;
+use fairpath_cli::Global;
 
 use lab::Lab;
 use out::Out;
@@ -41,55 +40,50 @@ use report::Report;
 use samples::Records;
 use schedule::Schedule;
 
-/// Show and check `fairpath rtt` on a client, a router and a server in namespaces of this machine
+/// Demonstrate and check the measurement in network namespaces of this machine.
 ///
-/// Real traffic passes a router between two wires of known delay; `fairpath rtt` watches the router.
-/// What it measured is then printed beside what was planted, what `ping` says and what the sender's
-/// own kernel says (`ss -ti`), each with a stated tolerance. Takes some 40 seconds and needs root.
-/// Nothing outside the namespaces is touched, and nothing is left behind but the files in DIR.
+/// Real traffic crosses a router between two emulated links of known delay. The report compares the
+/// results of `fairpath rtt` with the configured delays, with `ping`, and with the kernel of the sender
+/// (`ss -ti`), each with a tolerance. It takes about 40 seconds and needs root. It changes nothing
+/// outside the namespaces, and leaves nothing except the files in DIR.
 #[derive(Parser)]
 #[command(
     name = "fairpath-demo",
     bin_name = "fairpath demo",
-    version,
-    max_term_width = 100,
-    after_help = "Exit status: 0 every check holds, 1 one does not or a part failed, 2 wrong usage."
+    after_help = "Examples:\n  \
+        fairpath demo\n  \
+        fairpath demo --quick --output /tmp/demo\n\n\
+        Exit status: 0 every check passed, 1 a check or a part failed, 2 wrong usage."
 )]
 struct Cli {
-    /// Keep the samples (JSON lines) and the report here
-    #[arg(
-        long,
-        visible_alias = "keep",
-        value_name = "DIR",
-        default_value = "demo-out"
-    )]
-    out: PathBuf,
-    /// Less of everything: some 20 seconds
+    #[command(flatten)]
+    global: Global,
+    /// Directory for the samples (JSON lines) and the report
+    #[arg(long, value_name = "DIR", default_value = "demo-out")]
+    output: PathBuf,
+    /// Run shorter parts, about 20 seconds in total
     #[arg(long)]
     quick: bool,
 }
 
 fn main() -> ExitCode {
-    match run(&Cli::parse()) {
+    match run(&fairpath_cli::parse("demo")) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("fairpath demo: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => fairpath_cli::report(&error),
     }
 }
 
-/// Whether every check holds.
+/// Returns whether every check passed.
 fn run(cli: &Cli) -> anyhow::Result<bool> {
     needs::check()?;
-    let out = Out::prepare(&cli.out)?;
+    let out = Out::prepare(&cli.output)?;
     interrupt::remove_when_interrupted(&out)?;
     let samples = out.samples();
 
     let plan = if cli.quick { Plan::QUICK } else { Plan::FULL };
     let parts = plan.parts();
-    let mut progress = Progress::new(parts.len());
+    let mut progress = Progress::new(parts.len(), cli.global.quiet);
     let lab = progress.run(
         "client, router and server in namespaces; fairpath rtt and fairpath run start",
         || Lab::build(&samples, &out.daemon()),
@@ -109,7 +103,6 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
     out.remove_daemon();
     out.write("rtt-summary.txt", &summary)?;
     out.write("report.txt", &text)?;
-    let printed = io::stdout().write_all(text.as_bytes());
-    printed.context("print the report")?;
+    fairpath_cli::print(text)?;
     Ok(report.failed() == 0)
 }

@@ -1,14 +1,14 @@
-//! What the demo cannot do without, and the remedy where it is missing.
+//! Requirements of the demo, with the remedy for each.
 
 use anyhow::bail;
 use fairpath_testbed::{Feature, Need, missing};
 
-/// Every need, in the order in which they are tried, with its remedy.
+/// Requirements in the order of their checks, with remedies.
 const NEEDS: &[(Need, &str)] = &[
     (Need::Tool("ip"), "install it: apt install iproute2"),
     (
         Need::Root,
-        "it makes network namespaces; run it as root (sudo), in a container with CAP_SYS_ADMIN, \
+        "it creates network namespaces; run it with sudo, or in a container with CAP_SYS_ADMIN, \
          CAP_NET_ADMIN and CAP_BPF",
     ),
     (Need::Tool("ss"), "install it: apt install iproute2"),
@@ -21,11 +21,11 @@ const NEEDS: &[(Need, &str)] = &[
     ),
 ];
 
-/// The first need that is not met, with its remedy, as an error.
+/// Fails with the first missing requirement and its remedy.
 pub fn check() -> anyhow::Result<()> {
     for (need, remedy) in NEEDS {
         if missing(&[*need]).is_some() {
-            bail!("needs {need}: {remedy}");
+            bail!("the demo needs {need}: {remedy}");
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The directory that keeps the samples and the report.
+//! The directory of the samples and the report.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// A directory that exists, without samples of an earlier run.
+/// An existing directory without samples of an earlier run.
 #[derive(Clone, Debug)]
 pub struct Out {
     folder: PathBuf,
@@ -14,50 +14,51 @@ pub struct Out {
 }
 
 impl Out {
-    /// Makes the directory if need be, and removes the samples of an earlier run.
+    /// Creates the directory if necessary, and removes the samples of an earlier run.
     pub fn prepare(folder: &Path) -> anyhow::Result<Out> {
         let made = !folder.exists();
-        fs::create_dir_all(folder).with_context(|| format!("make the directory {folder:?}"))?;
+        fs::create_dir_all(folder)
+            .with_context(|| format!("create the directory {}", folder.display()))?;
         let folder = folder.to_owned();
         let out = Out { folder, made };
         // `fairpath rtt --write` appends.
         match fs::remove_file(out.samples()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("remove the old {:?}", out.samples()))
+                Err(error).with_context(|| format!("remove the old {}", out.samples().display()))
             }
             _ => Ok(out),
         }
     }
 
-    /// What `fairpath rtt` writes: JSON lines.
+    /// The records of `fairpath rtt`: JSON lines.
     pub fn samples(&self) -> PathBuf {
         self.folder.join("samples.jsonl")
     }
 
-    /// Where `fairpath run` has its configuration and socket meanwhile.
+    /// Configuration and socket of `fairpath run` during the demo.
     pub fn daemon(&self) -> PathBuf {
         self.folder.join("daemon")
     }
 
-    /// Removes that.
+    /// Removes the directory of `fairpath run`.
     pub fn remove_daemon(&self) {
-        // It may never have been made.
+        // It does not exist if the daemon never started.
         let _ = fs::remove_dir_all(self.daemon());
     }
 
-    /// Writes a file beside the samples.
+    /// Writes a file into the directory.
     pub fn write(&self, name: &str, text: &str) -> anyhow::Result<()> {
         let path = self.folder.join(name);
-        fs::write(&path, text).with_context(|| format!("write {path:?}"))
+        fs::write(&path, text).with_context(|| format!("write {}", path.display()))
     }
 
-    /// Removes the samples, and the directory if it was made here and is empty.
+    /// Removes the samples, and the directory if this process created it and it is empty.
     pub fn remove(&self) {
         // There may be no samples yet.
         let _ = fs::remove_file(self.samples());
         self.remove_daemon();
         if self.made {
-            // Not empty: somebody else's.
+            // Files of other programs keep it.
             let _ = fs::remove_dir(&self.folder);
         }
     }
@@ -68,14 +69,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_made_here_is_removed() {
+    fn existing_directories_are_kept() {
         let place = std::env::temp_dir().join(format!("fairpath-demo-{}", std::process::id()));
         let made = Out::prepare(&place).unwrap();
         fs::write(made.samples(), "").unwrap();
         let found = Out::prepare(&place).unwrap();
-        assert!(!made.samples().exists(), "old samples are gone");
+        assert!(!made.samples().exists(), "old samples are removed");
         found.remove();
-        assert!(place.exists(), "it was there before");
+        assert!(place.exists(), "it existed before");
         made.remove();
         assert!(!place.exists());
     }

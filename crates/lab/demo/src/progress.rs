@@ -1,4 +1,4 @@
-//! What is running, and for how long: lines on stderr, with a spinner only on a terminal.
+//! Progress: lines on standard error, with a spinner on a terminal.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Pause between two pictures of the spinner.
+/// Time between two frames of the spinner.
 const SPIN_EVERY: Duration = Duration::from_millis(120);
 const FRAMES: [char; 4] = ['|', '/', '-', '\\'];
 
@@ -14,33 +14,38 @@ const FRAMES: [char; 4] = ['|', '/', '-', '\\'];
 pub struct Progress {
     started: Instant,
     terminal: bool,
+    quiet: bool,
     parts: usize,
     begun: usize,
 }
 
 impl Progress {
-    /// Of a run with so many parts.
-    pub fn new(parts: usize) -> Progress {
+    /// Progress of a run with this number of parts; without lines if `quiet`.
+    pub fn new(parts: usize, quiet: bool) -> Progress {
         Progress {
             started: Instant::now(),
-            terminal: io::stderr().is_terminal(),
+            terminal: !quiet && io::stderr().is_terminal(),
+            quiet,
             parts,
             begun: 0,
         }
     }
 
-    /// Time since the beginning.
+    /// Time since the start.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// Does what is not a part: setting up.
+    /// Runs work that is not a part, such as the set-up.
     pub fn run<T>(&self, title: &str, work: impl FnOnce() -> T) -> T {
-        eprintln!("[{:4.1} s]      {title}", self.elapsed().as_secs_f64());
+        self.line(format_args!(
+            "[{:4.1} s]      {title}",
+            self.elapsed().as_secs_f64()
+        ));
         self.spin(work)
     }
 
-    /// Does the next part, and tells how it went.
+    /// Runs the next part, and prints its outcome.
     pub fn part<T: Display>(
         &mut self,
         title: &str,
@@ -48,19 +53,25 @@ impl Progress {
     ) -> anyhow::Result<T> {
         self.begun += 1;
         let (begun, parts) = (self.begun, self.parts);
-        eprintln!(
+        self.line(format_args!(
             "[{:4.1} s] {begun}/{parts}  {title}",
             self.elapsed().as_secs_f64()
-        );
+        ));
         let outcome = self.spin(work);
         match &outcome {
-            Ok(done) => eprintln!("              {done}"),
+            Ok(done) => self.line(format_args!("              {done}")),
             Err(error) => eprintln!("              FAILED: {error:#}"),
         }
         outcome
     }
 
-    /// Turns the spinner while `work` is done.
+    fn line(&self, text: impl Display) {
+        if !self.quiet {
+            eprintln!("{text}");
+        }
+    }
+
+    /// Shows the spinner during `work`.
     fn spin<T>(&self, work: impl FnOnce() -> T) -> T {
         if !self.terminal {
             return work();
@@ -70,7 +81,7 @@ impl Progress {
             let spinner = scope.spawn(move || spin_until(&ended));
             let result = work();
             drop(done);
-            // It only prints; a panic there has been shown.
+            // A panic of the spinner has already printed its message.
             let _ = spinner.join();
             result
         })
@@ -91,6 +102,6 @@ fn spin_until(ended: &mpsc::Receiver<()>) {
 }
 
 fn show(text: &str) {
-    // A terminal that is gone needs no spinner.
+    // A closed terminal needs no spinner.
     let _ = io::stderr().write_all(text.as_bytes());
 }

@@ -60,8 +60,8 @@ struct Versioned {
 #[derive(Debug, Deserialize)]
 struct Sample {
     flow: u32,
-    proto: String,
-    src: IpAddr,
+    protocol: String,
+    src_address: IpAddr,
     rtt_ns: u64,
     towards: Option<String>,
 }
@@ -69,7 +69,7 @@ struct Sample {
 #[derive(Debug, Deserialize)]
 struct Flow {
     flow: u32,
-    proto: String,
+    protocol: String,
     sides: [Side; 2],
 }
 
@@ -77,8 +77,8 @@ struct Flow {
 #[derive(Clone, Debug, Deserialize)]
 pub struct Side {
     port: u16,
-    /// The router's interface behind which it is.
-    pub behind: Option<String>,
+    /// The interface of the router towards this side.
+    pub towards: Option<String>,
     bytes: u64,
     /// Packets with data that passed.
     pub data_packets: u64,
@@ -96,14 +96,14 @@ impl Traffic {
             return false;
         };
         let sides = &flow.sides;
-        flow.proto == "tcp"
+        flow.protocol == "tcp"
             && sides.iter().any(|side| ports.contains(&side.port))
             && sides.iter().any(|side| side.bytes >= min_bytes)
     }
 
     fn has(self, sample: &Sample, flows: &HashMap<u32, Flow>) -> bool {
         match self {
-            Traffic::Echo { v6 } => sample.proto != "tcp" && sample.src.is_ipv6() == v6,
+            Traffic::Echo { v6 } => sample.protocol != "tcp" && sample.src_address.is_ipv6() == v6,
             Traffic::Tcp { .. } => flows
                 .get(&sample.flow)
                 .is_some_and(|flow| self.has_flow(flow)),
@@ -163,12 +163,12 @@ impl Records {
     }
 
     /// What the hosts behind one interface sent, a value a flow.
-    pub fn sides(&self, traffic: Traffic, behind: Leg) -> impl Iterator<Item = &Side> {
+    pub fn sides(&self, traffic: Traffic, leg: Leg) -> impl Iterator<Item = &Side> {
         self.flows
             .values()
             .filter(move |flow| traffic.has_flow(flow))
             .flat_map(|flow| &flow.sides)
-            .filter(move |side| side.behind.as_deref() == Some(behind.interface()))
+            .filter(move |side| side.towards.as_deref() == Some(leg.interface()))
     }
 }
 
@@ -176,12 +176,12 @@ impl Records {
 mod tests {
     use super::*;
 
-    const SAMPLE: &str = r#"{"schema":1,"type":"sample","flow":7,"proto":"tcp","src":"10.0.0.1",
+    const SAMPLE: &str = r#"{"schema":1,"type":"sample","flow":7,"protocol":"tcp","src_address":"10.0.0.1",
         "rtt_ns":20500000,"towards":"wan"}"#;
-    const FLOW: &str = r#"{"schema":1,"type":"flow","event":"closed","flow":7,"proto":"tcp","sides":[
-        {"port":4000,"behind":"lan","bytes":90000,"data_packets":60,"retransmitted_packets":3,
+    const FLOW: &str = r#"{"schema":1,"type":"flow","event":"closed","flow":7,"protocol":"tcp","sides":[
+        {"port":4000,"towards":"lan","bytes":90000,"data_packets":60,"retransmitted_packets":3,
          "spurious_packets":1,"upstream_lost_packets":0},
-        {"port":5300,"behind":"wan","bytes":0,"data_packets":0,"retransmitted_packets":0,
+        {"port":5300,"towards":"wan","bytes":0,"data_packets":0,"retransmitted_packets":0,
          "spurious_packets":0,"upstream_lost_packets":0}]}"#;
 
     fn tcp(port: u16, min_bytes: u64) -> Traffic {

@@ -57,7 +57,8 @@ impl Schedule {
         let goodput = Check::new(enough, claim);
         let same = Check::new(
             reported(&in_kernel) == reported(&fair),
-            "FQ-CoDel run in the kernel, attached to nothing, sends the same".to_owned(),
+            "FQ-CoDel in the kernel (test-run, without attaching) sends the same packets"
+                .to_owned(),
         );
         Ok(Schedule {
             rows,
@@ -70,7 +71,7 @@ impl Row {
     fn of(policy: &'static str, result: &Value) -> anyhow::Result<Row> {
         let flows = result["flows"]
             .as_array()
-            .context("the simulation told no flows")?;
+            .context("the simulation reported no flows")?;
         let named = |name: &'static str| {
             flows
                 .iter()
@@ -81,7 +82,7 @@ impl Row {
             .sum();
         let call = named("voice")
             .next()
-            .context("the simulation told no call")?;
+            .context("the simulation reported no call")?;
         let ms = |key: &str| call["sojourn_ns"][key].as_f64().unwrap_or(f64::NAN) / 1e6;
         Ok(Row {
             policy,
@@ -92,21 +93,21 @@ impl Row {
     }
 }
 
-/// What a simulation told, but for the home it ran in.
+/// The result of a simulation, without the runtime.
 fn reported(result: &Value) -> Option<serde_json::Map<String, Value>> {
     let mut reported = result.as_object()?.clone();
-    reported.remove("home")?;
+    reported.remove("runtime")?;
     Some(reported)
 }
 
 fn simulate(policy: &str, runtime: &str) -> anyhow::Result<Value> {
     let seconds = format!("{SECONDS}s");
-    let arguments = ["--traffic", TRAFFIC, "--rate", RATE, "--for", &seconds];
+    let arguments = ["--traffic", TRAFFIC, "--rate", RATE, "--duration", &seconds];
     let mut command = Command::new(binary());
     command
         .args(["sched", "run", policy])
         .args(arguments)
-        .args(["--home", runtime, "--format", "json"]);
+        .args(["--runtime", runtime, "--format", "json"]);
     let output = command
         .output()
         .with_context(|| format!("start {command:?}"))?;
