@@ -68,7 +68,7 @@ impl Scene {
     pub fn command_with(&self, fairpath: &Path) -> Command {
         let mut command = binary::command(fairpath_lab());
         command.arg("run").arg(self.place.path().join("x.toml"));
-        command.arg("--out").arg(self.out());
+        command.arg("--output").arg(self.out());
         command.arg("--fairpath").arg(fairpath);
         command.stdin(Stdio::null());
         command

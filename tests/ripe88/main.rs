@@ -179,7 +179,7 @@ fn run(experiment: &Path, seed: u32, only: Option<&Place>) -> Results {
         command.args(["--only", &format!("{axis}={value}")]);
     }
     command
-        .arg("--out")
+        .arg("--output")
         .arg(place.path())
         .arg("--fairpath")
         .arg(fairpath())

@@ -15,7 +15,7 @@ pub const PASSIVE_PART: &str = "measurement: fairpath rtt";
 /// The part of the kernel's threads that take packets up (ksoftirqd).
 pub const KERNEL_PART: &str = "kernel's packet threads";
 /// In the command of an emulator that begins without checking itself.
-pub const NO_CHECK: &str = "--no-check";
+pub const NO_SELF_TEST: &str = "--no-self-test";
 
 /// One run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -32,7 +32,9 @@ pub struct Results {
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// A file or directory that must be there cannot be read.
-    #[error("cannot read {path}; give the directory that `fairpath lab run NAME --out DIR` wrote")]
+    #[error(
+        "cannot read {path}; give the directory that `fairpath lab run NAME --output DIR` wrote"
+    )]
     Unreadable {
         /// Which.
         path: PathBuf,
@@ -69,7 +71,7 @@ pub enum ReadError {
     },
 }
 
-/// Reads what `fairpath lab run --out DIR` wrote, finished or not.
+/// Reads what `fairpath lab run --output DIR` wrote, finished or not.
 ///
 /// # Errors
 /// No directory, no manifest, a manifest of another form, or more than [`MAX_RUNS`] files.
@@ -262,6 +264,6 @@ mod tests {
             "{error}"
         );
         let error = read(Path::new("/nowhere/at/all")).unwrap_err();
-        assert!(error.to_string().contains("--out DIR"), "{error}");
+        assert!(error.to_string().contains("--output DIR"), "{error}");
     }
 }

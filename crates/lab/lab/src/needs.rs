@@ -39,7 +39,7 @@ pub fn check(cells: &[Cell], fairpath: &Path) -> anyhow::Result<()> {
             if let Some(name) = congestion_of(spec).find(|name| !known.contains(name)) {
                 bail!(
                     "flow {flow} at {}: this kernel has no congestion control {name} (it has {}): load it (modprobe \
-                     tcp_{name}), or leave it out (--only AXIS=VALUE,...)",
+                     tcp_{name}), or exclude it (--select AXIS=VALUE,...)",
                     words(&cell.setting),
                     known.join(", ")
                 );

@@ -93,9 +93,9 @@ struct Line {
     #[serde(default)]
     flow: u32,
     #[serde(default)]
-    dst: String,
+    dst_address: String,
     #[serde(default)]
-    dport: u16,
+    dst_port: u16,
     rtt_ns: Option<u64>,
     min_rtt_ns: Option<u64>,
     #[serde(default)]
@@ -171,7 +171,7 @@ pub fn read(path: &Path) -> Result<Recorded, RecordedError> {
 fn keep(paths: &mut HashMap<PathKey, u64>, record: Line) -> u64 {
     let reported: Vec<(PathKey, Option<u64>)> = match record.kind.as_str() {
         "sample" => {
-            let key = (record.flow, record.dst, record.dport);
+            let key = (record.flow, record.dst_address, record.dst_port);
             vec![(key, record.min_rtt_ns.or(record.rtt_ns))]
         }
         "flow" => record
@@ -259,8 +259,8 @@ mod tests {
 
     fn sample(flow: u32, rtt_ns: u64, min_rtt_ns: u64) -> String {
         format!(
-            "{{\"schema\":1,\"type\":\"sample\",\"time\":\"2026-01-05T10:00:00Z\",\"flow\":{flow},\"proto\":\"tcp\",\
-             \"src\":\"10.0.0.1\",\"dst\":\"10.0.0.{flow}\",\"sport\":1,\"dport\":443,\"rtt_ns\":{rtt_ns},\
+            "{{\"schema\":1,\"type\":\"sample\",\"time\":\"2026-01-05T10:00:00Z\",\"flow\":{flow},\"protocol\":\"tcp\",\
+             \"src_address\":\"10.0.0.1\",\"dst_address\":\"10.0.0.{flow}\",\"src_port\":1,\"dst_port\":443,\"rtt_ns\":{rtt_ns},\
              \"min_rtt_ns\":{min_rtt_ns},\"method\":\"ts\"}}\n"
         )
     }
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn flow_records_have_both_sides() {
-        let flow = "{\"schema\":1,\"type\":\"flow\",\"event\":\"closed\",\"flow\":7,\"proto\":\"tcp\",\"sides\":[\
+        let flow = "{\"schema\":1,\"type\":\"flow\",\"event\":\"closed\",\"flow\":7,\"protocol\":\"tcp\",\"sides\":[\
              {\"address\":\"10.0.0.1\",\"port\":5000,\"min_rtt_ns\":840000},\
              {\"address\":\"192.0.2.1\",\"port\":443,\"min_rtt_ns\":null}]}\n\
              {\"schema\":1,\"type\":\"summary\",\"flows\":[]}\n\n";

@@ -264,7 +264,7 @@ pub fn own_congestion(cells: &[Cell]) -> anyhow::Result<Option<Bbr3Like>> {
         return Ok(None);
     }
     let registered = Bbr3Like::register();
-    let remedy = "leave it out (--only AXIS=VALUE,...), or mend that";
+    let remedy = "exclude it (--select AXIS=VALUE,...), or correct that";
     registered.map(Some).context(remedy)
 }
 

@@ -52,7 +52,7 @@ pub enum StoreError {
     Results(#[from] ReadError),
     /// Somebody else writes.
     #[error(
-        "{0} is being written by another `fairpath lab run`; wait for it or choose another --out"
+        "{0} is being written by another `fairpath lab run`; wait for it, or choose another --output"
     )]
     Busy(PathBuf),
     /// Results of something else.

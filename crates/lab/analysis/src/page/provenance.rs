@@ -7,7 +7,7 @@ use super::setting_table::SettingTable;
 use super::validation::fault_words;
 use crate::grid::Grid;
 use crate::metrics;
-use crate::record::{NO_CHECK, RunRecord};
+use crate::record::{NO_SELF_TEST, RunRecord};
 use crate::results::Results;
 
 /// Runs that the page lists; all of them are in the directory.
@@ -79,14 +79,14 @@ fn checked(results: &Results) -> Option<String> {
         run.commands.iter().any(|command| {
             let words = &command.argv;
             words.get(1).is_some_and(|word| word == "impair")
-                && !words.iter().any(|word| word == NO_CHECK)
+                && !words.iter().any(|word| word == NO_SELF_TEST)
         })
     };
     let count = results.runs.iter().filter(is_checked).count();
     (count > 0).then(|| {
         format!(
             "Before the first run with each impairment ({count} runs) the emulator checked itself: losses, delays, order \
-             and rate, in virtual time. The commands of the others say {NO_CHECK}."
+             and rate, in virtual time. The commands of the others say {NO_SELF_TEST}."
         )
     })
 }
@@ -200,7 +200,7 @@ mod tests {
         let results = Results {
             runs: vec![
                 run(&["fairpath", "impair", "lan"]),
-                run(&["fairpath", "impair", "lan", NO_CHECK]),
+                run(&["fairpath", "impair", "lan", NO_SELF_TEST]),
                 run(&["fairpath", "rtt"]),
             ],
             ..Results::default()

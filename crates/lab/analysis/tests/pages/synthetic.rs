@@ -68,7 +68,7 @@ pub fn figure(title: &str, kind: FigureKind, y: &str) -> FigureSpec {
 fn manifest(name: &str, axes: Vec<Axis>, figures: Vec<FigureSpec>, repeats: u32) -> Manifest {
     let settings: usize = axes.iter().map(|axis| axis.values.len()).product();
     let words = [
-        "fairpath", "lab", "run", name, "--quick", "--out", "results",
+        "fairpath", "lab", "run", name, "--quick", "--output", "results",
     ];
     Manifest {
         format: manifest::FORMAT,

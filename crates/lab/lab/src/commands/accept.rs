@@ -1,31 +1,33 @@
-//! `fairpath-lab accept`: our program for the experiment nfqueue, in the way of a router's packets.
+//! `fairpath-lab accept`: accepts every packet of an NFQUEUE queue, for the experiment nfqueue.
 
 use clap::Args as ClapArgs;
 use fairpath_testbed::QueueSettings;
 
 use crate::divert;
 
-/// As [`QueueSettings::arguments`] writes them.
+/// Accept every packet of an NFQUEUE queue, for the experiment nfqueue.
+///
+/// The arguments are those of [`QueueSettings::arguments`].
 #[derive(Debug, ClapArgs)]
 pub struct Args {
-    /// The queue
+    /// Number of the queue
     #[arg(value_name = "QUEUE")]
     number: u16,
     /// Bytes copied of each packet
     #[arg(value_name = "COPY")]
     copy_bytes: u16,
-    /// Packets that may wait
+    /// Maximum length of the queue, packets
     #[arg(value_name = "LENGTH")]
     length: u32,
     /// Receive buffer of the socket, bytes
     #[arg(value_name = "BUFFER")]
     buffer_bytes: usize,
-    /// 1: super-packets come whole
+    /// 1: GSO packets are not segmented
     #[arg(value_name = "GSO", value_parser = clap::value_parser!(u8).range(0..=1))]
     gso: u8,
 }
 
-/// Accepts until it is ended.
+/// Accepts packets until a signal ends the process.
 ///
 /// # Errors
 /// The queue cannot be bound, or fails.

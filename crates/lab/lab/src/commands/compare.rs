@@ -1,4 +1,4 @@
-//! `fairpath lab compare A B`: what differs between two directories of results, with its interval.
+//! `fairpath lab compare A B`: the differences between two directories of results, with intervals.
 
 use std::path::PathBuf;
 
@@ -7,35 +7,38 @@ use clap::Args as ClapArgs;
 
 use fairpath_analysis::{compare, results};
 
-/// Which two.
+use super::Format;
+
+/// Compare two directories of results, with confidence intervals.
+///
+/// Runs are compared at the same setting. A difference counts only where its interval excludes zero.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    fairpath lab compare before after\n  \
+    fairpath lab compare before after --format json")]
 pub struct Args {
-    /// Results to compare with
+    /// Directory of the first results
     #[arg(value_name = "A")]
     first: PathBuf,
-    /// Results that are compared
+    /// Directory of the second results
     #[arg(value_name = "B")]
     second: PathBuf,
-    /// JSON instead of text
-    #[arg(long)]
-    json: bool,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
 }
 
-/// Prints the verdict.
+/// Prints the differences.
 ///
 /// # Errors
-/// Results that cannot be read or compared.
+/// The results cannot be read or compared.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let [first, second] = [&args.first, &args.second].map(|directory| results::read(directory));
     let compared = compare::compare(&first?, &second?)?;
-    if args.json {
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&compared).context("write the comparison")?
-        );
-        return Ok(());
+    if args.format == Format::Json {
+        let text = serde_json::to_string_pretty(&compared).context("write the comparison")?;
+        return fairpath_cli::print(format_args!("{text}\n"));
     }
     let [a, b] = [&args.first, &args.second].map(|directory| directory.display().to_string());
-    print!("{}", compare::text(&compared, &a, &b));
-    Ok(())
+    fairpath_cli::print(compare::text(&compared, &a, &b))
 }

@@ -1,32 +1,32 @@
-//! `fairpath-lab generate`: manual pages, from the definition of the command line.
+//! `fairpath-lab generate`: the manual pages, from the definition of the command line.
 //!
-//! Hidden, since it is for packaging, as `fairpath generate` is; prose comes from the guide.
+//! Hidden, since only packaging needs it.
 
 use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
 
-/// Write the manual pages, as packages install them
+/// Write the manual pages that packages install.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What to write
+    /// Files to write
     #[arg(value_enum)]
     what: What,
-    /// Where to; created if it does not exist
+    /// Directory; created if it does not exist
     dir: PathBuf,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum What {
-    /// A page for fairpath-lab(1) and for every subcommand that is shown
+    /// A page for fairpath-lab(1) and for every visible subcommand
     Man,
 }
 
-/// Writes what `args` ask for about `command`; files that exist are replaced.
+/// Writes the pages of `command`. Existing files are replaced.
 ///
 /// # Errors
-/// Where the directory cannot be made or written.
+/// The directory cannot be created or written.
 pub fn run(command: clap::Command, args: &Args) -> anyhow::Result<()> {
     let dir = &args.dir;
     fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;

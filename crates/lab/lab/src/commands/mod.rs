@@ -7,3 +7,12 @@ pub mod list;
 pub mod report;
 pub mod run;
 pub mod show;
+
+/// Output format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Lines for people
+    Text,
+    /// One JSON document
+    Json,
+}

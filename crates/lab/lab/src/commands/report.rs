@@ -1,4 +1,4 @@
-//! `fairpath lab report DIR`: the page of results, finished or not.
+//! `fairpath lab report DIR`: writes the page of complete or partial results.
 
 use std::path::PathBuf;
 
@@ -6,20 +6,22 @@ use clap::Args as ClapArgs;
 
 use crate::session;
 
-/// Of which results.
+/// Write the page of complete or partial results, and print its path.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    fairpath lab report results\n  \
+    chromium \"$(fairpath lab report results)\"")]
 pub struct Args {
-    /// What `fairpath lab run --out DIR` wrote
+    /// Directory that `fairpath lab run --output DIR` wrote
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
 
-/// Writes it beside the results and says where.
+/// Writes the page into the directory of results, and prints its path.
 ///
 /// # Errors
-/// No results, or no room.
+/// There are no results, or the file system is full.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let page = session::report(&args.directory)?;
-    println!("{}", page.display());
-    Ok(())
+    fairpath_cli::print(format_args!("{}\n", page.display()))
 }

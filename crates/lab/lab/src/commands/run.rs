@@ -20,39 +20,46 @@ use crate::{machine, needs, progress, recorded};
 /// The axis that `--rtt-from` gives values to.
 const RTT_AXIS: &str = "rtt";
 
-/// What is run, how much of it, and where it goes.
+/// Run an experiment, and write its page of results.
+///
+/// An interrupted command continues with the remaining runs when it is repeated with the same
+/// directory. Needs root and iperf3.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    fairpath lab run ripe88 --quick --output results\n  \
+    fairpath lab run ripe88 --select cc=cubic,bbr --select loss=0%,1%\n  \
+    fairpath lab run my.toml --rtt-from rtt.json")]
 pub struct Args {
-    /// Name of a shipped experiment, or a file that ends in .toml
+    /// Name of an experiment of `fairpath lab list`, or a file that ends in .toml
     #[arg(value_name = "NAME|FILE.toml")]
     experiment: String,
-    /// The short form: five minutes at most on two processors
+    /// Run the short form, of at most 5 minutes on two processors
     #[arg(long)]
     quick: bool,
-    /// Results go here; a directory with results of the same command is gone on with
+    /// Directory of results; results of the same command are continued [default: lab-NAME]
     #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
-    /// Only these values of an axis, such as cc=cubic,bbr; may be repeated
+    output: Option<PathBuf>,
+    /// Run only these values of an axis, for example cc=cubic,bbr; can be repeated
     #[arg(long, value_name = "AXIS=VALUE,...")]
-    only: Vec<String>,
-    /// Order and random numbers come from this instead of the experiment's own
+    select: Vec<String>,
+    /// Seed of the order and of random numbers, 0 to 2^64 - 1 [default: that of the experiment]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Rates times this, times of links divided by it, instead of the experiment's own scale
+    /// Multiply rates by this factor, above 0 and at most 1, and divide link delays by it [default: that of the experiment]
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     scale: Option<f64>,
-    /// Round trips for the axis "rtt": those that `fairpath rtt --format json` recorded in this file
+    /// Values of the axis "rtt", from a file that `fairpath rtt --format json` wrote
     #[arg(long, value_name = "FILE")]
     rtt_from: Option<PathBuf>,
-    /// The router's binary (also by the variable FAIRPATH)
+    /// The binary `fairpath` [default: $FAIRPATH, or the one in the same directory]
     #[arg(long, value_name = "PATH")]
     fairpath: Option<PathBuf>,
 }
 
-/// Runs it: whether all of its runs are there.
+/// Runs the experiment. Returns whether all of its runs are complete.
 ///
 /// # Errors
-/// What cannot be run or kept; finished runs are kept.
+/// The experiment cannot be run, or results cannot be written. Finished runs are kept.
 pub fn run(args: &Args) -> anyhow::Result<Ended> {
     let form = if args.quick {
         FormName::Quick
@@ -67,7 +74,7 @@ pub fn run(args: &Args) -> anyhow::Result<Ended> {
         remarks.push(recorded.words());
     }
     let seed = args.seed.unwrap_or(document.base().seed);
-    let mut cells = only(grid::plan(&document, form, seed)?, &args.only)?;
+    let mut cells = selected(grid::plan(&document, form, seed)?, &args.select)?;
     if let Some(factor) = args.scale {
         for cell in &mut cells {
             cell.experiment.scale = ScaleChoice::Fixed(factor);
@@ -77,7 +84,7 @@ pub fn run(args: &Args) -> anyhow::Result<Ended> {
     needs::check(&cells, &fairpath)?;
     let begun = manifest(args, &document, form, &cells, remarks, seed, &fairpath)?;
 
-    let out = args.out.clone();
+    let out = args.output.clone();
     let out = out.unwrap_or_else(|| PathBuf::from(format!("lab-{}", document.base().name)));
     let (store, runs, found) = Store::open(&out, &begun, document.text())?;
     let interrupt = Interrupt::listen()?;
@@ -86,21 +93,21 @@ pub fn run(args: &Args) -> anyhow::Result<Ended> {
     let mut bench = Bench::new(fairpath, out.clone(), interrupt);
     let ended = Session::new(&mut bench, &store, found, runs).go(&cells);
     drop((bench, own));
-    // What is there is reported however the grid ended.
+    // The page is written even after an error.
     let page = session::report(&out);
     let ended = ended?;
-    println!("{}", page?.display());
+    fairpath_cli::print(format_args!("{}\n", page?.display()))?;
     if ended == Ended::Interrupted {
-        eprintln!("fairpath lab: interrupted; the same command goes on");
+        fairpath_cli::note("interrupted; repeat the command to continue");
     }
     Ok(ended)
 }
 
-/// A share of the rates.
+/// A factor of the rates.
 fn factor(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok();
     let within = number.filter(|factor| *factor > 0.0 && *factor <= 1.0);
-    within.ok_or_else(|| "write a number above 0 and at most 1, such as 0.1".to_owned())
+    within.ok_or_else(|| "write a number above 0 and at most 1, for example 0.1".to_owned())
 }
 
 fn report_begin(cells: &[Cell], there: usize, out: &std::path::Path) {
@@ -116,34 +123,34 @@ fn report_begin(cells: &[Cell], there: usize, out: &std::path::Path) {
     };
     let time = progress::written(Duration::from_secs_f64(seconds));
     let there = if there > 0 {
-        format!(", {there} are there")
+        format!(", {there} are complete")
     } else {
         String::new()
     };
-    eprintln!(
-        "{} runs, some {time}{there}; results in {}",
+    fairpath_cli::note(format_args!(
+        "{} runs, about {time}{there}; results in {}",
         cells.len(),
         out.display()
-    );
+    ));
 }
 
-/// The cells whose axes have the values asked for, numbered anew.
-fn only(cells: Vec<Cell>, wanted: &[String]) -> anyhow::Result<Vec<Cell>> {
+/// The cells that have the selected values of their axes, renumbered.
+fn selected(cells: Vec<Cell>, wanted: &[String]) -> anyhow::Result<Vec<Cell>> {
     let mut kept = cells;
     for text in wanted {
         let (axis, values) = text
             .split_once('=')
-            .with_context(|| format!("--only {text}: write AXIS=VALUE,..."))?;
+            .with_context(|| format!("--select {text}: write AXIS=VALUE,..."))?;
         let values: Vec<&str> = values.split(',').collect();
         let known: Vec<&str> = kept
             .iter()
             .filter_map(|cell| cell.setting.get(axis).map(String::as_str))
             .collect();
         if known.is_empty() {
-            bail!("--only {text}: the experiment has no axis {axis}");
+            bail!("--select {text}: the experiment has no axis {axis}");
         }
         if let Some(unknown) = values.iter().find(|value| !known.contains(value)) {
-            bail!("--only {text}: axis {axis} has no {unknown} in this form");
+            bail!("--select {text}: axis {axis} has no value {unknown} in this form");
         }
         kept.retain(|cell| values.contains(&cell.setting[axis].as_str()));
     }
@@ -151,7 +158,7 @@ fn only(cells: Vec<Cell>, wanted: &[String]) -> anyhow::Result<Vec<Cell>> {
         cell.place = place;
     }
     if kept.is_empty() {
-        bail!("--only leaves no run; name values that come together");
+        bail!("--select excludes every run; select values that occur together");
     }
     Ok(kept)
 }
@@ -169,7 +176,7 @@ fn manifest(
     let machine = machine::reported(fairpath);
     if machine.fairpath.is_empty() {
         bail!(
-            "run {} --version: it is no `fairpath`; name the router's binary (--fairpath PATH)",
+            "run {} --version: this is not the binary fairpath; name it with --fairpath PATH",
             fairpath.display()
         );
     }
@@ -204,16 +211,16 @@ fn manifest(
     })
 }
 
-/// The command that repeats it; where results went is the repeater's choice.
+/// The command that repeats the experiment. The directory is a placeholder.
 fn command(args: &Args) -> Vec<String> {
     let mut words: Vec<String> = ["fairpath", "lab", "run", &args.experiment]
         .map(str::to_owned)
         .into();
     words.extend(args.quick.then(|| "--quick".to_owned()));
     words.extend(
-        args.only
+        args.select
             .iter()
-            .flat_map(|only| ["--only".to_owned(), only.clone()]),
+            .flat_map(|select| ["--select".to_owned(), select.clone()]),
     );
     words.extend(
         args.seed
@@ -224,7 +231,7 @@ fn command(args: &Args) -> Vec<String> {
     words.extend(scale.flat_map(|factor| ["--scale".to_owned(), factor.to_string()]));
     let file = args.rtt_from.iter().map(|file| file.display().to_string());
     words.extend(file.flat_map(|file| ["--rtt-from".to_owned(), file]));
-    words.extend(["--out".to_owned(), "DIR".to_owned()]);
+    words.extend(["--output".to_owned(), "DIR".to_owned()]);
     words
 }
 
@@ -247,7 +254,7 @@ mod tests {
 
     #[test]
     fn selected_axis_values_alone_are_run() {
-        let kept = only(cells(), &["cc=bbr".to_owned(), "loss=0%,10%".to_owned()]).unwrap();
+        let kept = selected(cells(), &["cc=bbr".to_owned(), "loss=0%,10%".to_owned()]).unwrap();
         assert_eq!(kept.len(), 12);
         assert!(
             kept.iter()
@@ -255,7 +262,7 @@ mod tests {
                 .all(|(at, cell)| cell.place as usize == at)
         );
         for wrong in ["cc", "colour=red", "cc=reno"] {
-            assert!(only(cells(), &[wrong.to_owned()]).is_err(), "{wrong}");
+            assert!(selected(cells(), &[wrong.to_owned()]).is_err(), "{wrong}");
         }
     }
 }

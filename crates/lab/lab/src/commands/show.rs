@@ -1,32 +1,33 @@
-//! `fairpath lab show NAME`: an experiment in words, or as it is written.
+//! `fairpath lab show NAME`: the description or the file of an experiment.
 
-use std::io::{self, Write};
-
-use anyhow::Context;
 use clap::Args as ClapArgs;
 use fairpath_analysis::experiment::Document;
 use fairpath_analysis::metrics;
 
 use crate::words;
 
-/// Which, and how.
+/// Show an experiment: its question, links, flows, axes and duration.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  \
+    fairpath lab show ripe88\n  \
+    fairpath lab show ripe88 --toml > my.toml\n  \
+    fairpath lab show --metrics")]
 pub struct Args {
-    /// Name of a shipped experiment, or a file that ends in .toml
+    /// Name of an experiment of `fairpath lab list`, or a file that ends in .toml
     #[arg(value_name = "NAME|FILE.toml", required_unless_present = "metrics")]
     experiment: Option<String>,
-    /// List the quantities that a figure's y may be
+    /// List the quantities that the y axis of a figure can have
     #[arg(long, conflicts_with_all = ["toml", "experiment"])]
     metrics: bool,
-    /// Print its file, to be changed and run
+    /// Print the file of the experiment, as a template
     #[arg(long)]
     toml: bool,
 }
 
-/// Prints it.
+/// Prints the description.
 ///
 /// # Errors
-/// No such experiment, or one that is refused.
+/// The experiment does not exist or is invalid.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let text = match &args.experiment {
         None => quantities(),
@@ -39,9 +40,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             }
         }
     };
-    io::stdout()
-        .write_all(text.as_bytes())
-        .context("write the experiment")
+    fairpath_cli::print(text)
 }
 
 /// A line for each quantity: its name, its unit and how it is computed.

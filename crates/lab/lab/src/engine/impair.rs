@@ -9,36 +9,36 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use fairpath_analysis::experiment::Direction;
-use fairpath_analysis::record::{CommandRecord, LinkRecord, NO_CHECK, QueueRecord};
+use fairpath_analysis::record::{CommandRecord, LinkRecord, NO_SELF_TEST, QueueRecord};
 use fairpath_testbed::Process;
 use nix::sys::signal::Signal;
 use serde::Deserialize;
 
 use super::{Emulated, Emulator, EngineError, Task};
 
-/// Time to load programs and to check itself, on a busy machine.
+/// Time to load programs and for the self-test, on a busy machine.
 const READY_DEADLINE: Duration = Duration::from_secs(30);
-/// Time to send what waits and to tell the last figures.
+/// Time to send queued packets and to print the final report.
 const END_DEADLINE: Duration = Duration::from_secs(15);
-/// What it says on stderr when packets are impaired from now on.
+/// Its line on standard error after it started to impair packets.
 const READY: &str = "ready:";
-/// Packets that it holds in each direction, unless told otherwise.
+/// The default of `--max-packets`.
 const PACKETS: f64 = 16_384.0;
-/// More it refuses to hold.
+/// The upper limit of `--max-packets`.
 const MOST_PACKETS: u32 = 1_000_000;
-/// The delay comes before the line, so that it holds what senders send: BBR begins with 2.9 times what it takes for
-/// the rate, and may take it for more.
+/// The delay precedes the rate, so it stores what senders send. BBR starts with 2.9 times its estimate of
+/// the rate, and can overestimate it.
 const SURGE: f64 = 4.0;
-/// A direction of which nothing is asked.
+/// A direction without impairment.
 const PLAIN: &str = "none";
-/// When a trace begins anew, ms: after any run.
+/// Time at which a trace restarts, ms: later than any run.
 const UNLIMITED_MS: f64 = 1e8;
 
-/// Starts it; returns when it impairs. What is asked for the first time, it checks: losses, delays, order
-/// and rate, in virtual time, by the code that will see the packets.
+/// Starts `fairpath impair`, and returns when it impairs packets. The first run of each configuration
+/// includes the self-test, in virtual time, of the code that will process the packets.
 ///
 /// # Errors
-/// It does not start, in its own words.
+/// It does not start: its own message.
 pub fn start(
     task: &Task<'_>,
     checked: &mut BTreeSet<String>,
@@ -89,17 +89,17 @@ fn arguments(
         task.seat.peer,
         "--peer",
         task.seat.interface,
-        "--json",
-        // Interfaces of a namespace of ours: whoever is logged in does not come by them.
+        "--format=json",
+        // No remote login can use interfaces of our own namespaces.
         "--yes",
     ];
     argv.extend(fixed.map(str::to_owned));
-    argv.extend((!check).then(|| NO_CHECK.to_owned()));
+    argv.extend((!check).then(|| NO_SELF_TEST.to_owned()));
     argv.extend(["--seed".to_owned(), task.seed.to_string()]);
     if let Some(via) = task.spec.via {
         argv.extend(["--via".to_owned(), via.name().to_owned()]);
     }
-    argv.extend(packets(directions).map(|packets| format!("--packets={packets}")));
+    argv.extend(packets(directions).map(|packets| format!("--max-packets={packets}")));
     for (option, words) in ["--to-peer", "--from-peer"].iter().zip(words) {
         if words != PLAIN {
             argv.extend([(*option).to_owned(), words.clone()]);
@@ -108,7 +108,7 @@ fn arguments(
     argv
 }
 
-/// Packets to be held in each direction, where that is more than usual.
+/// The maximum number of packets in each direction, where it exceeds the default.
 fn packets(directions: &[Direction; 2]) -> Option<u32> {
     let held = |direction: &Direction| {
         SURGE * direction.pipe_packets() + f64::from(direction.limit.unwrap_or(0))
@@ -120,7 +120,7 @@ fn packets(directions: &[Direction; 2]) -> Option<u32> {
     })
 }
 
-/// A direction in the words of `fairpath impair`.
+/// A direction as an argument of `fairpath impair`.
 fn words(direction: &Direction, set: &[String], lead: Duration) -> String {
     let mut words = Vec::new();
     words.extend(
@@ -135,7 +135,7 @@ fn words(direction: &Direction, set: &[String], lead: Duration) -> String {
     }
     if direction.jitter.ns() > 0 {
         words.push(format!("jitter {}ns", direction.jitter.ns()));
-        // A standard deviation, as netem has it; left out it would be the half width of a uniform one.
+        // The jitter is a standard deviation, as in netem. The default is a uniform distribution.
         words.push("distribution normal".to_owned());
         let order = if direction.reordering { "free" } else { "kept" };
         words.push(format!("order {order}"));
@@ -157,7 +157,7 @@ fn words(direction: &Direction, set: &[String], lead: Duration) -> String {
     if direction.policy.is_some() {
         words.extend(set.iter().map(|parameter| format!("set {parameter}")));
     }
-    words.extend(direction.limit.map(|limit| format!("limit {limit}")));
+    words.extend(direction.limit.map(|limit| format!("queue-limit {limit}")));
     words.extend(direction.impair.clone());
     if words.is_empty() {
         PLAIN.to_owned()
@@ -166,8 +166,8 @@ fn words(direction: &Direction, set: &[String], lead: Duration) -> String {
     }
 }
 
-/// Delays at times, as `delay-trace` has them in place: nothing is left of it, and the command can be typed
-/// again. Its times count from the first packet, which comes `lead` before second 0 of the traffic.
+/// The delays as an inline `delay-trace`, so that the command needs no file. Times count from the first
+/// packet, which is sent `lead` before second 0 of the traffic.
 fn trace(direction: &Direction, lead: Duration) -> String {
     let lead = lead.as_secs_f64();
     let mut text = format!("0ms {}ns", direction.delay.ns());
@@ -178,7 +178,7 @@ fn trace(direction: &Direction, lead: Duration) -> String {
     text + &format!(",{UNLIMITED_MS}ms")
 }
 
-/// One under way.
+/// A running `fairpath impair`.
 struct Impairing {
     process: Process,
     argv: Vec<String>,
@@ -215,7 +215,7 @@ impl Emulator for Impairing {
             .unwrap_or_default();
         let reported: Reported = serde_json::from_str(last).map_err(|error| {
             let operation = format!(
-                "read what `fairpath impair` told ({})",
+                "read the report of `fairpath impair` ({})",
                 self.process.stderr().trim()
             );
             self.failed(&operation, error.into())
@@ -239,7 +239,7 @@ impl Impairing {
 
     fn emulated(&self, reported: &Reported) -> Emulated {
         let mut emulated = Emulated::default();
-        let mut unsaid: Vec<&String> = reported.why.iter().collect();
+        let mut remaining: Vec<&String> = reported.reasons.iter().collect();
         for (number, name) in ["to-peer", "from-peer"].iter().enumerate() {
             let Some(measured) = reported
                 .directions
@@ -248,10 +248,10 @@ impl Impairing {
             else {
                 continue;
             };
-            let (own, others): (Vec<&String>, Vec<&String>) = unsaid
+            let (own, others): (Vec<&String>, Vec<&String>) = remaining
                 .into_iter()
                 .partition(|why| why.starts_with(&format!("{name}: ")));
-            unsaid = others;
+            remaining = others;
             if !self.requested[number] {
                 continue;
             }
@@ -265,13 +265,13 @@ impl Impairing {
                 .extend(measured.queue(&self.names[number], direction));
         }
         if !reported.is_final {
-            let text = "it told no last figures: it died".to_owned();
+            let text = "no final report: `fairpath impair` ended early".to_owned();
             emulated
                 .links
                 .iter_mut()
                 .for_each(|link| link.invalid = Some(text.clone()));
         }
-        if let (Some(link), Some(why)) = (emulated.links.first_mut(), joined(&unsaid)) {
+        if let (Some(link), Some(why)) = (emulated.links.first_mut(), joined(&remaining)) {
             link.invalid.get_or_insert(why);
         }
         emulated
@@ -283,85 +283,82 @@ fn joined(why: &[&String]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
-/// The last line of `fairpath impair --json`; what is not here is not needed.
+/// The keys that are used of the last report of `fairpath impair --format json`.
 #[derive(Debug, Deserialize)]
 struct Reported {
     #[serde(default)]
-    why: Vec<String>,
+    reasons: Vec<String>,
     #[serde(rename = "final", default)]
     is_final: bool,
     directions: Vec<LinkDirection>,
 }
 
-/// One direction of it.
+/// One direction of the report.
 #[derive(Debug, Deserialize)]
 struct LinkDirection {
     name: String,
-    engine: String,
-    requested: String,
-    packets: u64,
-    lost: u64,
-    loss_requested: f64,
-    loss_interval: [f64; 2],
-    /// Dropped by the queue that was asked for.
-    queue_lost: u64,
-    /// Marked by it, and how long packets waited in it: p50, p95, p99.
-    marked: u64,
+    backend: String,
+    configuration: String,
+    enqueued_packets: u64,
+    lost_packets: u64,
+    configured_loss_ratio: f64,
+    loss_interval_ratio: [f64; 2],
+    queue_dropped_packets: u64,
+    marked_packets: u64,
+    /// p50, p95, p99.
     sojourn_ns: Option<[u64; 3]>,
-    sent: u64,
-    /// Against the plan, here and in the kernel before.
-    own_dropped: u64,
-    queue_dropped: u64,
+    sent_packets: u64,
+    backend_dropped_packets: u64,
+    kernel_dropped_packets: u64,
     gso_packets: u64,
-    delay_mean_ns: Option<f64>,
-    delay_planned_ns: Option<f64>,
+    mean_delay_ns: Option<f64>,
+    planned_delay_ns: Option<f64>,
     delay_deviation_ns: Option<f64>,
     lateness_ns: Option<[u64; 4]>,
-    reordered: u64,
+    reordered_packets: u64,
 }
 
 impl LinkDirection {
     fn link(&self, name: &str, direction: &Direction) -> LinkRecord {
-        // What was asked for is the experiment's word, not the emulator's, but for what only it can read.
-        let is_read = direction.impair.is_none();
-        let requested = if is_read {
+        // Only the emulator can read the free text of `impair`.
+        let requested = if direction.impair.is_none() {
             direction.loss.value()
         } else {
-            self.loss_requested
+            self.configured_loss_ratio
         };
         let wanted = self.delay_wanted(direction);
         LinkRecord {
             name: name.to_owned(),
-            engine: self.engine.clone(),
-            requested: self.requested.clone(),
+            engine: self.backend.clone(),
+            requested: self.configuration.clone(),
             stated: String::new(),
-            packets: self.packets,
-            lost: self.lost,
+            packets: self.enqueued_packets,
+            lost: self.lost_packets,
             loss_requested: Some(requested),
-            loss_interval: Some((self.loss_interval[0], self.loss_interval[1])),
-            own_dropped: self.own_dropped + self.queue_dropped,
-            queue_dropped: self.queue_lost,
+            loss_interval: Some((self.loss_interval_ratio[0], self.loss_interval_ratio[1])),
+            own_dropped: self.backend_dropped_packets + self.kernel_dropped_packets,
+            queue_dropped: self.queue_dropped_packets,
             gso_packets: self.gso_packets,
             delay_requested_ns: wanted.map(|ns| ns.round() as u64),
-            delay_mean_ns: wanted.and(self.delay_mean_ns).map(|ns| ns.round() as u64),
+            delay_mean_ns: wanted.and(self.mean_delay_ns).map(|ns| ns.round() as u64),
             delay_deviation_ns: self.delay_deviation_ns.map(|ns| ns.round() as u64),
             lateness_ns: self.lateness_ns,
-            reordered: self.reordered,
+            reordered: self.reordered_packets,
             invalid: None,
         }
     }
 
-    /// The mean delay to hold packets against. Where a rate or order holds them longer by design, the
-    /// emulator's plan has that in it; but no plan is shorter than the delay that was asked for.
+    /// The mean delay to compare with. A rate or a kept order adds delay by design: the plan of the
+    /// emulator includes it, and is never shorter than the configured delay.
     fn delay_wanted(&self, direction: &Direction) -> Option<f64> {
         if !direction.delay_steps.is_empty() || direction.impair.is_some() {
-            return self.delay_planned_ns;
+            return self.planned_delay_ns;
         }
         let min = direction.delay.ns() as f64;
         let kept = direction.jitter.ns() > 0;
         if direction.rate.is_some() || kept {
             return Some(
-                self.delay_planned_ns
+                self.planned_delay_ns
                     .unwrap_or(0.0)
                     .max(if kept { 0.0 } else { min }),
             );
@@ -378,10 +375,10 @@ impl LinkDirection {
                 .policy
                 .clone()
                 .unwrap_or_else(|| "fifo".to_owned()),
-            arrived: self.packets.saturating_sub(self.lost),
-            sent: self.sent,
-            dropped: self.queue_lost,
-            marked: self.marked,
+            arrived: self.enqueued_packets.saturating_sub(self.lost_packets),
+            sent: self.sent_packets,
+            dropped: self.queue_dropped_packets,
+            marked: self.marked_packets,
             sojourn_ns: self.sojourn_ns,
         })
     }
@@ -403,7 +400,7 @@ mod tests {
         );
         assert_eq!(
             words(&all, &["target=1ms".to_owned()], Duration::ZERO),
-            "rate 850000000bit delay 500000ns jitter 100000ns distribution normal order kept loss 1% policy codel set target=1ms limit 150"
+            "rate 850000000bit delay 500000ns jitter 100000ns distribution normal order kept loss 1% policy codel set target=1ms queue-limit 150"
         );
         assert_eq!(words(&Direction::default(), &[], Duration::ZERO), "none");
         assert_eq!(
@@ -438,14 +435,16 @@ mod tests {
     fn reports_become_records_with_reasons() {
         let measured = |name: &str| {
             format!(
-                r#"{{"name":"{name}","engine":"afxdp","asked":"loss 1%","packets":1000,"lost":9,"loss":0.009,
-                "loss_asked":0.01,"loss_interval":[0.002,0.02],"queue_lost":5,"marked":4,"sojourn_ns":[10,20,30],"sent":986,"own_dropped":1,
-                "queue_dropped":2,"super_packets":0,"delay_asked_ns":1e6,"delay_mean_ns":1.4e6,
-                "delay_planned_ns":1.39e6,"lateness_ns":[1,2,3,4],"reordered":0,"true":false}}"#
+                r#"{{"name":"{name}","backend":"afxdp","configuration":"loss 1%","enqueued_packets":1000,
+                "lost_packets":9,"loss_ratio":0.009,"configured_loss_ratio":0.01,"loss_interval_ratio":[0.002,0.02],
+                "queue_dropped_packets":5,"marked_packets":4,"sojourn_ns":[10,20,30],"sent_packets":986,
+                "backend_dropped_packets":1,"kernel_dropped_packets":2,"gso_packets":0,"configured_delay_ns":1e6,
+                "mean_delay_ns":1.4e6,"planned_delay_ns":1.39e6,"lateness_ns":[1,2,3,4],"reordered_packets":0,
+                "valid":false}}"#
             )
         };
         let text = format!(
-            r#"{{"schema":1,"true":false,"why":["to-peer: late","the interface went"],"final":true,"directions":[{},{}]}}"#,
+            r#"{{"schema":1,"valid":false,"reasons":["to-peer: late","the interface went"],"final":true,"directions":[{},{}]}}"#,
             measured("to-peer"),
             measured("from-peer")
         );
