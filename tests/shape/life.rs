@@ -9,6 +9,7 @@ use nix::sys::signal::Signal;
 use crate::by;
 use crate::scene::{
     Counted, Numbered, Scene, for_a_time, limits_queues, lost_before, number, queue, settled,
+    snapshot,
 };
 
 const RATES: &str = "down = \"100mbit\"\nup = \"100mbit\"";
@@ -119,14 +120,23 @@ fn rates_are_set_while_packets_flow(port: &'static str) {
         dropped + waiting > 100,
         "of 2,000 at a quarter of the rate: {overloaded:#}"
     );
-    let output = scene.command(&["set", "anna", "--down", "20mbit"]);
-    assert!(output.status.success(), "{output:?}");
+    assert_eq!(overloaded["ceil_bps"], 2_000_000);
+    let rate = overloaded["rate_bps"].as_f64().unwrap();
+    assert!((1.4e6..2.6e6).contains(&rate), "{overloaded:#}");
+    for (class, rate) in [("anna", "20mbit"), ("line", "50mbit")] {
+        let output = scene.command(&["set", class, "--down", rate]);
+        assert!(output.status.success(), "{output:?}");
+    }
     for_a_time(Duration::from_secs(1));
     let then = number(&queue(&daemon, "down", Some("anna")), "dropped_packets");
     for_a_time(Duration::from_secs(1));
     let now = queue(&daemon, "down", Some("anna"));
     assert_eq!(number(&now, "dropped_packets"), then, "{now:#}");
     assert!(number(&now, "backlog_packets") < 20, "{now:#}");
+    assert_eq!(now["ceil_bps"], 20_000_000);
+    let rate = now["rate_bps"].as_f64().unwrap();
+    assert!((6e6..10e6).contains(&rate), "{now:#}");
+    assert_eq!(snapshot(&daemon)["links"][0]["ceil_bps"], 50_000_000);
     drop(source);
     let _ = sink.drain(Duration::from_millis(500));
     let output = scene.command(&["set", "nobody", "--down", "20mbit"]);

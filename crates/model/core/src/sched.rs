@@ -18,7 +18,7 @@ pub use classifier::{Classifier, End};
 pub use impair::*;
 pub use memory::{MAX_OF_A_KIND, SchedLayout, SchedMemory};
 pub use plan::Plan;
-pub use policy::{BadPolicy, Custom, Function, Param, Policy, encode_rate, policies};
+pub use policy::{BadPolicy, Custom, Function, Param, Policy, decode_rate, encode_rate, policies};
 pub use scheduler::{SchedReader, Scheduler};
 pub use takeover::{Changes, HandoverError};
 

@@ -177,11 +177,16 @@ pub struct Row {
 /// those of Ethernet frames without checksum.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Queue {
+    /// The present ceiling, if there is one.
+    pub ceil_bps: Option<u64>,
+    /// The present floor, if there is one.
+    pub floor_bps: Option<u64>,
+    /// The achieved rate over the last interval; 0 in the first one.
+    pub rate_bps: f64,
     /// Packets enqueued.
     pub enqueued_packets: u64,
     /// Bytes enqueued.
-    #[serde(rename = "enqueued_bytes")]
-    pub arrived_bytes: u64,
+    pub enqueued_bytes: u64,
     /// Packets sent.
     pub sent_packets: u64,
     /// Bytes sent.
@@ -200,7 +205,6 @@ pub struct Queue {
     /// Packets in the queue.
     pub backlog_packets: u64,
     /// Bytes in the queue.
-    #[serde(rename = "backlog_bytes")]
     pub backlog_bytes: u64,
     /// Median sojourn time of the last 10 to 20 seconds.
     pub p50_sojourn_ns: Option<u64>,
@@ -218,9 +222,8 @@ pub struct ShapedLink {
     pub side: String,
     /// The egress interface.
     pub interface: String,
-    /// Its ceiling, if there is one.
-    #[serde(rename = "ceil_bps")]
-    pub plan_bps: Option<u64>,
+    /// The present ceiling, if there is one.
+    pub ceil_bps: Option<u64>,
     /// Over the last interval.
     pub rate_bps: f64,
     /// Its packets.

@@ -182,7 +182,7 @@ fn invalid_trees_are_refused_with_position_and_remedy() {
         ),
         (
             node("a", "ceil = 5"),
-            "ceil: \"5\" is no rate; write 100mbit",
+            "ceil: rate \"5\" has no unit: write 100kbit, 100mbit or 100gbit",
         ),
         (
             node("a", "queue = { kind = \"heep\" }"),

@@ -7,8 +7,9 @@ use anyhow::{Context, bail};
 use fairpath_bpf::RttMonitor;
 use fairpath_class::ClassSet;
 use fairpath_core::Rules;
-use fairpath_core::sched::{Drop as Reason, Op, Setting, encode_rate};
+use fairpath_core::sched::{Drop as Reason, NodeConfig, Op, Setting, decode_rate, encode_rate};
 use fairpath_history::snapshot::{Queue, Shape, ShapeSet, ShapedLink};
+use fairpath_sched::tree::Tree;
 use fairpath_shape::{Both, Figures, Lines, Side, Sojourns};
 
 use crate::choose;
@@ -57,7 +58,11 @@ struct Port {
     reason: String,
     reading: Reading,
     read: Instant,
-    rates: Both<f64>,
+    /// Bytes sent until the reading before, by node, and the time between the readings, seconds.
+    sent_before: Both<Vec<u64>>,
+    interval: f64,
+    /// Rates that [`Shaping::set`] changed, bit/s, by node; `true` is the floor.
+    changed: Both<BTreeMap<(u32, bool), u64>>,
     /// Sojourns at the beginning of this window and of the one before, by node.
     begun: [Both<Vec<Sojourns>>; 2],
     window: Instant,
@@ -153,7 +158,9 @@ impl Shaping {
             reason: choice.reason,
             reading: Reading::default(),
             read: now,
-            rates: Both::default(),
+            sent_before: Both::default(),
+            interval: 0.0,
+            changed: Both::default(),
             begun: Default::default(),
             window: now,
         })
@@ -369,7 +376,7 @@ impl Shaping {
             let Some(bps) = bps else { continue };
             let names = &self.lines.trees.get(side).names;
             let node = match wanted.class.as_str() {
-                "line" => Some(fairpath_sched::tree::Tree::SHARED),
+                "line" => Some(Tree::SHARED),
                 class => names.id(class),
             };
             let Some(node) = node else {
@@ -386,6 +393,8 @@ impl Shaping {
                 };
                 format!("set the rates of {:?}: {word}{so_far}", wanted.class)
             })?;
+            let changed = port.changed.get_mut(side);
+            changed.insert((node, setting == Setting::Floor), bps);
             let rate = fairpath_units::quantity::written(bps, "bps");
             done.push(format!("{word} {}", if bps == 0 { "none" } else { &rate }));
         }
@@ -402,14 +411,20 @@ impl Shaping {
     /// The queues of a class, down and up.
     pub fn queues(&self, class: &str) -> [Option<Queue>; 2] {
         Side::BOTH.map(|side| {
-            let node = self.lines.trees.get(side).names.id(class)?;
-            self.port.as_ref()?.queue(side, node)
+            let tree = self.lines.trees.get(side);
+            let node = tree.names.id(class)?;
+            self.port.as_ref()?.queue(tree, side, node)
         })
     }
 
     /// The queue of the interface of a side.
     pub fn line(&self, side: Side) -> Option<Queue> {
-        self.port.as_ref()?.queue(side, 0)
+        let port = self.port.as_ref()?;
+        let tree = self.lines.trees.get(side);
+        let mut queue = port.queue(tree, side, 0)?;
+        // The limit of the link is that of the node below the root.
+        [queue.ceil_bps, queue.floor_bps] = port.limits(tree, side, Tree::SHARED);
+        Some(queue)
     }
 
     /// The status, for commands and metrics.
@@ -431,12 +446,12 @@ impl Shaping {
                 Side::Down => Some(&config.inside),
                 Side::Up => config.outside.as_ref(),
             };
-            if let (Some(interface), Some(queue)) = (interface, port.queue(side, 0)) {
+            if let (Some(interface), Some(queue)) = (interface, self.line(side)) {
                 shape.lines.push(ShapedLink {
                     side: side.name().to_owned(),
                     interface: interface.clone(),
-                    plan_bps: Some(*config.lines.bps.get(side)).filter(|bps| *bps > 0),
-                    rate_bps: *port.rates.get(side),
+                    ceil_bps: queue.ceil_bps,
+                    rate_bps: queue.rate_bps,
                     queue,
                 });
             }
@@ -449,16 +464,10 @@ impl Port {
     fn take_reading(&mut self, monitor: &RttMonitor) -> anyhow::Result<()> {
         let reading = self.backend.read(monitor)?;
         let now = Instant::now();
-        let elapsed = now.duration_since(self.read).as_secs_f64();
+        self.interval = now.duration_since(self.read).as_secs_f64();
         for side in Side::BOTH {
-            let sent = |reading: &Reading| {
-                let figures = reading.figures.get(side).as_ref();
-                figures.and_then(|f| f.first()).map_or(0, |f| f.sent_bytes)
-            };
-            let bytes = sent(&reading).saturating_sub(sent(&self.reading));
-            if elapsed > 0.0 {
-                *self.rates.get_mut(side) = bytes as f64 * 8.0 / elapsed;
-            }
+            let figures = self.reading.figures.get(side).iter().flatten();
+            *self.sent_before.get_mut(side) = figures.map(|f| f.sent_bytes).collect();
         }
         (self.reading, self.read) = (reading, now);
         if now.duration_since(self.window) >= WINDOW {
@@ -477,9 +486,34 @@ impl Port {
         self.begun = Default::default();
         self.window = Instant::now();
         self.reading.figures = Both::default();
+        self.sent_before = Both::default();
+        self.changed = Both::default();
     }
 
-    fn queue(&self, side: Side, node: u32) -> Option<Queue> {
+    /// The present ceiling and floor of a node, bit/s.
+    fn limits(&self, tree: &Tree, side: Side, node: u32) -> [Option<u64>; 2] {
+        // Ids of nodes are indices plus 1; 0 is the whole tree.
+        let index = (node as usize).checked_sub(1);
+        let configured = index.and_then(|index| tree.plan.nodes.get(index));
+        [false, true].map(|is_floor| {
+            let set = self.changed.get(side).get(&(node, is_floor)).copied();
+            let encoded = |config: &NodeConfig| if is_floor { config.floor } else { config.ceil };
+            let bps = set.or_else(|| configured.map(|config| decode_rate(encoded(config))));
+            bps.filter(|bps| *bps > 0)
+        })
+    }
+
+    /// The achieved rate of a node over the last interval, bit/s.
+    fn rate(&self, side: Side, node: u32, figures: &Figures) -> f64 {
+        match self.sent_before.get(side).get(node as usize) {
+            Some(before) if self.interval > 0.0 => {
+                figures.sent_bytes.saturating_sub(*before) as f64 * 8.0 / self.interval
+            }
+            _ => 0.0,
+        }
+    }
+
+    fn queue(&self, tree: &Tree, side: Side, node: u32) -> Option<Queue> {
         let figures = self
             .reading
             .figures
@@ -487,7 +521,13 @@ impl Port {
             .as_ref()?
             .get(node as usize)?;
         let begun = self.begun[1].get(side).get(node as usize);
-        Some(queue(figures, begun))
+        let [ceil_bps, floor_bps] = self.limits(tree, side, node);
+        Some(Queue {
+            ceil_bps,
+            floor_bps,
+            rate_bps: self.rate(side, node, figures),
+            ..queue(figures, begun)
+        })
     }
 }
 
@@ -503,7 +543,7 @@ fn queue(figures: &Figures, begun: Option<&Sojourns>) -> Queue {
         .collect();
     Queue {
         enqueued_packets: figures.arrived,
-        arrived_bytes: figures.arrived_bytes,
+        enqueued_bytes: figures.arrived_bytes,
         sent_packets: figures.sent,
         sent_bytes: figures.sent_bytes,
         marked_packets: figures.marked,
@@ -514,5 +554,6 @@ fn queue(figures: &Figures, begun: Option<&Sojourns>) -> Queue {
         p50_sojourn_ns: window.quantile(0.5),
         p95_sojourn_ns: window.quantile(0.95),
         p99_sojourn_ns: window.quantile(0.99),
+        ..Queue::default()
     }
 }

@@ -31,7 +31,7 @@ pub static DESCRIPTION: Description = Description {
 fn refuses(_: Wish, needs: Needs) -> Option<&'static str> {
     if !needs.only_loss {
         return Some(
-            "packets can only be lost there; leave out delay, rate and the rest, or use --via afxdp or nfqueue",
+            "XDP supports loss only: remove delay, rate and the other impairments, or use --via afxdp or nfqueue",
         );
     }
     let unseen = "it does not receive packets at egress: name their ingress interface as --peer, or impair --ingress only";

@@ -51,7 +51,7 @@ fn rows() -> anyhow::Result<Vec<ExperimentRow>> {
             question: document.base().question.clone(),
         })
     };
-    shipped::names().into_iter().map(row).collect()
+    shipped::names().map(row).collect()
 }
 
 fn text(rows: &[ExperimentRow]) -> String {

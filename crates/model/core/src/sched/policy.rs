@@ -243,6 +243,21 @@ pub fn encode_rate(bps: u64) -> u64 {
         .max(1)
 }
 
+/// Converts the result of [`encode_rate`] to bits per second, rounded; 0 (none) stays 0.
+///
+/// ```
+/// use fairpath_core::sched::{decode_rate, encode_rate};
+/// assert_eq!(decode_rate(encode_rate(22_000_000)), 22_000_000);
+/// assert_eq!(decode_rate(encode_rate(0)), 0);
+/// ```
+pub fn decode_rate(encoded: u64) -> u64 {
+    if encoded == 0 {
+        return 0;
+    }
+    let bits = (8_000_000_000_u128 << super::RATE_SHIFT) + u128::from(encoded) / 2;
+    u64::try_from(bits / u128::from(encoded)).unwrap_or(u64::MAX)
+}
+
 fn text(bytes: &[u8], what: &'static str) -> Result<String, BadPolicy> {
     let end = bytes
         .iter()

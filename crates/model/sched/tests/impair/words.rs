@@ -38,7 +38,7 @@ fn invalid_impairments_are_refused_with_a_remedy() {
         ("loss=-1%", "is not a share"),
         ("loss=nan", "is not a share"),
         ("los=1%", "los: unknown key: did you mean \"loss\"?"),
-        ("delay=20", "delay: \"20\" is no time; write 5ms"),
+        ("delay=20", "delay: time \"20\" has no unit: write 5ms"),
         ("delay=2h", "out of range"),
         ("delay=1ms delay=2ms", "set twice"),
         ("loss=1% pattern=01", "pattern: loss already sets the loss"),

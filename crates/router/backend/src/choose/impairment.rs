@@ -125,7 +125,7 @@ mod tests {
             let via = Some(via);
             by(Wish { via, ..WISH }, needs).unwrap_err().to_string()
         };
-        assert!(refused(Via::Xdp, NEEDS).contains("only loss"));
+        assert!(refused(Via::Xdp, NEEDS).contains("supports loss only"));
         let loss = Needs {
             only_loss: true,
             ..NEEDS

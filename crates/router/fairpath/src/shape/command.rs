@@ -125,13 +125,16 @@ struct StartArgs {
     socket: SocketArgs,
 }
 
-/// Print the status of shaping: back end, rates, counters and sojourn times.
+/// Print the status of shaping: configured and achieved rates, counters and sojourn times by class.
+///
+/// Rates are in bits per second of Ethernet frames, over the last interval of the daemon.
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:\n  \
     fairpath shape status\n  \
-    fairpath shape status --limit 0 --format json")]
+    fairpath shape status --limit 0 --format json\n  \
+    fairpath shape status --limit 1000 --format csv")]
 struct StatusArgs {
-    /// Classes to print as text, those with the longest sojourn times first; 0 for none
+    /// Classes to print as text or CSV, those with the highest rates first; 0 for none
     #[arg(long, value_name = "N", default_value_t = 20)]
     limit: usize,
     /// Output format
@@ -147,6 +150,8 @@ enum Format {
     Text,
     /// One JSON object for the shaper, then one per class
     Json,
+    /// One line per class and direction
+    Csv,
 }
 
 /// Change the rates of a class until the next reload.
@@ -244,6 +249,7 @@ fn status(args: &StatusArgs) -> anyhow::Result<()> {
     match args.format {
         Format::Text => fairpath_cli::print(text::status(&snapshot, args.limit)),
         Format::Json => fairpath_cli::print(json(&snapshot)),
+        Format::Csv => fairpath_cli::print(text::csv(&snapshot, args.limit)?),
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use fairpath_history::snapshot::{Queue, Row, Shape, Snapshot};
 
-/// The shaper, and at most `limit` classes, those with the longest sojourn times first.
+/// The shaper, and at most `limit` classes, those with the highest achieved rates first.
 pub fn status(snapshot: &Snapshot, limit: usize) -> String {
     let Some(shape) = &snapshot.shape else {
         return "shaping is not configured: the configuration has no section [shape]\n".to_owned();
@@ -12,27 +12,81 @@ pub fn status(snapshot: &Snapshot, limit: usize) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = shaper(&mut out, shape);
-    let mut rows: Vec<&Row> = (snapshot.rows.iter())
-        .filter(|row| row.down_queue.is_some() || row.up_queue.is_some())
-        .collect();
-    let shown = rows.len().min(limit);
-    if shown > 0 {
-        rows.sort_by_key(|row| std::cmp::Reverse(longest(row)));
-        let _ = classes(&mut out, &rows[..shown]);
-        if shown < rows.len() {
-            let _ = writeln!(
-                out,
-                "{} more classes; --limit N prints more",
-                rows.len() - shown
-            );
+    let (rows, excluded) = classes(snapshot, limit);
+    for row in rows {
+        for (direction, of) in queues(row) {
+            let _ = line(&mut out, &row.name, direction, of);
         }
+    }
+    if excluded > 0 && limit > 0 {
+        let _ = writeln!(out, "{excluded} more classes; --limit N prints more");
     }
     out
 }
 
-fn longest(row: &Row) -> Option<u64> {
-    let p95 = |queue: &Option<Queue>| queue.as_ref().and_then(|queue| queue.p95_sojourn_ns);
-    p95(&row.down_queue).max(p95(&row.up_queue))
+/// The same as a table with a header, for other programs: one line per class and direction.
+///
+/// # Errors
+/// None in practice: the table is in memory.
+pub fn csv(snapshot: &Snapshot, limit: usize) -> anyhow::Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record([
+        "class",
+        "direction",
+        "ceil_bps",
+        "floor_bps",
+        "rate_bps",
+        "enqueued_packets",
+        "sent_packets",
+        "sent_bytes",
+        "dropped_packets",
+        "marked_packets",
+        "backlog_packets",
+        "p50_sojourn_ns",
+        "p95_sojourn_ns",
+        "p99_sojourn_ns",
+    ])?;
+    for row in classes(snapshot, limit).0 {
+        for (direction, queue) in queues(row) {
+            let optional = |value: Option<u64>| value.map_or(String::new(), |n| n.to_string());
+            writer.write_record([
+                row.name.clone(),
+                direction.to_owned(),
+                optional(queue.ceil_bps),
+                optional(queue.floor_bps),
+                format!("{:.0}", queue.rate_bps),
+                queue.enqueued_packets.to_string(),
+                queue.sent_packets.to_string(),
+                queue.sent_bytes.to_string(),
+                queue.dropped_packets.to_string(),
+                queue.marked_packets.to_string(),
+                queue.backlog_packets.to_string(),
+                optional(queue.p50_sojourn_ns),
+                optional(queue.p95_sojourn_ns),
+                optional(queue.p99_sojourn_ns),
+            ])?;
+        }
+    }
+    Ok(String::from_utf8(writer.into_inner()?)?)
+}
+
+/// The first `limit` classes by achieved rate, and the number of the others.
+fn classes(snapshot: &Snapshot, limit: usize) -> (Vec<&Row>, usize) {
+    let mut rows: Vec<&Row> = (snapshot.rows.iter())
+        .filter(|row| queues(row).next().is_some())
+        .collect();
+    let rate = |row: &Row| -> f64 { queues(row).map(|(_, queue)| queue.rate_bps).sum() };
+    // The sort is stable: classes of the same rate stay in the order of the tree.
+    rows.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
+    let excluded = rows.len().saturating_sub(limit);
+    rows.truncate(limit);
+    (rows, excluded)
+}
+
+fn queues(row: &Row) -> impl Iterator<Item = (&'static str, &Queue)> {
+    let of = [("down", &row.down_queue), ("up", &row.up_queue)];
+    of.into_iter()
+        .filter_map(|(direction, queue)| Some((direction, queue.as_ref()?)))
 }
 
 fn shaper(out: &mut String, shape: &Shape) -> std::fmt::Result {
@@ -44,37 +98,17 @@ fn shaper(out: &mut String, shape: &Shape) -> std::fmt::Result {
     }
     writeln!(out, "backend {} ({})", shape.via, shape.reason)?;
     writeln!(out, "        {}", shape.about)?;
-    for line in &shape.lines {
-        let plan = line
-            .plan_bps
-            .map_or(String::new(), |bps| format!(" of {}", bits(bps as f64)));
-        writeln!(
-            out,
-            "{:<8}{} of {}{plan}",
-            line.side,
-            bits(line.rate_bps),
-            line.interface
-        )?;
+    for link in &shape.lines {
+        writeln!(out, "{:<8}leaves by {}", link.side, link.interface)?;
     }
-    header(out)?;
-    for line in &shape.lines {
-        queue(out, &line.side, &line.side, &line.queue)?;
-    }
-    for line in &shape.lines {
-        for (reason, count) in &line.queue.dropped {
-            writeln!(out, "dropped {} {count} {reason}", line.side)?;
-        }
-    }
-    Ok(())
-}
-
-fn header(out: &mut String) -> std::fmt::Result {
     writeln!(
         out,
-        "\n{:<20}{:>10}{:>12}{:>13}{:>10}{:>9}{:>9}{:>9}{:>9}{:>9}",
+        "\n{:<20}{:<5}{:>8}{:>9}{:>9}{:>12}{:>9}{:>8}{:>8}{:>8}{:>8}{:>8}",
         "class",
-        "direction",
-        "enqueued",
+        "",
+        "ceil",
+        "floor",
+        "rate",
         "sent",
         "dropped",
         "marked",
@@ -82,26 +116,27 @@ fn header(out: &mut String) -> std::fmt::Result {
         "p50",
         "p95",
         "p99"
-    )
-}
-
-fn classes(out: &mut String, rows: &[&Row]) -> std::fmt::Result {
-    for row in rows {
-        for (direction, of) in [("down", &row.down_queue), ("up", &row.up_queue)] {
-            if let Some(of) = of {
-                queue(out, &row.name, direction, of)?;
-            }
+    )?;
+    for link in &shape.lines {
+        line(out, "line", &link.side, &link.queue)?;
+    }
+    for link in &shape.lines {
+        for (reason, count) in &link.queue.dropped {
+            writeln!(out, "dropped {} {count} {reason}", link.side)?;
         }
     }
     Ok(())
 }
 
-fn queue(out: &mut String, name: &str, direction: &str, queue: &Queue) -> std::fmt::Result {
+fn line(out: &mut String, name: &str, direction: &str, queue: &Queue) -> std::fmt::Result {
     let name: String = name.chars().take(19).collect();
+    let limit = |bps: Option<u64>| bps.map_or_else(|| "-".to_owned(), |bps| bits(bps as f64));
     writeln!(
         out,
-        "{name:<20}{direction:>10}{:>12}{:>13}{:>10}{:>9}{:>9}{:>9}{:>9}{:>9}",
-        queue.enqueued_packets,
+        "{name:<20}{direction:<5}{:>8}{:>9}{:>9}{:>12}{:>9}{:>8}{:>8}{:>8}{:>8}{:>8}",
+        limit(queue.ceil_bps),
+        limit(queue.floor_bps),
+        bits(queue.rate_bps),
         queue.sent_packets,
         queue.dropped_packets,
         queue.marked_packets,
@@ -121,10 +156,110 @@ fn time(ns: Option<u64>) -> String {
     }
 }
 
+/// For example `9.62M`, in bits per second; at most five columns.
 fn bits(bps: f64) -> String {
-    match bps {
-        bps if bps >= 1e9 => format!("{:.2} Gbit/s", bps / 1e9),
-        bps if bps >= 1e6 => format!("{:.1} Mbit/s", bps / 1e6),
-        bps => format!("{:.0} kbit/s", bps / 1e3),
+    let (scaled, unit) = match bps {
+        bps if bps >= 999.5e6 => (bps / 1e9, "G"),
+        bps if bps >= 999.5e3 => (bps / 1e6, "M"),
+        bps if bps >= 999.5 => (bps / 1e3, "k"),
+        bps => return format!("{bps:.0}"),
+    };
+    let digits = match scaled {
+        scaled if scaled < 9.995 => 2,
+        scaled if scaled < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{scaled:.digits$}{unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use fairpath_history::snapshot::ShapedLink;
+
+    use super::*;
+
+    fn queue(ceil_bps: Option<u64>, rate_bps: f64) -> Option<Queue> {
+        Some(Queue {
+            ceil_bps,
+            rate_bps,
+            sent_packets: 812,
+            p95_sojourn_ns: Some(4_900_000),
+            ..Queue::default()
+        })
+    }
+
+    fn row(name: &str, ceil_bps: Option<u64>, rate_bps: f64) -> Row {
+        Row {
+            name: name.to_owned(),
+            down_queue: queue(ceil_bps, rate_bps),
+            ..Row::default()
+        }
+    }
+
+    fn snapshot() -> Snapshot {
+        Snapshot {
+            shape: Some(Shape {
+                running: true,
+                via: "nfqueue".to_owned(),
+                reason: "configured".to_owned(),
+                about: "fq_codel".to_owned(),
+                lines: vec![ShapedLink {
+                    side: "down".to_owned(),
+                    interface: "lan0".to_owned(),
+                    queue: queue(Some(95_000_000), 14.6e6).unwrap(),
+                    ..ShapedLink::default()
+                }],
+                ..Shape::default()
+            }),
+            rows: vec![
+                row("anna", Some(10_000_000), 9.62e6),
+                row("bert, \"b\"", None, 12e6),
+                row("carl", Some(5_000_000), 4.98e6),
+                Row::default(),
+            ],
+            ..Snapshot::default()
+        }
+    }
+
+    #[test]
+    fn classes_have_configured_and_achieved_rates() {
+        let text = status(&snapshot(), 2);
+        let lines: Vec<&str> = text.lines().skip(4).collect();
+        assert_eq!(
+            lines,
+            [
+                "class                    ceil    floor     rate        sent  dropped  marked backlog     p50     p95     p99",
+                "line                down    95.0M        -    14.6M         812        0       0       0       -  4.9 ms       -",
+                "bert, \"b\"           down        -        -    12.0M         812        0       0       0       -  4.9 ms       -",
+                "anna                down    10.0M        -    9.62M         812        0       0       0       -  4.9 ms       -",
+                "1 more classes; --limit N prints more",
+            ]
+        );
+        assert!(!status(&snapshot(), 0).contains("more classes"));
+    }
+
+    #[test]
+    fn csv_has_a_line_for_each_class_and_direction() {
+        let text = csv(&snapshot(), 20).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("class,direction,ceil_bps,floor_bps,rate_bps,"));
+        assert!(lines[1].starts_with("\"bert, \"\"b\"\"\",down,,,12000000,"));
+        assert!(lines[2].starts_with("anna,down,10000000,,9620000,0,812,"));
+        assert_eq!(lines.len(), 4);
+    }
+
+    #[test]
+    fn rates_have_at_most_five_columns() {
+        for (bps, text) in [
+            (0.0, "0"),
+            (999.4, "999"),
+            (999.6, "1.00k"),
+            (9_995.0, "10.0k"),
+            (99_950.0, "100k"),
+            (999_600.0, "1.00M"),
+            (1e11, "100G"),
+        ] {
+            assert_eq!(bits(bps), text, "{bps}");
+        }
     }
 }

@@ -125,8 +125,11 @@ fn leg() -> Leg {
 
 fn queue() -> Queue {
     Queue {
+        ceil_bps: Some(10_000_000),
+        floor_bps: None,
+        rate_bps: 9.6e6,
         enqueued_packets: 100,
-        arrived_bytes: 90_000,
+        enqueued_bytes: 90_000,
         sent_packets: 90,
         sent_bytes: 80_000,
         marked_packets: 3,
@@ -214,7 +217,7 @@ pub fn snapshot() -> Snapshot {
             lines: vec![ShapedLink {
                 side: "down".to_owned(),
                 interface: "lan".to_owned(),
-                plan_bps: Some(95_000_000),
+                ceil_bps: Some(95_000_000),
                 rate_bps: 0.0,
                 queue: queue(),
             }],
