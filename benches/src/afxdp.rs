@@ -123,7 +123,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         });
     }
     let target = |row: &Row| {
-        let what = format!("AF_XDP, copy mode, {} bytes, beside C", row.ip_bytes);
+        let what = format!("AF_XDP, copy mode, {} bytes, against C", row.ip_bytes);
         Target::at_least(what, row.ratio.median * 1e2, TARGET, "%")
     };
     let orders = order::rows(&scene, args.rounds, time)?;

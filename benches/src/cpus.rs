@@ -89,7 +89,7 @@ fn unused_seconds() -> anyhow::Result<f64> {
     let [_, _, _, idle, iowait, _, _, steal, ..] = fields[..] else {
         bail!("read /proc/stat: its first line has no eight numbers");
     };
-    let ticks = sysconf(SysconfVar::CLK_TCK)?.context("ask for the clock's ticks")?;
+    let ticks = sysconf(SysconfVar::CLK_TCK)?.context("read the ticks of the clock")?;
     Ok((idle + iowait + steal) / ticks as f64)
 }
 

@@ -207,7 +207,7 @@ fn status(router: &Netns, fairpath: &PathBuf, place: &std::path::Path) -> anyhow
     let output = command.arg(place.join("control.sock")).output()?;
     if !output.status.success() {
         bail!(
-            "ask the daemon: {}",
+            "query the daemon: {}",
             String::from_utf8_lossy(&output.stderr)
         );
     }
@@ -230,7 +230,7 @@ fn ticks(pid: u32) -> anyhow::Result<u64> {
 }
 
 fn ticks_a_second() -> anyhow::Result<f64> {
-    let ticks = sysconf(SysconfVar::CLK_TCK)?.context("ask for the clock's ticks")?;
+    let ticks = sysconf(SysconfVar::CLK_TCK)?.context("read the ticks of the clock")?;
     Ok(ticks as f64)
 }
 

@@ -17,7 +17,7 @@ fn existing_programs_are_named_and_kept() {
     };
     let _dropper = bridge.bridge.enter(configure).unwrap();
     let Err(error) = bridge.open(&bridge.opening()) else {
-        panic!("it replaced a foreign program");
+        panic!("it replaced an existing program");
     };
     let text = format!("{error:#}");
     assert!(text.contains("the XDP program \"drop\" (id "), "{text}");

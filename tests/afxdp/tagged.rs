@@ -140,7 +140,7 @@ fn a_bridge_between_two_vlans_of_one_interface_changes_the_tag_and_nothing_else(
         assert_eq!(
             exits,
             [1, 0],
-            "the way is told although the interface is one"
+            "the direction is reported although there is one interface"
         );
         for tags in [&[][..], &[30]] {
             socket.send(&packet(HOST, OTHER, tags, [A, B])).unwrap();

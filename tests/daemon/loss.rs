@@ -48,7 +48,7 @@ fn is_reported(row: &Value, leg: &str, other: &str, eligible: u64, dropped: u64)
     let interval = Z_99 * (configured * (1.0 - configured) * eligible as f64).sqrt();
     let (reported, elsewhere) = (lost(row, leg), lost(row, other));
     println!(
-        "{leg}: dropped {dropped} of {eligible}, told {reported}, on the other leg {elsewhere}"
+        "{leg}: dropped {dropped} of {eligible}, reported {reported}, on the other leg {elsewhere}"
     );
     assert!(dropped > 30, "the dropper dropped {dropped} only");
     assert!((reported - dropped as f64).abs() <= interval, "{row:#}");

@@ -74,7 +74,7 @@ fn every_new_flow_is_accounted_for(time: Duration) {
             .map(|name| counter(status, name))
             .sum::<u64>()
     };
-    let status = daemon.status_when("all newcomers accounted for", |status| {
+    let status = daemon.status_when("all new flows accounted for", |status| {
         what_became(status) + begun / 1000 >= begun
     });
     // Rows follow the counters at the next reading.

@@ -52,7 +52,7 @@ fn queued_packets_are_reported_at_the_end(port: &'static str) {
     assert_eq!(ended.number("to-peer", "held"), u64::from(COUNT));
     assert_eq!(ended.number("to-peer", "sent"), 0);
     let what = match continues {
-        true => "200 waited when it ended, and went on at once",
+        true => "200 packets were queued at the end, and sent at once",
         false => "200 waited when it ended, and were dropped",
     };
     assert!(ended.stderr.contains(what), "{}", ended.stderr);
@@ -69,7 +69,7 @@ fn termination_ends_the_command_and_keeps_its_status() {
     let ended = impaired.ended();
     // The command was asked in the same way.
     assert_eq!(ended.status.code(), Some(128 + 15), "{}", ended.stderr);
-    assert!(!runs(&net.router, &SLEEP), "the command goes on");
+    assert!(!runs(&net.router, &SLEEP), "the command still runs");
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn after_its_time_its_command_ends_and_a_command_does_not_wait_for_it() {
     let ended = Impaired::start(&net.router, &words).ended();
     assert!(begin.elapsed() >= Duration::from_millis(700));
     assert_eq!(ended.status.code(), Some(128 + 15), "{}", ended.stderr);
-    assert!(!runs(&net.router, &SLEEP), "the command goes on");
+    assert!(!runs(&net.router, &SLEEP), "the command still runs");
     let words = [
         "lan",
         "--ingress",

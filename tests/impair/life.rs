@@ -244,7 +244,7 @@ fn a_json_line_per_second_has_the_configuration() {
             .all(|line| line["final"] == false)
     );
     assert_eq!(lines[0]["seed"], 3);
-    let requested = lines[0]["directions"][0]["asked"].as_str().unwrap();
+    let requested = lines[0]["directions"][0]["configuration"].as_str().unwrap();
     assert!(requested.contains("2ms"), "{requested}");
     impaired.ended();
 }

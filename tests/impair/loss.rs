@@ -75,7 +75,9 @@ fn loss_bursts_match_the_model(port: &'static str) {
         "{mean}: {} in {bursts}",
         lost.len()
     );
-    let requested = ended.direction("to-peer")["loss_asked"].as_f64().unwrap();
+    let requested = ended.direction("to-peer")["configured_loss_ratio"]
+        .as_f64()
+        .unwrap();
     assert!((requested - 0.2).abs() < 1e-9, "{requested}");
 }
 
@@ -118,7 +120,7 @@ fn with_one_seed_three_ports_lose_the_same_datagrams() {
             let back = back.run(to_client).numbers();
             impaired.end().assert_true();
             assert!(there.len() < 1450 && back.len() < 1450);
-            assert_ne!(there, back, "directions have fates of their own");
+            assert_ne!(there, back, "directions have separate outcomes");
             all.push((port, there, back));
         }
         for (port, there, back) in &all[1..] {

@@ -52,7 +52,9 @@ fn losses_of_chains_are_those_of_the_seed(port: &'static str) {
         let left = wanted[at].len() as u64;
         assert_eq!(ended.number(direction, "sent"), left);
         assert_eq!(ended.number(direction, "lost"), u64::from(COUNT) - left);
-        let requested = ended.direction(direction)["loss_asked"].as_f64().unwrap();
+        let requested = ended.direction(direction)["configured_loss_ratio"]
+            .as_f64()
+            .unwrap();
         assert!(
             (requested - means[at]).abs() < 1e-9,
             "{requested} {}",
@@ -72,7 +74,7 @@ fn losses_of_chains_are_those_of_the_seed(port: &'static str) {
     let together = lost.windows(2).filter(|pair| pair[1] == pair[0] + 1);
     let bursts = lost.len() - together.count();
     let mean = lost.len() as f64 / bursts as f64;
-    assert!((1.5..=2.3).contains(&mean), "{mean}: 1.85 are asked for");
+    assert!((1.5..=2.3).contains(&mean), "{mean}: 1.85 are configured");
 }
 
 fn delays_are_those_of_the_seed_packet_by_packet(port: &'static str) {

@@ -22,6 +22,6 @@ fn each_segment_of_a_gso_packet_has_its_outcome(port: &'static str) {
     ended.assert_true();
     let packets = ended.number("to-peer", "packets");
     assert!(packets >= received / 1448, "{packets} for {received} bytes");
-    assert_eq!(ended.number("to-peer", "super_packets"), 0);
+    assert_eq!(ended.number("to-peer", "gso_packets"), 0);
     assert!(ended.number("to-peer", "lost") > 0);
 }

@@ -48,7 +48,7 @@ fn through(net: &Scene, together: u32) -> (Stream, Ended) {
 /// All come, and a flow stays one flow.
 fn assert_whole(net: &Scene, together: u32) {
     let (stream, ended) = through(net, together);
-    assert_eq!(stream.numbers().len(), COUNT as usize, "some vanished");
+    assert_eq!(stream.numbers().len(), COUNT as usize, "some are missing");
     assert_eq!(stream.sources.len(), FLOWS, "{:?}", stream.sources);
     assert_eq!(ended.number("to-peer", "stopped"), 0);
 }
@@ -78,7 +78,7 @@ fn drops_after_the_verdict_are_reported() {
     let (stream, ended) = through(&router_with_offloads(), 10);
     // How many that is, is the kernel's; this host sends next to nothing itself, so they are seen.
     let vanished = u64::from(COUNT) - stream.numbers().len() as u64;
-    println!("{vanished} segments of super-packets vanished");
+    println!("{vanished} segments of GSO packets are missing");
     let stopped = ended.number("to-peer", "stopped");
     assert!(
         (vanished.saturating_sub(8)..=vanished).contains(&stopped),

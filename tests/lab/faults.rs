@@ -21,7 +21,7 @@ fn assert_named(scene: &Scene, output: &Output, kind: &str) -> Value {
     let page = std::fs::read_to_string(scene.out().join("report.md")).unwrap();
     assert!(page.contains("✗ 0"), "{page}");
     let again = records.iter().filter(|run| run["place"] != 0).count();
-    assert_eq!(again, 1, "an untrue run is made once more");
+    assert_eq!(again, 1, "an invalid run is repeated once");
     records.into_iter().next().unwrap()
 }
 
@@ -58,7 +58,7 @@ fn other_congestion_control_than_requested_is_named() {
     let run = assert_named(&scene, &output, "wrong-congestion");
     let text = run["faults"].to_string();
     assert!(
-        text.contains("asked for cubic, and the kernel used reno"),
+        text.contains("configured cubic, but the kernel used reno"),
         "{text}"
     );
 }
@@ -82,7 +82,9 @@ fn an_impairment_that_is_not_applied_is_named() {
     let output = scene.command_with(&forgetful).output().unwrap();
     let run = assert_named(&scene, &output, "not-impaired");
     assert!(
-        run["faults"].to_string().contains("3.000 % were asked for"),
+        run["faults"]
+            .to_string()
+            .contains("configured were 3.000 %"),
         "{:#}",
         run["faults"]
     );

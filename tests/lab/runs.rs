@@ -174,7 +174,7 @@ fn interrupted_sessions_continue_with_the_remaining_runs() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
     assert!(
-        stderr(&output).contains("the same command goes on"),
+        stderr(&output).contains("repeat the command to continue"),
         "{}",
         stderr(&output)
     );

@@ -28,7 +28,7 @@ impl ConfiguredLoss {
             dropper.counts()
         };
         let thread = thread::spawn(move || ns.enter(hold).unwrap());
-        configured.recv().expect("the dropper is planted");
+        configured.recv().expect("the dropper is attached");
         end.set_offloads(Offloads::Off).unwrap();
         ConfiguredLoss { over, thread }
     }

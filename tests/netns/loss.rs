@@ -127,7 +127,7 @@ fn reordering_is_no_loss() {
         "downstream_lost_packets",
     ]
     .map(number);
-    println!("held back {held}: reordered {reordered}, lost before {before}, beyond {beyond}");
+    println!("delayed {held}: reordered {reordered}, lost upstream {before}, downstream {beyond}");
     // Frames that nothing overtook (the last of a burst) are not reordered.
     assert!(
         reordered * 2 >= held && reordered <= held + held / 10,
@@ -154,7 +154,7 @@ fn gso_packets_are_counted_by_their_segments() {
         ["/tcp_packets", "/tcp_bytes", "/tcp_bytes_measured"].map(|p| records.number(p));
     println!("{bytes} bytes in {frames} frames, {packets} packets; measured {measured}");
     assert!(bytes >= report.bytes_received && bytes > 50_000_000);
-    assert!(frames < bytes / 3000, "no super-packets: {frames} frames");
+    assert!(frames < bytes / 3000, "no GSO packets: {frames} frames");
     assert!(packets >= bytes / 1448, "{packets} packets");
     assert!(records.by("seq").count() > 100);
     assert!(

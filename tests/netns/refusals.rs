@@ -199,6 +199,6 @@ fn existing_xdp_programs_are_named_and_kept() {
         .run(&router.client)
         .unwrap();
     let (seen, dropped) = configured.counts();
-    assert!(seen >= 3, "the foreign program is gone");
+    assert!(seen >= 3, "the existing program is removed");
     assert_eq!(dropped, 0);
 }

@@ -65,7 +65,7 @@ fn at_overload_every_packet_is_sent_held_or_dropped_for_a_reason(port: &'static 
     let lost = lost_before(&daemon, port, "down");
     assert!(
         arrived[1] + lost >= sent[1] * 98 / 100,
-        "there is room for it"
+        "the queue has capacity"
     );
     let of = |key| number(&line, key);
     assert_eq!(

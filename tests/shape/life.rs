@@ -163,7 +163,7 @@ fn a_daemon_that_gets_no_cpu_loses_nothing_that_is_not_counted(port: &'static st
     let arrived = sink.drain(Duration::from_secs(2)).count;
     let line = settled(&daemon, "down", None);
     let before = lost_before(&daemon, port, "down");
-    println!("{port}: {sent} sent, {arrived} came, {before} lost before; {line}");
+    println!("{port}: {sent} sent, {arrived} received, {before} lost upstream; {line}");
     let dropped = number(&line, "dropped_packets");
     assert_eq!(sent, arrived + dropped + before, "{line:#}");
     assert!(daemon.stop().success());

@@ -218,7 +218,8 @@ impl<'p> Daemon<'p> {
     /// If it does not end in time.
     pub fn interrupt(mut self) -> ExitStatus {
         let ended = || (!self.process.signal_group(Signal::SIGINT)).then_some(());
-        wait_for(PATIENCE, ended).unwrap_or_else(|| panic!("goes on: {}", self.process.stderr()));
+        wait_for(PATIENCE, ended)
+            .unwrap_or_else(|| panic!("still runs: {}", self.process.stderr()));
         self.process.wait(PATIENCE).expect("it has ended")
     }
 

@@ -173,7 +173,9 @@ fn delayed(net: &Router, port: Port, pace: u32, time: Duration) -> anyhow::Resul
         .directions
         .iter()
         .find(|direction| direction.name == "to-peer");
-    let direction = direction.context("it told nothing of to-peer")?.clone();
+    let direction = direction
+        .context("the report has no direction to-peer")?
+        .clone();
     if direction.packets < passed.sent {
         bail!(
             "of {} datagrams {} met the delay: the others went another way",

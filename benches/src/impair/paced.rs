@@ -117,7 +117,7 @@ fn sleep_until(at_ns: u64) -> anyhow::Result<()> {
 
 /// How many were sent, and how many a second that was.
 fn send(socket: &UdpSocket, per_second: u32, time: Duration) -> anyhow::Result<(u64, f64)> {
-    set_timerslack(SLACK_NS).context("ask for exact timers")?;
+    set_timerslack(SLACK_NS).context("set exact timers")?;
     let apart = 1_000_000_000 / u64::from(per_second.max(1));
     let begin = now_ns()?;
     let end = begin + time.as_nanos() as u64;

@@ -97,7 +97,7 @@ pub fn answer(args: &Args) -> anyhow::Result<()> {
         }
         Answerer::Packed | Answerer::Single => hold(&config, args.who == Answerer::Single),
         Answerer::Nfq => nfq(),
-        Answerer::C | Answerer::Go => bail!("this peer is a program of its own"),
+        Answerer::C | Answerer::Go => bail!("this peer is a separate program"),
     }
 }
 

@@ -294,8 +294,8 @@ mod tests {
 
     #[test]
     fn other_load_is_reported_with_the_figures() {
-        assert!(report(0.3).text().contains("spoiled: 0.30 CPUs"));
-        assert!(!report(0.1).text().contains("spoiled"));
+        assert!(report(0.3).text().contains("unreliable: 0.30 CPUs"));
+        assert!(!report(0.1).text().contains("unreliable"));
         // All of HTB's time was others': no ratio, rather than a wild one.
         let text = report(0.6).text();
         assert!(text.contains('?') && !text.contains("inf"), "{text}");

@@ -81,7 +81,7 @@ impl Report {
         let most = idle.fold(0.0, f64::max);
         (most > QUIET_CPUS).then(|| {
             format!(
-                "  spoiled: {most:.2} CPUs were busy without flows, {QUIET_CPUS} at most on a quiet machine: CPU figures mean little\n"
+                "  unreliable: {most:.2} CPUs were busy without flows; a quiet machine has at most {QUIET_CPUS}\n"
             )
         })
     }

@@ -27,8 +27,8 @@ fn main() {
         policy_files(Path::new("../../..")),
     )
     .expect("OUT_DIR can be written");
-    fs::write(out.join("matches.rs"), matches(Path::new("../../.."))).expect("likewise");
-    fs::write(out.join("methods.rs"), methods(Path::new("../../.."))).expect("likewise");
+    fs::write(out.join("matches.rs"), matches(Path::new("../../.."))).expect("write to OUT_DIR");
+    fs::write(out.join("methods.rs"), methods(Path::new("../../.."))).expect("write to OUT_DIR");
     let mut build = cc::Build::new();
     build
         .file("src/cc.c")

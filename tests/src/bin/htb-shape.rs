@@ -32,7 +32,7 @@ fn main() -> Result<()> {
     let took = shaped.mark(&rules, &[OTHER, 5], &Pins::at(pins)?)?;
     let leaves = applied.leaves.map(|leaves| leaves.to_string());
     println!(
-        "shaping: took over {} {took:?}, leaves {leaves:?}",
+        "shaping: continues {} {took:?}, leaves {leaves:?}",
         applied.handed_over
     );
     loop {

@@ -310,7 +310,7 @@ fn attempt(ns: &Netns, to: SocketAddr, patience: Duration) -> Result<()> {
 
 fn half_open(shot: &Shot) -> Result<Taken> {
     let router = wired([delay(), delay()], [delay(), delay()])?;
-    let wire = router.wan_wire.as_ref().context("the wire was asked for")?;
+    let wire = router.wan_wire.as_ref().context("the wire is configured")?;
     let server = EchoServer::start(&router.server, PORT)?;
     let at = |port| SocketAddr::new(Router::SERVER.v4.into(), port);
     let removed = || Impairment::default().with_loss(1.0, 1);
@@ -612,10 +612,10 @@ fn readme(rows: &[(Recipe, Taken, u64)]) -> Result<String> {
         .to_owned();
     let mut text = String::from(
         "# Golden captures\n\nReal kernel TCP between namespaces of the testbed, written by\n\n    \
-         cargo run -p fairpath-tests --bin make-golden\n\n(root; a name behind `--` makes that one anew). \
+         cargo run -p fairpath-tests --bin make-golden\n\n(root; a name behind `--` makes only that capture). \
          `tests/src/bin/make-golden.rs` has the traffic of each\nas code. `cargo test -p fairpath-tests \
          --test golden` holds `fairpath rtt` against tshark on every one of\nthem; \
-         docs/design/0004-tshark-as-oracle.md says what is compared.\n\n",
+         docs/design/0004-tshark-as-oracle.md describes the comparison.\n\n",
     );
     writeln!(
         text,

@@ -30,7 +30,7 @@ test("another class uses the rate above a ceiling", function()
 end)
 
 -- A link of 10 Mbit/s sends a packet every 800 microseconds.
-test("a floor holds against any weight", function()
+test("a floor holds with any weight", function()
 	local sent = { 0, 0, 0 }
 	for _ = 1, 2000 do
 		enqueue(floored)

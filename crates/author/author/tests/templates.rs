@@ -98,7 +98,7 @@ fn templates_pass_the_verifier_and_their_scripts_in_the_kernel() {
             .trial(&written.file, author.has())
             .expect("compiles");
         assert_eq!(
-            verify(&trial).expect("root may ask").refusal,
+            verify(&trial).expect("root may verify").refusal,
             None,
             "{name}"
         );

@@ -292,7 +292,7 @@ fn corrupted_files_never_panic_the_reader() {
     println!("{packets} packets, {whole} files read to the end");
     assert!(
         packets > files_read && whole > files_read / 100,
-        "most damage is late or harmless"
+        "most corruption is late or harmless"
     );
 }
 

@@ -178,7 +178,7 @@ fn other_captures_read_as_in_tshark() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("foreign.pcapng");
+    let path = dir.path().join("external.pcapng");
     for order in capture_builder::ORDERS {
         let file = capture_builder::CaptureBuilder::everything(order);
         std::fs::write(&path, &file).unwrap();

@@ -166,7 +166,7 @@ pub enum ForwardError {
     },
     /// An egress interface that the port does not have, or too many.
     #[error(
-        "forward to egress {exit} by interface {}: the back end has no queue of it; name up to {MAX_EXITS} of its own interfaces", .ifindex.0
+        "forward to egress {exit} by interface {}: the back end has no queue of it; name up to {MAX_EXITS} of its interfaces", .ifindex.0
     )]
     Exit {
         /// Its number.

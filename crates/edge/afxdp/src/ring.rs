@@ -288,7 +288,7 @@ mod tests {
         // SAFETY: the ring's memory, which is leaked.
         let memory = unsafe { start.cast::<Memory>().as_ref() };
         memory.consumer.store(77, Ordering::Relaxed);
-        assert_eq!(producer.capacity(SIZE), SIZE, "not looked at yet");
+        assert_eq!(producer.capacity(SIZE), SIZE, "not read yet");
         for i in 0..u64::from(SIZE) {
             assert!(producer.push(i));
         }

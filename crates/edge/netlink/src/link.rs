@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(
             parse_removed(&header(libc::AF_BRIDGE as u8, 7, 0)),
             None,
-            "leaving a bridge is not vanishing"
+            "leaving a bridge is not a removal"
         );
         assert_eq!(parse_removed(&header(0, 7, 0)), Some(IfIndex(7)));
     }

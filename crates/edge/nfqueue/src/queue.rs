@@ -447,6 +447,6 @@ fn refused(config: &Config, ours: u32, source: io::Error) -> BindError {
             options: config.options(),
             source,
         },
-        _ => system(queue, "ask the kernel", source),
+        _ => system(queue, "query the kernel", source),
     }
 }

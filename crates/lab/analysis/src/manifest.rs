@@ -58,7 +58,7 @@ pub struct Manifest {
     /// Where it ran.
     #[serde(default)]
     pub machine: Machine,
-    /// Places of runs that were not true and not made again: a quick form's time was up.
+    /// Places of invalid runs and not made again: a quick form's time was up.
     #[serde(default)]
     pub not_again: Vec<u32>,
     /// The command line that repeats it, as words.

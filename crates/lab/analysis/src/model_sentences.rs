@@ -23,7 +23,7 @@ pub fn on_theory(grid: &Grid) -> Vec<String> {
     let off = |(_, row): &&(&Cell, &theory::Row)| row.nearest.1.value.abs();
     if let Some((cell, row)) = rows.iter().max_by(|a, b| off(a).total_cmp(&off(b))) {
         sentences.push(format!(
-            "Of {} settings with loss, none lies further from the nearer one of Mathis and RFC 9438 than {} \
+            "In {} settings with loss, the largest residual from the nearest of Mathis and RFC 9438 is {} \
              ({}, {}).",
             rows.len(),
             share_words(&row.nearest.1),
@@ -39,8 +39,8 @@ pub fn on_theory(grid: &Grid) -> Vec<String> {
     if let (Some(min), Some(largest)) = (min, largest) {
         let share = fairpath_report::Unit::share();
         sentences.push(format!(
-            "By Mathis, loss costs Reno and CUBIC nothing on these links below {} to {} of loss events a segment, \
-             where the law meets the link rate: what a loss costs is a matter of round trip and rate.",
+            "By Mathis, loss does not reduce the goodput of Reno and CUBIC on these links below {} to {} loss events per \
+             segment, where the law reaches the link rate. The cost of a loss depends on round-trip time and rate.",
             share.show(min),
             share.show(largest),
         ));
@@ -60,9 +60,9 @@ fn on_timeouts(grid: &Grid, rows: &[(&Cell, &theory::Row)]) -> Option<String> {
         .max_by(|a, b| a.2.stalled.total_cmp(&b.2.stalled))?;
     let share = fairpath_report::Unit::share();
     Some(format!(
-        "Retransmission timeouts, which neither Mathis nor RFC 9438 knows, hold flows up in {} of {} settings with \
-         loss: for up to {} of the time nothing was acknowledged for longer than a round trip ({}: {} timeouts a second), \
-         where the measurement is {} off the nearer model.",
+        "Retransmission timeouts, which neither Mathis nor RFC 9438 models, stall flows in {} of {} settings with \
+         loss. Up to {} of the time, nothing was acknowledged for longer than a round-trip time ({}: {} timeouts per second). \
+         There the residual from the nearest model is {}.",
         reported.len(),
         rows.len(),
         share.show(most.stalled),
@@ -85,7 +85,7 @@ fn on_padhye(rows: &[(&Cell, &theory::Row)]) -> Option<String> {
     let min = all.iter().copied().reduce(f64::min)?;
     let largest = all.iter().copied().reduce(f64::max)?;
     Some(format!(
-        "What was measured lies {} to {}\u{a0}% off Padhye, whose timeouts are those of a sender without SACK.",
+        "Residuals from Padhye are {} to {}\u{a0}%. Its timeouts are those of a sender without SACK.",
         signed(min),
         signed(largest)
     ))

@@ -143,12 +143,12 @@ fn sentence(
     if !change.is_shown() {
         let text = match change.can_be_shown() {
             true => format!(
-                "{who}no change of {quantity} is shown with {is} ({after}) instead of {was} ({before}); \
-                 {runs} runs each."
+                "{who}no significant change of {quantity} with {is} ({after}) instead of {was} ({before}); \
+                  {runs} runs each."
             ),
             false => format!(
-                "{who}{quantity} was {after} with {is} and {before} with {was}; with {} that is not \
-                 called a change.",
+                "{who}{quantity} was {after} with {is} and {before} with {was}. With {} this is not \
+                  significant.",
                 few(runs)
             ),
         };

@@ -99,8 +99,8 @@ fn wrong_congestion(flow: &FlowRecord, experiment: &Experiment) -> Option<Fault>
     wanted.dedup();
     (flow.congestion_seen != wanted).then(|| {
         let text = format!(
-            "flow {}: asked for {}, and the kernel used {}; is the module loaded, and allowed \
-             (net.ipv4.tcp_allowed_congestion_control)?",
+            "flow {}: configured {}, but the kernel used {}: load the module, and allow it \
+             (net.ipv4.tcp_allowed_congestion_control)",
             flow.name,
             wanted.join(", then "),
             or_nothing(&flow.congestion_seen.join(", then "))
@@ -143,8 +143,8 @@ fn of_link(link: &LinkRecord, run: &RunRecord) -> Vec<Fault> {
     let name = &link.name;
     if link.gso_packets > 0 {
         let text = format!(
-            "{name}: {} of {} packets were super-packets, so loss and queues did not meet wire packets; turn TSO \
-             and GRO off before it",
+            "{name}: {} of {} packets were GSO packets, so loss and queues did not apply to wire packets: disable TSO \
+             and GRO upstream",
             link.gso_packets, link.packets
         );
         found.push(fault(FaultKind::OffloadsOn, text));
@@ -158,7 +158,7 @@ fn of_link(link: &LinkRecord, run: &RunRecord) -> Vec<Fault> {
             .all(|loss| (low..=high).contains(loss))
         {
             let text = format!(
-                "{name}: {:.3} % of {} packets were lost and {:.3} % were asked for; {:.3} to {:.3} % is chance",
+                "{name}: {:.3} % of {} packets were lost; configured were {:.3} %, for which {:.3} to {:.3} % is expected",
                 share * 100.0,
                 link.packets,
                 requested * 100.0,
@@ -171,7 +171,7 @@ fn of_link(link: &LinkRecord, run: &RunRecord) -> Vec<Fault> {
     found.extend(wrong_delay(link, run));
     if link.own_dropped > 0 || link.reordered > 0 {
         let text = format!(
-            "{name}: the emulator dropped {} packets of its own and let {} overtake others; ask for a lower rate",
+            "{name}: the emulator dropped {} packets by itself and reordered {}: configure a lower rate",
             link.own_dropped, link.reordered
         );
         found.push(fault(FaultKind::EmulatorFailed, text));
@@ -206,7 +206,7 @@ fn wrong_delay(link: &LinkRecord, run: &RunRecord) -> Option<Fault> {
     };
     (off > (whole * MAX_DELAY_OFF).max(MAX_DELAY_OFF_NS)).then(|| {
         let text = format!(
-            "{}: packets were delayed by {:.3} ms in the mean, and {:.3} ms were asked for",
+            "{}: the mean delay was {:.3} ms, and {:.3} ms were configured",
             link.name,
             mean / 1e6,
             requested / 1e6
@@ -229,8 +229,8 @@ fn offloads_on(run: &RunRecord) -> Option<Fault> {
         .collect();
     (!on.is_empty() && !run.links.is_empty()).then(|| {
         let text = format!(
-            "offloads are on at {}: super-packets form there, and links do not meet wire packets; turn TSO and GRO \
-             off (offloads = false)",
+            "offloads are enabled at {}: GSO packets form there, and links do not process wire packets: disable TSO and \
+             GRO (offloads = false)",
             on.join(", ")
         );
         fault(FaultKind::OffloadsOn, text)
@@ -290,7 +290,8 @@ fn beyond_the_rate(run: &RunRecord, experiment: &Experiment) -> Option<Fault> {
 fn missing_parts(run: &RunRecord, experiment: &Experiment) -> Vec<Fault> {
     let mut missing = Vec::new();
     if experiment.watch.is_some() && run.passive.is_none() {
-        missing.push("`fairpath rtt` told nothing; run it by itself to see why".to_owned());
+        missing
+            .push("`fairpath rtt` reported nothing: run it separately for the reason".to_owned());
     }
     for ping in run.pings.iter().filter(|ping| ping.rtts_ns.is_empty()) {
         missing.push(format!("ping {}: no answer", ping.name));
@@ -340,8 +341,8 @@ fn processors(run: &RunRecord, experiment: &Experiment) -> Vec<Fault> {
             .map(|(name, cores)| format!("{name} {:.0} %", **cores * 100.0))
             .collect();
         let text = format!(
-            "{part} waited {:.0} % of the time for a processor ({:.0} % idle; of one: {}): that held traffic back, not \
-             the link; end what else runs, or ask for a smaller scale",
+            "{part} waited {:.0} % of the time for a processor ({:.0} % idle; of one: {}), so the processor limited the traffic, not \
+             the link: end other programs, or use a smaller --scale",
             share * 100.0,
             ((all - cpu.busy - cpu.stolen) / all).max(0.0) * 100.0,
             most.join(", ")

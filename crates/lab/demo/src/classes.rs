@@ -83,7 +83,7 @@ impl Classes {
         let error = String::from_utf8_lossy(&output.stderr);
         ensure!(
             output.status.success(),
-            "ask fairpath run: {}",
+            "query fairpath run: {}",
             error.trim()
         );
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())

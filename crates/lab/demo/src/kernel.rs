@@ -41,7 +41,7 @@ pub fn while_sampling<T: Send>(
     let millis = |time: Duration| time.as_secs_f64() * 1e3;
     let min = seen.iter().filter_map(|sample| sample.min_rtt).min();
     let peer = Peer {
-        name: "ss -ti says",
+        name: "ss -ti reports",
         min_ms: min.map(millis),
         rtt: Spread::new(seen.iter().filter_map(|sample| sample.rtt.map(millis))),
     };

@@ -68,7 +68,7 @@ impl Lab {
             .wan_wire(wan.clone(), wan)
             .build(&Testbed::new())?;
         let rtt = watch(&net, samples).context(
-            "start fairpath rtt on the router; `fairpath features` tells what this kernel lacks",
+            "start fairpath rtt on the router; `fairpath features` lists what this kernel lacks",
         )?;
         let classes = Classes::start(&net, daemon)?;
         Ok(Lab { net, rtt, classes })

@@ -27,8 +27,8 @@ pub enum Place {
 impl fmt::Display for Place {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Place::Before => "before the router",
-            Place::Beyond => "beyond the router",
+            Place::Before => "upstream of the router",
+            Place::Beyond => "downstream of the router",
         })
     }
 }
@@ -49,7 +49,7 @@ impl Place {
         };
         end.ns()
             .enter(configure)?
-            .with_context(|| format!("plant loss {self}"))
+            .with_context(|| format!("start the dropper: {self}"))
     }
 }
 

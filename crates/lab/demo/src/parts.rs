@@ -85,11 +85,11 @@ impl Plan {
             (Kind::Short, "short connections, IPv4 and IPv6"),
             (
                 Kind::Lossy(Place::Before),
-                "iperf3 with 1 % lost before the router (XDP dropper on lan)",
+                "iperf3 with 1 % upstream loss (XDP dropper on lan)",
             ),
             (
                 Kind::Lossy(Place::Beyond),
-                "iperf3 with 1 % lost beyond the router (XDP dropper on the server)",
+                "iperf3 with 1 % downstream loss (XDP dropper on the server)",
             ),
         ];
         (0..)
@@ -145,7 +145,7 @@ impl Part {
                 traffic: Traffic::Echo { v6 },
                 v6,
                 peer: Some(Peer {
-                    name: "ping says",
+                    name: "ping reports",
                     min_ms: rtt.min(),
                     rtt,
                 }),

@@ -16,15 +16,15 @@ use crate::spread::Spread;
 
 const NOTES: &str = "  router – lan    from the router to the client and back; router – wan: to the server and back.
                   Taken where a packet leaves and where its answer arrives, with the router's own
-                  queue on the way out. Data up measures the server's leg, data down the client's.
+                  queue at egress. Data up measures the server's leg, data down the client's.
   both legs       the sums of the two lines above: the path from end to end.
-  ping says       the same echo requests, as ping timed them (at most to 0.1 ms).
-  ss -ti says     the senders' kernels: the least RTT, then the spread of the smoothed one.
+  ping reports    the same echo requests, as ping timed them (resolution 0.1 ms).
+  ss -ti reports  the senders' kernels: the minimum RTT, then the spread of the smoothed RTT.
   before, beyond  before: left a hole in what arrived at the router, filled later; beyond: passed it
                   twice, because the first did not arrive. Shares of the packets with data.
   resent          segments sent again, as the senders' kernels counted.
   by class        the last minute of all this traffic as the daemon counted it: inside (IN) is the
-                  client's side, outside (OUT) the server's; LOAD tells how much load delays.
+                  client's side, outside (OUT) the server's; LOAD scores the delay under load.
   a call          simulated: `fairpath sched run` sends ten greedy transfers and one call through a
                   100 Mbit/s link. The transfers' rate together, and how long the call's packets
                   wait.
@@ -136,12 +136,12 @@ impl Report {
             writeln!(out, "  {line}")?;
         }
         let heading = schedule_row(
-            "A call beside ten transfers",
+            "A call during ten transfers",
             ["Mbit/s", "median", "p99", "max"],
         );
         writeln!(out, "\n{}", heading.trim_end())?;
         lines(out, &self.schedule)?;
-        writeln!(out, "\nBesides")?;
+        writeln!(out, "\nOther checks")?;
         lines(out, &self.others)?;
         write!(out, "\nWhat the numbers are\n{NOTES}\n")?;
         writeln!(out, "{} samples in {}", self.samples, samples.display())?;
@@ -252,7 +252,7 @@ impl Report {
             Place::Before => (before, beyond, "beyond"),
             Place::Beyond => (beyond, before, "before"),
         };
-        let check = Some(Check::within(here, configured.interval(), "planted"));
+        let check = Some(Check::within(here, configured.interval(), "configured"));
         self.losses.push(Line { text, check });
         let label = format!(
             "  the dropper: {} of {}, {}",
@@ -378,7 +378,7 @@ mod tests {
         let check = Check::at_most(spread.median(), spread.max(), "ping's");
         let row = format!(
             "{}{check}",
-            spread_row("  ss -ti says", &spread, spread.min())
+            spread_row("  ss -ti reports", &spread, spread.min())
         );
         for line in NOTES.lines().chain([row.as_str()]) {
             assert!(line.chars().count() <= 100, "{line}");

@@ -117,17 +117,17 @@ fn judge(answers: &Answers) -> KernelBbr {
         (Ok((version, because)), Ok(later)) => {
             let member = if later { "has" } else { "has no" };
             let because = format!(
-                "a socket says version {version} ({because}), but struct bbr {member} {LATER}"
+                "a socket reports version {version} ({because}), but struct bbr {member} {LATER}"
             );
             KernelBbr::Unknown { because }
         }
         (Ok((version, because)), Err(unseen)) => {
-            let because = format!("{because}; not looked at beside it: {unseen}");
+            let because = format!("{because}; not read in addition: {unseen}");
             KernelBbr::Version { version, because }
         }
         (Err(untold), Ok(false)) => KernelBbr::Version {
             version: 1,
-            because: format!("struct bbr has no {LATER}; not asked of a socket: {untold}"),
+            because: format!("struct bbr has no {LATER}; no socket was queried: {untold}"),
         },
         (Err(untold), Ok(true)) => KernelBbr::Unknown {
             because: format!("struct bbr has {LATER} (version 2 or 3), and {untold}"),
@@ -144,17 +144,17 @@ fn reported(info: &[u8]) -> Result<(u8, String), String> {
     match info.get(VERSION_AT) {
         Some(version @ 2..=3) => Ok((
             *version,
-            format!("a socket tells {bytes} bytes, and its version"),
+            format!("a socket reports {bytes} bytes, and its version"),
         )),
         Some(version) => Err(format!(
-            "a socket tells {bytes} bytes with the version {version}, which this program does not know"
+            "a socket reports {bytes} bytes with version {version}, which this program does not support"
         )),
         None if bytes == V1_BYTES => Ok((
             1,
-            format!("a socket tells {bytes} bytes, as version 1 does"),
+            format!("a socket reports {bytes} bytes, as version 1 does"),
         )),
         None => Err(format!(
-            "a socket tells {bytes} bytes, as no version does that this program knows"
+            "a socket reports {bytes} bytes, unlike every version that this program supports"
         )),
     }
 }
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(version(&one), Some(1));
         assert_eq!(
             one.to_string(),
-            "bbr: version 1 (a socket tells 20 bytes, as version 1 does; struct bbr has no inflight_hi)"
+            "bbr: version 1 (a socket reports 20 bytes, as version 1 does; struct bbr has no inflight_hi)"
         );
         let three = judge(&answers(later(3), &["min_rtt_us", "inflight_hi"]));
         assert_eq!(version(&three), Some(3), "{three}");

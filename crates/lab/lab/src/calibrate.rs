@@ -39,7 +39,7 @@ pub fn find(
 ) -> Result<(f64, Option<Scale>), Trouble> {
     match cells.first().map(|cell| cell.experiment.scale) {
         None => Ok((1.0, None)),
-        Some(ScaleChoice::Fixed(factor)) => Ok((factor, words(factor, "as asked for"))),
+        Some(ScaleChoice::Fixed(factor)) => Ok((factor, words(factor, "as configured"))),
         Some(ScaleChoice::Named(NamedScale::Auto)) => {
             by_trial(bench, &most_demanding(cells), &mut report)
         }
@@ -76,7 +76,7 @@ fn by_trial(
         }
     }
     Err(Trouble::Fatal(anyhow::anyhow!(
-        "no scale down to {} is emulated truthfully here: {why}; free the processors, or give a scale yourself \
+        "no scale down to {} has a valid emulation here: {why}: free the processors, or set --scale \
          (--scale FACTOR)",
         FACTORS[FACTORS.len() - 1]
     )))
@@ -167,10 +167,10 @@ fn words(factor: f64, why: &str) -> Option<Scale> {
     (factor < 1.0).then(|| Scale {
         factor,
         text: format!(
-            "Rates are {factor} of what the experiment says, and delays of links are divided by that ({why}): the \
+            "Rates are {factor} of those of the experiment, and link delays are divided by that ({why}): the \
              processors of this machine cannot carry more. Rate times round trip stays, and with it windows in \
-             packets, but for what follows a clock of its own (CUBIC's cubic growth, timeouts, delayed \
-             acknowledgements). Shares of the link's rate can be compared, rates cannot. Where a value says a round \
+             packets, except what follows real time (CUBIC's cubic growth, timeouts, delayed \
+             acknowledgements). Shares of the link's rate can be compared, rates cannot. Where a value names a round \
              trip, it is the experiment's: here it is {:.0} times as long.",
             1.0 / factor
         ),
@@ -216,7 +216,7 @@ mod tests {
     fn scales_below_one_are_reported() {
         assert_eq!(words(1.0, "x"), None);
         assert!(
-            words(0.1, "as asked for")
+            words(0.1, "as configured")
                 .unwrap()
                 .text
                 .contains("are 0.1 of what")

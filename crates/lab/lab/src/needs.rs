@@ -108,7 +108,7 @@ fn of_link<'a>(
 }
 
 fn known_policies(fairpath: &Path) -> anyhow::Result<Vec<Policy>> {
-    let requested = "ask for its policies (fairpath sched list --format json)";
+    let requested = "list its policies (fairpath sched list --format json)";
     let output = Command::new(fairpath)
         .args(["sched", "list", "--format", "json"])
         .stdin(Stdio::null())

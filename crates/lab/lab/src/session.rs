@@ -111,7 +111,7 @@ impl<'a> Session<'a> {
                 let left = &again[done..];
                 self.manifest.not_again = first_places(cells, left);
                 eprintln!(
-                    "{} runs that were not true are not made again: a quick form's time is up",
+                    "{} invalid runs are not repeated: the time of the quick form is over",
                     left.len()
                 );
                 break;
@@ -134,7 +134,7 @@ impl<'a> Session<'a> {
             && (requested - was).abs() > f64::EPSILON
         {
             return Err(Trouble::Fatal(anyhow::anyhow!(
-                "runs that are there have scale {was}, and {requested} is asked for; choose another --out"
+                "finished runs have scale {was}, not the requested {requested}: choose another --output"
             )));
         }
         if let (Some(scale), false) = (&self.manifest.scale, self.runs.is_empty()) {

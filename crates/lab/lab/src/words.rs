@@ -178,9 +178,7 @@ fn traffic(base: &Experiment) -> Vec<String> {
 fn scale(choice: ScaleChoice) -> String {
     match choice {
         ScaleChoice::Fixed(factor) => format!("rates times {factor}, times of links divided by it"),
-        ScaleChoice::Named(_) => {
-            "the largest that this machine emulates truthfully, by trial".to_owned()
-        }
+        ScaleChoice::Named(_) => "the largest valid one on this machine, by trials".to_owned(),
     }
 }
 

@@ -163,7 +163,7 @@ fn build_go(directory: &Path) -> Result<(), QueueProgramError> {
         directory,
         "Go",
         ["go", "golang-go"],
-        "let go reach a module proxy (GOPROXY)",
+        "allow go to reach a module proxy (GOPROXY)",
     )
 }
 

@@ -43,7 +43,7 @@ fn build_everything(here: &Netns, testbed: &Testbed) {
 
     println!("built {} end", testbed.run_id());
     match env::var(ENDING).as_deref() {
-        Ok("panic") => panic!("as asked"),
+        Ok("panic") => panic!("as requested"),
         _ => std::thread::sleep(Duration::from_secs(600)),
     }
     drop((server, running, capture, echo, shell));
@@ -171,10 +171,10 @@ fn a_panic_leaves_nothing_while_the_process_lives_on() {
             (1, 3),
             "{seen:#?}"
         );
-        panic!("as asked");
+        panic!("as requested");
     };
     let outcome = std::thread::scope(|scope| scope.spawn(panicking).join());
-    assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&"as asked"));
+    assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&"as requested"));
     assert_nothing_left(&observer, testbed.run_id());
 }
 

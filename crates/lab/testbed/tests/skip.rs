@@ -14,7 +14,7 @@ use fairpath_testbed::{Need, SKIP_LOG_ENV, requires};
 fn a_skip_returns_from_the_test_and_adds_one_line_to_the_log() {
     if env::var_os(CHILD).is_some() {
         requires!(Need::Tool("no-such-tool-of-fairpath"));
-        panic!("the test went on without its need");
+        panic!("the test continued without its requirement");
     }
     let log = tempfile::NamedTempFile::new().unwrap();
     let mut child = Command::new(env::current_exe().unwrap());

@@ -212,7 +212,7 @@ fn no_sample_is_invalid_in_any_mode() {
             assert_eq!(wrong, [], "seed {seed}, {mode:?}");
         }
     }
-    println!("samples, none outside the truth: {samples:?} in {MODES:?}");
+    println!("samples, all valid: {samples:?} in {MODES:?}");
 }
 
 /// Where a flow began unseen, a burst sent again may be taken for new, and what is answered is its copy from before. The
@@ -231,7 +231,7 @@ fn midflow_samples_are_almost_always_valid() {
             }
         }
     }
-    println!("samples, and those outside the truth: {sums:?} in {MODES:?}");
+    println!("samples, and invalid ones: {sums:?} in {MODES:?}");
     assert!(sums.iter().all(|(all, wrong)| wrong * 10_000 <= *all));
 }
 
@@ -377,7 +377,7 @@ fn the_traffic_has_what_the_tests_are_about() {
         sum.samples_handshake += run.stats.samples_handshake;
     }
     println!(
-        "{} packets; {lost} lost before, {again} behind, {reordered} reordered; {} keep-alives; samples: {} by own TSval, {} of handshakes",
+        "{} packets; {lost} lost upstream, {again} downstream, {reordered} reordered; {} keep-alives; samples: {} by own TSval, {} of handshakes",
         sum.tcp_packets, sum.keepalives, sum.samples_ts, sum.samples_handshake
     );
     assert!(lost > 50 && again > 50 && reordered > 50);

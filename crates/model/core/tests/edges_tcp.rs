@@ -332,7 +332,7 @@ fn a_5_tuple_reused_after_its_end_is_measured() {
         talk.rtts();
         talk.handshake(1000);
         assert_eq!(talk.rtts(), [20, 10], "rst {rst}");
-        assert_eq!(talk.ended.len(), 1, "its first life is told once");
+        assert_eq!(talk.ended.len(), 1, "its first life is reported once");
         assert_eq!(talk.opened.len(), 2);
         exchange(&mut talk, 1100, 1001);
     }

@@ -165,7 +165,7 @@ fn corrupted_packets_keep_the_tables_consistent() {
     }
     let rate = mutations() as f64 / spent.as_secs_f64() / 1e6;
     println!(
-        "seed {first}: {samples} samples from {} damaged packets, {rate:.2} million a second",
+        "seed {first}: {samples} samples from {} corrupted packets, {rate:.2} million a second",
         mutations()
     );
     assert!(samples > 0);

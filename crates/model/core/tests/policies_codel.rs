@@ -413,7 +413,7 @@ fn gso_packets_are_charged_by_their_bytes() {
     );
     let sent = link.saturate(4 * SECOND, 4, |_, _| true);
     let bytes = bytes_by_source(&sent, 2);
-    within_a_percent(bytes[0], bytes[1], "the flow of super-packets");
+    within_a_percent(bytes[0], bytes[1], "the flow of GSO packets");
 }
 
 #[test]

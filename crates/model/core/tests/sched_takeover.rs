@@ -137,7 +137,7 @@ fn into_another(same: bool) -> usize {
     }
     assert!(
         at_delay_queues > 0,
-        "{at_delay_queues} moved from gate to gate"
+        "{at_delay_queues} moved between delay queues"
     );
     moved
 }
@@ -502,7 +502,7 @@ fn custom_policy_state_survives_only_itself() {
             run(&mut old, &[come, Op::dequeue(now, 1)]);
         }
         adopt(&mut new, &mut old, &Changes::none(1));
-        assert_eq!(new.node_stats(1).sent, 3, "sums go on in both");
+        assert_eq!(new.node_stats(1).sent, 3, "sums continue in both");
         let reported = run(&mut new, &[Op::enqueue(9, 1, Meta::default())]);
         assert_eq!(reported[0].kind, OutcomeKind::Queued);
         reported[0].rank

@@ -209,7 +209,7 @@ fn main() {
     }
     timed("detail of a site", || history.detail("site 0", 20));
     let count = timed("rows for export", || history.interval_rows().count());
-    println!("{:<44} {count:>8}", "of so many active rows");
+    println!("{:<44} {count:>8}", "of this number of active rows");
     let state = timed("save", || history.save());
     if let Ok(bytes) = timed("encode", || state.to_bytes()) {
         println!(

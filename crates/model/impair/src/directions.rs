@@ -160,9 +160,7 @@ fn find(name: &str, known: &'static [Policy]) -> anyhow::Result<&'static Policy>
     }
     let near = nearest(name, known.iter().map(|policy| policy.name.as_str()));
     let near = near.map_or(String::new(), |near| format!(", is {near:?} meant?"));
-    bail!(
-        "policy {name:?}: there is none of this name{near}; `fairpath sched list` tells which there are"
-    )
+    bail!("policy {name:?}: unknown policy{near}: `fairpath sched list` lists all")
 }
 
 /// What validation is held against; `is_plain`: no rate stretches delays.

@@ -22,7 +22,7 @@ pub const CONSTANT_BYTES: usize = 1 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// Not a BPF object, or damaged.
-    #[error("this is no BPF object, or a damaged one: compile the policy again")]
+    #[error("not a valid BPF object: compile the policy again")]
     NotBpf,
     /// No POLICY block.
     #[error("it has no POLICY block: begin with POLICY{{ STATE, .name = \"...\", ... }};")]

@@ -27,7 +27,7 @@ pub enum Defect {
     Wants(u32),
     /// What the block claims is not what the structure has.
     #[error(
-        "struct {0} has {1} bytes and POLICY says {2}: begin it with STATE, and do not set .{0}_bytes"
+        "struct {0} has {1} bytes and POLICY has {2}: begin it with STATE, and do not set .{0}_bytes"
     )]
     Claimed(&'static str, u32, u32),
     /// The node's structure does not begin with its parameters.

@@ -92,7 +92,7 @@ pub enum HtbPlanError {
     },
     /// Too many levels.
     #[error(
-        "shape by HTB: node \"{node}\" lies on level {level}, HTB has {MAX_HTB_LEVELS}; make the tree flatter or use another back end"
+        "shape by HTB: node \"{node}\" is on level {level}, but HTB has {MAX_HTB_LEVELS}: use fewer levels, or another back end"
     )]
     TooDeep {
         /// The first such node.

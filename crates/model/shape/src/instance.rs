@@ -593,7 +593,7 @@ mod tests {
             assert_eq!(instance.copies(), copies);
         }
         instance.apply(Op::impair(0, 1, 0, 0)).unwrap();
-        assert!(instance.copies(), "which word it was is not asked");
+        assert!(instance.copies(), "the option does not matter");
     }
 
     #[test]

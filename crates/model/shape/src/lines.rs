@@ -153,9 +153,7 @@ pub enum LineError {
     #[error(transparent)]
     Set(#[from] SetError),
     /// There is no such policy.
-    #[error(
-        "policy {name:?}: there is none of this name{near}; `fairpath sched list` tells which there are"
-    )]
+    #[error("policy {name:?}: unknown policy{near}: `fairpath sched list` lists all")]
     Policy {
         /// As given.
         name: String,

@@ -115,7 +115,7 @@ impl Kernel {
                 }
             }
         }
-        notes.push("goes on if this process goes".to_owned());
+        notes.push("continues after this process ends".to_owned());
         notes.extend(prepared.why_not_pinned().map(|why| {
             format!("without this process, all packets are of the default class: {why}")
         }));
@@ -193,7 +193,7 @@ impl Line {
         line.count_what_was()?;
         line.retire();
         if took == Took::Over {
-            note.push_str(", taken over");
+            note.push_str(", continued");
         }
         Ok((line, note))
     }

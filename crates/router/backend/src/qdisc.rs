@@ -168,7 +168,7 @@ impl Qdisc {
             }
         }
         let survival = match prepared.why_not_pinned() {
-            None => "goes on if this process goes".to_owned(),
+            None => "continues after this process ends".to_owned(),
             Some(why) => format!(
                 "continues without this process, but the next process cannot replace it: {why}"
             ),

@@ -339,7 +339,7 @@ impl Shaping {
         match port.backend.follow_links() {
             Ok(()) => None,
             Err(error) => {
-                let text = format!("shaping cannot go on: {error:#}");
+                let text = format!("shaping failed: {error:#}");
                 Some(self.fail(text))
             }
         }

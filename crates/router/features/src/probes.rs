@@ -138,7 +138,7 @@ fn unknown(feature: &'static Feature, host: &Host, detail: String) -> Finding {
     let missing = missing(feature, host);
     let remedy = match missing.is_empty() {
         true => {
-            "look at what confines this process: container, seccomp filter, lockdown".to_owned()
+            "check the restrictions of this process: container, seccomp filter, lockdown".to_owned()
         }
         false => format!("needs {}", missing.join(" + ")),
     };
@@ -278,7 +278,7 @@ pub fn congestion(host: &Host, name: &str) -> Result<String, Refusal> {
         Err(Errno::ENOENT) if !host.has("CAP_NET_ADMIN") => Err(Refusal::not_permitted(
             "not loaded, and only CAP_NET_ADMIN makes the kernel load it",
         )),
-        Err(Errno::ENOENT) => Err(Refusal::no("the kernel does not know it")),
+        Err(Errno::ENOENT) => Err(Refusal::no("the kernel does not support it")),
         Err(errno) => Err(errno.into()),
     }
 }
@@ -336,7 +336,7 @@ pub fn af_xdp_zero_copy(interfaces: &[Interface]) -> Result<String, Refusal> {
         .map(|(name, _)| *name)
         .collect();
     if answers.is_empty() {
-        return Err(Refusal::not_permitted("the drivers cannot be asked"));
+        return Err(Refusal::not_permitted("the drivers cannot be queried"));
     }
     if able.is_empty() {
         return Err(Refusal::no("no interface's driver has it"));

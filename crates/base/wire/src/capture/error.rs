@@ -24,7 +24,7 @@ pub enum ReadError {
     },
     /// The compressed stream is damaged, or something follows it.
     #[error(
-        "gzipped capture at byte {offset} of its content, packet {packet}: damaged stream; check it with gzip -t"
+        "gzipped capture at byte {offset} of its content, packet {packet}: corrupted stream; check it with gzip -t"
     )]
     Gzip {
         /// Where the record or block began, in decompressed bytes.
@@ -69,7 +69,7 @@ pub enum ReadError {
     },
     /// A packet longer than any real one: the file is damaged, or not what it says.
     #[error(
-        "capture at byte {offset}, packet {packet}: claims {len} captured bytes, the limit is {MAX_PACKET_BYTES}; the file is damaged from here on"
+        "capture at byte {offset}, packet {packet}: claims {len} captured bytes, the limit is {MAX_PACKET_BYTES}; the rest of the file is corrupted"
     )]
     PacketTooLong {
         /// Where the record or block begins.
@@ -81,7 +81,7 @@ pub enum ReadError {
     },
     /// A pcapng packet, interface or section block longer than what is held in memory.
     #[error(
-        "capture at byte {offset}, packet {packet}: block of type {kind:#x} claims {len} bytes, the limit is {MAX_BLOCK_BYTES}; the file is damaged from here on"
+        "capture at byte {offset}, packet {packet}: block of type {kind:#x} claims {len} bytes, the limit is {MAX_BLOCK_BYTES}; the rest of the file is corrupted"
     )]
     BlockTooLong {
         /// Where the block begins.
@@ -95,7 +95,7 @@ pub enum ReadError {
     },
     /// A pcapng block length that is no multiple of four, or too short for what the block must hold.
     #[error(
-        "capture at byte {offset}, packet {packet}: block of type {kind:#x} cannot be {len} bytes long; the file is damaged from here on"
+        "capture at byte {offset}, packet {packet}: block of type {kind:#x} cannot be {len} bytes long; the rest of the file is corrupted"
     )]
     BlockLength {
         /// Where the block begins.
@@ -109,7 +109,7 @@ pub enum ReadError {
     },
     /// The length at the end of a pcapng block differs from the one at its start.
     #[error(
-        "capture at byte {offset}, packet {packet}: block begins with length {len} and ends with {trailer}; the file is damaged from here on"
+        "capture at byte {offset}, packet {packet}: block begins with length {len} and ends with {trailer}; the rest of the file is corrupted"
     )]
     BlockTrailer {
         /// Where the block begins.
@@ -123,7 +123,7 @@ pub enum ReadError {
     },
     /// A pcapng section whose byte-order magic is neither order.
     #[error(
-        "capture at byte {offset}: section has byte-order magic {magic:#010x}; the file is damaged from here on"
+        "capture at byte {offset}: section has byte-order magic {magic:#010x}; the rest of the file is corrupted"
     )]
     ByteOrder {
         /// Where the section begins.

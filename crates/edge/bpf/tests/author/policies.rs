@@ -40,7 +40,7 @@ fn interpreted(author: &Author, over: Over, ops: &[Op]) -> Trial {
     let watch = machine.watch();
     let plan = trial::plan(&author.policy, over);
     let runtime = Scheduler::with_custom(&plan, &author.policy, Box::new(machine));
-    let trial = try_runtime(&mut runtime.expect("laid out"), ops);
+    let trial = try_runtime(&mut runtime.expect("valid plan"), ops);
     assert_eq!(watch.fault(), None);
     trial
 }
@@ -69,8 +69,8 @@ fn the_machine_and_the_c_compiler_agree_on_every_shipped_policy() {
             id: compiled.id,
             ..author.policy.clone()
         };
-        assert_eq!(&same, compiled, "what {} says of itself", file.display());
-        let mut native = Scheduler::new(&trial::plan(compiled, over)).expect("laid out");
+        assert_eq!(&same, compiled, "the description of {}", file.display());
+        let mut native = Scheduler::new(&trial::plan(compiled, over)).expect("valid plan");
         let wanted = try_runtime(&mut native, ops);
         let got = interpreted(author, over, ops);
         assert_eq!(

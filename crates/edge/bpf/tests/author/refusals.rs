@@ -14,7 +14,7 @@ fn refused(body: &str, wanted: &[&str]) {
     for part in wanted {
         assert!(
             reported.contains(part),
-            "{body}\nis told:\n{reported}\nwithout: {part}"
+            "{body}\nis reported:\n{reported}\nwithout: {part}"
         );
     }
 }
@@ -127,7 +127,7 @@ fn wrong_state_sizes_are_refused() {
     let lie = ".version = 1, .flow_bytes = 8, .class_bytes = 64, .global_bytes = 0";
     let reported = with("u64 a[9];", "PARAMS;", lie).expect_err("it has 72");
     assert!(
-        reported.contains("has 72 bytes and POLICY says 8"),
+        reported.contains("has 72 bytes and POLICY has 8"),
         "{reported}"
     );
 }
@@ -243,7 +243,7 @@ fn verdict(body: &str) -> fairpath_bpf::author::Verdict {
     let trial = compiler
         .trial(&written.file, author.has())
         .expect("compiles as before");
-    verify(&trial).expect("root may ask")
+    verify(&trial).expect("root may verify")
 }
 
 #[test]
@@ -259,9 +259,7 @@ fn verifier_refusals_name_the_policy_line() {
         "static const u64 table[4] = { 1, 5, 9, 77 };\n\
          RANK_ENQUEUE\n{\n\treturn table[p->dscp];\n}\n",
     );
-    let refusal = outside
-        .refusal
-        .expect("dscp is up to 255 for all that it knows");
+    let refusal = outside.refusal.expect("the verifier allows dscp up to 255");
     let line = refusal.line.expect("it has lines");
     assert!(
         line.starts_with("mine.c:10: return table[p->dscp];"),
@@ -282,7 +280,7 @@ fn verifier_accepts_every_shipped_policy() {
         let author =
             read(&file).unwrap_or_else(|reported| panic!("{}: {reported}", file.display()));
         let trial = compiler.trial(&file, author.has()).expect("compiles");
-        let verdict = verify(&trial).expect("root may ask");
+        let verdict = verify(&trial).expect("root may verify");
         assert_eq!(verdict.refusal, None, "{}", file.display());
         // Those and what they call, each once.
         assert!(verdict.functions.len() >= author.policy.functions.len());

@@ -43,7 +43,7 @@ pub(super) fn remarks(
         let (runs, excluded) = grid.counts();
         if excluded > 0 {
             remarks.push(format!(
-                "{excluded} of {runs} runs of the {which} were not true and are left out"
+                "{excluded} of {runs} runs of the {which} are invalid and excluded"
             ));
         }
     }

@@ -39,7 +39,7 @@ pub(super) const METRICS: &[Metric] = &[
         title: "Share of all flows' goodput",
         measure: Measure::Share,
         better: Better::Neither,
-        about: "What the flows asked for (`share-of-flows@bbr`) have of the goodput of all flows.",
+        about: "Share of the selected flows (`share-of-flows@bbr`) in the goodput of all flows.",
         value: share_of_flows,
         samples: None,
         series: None,

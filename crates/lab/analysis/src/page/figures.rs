@@ -31,7 +31,7 @@ pub fn all(grid: &Grid) -> Vec<Figure> {
 pub fn section(figures: Vec<Figure>) -> Section {
     let block = |figure: Figure| match figure.panels.iter().all(Panel::is_empty) {
         true => Block::Notice(Notice::warning(format!(
-            "No true run measured what \"{}\" is to show. {}",
+            "No valid run measured the quantity of \"{}\". {}",
             figure.title, figure.caption
         ))),
         false => Block::Figure(figure),
@@ -58,7 +58,7 @@ fn figure(grid: &Grid, spec: &FigureSpec, number: usize) -> Figure {
     let mut caption = caption(grid, spec, &requested);
     if settings.len() > MAX_PANELS {
         let more = settings.len() - MAX_PANELS;
-        caption.push_str(&format!(" {more} further settings have no panel here."));
+        caption.push_str(&format!(" {more} further settings have no panel."));
     }
     Figure::new(&id, &spec.title, panels)
         .caption(caption)
@@ -235,7 +235,7 @@ fn references(grid: &Grid, requested: &Requested, part: &Setting) -> Vec<Referen
         _ => None,
     };
     let reference = |at| Reference {
-        label: "what the link lets through".to_owned(),
+        label: "link rate".to_owned(),
         line: Line::Across(at),
     };
     at.map(reference).into_iter().collect()
@@ -247,7 +247,7 @@ fn meeting(grid: &Grid, part: &Setting) -> Option<Reference> {
     let meetings: Vec<f64> = rows.filter_map(|row| row.meeting).collect();
     let at = fairpath_report::statistics::median(&meetings)?;
     Some(Reference {
-        label: "p*: Mathis meets the link".to_owned(),
+        label: "p*: Mathis reaches the link rate".to_owned(),
         line: Line::Up(at),
     })
 }
@@ -283,18 +283,16 @@ fn caption(grid: &Grid, spec: &FigureSpec, requested: &Requested) -> String {
             format!("{} {}", requested.metric.about, medians(grid, requested))
         }
         FigureKind::Timeline => format!(
-            "{quantity} over the time of a run: of each setting the true run that is nearest to the median of all."
+            "{quantity} over the time of a run. Each setting shows the valid run nearest to the median."
         ),
         FigureKind::Distribution => {
-            format!(
-                "{quantity}: share of samples that are at most x, over all true runs of a setting."
-            )
+            format!("{quantity}: share of samples of at most x, over all valid runs of a setting.")
         }
     };
     if spec.theory && is_goodput(requested) {
         text.push_str(
-            " Dashed: models at the round trip and the rate of loss events that each run measured, \
-             never above what the link lets through.",
+            " Dashed: models with the round-trip time and the rate of loss events of each run, limited to the \
+             link rate.",
         );
     }
     text.push_str(&scaled::caption(grid));
@@ -321,16 +319,16 @@ fn medians(grid: &Grid, requested: &Requested) -> String {
         .and_then(|estimate| estimate.interval)
     {
         Some(interval) if fewest < super::RUNS_FOR_95_PERCENT => format!(
-            "intervals hold the median with {} confidence, the most that so few runs can give",
+            "intervals contain the median with {} confidence, the maximum for this number of runs",
             interval.percent()
         ),
         Some(interval) => {
             format!(
-                "intervals hold the median with {} confidence",
+                "intervals contain the median with {} confidence",
                 interval.percent()
             )
         }
         None => "a single run has no interval".to_owned(),
     };
-    format!("Points are medians over true runs ({n}); {sure}.")
+    format!("Points are medians of valid runs ({n}); {sure}.")
 }

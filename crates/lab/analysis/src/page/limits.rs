@@ -16,8 +16,8 @@ pub fn not_again(grid: &Grid) -> Option<Notice> {
     let left = &grid.manifest.not_again;
     (!left.is_empty()).then(|| {
         Notice::warning(format!(
-            "{} runs that were not true were not made again, for a quick form's five minutes were over (runs {}). The \
-             same command makes them.",
+            "{} invalid runs were not repeated, because the five minutes of the quick form were over (runs {}). \
+             Repeat the command to run them.",
             left.len(),
             named(left)
         ))
@@ -34,7 +34,7 @@ pub fn mixed(results: &Results) -> Option<Notice> {
             .map(|(kernel, fairpath)| format!("{kernel}, {fairpath}"))
             .collect();
         Notice::warning(format!(
-            "Runs of different kernels or versions are here, and figures mix them: {}.",
+            "The results mix runs of different kernels or versions: {}.",
             reported.join("; ")
         ))
     })
@@ -47,7 +47,7 @@ pub fn few_loss_events(grid: &Grid) -> Option<String> {
     let settings: Vec<String> = few.map(|cell| grid.words(&cell.setting)).collect();
     (!settings.is_empty()).then(|| {
         format!(
-            "Flows saw fewer than {FEW_LOSS_EVENTS} loss events in runs of {}: beside a model they are chance.",
+            "Flows had fewer than {FEW_LOSS_EVENTS} loss events in runs of {}. Their agreement with a model is chance.",
             settings.join("; ")
         )
     })
@@ -91,7 +91,7 @@ mod tests {
         let grid = Grid::new(&results);
         let notice = not_again(&grid).unwrap();
         assert!(
-            notice.text.starts_with("12 runs that were not true"),
+            notice.text.starts_with("12 invalid runs"),
             "{}",
             notice.text
         );

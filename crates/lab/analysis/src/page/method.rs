@@ -21,17 +21,16 @@ pub fn section(grid: &Grid) -> Section {
     Section::new("Method", blocks)
 }
 
-const STATISTICS: &str = "Values of a setting are medians over its true runs. Intervals of fewer than eight runs are made \
-    of order statistics, whose confidence is exact and told with them (75 % for three runs); those of more are \
-    bootstrap intervals. A change is called shown only if an interval of at least 90 % confidence (Hodges and \
-    Lehmann's for few runs) leaves out no change; three runs against three reach just that. Intervals are for one \
-    comparison at a time: among many, some will be wrong.";
+const STATISTICS: &str = "Values of a setting are medians of its valid runs. Intervals of fewer than eight runs use order \
+    statistics, with their exact confidence (75 % for three runs). Intervals of more runs are bootstrap intervals. A change \
+    is significant only if an interval of at least 90 % confidence excludes zero (Hodges-Lehmann for few runs). Three runs \
+    against three just reach this. Each interval is for one comparison: among many comparisons, some are wrong.";
 
-const MODELS: &str = "Models take the round trip and the rate of loss events that each run measured itself, and are bounded \
-    by what the link lets through. Mathis is the square-root law of Reno's saw-tooth, its constant by the measured segments an ACK (b); \
-    Linux counts segments and not ACKs, so that the table tells the law with b = 1 (C = 1.22) beside it; \
-    RFC 9438 is CUBIC's response function with its Reno-friendly region, which counts segments and not ACKs; Padhye adds \
-    timeouts, which Mathis and RFC 9438 do not know. None of them describes BBR.";
+const MODELS: &str = "Models use the round-trip time and the rate of loss events of each run, and are limited to the link \
+    rate. Mathis is the square-root law of Reno, with a constant from the measured segments per ACK (b). Linux counts \
+    segments, not ACKs, so the table also has the law with b = 1 (C = 1.22). RFC 9438 is the response function of CUBIC \
+    with its Reno-friendly region, which counts segments. Padhye adds timeouts, which Mathis and RFC 9438 do not model. \
+    None of them describes BBR.";
 
 const FORMULAS: &str = "\
 Mathis (CCR 27(3), 1997):             MSS / RTT * sqrt(3 / (2 b p))
@@ -65,12 +64,12 @@ fn design(grid: &Grid) -> String {
         .map(|axis| format!("{} ({})", axis.title(), axis.values.join(", ")))
         .collect();
     let varied = match axes.is_empty() {
-        true => "Nothing is varied".to_owned(),
-        false => format!("Varied are {}", axes.join("; ")),
+        true => "No parameter varies".to_owned(),
+        false => format!("Parameters: {}", axes.join("; ")),
     };
     format!(
-        "{varied}. Every setting is run {} times, in one random order for all (seed {}), so that a machine that changes \
-         over time changes all settings alike. The first part of a run is not measured.",
+        "{varied}. Every setting has {} runs, all in one random order (seed {}), so that changes of the machine over \
+         time affect all settings equally. The warm-up of a run is not measured.",
         manifest.repeats, manifest.seed
     )
 }
@@ -80,7 +79,7 @@ fn quantities(grid: &Grid) -> Table {
     let columns = vec![
         Column::text("Name"),
         Column::text("Quantity"),
-        Column::text("How it is computed"),
+        Column::text("Computation"),
     ];
     let mut table = Table::new("quantities", "Quantities of this report", columns);
     let requested: BTreeSet<&str> = grid.figures().map(|f| f.y.as_str()).collect();

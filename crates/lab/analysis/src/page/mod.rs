@@ -13,6 +13,7 @@
 //!
 //! Nothing here knows a result: all of it comes from the records and the manifest.
 
+mod correlations;
 mod figures;
 mod limits;
 mod method;
@@ -22,7 +23,6 @@ mod runs_inside;
 mod scaled;
 mod setting_table;
 mod tables;
-mod together;
 mod validation;
 
 use std::fs;
@@ -43,7 +43,7 @@ const RUNS_FOR_95_PERCENT: usize = 6;
 
 /// A report that could not be written.
 #[derive(Debug, Error)]
-#[error("cannot write {path}; make room, or give another directory (the runs are kept)")]
+#[error("cannot write {path}: free space, or use another directory; the runs are kept")]
 pub struct WriteError {
     path: PathBuf,
     source: io::Error,
@@ -56,7 +56,7 @@ pub fn report(results: &Results) -> Report {
     let figures = figures::all(&grid);
     let ids: Vec<String> = figures.iter().map(|figure| figure.id.clone()).collect();
     let mut sections = vec![figures::section(figures)];
-    sections.extend(together::section(&grid));
+    sections.extend(correlations::section(&grid));
     sections.extend(tables::theory(&grid));
     if talk::is_of(&manifest.experiment) {
         sections.extend(tables::talk(&grid));
@@ -111,7 +111,7 @@ fn facts(grid: &Grid) -> Vec<Fact> {
     let (runs, excluded) = grid.counts();
     let distinct = grid.distinct_runs();
     let mut counted = format!("{distinct} of {}", manifest.runs_planned);
-    for (count, what) in [(runs - distinct, "made again"), (excluded, "left out")] {
+    for (count, what) in [(runs - distinct, "repeated"), (excluded, "excluded")] {
         if count > 0 {
             counted.push_str(&format!(", {count} {what}"));
         }
@@ -139,15 +139,15 @@ fn notices(grid: &Grid, results: &Results) -> Vec<Notice> {
     let mut notices = Vec::new();
     if runs == excluded {
         let why = if runs == 0 {
-            "No run has ended"
+            "No run is complete"
         } else {
-            "No run was emulated truthfully"
+            "No run has a valid emulation"
         };
         notices.push(Notice::warning(format!("{why}: there are no results.")));
     } else if excluded > 0 {
         notices.push(Notice::warning(format!(
-            "{excluded} of {runs} runs were not emulated truthfully. They are marked in the list of runs, with what \
-             was seen, and left out of every figure."
+            "{excluded} of {runs} runs have an invalid emulation. The list of runs names the reasons. No figure includes \
+             these runs."
         )));
     }
     notices.extend(unfinished(grid));
@@ -167,8 +167,7 @@ fn unfinished(grid: &Grid) -> Option<Notice> {
     let missing = planned.saturating_sub(grid.distinct_runs());
     (missing > 0).then(|| {
         Notice::warning(format!(
-            "The experiment has not ended: {missing} of {planned} runs are missing. The same command goes on where \
-             it was left."
+            "The experiment is incomplete: {missing} of {planned} runs are missing. Repeat the command to continue."
         ))
     })
 }
@@ -196,10 +195,10 @@ fn few_repeats(grid: &Grid) -> Option<Notice> {
         return None;
     }
     let text = match min {
-        1 => "Some settings have a single true run: their points have no interval.".to_owned(),
+        1 => "Some settings have a single valid run. Their points have no interval.".to_owned(),
         n => format!(
-            "Some settings have only {n} true runs: an interval of their median has {:.1}\u{a0}% confidence at most. \
-             Each interval tells the confidence that it has.",
+            "Some settings have only {n} valid runs. Intervals of their medians have {:.1}\u{a0}% confidence at most. \
+             Each interval states its confidence.",
             100.0 * (1.0 - 0.5f64.powi(n as i32 - 1))
         ),
     };

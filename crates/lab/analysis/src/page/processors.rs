@@ -27,21 +27,21 @@ pub fn table(grid: &Grid) -> Option<Table> {
         table.push(row(part, &runs, |run| run.cpu.parts.get(part).copied()));
     }
     let everything: [(&str, Reported); 4] = [
-        ("all that measures", measuring),
-        ("interrupts and packet work, whoever for", |run| {
+        ("all measurements", measuring),
+        ("interrupts and packet processing", |run| {
             Some(run.cpu.interrupts)
         }),
-        ("everything", |run| Some(run.cpu.busy)),
-        ("taken by the host", |run| Some(run.cpu.stolen)),
+        ("total", |run| Some(run.cpu.busy)),
+        ("stolen by the host", |run| Some(run.cpu.stolen)),
     ];
     for (name, of) in everything {
         table.push(row(name, &runs, of));
     }
     table.caption = format!(
-        "Cores of {cpus}, in the measured part of {} true runs. Waited: the most of a run that a part was ready and others \
-         ran. Shared: runs in which a part may have run on the processors of iperf3 and the kernel's packet threads. \
-         Parts are accounted to the nanosecond; interrupts, everything and what the host took are what the kernel saw at \
-         its ticks, which misses threads that sleep before them.",
+        "Cores of {cpus}, in the measured part of {} valid runs. Waited: the maximum share of a run in which a part was \
+         ready while others ran. Shared: runs in which a part could run on the processors of iperf3 and of the kernel's packet \
+         threads. Parts are accounted to the nanosecond. Interrupts, total and stolen time are samples of the kernel's tick, \
+         which misses threads that sleep before it.",
         runs.len()
     );
     Some(table)
@@ -51,7 +51,7 @@ fn columns() -> Vec<Column> {
     vec![
         Column::text("Part"),
         Column::number("Mean", Unit::plain("cores")),
-        Column::number("Greatest", Unit::plain("cores")),
+        Column::number("Maximum", Unit::plain("cores")),
         Column::number("Waited", Unit::share()),
         Column::text("Shared"),
     ]

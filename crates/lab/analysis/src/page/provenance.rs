@@ -18,7 +18,7 @@ pub fn section(grid: &Grid, results: &Results) -> Section {
     let mut blocks = vec![Block::Facts(machine(grid))];
     if !grid.manifest.command.is_empty() {
         blocks.push(Block::Text(
-            "The command that repeats all of it:".to_owned(),
+            "This command repeats the experiment:".to_owned(),
         ));
         blocks.push(Block::Code(command_line(&grid.manifest.command)));
     }
@@ -64,7 +64,7 @@ fn machine(grid: &Grid) -> Vec<Fact> {
             machine.default_congestion.clone(),
         ),
         ("BBR", machine.bbr.clone()),
-        ("Begun", manifest.started.clone()),
+        ("Started", manifest.started.clone()),
         ("Ended", ended.to_owned()),
         ("Seed", manifest.seed.to_string()),
     ];
@@ -85,8 +85,8 @@ fn checked(results: &Results) -> Option<String> {
     let count = results.runs.iter().filter(is_checked).count();
     (count > 0).then(|| {
         format!(
-            "Before the first run with each impairment ({count} runs) the emulator checked itself: losses, delays, order \
-             and rate, in virtual time. The commands of the others say {NO_SELF_TEST}."
+            "Before the first run with each impairment ({count} runs), the emulator passed its self-test of loss, delay, order \
+             and rate in virtual time. The commands of the other runs have {NO_SELF_TEST}."
         )
     })
 }
@@ -95,7 +95,7 @@ fn offloads(run: &RunRecord) -> Option<Block> {
     let columns = vec![Column::text("Interface"), Column::text("Offloads")];
     let mut table = Table::new(
         "offloads",
-        "Offloads of interfaces on the way, as the kernel told them",
+        "Offloads of the interfaces of the path, as the kernel reports them",
         columns,
     );
     for (interface, offloads) in &run.offloads {
@@ -122,14 +122,14 @@ fn runs(grid: &Grid, results: &Results) -> Option<Table> {
     let columns = vec![
         Column::text("Run"),
         Column::text("Repeat"),
-        Column::text("Begun"),
+        Column::text("Started"),
         Column::text("Seed"),
         Column::number("Goodput", Unit::bits_per_second()),
         Column::number("Achieved loss", Unit::share()),
         Column::number("Processors busy", Unit::plain("cores")),
-        Column::text("True"),
+        Column::text("Valid"),
     ];
-    let title = "All runs, in the order in which they were made";
+    let title = "All runs in order of their execution";
     let mut table = SettingTable::new(grid, "runs", title, columns);
     let value = |name: &str, run: &RunRecord| {
         TableCell::from(
@@ -164,7 +164,7 @@ fn runs(grid: &Grid, results: &Results) -> Option<Table> {
 fn verdict(run: &RunRecord) -> String {
     let words: Vec<&str> = run.faults.iter().map(|f| fault_words(f.kind)).collect();
     match words.is_empty() {
-        true if !run.remarks.is_empty() => "yes, with few loss events".to_owned(),
+        true if !run.remarks.is_empty() => "yes, few loss events".to_owned(),
         true => "yes".to_owned(),
         false => format!("no: {}", words.join(", ")),
     }

@@ -26,7 +26,7 @@ pub(super) fn timeline(
     part: &Setting,
     title: &str,
 ) -> Panel {
-    let x = FigureAxis::linear("Time since the traffic began", Unit::seconds());
+    let x = FigureAxis::linear("Time since the start of traffic", Unit::seconds());
     let mut panel = Panel::new(title, x, y_axis(grid, spec, requested));
     for (name, part) in lines(grid, spec, requested, part) {
         let Some(run) = grid
@@ -64,7 +64,7 @@ fn moments(run: &RunRecord) -> Vec<Reference> {
         line: Line::Up(at),
     };
     let begun =
-        (run.warmup_seconds > 0.0).then(|| up("measured from here".to_owned(), run.warmup_seconds));
+        (run.warmup_seconds > 0.0).then(|| up("measurement starts".to_owned(), run.warmup_seconds));
     let seen = switches(run);
     // A switch to what a socket has shows in no sample, and a step of delay neither.
     let is_seen = |at: &f64| {
@@ -73,7 +73,7 @@ fn moments(run: &RunRecord) -> Vec<Reference> {
     };
     let unseen: Vec<Reference> = (run.changes.iter())
         .filter(|at| !is_seen(at))
-        .map(|at| up("changed here".to_owned(), *at))
+        .map(|at| up("change".to_owned(), *at))
         .collect();
     begun
         .into_iter()

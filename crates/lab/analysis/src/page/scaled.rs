@@ -43,12 +43,12 @@ fn of_axis<'a>(grid: &Grid<'a>, axis: &str) -> Vec<(&'a str, f64)> {
     all.unwrap_or_default()
 }
 
-/// What is added to an axis's label: " as asked for; here 10 times as long".
+/// The addition to the label of an axis: " as configured; here 10 times as long".
 pub fn label(grid: &Grid, axis: &str) -> String {
     match longer(grid).filter(|_| !of_axis(grid, axis).is_empty()) {
         // Scales are tenths and halves: more digits would be noise of the division.
         Some(longer) => format!(
-            " as asked for; here {} times as long",
+            " as configured; here {} times as long",
             (longer * 100.0).round() / 100.0
         ),
         None => String::new(),
@@ -64,7 +64,7 @@ pub fn caption(grid: &Grid) -> String {
         let words: Vec<String> = (values.iter())
             .map(|(stated, here)| format!("{stated} is {}", seconds.show(*here)))
             .collect();
-        return format!(" Round trips here are scaled: {}.", words.join(", "));
+        return format!(" Round-trip times are scaled: {}.", words.join(", "));
     }
     fact(grid).map_or_else(String::new, |words| format!(" Round trip: {words}."))
 }
@@ -137,7 +137,7 @@ mod tests {
     fn an_rtt_axis_shows_the_actual_values() {
         let axis = results("rtt", 0.25, &[("0.5ms", 2_000_000), ("5ms", 20_000_000)]);
         let (label, caption, fact) = reported(&axis, "rtt");
-        assert_eq!(label, " as asked for; here 4 times as long");
+        assert_eq!(label, " as configured; here 4 times as long");
         assert_eq!(
             caption,
             " Round trips here are scaled: 0.5ms is 2 ms, 5ms is 20 ms."

@@ -18,7 +18,7 @@ pub fn theory(grid: &Grid) -> Option<Section> {
     if !grid.figures().any(|figure| figure.theory) {
         return None;
     }
-    let title = "Models beside what was measured";
+    let title = "Models and measurements";
     let mut table = SettingTable::new(grid, "models", title, theory_columns());
     for cell in &grid.cells {
         if let Some(row) = cell.theory() {
@@ -36,15 +36,14 @@ pub fn theory(grid: &Grid) -> Option<Section> {
     Some(Section::new("Models", blocks))
 }
 
-const THEORY_CAPTION: &str = "Each run is compared with models at its own round trip (mean of the sockets' samples, queue \
-    included), rate of loss events and segments an ACK. A residual of +10\u{a0}% is a measurement 10\u{a0}% above the model; \
-    the nearer one is of Mathis and RFC 9438. Mathis' constant is sqrt(3 / (2 b)) with b the measured segments an ACK: 0.87 \
-    with delayed ACKs. Linux grows by the segments that an ACK covers, whatever their number, for which the constant is 1.22: \
-    that value stands beside it, and is what RFC 9438 gives where CUBIC is Reno-friendly. Timeouts are retransmission \
-    timeouts a second of a flow; stalled is the share of its time in which nothing was acknowledged for longer than a round \
-    trip, by samples a tenth of a second apart (shorter waits are missing): a timeout is 200\u{a0}ms at least. \
-    Padhye counts timeouts that today's senders avoid by SACK, RACK and tail \
-    loss probes. p* is the rate of loss events at which Mathis meets the link rate, without a queue.";
+const THEORY_CAPTION: &str = "Models use the round-trip time (mean of the sockets' samples, queue included), the rate of loss events \
+    and the segments per ACK of each run. A residual of +10\u{a0}% is a measurement 10\u{a0}% above the model. The nearest model \
+    is Mathis or RFC 9438. The constant of Mathis is sqrt(3 / (2 b)), with b the measured segments per ACK: 0.87 with delayed \
+    ACKs. Linux increases the window by the segments that an ACK covers, which is a constant of 1.22. RFC 9438 gives the same \
+    value where CUBIC is Reno-friendly. Timeouts are retransmission timeouts of a flow per second. Stalled is the share of \
+    time without an acknowledgement for longer than a round-trip time, from samples every 100\u{a0}ms. Shorter waits are missing, \
+    but a timeout takes at least 200\u{a0}ms. Padhye counts timeouts that present senders avoid by SACK, RACK and tail loss \
+    probes. p* is the rate of loss events at which Mathis reaches the link rate, without a queue.";
 
 fn theory_columns() -> Vec<Column> {
     vec![
@@ -55,7 +54,7 @@ fn theory_columns() -> Vec<Column> {
         Column::number("Mathis, C = 1.22", Unit::bits_per_second()),
         Column::number("RFC 9438", Unit::bits_per_second()),
         Column::number("Padhye", Unit::bits_per_second()),
-        Column::text("Nearer"),
+        Column::text("Nearest model"),
         Column::number("Residual", Unit::share()),
         Column::number("Padhye's residual", Unit::share()),
         Column::number("Timeouts", Unit::plain("/s")),
@@ -113,13 +112,13 @@ pub fn talk(grid: &Grid) -> Option<Section> {
     let table = table.finish(TALK_CAPTION, Some(command_line(&grid.manifest.command)))?;
     let figure = talk_figure(grid, axis, baseline);
     Some(Section::new(
-        "Beside the talk",
+        "Comparison with the talk",
         vec![Block::Figure(figure), Block::Table(table)],
     ))
 }
 
-const TALK_CAPTION: &str = "The talk tells neither its round trip nor its link's rate, so that rates are not to be compared; \
-    the change against no loss is.";
+const TALK_CAPTION: &str = "The talk states neither its round-trip time nor its link rate, so rates are not comparable. Changes \
+    relative to no loss are.";
 
 /// The talk's change against its own goodput without loss; nothing for that itself.
 fn their_change(theirs: &talk::TalkFigure) -> TableCell {
@@ -130,7 +129,7 @@ fn their_change(theirs: &talk::TalkFigure) -> TableCell {
         (true, false) => {
             let percent = |share: f64| signed((share - 1.0) * 100.0);
             TableCell::Text(format!(
-                "{} to {} (path not told)",
+                "{} to {} (path not stated)",
                 percent(low),
                 percent(high)
             ))
@@ -218,7 +217,7 @@ fn talk_figure(grid: &Grid, axis: &str, baseline: &str) -> Figure {
             .position(|p| p.title == title)
             .unwrap_or_else(|| {
                 let x = FigureAxis::linear("Packets lost", Unit::share());
-                let y = FigureAxis::zero_based("Goodput against no loss", Unit::share());
+                let y = FigureAxis::zero_based("Goodput relative to no loss", Unit::share());
                 panels.push(Panel::new(&title, x, y));
                 panels.len() - 1
             });
@@ -237,10 +236,10 @@ fn talk_figure(grid: &Grid, axis: &str, baseline: &str) -> Figure {
             .series
             .push(Series::published(&name, theirs).like(&congestion));
     }
-    Figure::new("talk-shares", "What is left of the goodput: the talk and here", panels)
+    Figure::new("talk-shares", "Remaining goodput: the talk and this experiment", panels)
         .caption(
-            "Hollow: the talk's figures as shares of its own goodput without loss. Its 10\u{a0}% is one figure for BBR \
-             without a path; drawn is the middle of what both baselines allow. Intervals here are those of the ratio.",
+            "Hollow marks: figures of the talk, as shares of its goodput without loss. Its value at 10\u{a0}% is one figure for BBR \
+             without a path. The mark is the middle of the range that both baselines allow. Intervals are those of the ratio.",
         )
         .command(command_line(&grid.manifest.command))
 }

@@ -10,10 +10,10 @@ use crate::validation;
 
 const NS: f64 = 1e-9;
 
-/// "Was it true?"
+/// The section "Validation of the emulation".
 pub fn section(grid: &Grid) -> Section {
     let mut blocks = vec![
-        Block::Text("A run counts if the network was what it was asked to be:".to_owned()),
+        Block::Text("A run is valid if the network was as configured:".to_owned()),
         Block::List(validation::criteria()),
     ];
     blocks.extend(
@@ -22,27 +22,27 @@ pub fn section(grid: &Grid) -> Section {
             .flatten()
             .map(Block::Table),
     );
-    Section::new("Truth of the emulation", blocks)
+    Section::new("Validation of the emulation", blocks)
 }
 
 fn achieved(grid: &Grid) -> Option<Table> {
     let mut table = SettingTable::new(
         grid,
         "achieved",
-        "What was asked of each direction, and what was achieved",
+        "Configured and achieved impairment by direction",
         vec![
             Column::text("Direction"),
-            Column::text("Asked"),
-            Column::text("By"),
+            Column::text("Configured"),
+            Column::text("Back end"),
             Column::number("Wire packets", Unit::plain("")),
-            Column::number("Loss asked", Unit::share()),
-            Column::number("Loss achieved", Unit::share()),
-            Column::number("Delay asked", Unit::seconds()),
-            Column::number("Delay achieved", Unit::seconds()),
-            Column::number("Late, p50", Unit::seconds()),
-            Column::number("Late, p99", Unit::seconds()),
-            Column::number("Late, p99.9", Unit::seconds()),
-            Column::number("Own drops", Unit::plain("")),
+            Column::number("Configured loss", Unit::share()),
+            Column::number("Achieved loss", Unit::share()),
+            Column::number("Configured delay", Unit::seconds()),
+            Column::number("Achieved delay", Unit::seconds()),
+            Column::number("Lateness, p50", Unit::seconds()),
+            Column::number("Lateness, p99", Unit::seconds()),
+            Column::number("Lateness, p99.9", Unit::seconds()),
+            Column::number("Back-end drops", Unit::plain("")),
             Column::number("Reordered", Unit::plain("")),
         ],
     );
@@ -51,8 +51,8 @@ fn achieved(grid: &Grid) -> Option<Table> {
             table.push(&cell.setting, direction(cell, &name), false);
         }
     }
-    let caption = "Over the true runs of a setting together; lateness (how much later than asked a packet left) is that \
-        of the worst run.";
+    let caption = "Totals of all valid runs of a setting. Lateness is the time between the planned and the actual departure of a \
+        packet, in the worst run.";
     table.finish(caption, None)
 }
 
@@ -116,11 +116,11 @@ fn direction(cell: &Cell, name: &str) -> Vec<TableCell> {
 fn excluded(grid: &Grid) -> Option<Table> {
     let columns = vec![
         Column::text("Run"),
-        Column::text("What was wrong"),
-        Column::text("What was seen"),
+        Column::text("Fault"),
+        Column::text("Observation"),
     ];
-    let title = "Runs that were not true, and are in no figure";
-    let mut table = SettingTable::new(grid, "left-out", title, columns);
+    let title = "Invalid runs, excluded from all figures";
+    let mut table = SettingTable::new(grid, "excluded", title, columns);
     let mut runs: Vec<&RunRecord> = grid
         .cells
         .iter()
@@ -144,10 +144,10 @@ fn excluded(grid: &Grid) -> Option<Table> {
 /// A kind of fault for readers.
 pub fn fault_words(kind: FaultKind) -> &'static str {
     match kind {
-        FaultKind::WindowLimited => "sender held back by a window",
-        FaultKind::OffloadsOn => "super-packets met the impairment",
-        FaultKind::WrongCongestion => "another congestion control",
-        FaultKind::NotImpaired => "not impaired as asked",
+        FaultKind::WindowLimited => "sender limited by a window",
+        FaultKind::OffloadsOn => "impairment received GSO packets",
+        FaultKind::WrongCongestion => "unexpected congestion control",
+        FaultKind::NotImpaired => "impairment not as configured",
         FaultKind::EmulatorFailed => "emulator failed",
         FaultKind::SharedCpu => "processor was the bottleneck",
         FaultKind::NotMeasured => "not measured",

@@ -10,12 +10,12 @@ pub fn criteria() -> Vec<String> {
     let percent = |share: f64| format!("{:.0}\u{a0}%", share * 100.0);
     vec![
         format!(
-            "Links: of each direction's wire packets as many are lost as 99.9\u{a0}% of draws would lose; the mean delay \
-             added is what was asked for to {} or {:.0}\u{a0}us, whichever is more (to {} of the round trip where none was \
-             asked for), and jitter has the standard deviation that was; the least round trip of sockets and pings is at \
-             least {} of the delays on its way, and at most these and full queues; the emulator read what it was told, drops \
-             nothing by itself, keeps the order that it was to keep, and calls itself true; \
-             nothing passes {} above the rate; no super-packets form at the interfaces.",
+            "Links: the loss of each direction is within the 99.9\u{a0}% interval of the configured loss. The mean added \
+             delay is within {} or {:.0}\u{a0}us of the configured delay, whichever is more (within {} of the round-trip time if no \
+             delay is configured), and jitter has the configured standard deviation. The minimum RTT of sockets and pings is at \
+             least {} of the delays of its path, and at most these delays plus full queues. The emulator applied its \
+             configuration, dropped nothing by itself, kept the configured order, and reported a valid run. No rate is exceeded \
+             by {}. No GSO packets form at the interfaces.",
             percent(MAX_DELAY_OFF),
             MAX_DELAY_OFF_NS / 1e3,
             percent(MAX_DELAY_OFF),
@@ -23,19 +23,20 @@ pub fn criteria() -> Vec<String> {
             percent(MAX_OF_RATE - 1.0),
         ),
         format!(
-            "Flows: sockets use the congestion control that was asked for; windows hold a sender back for {} of its time \
-             at most; goodput is known for {} of it at least; everything that was to be measured beside them was.",
+            "Flows: sockets use the configured congestion control. Windows limit a sender for at most {} of its time. Goodput is \
+             measured for at least {} of its time. All other configured measurements exist.",
             percent(MAX_WINDOW_LIMITED),
             percent(MIN_KNOWN),
         ),
         format!(
-            "Processors: whoever sends, receives or emulates waits for one {} of the time at most, the kernel's packet \
-             threads {}; what is no part of the run uses {} of all at most, and the host takes {} at most.",
+            "Processors: senders, receivers and emulators wait for a processor for at most {} of the time, the kernel's packet \
+             threads for at most {}. Other programs use at most {} of all processors, and the host steals at most {}.",
             percent(MAX_WAITED),
             percent(MAX_KERNEL_WAITED),
             percent(MAX_OTHERS),
             percent(MAX_STOLEN),
         ),
-        "Where the machine itself is what is measured, windows and processors are not held against anything.".to_owned(),
+        "If the experiment measures the machine itself, windows and processors are not checked."
+            .to_owned(),
     ]
 }

@@ -124,7 +124,7 @@ impl Path {
             return None;
         };
         let text = format!(
-            "{who}: its least round trip was {:.3} ms, and delays of {:.3} ms were asked for; {what}",
+            "{who}: the minimum RTT was {:.3} ms, and delays of {:.3} ms were configured; {what}",
             min_ns / 1e6,
             delay / 1e6
         );
@@ -154,7 +154,7 @@ pub fn jitter(link: &LinkRecord, experiment: &Experiment) -> Option<Fault> {
     let is_within = seen >= min * requested && most.is_none_or(|most| seen <= most * requested);
     (!is_within).then(|| {
         let text = format!(
-            "{}: delays had a standard deviation of {:.3} ms, and a jitter of {:.3} ms was asked for",
+            "{}: delays had a standard deviation of {:.3} ms, and a jitter of {:.3} ms was configured",
             link.name,
             seen / 1e6,
             requested / 1e6
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(
             reported("rate = '10mbit'\n", 90, 1_000),
             [],
-            "no delay was asked for"
+            "no delay is configured"
         );
     }
 
@@ -263,12 +263,12 @@ mod tests {
         for wrong in [20_000, 1_500_000, 2_500_000] {
             let fault = shaken(free, wrong, 10_000).unwrap();
             assert!(
-                fault.text.contains("a jitter of 2.000 ms was asked for"),
+                fault.text.contains("a jitter of 2.000 ms was configured"),
                 "{}",
                 fault.text
             );
         }
-        assert_eq!(shaken(free, 20_000, 500), None, "too few to tell");
+        assert_eq!(shaken(free, 20_000, 500), None, "too few samples");
         let rated = format!("{free}rate = '10mbit'\n");
         assert_eq!(
             shaken(&rated, 9_000_000, 10_000),
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(
             shaken("delay = '20ms'\n", 0, 10_000),
             None,
-            "none was asked for"
+            "no jitter is configured"
         );
     }
 }

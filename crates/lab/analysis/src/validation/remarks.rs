@@ -19,8 +19,8 @@ pub fn remarks(run: &RunRecord) -> Vec<String> {
         let is_model = LOSS_BASED.contains(&flow.congestion.as_str());
         (is_lossy && is_model && counted.events < FEW_LOSS_EVENTS).then(|| {
             format!(
-                "flow {}: {} loss events in the measured part, fewer than {FEW_LOSS_EVENTS}: its goodput beside a \
-                 model of loss is chance; let it run longer",
+                "flow {}: {} loss events in the measured part, fewer than {FEW_LOSS_EVENTS}: its agreement with a model is chance; run it \
+                 longer",
                 flow.name, counted.events
             )
         })

@@ -106,7 +106,7 @@ fn unexpected_congestion_control_is_named() {
     assert!(
         fault
             .text
-            .contains("asked for cubic, and the kernel used bbr"),
+            .contains("configured cubic, but the kernel used bbr"),
         "{}",
         fault.text
     );

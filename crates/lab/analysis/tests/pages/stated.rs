@@ -202,7 +202,11 @@ fn invalid_runs_are_reported_and_excluded_from_figures() {
         figures(section(&disturbed, "Results")),
         figures(section(&without, "Results"))
     );
-    let reported = table(section(&disturbed, "Truth of the emulation"), "left-out").unwrap();
+    let reported = table(
+        section(&disturbed, "Validation of the emulation"),
+        "excluded",
+    )
+    .unwrap();
     assert_eq!(reported.rows.len(), last.len());
     assert!(reported.rows.iter().all(|row| row.marked));
     let warned = |n: &&fairpath_report::Notice| n.kind == NoticeKind::Warning;
@@ -222,7 +226,7 @@ fn invalid_runs_are_reported_and_excluded_from_figures() {
 #[test]
 fn figures_of_the_talk_are_compared_by_share() {
     let report = page::report(&quick());
-    let talk = section(&report, "Beside the talk");
+    let talk = section(&report, "Comparison with the talk");
     let shares = figures(talk)[0];
     let theirs = series(shares, "symmetric", "cubic, the talk");
     assert_eq!(theirs.role, Role::Published);
@@ -232,7 +236,12 @@ fn figures_of_the_talk_are_compared_by_share() {
     assert!(ours.points[1].y < 0.5 && ours.points[1].interval.is_some());
     assert_eq!(table(talk, "talk").unwrap().rows.len(), 10);
     let other = page::report(&synthetic::voice(3));
-    assert!(other.sections.iter().all(|s| s.title != "Beside the talk"));
+    assert!(
+        other
+            .sections
+            .iter()
+            .all(|s| s.title != "Comparison with the talk")
+    );
 }
 
 #[test]
@@ -293,7 +302,7 @@ fn jitter_lowers_the_call_rating() {
         cubic.points
     );
     assert_eq!(mos.panels[0].y.range, Some((1.0, 4.5)));
-    let together = table(section(&report, "What goes together"), "together").unwrap();
+    let together = table(section(&report, "Correlations"), "correlations").unwrap();
     let rho = |row: &fairpath_report::Row| match row.cells[3] {
         fairpath_report::Cell::Number(rho) => rho,
         _ => panic!("{row:?}"),
@@ -324,7 +333,7 @@ fn a_second_grid_has_its_own_figure_and_is_not_the_talks() {
         titles(by_rtt),
         ["symmetric, packets lost 0%", "symmetric, packets lost 1%"]
     );
-    let talk = table(section(&report, "Beside the talk"), "talk").unwrap();
+    let talk = table(section(&report, "Comparison with the talk"), "talk").unwrap();
     assert_eq!(
         talk.rows.len(),
         10,

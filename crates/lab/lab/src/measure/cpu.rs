@@ -249,9 +249,9 @@ mod tests {
         {
             assert!(Instant::now() < end, "no time is accounted for");
         }
-        let record = meter.finish([("told".to_owned(), 0.25)]);
+        let record = meter.finish([("rtt".to_owned(), 0.25)]);
         assert!(record.parts["ourselves"] > 0.0, "{record:?}");
-        assert_eq!(record.parts["told"], 0.25);
+        assert_eq!(record.parts["rtt"], 0.25);
         assert!(!record.parts.contains_key("nobody"));
         assert_eq!(record.shared, ["the first"]);
         assert!(record.cpus > 0);

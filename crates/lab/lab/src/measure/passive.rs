@@ -46,7 +46,9 @@ pub enum PassiveError {
         source: RunError,
     },
     /// What it printed was not understood.
-    #[error("read what `fairpath rtt` told of \"{interface}\"; does it belong to this version?")]
+    #[error(
+        "read the records of `fairpath rtt` for \"{interface}\": check that it has the version of this program"
+    )]
     Report {
         /// The interface.
         interface: String,

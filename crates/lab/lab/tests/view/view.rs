@@ -87,7 +87,7 @@ fn the_labs_page_is_whole_and_readable_in_light_and_dark() {
             assert_eq!(shown, true, "{name}: {id}");
         }
         let headlines = browser.value("document.querySelectorAll('.headlines li').length");
-        assert!(headlines.as_u64().unwrap() > 0, "{name} says nothing");
+        assert!(headlines.as_u64().unwrap() > 0, "{name} has no headline");
         // Values that the pointer finds, in every drawing.
         let silent = "[...document.querySelectorAll('svg.plot')].filter((s) => !s.querySelector('title')).length";
         assert_eq!(browser.value(silent), 0, "{name}");

@@ -137,7 +137,7 @@ impl<H: SchedRuntime> Link<H> {
         let mut sent = Vec::with_capacity(count);
         while sent.len() < count {
             let (one, _) = self.run(Op::dequeue(self.now, 1));
-            let one = one.expect("nobody is held back");
+            let one = one.expect("no packet is throttled");
             self.now += self.busy(one.bytes);
             self.offer(one.source);
             sent.push(one);

@@ -455,7 +455,7 @@ impl Oracle {
     /// When the credit is more than nothing again.
     pub(super) fn next_opportunity(&mut self) -> u64 {
         let Some((impairment, words)) = self.service() else {
-            unreachable!("asked by who is not served")
+            unreachable!("called by an unserved node")
         };
         let service = impairment.service.unwrap();
         let number = service.seen + (-service.credit / OPPORTUNITY) as u64;

@@ -154,7 +154,9 @@ impl Oracle {
             let due = self.world.due[node as usize - 1].first();
             let due = due.filter(|entry| self.wants(node, DUE) && entry.1 <= self.now);
             let first = due.or(self.queue(node).first());
-            let item = first.expect("a node that its parent knows has something").0;
+            let item = first
+                .expect("a node in the queue of its parent has an entry")
+                .0;
             path.push((node, item, due.is_some()));
             node = match item {
                 Item::Node(child) => child,

@@ -111,7 +111,7 @@ impl Talk {
         let ended = &mut self.ended;
         self.monitor.finish(|event| match event {
             Event::Closed(record) | Event::Alive(record) => ended.push(record),
-            other => panic!("only ends are told at the end: {other:?}"),
+            other => panic!("only ends are reported at the end: {other:?}"),
         });
     }
 

@@ -39,7 +39,7 @@ pub enum StateError {
         found: u32,
     },
     /// Truncated or changed.
-    #[error("the state file is damaged, {what}: move it to start without history")]
+    #[error("the state file is corrupted, {what}: move it to start without history")]
     Corrupted {
         /// The damage.
         what: &'static str,

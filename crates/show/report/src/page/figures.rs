@@ -101,7 +101,7 @@ pub(super) fn behind(page: &mut String, entry: &Entry, csv: &str, command: Optio
         ));
     } else {
         page.push_str(&format!(
-            "<a href=\"{path}\">CSV ({} KB, beside this page)</a>",
+            "<a href=\"{path}\">CSV ({} KB, next to this page)</a>",
             csv.len() / 1000
         ));
     }

@@ -172,7 +172,7 @@ fn footer(page: &mut String, report: &Report) {
             "<p>Made by {}. The same as ",
             escape(&report.made_by)
         ));
-        page.push_str("<a href=\"report.md\">Markdown</a> and <a href=\"report.json\">JSON</a> lies beside this page.</p>\n");
+        page.push_str("<a href=\"report.md\">Markdown</a> and <a href=\"report.json\">JSON</a> are next to this page.</p>\n");
     }
     page.push_str("</footer>\n");
 }

@@ -151,9 +151,9 @@ mod tests {
                 // 300 trials: a standard deviation of 0.013 near 0.95, 0.025 near 0.75.
                 assert!(
                     held > reported - 0.06,
-                    "n = {n}: held {held}, told {reported}"
+                    "n = {n}: achieved {held}, stated {reported}"
                 );
-                assert!(n >= 6 || reported < 0.95, "n = {n} told {reported}");
+                assert!(n >= 6 || reported < 0.95, "n = {n} stated {reported}");
             }
         }
     }

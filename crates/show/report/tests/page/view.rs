@@ -107,7 +107,7 @@ fn the_pointer_finds_the_nearest_value() {
     assert_eq!(
         browser.value(near),
         true,
-        "the values stand beside their point"
+        "the values are next to their point"
     );
     assert!(
         reported.starts_with("CUBIC\nRound trip 5\u{a0}ms: "),

@@ -38,9 +38,7 @@ fn load(what: &str, flow: &FlowSpec) -> Result<(), String> {
         (FlowKind::Tcp, None, _) => Err(format!(
             "{what}: no congestion control; write one, for the kernel's default differs"
         )),
-        (FlowKind::Udp, _, None) => Err(format!(
-            "{what}: UDP has no rate of its own; write a bitrate"
-        )),
+        (FlowKind::Udp, _, None) => Err(format!("{what}: UDP needs a bitrate")),
         (FlowKind::Udp, ..) if !flow.switch.is_empty() => Err(format!(
             "{what}: UDP has no congestion control to switch; leave the switch out, or make it TCP"
         )),

@@ -15,7 +15,7 @@ pub enum TrafficError {
         flow: String,
     },
     /// The namespace could not be entered to look.
-    #[error("flow \"{flow}\": look at its namespace")]
+    #[error("flow \"{flow}\": read its namespace")]
     Netns {
         /// Which flow.
         flow: String,
@@ -45,7 +45,7 @@ pub enum TrafficError {
         source: RunError,
     },
     /// iperf3 ended without having measured.
-    #[error("flow \"{flow}\": iperf3's {side} says: {message}")]
+    #[error("flow \"{flow}\": the {side} of iperf3 reports: {message}")]
     Refused {
         /// Which flow.
         flow: String,

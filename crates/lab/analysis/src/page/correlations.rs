@@ -1,4 +1,4 @@
-//! Which quantities go with which axis: rank correlations over all true runs.
+//! Rank correlations between quantities and axes, over all valid runs.
 
 use fairpath_report::{Block, Column, Section, Table, Unit};
 
@@ -12,17 +12,17 @@ use crate::metrics::{self, Requested};
 /// An axis with fewer values has no order worth the name.
 const MIN_VALUES: usize = 3;
 
-/// "What goes together"; none where no figure has an axis with numbers.
+/// "Correlations"; none where no figure has an axis with numbers.
 pub fn section(grid: &Grid) -> Option<Section> {
     let columns = vec![
-        Column::text("Of"),
+        Column::text("Setting"),
         Column::text("Quantity"),
-        Column::text("With"),
+        Column::text("Axis"),
         Column::number("Spearman's ρ", Unit::none()),
         Column::number("Runs", Unit::none()),
-        Column::number("By chance", Unit::share()),
+        Column::number("Probability by chance", Unit::share()),
     ];
-    let mut table = Table::new("together", "What goes together", columns);
+    let mut table = Table::new("correlations", "Correlations", columns);
     for spec in grid.figures() {
         if let (Some(x), Ok(requested)) = (&spec.x, metrics::find(&spec.y)) {
             rows(grid, spec, x, &requested, &mut table);
@@ -31,13 +31,10 @@ pub fn section(grid: &Grid) -> Option<Section> {
     if table.rows.is_empty() {
         return None;
     }
-    table.caption = "Rank correlation over single runs: 1 where the quantity always rises with the axis, −1 where it always \
-        falls. By chance: how often the same runs in random order correlate as much."
+    table.caption = "Rank correlation over single runs: 1 if the quantity always rises with the axis, −1 if it always falls. The probability \
+        by chance is the share of random orders of the same runs that correlate as much."
         .to_owned();
-    Some(Section::new(
-        "What goes together",
-        vec![Block::Table(table)],
-    ))
+    Some(Section::new("Correlations", vec![Block::Table(table)]))
 }
 
 fn rows(grid: &Grid, spec: &FigureSpec, x: &str, requested: &Requested, table: &mut Table) {
