@@ -55,7 +55,13 @@ pub fn soak(args: &Args) -> Result<()> {
         command.env("FAIRPATH_BIN_DIR", &binaries)
     })?;
     let scheduler = Soak {
-        package: ["--package", "fairpath-bpf", "--test", "sched_beside_oracle"].to_vec(),
+        package: [
+            "--package",
+            "fairpath-bpf",
+            "--test",
+            "sched_against_oracle",
+        ]
+        .to_vec(),
         filter: None,
     };
     scheduler.run(&[], &logs, |command| {

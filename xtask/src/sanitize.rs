@@ -12,9 +12,9 @@ const SANITIZERS: &str = "address,undefined";
 const TESTS: [&str; 9] = [
     "mutations",
     "pifo",
-    "pifo_damage",
+    "pifo_corruption",
     "sched",
-    "sched_damage",
+    "sched_corruption",
     "edges_frames",
     "edges_table",
     "edges_tcp",

@@ -291,7 +291,7 @@ mod tests {
         assert!(
             reported[0]
                 .1
-                .contains("with only 2 runs each that is not called a change"),
+                .contains("With only 2 runs each this is not significant"),
             "{}",
             reported[0].1
         );

@@ -219,7 +219,7 @@ mod tests {
             words(0.1, "as configured")
                 .unwrap()
                 .text
-                .contains("are 0.1 of what")
+                .contains("are 0.1 of those")
         );
     }
 }

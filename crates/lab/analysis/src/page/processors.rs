@@ -140,11 +140,11 @@ mod tests {
         let impair = cells(&table, "fairpath impair wan");
         let expected: [TableCell; 4] = [0.75.into(), 1.0.into(), 0.1.into(), "1 of 2".into()];
         assert_eq!(impair, expected);
-        let TableCell::Number(max) = cells(&table, "all that measures")[1] else {
+        let TableCell::Number(max) = cells(&table, "all measurements")[1] else {
             panic!("{table:?}");
         };
         assert!((max - 0.05).abs() < 1e-12, "{max}");
-        assert_eq!(cells(&table, "everything")[0], 1.5.into());
+        assert_eq!(cells(&table, "total")[0], 1.5.into());
         assert_eq!(cells(&table, PASSIVE_PART)[3], TableCell::Missing);
         assert!(table.caption.contains("Cores of 2"), "{}", table.caption);
     }

@@ -149,8 +149,8 @@ mod tests {
         let labels = |run: &RunRecord| -> Vec<String> {
             moments(run).into_iter().map(|mark| mark.label).collect()
         };
-        assert_eq!(labels(&run), ["measured from here", "bulk to bbr"]);
+        assert_eq!(labels(&run), ["measurement starts", "bulk to bbr"]);
         run.flows[0].samples[1].congestion = "cubic".into();
-        assert_eq!(labels(&run), ["measured from here", "changed here"]);
+        assert_eq!(labels(&run), ["measurement starts", "change"]);
     }
 }

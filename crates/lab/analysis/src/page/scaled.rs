@@ -55,7 +55,7 @@ pub fn label(grid: &Grid, axis: &str) -> String {
     }
 }
 
-/// A sentence for captions: "Round trips here are scaled: 0.5ms is 5 ms, 5ms is 50 ms."; empty where nothing is scaled.
+/// A sentence for captions: "Round-trip times are scaled: 0.5ms is 5 ms, 5ms is 50 ms."; empty where nothing is scaled.
 pub fn caption(grid: &Grid) -> String {
     let seconds = Unit::seconds();
     let axes = grid.manifest.axes.iter();
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(label, " as configured; here 4 times as long");
         assert_eq!(
             caption,
-            " Round trips here are scaled: 0.5ms is 2 ms, 5ms is 20 ms."
+            " Round-trip times are scaled: 0.5ms is 2 ms, 5ms is 20 ms."
         );
         assert_eq!(fact, None, "there are two");
     }

@@ -200,7 +200,7 @@ mod tests {
         assert!(
             faults[0]
                 .text
-                .contains("flow bulk: its least round trip was 0.090 ms"),
+                .contains("flow bulk: the minimum RTT was 0.090 ms"),
             "{}",
             faults[0].text
         );

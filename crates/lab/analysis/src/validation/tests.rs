@@ -181,7 +181,11 @@ fn enabled_offloads_of_emulated_links_are_named() {
     };
     let fault = fault_of(|run| state(run, "tso on, gso on, gro off"));
     assert_eq!(fault.kind, FaultKind::OffloadsOn);
-    assert!(fault.text.contains("on at client/lan"), "{}", fault.text);
+    assert!(
+        fault.text.contains("enabled at client/lan"),
+        "{}",
+        fault.text
+    );
     let mut off = run();
     state(&mut off, "tso off, gso on, gro off");
     assert_eq!(faults(&off, &experiment()), []);
@@ -289,20 +293,20 @@ fn missing_measurements_are_named() {
     assert_eq!(faults(&short, &experiment), [], "it was to end then");
 }
 
-/// Makes a run off by so much of something.
+/// Changes a run by a share of one quantity.
 type Configure = fn(&mut RunRecord, f64);
 
-/// Each figure that is told is where a run begins to be untrue: just below it is true, just above it is not.
+/// Each printed limit is exact: a run just below it is valid, a run just above it is invalid.
 #[test]
 fn reported_validation_equals_the_criteria() {
     let reported = criteria().join(" ").replace('\u{a0}', " ");
     let limits: [(&str, Configure, f64); 6] = [
-        ("asked for to 5 % or 50 us", delayed, 0.05),
-        ("hold a sender back for 5 %", window_limited_for, 0.05),
-        ("nothing passes 10 % above the rate", faster_by, 0.1),
-        ("emulates waits for one 10 %", waits, 0.1),
-        ("no part of the run uses 25 %", others_use, 0.25),
-        ("the host takes 5 %", host_takes, 0.05),
+        ("within 5 % or 50 us of the configured delay", delayed, 0.05),
+        ("limit a sender for at most 5 %", window_limited_for, 0.05),
+        ("No rate is exceeded by 10 %", faster_by, 0.1),
+        ("wait for a processor for at most 10 %", waits, 0.1),
+        ("Other programs use at most 25 %", others_use, 0.25),
+        ("the host steals at most 5 %", host_takes, 0.05),
     ];
     for (words, change, limit) in limits {
         assert!(reported.contains(words), "{words}: {reported}");

@@ -79,7 +79,7 @@ impl Scheduler {
     /// old.run(&[Op::enqueue(5, 7, Meta::default())], &mut outcomes).unwrap();
     /// outcomes.clear();
     /// let mut new = Scheduler::new(&new_plan).unwrap();
-    /// new.take_over(&mut old, &Changes::none(1), 6, &mut outcomes).unwrap();
+    /// new.adopt(&mut old, &Changes::none(1), 6, &mut outcomes).unwrap();
     /// new.run(&[Op::dequeue(9, 1)], &mut outcomes).unwrap();
     /// assert_eq!((outcomes[0].kind, outcomes[0].handle, outcomes[0].at), (OutcomeKind::Sent, 7, 4));
     /// ```
