@@ -1,4 +1,4 @@
-//! Packets a second through the AF_XDP port, beside the least that forwards by AF_XDP in C.
+//! Packets per second through the AF_XDP back end, compared with a minimal AF_XDP forwarder in C.
 //!
 //! ```text
 //!   outside: inject, CPU 0 ── lan [forwarder, CPU 1] wan ── outside: sink, counted
@@ -35,7 +35,7 @@ const SIZES: [u32; 2] = [64, 1500];
 const CALL: u32 = 100_000;
 /// Packets before anything is measured.
 const WARM_CALLS: u32 = 3;
-/// 5-tuples; neither forwarder looks at any.
+/// 5-tuples; neither forwarder reads them.
 const FLOWS: u32 = 100;
 /// Packets that our order holds for each interface.
 const LIMIT: usize = 1024;
@@ -55,7 +55,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// What stands above as default.
+    /// The defaults above.
     pub fn usual() -> Args {
         Args {
             seconds: 2,
@@ -179,7 +179,7 @@ fn start(scene: &Scene, who: Who, peer: &Path) -> anyhow::Result<Process> {
     Ok(process)
 }
 
-/// In the outside namespace, on a thread of its own.
+/// Runs in the outside namespace, on a separate thread.
 fn measure(traffic: &Traffic, time: Duration) -> anyhow::Result<f64> {
     slice::settle(0)?;
     let injector = Injector::new(traffic)?;
@@ -198,7 +198,7 @@ fn measure(traffic: &Traffic, time: Duration) -> anyhow::Result<f64> {
     Ok(packets as f64 / seconds)
 }
 
-/// The hidden command `afxdp-forward LAN WAN`: our forwarder, for ever.
+/// The hidden command `afxdp-forward LAN WAN`: our forwarder, without a time limit.
 ///
 /// # Errors
 /// Those of the port and its programs.

@@ -55,7 +55,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// What stands above as default.
+    /// The defaults above.
     pub fn usual() -> Args {
         Args {
             size: 1500,
@@ -149,7 +149,7 @@ fn timed(mut call: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Measure
     Ok(Measured::of(each))
 }
 
-/// So many classes over the clients' 10.64.0.0/10, in prefixes of three lengths.
+/// The given number of classes over the clients' 10.64.0.0/10, in prefixes of three lengths.
 fn rules(classes: u32) -> Rules {
     let step = (1 << 22) / classes.max(1);
     let prefix = |i: u32| {

@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
-/// Keeps the calling thread on one CPU; somebody else has the other.
+/// Pins the calling thread to one CPU; another program uses the other.
 ///
 /// # Errors
 /// There is one CPU only, or the kernel refuses.
@@ -101,7 +101,7 @@ pub fn process_time(pid: u32) -> anyhow::Result<Duration> {
     let tasks = format!("/proc/{pid}/task");
     let mut sum = 0;
     for task in fs::read_dir(&tasks).with_context(|| format!("read {tasks}; did it end early?"))? {
-        // A thread that ended since has no more to tell.
+        // The thread may have ended since.
         let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) else {
             continue;
         };

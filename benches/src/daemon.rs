@@ -54,7 +54,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// What stands above as default.
+    /// The defaults above.
     pub fn usual() -> Args {
         Args {
             classes: 10_000,

@@ -27,7 +27,7 @@ pub struct Args {
 /// A part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// What loss by XDP costs at 0 %, beside a program that passes everything
+    /// Cost of loss by XDP at 0 %, compared with a program that passes everything
     Cost,
     /// How late packets leave that are delayed by 20 ms, and what that adds to sparse ones
     Lateness,
@@ -38,7 +38,7 @@ impl Part {
 }
 
 impl Args {
-    /// What stands above as default.
+    /// The defaults above.
     pub fn usual() -> Args {
         Args {
             parts: Part::ALL.to_vec(),
@@ -48,7 +48,7 @@ impl Args {
     }
 }
 
-/// The parts that were asked for.
+/// The requested parts.
 #[derive(Debug, Serialize)]
 pub struct Report {
     cost: Option<cost::Report>,

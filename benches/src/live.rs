@@ -18,7 +18,7 @@ use crate::scene::{LAN, Scene, WAN, attach_empty};
 use crate::slice::{self, Plan, Slice};
 use crate::table::{build, grouped};
 
-/// A table of this many places per flow, so that hardly a set overflows.
+/// Table entries per flow, so that sets rarely overflow.
 const PLACES_PER_FLOW: u32 = 2;
 const USUAL_PLACES: u32 = 65_536;
 /// ns a hook execution that are good enough, by number of flows.
@@ -50,7 +50,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// What stands above as default.
+    /// The defaults above.
     pub fn usual() -> Args {
         Args {
             sizes: vec![64, 1500],

@@ -1,4 +1,4 @@
-//! What stands above every table: machine, kernel, commit, date, load.
+//! The header of every table: machine, kernel, commit, date, load.
 
 use std::fmt::Write;
 use std::fs;

@@ -89,7 +89,7 @@ const CLIENT_SEQ: u32 = 50_000;
 
 impl Download {
     fn new(flow: u32, random: &mut Random) -> Download {
-        // Most are short, some are long: between 4 and some 4,000 segments.
+        // Most are short, some are long: between 4 and about 4,000 segments.
         let size = 4 << random.below(10);
         Download {
             flow,

@@ -1,20 +1,20 @@
-//! `make bench`: how fast Fairpath is, always beside a peer in the same run.
+//! `make bench`: measures Fairpath's speed, always compared with a peer in the same run.
 //!
 //! ```text
-//!   afxdp.rs    packets a second through the AF_XDP port, beside C
+//!   afxdp.rs    packets per second through the AF_XDP back end, and C
 //!   order.rs    what a scheduler adds to that
 //!   live.rs     packets through a router, monitor off and on        scene.rs, slice.rs
-//!   classes.rs  the monitor without and with ten thousand classes  likewise
+//!   classes.rs  the monitor without and with ten thousand classes  scene.rs, slice.rs
 //!   daemon.rs   `fairpath run`: its own CPU, memory and start
 //!   check.rs    files with many classes through `fairpath class check`
 //!   pifo.rs     a pop and a push, natively and in the kernel
 //!   sched.rs    a simulated link: packets a second of CPU time
 //!   engine.rs   a packet through a policy, natively and in the kernel
-//!   impair.rs   loss by XDP where nothing is lost, beside an empty program; how late a delay is
-//!   nfqueue.rs  a packet's visit to user space, beside the C library
-//!   shape.rs    TCP through a router that shapes, beside HTB by hand
+//!   impair.rs   loss by XDP at 0 % and an empty program; lateness of a delay
+//!   nfqueue.rs  a packet's visit to user space, and with the C library
+//!   shape.rs    TCP through a router that shapes, and HTB by hand
 //!   offline.rs  a capture through fairpath, tshark and tcptrace     made.rs
-//!   all         medians and spread, targets beside them             measure.rs, cpus.rs, table.rs
+//!   all         medians, spread and targets                         measure.rs, cpus.rs, table.rs
 //! ```
 //!
 //! A report and no test: a missed target is printed and the exit status stays 0. It is not 0 where
@@ -49,7 +49,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use machine::Machine;
 use serde_json::json;
 
-/// Measures Fairpath's speed beside its peers, on this machine, now.
+/// Measure the speed of Fairpath and its peers on this machine.
 #[derive(Parser)]
 #[command(name = "fairpath-bench")]
 struct Args {
@@ -62,7 +62,7 @@ struct Args {
 
 #[derive(Subcommand)]
 enum What {
-    /// Packets per second through the AF_XDP port, beside a bare forwarder in C (root)
+    /// Packets per second through the AF_XDP back end, compared with a minimal forwarder in C (root)
     Afxdp(afxdp::Args),
     /// The forwarder that is measured
     #[command(hide = true)]
@@ -90,14 +90,14 @@ enum What {
     Sched(sched::Args),
     /// Nanoseconds of a packet through a policy, natively and in the kernel (root)
     Engine(engine::Args),
-    /// What a packet's visit to user space through NFQUEUE costs, beside the C library (root)
+    /// Cost of a packet's visit to user space through NFQUEUE, compared with the C library (root)
     Nfqueue(nfqueue::Args),
     /// Accepts every packet of queue 0; started by `nfqueue`
     #[command(hide = true)]
     Answer(nfqueue::AnswerArgs),
     /// What shaping TCP costs and adds, by each port and by HTB (root)
     Shape(shape::Args),
-    /// Packets per second from a capture, beside tshark and tcptrace
+    /// Packets per second from a capture, compared with tshark and tcptrace
     Offline(offline::Args),
 }
 
@@ -189,7 +189,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures one part if it is asked for, and prints it for people.
+/// Measures one part if it is requested, and prints it as text.
 fn part<A, R>(
     args: Option<A>,
     run: impl Fn(&A) -> anyhow::Result<R>,
@@ -203,7 +203,7 @@ fn part<A, R>(
     Ok(report)
 }
 
-/// The release binary beside this program.
+/// The release binary in the directory of this program.
 fn fairpath() -> anyhow::Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name("fairpath");
     if !path.exists() {

@@ -1,4 +1,4 @@
-//! A packet's visit to user space through NFQUEUE, beside a program over the C library in the same run.
+//! Cost of a packet's visit to user space through NFQUEUE, compared with the C library in the same run.
 //!
 //! ```text
 //! client ── lan [router: -j NFQUEUE, an answerer that accepts all] wan ── server
@@ -56,7 +56,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// What stands above as default.
+    /// The defaults above.
     pub fn usual() -> Args {
         Args {
             rounds: 9,
@@ -99,7 +99,7 @@ struct Bench {
     _ahead: Ahead,
 }
 
-/// The CPU of whoever sends and receives.
+/// The CPU of sender and receiver.
 const ENDS_CPU: usize = 0;
 /// The CPU of the answerer.
 const ANSWERER_CPU: usize = 1;
@@ -125,7 +125,7 @@ impl Bench {
             "DROP",
         ];
         net.server.run(&drop)?;
-        // Datagrams are segmented before they leave; each is then a packet of its own.
+        // Datagrams are segmented before they leave; each is then a separate packet.
         let segment = ["ethtool", "-K", "eth0", "tx-udp-segmentation", "off"];
         net.client.run(&segment)?;
         Ok(Bench {

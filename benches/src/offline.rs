@@ -1,4 +1,4 @@
-//! Packets a second from a capture: Fairpath beside tshark and tcptrace, in turn, on one file.
+//! Packets per second from a capture: Fairpath, tshark and tcptrace, in turn, on one file.
 //!
 //! Each is asked for what it needs to find round-trip times and no more, and its output goes into a
 //! file, from which its samples are counted afterwards.
@@ -20,7 +20,7 @@ use crate::table::{build, grouped};
 
 /// How much faster than the faster peer is good enough.
 const TARGET: f64 = 3.0;
-/// What tshark would do besides.
+/// Work of tshark that the comparison excludes.
 const TSHARK_EXCLUDES: [&str; 3] = [
     "tcp.desegment_tcp_streams:FALSE",
     "tcp.check_checksum:FALSE",
@@ -42,7 +42,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// What stands above as default.
+    /// The defaults above.
     pub fn usual() -> Args {
         Args {
             file: None,

@@ -1,4 +1,4 @@
-//! What an order costs the AF_XDP forwarder: core time a packet, beside first in, first out.
+//! Cost of an order in the AF_XDP forwarder: core time per packet, compared with first in, first out.
 //!
 //! Four forwarders, each a process of its own on CPU 1, in turn, who begins changes with every round.
 //! Before all of them the monitor's own XDP program runs on the generator's CPU: it measures and notes
@@ -118,7 +118,7 @@ pub fn rows(scene: &Scene, rounds: u32, time: Duration) -> anyhow::Result<Vec<Ro
     Ok(rows)
 }
 
-/// What the issue asks for.
+/// The targets of the issue.
 pub fn targets(rows: &[Row]) -> Vec<Target> {
     let of = |row: &Row| {
         let bound = TARGETS.iter().find(|(kind, _)| *kind == row.kind)?.1;
@@ -196,7 +196,7 @@ fn core_ns(process: &Process) -> anyhow::Result<f64> {
     Ok(first.parse()?)
 }
 
-/// The hidden command `afxdp-forward LAN WAN --order KIND`, for ever.
+/// The hidden command `afxdp-forward LAN WAN --order KIND`, without a time limit.
 ///
 /// # Errors
 /// Those of port, programs and scheduler.

@@ -21,7 +21,7 @@ const STOP_DEADLINE: Duration = Duration::from_secs(60);
 /// How the router is watched.
 #[derive(Clone, Debug)]
 pub enum Watcher {
-    /// `fairpath rtt` on these interfaces, with a table for so many flows.
+    /// `fairpath rtt` on these interfaces, with a table for the given number of flows.
     Fairpath {
         /// The binary.
         path: PathBuf,
@@ -30,7 +30,7 @@ pub enum Watcher {
         /// `--max-flows`.
         flows: u32,
     },
-    /// ePPing on one interface, every TSval, individual output that nobody reads.
+    /// ePPing on one interface, every TSval, individual output that no program reads.
     Epping {
         /// The binary.
         path: PathBuf,
@@ -158,7 +158,7 @@ impl Watching {
         all
     }
 
-    /// Stops it and returns what it tells.
+    /// Stops it and returns its report.
     pub fn stop(mut self) -> anyhow::Result<Reported> {
         let resident_bytes = resident(self.process.id())?;
         self.process.signal(Signal::SIGINT);

@@ -1,5 +1,5 @@
-//! Nanoseconds of a pop and a push by a queue's occupancy: natively beside the standard library's heap and tree, in
-//! the kernel beside its own list and tree, all in one run.
+//! Nanoseconds of a pop and a push by a queue's occupancy: natively next to the standard library's heap and tree,
+//! in the kernel next to its own list and tree, all in one run.
 //!
 //! Each pop is followed by a push of the same item under a rank up to 4,000 further on, so the occupancy stays and the
 //! window moves. Random numbers are drawn in every case. Rounds go through all cases in turn, and count the thread's own
@@ -45,7 +45,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// What stands above as default.
+    /// The defaults above.
     pub fn usual() -> Args {
         Args {
             occupancy: vec![100, 1_000, 10_000],

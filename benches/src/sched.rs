@@ -31,7 +31,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// What stands above as default.
+    /// The defaults above.
     pub fn usual() -> Args {
         Args {
             seconds: 10,

@@ -7,12 +7,12 @@
 //!
 //! Data flows down to one subscriber, over one or eight connections; a ping goes to the same subscriber
 //! (the queue that it shares with the flows) and one to another (what all packets wait for). Both ways
-//! are shaped. Offloads are on, as a veth has them: the kernel's own queues see super-packets, AF_XDP
+//! are shaped. Offloads are on, as a veth has them: the kernel's own queues receive GSO packets, AF_XDP
 //! frames, because the kernel segments for it.
 //!
 //! Both ends of the connections are on one CPU, since a connection on two reorders its own packets; the
 //! pings are on the other. CPU time is that of all CPUs, ends included, less what the same pings took
-//! without flows. Every shaper gets a router of its own, and all rates and flows in turn; ratios are of
+//! without flows. Every shaper gets its own router, and all rates and flows in turn; ratios are of
 //! the same round. Absent: targets; the issue names none, only the peer.
 
 mod htb;
@@ -32,7 +32,7 @@ use report::{Case, Lists};
 use scene::{Load, Scene};
 use via::{Running, Via};
 
-/// Classes that the addresses have room for: a /16, hashed by its last two octets.
+/// The capacity of the addresses, in classes: a /16, hashed by its last two octets.
 const MAX_CLASSES: u32 = 60_000;
 /// Two of them are busy.
 const MIN_CLASSES: u32 = 2;
@@ -67,7 +67,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// What stands above as default.
+    /// The defaults above.
     pub fn usual() -> Args {
         Args {
             rounds: 1,
@@ -120,7 +120,7 @@ impl Args {
     }
 }
 
-/// Measures it all. A shaper that fails is left out from then on, and the report says why.
+/// Measures it all. A shaper that fails is excluded from then on, and the report gives the reason.
 ///
 /// # Errors
 /// Where nothing could be measured; it needs root, the release binary, `tc`, `iperf3` and `ping`.

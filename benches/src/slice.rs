@@ -33,7 +33,7 @@ pub struct Plan {
     pub watcher_cpu: usize,
     /// Measured, after the warming up.
     pub time: Duration,
-    /// Switch the kernel's BPF statistics on meanwhile.
+    /// Switch the kernel's BPF statistics on during the run.
     pub statistics: bool,
 }
 
@@ -44,9 +44,9 @@ pub struct Slice {
     pub pps: f64,
     /// Forwarded in all.
     pub arrived: Arrived,
-    /// What the watcher told at its end.
+    /// The report of the watcher at its end.
     pub reported: Option<Reported>,
-    /// What programs cost meanwhile: those of the watcher, and empty ones beside it.
+    /// Run time of programs during the slice: those of the watcher, and empty ones next to it.
     pub programs: Vec<(String, RunTime)>,
 }
 
@@ -70,7 +70,7 @@ pub fn run(
     Ok(slice)
 }
 
-/// In the outside namespace, on a thread of its own.
+/// Runs in the outside namespace, on a separate thread.
 fn send(traffic: &Traffic, watching: Option<&Watching>, plan: &Plan) -> anyhow::Result<Slice> {
     settle(plan.cpu)?;
     let injector = Injector::new(traffic)?;

@@ -1,4 +1,4 @@
-//! What loss by XDP costs where nothing is lost, beside a program that passes everything.
+//! Cost of loss by XDP where nothing is lost, compared with a program that passes everything.
 //!
 //! In turn, in the same run: an empty program on the router's `lan`, and `fairpath impair`'s at 0 %,
 //! with and without a model that must draw for each packet. Packets come and go by one CPU, whose time
@@ -46,7 +46,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// What stands above as default.
+    /// The defaults above.
     pub fn usual() -> Args {
         Args {
             size: 64,
@@ -65,7 +65,7 @@ pub struct Report {
     rounds: u32,
     /// Forwarded a second with an empty program.
     empty_pps: Measured,
-    /// With ours, nothing asked for: share of the same round's empty one.
+    /// With ours and no impairment: share of the same round's empty program.
     nothing: Measured,
     /// With ours at a chance of 0, drawn for each packet.
     drawn: Measured,

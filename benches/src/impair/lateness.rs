@@ -29,7 +29,7 @@ pub use report::Report;
 use super::paced::{self, Passed};
 use crate::cpus::{Ahead, process_time};
 
-/// What is asked for.
+/// The configured impairment.
 const DELAY: &str = "delay 20ms";
 const DELAY_US: f64 = 20_000.0;
 /// Packets a second up to which a flow is sparse: each finds everybody asleep. They run twice as long.
@@ -78,7 +78,7 @@ impl Port {
 }
 
 impl Args {
-    /// What stands above as default.
+    /// The defaults above.
     pub fn usual() -> Args {
         Args {
             paces: vec![10, 1_000, 8_000, 10_000],

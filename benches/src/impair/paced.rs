@@ -29,7 +29,7 @@ const PAYLOAD: usize = 36;
 const STAMP: usize = 16;
 /// Datagrams that are sent at once at most where the sender is behind its times.
 const CATCH_UP: u64 = 4;
-/// Of the receiver's buffer: a second at the greatest pace.
+/// Of the receiver's buffer: one second at the maximum pace.
 const BUFFER_BYTES: usize = 16 << 20;
 /// How often the receiver looks whether the sender has ended.
 const LOOK: Duration = Duration::from_millis(100);
@@ -38,7 +38,7 @@ const SILENT_LOOKS: u32 = 5;
 /// A sleep ends at its time, and not within 50 us behind it.
 const SLACK_NS: u64 = 1;
 
-/// What became of one run.
+/// The result of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Passed {
     /// Datagrams sent.
@@ -148,7 +148,7 @@ fn receive(socket: &UdpSocket, is_over: &AtomicBool) -> anyhow::Result<Vec<u64>>
                 times.push(now.saturating_sub(u64::from_be_bytes(stamp)));
                 silent = 0;
             }
-            // Somebody else's.
+            // A packet of another program.
             Ok(_) => {}
             Err(error) if is_nothing(&error) => {
                 silent += u32::from(is_over.load(Ordering::Acquire));

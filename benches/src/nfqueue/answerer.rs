@@ -38,7 +38,7 @@ pub enum Answerer {
     InOrder,
     /// Ours, as a scheduler does: packets held, single verdicts packed
     Packed,
-    /// Ours, each verdict sent by itself
+    /// Ours, each verdict sent separately
     Single,
     /// The C library
     C,
@@ -78,7 +78,7 @@ pub struct Args {
     who: Answerer,
 }
 
-/// Answers for ever.
+/// Answers without a time limit.
 ///
 /// # Errors
 /// Where the queue fails.
@@ -188,7 +188,7 @@ impl Answering {
         let mut sum = 0;
         for task in fs::read_dir(&tasks).with_context(exited)? {
             let path = task.with_context(exited)?.path().join("schedstat");
-            // A thread may end meanwhile; Go's do not.
+            // A thread may end during this time; Go's do not.
             let text = fs::read_to_string(path).with_context(exited)?;
             let first = text.split(' ').next().context("read the CPU time")?;
             sum += first.parse::<u64>().context("read the CPU time")?;

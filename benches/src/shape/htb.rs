@@ -75,7 +75,7 @@ pub fn start(
     batch(router, &script)
 }
 
-/// Changes the line's rate on both interfaces.
+/// Changes the link rate on both interfaces.
 ///
 /// # Errors
 /// `tc` says no.

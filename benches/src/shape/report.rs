@@ -13,7 +13,7 @@ const FULL: f64 = 95.0;
 /// One cell; its order is that of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Case {
-    /// The line's rate, Ethernet frames.
+    /// The link rate, in Ethernet frames.
     pub line_bps: u64,
     /// TCP connections.
     pub flows: u32,
@@ -81,12 +81,12 @@ pub struct Row {
     pub own_idle_cpus: Option<Measured>,
     /// CPUs that were busy.
     pub busy_cpus: Measured,
-    /// Likewise with pings only.
+    /// The same with pings only.
     pub idle_cpus: Measured,
     pub idle_ms: Ping,
     pub same_class_ms: Ping,
     pub other_class_ms: Ping,
-    /// Echo requests without an answer, beside flows.
+    /// Echo requests without an answer, while flows run.
     pub pings_lost: u32,
     /// Of HTB with as many classes.
     pub to_htb: Option<Ratios>,
@@ -106,7 +106,7 @@ pub struct Ratios {
     pub other_class_p99: Measured,
 }
 
-/// One shaper beside HTB, over all rates, flows and classes.
+/// One shaper compared with HTB, over all rates, flows and classes.
 #[derive(Debug, Serialize)]
 pub struct Against {
     pub via: Via,

@@ -55,7 +55,7 @@ pub struct Idle {
     pub own: Option<f64>,
 }
 
-/// Pings beside flows.
+/// Results of pings while flows run.
 pub struct Loaded {
     /// To the flows' subscriber, and to the other.
     pub pings: [Times; 2],
@@ -131,7 +131,7 @@ impl Scene {
     /// `process` apart.
     ///
     /// # Errors
-    /// Nobody answers.
+    /// No answer arrives.
     pub fn idle(&self, time: Duration, process: Option<u32>) -> anyhow::Result<Idle> {
         become_quiet()?;
         let (busy, own_before) = (Busy::start()?, own(process)?);
@@ -151,10 +151,10 @@ impl Scene {
         })
     }
 
-    /// Flows, and pings beside them; the CPU time of `process` apart.
+    /// Runs flows and pings together; the CPU time of `process` is separate.
     ///
     /// # Errors
-    /// A flow fails, or nobody answers.
+    /// A flow fails, or no answer arrives.
     pub fn loaded(&self, load: &Load, process: Option<u32>) -> anyhow::Result<Loaded> {
         thread::scope(|scope| {
             let (busy, own_before) = (Busy::start()?, own(process)?);

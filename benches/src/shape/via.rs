@@ -1,4 +1,4 @@
-//! Who shapes: nobody, HTB by hand, or `fairpath run` through one of its ports.
+//! The shaper: none, HTB by hand, or `fairpath run` through one of its back ends.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -28,15 +28,15 @@ const MIN_FLOOR_BPS: u64 = 8_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Via {
-    /// Nobody; the sender keeps to the rate
+    /// No shaper; the sender keeps to the rate
     None,
     /// The kernel's HTB, made by hand with tc
     Htb,
     /// `fairpath run` with via = "kernel": HTB and a program that classifies
     Kernel,
-    /// Likewise with via = "nfqueue"
+    /// `fairpath run` with via = "nfqueue"
     Nfqueue,
-    /// Likewise with via = "afxdp"
+    /// `fairpath run` with via = "afxdp"
     Afxdp,
 }
 
@@ -210,7 +210,7 @@ fn configuration(place: &Path, via: Via, line_bps: u64) -> String {
     )
 }
 
-/// As the peer has them: a floor each, and the line's rate as the only ceiling.
+/// As the peer has them: a floor each, and the link rate as the only ceiling.
 fn table(classes: u32, floor_bps: u64) -> String {
     let mut csv = String::from("name,prefix,down_floor,up_floor\n");
     for class in 0..classes {

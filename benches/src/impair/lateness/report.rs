@@ -26,7 +26,7 @@ pub struct Report {
 #[derive(Debug, Serialize)]
 struct Row {
     port: Port,
-    /// Asked for, a second.
+    /// Configured packets per second.
     pace: u32,
     /// Sent a second.
     sent: Measured,
