@@ -27,10 +27,10 @@ fn duplication_has_the_configured_share(port: &'static str) {
     assert!((85..=220).contains(&twice), "{twice}");
     let ended = impaired.end();
     ended.assert_true();
-    assert_eq!(ended.number("to-peer", "duplicated"), twice as u64);
-    let sent = ended.number("to-peer", "sent");
+    assert_eq!(ended.number("to-peer", "duplicated_packets"), twice as u64);
+    let sent = ended.number("to-peer", "sent_packets");
     assert_eq!(sent, u64::from(COUNT) + twice as u64);
-    assert_eq!(ended.number("to-peer", "stopped"), 0);
+    assert_eq!(ended.number("to-peer", "stopped_packets"), 0);
 }
 
 /// Bits in which an IPv4 datagram of ours differs from one of zeros and a number.
@@ -61,7 +61,7 @@ fn corruption_inverts_one_bit_and_breaks_checksums(port: &'static str) {
     }
     let ended = impaired.end();
     ended.assert_true();
-    let reported = ended.number("to-peer", "corrupted");
+    let reported = ended.number("to-peer", "corrupted_packets");
     assert!((200..=400).contains(&reported), "{reported}");
     // Two thirds of a packet's bits are the payload's that we look at.
     assert!(

@@ -28,13 +28,13 @@ fn pings_take_twice_the_delay(port: &'static str) {
     for name in ["to-peer", "from-peer"] {
         let direction = ended.direction(name);
         println!("{port} {name}: lateness {}", direction["lateness_ns"]);
-        assert_eq!(direction["delay_planned_ns"], 20e6);
+        assert_eq!(direction["planned_delay_ns"], 20e6);
         assert!(
-            direction["delay_mean_ns"].as_f64().unwrap() >= 20e6,
+            direction["mean_delay_ns"].as_f64().unwrap() >= 20e6,
             "{direction:#}"
         );
         assert_eq!(direction["configured_delay_ns"], 20e6);
-        assert!(ended.number(name, "packets") >= 100);
+        assert!(ended.number(name, "enqueued_packets") >= 100);
     }
 }
 
@@ -60,7 +60,11 @@ fn jitter_scatters_and_keeps_order_unless_it_is_free(port: &'static str) {
         let ended = impaired.end();
         ended.assert_true_or_late();
         if !reorders {
-            assert_eq!(ended.number("to-peer", "reordered"), 0, "by the plan");
+            assert_eq!(
+                ended.number("to-peer", "reordered_packets"),
+                0,
+                "by the plan"
+            );
         } else {
             // Of 1000 draws the deviation is within a tenth of 5 ms; a busy machine adds its own.
             let deviation = &ended.direction("to-peer")["delay_deviation_ns"];
@@ -86,7 +90,7 @@ fn a_rate_is_what_tcp_gets(port: &'static str) {
     let ended = impaired.end();
     ended.assert_true_or_late();
     assert!(
-        ended.number("to-peer", "queue_lost") > 0,
+        ended.number("to-peer", "queue_dropped_packets") > 0,
         "a queue that was never full"
     );
     let sent = lines.lines().map(|line| {

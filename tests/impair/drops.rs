@@ -29,9 +29,9 @@ fn upstream_drops_are_named(port: &'static str) {
             .unwrap();
     }
     let ended = impaired.end();
-    assert_eq!(ended.number("to-peer", "queue_dropped"), COUNT);
-    assert_eq!(ended.report["true"], false);
-    let why = ended.report["why"].to_string();
+    assert_eq!(ended.number("to-peer", "kernel_dropped_packets"), COUNT);
+    assert_eq!(ended.report["valid"], false);
+    let why = ended.report["reasons"].to_string();
     assert!(why.contains("dropped in the kernel before"), "{why}");
     assert_eq!(ended.status.code(), Some(1));
 }

@@ -33,7 +33,7 @@ fn queued_packets_are_reported_at_the_end(port: &'static str) {
             wait_for(PATIENCE, || {
                 let reported = impaired.process.stdout();
                 let last: Value = serde_json::from_str(reported.lines().last()?).ok()?;
-                (last["directions"][0]["held"] == COUNT).then_some(())
+                (last["directions"][0]["backlog_packets"] == COUNT).then_some(())
             })
             .unwrap();
             impaired.end()
@@ -48,9 +48,12 @@ fn queued_packets_are_reported_at_the_end(port: &'static str) {
     assert_eq!(stream.numbers().len(), wanted);
     assert_eq!(frames() - before, wanted as u64);
     assert_eq!(stream.inversions(), 0);
-    assert_eq!(ended.number("to-peer", "packets"), u64::from(COUNT));
-    assert_eq!(ended.number("to-peer", "held"), u64::from(COUNT));
-    assert_eq!(ended.number("to-peer", "sent"), 0);
+    assert_eq!(
+        ended.number("to-peer", "enqueued_packets"),
+        u64::from(COUNT)
+    );
+    assert_eq!(ended.number("to-peer", "backlog_packets"), u64::from(COUNT));
+    assert_eq!(ended.number("to-peer", "sent_packets"), 0);
     let what = match continues {
         true => "200 packets were queued at the end, and sent at once",
         false => "200 waited when it ended, and were dropped",

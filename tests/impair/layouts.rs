@@ -62,11 +62,14 @@ fn ports_of_a_bridge_are_impaired_and_neighbours_find_each_other(port: &'static 
     let output = impaired.process.stderr();
     let ended = impaired.end();
     ended.assert_true_or_late();
-    assert_eq!(ended.number("to-peer", "packets"), u64::from(COUNT));
-    assert_eq!(ended.number("to-peer", "lost"), 200);
+    assert_eq!(
+        ended.number("to-peer", "enqueued_packets"),
+        u64::from(COUNT)
+    );
+    assert_eq!(ended.number("to-peer", "lost_packets"), 200);
     if port == "afxdp" {
         assert!(output.contains("bridge between lan"), "{output}");
-        assert_eq!(ended.direction("to-peer")["delay_planned_ns"], 20e6);
+        assert_eq!(ended.direction("to-peer")["planned_delay_ns"], 20e6);
     }
 }
 
@@ -122,8 +125,11 @@ fn all_queues_of_an_interface_share_one_impairment(port: &'static str) {
     ended.assert_true_or_late();
     // Which of two queues is read first is nobody's plan, but each packet has a number, and one only.
     assert_eq!(stream.numbers().len(), 800);
-    assert_eq!(ended.number("to-peer", "packets"), u64::from(COUNT));
-    assert_eq!(ended.number("to-peer", "lost"), 200);
+    assert_eq!(
+        ended.number("to-peer", "enqueued_packets"),
+        u64::from(COUNT)
+    );
+    assert_eq!(ended.number("to-peer", "lost_packets"), 200);
     for flow in 0..FLOWS {
         let of_flow = |number: &u32| *number as usize % FLOWS == flow;
         let arrived = stream.arrived.iter().map(|(number, _)| *number);

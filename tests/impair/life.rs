@@ -121,7 +121,7 @@ fn it_ends_with_its_command_and_with_its_status() {
             "{script}: {}",
             ended.stderr
         );
-        assert_eq!(ended.report["true"], true);
+        assert_eq!(ended.report["valid"], true);
     }
 }
 
@@ -134,7 +134,11 @@ fn a_terminal_that_closes_ends_it() {
     impaired.process.signal(Signal::SIGHUP);
     let ended = impaired.ended();
     ended.assert_true();
-    assert!(ended.stderr.contains("nothing came"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("no packets in direction"),
+        "{}",
+        ended.stderr
+    );
     assert_eq!(tools.left(&net.router), [""; 0]);
 }
 
@@ -199,12 +203,12 @@ fn a_run_that_was_not_true_is_named_and_fails() {
     datagrams(&net.client, &net.server, Router::SERVER.v4, 500);
     let ended = impaired.end();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.stderr);
-    assert_eq!(ended.report["true"], false);
-    let why = ended.report["why"][0].as_str().unwrap();
+    assert_eq!(ended.report["valid"], false);
+    let why = ended.report["reasons"][0].as_str().unwrap();
     assert!(why.contains("packets"), "{why}");
-    assert!(ended.number("to-peer", "own_dropped") > 100);
+    assert!(ended.number("to-peer", "backend_dropped_packets") > 100);
     assert!(
-        ended.stderr.contains("not true: to-peer:"),
+        ended.stderr.contains("invalid: to-peer:"),
         "{}",
         ended.stderr
     );
@@ -218,7 +222,7 @@ fn an_interface_that_goes_ends_the_run_with_its_name() {
     net.router.run(&["ip", "link", "delete", "wan"]).unwrap();
     let ended = impaired.ended();
     assert_eq!(ended.status.code(), Some(1));
-    let why = ended.report["why"].to_string();
+    let why = ended.report["reasons"].to_string();
     assert!(why.contains("wan") && why.contains("removed"), "{why}");
 }
 

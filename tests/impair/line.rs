@@ -79,13 +79,18 @@ fn codel_drops_what_waits_too_long_and_a_limit_what_is_too_many(port: &'static s
     ];
     let (streams, ended) = there_and_back(port, &words, COUNT, [usize::MAX; 2]);
     ended.assert_true_or_late();
-    let dropped = ["to-peer", "from-peer"].map(|direction| ended.number(direction, "queue_lost"));
+    let dropped =
+        ["to-peer", "from-peer"].map(|direction| ended.number(direction, "queue_dropped_packets"));
     for (at, direction) in ["to-peer", "from-peer"].into_iter().enumerate() {
         let arrived = streams[at].arrived.len() as u64;
         assert_eq!(arrived + dropped[at], u64::from(COUNT), "{direction}");
-        assert_eq!(ended.number(direction, "sent"), arrived, "{direction}");
         assert_eq!(
-            ended.number(direction, "lost"),
+            ended.number(direction, "sent_packets"),
+            arrived,
+            "{direction}"
+        );
+        assert_eq!(
+            ended.number(direction, "lost_packets"),
             0,
             "{direction}: by the queue, not the impairment"
         );
@@ -118,7 +123,7 @@ fn delayed_packets_are_not_in_the_queue(port: &'static str) {
     let stream = course.every(Duration::from_millis(2)).run(COUNT as usize);
     let ended = impaired.end();
     ended.assert_true_or_late();
-    assert_eq!(ended.number("to-peer", "queue_lost"), 0);
+    assert_eq!(ended.number("to-peer", "queue_dropped_packets"), 0);
     assert_eq!(stream.arrived.len(), COUNT as usize);
     stream.assert_not_before(|number| stream.sent_at(number) + 100 * MS);
 }

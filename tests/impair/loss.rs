@@ -38,7 +38,7 @@ fn loss_is_within_its_confidence_interval(port: &'static str) {
     let direction = ended.direction("to-peer");
     // All that was sent came to the impairment.
     assert_eq!(
-        ended.number("to-peer", "packets"),
+        ended.number("to-peer", "enqueued_packets"),
         u64::from(COUNT),
         "{direction:#}"
     );
@@ -47,10 +47,13 @@ fn loss_is_within_its_confidence_interval(port: &'static str) {
         low < 0.1 && 0.1 < high && high - low < 0.04,
         "{direction:#}"
     );
-    let sent = ended.number("to-peer", "sent");
-    assert_eq!(sent + ended.number("to-peer", "lost"), u64::from(COUNT));
-    assert_eq!(ended.number("to-peer", "stopped"), 0);
-    assert_eq!(ended.report["engine"], port);
+    let sent = ended.number("to-peer", "sent_packets");
+    assert_eq!(
+        sent + ended.number("to-peer", "lost_packets"),
+        u64::from(COUNT)
+    );
+    assert_eq!(ended.number("to-peer", "stopped_packets"), 0);
+    assert_eq!(ended.report["backend"], port);
 }
 
 fn loss_bursts_match_the_model(port: &'static str) {
@@ -172,7 +175,7 @@ fn without_a_peer_each_way_of_an_interface_is_its_own() {
     assert_eq!(back.times.len(), 300);
     let ended = impaired.end();
     ended.assert_true();
-    assert_eq!(ended.report["engine"], Value::from("nfqueue"));
+    assert_eq!(ended.report["backend"], Value::from("nfqueue"));
     drop(net);
     let net = router();
     let impaired = Impaired::start(&net.router, &["wan", "--ingress", "loss 30%"]);
@@ -184,5 +187,5 @@ fn without_a_peer_each_way_of_an_interface_is_its_own() {
     );
     let ended = impaired.end();
     ended.assert_true();
-    assert_eq!(ended.report["engine"], Value::from("xdp"));
+    assert_eq!(ended.report["backend"], Value::from("xdp"));
 }

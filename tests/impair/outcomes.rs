@@ -50,11 +50,12 @@ fn losses_of_chains_are_those_of_the_seed(port: &'static str) {
     let means = [four_states_lose([0.05, 0.3, 0.1, 0.8, 0.01]), 0.1];
     for (at, direction) in ["to-peer", "from-peer"].into_iter().enumerate() {
         let left = wanted[at].len() as u64;
-        assert_eq!(ended.number(direction, "sent"), left);
-        assert_eq!(ended.number(direction, "lost"), u64::from(COUNT) - left);
-        let requested = ended.direction(direction)["configured_loss_ratio"]
-            .as_f64()
-            .unwrap();
+        assert_eq!(ended.number(direction, "sent_packets"), left);
+        assert_eq!(
+            ended.number(direction, "lost_packets"),
+            u64::from(COUNT) - left
+        );
+        let requested = ended.direction(direction)["loss_asked"].as_f64().unwrap();
         assert!(
             (requested - means[at]).abs() < 1e-9,
             "{requested} {}",

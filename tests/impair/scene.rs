@@ -186,7 +186,7 @@ impl Ended {
 
     /// How long a direction planned to hold its packets on average, ns.
     pub fn planned_ns(&self, direction: &str) -> f64 {
-        self.direction(direction)["delay_planned_ns"]
+        self.direction(direction)["planned_delay_ns"]
             .as_f64()
             .unwrap()
     }
@@ -194,7 +194,7 @@ impl Ended {
     /// It was true, and its status says so.
     pub fn assert_true(&self) {
         assert_eq!(
-            self.report["true"], true,
+            self.report["valid"], true,
             "{:#}\n{}",
             self.report, self.stderr
         );
@@ -205,10 +205,10 @@ impl Ended {
     /// in time, which it says. What a test asserts of order and of times that are not too early holds
     /// then, too; such runs are counted, and few.
     pub fn assert_true_or_late(&self) {
-        let why = self.report["why"].as_array().unwrap();
+        let why = self.report["reasons"].as_array().unwrap();
         let is_late = |why: &Value| {
             let why = why.as_str().unwrap();
-            why.contains("late on average") || why.contains("too slow for them")
+            why.contains("mean lateness") || why.contains("dropped in the kernel before")
         };
         if why.is_empty() || !why.iter().all(is_late) {
             return self.assert_true();

@@ -20,8 +20,8 @@ fn each_segment_of_a_gso_packet_has_its_outcome(port: &'static str) {
     assert!(received > bytes / 2, "{report:?}");
     let ended = impaired.end();
     ended.assert_true();
-    let packets = ended.number("to-peer", "packets");
+    let packets = ended.number("to-peer", "enqueued_packets");
     assert!(packets >= received / 1448, "{packets} for {received} bytes");
     assert_eq!(ended.number("to-peer", "gso_packets"), 0);
-    assert!(ended.number("to-peer", "lost") > 0);
+    assert!(ended.number("to-peer", "lost_packets") > 0);
 }

@@ -36,7 +36,7 @@ fn through(net: &Scene, together: u32) -> (Stream, Ended) {
     let stream = course.flows(FLOWS).together(together).run(COUNT as usize);
     let ended = impaired.end();
     ended.assert_true_or_late();
-    assert_eq!(ended.number("to-peer", "sent"), u64::from(COUNT));
+    assert_eq!(ended.number("to-peer", "sent_packets"), u64::from(COUNT));
     let masqueraded = stream
         .sources
         .iter()
@@ -50,7 +50,7 @@ fn assert_whole(net: &Scene, together: u32) {
     let (stream, ended) = through(net, together);
     assert_eq!(stream.numbers().len(), COUNT as usize, "some are missing");
     assert_eq!(stream.sources.len(), FLOWS, "{:?}", stream.sources);
-    assert_eq!(ended.number("to-peer", "stopped"), 0);
+    assert_eq!(ended.number("to-peer", "stopped_packets"), 0);
 }
 
 #[test]
@@ -78,8 +78,8 @@ fn drops_after_the_verdict_are_reported() {
     let (stream, ended) = through(&router_with_offloads(), 10);
     // How many that is, is the kernel's; this host sends next to nothing itself, so they are seen.
     let vanished = u64::from(COUNT) - stream.numbers().len() as u64;
-    println!("{vanished} segments of GSO packets are missing");
-    let stopped = ended.number("to-peer", "stopped");
+    println!("{vanished} segments of super-packets vanished");
+    let stopped = ended.number("to-peer", "stopped_packets");
     assert!(
         (vanished.saturating_sub(8)..=vanished).contains(&stopped),
         "{stopped}"

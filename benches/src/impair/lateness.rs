@@ -137,11 +137,12 @@ pub struct One {
     cpu_percent: f64,
 }
 
-/// The last line of `fairpath impair --format json`; what is not here is not needed.
+/// The last line of `fairpath impair --format json`; other keys are ignored.
 #[derive(Deserialize)]
 struct Reported {
-    #[serde(rename = "true")]
+    #[serde(rename = "valid")]
     is_true: bool,
+    #[serde(rename = "reasons")]
     why: Vec<String>,
     directions: Vec<DirectionReport>,
 }
@@ -149,8 +150,11 @@ struct Reported {
 #[derive(Clone, Deserialize)]
 struct DirectionReport {
     name: String,
+    #[serde(rename = "enqueued_packets")]
     packets: u64,
+    #[serde(rename = "backend_dropped_packets")]
     own_dropped: u64,
+    #[serde(rename = "kernel_dropped_packets")]
     queue_dropped: u64,
     lateness_ns: Option<[u64; 4]>,
 }

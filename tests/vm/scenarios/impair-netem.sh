@@ -1,4 +1,4 @@
-# `fairpath impair` beside the kernel's netem: the same loss and the same delay, by every port.
+# `fairpath impair` and the kernel's netem cause the same loss and the same delay, by every back end.
 #
 #     near ---- lan [this host: fairpath impair, or netem] wan ---- far
 #
@@ -39,16 +39,16 @@ begin() {
 	impair=$!
 	await 60 grep -q "^ready: \|^fairpath:" /tmp/out
 	grep "^ready: " /tmp/out || fail "$*: $(tail -3 /tmp/out)"
-	# A route's next hop is asked for by the stack, not by XDP.
-	ip netns exec far ping -c 1 -W 1 $NEAR >/dev/null || true # its answer may be lost on purpose
+	# The stack resolves a route's next hop, XDP does not.
+	ip netns exec far ping -c 1 -W 1 $NEAR >/dev/null || true # the impairment may drop its answer
 }
 
 end() {
 	kill -INT $impair
 	wait $impair || true
-	tail -1 /tmp/json | jq -c '.directions[] | {name, packets, lost, lateness_ns}'
-	# An emulated processor may be late, and then it says so.
-	tail -1 /tmp/json | jq -e '.final and (.why | all(contains("late on average")))' >/dev/null || fail "$1: not true: $(tail -1 /tmp/json)"
+	tail -1 /tmp/json | jq -c '.directions[] | {name, enqueued_packets, lost_packets, lateness_ns}'
+	# On an emulated processor packets may leave late; this is the only permitted reason.
+	tail -1 /tmp/json | jq -e '.final and (.reasons | all(contains("mean lateness")))' >/dev/null || fail "$1: not valid: $(tail -1 /tmp/json)"
 	nft list tables | grep fairpath && fail "$1: rules were left"
 	ip link show lan | grep -q xdp && fail "$1: a program was left"
 	true
