@@ -31,7 +31,7 @@ skip() {
 	case $1 in
 	feature:*)
 		if fairpath features --format json 2>/dev/null | grep "\"feature\": *\"${1#feature:}\"" | grep -q '"available": *true'; then
-			fail "skipped for want of $1, but \`fairpath features\` says that it is available"
+			fail "skipped without $1, but \`fairpath features\` reports it as available"
 		fi
 		;;
 	esac
@@ -55,12 +55,12 @@ await() {
 	deadline=$(($(cut -d. -f1 /proc/uptime) + $1))
 	shift
 	until "$@" >/dev/null 2>&1; do
-		[ "$(cut -d. -f1 /proc/uptime)" -lt "$deadline" ] || fail "waited in vain for: $*"
+		[ "$(cut -d. -f1 /proc/uptime)" -lt "$deadline" ] || fail "timed out waiting for: $*"
 		busybox usleep 50000
 	done
 }
 
-# Where nothing was printed, nothing was said: jq 1.6 with -e takes an empty input for a yes.
+# Empty output is a failure: jq 1.6 with -e accepts empty input.
 jq() {
 	[ "$1" = -e ] || {
 		command jq "$@"

@@ -60,7 +60,7 @@ sums_hold() {
 	holds '.sched_enqueued == .came and .sched_sent == .sent and .sched_bytes == .sent_bytes' "the scheduler counts otherwise"
 }
 
-# Bits a second in frames that TCP brought to the far side in $1 seconds after $2; a frame has 66 bytes besides its data.
+# Bits a second in frames that TCP brought to the far side in $1 seconds after $2; a frame has 66 bytes in addition to its data.
 tcp() {
 	ip netns exec near iperf3 --client $FAR --omit "$2" --time "$1" --json >/tmp/iperf || {
 		cat /tmp/iperf

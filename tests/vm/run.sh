@@ -1,9 +1,9 @@
-# Runs scenarios one after the other and reports on the console, for whoever sources this: `init` or `debian`.
+# Runs scenarios one after the other and reports on the console, for the script that sources this file: `init` or `debian`.
 #
 #     FAIRPATH-VM {"event":"ready"}
 #     FAIRPATH-VM {"event":"start","scenario":NAME}
 #     FAIRPATH-VM {"event":"check","text":TEXT}                               one per pass, from harness.sh
-#     FAIRPATH-VM {"event":"repeat","text":TEXT}                              one per measurement made again, likewise
+#     FAIRPATH-VM {"event":"repeat","text":TEXT}                              one per repeated measurement, from harness.sh
 #     FAIRPATH-VM {"event":"end","result":"pass"|"fail"|"skip","reason":TEXT}
 #     FAIRPATH-VM {"event":"done"}
 #
@@ -19,7 +19,7 @@ SKIPPED=77
 DIED_OR_WARNED=640
 
 report() {
-	# A line of its own, whatever was printed before.
+	# A separate line, even after output without a newline.
 	printf '\nFAIRPATH-VM %s\n' "$1"
 }
 

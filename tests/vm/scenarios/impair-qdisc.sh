@@ -147,12 +147,12 @@ lost=$((COUNT - received))
 [ $lost -ge $LEAST_LOST ] && [ $lost -le $MOST_LOST ] || fail "$lost of $COUNT lost, not $LEAST_LOST to $MOST_LOST"
 [ "$(soonest)" -ge $DELAY_MS ] || fail "an answer came after $(soonest) ms, not $DELAY_MS"
 [ "$(counter dropped)" = $lost ] || fail "$(counter dropped) dropped, $lost lost"
-pass "$lost of $COUNT lost, answers after $(soonest) ms and more; a sender on this machine is told of no loss"
+pass "$lost of $COUNT lost, answers after $(soonest) ms and more; a sender on this machine gets no error for a loss"
 
 fates >/tmp/fates.lua
 # Fates are the same without delay.
 sed "s/, delay = [^,]*//" /tmp/tree.toml >/tmp/loss.toml
-fairpath sched test /tmp/loss.toml /tmp/fates.lua --classes /tmp/fairpath.toml >/tmp/tap || fail "not the simulator's fates: $(tail -n 8 /tmp/tap)"
+fairpath sched test /tmp/loss.toml /tmp/fates.lua --class-file /tmp/fairpath.toml >/tmp/tap || fail "not the simulator's fates: $(tail -n 8 /tmp/tap)"
 pass "the simulator loses the same packets: $(tail -n 1 /tmp/tap)"
 
 pings $NEIGHBOUR 100
@@ -169,18 +169,18 @@ pings $NEIGHBOUR 100
 [ "$received" = 100 ] && [ "$(median)" -lt $SOON_MS ] || fail "the neighbour: $received of 100, median $(median) ms"
 pass "a reload to 40 ms for a class, without loss; its neighbour is let alone"
 
-[ "$(counter impaired_whole)" = 0 ] || fail "pings are no super-packets"
+[ "$(counter impaired_whole)" = 0 ] || fail "pings are not GSO packets"
 tcp() {
 	ip netns exec near iperf3 --client $FAR --time 2 --bitrate 20M --json >/tmp/iperf || fail "iperf3: $(cat /tmp/iperf)"
 }
 tcp
 whole=$(counter impaired_whole)
-[ "$whole" -gt 0 ] || fail "no super-packet of TCP was counted"
-jq -e '.shape.description | contains("gso_max_segs 1")' /tmp/status || fail "what to do about super-packets is not told"
+[ "$whole" -gt 0 ] || fail "no GSO packet of TCP was counted"
+jq -e '.shape.description | contains("gso_max_segs 1")' /tmp/status || fail "the remedy for GSO packets is not reported"
 ip -n near link set dev near0 gso_max_segs 1
 tcp
-[ "$(counter impaired_whole)" = "$whole" ] || fail "$(counter impaired_whole) super-packets after $whole: the remedy is none"
-pass "TCP: $whole super-packets are told, none more after gso_max_segs 1"
+[ "$(counter impaired_whole)" = "$whole" ] || fail "$(counter impaired_whole) GSO packets after $whole: the remedy has no effect"
+pass "TCP: $whole GSO packets are reported, none more after gso_max_segs 1"
 
 for bad in duplicate=1% corrupt=1%; do
 	configure "[shape.impair]
@@ -188,7 +188,7 @@ down = \"$bad\""
 	! fairpath reload --socket $SOCKET >/tmp/refusal 2>&1 || fail "$bad was taken"
 	grep -q "via qdisc cannot duplicate or corrupt" /tmp/refusal || fail "$(cat /tmp/refusal)"
 done
-pass "copies and damage are refused"
+pass "duplication and corruption are refused"
 
 fairpath shape stop --socket $SOCKET
 [ "$(name)" = noqueue ] || fail "near0 has $(name) after stop"

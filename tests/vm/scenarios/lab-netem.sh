@@ -38,7 +38,7 @@ set = ["links.wan.to.router.jitter"]
 values = ["0ms", "3ms"]
 EOF
 
-fairpath-lab run /tmp/x.toml --out /tmp/out --fairpath "$(command -v fairpath)" >/tmp/told 2>&1 || fail "$(tail -3 /tmp/told)"
+fairpath-lab run /tmp/x.toml --output /tmp/out --fairpath "$(command -v fairpath)" >/tmp/told 2>&1 || fail "$(tail -3 /tmp/told)"
 tail -2 /tmp/told
 
 for run in /tmp/out/runs/*.json; do jq -c --monochrome-output '{setting, links, faults}' $run; done
@@ -54,7 +54,7 @@ with() {
 }
 
 with 3ms
-jq -e '.commands[] | .argv | select(index("netem")) | index("3000us")' /tmp/run >/dev/null || fail "no jitter was asked for"
+jq -e '.commands[] | .argv | select(index("netem")) | index("3000us")' /tmp/run >/dev/null || fail "no jitter was configured"
 jq -e '[.pings[].rtts_ns[][1]] | max - min >= 3e6' /tmp/run >/dev/null || fail "pings do not differ"
 pass "pings differ by $(jq '[.pings[].rtts_ns[][1]] | (max - min) / 1e6 | floor' /tmp/run) ms"
 with 0ms

@@ -157,8 +157,8 @@ process=$(state_of MainPID)
 quietly dpkg --force-confdef --force-confold --install $NEW
 another_process || fail "the upgrade did not restart the daemon"
 quietly cmp $CONFIGURATION /tmp/ours
-grep -q 'new in this version' $CONFIGURATION.dpkg-dist || fail "the new configuration is not beside ours"
-pass "upgraded: restarted, the changed configuration kept and the new one beside it"
+grep -q 'new in this version' $CONFIGURATION.dpkg-dist || fail "the new configuration is not next to ours"
+pass "upgraded: restarted, the changed configuration kept and the new one next to it"
 
 ## The administrator's word
 quietly systemctl disable --now $UNIT

@@ -1,4 +1,4 @@
-# Ten TCP flows and a ping through FQ-CoDel as a BPF qdisc, beside the kernel's fq_codel under HTB on the same links.
+# Ten TCP flows and a ping through FQ-CoDel as a BPF qdisc, compared with the kernel's fq_codel under HTB on the same links.
 #
 #     near (near0: 20 Mbit/s) ----------- far
 #
@@ -56,9 +56,9 @@ tc -n near qdisc del dev near0 root
 ask add one near0 root $RATE 3
 load "BPF qdisc"
 sums_hold one
-# Ten windows of a packet or two do not fill the link, whoever drops: CoDel's target is eight packets of it.
-between "$(cat /tmp/rate)" $((kernel_rate * 95 / 100)) $((RATE * 105 / 100)) "ten flows, in frames, beside fq_codel's $kernel_rate"
+# Ten windows of a packet or two do not fill the link with either scheduler: CoDel's target is eight packets of it.
+between "$(cat /tmp/rate)" $((kernel_rate * 95 / 100)) $((RATE * 105 / 100)) "ten flows, in frames, compared with fq_codel's $kernel_rate"
 jq -e '. >= 0.95' /tmp/jain >/dev/null || fail "Jain's index of ten flows is $(cat /tmp/jain)"
-[ "$(cut -d. -f1 /tmp/p95)" -le $((2 * kernel + 10)) ] || fail "p95 of pings is $(cat /tmp/p95) ms, beside fq_codel's $kernel"
-pass "ten flows share $(cat /tmp/rate) bit/s (Jain $(cat /tmp/jain)); p95 of pings $(cat /tmp/p95) ms, beside HTB with fq_codel: $kernel_rate bit/s, $kernel ms"
+[ "$(cut -d. -f1 /tmp/p95)" -le $((2 * kernel + 10)) ] || fail "p95 of pings is $(cat /tmp/p95) ms, compared with fq_codel's $kernel"
+pass "ten flows share $(cat /tmp/rate) bit/s (Jain $(cat /tmp/jain)); p95 of pings $(cat /tmp/p95) ms, compared with HTB with fq_codel: $kernel_rate bit/s, $kernel ms"
 pass "processor time a Gbit, iperf3 included, is $(awk "BEGIN { printf \"%.2f\", $(cat /tmp/cpu) / $kernel_cpu }") times that of HTB with fq_codel"

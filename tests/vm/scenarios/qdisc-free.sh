@@ -42,7 +42,7 @@ for n in 10 11; do
 done
 serve
 
-# Two at a time, each with a rate of its own.
+# Two at a time, each with its own rate.
 ask add a near10 root 8000000 3
 ask add b near11 root 4000000 3
 rate() {
@@ -102,7 +102,7 @@ holds '.waiting == 0' "packets wait in a device that is gone"
 sums_hold a
 pass "removed, and its device removed, with packets waiting: all are freed"
 
-# Queues of mq: each has what its own object says; together they carry all.
+# Queues of mq: each follows its own object; together they carry all.
 ask add q0 near12 0 8000000 3
 ask add q1 near12 1 8000000 3
 tc -n near -s qdisc show dev near12

@@ -55,14 +55,14 @@ wait $ping
 tail -n 2 /tmp/ping
 pass "TCP gets $got of $RATE bit/s"
 median=$(sed -n 's/.*time=\([0-9.]*\) ms/\1/p' /tmp/ping | sort -n | sed -n 10p)
-[ "${median%.*}" -lt 20 ] || fail "the median of pings beside TCP is $median ms"
-pass "the median of pings beside TCP is $median ms"
+[ "${median%.*}" -lt 20 ] || fail "the median of pings during TCP is $median ms"
+pass "the median of pings during TCP is $median ms"
 
 sums_hold one
-holds '.sent_segments > 2 * .sent' "no super-packet was sent: GSO is not tested"
+holds '.sent_segments > 2 * .sent' "no GSO packet was sent: GSO is not tested"
 holds '.sent_bytes == .tc_bytes and .sent_segments == .tc_packets and .dropped == .tc_drops' "tc -s counts otherwise"
 holds '.sched_marked == 0' "a packet was marked"
-pass "super-packets are charged by segments; $(field .sent_bytes) bytes and $(field .sent_segments) packets, as in tc -s"
+pass "GSO packets are charged by segments; $(field .sent_bytes) bytes and $(field .sent_segments) packets, as in tc -s"
 
 ask rate one $((RATE / 2))
 ip netns exec near ping -c 1 $FAR >/dev/null

@@ -1,4 +1,4 @@
-# The scheduler's kernel home agrees with the native one on this kernel, packet by packet.
+# The scheduler's kernel runtime agrees with the native one on this kernel, packet by packet.
 #
 # kernels: floor newest
 # needs: fairpath fairpath-sched
@@ -21,16 +21,16 @@ test("bytes by weight, whatever the packets' sizes", function()
   assert(math.abs(small - 3 * large) <= 6000, "bytes: " .. small .. " and " .. large)
 end)
 LUA
-quietly fairpath sched test stfq /tmp/shares.lua --home both
-pass "a script finds the same in both homes"
+quietly fairpath sched test stfq /tmp/shares.lua --runtime both
+pass "a script has the same result in both runtimes"
 
 for policy in fq_codel priority drr; do
 	for home in native kernel; do
-		fairpath sched run $policy --traffic 'bulk flows=4; voice' --rate 10mbit --for 1s \
-			--home $home --format json >/tmp/$home.json
+		fairpath sched run $policy --traffic 'bulk flows=4; voice' --rate 10mbit --duration 1s \
+			--runtime $home --format json >/tmp/$home.json
 		sed 's/"home": *"[a-z]*"//' /tmp/$home.json >/tmp/$home
 	done
-	grep -q '"packets' /tmp/native || fail "$policy: the simulation told nothing"
-	cmp -s /tmp/native /tmp/kernel || fail "$policy: the homes differ"
-	pass "$policy: both homes send the same, at the same times"
+	grep -q '"packets' /tmp/native || fail "$policy: the simulation printed nothing"
+	cmp -s /tmp/native /tmp/kernel || fail "$policy: the runtimes differ"
+	pass "$policy: both runtimes send the same, at the same times"
 done

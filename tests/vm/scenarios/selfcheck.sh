@@ -1,4 +1,4 @@
-# The ground that other scenarios stand on: modules load, BTF is there, netem delays what it says. Needs no fairpath.
+# Requirements of the other scenarios: modules load, BTF is available, netem delays as configured. Needs no fairpath.
 #
 # kernels: floor newest
 # needs: ip tc ping

@@ -1,4 +1,4 @@
-# HTB follows our marks on these kernels, with the leaves that they have: cake, else fq_codel, and what is asked for.
+# HTB follows our marks on these kernels, with the leaves that they have: cake, else fq_codel, and the configured one.
 #
 #     near (htb-shape on near0's egress) ----------- far
 #

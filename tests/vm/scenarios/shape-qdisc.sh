@@ -102,12 +102,12 @@ rate_holds 2000000 "TCP after the next start" 2
 await 20 agrees
 pass "the next start takes over without losing a ping, with 2 Mbit/s: $got"
 
-# Without traffic the old tree stays in force: each class keeps its counts, and what is set is not lost.
+# Without traffic the old tree stays active: each class keeps its counts, and what is set is not lost.
 came() {
 	fairpath shape status --socket $SOCKET --limit 10 --format json |
 		jq "select(.class == \"$1\") | .down.enqueued_packets"
 }
-# A class that nothing came for may be left out.
+# A class without packets may be omitted.
 keeps_counts() {
 	for _ in $(seq 10); do
 		echo "far $before, now $(came far); anna $(came anna)"
