@@ -28,7 +28,7 @@ for policy in fq_codel priority drr; do
 	for home in native kernel; do
 		fairpath sched run $policy --traffic 'bulk flows=4; voice' --rate 10mbit --duration 1s \
 			--runtime $home --format json >/tmp/$home.json
-		sed 's/"home": *"[a-z]*"//' /tmp/$home.json >/tmp/$home
+		sed 's/"runtime": *"[a-z]*"//' /tmp/$home.json >/tmp/$home
 	done
 	grep -q '"packets' /tmp/native || fail "$policy: the simulation printed nothing"
 	cmp -s /tmp/native /tmp/kernel || fail "$policy: the runtimes differ"
