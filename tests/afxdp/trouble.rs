@@ -160,7 +160,7 @@ fn a_removed_interface_releases_its_frames() {
 }
 
 #[test]
-fn an_order_that_may_hold_more_than_the_port_is_refused_with_both_numbers() {
+fn a_scheduler_larger_than_its_frames_is_refused() {
     requires!(Need::Root);
     let bridge = Bridge::build(Offloads::Off);
     let opening = bridge.opening();
@@ -169,7 +169,7 @@ fn an_order_that_may_hold_more_than_the_port_is_refused_with_both_numbers() {
     let error = Forwarder::new(port, &opening.pairs(), fifo).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "forward with an order that holds up to 8194 packets: 8192 of the port's 16384 frames are \
-         not the rings'; lower the scheduler's limit or give the port 2 frames more"
+        "forward with a scheduler of up to 8194 packets: only 8192 of the 16384 frames are outside \
+         the rings; lower the scheduler's limit or add 2 frames"
     );
 }

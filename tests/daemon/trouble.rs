@@ -142,7 +142,7 @@ fn unusable_state_is_renamed_and_counting_restarts() {
     place.configure(&["lan"], CLASSES);
     let newer = b"fairpath\xff\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
     for (bytes, logs) in [
-        (&b"rubbish"[..], "no state of Fairpath"),
+        (&b"rubbish"[..], "not a state file of Fairpath"),
         (newer, "version 255"),
     ] {
         fs::write(place.state(), bytes).unwrap();

@@ -58,25 +58,25 @@ fn is_estimated(place: Place, share: f64, megabytes: u64) {
     let loss = &records.towards("wan")["loss"];
     let number = |key: &str| loss[key].as_u64().unwrap();
     let (mine, other) = match place {
-        Place::Before => ("upstream_loss_ratio", "downstream_loss_ratio"),
-        Place::Beyond => ("downstream_loss_ratio", "upstream_loss_ratio"),
+        Place::Before => ("upstream", "downstream"),
+        Place::Beyond => ("downstream", "upstream"),
     };
     let configured = dropped as f64 / eligible as f64;
     let interval = Z_99 * (configured * (1.0 - configured) / eligible as f64).sqrt();
-    let estimate = loss[mine].as_f64().unwrap();
+    let estimate = loss[format!("{mine}_loss_ratio")].as_f64().unwrap();
     let reordered = number("reordered_packets");
     println!(
         "{place:?} {share}: dropped {dropped} of {eligible} = {configured:.6} ± {interval:.6}, estimate {estimate:.6} \
          ({} packets); the other side {}, reordered {reordered}; {} holes forgotten",
-        number(&format!("{mine}_packets")),
-        number(&format!("{other}_packets")),
+        number(&format!("{mine}_lost_packets")),
+        number(&format!("{other}_lost_packets")),
         records.number("/counters/holes_dropped"),
     );
     assert!((estimate - configured).abs() <= interval, "{loss}");
     // Tail probes and spurious retransmissions aside, nothing happened on the other side; on a busy
     // machine, a sender that changes its CPU overtakes its own packets.
     let noise = dropped / 50 + 3 + eligible / 1000;
-    assert!(number(&format!("{other}_packets")) <= noise, "{loss}");
+    assert!(number(&format!("{other}_lost_packets")) <= noise, "{loss}");
     assert!(reordered <= noise, "{loss}");
 }
 

@@ -110,7 +110,7 @@ fn out_of_range_numbers_are_refused_first() {
         (&run(&["--traffic", "bulk flows=99999999"]), "flows"),
         (
             &run(&["--traffic", "bulk", "--set", "target=99999999999h"]),
-            "that fits",
+            "is too large, the maximum is 104 days",
         ),
         (
             &run(&["--traffic", "bulk", "--set", "target=5s"]),

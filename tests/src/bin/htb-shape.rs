@@ -32,7 +32,7 @@ fn main() -> Result<()> {
     let took = shaped.mark(&rules, &[OTHER, 5], &Pins::at(pins)?)?;
     let leaves = applied.leaves.map(|leaves| leaves.to_string());
     println!(
-        "shaping: continues {} {took:?}, leaves {leaves:?}",
+        "shaping: handed over {}, program {took:?}, leaves {leaves:?}",
         applied.handed_over
     );
     loop {

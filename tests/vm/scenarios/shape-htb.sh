@@ -76,7 +76,7 @@ pass "a leaf that lacks its queue is given it"
 
 # Another process takes over; the first was killed.
 shape fq_codel
-grep -q "took over true Over" /tmp/shape || fail "not taken over: $(cat /tmp/shape)"
+grep -q "handed over true, program Over" /tmp/shape || fail "not taken over: $(cat /tmp/shape)"
 leaf_is fq_codel
 holds_rate
 pass "fq_codel, taken over: $bps bit/s"

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// The form of these files; another form is refused with both numbers.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 /// The part of `fairpath rtt` in the account of processor time: it measures, and holds nobody back.
 pub const PASSIVE_PART: &str = "measurement: fairpath rtt";
 /// The part of the kernel's threads that take packets up (ksoftirqd).
