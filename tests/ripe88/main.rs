@@ -176,7 +176,7 @@ fn run(experiment: &Path, seed: u32, only: Option<&Place>) -> Results {
         .iter()
         .zip(only.into_iter().flatten())
     {
-        command.args(["--only", &format!("{axis}={value}")]);
+        command.args(["--select", &format!("{axis}={value}")]);
     }
     command
         .arg("--output")

@@ -149,7 +149,7 @@ fn recorded_packets_replay_equally_in_every_runtime(port: &'static str) {
         for runtime in ["native", "kernel"] {
             let mut command = binary::command(binary::fairpath());
             command
-                .args(["sched", "replay", "--home", runtime])
+                .args(["sched", "replay", "--runtime", runtime])
                 .arg(&log);
             let output = command.output().unwrap();
             let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -17,6 +17,7 @@ fn refuses(scene: &Scene) -> String {
     let mut daemon = Daemon::spawn(&scene.net.router, &scene.place);
     let status = daemon.process.wait(PATIENCE).unwrap();
     assert!(!status.success());
+    daemon.process.close_tails();
     daemon.process.stderr()
 }
 
