@@ -76,7 +76,12 @@ fn jitter_scatters_and_keeps_order_unless_it_is_free(port: &'static str) {
 fn a_rate_is_what_tcp_gets(port: &'static str) {
     requires!(Need::Root, Need::Tool("iperf3"));
     let net = router();
-    let words = ["--to-peer", "rate 20mbit limit 100", "--from-peer", "none"];
+    let words = [
+        "--to-peer",
+        "rate 20mbit queue-limit 100",
+        "--from-peer",
+        "none",
+    ];
     let impaired = Impaired::between(&net, port, &words);
     let server = Iperf3Server::start(&net.server, 5201).unwrap();
     let run = Iperf3::to(Router::SERVER.v4, server.port()).seconds(4);

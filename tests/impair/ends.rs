@@ -55,8 +55,8 @@ fn queued_packets_are_reported_at_the_end(port: &'static str) {
     assert_eq!(ended.number("to-peer", "backlog_packets"), u64::from(COUNT));
     assert_eq!(ended.number("to-peer", "sent_packets"), 0);
     let what = match continues {
-        true => "200 packets were queued at the end, and sent at once",
-        false => "200 waited when it ended, and were dropped",
+        true => "200 packets in the backlog at the end were sent without delay",
+        false => "200 packets in the backlog at the end were dropped",
     };
     assert!(ended.stderr.contains(what), "{}", ended.stderr);
     ended.assert_true();

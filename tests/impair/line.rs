@@ -73,9 +73,9 @@ fn codel_drops_what_waits_too_long_and_a_limit_what_is_too_many(port: &'static s
     const COUNT: u32 = 300;
     let words = [
         "--to-peer",
-        "rate 300kbit policy codel limit 1000",
+        "rate 300kbit policy codel queue-limit 1000",
         "--from-peer",
-        "rate 300kbit limit 20",
+        "rate 300kbit queue-limit 20",
     ];
     let (streams, ended) = there_and_back(port, &words, COUNT, [usize::MAX; 2]);
     ended.assert_true_or_late();
@@ -114,7 +114,7 @@ fn delayed_packets_are_not_in_the_queue(port: &'static str) {
     let net = router();
     let words = [
         "--to-peer",
-        "delay 100ms rate 1mbit limit 30",
+        "delay 100ms rate 1mbit queue-limit 30",
         "--from-peer",
         "none",
     ];

@@ -16,7 +16,7 @@ const COUNT: u32 = 4000;
 
 fn interval(ended: &Ended, direction: &str) -> [f64; 2] {
     let of = |at: usize| {
-        ended.direction(direction)["loss_interval"][at]
+        ended.direction(direction)["loss_interval_ratio"][at]
             .as_f64()
             .unwrap()
     };

@@ -55,7 +55,9 @@ fn losses_of_chains_are_those_of_the_seed(port: &'static str) {
             ended.number(direction, "lost_packets"),
             u64::from(COUNT) - left
         );
-        let requested = ended.direction(direction)["loss_asked"].as_f64().unwrap();
+        let requested = ended.direction(direction)["configured_loss_ratio"]
+            .as_f64()
+            .unwrap();
         assert!(
             (requested - means[at]).abs() < 1e-9,
             "{requested} {}",

@@ -42,7 +42,11 @@ fn invalid_options_are_refused_with_a_remedy() {
             2,
             "--peer",
         ),
-        (&["wan", "--delay", "1ms", "--via", "xdp"], 1, "only loss"),
+        (
+            &["wan", "--delay", "1ms", "--via", "xdp"],
+            1,
+            "supports loss only",
+        ),
         (
             &["wan", "--loss", "1%", "--via", "xdp"],
             1,
