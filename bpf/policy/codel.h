@@ -133,14 +133,14 @@ FP_INLINE u32 codel_decide(struct codel *q, const u64 *param, const struct fp_me
 {
 	u32 marks = p->ecn && param[CODEL_ECN];
 	u32 early = p->ecn && param[CODEL_CE_THRESHOLD] && r->sojourn > param[CODEL_CE_THRESHOLD];
-	u32 stands = codel_is_enabled(q, param, r, behind);
+	u32 enabled = codel_is_enabled(q, param, r, behind);
 	u32 send = early ? MARK : SEND;
 	u32 after = q->after;
 
 	q->after = CODEL_NOT_DROPPED;
-	if (after == CODEL_ENTERED || (!stands && !q->dropping))
+	if (after == CODEL_ENTERED || (!enabled && !q->dropping))
 		return send;
-	if (!stands) {
+	if (!enabled) {
 		q->dropping = 0;
 		return send;
 	}

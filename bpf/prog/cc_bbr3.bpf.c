@@ -106,7 +106,7 @@ u64 without_storage = 0;
 
 char _license[] SEC("license") = "GPL";
 
-_Static_assert(FP_BBR3_PHASES < 8, "phases_entered has room");
+_Static_assert(FP_BBR3_PHASES < 8, "phases_entered has enough bits");
 
 FP_INLINE struct fp_bbr3 *state_of(struct tcp_sock *tp, u64 flags)
 {

@@ -147,7 +147,7 @@ fn no_sample_is_missing(seconds: u64) {
     }
     let stats = scene.monitor.stats();
     println!(
-        "{syns} SYNs in {seconds} s beside {FLOWS} flows: {} samples, {} half-open flows evicted",
+        "{syns} SYNs in {seconds} s during {FLOWS} flows: {} samples, {} half-open flows evicted",
         scene.samples, stats.half_open_evicted
     );
     assert_eq!(syns, seconds * SYNS_A_SECOND);

@@ -137,7 +137,7 @@ fn a_thousand_of_ten_thousand_classes_come_change_and_go_without_a_lost_packet()
         drop(counting);
         sent
     });
-    println!("{sent} datagrams meanwhile");
+    println!("{sent} datagrams during the change");
     assert_eq!(received.load(Ordering::Relaxed), sent);
 }
 

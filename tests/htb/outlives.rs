@@ -35,7 +35,7 @@ fn shaping_survives_kill_9_and_can_be_removed() {
     let site = Site::new(Offloads::Off);
     let first = shaper(&site, 20_000_000);
     assert!(
-        first.stdout().contains("took over false Fresh"),
+        first.stdout().contains("handed over false, program Fresh"),
         "{}",
         first.stdout()
     );
@@ -59,7 +59,7 @@ fn shaping_survives_kill_9_and_can_be_removed() {
     let other = seen.class(OTHER).unwrap().packets;
     let second = shaper(&site, 30_000_000);
     assert!(
-        second.stdout().contains("took over true Over"),
+        second.stdout().contains("handed over true, program Over"),
         "{}",
         second.stdout()
     );
@@ -161,7 +161,7 @@ fn a_replacing_process_misses_no_packet() {
     for round in 0..5 {
         shapers.push(shaper(&site, 50_000_000 + round));
         kill(shapers.remove(0));
-        packets = begun(&mut seen, packets + 500).expect("traffic goes on");
+        packets = begun(&mut seen, packets + 500).expect("traffic continues");
     }
     let missed = seen.class(OTHER).unwrap().packets - other;
     assert_eq!(missed, 0, "packets passed without their class");

@@ -87,7 +87,7 @@ fn a_configuration_read_again_changes_nothing_and_another_one_only_what_differs(
             "{next:?}"
         );
         assert_eq!(next.unchanged + next.changed + next.added, classes);
-        assert_eq!(next.changed, 0, "nobody else is told anything");
+        assert_eq!(next.changed, 0, "no other class changes");
     };
     site.net.router.enter(run).unwrap();
 }

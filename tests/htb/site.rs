@@ -103,7 +103,7 @@ pub fn rates(shaped: &mut Shaped, minors: &[u16], bytes: u64) -> Vec<f64> {
     });
     let (before, began) = (begun.expect("traffic begins"), Instant::now());
     let enough = |sent: &Vec<u64>| sent.iter().sum::<u64>() - before.iter().sum::<u64>() >= bytes;
-    let after = wait_for(PATIENCE, || Some(sent()).filter(enough)).expect("traffic goes on");
+    let after = wait_for(PATIENCE, || Some(sent()).filter(enough)).expect("traffic continues");
     let seconds = began.elapsed().as_secs_f64();
     let rate = |(after, before): (&u64, &u64)| (after - before) as f64 * 8.0 / seconds;
     after.iter().zip(&before).map(rate).collect()

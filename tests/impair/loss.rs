@@ -160,7 +160,7 @@ fn two_droppers_keep_their_configured_loss() {
 }
 
 #[test]
-fn without_a_peer_each_way_of_an_interface_is_its_own() {
+fn without_a_peer_directions_are_separate() {
     requires!(Need::Root);
     let net = router();
     let words = ["wan", "--egress", "loss 30%", "--ingress", "none"];

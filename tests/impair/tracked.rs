@@ -77,11 +77,11 @@ fn drops_after_the_verdict_are_reported() {
     requires!(Need::Root, Need::Kernel(Feature::Masquerade));
     let (stream, ended) = through(&router_with_offloads(), 10);
     // How many that is, is the kernel's; this host sends next to nothing itself, so they are seen.
-    let vanished = u64::from(COUNT) - stream.numbers().len() as u64;
-    println!("{vanished} segments of GSO packets are missing");
+    let missing = u64::from(COUNT) - stream.numbers().len() as u64;
+    println!("{missing} segments of GSO packets are missing");
     let stopped = ended.number("to-peer", "stopped_packets");
     assert!(
-        (vanished.saturating_sub(8)..=vanished).contains(&stopped),
+        (missing.saturating_sub(8)..=missing).contains(&stopped),
         "{stopped}"
     );
     let reported = format!("at least {stopped} dropped after it");

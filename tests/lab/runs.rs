@@ -45,7 +45,7 @@ fn a_grid_runs_completely_with_configured_loss() {
         );
     }
     let queries = |run: &&Value| run["commands"].to_string().contains("\"impair\"");
-    let unchecked = |run: &&Value| run["commands"].to_string().contains("\"--no-check\"");
+    let unchecked = |run: &&Value| run["commands"].to_string().contains("\"--no-self-test\"");
     let impaired: Vec<&Value> = records.iter().filter(queries).collect();
     assert!(impaired.len() >= 2);
     let first: Vec<bool> = impaired.iter().map(unchecked).collect();
@@ -140,7 +140,7 @@ fn delays_change_at_the_configured_second() {
                 "congestion = \"cubic\"\nbitrate = \"1mbit\"\n",
             )
             .replace("idle = 0.5", &format!("idle = {idle}.0"));
-        let test = format!("lab::a_delay_changes_at_the_second_that_was_asked_for::idle {idle}");
+        let test = format!("lab::delays_change_at_the_configured_second::idle {idle}");
         repeat_disturbed(&test, STEP_TRIES, |_| {
             let scene = Scene::new(&text);
             let output = scene.run();

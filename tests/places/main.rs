@@ -174,7 +174,7 @@ fn extensible_parts_have_an_example_row() {
         "metric of the lab",
     ] {
         let row = rows.iter().find(|row| row.thing == thing);
-        let row = row.unwrap_or_else(|| panic!("no row says where a {thing} goes"));
+        let row = row.unwrap_or_else(|| panic!("no row has the place of a {thing}"));
         assert!(!row.identifiers.is_empty(), "{thing} has no example");
     }
 }

@@ -6,7 +6,7 @@ use fairpath_testbed::{Need, Offloads, Router, requires};
 
 use crate::by;
 use crate::scene::{
-    BERT, Counted, Numbered, Scene, for_a_time, limits_queues, lost_before, number, settled,
+    BERT, Counted, Numbered, Scene, for_a_time, limits_queues, number, settled, upstream_lost,
 };
 
 const CLASSES: &str = r#"
@@ -62,7 +62,7 @@ fn at_overload_every_packet_is_sent_held_or_dropped_for_a_reason(port: &'static 
     if limits_queues(port) {
         assert!(arrived[0] < sent[0] / 2, "four of sixteen");
     }
-    let lost = lost_before(&daemon, port, "down");
+    let lost = upstream_lost(&daemon, port, "down");
     assert!(
         arrived[1] + lost >= sent[1] * 98 / 100,
         "the queue has capacity"
@@ -74,7 +74,7 @@ fn at_overload_every_packet_is_sent_held_or_dropped_for_a_reason(port: &'static 
         "{line:#}"
     );
     // In sum there may be more: the router's own packets, neighbour discovery.
-    let lost = lost_before(&daemon, port, "down");
+    let lost = upstream_lost(&daemon, port, "down");
     assert!(
         of("enqueued_packets") + lost >= sent[0] + sent[1],
         "{lost} {line:#}"

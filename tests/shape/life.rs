@@ -8,8 +8,8 @@ use nix::sys::signal::Signal;
 
 use crate::by;
 use crate::scene::{
-    Counted, Numbered, Scene, for_a_time, limits_queues, lost_before, number, queue, settled,
-    snapshot,
+    Counted, Numbered, Scene, for_a_time, limits_queues, number, queue, settled, snapshot,
+    upstream_lost,
 };
 
 const RATES: &str = "down = \"100mbit\"\nup = \"100mbit\"";
@@ -162,7 +162,7 @@ fn a_daemon_that_gets_no_cpu_loses_nothing_that_is_not_counted(port: &'static st
     let sent = source.finish();
     let arrived = sink.drain(Duration::from_secs(2)).count;
     let line = settled(&daemon, "down", None);
-    let before = lost_before(&daemon, port, "down");
+    let before = upstream_lost(&daemon, port, "down");
     println!("{port}: {sent} sent, {arrived} received, {before} lost upstream; {line}");
     let dropped = number(&line, "dropped_packets");
     assert_eq!(sent, arrived + dropped + before, "{line:#}");

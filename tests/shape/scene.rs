@@ -162,7 +162,7 @@ pub fn queue(daemon: &Daemon<'_>, side: &str, class: Option<&str>) -> Value {
 }
 
 /// Packets towards a side that the kernel dropped before the scheduler, by its own columns.
-pub fn lost_before(daemon: &Daemon<'_>, port: &str, side: &str) -> u64 {
+pub fn upstream_lost(daemon: &Daemon<'_>, port: &str, side: &str) -> u64 {
     let counters = snapshot(daemon)["counters"].clone();
     let count = |name: String| counters[&name].as_u64().unwrap_or(0);
     // A ring is its interface's: what leaves by one side came by the other.
@@ -309,14 +309,14 @@ impl Counted {
         socket.set_read_timeout(Some(wake)).unwrap();
         let over = Arc::new(AtomicBool::new(false));
         let seen = Arc::new(Mutex::new(Seen::default()));
-        let (ends, sees) = (Arc::clone(&over), Arc::clone(&seen));
+        let (ends, recorder) = (Arc::clone(&over), Arc::clone(&seen));
         let receive = move || {
             let mut bytes = [0; 2048];
             while !ends.load(Ordering::Relaxed) {
                 if let Ok(length) = socket.recv(&mut bytes) {
                     assert!(length >= 8);
                     let number = u64::from_be_bytes(bytes[..8].try_into().unwrap());
-                    sees.lock().unwrap().take(number);
+                    recorder.lock().unwrap().take(number);
                 }
             }
         };

@@ -10,7 +10,7 @@ use fairpath_units::Share;
 
 use crate::by;
 use crate::scene::{
-    BERT, Counted, Numbered, Scene, for_a_time, lost_before, number, settled, snapshot,
+    BERT, Counted, Numbered, Scene, for_a_time, number, settled, snapshot, upstream_lost,
 };
 
 /// What allocators and caches may take after the first third.
@@ -120,7 +120,7 @@ fn mixed_overload_leaks_no_frame_no_handle_and_no_memory(port: &'static str) {
     };
     assert_eq!(held, 0, "{counters:#}");
     let bert = settled(&daemon, "down", Some("bert"));
-    let lost = lost_before(&daemon, port, "down");
+    let lost = upstream_lost(&daemon, port, "down");
     assert!(number(&bert, "enqueued_packets") + lost >= sent, "{bert:#}");
     assert!(daemon.stop().success());
 }

@@ -207,7 +207,7 @@ pub struct Forwarder<O> {
     outcomes: Vec<Outcome>,
     bell: Bell,
     /// Time of the next link check.
-    look_at: Nanos,
+    next_check: Nanos,
     /// Whether it sleeps until shortly before the order's time.
     awake: Awake,
 }
@@ -276,7 +276,7 @@ impl<O: Order> Forwarder<O> {
             arrived: Vec::new(),
             outcomes: Vec::new(),
             bell: Bell::new().map_err(ForwardError::Bell)?,
-            look_at: Nanos(0),
+            next_check: Nanos(0),
             awake: Awake::default(),
             port,
         })
@@ -338,7 +338,7 @@ impl<O: Order> Forwarder<O> {
     pub fn turn(&mut self) -> bool {
         let mut now = wait::now();
         let before = self.counts;
-        if now >= self.look_at {
+        if now >= self.next_check {
             self.look(now);
         }
         for queue in 0..self.to.len() {
@@ -355,7 +355,7 @@ impl<O: Order> Forwarder<O> {
         let states = (0..self.to.len()).map(|queue| self.port.look(QueueId(queue)));
         let down = states.filter(|state| *state == LinkState::Down).count() > 0;
         let next = if down { LOOK_DOWN } else { LOOK };
-        self.look_at = Nanos(now.0 + next.0);
+        self.next_check = Nanos(now.0 + next.0);
     }
 
     /// Receives the packets that came by a queue until the returned time.
@@ -419,7 +419,7 @@ impl<O: Order> Forwarder<O> {
         if up {
             self.port.flush(to);
             if self.port.state(to) == LinkState::Down {
-                self.look_at = Nanos(now.0 + LOOK_DOWN.0);
+                self.next_check = Nanos(now.0 + LOOK_DOWN.0);
             }
         }
         if capacity > 0 {
@@ -492,7 +492,7 @@ impl<O: Order> Forwarder<O> {
         let queues = || (0..self.to.len()).map(QueueId);
         let up = |queue: &QueueId| self.port.state(*queue) == LinkState::Up;
         let retry = queues().filter(up).any(|queue| self.port.unsent(queue) > 0);
-        let look = Nanos(self.look_at.0.saturating_sub(now.0));
+        let look = Nanos(self.next_check.0.saturating_sub(now.0));
         let due = self
             .order
             .wake_at()

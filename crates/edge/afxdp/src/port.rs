@@ -501,7 +501,7 @@ fn check(plan: &Plan) -> Result<(), OpenError> {
 }
 
 fn check_mtu(link: &LinkQueue, frame_bytes: u32) -> Result<(), OpenError> {
-    let requested = socket::asking().and_then(|fd| socket::mtu(fd.as_fd(), &link.name));
+    let requested = socket::query_socket().and_then(|fd| socket::mtu(fd.as_fd(), &link.name));
     let mtu = requested.map_err(|source| OpenError::Socket {
         doing: "look up the MTU for the",
         name: link.name.clone(),

@@ -301,7 +301,7 @@ pub(crate) fn mtu(socket: BorrowedFd<'_>, name: &str) -> io::Result<u32> {
 }
 
 /// A socket for ioctls on interfaces.
-pub(crate) fn asking() -> io::Result<OwnedFd> {
+pub(crate) fn query_socket() -> io::Result<OwnedFd> {
     socket(libc::AF_INET, libc::SOCK_DGRAM)
 }
 

@@ -309,7 +309,7 @@ fn compare() {
 }
 
 #[test]
-fn kernel_and_native_forward_the_same_frames_the_same_way() {
+fn kernel_and_native_forward_frames_equally() {
     requires!(Need::Root);
     let testbed = Testbed::new();
     let links = links(&testbed);

@@ -298,7 +298,7 @@ fn options(flows: usize) -> traffic::Options {
     traffic::Options {
         flows,
         bytes: 40_000,
-        ack_loss_before: true,
+        upstream_ack_loss: true,
         ..traffic::Options::default()
     }
 }

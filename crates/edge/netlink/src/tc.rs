@@ -112,7 +112,7 @@ impl Tc {
     ///
     /// # Errors
     /// The probe failed: no privilege, or the loopback link has an ingress qdisc.
-    pub fn knows(&mut self, kind: &str) -> Result<bool, NetlinkError> {
+    pub fn supports(&mut self, kind: &str) -> Result<bool, NetlinkError> {
         let request = new_qdisc(LOOPBACK, 0, TC_H_CLSACT, kind);
         match self.connection.command("look up qdisc", request) {
             Err(error) if error.errno() == Some(libc::ENOENT) => Ok(false),
@@ -193,7 +193,7 @@ mod tests {
             let mut tc = Tc::open().unwrap();
             let before = tc.qdiscs().unwrap();
             for (kind, known) in [("htb", true), ("pfifo", true), ("fairpath-none", false)] {
-                assert_eq!(tc.knows(kind).unwrap(), known, "{kind}");
+                assert_eq!(tc.supports(kind).unwrap(), known, "{kind}");
             }
             assert_eq!(tc.qdiscs().unwrap(), before);
         });

@@ -161,7 +161,7 @@ mod tests {
             }],
             scale: Some(Scale {
                 factor: 0.1,
-                text: "a tenth".into(),
+                text: "10 %".into(),
             }),
             ..Manifest::default()
         };

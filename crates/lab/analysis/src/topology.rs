@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn the_asymmetric_five_come_back_another_way() {
+    fn the_asymmetric_return_path_differs() {
         let symmetric = named("ripe88-symmetric");
         assert_eq!(
             hops(&symmetric, "client", "server"),

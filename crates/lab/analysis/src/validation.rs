@@ -171,7 +171,7 @@ fn of_link(link: &LinkRecord, run: &RunRecord) -> Vec<Fault> {
     found.extend(wrong_delay(link, run));
     if link.own_dropped > 0 || link.reordered > 0 {
         let text = format!(
-            "{name}: the emulator dropped {} packets by itself and reordered {}: configure a lower rate",
+            "{name}: the emulator dropped {} packets unexpectedly and reordered {}: configure a lower rate",
             link.own_dropped, link.reordered
         );
         found.push(fault(FaultKind::EmulatorFailed, text));

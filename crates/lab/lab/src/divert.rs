@@ -32,7 +32,7 @@ const READY: &str = "bound";
 #[derive(Debug, thiserror::Error)]
 pub enum DivertError {
     /// No such program.
-    #[error("divert through {0:?}: there is none, c, go and fairpath")]
+    #[error("divert through {0:?}: unknown program: write none, c, go or fairpath")]
     Unknown(String),
     /// It could not be compiled.
     #[error(transparent)]

@@ -33,10 +33,10 @@ impl Interrupt {
         thread::spawn(move || {
             for _ in signals.forever() {
                 if wanted.swap(true, Ordering::Relaxed) {
-                    eprintln!("\nfairpath lab: ended at once; finished runs are kept");
+                    fairpath_cli::note("ended at once; finished runs are kept");
                     process::exit(STATUS.into());
                 }
-                eprintln!("\nfairpath lab: ending; once more ends at once");
+                fairpath_cli::note("ending; repeat the signal to end at once");
             }
         });
         Ok(interrupt)

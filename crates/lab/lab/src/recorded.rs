@@ -45,7 +45,7 @@ pub enum RecordedError {
         source: io::Error,
     },
     /// A line is not a record.
-    #[error("line {line} of {path} is no record of `fairpath rtt`; record with --format json")]
+    #[error("line {line} of {path} is not a record of `fairpath rtt`: record with --format json")]
     NotARecord {
         /// Which file.
         path: PathBuf,
@@ -77,7 +77,7 @@ pub enum RecordedError {
         line: u64,
     },
     /// There are records, but no round trip in them.
-    #[error("{path} has no round trips; record for longer, where traffic passes")]
+    #[error("{path} has no round-trip times: record for longer, while traffic passes")]
     Nothing {
         /// Which file.
         path: PathBuf,
@@ -224,10 +224,10 @@ impl Recorded {
             .collect();
         let more = match self.not_kept {
             0 => String::new(),
-            n => format!(" (of {n} further records the path had no place)"),
+            n => format!(" ({n} records of further paths are excluded)"),
         };
         format!(
-            "Round trips are quantiles of the least round trips of {} paths recorded by fairpath rtt: {}{more}.",
+            "Round-trip times are quantiles of the minimum RTTs of {} recorded paths (fairpath rtt): {}{more}.",
             self.rtts_ns.len(),
             shown.join(", "),
         )
@@ -286,7 +286,11 @@ mod tests {
         let recorded = read(file(flow).path()).unwrap();
         assert_eq!(recorded.rtts_ns, [840_000]);
         assert_eq!(recorded.axis_values(), ["0.84ms"]);
-        assert!(recorded.words().contains("1 paths"), "{}", recorded.words());
+        assert!(
+            recorded.words().contains("1 recorded paths"),
+            "{}",
+            recorded.words()
+        );
     }
 
     #[test]
@@ -318,7 +322,7 @@ mod tests {
         let error = read(file("{\"schema\":2,\"type\":\"sample\"}\n").path()).unwrap_err();
         assert!(error.to_string().contains("schema 2"), "{error}");
         let error = read(file("{\"schema\":1,\"type\":\"summary\"}\n").path()).unwrap_err();
-        assert!(error.to_string().contains("no round trips"), "{error}");
+        assert!(error.to_string().contains("no round-trip times"), "{error}");
         let error = read(Path::new("/nowhere")).unwrap_err();
         assert!(error.to_string().contains("--write FILE"), "{error}");
     }

@@ -319,7 +319,7 @@ fn watch(
     let path = network.topology().path(host, to).unwrap_or_default();
     let (link, _) = path
         .first()
-        .context("the watched host is where the first flow goes; name another")?;
+        .context("the watched host is the destination of the first flow: name another host")?;
     let plan = PassivePlan {
         fairpath: fairpath.to_owned(),
         ns: network.host(host).clone(),

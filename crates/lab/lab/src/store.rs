@@ -31,7 +31,7 @@ pub const EXPERIMENT: &str = "experiment.toml";
 pub enum StoreError {
     /// A file or directory refused to be written.
     #[error(
-        "write {path}; finished runs are kept: make room or rights, and run the same command again"
+        "write {path}; finished runs are kept: free space or fix permissions, and repeat the command"
     )]
     Write {
         /// Which.
@@ -51,12 +51,10 @@ pub enum StoreError {
     #[error(transparent)]
     Results(#[from] ReadError),
     /// Somebody else writes.
-    #[error(
-        "{0} is being written by another `fairpath lab run`; wait for it, or choose another --output"
-    )]
+    #[error("{0} is in use by another `fairpath lab run`: wait for it, or choose another --output")]
     Busy(PathBuf),
     /// Results of something else.
-    #[error("{path} holds other results ({what}); choose another --out, or remove it")]
+    #[error("{path} holds other results ({what}); choose another --output, or remove it")]
     Other {
         /// Which directory.
         path: PathBuf,

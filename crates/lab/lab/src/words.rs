@@ -77,7 +77,7 @@ pub fn shown(document: &Document) -> String {
         let settings = document.settings(form).len();
         let _ = writeln!(
             text,
-            "{:<9} {settings} settings, {runs} runs, some {time}",
+            "{:<9} {settings} settings, {runs} runs, about {time}",
             form.to_string()
         );
     }
@@ -87,7 +87,7 @@ pub fn shown(document: &Document) -> String {
 fn network(base: &Experiment) -> String {
     let name = match &base.topology {
         TopologyChoice::Named(name) => name.as_str(),
-        TopologyChoice::Drawn(_) => "its own",
+        TopologyChoice::Drawn(_) => "custom",
     };
     let links = Topology::of(&base.topology)
         .map(|topology| topology.links)
@@ -127,7 +127,7 @@ pub fn direction(direction: &Direction) -> String {
     parts.extend(
         direction
             .limit
-            .map(|limit| format!("at most {limit} packets wait")),
+            .map(|limit| format!("queue limit {limit} packets")),
     );
     parts.extend(direction.impair.clone());
     for step in &direction.delay_steps {
@@ -227,9 +227,9 @@ mod tests {
         for part in [
             "ripe88: The surprising impact of 1 % packet loss",
             "client -access- r1",
-            "link      bottleneck: 900mbit, at most 150 packets wait; towards server 900mbit, delay 500us",
+            "link      bottleneck: 900mbit, queue limit 150 packets; towards server 900mbit, delay 500us",
             "axis      loss (packets lost): 0%, 1%",
-            "quick     12 settings, 36 runs, some",
+            "quick     12 settings, 36 runs, about",
         ] {
             assert!(text.contains(part), "{part}\n{text}");
         }

@@ -37,7 +37,7 @@ fn at_rest(wire: &Wire) -> [DirectionStats; 2] {
 }
 
 #[test]
-fn ten_ms_each_way_make_twenty() {
+fn ten_ms_in_each_direction_add_to_twenty() {
     requires!(Need::Root, Need::Tool("ping"));
     let router = wired(Impairment::delay(ms(10)), Impairment::delay(ms(10)));
     for ip in Router::SERVER.both() {

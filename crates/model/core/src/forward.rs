@@ -442,7 +442,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ways_are_listed_in_the_order_of_their_numbers() {
+    fn outcomes_are_listed_in_order() {
         for (number, (outcome, _)) in ForwardOutcome::ALL.iter().enumerate() {
             assert_eq!(*outcome as usize, number);
         }

@@ -82,12 +82,12 @@ static void fp_finish_set(struct fp_rtt *r, struct fp_work *w, u32 set, u64 now)
 {
 	struct fp_table t = fp_flow_table(r);
 	struct fp_run_set_op *s = fp_set_at(r, &t, set);
-	u32 direction;
+	u32 way;
 
-	for (direction = 0; direction < FP_WAYS; direction++) {
-		struct fp_flow *f = fp_flow_at(r, &t, set, direction);
+	for (way = 0; way < FP_WAYS; way++) {
+		struct fp_flow *f = fp_flow_at(r, &t, set, way);
 
-		if (!s->tag[direction] || (f->flags & FP_FLOW_CLOSED))
+		if (!s->tag[way] || (f->flags & FP_FLOW_CLOSED))
 			continue;
 		if (f->flags & FP_FLOW_ANNOUNCED)
 			fp_report_flow(r, w, f, FP_EVENT_ALIVE, FP_CLOSED_END, f->initiator, now);
@@ -117,13 +117,13 @@ int fp_native_finish(struct fp_rtt *r, u64 now, u32 *set, struct fp_sink *sink)
 void fp_native_usage(struct fp_rtt *r, u64 used[3])
 {
 	struct fp_table table[2] = { fp_flow_table(r), fp_half_table(r) };
-	u32 t, set, direction, shard, index, free = 0, begun = r->chunks_begun;
+	u32 t, set, way, shard, index, free = 0, begun = r->chunks_begun;
 
 	used[0] = used[1] = 0;
 	for (t = 0; t < 2; t++) {
 		for (set = 0; set <= table[t].mask; set++) {
-			for (direction = 0; direction < FP_WAYS; direction++)
-				used[t] += fp_set_at(r, &table[t], set)->tag[direction] != 0;
+			for (way = 0; way < FP_WAYS; way++)
+				used[t] += fp_set_at(r, &table[t], set)->tag[way] != 0;
 		}
 	}
 	for (shard = 0; shard < FP_POOL_SHARDS; shard++) {
@@ -158,16 +158,16 @@ static u64 fp_held_by(struct fp_rtt *r, const struct fp_dir *d)
 u64 fp_native_held(struct fp_rtt *r)
 {
 	struct fp_table table[2] = { fp_flow_table(r), fp_half_table(r) };
-	u32 t, set, direction, side;
+	u32 t, set, way, side;
 	u64 held = 0, one;
 
 	for (t = 0; t < 2; t++) {
 		for (set = 0; set <= table[t].mask; set++) {
-			for (direction = 0; direction < FP_WAYS * 2; direction++) {
-				struct fp_flow *f = fp_flow_at(r, &table[t], set, direction / 2);
+			for (way = 0; way < FP_WAYS * 2; way++) {
+				struct fp_flow *f = fp_flow_at(r, &table[t], set, way / 2);
 
-				side = direction & 1;
-				if (!fp_set_at(r, &table[t], set)->tag[direction / 2])
+				side = way & 1;
+				if (!fp_set_at(r, &table[t], set)->tag[way / 2])
 					continue;
 				one = fp_held_by(r, &f->dir[side]);
 				if (one == ~0ull)
@@ -373,14 +373,14 @@ struct fp_flow_view {
 u32 fp_native_flows(struct fp_rtt *r, u32 slot, u32 *at, struct fp_flow_view *out, u32 space)
 {
 	struct fp_table t = fp_flow_table(r);
-	u32 direction, side, used = 0;
+	u32 way, side, used = 0;
 
 	for (; *at < r->config.flow_sets && used + FP_WAYS <= space; (*at)++) {
-		for (direction = 0; direction < FP_WAYS; direction++) {
-			struct fp_flow *f = fp_flow_at(r, &t, *at, direction);
+		for (way = 0; way < FP_WAYS; way++) {
+			struct fp_flow *f = fp_flow_at(r, &t, *at, way);
 			const struct fp_tally *tally = &f->tally;
 
-			if (!fp_set_at(r, &t, *at)->tag[direction])
+			if (!fp_set_at(r, &t, *at)->tag[way])
 				continue;
 			if (slot != ~0u && tally->slot[0] != slot && tally->slot[1] != slot)
 				continue;

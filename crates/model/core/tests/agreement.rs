@@ -166,9 +166,9 @@ fn compare(what: &str, traffic: &Traffic) -> (usize, usize) {
 fn samples_and_counts_equal_the_oracles_in_every_mode() {
     let mut sum = (0, 0);
     for seed in seeds() {
-        for ack_loss_before in [false, true] {
+        for upstream_ack_loss in [false, true] {
             let options = Options {
-                ack_loss_before,
+                upstream_ack_loss,
                 ..Options::default()
             };
             let traffic = generate(seed, &options);
@@ -256,7 +256,7 @@ fn only_a_lost_ack_can_make_a_sample_too_long() {
     let mut sums: HashMap<String, (usize, usize)> = HashMap::new();
     for seed in known_seeds().chain(seeds()) {
         let options = Options {
-            ack_loss_before: true,
+            upstream_ack_loss: true,
             ..Options::default()
         };
         let traffic = generate(seed, &options);

@@ -111,7 +111,7 @@ fn every_encapsulation_leads_to_the_same_payload() {
 }
 
 #[test]
-fn a_fifth_tag_and_other_ethertypes_are_not_ip() {
+fn five_tags_and_other_ethertypes_are_not_ip() {
     let five = ethernet()
         .vlan(1)
         .vlan(2)

@@ -571,7 +571,7 @@ fn flows_are_measured_across_interfaces() {
 
 /// Asymmetric routing: only one direction passes.
 #[test]
-fn a_flow_seen_one_way_only_is_counted_as_such() {
+fn a_one_sided_flow_is_counted_as_such() {
     let config = Config {
         flow_timeout: 10 * SECOND,
         ..Config::default().with_flows(64)

@@ -88,10 +88,8 @@ pub struct LossLine {
     pub upstream_lost_packets: u64,
     pub downstream_lost_packets: u64,
     pub reordered_packets: u64,
-    #[serde(rename = "upstream_loss_ratio")]
-    pub lost_before: f64,
-    #[serde(rename = "downstream_loss_ratio")]
-    pub lost_beyond: f64,
+    pub upstream_loss_ratio: f64,
+    pub downstream_loss_ratio: f64,
 }
 
 impl LossLine {
@@ -103,10 +101,11 @@ impl LossLine {
         self.reordered_packets += u64::from(c.reordered_packets);
         let sent = self.data_packets + self.upstream_lost_packets;
         if sent > 0 {
-            self.lost_before = self.upstream_lost_packets as f64 / sent as f64;
+            self.upstream_loss_ratio = self.upstream_lost_packets as f64 / sent as f64;
         }
         if self.data_packets > 0 {
-            self.lost_beyond = self.downstream_lost_packets as f64 / self.data_packets as f64;
+            self.downstream_loss_ratio =
+                self.downstream_lost_packets as f64 / self.data_packets as f64;
         }
     }
 }

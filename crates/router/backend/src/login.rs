@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_to_loopback_is_loopback() {
+    fn the_route_to_loopback_is_loopback() {
         let login = Login {
             peer: IpAddr::from([127, 0, 0, 1]),
             here: IpAddr::from([192, 0, 2, 1]),

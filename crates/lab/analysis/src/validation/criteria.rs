@@ -14,7 +14,7 @@ pub fn criteria() -> Vec<String> {
              delay is within {} or {:.0}\u{a0}us of the configured delay, whichever is more (within {} of the round-trip time if no \
              delay is configured), and jitter has the configured standard deviation. The minimum RTT of sockets and pings is at \
              least {} of the delays of its path, and at most these delays plus full queues. The emulator applied its \
-             configuration, dropped nothing by itself, kept the configured order, and reported a valid run. No rate is exceeded \
+             configuration, dropped nothing else, kept the configured order, and reported a valid run. No rate is exceeded \
              by {}. No GSO packets form at the interfaces.",
             percent(MAX_DELAY_OFF),
             MAX_DELAY_OFF_NS / 1e3,

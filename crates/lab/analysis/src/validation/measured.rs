@@ -172,7 +172,7 @@ fn direction_of(link: &LinkRecord, experiment: &Experiment) -> Option<Direction>
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{asking, run};
+    use super::super::tests::{experiment_with, run};
     use super::*;
     use crate::record::PingRecord;
 
@@ -189,7 +189,7 @@ mod tests {
             rtts_ns: vec![(2.0, ping_ns), (2.1, ping_ns * 9)],
             ..PingRecord::default()
         }];
-        round_trips(&run, &asking(&format!("{link}[pings.ping]\n")))
+        round_trips(&run, &experiment_with(&format!("{link}[pings.ping]\n")))
     }
 
     #[test]
@@ -253,7 +253,7 @@ mod tests {
         let mut run = run();
         run.links[0].delay_deviation_ns = Some(seen);
         run.links[0].packets = packets;
-        jitter(&run.links[0], &asking(link))
+        jitter(&run.links[0], &experiment_with(link))
     }
 
     #[test]

@@ -10,7 +10,7 @@ fn experiment() -> Experiment {
 }
 
 /// The experiment whose link says this, and what follows it.
-pub(super) fn asking(link: &str) -> Experiment {
+pub(super) fn experiment_with(link: &str) -> Experiment {
     parsed(&format!("[links.wan]\n{link}"))
 }
 
@@ -240,7 +240,7 @@ fn full_processors_and_a_greedy_host_are_named() {
 
 #[test]
 fn each_direction_of_a_link_needs_a_record() {
-    let loss = asking("rate = '100mbit'\n[links.wan.to.server]\nloss = '1%'\n");
+    let loss = experiment_with("rate = '100mbit'\n[links.wan.to.server]\nloss = '1%'\n");
     let missing = |run: &RunRecord| -> Vec<String> {
         let faults = faults(run, &loss).into_iter();
         faults.map(|fault| fault.text).collect()

@@ -151,8 +151,8 @@ fn unmodelled_timeouts_are_reported() {
     };
     for part in [
         "in 2 of 4 settings with loss",
-        "for up to 24.5 %",
-        ": 2.4 timeouts a second)",
+        "Up to 24.5 % of the time",
+        ": 2.4 timeouts per second)",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -268,7 +268,7 @@ fn a_page_without_valid_runs_states_it() {
     results.runs.clear();
     let report = page::report(&results);
     assert!(
-        report.notices[0].text.contains("No run has ended"),
+        report.notices[0].text.contains("No run is complete"),
         "{:?}",
         report.notices
     );
@@ -360,7 +360,7 @@ fn a_repeated_run_counts_once() {
     results.runs.push(again);
     let report = page::report(&results);
     let runs = report.facts.iter().find(|f| f.name == "Runs").unwrap();
-    assert_eq!(runs.value, "36 of 36, 1 made again, 1 left out");
+    assert_eq!(runs.value, "36 of 36, 1 repeated, 1 excluded");
     assert!(
         report.notices.iter().all(|n| !n.text.contains("missing")),
         "{:?}",
@@ -398,7 +398,7 @@ fn scaled_round_trips_are_named_on_axes_in_captions_and_at_the_top() {
         .find(|figure| figure.id.contains("by-rtt"))
         .unwrap();
     let label = &by_rtt.panels[0].x.label;
-    assert_eq!(label, "round trip as asked for; here 10 times as long");
+    assert_eq!(label, "round trip as configured; here 10 times as long");
     let caption = by_rtt.caption.replace('\u{a0}', " ");
     let stated = "0.5ms is 5 ms, 5ms is 50 ms, 50ms is 500 ms.";
     assert!(caption.ends_with(stated), "{caption}");

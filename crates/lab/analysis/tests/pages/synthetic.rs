@@ -193,7 +193,7 @@ pub fn ripe88(losses: &[&str], repeats: u32) -> Results {
     let mut manifest = manifest("ripe88", axes, vec![goodput, again, window, rtt], repeats);
     manifest.scale = Some(Scale {
         factor: 0.1,
-        text: "Rates are a tenth of the talk's and round trips ten times as long, so that their product stays.".into(),
+        text: "Rates are 10 % of those of the talk and round-trip times ten times as long, so their product is the same.".into(),
     });
     results(manifest, |setting, noise| {
         let loss = share(&setting["loss"]);
@@ -292,17 +292,25 @@ pub fn voice(repeats: u32) -> Results {
     let mos = FigureSpec {
         x: Some("jitter".into()),
         by: Some("cc".into()),
-        ..figure("How a call sounds beside bulk", FigureKind::Curve, "mos")
+        ..figure(
+            "Quality of a call during bulk traffic",
+            FigureKind::Curve,
+            "mos",
+        )
     };
     let gaps = FigureSpec {
         x: Some("jitter".into()),
         by: Some("cc".into()),
-        ..figure("Gaps that are heard", FigureKind::Bars, "choppiness")
+        ..figure("Audible gaps", FigureKind::Bars, "choppiness")
     };
     let ping = FigureSpec {
         by: Some("cc".into()),
         split: Some("jitter".into()),
-        ..figure("Ping beside bulk", FigureKind::Distribution, "ping-p50")
+        ..figure(
+            "Ping during bulk traffic",
+            FigureKind::Distribution,
+            "ping-p50",
+        )
     };
     let manifest = manifest("voice", axes, vec![mos, gaps, ping], repeats);
     results(manifest, |setting, noise| {

@@ -30,7 +30,7 @@ const SAMPLE_LIMIT: &str = "10ms";
 #[derive(Debug, thiserror::Error)]
 pub enum PassiveError {
     /// No file for its samples.
-    #[error("make a file for the samples of \"{interface}\"")]
+    #[error("create a file for the samples of \"{interface}\"")]
     File {
         /// The interface.
         interface: String,

@@ -45,7 +45,7 @@ fn fairpath() -> PathBuf {
 }
 
 #[test]
-fn losses_and_round_trips_seen_on_the_way_are_those_of_the_sender() {
+fn passive_rtts_and_losses_match_the_sender() {
     requires!(Need::Root, Need::Tool("iperf3"));
     steady!(|| {
         let testbed = Testbed::new();

@@ -293,7 +293,7 @@ impl Codel {
     }
 
     /// Section 5.5, `dodequeue()`.
-    fn stands(&mut self, param: &[u64], r: &Call, behind: u64) -> bool {
+    fn is_enabled(&mut self, param: &[u64], r: &Call, behind: u64) -> bool {
         if r.sojourn < param[0] || behind <= param[4] {
             self.first_above = 0;
         } else if self.first_above == 0 {
@@ -318,10 +318,10 @@ impl Codel {
         let marks = p.ecn > 0 && param[2] > 0;
         let early = p.ecn > 0 && param[3] > 0 && r.sojourn > param[3];
         let send = if early { MARK } else { 0 };
-        let stands = self.stands(param, r, behind);
+        let is_enabled = self.is_enabled(param, r, behind);
         let after = std::mem::take(&mut self.after);
-        if after == 1 || !stands {
-            self.dropping &= after == 1 || stands;
+        if after == 1 || !is_enabled {
+            self.dropping &= after == 1 || is_enabled;
             return send;
         }
         if !self.dropping {

@@ -176,10 +176,10 @@ pub struct Weather {
     pub delay: [u64; 2],
     pub jitter: u64,
     /// Loss of packets with payload, before and behind the monitor.
-    pub loss_before: u64,
+    pub upstream_loss: u64,
     pub loss_behind: u64,
     /// Loss of pure ACKs also.
-    pub ack_loss_before: u64,
+    pub upstream_ack_loss: u64,
     pub ack_loss_behind: u64,
     /// A packet is held up by up to one delay, on either half.
     pub reorder: u64,
@@ -189,9 +189,9 @@ impl Weather {
     pub const FAIR: Weather = Weather {
         delay: [5 * MS, 20 * MS],
         jitter: 0,
-        loss_before: 0,
+        upstream_loss: 0,
         loss_behind: 0,
-        ack_loss_before: 0,
+        upstream_ack_loss: 0,
         ack_loss_behind: 0,
         reorder: 0,
     };
@@ -204,9 +204,9 @@ impl Weather {
                 random.pick(&[50_000, 3 * MS, 30 * MS, 200 * MS]) + random.within(0, MS),
             ],
             jitter: random.pick(&[0, 10_000, MS]),
-            loss_before: random.within(0, storm + 1),
+            upstream_loss: random.within(0, storm + 1),
             loss_behind: random.within(0, storm + 1),
-            ack_loss_before: 0,
+            upstream_ack_loss: 0,
             ack_loss_behind: random.within(0, 2 * storm + 1),
             reorder: random.pick(&[0, 0, 5, 30]),
         }
@@ -250,7 +250,7 @@ pub struct Options {
     pub flows: usize,
     pub bytes: u64,
     /// Packets that answer something are lost on their way to the monitor: then the truth is not visible everywhere.
-    pub ack_loss_before: bool,
+    pub upstream_ack_loss: bool,
     /// Added to every clock, sequence number and both initial numbers.
     pub shift: u32,
 }
@@ -260,7 +260,7 @@ impl Default for Options {
         Options {
             flows: 6,
             bytes: 60_000,
-            ack_loss_before: false,
+            upstream_ack_loss: false,
             shift: 0,
         }
     }
@@ -273,8 +273,8 @@ pub fn generate(seed: u64, options: &Options) -> Traffic {
     for index in 0..options.flows {
         let flow = Flow::random(index, &mut random);
         let mut weather = Weather::random(&mut random);
-        if options.ack_loss_before {
-            weather.ack_loss_before = random.pick(&[5, 30, 100]);
+        if options.upstream_ack_loss {
+            weather.upstream_ack_loss = random.pick(&[5, 30, 100]);
         }
         let pair = tcp::Host::random_pair(&mut random, &weather, options);
         let start = random.within(0, 2 * SECOND);
@@ -356,7 +356,7 @@ impl Simulation {
             seen_at: HashMap::new(),
             midflow: [BTreeMap::new(), BTreeMap::new()],
             unheard: [Vec::new(), Vec::new()],
-            answers_get_lost: weather.ack_loss_before > 0,
+            answers_get_lost: weather.upstream_ack_loss > 0,
             passed: Vec::new(),
         }
     }
@@ -407,7 +407,7 @@ impl Simulation {
                         answers,
                     };
                     let weather = self.weather;
-                    let lost = self.lost(&packet, weather.loss_before, weather.ack_loss_before);
+                    let lost = self.lost(&packet, weather.upstream_loss, weather.upstream_ack_loss);
                     if lost && (self.answers_get_lost || flight.answers.is_empty()) {
                         self.unheard[host].extend(flight.answers);
                         continue;

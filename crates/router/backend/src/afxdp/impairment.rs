@@ -43,7 +43,7 @@ pub struct Reported {
     /// By exit: leaving by the interface, leaving by the peer.
     counts: [Counts; 2],
     /// Frames that the kernel had no room for, by the exit of whoever received them.
-    lost_before: [u64; 2],
+    ring_lost: [u64; 2],
     removed: Option<String>,
 }
 
@@ -134,7 +134,7 @@ impl Engine for Afxdp {
         let [from_peer, to_peer] = reported.counts;
         let mut counts = vec![to_peer, from_peer];
         // What came by the interface was on its way to the peer.
-        for (counts, lost) in counts.iter_mut().zip(reported.lost_before) {
+        for (counts, lost) in counts.iter_mut().zip(reported.ring_lost) {
             counts.queue_dropped += lost;
         }
         let mut stack = [0; 2];
@@ -209,7 +209,7 @@ fn report(forwarder: &Forwarder<Paths>) -> Reported {
         let exit = usize::from(side == Side::Up);
         match port.statistics(queue) {
             Ok(ring) => {
-                reported.lost_before[exit] += ring.lost();
+                reported.ring_lost[exit] += ring.lost();
                 // What a queue's ring is told to send leaves by its own side.
                 reported.counts[exit].own.refused += ring.tx_invalid;
             }

@@ -112,7 +112,7 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet, impaired: Impaired) -> C
 /// Whether this kernel has HTB, and FQ-CoDel or CAKE for its leaves.
 fn has_aqm_leaves() -> Result<bool, NetlinkError> {
     let mut tc = Tc::open()?;
-    Ok(tc.knows("htb")? && (tc.knows("fq_codel")? || tc.knows("cake")?))
+    Ok(tc.supports("htb")? && (tc.supports("fq_codel")? || tc.supports("cake")?))
 }
 
 #[cfg(test)]

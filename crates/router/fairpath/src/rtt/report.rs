@@ -172,8 +172,8 @@ fn legs(out: &mut String, line: &SummaryLine) -> std::fmt::Result {
             Nanos(leg.rtt.p50_rtt_ns),
             Nanos(leg.rtt.p95_rtt_ns),
             Nanos(leg.rtt.max_rtt_ns),
-            percent(leg.loss.lost_before),
-            percent(leg.loss.lost_beyond),
+            percent(leg.loss.upstream_loss_ratio),
+            percent(leg.loss.downstream_loss_ratio),
         )?;
     }
     Ok(())

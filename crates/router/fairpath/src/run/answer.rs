@@ -108,7 +108,7 @@ impl Daemon {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let daemon = [
             ("control_refused", count(&control.refused)),
-            ("control_closed", count(&control.cut_off)),
+            ("control_closed", count(&control.closed)),
             ("hooks_done", count(&hooks.done)),
             ("hooks_failed", count(&hooks.failed)),
             ("hooks_dropped", count(&hooks.dropped)),

@@ -217,14 +217,14 @@ fn a_hidden_page_sends_no_request() {
         browser.until(&format!("{ROWS} === 33"));
         // Counts requests from now on. A visible page sends at least two in 2.5 seconds.
         browser.value(
-            "(() => { const real = fetch; globalThis.asked = 0; globalThis.fetch = (...a) => { asked++; return real(...a); };
+            "(() => { const real = fetch; globalThis.requests = 0; globalThis.fetch = (...a) => { requests++; return real(...a); };
                Object.defineProperty(document, 'hidden', {value: true, configurable: true}); document.dispatchEvent(new Event('visibilitychange')); })()",
         );
-        let after = browser.value("new Promise((done) => setTimeout(() => { globalThis.asked = 0; setTimeout(() => done(asked), 2500); }, 1500))");
+        let after = browser.value("new Promise((done) => setTimeout(() => { globalThis.requests = 0; setTimeout(() => done(requests), 2500); }, 1500))");
         assert_eq!(after, 0);
         browser
             .value("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))");
-        browser.until("asked > 0");
+        browser.until("requests > 0");
     });
 }
 

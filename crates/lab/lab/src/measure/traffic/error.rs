@@ -68,7 +68,7 @@ pub enum TrafficError {
     },
     /// It did not end.
     #[error(
-        "flow \"{flow}\": iperf3's {side} has not ended {late:?} after its time; the path may be dead"
+        "flow \"{flow}\": iperf3's {side} has not ended {late:?} after its time; check whether the path forwards packets"
     )]
     Late {
         /// Which flow.

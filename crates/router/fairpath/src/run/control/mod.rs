@@ -38,7 +38,7 @@ pub struct Counters {
     /// Connections refused because of the limit.
     pub refused: AtomicU64,
     /// Connections closed because the client was too slow or its request too long.
-    pub cut_off: AtomicU64,
+    pub closed: AtomicU64,
 }
 
 /// The running server. Drop closes and removes the socket.
@@ -147,7 +147,7 @@ fn admit(stream: UnixStream, requester: &Requester, counters: &Arc<Counters>) {
     let (requester, counted) = (requester.clone(), Arc::clone(counters));
     let serve = move || {
         if client::serve(stream, uid, &requester).is_err() {
-            counted.cut_off.fetch_add(1, Ordering::Relaxed);
+            counted.closed.fetch_add(1, Ordering::Relaxed);
         }
         counted.open.fetch_sub(1, Ordering::Relaxed);
     };
