@@ -15,15 +15,15 @@ pub struct ShapeConfig {
     pub outside: Option<String>,
     /// Of a one-armed bridge: VLANs of both sides, inside first.
     pub vlans: Option<[u16; 2]>,
-    /// How packets come and go, if somebody decided.
+    /// The forwarding mode, if it is configured.
     pub via: Option<Via>,
-    /// Of AF_XDP, likewise.
+    /// The same for AF_XDP.
     pub mode: Option<Mode>,
     /// Rates, policy or tree, limits. `marks` and `stack` are the port's to say.
     pub lines: Settings,
     /// The first of the packet queues that NFQUEUE uses.
     pub queue: u16,
-    /// What becomes of traffic when this process is gone.
+    /// The treatment of traffic after this process ended.
     pub on_failure: OnFailure,
     /// A directory for operation logs.
     pub record: Option<PathBuf>,

@@ -1,8 +1,8 @@
 //! The kernel's own port: HTB with the best leaves that there are, and a program that leads packets to
 //! their classes.
 //!
-//! Everything is the kernel's: it goes on when this process is gone, and the next one takes it over by
-//! differences. Sojourns are not known here, and drops by reason only as far as the leaf's kind says.
+//! Everything is in the kernel: it continues after this process ends, and the next process continues with
+//! differences. There are no sojourn times, and drops by reason only as far as the leaf counts them.
 
 use std::collections::HashMap;
 
@@ -70,7 +70,7 @@ struct Line {
     htb: Htb,
     mark: Mark,
     attached: Option<Attached>,
-    /// Class numbers that the program has room for.
+    /// The maximum number of classes of the program.
     capacity: u32,
     tree: Tree,
     plan: HtbPlan,
@@ -83,7 +83,7 @@ struct Line {
 }
 
 impl Kernel {
-    /// Makes the trees and marks packets for them, or takes over what an earlier process left.
+    /// Creates the trees and marks packets for them, or continues those of an earlier process.
     ///
     /// # Errors
     /// Where the kernel refuses, another's qdisc is in the way, or HTB cannot have the tree.
@@ -109,7 +109,7 @@ impl Kernel {
                     notes.push(note);
                 }
                 Err(error) => {
-                    // One side alone is nothing that was asked for.
+                    // Shaping one side alone was not requested.
                     let _ = kernel.stop();
                     return Err(error);
                 }
@@ -302,7 +302,7 @@ impl Line {
     }
 }
 
-/// Packets that a class has counted, whatever became of them.
+/// Packets that a class has counted, with any outcome.
 trait HtbSum {
     fn all(&self) -> u64;
 }
@@ -424,7 +424,7 @@ impl Backend for Kernel {
                 ifindex: line.ifindex,
                 name: &line.name,
             };
-            // Somebody took it off, or its interface is gone.
+            // Another program removed it, or its interface was removed.
             if matches!(line.htb.running(device, HTB_MAJOR), Ok(Some(_))) {
                 let removed = line.htb.remove(device, HTB_MAJOR);
                 ended.note(removed.map(drop).map_err(Into::into));

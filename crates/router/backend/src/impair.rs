@@ -3,10 +3,10 @@
 use fairpath_afxdp::Precedence;
 use fairpath_impair::Counts;
 
-/// Longest before its time that a thread stays awake, ns: where it runs before all others, a sleep
-/// ends within some 50 us of its time.
+/// The longest time that a thread stays awake before a deadline, ns. With real-time priority a sleep
+/// ends within about 50 us of its time.
 const AWAKE_FIRST_NS: u64 = 60_000;
-/// Likewise where it runs as others do.
+/// The same without real-time priority.
 const AWAKE_USUAL_NS: u64 = 300_000;
 
 /// Puts the calling thread before others; how long before its time it is to stay awake.

@@ -30,7 +30,7 @@ impl Interfaces {
     /// From now on.
     ///
     /// # Errors
-    /// No netlink socket. What cannot be read is told by [`Interfaces::since`].
+    /// There is no netlink socket. [`Interfaces::since`] reports failed reads.
     pub fn watch<'a>(ends: impl IntoIterator<Item = &'a Link>) -> anyhow::Result<Interfaces> {
         let mut links = Links::open().context("read counters of interfaces")?;
         let ends = ends.into_iter().map(|link| {

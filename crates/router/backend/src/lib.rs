@@ -1,4 +1,4 @@
-//! Back ends: how packets come to the scheduler's core and go on, for the shaper and for impairments.
+//! Back ends: how packets reach the scheduler's core and leave it, for shaping and impairments.
 //!
 //! ```text
 //!                    .-- htb      HTB in the kernel's egress qdisc

@@ -1,12 +1,12 @@
 //! Whether an interface carries the caller's own remote login.
 //!
-//! `SSH_CONNECTION` names both ends of it. `sudo` takes the variable away, so the environments of the
-//! processes above are looked at, too. The links that carry the login are the one with the address that
-//! it came to, the one that the route to its other end names, and all beneath these: ports of a bridge
-//! or a bond, the link of a VLAN.
+//! `SSH_CONNECTION` names both ends of it. `sudo` removes the variable, so the environments of the parent
+//! processes are read as well. The links that carry the login are the link with its local address, the
+//! link of the route to its remote address, and all lower links of these: ports of a bridge or a bond,
+//! the parent of a VLAN.
 //!
-//! What cannot be found out is an error: who is not sure asks for `--yes`.
-//! Not seen: a session of `tmux` or `screen` that was begun at a console and is used from afar.
+//! A failed read is an error, whose remedy is `--yes`. A session of `tmux` or `screen` that was started on
+//! a console and is used remotely is not detected.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ use anyhow::Context;
 use fairpath_netlink::{Link, Links, link_towards};
 use fairpath_units::IfIndex;
 
-/// Processes above that are looked at.
+/// Maximum number of parent processes that are read.
 const ABOVE: u32 = 32;
 
 /// A remote login.
@@ -34,13 +34,13 @@ impl Login {
     /// The caller's, if it is one.
     ///
     /// # Errors
-    /// Where a process above may not be looked at.
+    /// A parent process cannot be read.
     pub fn find() -> anyhow::Result<Option<Login>> {
         let mut process = std::process::id();
         for _ in 0..ABOVE {
             let place = Path::new("/proc").join(process.to_string());
             let environment = match fs::read(place.join("environ")) {
-                // It has just ended: nobody is above who could be cut off.
+                // It has just ended: no login depends on it.
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
                 read => read.with_context(|| format!("read the environment of process {process}")),
             }?;

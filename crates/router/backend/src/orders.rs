@@ -1,4 +1,4 @@
-//! Lanes that run in threads: how the loop tells them what to do and reads what they count.
+//! Shaper instances in threads: the loop sends them orders and reads their counters.
 
 use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
 use std::time::Duration;
@@ -21,17 +21,17 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a thread has to end: more than a packet queue takes to be drained.
 const LEAVING: Duration = Duration::from_secs(4);
 
-/// What the loop asks of a thread with lanes.
+/// The orders of the loop to a thread.
 pub enum Command<C> {
     /// Changes a running tree; whether it took it.
     Apply(Side, Op, SyncSender<bool>),
-    /// Goes on with another tree.
+    /// Continue with another tree.
     Replace(Side, Box<Successor>, SyncSender<Result<(), String>>),
-    /// Tells the port's counts.
+    /// Return the counters of the back end.
     Count(SyncSender<C>),
     /// Class numbers by the monitor's slots.
     Classes(Vec<u32>),
-    /// Ends; how many packets were let go.
+    /// End, and return the number of released packets.
     Stop(SyncSender<Result<u64, String>>),
 }
 
@@ -54,7 +54,7 @@ impl<C> Orders<C> {
     }
 }
 
-/// Nobody can ask any more: the loop has dropped the port.
+/// The loop dropped the back end, so no order can follow.
 pub struct Orphan;
 
 /// The loop's side; when it is dropped, the thread is woken and ends.
@@ -74,7 +74,7 @@ pub fn pair<C>(ring: impl Fn() + Send + 'static) -> (Lead<C>, Orders<C>) {
 }
 
 impl<C> Lead<C> {
-    /// Tells what has no answer.
+    /// Sends an order without an answer.
     ///
     /// # Errors
     /// Where the thread has ended.
@@ -117,10 +117,10 @@ impl<C> Lead<C> {
         bail!("the scheduler has no such node or setting");
     }
 
-    /// Goes on with another tree.
+    /// Continues with another tree.
     ///
     /// # Errors
-    /// Where it cannot take over, or the thread does not answer.
+    /// The tree cannot be adopted, or the thread does not answer.
     pub fn replace(&self, side: Side, successor: Successor) -> anyhow::Result<()> {
         self.query(|reply| Command::Replace(side, Box::new(successor), reply))?
             .map_err(anyhow::Error::msg)
@@ -134,7 +134,7 @@ impl<C> Lead<C> {
         self.query(Command::Count)
     }
 
-    /// Ends the thread; how many packets were let go.
+    /// Ends the thread, and returns the number of released packets.
     ///
     /// # Errors
     /// What was lost, or where the thread does not answer.
@@ -151,21 +151,21 @@ impl<C> Drop for Lead<C> {
     }
 }
 
-/// Where a lane's figures are read.
+/// The place of an instance's figures.
 pub struct Gauge {
     places: Places,
     reader: SchedReader,
     watch: Option<Watch>,
-    /// Of this tree's lane, until it is ended or another tree takes over.
+    /// The figures of this tree's instance, until it ends or another tree replaces it.
     #[expect(dead_code, reason = "held")]
     recording: Option<Recording>,
 }
 
-/// A side's lane, and where its figures are read. In this order: a recording ends with its lane, so a
-/// lane that is dropped goes before its gauge.
+/// The shaper instance of a side, and the place of its figures. A recording ends with its instance, so
+/// the instance is dropped before its gauge.
 ///
 /// # Errors
-/// Where its tree cannot be laid out.
+/// The tree cannot be built.
 pub fn begin(
     job: &Job<'_>,
     side: Side,
@@ -198,15 +198,15 @@ impl Gauge {
             .read(|node| (reader.node_stats(node), reader.account(node)))
     }
 
-    /// Why its author's policy was stopped, if it was.
+    /// The reason why a custom policy was stopped.
     pub fn stopped(&self) -> Option<String> {
         let fault = self.watch.as_ref()?.fault()?;
         Some(fault.to_string())
     }
 }
 
-/// Replaces what a lane runs: the successor is laid out here, in the loop's time, and moved to by the
-/// thread. The gauge reads the new one from then on.
+/// Replaces the tree of an instance. The successor is built here, in the time of the loop, and the thread
+/// switches to it. The gauge then reads the new one.
 ///
 /// # Errors
 /// As [`Lead::replace`]; then all is as it was.
@@ -232,10 +232,10 @@ pub fn replace<C>(
     Ok(())
 }
 
-/// Makes the calling thread one that carries packets: others wait for it, and its timers are exact.
+/// Makes the calling thread a forwarding thread: with real-time priority and exact timers.
 ///
-/// What a thread is late by, beyond the line's burst, is lost to the rate. A refusal is told and costs
-/// only that.
+/// Lateness of the thread beyond the burst reduces the rate. A refusal is reported and costs only
+/// that.
 pub fn prefer_this_thread() {
     if let Err(error) = fairpath_afxdp::prefer() {
         tracing::warn!("raise the priority of the worker thread (nice {PREFERENCE}): {error}");
@@ -245,7 +245,7 @@ pub fn prefer_this_thread() {
     }
 }
 
-/// Carries out what concerns one lane; the rest is given back.
+/// Runs an order for one instance, and returns other orders.
 pub fn obey<C>(
     instance: &mut ShapeInstance,
     command: Command<C>,

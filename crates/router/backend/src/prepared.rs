@@ -17,9 +17,9 @@ pub struct Prepared {
 const SYSTEM: &str = "/sys/fs/bpf";
 
 impl Prepared {
-    /// For this configuration: a bpffs of our own beside the control socket, which takes CAP_SYS_ADMIN
-    /// and stays mounted; else the system's. That alone where no port that pins is named, but a reload
-    /// may choose one.
+    /// Prepares for this configuration: a private bpffs next to the control socket, which needs CAP_SYS_ADMIN
+    /// and stays mounted, or the system's bpffs. The latter suffices if no configured back end pins
+    /// objects, but a reload may select one.
     pub fn new(config: Option<&ShapeConfig>, socket: &Path) -> Prepared {
         let Some(config) = config else {
             return Prepared::default();

@@ -116,12 +116,12 @@ impl Next {
         }
     }
 
-    /// Gives it to a qdisc that runs: it is in force from the next packet on.
+    /// Posts it to a running qdisc. It is active from the next packet on.
     fn give(&self, qdisc: &mut BpfQdisc) -> Result<(), QdiscError> {
         qdisc.replace(&self.content(), &self.changes)
     }
 
-    /// Changes a rate before it is in force; whether it has such a node and setting.
+    /// Changes a rate before it is active. Returns whether the node and the setting exist.
     fn change(&mut self, op: &Op) -> bool {
         let node = self.plan.nodes.get_mut((op.node as usize).wrapping_sub(1));
         let (OpKind::Node, Some(node)) = (op.kind, node) else {
@@ -137,7 +137,7 @@ impl Next {
 }
 
 impl Qdisc {
-    /// Registers the qdiscs and puts them on their interfaces, or takes over those that are there.
+    /// Registers the qdiscs and attaches them to their interfaces, or continues existing ones.
     ///
     /// # Errors
     /// Where the kernel has no such qdiscs, or another's is in the way.
@@ -161,7 +161,7 @@ impl Qdisc {
                     *port.sides.get_mut(side) = Some(line);
                 }
                 Err(error) => {
-                    // One side alone is nothing that was asked for.
+                    // Shaping one side alone was not requested.
                     let _ = port.stop();
                     return Err(error);
                 }
@@ -183,7 +183,7 @@ impl Qdisc {
     }
 }
 
-/// The network namespace, as far as it tells names of qdiscs apart.
+/// The network namespace, which distinguishes names of qdiscs.
 fn namespace() -> String {
     let link = std::fs::read_link("/proc/thread-self/ns/net");
     link.map_or(String::new(), |path| path.display().to_string())
@@ -254,7 +254,7 @@ impl Line {
         })
     }
 
-    /// Whether a packet has brought what was asked for into force.
+    /// Whether a packet has activated the requested content.
     fn settle(&mut self) {
         if self.qdisc.is_settled()
             && let Some(next) = self.next.take()
@@ -263,8 +263,8 @@ impl Line {
         }
     }
 
-    /// By the nodes of the tree that was asked for last. Until it is in force, counts are those of the
-    /// one before, by their names.
+    /// By the nodes of the last requested tree. Until it is active, counts are those of the previous tree,
+    /// by their names.
     fn figures(&self) -> Option<Vec<Figures>> {
         let qdisc = &self.qdisc;
         let places = self.places.as_ref()?;
@@ -303,7 +303,7 @@ impl Line {
                 self.next = Some(next);
                 return Ok(());
             }
-            // More than was set aside: another one takes its place, and what waits is lost.
+            // More than the reserved capacity: a new one replaces it, and queued packets are lost.
             Err(QdiscError::TooLarge { .. } | QdiscError::TooFew { .. }) => {
                 let qdisc = register(&next.content(), &self.place, pins)?;
                 let mut tc = Tc::open()?;
@@ -434,7 +434,7 @@ impl Backend for Qdisc {
                 continue;
             };
             waited += line.qdisc.counters().waiting;
-            // Somebody may have taken it off, or its interface is gone.
+            // Another program may have removed it, or its interface was removed.
             if line.qdisc.is_used() {
                 let taken = tc.take_off(line.ifindex, QdiscPlace::Root, line.qdisc.name());
                 ended.note(taken.map(drop).map_err(Into::into));

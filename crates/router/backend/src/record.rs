@@ -22,8 +22,8 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Records a lane that was made of `tree`, and was told nothing yet; the directory is made where
-    /// its parent is there.
+    /// Records an instance that was built from `tree` and has no operation yet. The directory is created
+    /// if its parent exists.
     ///
     /// # Errors
     /// Where no file can be made in the directory.

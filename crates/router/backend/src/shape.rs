@@ -52,32 +52,32 @@ impl Job<'_> {
     }
 }
 
-/// What a port tells at a reading.
+/// The values of one reading of a back end.
 #[derive(Debug, Default)]
 pub struct Reading {
     /// By node, see [`fairpath_shape::Places::read`]; none for a side that is not scheduled.
     pub figures: Both<Option<Vec<Figures>>>,
     /// The port's own counts by name, the kernel's drop columns among them.
     pub counters: BTreeMap<String, u64>,
-    /// Why an author's policy was stopped, if it was: packets go on as in a FIFO.
+    /// The reason why a custom policy was stopped: packets continue as in a FIFO.
     pub stopped: Option<String>,
 }
 
-/// How a port has ended: each step is taken, whatever became of the one before.
+/// The result of stopping a back end: every step is run, even after a failure.
 #[derive(Debug, Default)]
 pub struct Ended {
     holes: Vec<String>,
 }
 
 impl Ended {
-    /// What became of a step.
+    /// The result of a step.
     pub fn note(&mut self, step: anyhow::Result<()>) {
         if let Err(error) = step {
             self.holes.push(format!("{error:#}"));
         }
     }
 
-    /// What to tell.
+    /// The text of the result.
     ///
     /// # Errors
     /// What went wrong.
@@ -111,16 +111,16 @@ pub trait Backend: Send {
     /// Where it does not run, or the tree has no such node or setting.
     fn apply(&mut self, side: Side, op: Op) -> anyhow::Result<()>;
 
-    /// Goes on with other lines and rules, without losing a packet; `before` are the lines in force.
+    /// Continues with other links and rules, without losing a packet; `before` are the active links.
     ///
     /// # Errors
     /// Where that cannot be; then all is as it was.
     fn replace(&mut self, job: &Job<'_>, before: &Lines) -> anyhow::Result<()>;
 
-    /// Takes in that links came, went or changed.
+    /// Applies added, removed and changed links.
     ///
     /// # Errors
-    /// Where it cannot go on.
+    /// The back end failed.
     fn follow_links(&mut self) -> anyhow::Result<()> {
         Ok(())
     }

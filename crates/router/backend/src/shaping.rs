@@ -24,7 +24,7 @@ const RETRY: Duration = Duration::from_secs(5);
 
 /// How packets lead to classes.
 pub struct Leads {
-    /// To their numbers, for lanes and qdiscs of our own.
+    /// By number, for shaper instances and our qdiscs.
     pub rules: Rules,
     /// Their numbers by the slots of the monitor, whose XDP program classifies for AF_XDP.
     pub slots: Vec<u32>,
@@ -38,7 +38,7 @@ pub struct Shaping {
     port: Option<Port>,
     /// What went wrong last, and when the port is tried again.
     failure: Option<(String, Instant)>,
-    /// Somebody stopped it, or `start = false`.
+    /// It was stopped by a command, or `start = false`.
     stopped: bool,
     /// What outlives this process.
     prepared: Prepared,

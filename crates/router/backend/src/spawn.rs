@@ -6,8 +6,8 @@ use std::process::{Child, Command};
 use anyhow::Context;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
-/// Starts what must not end half-way because this process is asked to end: in a process group of its own,
-/// and without the signals that a terminal or `systemctl stop` may send to all at once.
+/// Starts a program that must not end early when this process is stopped: in its own process group, and
+/// without the signals that a terminal or `systemctl stop` sends to all processes.
 ///
 /// A group alone is not enough: until the child has it, Ctrl-C is the child's, too.
 ///
@@ -21,7 +21,7 @@ pub fn spawn_spared(command: &mut Command) -> anyhow::Result<Child> {
     let before = spared
         .thread_swap_mask(SigmaskHow::SIG_BLOCK)
         .context("hold signals back")?;
-    // The child keeps what this thread holds back.
+    // The child inherits the blocked signals of this thread.
     let child = command.process_group(0).spawn();
     before.thread_set_mask().context("take signals again")?;
     child.context("cannot be started")

@@ -84,7 +84,7 @@ impl Xdp {
             .iter()
             .map(|(link, _)| link.name.as_str())
             .collect();
-        // Attaching may make a driver begin anew: what it drops for that is no packet's of the run.
+        // Attaching can restart a driver. Its drops then are not packets of the run.
         let interfaces = Interfaces::watch(directions.iter().map(|(link, _)| link))?;
         Ok(Xdp {
             programs,
@@ -113,7 +113,7 @@ impl Engine for Xdp {
                 ..Counts::default()
             };
             match dropped {
-                // What nobody in the kernel wanted is among those that the program let pass.
+                // Frames without a receiver are among those that the program passed.
                 Ok(dropped) => counts.queue_dropped = dropped.before.saturating_sub(of.exempt),
                 Err(error) => counts.unread.push(error),
             }

@@ -169,7 +169,7 @@ fn the_example_is_the_default_and_each_of_its_keys_can_be_uncommented() {
     assert_eq!(plain, parse("fairpath.toml", MIN).unwrap());
     let is_key =
         |line: &&str| line.starts_with('#') && !line.starts_with("# ") && line.contains('=');
-    // A section that is commented out has a test of its own.
+    // A section that is commented out has a separate test.
     let lines: Vec<&str> = example
         .lines()
         .filter(|line| !shape_example().contains(line))
@@ -220,7 +220,7 @@ fn each_key_of_the_examples_shaper_can_be_uncommented() {
     assert!(keys.len() >= 11, "{keys:#?}");
     let text = format!("[shape]\n{}\n", keys.join("\n"));
     let config = parse("fairpath.toml", &text).unwrap();
-    // What the example says is what holds without it, but for interfaces and rates.
+    // The example states the defaults, except for interfaces and rates.
     let min = "[shape]\ninside = \"lan0\"\noutside = \"wan0\"\n";
     let min = parse("fairpath.toml", min).unwrap().shape.unwrap();
     let shape = config.shape.unwrap();
@@ -239,7 +239,7 @@ const MINE: &str = "#include <fairpath/policy.h>\n\
      POLICY{ STATE, .name = \"mine\", .about = \"a test\", .source = \"a test\",\n\
      .over = PACKETS, .usual = FP_OVER_PACKETS };\nRANK_ENQUEUE { return r->now; }\n";
 
-/// What is wrong with a `[shape]` of these keys beside the author's file `mine.c`; line 3 is its first.
+/// The problems of a `[shape]` with these keys and the policy file `mine.c`; line 3 is its first line.
 fn shape_of(policy: &str, keys: &str) -> Result<Config, Vec<String>> {
     let place = tempfile::tempdir().unwrap();
     std::fs::write(place.path().join("mine.c"), policy).unwrap();

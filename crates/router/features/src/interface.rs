@@ -29,7 +29,7 @@ const OFFLOADS: [(&str, &str); 10] = [
 ];
 /// Bytes of a page that a driver reserves before a frame (`XDP_PACKET_HEADROOM`) ...
 const XDP_HEADROOM_BYTES: u32 = 256;
-/// ... and after it (`struct skb_shared_info`, on 64-bit), beside the Ethernet header.
+/// ... and after it (`struct skb_shared_info`, on 64-bit), in addition to the Ethernet header.
 const XDP_TAILROOM_BYTES: u32 = 320;
 const PAGE_BYTES: u32 = 4096;
 const ETHERNET_HEADER_BYTES: u32 = 14;

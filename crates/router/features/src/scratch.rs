@@ -29,7 +29,7 @@ pub struct Scratch {
 pub enum Owner {
     /// The user's privilege made it: what works inside works outside.
     Privileged,
-    /// It lies in a user namespace of its own: what works inside, the kernel has, but the user may not do outside.
+    /// It is in a private user namespace: features that work inside exist in the kernel, but the user may lack rights outside.
     Unprivileged,
 }
 
@@ -39,7 +39,7 @@ pub struct NoScratch(pub String);
 
 /// Runs `work` inside a fresh namespace.
 ///
-/// Without `CAP_SYS_ADMIN` the calling process itself moves into namespaces of its own and stays there; it must
+/// Without `CAP_SYS_ADMIN` the calling process itself moves into new namespaces and stays there. It must
 /// have a single thread then.
 pub fn inside<T: Send>(
     host: &Host,

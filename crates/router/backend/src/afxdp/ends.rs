@@ -63,7 +63,7 @@ impl Ends {
         })
     }
 
-    /// Bridge where both are ports of one bridge, or are told apart by VLANs; router otherwise.
+    /// Bridge if both are ports of one bridge or distinguished by VLANs, router otherwise.
     pub fn mode(&self, wanted: Option<Mode>) -> anyhow::Result<Mode> {
         let (a, b) = (&self.inside, &self.outside);
         let bridged = a.master.is_some() && a.master == b.master && self.bridge.is_some();

@@ -22,11 +22,11 @@ use crate::impair::{Engine, awake_ns};
 use crate::interfaces::Interfaces;
 use crate::orders::Command;
 
-/// Of the monitor, whose flows nobody asks for.
+/// For the monitor, whose flows are not used.
 const FLOWS: u32 = 1024;
 const RING_BYTES: u32 = 1 << 12;
 
-/// Ways by which packets between both interfaces pass this process, and go on by the stack.
+/// Reasons for packets between both interfaces to pass through the stack.
 const SLIPS: [ForwardOutcome; 7] = [
     ForwardOutcome::NoSocket,
     ForwardOutcome::NoHeadroom,
@@ -37,12 +37,12 @@ const SLIPS: [ForwardOutcome; 7] = [
     ForwardOutcome::Tunnel,
 ];
 
-/// What the thread tells.
+/// Counters of the thread.
 #[derive(Clone, Default)]
 pub struct Reported {
     /// By exit: leaving by the interface, leaving by the peer.
     counts: [Counts; 2],
-    /// Frames that the kernel had no room for, by the exit of whoever received them.
+    /// Frames that the kernel dropped because a receive ring was full, by egress interface.
     ring_lost: [u64; 2],
     removed: Option<String>,
 }
@@ -104,7 +104,7 @@ impl Afxdp {
             about,
         };
         afxdp.running.attach(&mut afxdp.monitor, &ends)?;
-        // Attaching may make a driver begin anew: what it drops for that is no packet's of the run.
+        // Attaching can restart a driver. Its drops then are not packets of the run.
         afxdp.interfaces = Interfaces::watch([&ends.inside, &ends.outside])?;
         Ok(afxdp)
     }
@@ -152,7 +152,7 @@ impl Engine for Afxdp {
         for (at, dropped) in self.interfaces.since().into_iter().enumerate() {
             match dropped {
                 Ok(dropped) => {
-                    // What nobody in the kernel wanted is among those that went by the stack.
+                    // Frames that no socket received are among those that passed through the stack.
                     counts[at].queue_dropped += dropped.before.saturating_sub(stack[at]);
                     counts[1 - at].own.behind += dropped.behind;
                 }
@@ -210,7 +210,7 @@ fn report(forwarder: &Forwarder<Paths>) -> Reported {
         match port.statistics(queue) {
             Ok(ring) => {
                 reported.ring_lost[exit] += ring.lost();
-                // What a queue's ring is told to send leaves by its own side.
+                // Packets in a queue's ring leave by the interface of that side.
                 reported.counts[exit].own.refused += ring.tx_invalid;
             }
             Err(error) => {

@@ -17,7 +17,7 @@ use crate::monotonic_ns;
 use crate::orders::{self, Command};
 use crate::shape::Job;
 
-/// Arrivals that wait for the scheduler before it is told of them without anything leaving.
+/// Arrivals that are collected for one call of the scheduler without a departure.
 const GATHERED: usize = 64;
 /// How long packets that wait have to leave at the end.
 const FLUSH: Duration = Duration::from_millis(300);
@@ -26,7 +26,7 @@ const FLUSH: Duration = Duration::from_millis(300);
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     pub forwarder: ForwardCounts,
-    /// By side: what the kernel lost before the scheduler, and what it could not send.
+    /// By side: packets that the kernel dropped before the scheduler, and that it could not send.
     pub rings: Both<RingStatistics>,
     pub refused: Both<u64>,
     pub charged_bytes: Both<u64>,
@@ -34,7 +34,7 @@ pub struct Counts {
     pub removed: Option<String>,
 }
 
-/// Both lanes as the forwarder's order; an exit is a side.
+/// The shaper instances of both sides as the order of the forwarder. An egress number is a side.
 pub struct ShapeInstances {
     instances: [ShapeInstance; 2],
     /// Class numbers by the monitor's slots.
@@ -81,7 +81,7 @@ impl ShapeInstances {
         }
     }
 
-    /// A turn of one side; what leaves is told as outcomes.
+    /// One turn of a side. Departures are reported as outcomes.
     fn turn(&mut self, exit: usize, now: u64, capacity: u32, out: &mut Vec<Outcome>) {
         let mut leaving = std::mem::take(&mut self.leaving);
         leaving.append(&mut self.dropped);
@@ -157,7 +157,7 @@ impl Order for ShapeInstances {
                 false => left,
             };
             let share = match self.instances[exit].copies() {
-                // One that leaves twice takes the room of two.
+                // A duplicated packet uses two entries.
                 true if share == 1 => {
                     self.wake[exit] = Some(now.0);
                     continue;

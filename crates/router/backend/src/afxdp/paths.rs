@@ -1,4 +1,4 @@
-//! Both directions as the forwarder's order: which packets leave, and what became of those that did.
+//! Both directions as the order of the forwarder: which packets leave, and their outcomes.
 
 use fairpath_afxdp::{Arrival, ForwardCounts, FrameId, Order, Outcome, QueueId};
 use fairpath_core::sched::SchedRuntimeError;
@@ -29,7 +29,7 @@ impl Paths {
         }
     }
 
-    /// What became of packets, by exit.
+    /// Outcomes of packets, by egress.
     pub fn reported(&self) -> [Counts; 2] {
         [0, 1].map(|exit| self.paths[exit].reported())
     }

@@ -1,9 +1,10 @@
-//! The AF_XDP port: the monitor's XDP program takes packets, this process schedules and sends them.
+//! The AF_XDP back end: the XDP program of the monitor redirects packets, and this process schedules and
+//! sends them.
 //!
-//! One thread, both sides' lanes, frames of one UMEM as handles. What the XDP program leaves to the
-//! stack (its own traffic, groups, neighbour discovery) is charged to the rate where the stack sends
-//! it. As a bridge, both interfaces are ports of one kernel bridge, which goes on when this process is
-//! gone; as a router, the kernel's routes decide, and the kernel goes on.
+//! One thread serves the shaper instances of both sides, with frames of one UMEM as handles. Packets that
+//! the XDP program passes to the stack (own traffic, multicast, neighbour discovery) are charged to the
+//! rate where the stack sends them. In bridge mode both interfaces are ports of one kernel bridge. In
+//! router mode the routes of the kernel decide. In both modes the kernel forwards after this process ends.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +55,7 @@ impl Afxdp {
         let (port, frames, placement) = open_port(&ends, held.iter().sum())?;
         let (down_gauge, down) = orders::begin(job, Side::Down, frames, true)?;
         let (up_gauge, up) = orders::begin(job, Side::Up, frames, true)?;
-        // Lanes are dropped before gauges.
+        // Instances are dropped before gauges.
         let gauges = Both {
             down: down_gauge,
             up: up_gauge,

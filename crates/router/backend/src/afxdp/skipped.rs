@@ -37,7 +37,7 @@ pub fn refuse<'l>(
 /// netfilter only where `bridge-nf-call-iptables` sends them there.
 ///
 /// # Errors
-/// Where the kernel does not tell: then nothing should be passed by.
+/// The kernel does not report it: then no packet should bypass this process.
 fn stages(links: [&Link; 2], mode: Mode) -> anyhow::Result<Vec<String>> {
     let devices = links.map(|link| Device {
         ifindex: link.ifindex,

@@ -29,7 +29,7 @@ pub trait Schedule: Order + Send + Sized + 'static {
     /// Carries out an order about its packets.
     fn obey(forwarder: &mut Forwarder<Self>, order: Command<Self::Counts>);
 
-    /// Packets come no more: lets go what waits. How many were sent.
+    /// Releases all queued packets after the last arrival, and returns the number of sent packets.
     ///
     /// # Errors
     /// What was lost.
@@ -87,7 +87,7 @@ impl<C: Send + 'static> Running<C> {
         Ok(())
     }
 
-    /// How it is told what to do.
+    /// The channel for its orders.
     pub fn lead(&self) -> &Lead<C> {
         &self.lead
     }
@@ -97,7 +97,7 @@ impl<C: Send + 'static> Running<C> {
         self.programs.clear();
     }
 
-    /// Waits for the thread, which ends by itself.
+    /// Waits until the thread ends.
     pub fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
             // A panic in it was printed.
@@ -123,7 +123,7 @@ impl<C> Drop for Running<C> {
     }
 }
 
-/// Tells the monitor's program what to forward between both ends, and by which sockets.
+/// Sets the frames that the monitor's program forwards between both interfaces, and the sockets.
 ///
 /// # Errors
 /// Where the kernel refuses.

@@ -1,7 +1,7 @@
 //! Second packets: sent by a raw socket, with a mark that keeps them from the queue.
 //!
-//! They take the way of this host's own packets, with the addresses of the first: through `output` and
-//! what stands behind it. Only what leaves can be sent so, not what arrives.
+//! They take the path of packets of this host, with the addresses of the original: through `output` and
+//! the later hooks. Only packets that leave can be duplicated, not packets for this host.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -12,7 +12,7 @@ use nix::sys::socket::{
     setsockopt, socket, sockopt,
 };
 
-/// "fp" and a number that nobody else is likely to have chosen.
+/// "fp" and a number that other programs are unlikely to use.
 pub const MARK: u32 = 0x6670_0001;
 
 /// Sockets for both families.

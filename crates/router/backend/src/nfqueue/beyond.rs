@@ -1,13 +1,13 @@
-//! What became of packets behind our verdict.
+//! Outcomes of packets after our verdict.
 //!
 //! ```text
 //!   forward hook: our queue --> rules behind it, connection tracking --> IP output: counted --> interface
 //! ```
 //!
-//! Whom a rule behind ours drops is its author's wish. But connection tracking drops segments of UDP
-//! super-packets whose flow it has not confirmed, after it took our verdict, and counts them nowhere; so
-//! what we let go is held against what IP handed to interfaces. That is of the whole namespace: what this
-//! host sends itself hides what is missing, so it is at least so much.
+//! A drop by a later rule is the intention of its author. But connection tracking drops segments of UDP
+//! GSO packets whose flow is not confirmed, after it accepted our verdict, without a counter. So the
+//! released packets are compared with those that IP gave to interfaces. That number is of the whole
+//! namespace: packets of this host hide missing ones, so the result is a minimum.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ impl Beyond {
         transmitted().map(|before| Beyond { before })
     }
 
-    /// How many of `release` forwarded packets went no further, at least. Ask after they were let go.
+    /// The minimum number of the `release` forwarded packets that were dropped later. Call it after their release.
     pub fn missing(&self, release: u64) -> u64 {
         let now = transmitted().unwrap_or(u64::MAX);
         release.saturating_sub(now.saturating_sub(self.before))

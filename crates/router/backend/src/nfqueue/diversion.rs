@@ -1,9 +1,9 @@
 //! Netfilter rules that send what passes an interface to a packet queue.
 //!
-//! They stand in `mangle` (priority -150). What leaves is met behind routing: forwarded packets and the
-//! router's own, with addresses as the inside knows them, since masquerading comes later. By nft where it knows `queue`,
-//! else by iptables and ip6tables. Table and chain have names of their own, so that they are replaced
-//! as a whole and found again after a crash.
+//! They are in `mangle` (priority -150). Egress packets match after routing: forwarded packets and those of
+//! the router, with inside addresses, since masquerading is later. nft is used if it supports `queue`,
+//! otherwise iptables and ip6tables. Table and chain have unique names, so they are replaced as a whole
+//! and found again after a crash.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -312,7 +312,7 @@ fn put_iptables(
 fn take_away(by: Tool, name: &str) -> anyhow::Result<()> {
     match by {
         Tool::Nft => match reported("nft", &["delete", "table", "inet", name], "") {
-            // Somebody emptied the ruleset.
+            // Another program flushed the ruleset.
             Err(_) if reported("nft", &["list", "table", "inet", name], "").is_err() => Ok(()),
             done => done,
         },
@@ -326,7 +326,7 @@ fn take_away(by: Tool, name: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Each step is taken, whatever became of the one before: somebody may have emptied the table.
+/// Every step is run, even after a failure: another program may have flushed the table.
 fn take_away_iptables(command: &str, name: &str, chain: Chain) -> anyhow::Result<()> {
     let [_, from, suffix] = chain;
     let name = &format!("{name}{suffix}");
@@ -350,7 +350,7 @@ fn take_away_iptables(command: &str, name: &str, chain: Chain) -> anyhow::Result
     }
 }
 
-/// Where iptables keeps its lock: of our own where the usual one cannot be written, as under systemd.
+/// The lock file of iptables: a private one if the default cannot be written, as under systemd.
 fn own_lock() -> Option<&'static str> {
     let usual = OpenOptions::new()
         .create(true)

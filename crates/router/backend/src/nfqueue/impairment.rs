@@ -1,9 +1,8 @@
 //! Impairment through NFQUEUE: netfilter hands over packets, and takes them back later, or not.
 //!
-//! A direction is a queue, a rule and a thread. The queue is bound without GSO, so that the kernel
-//! splits super-packets, and each packet of the wire has its own fate. Neighbour discovery is let
-//! alone. The rules let packets pass when nobody reads the queue, and go when this process does
-//! (`watch.rs`).
+//! A direction is a queue, a rule and a thread. The queue is bound without GSO, so the kernel segments GSO
+//! packets, and each packet on the wire has its outcome. Neighbour discovery passes. The rules let
+//! packets pass if no process reads the queue, and are removed when this process ends (`watch.rs`).
 
 use anyhow::Context;
 use fairpath_impair::{Counts, Plan, Ready};
@@ -22,7 +21,7 @@ use crate::OnFailure;
 use crate::impair::Engine;
 use crate::start::How;
 
-/// Packets that wait in the kernel for this process besides those that are held here.
+/// Packets that wait in the kernel for this process, in addition to the scheduled ones.
 const IN_FLIGHT: u32 = 4096;
 
 /// One direction's packets, by where netfilter meets them.
@@ -40,7 +39,7 @@ pub struct Nfqueue {
     #[expect(dead_code, reason = "takes the rules away if this process is killed")]
     watch: Watch,
     about: String,
-    /// Where all that is let go is forwarded.
+    /// Whether all released packets are forwarded.
     beyond: Option<Beyond>,
 }
 
@@ -102,7 +101,7 @@ impl Nfqueue {
                 queue: number,
             });
         }
-        // Packets come from here on; whoever fails above has diverted none.
+        // Packets arrive from here on. A failure before this line has diverted none.
         let exempt = Exempt {
             mark: MARK,
             neighbours: true,

@@ -7,7 +7,7 @@ use super::worker::{Arrival, Schedule, Waiting};
 use crate::monotonic_ns;
 use crate::orders::{self, Command};
 
-/// Packets let go in one turn: some 100 us.
+/// Packets released in one turn: about 100 us.
 const TURN: u32 = 64;
 
 /// What a worker counts.

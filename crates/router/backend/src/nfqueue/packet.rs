@@ -6,7 +6,7 @@ use fairpath_core::{Frame, FrameDirection, Link};
 use fairpath_nfqueue::Packet;
 use fairpath_shape::Side;
 
-/// Bytes of a packet that are looked at: Ethernet's are made up, so less than the parser's most.
+/// Bytes of a packet that are copied. The Ethernet header is synthetic, so fewer than the parser's maximum.
 pub const HEADER_BYTES: u32 = 160;
 /// An Ethernet header, which packets have on the wire and not here.
 const ETHERNET: u32 = 14;
@@ -78,7 +78,7 @@ struct Segments {
     bytes: u32,
 }
 
-/// A super-packet's segments carry as much as the MTU allows, each with all headers.
+/// Each segment of a GSO packet carries as much as the MTU allows, with all headers.
 fn segments(packet: &Packet<'_>, payload: &[u8], mtu: u32) -> Segments {
     segments_of(
         packet.len(),
@@ -101,7 +101,7 @@ fn segments_of(len: u32, gso: bool, headers: u32, mtu: u32) -> Segments {
     }
 }
 
-/// Bytes of the headers that each segment of a super-packet repeats: IP and TCP or UDP.
+/// Bytes of the headers that each segment of a GSO packet repeats: IP and TCP or UDP.
 fn header_bytes(ip: &[u8]) -> u32 {
     let byte = |at: usize| u32::from(ip.get(at).copied().unwrap_or(0));
     let (network, protocol) = match byte(0) >> 4 {

@@ -11,13 +11,13 @@ use crate::impair::awake_ns;
 use crate::monotonic_ns;
 use crate::orders::Command;
 
-/// Packets let go before arrivals are looked at again: some 100 us.
+/// Packets released before arrivals are read again: about 100 us.
 const TURN: usize = 64;
 
 /// A direction's path.
 pub struct Impaired {
     path: Path,
-    /// Where packets are sent twice or damaged.
+    /// For duplicated or corrupted packets.
     again: Option<Again>,
     awake: Awake,
 }

@@ -1,12 +1,12 @@
 //! The NFQUEUE port: netfilter hands over what leaves by an interface, and takes it back in another
 //! order.
 //!
-//! A thread, a queue and a lane for each side. Packets stay in the kernel; only their headers come here.
-//! Super-packets come whole and are charged as the segments that they will be, by the interface's MTU:
-//! NFQUEUE does not tell the segments' size. Rates count Ethernet frames without their checksum: 14
-//! bytes are added to each segment.
+//! Each side has a thread, a queue and a shaper instance. Packets stay in the kernel, and this process
+//! receives their headers. GSO packets are charged as their segments, by the MTU of the interface, because
+//! NFQUEUE does not report the segment size. Rates count Ethernet frames without checksum: 14 bytes are
+//! added to each segment.
 //!
-//! Packets cannot be marked (CE) here, since super-packets cannot be written back: policies drop.
+//! Packets cannot be marked (CE) here, since GSO packets cannot be written back: policies drop instead.
 
 use std::collections::BTreeMap;
 
@@ -26,10 +26,10 @@ use crate::orders::{self, Gauge};
 use crate::shape::{Backend, Ended, Job, Reading};
 use crate::{OnFailure, Via};
 
-/// Packets that wait in the kernel for this process besides those that are held here.
+/// Packets that wait in the kernel for this process, in addition to the scheduled ones.
 const IN_FLIGHT: u32 = 1024;
-/// Handles beside those that the scheduler may hold: for what comes with one reading, before the
-/// scheduler says what it drops for it.
+/// Handles in addition to those of the scheduler: for packets of one reading, before the scheduler
+/// reports its drops.
 const SPARE_HANDLES: u32 = 256;
 /// The port.
 pub struct Nfqueue {
@@ -52,7 +52,7 @@ impl Nfqueue {
     /// Binds the queues, starts the threads, and sends packets to them.
     ///
     /// # Errors
-    /// Where a class is told by what is not seen here, a queue is taken, or no rule can be made.
+    /// A class has criteria that are not visible here, a queue is occupied, or no rule can be added.
     pub fn start(job: &Job<'_>) -> anyhow::Result<Nfqueue> {
         refuse_unseen(job)?;
         let mut diverts = Vec::new();
@@ -78,7 +78,7 @@ impl Nfqueue {
             buffers.push(buffer);
             anyhow::Ok(Some(line))
         })?;
-        // Packets come from here on; whoever fails above has diverted none.
+        // Packets arrive from here on. A failure before this line has diverted none.
         let diversion = Diversion::begin(&diverts, job.config.on_failure, None)?;
         let queues: Vec<String> = diverts
             .iter()
@@ -141,7 +141,7 @@ impl Line {
         let (gauge, shaping) = orders::begin(job, at.side, handles, false)?;
         let queue = Config::new(number)
             .copy_bytes(HEADER_BYTES)
-            // Each packet of the wire has its own fate.
+            // Each packet on the wire has its own outcome.
             .gso(!job.lines.is_impaired(at.side))
             .length(handles + IN_FLIGHT)
             .bind()?;

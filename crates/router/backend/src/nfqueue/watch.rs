@@ -11,8 +11,8 @@ use anyhow::Context;
 use super::diversion;
 use crate::spawn::spawn_spared;
 
-/// This binary, even where an upgrade has put another in its place. The child's name is "exe" by that:
-/// whoever kills by our name kills us and not it.
+/// The path of this binary, even after an upgrade replaced it. The child is then named "exe", so a signal to
+/// our name does not reach it.
 const THIS: &str = "/proc/self/exe";
 
 /// The child, and our end of the pipe.
@@ -40,12 +40,12 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        // It ends by itself; what it has to say it says.
+        // It ends without a signal and prints its own messages.
         let _ = self.child.wait();
     }
 }
 
-/// The child's part: waits for the end of whoever started it, and takes away what is left.
+/// The child: waits for the end of its parent, and removes what remains.
 ///
 /// # Errors
 /// What the tools say.

@@ -40,13 +40,13 @@ pub trait Schedule: Send + 'static {
     /// A packet came; `None`: it is not taken, and dropped.
     ///
     /// # Errors
-    /// Where it cannot go on.
+    /// The worker failed.
     fn arrive(&mut self, arrival: &Arrival<'_>) -> anyhow::Result<Option<Self::Kept>>;
 
     /// A packet came, and there was no handle for it: it is dropped.
     fn note_no_handle(&mut self);
 
-    /// What became of the verdict on a packet that was not taken.
+    /// The outcome of the verdict on a packet that was not accepted.
     fn note_refused(&mut self, given: Result<(), QueueError>);
 
     /// The kernel lacked memory for verdicts.
@@ -55,13 +55,13 @@ pub trait Schedule: Send + 'static {
     /// Lets packets leave that are due.
     ///
     /// # Errors
-    /// Where it cannot go on.
+    /// The worker failed.
     fn turn(&mut self, now: u64) -> anyhow::Result<()>;
 
     /// Gives verdicts on what leaves; how many.
     ///
     /// # Errors
-    /// Where it cannot go on.
+    /// The worker failed.
     fn release(&mut self, waiting: &mut Waiting<Self::Kept>) -> anyhow::Result<usize>;
 
     /// When the next packet may leave.
@@ -73,7 +73,7 @@ pub trait Schedule: Send + 'static {
     /// Carries out an order about its packets.
     ///
     /// # Errors
-    /// Where it cannot go on.
+    /// The worker failed.
     fn obey(
         &mut self,
         order: Command<Self::Counts>,
@@ -83,7 +83,7 @@ pub trait Schedule: Send + 'static {
     /// What was counted, with what the queue has.
     fn counts(&self, queue: &Queue<Holding>) -> Self::Counts;
 
-    /// It cannot go on: why.
+    /// The reason why the worker failed.
     fn failed(&self, error: &anyhow::Error);
 }
 
@@ -186,12 +186,12 @@ impl<C: Send + 'static> Running<C> {
         })
     }
 
-    /// How it is told what to do.
+    /// The channel for its orders.
     pub fn lead(&self) -> &Lead<C> {
         &self.lead
     }
 
-    /// Ends it; how many packets were let go.
+    /// Ends the thread, and returns the number of released packets.
     ///
     /// # Errors
     /// What was lost, or where the thread does not answer.
@@ -215,7 +215,7 @@ struct Worker<S: Schedule> {
 }
 
 impl<S: Schedule> Worker<S> {
-    /// Until it is told to end, or nobody is left to tell it.
+    /// Runs until an order ends it, or the other side of the channel is dropped.
     fn run(mut self) {
         self.schedule.begin();
         if let Err(error) = self.serve() {
@@ -267,8 +267,8 @@ impl<S: Schedule> Worker<S> {
             }
             read => read?,
         };
-        // Behind the reading, so that no packet came later than it says: by an older clock, what came
-        // meanwhile would leave too early.
+        // Read the clock after the packets, so that no packet arrived later than the clock shows. With an
+        // earlier reading, packets that arrived in between would leave too early.
         let now = monotonic_ns()?;
         for (packet, place) in read.packets {
             arrived += 1;
@@ -308,8 +308,8 @@ impl<S: Schedule> Worker<S> {
         Ok(held + queue.drain(DRAIN, |_| Verdict::ACCEPT)?)
     }
 
-    /// Until a packet comes, one may leave, or somebody wants something; not at all where the schedule
-    /// stays awake for what is due.
+    /// Waits for a packet, a departure or an order. Does not wait if the schedule stays awake for a
+    /// deadline.
     fn rest(&mut self) -> anyhow::Result<()> {
         let wait = match self.schedule.wake_at() {
             Some(at) => {
@@ -327,7 +327,7 @@ impl<S: Schedule> Worker<S> {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error).context("wait for packets"),
         }
-        // It is rung after the telling: what comes after this reading rings it again.
+        // The bell rings after the message, so a message after this reading rings it again.
         let _ = self.bell.read();
         Ok(())
     }

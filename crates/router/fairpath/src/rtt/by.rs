@@ -165,7 +165,7 @@ impl Table {
         rows
     }
 
-    /// Remarks on what the table leaves out.
+    /// Remarks on excluded samples and criteria.
     pub fn remarks(&self) -> Vec<String> {
         let mut remarks = Vec::new();
         if self.excluded_samples > 0 {

@@ -19,8 +19,8 @@ const SLL_OUTGOING: u16 = 4;
 /// Reads a capture to its end.
 ///
 /// # Errors
-/// The file cannot be opened, is not a capture, or output fails. A truncated or damaged capture is
-/// measured up to its end or its damage; the summary and the exit status report it.
+/// The file cannot be opened, is not a capture, or output fails. A truncated or corrupted capture is
+/// measured up to its end or the corruption; the summary and the exit status report it.
 pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
     let stream: Box<dyn Read> = if path == Path::new("-") {
         Box::new(io::stdin().lock())

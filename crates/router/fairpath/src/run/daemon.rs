@@ -136,7 +136,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Reads the shaper; a failure is logged and noted.
+    /// Reads the shaper; a failure is logged and stored.
     fn read_shaping(&mut self) {
         let (Some(shaping), Some(config)) = (&mut self.shaping, &self.engine.config.shape) else {
             return;
