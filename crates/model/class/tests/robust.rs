@@ -12,7 +12,7 @@ use proptest::sample::{Index, select};
 
 const NAMES: [&str; 4] = ["f.toml", "f.json", "f.csv", "f"];
 
-/// One valid file of each format, to be damaged.
+/// One valid file of each format, as the base of corruption.
 const VALID: [&str; 5] = [
     "[monitor]\nuplinks = [\"wan\"]\n[[class]]\nname = \"a\"\nprefix = [\"10.0.0.0/8\", \"2001:db8::/32\"]\nup = \"20M\"\n\
      mark = 0x10\nattributes = { plan = \"x\" }\n[[class]]\nname = \"b\"\nparent = \"a\"\ndscp = [\"EF\", 8]\nrtt_p95 = \"40ms\"\nloss = \"1%\"\n",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * native.c: the native runtime of bpf/core, and user space's hand on a monitor's memory wherever it
- * lies. Every function here is declared in ffi.rs; nothing else links to it.
+ * native.c: the native runtime of bpf/core, and the access of user space to a monitor's memory in any
+ * mapping. Every function here is declared in ffi.rs; nothing else links to it.
  */
 #include <stddef.h>
 #include "rtt/layout.h"

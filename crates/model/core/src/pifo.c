@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * pifo.c: the native runtime of queues, and user space's hand on a pool wherever it lies. Every
+ * pifo.c: the native runtime of queues, and the access of user space to a pool in any mapping. Every
  * function here is declared in pifo/ffi.rs; nothing else links to it.
  */
 #include <stddef.h>

@@ -1,13 +1,13 @@
 //! Impairments without a back end: what a network is configured to do to packets, and whether it did.
 //!
 //! ```text
-//! words, options --> directions --> plan --> path: told packets and times, says which leave when
+//! words, options --> directions --> plan --> path: packets and times in, departures out
 //!    (network)        tree, configured                '--> counts --> validation <-- configured
 //!                                                                  '--> report: text, JSON
 //! ```
 //!
-//! A direction is a tree of one impaired leaf on a line; the scheduler's core decides what becomes of
-//! packets (docs/design/0012-impairment.md), back ends do it. [`Path`] runs a shaper instance on its own
+//! A direction is a tree of one impaired leaf on a link. The scheduler's core decides the outcome of
+//! packets (docs/design/0012-impairment.md), and back ends carry it out. [`Path`] runs a shaper instance on its own
 //! clock, so that the lateness of a back end is known for each packet. [`check`] tries a direction in
 //! virtual time before packets are trusted to it. No clock, no socket, no kernel.
 

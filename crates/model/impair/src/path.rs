@@ -1,17 +1,17 @@
-//! One direction: a lane that runs on its own clock.
+//! One direction: a shaper instance with its own clock.
 //!
 //! ```text
-//!   arrive(at) --> lane, told the time of arrival --> ready: left in virtual time, with the time
-//!                                                       '--> take: the port sends it, late or not
+//!   arrive(at) --> instance, with the time of arrival --> ready: departed in virtual time
+//!                                                          '--> take: the back end sends it, late or not
 //! ```
 //!
-//! The scheduler is run at the very times it names, not at those at which this process gets to run: a
-//! packet that was due at 20.000 ms leaves the lane at 20.000 ms, whenever the port asks. So rates and
-//! delays are exact, and how late the port was is known for each packet. A port that comes too late
-//! delays packets, but not those behind them.
+//! The scheduler runs at exactly the times that it returns, not at those at which this process runs. A
+//! packet that is due at 20.000 ms leaves the instance at 20.000 ms, whenever the back end calls. So
+//! rates and delays are exact, and the lateness of the back end is known for each packet. A late call
+//! delays its packets, but not those behind them.
 //!
-//! Invariant: time only goes forward. A packet whose arrival is told late comes to the lane when the
-//! clock stood; what it waited until then is lateness, and not planned.
+//! Invariant: time only increases. A packet that is reported late arrives at the time of the clock.
+//! The difference is lateness, and not part of the plan.
 
 use std::collections::VecDeque;
 
@@ -23,17 +23,17 @@ use crate::counts::Counts;
 
 /// Of an Ethernet header, which is no part of a packet.
 const LINK_BYTES: u32 = 14;
-/// Packets that leave the lane by one call.
+/// Packets that leave the instance in one call.
 const TURN: u32 = 64;
 
-/// A packet that has left the lane.
+/// A packet that has left the instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
     /// As it came.
     pub handle: u32,
     /// When it was to leave.
     pub due: u64,
-    /// What is done to it; a bit that is turned over is counted from the IP header.
+    /// Its treatment. An inverted bit is counted from the IP header.
     pub change: Change,
 }
 
@@ -41,7 +41,7 @@ pub struct Departure {
 #[derive(Clone, Copy, Debug, Default)]
 struct Passing {
     arrived: u64,
-    /// What it was told late by.
+    /// The lateness of its report.
     behind: u64,
     number: u64,
     bytes: u32,
@@ -65,7 +65,7 @@ pub struct Path {
     /// Packets that may wait here.
     most: u64,
     clock: u64,
-    /// When the lane is to be run next.
+    /// The time of the next run of the instance.
     next: Option<u64>,
     fresh: bool,
     passing: Vec<Passing>,
@@ -82,8 +82,8 @@ pub struct Path {
 }
 
 impl Path {
-    /// Of a lane that has seen nothing, whose tree has its figures at `places`, for `most` packets at
-    /// once; `in_order` says that it keeps the order of arrivals.
+    /// A path of an unused instance, whose figures are at `places`, for `most` packets at once. `in_order`:
+    /// the instance keeps the order of arrivals.
     pub fn new(instance: ShapeInstance, places: Places, most: u32, in_order: bool) -> Path {
         Path {
             passing: vec![Passing::default(); instance.handles() as usize + 1],
@@ -104,8 +104,8 @@ impl Path {
         }
     }
 
-    /// A packet came that the kernel has looked at. False: there is no room, and it is the port's to
-    /// drop.
+    /// A parsed packet arrives. Returns false if the capacity is exhausted: then the back end drops the
+    /// packet.
     ///
     /// # Errors
     /// As [`ShapeInstance::turn`], which a native scheduler keeps to itself.
@@ -141,7 +141,7 @@ impl Path {
         Ok(true)
     }
 
-    /// When the packet comes by the lane's clock; `None` where it holds as many as it may.
+    /// The arrival time by the clock of the instance; `None` if its capacity is exhausted.
     fn begin(
         &mut self,
         handle: u32,
@@ -174,7 +174,7 @@ impl Path {
         Ok(Some(at))
     }
 
-    /// Lets leave the lane what is due by `now`.
+    /// Lets packets that are due until `now` leave the instance.
     ///
     /// # Errors
     /// As [`Path::arrive_as`].
@@ -189,7 +189,7 @@ impl Path {
         Ok(())
     }
 
-    /// Runs the lane at `at` until it has nothing more for that time.
+    /// Runs the instance at `at` until nothing more is due.
     fn turn(&mut self, at: u64) -> Result<(), SchedRuntimeError> {
         self.clock = at;
         loop {
@@ -220,7 +220,7 @@ impl Path {
         }
     }
 
-    /// The next packet to be sent; when it was is told to [`Path::note_sent`].
+    /// The next packet to send. [`Path::note_sent`] takes the time of its departure.
     pub fn take(&mut self) -> Option<Departure> {
         let mut departure = self.ready.pop_front()?;
         let counts = &mut self.counts;
@@ -252,7 +252,7 @@ impl Path {
         Some(1 + u32::from(next.change.twice))
     }
 
-    /// Whether packets were taken of which it was not told yet whether they were sent.
+    /// Whether there are packets that were taken but not yet reported as sent.
     pub fn is_going(&self) -> bool {
         !self.going.is_empty()
     }
@@ -285,12 +285,12 @@ impl Path {
         }
     }
 
-    /// What became of packets.
+    /// The outcomes of packets.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// Likewise, with what the queue behind the delay says of itself; some microseconds.
+    /// The same, with the counters of the queue behind the delay; some microseconds.
     pub fn reported(&self) -> Counts {
         let mut counts = self.counts.clone();
         let node = |node| (self.reader.node_stats(node), self.reader.account(node));

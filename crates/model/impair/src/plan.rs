@@ -1,4 +1,4 @@
-//! A direction as it is laid out: its tree, and what a path of it holds.
+//! A direction as built: its tree, and the contents of its path.
 
 use fairpath_core::sched::{End, Policy};
 use fairpath_sched::tree::Tree;
@@ -6,7 +6,7 @@ use fairpath_shape::{Places, ShapeInstance};
 
 use crate::path::Path;
 
-/// One direction, ready to be laid out.
+/// One direction, ready to build.
 pub struct Plan {
     /// What it is called: "to-peer", "from-peer", "out" or "in".
     pub name: &'static str,
@@ -14,22 +14,22 @@ pub struct Plan {
     pub tree: Tree,
     /// Packets that it holds at most, those in the pipe among them.
     pub packets: u32,
-    /// Packets are copied or damaged: ports need their bytes.
+    /// Packets are duplicated or corrupted: back ends need their bytes.
     pub changes: bool,
     /// Packets leave in the order of their arrival, as far as it goes by the plan.
     pub in_order: bool,
 }
 
 impl Plan {
-    /// Its lane, on its own clock.
+    /// Its shaper instance, on its own clock.
     ///
     /// # Errors
-    /// Where the tree cannot be laid out.
+    /// The tree cannot be built.
     pub fn path(&self, handles: u32) -> anyhow::Result<Path> {
         self.path_of(&self.tree, handles)
     }
 
-    /// Likewise, for a port that cannot set CE: its policy drops what it would mark.
+    /// The same, for a back end that cannot set CE: the policy drops packets that it would mark.
     ///
     /// # Errors
     /// As [`Plan::path`].

@@ -1,8 +1,8 @@
 //! An author's instructions, out of the object's bytes and into a form that runs fast.
 //!
-//! What this accepts: the BPF instruction set, version 3 (32-bit arithmetic and jumps included), calls
-//! between functions of the file, constant tables. What it refuses is told with the author's line:
-//! helpers, variables, functions that are elsewhere, atomics, and divisions and shifts that the
+//! Accepted: the BPF instruction set, version 3 (32-bit arithmetic and jumps included), calls between
+//! functions of the file, and constant tables. Refused, with the line of the source: helpers, variables,
+//! external functions, atomics, and divisions and shifts that the
 //! compiler could not prove harmless. Afterwards every register number is below 11, r10 is never
 //! written, and every jump and call leads to the start of an instruction of the same file.
 //! Source: RFC 9669 (BPF instruction set architecture).
@@ -21,13 +21,13 @@ pub const CONSTANT_BYTES: usize = 1 << 20;
 /// Why the file's code is not one that can run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Not a BPF object, or damaged.
+    /// Not a BPF object, or a corrupted one.
     #[error("not a valid BPF object: compile the policy again")]
     NotBpf,
     /// No POLICY block.
     #[error("it has no POLICY block: begin with POLICY{{ STATE, .name = \"...\", ... }};")]
     NoPolicy,
-    /// A function in a section of its own.
+    /// A function in another section.
     #[error("it has code in section {0}: a policy's functions stay in .text; remove SEC(...)")]
     Elsewhere(String),
     /// Variables.
@@ -113,7 +113,7 @@ pub(super) enum Op {
     Jump,
     Eq64, Gt64, Ge64, Set64, Ne64, SGt64, SGe64, Lt64, Le64, SLt64, SLe64,
     Eq32, Gt32, Ge32, Set32, Ne32, SGt32, SGe32, Lt32, Le32, SLt32, SLe32,
-    /// `may_goto`: goes on; the budget is what ends loops here.
+    /// `may_goto`: continues; the budget ends loops here.
     May,
     /// A 64-bit constant: `imm` is its place in the pool.
     Wide,
@@ -293,7 +293,7 @@ fn constants(elf: &Elf<'_>) -> Result<(Vec<u64>, Vec<Option<u64>>), Refusal> {
     Ok((rom, places))
 }
 
-/// An instruction as it stands in the file.
+/// An instruction as it is in the file.
 #[derive(Clone, Copy)]
 struct Raw {
     code: u8,
@@ -589,7 +589,7 @@ fn astray(code: &[Instruction], functions: &[Function], lines: &Lines) -> Option
     })
 }
 
-/// The functions of .text, by start; those whose place is none are left out.
+/// The functions of .text, by start; functions elsewhere are excluded.
 fn functions(elf: &Elf<'_>, text: usize, count: usize) -> Vec<Function> {
     let symbols = elf.symbols.iter();
     let symbols = symbols.filter(|s| s.kind == Symbol::FUNCTION && s.section == text);

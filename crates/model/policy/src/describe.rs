@@ -1,8 +1,8 @@
 //! What a policy says of itself: `struct fp_policy`, out of the object's section of that name.
 //!
-//! The core reads the block, as it does for shipped policies; here is what only an author can get
-//! wrong: sizes that he wrote instead of STATE, names that nobody could type, a gap between parameters.
-//! All such defects are told, not the first.
+//! The core reads the block, as it does for built-in policies. The errors here are specific to custom
+//! policies: sizes in place of STATE, names that cannot be typed, a gap between parameters. All errors
+//! are reported, not only the first.
 
 use fairpath_core::sched::{BadPolicy, Function, PARAMS, Param, Policy};
 
@@ -19,7 +19,7 @@ pub enum Defect {
     /// It cannot be read at all.
     #[error("its POLICY block: {0}{remedy}", remedy = remedy(.0))]
     Block(#[from] BadPolicy),
-    /// Nobody could type it.
+    /// The name cannot be typed.
     #[error("{0} \"{1}\": a name is a small letter, then small letters, digits, _ and -")]
     Name(&'static str, String),
     /// Unknown wishes.
@@ -52,7 +52,7 @@ fn remedy(bad: &BadPolicy) -> &'static str {
     }
 }
 
-/// Reads the block; `sizes` of flow, class and global as the compiler has them, if it told.
+/// Reads the block. `sizes` are those of flow, class and global that the compiler reports, if any.
 pub(super) fn describe(
     block: &[u8],
     sizes: Option<[u32; 3]>,

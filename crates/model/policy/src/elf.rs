@@ -1,7 +1,7 @@
-//! The few parts of an ELF object that an author's policy is read from.
+//! The few parts of an ELF object that a custom policy is read from.
 //!
-//! Every offset, size and index comes from a file that may be damaged: all are checked, a string
-//! that is not one is empty, and nothing is allocated by a size that the file claims.
+//! Every offset, size and index comes from a file that may be corrupted. All are checked, an invalid
+//! string is empty, and no size of the file determines an allocation.
 //! Source: ELF-64 Object File Format, version 1.5; relocation numbers from LLVM's BPF target.
 //! Absent: big-endian objects, compressed sections, section indices beyond 65,279.
 

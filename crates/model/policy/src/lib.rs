@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! NAME.c --clang--> object --.-- POLICY block -- describe --> Policy
-//!                            '-- .text -- code --> Program --> Machine: Custom, in the native home
+//!                            '-- .text -- code --> Program --> Machine: Custom, in the native runtime
 //! ```
 //!
 //! The object is read as if an enemy had written it: whatever its bytes are, the answer is an
@@ -45,7 +45,7 @@ pub enum Problem {
     Block(#[from] Defect),
 }
 
-/// An author's policy, read and found well-formed. Equal ones say and do the same.
+/// A valid custom policy. Equal ones have the same description and behaviour.
 #[derive(Clone, Debug)]
 pub struct Author {
     /// What it says of itself.
@@ -67,7 +67,7 @@ impl Author {
             .as_ref()
             .map_or([None; 4], |program| ALL.map(|f| entry(program, f)));
         let has = |function: &Function| entries[*function as usize].is_some();
-        // Without its code nobody knows what it has: that is no defect of the block.
+        // Without code its functions are unknown: that is no error of the block.
         let functions: Vec<_> = ALL
             .into_iter()
             .filter(|f| program.is_err() || has(f))

@@ -1,6 +1,6 @@
-//! Which line of the author's file an instruction comes from, read from `.BTF.ext`.
+//! The source line of an instruction of a custom policy, read from `.BTF.ext`.
 //!
-//! Only messages need it: an object without it, or with a damaged one, has no lines, and that is all.
+//! Only messages need it: an object without it, or with a corrupted one, has no lines.
 //! Source: the kernel's Documentation/bpf/btf.rst, sections 3 and 4.
 
 use crate::elf::{Elf, Numbers};

@@ -1,4 +1,4 @@
-//! The interpreter: an author's policy in the native home.
+//! The interpreter: custom policies in the native runtime.
 //!
 //! It runs the very instructions that the kernel would, by the same rules: division by zero gives 0,
 //! remainder by zero the dividend, shifts use the low bits of their width. Each access is checked
@@ -17,8 +17,8 @@ use crate::code::{Instruction, Op, Program};
 use crate::lines::Line;
 use crate::regions::{self, PACKET_WORDS, Regions, STACK_WORDS};
 
-/// Instructions that one call may run beyond its code read once from top to bottom: as many as the
-/// verifier is ready to look at.
+/// Instructions of one call in addition to one pass over its code: the number that the verifier is
+/// ready to check.
 pub const CALL_BUDGET: u64 = 1 << 20;
 /// Functions that may be in each other, as in the kernel.
 pub const DEPTH: usize = 8;
@@ -133,11 +133,11 @@ impl Frame {
         Frame { kept, back }
     }
 
-    /// Gives the caller its registers; where it goes on.
+    /// Restores the registers of the caller. Returns where it continues.
     #[inline(always)]
     fn restore(&self, r: &mut [u64; 16]) -> usize {
         r[6..10].copy_from_slice(&self.kept);
-        // What the called function left in them is nobody's business.
+        // The values that the called function left in them have no meaning.
         r[1..6].fill(0);
         self.back
     }
@@ -181,7 +181,7 @@ impl Machine {
             line: self.program.lines.at(at).cloned(),
         };
         self.stopped = true;
-        // Only the first is told, and there is no second: nothing runs any more.
+        // Only the first is reported; nothing runs after it.
         let _ = self.watch.0.fault.set(fault);
     }
 }
@@ -204,7 +204,7 @@ impl Custom for Machine {
             return 0;
         };
         if !self.stopped {
-            // Only two words of the call go back: the rest is what it was told, in every home.
+            // Only two words of the call go back. The rest is unchanged in every runtime.
             let (mut packet, mut scratch) = (regions::packet_words(packet), *call);
             let [flow_bytes, class_bytes, global_bytes] = self.state_bytes;
             let bytes = |words: usize| u32::try_from(8 * words).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The memory that an author's policy sees, and nothing else.
+//! The memory that a custom policy can access.
 //!
 //! ```text
 //!  63       35 32 31                 0
@@ -65,7 +65,7 @@ impl Regions<'_> {
         Some(value & mask::<SIZE>())
     }
 
-    /// Writes likewise; `None` outside, and where nothing may be written.
+    /// Writes in the same way; `None` outside, and where writes are refused.
     #[inline(always)]
     pub fn store<const SIZE: u32>(&mut self, address: u64, value: u64) -> Option<()> {
         let (region, at) = self.place::<SIZE>(address)?;

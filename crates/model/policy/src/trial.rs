@@ -1,7 +1,7 @@
-//! Random operations for a policy that nobody has tried yet, and what came of them.
+//! Random operations for a new policy, and their outcomes.
 //!
-//! `fairpath sched check` runs the same operations in every home there is and compares the outcomes;
-//! the same seed gives the same operations. Absent: traffic that looks like any; that is
+//! `fairpath sched check` runs the same operations in every available runtime and compares the outcomes.
+//! The same seed gives the same operations. Realistic traffic is not part of it; that is
 //! `fairpath_sim::traffic`.
 
 use fairpath_core::sched::{
@@ -176,7 +176,7 @@ pub struct Trial {
     pub sent: u64,
     /// Packets that were dropped.
     pub dropped: u64,
-    /// Packets that neither left nor were dropped, although nobody held them back any more.
+    /// Packets that neither left nor were dropped, although nothing throttled them any more.
     pub stuck: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What became of packets, by node of a tree: those of a node include what lies below it.
+//! Outcomes of packets, by node of a tree. Those of a node include the nodes below it.
 //!
 //! Invariant, once nothing moves: `arrived = sent + dropped + held`, for each node and in sum. A reading
 //! under traffic is off by the packets of the moment.
@@ -52,7 +52,7 @@ impl Sojourns {
     }
 }
 
-/// What became of the packets of a node and of all below it, since the start.
+/// The outcomes of packets of a node and all nodes below, since the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Packets that came.
@@ -138,8 +138,8 @@ impl Places {
         }
     }
 
-    /// Reads all nodes: index 0 is the sum of everything, packets without a leaf included; then node
-    /// 1, the root, and so on. O(nodes), some 700 bytes each.
+    /// Reads all nodes. Index 0 is the sum of all, packets without a leaf included; then node 1, the root,
+    /// and so on. O(nodes), about 700 bytes each.
     pub fn read(&self, node: impl Fn(u32) -> (NodeStats, Account)) -> Vec<Figures> {
         let mut all = vec![Figures::default(); self.parents.len() + 1];
         // Children come after their parents.

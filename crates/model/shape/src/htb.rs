@@ -4,12 +4,12 @@
 //! Tree --trim--> nodes --rates--> floors that fit, ceilings --numbers--> minors --> HtbPlan
 //! ```
 //!
-//! Invariants, which HTB itself does not see to: the rates of a node's children together are at most
-//! its own, and no rate or ceiling is above that of a node higher up. So nothing below a node is ever
-//! sent beyond its ceiling; floors that were sold twice shrink in proportion, and are counted.
+//! Invariants that HTB itself does not ensure: the sum of the rates of a node's children is at most its
+//! own rate, and no rate or ceiling is above that of a higher node. So nothing below a node is ever sent
+//! above its ceiling. Floors that exceed the rate shrink in proportion, and are counted.
 //!
-//! Numbers are stable: a node's minor follows from its name, its parent and whether it is a leaf, and
-//! from what runs already. Nobody has to remember them, also not across a crash. A node that moves, or
+//! Numbers are stable: a node's minor follows from its name, its parent, whether it is a leaf, and the
+//! running classes. No state has to be stored for that, even after a crash. A node that moves, or
 //! becomes a leaf, gets another number, because HTB can do neither in place.
 //!
 //! Absent: what HTB does not have. Policies of inner nodes, weights between them and limits of queues
@@ -51,7 +51,7 @@ pub struct HtbNode {
     pub ceil_bps: u64,
     /// How much it may send at once at its rate.
     pub burst_bytes: u32,
-    /// Likewise at its ceiling.
+    /// The same at its ceiling.
     pub cburst_bytes: u32,
     /// Of a leaf: its share of what is left over.
     pub quantum_bytes: u32,
@@ -122,7 +122,7 @@ struct Node {
 /// What the tree is for HTB.
 ///
 /// `frame_bytes` is the interface's largest frame without FCS; `major` the root's number, which is no
-/// minor; `running` tells of a minor that runs its parent's and whether it is a leaf. O(nodes).
+/// minor; `running` returns the parent of a running minor, and whether it is a leaf. O(nodes).
 ///
 /// # Errors
 /// [`HtbPlanError`] names what HTB cannot have.
@@ -237,7 +237,7 @@ fn refuse(tree: &Tree, nodes: &[Node]) -> Result<(), HtbPlanError> {
     Ok(())
 }
 
-/// The greatest cost, which is the least weight, among a node and its siblings.
+/// The maximum cost, which is the minimum weight, among a node and its siblings.
 fn heaviest_cost(nodes: &[Node]) -> Vec<u32> {
     let mut max = vec![1; nodes.len() + 1];
     let family = |node: &Node| node.parent.map_or(0, |parent| parent + 1);

@@ -1,5 +1,5 @@
-//! A bad network before the leaves of a line: for a class, for all that have none of their own, or as
-//! a tree by hand has it at its nodes.
+//! An impaired network before the leaves of a link: for a class, for all classes without a separate
+//! impairment, or at the nodes of a custom tree.
 
 use std::collections::BTreeMap;
 
@@ -13,24 +13,24 @@ use crate::lines::{Both, LineError, Side, direction_of};
 /// memory that virtual ones do not.
 const PIPE: u32 = 16_384;
 
-/// Stands for whoever has none of their own: no class has this name.
+/// Stands for all classes without a separate impairment: no class has this name.
 const OF_ALL: &str = "";
 
-/// What becomes of packets before they wait for their turn, by side.
+/// The impairment of packets before they are queued, by side.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Impairments {
-    /// Of whoever has none of their own.
+    /// That of all classes without a separate one.
     pub all: Both<Option<Spec>>,
     /// Of classes, by name; of a class with classes below, theirs too.
     pub classes: BTreeMap<String, Both<Option<Spec>>>,
 }
 
-/// What lines do to packets on purpose, as far as ports differ in it.
+/// The impairment of links, as far as back ends treat it differently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Impaired {
     /// Some meet a bad network.
     pub some: bool,
-    /// Some of them leave twice, or with a bit turned over.
+    /// Some packets are duplicated or corrupted.
     pub changes: bool,
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn pipes_of_nodes(tree: &Tree) -> u32 {
 }
 
 impl Impairments {
-    /// What these do, whatever a tree's nodes do besides.
+    /// The impairment of these, without that of a tree's nodes.
     pub fn impaired(&self) -> Impaired {
         let both = std::iter::once(&self.all).chain(self.classes.values());
         let specs = both.flat_map(|both| both.down.iter().chain(&both.up));

@@ -1,10 +1,10 @@
-//! One way through a port: packets come, wait in a scheduler, and leave.
+//! A shaper instance: packets arrive, wait in a scheduler, and leave.
 //!
-//! The port keeps the packets and names them by handles, 1 to the number that the lane was made for;
-//! each comes back once, as [`Leaving`]. What others send by the same line is charged: it takes its
-//! part of the rate as if it had waited here.
+//! The back end stores the packets and identifies them by handles, from 1 to the capacity of the
+//! instance. Each handle returns once, as [`Leaving`]. Packets of others on the same link are charged:
+//! they use the rate as if they had waited here.
 //!
-//! Arrivals are gathered and told to the scheduler with the next turn, in one call.
+//! Arrivals are collected and passed to the scheduler with the next turn, in one call.
 
 use fairpath_core::sched::{
     Change, Changes, Classifier, Drop as Reason, End, HandoverError, Meta, Op, OpKind, Outcome,
@@ -23,7 +23,7 @@ pub const CHARGES: u32 = 64;
 /// The most that one charge stands for: a rate of megabits is not held up by one for long.
 const CHARGE_BYTES: u64 = 16_384;
 
-/// A lane could not be made, or could not go on.
+/// An instance could not be created, or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ShapeInstanceError {
     /// The scheduler.
@@ -37,7 +37,7 @@ pub enum ShapeInstanceError {
     Handover(#[from] HandoverError),
 }
 
-/// What becomes of a packet; its handle is free again.
+/// The outcome of a packet; its handle is free again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaving {
     /// It is sent.
@@ -47,7 +47,7 @@ pub enum Leaving {
         /// What the port does to it before.
         change: Change,
     },
-    /// It is no more; the lane has counted it.
+    /// It was dropped; the instance has counted it.
     Drop {
         /// As it came.
         handle: u32,
@@ -56,7 +56,7 @@ pub enum Leaving {
     },
 }
 
-/// A scheduler and rules that are ready to take a lane's place; made by any thread, in its own time.
+/// A scheduler and rules, ready to replace those of an instance; created in any thread.
 #[derive(Debug)]
 pub struct Successor {
     scheduler: Scheduler,
@@ -68,8 +68,8 @@ pub struct Successor {
 }
 
 impl Successor {
-    /// For [`ShapeInstance::replace`]; `before` is the tree in force, `handles` and `stack` as the lane was
-    /// made with. Nodes are the same where their names are.
+    /// For [`ShapeInstance::replace`]. `before` is the active tree; `handles` and `stack` are those of the
+    /// instance. Nodes are the same if their names are.
     ///
     /// # Errors
     /// As [`ShapeInstance::new`].
@@ -125,14 +125,14 @@ fn build(
 fn plan_of(tree: &Tree, handles: u32, stack: bool) -> Plan {
     let mut plan = tree.plan.clone();
     plan.config.packets = handles + CHARGES;
-    // Charges that wait leave as much room for packets as there is without.
+    // Waiting charges leave the same capacity for packets.
     let limit = plan.config.limit_packets + if stack { CHARGES } else { 0 };
     plan.config.limit_packets = limit.min(handles);
     plan.config.accounts = 1;
     plan
 }
 
-/// An author's policy is interpreted, and can be stopped.
+/// A custom policy is interpreted, and can be stopped.
 fn runtime(plan: &Plan, tree: &Tree) -> Result<(Scheduler, Option<Watch>), SchedRuntimeError> {
     let Some(own) = &tree.own else {
         return Ok((Scheduler::new(plan)?, None));
@@ -169,10 +169,10 @@ struct Charges {
 }
 
 impl ShapeInstance {
-    /// A lane for `handles` packets at once; with `stack`, the tree's last class is for charges.
+    /// An instance for `handles` packets at once; with `stack`, the tree's last class is for charges.
     ///
     /// # Errors
-    /// The tree cannot be laid out, or the rules do not fit.
+    /// The tree cannot be built, or the rules do not fit.
     pub fn new(
         tree: &Tree,
         end: End,
@@ -200,12 +200,12 @@ impl ShapeInstance {
         })
     }
 
-    /// Records all that its scheduler is told, from the first packet to the next tree.
+    /// Records all operations of its scheduler, from the first packet to the next tree.
     pub fn record(&mut self, recorder: Recorder) {
         self.recorder = Some(recorder);
     }
 
-    /// What a log of this lane begins with; `tree` is the one that it was made of.
+    /// The header of a log of this instance; `tree` is the one that it was built from.
     pub fn run_of(&self, tree: &Tree) -> Run {
         Run {
             plan: plan_of(tree, self.handles, self.stack.is_some()),
@@ -223,8 +223,8 @@ impl ShapeInstance {
         self.scheduler.reader()
     }
 
-    /// Of a tree with an author's policy: for another thread, to see whether that was stopped. What was
-    /// stopped answers 0 to everything, and packets go on as in a FIFO until the lane is ended.
+    /// Of a tree with a custom policy: lets another thread check whether it was stopped. A stopped policy
+    /// answers 0 to every call, and packets continue as in a FIFO until the instance ends.
     pub fn watch(&self) -> Option<Watch> {
         self.watch.clone()
     }
@@ -246,7 +246,7 @@ impl ShapeInstance {
         self.arrive_as(handle, frame.now, meta);
     }
 
-    /// A packet comes that was looked at already.
+    /// A parsed packet arrives.
     pub fn arrive_as(&mut self, handle: u32, now: u64, meta: Meta) {
         // A handle of no packet would be taken for a charge.
         let handle = if handle > self.handles { 0 } else { handle };
@@ -264,7 +264,7 @@ impl ShapeInstance {
     /// again where nothing more may leave before; `None`: when something comes.
     ///
     /// # Errors
-    /// A native home does not fail; see [`SchedRuntime::run`].
+    /// A native runtime does not fail; see [`SchedRuntime::run`].
     pub fn turn(
         &mut self,
         now: u64,
@@ -313,8 +313,9 @@ impl ShapeInstance {
         Ok(outcomes.iter().any(|o| o.kind == OutcomeKind::Done))
     }
 
-    /// Goes on with another tree and other rules from the next packet on; what waits is moved, some
-    /// 200 ns a node and 1 to 2 us a packet. Packets that the new tree has no place for are in `leaving`.
+    /// Continues with another tree and other rules from the next packet on. Queued packets are moved, which
+    /// takes about 200 ns per node and 1 to 2 us per packet. Packets without a slot in the new tree are in
+    /// `leaving`.
     ///
     /// # Errors
     /// [`HandoverError`]: the successor was made for fewer handles; nothing has changed then.
@@ -371,7 +372,7 @@ impl ShapeInstance {
         }
     }
 
-    /// Hands on what the scheduler told: how many charges went, and when to ask again.
+    /// Passes on the outcomes of the scheduler: the number of charges that left, and the time of the next turn.
     fn settle(&mut self, leaving: &mut Vec<Leaving>) -> (u32, Option<u64>) {
         let (mut charged, mut next) = (0, None);
         for outcome in &self.outcomes {

@@ -34,7 +34,7 @@ impl Known {
         )
     }
 
-    /// From text; names that cannot be are nobody's.
+    /// From text; impossible names belong to no class.
     pub fn from_text(text: &str) -> Known {
         let (nodes, classes) = text.split_once(APART).unwrap_or_default();
         let lines = |text: &str| text.split('\n').map(str::to_owned).collect();

@@ -2,15 +2,16 @@
 //! common.
 //!
 //! ```text
-//! classes, rates --> lines: a tree for each way --+--> lane: packets in, packets out (user space)
+//! classes, rates --> lines: a tree per direction -+--> instance: packets in, packets out (user space)
 //!                                                 +--> the plan itself (BPF qdisc)
 //!                                                 '--> floors and ceilings (the kernel's HTB)
 //! counters of nodes ----> figures by class: came = sent + dropped + held, sojourns
 //! ```
 //!
-//! What leaves towards subscribers (down) is scheduled by the class of whoever receives it, what leaves
-//! towards the internet (up) by the class of whoever sends it. Pure: `now` is an argument, packets are
-//! numbers. Trees may have an author's policy; lanes run it, the kernel's ports do not. Absent: ports, threads, configuration.
+//! Packets towards subscribers (down) are scheduled by the class of the receiver, packets towards the
+//! internet (up) by the class of the sender. Pure: `now` is an argument, packets are
+//! numbers. Trees can have a custom policy, which instances run
+//! and kernel back ends do not. Not part of it: back ends, threads, configuration.
 
 mod figures;
 pub mod htb;

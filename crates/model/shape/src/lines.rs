@@ -78,7 +78,7 @@ impl<T> Both<T> {
     }
 }
 
-/// An author's policy, and the file that it was read of.
+/// A custom policy, and its file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Own {
     /// As it was named.
@@ -96,7 +96,7 @@ pub struct Settings {
     pub tree: Option<(String, String)>,
     /// The policy of a class's flows, or of all where there are no classes.
     pub policy: String,
-    /// An author's policy, which `policy` or nodes of `tree` name.
+    /// A custom policy, which `policy` or nodes of `tree` name.
     pub own: Option<Own>,
     /// Parameters, as `fairpath sched run --set` takes them.
     pub set: Vec<String>,
@@ -104,7 +104,7 @@ pub struct Settings {
     pub limit_packets: Option<u32>,
     /// What a bad network does to packets before they wait.
     pub impair: Impairments,
-    /// The port cannot mark packets: policies are told to drop instead.
+    /// The back end cannot mark packets: policies drop instead.
     pub marks: bool,
     /// Others send by the same interfaces, and the port can only charge them.
     pub stack: bool,
@@ -127,7 +127,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// What its lines do to packets on purpose, whatever the port is.
+    /// The impairment of its links, for any back end.
     ///
     /// # Errors
     /// [`LineError`] says what is wrong with the tree.
@@ -171,7 +171,7 @@ pub enum LineError {
         "impair_class: a rate_trace is the whole line's, and no class's; put it into [shape.impair]"
     )]
     TraceOfClass,
-    /// No node of the tree has the author's policy.
+    /// No node of the tree has the custom policy.
     #[error(
         "policy {file}: no node of the tree has it; name it there (policy = {name:?}), or leave it out"
     )]
@@ -223,7 +223,7 @@ impl Lines {
         Impaired::of_plan(&self.trees.get(side).plan).some
     }
 
-    /// What becomes of packets on purpose, on either side.
+    /// The impairment of packets, on either side.
     pub fn impaired(&self) -> Impaired {
         let of = |side| Impaired::of_plan(&self.trees.get(side).plan);
         of(Side::Down).or(of(Side::Up))
@@ -254,7 +254,7 @@ fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<(Tree, u32), 
             Tree::of_classes_with(set, direction, &settings.policy, &policies)?
         }
     };
-    // Both ways have the same nodes, and fates of their own.
+    // Both directions have the same nodes, and separate outcomes.
     tree.set_direction(direction_of(side));
     tree.own = own.map(|own| used(own, &tree)).transpose()?;
     for assignment in &settings.set {
@@ -282,7 +282,7 @@ fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<(Tree, u32), 
     Ok((tree.on_link(&line)?, pipe.saturating_add(of_nodes)))
 }
 
-/// Which way fates are drawn for.
+/// The direction of random outcomes.
 pub(crate) fn direction_of(side: Side) -> u64 {
     u64::from(side == Side::Up)
 }
@@ -299,7 +299,7 @@ fn find(name: &str, policies: &[Policy]) -> Result<(), LineError> {
     })
 }
 
-/// The author's policy, which the tree must have somewhere.
+/// The custom policy, which the tree must contain.
 fn used(own: &Own, tree: &Tree) -> Result<Arc<Author>, LineError> {
     let mut policies = tree.names.policies().iter();
     match policies.any(|policy| policy.id == Policy::CUSTOM) {

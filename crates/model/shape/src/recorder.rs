@@ -1,17 +1,17 @@
-//! What a lane's scheduler is told and what it answers, on its way to an operation log.
+//! The operations and outcomes of an instance's scheduler, for an operation log.
 //!
-//! A lane never waits for a file: it gathers, hands on in batches, and ends recording where nobody
-//! takes them in time. What was handed on until then is a whole log.
+//! An instance never waits for a file: it collects, hands over in batches, and ends the recording if
+//! they are not accepted in time. The operations until then are a complete log.
 
 use std::sync::mpsc::SyncSender;
 
 use fairpath_core::sched::{Op, Outcome};
 use fairpath_sched::log::Batch;
 
-/// Operations that are handed on at once: some 200 kB.
+/// Operations that are handed over at once: about 200 kB.
 const FULL: usize = 1024;
 
-/// The lane's end of a recording; dropped, it hands on the rest and closes the channel.
+/// The instance's end of a recording. When dropped, it hands over the rest and closes the channel.
 #[derive(Debug)]
 pub struct Recorder {
     to: Option<SyncSender<Batch>>,

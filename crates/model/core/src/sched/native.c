@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * native.c: the native runtime of bpf/core/sched, and user space's hand on a scheduler's memory
- * wherever it lies. Every function here is declared in ffi.rs.
+ * native.c: the native runtime of bpf/core/sched, and the access of user space to a scheduler's memory
+ * in any mapping. Every function here is declared in ffi.rs.
  */
 #include <stddef.h>
 #include "sched/layout.h"
@@ -96,7 +96,7 @@ static void relabel(struct fp_sched *s, u32 from, u32 to)
 }
 
 /*
- * Begins to take over the packets of `old`. Returns 0, or enum fp_move_refusal. With `other`, the
+ * Starts to adopt the packets of `old`. Returns 0, or enum fp_move_refusal. With `other`, the
  * custom policies differ: the state of the old one has no meaning for the new one, and is cleared.
  */
 int fp_native_move_begin(struct fp_sched *s, struct fp_sched *old, struct fp_changes *changes,

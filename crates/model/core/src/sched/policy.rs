@@ -79,7 +79,7 @@ pub trait Custom: Send {
     ) -> u64;
 
     /// The same number for the same instructions. Their state continues where another scheduler
-    /// [takes over](super::Scheduler::take_over), and is invalid for other policies.
+    /// [adopts](super::Scheduler::adopt) it, and is invalid for other policies.
     fn identity(&self) -> u64 {
         0
     }

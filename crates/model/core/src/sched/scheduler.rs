@@ -53,7 +53,7 @@ unsafe impl Sync for Allocation {}
 
 impl std::ops::Drop for Allocation {
     fn drop(&mut self) {
-        // SAFETY: allocated by lay_out() with this layout, and not used any more.
+        // SAFETY: allocated by build() with this layout, and not used any more.
         unsafe { dealloc(self.at.as_ptr(), self.layout) };
     }
 }
@@ -187,7 +187,7 @@ impl Scheduler {
     }
 
     /// Makes the kernel provide all of its memory now, instead of page by page as packets come. For
-    /// a scheduler that will take over the packets of another.
+    /// a scheduler that will adopt the packets of another.
     pub fn commit(&mut self) {
         const PAGE: usize = 4096;
         for page in self.bytes_mut().chunks_mut(PAGE) {

@@ -59,7 +59,7 @@ pub enum HandoverError {
 }
 
 impl Scheduler {
-    /// Takes over the waiting packets of `from`. They keep handle, metadata and waiting time, and
+    /// Adopts the waiting packets of `from`. They keep handle, metadata and waiting time, and
     /// are ranked in order of arrival. Packets that the new plan refuses are dropped for its
     /// reasons, and reported in `outcomes`; other packets are not reported. Sums continue. The
     /// state of a custom policy continues only if both have the same one

@@ -1,4 +1,4 @@
-//! Rates and ceilings that keep what HTB does not see to: see [`super`]'s invariants.
+//! Rates and ceilings with the invariants of [`super`] that HTB does not ensure.
 //!
 //! A class of HTB that is within its rate sends, whatever its ancestors have; so the rates of children
 //! have to fit into their parent's.
@@ -9,7 +9,7 @@ use super::Node;
 
 /// The rate of a class without a floor: HTB wants one, and it is what such a class never waits for.
 pub const MIN_BPS: u64 = 1_000;
-/// The ceiling of a line whose rate nobody gave.
+/// The ceiling of a link without a configured rate.
 pub const UNLIMITED_BPS: u64 = 1_000_000_000_000;
 /// What the kernel takes at least: a byte a second.
 const MIN_OF_ALL_BPS: u64 = 8;
@@ -41,7 +41,7 @@ pub(super) fn rates(nodes: &[Node]) -> Rates {
     let mut shrunk = 0;
     for (at, node) in nodes.iter().enumerate() {
         let rate = match node.parent {
-            // The line has nobody to borrow from.
+            // The link cannot borrow.
             None => ceilings[at],
             Some(parent) => share(wanted[at], of[parent][0], below[parent]),
         };

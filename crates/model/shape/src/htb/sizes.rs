@@ -14,10 +14,10 @@ pub const MIN_QUANTUM_BYTES: u32 = 1000;
 /// Above this, the kernel warns, and one class keeps the others waiting.
 pub const MAX_QUANTUM_BYTES: u32 = 200_000;
 
-/// Bytes that a class of this rate may send at once: what comes in [`LATENESS_NS`], and two frames.
+/// The burst of a class with this rate: the bytes that arrive in [`LATENESS_NS`], and two frames.
 ///
-/// `frame_bytes` is the largest frame without FCS. A GSO super-packet may be larger: HTB lets it go and has the class
-/// wait for as long.
+/// `frame_bytes` is the largest frame without FCS. A GSO packet can be larger: HTB sends it, and the
+/// class then waits for the same time.
 pub fn burst_bytes(rate_bps: u64, frame_bytes: u32) -> u32 {
     let late = u128::from(rate_bps) * u128::from(LATENESS_NS) / 8_000_000_000;
     let late = u32::try_from(late).unwrap_or(u32::MAX);

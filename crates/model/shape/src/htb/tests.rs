@@ -1,4 +1,4 @@
-//! Trees become HTB's, and keep what HTB does not see to.
+//! Trees become HTB classes with the invariants that HTB does not ensure.
 
 use std::collections::{HashMap, HashSet};
 
@@ -59,7 +59,7 @@ fn named<'a>(plan: &'a HtbPlan, tree: &Tree, name: &str) -> &'a HtbNode {
         .unwrap()
 }
 
-/// As the kernel will tell it.
+/// In the form of the kernel's dump.
 fn running(plan: &HtbPlan) -> HashMap<u16, (u16, bool)> {
     let each = plan.classes.iter().map(|c| (c.minor, (c.parent, c.leaf)));
     each.collect()
