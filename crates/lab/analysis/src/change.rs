@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{BOOTSTRAP_SEED, CONFIDENCE};
 use crate::metrics::{Better, Metric};
 
-/// From here on a change is told as a factor: ten times as much.
+/// From this ratio on, a change is stated as a factor: ten times as much.
 const FACTOR_PERCENT: f64 = 900.0;
 
 /// A change against a baseline.
@@ -52,7 +52,7 @@ impl Change {
         self.comparison.verdict != Verdict::NotShown
     }
 
-    /// Whether so many runs could show any difference at all.
+    /// Whether this number of runs can show any difference.
     pub fn can_be_shown(&self) -> bool {
         let interval = self.comparison.difference.interval;
         interval.is_some_and(|i| i.confidence >= MIN_CONFIDENCE - 1e-9)

@@ -1,12 +1,12 @@
 //! Whether a quantity goes with an axis: Spearman's rank correlation, and how often chance does as much.
 //!
-//! C. Spearman, American Journal of Psychology 15, 1904: Pearson's correlation of ranks, equal values
-//! sharing the mean of their ranks; 1 where one always rises with the other. Chance is told by
-//! permutations of the runs: exact for any distribution, and no worse for few runs.
+//! C. Spearman, American Journal of Psychology 15, 1904: Pearson's correlation of ranks, where equal values
+//! share the mean of their ranks; 1 if one always rises with the other. The probability by chance comes
+//! from permutations of the runs, which is exact for any distribution and for few runs.
 
-/// Permutations; the least share that they can tell is one in [`PERMUTATIONS`] + 1.
+/// Permutations; the smallest share that they can show is one in [`PERMUTATIONS`] + 1.
 pub const PERMUTATIONS: u32 = 2_000;
-/// Fewer pairs tell nothing: with four even the best order is one of 24.
+/// Fewer pairs are not significant: with four even the best order is one of 24.
 pub const MIN_PAIRS: usize = 5;
 
 /// How two quantities go together.

@@ -3,7 +3,7 @@
 //! R. Jain, D. Chiu, W. Hawe, "A quantitative measure of fairness and discrimination for resource
 //! allocation in shared computer systems", DEC-TR-301, 1984: `(sum x)^2 / (n sum x^2)`, 1 where all
 //! have the same, 1/n where one has all; for two flows 0.5 to 1. A mean over a whole run hides flows
-//! that take turns, so it is taken over goodput in windows of [`WINDOW_SECONDS`].
+//! that alternate, so the index is computed over goodput in windows of [`WINDOW_SECONDS`].
 
 use crate::record::{FlowRecord, RunRecord};
 
@@ -14,7 +14,7 @@ pub const SETTLED: f64 = 0.95;
 /// ... in this many windows one after the other, the first of which gives the time.
 pub const SETTLED_WINDOWS: usize = 3;
 
-/// Jain's index of these shares; none without flows, or where nobody got anything.
+/// Jain's index of these shares; none without flows, or if all shares are zero.
 pub fn jain(shares: &[f64]) -> Option<f64> {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|x| x * x).sum();

@@ -1,4 +1,4 @@
-//! Figures as an experiment asks for them: which measured quantity over which axis.
+//! Figures of an experiment: a measured quantity over an axis.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,24 +10,24 @@ pub struct FigureSpec {
     pub title: String,
     /// Its form.
     pub kind: FigureKind,
-    /// The axis along x (curves, bars); left out for timelines and distributions.
+    /// The axis along x (curves, bars); none for timelines and distributions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x: Option<String>,
     /// The measured quantity (`metrics` lists them): "goodput", "ping-p99".
     pub y: String,
-    /// The axis that tells the lines (or groups of bars) apart.
+    /// The axis that distinguishes the lines (or groups of bars).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
     /// The axis that makes one panel for each of its values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<String>,
-    /// Whether models (Mathis, Padhye, RFC 9438) are drawn beside what was measured.
+    /// Whether models (Mathis, Padhye, RFC 9438) are drawn with the measurements.
     #[serde(default)]
     pub theory: bool,
     /// Logarithmic axes.
     #[serde(default)]
     pub log_x: bool,
-    /// Likewise.
+    /// The same.
     #[serde(default)]
     pub log_y: bool,
 }

@@ -23,9 +23,9 @@ pub struct Cell<'a> {
     pub setting: Setting,
     /// Runs that count.
     pub runs: Vec<&'a RunRecord>,
-    /// Runs that were not emulated truthfully: kept, told, not counted.
+    /// Runs with an invalid emulation: kept and listed, but not counted.
     pub excluded: Vec<&'a RunRecord>,
-    /// What models say of it, computed when it is first asked for.
+    /// The predictions of models, computed at the first use.
     theory: OnceCell<Option<theory::Row>>,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// The cell beside the models; none where no true run has a prediction.
+    /// The comparison of the cell with models; none if no valid run has a prediction.
     pub fn theory(&self) -> Option<&theory::Row> {
         self.theory.get_or_init(|| theory::row(self)).as_ref()
     }
@@ -181,7 +181,7 @@ impl<'a> Grid<'a> {
         manifest.figures.iter().filter(is_varied)
     }
 
-    /// How many different runs (setting and repeat) are there; one that was made again is one.
+    /// The number of different runs (setting and repeat); a repeated one counts once.
     pub fn distinct_runs(&self) -> usize {
         let repeats = |cell: &Cell| {
             let runs = cell.runs.iter().chain(&cell.excluded);
@@ -204,7 +204,7 @@ impl<'a> Grid<'a> {
         values.into_iter().rev().max_by_key(count)
     }
 
-    /// Axes that have more than one value: those that tell settings apart.
+    /// Axes with more than one value, which distinguish settings.
     pub fn reporting_axes(&self) -> Vec<&'a Axis> {
         let axes = self.manifest.axes.iter();
         axes.filter(|axis| self.values(&axis.name).len() > 1)

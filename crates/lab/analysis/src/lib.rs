@@ -1,14 +1,14 @@
-//! Experiments, the records of their runs, and what these show: from runs to findings and a page.
+//! Experiments and the records of their runs: from runs to findings and a page.
 //!
 //! Pure but for files: no clock, no socket, no kernel, no testbed. `fairpath-lab` makes the runs.
 //!
 //! ```text
 //! experiment (TOML) ─ Document ─ Experiment of one setting ─ (fairpath-lab) ─ RunRecord, Manifest ─ Results
 //!
-//! Results ─ Grid: cells ─┬─ estimate(metric)            median of true runs, with its interval
-//!                        ├─ theory, timeouts             models at what each run measured, and what they leave out
+//! Results ─ Grid: cells ─┬─ estimate(metric)            median of valid runs, with its interval
+//!                        ├─ theory, timeouts             models at the measured conditions, and their omissions
 //!                        ├─ change(baseline, metric)     in percent, with its interval
-//!                        ├─ sentences, talk              what the page says first
+//!                        ├─ sentences, talk              the first sentences of the page
 //!                        └─ page, compare                one page; two directories of results
 //! ```
 //!

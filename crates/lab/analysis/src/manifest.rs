@@ -1,4 +1,4 @@
-//! What a directory of results says about itself: `manifest.json`, beside the runs.
+//! The description of a directory of results: `manifest.json`, next to the runs.
 //!
 //! ```text
 //! DIR/manifest.json       this file: the experiment as it was run, the machine, the command
@@ -49,7 +49,7 @@ pub struct Manifest {
     /// Figures of the report.
     #[serde(default)]
     pub figures: Vec<FigureSpec>,
-    /// How rates and round trips were scaled to what this machine emulates truthfully; none: not at all.
+    /// The scale of rates and round-trip times for which the emulation is valid here; none: not scaled.
     #[serde(default)]
     pub scale: Option<Scale>,
     /// What a reader must know before the figures: fitted values, what stays unanswered. A sentence each.
@@ -58,7 +58,7 @@ pub struct Manifest {
     /// Where it ran.
     #[serde(default)]
     pub machine: Machine,
-    /// Places of invalid runs and not made again: a quick form's time was up.
+    /// Places of invalid runs that were not repeated, because the time of a quick form was over.
     #[serde(default)]
     pub not_again: Vec<u32>,
     /// The command line that repeats it, as words.
@@ -98,7 +98,7 @@ impl Axis {
         }
     }
 
-    /// Where `value` stands among the values; one that is not among them comes last.
+    /// The position of `value` among the values; an unknown one is last.
     pub fn rank(&self, value: &str) -> usize {
         self.values
             .iter()
@@ -111,13 +111,13 @@ impl Axis {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scale {
-    /// Factor of the rates (0.1: a tenth); round trips have its inverse.
+    /// Factor of the rates (0.1: 10 %); round-trip times have its inverse.
     pub factor: f64,
     /// Why, and what stays the same, in a sentence.
     pub text: String,
 }
 
-/// The machine, as far as it explains results. Its name and addresses are left out on purpose.
+/// The machine, as far as it explains results. Its name and addresses are deliberately omitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
@@ -129,7 +129,7 @@ pub struct Machine {
     pub cpus: u32,
     /// Memory in bytes.
     pub memory_bytes: u64,
-    /// "kvm", "qemu", ... as the kernel tells; empty: none seen.
+    /// "kvm", "qemu", ... as the kernel reports; empty: none.
     #[serde(default)]
     pub virtualisation: String,
     /// First line of `iperf3 --version`.
@@ -140,7 +140,7 @@ pub struct Machine {
     pub default_congestion: String,
     /// What the kernel offers (net.ipv4.tcp_available_congestion_control).
     pub congestion_controls: Vec<String>,
-    /// Which BBR the kernel has, and by what it was told; empty: none.
+    /// The BBR version of the kernel, and how it was determined; empty: none.
     #[serde(default)]
     pub bbr: String,
 }

@@ -1,4 +1,4 @@
-//! What is said of models beside measurements: how far off they are, why, and where loss begins to cost.
+//! Sentences on models: their residuals, the reasons, and the loss rate at which goodput starts to fall.
 
 use fairpath_report::statistics::Estimate;
 
@@ -7,11 +7,11 @@ use super::grid::{Cell, Grid};
 use super::theory;
 use super::timeouts::Timeouts;
 
-/// From this share of time on, waiting for timeouts is told as a reason.
+/// From this share of time on, timeouts are stated as a reason.
 const REPORTED_STALLED: f64 = 0.05;
 
-/// A sentence on models, where any figure asks for them: how far what was measured lies from the
-/// nearer one of Mathis and RFC 9438, over all cells with loss; and where loss begins to cost.
+/// Sentences on models, if a figure has them: the residuals from the nearer one of Mathis and RFC 9438 over
+/// all cells with loss, and the loss rate at which goodput starts to fall.
 pub fn on_theory(grid: &Grid) -> Vec<String> {
     let rows: Vec<(&Cell, &theory::Row)> = grid
         .cells

@@ -6,8 +6,8 @@
 //! deadline 60 ms:      .   .   .   .   x     x   .       x: missing (a burst of two)
 //! ```
 //!
-//! Delays are compared with the least one, so that a constant offset between clocks does no harm to
-//! what is late; it does shift the delay that is told. A missing packet is silence: one gap a burst.
+//! Delays are relative to the minimum, so a constant offset between clocks does not affect lateness. It
+//! does shift the stated delay. A missing packet is silence: one gap per burst.
 
 use crate::record::CallRecord;
 use crate::voice::Received;
@@ -20,7 +20,7 @@ pub enum Buffer {
         /// Nanoseconds.
         wait_ns: u64,
     },
-    /// Mean delay and four times its variation, set anew at each talk spurt (R. Ramjee, J. Kurose,
+    /// Mean delay and four times its variation, set at each talk spurt (R. Ramjee, J. Kurose,
     /// D. Towsley, H. Schulzrinne, "Adaptive playout mechanisms for packetized audio applications in
     /// wide-area networks", INFOCOM 1994, algorithm 1).
     Adaptive,
@@ -37,7 +37,7 @@ const VARIATIONS: f64 = 4.0;
 /// Length of a talk spurt: the source never pauses, so a buffer could otherwise never adapt. About
 /// the mean spurt of ITU-T P.59 table 1 (1.004 s).
 const SPURT_NS: u64 = 1_000_000_000;
-/// A silence longer than this is heard as a gap.
+/// A silence longer than this is an audible gap.
 pub const GAP_NS: u64 = 60_000_000;
 const NS_PER_MINUTE: f64 = 60e9;
 
@@ -83,8 +83,8 @@ impl Playout {
     }
 }
 
-/// Plays `call` through `buffer`, which has heard what came before the measured part, and judges that part
-/// alone; none where no packet of it came, or none was sent.
+/// Plays `call` through `buffer`, which received the packets before the measured part, and rates that part
+/// alone; none if no packet of it was received or sent.
 pub fn play(call: &CallRecord, buffer: Buffer) -> Option<Playout> {
     call.delays_ns.iter().flatten().next()?;
     let min_ns = whole(call).flatten().min()?;
@@ -136,7 +136,7 @@ fn whole(call: &CallRecord) -> impl Iterator<Item = Option<u64>> + '_ {
     call.before_ns.iter().chain(&call.delays_ns).copied()
 }
 
-/// The deadline of each measured packet, set anew at the beginning of a spurt from the packets before.
+/// The deadline of each measured packet, set at the start of a spurt from the packets before.
 fn adaptive(call: &CallRecord) -> Vec<u64> {
     let spurt = (SPURT_NS / call.interval_ns.max(1)).max(1) as usize;
     let first = whole(call).flatten().next();
@@ -250,7 +250,7 @@ mod tests {
         let cold = play(&call(&calm[..500]), Buffer::Adaptive).unwrap();
         let mut warm = call(&calm);
         warm.before_ns = warm.delays_ns.drain(..14_500).collect();
-        // What was lost before is nobody's loss now.
+        // Losses before the measured part do not count.
         warm.before_ns[100] = None;
         let played = play(&warm, Buffer::Adaptive).unwrap();
         assert_eq!((played.packets, played.lost), (500, 0));

@@ -1,8 +1,8 @@
-//! Numbers with units as experiments write them: `850mbit`, `250us`, `1%`.
+//! Numbers with units in experiments: `850mbit`, `250us`, `1%`.
 //!
-//! Each is a type of its own, so that a rate is never taken for a time. What is written is what
-//! records and pages show, so that values print the way people write them. Absent: negative numbers,
-//! and times and rates without a unit, since nobody knows what they mean.
+//! Each is a separate type, so a rate cannot be used as a time. The written form is kept for records and
+//! pages. Not accepted: negative numbers, and times and rates without a unit, whose meaning would be
+//! ambiguous.
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,7 +33,7 @@ const TIMES: [(&str, f64); 4] = [("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.
 const LONGEST_NS: f64 = 3.2e16;
 
 impl Rate {
-    /// Of so many bits a second.
+    /// A rate of this number of bits per second.
     ///
     /// # Panics
     /// Where it is not above 0: a link without a rate has none.
@@ -55,7 +55,7 @@ impl Rate {
 }
 
 impl Time {
-    /// Of so many ns.
+    /// A time of this number of ns.
     pub fn from_ns(ns: u64) -> Time {
         Time(ns)
     }

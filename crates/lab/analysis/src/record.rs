@@ -1,8 +1,8 @@
 //! What one run of an experiment leaves: one JSON file, read again by analysis, report and `compare`.
 //!
-//! A record holds measurements and provenance, no conclusions but one: whether the run was emulated
-//! truthfully ([`RunRecord::faults`]). Times are seconds since the traffic began unless the name says
-//! otherwise; rates are bits a second; units are in the names.
+//! A record has measurements and provenance, and one conclusion: whether the emulation was valid
+//! ([`RunRecord::faults`]). Times are seconds since the start of traffic unless the name differs; rates are
+//! bits per second; units are in the names.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// The form of these files; another form is refused with both numbers.
 pub const FORMAT: u32 = 2;
-/// The part of `fairpath rtt` in the account of processor time: it measures, and holds nobody back.
+/// The part of `fairpath rtt` in the account of processor time: it measures and delays no packet.
 pub const PASSIVE_PART: &str = "measurement: fairpath rtt";
 /// The part of the kernel's threads that take packets up (ksoftirqd).
 pub const KERNEL_PART: &str = "kernel's packet threads";
@@ -46,15 +46,15 @@ pub struct RunRecord {
     pub bottleneck: Option<Bottleneck>,
     /// Bulk flows.
     pub flows: Vec<FlowRecord>,
-    /// Pings beside them.
+    /// Pings during the flows.
     pub pings: Vec<PingRecord>,
-    /// Voice calls beside them.
+    /// Voice calls during the flows.
     pub calls: Vec<CallRecord>,
     /// Each direction of each impaired link: what was asked and what was done.
     pub links: Vec<LinkRecord>,
     /// Queues that were scheduled or shaped.
     pub queues: Vec<QueueRecord>,
-    /// What `fairpath rtt` told from the packets that passed.
+    /// The results of `fairpath rtt` from the passing packets.
     pub passive: Option<PassiveRecord>,
     /// Processor time by part.
     pub cpu: CpuRecord,
@@ -69,7 +69,7 @@ pub struct RunRecord {
     /// `fairpath --version` of the binary that it drove.
     #[serde(default)]
     pub fairpath: String,
-    /// Offloads of each interface on the way, as the kernel told them: "router/lan" -> "tso off, ...".
+    /// Offloads of each interface of the path, as the kernel reports them: "router/lan" -> "tso off, ...".
     pub offloads: BTreeMap<String, String>,
     /// Every command that ran, where, in order.
     pub commands: Vec<CommandRecord>,
@@ -86,7 +86,7 @@ impl RunRecord {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bottleneck {
-    /// As asked for.
+    /// As configured.
     pub rate_bps: f64,
     /// Bytes of a full segment's payload (TCP with timestamps).
     pub mss_bytes: u32,
@@ -94,7 +94,7 @@ pub struct Bottleneck {
     pub packet_bytes: u32,
     /// What TCP's payload can reach at most: rate * mss / packet.
     pub goodput_limit_bps: f64,
-    /// Round trip without a queue, as asked for.
+    /// Configured round-trip time without a queue.
     pub base_rtt_ns: u64,
 }
 
@@ -104,7 +104,7 @@ pub struct Bottleneck {
 pub struct FlowRecord {
     /// As the experiment calls it: "bulk", "bulk-2".
     pub name: String,
-    /// The congestion control that was asked for.
+    /// The configured congestion control.
     pub congestion: String,
     /// What the kernel said the socket uses, in the order seen (more than one: it was switched).
     pub congestion_seen: Vec<String>,
@@ -128,7 +128,7 @@ pub struct FlowRecord {
     pub mss_bytes: u32,
     /// Segments that one ACK covers, measured (2: delayed ACKs).
     pub segments_per_ack: Option<f64>,
-    /// What became of the packets of a UDP flow, over its whole life; none: TCP.
+    /// The outcome of the packets of a UDP flow, over its whole life; none: TCP.
     #[serde(default)]
     pub udp: Option<UdpRecord>,
 }
@@ -137,7 +137,7 @@ pub struct FlowRecord {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct UdpRecord {
-    /// Packets that were to come, as the sequence numbers tell.
+    /// Expected packets, by sequence number.
     pub packets: u64,
     /// Of these, those that did not.
     pub lost: u64,
@@ -145,7 +145,7 @@ pub struct UdpRecord {
     pub jitter_ms: f64,
 }
 
-/// How often congestion control was told of loss.
+/// The number of loss events of congestion control.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LossEvents {
@@ -153,7 +153,7 @@ pub struct LossEvents {
     pub events: u64,
     /// Of these, timeouts.
     pub timeouts: u64,
-    /// Segments sent meanwhile.
+    /// Segments sent during this time.
     pub segments: u64,
     /// Counted from samples and not where they happen: recoveries shorter than the time between samples are missing.
     #[serde(default)]
@@ -191,9 +191,9 @@ pub struct TcpSample {
     pub pacing_bps: u64,
     /// Time with something to send so far, us.
     pub busy_us: u64,
-    /// Of it, held back by the receiver's window.
+    /// Of it, limited by the receiver's window.
     pub rwnd_limited_us: u64,
-    /// Of it, held back by the sender's buffer.
+    /// Of it, limited by the sender's buffer.
     pub sndbuf_limited_us: u64,
     /// TCP's state of loss recovery (0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss).
     pub ca_state: u8,
@@ -205,7 +205,7 @@ pub struct TcpSample {
     pub bbr_min_rtt_us: Option<u32>,
 }
 
-/// Echo requests beside the flows.
+/// Echo requests during the flows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PingRecord {
@@ -229,7 +229,7 @@ pub struct CallRecord {
     pub interval_ns: u64,
     /// Of each packet of the measured part in order: its one-way delay in ns, or none if it never came.
     pub delays_ns: Vec<Option<u64>>,
-    /// Likewise of the packets before: what a playout buffer has learnt by then.
+    /// The same of the packets before: the input of a playout buffer until then.
     #[serde(default)]
     pub before_ns: Vec<Option<u64>>,
 }
@@ -249,19 +249,19 @@ pub struct LinkRecord {
     pub stated: String,
     /// Wire packets that came.
     pub packets: u64,
-    /// Of these, lost on purpose.
+    /// Of these, lost as configured.
     pub lost: u64,
-    /// The loss asked for, a share (mean over time), if any.
+    /// The configured loss, a ratio (mean over time), if any.
     pub loss_requested: Option<f64>,
     /// The interval (99.9 %) in which the achieved loss had to lie.
     pub loss_interval: Option<(f64, f64)>,
-    /// Packets that the emulator itself dropped (rings, queues of the kernel): 0 or untrue.
+    /// Packets that the emulator dropped unexpectedly (rings, queues of the kernel): if not 0, the run is invalid.
     pub own_dropped: u64,
-    /// Packets dropped by the link's queue, which is part of what was asked for.
+    /// Packets dropped by the link's queue, as configured.
     pub queue_dropped: u64,
-    /// Super-packets (GSO) that came: loss is not per wire packet then.
+    /// Received GSO packets: loss is then not per wire packet.
     pub gso_packets: u64,
-    /// Mean delay asked for and added, ns.
+    /// Configured mean delay, ns.
     pub delay_requested_ns: Option<u64>,
     /// Added.
     pub delay_mean_ns: Option<u64>,
@@ -272,7 +272,7 @@ pub struct LinkRecord {
     pub lateness_ns: Option<[u64; 4]>,
     /// Packets out of order that were to keep it.
     pub reordered: u64,
-    /// Why the emulator called itself untrue; none: it said it was true.
+    /// Why the emulator reported an invalid run; none: it was valid.
     pub invalid: Option<String>,
 }
 
@@ -318,7 +318,7 @@ pub struct CpuRecord {
     pub cpus: u32,
     /// All of it that was busy.
     pub busy: f64,
-    /// Of what was busy, in interrupts and the packet work behind them, whoever it was for.
+    /// Of the busy time, in interrupts and packet processing, for any process.
     #[serde(default)]
     pub interrupts: f64,
     /// Taken by the host from this virtual machine.
@@ -342,19 +342,19 @@ pub struct Fault {
     pub text: String,
 }
 
-/// Kinds of faults, each planted in a test.
+/// Kinds of faults, each caused in a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
-    /// The sender was held back by a window and not by congestion control.
+    /// The sender was limited by a window and not by congestion control.
     WindowLimited,
-    /// Super-packets met the impairment.
+    /// The impairment received GSO packets.
     OffloadsOn,
-    /// A socket used another congestion control than asked for.
+    /// A socket used another congestion control than configured.
     WrongCongestion,
-    /// An impairment that was asked for did not happen, or not in its interval.
+    /// A configured impairment was missing or outside its interval.
     NotImpaired,
-    /// The emulator dropped packets by itself, was too late, or reordered.
+    /// The emulator dropped packets unexpectedly, was too late, or reordered.
     EmulatorFailed,
     /// The processor was the bottleneck, or its time was taken by the host or others.
     SharedCpu,

@@ -14,7 +14,7 @@ use thiserror::Error;
 use crate::manifest::{self, Manifest};
 use crate::record::{self, RunRecord};
 
-/// Runs that one directory may hold; a grid that asks for more is refused, and so is reading it.
+/// Maximum runs of a directory; a larger grid is refused, and so is reading it.
 pub const MAX_RUNS: usize = 20_000;
 
 /// An experiment's results.
@@ -106,7 +106,7 @@ fn read_manifest(path: &Path) -> Result<Manifest, ReadError> {
         path: path.to_owned(),
         source,
     };
-    // The form is looked at first: another form has other keys.
+    // The form is checked first: another form has other keys.
     let form: Form = serde_json::from_str(&text).map_err(not_a_manifest)?;
     if form.format != manifest::FORMAT {
         return Err(ReadError::OtherForm {

@@ -1,7 +1,7 @@
-//! What the page says first, in sentences made of the figures: never more than the intervals allow.
+//! The first sentences of the page, from the figures: never more than the intervals allow.
 //!
-//! Each figure with an axis is told by its lines: from the baseline (the value zero, or the first) to
-//! the others. A change that is not shown is called so, with how many runs it rests on.
+//! Each figure with an axis is described by its lines: from the baseline (the value zero, or the first) to
+//! the others. An insignificant change is stated as such, with its number of runs.
 
 use fairpath_report::Headline;
 
@@ -13,11 +13,11 @@ use crate::metrics::{self, Measure, Requested};
 
 pub use super::model_sentences::on_theory;
 
-/// Sentences at the top of a page; what more there is stands in the figures.
+/// Sentences at the top of a page; more are in the figures.
 pub const MAX_HEADLINES: usize = 10;
 /// Sentences of the main figure, which is the first.
 const MAX_OF_MAIN: usize = 8;
-/// Sentences that another figure gives, so that every figure is heard.
+/// Sentences that another figure gives up, so that every figure has one.
 const MAX_OF_FIGURE: usize = 6;
 
 /// The sentences of all figures in order. `ids` are the figures' ids, by their place in [`Grid::figures`].
@@ -45,7 +45,7 @@ pub fn headlines(grid: &Grid, ids: &[String]) -> Vec<Headline> {
     all
 }
 
-/// Leaves out what did not change, the last first, before what did.
+/// Excludes unchanged quantities first, from the last, and then changed ones.
 fn shorten(sentences: &mut Vec<(String, String)>, most: usize) {
     while sentences.len() > most {
         let unchanged = sentences.iter().rposition(|(value, _)| value.is_empty());
@@ -60,7 +60,7 @@ fn figure_sentences(grid: &Grid, spec: &FigureSpec) -> Vec<(String, String)> {
     };
     let axis = match (&spec.x, &spec.by, spec.kind) {
         (Some(x), ..) => x,
-        // A timeline or a distribution is told by what tells its lines apart.
+        // A timeline or a distribution is described by the axis of its lines.
         (None, Some(by), FigureKind::Distribution) => by,
         _ => return Vec::new(),
     };
@@ -165,7 +165,7 @@ fn sentence(
         "rises"
     };
     let (value, how_much) = match change.headline() {
-        // An index or a score is told as it is: percent of it mean nothing.
+        // An index or a score is stated as it is: percent of it have no meaning.
         Some(_) if requested.metric.measure == Measure::Number => (after.clone(), String::new()),
         Some(headline) => (headline, format!(" ({})", change.words())),
         None => (after.clone(), String::new()),

@@ -1,7 +1,7 @@
-//! What the talk at RIPE 88 measured, to stand beside what was measured here.
+//! The measurements of the talk at RIPE 88, for a comparison.
 //!
 //! "The surprising impact of 1 % packet loss", RIPE 88: five Linux hosts, a symmetric and an
-//! asymmetric path, iperf3. Its round trip is not told, so its rates are not ours: what compares is
+//! asymmetric path, iperf3. It states no round-trip time, so its rates are not comparable. Comparable is
 //! the share of the goodput without loss. For BBR at 10 % the talk gives one figure, without a path.
 
 use super::grid::Setting;
@@ -10,7 +10,7 @@ use crate::axis_value::{self, Kind};
 /// One figure of the talk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TalkFigure {
-    /// "symmetric", "asymmetric"; none: not told.
+    /// "symmetric", "asymmetric"; none: not stated.
     pub path: Option<&'static str>,
     /// Congestion control.
     pub congestion: &'static str,
@@ -37,7 +37,7 @@ const fn figure(
 const SYMMETRIC: Option<&str> = Some("symmetric");
 const ASYMMETRIC: Option<&str> = Some("asymmetric");
 
-/// All that the talk tells in figures.
+/// All figures of the talk.
 pub const FIGURES: &[TalkFigure] = &[
     figure(SYMMETRIC, "cubic", 0.0, 804.67),
     figure(SYMMETRIC, "cubic", 0.01, 235.5),
@@ -51,8 +51,8 @@ pub const FIGURES: &[TalkFigure] = &[
 ];
 
 impl TalkFigure {
-    /// The share of the goodput without loss on the same path: 0.293. Where the path is not told,
-    /// the baselines of both paths give the least and the largest share.
+    /// The share of the goodput without loss on the same path: 0.293. If the path is not stated, the
+    /// baselines of both paths give the minimum and the maximum share.
     pub fn shares(&self) -> (f64, f64) {
         let baselines = FIGURES.iter().filter(|f| {
             f.loss == 0.0
@@ -66,7 +66,7 @@ impl TalkFigure {
     }
 }
 
-/// Whether an experiment stands beside the talk: `ripe88`, and those made from it.
+/// Whether an experiment is compared with the talk: `ripe88`, and those derived from it.
 pub fn is_of(experiment: &str) -> bool {
     experiment.starts_with("ripe88")
 }
@@ -77,7 +77,7 @@ pub fn is_reported(value: &str) -> bool {
     is_loss || value.contains("symmetric") || FIGURES.iter().any(|f| f.congestion == value)
 }
 
-/// What of the talk belongs to this setting; none: nothing was told for it.
+/// The figure of the talk for this setting, if any.
 pub fn figure_of(setting: &Setting) -> Option<&'static TalkFigure> {
     let path = path_of(setting);
     let congestion = setting

@@ -1,6 +1,6 @@
-//! Models beside measurements: each run's flows at the round trip and loss events that they measured.
+//! Models at measured conditions: the flows of each run with their round-trip times and loss events.
 //!
-//! The prediction of a run is the sum over its flows, never above what the link lets through. A cell's
+//! The prediction of a run is the sum over its flows, limited to the link rate. A cell's
 //! is the median over its true runs, and so is its residual: a run is compared with what it measured
 //! itself, not with what others did.
 
@@ -50,7 +50,7 @@ impl Model {
     }
 }
 
-/// What a flow measured, as models ask for it.
+/// The measured conditions of a flow for the models.
 ///
 /// None without sampled round trips, counted loss events, or a segment size.
 pub fn conditions(flow: &FlowRecord, run: &RunRecord) -> Option<Conditions> {
@@ -109,7 +109,7 @@ fn per_segment_bps(run: &RunRecord) -> Option<f64> {
     Some(flows?.iter().sum::<f64>().min(limit))
 }
 
-/// A cell beside the models.
+/// The comparison of a cell with models.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// Measured goodput.
@@ -205,8 +205,8 @@ fn nearest(runs: &[(f64, Prediction, &RunRecord)]) -> Option<(&'static str, Esti
     Some((name, estimate(&residuals)?))
 }
 
-/// `p*` of a run: at the least round trip that its sockets saw, since at that loss no queue stands;
-/// for several flows each has its share of the link.
+/// `p*` of a run: at the minimum RTT of its sockets, since there is no queue at that loss; several flows
+/// share the link.
 pub fn meeting(run: &RunRecord) -> Option<f64> {
     let limit = run.bottleneck.as_ref()?.goodput_limit_bps / run.flows.len() as f64;
     let of = |flow: &FlowRecord| {

@@ -2,14 +2,14 @@
 //! wait for them.
 //!
 //! TCP's state Loss begins when the timer has run out, and at small windows it is over within a round
-//! trip: the wait is before it. So waiting is told by what a socket had acknowledged from sample to sample:
+//! trip: the wait is before it. So waiting is measured by the acknowledged bytes from sample to sample:
 //!
 //! ```text
 //! bytes_acked  7  9 12 12 12 12 15      four samples alike, 0.3 s: longer than a round trip of 20 ms,
-//!                    '--------'         in which a window's clock would have gone on
+//!                    '--------'         in which ACKs would have arrived
 //! ```
 //!
-//! Samples are a tenth of a second apart, so that shorter waits are missing: what is told is a lower bound.
+//! Samples are 0.1 s apart, so shorter waits are missing: the result is a lower bound.
 
 use fairpath_report::statistics::median;
 
@@ -37,7 +37,7 @@ impl Timeouts {
     }
 }
 
-/// A run's; none where loss events were not counted, or samples do not tell what was acknowledged.
+/// Those of a run; none without counts of loss events or of acknowledged bytes.
 pub fn of(run: &RunRecord) -> Option<Timeouts> {
     let (mut count, mut seconds, mut stalled) = (0, 0.0, 0.0);
     for flow in &run.flows {
@@ -97,7 +97,7 @@ mod tests {
         }
     }
 
-    /// Nothing from 1.3 to 1.6 s, and from 1.8 to 1.9; and what lies outside the measured part.
+    /// Nothing from 1.3 to 1.6 s, and from 1.8 to 1.9; and times outside the measured part.
     fn waiting(tenth: u32) -> u64 {
         match tenth {
             0..10 => 0,

@@ -105,7 +105,7 @@ pub enum TopologyError {
         "no topology \"{name}\"; there are {known}, or draw one: [topology] with hosts and links"
     )]
     Unknown {
-        /// As it was asked for.
+        /// As requested.
         name: String,
         /// Names that are there.
         known: String,

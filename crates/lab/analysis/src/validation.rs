@@ -1,7 +1,7 @@
-//! Whether a run was what it was asked to be: its faults, each with what was seen and what to do.
+//! Validation of a run: its faults, each with the observation and the remedy.
 //!
-//! Pure: a record and the experiment it was made from. A run with a fault is kept, marked, and left out
-//! of figures; that CUBIC was slow proves nothing where its window or the processor was the reason.
+//! Pure: a record and its experiment. A run with a fault is kept, marked, and excluded from figures. A slow
+//! CUBIC flow proves nothing if its window or the processor was the reason.
 
 mod measured;
 mod remarks;
@@ -17,19 +17,19 @@ pub use remarks::{FEW_LOSS_EVENTS, remarks};
 
 /// Of the time with something to send, the part that windows may hold a sender back.
 const MAX_WINDOW_LIMITED: f64 = 0.05;
-/// Mean delay may be off by so much of what was asked for, or by so many ns where that is more.
+/// Tolerance of the mean delay: this share of the configured delay, or this number of ns if that is more.
 const MAX_DELAY_OFF: f64 = 0.05;
 const MAX_DELAY_OFF_NS: f64 = 50_000.0;
 /// Of all processors, the part that the host may take away.
 const MAX_STOLEN: f64 = 0.05;
-/// Likewise the kernel's threads for packets: an emulator that is awake before a packet is due holds
-/// them up that long, while processors are idle.
+/// The same for the kernel's packet threads: an emulator that is awake before a packet is due delays them
+/// for that time, while processors are idle.
 const MAX_KERNEL_WAITED: f64 = 0.4;
 /// Of the time, the part that a sender, a receiver or an emulator may have waited for a processor.
 const MAX_WAITED: f64 = 0.1;
 /// Of all processors, the part that others may have used: what is no part of the run.
 const MAX_OTHERS: f64 = 0.25;
-/// A flow's goodput may be so much of what its link lets through: what waited drains behind the warm-up.
+/// Tolerance of a flow's goodput above the link rate: the queue drains after the warm-up.
 const MAX_OF_RATE: f64 = 1.1;
 /// Of a flow's measured time, the part that its goodput must be known for.
 const MIN_KNOWN: f64 = 0.8;
@@ -85,7 +85,7 @@ fn window_limited(flow: &FlowRecord, from: f64) -> Option<Fault> {
     })
 }
 
-/// The kernel must have used what was asked for, and the changes that were asked for, in order.
+/// The kernel must have used the configured congestion control and the configured changes, in order.
 fn wrong_congestion(flow: &FlowRecord, experiment: &Experiment) -> Option<Fault> {
     if flow.congestion.is_empty() {
         return None;
@@ -137,7 +137,7 @@ fn unmeasured_flow(flow: &FlowRecord, run: &RunRecord, experiment: &Experiment) 
     })
 }
 
-/// What the emulator did, against what it was asked for.
+/// The results of the emulator, against its configuration.
 fn of_link(link: &LinkRecord, run: &RunRecord) -> Vec<Fault> {
     let mut found = Vec::new();
     let name = &link.name;
@@ -150,7 +150,7 @@ fn of_link(link: &LinkRecord, run: &RunRecord) -> Vec<Fault> {
         found.push(fault(FaultKind::OffloadsOn, text));
     }
     if let (Some((low, high)), true) = (link.loss_interval, link.packets > 0) {
-        // The emulator tells the interval of what it saw, other engines that of what was asked for.
+        // The emulator reports the interval of its observations, other engines that of the configuration.
         let share = link.lost as f64 / link.packets as f64;
         let requested = link.loss_requested.unwrap_or(share);
         if ![share, requested]
@@ -193,13 +193,13 @@ fn misread(link: &LinkRecord) -> Option<Fault> {
     Some(fault(FaultKind::NotImpaired, text))
 }
 
-/// A direction without a delay of its own is held against the round trip that it is part of.
+/// A direction without a separate delay is compared with the round-trip time that it is part of.
 fn wrong_delay(link: &LinkRecord, run: &RunRecord) -> Option<Fault> {
     let requested = link.delay_requested_ns? as f64;
     let mean = link.delay_mean_ns? as f64;
     let off = (mean - requested).abs();
     let round_trip = run.bottleneck.as_ref().map_or(0, |b| b.base_rtt_ns) as f64;
-    // A rate plans a wait of some ns where hardly any packet meets another.
+    // A rate plans a wait of some ns even without other packets.
     let whole = match requested < MAX_DELAY_OFF_NS {
         true => round_trip.max(requested),
         false => requested,
@@ -215,8 +215,8 @@ fn wrong_delay(link: &LinkRecord, run: &RunRecord) -> Option<Fault> {
     })
 }
 
-/// Interfaces that take or make super-packets beside a link that is emulated: what senders, queues and
-/// other routers then hold is not what a wire would have, even where the emulator cuts it up again.
+/// Interfaces of an emulated link that accept or build GSO packets: the queues of senders and routers then
+/// differ from those of a wire, even if the emulator segments the packets again.
 fn offloads_on(run: &RunRecord) -> Option<Fault> {
     let is_on = |state: &&str| {
         state
@@ -237,7 +237,7 @@ fn offloads_on(run: &RunRecord) -> Option<Fault> {
     })
 }
 
-/// Directions of links that were to be impaired and of which nothing was told.
+/// Directions of links with an impairment but without a report.
 fn missing_links(run: &RunRecord, experiment: &Experiment) -> Vec<Fault> {
     let Ok(topology) = Topology::of(&experiment.topology) else {
         return Vec::new();
@@ -263,10 +263,10 @@ fn missing_links(run: &RunRecord, experiment: &Experiment) -> Vec<Fault> {
     found
 }
 
-/// Nothing passes a link faster than its rate, but for what a burst and the ends of intervals let through.
+/// No link exceeds its rate, except by bursts and the ends of intervals.
 fn beyond_the_rate(run: &RunRecord, experiment: &Experiment) -> Option<Fault> {
     let limit = run.bottleneck.as_ref()?.goodput_limit_bps;
-    // Flows of other ways have links of their own.
+    // Flows of other paths have other links.
     let mut directions = experiment.flows.values().map(|flow| (&flow.from, &flow.to));
     let first = directions.next()?;
     let is_shared = directions.all(|direction| direction == first);
@@ -286,7 +286,7 @@ fn beyond_the_rate(run: &RunRecord, experiment: &Experiment) -> Option<Fault> {
     })
 }
 
-/// What was to be measured beside the flows.
+/// The other measurements during the flows.
 fn missing_parts(run: &RunRecord, experiment: &Experiment) -> Vec<Fault> {
     let mut missing = Vec::new();
     if experiment.watch.is_some() && run.passive.is_none() {
@@ -317,7 +317,7 @@ fn processors(run: &RunRecord, experiment: &Experiment) -> Vec<Fault> {
         found.push(fault(FaultKind::SharedCpu, text));
     }
     let parts: f64 = cpu.parts.values().sum();
-    // Interrupts work for whoever's packets they carry, and belong to no process on an idle processor.
+    // Interrupts process packets of any process, and belong to none on an idle processor.
     let others = (cpu.busy - cpu.interrupts - parts) / all;
     if !experiment.measures_machine && others > MAX_OTHERS {
         let text = format!(

@@ -1,8 +1,8 @@
 //! Two directories of results, cell by cell: a verdict with its interval, or why there is none.
 //!
-//! Settings that both have are compared by the quantities of both experiments' figures. What cannot be
-//! compared (other axes, other scales, nothing in common) is refused with the reason; what may explain
-//! a difference (another kernel, another form) is told beside the verdicts.
+//! Common settings are compared by the quantities of both experiments' figures. Incomparable results
+//! (other axes, other scales, nothing in common) are refused with the reason. A possible explanation of a
+//! difference (another kernel, another form) is added as a remark.
 
 mod refuse;
 mod words;
@@ -20,7 +20,7 @@ use crate::results::Results;
 use refuse::{pairs, same_axes, same_link, same_scale};
 use words::{overall, remarks};
 
-/// Two sets of results beside each other.
+/// The comparison of two sets of results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// The experiment (of the first).
@@ -68,7 +68,7 @@ impl Row {
 /// Compares `second` with `first`.
 ///
 /// # Errors
-/// [`CannotCompare`] tells why these two are not to be compared.
+/// [`CannotCompare`] has the reason.
 pub fn compare(first: &Results, second: &Results) -> Result<Comparison, CannotCompare> {
     same_axes(&first.manifest, &second.manifest)?;
     same_scale(&first.manifest, &second.manifest)?;

@@ -28,7 +28,7 @@ pub enum CannotCompare {
         /// Its axes.
         second_axes: String,
     },
-    /// Rates were scaled differently, so that no number of one belongs beside one of the other.
+    /// Rates were scaled differently, so no numbers are comparable.
     #[error(
         "rates are scaled by {first} in the first and by {second} in the second; run both with the same --scale"
     )]
@@ -63,7 +63,7 @@ pub enum CannotCompare {
         /// In the second.
         second: String,
     },
-    /// No figure asks for a quantity that both measured.
+    /// No figure has a quantity that both measured.
     #[error("no quantity was measured in both directories; see `fairpath lab report DIR` of each")]
     NoQuantity,
 }

@@ -1,4 +1,4 @@
-//! The file of an experiment, and what becomes of it at one setting of its axes.
+//! The file of an experiment, and its table at one setting of the axes.
 //!
 //! The whole file is read once with places for errors. A setting is the file's table with the form's
 //! and the axes' dotted paths set, read again: so an axis may set anything that the file may say, and a
@@ -26,7 +26,7 @@ pub enum LoadError {
         "no experiment \"{name}\": {near}`fairpath lab list` names those that are shipped; a file ends in .toml"
     )]
     Unknown {
-        /// As it was asked for.
+        /// As requested.
         name: String,
         /// "did you mean ...? ", or nothing.
         near: String,
@@ -171,7 +171,7 @@ impl Document {
         settings
     }
 
-    /// All combinations of one grid; an axis that it leaves out stays at its base.
+    /// All combinations of one grid; an omitted axis stays at its base.
     fn product(&self, grid: &Grid) -> Vec<Setting> {
         let mut settings = vec![Setting::new()];
         for axis in &self.base.axes {

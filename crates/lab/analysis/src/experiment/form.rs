@@ -25,7 +25,7 @@ pub struct Axis {
     /// The dotted path that a value goes to, "links.wan.loss"; none: values name their own.
     #[serde(default)]
     pub set: Vec<String>,
-    /// Values in order. An axis that a grid leaves out stays at the first, or at `base`.
+    /// Values in order. An axis that a grid omits stays at the first, or at `base`.
     pub values: Vec<Point>,
     /// The value where a grid leaves the axis out.
     #[serde(default)]
@@ -38,7 +38,7 @@ pub struct Axis {
 pub enum Point {
     /// Goes to the axis' paths.
     Value(Plain),
-    /// Sets paths of its own.
+    /// Sets separate paths.
     Named(Named),
 }
 

@@ -17,7 +17,7 @@ pub(crate) const FRAME_BITS: f64 = 1514.0 * 8.0;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LinkSpec {
-    /// By which port of `fairpath impair`; none: its own choice.
+    /// Back end of `fairpath impair`; none: its choice.
     #[serde(default)]
     pub via: Option<Via>,
     /// Bits a second.
@@ -35,10 +35,10 @@ pub struct LinkSpec {
     /// Correlation of successive delays.
     #[serde(default)]
     pub correlation: Option<Share>,
-    /// Whether packets that jitter may overtake one another do so.
+    /// Whether jitter reorders packets.
     #[serde(default)]
     pub reordering: Option<bool>,
-    /// Of wire packets, each by itself.
+    /// Share of packets on the wire, lost independently.
     #[serde(default)]
     pub loss: Option<Share>,
     /// Packets that wait for the rate at most.
@@ -61,9 +61,9 @@ pub struct LinkSpec {
     pub to: BTreeMap<String, Towards>,
 }
 
-/// Back ends that `fairpath impair` can be asked for.
+/// Back ends of `fairpath impair`.
 ///
-/// The lab starts that program and sees no crate of the router: these are words of its command line,
+/// The lab starts that program and has no crate of the router: these are words of its command line,
 /// and an experiment with another word is refused when it is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -97,7 +97,7 @@ pub struct DelayStep {
     pub delay: Time,
 }
 
-/// What differs in one direction; what is left out is as for both.
+/// The differences of one direction; omitted keys are those of both.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Towards {
@@ -141,7 +141,7 @@ pub struct Direction {
     pub jitter: Time,
     /// Of successive delays.
     pub correlation: Option<Share>,
-    /// Whether packets may overtake one another.
+    /// Whether packets can be reordered.
     pub reordering: bool,
     /// Of wire packets; what `impair` says of loss is not in here.
     pub loss: Share,
@@ -161,7 +161,7 @@ impl Direction {
         *self == Direction::default()
     }
 
-    /// Whether loss is all that is asked: the kernel does it by itself.
+    /// Whether only loss is configured: then the kernel does it alone.
     pub fn is_loss_alone(&self) -> bool {
         *self
             == Direction {

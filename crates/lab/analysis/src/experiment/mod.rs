@@ -1,4 +1,4 @@
-//! An experiment: which network, which traffic, what is varied, which figures are asked for.
+//! An experiment: the network, the traffic, the axes and the figures.
 //!
 //! ```text
 //! file (TOML) ─ Document ─ form ─ settings ─ Experiment of one setting ─ run
@@ -75,10 +75,10 @@ pub struct Experiment {
     /// Flows by name.
     #[serde(default)]
     pub flows: BTreeMap<String, FlowSpec>,
-    /// Echo requests beside them, by name.
+    /// Echo requests during the flows, by name.
     #[serde(default)]
     pub pings: BTreeMap<String, PingSpec>,
-    /// Voice calls beside them, by name.
+    /// Voice calls during the flows, by name.
     #[serde(default)]
     pub calls: BTreeMap<String, CallSpec>,
     /// The host where `fairpath rtt` watches what leaves towards the first flow's receiver; none: it does
@@ -88,10 +88,10 @@ pub struct Experiment {
     /// Whether the machine itself is what is measured: full processors and windows are no faults then.
     #[serde(default)]
     pub measures_machine: bool,
-    /// A program in the packets' way at a router, by NFQUEUE.
+    /// A program that receives the packets of a router, by NFQUEUE.
     #[serde(default)]
     pub divert: Option<DivertSpec>,
-    /// Whether interfaces take super-packets, which is a fault to be found.
+    /// Whether interfaces accept GSO packets, which is a fault that is detected.
     #[serde(default)]
     pub offloads: bool,
     /// What is varied.
@@ -148,7 +148,7 @@ pub struct DivertSpec {
     pub at: String,
     /// "none", or over which library: "c", "go", "fairpath".
     pub program: String,
-    /// Whether super-packets come whole.
+    /// Whether GSO packets are not segmented.
     #[serde(default)]
     pub gso: bool,
 }

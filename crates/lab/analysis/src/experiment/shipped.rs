@@ -66,7 +66,7 @@ mod tests {
         assert!(error.contains("did you mean \"goodput\"?"), "{error}");
     }
 
-    /// Every switch and step has room for the figures before and after it, in both forms.
+    /// Every switch and step leaves time for the measurements before and after it, in both forms.
     #[test]
     fn changes_are_reported_with_old_and_new_values() {
         for name in ["switch-cc", "delay-step"] {

@@ -39,13 +39,13 @@ pub struct FlowSpec {
     /// How long; none: to the end.
     #[serde(default)]
     pub seconds: Option<f64>,
-    /// Sends at most so much; UDP needs it.
+    /// Maximum rate of the sender; UDP needs it.
     #[serde(default)]
     pub bitrate: Option<Rate>,
     /// The sockets' congestion control changes while they send.
     #[serde(default)]
     pub switch: Vec<SwitchSpec>,
-    /// Bytes of the sender's window, to plant a fault; none: the kernel's own choice.
+    /// Bytes of the sender's window, to cause a fault; none: the kernel's choice.
     #[serde(default)]
     pub window: Option<u32>,
 }
@@ -57,7 +57,7 @@ pub enum FlowKind {
     /// As much as the path takes.
     #[default]
     Tcp,
-    /// A rate that yields to nobody.
+    /// A rate without congestion control.
     Udp,
 }
 
@@ -96,7 +96,7 @@ pub struct CallSpec {
     /// Who speaks.
     #[serde(default = "from")]
     pub from: String,
-    /// Who hears.
+    /// The listener.
     #[serde(default = "to")]
     pub to: String,
 }

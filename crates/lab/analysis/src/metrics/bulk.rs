@@ -106,14 +106,14 @@ pub(super) const METRICS: &[Metric] = &[
     },
 ];
 
-/// The flows asked for, by name or congestion control.
+/// The selected flows, by name or congestion control.
 pub(super) fn flows<'a>(run: &'a RunRecord, who: Who<'a>) -> impl Iterator<Item = &'a FlowRecord> {
     run.flows
         .iter()
         .filter(move |f| is_requested(who, &f.name) || is_requested(who, &f.congestion))
 }
 
-/// The sum over the flows asked for; none where there is none.
+/// The sum over the selected flows; none without a flow.
 fn sum(run: &RunRecord, who: Who, value: fn(&FlowRecord) -> f64) -> Option<f64> {
     flows(run, who).map(value).reduce(|a, b| a + b)
 }
@@ -182,7 +182,7 @@ fn goodput_series(run: &RunRecord, who: Who) -> Vec<Series> {
         .collect()
 }
 
-/// A sampled quantity in the measured part, all flows asked for.
+/// A sampled quantity in the measured part, of all selected flows.
 pub(super) fn samples_of(run: &RunRecord, who: Who, of: fn(&TcpSample) -> Option<f64>) -> Vec<f64> {
     flows(run, who)
         .flat_map(|f| &f.samples)

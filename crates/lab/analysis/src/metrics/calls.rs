@@ -1,4 +1,4 @@
-//! Quantities of voice calls. Of several calls the mean is told: each is a caller.
+//! Quantities of voice calls. Several calls have their mean: each is a caller.
 
 use super::{Better, Measure, Metric, Series, Who, is_requested};
 use crate::playout::{Buffer, FIXED, Playout, play};

@@ -5,8 +5,8 @@
 //!             measured from here     change                               end
 //! ```
 //!
-//! A run without a change has none of these. With several, "before" ends at the first and "after" begins
-//! behind the last. Intervals of the receiver count by the part that lies in a window.
+//! A run without a change has none of these. With several, "before" ends at the first and "after" starts
+//! after the last. Intervals of the receiver count by the part inside a window.
 
 use super::bulk::flows;
 use super::{Better, Measure, Metric, Who};
@@ -67,7 +67,7 @@ pub(super) const METRICS: &[Metric] = &[
     },
 ];
 
-/// Mean goodput of the flows asked for between two moments; none without flows, or with too short a time.
+/// Mean goodput of the selected flows between two times; none without flows, or if the time is too short.
 fn mean_bps(run: &RunRecord, who: Who, from: f64, to: f64) -> Option<f64> {
     let sum = flows(run, who)
         .map(|flow| bits(flow, from, to))

@@ -1,4 +1,4 @@
-//! Round trips: as sockets, passing packets and pings tell them.
+//! Round-trip times of sockets, passing packets and pings.
 
 use super::bulk::{median_of, samples_of, series_of};
 use super::{Better, Measure, Metric, Series, Who, is_requested, quantile};

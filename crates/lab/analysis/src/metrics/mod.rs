@@ -1,4 +1,4 @@
-//! Measured quantities by name: what a figure's `y` may be, and how it is told from a run's record.
+//! Measured quantities by name: the values of a figure's `y`, and their computation from a run's record.
 //!
 //! | file | quantities |
 //! |---|---|
@@ -9,9 +9,9 @@
 //! | `sharing` | fairness between flows |
 //! | `network` | achieved loss, queues, lateness, processor time |
 //!
-//! `NAME@WHO` asks for the flows, pings, calls or queues that are called WHO (or use the congestion
-//! control WHO) alone: `goodput@cubic`, `mos@call-2`. A value is in its unit's base (bits a second,
-//! seconds, shares); none means that the run did not measure it, never that it was zero.
+//! `NAME@WHO` selects the flows, pings, calls or queues that are named WHO (or use the congestion control
+//! WHO): `goodput@cubic`, `mos@call-2`. A value is in its base unit (bits per second, seconds, ratios).
+//! None means that the run did not measure it, never that it was zero.
 
 mod bulk;
 mod calls;
@@ -97,7 +97,7 @@ type Who<'a> = Option<&'a str>;
 
 /// A measured quantity.
 pub struct Metric {
-    /// As figures ask for it.
+    /// The name in figures.
     pub name: &'static str,
     /// As axes are called.
     pub title: &'static str,
@@ -112,7 +112,7 @@ pub struct Metric {
     series: Option<fn(&RunRecord, Who) -> Vec<Series>>,
 }
 
-/// A metric as a figure asked for it.
+/// A metric as a figure requests it.
 #[derive(Clone, Copy)]
 pub struct Requested<'a> {
     /// Which.
@@ -145,7 +145,7 @@ pub fn all() -> impl Iterator<Item = &'static Metric> {
     .flatten()
 }
 
-/// The metric that `text` (`NAME` or `NAME@WHO`) asks for.
+/// The metric of `text` (`NAME` or `NAME@WHO`).
 ///
 /// # Errors
 /// No metric has this name; the error suggests the nearest.
@@ -211,7 +211,7 @@ fn suggestion(name: &str) -> String {
         .map_or_else(String::new, |known| format!(" (did you mean \"{known}\"?)"))
 }
 
-/// Whether something with this name is asked for.
+/// Whether this name is selected.
 fn is_requested(who: Who, name: &str) -> bool {
     who.is_none_or(|who| who == name)
 }

@@ -6,9 +6,9 @@
 //! (section 2) `C = sqrt(3 / (2 b))`: 1.22 without delayed ACKs, 0.87 with. It knows no timeouts,
 //! no windows and no link.
 //!
-//! Which of both is a sender's? The paper's counts ACKs, as RFC 5681 does without its section 3.1's byte
-//! counting (RFC 3465). Linux counts the segments that an ACK covers (`tcp_cong_avoid_ai(.., acked)`), so
-//! that delayed ACKs do not slow it: [`per_segment_goodput_bps`] is told beside the law at the measured `b`.
+//! Which of the two applies to a sender? The paper's counts ACKs, like RFC 5681 without the byte counting of
+//! its section 3.1 (RFC 3465). Linux counts the segments that an ACK covers (`tcp_cong_avoid_ai(.., acked)`),
+//! so delayed ACKs do not slow it: [`per_segment_goodput_bps`] is stated with the law at the measured `b`.
 
 use super::Conditions;
 

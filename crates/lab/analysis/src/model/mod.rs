@@ -6,8 +6,8 @@
 //! | [`padhye`] | Reno with timeouts, as Linux had no SACK | Padhye et al., ToN 8(2), 2000 |
 //! | [`cubic`] | CUBIC, its Reno-friendly region included | RFC 9438 section 5 |
 //!
-//! BBR has no entry on purpose: its rate does not follow the rate of loss, so that no response
-//! function of this form exists. None of the models knows the link: [`Prediction::bounded`] does.
+//! BBR has no entry: its rate does not follow the rate of loss, so no response function of this form
+//! exists. No model includes the link: [`Prediction::bounded`] does.
 
 pub mod cubic;
 pub mod mathis;
@@ -79,7 +79,7 @@ impl Prediction {
         }
     }
 
-    /// Whichever of Mathis and RFC 9438 lies nearer to what was measured, with its name.
+    /// Mathis or RFC 9438, whichever is nearer to the measurement, with its name.
     ///
     /// The two differ at high loss only by how an ACK for several segments counts. Padhye does not
     /// compete: its timeouts are those of a sender without SACK.
@@ -94,7 +94,7 @@ impl Prediction {
     }
 }
 
-/// How far a measurement lies from a prediction, as a share of the prediction: 0.1 is 10 % above.
+/// The residual of a measurement, as a share of the prediction: 0.1 is 10 % above.
 pub fn residual(measured_bps: f64, predicted_bps: f64) -> f64 {
     measured_bps / predicted_bps - 1.0
 }

@@ -3,11 +3,11 @@
 //! J. Padhye, V. Firoiu, D. Towsley, J. Kurose, "Modeling TCP Reno performance: a simple model and
 //! its empirical validation", IEEE/ACM ToN 8(2), 2000: the full model (equation 32), with the chance
 //! that a loss ends in a timeout (equation 24) and back-off by doubling (equation 29), and its
-//! approximation (equation 33, also RFC 5348 section 3.1). The receiver's window is left out: a run
-//! that was held back by it is not true and never gets here.
+//! approximation (equation 33, also RFC 5348 section 3.1). The receiver's window is omitted: a run that it
+//! limits is invalid and is not compared.
 //!
-//! SACK, RACK and tail loss probes spare today's senders most of these timeouts, so that at short
-//! round trips this model lies far below what is measured. It is shown to say by how much.
+//! SACK, RACK and tail loss probes avoid most of these timeouts for present senders. So at short
+//! round-trip times this model is far below the measurements. The page states the difference.
 
 use super::Conditions;
 
@@ -48,7 +48,7 @@ fn mean_window_at_loss(p: f64, b: f64) -> f64 {
     part + (8.0 * (1.0 - p) / (3.0 * b * p) + part * part).sqrt()
 }
 
-/// The chance that a loss in a window of `w` segments is told by a timeout (equation 24).
+/// The probability that a loss in a window of `w` segments causes a timeout (equation 24).
 fn timeout_share(p: f64, w: f64) -> f64 {
     if w <= 3.0 {
         return 1.0;

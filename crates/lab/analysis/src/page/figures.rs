@@ -1,4 +1,4 @@
-//! The figures that the experiment asks for, made of its cells.
+//! The figures of the experiment, made from its cells.
 //!
 //! Settings are never pooled: an axis that a figure names neither for x nor for its lines makes panels.
 
@@ -65,7 +65,7 @@ fn figure(grid: &Grid, spec: &FigureSpec, number: usize) -> Figure {
         .command(command)
 }
 
-/// Axes that make panels: the one asked for first, then every one that would otherwise be pooled.
+/// Axes that make panels: the requested one first, then every one that would otherwise be pooled.
 fn panel_axes<'a>(grid: &Grid<'a>, spec: &FigureSpec) -> Vec<&'a str> {
     let is_used = |name: &str| {
         [&spec.x, &spec.by]

@@ -1,4 +1,4 @@
-//! What limits results though every run was true: too few loss events, runs not made again, machines that differ.
+//! Limits of valid results: few loss events, runs that were not repeated, machines that differ.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::validation::FEW_LOSS_EVENTS;
 /// Runs that are named; more are only counted.
 const MAX_NAMED_RUNS: usize = 10;
 
-/// Runs that were not true and not made again, since a quick form's time was up.
+/// Invalid runs that were not repeated, because the time of the quick form was over.
 pub fn not_again(grid: &Grid) -> Option<Notice> {
     let left = &grid.manifest.not_again;
     (!left.is_empty()).then(|| {
@@ -40,7 +40,7 @@ pub fn mixed(results: &Results) -> Option<Notice> {
     })
 }
 
-/// Beside models: settings whose runs saw too few loss events for one.
+/// Settings whose runs had too few loss events for a comparison with a model.
 pub fn few_loss_events(grid: &Grid) -> Option<String> {
     let cells = grid.cells.iter();
     let few = cells.filter(|cell| cell.runs.iter().any(|run| !run.remarks.is_empty()));

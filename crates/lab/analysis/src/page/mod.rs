@@ -3,10 +3,10 @@
 //! ```text
 //! summary    sentences, each with the figure that shows it         sentences
 //! results    the experiment's figures                              figures
-//! together   rank correlations of quantities with axes         together
-//! theory     models beside measurements; the talk, for ripe88      tables
-//! truth      achieved loss, lateness; runs left out and why        truth
-//! method     what was done and how it was computed                 method
+//! correlations rank correlations of quantities with axes       correlations
+//! theory     models and measurements; the talk, for ripe88         tables
+//! validation achieved loss, lateness; invalid runs and reasons     validation
+//! method     procedure and computations                            method
 //! provenance machine, offloads, commands, every run                provenance
 //!            processor time by part                            processors
 //! ```
@@ -83,8 +83,8 @@ pub fn report(results: &Results) -> Report {
     }
 }
 
-/// Writes the report's files into `dir` and returns the path of its page. Every file is written beside
-/// its place and then put there, so that a full disk leaves the former report whole.
+/// Writes the report's files into `dir` and returns the path of its page. Every file is written next to
+/// its place and then renamed, so a full disk leaves the former report intact.
 ///
 /// # Errors
 /// The directory or a file in it cannot be written.
@@ -102,7 +102,7 @@ fn put(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut temporary = tempfile::NamedTempFile::new_in(parent)?;
     io::Write::write_all(&mut temporary, content)?;
     let kept = temporary.persist(path)?;
-    // Temporary files are for their owner alone; a report is for whoever may read the directory.
+    // Temporary files are private to their owner; a report has the permissions of its directory.
     kept.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
 }
 

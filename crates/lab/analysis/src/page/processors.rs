@@ -8,13 +8,13 @@ use fairpath_report::{Cell as TableCell, Column, Table, Unit};
 use crate::grid::Grid;
 use crate::record::RunRecord;
 
-/// What a run tells of a row.
+/// The value of a run for a row.
 type Reported = fn(&RunRecord) -> Option<f64>;
 
 /// How parts that measure are called.
 const MEASURES: &str = "measurement";
 
-/// "Processor time by part", over the true runs; none where no run told it.
+/// "Processor time by part", over the valid runs; none if no run has it.
 pub fn table(grid: &Grid) -> Option<Table> {
     let runs: Vec<&RunRecord> = (grid.cells.iter().flat_map(|cell| &cell.runs))
         .filter(|run| run.cpu.cpus > 0)

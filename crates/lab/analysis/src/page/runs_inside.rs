@@ -10,12 +10,12 @@ use crate::grid::{Grid, Setting};
 use crate::metrics::Requested;
 use crate::record::{FlowRecord, RunRecord};
 
-/// Samples of a line's distribution that are looked at; every k-th of more.
+/// Maximum samples of a line's distribution; of more, every k-th is used.
 const MAX_SAMPLES: usize = 200_000;
 
 /// Moments that a panel marks.
 const MAX_MOMENTS: usize = 5;
-/// A change and the first sample that shows it are so near, seconds: samples are a tenth apart.
+/// Maximum time between a change and the first sample that shows it, seconds: samples are 0.1 s apart.
 const SEEN_WITHIN_SECONDS: f64 = 0.5;
 
 /// One typical run a line (the one nearest to the median), its flows apart.

@@ -1,8 +1,8 @@
 //! Round trips where rates are scaled down: as the experiment says them, and as they are here.
 //!
-//! Axes and names of settings keep the experiment's words, so that results of two machines have the same
-//! settings; whoever compares y with x must know that delays are longer by the factor's inverse. Which
-//! axis is one of round trips is seen in the records, and not guessed from its name.
+//! Axes and names of settings keep the words of the experiment, so results of two machines have the same
+//! settings. For a comparison of y with x, delays are longer by the inverse of the factor. The axis of
+//! round-trip times is determined from the records, not from its name.
 
 use fairpath_report::Unit;
 use fairpath_report::statistics::median;

@@ -1,5 +1,5 @@
-//! Tables with a row (or more) a setting: one column for each axis that tells settings apart, and no
-//! column in which nothing was measured.
+//! Tables with one or more rows per setting: one column for each axis that distinguishes settings, and no
+//! column without values.
 
 use fairpath_report::{Cell as TableCell, Column, Row, Table};
 

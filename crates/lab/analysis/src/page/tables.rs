@@ -1,4 +1,4 @@
-//! Measurements beside models, and beside the talk.
+//! Measurements compared with models and with the talk.
 
 use fairpath_report::figure::{Axis as FigureAxis, Figure, Panel, Point, Series};
 use fairpath_report::statistics::Estimate;
@@ -13,7 +13,7 @@ use crate::manifest::Axis;
 use crate::metrics;
 use crate::{sentences, talk, theory};
 
-/// Mathis, RFC 9438 and Padhye beside what was measured; none where no figure asks for models.
+/// Mathis, RFC 9438 and Padhye with the measurements; none if no figure has models.
 pub fn theory(grid: &Grid) -> Option<Section> {
     if !grid.figures().any(|figure| figure.theory) {
         return None;
@@ -84,7 +84,7 @@ fn theory_row(row: &theory::Row) -> Vec<TableCell> {
     ]
 }
 
-/// The talk's figures beside ours: rates, and shares of the goodput without loss, which compare.
+/// The figures of the talk with ours: rates, and the comparable shares of the goodput without loss.
 pub fn talk(grid: &Grid) -> Option<Section> {
     let axis = loss_axis(grid)?;
     let baseline = grid.baseline(axis)?;

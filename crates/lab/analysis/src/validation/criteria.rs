@@ -1,4 +1,4 @@
-//! What a run is held against, in words made of the very limits.
+//! The criteria of a valid run as text, with the limits of the code.
 
 use super::{
     MAX_DELAY_OFF, MAX_DELAY_OFF_NS, MAX_KERNEL_WAITED, MAX_OF_RATE, MAX_OTHERS, MAX_STOLEN,

@@ -1,8 +1,8 @@
-//! Delays against what did not come from the emulator, and jitter against what it did.
+//! Validation of delays by independent measurements, and of jitter by those of the emulator.
 //!
-//! The mean that an emulator adds behind a rate is held against its own plan (`of_link`), which an emulator
-//! that forgets the delay fulfils. The least round trip of sockets and pings knows better: it is no less
-//! than the links' delays, and no more than these and what their queues hold.
+//! The mean delay of an emulator behind a rate is compared with its plan (`of_link`), which also an emulator
+//! that omits the delay fulfils. The minimum RTT of sockets and pings is independent: it is at least the
+//! delays of the links, and at most these plus full queues.
 
 use crate::experiment::{Direction, Experiment, FRAME_BITS};
 use crate::record::{Fault, FaultKind, FlowRecord, LinkRecord, RunRecord};
@@ -10,18 +10,18 @@ use crate::topology::Topology;
 
 use super::fault;
 
-/// The least round trip may be shorter than the delays by so much of them.
+/// Tolerance of the minimum RTT below the delays, as a share.
 pub(super) const MAX_SHORT: f64 = 0.05;
-/// It may be longer than delays and full queues by so much, or by so many ns: processors take their time.
+/// Tolerance above delays and full queues, as a share or in ns: processors take time.
 const MAX_LONG: f64 = 0.05;
 const MAX_LONG_NS: f64 = 2e6;
 /// A tick of TCP's timestamps in Linux.
 const TIMESTAMP_NS: f64 = 1e6;
-/// Independent delays that tell a deviation: its own is 2 % then.
+/// Number of independent delays for a deviation: its own is 2 % then.
 const MIN_DELAYS: f64 = 1_000.0;
-/// A deviation may be off by so much of what was asked for.
+/// Tolerance of a deviation, as a share of the configured one.
 const MAX_JITTER_OFF: f64 = 0.15;
-/// A delay below this many deviations is often cut off at 0, and at 0 deviations 0.58 of one is left.
+/// A delay below this many deviations is often clamped at 0, and at 0 deviations 0.58 of one remains.
 const WHOLE_DEVIATIONS: f64 = 3.0;
 const CUT_DEVIATION: f64 = 0.5;
 /// With order kept, packets that come close together wait for the slowest of them: of the deviation 0.3 is
@@ -132,7 +132,7 @@ impl Path {
     }
 }
 
-/// Delays that differ by less, or more, than was asked for.
+/// Delays whose variation differs from the configured jitter.
 pub fn jitter(link: &LinkRecord, experiment: &Experiment) -> Option<Fault> {
     let direction = direction_of(link, experiment)?;
     let seen = link.delay_deviation_ns? as f64;

@@ -2,8 +2,8 @@
 
 use crate::record::{FlowRecord, RunRecord};
 
-/// Fewer loss events than this tell a rate of them to no better than a quarter (their number's root is
-/// its deviation), and a window's mean to not much better.
+/// Fewer loss events than this give their rate to no better than 25 % (the deviation of a count is its
+/// root), and the mean of a window to not much better.
 pub const FEW_LOSS_EVENTS: u64 = 20;
 /// Congestion controls whose window is a matter of loss events.
 const LOSS_BASED: [&str; 2] = ["cubic", "reno"];

@@ -1,4 +1,4 @@
-//! Each fault planted in a record that is true without it.
+//! Each fault, caused in a record that is otherwise valid.
 
 use super::*;
 use crate::experiment::FormName;
@@ -65,7 +65,7 @@ pub(super) fn run() -> RunRecord {
     }
 }
 
-/// The only fault of a run into which something was planted.
+/// The only fault of a run after a change.
 fn fault_of(change: impl FnOnce(&mut RunRecord)) -> Fault {
     let mut run = run();
     change(&mut run);
@@ -319,8 +319,8 @@ fn reported_validation_equals_the_criteria() {
     }
 }
 
-/// A direction without a delay of its own: of a long round trip 5 % are more than 50 us, also where its
-/// rate planned that a packet waits some ns in the mean.
+/// A direction without a separate delay: 5 % of a long round-trip time are more than 50 us, also if its
+/// rate planned a mean wait of some ns per packet.
 #[test]
 fn unimpaired_directions_are_compared_with_the_rtt() {
     for (requested, mean, is_wrong) in [

@@ -1,4 +1,4 @@
-//! What was said to `fairpath impair` against what it read, as it tells it itself.
+//! The arguments of `fairpath impair`, against the configuration that it reports.
 //!
 //! ```text
 //! said   rate 10000000bit delay 500000ns loss 1%
