@@ -13,8 +13,7 @@ pub fn at_most(k: u64, n: u64, p: f64) -> f64 {
     beta(1.0 - p, (n - k) as f64, k as f64 + 1.0)
 }
 
-/// The shares under which so few or so many hits are no surprise, but in `outside` of all cases, both
-/// sides together.
+/// The shares that fit this number of hits, except in `outside` of all cases, both sides together.
 ///
 /// Counts need not be whole: of correlated draws, as many are counted as independent ones would say the
 /// same, and the beta distribution is continuous. `None` without trials or with more hits than trials.

@@ -1,9 +1,9 @@
 //! Whether values are distributed as they should be (Kolmogorov 1933, Smirnov 1948).
 
-/// The greatest distance between the shares of `sorted` values and those of the distribution, looked
-/// for at some `places`: between them it hardly moves.
+/// The maximum distance between the shares of `sorted` values and those of the distribution, computed at
+/// `places` positions: between them it barely changes.
 ///
-/// `share_below` tells which share of the distribution is less than a value; `None` where it jumps there,
+/// `share_below` returns the share of the distribution below a value; `None` where it jumps there,
 /// and there is nothing to be compared. Without values it is 0.
 pub fn distance(sorted: &[u64], places: usize, share_below: impl Fn(u64) -> Option<f64>) -> f64 {
     let count = sorted.len() as f64;
@@ -13,8 +13,8 @@ pub fn distance(sorted: &[u64], places: usize, share_below: impl Fn(u64) -> Opti
     apart.fold(0.0, f64::max)
 }
 
-/// The distance that so many independent values exceed in a share `outside` of all cases (the first
-/// term of Kolmogorov's series, which is all of it for small shares and many values).
+/// The distance that this number of independent values exceeds in a share `outside` of all cases (the
+/// first term of Kolmogorov's series, which suffices for small shares and many values).
 pub fn most(outside: f64, values: u64) -> f64 {
     (-(outside / 2.0).ln() / 2.0).sqrt() / (values.max(1) as f64).sqrt()
 }

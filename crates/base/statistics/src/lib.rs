@@ -2,8 +2,8 @@
 //!
 //! | question | answer |
 //! |---|---|
-//! | which shares fit so many hits of so many | [`binomial`] (Clopper and Pearson) |
-//! | is this the distribution it should be | [`kolmogorov`] |
+//! | shares that fit a number of hits | [`binomial`] (Clopper and Pearson) |
+//! | test of a distribution | [`kolmogorov`] |
 //! | numbers that a seed determines | [`Random`] (SplitMix64) |
 //! | tails of beta, gamma and their kind | [`special`] |
 //!

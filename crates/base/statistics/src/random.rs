@@ -22,7 +22,7 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// Less than `below`, all equally likely but for 1 part in 2^64 / `below`; 0 for 0.
+    /// Less than `below`, all equally likely except for 1 part in 2^64 / `below`; 0 for 0.
     #[inline]
     pub fn below(&mut self, below: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(below)) >> 64) as u64
@@ -51,12 +51,12 @@ impl Random {
         self.unit() <= probability
     }
 
-    /// True in so many of a thousand cases.
+    /// True in this number of a thousand cases.
     pub fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1000) < per_mille
     }
 
-    /// True once in so many times, on average; never for 0.
+    /// True once in this number of times, on average; never for 0.
     pub fn one_in(&mut self, times: u64) -> bool {
         times > 0 && self.below(times) == 0
     }

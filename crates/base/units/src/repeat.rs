@@ -1,7 +1,7 @@
 //! How a test repeats what others on this machine disturbed: by name, counted, and not without end.
 //!
-//! A repetition is for a disturbance that the test can tell from a fault. A failed assertion is none: it
-//! ends the test at once. The runner counts what the log holds, and fails a run of too many.
+//! A repetition is for a disturbance that the test can distinguish from a fault. A failed assertion is not
+//! one: it ends the test. The runner counts the entries of the log, and fails a run with too many.
 
 use std::env;
 use std::fmt;
@@ -11,7 +11,7 @@ use std::io::Write;
 /// Names the log; the runner (`cargo xtask test`) sets it.
 pub const RETRIES_LOG_ENV: &str = "FAIRPATH_TEST_RETRIES_LOG";
 
-/// What others did to a measurement, so that it tells nothing; in words.
+/// A disturbance that makes a measurement unusable, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disturbed(pub String);
 
@@ -25,7 +25,7 @@ impl Disturbed {
     }
 }
 
-/// Measures until nothing disturbed it, at most `limit` times; each time that was disturbed is told.
+/// Measures until nothing disturbed it, at most `limit` times, and reports each disturbance.
 ///
 /// `measure` gets the number of the attempt, from 1 on. Panics with all reasons after the last one.
 pub fn repeat_disturbed<T>(
@@ -58,12 +58,12 @@ fn repeat_and_report<T>(
     );
 }
 
-/// Says that attempt number `attempt` of `test` told nothing, and why.
+/// Reports that attempt number `attempt` of `test` was unusable, and why.
 ///
 /// For [`repeat_disturbed`], and for what repeats parts of itself.
 ///
 /// # Panics
-/// The log cannot be written: a repetition that nobody counts is none.
+/// The log cannot be written: then the repetition would not be counted.
 pub fn report_retry(test: &str, attempt: u32, reason: &str) {
     eprintln!("DISTURBED {test}: attempt {attempt}: {reason}");
     let Some(path) = env::var_os(RETRIES_LOG_ENV) else {

@@ -1,7 +1,7 @@
 //! What random tests begin with, and how much of their work is done: the runner says both.
 //!
-//! Every test prints the seed it was given, so that a failure is repeated by the line it printed. A
-//! failure that names a seed of its own (`seed 17, part 3`) is repeated by that one: it is the first then.
+//! Every test prints its seed, so a failure is repeated with the printed line. A failure that names another
+//! seed (`seed 17, part 3`) is repeated with that one, which is then the first.
 
 use std::env;
 
@@ -10,12 +10,12 @@ pub const TEST_SEED_ENV: &str = "FAIRPATH_TEST_SEED";
 /// Says how much of the work is done: `full` or `fifth`.
 pub const TEST_SHARE_ENV: &str = "FAIRPATH_TEST_SHARE";
 
-/// Where nobody names a seed.
+/// The default seed.
 const USUAL_SEED: u64 = 0;
 
 /// The seed that all random choices of this test come from. Prints it.
 ///
-/// Panics on a value that is no number: a run on another seed than the one asked for proves nothing.
+/// Panics on a value that is no number: a run with another seed than the requested one proves nothing.
 pub fn test_seed() -> u64 {
     let seed = parse_seed(env::var(TEST_SEED_ENV).ok().as_deref());
     println!("{TEST_SEED_ENV}={seed}");
@@ -34,12 +34,12 @@ fn parse_seed(text: Option<&str>) -> u64 {
 pub enum Share {
     /// All: `make soak`, and before a release.
     Full,
-    /// A fifth: `make test`, another fifth with every seed.
+    /// 20 %: `make test`, a different part with every seed.
     Fifth,
 }
 
 impl Share {
-    /// What the environment says; a fifth where it says nothing.
+    /// The value of the environment; 20 % without one.
     ///
     /// Panics on a word that is neither.
     pub fn reported() -> Share {

@@ -13,7 +13,7 @@ pub const SKIP_LOG_ENV: &str = "FAIRPATH_SKIP_LOG";
 /// runner fails where such a need is met after all.
 ///
 /// # Panics
-/// The log cannot be written: a skip that nobody counts would be taken for a test that passed.
+/// The log cannot be written: the skip would not be counted, and the test would seem to pass.
 pub fn skip_test(test: &str, need: &str, reason: &str) {
     eprintln!("SKIP {test}: {reason}");
     let Some(path) = env::var_os(SKIP_LOG_ENV) else {

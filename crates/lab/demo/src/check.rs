@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// A leg's least round-trip time may exceed the planted delay by this: the way through two stacks and
-/// the wires' wake-ups, on a machine that is busy.
+/// Tolerance of a leg's minimum RTT above the configured delay: the path through two stacks and the
+/// wake-ups of the emulated links, on a busy machine.
 pub const LEG_ABOVE_MS: f64 = 1.0;
 /// It may fall short by this: the wires' and the kernel's clocks are read one after the other.
 pub const LEG_BELOW_MS: f64 = 0.05;
 /// The sum of both legs' least times may differ from another one's least time by this.
 pub const PEER_MS: f64 = 1.0;
-/// Loss where none was planted: a busy machine drops a packet now and then.
+/// Tolerated loss without a configured one: a busy machine drops a packet now and then.
 pub const CLEAN_SHARE: f64 = 0.005;
 
 /// A claim, checked.
@@ -30,7 +30,7 @@ impl Check {
         }
     }
 
-    /// That a leg's least time is the planted delay.
+    /// Checks that a leg's minimum RTT is the configured delay.
     pub fn leg(min_ms: Option<f64>, configured_ms: f64) -> Check {
         let (low, high) = (configured_ms - LEG_BELOW_MS, configured_ms + LEG_ABOVE_MS);
         let holds = min_ms.is_some_and(|min| (low..=high).contains(&min));
@@ -54,7 +54,7 @@ impl Check {
         Check::new(holds, format!("median at most {whose} + {PEER_MS:.1}"))
     }
 
-    /// That a share lies in an interval.
+    /// Checks that a share is in an interval.
     pub fn within(share: f64, (low, high): (f64, f64), what: &str) -> Check {
         let claim = format!("{what} in {:.2} to {:.2} %", low * 100.0, high * 100.0);
         Check::new((low..=high).contains(&share), claim)

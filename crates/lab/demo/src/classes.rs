@@ -1,4 +1,4 @@
-//! The same traffic by class: `fairpath run` on the router beside `fairpath rtt`, and its table.
+//! The same traffic by class: `fairpath run` on the router in addition to `fairpath rtt`, and its table.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,12 +24,12 @@ pub struct Classes {
     folder: PathBuf,
 }
 
-/// What it told at the end.
+/// Its results at the end.
 #[derive(Default)]
 pub struct Reported {
     /// `fairpath top --once`.
     pub table: String,
-    /// Whether each leg of the site is what was planted.
+    /// Whether each leg of the site has the configured delay.
     pub checks: Vec<Check>,
 }
 
@@ -49,7 +49,7 @@ impl Classes {
         Ok(Classes { process, folder })
     }
 
-    /// The table as people see it, and what it is held against; then the daemon ends.
+    /// The printed table, and its checks; then the daemon ends.
     pub fn finish(self, net: &Router) -> anyhow::Result<Reported> {
         let table = self.top(net, "text")?;
         let snapshot = self.top(net, "json")?;

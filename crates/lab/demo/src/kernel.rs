@@ -12,10 +12,10 @@ use crate::outcome::Peer;
 use crate::samples::BULK_BYTES;
 use crate::spread::Spread;
 
-/// Pause between two looks at the senders' sockets; each look starts `ss`.
+/// Time between two readings of the senders' sockets; each reading starts `ss`.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Waits for `work`, looking at the senders' sockets meanwhile.
+/// Waits for `work`, and reads the senders' sockets during this time.
 pub fn while_sampling<T: Send>(
     lab: &Lab,
     ports: [u16; 2],

@@ -16,7 +16,7 @@ const LAN_DELAY: Duration = Duration::from_millis(2);
 const WAN_DELAY: Duration = Duration::from_millis(10);
 /// Time for `fairpath rtt` to attach or to print its summary, on a loaded machine.
 const RTT_DEADLINE: Duration = Duration::from_secs(20);
-/// Names the directory with the router's binary, where it is not beside this one or on PATH.
+/// The directory of the router's binary, if it is neither in our directory nor on PATH.
 const BIN_DIR_ENV: &str = "FAIRPATH_BIN_DIR";
 
 /// One side of the router.
@@ -107,7 +107,7 @@ fn watch(net: &Router, samples: &Path) -> anyhow::Result<Process> {
     Ok(rtt)
 }
 
-/// The router's binary: in FAIRPATH_BIN_DIR, beside this one, in bin beside libexec, on PATH.
+/// The router's binary: in FAIRPATH_BIN_DIR, in our directory, in bin next to libexec, on PATH.
 pub fn binary() -> PathBuf {
     let named = env::var_os(BIN_DIR_ENV).map(PathBuf::from);
     let own = env::current_exe().ok();

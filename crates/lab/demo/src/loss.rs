@@ -1,4 +1,4 @@
-//! Planted loss, the interval around it, and what `fairpath rtt` estimates.
+//! Configured loss, its interval, and the estimate of `fairpath rtt`.
 
 use std::fmt;
 
@@ -53,7 +53,7 @@ impl Place {
     }
 }
 
-/// What the dropper counted: the truth, other than the share that was asked for.
+/// The counts of the dropper: the actual loss, in contrast to the configured share.
 #[derive(Clone, Copy, Debug)]
 pub struct ConfiguredLoss {
     /// Where.
@@ -91,9 +91,9 @@ impl ConfiguredLoss {
 pub struct Estimate {
     /// Packets with data that passed the router.
     pub passed: u64,
-    /// Lost before it.
+    /// Lost upstream.
     pub before: u64,
-    /// Lost beyond it: seen again, and needed.
+    /// Lost downstream: retransmitted, and needed.
     pub beyond: u64,
 }
 

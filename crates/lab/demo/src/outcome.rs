@@ -1,4 +1,4 @@
-//! What a part came to, as its own tools tell it: nothing here comes from `fairpath rtt`.
+//! The results of a part, from its own tools: nothing here comes from `fairpath rtt`.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use crate::loss::ConfiguredLoss;
 use crate::samples::Traffic;
 use crate::spread::Spread;
 
-/// What a part came to, as its own tools tell.
+/// The results of a part, from its own tools.
 #[derive(Debug)]
 pub struct Outcome {
     /// The line of progress.
     pub headline: String,
     /// Traffic to be looked up in the samples.
     pub blocks: Vec<Block>,
-    /// Planted loss and what the dropper counted.
+    /// Configured loss and the counts of the dropper.
     pub configured: Option<ConfiguredLoss>,
     /// Segments sent again, as the senders' kernels count: up, then down.
     pub retransmits: Vec<u64>,
@@ -41,7 +41,7 @@ pub struct Peer {
     pub name: &'static str,
     /// The least, milliseconds.
     pub min_ms: Option<f64>,
-    /// All that were told; from a kernel, smoothed ones.
+    /// All values; those of a kernel are smoothed.
     pub rtt: Spread,
 }
 

@@ -1,6 +1,6 @@
 //! The parts of the demo: which traffic passes the router.
 //!
-//! Each part has ports of its own, by which its flows are found in the samples.
+//! Each part has separate ports, which identify its flows in the samples.
 
 use std::net::IpAddr;
 use std::thread;
@@ -21,9 +21,9 @@ use crate::spread::Spread;
 
 /// Rate of a transfer: far from what keeps two CPUs busy.
 const BITRATE_BPS: u64 = 16_000_000;
-/// Streams of a transfer through planted loss; each is slow, and many packets make the interval narrow.
+/// Streams of a transfer with loss; each is slow, and many packets make the interval narrow.
 const LOSSY_STREAMS: u32 = 4;
-/// What is planted.
+/// The configured loss.
 const LOSS: f64 = 0.01;
 const PING_EVERY: Duration = Duration::from_millis(40);
 /// Short connections: at once, and what each asks and gets.
@@ -58,13 +58,13 @@ enum Kind {
 }
 
 impl Plan {
-    /// Some 35 seconds.
+    /// About 35 seconds.
     pub const FULL: Plan = Plan {
         pings: 50,
         seconds: 5,
         connections: 200,
     };
-    /// Some 20 seconds.
+    /// About 20 seconds.
     pub const QUICK: Plan = Plan {
         pings: 20,
         seconds: 2,

@@ -1,4 +1,4 @@
-//! The closing report: every number beside what it is held against, in 100 columns.
+//! The final report: every number with its reference, in 100 columns.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -31,7 +31,7 @@ const NOTES: &str = "  router – lan    from the router to the client and back;
   the dropper     XDP; what it dropped of what it saw. The check is the 99 % interval around it.
 ";
 
-/// A line of the report; the check stands beside the numbers it is about.
+/// A line of the report; the check is next to its numbers.
 struct Line {
     text: String,
     check: Option<Check>,
@@ -245,7 +245,7 @@ impl Report {
         }
     }
 
-    /// The planted share, and what is left where none was planted.
+    /// The configured share, and the remaining loss where none is configured.
     fn configured_loss(&mut self, text: String, estimate: &Estimate, configured: &ConfiguredLoss) {
         let (before, beyond) = (estimate.share_before(), estimate.share_beyond());
         let (here, there, where_else) = match configured.place {
@@ -266,7 +266,7 @@ impl Report {
     }
 }
 
-/// The least time that ping told, by family.
+/// The minimum RTT of ping, by family.
 struct Pings([Option<f64>; 2]);
 
 impl Pings {

@@ -35,7 +35,7 @@ pub enum Traffic {
         /// IPv6, not IPv4.
         v6: bool,
     },
-    /// TCP to and from a server's ports; flows with less data either way are left out.
+    /// TCP to and from a server's ports; flows with less data in both directions are excluded.
     Tcp {
         /// The server's ports.
         ports: [u16; 2],

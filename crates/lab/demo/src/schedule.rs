@@ -1,4 +1,4 @@
-//! What a scheduler does for a call beside ten transfers: `fairpath sched run`, simulated.
+//! The effect of a scheduler on a call during ten transfers: `fairpath sched run`, simulated.
 
 use std::process::Command;
 

@@ -5,9 +5,9 @@
 //! type information (BTF)      ── struct bbr  ── inflight_hi: version 2 or newer
 //! ```
 //!
-//! The socket's answer is what the algorithm says of itself; the type information is looked at beside
-//! it, and alone where nobody may choose BBR. Where the two disagree the version is unknown, with both
-//! answers told.
+//! The socket's answer is the algorithm's own statement. The type information is read in addition, and
+//! alone if this user cannot select BBR. If the two disagree, the version is unknown, and both answers
+//! are reported.
 
 use std::fmt;
 use std::fs;
@@ -40,7 +40,7 @@ pub enum KernelBbr {
         /// What showed it, as a clause.
         because: String,
     },
-    /// There is one, and it cannot be told which.
+    /// There is one, of unknown version.
     Unknown {
         /// Why not, as a clause.
         because: String,
@@ -138,7 +138,7 @@ fn judge(answers: &Answers) -> KernelBbr {
     }
 }
 
-/// The version that a socket's answer tells, with the reason.
+/// The version in a socket's answer, with the reason.
 fn reported(info: &[u8]) -> Result<(u8, String), String> {
     let bytes = info.len();
     match info.get(VERSION_AT) {
@@ -174,7 +174,7 @@ mod tests {
         }
     }
 
-    /// As kernels with version 3 tell it: 52 bytes, the version at 39.
+    /// As kernels with version 3 report it: 52 bytes, the version at 39.
     fn later(version: u8) -> Option<Vec<u8>> {
         let mut info = vec![0; 52];
         info[VERSION_AT] = version;

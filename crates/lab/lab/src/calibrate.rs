@@ -1,9 +1,9 @@
-//! The largest scale at which this machine emulates an experiment truthfully, found by short trials.
+//! The largest scale at which the emulation of an experiment is valid on this machine, by short trials.
 //!
-//! Rates are scaled by a factor and times of links by its inverse, so that rate times round trip, and with
-//! it windows in segments, stays: what loss costs as a share of the link's rate is then the same, but for
-//! what follows a clock of its own (CUBIC's cubic growth, timeouts, delayed acknowledgements).
-//! Trials are of the settings that ask most of the machine: those that lose nothing, at the
+//! Rates are scaled by a factor and link times by its inverse, so the product of rate and round-trip time
+//! stays, and with it windows in segments. The cost of loss as a share of the link rate is then the same,
+//! except for effects in real time (CUBIC's cubic growth, timeouts, delayed acknowledgements).
+//! Trials use the most demanding settings: those without loss, at the
 //! base of axes that have one, one for each network and congestion control.
 
 use std::collections::BTreeSet;

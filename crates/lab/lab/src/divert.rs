@@ -4,9 +4,9 @@
 //! client ── lan [router: -j NFQUEUE ─► program ─► verdict "accept"] wan ── server
 //! ```
 //!
-//! What a visit to user space costs, by the library that the program is written over: the C library,
-//! a Go module, or our own crate (this very binary, `fairpath-lab accept`). Each with super-packets
-//! whole or in segments. One packet, one verdict for all but ours, which packs them.
+//! Measures the cost of user space by the library of the program: the C library, a Go module, or our own
+//! crate (this binary, `fairpath-lab accept`). Each with GSO packets or segments. One verdict per packet,
+//! except ours, which batches them.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -19,7 +19,7 @@ use fairpath_testbed::{
 
 /// Packets that may wait, for all programs.
 const LENGTH: u32 = 4096;
-/// Of the socket: room for `LENGTH` super-packets.
+/// Of the socket: capacity for `LENGTH` GSO packets.
 const BUFFER_BYTES: usize = 64 << 20;
 /// Headers, and no more.
 const COPY_BYTES: u16 = 128;
@@ -28,7 +28,7 @@ const START_DEADLINE: Duration = Duration::from_secs(30);
 /// What a program says on stderr when packets may come.
 const READY: &str = "bound";
 
-/// A program could not be put into the packets' way.
+/// A program could not receive the packets.
 #[derive(Debug, thiserror::Error)]
 pub enum DivertError {
     /// No such program.
@@ -45,7 +45,7 @@ pub enum DivertError {
 /// Who accepts the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Program {
-    /// Nobody: packets are not diverted.
+    /// None: packets are not diverted.
     None,
     /// A program over libnetfilter_queue, in C.
     C,
@@ -69,7 +69,7 @@ impl FromStr for Program {
     }
 }
 
-/// How a program of this module asks for packets; `gso`: super-packets come whole.
+/// The socket settings of a program; `gso`: GSO packets are not segmented.
 pub fn settings(gso: bool) -> QueueSettings {
     QueueSettings {
         number: 0,
@@ -100,7 +100,7 @@ impl Programs {
         }
     }
 
-    /// Program and arguments; compiles what is asked for the first time (Go: up to a minute).
+    /// Program and arguments; compiles the program at its first use (Go: up to a minute).
     fn argv(&mut self, program: Program, gso: bool) -> Result<Vec<String>, DivertError> {
         let settings = settings(gso);
         let built = match program {
@@ -173,7 +173,7 @@ fn rule(action: &str) -> [&str; 8] {
     ]
 }
 
-/// A program in the packets' way. Dropped, the rule goes first, so that nothing waits for nobody.
+/// A program that receives the packets. On drop the rule is removed first, so that no packet waits without a reader.
 #[derive(Debug)]
 pub struct Diverted<'a> {
     router: &'a Netns,

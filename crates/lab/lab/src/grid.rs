@@ -1,13 +1,13 @@
 //! The runs of an experiment and their order.
 //!
-//! Every repetition is a block that holds each setting once, in an order of its own: what changes in
-//! the machine while the grid runs falls on all settings alike, and a grid that was interrupted is
+//! Every repetition is a block with each setting once, in a random order: changes of the machine during
+//! the grid affect all settings equally, and an interrupted grid is
 //! balanced. Order and seeds come from the experiment's seed, the setting and the repetition alone.
 
 use fairpath_analysis::experiment::document::{Document, LoadError, Setting};
 use fairpath_analysis::experiment::{Experiment, FormName};
 
-/// Of the grid's runs, the part that may be made again because they were not true.
+/// The share of the grid's runs that can be repeated because they were invalid.
 const AGAIN_SHARE: f64 = 0.25;
 /// Parts the draws for the order from those for the runs.
 const ORDER: u64 = u64::MAX;
@@ -15,7 +15,7 @@ const ORDER: u64 = u64::MAX;
 /// One run that is to be made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
-    /// Its place in the order, from 0; runs made again come behind all others.
+    /// Its position in the order, from 0; repeated runs come last.
     pub place: u32,
     /// The value of each axis.
     pub setting: Setting,
@@ -56,7 +56,7 @@ pub fn plan(document: &Document, form: FormName, seed: u64) -> Result<Vec<Cell>,
     Ok(cells)
 }
 
-/// How many runs may be made again in a grid of so many.
+/// The number of runs that can be repeated in a grid of this size.
 pub fn again_limit(runs: usize) -> usize {
     (runs as f64 * AGAIN_SHARE).ceil() as usize
 }

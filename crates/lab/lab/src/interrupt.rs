@@ -15,7 +15,7 @@ use signal_hook::iterator::Signals;
 /// A shell's status for a command that SIGINT ended.
 pub const STATUS: u8 = 130;
 
-/// Whether somebody wants it to end.
+/// Whether a signal requested the end.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
     wanted: Arc<AtomicBool>,

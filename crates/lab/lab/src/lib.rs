@@ -1,4 +1,4 @@
-//! `fairpath lab`: what loss, delay and queues do to real traffic, in network namespaces, told honestly.
+//! `fairpath lab`: measures the effect of loss, delay and queues on real traffic, in network namespaces.
 //!
 //! ```text
 //! experiment (TOML) ─ grid of runs ─ network, impairment, traffic ─ record ─ store

@@ -8,7 +8,7 @@ use fairpath_analysis::manifest::Machine;
 
 use crate::bbr::kernel_bbr;
 
-/// Names of hypervisors in the identity that firmware gives, and how they are told.
+/// Names of hypervisors in the firmware's identity, and their short names.
 const HYPERVISORS: &[(&str, &str)] = &[
     ("KVM", "kvm"),
     ("QEMU", "qemu"),
@@ -20,7 +20,7 @@ const HYPERVISORS: &[(&str, &str)] = &[
     ("Amazon", "kvm (Amazon)"),
 ];
 
-/// What can be told of this machine; what cannot is empty. `fairpath` is the router's binary.
+/// The description of this machine; unknown values are empty. `fairpath` is the router's binary.
 pub fn reported(fairpath: &Path) -> Machine {
     let cpuinfo = read("/proc/cpuinfo");
     Machine {
@@ -66,7 +66,7 @@ pub fn in_path(name: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
 }
 
-/// The router's binary: as named, in FAIRPATH or FAIRPATH_BIN_DIR, beside this one, in bin beside libexec, on PATH.
+/// The router's binary: as named, in FAIRPATH or FAIRPATH_BIN_DIR, in our directory, in bin next to libexec, on PATH.
 pub fn fairpath(named: Option<&Path>) -> PathBuf {
     let from_env = std::env::var_os("FAIRPATH").map(PathBuf::from);
     if let Some(path) = named.map(Path::to_owned).or(from_env) {

@@ -1,11 +1,11 @@
-//! Traffic and what is measured beside it; each part is usable by itself and gives its part of a record.
+//! Traffic and its measurements. Each part is usable alone and returns its part of a record.
 //!
 //! ```text
 //!            Origin (second 0 of the run), Window (its measured part)
 //!              │
 //! traffic ─────┼─ iperf3, a process pair a flow ──► Transfer ──┬─► FlowRecord
 //! sampler ─────┼─ tcp_info and recoveries by sock_diag ► Sampled ┘
-//! ping, call ──┼─ threads of our own ──► PingRecord, CallRecord
+//! ping, call ──┼─ our threads ────────► PingRecord, CallRecord
 //! passive ─────┼─ the installed `fairpath rtt` ──► PassiveRecord
 //! cpu ─────────┴─ /proc ──► CpuRecord             switch: see there
 //! ```

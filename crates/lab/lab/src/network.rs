@@ -1,8 +1,8 @@
 //! A topology in namespaces, ready for packets.
 //!
-//! TCP's hygiene: no cached metrics, windows beyond twice any product of rate and delay, one MTU,
-//! neighbours known, and frames as a wire carries them: no interface takes a super-packet, and senders
-//! cut theirs (GSO) before the link. Everything goes with the last descriptor.
+//! Conditions for TCP: no cached metrics, windows above twice any product of rate and delay, one MTU,
+//! neighbours known, and frames as on a wire: no interface accepts a GSO packet, and senders segment
+//! theirs before the link. Everything is removed with the last descriptor.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -47,7 +47,7 @@ pub struct Network {
 impl Network {
     /// Builds it; returns when packets can flow. About a quarter of a second for five hosts.
     ///
-    /// With `offloads` interfaces take super-packets, which is a fault to be found.
+    /// With `offloads`, interfaces accept GSO packets, which is a fault that is detected.
     ///
     /// # Errors
     /// No rights, or the kernel refuses.
@@ -115,7 +115,7 @@ impl Network {
         Ok(())
     }
 
-    /// The command that tells `at` the next hop to `end`'s address on `link`.
+    /// The command that sets the next hop of `at` to `end`'s address on `link`.
     fn route(
         &self,
         at: &str,
@@ -195,7 +195,7 @@ fn offloads_in(text: &str) -> String {
         .join(", ")
 }
 
-/// Super-packets are cut before they reach the interface, and none are put together at it.
+/// GSO packets are segmented before they reach the interface, and none are built at it.
 fn wire_sized(end: &LinkEnd, offloads: bool) -> Result<(), NetworkError> {
     if offloads {
         return Ok(());

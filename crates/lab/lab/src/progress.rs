@@ -8,7 +8,7 @@ pub struct Progress {
     began: Instant,
     planned: usize,
     done: usize,
-    /// Length of a run as planned: what is told before one has ended.
+    /// Planned length of a run: shown before one has ended.
     guess: Duration,
 }
 

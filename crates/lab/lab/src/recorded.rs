@@ -24,7 +24,7 @@ pub const QUANTILES: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
 /// No link is emulated with less; the least round trip of the lab's own namespaces is near it.
 const MIN_NS: u64 = 100_000;
 
-/// What a file told.
+/// The contents of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
     /// Least round trips of all paths, ns, ascending; never empty.
@@ -33,7 +33,7 @@ pub struct Recorded {
     pub not_kept: u64,
 }
 
-/// A file that tells no round trips.
+/// A file without round-trip times.
 #[derive(Debug, Error)]
 pub enum RecordedError {
     /// It cannot be read.
@@ -84,7 +84,7 @@ pub enum RecordedError {
     },
 }
 
-/// The part of a record that is looked at.
+/// The part of a record that is read.
 #[derive(Deserialize)]
 struct Line {
     schema: u32,
@@ -115,8 +115,8 @@ type PathKey = (u32, String, u16);
 /// Reads a file of records, line by line.
 ///
 /// # Errors
-/// [`RecordedError`] names the file, and the line where there is one. A last line that was cut off
-/// (the recording was killed) is not an error.
+/// [`RecordedError`] names the file, and the line where there is one. A truncated last line (the recording
+/// was killed) is not an error.
 pub fn read(path: &Path) -> Result<Recorded, RecordedError> {
     let unreadable = |source| RecordedError::Unreadable {
         path: path.to_owned(),
@@ -167,7 +167,7 @@ pub fn read(path: &Path) -> Result<Recorded, RecordedError> {
     }
 }
 
-/// Takes what a record tells of least round trips; how many paths found no place.
+/// Takes the minimum RTTs of a record; returns the number of excluded paths.
 fn keep(paths: &mut HashMap<PathKey, u64>, record: Line) -> u64 {
     let reported: Vec<(PathKey, Option<u64>)> = match record.kind.as_str() {
         "sample" => {

@@ -39,9 +39,9 @@ use crate::network::Network;
 use attend::Attendance;
 use other_load::OtherLoad;
 
-/// Changes of delay come so much earlier than asked at most.
+/// Tolerance by which changes of delay may come early.
 const STEPS_TOLERANCE: Duration = Duration::from_millis(100);
-/// Where the first packet goes: nobody listens there (discard, RFC 863).
+/// The port of the first packet: no program listens there (discard, RFC 863).
 const DISCARD_PORT: u16 = 9;
 /// Time for pings, calls and samples to be under way before second 0.
 const LEAD: Duration = Duration::from_millis(50);
@@ -53,7 +53,7 @@ pub enum Trouble {
     Fatal(anyhow::Error),
     /// This run did.
     Once(anyhow::Error),
-    /// Somebody wants it to end.
+    /// A signal requested the end.
     Interrupted,
 }
 
@@ -209,7 +209,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Starts both at once: each loads programs for most of a second, on interfaces of its own.
+    /// Starts both at once: each loads programs for most of a second, on different interfaces.
     fn set(
         fairpath: &Path,
         experiment: &Experiment,

@@ -1,12 +1,12 @@
-//! A grid from its first run to its report, begun or gone on with.
+//! A grid from its first run to its report, started or continued.
 //!
 //! ```text
 //! directory ─ what is there ─ scale (by trial) ─ runs that are missing ─ those that were not true, once more ─ end
 //! ```
 //!
-//! Every run is kept as it ends. A run that was not true is kept and marked; it is made again at the
-//! end, at a place of its own behind all others, once, and not more than a quarter of the grid; in a quick
-//! form only while its five minutes last.
+//! Every run is stored when it ends. An invalid run is kept and marked. It is repeated once at the end, at a
+//! position after all others, for at most 25 % of the grid; in a quick form only while its five minutes
+//! last.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -27,9 +27,9 @@ use crate::run::{Bench, Trouble};
 use crate::store::Store;
 use crate::words::run_cost;
 
-/// A quick form takes no longer than this: runs are made again only while the time lasts.
+/// The maximum time of a quick form: runs are repeated only within it.
 pub const QUICK_BUDGET: Duration = Duration::from_secs(300);
-/// So many runs in a row that could not be measured at all end the grid: the next would fail too.
+/// This number of unmeasurable runs in succession ends the grid: the next would fail too.
 const MAX_FAILED: usize = 3;
 
 /// How a grid ended.
@@ -37,7 +37,7 @@ const MAX_FAILED: usize = 3;
 pub enum Ended {
     /// All its runs are there.
     Whole,
-    /// Somebody ended it; it goes on with the same command.
+    /// A signal ended it; the same command continues.
     Interrupted,
 }
 
@@ -212,13 +212,13 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Whether a run may still be made again, so long after the grid began.
+/// Whether a run can still be repeated, at this time after the start of the grid.
 fn has_time(form: &str, elapsed: Duration, cell: &Cell) -> bool {
     let ends = elapsed + Duration::from_secs_f64(run_cost(&cell.experiment));
     form != FormName::Quick.to_string() || ends <= QUICK_BUDGET
 }
 
-/// The places of the runs that were to be made again, as `again` has them at later ones.
+/// The original positions of the runs that `again` has at later ones.
 fn first_places(cells: &[Cell], again: &[Cell]) -> Vec<u32> {
     let is_same =
         |cell: &Cell, other: &Cell| (&cell.setting, cell.repeat) == (&other.setting, other.repeat);
@@ -251,7 +251,7 @@ fn outcome(run: &RunRecord) -> String {
     }
 }
 
-/// The congestion control of our own, registered, where a run asks for it; it goes with the value.
+/// Our congestion control, registered if a run uses it, and unregistered on drop.
 ///
 /// # Errors
 /// Where the kernel refuses it, or another process has it.

@@ -1,4 +1,4 @@
-//! The directory of results: what is kept of every run, and what goes on where it ended.
+//! The directory of results: every run is stored, and an interrupted grid continues.
 //!
 //! ```text
 //! DIR/manifest.json     what the directory is (manifest.rs)
@@ -6,8 +6,8 @@
 //! DIR/runs/NNNN.json    one record each, by its place in the order
 //! ```
 //!
-//! A file appears whole or not at all: it is written beside its place, synced and renamed. One process
-//! holds the directory while it writes. What is finished is never deleted or changed.
+//! A file appears completely or not at all: it is written next to its place, synced and renamed. One
+//! process locks the directory while it writes. Finished files are never deleted or changed.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -50,7 +50,7 @@ pub enum StoreError {
     /// What is there is not what we wrote.
     #[error(transparent)]
     Results(#[from] ReadError),
-    /// Somebody else writes.
+    /// Another process writes.
     #[error("{0} is in use by another `fairpath lab run`: wait for it, or choose another --output")]
     Busy(PathBuf),
     /// Results of something else.
@@ -63,7 +63,7 @@ pub enum StoreError {
     },
 }
 
-/// A directory of results, held against others while this value lives.
+/// A directory of results, locked while this value lives.
 #[derive(Debug)]
 pub struct Store {
     directory: PathBuf,
@@ -71,11 +71,11 @@ pub struct Store {
 }
 
 impl Store {
-    /// Begins in a new or empty directory, or goes on in one that has the same experiment: with the
-    /// runs that are there and its manifest. A file that cannot be read as a run is made again.
+    /// Starts in a new or empty directory, or continues in one with the same experiment: with its runs and its
+    /// manifest. A run whose file cannot be read is repeated.
     ///
     /// # Errors
-    /// Other results are there, somebody else writes, or nothing can be written.
+    /// There are other results, another process writes, or nothing can be written.
     pub fn open(
         directory: &Path,
         begun: &Manifest,

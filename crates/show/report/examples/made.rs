@@ -1,4 +1,4 @@
-//! Writes the tests' made-up report into a directory, to be looked at: `made DIR [RUNS]`.
+//! Writes the tests' synthetic report into a directory, for inspection: `made DIR [RUNS]`.
 
 use std::path::PathBuf;
 use std::{env, fs, io};

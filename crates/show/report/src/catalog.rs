@@ -126,12 +126,12 @@ impl Entry<'_> {
         }
     }
 
-    /// Where its CSV file lies in the report's directory.
+    /// The path of its CSV file in the report's directory.
     pub fn csv_path(&self) -> String {
         format!("data/{}.csv", self.name)
     }
 
-    /// Where its SVG file lies (figures only).
+    /// The path of its SVG file (figures only).
     pub fn svg_path(&self) -> String {
         format!("figures/{}.svg", self.name)
     }

@@ -1,14 +1,14 @@
 //! Reports of measurements: statistics with intervals, figures, one self-contained page.
 //!
 //! ```text
-//! samples ─ statistics ─ figures, tables, sentences ─ Report ─┬─ page      one HTML file, asks nobody
+//! samples ─ statistics ─ figures, tables, sentences ─ Report ─┬─ page      one HTML file, loads nothing
 //!                                                             ├─ markdown  with the figures as SVG files
 //!                                                             ├─ json      the same value
 //!                                                             └─ csv       one file a figure or table
 //! ```
 //!
 //! Pure: no clock, no files, no network. [`files`] gives names and contents, the caller writes them.
-//! Every text is data: whatever stands in it, it is shown and never run.
+//! Every text is data: it is shown and never run.
 //!
 //! ```
 //! use fairpath_report::figure::{Axis, Figure, Panel, Point, Series};
@@ -51,7 +51,7 @@ pub use report::{Block, Fact, Headline, Notice, NoticeKind, Report, Section};
 pub use table::{Cell, Column, ColumnKind, Row, Table};
 pub use unit::{Prefixes, Scaled, Unit};
 
-/// A file of a report: where it lies in the report's directory, and what is in it.
+/// A file of a report: its path in the report's directory, and its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutputFile {
     /// Relative, with `/`.

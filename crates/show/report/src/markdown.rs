@@ -1,4 +1,4 @@
-//! The report as Markdown, with its figures as SVG files beside it: for repositories and reviews.
+//! The report as Markdown, with its figures as SVG files next to it: for repositories and reviews.
 
 use crate::catalog::{Catalog, Entry};
 use crate::figure::Figure;
@@ -186,7 +186,7 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-/// Likewise, with words between backticks as code.
+/// The same, with words between backticks as code.
 fn inline(text: &str) -> String {
     let parts: Vec<&str> = text.split('`').collect();
     if parts.len().is_multiple_of(2) {

@@ -5,7 +5,7 @@ const GROUP: char = '\u{202f}';
 /// Shown where a number is missing.
 pub const MISSING: &str = "–";
 
-/// `value` with `digits` significant digits; digits before the point are never cut off.
+/// `value` with `digits` significant digits; digits before the point are never removed.
 ///
 /// 804.67 with three is "805", 0.01234 is "0.0123", 12345.6 is "12 346" (narrow spaces).
 /// What is not a finite number is a dash.
@@ -21,7 +21,7 @@ pub fn significant(value: f64, digits: usize) -> String {
 
 /// How many digits after the point show `digits` significant ones.
 fn decimals_for(value: f64, digits: usize) -> usize {
-    // Rounding may carry into another digit (9.996 -> 10.0), so the rounded number is looked at.
+    // Rounding may carry into another digit (9.996 -> 10.0), so the rounded number is checked.
     let text = format!("{:.*e}", digits.saturating_sub(1), value.abs());
     let exponent: i32 = text
         .rsplit('e')

@@ -18,7 +18,7 @@ pub struct Report {
     pub facts: Vec<Fact>,
     /// What was found, the most important first.
     pub summary: Vec<Headline>,
-    /// What limits these results: runs left out, few repeats.
+    /// Limits of these results: excluded runs, few repeats.
     pub notices: Vec<Notice>,
     /// The rest, in order: results, method, provenance.
     pub sections: Vec<Section>,
@@ -137,7 +137,7 @@ impl Section {
 }
 
 impl Report {
-    /// Leaves out points and numbers that are not finite.
+    /// Excludes points and numbers that are not finite.
     pub(crate) fn drop_infinite(&mut self) {
         for section in &mut self.sections {
             section.blocks.iter_mut().for_each(drop_infinite);

@@ -25,7 +25,7 @@ pub struct Table {
 /// One column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Column {
-    /// What stands in it.
+    /// Its contents.
     pub name: String,
     /// Text or numbers of a unit.
     pub kind: ColumnKind,

@@ -26,7 +26,7 @@ pub enum Prefixes {
     None,
     /// All, from n to T: bits, bytes.
     All,
-    /// Below one only: nobody says kiloseconds.
+    /// Below one only: kiloseconds are unusual.
     Below,
 }
 

@@ -90,7 +90,7 @@ fn arguments(
         "--peer",
         task.seat.interface,
         "--format=json",
-        // No remote login can use interfaces of our own namespaces.
+        // No remote login can use interfaces of our namespaces.
         "--yes",
     ];
     argv.extend(fixed.map(str::to_owned));

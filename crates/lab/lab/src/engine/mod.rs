@@ -1,7 +1,7 @@
 //! What emulates links: `fairpath impair`, or the kernel's netem where it has one.
 //!
-//! One emulator a link, at the link's seat: the router between whose two interfaces everything passes.
-//! It is started before the traffic and asked for its figures when the traffic has ended.
+//! One emulator per link, at the link's seat: the router between whose two interfaces all packets pass.
+//! It starts before the traffic, and reports after the end of the traffic.
 
 pub mod impair;
 pub mod netem;
@@ -52,7 +52,7 @@ pub trait Emulator {
     /// Ends it: what it did.
     ///
     /// # Errors
-    /// It has died, or told nothing.
+    /// It ended early, or reported nothing.
     fn finish(self: Box<Self>) -> Result<Emulated, EngineError>;
 }
 
@@ -90,7 +90,7 @@ impl Task<'_> {
 /// From the first packet to second 0 of the traffic, where delays change at given times: what is
 /// started in between has to be there, and pings have their idle time. None: no delay changes.
 ///
-/// An emulator's clock of changes begins with the first packet that it sees, which is sent on purpose.
+/// An emulator's clock of changes starts with its first packet, which is sent deliberately.
 pub fn steps_lead(experiment: &Experiment) -> Option<Duration> {
     let mut links = experiment.links.values();
     let idle = experiment.pings.values().map(|ping| ping.idle);
@@ -99,8 +99,8 @@ pub fn steps_lead(experiment: &Experiment) -> Option<Duration> {
         .then(|| STEPS_LEAD + Duration::from_secs_f64(idle.fold(0.0, f64::max)))
 }
 
-/// Starts the emulators of all links that an experiment asks something of; returns when they emulate.
-/// One that is asked for what is not among `checked` checks itself first, and is added.
+/// Starts the emulators of all links with an impairment; returns when they run. A configuration that is not
+/// among `checked` runs the self-test first, and is added.
 ///
 /// # Errors
 /// The first that does not start; the others end.

@@ -1,7 +1,7 @@
 //! The kernel's netem at both interfaces of a link's seat, where the kernel has it.
 //!
-//! It tells drops of queue and loss in one number, no lateness, and takes super-packets for packets:
-//! the network's offloads are off, so it sees none.
+//! It reports drops of queue and loss in one number and no lateness, and counts a GSO packet as one: the
+//! network's offloads are disabled, so it receives none.
 
 use fairpath_analysis::experiment::Direction;
 use fairpath_analysis::quantity::Time;
@@ -11,9 +11,9 @@ use super::{Emulated, Emulator, EngineError, Task};
 use fairpath_testbed::Netns;
 use serde::Deserialize;
 
-/// Of a normal distribution, 99.9 % are within so many deviations.
+/// 99.9 % of a normal distribution are within this number of deviations.
 const DEVIATIONS: f64 = 3.29;
-/// Packets that its line and queue hold together, unless a limit is asked for.
+/// Packets in its delay line and queue, unless a limit is configured.
 const LIMIT: u64 = 20_000;
 
 /// Puts it at both interfaces.
@@ -191,7 +191,7 @@ impl LinkDirection {
         let packets = shown.packets + shown.drops;
         let p = self.direction.loss.value();
         let deviation = (p * (1.0 - p) / packets.max(1) as f64).sqrt() * DEVIATIONS;
-        // With a rate, what the queue dropped is in the same number: nothing to hold against.
+        // With a rate, drops of the queue are in the same number, so there is no comparison.
         let alone = self.direction.rate.is_none();
         LinkRecord {
             name: self.name.clone(),

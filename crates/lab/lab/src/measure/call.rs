@@ -1,4 +1,4 @@
-//! A voice call of our own, one direction: G.711 in packets of 20 ms, with number and time in each.
+//! A synthetic voice call, one direction: G.711 in packets of 20 ms, with number and time in each.
 //!
 //! 50 packets a second of 172 bytes (160 of sound, 12 of RTP's header) leave at absolute times. Both ends are on
 //! one machine, so one clock serves both: the delay is the kernel's time stamp of the arrival less the time in the
@@ -271,7 +271,7 @@ fn state_text(
         packet[4..12].copy_from_slice(&real_time_ns()?.to_be_bytes());
         match socket.send(&packet) {
             Ok(_) => {}
-            // Lost on the spot; the call goes on.
+            // Lost at once; the call continues.
             Err(error) if lost_here(&error) => {}
             Err(error) => return Err(error),
         }

@@ -45,7 +45,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Whether a moment lies in it.
+    /// Whether a time is in it.
     pub fn contains(&self, at: f64) -> bool {
         (self.from..=self.to).contains(&at)
     }
@@ -55,7 +55,7 @@ impl Window {
         (self.to - self.from).max(0.0)
     }
 
-    /// Which share of an interval lies in it, 0 to 1.
+    /// The share of an interval that is in it, 0 to 1.
     pub fn share_of(&self, from: f64, to: f64) -> f64 {
         let inside = to.min(self.to) - from.max(self.from);
         if to <= from {

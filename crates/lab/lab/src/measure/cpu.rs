@@ -1,8 +1,8 @@
 //! Processor time by part, what the host took, and which parts may run where the traffic does.
 //!
 //! Processes are read thread by thread (`/proc/PID/task/*/schedstat`, ns), because `/proc/PID/stat` counts ticks of
-//! 10 ms. A process has to be there at both readings; iperf3, which ends by itself, tells its own share
-//! ([`super::traffic::Transfer::cpu`]), and threads of ours tell theirs.
+//! 10 ms. A process must exist at both readings. iperf3, which ends earlier, reports its share
+//! ([`super::traffic::Transfer::cpu`]), and our threads report theirs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -68,7 +68,7 @@ impl CpuMeter {
 
     /// Ends now, while the processes are still there.
     ///
-    /// `reported` are parts that know their own share, in cores. A part that cannot be read any more is left out.
+    /// `reported` are parts with a known share, in cores. A part that can no longer be read is excluded.
     pub fn finish(&self, reported: impl IntoIterator<Item = (String, f64)>) -> CpuRecord {
         let seconds = self.began.elapsed().as_secs_f64().max(1e-3);
         let now = total();
@@ -99,7 +99,7 @@ impl CpuMeter {
         }
     }
 
-    /// Parts beside the traffic that may run on one of its CPUs.
+    /// Other parts that may run on a CPU of the traffic.
     fn shared(&self) -> Vec<String> {
         let traffic = self.parts.iter().filter(|part| part.role == Role::Traffic);
         let traffic: BTreeSet<usize> = traffic.flat_map(|part| part.cpus.clone()).collect();
@@ -159,7 +159,7 @@ struct Spent {
 fn spent(pid: u32) -> Option<Spent> {
     let mut sum = Spent::default();
     for task in tasks(pid)? {
-        // A thread that has ended meanwhile takes its time along.
+        // A thread that has ended takes its time with it.
         let text = fs::read_to_string(task.join("schedstat")).unwrap_or_default();
         let mut words = text.split_whitespace();
         let mut next = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
@@ -198,7 +198,7 @@ fn tasks(pid: u32) -> Option<Vec<std::path::PathBuf>> {
     Some(entries.filter_map(Result::ok).map(|e| e.path()).collect())
 }
 
-/// "0-3,6" as numbers; what is not understood is left out.
+/// "0-3,6" as numbers; invalid parts are ignored.
 fn cpu_list(text: &str) -> Vec<usize> {
     let ranges = text.trim().split(',').filter_map(|range| {
         let (from, to) = range.split_once('-').unwrap_or((range, range));

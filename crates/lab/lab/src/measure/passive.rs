@@ -1,7 +1,8 @@
 //! Round trips and loss from the traffic itself, by the installed `fairpath rtt` on a router's interface.
 //!
-//! Samples go to a file, at most one in 10 ms a flow: a line for each ACK of a fast flow would be a load beside the
-//! traffic. The measured part is cut out by the samples' times. Losses are the summary's, of the flow's whole life.
+//! Samples go to a file, at most one in 10 ms per flow: a line for each ACK of a fast flow would be an
+//! additional load. The measured part is selected by the samples' times. Losses are those of the summary,
+//! of the flow's whole life.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
@@ -137,7 +138,7 @@ impl Watching {
         &self.command
     }
 
-    /// Ends it and reads what it told.
+    /// Ends it and reads its records.
     ///
     /// # Errors
     /// [`PassiveError`].

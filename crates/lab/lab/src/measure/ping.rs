@@ -1,4 +1,4 @@
-//! Echo requests beside the flows, at exact times, answered by the other host's kernel.
+//! Echo requests during the flows, at exact times, answered by the other host's kernel.
 //!
 //! iputils' ping prints three digits, which is 0.1 ms of a round trip of 20 ms, and spins below 10 ms. Here a
 //! thread sends at absolute times, and the arrival is the kernel's time stamp, so that a busy processor delays the
@@ -33,7 +33,7 @@ const MESSAGE_BYTES: usize = 8 + PAYLOAD_BYTES;
 const BUFFER_BYTES: usize = 60 + MESSAGE_BYTES;
 /// Time after the end in which answers still count: bufferbloat's queues are long.
 const LINGER: Duration = Duration::from_secs(1);
-/// More often is a load of its own.
+/// A shorter interval would be a load.
 const MIN_INTERVAL: Duration = Duration::from_millis(1);
 /// Requests of one run at most; an hour at 20 ms.
 const REQUEST_LIMIT: usize = 180_000;
@@ -193,7 +193,7 @@ impl Echoes {
     }
 }
 
-/// Each run of pings has an identifier of its own: they share the host's raw sockets.
+/// Each run of pings has a unique identifier: all share the host's raw sockets.
 fn next_identifier() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0x4650);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -307,7 +307,7 @@ impl Work {
                 }
                 Ok(_) => {}
                 Err(Errno::EAGAIN) => return Ok(()),
-                // A router's word that somebody is not there; the request stays without an answer.
+                // A router reports an unreachable host; the request stays without an answer.
                 Err(Errno::EHOSTUNREACH | Errno::ENETUNREACH | Errno::ECONNREFUSED) => {}
                 Err(error) => return Err(self.plan.failed("take an answer", error)),
             }

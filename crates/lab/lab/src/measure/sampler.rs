@@ -1,9 +1,9 @@
-//! The senders' sockets, ten times a second: TCP_INFO, congestion control, and how often it was told of loss.
+//! The senders' sockets, ten times a second: TCP_INFO, congestion control, and its number of loss events.
 //!
-//! One thread for all flows, one netlink socket for each namespace. A namespace's connections are listed while a
-//! flow's data socket is still to be found, and asked for one by one afterwards: listing walks the whole machine's
-//! table. A data socket is told from iperf3's control connection by what it has sent; the exact one is chosen
-//! afterwards, by the ports that iperf3 names.
+//! One thread for all flows, one netlink socket for each namespace. While a flow's data socket is unknown,
+//! the connections of the namespace are listed; afterwards each is queried alone, because listing walks the
+//! table of the whole machine. A data socket is distinguished from iperf3's control connection by its sent
+//! bytes; the exact one is chosen afterwards, by the ports that iperf3 reports.
 //!
 //! Samples cannot count recoveries: over 0.5 ms one is over before the next sample. A BPF program does
 //! ([`Recoveries`]); where it cannot run, changes between samples are counted, and the record says so.

@@ -1,8 +1,8 @@
 //! Bulk traffic by real iperf3: a server and a client a flow, congestion control by process.
 //!
-//! What counts is the receiver's goodput, by its own intervals. Warm-up is cut off here and not by iperf3, whose
-//! `--omit` forgets what was omitted. One flow is one pair of processes: iperf3 (3.12) serves all streams of a
-//! process in turn, which would be a scheduler of its own beside the one under test.
+//! The result is the receiver's goodput, by its own intervals. The warm-up is removed here and not by iperf3,
+//! whose `--omit` discards it. One flow is one pair of processes: iperf3 (3.12) serves all streams of a
+//! process in turn, which would be a second scheduler in addition to the tested one.
 //!
 //! Deliberately absent: iperf3's own TCP figures (sampled once an interval, and none of the receiver's side);
 //! [`super::sampler`] asks the kernel.
@@ -148,7 +148,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Checks that iperf3 and every congestion control are there, and starts the servers. Some 10 ms a flow.
+    /// Checks that iperf3 and every congestion control exist, and starts the servers. About 10 ms per flow.
     ///
     /// # Errors
     /// [`TrafficError`], which names the flow.
@@ -164,7 +164,7 @@ impl Traffic {
         servers.chain(clients).collect()
     }
 
-    /// Starts each flow at its time after `origin`, on a thread of its own.
+    /// Starts each flow at its time after `origin`, on a separate thread.
     ///
     /// # Errors
     /// [`TrafficError::Thread`].

@@ -65,7 +65,7 @@ impl Attendance<'_> {
             }
             thread::sleep(LOOK_EVERY);
         }
-        // Traffic that ended early is an error of its own; then this is all there is.
+        // Traffic that ended early is a separate error; then these are all values.
         let late = || meter.map(|meter| meter.finish([]));
         Ok(measured.or_else(late).unwrap_or_default())
     }

@@ -1,4 +1,4 @@
-//! What is measured beside the flows, by threads of ours: samples of sockets, pings, calls.
+//! Measurements during the flows, by our threads: samples of sockets, pings, calls.
 
 use std::sync::Arc;
 use std::thread;

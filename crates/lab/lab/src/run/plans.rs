@@ -1,4 +1,4 @@
-//! From an experiment to what the measurement is asked to do. Pure, but for the namespaces it names.
+//! From an experiment to the plan of its measurement. Pure, except for the names of namespaces.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::network::{MTU, Network};
 const FIRST_PORT: u16 = 5201;
 /// A call's first port.
 const CALL_PORT: u16 = 4000;
-/// The receiver's intervals of runs up to so many seconds, and of longer ones.
+/// The receiver's intervals in short runs, up to this number of seconds, and in longer ones.
 const SHORT_RUN: f64 = 30.0;
 const INTERVALS_MS: [u64; 2] = [100, 500];
 /// Payload of UDP flows' packets, bytes: with headers less than any MTU.

@@ -29,7 +29,7 @@ pub struct Axis {
 pub enum Scale {
     /// Equal steps, equal distances.
     Linear,
-    /// Equal ratios, equal distances. Zero has a place of its own beyond a gap in the axis.
+    /// Equal ratios, equal distances. Zero has a separate position beyond a gap in the axis.
     Log,
     /// Named values at 0, 1, 2 ...
     Names(Vec<String>),
@@ -72,7 +72,7 @@ impl Axis {
         }
     }
 
-    /// With a range of its own.
+    /// With a separate range.
     pub fn range(mut self, low: f64, high: f64) -> Axis {
         self.range = Some((low, high));
         self

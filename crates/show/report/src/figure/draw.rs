@@ -80,7 +80,7 @@ fn axes(svg: &mut Svg, panel: &Panel, frame: &Frame) {
             d.push_str(&format!("M{} {}v5", at(tick.place), at(plot.bottom)));
         }
     }
-    // Zero is a line of its own where values lie on both sides of it.
+    // Zero is drawn as a separate line if there are values on both sides of it.
     if panel.y.scale == Scale::Linear
         && frame.y.range.low < 0.0
         && let Some(zero) = frame.y.inside(0.0)
@@ -105,7 +105,7 @@ fn axes(svg: &mut Svg, panel: &Panel, frame: &Frame) {
     svg.label("name", place, Anchor::Middle, &frame.x_title);
 }
 
-/// Two strokes where a log axis leaves out what lies between zero and its first value.
+/// Two strokes where a log axis omits the range between zero and its first value.
 fn gaps(svg: &mut Svg, frame: &Frame) {
     let plot = &frame.plot;
     if frame.x.range.zero {

@@ -1,4 +1,4 @@
-//! The frame of a panel: where its axes lie, and which tick labels fit beside each other.
+//! The frame of a panel: the positions of its axes, and the tick labels that fit next to each other.
 //!
 //! ```text
 //! y title
@@ -27,7 +27,7 @@ const Y_TICK_CAPACITY: f64 = 37.0;
 const TOP: f64 = 30.0;
 /// From the plot to the right edge.
 const RIGHT: f64 = 14.0;
-/// Between the plot's sides and the outermost marks, which may also stand beside their place.
+/// Between the plot's sides and the outermost marks, which can be shifted sideways.
 const X_INSET: f64 = MAX_DODGE + 3.0;
 
 /// Width and height of a drawn panel in pixels.
@@ -58,7 +58,7 @@ pub(crate) struct PlacedTick {
     pub bounds: Bounds,
 }
 
-/// Where everything lies.
+/// The positions of all parts.
 pub(crate) struct Frame {
     pub size: Size,
     /// The plot's edges.
@@ -124,7 +124,7 @@ impl PlacedTick {
     }
 }
 
-/// Room for the outermost marks; what fills its range from end to end needs none.
+/// Space for the outermost marks; marks that fill their range need none.
 fn inset(panel: &Panel) -> f64 {
     let marked = |series: &Series| series.finite().count() <= MAX_MARKED;
     match panel.x.scale {

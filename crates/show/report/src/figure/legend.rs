@@ -1,4 +1,4 @@
-//! What tells series apart: one entry for each name of a figure, with the line or mark that it has.
+//! The legend: one entry for each name of a figure, with its line or mark.
 
 use crate::figure::Figure;
 use crate::figure::marks;

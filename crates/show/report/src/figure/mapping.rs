@@ -1,10 +1,10 @@
-//! From values to places: the range that an axis shows, and where in it a value lies.
+//! From values to positions: the range of an axis, and the position of a value in it.
 
 use crate::figure::axis::{Axis, Scale};
 use crate::figure::series::{Line, Reference, Role, Shape};
 use crate::figure::{Panel, ticks};
 
-/// Pixels that zero takes on a log axis, the gap beside it included.
+/// Pixels of zero on a log axis, including the gap next to it.
 pub(crate) const ZERO_CAPACITY: f64 = 46.0;
 /// Room beyond the outermost values of a log y axis, a factor.
 const LOG_CAPACITY: f64 = 1.12;
@@ -63,7 +63,7 @@ impl Mapping {
         Some(self.begin() + share * (self.to - self.begin()))
     }
 
-    /// Likewise of values that the axis shows.
+    /// The same for values that the axis shows.
     pub fn inside(&self, value: f64) -> Option<f64> {
         let place = self.at(value)?;
         let (low, high) = (self.from.min(self.to), self.from.max(self.to));
@@ -145,7 +145,7 @@ pub(crate) fn y_range(panel: &Panel) -> Range {
     }
 }
 
-/// Everything the y axis must hold. Models add what lies near what was measured.
+/// All values of the y axis. Models add values near the measurements.
 fn y_values(panel: &Panel) -> Vec<f64> {
     let of = |theory: bool| {
         let series = panel.series.iter();

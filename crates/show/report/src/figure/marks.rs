@@ -24,7 +24,7 @@ pub(crate) fn path(mark: usize, (x, y): (f64, f64)) -> String {
     polyline(&corners.iter().map(place).collect::<Vec<_>>()) + "Z"
 }
 
-/// A plus sign with thick arms.
+/// A plus sign with wide arms.
 const PLUS: [(f64, f64); 12] = [
     (-0.4, -1.2),
     (0.4, -1.2),

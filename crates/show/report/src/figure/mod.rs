@@ -4,7 +4,7 @@
 //! Figure ─ Panel ─ axes, series, references
 //!             │ ticks, thinning, layout
 //!             ▼
-//!           SVG: one for wide pages, one for phones; a file of its own with its legend
+//!           SVG: one for wide pages, one for phones; a separate file with its legend
 //! ```
 //!
 //! What is measured is solid, what a model says is dashed, what others published is hollow and dotted.
@@ -57,7 +57,7 @@ pub struct Figure {
 /// One pair of axes and what is drawn in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Panel {
-    /// What tells it from the other panels ("asymmetric path"); empty for a single one.
+    /// Its difference from the other panels ("asymmetric path"); empty for a single one.
     pub title: String,
     /// Along the bottom.
     pub x: Axis,
@@ -67,8 +67,8 @@ pub struct Panel {
     pub series: Vec<Series>,
     /// Lines at one value, such as a link's rate.
     pub references: Vec<Reference>,
-    /// Whether its axes have ranges of their own. Otherwise panels of a figure with equal axes show
-    /// equal ranges, so that heights can be compared.
+    /// Whether its axes have separate ranges. Otherwise panels of a figure with equal axes show equal
+    /// ranges, so that heights can be compared.
     pub apart: bool,
 }
 
@@ -115,7 +115,7 @@ impl Panel {
         }
     }
 
-    /// With ranges of its own, where other panels are of another size.
+    /// With separate ranges, if other panels have another magnitude.
     pub fn apart(mut self) -> Panel {
         self.apart = true;
         self

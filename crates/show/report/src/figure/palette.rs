@@ -1,8 +1,8 @@
 //! Colours and marks: one pair for each name of a report, the same in all of its figures.
 //!
 //! The colours follow Okabe and Ito's set (Color Universal Design, 2008), darker on white and lighter on
-//! black until each stands out from its ground (WCAG 2.2, 1.4.11: at least 3 to 1) and neighbours stay
-//! apart for red-green blind readers; tests compute both. Beyond the eighth name colours repeat with
+//! black until each has enough contrast with its ground (WCAG 2.2, 1.4.11: at least 3 to 1) and neighbours
+//! differ for red-green blind readers; tests compute both. After the eighth name colours repeat with
 //! other marks.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ pub(crate) const MARKS: usize = 7;
 /// Grounds and colours on a light screen and in print, as CSS custom properties.
 pub const CSS_LIGHT: &str = "--ground:#ffffff;--ink:#1b1f27;--quiet:#5a6270;--rule:#c9ced6;--grid:#e8eaee;\
 --c0:#0b62b0;--c1:#c04a00;--c2:#00785a;--c3:#9b3f84;--c4:#8a6a00;--c5:#2a8bb8;--c6:#b3202b;--c7:#5a6270;";
-/// Likewise on a dark screen.
+/// The same on a dark screen.
 pub const CSS_DARK: &str = "--ground:#12161c;--ink:#e9ecf1;--quiet:#a0a9b8;--rule:#4a5361;--grid:#262d37;\
 --c0:#63aef5;--c1:#f58f45;--c2:#3fc79d;--c3:#dc96cb;--c4:#dcc04a;--c5:#9adcf7;--c6:#ff8087;--c7:#a0a9b8;";
 /// How the classes of SVG elements are drawn; no text is below 13 units, which are pixels on the page.
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn the_first_colours_differ_for_red_green_blind_readers() {
-        // Most figures have two to four series; beyond these the marks tell them apart.
+        // Most figures have two to four series; more are distinguished by their marks.
         for css in [CSS_LIGHT, CSS_DARK] {
             for by in &BLIND {
                 for i in 0..4 {

@@ -14,11 +14,11 @@ use crate::figure::thin::{MAX_DRAWN_POINTS, keep_extremes};
 pub(crate) const MAX_MARKED: usize = 24;
 /// Points of a series that the pointer finds.
 const MAX_HITS: usize = 60;
-/// Marks along a line of many points, so that lines differ besides their colour.
+/// Marks along a line of many points, so that lines differ in more than their colour.
 const SPARSE_MARKS: usize = 6;
 /// Between the whiskers of two series at one x.
 const DODGE: f64 = 7.0;
-/// How far a mark stands beside its place at most.
+/// The maximum sideways shift of a mark.
 pub(crate) const MAX_DODGE: f64 = 11.0;
 /// Share of a name's room that its bars take.
 const BARS: f64 = 0.74;
@@ -32,7 +32,7 @@ struct Drawn<'a> {
     series: &'a Series,
     colour: usize,
     mark: usize,
-    /// In order of x, thinned; those that an axis cannot hold are left out.
+    /// In order of x, thinned; points that an axis cannot show are excluded.
     points: Vec<(Point, (f64, f64))>,
     /// Whether there are few enough points to mark each.
     few: bool,
@@ -54,7 +54,7 @@ impl<'a> Plot<'a> {
         let bar = bar_width(panel, frame, keys.len());
         let shifts = dodges(panel, frame);
         let drawn = panel.series.iter().enumerate().map(|(order, series)| {
-            // Beside bars, what has a bar's key stands at that bar.
+            // With bars, a series with a bar's key is drawn at that bar.
             let shift = match keys.iter().position(|key| *key == series.key) {
                 Some(i) => (i as f64 - (keys.len() - 1) as f64 / 2.0) * bar,
                 None => shifts[order],
@@ -137,7 +137,7 @@ impl<'a> Plot<'a> {
     /// Lines of measured, modelled and published series.
     pub fn lines(&self, svg: &mut Svg) {
         for drawn in &self.drawn {
-            // Between names there is nothing that a line could tell of others' figures.
+            // Between names a line has no meaning.
             let named = matches!(self.panel.x.scale, Scale::Names(_));
             let class = match drawn.series.role {
                 Role::Published if named => continue,
@@ -237,7 +237,7 @@ impl<'a> Plot<'a> {
         svg.path(&format!("{class} c{}", drawn.colour), &d);
     }
 
-    /// The number above each bar, if there is room for all of them.
+    /// The number above each bar, if all of them fit.
     fn values(&self, svg: &mut Svg, drawn: &Drawn) {
         let scaled = self.panel.y.unit.scaled(self.frame.y.range.high);
         let number = |point: &Point| crate::number::short(point.y / scaled.divide, 3);
@@ -250,7 +250,7 @@ impl<'a> Plot<'a> {
         for (point, (x, y)) in &drawn.points {
             let whisker = point.interval.and_then(|i| self.frame.y.at(i.1));
             let top = whisker.unwrap_or(*y).min(*y);
-            // Above the plot's edge stands the axis's title, at the left.
+            // The title of the axis is above the plot's edge, at the left.
             let title = label::width(&self.frame.y_title) + 8.0;
             let is_free = x - self.bar / 2.0 > title;
             if is_free || top - label::LINE > self.frame.plot.top - 4.0 {
@@ -259,7 +259,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// What tells values where the pointer rests.
+    /// The hover text with values.
     pub fn hits(&self, svg: &mut Svg) {
         for drawn in &self.drawn {
             if drawn.series.shape == Shape::Bars {

@@ -28,7 +28,7 @@ pub(crate) fn lines(svg: &mut Svg, panel: &Panel, frame: &Frame) {
     }
 }
 
-/// Their names: beside the line, apart from each other, and where they hide the fewest points.
+/// Their names: next to the line, apart from each other, and where they hide the fewest points.
 pub(crate) fn labels(svg: &mut Svg, panel: &Panel, frame: &Frame, points: &[(f64, f64)]) {
     let mut taken: Vec<Bounds> = Vec::new();
     for reference in &panel.references {

@@ -16,7 +16,7 @@ pub struct Series {
     pub shape: Shape,
     /// Where it comes from.
     pub role: Role,
-    /// Its points. Those that are not finite are left out of figures and CSV.
+    /// Its points. Non-finite ones are excluded from figures and CSV.
     pub points: Vec<Point>,
 }
 
@@ -55,7 +55,7 @@ pub struct Point {
     pub y: f64,
     /// The interval's ends, in the y axis's unit.
     pub interval: Option<(f64, f64)>,
-    /// More that the hover text tells: "n = 3, 75 % confidence".
+    /// Additional hover text: "n = 3, 75 % confidence".
     pub note: String,
 }
 
@@ -68,7 +68,7 @@ pub struct Reference {
     pub line: Line,
 }
 
-/// Where a reference line lies.
+/// The position of a reference line.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Line {
@@ -89,7 +89,7 @@ impl Point {
         }
     }
 
-    /// A point with its interval; the note tells the number of samples and the true confidence.
+    /// A point with its interval; the note has the number of samples and the actual confidence.
     pub fn estimate(x: f64, estimate: &Estimate) -> Point {
         Point {
             x,
@@ -179,7 +179,7 @@ fn cumulative(sorted: &[f64]) -> Vec<Point> {
         .iter()
         .enumerate()
         .map(|(i, x)| Point::new(*x, share(i)));
-    // Of equal samples only the last tells the share that is at most x.
+    // Of equal samples only the last has the share that is at most x.
     let mut distinct: Vec<Point> = Vec::new();
     for point in points {
         match distinct.last_mut() {

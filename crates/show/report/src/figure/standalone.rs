@@ -1,6 +1,6 @@
-//! A figure as an SVG file of its own: title, legend, panels below each other or side by side.
+//! A figure as a separate SVG file: title, legend, panels below each other or side by side.
 //!
-//! It follows the reader's light or dark preference where the viewer knows it, and asks for nothing.
+//! It follows the reader's light or dark preference if the viewer supports it, and loads nothing.
 
 use crate::figure::draw::{Size, panel_svg};
 use crate::figure::label::{self, LINE};
@@ -32,7 +32,7 @@ pub fn svg_column(figure: &Figure, palette: &Palette) -> String {
     file(figure, palette, (Size::WIDE, 1))
 }
 
-/// Of panels in this size and so many columns.
+/// For panels of this size and this number of columns.
 fn file(figure: &Figure, palette: &Palette, layout: (Size, usize)) -> String {
     let mut svg = Svg::default();
     let width = Size::WIDE.width;
@@ -58,7 +58,7 @@ fn file(figure: &Figure, palette: &Palette, layout: (Size, usize)) -> String {
     )
 }
 
-/// Entries in rows; tells where they end.
+/// Entries in rows; returns their end.
 fn legend(svg: &mut Svg, figure: &Figure, palette: &Palette, top: f64) -> f64 {
     let items = legend::items(figure);
     let (mut x, mut y) = (0.0, top);

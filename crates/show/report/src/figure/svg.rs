@@ -8,7 +8,7 @@ pub(crate) struct Svg {
     pub text: String,
 }
 
-/// Which end of a text lies at its place.
+/// The anchor of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Anchor {
     Start,
@@ -74,7 +74,7 @@ impl Svg {
         ));
     }
 
-    /// An unseen disc around a point that tells its values.
+    /// An invisible disc around a point, with its hover text.
     pub fn hit(&mut self, place: (f64, f64), title: &str) {
         let (x, y) = (at(place.0), at(place.1));
         self.raw(&format!(

@@ -1,4 +1,4 @@
-//! Where axes have ticks, and what stands at them.
+//! Positions and labels of ticks.
 
 use crate::number;
 use crate::unit::{Prefixes, Scaled, Unit};
@@ -42,7 +42,7 @@ pub(crate) fn linear(low: f64, high: f64, most: usize, scaled: &Scaled) -> Vec<T
     (first(step)..=last(step)).map(tick).collect()
 }
 
-/// Digits after the point that tell multiples of a nice step apart.
+/// Digits after the point that distinguish multiples of a nice step.
 fn digits_of(step: f64) -> usize {
     let exponent = (step.abs().log10() + 1e-9).floor();
     (-exponent).clamp(0.0, 9.0) as usize

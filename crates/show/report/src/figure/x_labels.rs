@@ -33,7 +33,7 @@ pub(crate) fn x_labels(panel: &Panel, x: &Mapping, size: Size) -> (Vec<PlacedTic
     (fitting.unwrap_or_default(), false)
 }
 
-/// Ticks at the values themselves, where there are few: "0, 1, 10 %" tells more than 0, 2, 4 ...
+/// Ticks at the values themselves, if there are few: "0, 1, 10 %" is clearer than 0, 2, 4 ...
 fn own_ticks(panel: &Panel, range: &Range) -> Option<Vec<Tick>> {
     let measured = panel.series.iter().filter(|s| s.role != Role::Theory);
     let mut values: Vec<f64> = measured
@@ -88,7 +88,7 @@ fn centred(place: f64, lines: Vec<String>, size: Size) -> PlacedTick {
     }
 }
 
-/// Whether labels side by side have room between them.
+/// Whether labels fit side by side.
 fn apart(ticks: &[PlacedTick]) -> bool {
     let mut sorted: Vec<&PlacedTick> = ticks.iter().collect();
     sorted.sort_by(|a, b| a.bounds.left.total_cmp(&b.bounds.left));

@@ -7,8 +7,8 @@ use crate::csv;
 use crate::figure::{Figure, Palette, Panel, Size, legend_items, panel_svg, swatch};
 use crate::markup::{escape, inline};
 
-/// CSV files up to this size are in the page too, so that one mailed file is enough; larger ones lie
-/// beside it only.
+/// CSV files up to this size are also in the page, so that one mailed file suffices; larger ones are only
+/// next to it.
 pub const MAX_EMBEDDED_CSV_BYTES: usize = 48 * 1024;
 
 /// Writes a figure.

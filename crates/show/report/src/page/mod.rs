@@ -1,4 +1,4 @@
-//! The report as one HTML file that asks nobody for anything.
+//! The report as one HTML file without external resources.
 //!
 //! Style and script are inside and named by their hashes in the Content Security Policy, so that nothing
 //! else runs even if a text slipped through. The page is whole without its script, which only shows

@@ -42,7 +42,7 @@ pub(super) fn table(page: &mut String, table: &Table, catalog: &Catalog) {
 
 fn rows(page: &mut String, table: &Table, label: &str) {
     let shown = table.shown();
-    // Wide tables scroll by themselves, also by keys.
+    // Wide tables scroll separately, also by keys.
     page.push_str(&format!(
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{label}\"><table>\n<thead><tr>"
     ));

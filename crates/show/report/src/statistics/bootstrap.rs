@@ -1,7 +1,7 @@
 //! Resampling with numbers that depend on seed and place only, so that a report is the same again.
 
-/// Resamples of one interval. The ends of a 95 % interval then move by some 0.3 points of probability
-/// from seed to seed, far less than what few repeats leave open.
+/// Resamples of one interval. The ends of a 95 % interval then vary by about 0.3 points of probability
+/// between seeds, far less than the uncertainty of few repeats.
 pub const RESAMPLES: usize = 4_000;
 
 /// The `n`-th number of a seed: SplitMix64's finaliser (Steele, Lea, Flood, OOPSLA 2014) over a counter.

@@ -2,8 +2,8 @@
 //!
 //! Few samples: the interval of Hodges and Lehmann (Annals of Mathematical Statistics 34, 1963), made of
 //! ordered pairwise differences and exact by the distribution of Mann and Whitney's U (1947) where both
-//! have one shape. Many: the percentile bootstrap of the difference of medians, whose intervals hold the
-//! difference rather more often than asked for (95 to 97 % of 2,000 trials each with 8 to 30 normal and
+//! have one shape. Many: the percentile bootstrap of the difference of medians, whose intervals contain the
+//! difference slightly more often than requested (95 to 97 % of 2,000 trials each with 8 to 30 normal and
 //! exponential samples). Ratios are differences of logarithms.
 
 use serde::{Deserialize, Serialize};
@@ -18,15 +18,15 @@ pub const MIN_CONFIDENCE: f64 = 0.9;
 /// Samples of a side above which ranks are not counted exactly.
 const MAX_EXACT: usize = 30;
 
-/// What a comparison tells.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// The second is higher: its interval lies above no difference.
+    /// The second is higher: its interval is above zero.
     Higher,
     /// The second is lower.
     Lower,
-    /// The interval holds "no difference", or too few samples were there to tell.
+    /// The interval contains zero, or there were too few samples.
     NotShown,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Few samples: order statistics x(k) and x(n+1-k) hold the median with probability
 //! 1 - 2 P(Bin(n, 1/2) < k), whatever the distribution (Conover, Practical Nonparametric Statistics,
-//! 3.2). Many: the percentile bootstrap (Efron, 1979), whose ends lie at or between order statistics;
-//! the confidence told is that of the order statistics inside, so it is never more than what was reached.
+//! 3.2). Many: the percentile bootstrap (Efron, 1979), whose ends are at or between order statistics. The
+//! stated confidence is that of the order statistics inside, so it is never above the achieved one.
 
 use crate::statistics::binomial::at_most;
 use crate::statistics::bootstrap::{Draws, RESAMPLES};
@@ -141,7 +141,7 @@ mod tests {
         -u.ln()
     }
 
-    /// Told confidence against how often intervals of known distributions really hold the median.
+    /// Stated confidence against the share of intervals that contain the median of known distributions.
     #[test]
     fn intervals_contain_the_median_as_often_as_stated() {
         let shapes: [(Shape, f64); 2] = [(normal, 0.0), (exponential, std::f64::consts::LN_2)];
@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    /// Share of intervals that hold the median, and the confidence that they tell on average.
+    /// Share of intervals that contain the median, and their mean stated confidence.
     fn coverage(shape: Shape, median: f64, n: usize) -> (f64, f64) {
         const TRIALS: u64 = 300;
         let mut place = 0_u64;

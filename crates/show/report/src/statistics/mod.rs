@@ -60,7 +60,7 @@ pub struct Estimate {
 }
 
 impl Interval {
-    /// Whether a value lies in it, ends included.
+    /// Whether a value is in it, ends included.
     pub fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }

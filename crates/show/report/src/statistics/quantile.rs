@@ -1,8 +1,8 @@
 //! Mean, median and quantiles.
 //!
 //! Quantiles are type 7 of Hyndman and Fan (The American Statistician 50, 1996): linear between order
-//! statistics, with the least sample at 0 and the largest at 1; the default of R and NumPy.
-//! What is not finite is left out everywhere.
+//! statistics, with the minimum at 0 and the maximum at 1; the default of R and NumPy. Non-finite values
+//! are excluded everywhere.
 
 /// The finite samples, ascending.
 pub fn sorted(samples: &[f64]) -> Vec<f64> {
@@ -16,7 +16,7 @@ pub fn quantile(samples: &[f64], p: f64) -> Option<f64> {
     of_sorted(&sorted(samples), p)
 }
 
-/// Likewise of finite samples in ascending order. O(1).
+/// The same for finite samples in ascending order. O(1).
 pub fn of_sorted(sorted: &[f64], p: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let place = p.clamp(0.0, 1.0) * last as f64;

@@ -1,4 +1,4 @@
-//! What every page of ours keeps to, whoever made its report: quiet, and readable at a width.
+//! Requirements of every page: quiet, and readable at any width.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ const LOADED: &str = "performance.getEntriesByType('navigation')[0].loadEventEnd
 /// The least size of text in figures, in pixels of the screen.
 const MIN_TEXT_PX: f64 = 12.0;
 
-/// Pairs of texts in one drawing that touch, turned ones left out, since their boxes are larger.
+/// Pairs of texts in one drawing that touch, without rotated ones, since their boxes are larger.
 const TOUCHING: &str = "(() => { const found = [];
   for (const svg of document.querySelectorAll('svg.plot')) {
     if (!svg.getBoundingClientRect().width) continue;
@@ -72,13 +72,13 @@ pub fn assert_readable(browser: &mut Browser, width: u32) {
     );
 }
 
-/// The page at `url` opens within a second, its first picture included.
+/// The page at `url` opens within a second, including its first frame.
 pub fn assert_opens_quickly(browser: &mut Browser, url: &str) {
     let mut quickest = f64::INFINITY;
     for n in 0..MAX_OPENINGS {
         browser.open(&format!("{url}?{n}"));
         browser.until(&format!("location.search === '?{n}' && {LOADED} > 0"));
-        // The first picture counts, too, not only the end of loading.
+        // The first frame counts, too, not only the end of loading.
         let took = browser.value(&format!(
             "new Promise((done) => requestAnimationFrame(() => setTimeout(() => done(Math.max({LOADED},
                performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0)))))"

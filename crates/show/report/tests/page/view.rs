@@ -92,7 +92,7 @@ fn the_pointer_finds_the_nearest_value() {
     let Some((_dir, mut browser)) = opened(test, &made::report(5), 1280) else {
         return;
     };
-    // Ten pixels beside the third point of CUBIC's line.
+    // Ten pixels from the third point of CUBIC's line.
     let reported = browser.value(
         "(() => { const hits = [...document.querySelectorAll('#goodput-by-rtt .on-wide .h')];
            const at = hits[2].getBoundingClientRect(); const svg = hits[2].closest('.plot');

@@ -11,7 +11,7 @@ use crate::measure::traffic::Transfer;
 
 use super::Sampled;
 
-/// States of loss recovery from which congestion control has been told (CWR and above).
+/// States of loss recovery in which congestion control was informed (CWR and above).
 const CA_CWR: u8 = 2;
 const CA_LOSS: u8 = 4;
 
@@ -20,13 +20,13 @@ const CA_LOSS: u8 = 4;
 pub struct Moment {
     /// When, seconds since the origin.
     pub at: f64,
-    /// What the kernel told.
+    /// The values of the kernel.
     pub info: TcpInfo,
     /// The congestion control in use.
     pub congestion: String,
     /// BBR's figures, where it is in use.
     pub bbr: Option<BbrInfo>,
-    /// Times that congestion control was told of loss so far; none: they are not counted.
+    /// Loss events of congestion control until now; none: they are not counted.
     pub reported: Option<RecoveryCounts>,
 }
 
@@ -51,7 +51,7 @@ impl Series {
         Some((first, inside.next_back()?))
     }
 
-    /// How often congestion control was told of loss within `window`.
+    /// The number of loss events within `window`.
     pub fn loss_events(&self, window: Window) -> Option<LossEvents> {
         let (first, last) = self.ends(window)?;
         let segments = u64::from(

@@ -1,4 +1,4 @@
-//! The sampler's thread: finds data sockets, then asks for each of them on time.
+//! The sampler's thread: finds data sockets, then queries each of them on time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -157,7 +157,7 @@ impl Work {
         }
     }
 
-    /// Asks for each connection that is still there.
+    /// Queries each connection that still exists.
     fn sample(&mut self) -> Result<(), SamplerError> {
         for n in 0..self.series.len() {
             let (ns, id) = (self.series[n].ns, self.series[n].id);

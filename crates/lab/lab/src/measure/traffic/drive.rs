@@ -1,4 +1,4 @@
-//! Starts iperf3's processes, each at its time, and waits for all of them, but not for ever.
+//! Starts iperf3's processes, each at its time, and waits for all of them, with a time limit.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

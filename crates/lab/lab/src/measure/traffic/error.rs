@@ -29,7 +29,7 @@ pub enum TrafficError {
     NoCongestion {
         /// Which flow.
         flow: String,
-        /// As asked for.
+        /// As configured.
         wanted: String,
         /// As `tcp_available_congestion_control` has it.
         has: String,

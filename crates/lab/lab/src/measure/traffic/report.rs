@@ -30,7 +30,7 @@ pub struct Transfer {
     pub congestion_used: Option<String>,
     /// When it was to begin.
     pub start_seconds: f64,
-    /// When its client was started; data follows after the handshake ([`super::super::sampler`] tells when).
+    /// The start time of its client; data follows after the handshake ([`super::super::sampler`] has that time).
     pub spawned_seconds: f64,
     /// The sender's namespace, by inode.
     pub sender: u64,
@@ -42,7 +42,7 @@ pub struct Transfer {
     pub bytes: u64,
     /// Length by the receiver's clock.
     pub seconds: f64,
-    /// Segments sent again, as the sender's iperf3 tells.
+    /// Retransmitted segments, as the sender's iperf3 reports.
     pub retransmits: u64,
     /// Processor time of client and server, in cores.
     pub cpu: [f64; 2],
