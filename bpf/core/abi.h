@@ -52,7 +52,7 @@ struct fp_frame {
 			/* going through: egress interface */
 	u16 link;	/* enum fp_link */
 	u16 vlan;	/* tag control that the kernel removed from the frame, 0 none */
-	u8 direction;	/* enum fp_way */
+	u8 direction;	/* enum fp_direction */
 	u8 flags;	/* FP_FRAME_* */
 	u16 out_vlan;	/* going through: tag control at egress, 0 none */
 	u32 mark;	/* of the packet, 0 none or unknown */
@@ -94,8 +94,8 @@ struct fp_config {
 	u32 rate_limit_rtts;   /* the same as a multiple of the leg's minimum RTT, 1/256 units */
 	u32 mode;	       /* enum fp_mode */
 	u32 icmp;	       /* 0: no samples from echo */
-	u32 flow_sets;	       /* sets of FP_WAYS flows; power of two */
-	u32 half_sets;	       /* sets of FP_WAYS half-open flows; power of two */
+	u32 flow_sets;	       /* sets of flows; power of two */
+	u32 half_sets;	       /* sets of half-open flows; power of two */
 	u32 chunks;	       /* of FP_CHUNK_SEGMENTS outstanding segments */
 	u32 max_segments;      /* outstanding segments of one direction of one flow */
 	u32 cpus;	       /* work areas and counters, one each */
@@ -187,7 +187,7 @@ struct fp_event {
 	u8 side;	 /* samples: the measured host; flow events: who opened or closed */
 	u8 reason;	 /* enum fp_reason */
 	u8 own_queue;	 /* enum fp_own_queue */
-	u8 direction;	 /* enum fp_way of the completing packet */
+	u8 direction;	 /* enum fp_direction of the completing packet */
 	u16 seen;	 /* bit N: packets of side N were seen */
 	u64 opened;	 /* flow events: when the flow was opened */
 };

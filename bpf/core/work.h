@@ -89,7 +89,7 @@ struct fp_covered {
 	u32 zero;
 };
 
-/* Results of one end of a flow for the other (far: of the leg beyond this router). */
+/* Results of one end of a flow for the other (far: of the downstream leg). */
 struct fp_peer {
 	u64 bytes[2]; /* FP_UP, FP_DOWN */
 	u64 rtt_sum_ns;
@@ -134,7 +134,7 @@ struct fp_work {
 	u32 image; /* which image of the rules this packet goes by */
 	struct fp_peer peer;
 	struct fp_stats stats;
-	u64 own_use[16]; /* the runtime's own: what it keeps of a frame besides */
+	u64 own_use[16]; /* for the runtime: its state of a frame */
 	u8 head[FP_HEAD_BYTES];
 } __attribute__((aligned(64)));
 
@@ -166,7 +166,7 @@ struct fp_rtt {
 	u32 next_flow;
 	u32 expire_cursor; /* over half sets, then flow sets */
 	u64 expire_now;
-	u32 expire_sets; /* how many sets one call looks at */
+	u32 expire_sets; /* sets that one call checks */
 	u32 replay_frames;
 	u32 watched[FP_MAX_WATCHED];	  /* ifindex; open addressing, 0 empty, ~0 deleted */
 	u32 watched_slot[FP_MAX_WATCHED]; /* where the interface is counted, 0 nowhere */
@@ -181,7 +181,7 @@ struct fp_rtt {
 	u32 reading; /* cells and pairs that are being filled; written by user space */
 	u32 filters;
 	u32 filters_only;    /* some filter says what is wanted */
-	u32 interface_slots; /* interfaces that are counted by themselves */
+	u32 interface_slots; /* interfaces that are counted separately */
 	u32 class_filters;   /* FP_CLASS_ONLY, FP_CLASS_EXCEPT: some class has it */
 	struct fp_filter filter[FP_MAX_FILTERS];
 	struct fp_pool_shard pool[FP_POOL_SHARDS];
@@ -192,7 +192,7 @@ FP_INLINE struct fp_work FP_MEM *fp_work_of(struct fp_rtt FP_MEM *r, u32 cpu)
 	return FP_AT(struct fp_work, r, r->work + (u64)cpu * sizeof(struct fp_work));
 }
 
-/* Where `ifindex` stands among those whose ingress is watched; FP_MAX_WATCHED if it is not. */
+/* The index of `ifindex` among the interfaces with monitored ingress, or FP_MAX_WATCHED. */
 FP_INLINE u32 fp_watched(struct fp_rtt FP_MEM *r, u32 ifindex)
 {
 	u32 i, slot = ifindex * 2654435761u;

@@ -3,7 +3,7 @@
  * DiffServ tins: DSCPs in a few bands, as in home routers: voice, video, default, bulk.
  *
  * `tins` is 8, 4, 3 or 1 (best effort: all DSCPs equal). Flows of one tin take turns. A tin
- * precedes later ones, but for at most `guard`: see guard.h.
+ * precedes later ones, for at most `guard`: see guard.h.
  *
  *   4 tins   3 tins   what is in it
  *   0        0        voice: CS7 CS6 EF VA; of 4 tins CS5 CS4, too

@@ -54,7 +54,7 @@ struct bpf_rb_node {
 	u64 opaque[4];
 } __attribute__((aligned(8)));
 
-/* A stand-in for a packet: one type cannot be in a list and in a tree without a reference count. */
+/* Represents a packet: one type cannot be in a list and in a tree without a reference count. */
 struct listed {
 	struct bpf_list_node node;
 	u32 slot;

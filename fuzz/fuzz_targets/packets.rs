@@ -1,4 +1,4 @@
-//! Frames through the native core; README.md says how the input is laid out.
+//! Frames through the native core; README.md describes the input.
 
 #![no_main]
 

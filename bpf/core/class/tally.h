@@ -441,7 +441,7 @@ FP_INLINE void fp_clear_dead_slots(struct fp_rtt FP_MEM *r, struct fp_tally FP_M
 	}
 }
 
-/* The results of `side` for its peer. Samples of the other side's data are of its own leg. */
+/* The results of `side` for its peer. Samples of the other side's data belong to that leg. */
 FP_FUNC int fp_fill_peer(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			 struct fp_flow FP_MEM *f FP_ARG, u32 side)
 {

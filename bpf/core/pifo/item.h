@@ -5,7 +5,7 @@
  *
  *   +---------+--------+--------+-----+--------+--------+-----+----------------------------+
  *   | fp_pool | item 0 | item 1 | ... | pifo 0 | pifo 1 | ... | arrays, as each pifo needs |
- *   | header  | nobody |        |     | nobody |        |     | (heap, buckets, bitmaps)   |
+ *   | header  | unused |        |     | unused |        |     | (heap, buckets, bitmaps)   |
  *   +---------+--------+--------+-----+--------+--------+-----+----------------------------+
  *
  * Everything is addressed by offsets from the header, so the same bytes are valid in an arena, in

@@ -3,7 +3,7 @@
  * pieo.h: FP_PIEO, push-in extract-out (Shrivastav, SIGCOMM 2019): an item has a rank and an
  * eligible time. Pop takes the smallest rank of the eligible items. WF2Q+ needs it.
  *
- *   push --> wheel, by eligible time -- as time goes on --> ready, by rank --> pop
+ *   push --> wheel, by eligible time -- as time passes ---> ready, by rank --> pop
  *
  * It uses two PIFOs of the same pool, which the caller formats. Two FP_HEAP give exact order (rank,
  * arrival) and any times, O(log n). Two FP_CFFS give O(1): items that become eligible together keep

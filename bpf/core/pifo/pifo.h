@@ -7,7 +7,7 @@
  * Items 1 to fp_pool.items that are in no PIFO can be pushed. Ranks are 64-bit numbers, compared as
  * such. The caller widens ranks that wrap at 2^32 or count down.
  *
- *   kind          order           push   pop    move,   last   memory beside 32 bytes an item
+ *   kind          order           push   pop    move,   last   memory plus 32 bytes an item
  *                                               remove         and 192 a PIFO
  *   FP_HEAP       exact           log n  log n  log n   n      4 bytes an item
  *   FP_BANDS      exact           1      1      1       1      8 bytes a band

@@ -26,7 +26,7 @@
 #define FP_SEGMENT_SYN	     0x02 /* gives a handshake sample */
 #define FP_SEGMENT_DEAD	     0x04 /* already answered, or ambiguous */
 #define FP_SEGMENT_QUEUE     0x08 /* observed after the egress queue of its interface */
-#define FP_SEGMENT_DIRECTION 0x30 /* enum fp_way << 4 of the frame that carried it */
+#define FP_SEGMENT_DIRECTION 0x30 /* enum fp_direction << 4 of its frame */
 
 struct fp_segment {
 	u64 time;

@@ -10,7 +10,7 @@
  * an impairment, which then numbers the packets of all of them.
  *
  * A GSO packet takes as many numbers as it has segments, and gets the outcome of its first. The
- * mean loss of packets on the wire is as configured, but losses are not independent. stats.supers
+ * mean loss of packets on the wire is as configured, but losses are not independent. stats.gso_packets
  * counts GSO packets. Back ends that need exact loss pass packets as on the wire.
  */
 #ifndef FP_DELAY_QUEUE_H

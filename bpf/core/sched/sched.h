@@ -428,7 +428,7 @@ FP_INLINE int fp_dequeue_try(struct fp_sched FP_MEM *s)
 	return taken;
 }
 
-/* Tells the back end how to change the packet that was just reported as sent. */
+/* Reports how the back end changes the packet that was just reported as sent. */
 FP_INLINE void fp_report_flags(struct fp_sched FP_MEM *s, struct fp_slot FP_MEM *p)
 {
 	struct fp_outcome FP_MEM *o =

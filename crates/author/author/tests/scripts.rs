@@ -22,7 +22,7 @@ fn scripts() -> Vec<PathBuf> {
     scripts
 }
 
-/// The tree beside a script, or the policy that it is named after; none of the other dialect.
+/// The tree next to a script, or the policy with its name; none for the other dialect.
 fn tree(script: &Path) -> Option<Tree> {
     let known = Known {
         policies: policies(),

@@ -12,7 +12,7 @@ use fairpath_policy::Author;
 use fairpath_sched::tree::{Known, Tree};
 use fairpath_testbed::{Need, requires};
 
-/// A file in a directory of its own.
+/// A file in a separate directory.
 struct Written {
     _dir: tempfile::TempDir,
     file: PathBuf,

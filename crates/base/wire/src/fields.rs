@@ -1,6 +1,6 @@
 //! Fields out of received bytes, in network order, with an error that names the header.
 
-/// Why bytes are no header of the kind asked for.
+/// Why bytes are no header of the requested kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// The bytes end before the header does, or before the end it announces.

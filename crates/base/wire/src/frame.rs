@@ -148,7 +148,7 @@ impl Frame {
         self
     }
 
-    /// So many zero bytes behind the last header.
+    /// This number of zero bytes after the last header.
     pub fn zeros(mut self, len: usize) -> Frame {
         self.payload = vec![0; len];
         self
@@ -229,7 +229,7 @@ impl Frame {
 
     /// The frame as fragments of its innermost IP packet, each with at most `max_bytes` behind the IP header.
     ///
-    /// The transport's checksum is that of the whole packet. `id` tells which fragments belong together; `max_bytes` is
+    /// The transport's checksum is that of the whole packet. `id` identifies the fragments of a packet; `max_bytes` is
     /// rounded down to a multiple of 8, at least 8. A frame without IP stays whole.
     pub fn fragments(&self, max_bytes: usize, id: u32) -> Vec<Frame> {
         let Some(ip_at) = self.layers.iter().rposition(Layer::is_ip) else {

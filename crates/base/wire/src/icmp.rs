@@ -9,7 +9,7 @@ use crate::fields::{ParseError, array, be16, be32};
 /// Length of the header.
 pub const HEADER_BYTES: usize = 8;
 
-/// Where the checksum stands in the header.
+/// Offset of the checksum in the header.
 pub(crate) const CHECKSUM_AT: usize = 2;
 
 /// "Fragmentation needed" among the unreachable codes of IPv4 (RFC 1191 section 4).
@@ -48,7 +48,7 @@ pub enum Message {
     },
     /// The quoted packet was too long for a link.
     TooBig {
-        /// What the link takes, in bytes; IPv4 tells 16 bits of it.
+        /// The MTU of the link, in bytes; IPv4 has 16 bits of it.
         mtu: u32,
     },
     /// The quoted packet ran out of hops (code 0), or its fragments out of time (1).
@@ -94,7 +94,7 @@ impl Message {
         out.extend(rest.to_be_bytes());
     }
 
-    /// The message, and its data or the packet it quotes. The checksum is not looked at.
+    /// The message, and its data or the packet it quotes. The checksum is not checked.
     pub fn parse(family: Family, bytes: &[u8]) -> Result<(Message, &[u8]), ParseError> {
         let (fields, data) = array::<HEADER_BYTES>("icmp", bytes)?;
         let (kind, code, rest) = (fields[0], fields[1], be32(fields, 4));

@@ -11,7 +11,7 @@ pub const HEADER_BYTES: usize = 40;
 /// What Linux gives a packet (`net.ipv6.conf.*.hop_limit`).
 pub const DEFAULT_HOP_LIMIT: u8 = 64;
 
-/// The longest extension: its length field counts 255 units of 8 bytes besides the first.
+/// The longest extension: its length field counts 255 units of 8 bytes after the first.
 pub const MAX_EXTENSION_BYTES: usize = 2048;
 
 /// The most extensions `parse` follows; RFC 8200 names seven.

@@ -7,7 +7,7 @@
 //! - One module per protocol, each in the same order: numbers, the header as a value, `emit`, `parse`.
 //!
 //! Deliberately absent: a parser for the packet path. That is `bpf/core/parse/parse.h`, which runs in the kernel too; the `parse`
-//! functions here allocate, are strict, and serve to look at what a test made.
+//! functions here allocate, are strict, and check the packets of tests.
 
 #![forbid(unsafe_code)]
 

@@ -10,7 +10,7 @@ pub const HEADER_BYTES: usize = 20;
 /// The most bytes of options: the header's length field ends at 60.
 pub const MAX_OPTION_BYTES: usize = 40;
 
-/// Where the checksum stands in the header.
+/// Offset of the checksum in the header.
 pub(crate) const CHECKSUM_AT: usize = 16;
 
 const KIND_END: u8 = 0;
@@ -81,7 +81,7 @@ pub enum TcpOption {
         /// The peer's clock, echoed.
         tsecr: u32,
     },
-    /// These bytes as they are, kind and length included: unknown options, and damaged ones.
+    /// These bytes as they are, kind and length included: unknown options, and corrupted ones.
     Raw(Vec<u8>),
 }
 
@@ -208,7 +208,7 @@ impl Header {
         out[begin + 12..begin + 14].copy_from_slice(&len_and_flags.to_be_bytes());
     }
 
-    /// The header, and the payload. The checksum is not looked at.
+    /// The header, and the payload. The checksum is not checked.
     pub fn parse(bytes: &[u8]) -> Result<(Header, &[u8]), ParseError> {
         let (fields, _) = array::<HEADER_BYTES>("tcp", bytes)?;
         let len_and_flags = be16(fields, 12);

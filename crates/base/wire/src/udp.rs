@@ -5,7 +5,7 @@ use crate::fields::{ParseError, array, be16, split};
 /// Length of the header.
 pub const HEADER_BYTES: usize = 8;
 
-/// Where the checksum stands in the header.
+/// Offset of the checksum in the header.
 pub(crate) const CHECKSUM_AT: usize = 6;
 
 /// A UDP header; its length is computed, its checksum by [`Frame`](crate::Frame).
@@ -32,7 +32,7 @@ impl Header {
         out.extend([0; 2]);
     }
 
-    /// The header, and the payload. The checksum is looked at only for being there.
+    /// The header, and the payload. Only the presence of the checksum is checked.
     pub fn parse(bytes: &[u8]) -> Result<(Header, &[u8]), ParseError> {
         let (fields, rest) = array::<HEADER_BYTES>("udp", bytes)?;
         let payload = match usize::from(be16(fields, 4)) {

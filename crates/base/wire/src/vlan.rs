@@ -1,4 +1,4 @@
-//! VLAN tags (IEEE 802.1Q, clause 9): what stands behind the tag's own ethertype.
+//! VLAN tags (IEEE 802.1Q, clause 9): the fields after the tag's ethertype.
 //!
 //! ```text
 //! priority 3 bits | drop eligible 1 | id 12 | ethertype 2 bytes

@@ -1,4 +1,4 @@
-//! Damaged captures: named errors, complete packets before them, never a panic, never a large allocation.
+//! Corrupted captures: named errors, complete packets before them, never a panic, never a large allocation.
 
 mod capture_builder;
 

@@ -1,4 +1,4 @@
-//! Our reader beside pcap-parser: the same packets, and how fast each reads them.
+//! Our reader compared with pcap-parser: the same packets, and the speed of both.
 //!
 //! `cargo test --release -p fairpath-wire --test capture_peer -- --ignored --nocapture` prints the speeds.
 

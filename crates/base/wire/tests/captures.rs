@@ -79,7 +79,7 @@ fn pcap_of_every_magic_and_order_keeps_its_times() {
             (0xa1b2_3c4d, 0, 5),
             (0xa1b2_cd34_u32, 8, 5_000),
         ] {
-            // The frame check sequence's length stands in the link type's high bits.
+            // The length of the frame check sequence is in the high bits of the link type.
             let mut file = CaptureBuilder::pcap(order, magic, 4, 0x2400_0071);
             for len in [0_u8, 3] {
                 file.u32(0xffff_fff0)

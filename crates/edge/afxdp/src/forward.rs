@@ -33,7 +33,7 @@ use crate::port::{LinkState, Port, QueueId};
 use crate::wait::{self, Bell, Stop};
 
 /// Maximum of packets of a queue per turn, received or sent: enough to share the cost of a system
-/// call, and few enough that the other queues wait some 50 us.
+/// call, and few enough that the other queues wait about 50 us.
 const BATCH: u32 = 64;
 /// Delay of a retry after the kernel reported "later": a full device queue empties in about this
 /// time.
@@ -303,7 +303,7 @@ impl<O: Order> Forwarder<O> {
     }
 
     /// Stays awake for this time before a packet is due ([`Order::wake_at`]), so that it leaves on
-    /// time: waking up takes some 50 us. Costs that much of a CPU.
+    /// time: waking up takes about 50 us. Costs that much of a CPU.
     pub fn stay_awake(&mut self, before: Nanos) {
         self.awake = Awake::before(before);
     }

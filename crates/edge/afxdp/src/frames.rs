@@ -142,7 +142,7 @@ impl Frames {
         Some(FrameId(frame))
     }
 
-    /// Held to sending at `queue`.
+    /// From stored to sending at `queue`.
     pub fn send(&mut self, frame: FrameId, queue: usize) -> bool {
         if !self.step(frame.0, Place::Held, Place::Sending) {
             return false;
@@ -153,7 +153,7 @@ impl Frames {
         true
     }
 
-    /// Held to free, for a dropped packet.
+    /// From stored to free, for a dropped packet.
     pub fn drop(&mut self, frame: FrameId) -> bool {
         if !self.step(frame.0, Place::Held, Place::Free) {
             return false;

@@ -9,7 +9,7 @@
 //!   checksum ─ partial checksums of a veth   mark ─ CE   metadata ─ of the XDP program (all pure)
 //! ```
 //!
-//! Invariant: frames never leak and packets never disappear. A received packet is held, sent, or
+//! Invariant: frames never leak and packets never disappear. A received packet is stored, sent, or
 //! dropped for a counted reason. Losses before the port are in its [`RingStatistics`].
 //!
 //! The number of a frame is the handle of a scheduler. The XDP program is `Redirect` of

@@ -3,7 +3,7 @@
 //! ```text
 //!          consumer            producer
 //!             v                   v
-//!   [ free | taken by nobody yet  | free ]     indices run on without limit; place = index & mask
+//!   [ free | not taken yet        | free ]     indices run on without limit; place = index & mask
 //! ```
 //!
 //! Invariant: a producer writes only entries between its own index and the other's plus the size. A

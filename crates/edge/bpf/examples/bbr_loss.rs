@@ -1,4 +1,4 @@
-//! Measures congestion controls under planted loss, one flow at a time: the figures of
+//! Measures congestion controls under configured loss, one flow at a time: the figures of
 //! docs/design/0013-bbr3like.md.
 //!
 //! ```text

@@ -309,7 +309,7 @@ impl Mark {
             let place = self.layout.counts as usize + row * size_of::<MarkCount>();
             // SAFETY: there is a row for each CPU and class number.
             let at = unsafe { self.start.add(place) }.cast::<MarkCount>();
-            // SAFETY: as above; what the kernel writes meanwhile are counters.
+            // SAFETY: as above; the kernel writes only counters during this time.
             let count = unsafe { at.read_volatile() };
             let sum = &mut sums[row % self.rows as usize];
             sum.packets += count.packets;

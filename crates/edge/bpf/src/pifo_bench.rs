@@ -128,7 +128,7 @@ impl QueueBench {
         // SAFETY: inside that mapping.
         let at = unsafe { start.add(START as usize) };
         // SAFETY: fresh arena pages are zero, the mapping lives while the skeleton, which is
-        // kept beside the pool, and the programs write to the header by the core's code only.
+        // stored with the pool, and the programs write to the header by the core's code only.
         let pool = unsafe { Pool::format(at, MAX_OBJECTS, &pifos) }?;
         let mut bench = QueueBench {
             skel,

@@ -494,7 +494,7 @@ impl BpfQdisc {
         let most = port.log_most.load(Ordering::Relaxed);
         let count = port.log_count.load(Ordering::Acquire).min(most) as usize;
         let at = port.log_at.load(Ordering::Relaxed) as usize;
-        // SAFETY: the log lies in the arena.
+        // SAFETY: the log is in the arena.
         let log = unsafe { self.base.add(at) }.cast::<Op>();
         let read = |index| {
             // SAFETY: the log has `most` entries.

@@ -6,7 +6,7 @@ use crate::attach::{Hook, name_of};
 
 /// More than the kernel's maximum at one hook (`BPF_MPROG_MAX`, 64).
 const MAX_PROGRAMS: usize = 64;
-/// Names of our own programs at these hooks.
+/// Names of our programs at these hooks.
 const OURS: [&str; 6] = [
     "rtt_ingress",
     "rtt_ingress_raw",

@@ -1,7 +1,7 @@
 //! The congestion control `fp_bbr3like` on real connections: client, router with a narrow link, server.
 //!
-//! Rates are asked for coarsely: other work disturbs what paces by a timer. What it does exactly is
-//! tested without a network, in fairpath-core.
+//! Rates have wide limits: other load disturbs pacing by a timer. The exact behaviour is tested without a
+//! network, in fairpath-core.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ fn transfer(net: &Router, seconds: u32) -> Iperf3Report {
     flow.seconds(seconds).run(&net.client).unwrap()
 }
 
-/// Whether a socket of `ns` uses it, as the kernel tells.
+/// Whether a socket of `ns` uses it, as the kernel reports.
 fn in_use(ns: &Netns) -> bool {
     let text = ns.run(&["ss", "-H", "-t", "-i", "-n"]).unwrap();
     text.split_whitespace().any(|word| word == BBR3LIKE)

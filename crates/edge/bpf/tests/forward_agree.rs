@@ -23,7 +23,7 @@ use fairpath_units::{IfIndex, Share, test_seed};
 use frames::{Addresses, EXIT_MACS, Random};
 
 const FRAMES: u64 = 60_000;
-/// A plan is loaded once for so many.
+/// Frames per loaded plan.
 const FRAMES_OF_A_PLAN: u64 = 500;
 const PASSED: u32 = 2;
 const REDIRECTED: u32 = 4;

@@ -1,4 +1,4 @@
-//! The installed headers, as somebody outside this repository uses them: an example is built from an
+//! The installed headers, as in use outside this repository: an example is built from an
 //! installation and nothing else, verified, and run.
 
 use std::fs;

@@ -29,7 +29,7 @@ fn syn(ports: (u16, u16)) -> Header {
     }
 }
 
-/// Headers of 14 + 16 + 8 + 40 + 56 + 32 bytes: the fast look at the first hundred does not reach TCP.
+/// Headers of 14 + 16 + 8 + 40 + 56 + 32 bytes: the first read of a hundred bytes does not reach TCP.
 fn deep() -> Vec<u8> {
     let mut ip = ipv6::Header::new(A6, B6);
     ip.extensions = vec![Extension::DestinationOptions(vec![1; 50])];
@@ -38,7 +38,7 @@ fn deep() -> Vec<u8> {
     frame.ipv6_header(ip).tcp(syn((1000, 80))).zeros(40).build()
 }
 
-/// Notes 2.21: what lies beyond the first look is fetched, by the way that fetches what is not linear.
+/// Notes 2.21: bytes after the first read are fetched by the helper for non-linear data.
 #[test]
 fn headers_beyond_the_first_look_are_not_missed() {
     requires!(Need::Root);
@@ -80,7 +80,7 @@ fn packets_of_any_length_are_read_to_their_end() {
     }
 }
 
-/// Notes 2.23: tcx lies before the egress queue, so live samples have it within.
+/// Notes 2.23: tcx is before the egress queue, so live samples include it.
 #[test]
 fn a_live_sample_has_the_own_queue_within() {
     requires!(Need::Root);

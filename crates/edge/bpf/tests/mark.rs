@@ -1,4 +1,5 @@
-//! The marking program beside the native classifier: the same class for every packet, one packet a run, unattached.
+//! The marking program compared with the native classifier: the same class for every packet, one packet per
+//! run, without attaching.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -60,7 +61,7 @@ impl Draw {
             .udp(1000, 2000)
             .zeros(20 + self.0.below(100) as usize)
             .build();
-        // Some are cut off anywhere behind the IP header, before which a test run refuses them.
+        // Some are truncated after the IP header. A test run refuses shorter ones.
         let cut = 54 + self.0.below(bytes.len() as u64 - 54) as usize;
         if self.0.below(8) == 0 {
             bytes[..cut].to_vec()

@@ -1,6 +1,6 @@
-//! Queues in the kernel, beside their oracle: every answer, every count, and an audit after each part.
+//! Queues in the kernel, compared with their oracle: every answer, every count, and an audit after each part.
 //!
-//! The logs are those of the native runtime's test. A fifth of the operations in `make test`, from the
+//! The logs are those of the native runtime's test. `make test` runs 20 % of the operations, from the
 //! environment's seed on; `FAIRPATH_QUEUE_OPS=n` changes their number.
 
 #[path = "../../../model/core/tests/pifo_oracle/mod.rs"]
@@ -57,7 +57,7 @@ fn ten_million_operations_in_the_kernel_are_answered_as_by_the_oracle() {
     println!("{done} operations on {pools} pools");
 }
 
-/// Natively and in the kernel, the same operations leave the same bytes; so also after damage, and both end.
+/// Natively and in the kernel, the same operations leave the same bytes; so also after corruption, and both end.
 #[test]
 fn corrupted_pools_agree_in_kernel_and_native() {
     requires!(Need::Root);

@@ -187,7 +187,7 @@ impl Runtimes {
         self.compare();
     }
 
-    /// Compares what is told at the end, the counters and the places used.
+    /// Compares the final reports, the counters and the used entries.
     fn finish(mut self) -> Stats {
         self.settle();
         self.compare_classes();
@@ -550,7 +550,7 @@ fn runtimes_agree_on_every_kind_of_link_and_packet() {
     requires!(Need::Root);
     let mut runtimes = Runtimes::new("kinds", small(Mode::Hybrid));
     let mut now = SECOND;
-    // Each is answered by its like, so that there is something to tell.
+    // Each has an answer of the same kind, so that there are samples.
     let pairs = kinds_one_way(true).into_iter().zip(kinds_one_way(false));
     let frames: Vec<_> = pairs.flat_map(|(forth, back)| [forth, back]).collect();
     for len in [usize::MAX, 100, 60, 40, 14, 1, 0] {
@@ -574,7 +574,7 @@ fn runtimes_agree_on_every_kind_of_link_and_packet() {
 fn mutated(random: &mut Random, now: u64, from: &[(Link, Vec<u8>)]) -> (Frame, Vec<u8>) {
     let (link, mut data) = from[random.draw() as usize % from.len()].clone();
     for _ in 0..random.within(0, 4) {
-        // Most of what matters lies in the first bytes.
+        // Most relevant fields are in the first bytes.
         let reach = random.pick(&[20, 60, 100, 2000]).min(data.len() as u64);
         if let Some(byte) = data.get_mut(random.within(0, reach) as usize) {
             *byte = random.pick(&[

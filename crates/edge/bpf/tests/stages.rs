@@ -1,5 +1,5 @@
-//! Stages of the one XDP program of an interface: they compose, come and go with their owners, and
-//! make room for nobody else's program.
+//! Stages of the one XDP program of an interface: they compose, exist as long as their owners, and
+//! never replace the program of another owner.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
@@ -221,7 +221,7 @@ fn impaired_drops_are_not_measured() {
     }
 }
 
-/// Each is off at once when its owner lets go, the other goes on, and the root goes with the last.
+/// Each is removed at once with its owner, the other continues, and the root is removed with the last.
 #[test]
 fn a_stage_goes_with_its_owner_and_the_root_with_the_last() {
     requires!(Need::Root, Need::Tool("ip"));

@@ -4,8 +4,8 @@
 //!   client ── UDP and TCP ── router: monitor on `lan`, rules change a thousand times
 //! ```
 //!
-//! Colours are slots 1, 2, 3; each configuration leads all addresses to the next one, beside a
-//! thousand prefixes that nobody has. While one follows another, the third colour must not move.
+//! Colours are slots 1, 2, 3; each configuration maps all addresses to the next one, in addition to
+//! a thousand unused prefixes. While one follows another, the third colour must not move.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -24,7 +24,7 @@ const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 1);
 /// Traffic that a thousand reloads must have met at least.
 const MIN_PACKETS: u64 = 100_000;
 
-/// All addresses lead to `colour`; a thousand others to slots of their own.
+/// All addresses lead to `colour`; a thousand others to separate slots.
 fn rules(colour: u32) -> Rules {
     let everything = ["0.0.0.0", "::"].map(|a| (Prefix::new(a.parse().unwrap(), 0), colour));
     let decoys = (0..1000u32).map(|i| {
@@ -40,7 +40,7 @@ fn rules(colour: u32) -> Rules {
     }
 }
 
-/// Sends until told to stop; joined when dropped.
+/// Sends until it is stopped; joined when dropped.
 struct Traffic {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,

@@ -4,7 +4,7 @@
 //! iptables -I FORWARD -j NFQUEUE --queue-num 0
 //! accept_all 0 &
 //! iptables -D FORWARD -j NFQUEUE --queue-num 0   # first the rule,
-//! kill %1                                        # then the program: it drains and tells its counts
+//! kill %1                                        # then the program: it drains and prints its counts
 //! ```
 //!
 //! The second argument `hold` keeps a hundred packets back and releases them newest first.
@@ -18,9 +18,9 @@ use std::time::Duration;
 use fairpath_nfqueue::{BindError, Config, Held, Holding, InOrder, Queue, Verdict, Wait};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-/// A signal between looking at the flag and waiting is noticed after it.
+/// A signal between the check of the flag and the wait is noticed after it.
 const LOOK_EVERY: Wait = Wait::For(Duration::from_millis(100));
-/// How long to go on when the rule is still there.
+/// The time to continue while the rule still exists.
 const DRAIN_LIMIT: Duration = Duration::from_secs(5);
 /// Packets kept back.
 const KEPT: usize = 100;

@@ -1,6 +1,6 @@
 //! Experiments and the records of their runs: from runs to findings and a page.
 //!
-//! Pure but for files: no clock, no socket, no kernel, no testbed. `fairpath-lab` makes the runs.
+//! Pure, except for files: no clock, no socket, no kernel, no testbed. `fairpath-lab` makes the runs.
 //!
 //! ```text
 //! experiment (TOML) ─ Document ─ Experiment of one setting ─ (fairpath-lab) ─ RunRecord, Manifest ─ Results

@@ -250,7 +250,7 @@ mod tests {
         let cold = play(&call(&calm[..500]), Buffer::Adaptive).unwrap();
         let mut warm = call(&calm);
         warm.before_ns = warm.delays_ns.drain(..14_500).collect();
-        // Losses before the measured part do not count.
+        // Earlier losses do not count.
         warm.before_ns[100] = None;
         let played = play(&warm, Buffer::Adaptive).unwrap();
         assert_eq!((played.packets, played.lost), (500, 0));

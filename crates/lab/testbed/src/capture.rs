@@ -1,7 +1,7 @@
 //! Captures with `tcpdump`, from the first packet after `start` to the last before `stop`.
 //!
-//! `start` returns when the socket is open. `stop` asks for the live counts (SIGUSR1) until tcpdump has
-//! read all that passed its filter, and only then ends it: nothing captured is lost in the ring.
+//! `start` returns when the socket is open. `stop` requests the live counts (SIGUSR1) until tcpdump has
+//! read all packets of its filter, and then ends it: no captured packet is lost in the ring.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -162,7 +162,7 @@ impl Capture {
         options: &CaptureOptions,
     ) -> Result<Capture, CaptureError> {
         let mut command = ns.command("tcpdump");
-        // `-Z root`: giving up root would also give up the parent-death signal (prctl(2)).
+        // `-Z root`: dropping root would also clear the parent-death signal (prctl(2)).
         command.args([
             "-i",
             ifname,
@@ -265,7 +265,7 @@ fn live_count(line: &str) -> Option<[u64; 3]> {
     Some([captured, received, dropped])
 }
 
-/// The same on three lines of their own, at the end.
+/// The same on three separate lines, at the end.
 fn final_counts(stderr: &str) -> Option<[u64; 3]> {
     let last = |what| {
         stderr

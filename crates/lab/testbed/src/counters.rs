@@ -1,4 +1,4 @@
-//! What `ip -j` tells about the links of a namespace.
+//! The counters of `ip -j` for the links of a namespace.
 
 use std::collections::HashSet;
 

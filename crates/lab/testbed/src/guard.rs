@@ -1,7 +1,7 @@
 //! The guard: a shell that kills process groups when this process is gone, in whatever way.
 //!
 //! The parent-death signal reaches a child but not its children. So one shell per process of ours reads
-//! which groups live; when its input ends, we are dead, and it kills what is on the list. A descendant
+//! which groups live; when its input ends, this process has ended, and it kills the groups of the list. A descendant
 //! that leaves its group (a daemon's `setsid`) escapes it, and nothing else.
 
 use std::io::{self, Write};
@@ -34,7 +34,7 @@ impl Guard {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        // A group of its own: Ctrl-C must not reach it.
+        // A separate group: Ctrl-C must not reach it.
         shell.process_group(0).spawn().map(Guard)
     }
 

@@ -15,11 +15,11 @@ use crate::process::{Process, RunError};
 
 /// Time for the server to listen.
 const LISTEN_DEADLINE: Duration = Duration::from_secs(10);
-/// Time for a server to listen again after a test: it opens its port anew for each.
+/// Time for a server to listen again after a test: it opens its port again for each.
 const AGAIN_DEADLINE: Duration = Duration::from_secs(2);
 /// Pause between two attempts.
 const AGAIN_EVERY: Duration = Duration::from_millis(50);
-/// Time given to a run beside its asked length: connecting, draining, a loaded machine.
+/// Additional time of a run after its requested length: connecting, draining, a loaded machine.
 const SPARE_TIME: Duration = Duration::from_secs(60);
 
 /// iperf3 did not do its work.
@@ -28,7 +28,7 @@ pub enum Iperf3Error {
     /// It could not be run to its end.
     #[error("run iperf3")]
     Tool(#[from] RunError),
-    /// It reported an error of its own.
+    /// It reported an error.
     #[error("iperf3 to {server}: {message}")]
     Refused {
         /// Where it went.
@@ -111,14 +111,14 @@ impl Iperf3 {
         }
     }
 
-    /// Ends after so many bytes.
+    /// Ends after this number of bytes.
     #[must_use]
     pub fn bytes(mut self, bytes: u64) -> Iperf3 {
         self.amount = Amount::Bytes(bytes);
         self
     }
 
-    /// Ends after so many seconds.
+    /// Ends after this number of seconds.
     #[must_use]
     pub fn seconds(mut self, seconds: u32) -> Iperf3 {
         self.amount = Amount::Seconds(seconds);
@@ -139,7 +139,7 @@ impl Iperf3 {
         self
     }
 
-    /// Uses so many streams at once.
+    /// Uses this number of streams at once.
     #[must_use]
     pub fn parallel(mut self, streams: u32) -> Iperf3 {
         self.parallel = streams;
@@ -163,8 +163,8 @@ impl Iperf3 {
     /// Client and server stay on one CPU, another one for each transfer in turn.
     ///
     /// A packet over veth waits in the queue of the CPU that sent it. A connection that sends from
-    /// two CPUs, as one whose receiver acknowledges on another than its sender writes on, overtakes
-    /// its own packets wherever the first CPU is busy: real reordering that nobody planted.
+    /// two CPUs, for example for data and for acknowledgements, reorders its packets
+    /// if the first CPU is busy: real reordering without a configured one.
     #[must_use]
     pub fn one_cpu(mut self) -> Iperf3 {
         self.one_cpu = true;

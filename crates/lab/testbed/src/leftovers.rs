@@ -2,8 +2,8 @@
 //!
 //! Processes are found by [`RUN_ENV`] in their environment, namespaces by the alias of their `lo`.
 //! A namespace is visible from outside only through a process or a descriptor in it, so all of
-//! `/proc/*/task/*/ns/net` and `/proc/*/fd` is looked through. What cannot be read is skipped: processes
-//! come and go meanwhile.
+//! `/proc/*/task/*/ns/net` and `/proc/*/fd` is searched. Unreadable entries are skipped: processes
+//! start and end during this time.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -45,7 +45,7 @@ impl Leftovers {
 
 /// Looks for what is left of `run`, in all processes this user may look into.
 ///
-/// Killed processes take a moment to go: ask with [`crate::wait_for`]. Some 3 ms per namespace on the
+/// Killed processes take a moment to go: poll with [`crate::wait_for`]. About 3 ms per namespace of the
 /// machine.
 pub fn leftovers(run: &RunId) -> Leftovers {
     Leftovers {

@@ -1,8 +1,8 @@
 //! Veth pairs between namespaces.
 //!
-//! Links belong to their namespaces and vanish with them; a [`Veth`] is a handle and may be dropped.
-//! Both ends are made in place, never in the namespace of the caller. Offloads are off unless asked
-//! for, so that captures show wire-sized frames with finished checksums.
+//! Links belong to their namespaces and are removed with them; a [`Veth`] is a handle and may be dropped.
+//! Both ends are made in place, never in the namespace of the caller. Offloads are disabled unless
+//! requested, so that captures show wire-sized frames with finished checksums.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -270,7 +270,7 @@ impl Veth {
     }
 }
 
-/// Tells the namespace of `at` the MAC behind each address of `of`.
+/// Adds the MAC address of each address of `of` to the namespace of `at`.
 pub(crate) fn fix_neighbours(at: &LinkEnd, of: &LinkEnd) -> Result<(), LinkError> {
     let entry = |address: &Address| {
         let (ip, mac, dev) = (address.ip, of.mac, &at.ifname);

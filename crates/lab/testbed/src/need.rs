@@ -11,7 +11,7 @@
 //!
 //! A missing need prints `SKIP name: reason` to stderr, appends a line (`test`, `need`, `reason`, tabs between) to the file named by
 //! `FAIRPATH_SKIP_LOG` (one `write` each, so parallel tests do not mix lines), and returns from the
-//! test. Whoever runs the tests counts the lines: a skip is not a pass.
+//! test. The runner counts the lines: a skip is not a pass.
 
 use std::env;
 use std::fmt;
@@ -81,7 +81,7 @@ impl Need {
         }
     }
 
-    /// Whether it is there. Kernel features cost some 20 ms.
+    /// Whether it is there. Kernel features cost about 20 ms.
     pub fn is_met(&self) -> bool {
         match self {
             Need::Root => geteuid().is_root() && Testbed::new().netns("probe").is_ok(),
@@ -141,9 +141,9 @@ pub fn missing(needs: &[Need]) -> Option<Need> {
     needs.iter().copied().find(|need| !need.is_met())
 }
 
-/// Tells that the test `name` is skipped for lack of `need`.
+/// Reports that the test `name` is skipped, because `need` is missing.
 ///
-/// A log that cannot be written is told on stderr and changes nothing.
+/// A log that cannot be written is reported on standard error.
 pub fn skip(name: &str, need: Need) {
     skip_test(name, &need.id(), &format!("needs {need}"));
 }

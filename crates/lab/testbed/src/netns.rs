@@ -130,9 +130,9 @@ impl Netns {
         format!("/proc/{}/fd/{}", process::id(), self.inner.fd.as_raw_fd())
     }
 
-    /// Runs `f` on a thread of its own inside the namespace and returns its value.
+    /// Runs `f` on a separate thread inside the namespace and returns its value.
     ///
-    /// Sockets opened inside belong to the namespace for ever, whoever uses them. `/proc/sys/net` is
+    /// Sockets opened inside always belong to the namespace, in any thread. `/proc/sys/net` is
     /// that of the namespace; `/sys` is not (use [`Netns::command`]). A panic in `f` continues here.
     /// Processes started inside `f` die with its thread: start them with [`Netns::spawn`].
     pub fn enter<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, NetnsError> {
@@ -191,8 +191,8 @@ impl Netns {
     /// Hands what comes by this namespace's present interfaces to one CPU (`rps_cpus`), whichever sent it.
     ///
     /// A packet over veth waits in the queue of the CPU that sent it. Where a sender moves to another
-    /// CPU, or a qdisc is emptied by another one, packets overtake each other: real reordering that
-    /// nobody planted. With one queue there is none. `cpu` is below 32.
+    /// CPU, or a qdisc is emptied by another one, packets are reordered: real reordering without a
+    /// configured one. With one queue there is none. `cpu` is below 32.
     pub fn receive_on(&self, cpu: usize) -> Result<(), RunError> {
         let set = format!(
             "for queue in /sys/class/net/*/queues/rx-*/rps_cpus; do echo {:x} >$queue || exit; done",
@@ -224,7 +224,7 @@ fn open_current() -> io::Result<File> {
     File::open("/proc/thread-self/ns/net")
 }
 
-/// Runs `f` on a thread of its own, so that what it does to its namespaces ends with it.
+/// Runs `f` on a separate thread, so that changes of its namespaces end with it.
 fn on_a_thread<T: Send>(f: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     thread::scope(|scope| match scope.spawn(f).join() {
         Ok(result) => result,
@@ -232,7 +232,7 @@ fn on_a_thread<T: Send>(f: impl FnOnce() -> io::Result<T> + Send) -> io::Result<
     })
 }
 
-/// In the child: ask for SIGKILL when the parent dies, and fail if it already has.
+/// In the child: request SIGKILL at the end of the parent, and fail if it has already ended.
 fn die_with(parent: Pid) -> io::Result<()> {
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     if getppid() == parent {

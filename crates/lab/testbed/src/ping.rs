@@ -8,7 +8,7 @@ use crate::process::RunError;
 
 /// Time after the last request in which answers still count.
 const LINGER: Duration = Duration::from_secs(2);
-/// Time given beside that; a loaded machine starts processes slowly.
+/// Additional time; a loaded machine starts processes slowly.
 const SPARE_TIME: Duration = Duration::from_secs(20);
 
 /// ping did not do its work.
@@ -47,7 +47,7 @@ impl Ping {
         }
     }
 
-    /// Sends so many.
+    /// Sends this number of requests.
     #[must_use]
     pub fn count(mut self, count: u32) -> Ping {
         self.count = count;

@@ -2,8 +2,8 @@
 //!
 //! All of them are started by one thread that lives as long as this process does, because the kernel
 //! sends the parent-death signal when the starting *thread* ends, and tests run on short-lived threads.
-//! Each is the leader of its own process group: its descendants go with it on drop, and by the hand of
-//! the [`Guard`] if this process is killed.
+//! Each is the leader of its own process group: its descendants end with it on drop, and the
+//! [`Guard`] ends them if this process is killed.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -150,7 +150,7 @@ impl Process {
             return Ok(());
         };
         match input.write_all(text.as_bytes()) {
-            // The program ended early; its exit status tells why.
+            // The program ended early; its exit status has the reason.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             other => other.map_err(|source| RunError::Start {
                 invocation: Box::new(self.invocation.clone()),
@@ -334,7 +334,7 @@ fn start_guarded(mut command: Command) -> io::Result<Child> {
         none => none.insert(Guard::start()?),
     };
     let child = command.spawn()?;
-    // A guard that was killed guards nothing more; the parent-death signal still does.
+    // After the guard was killed, the parent-death signal remains.
     let _ = guard.add(child.id());
     Ok(child)
 }
@@ -342,7 +342,7 @@ fn start_guarded(mut command: Command) -> io::Result<Child> {
 fn release(group: u32) {
     let mut slot = GUARD.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(guard) = &mut *slot {
-        // A guard that was killed guards nothing more; the parent-death signal still does.
+        // After the guard was killed, the parent-death signal remains.
         let _ = guard.remove(group);
     }
 }

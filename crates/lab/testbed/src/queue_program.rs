@@ -1,6 +1,6 @@
 //! Programs over others' libraries that accept every packet of a netfilter queue, compiled here.
 //!
-//! Peers, to be measured beside our own crate: one over the C library (libnetfilter_queue, libmnl),
+//! Peers, for a comparison with our crate: one over the C library (libnetfilter_queue, libmnl),
 //! one over the Go module go-nfqueue. Their sources are ours and travel in the binary; compilers and
 //! libraries are the machine's, so a build can fail, and the error says what to install.
 
@@ -62,7 +62,7 @@ pub enum QueueProgramError {
     },
 }
 
-/// How a program asks for packets, the same for all of them.
+/// The socket settings of a program, the same for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSettings {
     /// The queue.
@@ -73,7 +73,7 @@ pub struct QueueSettings {
     pub length: u32,
     /// Receive buffer of the socket.
     pub buffer_bytes: usize,
-    /// Whether super-packets come whole (`NFQA_CFG_F_GSO`) or in segments.
+    /// Whether GSO packets are not segmented (`NFQA_CFG_F_GSO`).
     pub gso: bool,
 }
 
@@ -105,7 +105,7 @@ impl QueueProgram {
         QueueProgram::build_in(library, &std::env::temp_dir())
     }
 
-    /// Likewise, in a directory below `place`, where what a killed caller leaves is not in the way.
+    /// The same, in a directory below `place`, where leftovers of a killed caller do not conflict.
     ///
     /// # Errors
     /// As [`QueueProgram::build`].

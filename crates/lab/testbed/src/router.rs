@@ -7,8 +7,8 @@
 //!  fd00:10:1::2      ::1       ::1      fd00:10:2::2
 //! ```
 //!
-//! Neighbours are permanent and DAD is off, so captures hold the test's own packets. The wires are
-//! there when asked for, each in a namespace of its own.
+//! Neighbours are permanent and DAD is off, so captures hold the test's own packets. Emulated links
+//! exist on request, each in a separate namespace.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -85,9 +85,9 @@ pub struct Router {
     pub wan_end: LinkEnd,
     /// `eth0` of the server.
     pub server_end: LinkEnd,
-    /// The wire between client and router, if asked for; left is the client.
+    /// The emulated link between client and router, if requested; left is the client.
     pub lan_wire: Option<Wire>,
-    /// The wire between router and server, if asked for; left is the router.
+    /// The emulated link between router and server, if requested; left is the router.
     pub wan_wire: Option<Wire>,
 }
 
@@ -155,7 +155,7 @@ impl RouterBuilder {
         self
     }
 
-    /// Builds it; returns when packets can flow. About a tenth of a second.
+    /// Builds it; returns when packets can flow. About 0.1 s.
     pub fn build(self, testbed: &Testbed) -> Result<Router, RouterError> {
         let client = testbed.netns("client")?;
         let router = testbed.netns("router")?;

@@ -55,7 +55,7 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// A testbed with an identity of its own.
+    /// A testbed with a unique identity.
     #[expect(clippy::new_without_default, reason = "two testbeds are never equal")]
     pub fn new() -> Testbed {
         Testbed {

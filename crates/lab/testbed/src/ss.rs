@@ -66,7 +66,7 @@ fn sample(line: &str) -> Option<SocketSample> {
         bytes_sent: number("bytes_sent:"),
         bytes_acked: number("bytes_acked:"),
         bytes_received: number("bytes_received:"),
-        // `retrans:NOW/TOTAL`; left out while there were none.
+        // `retrans:NOW/TOTAL`; omitted while there were none.
         retransmits: value("retrans:").and_then(total).unwrap_or(0),
     })
 }

@@ -1,4 +1,4 @@
-//! The output of a running program, collected by a thread, to be looked at while it runs.
+//! The output of a running program, collected by a thread, and readable while it runs.
 
 use std::io::{self, Read};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

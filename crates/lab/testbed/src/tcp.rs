@@ -1,6 +1,6 @@
 //! TCP connections of the test's own: many short ones, or one long-lived pair under its control.
 //!
-//! A socket belongs for ever to the namespace it was opened in; only opening needs a thread inside.
+//! A socket always belongs to the namespace in which it was opened; only opening needs a thread inside.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
@@ -59,7 +59,7 @@ pub enum TcpError {
     },
 }
 
-/// Answers each request of [`ShortConnections`] with as many bytes as it asks for; ends on drop.
+/// Answers each request of [`ShortConnections`] with the requested number of bytes; ends on drop.
 #[derive(Debug)]
 pub struct EchoServer {
     port: u16,
@@ -135,7 +135,7 @@ pub struct ShortConnections {
     pub connections: u64,
     /// Connections open at once.
     pub at_once: usize,
-    /// Bytes of a request, beside 8 of its header.
+    /// Bytes of a request, without 8 of its header.
     pub request_bytes: u32,
     /// Bytes of a response.
     pub response_bytes: u32,

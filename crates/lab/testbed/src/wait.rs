@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Pause between two looks at a condition: short beside any deadline, long beside the look itself.
+/// Time between two checks of a condition: short relative to deadlines, long relative to the check.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// Asks `condition` until it answers `Some`, for at most `deadline`.

@@ -49,7 +49,7 @@ fn build_everything(here: &Netns, testbed: &Testbed) {
     drop((server, running, capture, echo, shell));
 }
 
-/// In a child, which is the same test started again by itself: builds everything and ends as told.
+/// In a child, which is the same test started again: builds everything and ends as requested.
 ///
 /// False where no test is the parent.
 fn is_child() -> bool {
@@ -61,7 +61,7 @@ fn is_child() -> bool {
     true
 }
 
-/// Starts `test` again inside `observer` and waits until its testbed stands.
+/// Starts `test` again inside `observer` and waits until its testbed exists.
 fn start_child(observer: &Netns, test: &str, ending: &str) -> (Process, RunId) {
     let mut command: Command = observer.command(env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture", "--test-threads=1"]);

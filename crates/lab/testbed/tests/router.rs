@@ -57,7 +57,7 @@ fn iperf3_reaches_the_requested_rate_in_both_families() {
     assert!(counted.tx_bytes > 10 * MILLION, "{counted:?}");
 }
 
-/// A server opens its port anew for each test: who comes at once is not told that it is closed.
+/// A server opens its port again for each test: an immediate client is not refused.
 #[test]
 fn transfers_follow_each_other_without_a_pause() {
     requires!(Need::Root, Need::Tool("iperf3"));

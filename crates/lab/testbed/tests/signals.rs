@@ -19,7 +19,7 @@ const SIGNALS: [Signal; 5] = [
     Signal::SIGHUP,
 ];
 
-/// Sends a signal and waits for the end; none: it went on, and is killed.
+/// Sends a signal and waits for the end; none: it continued, and is killed.
 fn end_by(child: &mut Child, sent: Signal) -> Option<ExitStatus> {
     kill(Pid::from_raw(child.id().cast_signed()), sent).unwrap();
     let ended = wait_for(DEADLINE, || child.try_wait().unwrap());

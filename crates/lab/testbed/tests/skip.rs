@@ -3,7 +3,7 @@
 use std::env;
 use std::process::Command;
 
-/// Tells the child that it is one.
+/// Identifies the child.
 const CHILD: &str = "FAIRPATH_SKIP_CHILD";
 /// The test, which starts itself again.
 const NAME: &str = "a_skip_returns_from_the_test_and_adds_one_line_to_the_log";

@@ -1,7 +1,7 @@
 //! The cost of a history: CPU time per interval, memory, and size of the state file.
 //!
 //! ```sh
-//! cargo run --release -p fairpath-history --example ledger -- [ROWS] [ACTIVE] [INTERVALS]
+//! cargo run --release -p fairpath-history --example history -- [ROWS] [ACTIVE] [INTERVALS]
 //! ```
 //!
 //! ROWS classes in a tree of three levels (16,000), of which ACTIVE (2,000) have traffic in every

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! configuration --.
-//! interfaces ------+--> RowTable (slots) --> Layout: rows -> ledger; rules, slots -> kernel
+//! interfaces ------+--> RowTable (slots) --> Layout: rows -> history; rules, slots -> kernel
 //! traffic --------'
 //! ```
 //!

@@ -63,7 +63,7 @@ fn of_chain<const N: usize>(shares: [f64; N], moves: [[f64; N]; N], losses: [f64
             break;
         }
     }
-    // Losses that avoid each other scatter less; nobody is judged more strictly for that.
+    // Losses that avoid each other vary less; the limits are not stricter for that.
     (1.0 + 2.0 * sum / variance).max(1.0)
 }
 

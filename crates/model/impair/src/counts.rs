@@ -1,4 +1,4 @@
-//! What became of one direction's packets, as its port counts them.
+//! Outcomes of one direction's packets, as its back end counts them.
 
 use hdrhistogram::Histogram;
 
@@ -14,7 +14,7 @@ const DIGITS: u8 = 2;
 pub struct Counts {
     /// Packets that met the impairment.
     pub arrived: u64,
-    /// Packets that the port let pass without a fate; they are not in `arrived`.
+    /// Packets that bypassed the impairment; they are not in `arrived`.
     pub passed: u64,
     /// Of those, packets that should have met it.
     pub slipped: u64,
@@ -28,11 +28,11 @@ pub struct Counts {
     pub sent_bytes: u64,
     /// Second ones.
     pub copies: u64,
-    /// Packets that left with a bit turned over.
+    /// Packets that were sent with an inverted bit.
     pub corrupted: u64,
     /// Packets that wait.
     pub held: u64,
-    /// Packets that came as one of several segments, and have one fate.
+    /// Packets of several segments with one outcome.
     pub gso_packets: u64,
     /// Of those that left, with CE set by the queue's policy.
     pub marked: u64,
@@ -40,19 +40,19 @@ pub struct Counts {
     pub sojourn_ns: Option<[u64; 3]>,
     /// Dropped here, or not treated as it was to be, against the plan.
     pub own: OwnDrops,
-    /// Lost before they came here: the kernel's queues and rings were full.
+    /// Dropped by the kernel before: its queues and rings were full.
     pub queue_dropped: u64,
-    /// Of those that left, at least so many went no further: rules behind ours, or connection tracking.
+    /// Minimum number of sent packets that were dropped later, by other rules or connection tracking.
     pub stopped: u64,
     /// What could not be read, and why: where it should say what was dropped, nothing is known.
     pub unread: Vec<String>,
     /// Left after one that came later, against the plan.
     pub reordered: u64,
-    /// From arrival to leaving, summed over those that left, ns; second ones are left out.
+    /// Time from arrival to departure, summed over sent packets, ns, without duplicates.
     pub delay_sum_ns: u128,
     /// Squares of the same, ns squared.
     pub delay_squares: u128,
-    /// Likewise as planned.
+    /// The same as planned.
     pub planned_sum_ns: u128,
     /// Packets in both sums.
     pub delays: u64,

@@ -1,4 +1,4 @@
-//! What was configured for, by direction: checked, laid out, and in words.
+//! The configuration by direction: checked, built, and as text.
 
 use anyhow::{Context, bail};
 use fairpath_core::sched::{LossConfig, Policy, policies};
@@ -15,7 +15,7 @@ use crate::validation::Configured;
 
 /// A direction that can be started.
 pub struct Ready {
-    /// As it is told.
+    /// As text.
     pub direction: Direction,
     /// For ports that hold packets.
     pub plan: Plan,
@@ -31,7 +31,7 @@ pub struct Ready {
     pub bps: u64,
 }
 
-/// Directions by name with what is configured of each, laid out; without `both`, only those that are impaired.
+/// The built directions by name; without `both`, only those with an impairment.
 ///
 /// # Errors
 /// What is wrong with a description, and whose it is.
@@ -163,7 +163,7 @@ fn find(name: &str, known: &'static [Policy]) -> anyhow::Result<&'static Policy>
     bail!("policy {name:?}: unknown policy{near}: `fairpath sched list` lists all")
 }
 
-/// What validation is held against; `is_plain`: no rate stretches delays.
+/// The reference of validation; `is_plain`: no rate increases delays.
 fn configuration_of(spec: &Spec, is_plain: bool, bps: u64) -> Configured {
     let rho = spec.correlation.max(0.0);
     let mean_ns = spec.mean_delay_ns();
@@ -183,7 +183,7 @@ fn configuration_of(spec: &Spec, is_plain: bool, bps: u64) -> Configured {
     }
 }
 
-/// Whether each packet is held for its own delay, as it is drawn: rate and order are left out.
+/// Whether each packet has exactly its random delay, without rate and order.
 pub fn delays_are_own(spec: &Spec) -> bool {
     spec.slot.is_none() && spec.release_ns == 0 && spec.reorder == 0.0 && spec.delay_trace.is_none()
 }

@@ -1,7 +1,7 @@
 //! The exact interval of a share of losses (Clopper and Pearson, Biometrika 26, 1934).
 //!
-//! Of `lost` in `arrived` packets, the interval holds every probability under which so few or so many
-//! are no surprise. Bursty losses are worth fewer packets: a mean of correlated draws scatters as one
+//! For `lost` of `arrived` packets, the interval contains every probability that is compatible with this
+//! number. Bursty losses count as fewer packets: a mean of correlated draws varies like one
 //! of `arrived / inflation` independent ones, and the interval is made for these. Pure.
 
 use fairpath_statistics::binomial::share_bounds;
@@ -9,7 +9,7 @@ use fairpath_statistics::binomial::share_bounds;
 /// What is left outside of the interval, both sides together: one run in a thousand.
 pub const OUTSIDE: f64 = 0.001;
 
-/// The interval in which the probability of a loss lies, but for [`OUTSIDE`] of all runs.
+/// The interval of the probability of a loss, with an error in [`OUTSIDE`] of all runs.
 ///
 /// `inflation` is the variance of the share over that of independent losses, 1 or more. Without
 /// packets nothing is known: (0, 1).
@@ -17,7 +17,7 @@ pub fn of_share(lost: u64, arrived: u64, inflation: f64) -> (f64, f64) {
     of_share_but(OUTSIDE, lost, arrived, inflation)
 }
 
-/// Likewise, but for `outside` of all runs.
+/// The same, with an error in `outside` of all runs.
 pub fn of_share_but(outside: f64, lost: u64, arrived: u64, inflation: f64) -> (f64, f64) {
     let (lost, arrived) = (lost as f64 / inflation, arrived as f64 / inflation);
     share_bounds(lost, arrived, outside).unwrap_or((0.0, 1.0))

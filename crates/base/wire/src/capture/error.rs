@@ -22,7 +22,7 @@ pub enum ReadError {
         /// Why.
         source: io::Error,
     },
-    /// The compressed stream is damaged, or something follows it.
+    /// The compressed stream is corrupted, or has trailing data.
     #[error(
         "gzipped capture at byte {offset} of its content, packet {packet}: corrupted stream; check it with gzip -t"
     )]
@@ -67,7 +67,7 @@ pub enum ReadError {
         /// Minor version found.
         minor: u16,
     },
-    /// A packet longer than any real one: the file is damaged, or not what it says.
+    /// A packet longer than any real one: the file is corrupted, or has another format.
     #[error(
         "capture at byte {offset}, packet {packet}: claims {len} captured bytes, the limit is {MAX_PACKET_BYTES}; the rest of the file is corrupted"
     )]
@@ -128,7 +128,7 @@ pub enum ReadError {
     ByteOrder {
         /// Where the section begins.
         offset: u64,
-        /// What stands in place of the magic.
+        /// The value in place of the magic.
         magic: u32,
     },
     /// A pcapng packet that names an interface its section has not described.
@@ -151,7 +151,7 @@ pub enum ReadError {
         /// Where the description of one too many begins.
         offset: u64,
     },
-    /// A time before 1970 or after 2554, which nanoseconds in 64 bits cannot tell.
+    /// A time before 1970 or after 2554, which 64 bits of nanoseconds cannot represent.
     #[error(
         "capture at byte {offset}, packet {packet}: time of {ticks} ticks is before 1970 or after 2554; shift it with editcap -t"
     )]
@@ -179,7 +179,7 @@ pub enum WriteError {
         /// Bytes given.
         len: usize,
     },
-    /// The packet names an interface the writer was not told of.
+    /// The packet names an interface that the writer does not have.
     #[error(
         "write packet: interface {interface} is not described, {known} are; call Writer::interface first"
     )]

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A link-layer header type by its number in capture files (the tcpdump.org LINKTYPE registry).
 ///
-/// Numbers without a name here are kept as they are. Two numbers mean raw IP in files besides the registered 101: 12 and 14,
+/// Numbers without a name here are kept as they are. In addition to the registered 101, two numbers mean raw IP in files: 12 and 14,
 /// the BSD values of `DLT_RAW` that old tools wrote; [`LinkType::canonical`] folds them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkType(pub u32);

@@ -49,7 +49,7 @@ pub(super) fn is_magic(magic: [u8; 4]) -> bool {
     variant(magic).is_some()
 }
 
-/// Reads the file header; the window stands at its first byte, and the magic is visible.
+/// Reads the file header; the window is at its first byte, and the magic is visible.
 pub(super) fn begin<R: Read>(window: &mut Window<R>) -> Result<Header, ReadError> {
     let place = Place {
         offset: window.offset(),
@@ -83,7 +83,7 @@ pub(super) fn begin<R: Read>(window: &mut Window<R>) -> Result<Header, ReadError
     })
 }
 
-/// Looks at the next record and makes it visible; `None` at the end of the file. `packets` were read before.
+/// Reads the next record and makes it visible; `None` at the end of the file. `packets` were read before.
 #[inline]
 pub(super) fn next<R: Read>(
     header: &Header,

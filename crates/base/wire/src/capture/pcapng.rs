@@ -88,7 +88,7 @@ impl Section {
     }
 }
 
-/// Looks at blocks up to the next packet and makes it visible; `None` at the end of the file. `packets` were read before.
+/// Reads blocks up to the next packet and makes it visible; `None` at the end of the file. `packets` were read before.
 pub(super) fn next<R: Read>(
     section: &mut Section,
     interfaces: &mut Vec<Interface>,
@@ -164,7 +164,7 @@ fn next_block<R: Read>(
         let last = if known {
             window.need(len as usize).map_err(|e| place.fill(e))?
         } else {
-            // All but the trailer, which is then looked at.
+            // All except the trailer, which is read afterwards.
             window.skip(u64::from(len) - 4).map_err(|e| place.fill(e))?
                 && window.need(4).map_err(|e| place.fill(e))?
         };
@@ -264,7 +264,7 @@ fn enhanced_packet(section: &Section, block: &Block, body: &[u8]) -> Result<Reco
     packet_with_options(section, block, body, section.order.u32_at(body, 0))
 }
 
-/// As the enhanced one, but the interface has 16 bits and a drop count stands beside it.
+/// As the enhanced one, but the interface has 16 bits and is followed by a drop count.
 fn obsolete_packet(section: &Section, block: &Block, body: &[u8]) -> Result<Record, ReadError> {
     packet_with_options(
         section,
@@ -379,7 +379,7 @@ fn direction(flags: u32) -> Option<Direction> {
     }
 }
 
-/// Options up to the end mark; a damaged one ends them too, because the packet before it is good.
+/// Options up to the end mark; a corrupted one ends them too, because the packet before it is valid.
 fn options(order: Order, mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         if bytes.len() < 4 {

@@ -18,7 +18,7 @@ pub enum Format {
 /// An interface of a capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name, if the file tells (pcapng `if_name`).
+    /// Its name, if the file has it (pcapng `if_name`).
     pub name: Option<String>,
     /// The link type of its packets.
     pub link: LinkType,
@@ -56,7 +56,7 @@ enum Parser {
 }
 
 impl<R: Read> Reader<R> {
-    /// Begins a capture, gzipped or not; reads its first bytes to tell the format.
+    /// Begins a capture, gzipped or not; reads its first bytes to determine the format.
     ///
     /// Reads are large, so `stream` needs no separate buffer. Fails if the stream does, or if this is no capture.
     pub fn new(stream: R) -> Result<Reader<R>, ReadError> {
@@ -98,7 +98,7 @@ impl<R: Read> Reader<R> {
 
     /// The next packet, or `None` at the end of the file; its bytes stay until the next call.
     ///
-    /// O(1) per packet, no allocation. The file's damage or a failed read ends the capture: after an error, `None`.
+    /// O(1) per packet, no allocation. Corruption of the file or a failed read ends the capture: after an error, `None`.
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator cannot lend its packets"

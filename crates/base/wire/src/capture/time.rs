@@ -1,7 +1,7 @@
 //! Ticks of a capture interface to Unix nanoseconds, exactly.
 //!
-//! A tick is a power of ten or of two of a second (pcapng `if_tsresol`); finer ticks than a nanosecond are cut off, as
-//! tshark does. Arithmetic is in 128 bits, so nothing wraps; what does not fit 64 bits of nanoseconds is `None`.
+//! A tick is a power of ten or of two of a second (pcapng `if_tsresol`); finer ticks than a nanosecond are truncated, as
+//! in tshark. Arithmetic is in 128 bits, so nothing wraps; what does not fit 64 bits of nanoseconds is `None`.
 
 /// How long a tick is, and what the clock adds (pcapng `if_tsresol` and `if_tsoffset`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub(super) struct Clock {
 enum Tick {
     /// This many nanoseconds.
     Nanos(u64),
-    /// A nanosecond divided by this; `None` if finer than 128 bits can tell, so that every time is 0.
+    /// A nanosecond divided by this; `None` if too fine for 128 bits, so that every time is 0.
     Finer(Option<u128>),
     /// A second divided by two to the power of this.
     Binary(u32),

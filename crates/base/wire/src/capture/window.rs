@@ -1,4 +1,4 @@
-//! A window that slides over a stream: what the parsers look at.
+//! A window that slides over a stream: the input of the parsers.
 //!
 //! ```text
 //! stream   ......[ taken | visible      |  free   ]......
@@ -14,7 +14,7 @@ use flate2::bufread::MultiGzDecoder;
 
 use super::MAX_BLOCK_BYTES;
 
-/// Room for the longest block and a good read besides; small enough to stay in a second-level cache.
+/// Capacity for the longest block and a large read; small enough to stay in a second-level cache.
 const WINDOW_BYTES: usize = 512 * 1024;
 const _: () = assert!(MAX_BLOCK_BYTES as usize <= WINDOW_BYTES);
 
@@ -146,7 +146,7 @@ impl<R: Read> Window<R> {
         &self.bytes[from..self.start]
     }
 
-    /// Passes `len` bytes that nobody wants to see, however many; `false` if the stream ends before.
+    /// Skips `len` bytes, of any number; `false` if the stream ends before.
     pub(super) fn skip(&mut self, len: u64) -> Result<bool, FillError> {
         let mut left = len;
         loop {

@@ -98,7 +98,7 @@ impl<W: Write> Writer<W> {
         Ok(self.interfaces.len() as u32 - 1)
     }
 
-    /// Appends a packet; its number is not looked at.
+    /// Appends a packet; its number is ignored.
     pub fn write(&mut self, packet: &Packet<'_>) -> Result<(), WriteError> {
         let len = packet.data.len();
         if len > MAX_PACKET_BYTES as usize {

@@ -22,8 +22,8 @@ pub enum AfXdpMode {
     ZeroCopy,
 }
 
-/// Binds an AF_XDP socket to queue 0 of `ifindex`. Not for a link in use: with zero copy it takes
-/// over the queue.
+/// Binds an AF_XDP socket to queue 0 of `ifindex`. Not for a link in use: with zero copy it
+/// occupies the queue.
 pub fn af_xdp(ifindex: IfIndex, mode: AfXdpMode) -> io::Result<()> {
     let umem = Umem::map()?; // declared first: lives until the socket is closed
     let socket = open()?;

@@ -119,7 +119,7 @@ fn memory(random: &mut Random, base: u8, start: i16) -> u64 {
     }
 }
 
-/// A program in the kernel, attached to nothing.
+/// A program in the kernel, without attaching.
 fn load(text: &[u64]) -> OwnedFd {
     const SLEEPABLE: u32 = 1 << 4;
     let mut log = vec![0u8; 1 << 20];
@@ -148,7 +148,7 @@ fn load(text: &[u64]) -> OwnedFd {
         "the verifier refused: {}",
         log.trim_end_matches('\0')
     );
-    // SAFETY: a descriptor that nobody else has.
+    // SAFETY: a descriptor without another owner.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 

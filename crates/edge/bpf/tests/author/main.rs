@@ -1,5 +1,5 @@
-//! An author's policy on its way: compiled by clang, read, judged by the verifier, and run natively as
-//! the kernel and C run it.
+//! The path of a custom policy: compiled by clang, read, checked by the verifier, and run natively as in
+//! the kernel and in C.
 
 mod instructions;
 mod policies;

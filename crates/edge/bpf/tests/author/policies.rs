@@ -34,7 +34,7 @@ fn try_runtime(runtime: &mut dyn SchedRuntime, ops: &[Op]) -> Trial {
     trial
 }
 
-/// An author's policy in the native runtime, as a trial runs it.
+/// A custom policy in the native runtime, as a trial runs it.
 fn interpreted(author: &Author, over: Over, ops: &[Op]) -> Trial {
     let machine = author.machine();
     let watch = machine.watch();

@@ -1,4 +1,4 @@
-//! What authors get wrong, and what they are told.
+//! Errors of policy authors, and their messages.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

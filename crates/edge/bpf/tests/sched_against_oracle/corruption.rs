@@ -9,7 +9,7 @@ use super::sched_oracle::corruption::Blow;
 use super::sched_oracle::log::{Random, Writer, describe};
 use super::sched_oracle::trees::tree;
 
-/// Trees in `make soak`; `make test` has a fifth.
+/// Trees in `make soak`; `make test` has 20 %.
 const TREES: u64 = 20;
 const BLOWS: usize = 100;
 const OPS: usize = 60;
@@ -57,6 +57,6 @@ fn corrupted_schedulers_agree_in_kernel_and_native() {
         "after {found} of {} blows an audit found something",
         trees.clone().count() * BLOWS
     );
-    // Damage that an audit finds is found from then on, so that few trees have any share of it.
+    // Corruption that an audit finds is found from then on, so few trees have a share of it.
     assert!(found > trees.count() * BLOWS / 20);
 }

@@ -1,8 +1,8 @@
-//! The scheduler in the kernel and natively, beside one oracle: every outcome, every counter, and an
+//! The scheduler in the kernel and natively, compared with one oracle: every outcome, every counter, and an
 //! audit after each part, on random trees.
 //!
 //! The trees and logs are those of the native runtime's test; the policy that reacts to everything is
-//! here a file in C, as an author's is. A fifth of the operations in `make test`, from the environment's seed
+//! here a file in C, like a custom policy. `make test` runs 20 % of the operations, from the environment's seed
 //! on; `FAIRPATH_SCHED_OPS=n` changes their number.
 
 #[path = "../../../../model/core/tests/sched_oracle/mod.rs"]
@@ -27,7 +27,7 @@ const OPS: u64 = 150_000;
 const OPS_OF_A_TREE: usize = 3_000;
 const OPS_OF_MANY: usize = 20_000;
 
-/// An author's policy, and the scheduler's object with it.
+/// A custom policy, and the scheduler's object with it.
 struct Author {
     policy: Policy,
     object: Vec<u8>,
@@ -113,7 +113,7 @@ fn kernel_and_native_operations_equal_the_oracle() {
     let authors = authors();
     let first = test_seed();
     let (mut done, mut seed) = (Done::default(), first);
-    // A rare side takes some seeds longer than the share: they go on, up to four times the whole.
+    // A rare direction needs some more seeds than the share, up to four times the total.
     let is_due = |done: &Done| done.ops < 4 * OPS as usize && !done.has_seen_all_sides();
     while done.ops < wanted || is_due(&done) {
         let author = (!seed.is_multiple_of(3)).then(|| &authors[seed as usize % authors.len()]);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * wild.h: a policy that reacts to every word that it is told, as `Wild` of
- * crates/model/core/tests/sched_oracle/policy.rs, which says what it does and why.
+ * wild.h: a policy that reacts to every word of its input, as `Wild` of
+ * crates/model/core/tests/sched_oracle/policy.rs, which describes its behaviour.
  *
  * The test writes a POLICY block and some of the functions behind it.
  */

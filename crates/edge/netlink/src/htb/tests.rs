@@ -205,7 +205,7 @@ fn htb_keeps_other_roots_unless_requested() {
         let mut roots = tc.qdiscs().unwrap();
         roots.retain(|q| q.ifindex == device.ifindex && q.handle != 0);
         assert_eq!(roots, vec![], "the kernel's default returns");
-        // An HTB of somebody else is not ours, either.
+        // An HTB of another program is not ours, either.
         tc.add_root(device.ifindex, "htb").unwrap();
         assert!(htb.apply(device, &large(1), false).is_err());
     });

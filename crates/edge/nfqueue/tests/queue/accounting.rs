@@ -81,7 +81,7 @@ fn a_flood_is_received_or_dropped_for_a_named_reason() {
     let mut queue = scene.bind(&Config::new(0).length(256).receive_buffer_bytes(100_000));
     let datagrams = scene.datagrams();
     let mut kept = Vec::new();
-    // Keeps a hundred back and lets the newest go; a tenth is dropped.
+    // Keeps the oldest hundred and releases the newest; 10 % are dropped.
     let answer = || {
         let mut received = queue.receive(LOOK).unwrap();
         kept.extend(received.packets.by_ref().map(|(_, held)| held));

@@ -1,4 +1,4 @@
-//! A program leaves its queue without losing a packet, if it is told in the right order.
+//! A program leaves its queue without losing a packet, if the steps are in the right order.
 
 use std::env;
 use std::process::Command;
@@ -59,7 +59,7 @@ fn sigterm_after_rule_removal_loses_no_packet() {
         let mut output = String::new();
         let (lost, repeated) = scene.datagrams().stream(COUNT, WINDOW, || {
             let process = process.take().unwrap();
-            // All that is under way waits in the queue when the program is told to go.
+            // All packets wait in the queue when the program is stopped.
             process.signal(Signal::SIGSTOP);
             let waiting = || scene.on_router(|| kernel_counts().unwrap()[0].waiting);
             let all = || (u64::from(waiting()) == WINDOW).then_some(());

@@ -1,4 +1,4 @@
-//! Held packets leave when and in which order they are told to.
+//! Queued packets leave at the time and in the order of their verdicts.
 
 use std::thread;
 
@@ -78,7 +78,7 @@ fn a_verdict_on_one_packet_leaves_older_ones_held() {
         (queue.held(), queue.kernel_counts().unwrap().waiting),
         (0, 0)
     );
-    // What was let go with all others gets no second verdict.
+    // A packet that was released with all others gets no second verdict.
     let void = queue.release().give(held.pop().unwrap(), Verdict::DROP);
     assert!(
         matches!(void, Err(QueueError::OtherQueue { queue: 0, id: 2 })),

@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 
 /// For what takes milliseconds, on a machine that is busy.
 pub const DEADLINE: Duration = Duration::from_secs(30);
-/// A wait between two looks at a flag.
+/// Time between two checks of a flag.
 pub const LOOK: Wait = Wait::For(Duration::from_millis(20));
 const PORT: u16 = 4000;
 const BUFFER_BYTES: usize = 64 << 20;
@@ -166,7 +166,7 @@ impl Datagrams {
         all
     }
 
-    /// Sends 0 to `count`, at most `window` more than have arrived, and tells `midway` when half have.
+    /// Sends 0 to `count`, at most `window` more than have arrived, and calls `midway` when half have.
     ///
     /// Returns the numbers that never arrived, in the time that a datagram may take, and the repeated ones.
     pub fn stream(&self, count: u32, window: u64, midway: impl FnOnce() + Send) -> (Vec<u32>, u32) {
@@ -185,7 +185,7 @@ impl Datagrams {
             });
             let mut seen = BTreeSet::new();
             let (mut repeated, mut midway) = (0, Some(midway));
-            // What is lost is told by silence: far more than any packet waits here.
+            // Loss is detected by silence, which is far longer than any wait here.
             self.at
                 .set_read_timeout(Some(Duration::from_secs(3)))
                 .unwrap();

@@ -62,7 +62,7 @@ fn a_thousand_runs_are_read_as_they_were_stored_and_make_one_page() {
     assert!(size < MAX_PAGE_BYTES, "{size} bytes");
 }
 
-/// Leaves pages where `cargo test` keeps its temporary files, to be looked at.
+/// Leaves pages among the temporary files of `cargo test`, for inspection.
 #[test]
 fn every_kind_of_experiment_has_its_files() {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("lab-pages");

@@ -1,4 +1,4 @@
-//! What a page says of runs whose truth is known.
+//! The statements of a page on runs with known properties.
 
 use fairpath_analysis::page;
 use fairpath_analysis::results::Results;

@@ -231,7 +231,7 @@ pub fn ripe88_full(repeats: u32) -> Results {
         for rtt in &rtts[1..] {
             let mut other = run.clone();
             other.setting.insert("rtt".into(), (*rtt).into());
-            // At a tenth of the rates round trips are ten times as long.
+            // At 10 % of the rates, round-trip times are ten times as long.
             let ms: f64 = rtt.trim_end_matches("ms").parse().unwrap();
             other.bottleneck.as_mut().unwrap().base_rtt_ns = (ms * 1e7) as u64;
             more.extend(is_second.then_some(other));
@@ -283,7 +283,7 @@ pub fn fairness(repeats: u32) -> Results {
     })
 }
 
-/// A call beside bulk, with jitter.
+/// A call during bulk traffic, with jitter.
 pub fn voice(repeats: u32) -> Results {
     let axes = vec![
         axis("jitter", "jitter", &["0ms", "10ms", "40ms"]),

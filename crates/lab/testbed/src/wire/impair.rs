@@ -1,7 +1,7 @@
 //! What a wire does to one direction of traffic: a pure engine with time as an argument.
 //!
-//! Frames wait in a heap ordered by release time, then by arrival. A frame that is not held back never
-//! overtakes an earlier one, even if the arrival clock stepped between CPUs. Loss is decided first and
+//! Frames wait in a heap ordered by release time, then by arrival. A frame without reordering never
+//! leaves before an earlier one, even if the arrival clock stepped between CPUs. Loss is decided first and
 //! from two draws a frame, so which frames are lost depends on seed, rate and position only.
 
 use fairpath_statistics::Random;
@@ -24,7 +24,7 @@ pub struct Impairment {
     pub loss: f64,
     /// Probability that a frame that is not lost arrives twice.
     pub duplicate: f64,
-    /// Frames held back, so that later ones overtake them.
+    /// Frames that were delayed, so that later ones leave first.
     pub reorder: Option<Reorder>,
     /// Seed of the losses and duplicates.
     pub seed: u64,
@@ -62,7 +62,7 @@ impl Impairment {
     }
 }
 
-/// Every n-th frame held back.
+/// Every n-th frame is delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reorder {
     /// Which frames: every n-th; 0 means none.
@@ -71,7 +71,7 @@ pub struct Reorder {
     pub hold: Duration,
 }
 
-/// What became of an offered frame.
+/// The outcome of an offered frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Queued,
@@ -88,7 +88,7 @@ struct Waiting {
     frame: Vec<u8>,
 }
 
-/// The frames on their way in one direction.
+/// The frames in flight in one direction.
 #[derive(Debug)]
 pub(super) struct Engine {
     impairment: Impairment,
@@ -115,7 +115,7 @@ impl Engine {
 
     /// Changes what happens to later frames; frames under way keep their release time.
     ///
-    /// Draws and the count for reordering start anew. Later frames still do not overtake.
+    /// Draws and the count for reordering restart. Later frames are still not reordered.
     pub(super) fn change(&mut self, impairment: Impairment) {
         self.draws = Random::new(impairment.seed);
         self.survivors = 0;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! One thread per direction takes frames from one port, lets an [`impair::Engine`] decide when they
-//! go on, and puts them on the other port. The delay counts from the kernel's receive time stamp, so
+//! leave, and puts them on the other port. The delay counts from the kernel's receive time stamp, so
 //! the thread's own wake-up does not add to it; what a late wake-up at release adds is counted in
 //! [`DirectionStats::late_max_ns`]. The kernel in the wire's namespace sees the frames too: its links
 //! have no address and IPv6 off, so it never answers.
@@ -36,7 +36,7 @@ pub use impair::{Impairment, Reorder};
 use port::Port;
 use worker::{Direction, Shared, Transform};
 
-/// Frames a TUN device keeps for a wire that is late, beside the default of 500.
+/// Frames that a TUN device queues for a late reader, in place of the default of 500.
 const TUN_QUEUE_FRAMES: u32 = 10_000;
 
 /// A wire could not be made.
@@ -89,7 +89,7 @@ pub struct DirectionStats {
     pub lost: u64,
     /// Frames sent twice.
     pub duplicated: u64,
-    /// Frames held back for reordering.
+    /// Frames that were delayed for reordering.
     pub delayed: u64,
     /// Frames dropped because too many were under way.
     pub queue_full: u64,
@@ -110,7 +110,7 @@ pub struct DirectionStats {
 }
 
 impl DirectionStats {
-    /// Frames lost for any other reason than the one asked for.
+    /// Frames lost for another reason than the configured one.
     pub fn unwanted_drops(&self) -> u64 {
         self.queue_full + self.refused + self.send_failed + self.kernel_dropped
     }
@@ -189,7 +189,7 @@ impl Wire {
     /// Joins two veth pairs: frames go between `near.right()` and `far.left()`.
     ///
     /// Left is the side of `near`. Turns off the offloads of all four ends and IPv6 on the two in the
-    /// middle, which should be in a namespace of their own and carry no address.
+    /// middle, which should be in a separate namespace and have no address.
     pub fn between(
         near: &Veth,
         far: &Veth,
@@ -282,7 +282,7 @@ impl Wire {
 
     /// Changes what happens to frames taken from now on; those under way keep their release time.
     ///
-    /// The seed starts anew. Takes effect before the next frame is taken.
+    /// The seed restarts. Takes effect before the next frame.
     pub fn set_impairment(&self, direction: WireDirection, impairment: Impairment) {
         match direction {
             WireDirection::LeftToRight => self.left_to_right.shared.change(impairment),

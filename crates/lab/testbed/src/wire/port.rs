@@ -20,9 +20,9 @@ const FRAME_LIMIT: usize = 65_536 + 256;
 /// Room in front for a VLAN tag that the kernel has taken out.
 const TAG_LEN: usize = 4;
 const MAC_LEN: usize = 12;
-/// Receive buffer of a packet socket: some 20,000 full frames, 0.6 s at 30,000 a second.
+/// Receive buffer of a packet socket: about 20,000 full frames, 0.6 s at 30,000 per second.
 const SOCKET_BUFFER_BYTES: usize = 64 << 20;
-/// Room for the two control messages asked for (auxdata 20 + 16 bytes, time stamp 16 + 16).
+/// Capacity for the two requested control messages (auxdata 20 + 16 bytes, time stamp 16 + 16).
 const CONTROL_LEN: usize = 128;
 
 /// Something to take frames from and put frames on; non-blocking.
@@ -105,7 +105,7 @@ impl Port {
         if raw < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: `raw` was just opened and belongs to nobody else.
+        // SAFETY: `raw` was just opened and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(raw) };
         setsockopt(&fd, sockopt::RcvBufForce, &SOCKET_BUFFER_BYTES)?;
         setsockopt(&fd, sockopt::ReceiveTimestampns, &true)?;
@@ -271,7 +271,7 @@ fn receive_packet(fd: &OwnedFd, inbox: &mut Inbox) -> Received {
     }
 }
 
-/// What the kernel noted beside a frame.
+/// The kernel's metadata of a frame.
 #[derive(Default)]
 struct Recorded {
     tag: Option<(u16, u16)>,

@@ -21,7 +21,7 @@ use crate::link::Mac;
 const TAKE_AT_ONCE: usize = 16;
 /// Errors in a row after which a port is given up; a link that goes down gives one.
 const ERROR_LIMIT: u32 = 64;
-/// Nice value of the threads: delays should hold beside the traffic that makes them.
+/// Nice value of the threads: delays should be exact in spite of the load of the traffic.
 const NICE: libc::c_int = -15;
 
 /// What happens to a frame between the ports.
@@ -89,7 +89,7 @@ impl Shared {
     }
 
     pub(super) fn stop(&self) {
-        // The only failure is an overflow, and then it has been told to stop.
+        // The only failure is an overflow, and then it has been stopped.
         let _ = self.stop.write(1);
     }
 
@@ -164,7 +164,7 @@ impl Direction {
         }
     }
 
-    /// Works until told to stop or the source is broken for good.
+    /// Works until it is stopped or the source fails permanently.
     pub(super) fn run(mut self) {
         punctual();
         while self.wait().is_continue() && self.errors_in_a_row < ERROR_LIMIT {
@@ -177,7 +177,7 @@ impl Direction {
         }
     }
 
-    /// Sleeps until a frame arrives or one is due; breaks when told to stop.
+    /// Sleeps until a frame arrives or one is due; breaks when stopped.
     fn wait(&self) -> ControlFlow<()> {
         let timeout = self
             .engine
@@ -257,7 +257,7 @@ impl Direction {
 
 const NANOS: u64 = 1_000_000_000;
 
-/// Asks for exact timers and for precedence; a refusal costs only precision.
+/// Requests exact timers and priority; a refusal costs only precision.
 fn punctual() {
     // The default slack of 50 us would be most of the error.
     let _ = prctl::set_timerslack(1);

@@ -26,7 +26,7 @@ pub(super) struct Account {
     pub totals: Tally,
     /// Distributions of the totals, without the window.
     spread: [Histogram; 2],
-    /// Ledger time of its last traffic, or of its creation.
+    /// History time of its last traffic, or of its creation.
     pub active_at: u64,
     pub learnt: Option<Box<Learnt>>,
     pub day: Option<Box<Day>>,

@@ -151,11 +151,11 @@ struct Parked {
     since: u64,
 }
 
-/// Times. Ledger time `t` continues across restarts and never decreases, nanoseconds.
+/// Times. History time `t` continues across restarts and never decreases, nanoseconds.
 #[derive(Clone, Debug)]
 struct Clock {
     last: Moment,
-    /// Ledger time of the start of this process, and of the last reading.
+    /// History time of the start of this process, and of the last reading.
     start_t: u64,
     t: u64,
     /// Number of the last interval, from 1.

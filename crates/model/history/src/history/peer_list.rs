@@ -74,7 +74,7 @@ pub(super) struct Entry {
     rtt_sum_us: f32,
     max_rtt_us: u32,
     lost: f32,
-    /// Ledger time of its last traffic, seconds.
+    /// History time of its last traffic, seconds.
     active_s: u32,
 }
 

@@ -41,7 +41,7 @@ pub enum StateError {
     /// Truncated or changed.
     #[error("the state file is corrupted, {what}: move it to start without history")]
     Corrupted {
-        /// The damage.
+        /// The corruption.
         what: &'static str,
     },
 }

@@ -58,7 +58,7 @@ impl World {
         counts.upstream_lost_packets = counts.upstream_lost_packets.wrapping_add(before);
     }
 
-    /// The same counters for another ledger.
+    /// The same counters for another history.
     pub fn fork(&self) -> World {
         World {
             counts: self.counts.clone(),

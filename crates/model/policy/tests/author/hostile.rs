@@ -179,13 +179,13 @@ fn helpers_variables_atomics_and_unknown_instructions_are_refused() {
         op(0xbf, 10, 1, 0, 0), // writes the stack's address
         op(0xbf, 11, 1, 0, 0), // no such register
         op(0x05, 0, 0, 5, 0),  // out of the code
-        op(0x05, 0, 0, -2, 0), // likewise, before it
+        op(0x05, 0, 0, -2, 0), // the same, before it
         op(0x85, 0, 1, 0, 7),  // calls what is no function
         op(0x85, 0, 2, 0, 7),  // a kernel function
         op(0x30, 0, 0, 0, 0),  // packet access of old
         op(0x18, 0, 1, 0, 0),  // a map
         op(0x81, 0, 2, 0, 0),  // version 4
-        op(0x37, 0, 0, 1, 3),  // likewise
+        op(0x37, 0, 0, 1, 3),  // the same
         op(0xff, 0, 0, 0, 0),
     ];
     for op in unknown {

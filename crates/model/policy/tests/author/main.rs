@@ -1,5 +1,5 @@
-//! An author's instructions in the native home: every operation as RFC 9669 says, and nothing that an
-//! object can say makes the machine panic, stay, or leave its memory.
+//! Instructions of custom policies in the native runtime: every operation as in RFC 9669, and no object
+//! makes the machine panic, hang, or leave its memory.
 
 mod hostile;
 mod object;
