@@ -6,8 +6,8 @@
 //!
 //! Copy mode on veth, both ways at once: data of the size that is said, and an ACK for each. The
 //! generator sends more than any forwarder takes; the kernel's part of receiving runs on its CPU, and
-//! that of sending on the forwarder's. Both forwarders are processes of their own, in turn, and who
-//! goes first changes with every round.
+//! that of sending on the forwarder's. Both forwarders are separate processes, in turn, and the
+//! first one changes with every round.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -33,7 +33,7 @@ impl Ahead {
 
     /// From now on.
     pub fn of_others() -> Ahead {
-        // A kernel without such groups is told by the spread.
+        // A kernel without such groups has a larger spread.
         let _ = fs::write(Ahead::FILE, "-20");
         Ahead
     }

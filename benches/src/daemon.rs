@@ -1,5 +1,5 @@
-//! What the daemon itself costs: `fairpath run` with ten thousand classes beside a flow table that
-//! is full of live flows, as an operator would run it.
+//! What the daemon itself costs: `fairpath run` with ten thousand classes and a flow table that
+//! is full of active flows, as an operator would run it.
 //!
 //! The generator sends as fast as it can on one CPU; the daemon reads every second on the other. Its
 //! CPU time is the process's own, kernel side included (the test runs that close silent flows).

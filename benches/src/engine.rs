@@ -5,8 +5,8 @@
 //! dequeues, one packet each, is one run; the enqueues of as many packets are the next. Time moves on by a packet of
 //! 1,500 bytes at 10 Gbit/s. Rounds go through all cases in turn.
 //!
-//! FIFO is there for scale: what handles, metadata, operations and outcomes cost by themselves. The same policy as
-//! instructions of an author's file, which the native home interprets, stands beside its C. Kernel rows hold the run
+//! FIFO is the reference: the cost of handles, metadata, operations and outcomes alone. The same policy as
+//! instructions of a custom policy, which the native runtime interprets, is compared with its C. Kernel rows have the run
 //! itself, a 512th of it, and copying operations to the arena and outcomes back.
 
 use std::path::Path;
@@ -37,7 +37,7 @@ const PACKET_NS: u64 = 1_200;
 const WAITING: u32 = 2;
 /// Nodes below each node of the class tree: regions, sites, subscribers.
 const BELOW: [u32; 3] = [10, 10, 100];
-/// A `PifoKind`: the queue of a policy that asks for none.
+/// A `PifoKind`: the default queue of a policy.
 const HEAP: u32 = 1;
 
 /// What is measured.

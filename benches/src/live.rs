@@ -2,7 +2,7 @@
 //!
 //! The turns of a round: nothing, empty programs at the same hooks, Fairpath on one interface (each
 //! packet meets one hook), Fairpath on both (two), ePPing on one if given. Then once more each
-//! with the kernel's statistics on and empty programs beside the watcher's, in the same packets.
+//! with the kernel's statistics on and empty programs in addition to the monitor's, on the same packets.
 
 use std::path::PathBuf;
 use std::time::Duration;

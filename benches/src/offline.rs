@@ -1,6 +1,6 @@
 //! Packets per second from a capture: Fairpath, tshark and tcptrace, in turn, on one file.
 //!
-//! Each is asked for what it needs to find round-trip times and no more, and its output goes into a
+//! Each computes only what round-trip times need, and its output goes into a
 //! file, from which its samples are counted afterwards.
 
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! Cost of an order in the AF_XDP forwarder: core time per packet, compared with first in, first out.
 //!
-//! Four forwarders, each a process of its own on CPU 1, in turn, who begins changes with every round.
-//! Before all of them the monitor's own XDP program runs on the generator's CPU: it measures and notes
+//! Four forwarders, each a separate process on CPU 1, in turn; the first one changes with every round.
+//! Before all of them the monitor's own XDP program runs on the generator's CPU: it measures and records
 //! class and flow, so that the orders are all that differs.
 //!
 //! ```text

@@ -108,7 +108,7 @@ impl Args {
         self.rates.iter().map(whole).collect()
     }
 
-    /// Who shapes how many classes; unshaped, classes are nobody's.
+    /// The shaper and the number of classes; without a shaper there are none.
     fn shapers(&self) -> BTreeSet<(Via, u32)> {
         let of = |via: &Via| -> Vec<(Via, u32)> {
             match via {
@@ -168,7 +168,7 @@ fn measure(
             let load = Load {
                 flows,
                 time,
-                // What no line holds back is held back by its sender: the same packets a second.
+                // Without a link rate the sender limits itself: the same packets per second.
                 held_bps: (via == Via::None).then_some(line_bps),
             };
             let loaded = scene.loaded(&load, running.process())?;

@@ -106,7 +106,7 @@ fn send(traffic: &Traffic, watching: Option<&Watching>, plan: &Plan) -> anyhow::
         .filter_map(|p| {
             let earlier = costs.iter().find(|c| c.id == p.id)?;
             let spent = p.run_time.since(earlier.run_time);
-            // What others load and run on this host meanwhile is far from every packet.
+            // Other load of this host during the run affects no packet.
             (spent.runs >= packets / 4).then_some((p.name, spent))
         })
         .collect();

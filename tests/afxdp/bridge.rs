@@ -89,7 +89,7 @@ impl Bridge {
         self.bridge.enter(|| opening.open()).unwrap()
     }
 
-    /// A forwarder on a thread of its own.
+    /// A forwarder on a separate thread.
     pub fn carry(&self, opening: &Opening) -> Carrying {
         let Carrier { port, redirects } = self.open(opening).unwrap();
         let all = port.frames().all();

@@ -18,7 +18,7 @@ const A4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const B4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 2);
 const A6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 const B6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 7, 0, 0, 0, 2);
-/// What nobody else sends.
+/// Unique to this test.
 const MARK: [u8; 24] = *b"fairpath carries frames\n";
 
 fn base() -> Frame {

@@ -4,7 +4,7 @@
 //! client ── lan [bridge: AF_XDP forwarder] wan ── server
 //! ```
 //!
-//! As root: `cargo test -p fairpath-tests --test afxdp`. Each test has namespaces of its own.
+//! As root: `cargo test -p fairpath-tests --test afxdp`. Each test has separate namespaces.
 
 mod bridge;
 mod bytes;

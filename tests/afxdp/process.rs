@@ -192,7 +192,7 @@ fn counts_stay_consistent_after_cpu_starvation() {
     let socket = listener(&bridge);
     let packets = 6000;
     send_numbered(&bridge, packets, |number| match number {
-        // More than its RX ring holds while it stands still.
+        // More than the capacity of its RX ring while it is stopped.
         1000 => process.signal(Signal::SIGSTOP),
         2000 => bridge.send(SERVER, 5000, 100),
         4000 => process.signal(Signal::SIGCONT),

@@ -34,7 +34,7 @@ fn in_router(body: impl FnOnce(&Router) + Send) {
     router.router.enter(|| body(&router)).unwrap();
 }
 
-/// With the forwarder on a thread of its own.
+/// With the forwarder on a separate thread.
 fn carried(router: &Router, body: impl FnOnce(&Router)) -> Through {
     let Through {
         mut forwarder,

@@ -49,7 +49,7 @@ fn in_bridge(body: impl FnOnce(&Bridge) + Send) {
     bridge.bridge.enter(|| body(&bridge)).unwrap();
 }
 
-/// Turns until so many packets came by the LAN's queue, and all are gone again.
+/// Turns until this number of packets arrived by the LAN's queue, and all have left.
 fn turn_until(through: &mut Through, received: u64) {
     let forwarder = &mut through.forwarder;
     let done = wait_for(PATIENCE, || {
@@ -92,7 +92,7 @@ fn xdp_metadata_equals_the_native_parse() {
             assert!(meta.arrival > 0 && meta.arrival <= arrival.now.0);
             classes.push((arrival.exit, meta.class_id));
         }
-        // Upwards the client's class counts, and downwards, too: it answers to nobody's.
+        // Upwards the client's class counts, and downwards, too: it belongs to no other class.
         assert!(classes.iter().filter(|c| **c == (1, OF_CLIENT)).count() >= 12);
         assert!(
             classes.contains(&(1, 0)),
@@ -114,7 +114,7 @@ fn later_packets_are_not_matched_earlier() {
         let mut through = setup(bridge, false).open().unwrap();
         through.forwarder.order_mut().seen = Some(Vec::new());
         thread::scope(|scope| {
-            // Faster than they are taken: some find no room, and that is no matter here.
+            // Faster than they are received: some are dropped, which does not matter here.
             let sending = scope.spawn(|| bridge.send(SERVER, 4000, 100));
             while !sending.is_finished() {
                 through.forwarder.turn();

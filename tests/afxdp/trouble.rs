@@ -1,4 +1,4 @@
-//! Links that go down, lose their carrier or vanish: what passes on, what is lost, and that it is told.
+//! Links that go down, lose their carrier or are removed: continued traffic, losses, and their reports.
 
 use fairpath_afxdp::{Fifo, Forwarder, LinkState, QueueId};
 use fairpath_testbed::{Need, Offloads, requires, wait_for};
@@ -43,7 +43,7 @@ impl Turned {
         assert_accounted(&self.forwarder, self.all);
     }
 
-    /// Sends so many datagrams towards the server, and waits until each has left or was dropped.
+    /// Sends this number of datagrams towards the server, and waits until each has left or was dropped.
     fn pass(&mut self, datagrams: u64) {
         let before = self.received();
         self.bridge.send(SERVER, datagrams as u32, 100);
@@ -54,7 +54,7 @@ impl Turned {
         });
     }
 
-    /// Of the client; the server's answers (nobody listens) go the other way.
+    /// Of the client; the server's answers (no program listens) take the other direction.
     fn received(&self) -> u64 {
         self.forwarder.port().counts(LAN).received
     }
@@ -141,7 +141,7 @@ fn a_removed_interface_releases_its_frames() {
         forwarder.port().state(WAN) == LinkState::Removed
     });
     let before = (turned.received(), turned.no_link());
-    // Nobody answers for the server any more: the client's neighbour entry still stands.
+    // The server no longer answers: the client's neighbour entry still exists.
     turned.pass(30);
     assert_eq!(turned.state(LAN), LinkState::Up);
     assert_eq!(

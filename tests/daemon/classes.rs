@@ -1,4 +1,4 @@
-//! What is told of classes.
+//! The values of classes.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ fn subscribers_have_their_bytes_and_configured_delay() {
             );
         }
     }
-    // One picture, so that a late packet cannot come between its rows.
+    // One snapshot, so that a late packet cannot change it between rows.
     let snapshot = daemon.query(&json!({"verb": "snapshot", "query": {"under": "site"}}));
     let rows = snapshot["snapshot"]["rows"].as_array().unwrap();
     let [above, below @ ..] = &rows[..] else {
@@ -136,7 +136,7 @@ fn unmatched_subnets_have_persistent_rows() {
     site.exchange(ANNA, 8);
     let found = |row: &Value| row["kind"] == "subnet";
     daemon.row_when("10.10.1.0/24", "a row", found);
-    // From now on it counts by itself; the uplink's side is remote and has none.
+    // From now on it counts separately; the uplink's side is remote and has none.
     site.exchange(BERT, 4);
     let row = daemon.row_when("10.10.1.0/24", "4 flows", |row| row["flows"]["closed"] == 4);
     assert!(number(&row["up"]["bytes"]) >= 80_000, "{row:#}");

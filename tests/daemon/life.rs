@@ -61,7 +61,7 @@ fn a_restart_continues_counting_and_reports_the_gap() {
     let since = daemon.status()["counting_since_unix_ns"].clone();
     assert!(daemon.stop().success());
 
-    site.exchange(ANNA, 1); // while nobody looks
+    site.exchange(ANNA, 1); // without a daemon
     let daemon = Daemon::start(site.router(), &place);
     daemon.logs("state restored; no measurement for");
     let status = daemon.status();

@@ -1,4 +1,4 @@
-//! Loss by class and leg, held against what a dropper dropped.
+//! Loss by class and leg, compared with the drops of a dropper.
 
 use fairpath_testbed::{Iperf3, Iperf3Server, LinkEnd, Need, Router, Testbed, requires};
 use fairpath_tests::{Daemon, Place};
@@ -14,8 +14,8 @@ const Z_99: f64 = 2.576;
 const SHARE: f64 = 0.01;
 const BYTES: u64 = 16_000_000;
 
-/// Anna uploads while some of what passes `lossy` is dropped; her row then, and what was looked at
-/// and dropped.
+/// Anna uploads while some of what passes `lossy` is dropped; returns her row, and the numbers of eligible
+/// and dropped packets.
 fn upload(lossy: impl Fn(&Router) -> &LinkEnd) -> (Value, u64, u64) {
     let testbed = Testbed::new();
     let site = Site::new(&testbed);
@@ -42,7 +42,7 @@ fn lost(row: &Value, leg: &str) -> f64 {
     number.unwrap_or_else(|| panic!("no loss: {row:#}")) as f64
 }
 
-/// The class's lost packets on that leg are those dropped, as surely as so many frames can tell.
+/// The class's lost packets on that leg are those dropped, within the interval for this number of frames.
 fn is_reported(row: &Value, leg: &str, other: &str, eligible: u64, dropped: u64) {
     let configured = dropped as f64 / eligible as f64;
     let interval = Z_99 * (configured * (1.0 - configured) * eligible as f64).sqrt();

@@ -4,8 +4,8 @@
 //! client (10.10.1.2, .3) ── lan [router: fairpath run] wan ── server
 //! ```
 //!
-//! As root: `cargo test -p fairpath-tests --test daemon`. Each test has namespaces and a directory of
-//! its own, so all may run at once.
+//! As root: `cargo test -p fairpath-tests --test daemon`. Each test has separate namespaces and a separate
+//! directory, so all may run at once.
 
 mod classes;
 #[path = "../netns/configured.rs"]
@@ -27,7 +27,7 @@ use fairpath_testbed::{
 use serde_json::Value;
 use std::time::Duration;
 
-/// The second subscriber's address, beside [`Router::CLIENT`].
+/// The second subscriber's address, after [`Router::CLIENT`].
 pub const BERT: Ipv4Addr = Ipv4Addr::new(10, 10, 1, 3);
 
 /// Two subscribers of one site, by address.

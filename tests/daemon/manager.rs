@@ -1,4 +1,4 @@
-//! What the service manager is told.
+//! Notifications of the service manager.
 
 use std::os::unix::net::UnixDatagram;
 use std::time::Instant;

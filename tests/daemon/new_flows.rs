@@ -20,7 +20,7 @@ const MIN_RATE: u64 = 5_000;
 const GROWTH_BYTES: u64 = 8 << 20;
 const WARM: Duration = Duration::from_secs(10);
 
-/// A class for every sixteenth of the newcomers' addresses, and one for the other side.
+/// A class for every sixteenth of the addresses of new flows, and one for the other side.
 fn classes() -> String {
     let clients: String = (0..16)
         .map(|i| {
@@ -39,7 +39,7 @@ fn own_memory(pid: u32) -> u64 {
     number.and_then(|n| n.parse::<u64>().ok()).unwrap() * 1024
 }
 
-/// Every flow is told as opened, or counted by the name of what became of it; memory stays.
+/// Every flow is reported as opened, or counted by its outcome; memory stays constant.
 fn every_new_flow_is_accounted_for(time: Duration) {
     let testbed = Testbed::new();
     let site = Site::new(&testbed);

@@ -58,7 +58,7 @@ fn metrics_are_served_and_move_by_reload() {
     );
     assert!(metrics.contains("fairpath_rtt_seconds_bucket"), "{metrics}");
 
-    // Taken: refused, and the old one goes on.
+    // Occupied: refused, and the old one continues.
     let taken = site
         .router()
         .enter(|| TcpListener::bind("127.0.0.1:9911").unwrap())

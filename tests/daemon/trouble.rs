@@ -1,4 +1,4 @@
-//! Disks that are full, interfaces that go, files that are damaged.
+//! Full disks, removed interfaces, corrupted files.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{ANNA, CLASSES, Site};
 
-/// An interface of this name, whose other end is `NAME-peer` beside it.
+/// An interface of this name, whose other end is `NAME-peer` in the same namespace.
 pub fn add_dummy(ns: &Netns, name: &str) {
     let ends = [name.to_owned(), format!("{name}-peer")].map(|name| LinkEnd::new(ns, &name));
     let [end, peer] = ends;
@@ -42,7 +42,7 @@ fn a_returning_interface_keeps_its_row() {
             "ppp0",
             "10.99.0.9",
         ];
-        // Nobody answers; what counts is that packets leave.
+        // There is no answer; the test needs only departures.
         let _ = site.router().run(&words);
     };
     let address = ["ip", "address", "add", "10.99.0.1/24", "dev", "ppp0"];
@@ -123,7 +123,7 @@ fn a_full_disk_costs_the_state_and_nothing_else() {
     };
     let counted = || Some(query("snapshot")).filter(closed);
     assert!(fairpath_testbed::wait_for(PATIENCE, counted).is_some());
-    // The rows' writer is a thread of its own: its count comes when it has tried.
+    // The rows' writer is a separate thread: its count comes when it has tried.
     let failed = ["state_saves_failed", "row_writes_failed"];
     let reported = fairpath_testbed::wait_for(PATIENCE, || {
         let counters = query("status")["snapshot"]["counters"].take();

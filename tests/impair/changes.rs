@@ -1,4 +1,4 @@
-//! Packets that leave twice, and damaged ones.
+//! Duplicated and corrupted packets.
 
 use fairpath_testbed::{Capture, CaptureOptions, Need, Router, requires};
 use fairpath_wire::capture::Reader;
@@ -63,7 +63,7 @@ fn corruption_inverts_one_bit_and_breaks_checksums(port: &'static str) {
     ended.assert_true();
     let reported = ended.number("to-peer", "corrupted_packets");
     assert!((200..=400).contains(&reported), "{reported}");
-    // Two thirds of a packet's bits are the payload's that we look at.
+    // Two thirds of a packet's bits are those of the checked payload.
     assert!(
         u64::from(corrupted) > reported * 4 / 10 && u64::from(corrupted) <= reported,
         "{corrupted} of {reported}"

@@ -1,4 +1,4 @@
-//! What the kernel drops before a packet comes to the impairment is seen, and makes a run untrue.
+//! Drops of the kernel before the impairment are detected, and make a run invalid.
 
 use std::net::UdpSocket;
 
@@ -17,7 +17,7 @@ fn upstream_drops_are_named(port: &'static str) {
     requires!(Need::Root, Need::Tool("ip"));
     let net = router();
     // A veth whose other end may send more drops that before its program, as it does when its ring is
-    // full; only the other end's counter tells.
+    // full; only the other end counts that.
     let shorter = ["ip", "link", "set", "dev", "lan", "mtu", "1000"];
     net.router.run(&shorter).unwrap();
     let impaired = Impaired::between(&net, port, &["--loss", "0%"]);

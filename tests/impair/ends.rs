@@ -1,4 +1,4 @@
-//! Who ends a run, and what becomes of packets that wait then.
+//! The ends of a run, and the outcomes of packets in the queue.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ by!(queued_packets_are_reported_at_the_end: afxdp, nfqueue);
 
 const COUNT: u32 = 200;
 
-/// A command that a run is ended with, and how it is told.
+/// A command that ends a run, and its report.
 const SLEEP: [&str; 2] = ["sleep", "1235"];
 
 fn queued_packets_are_reported_at_the_end(port: &'static str) {

@@ -1,6 +1,6 @@
 //! Packets that are held: slots, releases, and a delay that changes.
 //!
-//! None comes too early, which a busy machine cannot spoil; how long the port planned to hold them tells
+//! No packet arrives too early, which is independent of other load. The planned delay of the back end shows
 //! that it was not longer.
 
 use std::thread;

@@ -49,7 +49,7 @@ fn ports_of_a_bridge_are_impaired_and_neighbours_find_each_other(port: &'static 
     };
     let words = ["lan", "--peer", "wan", "--via", port, "--to-peer", spec];
     let impaired = Impaired::start(&bridge, &[&words[..], &["--from-peer", "none"]].concat());
-    // Nobody knows anybody yet: the first datagram waits for ARP, which has no number.
+    // No neighbour is known yet: the first datagram waits for ARP, which has no number.
     let first = Course::new(&client, &server, SERVER, 1).run(1);
     assert_eq!(first.numbers(), [0]);
     let rest = Course::new(&client, &server, SERVER, COUNT - 1).first(1);
@@ -90,7 +90,7 @@ fn netfilter_is_not_used_for_bridge_ports() {
     }
 }
 
-/// Packets that a receive queue of an interface had for XDP; `None` where the driver does not tell.
+/// Packets that a receive queue of an interface had for XDP; `None` if the driver does not count them.
 fn by_xdp(ns: &Netns, interface: &str, queue: u32) -> Option<u64> {
     let reported = ns.run(&["ethtool", "-S", interface]).unwrap();
     let name = format!("rx_queue_{queue}_xdp_packets: ");
@@ -123,7 +123,7 @@ fn all_queues_of_an_interface_share_one_impairment(port: &'static str) {
     let output = impaired.process.stderr();
     let ended = impaired.end();
     ended.assert_true_or_late();
-    // Which of two queues is read first is nobody's plan, but each packet has a number, and one only.
+    // The order of reading two queues is unspecified, but each packet has exactly one number.
     assert_eq!(stream.numbers().len(), 800);
     assert_eq!(
         ended.number("to-peer", "enqueued_packets"),

@@ -72,7 +72,7 @@ fn killed_by_its_name_it_leaves_nothing() {
     let tools = Tools::find(&net.router);
     let mut impaired = Impaired::between(&net, "nfqueue", &["--loss", "100%"]);
     assert!(!tools.left(&net.router).is_empty());
-    // As killall does, but in this namespace only: everybody of that name.
+    // As killall does, but only in this namespace: all processes of that name.
     let inode = net.router.inode();
     let is_named = |process: &Path| {
         let net = fs::metadata(process.join("ns/net"));

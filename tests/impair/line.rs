@@ -17,8 +17,8 @@ const MS: u64 = 1_000_000;
 /// Of a frame at 300 kbit/s, ns.
 const SLOW: u64 = FRAME * 8 * 1_000_000_000 / 300_000;
 
-/// Packets come faster than the line takes them, so each leaves when the line has taken those before it;
-/// `leaves` tells when, counted from the first, ns.
+/// Packets arrive faster than the link rate, so each leaves after those before it; `leaves` returns the
+/// time since the first, ns.
 fn assert_busy(ended: &Ended, direction: &str, stream: &Stream, leaves: impl Fn(u32) -> u64) {
     let count = stream.sent.len() as u32;
     assert_eq!(stream.arrived.len() as u32, count, "{direction}");

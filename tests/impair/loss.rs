@@ -59,7 +59,7 @@ fn loss_is_within_its_confidence_interval(port: &'static str) {
 fn loss_bursts_match_the_model(port: &'static str) {
     requires!(Need::Root);
     let net = router();
-    // A fifth of the time bad, five packets each.
+    // 20 % of the time bad, five packets each.
     let model = ["--gemodel", "5%,20%,100%,0%", "--seed", "11"];
     let impaired = Impaired::between(&net, port, &model);
     let arrived = datagrams(&net.client, &net.server, Router::SERVER.v4, COUNT);

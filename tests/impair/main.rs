@@ -4,8 +4,8 @@
 //! client ── lan [router: fairpath impair lan --peer wan ...] wan ── server
 //! ```
 //!
-//! As root: `cargo test -p fairpath-tests --test impair`. Each test has namespaces of its own. What is
-//! said of time here has a wide margin: this machine is shared. Lateness is told by the command itself.
+//! As root: `cargo test -p fairpath-tests --test impair`. Each test has separate namespaces.
+//! Times have wide margins here: this machine is shared. The command itself reports lateness.
 
 mod changes;
 mod classes;

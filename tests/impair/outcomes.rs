@@ -1,4 +1,4 @@
-//! With one seed each packet has one fate, and it is the one that the core draws, by every port.
+//! With one seed each packet has one outcome: that of the core, in every back end.
 
 use fairpath_testbed::{Need, requires};
 

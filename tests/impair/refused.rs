@@ -117,7 +117,7 @@ fn lower_interfaces_carry_the_login() {
         let words: Vec<&str> = std::iter::once("ip").chain(words.split(' ')).collect();
         net.router.run(&words).unwrap();
     };
-    // The address is on a bridge whose port is eth7; another is on lo, and the route tells.
+    // The address is on a bridge whose port is eth7; another is on lo, and the route decides.
     ip("link add br7 type bridge");
     ip("link add eth7 type veth peer name peer7");
     ip("link set eth7 master br7");

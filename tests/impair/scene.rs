@@ -27,8 +27,8 @@ const SEED: &str = "5";
 const LATE_LIMIT: u32 = 8;
 static LATE: AtomicU32 = AtomicU32::new(0);
 
-/// A router that no other test impairs beside: threads that run before all others would take the
-/// processors from each other.
+/// A router that no other test impairs at the same time: threads with real-time priority would compete for
+/// the processors.
 pub struct Scene {
     net: Router,
     #[expect(dead_code, reason = "held while the network is there")]
@@ -50,7 +50,7 @@ pub fn router() -> Scene {
     Scene::new(net, alone)
 }
 
-/// Likewise, with the stack's super-packets.
+/// The same, with GSO packets of the stack.
 pub fn router_with_offloads() -> Scene {
     let alone = alone();
     let builder = Router::builder().offloads(Offloads::On);
@@ -65,7 +65,7 @@ pub fn steer(all: [&Netns; 3]) {
     }
 }
 
-/// A lock on this very program: of its threads, and of whoever else runs it.
+/// A lock on this program: for its threads, and for other processes of it.
 pub fn alone() -> Flock<File> {
     let program = File::open(std::env::current_exe().unwrap()).unwrap();
     Flock::lock(program, FlockArg::LockExclusive).unwrap()
@@ -80,7 +80,7 @@ impl Scene {
     }
 }
 
-/// Whether a program with these words runs in a namespace, which is its, and nobody else's.
+/// Whether a program with these words runs in this namespace, and in no other.
 pub fn runs(ns: &Netns, words: &[&str]) -> bool {
     let line: String = words.iter().map(|word| format!("{word}\0")).collect();
     let is_it = |process: &Path| {
@@ -110,7 +110,7 @@ pub struct Ended {
 pub fn command(ns: &Netns, words: &[&str]) -> Command {
     let mut command = ns.command_without_sysfs(fairpath());
     command.arg("impair").args(words);
-    // Whoever runs the tests over SSH does not come by these interfaces.
+    // A remote login of the tests does not use these interfaces.
     command.env_remove("SSH_CONNECTION");
     command
 }
@@ -167,7 +167,7 @@ impl Impaired {
 }
 
 impl Ended {
-    /// What is told of a direction.
+    /// The report of a direction.
     pub fn direction(&self, name: &str) -> &Value {
         let directions = self.report["directions"].as_array().unwrap();
         let direction = directions
@@ -201,8 +201,8 @@ impl Ended {
         assert!(self.status.success(), "{:?}", self.status);
     }
 
-    /// Likewise, unless others kept the machine so busy that packets left late or could not be taken
-    /// in time, which it says. What a test asserts of order and of times that are not too early holds
+    /// The same, unless other load made packets late or prevented their reception, which the report
+    /// states. What a test asserts of order and of times that are not too early holds
     /// then, too; such runs are counted, and few.
     pub fn assert_true_or_late(&self) {
         let why = self.report["reasons"].as_array().unwrap();
@@ -242,8 +242,8 @@ impl Arrived {
     }
 }
 
-/// Sends datagrams 0 to `count` from one namespace to an address of another, and tells which came; as
-/// many as were sent, at most.
+/// Sends datagrams 0 to `count` from one namespace to an address of another, and returns the received
+/// ones.
 pub fn datagrams(from: &Netns, to: &Netns, address: impl Into<IpAddr>, count: u32) -> Arrived {
     Arrived::of(&Course::new(from, to, address, count).run(count as usize))
 }

@@ -1,4 +1,4 @@
-//! Super-packets: a wire has none.
+//! GSO packets: a wire has none.
 
 use fairpath_testbed::{Iperf3, Iperf3Server, Need, Router, requires};
 

@@ -28,7 +28,7 @@ fn root(net: &Scene) -> bool {
     reported.unwrap().contains("name fairpath_xdp")
 }
 
-/// What was lost before is not measured, and the process that is left goes on as before.
+/// Upstream loss is not measured, and the remaining process continues as before.
 #[test]
 fn impair_that_is_killed_leaves_the_measuring_process_alone() {
     requires!(Need::Root, Need::Tool("ping"), Need::Tool("ip"));
@@ -38,7 +38,7 @@ fn impair_that_is_killed_leaves_the_measuring_process_alone() {
     assert_eq!((arrived(&net, 100), pings(&net)), (0, 0));
     impaired.process.signal(Signal::SIGKILL);
     impaired.process.wait(PATIENCE).unwrap();
-    // The promise is a time: nothing is to be seen meanwhile.
+    // The guarantee is a time: there is nothing to observe before it.
     std::thread::sleep(SOON);
     assert_eq!((arrived(&net, 500), pings(&net)), (500, 5));
     assert!(root(&net));

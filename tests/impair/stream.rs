@@ -86,14 +86,14 @@ impl<'n> Course<'n> {
         self
     }
 
-    /// By so many flows in turn.
+    /// By this number of flows in turn.
     #[must_use]
     pub fn flows(mut self, flows: usize) -> Course<'n> {
         self.flows = flows;
         self
     }
 
-    /// So many of a flow at once, as one super-packet where the interface takes these.
+    /// This number of a flow at once, as one GSO packet if the interface accepts it.
     #[must_use]
     pub fn together(mut self, datagrams: u32) -> Course<'n> {
         self.together = datagrams;
@@ -168,7 +168,7 @@ fn payload(number: u32) -> [u8; PAYLOAD] {
     payload
 }
 
-/// Two at a time, each until so many have come.
+/// Two at a time, each until this number has arrived.
 pub fn both(courses: [(Course<'_>, usize); 2]) -> [Stream; 2] {
     thread::scope(|scope| {
         let running = courses.map(|(course, wanted)| scope.spawn(move || course.run(wanted)));
@@ -176,8 +176,8 @@ pub fn both(courses: [(Course<'_>, usize); 2]) -> [Stream; 2] {
     })
 }
 
-/// The same number there and back through a router that a port impairs as `words` say, each way until so many
-/// have come; and how it ended.
+/// The same number there and back through a router with the impairment `words`, in each direction until this number
+/// has arrived. Returns the end of the run.
 pub fn there_and_back(
     port: &'static str,
     words: &[&str],

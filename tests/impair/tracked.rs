@@ -1,8 +1,8 @@
 //! Connection tracking and masquerading behind NFQUEUE: packets of flows that are not confirmed yet.
 //!
-//! A flow is confirmed when its first packet leaves; those that are held until then have each a
-//! connection of their own, which the kernel makes one afterwards. It does not where they are segments of
-//! a UDP super-packet, and drops them behind our verdict (`docs/guide/impair.md`).
+//! A flow is confirmed when its first packet leaves; those that are delayed until then have
+//! separate connections, which the kernel merges afterwards. It does not merge segments of a UDP GSO
+//! packet, and drops them after our verdict (`docs/guide/impair.md`).
 
 use fairpath_testbed::{Feature, Need, Router, requires};
 

@@ -1,7 +1,7 @@
-//! What becomes of each packet by its number and the seed: the same core, natively, without a network.
+//! The outcome of each packet by its number and the seed: the same core, natively, without a network.
 //!
-//! A packet comes when the one before has left, so this tells fates and drawn delays, and nothing that
-//! packets do to each other.
+//! A packet arrives when the previous one has left. So the result has outcomes and random delays, but no
+//! interaction of packets.
 
 use fairpath_core::sched::{Meta, Op, OutcomeKind, SchedRuntime, Scheduler, policies};
 use fairpath_sched::impair::Spec;

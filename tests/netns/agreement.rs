@@ -12,7 +12,7 @@ use fairpath_tests::rtt::{PATIENCE, Rtt, read_capture};
 
 /// Lets one CPU do all the router's work for what these interfaces receive.
 ///
-/// With two, packets overtake each other between two hooks, and each hook is right about its own order.
+/// With two, packets are reordered between two hooks, and each hook is right about its order.
 pub fn on_one_cpu(router: &Router, interfaces: &[&str]) {
     for interface in interfaces {
         let line = format!("echo 1 > /sys/class/net/{interface}/queues/rx-0/rps_cpus");
@@ -58,7 +58,7 @@ pub fn given_up(records: &Records) -> u64 {
 /// Samples that one packet given up can change at most, in a window that is open.
 const CHANGED_BY_ONE: u64 = 16;
 
-/// Both have the same samples; but for packets given up, which are counted, to the last one.
+/// Both have the same samples, except for evicted packets, which are counted.
 pub fn assert_same(ours: &Records, theirs: &Records, names: [&str; 2]) {
     let different = differences(ours, theirs);
     let lost = given_up(ours) + given_up(theirs);
@@ -141,7 +141,7 @@ fn capture_of(router: &Router, path: &Path) {
 fn xdp_gives_the_samples_of_tcx() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ping"));
     let router = Router::new(&Testbed::new()).unwrap();
-    // XDP is in order by itself; handing over to another CPU would lie between it and tcx.
+    // XDP keeps the order; another CPU would be between it and tcx.
     on_one_cpu(&router, &["lan"]);
     let xdp = Rtt::watch(&router.router, &["wan"], &["--hook", "xdp"]);
     // A veth that gets an XDP program turns GRO on, and tcx would see merged packets.

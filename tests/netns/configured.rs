@@ -7,7 +7,7 @@ use fairpath_bpf::Dropper;
 use fairpath_testbed::{LinkEnd, Netns, Offloads};
 use fairpath_units::IfIndex;
 
-/// Drops until asked for its counts; a dropped value ends it too.
+/// Drops packets until its counts are requested, or the value is dropped.
 pub struct ConfiguredLoss {
     over: mpsc::Sender<()>,
     thread: thread::JoinHandle<(u64, u64)>,

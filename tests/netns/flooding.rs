@@ -73,7 +73,7 @@ fn every_flow_keeps_its_place(count: usize, time: Duration) {
     }
 }
 
-/// Samples of both directions of a flow record, given out or not.
+/// Samples of both directions of a flow record, reported or not.
 fn taken(flow: &serde_json::Value) -> u64 {
     let sides = flow["sides"].as_array().unwrap();
     sides.iter().map(|s| s["samples"].as_u64().unwrap()).sum()

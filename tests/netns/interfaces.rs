@@ -47,7 +47,7 @@ fn a_pattern_follows_interfaces_that_come_are_renamed_and_go() {
     ping(&here, 1);
     rename("ppp7", "eth7");
     rtt.logs("ppp7 renamed; no longer watched");
-    ping(&here, 1); // of which nothing may be told
+    ping(&here, 1); // which must not be reported
     rename("eth7", "ppp8");
     rtt.logs("watching ppp8\n");
     ping(&here, 1);

@@ -8,7 +8,7 @@ use fairpath_tests::{PATIENCE, Rtt};
 use libbpf_rs::query::{LinkInfoIter, MapInfoIter, ProgInfoIter, ProgInfoQueryOptions};
 use nix::sys::signal::Signal;
 
-/// BPF objects by the kernel's numbers, which are given out in order and not used again soon.
+/// BPF objects by the kernel's numbers, which are assigned in order and not reused soon.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Objects {
     programs: BTreeSet<u32>,
@@ -26,7 +26,7 @@ impl Objects {
                 let value = text.lines().find_map(|line| line.strip_prefix(key))?;
                 value.trim().parse::<u32>().ok()
             };
-            // A link tells its program as well.
+            // A link has its program as well.
             objects.links.extend(number("link_id:"));
             objects.programs.extend(number("prog_id:"));
             objects.maps.extend(number("map_id:"));

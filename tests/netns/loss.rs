@@ -1,4 +1,4 @@
-//! Planted loss and reordering come back as what they are.
+//! Configured loss and reordering are reported as such.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::configured::ConfiguredLoss;
 
 /// Frames of at least this many bytes are data of a bulk transfer.
 const DATA_FRAME_BYTES: u32 = 1000;
-/// Beyond the router. A round trip of two of the sender's timestamp ticks (1 ms, Linux): a
+/// Downstream of the router. A round trip of two of the sender's timestamp ticks (1 ms, Linux): a
 /// retransmission then has a newer TSval than what came ahead of it. On a bare veth it comes within
 /// microseconds, with the same one; what the monitor makes of that is not tested here
 /// (docs/design/0002, limits).
@@ -19,7 +19,7 @@ const ONE_WAY: Duration = Duration::from_millis(1);
 /// Of the normal distribution, which the binomial one is near: 99 of 100 lie within.
 const Z_99: f64 = 2.576;
 
-/// Uploads `megabytes` through planted loss; the summary and what the dropper counted.
+/// Uploads `megabytes` with loss; returns the summary and the counts of the dropper.
 fn upload(place: Place, share: f64, megabytes: u64) -> (Records, u64, u64) {
     let wire = || Impairment::delay(ONE_WAY);
     let builder = Router::builder().wan_wire(wire(), wire());
@@ -49,10 +49,10 @@ enum Place {
     Beyond,
 }
 
-/// The estimate lies within the 99 % interval around the share that was really dropped.
+/// The estimate is within the 99 % interval around the share that was dropped.
 ///
-/// The interval is of the binomial distribution over the frames that the dropper looked at, so it
-/// says how sure any observer of so many frames can be; the dice are not tested, the estimate is.
+/// The interval is of the binomial distribution over the eligible frames of the dropper: the
+/// precision of any observer of this number of frames. It tests the estimate, not the dropper.
 fn is_estimated(place: Place, share: f64, megabytes: u64) {
     let (records, eligible, dropped) = upload(place, share, megabytes);
     let loss = &records.towards("wan")["loss"];
@@ -74,7 +74,7 @@ fn is_estimated(place: Place, share: f64, megabytes: u64) {
     );
     assert!((estimate - configured).abs() <= interval, "{loss}");
     // Tail probes and spurious retransmissions aside, nothing happened on the other side; on a busy
-    // machine, a sender that changes its CPU overtakes its own packets.
+    // machine, a sender that changes its CPU reorders its packets.
     let noise = dropped / 50 + 3 + eligible / 1000;
     assert!(number(&format!("{other}_lost_packets")) <= noise, "{loss}");
     assert!(reordered <= noise, "{loss}");
@@ -128,7 +128,7 @@ fn reordering_is_no_loss() {
     ]
     .map(number);
     println!("delayed {held}: reordered {reordered}, lost upstream {before}, downstream {beyond}");
-    // Frames that nothing overtook (the last of a burst) are not reordered.
+    // Frames without a later frame ahead (the last of a burst) are not reordered.
     assert!(
         reordered * 2 >= held && reordered <= held + held / 10,
         "{loss}"

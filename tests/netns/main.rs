@@ -7,7 +7,7 @@
 //! As root: `cargo test -p fairpath-tests --test netns`; the binary is that of `FAIRPATH_BIN_DIR`, or built for it.
 //! Soaks: `cargo test -p fairpath-tests --features soak soak`.
 //!
-//! Each module is a group of promises; each test has namespaces of its own, so all may run at once.
+//! Each module is a group of guarantees. Each test has separate namespaces, so all may run at once.
 
 mod agreement;
 mod configured;

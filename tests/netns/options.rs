@@ -1,4 +1,4 @@
-//! Limits and ways out: what the options of `fairpath rtt` promise.
+//! Limits and remedies: the options of `fairpath rtt`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -141,12 +141,12 @@ fn a_rate_limit_keeps_samples_of_a_leg_apart() {
         .run(&router.client)
         .unwrap();
     let all = all.stop();
-    // Times are wall-clock, whose distance from the monotonic clock is looked at every second.
+    // Times are those of the real-time clock, whose offset from the monotonic clock is read every second.
     const SLACK_NS: i128 = 1_000_000;
     for (records, min) in [(by_time.stop(), Some(100_000_000)), (by_trips.stop(), None)] {
         let held = records.number("/samples_suppressed");
         assert!(held > 0 && records.samples.len() > 1);
-        // Held back or not, all are counted.
+        // Suppressed or not, all are counted.
         assert_eq!(
             records.samples.len() as u64 + held,
             all.samples.len() as u64
@@ -184,7 +184,7 @@ fn features_in_json_name_the_tests() {
     let all = ids.len();
     ids.dedup();
     assert_eq!(ids.len(), all, "an id is there twice");
-    // A namespace of its own has a loopback interface and nothing else.
+    // A new namespace has only a loopback interface.
     let names: Vec<_> = of("interface").map(|l| l["name"].as_str()).collect();
     assert_eq!(names, [Some("lo")], "{text}");
 }

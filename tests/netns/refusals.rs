@@ -1,4 +1,4 @@
-//! Wrong usage, missing rights, damaged input: said, not suffered.
+//! Wrong usage, missing rights and corrupted input have clear errors.
 
 use std::fs;
 use std::io::Write;
@@ -73,7 +73,7 @@ impl Public {
         self.directory.path().join(name)
     }
 
-    /// Runs the binary as nobody, in the namespace of the test.
+    /// Runs the binary as the user nobody, in the namespace of the test.
     fn as_nobody(&self, words: &[&str]) -> Output {
         let mut command = Command::new("setpriv");
         command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
@@ -191,7 +191,7 @@ fn existing_xdp_programs_are_named_and_kept() {
     ] {
         assert!(stderr(&output).contains(part), "{}", stderr(&output));
     }
-    // The remedy works beside it.
+    // The remedy works with it.
     let output = rtt::run(ns, &["rtt", "-i", "wan", "--duration", "10ms"]);
     assert!(output.status.success(), "{}", stderr(&output));
     Ping::to(Router::SERVER.v4)

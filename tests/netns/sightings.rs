@@ -73,12 +73,12 @@ fn both_legs_are_named_where_one_interface_is_watched() {
     let lan = Rtt::watch(&router.router, &["lan"], &[]);
     let wan = Rtt::watch(&router.router, &["wan"], &[]);
     traffic(&router);
-    // The other interface is not watched, but packets that leave tell by which one they came.
+    // The other interface is not monitored, but packets at egress have their ingress interface.
     assert_sides(&lan.stop());
     assert_sides(&wan.stop());
 }
 
-/// Client and server in one subnet, with a bridge between them that has an address of its own.
+/// Client and server in one subnet, with a bridge between them that has an address.
 fn bridge(testbed: &Testbed) -> [Netns; 3] {
     let [client, middle, server] =
         ["client", "bridge", "server"].map(|n| testbed.netns(n).unwrap());
@@ -163,7 +163,7 @@ fn nat_gives_each_leg_once_and_the_near_ones_only() {
     transfer.clone().reverse().run(&router.client).unwrap();
     let records = rtt.stop();
 
-    // Sequence numbers pass NAT unchanged: they tell which packets a sample is made of.
+    // Sequence numbers pass NAT unchanged: they identify the packets of a sample.
     let mut packets: BTreeMap<_, usize> = BTreeMap::new();
     let (client, server) = (
         IpAddr::from(Router::CLIENT.v4),

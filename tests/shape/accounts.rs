@@ -48,7 +48,7 @@ fn at_overload_every_packet_is_sent_held_or_dropped_for_a_reason(port: &'static 
         let (sent, arrived) = (sent[at], arrived[at]);
         let since = |key| number(&queue, key) - number(&before[at], key);
         println!("{port} {name}: {sent} sent, {arrived} came; {queue}");
-        // What the kernel lost before the scheduler, by its own columns, is of both.
+        // Drops of the kernel before the scheduler, in its columns, are those of both.
         assert!(since("enqueued_packets") <= sent, "{queue:#}");
         assert_eq!(since("sent_packets"), arrived, "{queue:#}");
         let by_reason = queue["dropped_packets_by_reason"]

@@ -9,7 +9,7 @@ use fairpath_tests::Daemon;
 use crate::by;
 use crate::scene::{Counted, Numbered, Scene, for_a_time, snapshot};
 
-/// Where the order is looked at.
+/// The observer of the order.
 const PORT: u16 = 7778;
 /// Sources of datagrams: which of them goes first is the policy's to say.
 const FIRST: u16 = 6001;
@@ -198,7 +198,7 @@ fn a_stopped_policy_is_reported_and_loses_no_packet(port: &'static str) {
     let arrived = sink.drain(Duration::from_secs(1));
     println!("{port}: {sent} sent, {arrived:?}; {failure}");
     assert_eq!(arrived.count, sent, "{arrived:?}");
-    // It is begun anew.
+    // It restarts.
     let status = daemon.status_when("shaping again", |status| status["shape"]["running"] == true);
     assert!(status["shape"]["failure"].is_null(), "{status:#}");
     assert!(daemon.stop().success());

@@ -66,7 +66,7 @@ fn a_thousand_of_ten_thousand_classes_change_under_load_and_no_packet_is_lost(po
     let queue = queue(&daemon, "down", Some("anna"));
     println!("{port}: {sent} sent, {arrived:?}; {queue}");
     assert_eq!((arrived.count, arrived.reordered), (sent, 0), "{queue:#}");
-    // Her counts go on through all of it.
+    // Her counts continue during all changes.
     assert!(
         queue["enqueued_packets"].as_u64() >= Some(sent),
         "{queue:#}"

@@ -12,8 +12,8 @@ use crate::scene::Scene;
 
 by!(forwarded_packets_change_only_their_ttl: nfqueue, afxdp, kernel);
 
-/// The IP packet of an Ethernet frame, less what a router changes: hop count, and IPv4's checksum
-/// over it. `None` for what is no IP, and for what is not the client's and the server's.
+/// The IP packet of an Ethernet frame, without the fields that a router changes: TTL, and IPv4's checksum
+/// over it. `None` for other frames than IP of the client and the server.
 fn packet(frame: &[u8]) -> Option<Vec<u8>> {
     let mut ip = frame.get(14..)?.to_vec();
     let total = match ip.first()? >> 4 {

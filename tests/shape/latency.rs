@@ -13,7 +13,7 @@ use crate::scene::{Scene, for_a_time};
 const TARGET: Duration = Duration::from_millis(5);
 const RATE: f64 = 100e6;
 const FLOWS: u32 = 10;
-/// A measurement that others have disturbed is made again, so often.
+/// The number of repetitions of a disturbed measurement.
 const TIMES: u32 = 4;
 
 /// Of nearest rank.
@@ -57,7 +57,7 @@ fn read_bytes(scene: &Scene) -> Read {
     }
 }
 
-/// The least and the greatest rate between two readings.
+/// The minimum and the maximum rate between two readings.
 fn rates(from: &Read, to: &Read) -> [f64; 2] {
     let bits = (to.bytes - from.bytes) as f64 * 8.0;
     let (longest, shortest) = (to.ended - from.begun, to.begun - from.ended);
@@ -69,7 +69,7 @@ fn rates(from: &Read, to: &Read) -> [f64; 2] {
 enum Figure {
     /// By how much the ping's p99 grew.
     Latency,
-    /// The line's rate.
+    /// The link rate.
     Rate,
     /// How even the flows were.
     Fairness,
@@ -140,7 +140,7 @@ fn ten_bulk_flows_leave_a_ping_its_latency(port: &'static str) {
     let scene = Scene::far(port, Duration::from_millis(10));
     let _daemon = scene.shape("down = \"100mbit\"\nup = \"20mbit\"", "");
     let server = Iperf3Server::start(&scene.net.client, 5201).unwrap();
-    // A figure that held is not asked for again: a repetition is for those that were missed.
+    // A passed figure is not measured again: a repetition is for missed ones.
     let mut wanting = Figure::ALL.to_vec();
     let test = format!("shape::ten_bulk_flows_leave_a_ping_its_latency::{port}");
     repeat_disturbed(&test, TIMES, |_| {

@@ -229,7 +229,7 @@ fn an_interface_that_is_removed_and_comes_back_is_shaped_again(port: &'static st
     daemon.status_when("shaping", |status| {
         status["interfaces"].to_string().contains("wan") && status["shape"]["running"] == true
     });
-    // The port may take some seconds to be begun anew, and works until then as it can.
+    // The back end may take some seconds to restart, and works partly until then.
     for_a_time(Duration::from_secs(7));
     passes_and_is_counted(&scene, &daemon);
     assert!(daemon.stop().success());

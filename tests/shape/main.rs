@@ -4,8 +4,8 @@
 //! client ── lan [router: fairpath run, [shape]] wan ── server
 //! ```
 //!
-//! As root: `cargo test -p fairpath-tests --test shape`. Each test has namespaces and a directory of
-//! its own. The BPF qdisc is in newer kernels: tests/vm/scenarios/shape-qdisc.sh has it.
+//! As root: `cargo test -p fairpath-tests --test shape`. Each test has separate namespaces and a separate
+//! directory. The BPF qdisc is in newer kernels: tests/vm/scenarios/shape-qdisc.sh has it.
 
 mod accounts;
 mod author;

@@ -1,4 +1,4 @@
-//! What a port's scheduler was told and what left by the wire: the same order, in every home.
+//! The operations of a back end's scheduler and the departures on the wire: the same order, in every runtime.
 
 use std::collections::HashMap;
 use std::fs::File;

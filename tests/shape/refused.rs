@@ -1,4 +1,4 @@
-//! What cannot be done is told, and leaves nothing behind and nothing changed.
+//! Refused requests are reported, and change and leave nothing.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn an_occupied_queue_is_reported_and_the_other_released(port: &'static str) {
     other.configure(&["lan"], holds);
     let holder = Daemon::start(&scene.net.router, &other);
     holder.logs("shaping via");
-    // A recording ends with its lane, whatever ends it.
+    // A recording ends with its shaper instance.
     scene.configure(&format!("{RATES}\nrecord = \"recordings\""), "");
     let output = refuses(&scene);
     assert!(output.contains("queue 41"), "{output}");

@@ -17,20 +17,20 @@ pub fn for_a_time(time: Duration) {
     thread::sleep(time);
 }
 
-/// Short beside any silence.
+/// Short relative to any silence.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Where datagrams go.
 pub const PORT: u16 = 7777;
-/// More addresses of the client: subscribers of their own.
+/// More addresses of the client: separate subscribers.
 pub const BERT: Ipv4Addr = Ipv4Addr::new(10, 10, 1, 3);
 
-/// Whether a queue is no longer than `packets` and a policy drops from it. The `kernel` port promises neither: its leaf's
-/// qdisc has a limit of its own (docs/guide/shape.md, "The four ports"), which may hold seconds of overload.
+/// Whether a queue is no longer than `packets` and a policy drops from it. The `kernel` back end ensures neither: its leaf
+/// qdisc has a separate limit (docs/guide/shape.md, "Back ends"), with capacity for seconds of overload.
 pub fn limits_queues(port: &str) -> bool {
     port != "kernel"
 }
 
-/// Tests that hold rates and times to percents run alone, others beside each other.
+/// Tests that hold rates and times to percents run alone, others at the same time.
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// The machine, alone or with others.
@@ -79,7 +79,7 @@ impl Scene {
         }
     }
 
-    /// Likewise, where the network itself reorders nothing: for tests that look at the order.
+    /// The same in a network without reordering: for tests of the order.
     pub fn in_order(port: &'static str) -> Scene {
         let scene = Scene::new(port, Offloads::Off);
         for ns in [&scene.net.client, &scene.net.router, &scene.net.server] {
@@ -93,7 +93,7 @@ impl Scene {
         self.configure_with("", shape, classes);
     }
 
-    /// Likewise, with keys of the top.
+    /// The same, with keys of the top level.
     pub fn configure_with(&self, top: &str, shape: &str, classes: &str) {
         let port = self.port;
         let rest = format!(
@@ -118,7 +118,7 @@ impl Scene {
         daemon
     }
 
-    /// Neighbours know each other: what a router must ask for first is the stack's to send.
+    /// Neighbours are known: packets that need a resolution are sent by the stack.
     pub fn meet(&self, subscribers: &[Ipv4Addr]) {
         for address in subscribers {
             let ping = Ping::to(*address).count(2);
@@ -140,7 +140,7 @@ impl Scene {
     }
 }
 
-/// The shaper's picture, read after now.
+/// The shaper's snapshot, read after now.
 pub fn snapshot(daemon: &Daemon<'_>) -> Value {
     let readings = |status: &Value| status["counters"]["readings"].as_u64().unwrap_or(0);
     let now = readings(&daemon.status());
@@ -213,7 +213,7 @@ impl Numbered {
         Numbered::start_from(ns, 0, to, every, bytes)
     }
 
-    /// Likewise, from this port.
+    /// The same, from this port.
     pub fn start_from(
         ns: &Netns,
         port: u16,

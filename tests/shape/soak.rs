@@ -61,7 +61,7 @@ fn mixed_overload_leaks_no_frame_no_handle_and_no_memory(port: &'static str) {
     let daemon = scene.shape(shape, CLASSES);
     scene.meet(&[Router::CLIENT.v4, BERT]);
     let sink = Counted::bind(&scene.net.client, BERT.into());
-    // 16 Mbit/s where 4 are allowed, beside TCP in both families.
+    // 16 Mbit/s where 4 are allowed, in addition to TCP in both families.
     let every = Duration::from_micros(500);
     let source = Numbered::start(&scene.net.server, BERT.into(), every, 958);
     let server = [5201, 5202].map(|at| Iperf3Server::start(&scene.net.client, at).unwrap());

@@ -1,4 +1,4 @@
-//! Measuring, classes and shaping at once: the parts tell the same story.
+//! Measuring, classes and shaping at once: the parts agree.
 
 use std::net::IpAddr;
 
@@ -73,7 +73,7 @@ fn round_trip_times_of_shaped_traffic_agree_with_a_capture(port: &'static str) {
         offline.iter().sum::<u64>() as f64 / offline.len() as f64 / 1e6,
     ];
     println!("{port}: mean round-trip times {means:.3?} ms");
-    // The capture stands a link further out; a thread that was late counts for both or one.
+    // The capture is one link further out; a late thread counts for one or both.
     assert!(
         (means[0] - means[1]).abs() <= 0.05 * means[1] + 1.0,
         "{means:?}"

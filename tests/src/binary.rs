@@ -1,7 +1,7 @@
 //! Where the binary under test is.
 //!
 //! `FAIRPATH_BIN_DIR` names its directory (`cargo xtask test` sets it). Without it, cargo builds the
-//! binary beside the tests, which is quick when it is there already.
+//! binary next to the tests, which is quick when it is there already.
 
 use std::env;
 use std::path::{Path, PathBuf};

@@ -35,7 +35,7 @@ pub struct Opening {
     pub ring: u32,
     /// Bytes of a frame.
     pub frame_bytes: u32,
-    /// What the programs are asked for.
+    /// The options of the programs.
     pub redirect: RedirectOptions,
 }
 

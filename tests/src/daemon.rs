@@ -81,7 +81,7 @@ impl Place {
         fs::write(self.path(name), text).expect("write a file of the test");
     }
 
-    /// Asks the daemon here; `None` if nobody answers.
+    /// Queries the daemon here; `None` without an answer.
     pub fn try_query(&self, request: &Value) -> Option<Value> {
         query(&self.socket(), request)
     }
@@ -153,7 +153,7 @@ impl<'p> Daemon<'p> {
     /// Asks over the control socket.
     ///
     /// # Panics
-    /// If nobody answers.
+    /// There is no answer.
     pub fn query(&self, request: &Value) -> Value {
         let answer = self.place.try_query(request);
         answer.unwrap_or_else(|| panic!("no answer to {request}; {}", self.process.stderr()))

@@ -16,9 +16,9 @@ use nix::sys::socket::{
     AddressFamily, SockFlag, SockProtocol, SockType, setsockopt, socket, sockopt,
 };
 
-/// Sources are here (RFC 2544: never routed outside), and nobody answers them.
+/// Sources are here (RFC 2544: never routed outside), and no host answers them.
 pub const SOURCES: &str = "198.18.0.0/16";
-/// SYNs sent between two looks at the clock.
+/// SYNs sent between two readings of the clock.
 const BURST: u64 = 64;
 const SEED: u64 = 0x5eed_f10d;
 
@@ -61,7 +61,7 @@ impl Flood {
         self.state.sent.load(Ordering::Relaxed)
     }
 
-    /// Ends it and tells how many SYNs were sent.
+    /// Ends it and returns the number of sent SYNs.
     ///
     /// # Errors
     /// What a send said.

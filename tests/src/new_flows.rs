@@ -9,7 +9,7 @@
 //! ```
 //!
 //! One thread sends all four from both sides in their order, so each flow passes the router whole.
-//! Nobody answers: the addresses are routed to the two ends, which have not got them.
+//! No host answers: the addresses are routed to the two ends, which do not have them.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -27,7 +27,7 @@ use crate::flood::raw_socket;
 pub const CLIENTS: &str = "198.18.0.0/16";
 /// Where they go to.
 pub const SERVERS: &str = "198.19.0.0/16";
-/// Flows begun between two looks at the clock.
+/// Flows started between two readings of the clock.
 const BURST: u64 = 16;
 const SERVER: Ipv4Addr = Ipv4Addr::new(198, 19, 0, 1);
 /// Offsets in a packet without a link header.
@@ -74,7 +74,7 @@ impl NewFlows {
         self.state.begun.load(Ordering::Relaxed)
     }
 
-    /// Ends it and tells how many flows were begun.
+    /// Ends it and returns the number of started flows.
     ///
     /// # Errors
     /// What a send said.
@@ -133,7 +133,7 @@ fn steps() -> [Step; 4] {
 }
 
 impl Step {
-    /// Checksums of TCP stay wrong: no end looks at them, and a router does not.
+    /// Checksums of TCP stay wrong: neither the ends nor a router check them.
     fn send(&mut self, sockets: &[UdpSocket; 2], flow: u64) -> io::Result<()> {
         let host = Ipv4Addr::new(198, 18, (flow >> 8) as u8, flow as u8);
         let port = 1024 + ((flow >> 16) % 64_000) as u16;

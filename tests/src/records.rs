@@ -33,7 +33,7 @@ pub struct Sample {
     pub acked_bytes: u32,
 }
 
-/// What tells a sample from all others, whoever took it.
+/// The identity of a sample, for any observer.
 pub type Key = (String, IpAddr, IpAddr, u16, u16, String, u32, u32, u32);
 
 impl Sample {

@@ -56,7 +56,7 @@ impl Rtt {
         self.finish()
     }
 
-    /// Waits until it ends by itself, well, and reads what it printed.
+    /// Waits for its successful end, and reads its output.
     pub fn finish(self) -> Records {
         let text = self.process.finish(PATIENCE);
         Records::parse(&text.unwrap_or_else(|error| panic!("{error}")))

@@ -201,7 +201,7 @@ pub struct Through {
     pub forwarder: Forwarder<Recorder>,
     /// What measures and leads packets to the forwarder.
     pub monitor: RttMonitor,
-    /// What the stack sends by itself.
+    /// The packets that the stack sends alone.
     pub stack_sent: StackSent,
     /// The attachments.
     pub attached: Vec<Attached>,

@@ -5,13 +5,13 @@
 //! ```
 //!
 //! Lateness is the command's own histogram (`--format json`): from a packet's planned time to the clock behind
-//! the call that handed it to the kernel. The receiver's clock knows nothing of plans: a sparse packet
-//! that takes 20 ms and a bit is beside the same path without the command, in the same round, so that
-//! what the path adds (two wake-ups, no batch that waits to be full) is a figure. Fewer than 1,000
-//! packets have no p99.9 but their greatest.
+//! the call that handed it to the kernel. The receiver's clock is independent of the plan: a sparse packet
+//! with a delay of 20 ms is compared with the same path without the command, in the same round, so the
+//! cost of the path (two wake-ups, no batch that waits to be full) is measured. Fewer than 1,000
+//! packets have their maximum in place of p99.9.
 //!
-//! A round is every pace by every port; each has a process of its own. A run that was not true is
-//! told with its reasons, and its figures count.
+//! A round is every pace by every port; each has a separate process. An invalid run is
+//! reported with its reasons, and its figures count.
 
 mod report;
 
@@ -32,7 +32,7 @@ use crate::cpus::{Ahead, process_time};
 /// The configured impairment.
 const DELAY: &str = "delay 20ms";
 const DELAY_US: f64 = 20_000.0;
-/// Packets a second up to which a flow is sparse: each finds everybody asleep. They run twice as long.
+/// Packets a second up to which a flow is sparse: each finds all threads asleep. They run twice as long.
 const SPARSE: u32 = 100;
 /// To be ready, and to end, on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -197,7 +197,7 @@ fn delayed(net: &Router, port: Port, pace: u32, time: Duration) -> anyhow::Resul
 
 fn last_words(process: &mut Process) -> anyhow::Result<Reported> {
     process.signal(Signal::SIGINT);
-    // Its status says whether it was true, which is in what it told, too.
+    // Its status has the validity of the run, which is also in its report.
     process.wait(DEADLINE)?;
     process.close_tails();
     let output = process.stdout();

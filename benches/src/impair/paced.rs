@@ -33,7 +33,7 @@ const CATCH_UP: u64 = 4;
 const BUFFER_BYTES: usize = 16 << 20;
 /// How often the receiver looks whether the sender has ended.
 const LOOK: Duration = Duration::from_millis(100);
-/// What is under way comes within so many looks, or not at all.
+/// Packets in flight arrive within this number of polls, or not at all.
 const SILENT_LOOKS: u32 = 5;
 /// A sleep ends at its time, and not within 50 us behind it.
 const SLACK_NS: u64 = 1;
@@ -67,7 +67,7 @@ impl Passed {
     }
 }
 
-/// Sends from the client to the server of `net`, so many a second, for so long.
+/// Sends from the client to the server of `net`, at this rate, for this time.
 ///
 /// # Errors
 /// Where the kernel refuses a socket, a timer or a datagram.

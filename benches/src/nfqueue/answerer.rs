@@ -1,7 +1,7 @@
 //! Programs that accept every packet of queue 0: ours in three ways, and three peers, tuned alike.
 //!
-//! Each is a process of its own, so that its CPU time is its own: ours and the Rust crate `nfq` are this
-//! very program (`fairpath-bench answer`), the peer over the C library is compiled for the run, and so is the Go module's.
+//! Each is a separate process, so its CPU time is separate: ours and the Rust crate `nfq` are this
+//! program (`fairpath-bench answer`), the peer over the C library is compiled for the run, and so is the Go module's.
 
 use std::env;
 use std::fs;

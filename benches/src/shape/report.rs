@@ -234,7 +234,7 @@ mod tests {
         })
     }
 
-    /// A round of one second with this many CPU seconds, a tenth of a CPU of which pings alone take.
+    /// A round of one second with this many CPU seconds, 10 % of a CPU of which are those of pings.
     fn round(lists: &mut Lists, busy: f64, idle_busy: f64) {
         let idle = Idle {
             pings: pings(0.1),

@@ -87,7 +87,7 @@ pub fn subscriber(class: u32) -> Ipv4Addr {
 }
 
 impl Scene {
-    /// A router for so many classes; of two of them, subscribers are there.
+    /// A router for this number of classes; two of them have subscribers.
     ///
     /// # Errors
     /// No root, or a tool is missing.

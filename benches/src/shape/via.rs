@@ -87,7 +87,7 @@ enum What {
 }
 
 impl<'s> Running<'s> {
-    /// Starts it with the first rate of `lines`; all of these it may be told to take.
+    /// Starts it with the first rate of `lines`; all of these can be set later.
     ///
     /// # Errors
     /// It does not start, in three minutes for the daemon.

@@ -45,7 +45,7 @@ struct Shot {
     raw: PathBuf,
 }
 
-/// What the README tells of a capture.
+/// The description of a capture in the README.
 struct Taken {
     frames: u64,
     tcpdump: String,
@@ -519,7 +519,7 @@ fn probes(shot: &Shot) -> Result<Taken> {
         to.write_all(&[2; 1000])?;
         from.read_exact(&mut [0; 1000])?;
         thread::sleep(ms(2500));
-        // Nobody reads: the window closes, the sender probes it.
+        // The receiver does not read: the window closes, the sender probes it.
         from.set_nonblocking(true)?;
         let mut sent = 0;
         let until = Instant::now() + ms(2500);

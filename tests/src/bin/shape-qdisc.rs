@@ -5,7 +5,7 @@
 //! shape-qdisc serve DIR SOCKET   DIR is, or becomes, the bpffs of the pins
 //! shape-qdisc ask SOCKET COMMAND KEY ...
 //!   add KEY DEV PLACE RATE CLASSES [LOG]   registers KEY and puts it on; PLACE: root, or a queue's number
-//!   find KEY DEV PLACE RATE CLASSES        takes over what a process before left under KEY
+//!   find KEY DEV PLACE RATE CLASSES        continues the qdisc that an earlier process left under KEY
 //!   swap KEY RATE CLASSES SHIFT            a new plan: class c is c + SHIFT now
 //!   rate KEY RATE                          by a posted setting
 //!   settle KEY                             waits until the last swap and all settings hold
@@ -82,7 +82,7 @@ fn node(parent: u32, name: &str, over: Over) -> NodeConfig {
     }
 }
 
-/// Root, link, a leaf for strangers and one for each class; FIFOs lose nobody before all is full.
+/// Root, link, a leaf for unmatched packets and one for each class; FIFOs drop no packet before all is full.
 fn plan(rate: u64, classes: u32, fifo: bool) -> Plan {
     let link = NodeConfig {
         ceil: encode_rate(rate),
@@ -335,7 +335,7 @@ impl Tool {
         Ok(json!({"found": true, "came": before.arrived}))
     }
 
-    /// What cannot be taken over, of another version or too small: it is evicted, with what waits in it.
+    /// A qdisc that cannot be continued, of another version or too small: it is removed, with its packets.
     fn renew(&mut self, key: &str) -> Result<Value> {
         let mut shaped = self.shaped.remove(key).context("no such key")?;
         let (plan, rules) = (
