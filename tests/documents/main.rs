@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! page --> blocks: sh (commands), text beginning with "example:" (expected lines, N is a number)
-//! commands --> one shell, in namespaces of its own: mounts, processes, network
+//! commands --> one shell, in separate namespaces: mounts, processes, network
 //! output --> each expected line, in order
 //! ```
 //!

@@ -12,7 +12,7 @@ use crate::page::{Block, missing};
 
 /// For all commands of a page; the tutorial takes about three minutes.
 const DEADLINE: Duration = Duration::from_secs(400);
-/// Stands before the output of each block.
+/// Precedes the output of each block.
 const MARK: &str = "@@ block ";
 
 /// Where a page's commands run.

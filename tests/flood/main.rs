@@ -1,7 +1,7 @@
-//! A SYN flood at full rate beside established flows, in virtual time through the core.
+//! A SYN flood at full rate during established flows, in virtual time through the core.
 //!
 //! The live scenario (tests/netns/flooding.rs) floods as fast as this machine can make packets;
-//! here the rate is exact: 100,000 SYN/s from forged addresses beside 10,000 established flows
+//! here the rate is exact: 100,000 SYN/s from forged addresses, with 10,000 established flows
 //! that answer once a second. Not one of their samples may be missing.
 
 use std::net::Ipv4Addr;

@@ -1,4 +1,4 @@
-//! Karn's rule by its definition: every packet looks at all packets before it.
+//! Karn's rule by its definition: every packet is compared with all earlier packets.
 //!
 //! Nothing is shared with the core: streams, numbers and times are what tshark printed. A sample is
 //! valid, as tcptrace has it (`rtt_ackin`), if an ACK that advances ends where a segment does that

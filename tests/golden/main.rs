@@ -1,4 +1,4 @@
-//! `fairpath rtt` held against tshark on every golden capture.
+//! `fairpath rtt` compared with tshark on every golden capture.
 //!
 //! ```text
 //! capture ──► tshark ───────────────► tcp.analysis.ack_rtt, resptime ─┐
@@ -7,15 +7,15 @@
 //! ```
 //!
 //! tshark's own field is reproduced to the nanosecond by `--match tshark`; without it Karn's rule
-//! holds, which `karn` states a second time over what tshark read. Captures that are not ours are
-//! held against tshark too where `FAIRPATH_CAPTURES` names a directory of them.
+//! holds, which `karn` states a second time over what tshark read. Other captures are
+//! compared with tshark too if `FAIRPATH_CAPTURES` names a directory of them.
 //!
 //! A comparison is worth nothing if it cannot fail. The code was broken once in each of these ways,
 //! and each was noticed: the newest copy taken instead of the oldest (seven captures, and random
 //! packets), ACK numbers without the flag passed over (short, icmp-errors), cut options shown
 //! (snap80), FIN counted as nothing (nineteen); and, by random packets alone, a SYN that does not
 //! begin again, SYN and FIN that count two, a sample of no time shown, an initial number that a second
-//! SYN-ACK does not replace, echo told by number without its checksum.
+//! SYN-ACK does not replace, echo matched by number without its checksum.
 
 mod karn;
 mod oracle;

@@ -1,7 +1,7 @@
-//! What classes tell of a capture, held against all samples of the same capture.
+//! The values of classes for a capture, compared with all samples of the same capture.
 //!
 //! One class of everything is counted in the core's cells; the quantiles of its histogram must be
-//! those of the sorted samples, which the core tells one by one, within three percent.
+//! those of the sorted samples, which the core reports one by one, within three percent.
 
 use std::fs::File;
 use std::path::Path;
@@ -12,7 +12,7 @@ use fairpath_core::{
 use fairpath_history::Histogram;
 use fairpath_wire::capture::{LinkType, Packet, Reader};
 
-/// Quantiles that are told of classes, and some more.
+/// Reported quantiles of classes, and some more.
 const QUANTILES: [f64; 6] = [0.05, 0.25, 0.5, 0.75, 0.95, 0.99];
 const MOST_OFF: f64 = 0.03;
 /// Shorter round trips lie below the histogram's range.

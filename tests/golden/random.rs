@@ -1,7 +1,7 @@
 //! Packets that no kernel sends: few numbers around the wrap, any flags, any order.
 //!
 //! Ports and numbers are so few that copies, overlaps, reuse and answers to nothing are the rule. The
-//! capture is made again from its seed each time.
+//! capture is generated from its seed each time.
 
 use fairpath_statistics::Random;
 use std::fs::File;
@@ -88,7 +88,7 @@ fn any_segment(random: &mut Random, side: u8, drift: u32) -> Vec<u8> {
     segment(side, &tcp)
 }
 
-/// Echo with one of three checksums, which tell requests with equal numbers apart.
+/// Echo with one of three checksums, which distinguish requests with equal numbers.
 fn any_echo(random: &mut Random, v6: bool) -> Vec<u8> {
     let reply = random.one_in(2);
     let [request_type, reply_type]: [u8; 2] = if v6 { [128, 129] } else { [8, 0] };

@@ -14,7 +14,7 @@ use super::site::{PATIENCE, PORT, Site, by_prefix};
 
 const BPS: u64 = 100_000_000;
 
-/// Waits until the class has sent so many packets more than none.
+/// Waits until the class has sent this number of packets.
 fn sends(shaped: &mut Shaped, minor: u16, packets: u64) {
     let sent = wait_for(PATIENCE, || {
         Some(shaped.class(minor).unwrap().packets).filter(|sent| *sent >= packets)

@@ -4,7 +4,7 @@
 //! server ── wan [router] lan: HTB ── client
 //! ```
 //!
-//! As root: `cargo test -p fairpath-tests --test htb`. Each test has namespaces of its own.
+//! As root: `cargo test -p fairpath-tests --test htb`. Each test has separate namespaces.
 
 mod changes;
 mod ends;

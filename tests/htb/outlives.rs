@@ -1,4 +1,4 @@
-//! What stays when the process that shaped is killed, and how the next one takes over.
+//! The state after the shaping process was killed, and its continuation by the next one.
 
 use fairpath_bpf::{Pins, Took};
 use fairpath_core::sched::End;
@@ -124,7 +124,7 @@ fn a_link_that_goes_down_and_up_is_shaped_as_before() {
     for up in [false, true] {
         site.net.lan_end.set_up(up).unwrap();
     }
-    // The neighbour is asked for again, and until it answers, packets may be lost.
+    // The neighbour is resolved again, and until its answer packets may be lost.
     let before = shaped.class(5).unwrap().packets;
     let comes = wait_for(PATIENCE, || {
         site.send(Router::CLIENT.v4, 1, 100);

@@ -73,7 +73,7 @@ fn a_configuration_read_again_changes_nothing_and_another_one_only_what_differs(
         let there = running(&mut shaped);
         let again = shaped.apply(&tree_of(&plan(0, &there))).unwrap();
         assert_eq!((again.added, again.changed, again.stale.len()), (0, 0, 0));
-        // A tenth of the subscribers goes, another comes.
+        // 10 % of the subscribers are removed, and another 10 % added.
         let next = shaped.apply(&tree_of(&plan(100, &there))).unwrap();
         assert!(shaped.retire(&next.stale).unwrap().is_empty());
         println!(

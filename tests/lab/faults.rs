@@ -1,4 +1,4 @@
-//! Faults planted in the network, the traffic and the machine: each is named, and its run left out.
+//! Faults of the network, the traffic and the machine: each is named, and its run excluded.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Output};

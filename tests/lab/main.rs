@@ -1,7 +1,7 @@
-//! `fairpath lab` through its binary: small experiments, planted faults, trouble.
+//! `fairpath lab` through its binary: small experiments, caused faults, errors.
 //!
-//! As root: `cargo test -p fairpath-tests --test lab`. Each test has namespaces and a directory of its
-//! own. Goodput and times are not asserted: this machine is shared. What was asked, done and told is.
+//! As root: `cargo test -p fairpath-tests --test lab`. Each test has separate namespaces and a separate
+//! directory. Goodput and times are not asserted: this machine is shared. Configuration and reports are.
 
 mod faults;
 mod runs;

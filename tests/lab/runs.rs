@@ -1,4 +1,4 @@
-//! What a grid leaves, and how it goes on.
+//! The results of a grid, and its continuation.
 
 use std::collections::BTreeSet;
 use std::fs;

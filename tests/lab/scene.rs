@@ -1,4 +1,4 @@
-//! An experiment in a directory of its own, run by the binary.
+//! An experiment in a separate directory, run by the binary.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,7 +16,7 @@ pub const LOSSY: &str = include_str!("lossy.toml");
 /// One run with everything.
 pub const QUEUE: &str = include_str!("queue.toml");
 
-/// Tests that only want to run share the machine; one that fills it on purpose has it alone.
+/// Tests that only want to run share the machine; one that fills it deliberately has it alone.
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// A place for files, gone with the value.
@@ -39,7 +39,7 @@ impl Scene {
         Scene::with(text, Share::Some(machine))
     }
 
-    /// Likewise, while no other test of this program runs an experiment.
+    /// The same, while no other test of this program runs an experiment.
     pub fn alone(text: &str) -> Scene {
         let machine = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
         Scene::with(text, Share::All(machine))
@@ -64,7 +64,7 @@ impl Scene {
         self.command_with(fairpath())
     }
 
-    /// Likewise, with this as the router's binary.
+    /// The same, with this router's binary.
     pub fn command_with(&self, fairpath: &Path) -> Command {
         let mut command = binary::command(fairpath_lab());
         command.arg("run").arg(self.place.path().join("x.toml"));

@@ -1,4 +1,4 @@
-//! What goes wrong is told with its remedy, keeps finished runs and leaves nothing.
+//! Errors have a remedy, keep finished runs and leave nothing.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -151,7 +151,7 @@ fn a_full_disk_keeps_finished_runs() {
         .collect();
     let out = scene.out();
     fs::create_dir(&out).unwrap();
-    // Room for the manifest and a record or two, in a mount namespace that ends with the command.
+    // Capacity for the manifest and a record or two, in a mount namespace that ends with the command.
     let script =
         "mount -t tmpfs -o size=64k none \"$0\" && \"$@\"; status=$?; ls \"$0\"/runs; exit $status";
     let mut command = Command::new("unshare");

@@ -24,7 +24,7 @@ fn has(test: &str, program: &str) -> bool {
     found
 }
 
-/// Packs the binary under test into `out`, as somebody whose umask and time zone are these.
+/// Packs the binary under test into `out`, with this umask and time zone.
 fn pack(out: &Path, umask: &str, time_zone: &str) -> PathBuf {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh"]);
@@ -66,7 +66,7 @@ struct Packed {
     package: PathBuf,
 }
 
-/// The package that several tests look at, and one is compared with. Packing takes seconds, so those that run at the same time
+/// The package that several tests check, and one compares. Packing takes seconds, so those that run at the same time
 /// share one; it goes with the last of them.
 fn packed() -> Arc<Packed> {
     static SHARED: Mutex<Weak<Packed>> = Mutex::new(Weak::new());

@@ -1,4 +1,4 @@
-//! CONTRIBUTING.md's table "Where a new thing goes", held against the sources.
+//! CONTRIBUTING.md's table "Where a new thing goes", checked against the sources.
 //!
 //! ```text
 //! row ──► paths ─────────────────────────► they exist, with the example's name in them
@@ -34,7 +34,7 @@ struct PlaceRow {
     identifiers: Vec<String>,
 }
 
-/// What stands between backticks.
+/// The text between backticks.
 fn quoted(text: &str) -> Vec<String> {
     let parts = text.split('`').skip(1).step_by(2);
     parts.map(str::to_owned).collect()
@@ -117,7 +117,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether `word` stands in `line` by itself.
+/// Whether `word` is a separate word in `line`.
 fn has_word(line: &str, word: &str) -> bool {
     let part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     line.match_indices(word).any(|(at, _)| {
@@ -161,7 +161,7 @@ fn examples_are_named_in_their_places_only() {
     }
 }
 
-/// The three that are decisions of the core, and the others that the issue asks for, have examples.
+/// The three that are decisions of the core, and the other kinds, have examples.
 #[test]
 fn extensible_parts_have_an_example_row() {
     let rows = rows();

@@ -1,12 +1,12 @@
-//! `fairpath lab run ripe88 --quick`, all of its cells, and held to what is known of it.
+//! `fairpath lab run ripe88 --quick`, all of its cells, compared with known results.
 //!
-//! As root: `cargo test -p fairpath-tests --test ripe88`. A test program of its own, so that no other
-//! test runs meanwhile: it measures, for two minutes, or five with `FAIRPATH_TEST_SHARE=full`.
+//! As root: `cargo test -p fairpath-tests --test ripe88`. A separate test program, so no other
+//! test runs at the same time: it measures, for two minutes, or five with `FAIRPATH_TEST_SHARE=full`.
 //!
 //! Runs that were not true are out of all figures here, as on the page. The cells of a figure that true
-//! runs show otherwise, or that none shows, are run again, with other draws; figures are of all true
-//! runs so far. Each time is told and counted. After the last time, a figure that does not hold fails
-//! the test, and so does one that no true run tells: a skip for it could never be contradicted.
+//! runs show otherwise, or that none shows, are run again, with other draws; figures are those of all valid
+//! runs until then. Each repetition is reported and counted. After the last one, a figure out of range fails
+//! the test, and so does one without a valid run: a skip for it could never be contradicted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -27,14 +27,14 @@ const TIMES: u32 = 6;
 /// Repetitions of the quick form; in `make test` there is one.
 const REPEATS: &str = "[form.quick]\nrepeats = 3\n";
 const ONE: &str = "[form.quick]\nrepeats = 1\n";
-/// The experiment's own, and those of later runs: fixed, for figures of a few runs are held to percents.
+/// The experiment's own, and those of later runs: fixed, since figures of a few runs have limits in percent.
 const SEED: u32 = 88;
 /// What two processors carry that others use, too. And what models speak of: the kernel's clocks for lost
 /// segments (RACK, tail loss probe) tick in 4 ms or so, and at a round trip of 0.5 ms CUBIC waits for them.
 const SCALE: &str = "0.1";
-/// CUBIC at 1 % beside the nearer of Mathis and RFC 9438.
+/// CUBIC at 1 %, compared with the nearest of Mathis and RFC 9438.
 const MODEL: f64 = 0.15;
-/// Loss events of a cell that a model is held against: their rate is known to a tenth then.
+/// Loss events of a cell for a comparison with a model: their rate is known to 10 % then.
 const EVENTS: u64 = 100;
 /// Without loss, of what the bottleneck lets through.
 const BASELINE: f64 = 0.95;
@@ -65,7 +65,7 @@ enum Found {
 }
 
 impl Found {
-    /// A figure that `holds` tells of; none: no true run has one.
+    /// A figure of `holds`; none: no valid run has one.
     fn judge(figure: Option<f64>, holds: impl Fn(f64) -> bool) -> Found {
         match figure {
             Some(figure) if holds(figure) => Found::Holds(figure),
@@ -90,7 +90,7 @@ type Place = [&'static str; 3];
 /// What is found of a figure, and the cells that it is of.
 type Figures = BTreeMap<String, (Found, Vec<Place>)>;
 
-/// CUBIC at 1 % beside the nearer model, if it saw loss events enough to have a model.
+/// CUBIC at 1 %, compared with the nearest model, if it had enough loss events.
 fn against_models(cell: &Cell) -> Found {
     let flows = cell.runs.iter().map(|run| &run.flows[0]);
     let events: u64 = flows
@@ -149,9 +149,9 @@ fn figures(grid: &Grid) -> Figures {
     found
 }
 
-/// To the terminal at once, whatever becomes of the test.
+/// To the terminal at once, for any outcome of the test.
 fn report(text: &str) {
-    // Nobody to tell: the test's end says it again.
+    // No terminal: the end of the test repeats it.
     let _ = writeln!(io::stderr(), "{text}");
 }
 
@@ -166,7 +166,7 @@ fn experiment(place: &Path, share: Share) -> PathBuf {
     file
 }
 
-/// Runs the grid, or one cell of it, telling what it tells.
+/// Runs the grid, or one cell of it, and prints its output.
 fn run(experiment: &Path, seed: u32, only: Option<&Place>) -> Results {
     let place = tempfile::tempdir().unwrap();
     let mut command = Command::new(fairpath_lab());
@@ -220,7 +220,7 @@ fn ripe88_agrees_with_models_and_the_talk() {
     let share = Share::reported();
     let experiment = experiment(place.path(), share);
     let mut results = run(&experiment, SEED, None);
-    // One run has some 65 loss events, of which a model needs more.
+    // One run has about 65 loss events, of which a model needs more.
     let models = ["symmetric", "asymmetric"].map(|path| [path, "cubic", "1%"]);
     for cell in share.choose(&[][..], &models) {
         let more = run(&experiment, SEED + 1, Some(cell));

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Invariant: frames never leak and packets never disappear. A received packet is stored, sent, or
-//! dropped for a counted reason. Losses before the port are in its [`RingStatistics`].
+//! dropped for a counted reason. Losses upstream of it are in its [`RingStatistics`].
 //!
 //! The number of a frame is the handle of a scheduler. The XDP program is `Redirect` of
 //! fairpath-bpf or `rtt_forward` of its monitor. The caller puts [`Port::sockets`] into its map.

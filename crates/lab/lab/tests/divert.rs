@@ -1,4 +1,4 @@
-//! Programs of others in the way of packets, and out of it again.
+//! Other programs receive the packets of a router, and are removed again.
 
 use std::path::PathBuf;
 

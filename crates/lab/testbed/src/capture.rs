@@ -162,7 +162,7 @@ impl Capture {
         options: &CaptureOptions,
     ) -> Result<Capture, CaptureError> {
         let mut command = ns.command("tcpdump");
-        // `-Z root`: dropping root would also clear the parent-death signal (prctl(2)).
+        // `-Z root`: dropping root would also clear the parent-end signal (PR_SET_PDEATHSIG) (prctl(2)).
         command.args([
             "-i",
             ifname,

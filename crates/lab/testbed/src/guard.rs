@@ -1,6 +1,6 @@
 //! The guard: a shell that kills process groups when this process is gone, in whatever way.
 //!
-//! The parent-death signal reaches a child but not its children. So one shell per process of ours reads
+//! PR_SET_PDEATHSIG reaches a child but not its children. So one shell per process of ours reads
 //! which groups live; when its input ends, this process has ended, and it kills the groups of the list. A descendant
 //! that leaves its group (a daemon's `setsid`) escapes it, and nothing else.
 

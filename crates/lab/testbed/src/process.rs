@@ -1,7 +1,7 @@
 //! Processes that die with their parent and are killed and reaped on drop.
 //!
 //! All of them are started by one thread that lives as long as this process does, because the kernel
-//! sends the parent-death signal when the starting *thread* ends, and tests run on short-lived threads.
+//! sends the signal of PR_SET_PDEATHSIG when the starting *thread* ends, and tests run on short-lived threads.
 //! Each is the leader of its own process group: its descendants end with it on drop, and the
 //! [`Guard`] ends them if this process is killed.
 
@@ -334,7 +334,7 @@ fn start_guarded(mut command: Command) -> io::Result<Child> {
         none => none.insert(Guard::start()?),
     };
     let child = command.spawn()?;
-    // After the guard was killed, the parent-death signal remains.
+    // After the guard was killed, PR_SET_PDEATHSIG remains.
     let _ = guard.add(child.id());
     Ok(child)
 }
@@ -342,7 +342,7 @@ fn start_guarded(mut command: Command) -> io::Result<Child> {
 fn release(group: u32) {
     let mut slot = GUARD.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(guard) = &mut *slot {
-        // After the guard was killed, the parent-death signal remains.
+        // After the guard was killed, PR_SET_PDEATHSIG remains.
         let _ = guard.remove(group);
     }
 }

@@ -1,7 +1,7 @@
 //! Nothing is left behind, however a test ends.
 //!
-//! A test starts itself again as a child that builds a testbed and then panics, or waits to be killed. A namespace has no name that could be looked up, so the child also ties one of its links
-//! to a namespace of the parent: when the child's namespace is truly gone, so is the parent's end.
+//! A test starts itself again as a child that builds a testbed and then panics, or waits to be killed. A namespace has no name, so the child also connects one of its links
+//! to a namespace of the parent: when the child's namespace is removed, so is the parent's end.
 
 use std::env;
 use std::process::Command;

@@ -178,7 +178,7 @@ pub const PAIR_WAYS: u32 = 4;
 /// Size of an image: two million rules, with markers.
 const IMAGE_BYTES: u64 = 65 << 20;
 
-/// Flows in a set (`FP_WAYS`).
+/// Flows in a set, a C constant of the same value.
 pub const WAYS: u32 = 8;
 /// Segments in a chunk (`FP_CHUNK_SEGMENTS`).
 pub const CHUNK_SEGMENTS: u32 = 5;

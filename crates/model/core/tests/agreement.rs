@@ -1,6 +1,6 @@
-//! The core against the oracle and against the truth, on generated traffic.
+//! The core against the oracle and the actual values, on generated traffic.
 //!
-//! Seeds go on from the environment's and are named in every failure; `FAIRPATH_SEEDS=n` runs n of them (best with
+//! Seeds continue from the environment's and are named in every failure; `FAIRPATH_SEEDS=n` runs n of them (best with
 //! `--release`).
 
 mod oracle;
@@ -15,9 +15,9 @@ use traffic::{Flow, Options, SECOND, Traffic, generate};
 
 const MODES: [Mode; 4] = [Mode::Hybrid, Mode::Seq, Mode::Ts, Mode::Handshake];
 
-/// Seeds of a test in `make soak`; `make test` has a fifth.
+/// Seeds of a test in `make soak`; `make test` has 20 %.
 const SEEDS: u64 = 30;
-/// Seeds where a share of samples is held against a limit: other draws may lie beyond it, and be right.
+/// Seeds for tests of a share of samples against a limit: other draws can correctly exceed it.
 const KNOWN_SEEDS: u64 = 6;
 
 fn named() -> Option<u64> {
@@ -215,8 +215,8 @@ fn no_sample_is_invalid_in_any_mode() {
     println!("samples, all valid: {samples:?} in {MODES:?}");
 }
 
-/// Where a flow began unseen, a burst sent again may be taken for new, and what is answered is its copy from before. The
-/// first data are not matched and clocks tell some more; what is left is a known limit (docs/design/0003).
+/// In midflow, a retransmitted burst can be taken for new, and the answer is for the earlier copy. The first data
+/// are not matched, and clocks resolve more cases; the rest is a known limit (docs/design/0003).
 #[test]
 fn midflow_samples_are_almost_always_valid() {
     let mut sums = [(0, 0); 4];
@@ -250,7 +250,7 @@ fn every_sample_lies_between_the_round_trips_that_its_ack_completes() {
     }
 }
 
-/// Where an ACK is lost before the monitor, a later packet is the first to tell. Only there may a sample be too long.
+/// If an ACK is lost upstream of the monitor, a later packet answers first. Only then can a sample be too long.
 #[test]
 fn only_a_lost_ack_can_make_a_sample_too_long() {
     let mut sums: HashMap<String, (usize, usize)> = HashMap::new();

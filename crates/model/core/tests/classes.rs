@@ -1,7 +1,7 @@
 //! Classification and counting in the core against a slow, obviously correct oracle.
 //!
-//! The oracle knows each packet as a value (it parses nothing), looks rules up by walking all of
-//! them, and keeps every round-trip time that the core told as an event.
+//! The oracle has each packet as a value (it parses nothing), finds rules by checking all of
+//! them, and stores every round-trip time that the core reported as an event.
 
 mod traffic;
 

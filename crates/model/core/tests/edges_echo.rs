@@ -89,7 +89,7 @@ fn a_reply_is_matched_with_its_request() {
     }
 }
 
-/// Windows asks everybody with the same identifier; NATs rewrite it.
+/// Windows uses the same identifier for all requests; NATs rewrite it.
 #[test]
 fn constant_echo_identifiers_are_distinguished() {
     let mut ping = ping();
@@ -133,7 +133,7 @@ fn duplicate_replies_are_not_measured() {
     assert_eq!(ping.talk.rtts(), [20]);
 }
 
-/// A number asked twice while it waits: which one is answered cannot be told.
+/// A number that is requested twice before its answer: the match is ambiguous.
 #[test]
 fn a_request_sent_twice_is_ambiguous() {
     let mut ping = ping();

@@ -173,7 +173,7 @@ fn an_extension_longer_than_its_packet_is_malformed() {
     assert_eq!(ethernet_stats(&data).malformed, 1);
 }
 
-/// Extensions that reach past what is looked at are as if not captured.
+/// Extensions beyond the parsed bytes are as if not captured.
 #[test]
 fn headers_behind_long_extensions_are_truncated() {
     let ip = ipv6::Header {
@@ -191,7 +191,7 @@ fn timestamps_found(options: Vec<TcpOption>, snap_len: usize) -> bool {
     let mut talk = Talk::default();
     talk.handshake_ts(0);
     talk.rtts();
-    // Ambiguous by number, so only the TSval can tell.
+    // Ambiguous by number, so only the TSval decides.
     talk.at(100).seq(1001).ack(501).data(100).ts(5, 2).send();
     let again = Header {
         src_port: talk.flow.port[A],
@@ -227,7 +227,7 @@ const SRC4_A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 0);
 const DST4_B: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const TS: TcpOption = TcpOption::Timestamps { tsval: 6, tsecr: 2 };
 
-/// Notes 2.14: wherever it stands, behind up to thirty other options.
+/// Notes 2.14: at any position, after up to thirty other options.
 #[test]
 fn timestamps_are_found_among_other_options() {
     use TcpOption::{Mss, Nop, Raw, Sack, SackPermitted, WindowScale};
@@ -360,7 +360,7 @@ fn padding_and_trailers_are_not_payload() {
     assert_eq!(payload(Link::Ethernet, &v6, v6.len()), Some(3));
 }
 
-/// Notes 2.20: a sender that offloads writes length 0; the frame's length stands in.
+/// Notes 2.20: a sender that offloads writes length 0; the frame's length replaces it.
 #[test]
 fn ip_length_zero_takes_the_frames_length() {
     let mut v4 = ethernet().ipv4(SRC, DST).tcp(header()).build();
@@ -446,7 +446,7 @@ fn icmp_errors_are_not_the_traffic_they_quote() {
     }
 }
 
-/// ICMP of one family inside the other is nobody's echo.
+/// ICMP of one family inside the other is no echo.
 #[test]
 fn other_protocols_are_counted_and_left_alone() {
     let udp = ethernet().ipv4(SRC, DST).udp(53, 53).zeros(20).build();

@@ -53,7 +53,7 @@ fn think_time_is_in_no_sample() {
     assert_eq!(talk.rtts(), [10, 20]);
 }
 
-/// Notes 2.9: a sample's direction is that of the data, whoever asks first.
+/// Notes 2.9: a sample's direction is that of the data, for either initiator.
 #[test]
 fn the_measured_side_is_the_one_that_answers() {
     let mut talk = open();
@@ -205,7 +205,7 @@ fn a_handshake_gives_both_legs() {
     assert_eq!(talk.monitor.stats().samples_handshake, 2);
 }
 
-/// Notes 2.11: handshakes only where only they are asked for.
+/// Notes 2.11: only handshakes if only they are requested.
 #[test]
 fn handshake_mode_measures_nothing_else() {
     let config = Config {
@@ -219,7 +219,7 @@ fn handshake_mode_measures_nothing_else() {
     assert_eq!(talk.rtts(), [20, 10]);
 }
 
-/// Notes 2.15: which SYN was answered cannot be told.
+/// Notes 2.15: the answered SYN is ambiguous.
 #[test]
 fn a_syn_sent_twice_is_not_measured() {
     let mut talk = Talk::default();
@@ -235,7 +235,7 @@ fn a_syn_sent_twice_is_not_measured() {
     assert_eq!(talk.rtts(), [10], "the other leg is");
 }
 
-/// Notes 2.15: unless its TSval tells. B answers the second.
+/// Notes 2.15: unless its TSval decides. B answers the second.
 #[test]
 fn a_syn_sent_twice_is_measured_by_its_tsval() {
     let mut talk = Talk::default();
@@ -359,7 +359,7 @@ fn rst_without_timestamps_closes_a_flow_that_has_them() {
     assert_eq!(record.key.endpoint(record.side).port(), 443, "by whom");
 }
 
-/// Who sent the first FIN closed the flow; it is told when both did.
+/// The sender of the first FIN closed the flow; it is reported after both.
 #[test]
 fn a_flow_is_closed_by_the_side_of_the_first_fin() {
     for first in [A, B] {
@@ -397,7 +397,7 @@ fn a_fin_is_measured() {
     assert_eq!(talk.rtts(), [20]);
 }
 
-/// Fails when the half-open table takes a third packet without looking at its flags.
+/// Fails when the half-open table takes a third packet without a check of its flags.
 #[test]
 fn a_fin_on_the_handshakes_third_packet_counts() {
     let mut talk = Talk::default();
@@ -547,7 +547,7 @@ fn a_retransmission_seen_at_several_points_counts_once() {
     );
 }
 
-/// A route changes in mid-flow: the new interface takes over without a wrong sample.
+/// A route changes in mid-flow: the new interface continues without a wrong sample.
 #[test]
 fn flows_are_measured_across_interfaces() {
     let mut talk = open();
@@ -594,7 +594,7 @@ fn a_one_sided_flow_is_counted_as_such() {
     assert_eq!((stats.one_sided_flows, stats.one_sided_bytes), (1, 1000));
 }
 
-/// A flow is over after its timeout of silence, and is told then.
+/// A flow ends after its idle timeout, and is reported then.
 #[test]
 fn a_silent_flow_is_closed_by_its_timeout() {
     let config = Config {
@@ -642,7 +642,7 @@ fn an_answer_before_its_question_is_refused() {
     assert_eq!(talk.monitor.stats().refused_clock, 1);
 }
 
-/// Notes 2.10: what is held back is output, not measurement: the minimum RTT knows all.
+/// Notes 2.10: only output is suppressed, not measurement: the minimum RTT includes all.
 #[test]
 fn rate_limit_suppresses_only_output() {
     for (rate_limit, rate_limit_rtts) in [(100 * MS, 0), (0, 5 * 256)] {

@@ -1,4 +1,4 @@
-//! Forwarding by the core, held against an oracle: decision and bytes, on random frames, on every
+//! Forwarding by the core, compared with an oracle: decision and bytes, on random frames, on every
 //! length of chosen ones, and for every answer of the FIB.
 //!
 //! `FAIRPATH_TEST_SEED=n` is the seed (printed); `FAIRPATH_TEST_SHARE=full` runs five times as many.
@@ -76,7 +76,7 @@ fn case(random: &mut Random) -> Case {
     }
 }
 
-/// Holds one case against the oracle; what became of it.
+/// Compares one case with the oracle; returns its outcome.
 fn check(case: &Case) -> ForwardOutcome {
     let bytes = case.frame.len() as u32 + case.hidden;
     let mut requested: [Option<FibQuestion>; 2] = [None; 2];

@@ -36,7 +36,7 @@ fn fuzz_seeds_are_what_the_generator_makes() {
     }
 }
 
-/// Writes the file if that is asked for; compares it otherwise.
+/// Writes the file if requested; compares it otherwise.
 fn hold(path: &Path, bytes: &[u8]) {
     if std::env::var_os("FAIRPATH_WRITE_SEEDS").is_some() {
         fs::write(path, bytes).expect("fuzz/ exists");

@@ -1,8 +1,8 @@
-//! A million damaged packets through the native core: no crash, no table out of bounds, no chunk lost.
+//! A million corrupted packets through the native core: no crash, no table out of bounds, no chunk lost.
 //!
 //! Mutations of generated traffic: bits, lengths, cuts, splices, repeats, wrong times and link types. With
-//! `FAIRPATH_SANITIZE` set (`cargo xtask sanitize`) the C is watched by AddressSanitizer and UBSan meanwhile.
-//! A fifth of them in `make test`, from the environment's seed; `FAIRPATH_MUTATIONS=n` changes their number.
+//! `FAIRPATH_SANITIZE` set (`cargo xtask sanitize`) AddressSanitizer and UBSan check the C.
+//! `make test` runs 20 % of them, from the environment's seed; `FAIRPATH_MUTATIONS=n` changes their number.
 
 mod traffic;
 

@@ -1,6 +1,6 @@
-//! Queues, natively, beside their oracle: every answer, every count, and an audit after each part.
+//! Queues, natively, compared with their oracle: every answer, every count, and an audit after each part.
 //!
-//! Ten million operations in `make soak`, a fifth of them in `make test`, from the environment's seed on.
+//! Ten million operations in `make soak`, 20 % of them in `make test`, from the environment's seed on.
 //! `FAIRPATH_QUEUE_OPS=n` changes their number.
 
 mod pifo_oracle;

@@ -1,4 +1,4 @@
-//! The approximate queues beside the exact ones: how far they are off, and what they never do.
+//! The approximate queues compared with the exact ones: their errors, and their guarantees.
 
 mod pifo_oracle;
 
@@ -191,7 +191,7 @@ fn the_gradient_queue_is_exact_where_buckets_are_full() {
     }
 }
 
-/// The first bucket is at most 54 above the middle of the sums, and what is taken at most 56 beside it.
+/// The first bucket is at most 54 above the middle of the sums, and the popped one at most 56 from it.
 #[test]
 fn gradient_error_is_limited_with_sparse_buckets() {
     let mut random = Random::new(SEED);

@@ -1,4 +1,4 @@
-//! Damaged pools: every operation ends, nothing outside is touched, and an audit tells.
+//! Corrupted pools: every operation ends, no memory outside changes, and an audit detects it.
 //!
 //! `cargo xtask sanitize` runs this under AddressSanitizer and UBSan, where straying by a byte is a failure.
 

@@ -1,4 +1,4 @@
-//! What each kind of queue promises by itself, and the mistakes that earlier ones made.
+//! The guarantees of each kind of queue, and the errors of earlier ones.
 
 mod pifo_oracle;
 

@@ -1,4 +1,4 @@
-//! `codel` and `fq_codel`, packet by packet beside RFC 8289 and RFC 8290 as their texts have them.
+//! `codel` and `fq_codel`, packet by packet, compared with the text of RFC 8289 and RFC 8290.
 
 #[path = "policies/link.rs"]
 mod link;
@@ -25,7 +25,7 @@ const STANDARD: Settings = Settings {
     mtu: 1514,
 };
 
-/// What happens next: so much later a packet comes, or so many may leave.
+/// The next step: a packet arrives after this time, or this number may leave.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Comes {
@@ -128,7 +128,7 @@ impl Model for FqCodel {
     }
 }
 
-/// Runs the steps in the runtime and in the model; every packet's fate is the same.
+/// Runs the steps in the runtime and in the model; every packet's outcome is the same.
 fn compare<H: SchedRuntime>(runtime: H, model: &mut dyn Model, steps: &[Step]) {
     let mut audited = Audited::new(runtime);
     let mut now = 1;
@@ -243,7 +243,7 @@ fn a_queue_that_was_emptied_starts_afresh() {
 #[test]
 fn codel_drops_first_after_an_interval_and_then_by_the_square_root() {
     let drops = drops_of(vec![node(0, "codel", Over::Packets)]);
-    // The queue of 100 packets stands 120 ms; from the first packet that waited 5 ms, an interval on.
+    // The queue of 100 packets lasts 120 ms; an interval after the first packet that waited 5 ms.
     assert!((105 * MS..112 * MS).contains(&drops[0]), "{drops:?}");
     let steps: Vec<u64> = drops.windows(2).map(|two| two[1] - two[0]).collect();
     for (step, count) in steps.iter().zip(1_u64..) {

@@ -90,7 +90,7 @@ proptest! {
     }
 }
 
-/// Send times beside a bucket of tokens that is counted in bytes; and every interval's bytes.
+/// Send times compared with a token bucket in bytes; and every interval's bytes.
 fn bucket_agrees<H: SchedRuntime>(runtime: H, sizes: &[(u64, u32)], rate_bps: u64, burst: u64) {
     let mut audited = Audited::new(runtime);
     let (mut tokens, mut last, mut now) = (burst as f64, 0, 0);
@@ -176,7 +176,7 @@ fn the_heavier_child_goes_first_and_the_lighter_once_in_a_guard() {
 
 #[test]
 fn no_packet_is_reordered_longer_than_guard() {
-    // Best effort fills the link by itself; lower effort still gets through.
+    // Best effort fills the link alone; lower effort still gets through.
     let node = leaf("diffserv", Over::Packets, &[("guard", 10 * MS)]);
     let sources = [BE, LE].map(|dscp| Meta {
         dscp,

@@ -68,7 +68,7 @@ fn link_of(rate_bps: u64, leaves: &[NodeConfig], bytes: &[u32]) -> Link<Schedule
     link_below("class_tree", rate_bps, leaves, bytes)
 }
 
-/// What happens next: so much later a packet comes, or so many may leave.
+/// The next step: a packet arrives after this time, or this number may leave.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Comes { after: u64, leaf: usize, bytes: u32 },
@@ -334,7 +334,7 @@ fn idle_time_gives_nothing_without_burst() {
     let sent = link.saturate(10 * SECOND + 100 * MS, 5, |_, _| true);
     let bytes = bytes_by_source(&sent, 2);
     assert!(bytes[0].abs_diff(bytes[1]) <= 2000, "{bytes:?}");
-    // And the reverse: what B had alone is not held against it.
+    // And the reverse: service that B had alone does not count against it.
     let sent = link.saturate(10 * SECOND + 200 * MS, 5, |_, _| true);
     let bytes = bytes_by_source(&sent, 2);
     assert!(bytes[0].abs_diff(bytes[1]) <= 2000, "{bytes:?}");

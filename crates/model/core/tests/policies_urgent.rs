@@ -1,4 +1,4 @@
-//! Policies that rank by what a packet asks for, in `hint`: bytes left, slack, a deadline.
+//! Policies that rank by the `hint` of a packet: bytes left, slack, a deadline.
 
 mod policies;
 

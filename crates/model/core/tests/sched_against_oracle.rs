@@ -1,7 +1,7 @@
-//! The scheduler, natively, beside its oracle: every outcome, every counter, and an audit after each
+//! The scheduler, natively, compared with its oracle: every outcome, every counter, and an audit after each
 //! part, on random trees.
 //!
-//! A million operations in `make soak`, a fifth of them in `make test`, from the environment's seed on.
+//! A million operations in `make soak`, 20 % of them in `make test`, from the environment's seed on.
 //! `FAIRPATH_SCHED_OPS=n` changes their number, `FAIRPATH_SCHED_SEED=n` runs one tree only.
 
 mod sched_oracle;
@@ -54,7 +54,7 @@ fn run_half(half: u64) {
     }
     let first = test_seed().wrapping_add(half);
     let (mut done, mut seed) = (Done::default(), first);
-    // A rare side takes some seeds longer than the share: they go on, up to four times the whole.
+    // A rare direction needs some more seeds than the share, up to four times the total.
     let is_due = |done: &Done| done.ops < 2 * OPS as usize && !done.has_seen_all_sides();
     while done.ops < wanted() / 2 || is_due(&done) {
         done.add(&run_tree(seed));

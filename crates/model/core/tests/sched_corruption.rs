@@ -1,4 +1,4 @@
-//! Damaged schedulers: every operation ends, nothing outside is touched, and an audit tells.
+//! Corrupted schedulers: every operation ends, no memory outside changes, and an audit detects it.
 //!
 //! `cargo xtask sanitize` runs this under AddressSanitizer and UBSan, where straying by a byte is a failure.
 
@@ -63,6 +63,6 @@ fn corrupted_words_never_cause_hangs_or_overruns() {
     }
     let blows = (trees.count() * BLOWS) as u32;
     println!("after {found} of {blows} blows an audit found something");
-    // Damage that an audit finds is found from then on, so that few trees have any share of it.
+    // Corruption that an audit finds is found from then on, so few trees have a share of it.
     assert!(found > blows / 20, "{found} of {blows}");
 }

@@ -1,5 +1,5 @@
-//! What holds for every tree, whatever its policies: nothing of a refused packet stays, nobody who is
-//! accepted is forgotten, and no dequeue rests while something may leave.
+//! Guarantees for every tree and policy: nothing of a refused packet stays, no accepted packet is
+//! lost, and no dequeue is idle while a packet may leave.
 
 mod sched_oracle;
 
@@ -72,7 +72,7 @@ fn a_refused_push_leaves_no_trace_in_any_ancestor() {
         let refused = refused(&with);
         let is_refused =
             |op: u32| refused.contains(&op) && log[op as usize].kind == OpKind::Enqueue;
-        // Time goes on all the same.
+        // Time continues anyway.
         let without = (0..).zip(&log).map(|(index, op)| match is_refused(index) {
             true => Op::dequeue(op.now, 0),
             false => *op,
@@ -88,7 +88,7 @@ fn a_refused_push_leaves_no_trace_in_any_ancestor() {
     assert!(seen > 1000, "{seen} were refused");
 }
 
-/// The log in the first century, and packets that ask for no time after it.
+/// The log in the first century, and packets without a later time.
 fn of_this_age(mut log: Vec<Op>) -> Vec<Op> {
     let first = log[0].now;
     for op in &mut log {
@@ -99,7 +99,7 @@ fn of_this_age(mut log: Vec<Op>) -> Vec<Op> {
     log
 }
 
-/// Asks for packets at the times that are told, until there are none to come; the last time.
+/// Dequeues at the returned times, until there is none; returns the last time.
 fn drain(scheduler: &mut Scheduler, mut now: u64) -> u64 {
     for _ in 0..REQUESTED {
         let outcomes = run(scheduler, &[Op::dequeue(now, 1000)]);
@@ -157,6 +157,6 @@ fn a_dequeue_rests_only_when_nothing_waits() {
             }
         }
     });
-    // Of some 900 to 1,500 with most seeds.
+    // Of about 900 to 1,500 with most seeds.
     assert!(rests > 200, "{rests}");
 }

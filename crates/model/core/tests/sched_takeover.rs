@@ -1,5 +1,5 @@
-//! A new plan takes over what waits in an old one: nobody is lost, order and debts go on, and what
-//! is refused harms nothing.
+//! A new plan adopts the packets of an old one: no packet is lost, order and debts continue, and a
+//! refusal changes nothing.
 
 mod sched_oracle;
 
@@ -43,7 +43,7 @@ fn follow(mut waiting: BTreeSet<u32>, outcomes: &[Outcome]) -> BTreeSet<u32> {
     waiting
 }
 
-/// Asks for packets at the times that are told, until there are none to come.
+/// Dequeues at the returned times, until there is none.
 fn drain(scheduler: &mut Scheduler, mut now: u64) -> Vec<Outcome> {
     let mut all = Vec::new();
     for _ in 0..20_000 {
@@ -58,7 +58,7 @@ fn drain(scheduler: &mut Scheduler, mut now: u64) -> Vec<Outcome> {
     all
 }
 
-/// A log in the first century; packets ask for no time after it.
+/// A log in the first century, with packets without a later time.
 fn log_for(random: &mut Random, tree: &sched_oracle::trees::Tree) -> Vec<Op> {
     let mut log = Writer::new(random).write(random, tree, OPS);
     let first = log[0].now;
@@ -352,7 +352,7 @@ fn handover_uses_new_class_numbers() {
             Op::enqueue(0, 3, of(0)),
         ],
     );
-    // Class 1 is 2 now; class 2 is nobody; the strangers' leaf is the third.
+    // Class 1 is 2 now; class 2 is unused; the leaf of unmatched packets is the third.
     let mut new = Scheduler::new(&plan(nodes, vec![3, 0, 4])).unwrap();
     let changes = Changes {
         nodes: vec![1, 2, 3, 4],
@@ -460,7 +460,7 @@ fn later_packets_wait_behind_handed_over_ones() {
     }
 }
 
-/// An author's policy that ranks by how often its node was asked.
+/// A custom policy that ranks by the number of calls of its node.
 struct Counting(u64);
 
 impl Custom for Counting {

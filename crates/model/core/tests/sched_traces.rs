@@ -1,5 +1,5 @@
-//! The line's rate trace is replaced while packets wait: another one begins again, and neither stalls
-//! the line nor floods it; the same one goes on.
+//! The line's rate trace is replaced while packets wait: another one restarts, and neither stalls
+//! the link nor floods it; the same one continues.
 
 use fairpath_core::sched::{
     COST_ONE, Changes, ImpairConfig, Meta, NodeConfig, OPPORTUNITY, Op, OutcomeKind, Over, Plan,
@@ -17,7 +17,7 @@ const FAST_NS: u64 = 12_000;
 const SLOW_NS: u64 = 1_200_000;
 
 /// A FIFO whose line sends by a trace of ten opportunities, the first at 0; another table of
-/// `before` words lies before it.
+/// `before` words is before it.
 fn line(every_ns: u64, before: usize) -> Plan {
     let fifo = policies().iter().find(|policy| policy.name == "fifo");
     let impairment = ImpairConfig {
@@ -136,7 +136,7 @@ fn a_changed_trace_restarts() {
 
 #[test]
 fn the_same_trace_continues_after_handover() {
-    // Taken over between any two opportunities, and more often than these are.
+    // Adopted between any two opportunities, and more often than these.
     let mut scheduler = busy(&line(SLOW_NS, 0));
     let mut sent = 0;
     for step in 0..1000 {

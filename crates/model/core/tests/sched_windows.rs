@@ -14,8 +14,8 @@ fn of_class(class_id: u32, flow: u32, bytes: u32) -> Meta {
 
 const CFFS: u32 = 3;
 
-/// A queue that is served by peeking and moving must let its window go on; it once stood still,
-/// and all ranks beyond it were one.
+/// A queue that is served by peeking and moving must advance its window. A regression: the window stayed,
+/// and all ranks above it were equal.
 #[test]
 fn flows_and_children_leave_a_moving_window_as_they_leave_a_heap() {
     for over in [Over::Flows, Over::Children, Over::References] {

@@ -1,4 +1,4 @@
-//! Measurements beside real traffic through a router in namespaces.
+//! Measurements of real traffic through a router in namespaces.
 //!
 //! Amounts are asserted, and relations between independent measurements; no tight times. What a busy
 //! machine may disturb is measured again by name, three times at most.
@@ -25,7 +25,7 @@ use fairpath_testbed::{Impairment, Need, Netns, Router, Testbed, requires, wait_
 use path::{LEAD, bulk, run};
 use steady::{steady, timed};
 
-/// Loss planted in the router, on what arrives from the client.
+/// Configured loss in the router, on packets from the client.
 fn configure(router: &Netns, share: f64) -> Dropper {
     router
         .enter(|| {
@@ -62,7 +62,7 @@ fn loss_events_are_as_many_as_the_retransmissions_allow() {
             "{events:?}, {} sent again",
             record.retransmits
         );
-        // The planted losses are what was sent again, but for what is under way at the window's ends.
+        // The configured losses equal the retransmissions, except for packets in flight at the window's ends.
         let whole = ran.record(0, Window { from: 0.0, to: 3.5 });
         timed!(
             whole.retransmits * 2 > dropped,

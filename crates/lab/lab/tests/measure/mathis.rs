@@ -48,7 +48,7 @@ fn renos_goodput_is_what_its_measured_loss_events_and_round_trip_allow() {
             mathis / 1e6,
             rtt * 1e3
         );
-        // Some 60 events: the formula's constant is that of periodic losses, random ones scatter about it.
+        // About 60 events: the formula's constant is that of periodic losses, and random ones vary around it.
         timed!((0.6..1.5).contains(&ratio), "{ratio}");
         Ok(())
     });

@@ -1,4 +1,4 @@
-//! The installed `fairpath rtt` beside a flow: what it tells agrees with what the sender's kernel tells.
+//! The installed `fairpath rtt` during a flow: its results agree with those of the sender's kernel.
 //!
 //! `FAIRPATH_BIN_DIR` names the binary's directory (`cargo xtask test` sets it); without it cargo builds it.
 

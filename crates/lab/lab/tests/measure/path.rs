@@ -1,4 +1,4 @@
-//! Flows from the client to the server of a [`Router`], with a sampler beside them.
+//! Flows from the client to the server of a [`Router`], with a sampler.
 
 use std::sync::Arc;
 use std::time::Duration;

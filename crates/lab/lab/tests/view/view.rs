@@ -16,7 +16,7 @@ use crate::synthetic::{self, store};
 const WIDE: u32 = 1280;
 const PHONE: u32 = 390;
 
-/// Every kind of page: models and the talk, a scale, runs left out; timelines and bars; voice.
+/// Every kind of page: models and the talk, a scale, excluded runs; timelines and bars; voice.
 fn kinds() -> [Results; 3] {
     let mut ripe88 = synthetic::ripe88_full(3);
     for run in ripe88.runs.iter_mut().filter(|run| run.place % 20 == 7) {

@@ -107,7 +107,7 @@ impl Scheduler {
         loop {
             let mut reported = 0;
             let capacity = self.capacity.as_mut_ptr();
-            // SAFETY: as above; `capacity` has ROOM entries.
+            // SAFETY: as above; `capacity` has CAPACITY entries.
             let left = unsafe {
                 ffi::fp_native_move(
                     new,

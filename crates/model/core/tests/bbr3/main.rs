@@ -122,9 +122,9 @@ fn probe_rtt_comes_every_five_seconds_for_two_hundred_milliseconds() {
     );
 }
 
-/// Over a pipe of 170 packets: where less than 50 fit, one loss in a round is more than 2 % already. A
-/// fifth is lost at 1 %, because some rounds lose four of 170 by chance, and 15 % of what then seems
-/// safe is left free.
+/// Over a pipe of 170 packets: where less than 50 fit, one loss in a round is more than 2 % already. At 1 %
+/// loss 20 % is lost, because some rounds lose four of 170 by chance, and 15 % of the then safe volume
+/// is left free.
 #[test]
 fn a_percent_of_loss_costs_little_and_ten_much() {
     let share = |loss: f64| {

@@ -71,7 +71,7 @@ struct Sent {
     app_limited: bool,
 }
 
-/// What was in flight and lost when the acknowledged packet was sent: the truth, to compare with.
+/// What was in flight and lost when the acknowledged packet was sent: the actual values, for comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Actual {
     pub tx_in_flight: u32,
@@ -228,7 +228,7 @@ impl Flow {
         let view = self.bbr.view();
         let paced = f64::from(MSS) * 1e6 / view.pacing_rate as f64;
         let gap = self.app_pps.map_or(paced, |pps| paced.max(1e6 / pps));
-        // The clock counts whole microseconds; what is cut off must not add up.
+        // The clock counts whole microseconds; truncation must not accumulate.
         if self.now_us as f64 - self.next_send_us >= 1.0 {
             self.next_send_us = self.now_us as f64;
         }
@@ -306,7 +306,7 @@ impl Flow {
         }
     }
 
-    /// All that flies is lost, and the window with it: nothing tells so but the time.
+    /// All packets in flight are lost, and the window with them: only a timeout shows it.
     fn time_out(&mut self) {
         self.now_us += TIMEOUT_US;
         self.bbr.on_loss_episode(self.cwnd);
@@ -316,7 +316,7 @@ impl Flow {
         self.cwnd = 1;
     }
 
-    /// What left the queue first is acknowledged first; before it lies only what was lost.
+    /// The first departure of the queue is acknowledged first; only lost packets precede it.
     fn next_ack(&self) -> Option<u64> {
         self.flying.iter().find_map(|packet| packet.ack_at_us)
     }

@@ -49,7 +49,7 @@ pub fn plan(random: &mut Random, interfaces: [IfIndex; 2]) -> ForwardPlan {
     }
 }
 
-/// Addresses of interest to whoever asks a FIB; besides those, martians are put in.
+/// Relevant addresses of a FIB; martians are added.
 #[derive(Clone, Debug)]
 pub struct Addresses {
     pub v4: Vec<[u8; 4]>,

@@ -246,7 +246,7 @@ fn question_v6(ip: &[u8], bytes: u32, is_six: bool) -> Result<FibQuestion, Forwa
     })
 }
 
-/// The sum over all words in ones' complement, which is all ones where nothing is damaged.
+/// The sum over all words in ones' complement, which is all ones without corruption.
 fn sum(header: &[u8]) -> u16 {
     let mut sum: u32 = header.chunks(2).map(|pair| u32::from(word(pair))).sum();
     while sum > 0xffff {

@@ -247,7 +247,7 @@ impl Dir {
         begins_at_ack && oldest.ts.is_some_and(|ts| echo < ts)
     }
 
-    /// The retransmission that the echo tells from every other packet of this direction.
+    /// The retransmission that the echo distinguishes from every other packet of this direction.
     fn own_ts(&self, ack: i64, echo: Option<i64>) -> Option<Sent> {
         let echo = echo?;
         let first = self.sent.iter().position(|sent| sent.ts >= Some(echo))?;
@@ -372,8 +372,8 @@ impl Dir {
     }
 }
 
-/// Was what fills a hole sent before the packet that made it? The clocks know; failing that, whoever is faster than half
-/// a round trip (or 3 ms) was not sent again.
+/// Was what fills a hole sent before the packet that made it? The clocks decide; without them, a packet within half
+/// a round trip (or 3 ms) is no retransmission.
 fn is_reordered(sent: &Sent, hole: &Hole, round_trip: Option<u64>) -> bool {
     match (sent.ts, hole.ts) {
         (Some(a), Some(b)) if a != b => a < b,

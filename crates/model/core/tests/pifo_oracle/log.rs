@@ -16,7 +16,7 @@ pub struct Plan {
     /// How often, in 10,000 operations, a rank comes from anywhere: a window that follows one far
     /// ahead leaves all others below.
     pub wild: u64,
-    /// Ranks that time goes on by with an operation, at most.
+    /// Maximum increase of time by an operation, in ranks.
     pub pace: u64,
 }
 
@@ -80,7 +80,7 @@ pub fn plan(random: &mut Random) -> Plan {
     }
 }
 
-/// What a log is made by: virtual time goes on, and sometimes jumps.
+/// The generator of a log: virtual time continues, and sometimes jumps.
 pub struct Writer {
     plan: Plan,
     now: u64,

@@ -1,8 +1,8 @@
 //! The queues' oracle: one ordered map a PIFO, keyed by what the papers order by. Slow and plain.
 //!
-//! Shared by the tests of every home. What it knows of the C is the operations and their answers;
+//! Shared by the tests of every runtime. Of the C it uses only the operations and their answers;
 //! the window is modelled by absolute bucket numbers, SP-PIFO's bounds are signed, the gradient's
-//! sums are made again for every pop.
+//! sums are computed again for every pop.
 
 #![allow(dead_code)]
 
@@ -20,7 +20,7 @@ const ITEM: u32 = 5;
 const PIFO: u32 = 6;
 const RANK: u32 = 7;
 
-/// Where an item stands: band, list or absolute bucket (of a heap: the rank), then arrival.
+/// The position of an item: band, list or absolute bucket (of a heap: the rank), then arrival.
 type Key = (u128, u64);
 
 #[derive(Clone, Copy, Default)]
@@ -72,7 +72,7 @@ impl Model {
         }
     }
 
-    /// `from`: where the item stands that is to be moved.
+    /// `from`: the position of the item to move.
     fn place(&mut self, rank: u64, others: usize, from: Option<u128>) -> Result<u128, u32> {
         match self.config.kind {
             Kind::Heap | Kind::Pieo { .. } => Ok(u128::from(rank)),
@@ -388,7 +388,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// The PIEO's model and its latest now, which stands in `base`.
+    /// The PIEO's model and its latest time, which is in `base`.
     fn pieo(&mut self, q: u32) -> Option<&mut Model> {
         let model = self.models.get_mut((q as usize).checked_sub(1)?)?;
         matches!(model.config.kind, Kind::Pieo { .. }).then_some(model)

@@ -1,5 +1,5 @@
-//! A link at the end of a scheduler: it asks for a packet when the last one has left, in virtual
-//! time. And traffic for it, from a fixed seed.
+//! A link at the end of a scheduler: it requests a packet when the last one has left, in virtual
+//! time. Also traffic for it, from a fixed seed.
 
 #![allow(dead_code)] // every test binary uses another part of it
 
@@ -87,7 +87,7 @@ impl<H: SchedRuntime> Link<H> {
         }
     }
 
-    /// How long the link is busy with so many bytes, in ns.
+    /// The transmission time of this number of bytes, in ns.
     pub fn busy(&self, bytes: u32) -> u64 {
         u64::from(bytes) * 8 * SECOND / self.rate_bps
     }
@@ -129,7 +129,7 @@ impl<H: SchedRuntime> Link<H> {
         sent
     }
 
-    /// `count` packets leave, and whoever's did gives another: for many sources.
+    /// `count` packets leave, and their sources send the next ones: for many sources.
     pub fn saturate_by_turns(&mut self, count: usize, depth: u32) -> Vec<Sent> {
         for source in 0..self.templates.len() {
             (0..depth).for_each(|_| self.offer(source));

@@ -50,7 +50,7 @@ pub fn weighing(mut node: NodeConfig, weight: u32) -> NodeConfig {
     node
 }
 
-/// Room for 1000 packets and 256 flows; classes as the table says.
+/// Capacity for 1000 packets and 256 flows; classes as in the table.
 pub fn plan(nodes: Vec<NodeConfig>, class_table: Vec<u32>) -> Plan {
     let config = SchedConfig {
         packets: 1000,
@@ -167,7 +167,7 @@ impl<H: SchedRuntime> Watched<H> {
         self.dequeue_many(1).first().copied()
     }
 
-    /// Up to so many packets leave, in this order.
+    /// At most this number of packets leave, in this order.
     pub fn dequeue_many(&mut self, count: u32) -> Vec<u32> {
         let outcomes = self.run(&[Op::dequeue(self.now, count)]);
         let sent = outcomes
@@ -176,7 +176,7 @@ impl<H: SchedRuntime> Watched<H> {
         sent.map(|outcome| outcome.handle).collect()
     }
 
-    /// Packets that wait, by what was told of them.
+    /// Packets in the queue, by the reported outcomes.
     pub fn waiting(&self) -> u64 {
         self.arrived - self.left
     }

@@ -12,7 +12,7 @@ pub struct Waiting {
     pub arrived: u64,
 }
 
-/// What it is told to do; ns and bytes.
+/// Its parameters; ns and bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     pub target: u64,
@@ -22,7 +22,7 @@ pub struct Settings {
     pub mtu: u64,
 }
 
-/// What became of packets: handle, sent (and marked) or dropped.
+/// Outcomes of packets: handle, sent (and marked) or dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketOutcome {
     Sent { handle: u32, marked: bool },

@@ -1,7 +1,7 @@
 //! FQ-CoDel as RFC 8290 section 4.2 writes it: two lists of queues. Slow, and shares nothing with
 //! `bpf/policy/fq_codel.c`. One step is taken earlier: a queue that has used up its credit goes to the
-//! end of the old ones as it sends, and not when it is looked at next; a new queue that comes in
-//! between so ends up behind it.
+//! end of the old ones when it sends, and not at its next turn. A new queue that arrives in
+//! between is then behind it.
 
 use std::collections::{BTreeMap, VecDeque};
 

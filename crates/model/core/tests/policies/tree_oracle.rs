@@ -3,9 +3,9 @@
 
 use std::collections::VecDeque;
 
-/// What floors gave beyond the share is remembered for so many bytes.
+/// The number of bytes for which service of floors above the share is remembered.
 const LEAD: u64 = 131_072;
-/// What a floor fell behind is made up for, for so many ns.
+/// The time for which an unserved floor is compensated, ns.
 const DEBT: u64 = 1_000_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Node {
     free: u64,
     rank: u64,
     due: u64,
-    /// Among equals, who stands there longest is first.
+    /// Among equals, the one with the earliest arrival is first.
     since: u64,
     standing: Standing,
 }
@@ -85,7 +85,7 @@ impl Tree {
         !self.nodes[node].packets.is_empty() || ready.next().is_some()
     }
 
-    /// The child stands at its rank from now on, or is held by its ceiling.
+    /// The child is at its rank from now on, or throttled by its ceiling.
     fn place(&mut self, child: usize) {
         self.stamps += 1;
         let (now, since) = (self.now, self.stamps);
@@ -117,7 +117,7 @@ impl Tree {
         }
     }
 
-    /// Time goes on: those whose time has come may be chosen again, the earliest first.
+    /// Time continues: due children can be selected again, the earliest first.
     pub fn at(&mut self, now: u64) {
         self.now = now;
         loop {

@@ -1,4 +1,4 @@
-//! One comparison: a tree, a log, runtimes beside the oracle; and how a failing log is shrunk.
+//! One comparison: a tree, a log, runtimes and the oracle; and the reduction of a failing log.
 
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,12 +9,12 @@ use super::Oracle;
 use super::log::describe;
 use super::trees::Tree;
 
-/// Operations between two looks at everything.
+/// Operations between two complete checks.
 const PART: usize = 1000;
 /// Dequeues that gave up, until a tree has taught what it can: each takes a thousand tries.
 const ENOUGH: u64 = 6;
 
-/// Queues with windows, small tables and broken memory have tests of their own.
+/// Queues with windows, small tables and broken memory have separate tests.
 const ELSEWHERE: [Drop; 7] = [
     Drop::Below,
     Drop::Admission,

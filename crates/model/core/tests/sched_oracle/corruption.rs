@@ -1,4 +1,4 @@
-//! Words of a scheduler's memory that somebody else overwrites.
+//! Words of a scheduler's memory that another program overwrites.
 //!
 //! Not its geometry (design 0009): the head of `struct fp_sched` and that of its pool say where
 //! things are, and are the port's to protect.
@@ -17,7 +17,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes.expect("eight bytes"))
 }
 
-/// What somebody writes, and where.
+/// The written value and its position.
 #[derive(Clone, Copy, Debug)]
 pub struct Blow {
     pub word: usize,

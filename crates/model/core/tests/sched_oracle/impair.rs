@@ -42,7 +42,7 @@ pub struct Impairment {
     owed: i128,
 }
 
-/// The slot that is filled: when it opens, and what fits besides.
+/// The slot that is filled: its time, and its remaining capacity.
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     opens: u64,
@@ -346,7 +346,7 @@ impl Oracle {
         true
     }
 
-    /// Whether the packet goes to its leaf now; else it is lost or waits at the delay queue, and was told so.
+    /// Whether the packet goes to its leaf now; else it is lost or waits in the delay queue, and was reported.
     pub(super) fn impair(&mut self, index: usize, handle: u32) -> bool {
         let packet = self.world.packets[&handle];
         let segments = u64::from(packet.meta.segments.max(1));
@@ -392,7 +392,7 @@ impl Oracle {
         false
     }
 
-    /// Everybody whose time has come goes to its leaf.
+    /// Every due packet goes to its leaf.
     pub(super) fn admit_due(&mut self) {
         while let Some(first) = self.delay_queue.first_entry()
             && first.key().0 <= self.now
@@ -417,7 +417,7 @@ impl Oracle {
         Some((&mut self.impairments[index], &self.plan.words))
     }
 
-    /// What time carried is for those who wait; nobody else gets it.
+    /// Accumulated opportunities are for waiting packets only.
     pub(super) fn serve(&mut self) {
         let (now, someone_waits) = (self.now, self.waiting(1) > 0);
         let Some((impairment, words)) = self.service() else {

@@ -8,11 +8,11 @@ use super::trees::{self, Tree};
 
 const HOUR: u64 = 3_600_000_000_000;
 
-/// What a log is made by: time goes on, and sometimes jumps.
+/// The generator of a log: time continues, and sometimes jumps.
 #[derive(Clone, Debug)]
 pub struct Writer {
     now: u64,
-    /// Time that goes on by with an operation, at most.
+    /// Maximum increase of time by an operation.
     pace: u64,
     /// Packets that come in a hundred operations: queues fill, drain, and idle.
     comes: u64,

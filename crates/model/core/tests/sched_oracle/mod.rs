@@ -2,8 +2,8 @@
 //! that is put back where a push is refused.
 //!
 //! Written from `bpf/core/sched/abi.h`, `policy.h` and the heads of `tree.h`, `leaf.h` and `sched.h`.
-//! Flows and hosts never share a place here: tests leave the tables room for all. Queues are heaps
-//! and bands; the approximate ones and the windows have an oracle of their own (`pifo_oracle`).
+//! Flows and hosts never share an entry here: tests have tables with capacity for all. Queues are heaps
+//! and bands; the approximate ones and the windows have a separate oracle (`pifo_oracle`).
 
 #![allow(dead_code)] // every test binary uses another part of it
 
@@ -134,7 +134,7 @@ struct World {
     /// Children by the time that they are due, of each node.
     due: Vec<Shared<Queue>>,
     shaper: Shared<BTreeMap<(u64, u64), Item>>,
-    /// The last rank of each flow's entry, which policies are told.
+    /// The last rank of each flow's entry, an input of policies.
     ranks: Shared<BTreeMap<Item, u64>>,
     fat: Shared<Queue>,
     global: Shared<[[u64; 8]; 32]>,
@@ -237,7 +237,7 @@ impl Oracle {
         self.world.nodes[node as usize - 1].stats
     }
 
-    /// Runs one operation; what it tells.
+    /// Runs one operation; returns its outcomes.
     pub fn run(&mut self, index: u32, op: &Op) -> Vec<Outcome> {
         self.op = index;
         self.now = self.now.max(op.now);
@@ -392,7 +392,7 @@ impl Oracle {
         self.world.shaper.retain(|_, held| *held != item);
     }
 
-    /// Asks the policy of `node`, told as `self.call` says, about a packet and the state of `about`.
+    /// Calls the policy of `node` with `self.call`, for a packet and the state of `about`.
     fn query(&mut self, node: u32, function: Function, meta: &Meta, about: Item) -> Option<u64> {
         let policy = &self.policies[node as usize - 1];
         let mut nobody = [0; 8];
@@ -442,7 +442,7 @@ impl Oracle {
         at
     }
 
-    /// What every call tells; `leaf` 0 where a child is woken whose packet is not known.
+    /// The common input of calls; `leaf` is 0 for a woken child whose packet is unknown.
     fn begin_call(&mut self, node: u32, leaf: u32) {
         let leaf = match leaf {
             0 => NodeStats::default(),

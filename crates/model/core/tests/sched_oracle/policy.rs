@@ -1,7 +1,7 @@
-//! What policies are told and answer; and one that reacts to everything that it is told.
+//! The inputs and answers of policies, and one that reacts to every input.
 //!
-//! That one runs in the scheduler too, as an author's would: what the two are told must be the same
-//! to the last word, or they part ways.
+//! That one runs in the scheduler too, like a custom policy: the inputs of the two must be equal in every
+//! word, or their results differ.
 
 use fairpath_core::sched::{Custom, Function, Meta, NEVER, Over, PARAMS, Param, Policy};
 

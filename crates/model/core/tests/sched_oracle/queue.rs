@@ -16,7 +16,7 @@ pub enum Item {
 pub struct Rules {
     pub capacity: usize,
     pub push_out: bool,
-    /// Strict priority: so many bands; what lies beyond is dropped or goes into the last.
+    /// Strict priority: a number of bands; higher ranks are dropped or use the last.
     pub bands: Option<(u64, bool)>,
 }
 
@@ -28,7 +28,7 @@ pub const BEYOND: u8 = 3;
 pub struct Queue {
     rules: Rules,
     entries: BTreeMap<(u64, u64), (Item, u64)>,
-    /// Where each item stands.
+    /// The position of each item.
     places: BTreeMap<Item, (u64, u64)>,
 }
 

@@ -21,7 +21,7 @@ const NODES: usize = 14;
 #[derive(Clone, Debug)]
 pub struct Tree {
     pub plan: Plan,
-    /// The author's policy, if it may be named.
+    /// The custom policy, if it can be named.
     pub wild: Option<Policy>,
     /// Of each node.
     pub policies: Vec<Policy>,
@@ -38,7 +38,7 @@ struct Style {
     refuses: bool,
 }
 
-/// An author's policy that has some of the functions.
+/// A custom policy with some of the functions.
 pub fn wild(random: &mut Random) -> Policy {
     let all = [
         Function::RankEnqueue,
@@ -175,7 +175,7 @@ fn grow(random: &mut Random, style: &Style) -> (Vec<NodeConfig>, Vec<Policy>) {
     (nodes, policies)
 }
 
-/// Some inner nodes split by DSCP among leaves, or nodes that come after them, or nobody.
+/// Some inner nodes split by DSCP among leaves, or later nodes, or none.
 fn split(random: &mut Random, nodes: &mut [NodeConfig]) -> Vec<u32> {
     let (mut splits, count) = (vec![], nodes.len() as u64);
     let is_leaf = |id: &u32| nodes[*id as usize - 1].over as u32 <= Over::Flows as u32;

@@ -1,13 +1,13 @@
-//! Generated TCP traffic past one point, in virtual time, with the truth about it.
+//! Generated TCP traffic past one point, in virtual time, with the actual values.
 //!
 //! ```text
 //!   host 0 --near--> monitor --far--> host 1        each half: delay, jitter, loss, reordering
 //!   host 0 <--near-- monitor <--far-- host 1
 //! ```
 //!
-//! Hosts ([`tcp`]) follow RFC 9293 and RFC 7323 as far as RTT measurement can tell: delayed ACKs, TS.Recent by section
-//! 4.3, PAWS, fast retransmit, timeouts with go-back-N, FIN, keep-alives. The simulator knows for each packet which
-//! transmissions it is the first to answer; that is the truth a sample is held against.
+//! Hosts ([`tcp`]) follow RFC 9293 and RFC 7323 as far as it affects RTT measurement: delayed ACKs, TS.Recent by section
+//! 4.3, PAWS, fast retransmit, timeouts with go-back-N, FIN, keep-alives. The simulator records for each packet the
+//! transmissions that it answers first. Samples are compared with these.
 //!
 //! Deliberately absent: congestion control as such, SACK, GSO (edge tests make those packets by hand).
 
@@ -213,7 +213,7 @@ impl Weather {
     }
 }
 
-/// Everything that passed the monitor, and the truth about it.
+/// All packets that passed the monitor, and the actual values.
 #[derive(Clone, Debug, Default)]
 pub struct Traffic {
     pub flows: Vec<Flow>,
@@ -249,7 +249,7 @@ impl Traffic {
 pub struct Options {
     pub flows: usize,
     pub bytes: u64,
-    /// Packets that answer something are lost on their way to the monitor: then the truth is not visible everywhere.
+    /// Packets that answer something are lost upstream of the monitor: then some actual values are not observable.
     pub upstream_ack_loss: bool,
     /// Added to every clock, sequence number and both initial numbers.
     pub shift: u32,
@@ -328,12 +328,12 @@ struct Simulation {
     events: BTreeMap<u64, Event>,
     next_event: u64,
     next_id: u64,
-    /// Arrival of the last packet, by direction and half: without reordering nobody reorders.
+    /// Arrival of the last packet, by direction and half: without configured reordering there is none.
     last: [[u64; 2]; 2],
     seen_at: HashMap<u64, u64>,
-    /// Transmissions answered by packets on their way to the monitor, by packet: one that reorders them tells as well.
+    /// Transmissions answered by packets in flight to the monitor, by packet; reordering is included.
     midflow: [BTreeMap<u64, Vec<u64>>; 2],
-    /// Transmissions answered by packets that were lost before the monitor.
+    /// Transmissions answered by packets that were lost upstream of the monitor.
     unheard: [Vec<u64>; 2],
     answers_get_lost: bool,
     passed: Vec<Passed>,

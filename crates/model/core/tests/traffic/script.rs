@@ -15,7 +15,7 @@ use super::{Flow, MS, Observed, Packet};
 pub const A: usize = 0;
 pub const B: usize = 1;
 
-/// A monitor and what it told.
+/// A monitor and its events.
 pub struct Talk {
     pub monitor: Monitor,
     pub flow: Flow,
@@ -106,7 +106,7 @@ impl Talk {
         self.at(ms + 30).seq(1001).ack(501).ts(1, 2).send();
     }
 
-    /// Tells what is still open.
+    /// Reports the open flows.
     pub fn finish(&mut self) {
         let ended = &mut self.ended;
         self.monitor.finish(|event| match event {

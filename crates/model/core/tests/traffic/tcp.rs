@@ -1,6 +1,6 @@
 //! One TCP endpoint as a state machine: packets and timers in, packets and timers out, time as an argument.
 //!
-//! Numbers are offsets into a stream: 0 is the SYN, data begin at 1, the FIN stands behind them. They become 32-bit
+//! Numbers are offsets into a stream: 0 is the SYN, data begin at 1, the FIN follows them. They become 32-bit
 //! numbers only in packets.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub enum Timer {
     /// Of the generation that was armed last; older ones are void.
     Retransmit(u64),
     DelayedAck(u64),
-    /// The application writes so many bytes.
+    /// The application writes this number of bytes.
     Write(u64),
     KeepAlive,
 }
@@ -25,7 +25,7 @@ pub enum Action {
     Timer { at: u64, timer: Timer },
 }
 
-/// What tells hosts apart.
+/// The differences of hosts.
 #[derive(Clone, Debug)]
 pub struct Habits {
     pub isn: u32,
