@@ -105,8 +105,8 @@ pub struct Covered {
 }
 
 impl Covered {
-    /// Is the sample between the segments sent once; or, where a timestamp tells copies apart, of
-    /// the copy that is echoed?
+    /// Is the sample between the segments sent once; or, if a timestamp distinguishes copies, of
+    /// the echoed copy?
     pub fn allows(&self, sample: &Sample) -> bool {
         let within = match (self.once.iter().min(), self.once.iter().max()) {
             (Some(min), Some(max)) => (min..=max).contains(&&sample.rtt),

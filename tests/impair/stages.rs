@@ -1,4 +1,4 @@
-//! XDP has one program an interface: `impair` and `rtt` are stages of it, each of its own process.
+//! XDP has one program an interface: `impair` and `rtt` are stages of it, each of a separate process.
 
 use std::time::Duration;
 

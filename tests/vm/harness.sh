@@ -5,7 +5,7 @@
 #     fail TEXT     ends the scenario as failed
 #     skip NEED TEXT  ends the scenario as skipped: NEED (feature:ID of `fairpath features`, or one word) is absent, and may be;
 #                   a feature that this kernel has according to `fairpath features` fails it instead
-#     repeated TEXT   counts a measurement that is made again because of a disturbance: one that misses in a way that only a host
+#     repeated TEXT   counts a measurement that is repeated because of a disturbance: one that misses in a way that only a host
 #                   without time for the guest explains; more than tests/budget.toml allows fail the run
 #     quietly CMD   runs CMD and shows its output only if it fails
 #     jq -e ...     fails where its input is empty, too

@@ -4,8 +4,8 @@
 #
 #     near_and_far      makes the two namespaces and the link, starts the server, and waits until both answer
 #     mount_pins        mounts the bpffs that `shape-qdisc` pins in
-#     serve             starts `shape-qdisc`, which `ask` talks to; its process is $tool
-#     ask WORD...       asks it; the answer is in /tmp/answer, an error ends the scenario
+#     serve             starts `shape-qdisc`, the server of `ask`; its process is $tool
+#     ask WORD...       sends a request; the answer is in /tmp/answer, an error ends the scenario
 #     field PATH        prints a field of the answer
 #     holds TEST TEXT   fails with TEXT unless jq's TEST is true of the answer
 #     sums_hold NAME    fails unless all packets of a qdisc are accounted for

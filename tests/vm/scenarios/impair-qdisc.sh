@@ -1,4 +1,4 @@
-# `fairpath run` impairs by a BPF qdisc: the simulator's very losses, delays, who is meant and nobody else; super-packets are told.
+# `fairpath run` impairs by a BPF qdisc: the losses of the simulator, delays, only the selected class; GSO packets are counted.
 #
 #     near (inside: near0; class "far" is impaired, its neighbour is not) ----------- far
 #
@@ -18,7 +18,7 @@ DELAY_MS=20
 # Without delay: an emulated processor is late by milliseconds.
 SOON_MS=15
 
-# The keys of [shape] besides.
+# More keys of [shape].
 configure() {
 	cat >/tmp/fairpath.toml <<TOML
 [control]
@@ -86,7 +86,7 @@ median() {
 	sed -n 's/.*time=\([0-9]*\).*/\1/p' /tmp/ping | sort -n | sed -n "$((received / 2 + 1))p"
 }
 
-# A script that expects the fates that the pings had.
+# A script that expects the outcomes of the pings.
 fates() {
 	echo "local far = udp { class = \"far\", length = 98 }"
 	echo "local answered = {}"
@@ -150,9 +150,9 @@ lost=$((COUNT - received))
 pass "$lost of $COUNT lost, answers after $(soonest) ms and more; a sender on this machine gets no error for a loss"
 
 fates >/tmp/fates.lua
-# Fates are the same without delay.
+# Outcomes are the same without delay.
 sed "s/, delay = [^,]*//" /tmp/tree.toml >/tmp/loss.toml
-fairpath sched test /tmp/loss.toml /tmp/fates.lua --class-file /tmp/fairpath.toml >/tmp/tap || fail "not the simulator's fates: $(tail -n 8 /tmp/tap)"
+fairpath sched test /tmp/loss.toml /tmp/fates.lua --class-file /tmp/fairpath.toml >/tmp/tap || fail "not the simulator's outcomes: $(tail -n 8 /tmp/tap)"
 pass "the simulator loses the same packets: $(tail -n 1 /tmp/tap)"
 
 pings $NEIGHBOUR 100

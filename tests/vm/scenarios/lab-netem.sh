@@ -9,7 +9,7 @@
 cat >/tmp/x.toml <<'EOF'
 name = "x"
 title = "netem"
-question = "Does the kernel do what was asked for?"
+question = "Does the kernel impair as configured?"
 topology = "router"
 engine = "netem"
 seconds = 6

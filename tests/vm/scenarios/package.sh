@@ -14,7 +14,7 @@ CONFIGURATION=/etc/fairpath/fairpath.toml
 STATE=/var/lib/fairpath
 SOCKET=/run/fairpath/control.sock
 OVERRIDE=/run/systemd/system/$UNIT.d
-# What `systemd-analyze security` may say at most, in tenths; docs/guide/install.md tells what it says.
+# The maximum score of `systemd-analyze security`, in tenths; docs/guide/install.md has the actual one.
 EXPOSURE_LIMIT=30
 # Starting loads BPF programs, which takes seconds on an emulated processor.
 PATIENCE_S=60
@@ -127,7 +127,7 @@ shape_by() {
 shaped_by() { fairpath shape status | grep -q "^backend *$1 "; }
 crosses() { quietly ip netns exec host ping -c 3 -i 0.2 -W 2 10.9.1.2; }
 begun=$(date '+%F %T')
-# On a reload, too, the kernel can be asked what it has.
+# A reload can also query the features of the kernel.
 shape_by auto reload kernel
 tc qdisc show dev eth0 | grep -q htb || fail "no HTB"
 process=$(state_of MainPID)
@@ -150,7 +150,7 @@ crosses
 journalctl --no-pager --unit $UNIT --since "$begun" --output cat >/run/scenario/shaped
 ! grep "WARN\|ERROR" /run/scenario/shaped || fail "the daemon complains"
 ip netns delete beyond
-pass "shaped as a unit by HTB (chosen, killed and taken over), NFQUEUE and AF_XDP; nothing stays"
+pass "shaped as a unit by HTB (chosen, killed and continued), NFQUEUE and AF_XDP; nothing stays"
 
 ## Upgraded
 process=$(state_of MainPID)

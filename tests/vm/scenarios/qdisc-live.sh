@@ -12,8 +12,8 @@ mount_pins
 near_and_far
 serve
 
-# UDP by eight sockets, each at $1 bit/s, for $2 seconds, in the background; what becomes of it is in /tmp/udp. What
-# waits is what their send buffers hold: some 47 packets each.
+# UDP by eight sockets, each at $1 bit/s, for $2 seconds, in the background; its outcome is in /tmp/udp. The
+# queue has the contents of their send buffers: about 47 packets each.
 udp() {
 	ip netns exec near iperf3 --client $FAR --udp --bitrate "$1" --parallel 8 --length 1000 --time "$2" --json >/tmp/udp &
 	udp=$!
@@ -30,7 +30,7 @@ udp_arrives() {
 	pass "$1: none of $(jq .end.sum.packets /tmp/udp) packets was lost"
 }
 
-# There is always a packet that takes what was asked for.
+# There is always a packet that activates a request.
 ip netns exec near ping -q -i 0.3 $FAR >/dev/null &
 pings=$!
 # More comes than may leave: some hundred packets wait, and move over each time.
@@ -68,21 +68,21 @@ sums_hold one
 holds '.dropped == 0 and .lost == 0 and .no_handle == 0' "packets were dropped"
 pass "the two took $((first / 1000)) and $((second / 1000)) us of an emulated processor, with $moved packets in the second"
 
-# Nobody else can have the name meanwhile, and the attempt harms nothing.
+# No other device can have the name, and the attempt changes nothing.
 ip -n near link add later type veth peer name later1
 ip -n near link set later up
 ip -n near link set later1 up
 ! tc -n near qdisc add dev later root "$name" 2>/tmp/refusal || fail "two devices share $name"
 ip netns exec near ping -c 2 $FAR >/dev/null || fail "no packet passes after a refused second device"
 sums_hold one
-pass "a second device is refused and the first goes on"
+pass "a second device is refused and the first continues"
 
 ip netns exec near shape-qdisc serve /run/pins /tmp/other >/dev/null 2>&1 &
 await 10 test -S /tmp/other
 ! shape-qdisc ask /tmp/other find one near0 root 6000000 3fifo >/tmp/refusal || fail "two processes have it"
 grep -q "process $(pidof -s shape-qdisc)\|process $tool" /tmp/refusal || fail "$(cat /tmp/refusal)"
 sums_hold one
-pass "another process is told who has it: $(jq -r .error /tmp/refusal)"
+pass "another process gets the owner in the error: $(jq -r .error /tmp/refusal)"
 
 udp 400k 8
 kill -9 $tool
@@ -98,7 +98,7 @@ tc -n near qdisc add dev later root "$name" || fail "a device that comes later c
 tc -n near qdisc del dev later root
 tc -n near qdisc add dev near0 root "$name"
 ip netns exec near ping -c 2 $FAR >/dev/null
-pass "it goes on under its name, on another device, too"
+pass "it continues under its name, on another device, too"
 
 serve
 udp 900k 12
@@ -107,12 +107,12 @@ holds '.found' "the old one was not found"
 ask settle one
 sums_hold one
 holds '.note == "classes by number" and .flips == '"$((plans + 3))" "it is another one"
-udp_arrives "the next start takes over, with a plan of its own"
+udp_arrives "the next start continues it, with another plan"
 sums_hold one
 pass "the gap was $(($(field .flip_ns) / 1000)) us of an emulated processor"
 
-# What cannot be taken over gives way: what waits is lost, and counted.
-# The kernel lets nothing pass meanwhile, and counts that nowhere: few packets come, by senders that never wait for room.
+# A qdisc that cannot be continued is removed: its packets are lost, and counted.
+# The kernel passes nothing during that time, without a counter: few packets arrive, from senders that never wait for buffers.
 ask rate one 400000
 kill $pings
 udp 70k 16

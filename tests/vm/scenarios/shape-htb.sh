@@ -74,12 +74,12 @@ shape
 leaf_is cake
 pass "a leaf that lacks its queue is given it"
 
-# Another process takes over; the first was killed.
+# Another process continues; the first was killed.
 shape fq_codel
-grep -q "handed over true, program Over" /tmp/shape || fail "not taken over: $(cat /tmp/shape)"
+grep -q "handed over true, program Over" /tmp/shape || fail "not continued: $(cat /tmp/shape)"
 leaf_is fq_codel
 holds_rate
-pass "fq_codel, taken over: $bps bit/s"
+pass "fq_codel, continued: $bps bit/s"
 
 kill -9 $shaper
 shaper=

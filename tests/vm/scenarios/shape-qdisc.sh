@@ -97,10 +97,10 @@ configure 2mbit
 begin
 wait $ping
 grep -q " 0% packet loss" /tmp/ping || fail "$(cat /tmp/ping)"
-[ "$(name)" = "$first" ] || fail "$first was not taken over"
+[ "$(name)" = "$first" ] || fail "$first was not continued"
 rate_holds 2000000 "TCP after the next start" 2
 await 20 agrees
-pass "the next start takes over without losing a ping, with 2 Mbit/s: $got"
+pass "the next start continues without losing a ping, with 2 Mbit/s: $got"
 
 # Without traffic the old tree stays active: each class keeps its counts, and what is set is not lost.
 came() {

@@ -97,7 +97,7 @@ grep -q "shaping via $chosen" /tmp/daemon || fail "$chosen was expected: $(grep 
 holds_rate "$chosen"
 pass "auto is $chosen here: $bps bit/s in a class of $BPS"
 
-# Killed: the kernel goes on, and the next one takes over.
+# Killed: the kernel continues, and the next process adopts the state.
 tc -s qdisc show dev lan >/tmp/before
 kill -9 $daemon
 goes_on "$chosen, killed"
@@ -105,9 +105,9 @@ grep -q "^qdisc $(head -1 /tmp/before | cut -d' ' -f2) " /tmp/before || fail "no
 root=$(head -1 /tmp/before | cut -d' ' -f2)
 tc qdisc show dev lan | grep -q "qdisc $root" || fail "killed, and $root is gone: $(tc qdisc show dev lan)"
 begin auto
-tc qdisc show dev lan | grep -q "qdisc $root" || fail "not taken over: $(tc qdisc show dev lan)"
-holds_rate "$chosen, taken over"
-pass "killed and taken over, $chosen goes on: $bps bit/s"
+tc qdisc show dev lan | grep -q "qdisc $root" || fail "not continued: $(tc qdisc show dev lan)"
+holds_rate "$chosen, continued"
+pass "killed and continued, $chosen shapes on: $bps bit/s"
 end "$chosen"
 
 for via in nfqueue afxdp kernel; do

@@ -1,4 +1,4 @@
-# What packets pass in the stack is named on kernels that tell of every netfilter hook, and nothing is told twice.
+# The netfilter hooks of the stack are named on kernels that list every one, and each only once.
 #
 # kernels: floor newest
 # needs: stages ip tc nft ping
@@ -18,11 +18,11 @@ ip -n far link set far0 up
 told() {
 	ip netns exec near stages near0 >/tmp/told 2>&1 || fail "stages: $(cat /tmp/told)"
 	cat /tmp/told
-	[ "$(cat /tmp/told)" = "$1" ] || fail "told: $(cat /tmp/told), expected: $1"
+	[ "$(cat /tmp/told)" = "$1" ] || fail "reported: $(cat /tmp/told), expected: $1"
 }
 
 told ""
-pass "nothing to pass, nothing told"
+pass "nothing to pass, nothing reported"
 
 ip netns exec near nft -f - <<'NFT'
 table ip nat {

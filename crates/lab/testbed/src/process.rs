@@ -2,7 +2,7 @@
 //!
 //! All of them are started by one thread that lives as long as this process does, because the kernel
 //! sends the signal of PR_SET_PDEATHSIG when the starting *thread* ends, and tests run on short-lived threads.
-//! Each is the leader of its own process group: its descendants end with it on drop, and the
+//! Each leads a separate process group: its descendants end with it on drop, and the
 //! [`Guard`] ends them if this process is killed.
 
 use std::fmt;

@@ -384,8 +384,8 @@ fn hosts_share_equally_for_any_flow_count() {
         within_a_percent(crowd, bytes[100], "the host with 100 flows");
         let most = bytes[..100].iter().max().unwrap();
         within_a_percent(*most, crowd / 100, "flows of one host");
-        // Turns are told ahead: once each flow passed through the list a hundred times a packet,
-        // and dequeues gave up.
+        // A regression: each flow once passed through the list a hundred times per packet,
+        // and dequeues failed.
         let stats = link.runtime.runtime.stats();
         assert_eq!(stats.tries_spent, 0);
         assert!(

@@ -1,4 +1,4 @@
-//! The line's rate trace is replaced while packets wait: another one restarts, and neither stalls
+//! The rate trace of the link is replaced while packets wait: another one restarts, and neither stalls
 //! the link nor floods it; the same one continues.
 
 use fairpath_core::sched::{

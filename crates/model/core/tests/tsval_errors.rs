@@ -72,7 +72,7 @@ fn a_retransmission_that_fills_a_hole_warns_of_the_shorter_one_before() {
     for answered in [1201, 1150] {
         for (mode, mut talk) in talks() {
             talk.at(100).seq(1001).ack(501).data(100).ts(4, 2).send();
-            talk.at(101).seq(1201).ack(501).data(100).ts(4, 2).send(); // [1101, 1201) was lost before
+            talk.at(101).seq(1201).ack(501).data(100).ts(4, 2).send(); // [1101, 1201) was lost upstream
             talk.at(200).seq(1001).ack(501).data(100).ts(5, 2).send();
             talk.at(280).seq(1001).ack(501).data(200).ts(5, 2).send();
             talk.at(300).from(B).seq(501).ack(answered).ts(3, 5).send();
@@ -81,7 +81,7 @@ fn a_retransmission_that_fills_a_hole_warns_of_the_shorter_one_before() {
     }
 }
 
-/// The good case beside 2.7 a: a separate TSval tells a retransmission from the original, whichever is answered.
+/// The good case of 2.7 a: a separate TSval distinguishes a retransmission from the original, for either answer.
 #[test]
 fn retransmissions_with_a_distinct_tsval_are_measured() {
     for (mode, mut talk) in talks() {
@@ -114,7 +114,7 @@ fn a_lost_first_echo_gives_no_sample() {
 }
 
 /// Notes 2.7 b, by sequence numbers. B's ACK was lost; what B says next echoes a later packet of A, so it is no first
-/// answer. Fails (150 ms in `hybrid`) when `fp_echo_contradicts()` does not look at newer echoes.
+/// answer. Fails (150 ms in `hybrid`) when `fp_echo_contradicts()` ignores newer echoes.
 #[test]
 fn newer_echo_means_a_lost_ack() {
     for (mode, mut talk) in talks() {
@@ -173,8 +173,8 @@ fn first_data_of_a_midflow_is_not_measured() {
     }
 }
 
-/// Notes 2.7 d: also for the second segment of a burst sent again, which a clock tells from its original. Fails
-/// (10 ms in `hybrid`) when `fp_echo_contradicts()` does not look at older echoes.
+/// Notes 2.7 d: also for the second segment of a retransmitted burst, which a clock distinguishes from its original. Fails
+/// (10 ms in `hybrid`) when `fp_echo_contradicts()` ignores older echoes.
 #[test]
 fn older_echo_answers_an_earlier_copy() {
     for mode in [Mode::Ts, Mode::Hybrid] {

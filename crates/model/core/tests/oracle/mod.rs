@@ -230,8 +230,8 @@ impl Dir {
             .collect()
     }
 
-    /// An echo newer than the match says that an earlier ACK answered it; one older than all that this ACK covers says
-    /// that a copy from before we looked did. The latter only if nothing we cannot match lies before the oldest.
+    /// An echo newer than the match means that an earlier ACK answered it. One older than all that this ACK covers
+    /// means an answer to an earlier copy, but only if no unmatched data precede the oldest.
     fn echo_contradicts(&self, matched: &Sent, covered: &[Sent], echo: Option<i64>) -> bool {
         let (Some(echo), Some(ts)) = (echo, matched.ts) else {
             return false;
