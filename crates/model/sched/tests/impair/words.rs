@@ -83,7 +83,7 @@ fn invalid_impairments_are_refused_with_a_remedy() {
         ("delay=1ms delay_trace=\"0s 2ms, 1s\"", "omit one of them"),
         ("pipe=5", "it has no effect without a delay"),
         ("order=random", "write kept or free"),
-        ("seed=x", "seed: \"x\" is no whole number"),
+        ("seed=x", "seed: whole number \"x\" is invalid"),
     ] {
         let error = refused(text);
         assert!(error.contains(reported), "{text}: {error}");
