@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "class                    ceil    floor     rate        sent  dropped  marked backlog     p50     p95     p99",
+                "class                        ceil    floor     rate        sent  dropped  marked backlog     p50     p95     p99",
                 "line                down    95.0M        -    14.6M         812        0       0       0       -  4.9 ms       -",
                 "bert, \"b\"           down        -        -    12.0M         812        0       0       0       -  4.9 ms       -",
                 "anna                down    10.0M        -    9.62M         812        0       0       0       -  4.9 ms       -",
