@@ -172,11 +172,16 @@ fn read_all(files: &[PathBuf]) -> Vec<Result<RunRecord, String>> {
 
 fn read_run(path: &Path) -> Result<RunRecord, String> {
     let bytes = fs::read(path).map_err(|error| error.to_string())?;
-    let run: RunRecord = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
-    if run.format != record::FORMAT {
-        return Err(format!("form {}, not {}", run.format, record::FORMAT));
+    // The format is checked first: another one has other keys.
+    let form: Form = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
+    if form.format != record::FORMAT {
+        return Err(format!(
+            "record format {}, this program reads {}: use the fairpath that wrote it",
+            form.format,
+            record::FORMAT
+        ));
     }
-    Ok(run)
+    serde_json::from_slice(&bytes).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -217,16 +222,16 @@ mod tests {
             write(dir.path(), place);
         }
         fs::write(dir.path().join("runs/0009.json"), "{\"format\":1,").unwrap();
+        let older = "{\"format\":1,\"untrue\":null}";
+        fs::write(dir.path().join("runs/0010.json"), older).unwrap();
         fs::write(dir.path().join("runs/notes.txt"), "not a run").unwrap();
         let results = read(dir.path()).unwrap();
         let places: Vec<u32> = results.runs.iter().map(|r| r.place).collect();
         assert_eq!(places, [0, 1, 2, 3]);
-        assert_eq!(results.unreadable.len(), 1);
-        assert!(
-            results.unreadable[0].contains("0009.json"),
-            "{:?}",
-            results.unreadable
-        );
+        let texts = results.unreadable.join("\n");
+        assert_eq!(results.unreadable.len(), 2, "{texts}");
+        assert!(texts.contains("0009.json"), "{texts}");
+        assert!(texts.contains("record format 1"), "{texts}");
     }
 
     #[test]

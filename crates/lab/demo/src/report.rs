@@ -15,20 +15,20 @@ use crate::schedule::Schedule;
 use crate::spread::Spread;
 
 const NOTES: &str = "  router – lan    from the router to the client and back; router – wan: to the server and back.
-                  Taken where a packet leaves and where its answer arrives, with the router's own
-                  queue at egress. Data up measures the server's leg, data down the client's.
-  both legs       the sums of the two lines above: the path from end to end.
+                  Measured where a packet leaves and where its answer arrives, including the
+                  router's egress queue. Data up measures the server's leg, data down the client's.
+  both legs       sums of the two lines above: the path from end to end.
   ping reports    the same echo requests, as ping timed them (resolution 0.1 ms).
   ss -ti reports  the senders' kernels: the minimum RTT, then the spread of the smoothed RTT.
-  before, beyond  before: left a hole in what arrived at the router, filled later; beyond: passed it
-                  twice, because the first did not arrive. Shares of the packets with data.
-  resent          segments sent again, as the senders' kernels counted.
+  upstr, downstr  upstream: a hole in the arrivals at the router, filled later; downstream: passed
+                  twice, because the first was lost. Shares of the packets with data.
+  resent          retransmitted segments, as the senders' kernels counted.
   by class        the last minute of all this traffic as the daemon counted it: inside (IN) is the
                   client's side, outside (OUT) the server's; LOAD scores the delay under load.
   a call          simulated: `fairpath sched run` sends ten greedy transfers and one call through a
-                  100 Mbit/s link. The transfers' rate together, and how long the call's packets
-                  wait.
-  the dropper     XDP; what it dropped of what it saw. The check is the 99 % interval around it.
+                  100 Mbit/s link. Total rate of the transfers, and sojourn times of the call's
+                  packets.
+  the dropper     XDP; dropped and eligible packets. The check is the 99 % interval of the share.
 ";
 
 /// A line of the report; the check is next to its numbers.
@@ -128,7 +128,7 @@ impl Report {
         );
         writeln!(out, "\n{}", heading.trim_end())?;
         lines(out, &self.times)?;
-        let heading = loss_row("Loss of data", ["passed", "before", "beyond", "resent"]);
+        let heading = loss_row("Loss of data", ["passed", "upstr", "downstr", "resent"]);
         writeln!(out, "\n{}", heading.trim_end())?;
         lines(out, &self.losses)?;
         writeln!(out, "\nBy class, as `fairpath top --once` has it\n")?;
@@ -143,16 +143,13 @@ impl Report {
         lines(out, &self.schedule)?;
         writeln!(out, "\nOther checks")?;
         lines(out, &self.others)?;
-        write!(out, "\nWhat the numbers are\n{NOTES}\n")?;
+        write!(out, "\nNotes\n{NOTES}\n")?;
         writeln!(out, "{} samples in {}", self.samples, samples.display())?;
         let (failed, all) = (self.failed(), self.checks().count());
         let seconds = elapsed.as_secs_f64();
         match failed {
-            0 => writeln!(out, "✓ all {all} checks hold; {seconds:.0} s"),
-            _ => writeln!(
-                out,
-                "✗ {failed} of {all} checks do not hold; {seconds:.0} s"
-            ),
+            0 => writeln!(out, "✓ all {all} checks passed; {seconds:.0} s"),
+            _ => writeln!(out, "✗ {failed} of {all} checks failed; {seconds:.0} s"),
         }
     }
 
@@ -193,7 +190,7 @@ impl Report {
             .sum();
         let claim = format!("{completed} of {made} short connections answered");
         self.other(Check::new(completed == made, claim));
-        let claim = format!("{seen} of {made} short connections seen by fairpath rtt");
+        let claim = format!("{seen} of {made} short connections measured by fairpath rtt");
         self.other(Check::new(seen as u64 == made, claim));
     }
 
@@ -249,8 +246,8 @@ impl Report {
     fn configured_loss(&mut self, text: String, estimate: &Estimate, configured: &ConfiguredLoss) {
         let (before, beyond) = (estimate.share_before(), estimate.share_beyond());
         let (here, there, where_else) = match configured.place {
-            Place::Before => (before, beyond, "beyond"),
-            Place::Beyond => (beyond, before, "before"),
+            Place::Before => (before, beyond, "downstream"),
+            Place::Beyond => (beyond, before, "upstream"),
         };
         let check = Some(Check::within(here, configured.interval(), "configured"));
         self.losses.push(Line { text, check });
@@ -349,10 +346,7 @@ mod tests {
         assert_eq!(report.failed(), 1);
         let text = report.text(Duration::ZERO, Path::new("samples.jsonl"));
         assert!(text.contains("✗ ping, IPv4 and IPv6, from both ends: no route to host"));
-        assert!(
-            text.ends_with("✗ 1 of 2 checks do not hold; 0 s\n"),
-            "{text}"
-        );
+        assert!(text.ends_with("✗ 1 of 2 checks failed; 0 s\n"), "{text}");
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl Schedule {
         );
         let goodput = Check::new(enough, claim);
         let same = Check::new(
-            reported(&in_kernel) == reported(&fair),
+            without_runtime(&in_kernel)? == without_runtime(&fair)?,
             "FQ-CoDel in the kernel (test-run, without attaching) sends the same packets"
                 .to_owned(),
         );
@@ -94,10 +94,14 @@ impl Row {
 }
 
 /// The result of a simulation, without the runtime.
-fn reported(result: &Value) -> Option<serde_json::Map<String, Value>> {
-    let mut reported = result.as_object()?.clone();
-    reported.remove("runtime")?;
-    Some(reported)
+fn without_runtime(result: &Value) -> anyhow::Result<serde_json::Map<String, Value>> {
+    let object = result
+        .as_object()
+        .context("the simulation reported no object")?;
+    let mut object = object.clone();
+    let runtime = object.remove("runtime");
+    runtime.context("the simulation reported no runtime")?;
+    Ok(object)
 }
 
 fn simulate(policy: &str, runtime: &str) -> anyhow::Result<Value> {

@@ -40,7 +40,7 @@ pub(super) const METRICS: &[Metric] = &[
     },
     Metric {
         name: "passive-rtt-p50",
-        title: "Round trip seen in passing (median)",
+        title: "Passive RTT (median)",
         measure: Measure::Time,
         better: Better::Lower,
         about: "Median round trip of single packets as `fairpath rtt` saw them pass.",
@@ -50,7 +50,7 @@ pub(super) const METRICS: &[Metric] = &[
     },
     Metric {
         name: "passive-rtt-p99",
-        title: "Round trip seen in passing (p99)",
+        title: "Passive RTT (p99)",
         measure: Measure::Time,
         better: Better::Lower,
         about: "99th percentile of round trips of single packets as `fairpath rtt` saw them pass.",
@@ -60,7 +60,7 @@ pub(super) const METRICS: &[Metric] = &[
     },
     Metric {
         name: "passive-retransmits",
-        title: "Segments seen again in passing",
+        title: "Passively measured retransmissions",
         measure: Measure::Share,
         better: Better::Lower,
         about: "Segments that `fairpath rtt` saw pass again against all segments with data.",

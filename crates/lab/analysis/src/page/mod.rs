@@ -43,7 +43,7 @@ const RUNS_FOR_95_PERCENT: usize = 6;
 
 /// A report that could not be written.
 #[derive(Debug, Error)]
-#[error("cannot write {path}: free space, or use another directory; the runs are kept")]
+#[error("cannot write {path}: free space, or use another directory; runs are stored")]
 pub struct WriteError {
     path: PathBuf,
     source: io::Error,

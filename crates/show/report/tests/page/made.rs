@@ -57,7 +57,7 @@ fn by_loss() -> Figure {
     ];
     Figure::new("goodput-by-loss", "CUBIC loses most of its goodput at 1 % loss, BBR little", panels)
         .caption("Medians of three runs; whiskers are least and largest, which hold the median with 75 % confidence. Dashed: Mathis from the measured round trip. Hollow: the talk's figures.")
-        .command("fairpath lab run ripe88 --quick --seed 7 --out results/ripe88")
+        .command("fairpath lab run ripe88 --quick --seed 7 --output results/ripe88")
 }
 
 fn by_rtt() -> Figure {
@@ -250,9 +250,9 @@ pub fn report(count: usize) -> Report {
         sections: vec![
             Section::new("Results", vec![text("Medians over true runs. Every figure has its numbers as CSV and the command that repeats it."), Block::Figure(by_loss()), Block::Figure(by_rtt()), Block::Table(cells()), Block::Figure(bars()), Block::Figure(timeline()), Block::Figure(distribution())]),
             Section::new("Method", vec![text("Each run has its own namespaces. Loss is dealt by a counter-based generator in the middle of the path, never at the sender."), Block::List(vec!["Goodput is the receiver's, by iperf3, without the first second.".into(), "Offloads are off where loss is dealt: `tso off, gso off, gro off`.".into()]), Block::Code("B = MSS/RTT * C/sqrt(p),  C = sqrt(3/2)".into())]),
-            Section::new("Provenance", vec![Block::Facts(vec![Fact::new("Command", "`fairpath lab run ripe88 --quick --seed 7 --out results/ripe88`"), Fact::new("iperf3", "3.18"), Fact::new("Congestion controls", "reno cubic bbr (v1)")]), Block::Table(runs(count)), Block::Details("Commands of the first run".into(), vec![Block::Code("ip netns exec server iperf3 -s -1\nip netns exec client iperf3 -c 10.0.0.2 -C cubic -t 5 -J".into())])]),
+            Section::new("Provenance", vec![Block::Facts(vec![Fact::new("Command", "`fairpath lab run ripe88 --quick --seed 7 --output results/ripe88`"), Fact::new("iperf3", "3.18"), Fact::new("Congestion controls", "reno cubic bbr (v1)")]), Block::Table(runs(count)), Block::Details("Commands of the first run".into(), vec![Block::Code("ip netns exec server iperf3 -s -1\nip netns exec client iperf3 -c 10.0.0.2 -C cubic -t 5 -J".into())])]),
         ],
-        command: "fairpath lab run ripe88 --quick --seed 7 --out results/ripe88".into(),
+        command: "fairpath lab run ripe88 --quick --seed 7 --output results/ripe88".into(),
         made_by: "fairpath-lab 0.1.0".into(),
     }
 }
