@@ -99,8 +99,8 @@ fn a_delay_behind_a_rate_and_a_jitter_that_are_forgotten_are_named() {
     let run = assert_named(&scene, &output, "not-impaired");
     let text = run["faults"].to_string();
     for part in [
-        "ping ping: its least round trip was",
-        "flow bulk: its least round trip was",
+        "ping ping: the minimum RTT was",
+        "flow bulk: the minimum RTT was",
         "delay was to be 10000000ns, and the emulator read nothing",
     ] {
         assert!(text.contains(part), "{part}: {:#}", run["faults"]);
