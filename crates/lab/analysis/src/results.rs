@@ -222,7 +222,7 @@ mod tests {
             write(dir.path(), place);
         }
         fs::write(dir.path().join("runs/0009.json"), "{\"format\":1,").unwrap();
-        let older = "{\"format\":1,\"untrue\":null}";
+        let older = "{\"format\":1,\"older_key\":null}";
         fs::write(dir.path().join("runs/0010.json"), older).unwrap();
         fs::write(dir.path().join("runs/notes.txt"), "not a run").unwrap();
         let results = read(dir.path()).unwrap();
