@@ -34,6 +34,12 @@ impl Histogram {
         self.add(bucket_of(rtt_ns), 1);
     }
 
+    /// Whether it has samples in a bucket.
+    pub fn has(&self, bucket: u16) -> bool {
+        let counts = &self.counts;
+        counts.binary_search_by_key(&bucket, |(b, _)| *b).is_ok()
+    }
+
     /// Adds all of another histogram. O(buckets of both).
     pub fn merge(&mut self, other: &Histogram) {
         let mut merged = Vec::with_capacity(self.counts.len().max(other.counts.len()));

@@ -47,7 +47,7 @@ enum Format {
 /// # Errors
 /// The files have errors or, with `--strict`, warnings.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let report = build(&args.files).report;
+    let report = build(&args.files, Uplinks::Unknown).report;
     let output = match args.format {
         Format::Text => report::text(&report),
         Format::Json => report::json(&report).context("write the report as JSON")?,
@@ -60,12 +60,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The classes of `files`.
+/// The classes of `files`. `has_uplinks` says that uplinks are named elsewhere.
 ///
 /// # Errors
 /// The first error in the files.
-pub fn load(files: &[PathBuf]) -> anyhow::Result<ClassSet> {
-    let Outcome { set, report, .. } = build(files);
+pub fn load(files: &[PathBuf], has_uplinks: bool) -> anyhow::Result<ClassSet> {
+    let uplinks = match has_uplinks {
+        true => Uplinks::Given,
+        false => Uplinks::Unknown,
+    };
+    let Outcome { set, report, .. } = build(files, uplinks);
     let mut problems = report.problems.iter();
     let first = problems.find(|problem| problem.severity == Severity::Error);
     set.with_context(|| match first {
@@ -74,9 +78,8 @@ pub fn load(files: &[PathBuf]) -> anyhow::Result<ClassSet> {
     })
 }
 
-fn build(files: &[PathBuf]) -> Outcome {
+fn build(files: &[PathBuf], mut uplinks: Uplinks) -> Outcome {
     let mut drafts = Drafts::new();
-    let mut uplinks = Uplinks::Unknown;
     for path in files {
         let references = read(&mut drafts, path, None);
         let is_toml = path

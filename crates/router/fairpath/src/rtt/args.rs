@@ -4,15 +4,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use fairpath_class::ClassSet;
 use fairpath_cli::wrong_usage;
 use fairpath_config::duration::{nanos, parse_duration};
 use fairpath_config::filter::read_filter;
 use fairpath_config::{Hook, Method};
 use fairpath_core::{Config, Filter, MAX_FILTERS, MAX_FLOWS, Mode};
 
-use super::by::{By, Sort, Table};
-use crate::class;
+use super::by::{Key, Sort};
 
 /// Measure round-trip times, loss and reordering of passing TCP and ICMP echo.
 ///
@@ -57,17 +55,29 @@ pub struct Args {
     #[arg(long)]
     pub samples_only: bool,
     /// Print one table at the end, with one row per host, flow or class
-    #[arg(long, value_enum, value_name = "KEY", conflicts_with_all = ["quiet", "samples_only"])]
-    pub by: Option<By>,
+    #[arg(
+        long,
+        value_enum,
+        value_name = "KEY",
+        conflicts_with_all = ["quiet", "samples_only", "rate_limit", "cost"]
+    )]
+    pub by: Option<Key>,
     /// Sort the rows of --by, highest value first
     #[arg(long, value_enum, value_name = "COLUMN", default_value_t = Sort::P95, requires = "by")]
     pub sort: Sort,
     /// Rows to print [default: 20 flows in the summary, all rows with --by]
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
+    /// Configuration of the daemon, for --by class: its classes and uplinks
+    #[arg(short, long, value_name = "FILE", requires = "by")]
+    pub config: Option<PathBuf>,
     /// File with classes for --by class, as of `fairpath class check`; may be repeated
-    #[arg(long, value_name = "FILE", requires = "by")]
+    #[arg(long, value_name = "FILE", requires = "by", conflicts_with = "config")]
     pub class_file: Vec<PathBuf>,
+    /// With --class-file, an interface whose hosts are remote, or a pattern; may be repeated. Classes
+    /// by mark or DSCP need it
+    #[arg(short, long = "uplink", value_name = "IF", requires = "class_file")]
+    pub uplinks: Vec<String>,
     /// Print at most one sample per flow and leg in this time (100ms) or number of its round trips
     /// (2x); all samples are counted
     #[arg(long, value_name = "TIME|Nx", value_parser = parse_rate_limit)]
@@ -160,29 +170,6 @@ impl Args {
             )));
         }
         Ok(filters)
-    }
-
-    /// The table of --by.
-    ///
-    /// # Errors
-    /// Classes are missing, superfluous or invalid.
-    pub fn table(&self) -> anyhow::Result<Option<Table>> {
-        let Some(by) = self.by else {
-            return match self.format {
-                Format::Csv => Err(wrong_usage("--format csv needs --by host, flow or class")),
-                _ => Ok(None),
-            };
-        };
-        let set = match (by, self.class_file.is_empty()) {
-            (By::Class, true) => {
-                return Err(wrong_usage("--by class needs --class-file FILE"));
-            }
-            (By::Class, false) => class::load(&self.class_file)?,
-            (_, true) => ClassSet::default(),
-            (_, false) => return Err(wrong_usage("--class-file is for --by class")),
-        };
-        let limit = self.limit.unwrap_or(usize::MAX);
-        Ok(Some(Table::new(by, self.sort, limit, set)))
     }
 
     /// The core's configuration.

@@ -1,40 +1,33 @@
 //! `fairpath rtt --by`: one table at the end, with a row per host, flow or class.
 //!
-//! A sample belongs to the host that answered. Loss of a row is that of TCP data sent towards its
-//! host. Percentiles come from histograms of two significant digits, so they are right within 1 %.
+//! Hosts and flows are added by event. Classes are those of the core, which classifies every packet
+//! by the rules of [`ByTable::rules`]; their counts are read from it.
 
-use std::cmp::Ordering;
-use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::net::{IpAddr, SocketAddr};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use fairpath_class::{ClassSet, Criterion, Endpoint};
-use fairpath_core::{Counts, Event, Key};
+use fairpath_class::{ClassSet, Criterion, Whom};
+use fairpath_cli::wrong_usage;
+use fairpath_core::{CELL_WAYS, ClassReading, Config, Event, Rules, TooManyRules};
+use fairpath_rtt::{By, Listing, MAX_TABLE_BUCKETS, MAX_TABLE_ROWS, Order, Table};
 use fairpath_units::Nanos;
-use hdrhistogram::Histogram;
+use globset::GlobSet;
 use serde_json::{Map, Value, json};
 
-/// Rows of a table. Samples of further rows are counted as excluded.
-const MAX_ROWS: usize = 1 << 16;
-/// Two significant digits.
-const DIGITS: u8 = 2;
-const LOWEST_NS: u64 = 1_000;
-const HIGHEST_NS: u64 = 60_000_000_000;
-const TCP: u8 = 6;
-/// The class of hosts that no class has.
-const OTHER: &str = "other";
+use super::args::{Args, Format};
+use crate::class;
+
 const SCHEMA: u32 = 1;
 
 /// The key of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum By {
-    /// Address of the measured host
+pub enum Key {
+    /// Address of the host that answered
     Host,
-    /// Protocol, addresses and ports; the measured host is the destination
+    /// Protocol, addresses and ports; the destination is the host that answered
     Flow,
-    /// Class and leg, by the prefixes of --class-file
+    /// Class and leg; needs --config or --class-file
     Class,
 }
 
@@ -59,496 +52,356 @@ pub enum Sort {
     Name,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Group {
-    Host(IpAddr),
-    Flow {
-        protocol: u8,
-        src: SocketAddr,
-        dst: SocketAddr,
-    },
-    Class {
-        name: String,
-        leg: &'static str,
-    },
+impl Key {
+    fn by(self) -> By {
+        match self {
+            Key::Host => By::Host,
+            Key::Flow => By::Flow,
+            Key::Class => By::Class,
+        }
+    }
 }
 
-/// Collects events until the end of the measurement.
-pub struct Table {
-    by: By,
+impl Sort {
+    fn order(self) -> Order {
+        match self {
+            Sort::P95 => Order::P95,
+            Sort::P99 => Order::P99,
+            Sort::P50 => Order::P50,
+            Sort::Min => Order::Min,
+            Sort::Max => Order::Max,
+            Sort::Samples => Order::Samples,
+            Sort::Loss => Order::Loss,
+            Sort::Name => Order::Name,
+        }
+    }
+}
+
+/// The interfaces of a measurement, for rules.
+pub struct Named<'a> {
+    /// Looks up the index of an interface by name.
+    pub index_of: &'a dyn Fn(&str) -> Option<u32>,
+    /// Index and name of the interfaces that packets are observed at.
+    pub interfaces: Vec<(u32, &'a str)>,
+}
+
+/// A table in the making, with its classes.
+pub struct ByTable {
+    table: Table,
     sort: Sort,
     limit: usize,
-    classes: Classes,
-    rows: HashMap<Group, Row>,
-    excluded_samples: u64,
+    uplinks: GlobSet,
+    reading: ClassReading,
 }
 
-impl Table {
-    /// An empty table of at most `limit` printed rows. `set` is for [`By::Class`].
-    pub fn new(by: By, sort: Sort, limit: usize, set: ClassSet) -> Table {
-        Table {
-            by,
-            sort,
-            limit,
-            classes: Classes::new(set),
-            rows: HashMap::new(),
-            excluded_samples: 0,
+impl ByTable {
+    /// The table of the arguments; `None` without `--by`.
+    ///
+    /// # Errors
+    /// Options contradict each other, or classes are invalid.
+    pub fn new(args: &Args) -> anyhow::Result<Option<ByTable>> {
+        let Some(key) = args.by else {
+            return match args.format {
+                Format::Csv => Err(wrong_usage("--format csv needs --by host, flow or class")),
+                _ => Ok(None),
+            };
+        };
+        let (set, uplinks) = match key {
+            Key::Class => classes(args)?,
+            _ if args.config.is_some() || !args.class_file.is_empty() => {
+                return Err(wrong_usage("--config and --class-file are for --by class"));
+            }
+            _ => (ClassSet::default(), GlobSet::empty()),
+        };
+        Ok(Some(ByTable {
+            table: Table::new(key.by(), set),
+            sort: args.sort,
+            limit: args.limit.unwrap_or(usize::MAX),
+            uplinks,
+            reading: ClassReading::default(),
+        }))
+    }
+
+    fn has_classes(&self) -> bool {
+        self.table.by() == By::Class
+    }
+
+    /// The core's configuration for this table. Classes are counted without events, unless `--count`
+    /// needs them.
+    pub fn configured(&self, config: Config, needs_events: bool) -> Config {
+        if !self.has_classes() {
+            return config;
         }
+        Config {
+            quiet: u32::from(!needs_events),
+            ..config.with_classes(self.table.classes().len() as u32)
+        }
+    }
+
+    /// The rules of the classes; `None` for hosts and flows.
+    pub fn rules(&self, named: &Named<'_>) -> Option<Rules> {
+        let watched = named.interfaces.iter();
+        let uplinks: Vec<u32> = watched
+            .filter(|(_, name)| self.uplinks.is_match(name))
+            .map(|(index, _)| *index)
+            .collect();
+        let classes = self.table.classes();
+        self.has_classes()
+            .then(|| classes.numbered_rules(named.index_of, &uplinks))
+    }
+
+    /// Number of packets after which a capture is read for classes: they fill at most an eighth of
+    /// the core's cells.
+    pub fn packets_per_reading(config: &Config) -> u64 {
+        (u64::from(config.cell_sets) * u64::from(CELL_WAYS) / 16).max(1)
     }
 
     /// Adds an event.
     pub fn add(&mut self, event: &Event) {
-        match event {
-            Event::Sample(sample) => {
-                for group in self.groups(&sample.key, sample.measured) {
-                    match self.row(group) {
-                        Some(row) => row.rtt.add(sample.rtt),
-                        None => self.excluded_samples += 1,
-                    }
-                }
-            }
-            Event::Closed(flow) | Event::Alive(flow) if flow.key.proto == TCP => {
-                for (side, counts) in flow.counts.iter().enumerate() {
-                    for group in self.groups(&flow.key, 1 - side) {
-                        if let Some(row) = self.row(group) {
-                            row.loss.add(counts);
-                        }
-                    }
-                }
-            }
-            _ => {}
+        self.table.add(event);
+    }
+
+    /// Adds what `read` takes from the core, for classes only.
+    pub fn read_classes(&mut self, read: impl FnOnce(&mut ClassReading)) {
+        if self.has_classes() {
+            read(&mut self.reading);
+            self.table.add_classes(&self.reading);
         }
     }
 
-    fn row(&mut self, group: Group) -> Option<&mut Row> {
-        if self.rows.len() >= MAX_ROWS && !self.rows.contains_key(&group) {
-            return None;
-        }
-        Some(self.rows.entry(group).or_default())
+    /// Whether a class has a criterion of this kind.
+    pub fn uses(&self, is: impl Fn(&Criterion) -> bool) -> bool {
+        uses(self.table.classes(), is)
     }
 
-    /// The rows of a sample whose measured host is side `measured` of `key`.
-    fn groups(&mut self, key: &Key, measured: usize) -> Vec<Group> {
-        let (src, dst) = (key.endpoint(1 - measured), key.endpoint(measured));
-        match self.by {
-            By::Host => vec![Group::Host(dst.ip())],
-            By::Flow => vec![Group::Flow {
-                protocol: key.proto,
-                src,
-                dst,
-            }],
-            By::Class => {
-                let class = |name: String, leg| Group::Class { name, leg };
-                let inside = self.classes.of(dst.ip()).map(|name| class(name, "inside"));
-                let outside = self.classes.of(src.ip()).map(|name| class(name, "outside"));
-                let groups: Vec<Group> = inside.into_iter().chain(outside).collect();
-                match groups.is_empty() {
-                    true => vec![class(OTHER.to_owned(), "outside")],
-                    false => groups,
-                }
-            }
-        }
+    /// The table in a format, and remarks on what it excludes.
+    ///
+    /// # Errors
+    /// None in practice: the table is written to memory.
+    pub fn finish(&self, format: Format) -> anyhow::Result<(String, Vec<String>)> {
+        let listing = self.table.listing(self.sort.order(), self.limit);
+        let kind = self.table.by().name();
+        let text = match format {
+            Format::Text => text(kind, &listing),
+            Format::Json => json_lines(kind, &listing)?,
+            Format::Csv => csv(&listing)?,
+        };
+        Ok((text, self.remarks(&listing)))
     }
 
-    /// The printed rows, in order.
-    fn sorted(&self) -> Vec<(&Group, &Row)> {
-        let mut rows: Vec<(&Group, &Row)> = self.rows.iter().collect();
-        rows.sort_by(|(a_name, a), (b_name, b)| {
-            let order = match self.sort {
-                Sort::Name => Ordering::Equal,
-                Sort::Loss => b.loss.worst().total_cmp(&a.loss.worst()),
-                sort => b.rtt.value(sort).cmp(&a.rtt.value(sort)),
-            };
-            order.then_with(|| a_name.cmp(b_name))
-        });
-        rows.truncate(self.limit);
-        rows
-    }
-
-    /// Remarks on excluded samples and criteria.
-    pub fn remarks(&self) -> Vec<String> {
+    fn remarks(&self, listing: &Listing) -> Vec<String> {
+        let cause = match self.has_classes() {
+            true => format!(
+                "the core had no free cell, or the table has {MAX_TABLE_BUCKETS} histogram buckets"
+            ),
+            false => format!(
+                "the table has {MAX_TABLE_ROWS} rows or {MAX_TABLE_BUCKETS} histogram buckets"
+            ),
+        };
         let mut remarks = Vec::new();
-        if self.excluded_samples > 0 {
-            remarks.push(format!(
-                "{} samples are excluded: the table has {MAX_ROWS} rows",
-                self.excluded_samples
-            ));
-        }
-        if self.classes.ignored > 0 {
-            remarks.push(format!(
-                "{} criteria are ignored: --by class uses prefixes only",
-                self.classes.ignored
-            ));
+        for (count, what) in [
+            (listing.excluded_samples, "samples"),
+            (listing.excluded_flows, "directions of flows"),
+        ] {
+            if count > 0 {
+                remarks.push(format!("excluded: {count} {what}: {cause}"));
+            }
         }
         remarks
     }
-
-    /// One JSON object per row and line.
-    ///
-    /// # Errors
-    /// None in practice: all values are numbers and texts.
-    pub fn json(&self) -> anyhow::Result<String> {
-        let mut text = String::new();
-        for (group, row) in self.sorted() {
-            let mut object = Map::new();
-            object.insert("schema".into(), json!(SCHEMA));
-            object.insert("type".into(), json!(self.kind()));
-            object.extend(group.columns().into_iter().map(named));
-            object.extend(row.columns().into_iter().map(named));
-            text += &serde_json::to_string(&object).context("write a row as JSON")?;
-            text.push('\n');
-        }
-        Ok(text)
-    }
-
-    /// A header and one record per row. A value that was not measured is empty.
-    ///
-    /// # Errors
-    /// None in practice: the records go to memory.
-    pub fn csv(&self) -> anyhow::Result<String> {
-        let mut writer = csv::Writer::from_writer(Vec::new());
-        let header = self.key_names().iter().copied().chain(ROW_NAMES);
-        writer
-            .write_record(header)
-            .context("write the CSV header")?;
-        for (group, row) in self.sorted() {
-            let values = group.columns().into_iter().chain(row.columns());
-            let record = values.map(|(_, value)| match value {
-                Value::Null => String::new(),
-                Value::String(text) => text,
-                number => number.to_string(),
-            });
-            writer.write_record(record).context("write a CSV record")?;
-        }
-        let bytes = writer.into_inner().context("write the CSV table")?;
-        Ok(String::from_utf8(bytes)?)
-    }
-
-    /// The table for people.
-    pub fn text(&self) -> String {
-        let rows = self.sorted();
-        let names: Vec<String> = rows.iter().map(|(group, _)| group.text()).collect();
-        let width = names.iter().map(|name| name.chars().count()).max();
-        let width = width.unwrap_or(0).max(self.kind().len());
-        let mut out = format!(
-            "{:<width$} {:>9} {:>11} {:>11} {:>11} {:>11} {:>11} {:>9} {:>10}\n",
-            self.kind(),
-            "samples",
-            "min",
-            "p50",
-            "p95",
-            "p99",
-            "max",
-            "upstream",
-            "downstream",
-        );
-        for (name, (_, row)) in names.iter().zip(&rows) {
-            let time = |sort| row.rtt.value(sort).map_or("-".to_owned(), time_text);
-            let [upstream, downstream] = row.loss.ratios().map(|ratio| match ratio {
-                Some(ratio) => format!("{:.2} %", 100.0 * ratio),
-                None => "-".to_owned(),
-            });
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                out,
-                "{name:<width$} {:>9} {:>11} {:>11} {:>11} {:>11} {:>11} {upstream:>9} {downstream:>10}",
-                row.rtt.histogram.len(),
-                time(Sort::Min),
-                time(Sort::P50),
-                time(Sort::P95),
-                time(Sort::P99),
-                time(Sort::Max),
-            );
-        }
-        if rows.len() < self.rows.len() {
-            let _ = writeln!(
-                out,
-                "{} more rows; --limit N prints more",
-                self.rows.len() - rows.len()
-            );
-        }
-        out
-    }
-
-    fn kind(&self) -> &'static str {
-        match self.by {
-            By::Host => "host",
-            By::Flow => "flow",
-            By::Class => "class",
-        }
-    }
-
-    fn key_names(&self) -> &'static [&'static str] {
-        match self.by {
-            By::Host => &["host_address"],
-            By::Flow => &[
-                "protocol",
-                "src_address",
-                "src_port",
-                "dst_address",
-                "dst_port",
-            ],
-            By::Class => &["class", "leg"],
-        }
-    }
 }
 
-fn time_text(ns: u64) -> String {
-    Nanos(ns).to_string()
+fn uses(set: &ClassSet, is: impl Fn(&Criterion) -> bool) -> bool {
+    let mut criteria = set.classes().iter().flat_map(|class| &class.criteria);
+    criteria.any(is)
 }
 
-fn named((name, value): (&'static str, Value)) -> (String, Value) {
-    (name.to_owned(), value)
-}
-
-impl Group {
-    fn text(&self) -> String {
-        match self {
-            Group::Host(address) => address.to_string(),
-            Group::Flow { src, dst, protocol } if *protocol == TCP => format!("{src} -> {dst}"),
-            Group::Flow { src, dst, .. } => format!("{} -> {}", src.ip(), dst.ip()),
-            Group::Class { name, leg } => format!("{name} {leg}"),
+/// The classes of `--config` or `--class-file`, and the uplinks.
+fn classes(args: &Args) -> anyhow::Result<(ClassSet, GlobSet)> {
+    let (set, uplinks) = match &args.config {
+        Some(path) => {
+            let config = fairpath_config::load(path)?;
+            (ClassSet::clone(&config.classes.set), config.monitor.uplinks)
         }
-    }
-
-    fn columns(&self) -> Vec<(&'static str, Value)> {
-        match self {
-            Group::Host(address) => vec![("host_address", json!(address))],
-            Group::Flow { protocol, src, dst } => vec![
-                ("protocol", json!(protocol_name(*protocol))),
-                ("src_address", json!(src.ip())),
-                ("src_port", json!(src.port())),
-                ("dst_address", json!(dst.ip())),
-                ("dst_port", json!(dst.port())),
-            ],
-            Group::Class { name, leg } => vec![("class", json!(name)), ("leg", json!(leg))],
+        None if args.class_file.is_empty() => {
+            return Err(wrong_usage(
+                "--by class needs --config FILE or --class-file FILE",
+            ));
         }
+        None => {
+            let set = class::load(&args.class_file, !args.uplinks.is_empty())?;
+            (set, args.uplinks.clone())
+        }
+    };
+    if uplinks.is_empty() && uses(&set, |criterion| criterion.whom() == Whom::Inside) {
+        return Err(wrong_usage(
+            "classes by mark or DSCP need the interfaces of remote hosts: add --uplink IF, or use --config FILE",
+        ));
     }
+    Ok((set, crate::run::globs(&uplinks)?))
 }
 
-fn protocol_name(protocol: u8) -> &'static str {
-    match protocol {
-        TCP => "tcp",
-        1 => "icmp",
-        _ => "icmpv6",
-    }
+/// An error of too many criteria.
+pub fn refused(error: &TooManyRules) -> anyhow::Error {
+    anyhow::anyhow!("classify by --class-file: {error}")
 }
 
-/// Classes by prefix, with the result of each address.
-struct Classes {
-    set: ClassSet,
-    /// Criteria that are not prefixes.
-    ignored: usize,
-    found: HashMap<IpAddr, Option<String>>,
+/// A header and one record per row. A value that was not measured is empty.
+fn csv(listing: &Listing) -> anyhow::Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let columns = writer.write_record(&listing.columns);
+    columns.context("write the CSV header")?;
+    for row in &listing.rows {
+        let record = row.values.iter().map(|value| match value {
+            Value::Null => String::new(),
+            Value::String(text) => text.clone(),
+            number => number.to_string(),
+        });
+        writer.write_record(record).context("write a CSV record")?;
+    }
+    let bytes = writer.into_inner().context("write the CSV table")?;
+    Ok(String::from_utf8(bytes)?)
 }
 
-impl Classes {
-    fn new(set: ClassSet) -> Classes {
-        let criteria = set.classes().iter().flat_map(|class| &class.criteria);
-        let ignored = criteria
-            .filter(|criterion| !matches!(criterion, Criterion::Prefix(_)))
-            .count();
-        Classes {
-            set,
-            ignored,
-            found: HashMap::new(),
-        }
+/// One JSON object per row and line.
+fn json_lines(kind: &str, listing: &Listing) -> anyhow::Result<String> {
+    let mut text = String::new();
+    for row in &listing.rows {
+        let mut object = Map::new();
+        object.insert("schema".to_owned(), json!(SCHEMA));
+        object.insert("type".to_owned(), json!(kind));
+        let named = listing.columns.iter().zip(&row.values);
+        object.extend(named.map(|(name, value)| ((*name).to_owned(), value.clone())));
+        text += &serde_json::to_string(&object).context("write a row as JSON")?;
+        text.push('\n');
     }
-
-    fn of(&mut self, address: IpAddr) -> Option<String> {
-        if let Some(found) = self.found.get(&address) {
-            return found.clone();
-        }
-        let endpoint = Endpoint {
-            address,
-            mark: None,
-            mac: None,
-            vlan: None,
-            dscp: None,
-            interface: None,
-        };
-        let found = self.set.classify(&endpoint).map(|class| class.name.clone());
-        if self.found.len() < MAX_ROWS {
-            self.found.insert(address, found.clone());
-        }
-        found
-    }
+    Ok(text)
 }
 
-/// Columns after the key.
-const ROW_NAMES: [&str; 12] = [
-    "samples",
-    "min_rtt_ns",
-    "p50_rtt_ns",
-    "p95_rtt_ns",
-    "p99_rtt_ns",
-    "max_rtt_ns",
-    "data_packets",
-    "reordered_packets",
-    "upstream_lost_packets",
-    "downstream_lost_packets",
-    "upstream_loss_ratio",
-    "downstream_loss_ratio",
+/// Columns of the text: heading, name in JSON, width.
+const TEXT_COLUMNS: [(&str, &str, usize); 8] = [
+    ("samples", "samples", 9),
+    ("min", "min_rtt_ns", 11),
+    ("p50", "p50_rtt_ns", 11),
+    ("p95", "p95_rtt_ns", 11),
+    ("p99", "p99_rtt_ns", 11),
+    ("max", "max_rtt_ns", 11),
+    ("upstream", "upstream_loss_ratio", 9),
+    ("downstream", "downstream_loss_ratio", 10),
 ];
 
-#[derive(Default)]
-struct Row {
-    rtt: Distribution,
-    loss: Loss,
-}
-
-impl Row {
-    fn columns(&self) -> Vec<(&'static str, Value)> {
-        let rtt = |sort| json!(self.rtt.value(sort));
-        let [upstream, downstream] = self.loss.ratios();
-        let values = [
-            json!(self.rtt.histogram.len()),
-            rtt(Sort::Min),
-            rtt(Sort::P50),
-            rtt(Sort::P95),
-            rtt(Sort::P99),
-            rtt(Sort::Max),
-            json!(self.loss.data_packets),
-            json!(self.loss.reordered_packets),
-            json!(self.loss.upstream_packets),
-            json!(self.loss.downstream_packets),
-            json!(upstream),
-            json!(downstream),
-        ];
-        ROW_NAMES.into_iter().zip(values).collect()
+/// The table for people.
+fn text(kind: &str, listing: &Listing) -> String {
+    let names = listing.rows.iter().map(|row| row.name.chars().count());
+    let width = names.chain([kind.len()]).max().unwrap_or_default();
+    let mut out = format!("{kind:<width$}");
+    // Writing to a string cannot fail.
+    for (heading, _, width) in TEXT_COLUMNS {
+        let _ = write!(out, " {heading:>width$}");
     }
-}
-
-/// RTTs with exact extremes.
-struct Distribution {
-    histogram: Histogram<u32>,
-    min: u64,
-    max: u64,
-}
-
-impl Default for Distribution {
-    fn default() -> Distribution {
-        // It grows to the recorded values, since most rows have few of them.
-        let mut histogram = Histogram::new_with_bounds(LOWEST_NS, 2 * LOWEST_NS, DIGITS)
-            .expect("constant bounds are valid");
-        histogram.auto(true);
-        Distribution {
-            histogram,
-            min: u64::MAX,
-            max: 0,
+    out.push('\n');
+    for row in &listing.rows {
+        let _ = write!(out, "{:<width$}", row.name);
+        for (_, column, width) in TEXT_COLUMNS {
+            let at = listing.columns.iter().position(|name| *name == column);
+            let cell = at.map_or_else(String::new, |at| readable(column, &row.values[at]));
+            let _ = write!(out, " {cell:>width$}");
         }
+        out.push('\n');
     }
+    let _ = match listing.further_rows {
+        0 => Ok(()),
+        1 => writeln!(out, "1 more row; --limit N prints more"),
+        more => writeln!(out, "{more} more rows; --limit N prints more"),
+    };
+    out
 }
 
-impl Distribution {
-    fn add(&mut self, rtt_ns: u64) {
-        // Growth up to HIGHEST_NS cannot fail.
-        let _ = self.histogram.record(rtt_ns.clamp(LOWEST_NS, HIGHEST_NS));
-        self.min = self.min.min(rtt_ns);
-        self.max = self.max.max(rtt_ns);
-    }
-
-    /// The value that rows are sorted by; `None` without samples.
-    fn value(&self, sort: Sort) -> Option<u64> {
-        let samples = self.histogram.len();
-        if samples == 0 {
-            return (sort == Sort::Samples).then_some(0);
-        }
-        let quantile = |q| {
-            self.histogram
-                .value_at_quantile(q)
-                .clamp(self.min, self.max)
-        };
-        Some(match sort {
-            Sort::P50 => quantile(0.50),
-            Sort::P95 => quantile(0.95),
-            Sort::P99 => quantile(0.99),
-            Sort::Min => self.min,
-            Sort::Max => self.max,
-            Sort::Samples | Sort::Loss | Sort::Name => samples,
-        })
-    }
-}
-
-/// Loss of TCP data towards the hosts of a row.
-#[derive(Default)]
-struct Loss {
-    data_packets: u64,
-    reordered_packets: u64,
-    upstream_packets: u64,
-    downstream_packets: u64,
-}
-
-impl Loss {
-    fn add(&mut self, counts: &Counts) {
-        self.data_packets += u64::from(counts.data_packets);
-        self.reordered_packets += u64::from(counts.reordered_packets);
-        self.upstream_packets += u64::from(counts.upstream_lost_packets);
-        let repeated = counts
-            .retransmitted_packets
-            .saturating_sub(counts.spurious_packets);
-        self.downstream_packets += u64::from(repeated);
-    }
-
-    /// Upstream and downstream; `None` without data.
-    fn ratios(&self) -> [Option<f64>; 2] {
-        let sent = self.data_packets + self.upstream_packets;
-        let ratio = |lost: u64, of: u64| (of > 0).then(|| lost as f64 / of as f64);
-        [
-            ratio(self.upstream_packets, sent),
-            ratio(self.downstream_packets, self.data_packets),
-        ]
-    }
-
-    fn worst(&self) -> f64 {
-        let ratios = self.ratios().into_iter().flatten();
-        ratios.fold(-1.0, f64::max)
+/// A value with its unit.
+fn readable(column: &str, value: &Value) -> String {
+    match (value.as_u64(), value.as_f64()) {
+        (Some(ns), _) if column.ends_with("_ns") => Nanos(ns).to_string(),
+        (Some(count), _) => count.to_string(),
+        (None, Some(ratio)) => format!("{:.2} %", 100.0 * ratio),
+        (None, None) => "-".to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairpath_class::{Drafts, Uplinks};
+    use fairpath_core::{Cell, ClassCounts, DOWN, INSIDE, bucket_of};
 
-    fn table(sort: Sort, limit: usize) -> Table {
-        let mut table = Table::new(By::Host, sort, limit, ClassSet::default());
-        for (host, rtts) in [(1, &[10, 20, 30][..]), (2, &[500]), (3, &[40, 50])] {
-            let group = Group::Host(IpAddr::from([192, 0, 2, host]));
-            let row = table.row(group).unwrap();
-            for rtt in rtts {
-                row.rtt.add(rtt * 1_000_000);
-            }
+    const CSV: &str = "name,prefix\n\"Hof, \"\"Nord\"\"\",10.0.0.1/32\nanna,10.0.0.2/32\n";
+
+    /// Two classes: the first with a name that CSV must quote, the second without loss.
+    fn by_class(limit: usize) -> ByTable {
+        let mut drafts = Drafts::new();
+        drafts.read_csv("test.csv", CSV);
+        let set = ClassSet::build(drafts, Uplinks::Unknown).set.unwrap();
+        let mut counts = vec![ClassCounts::default(); 3];
+        counts[1].dir[DOWN].data_packets = 200;
+        counts[1].dir[DOWN].retransmitted_packets = 3;
+        let cell = |slot, rtt_ns, count| Cell {
+            slot,
+            leg: INSIDE as u8,
+            bucket: bucket_of(rtt_ns),
+            count,
+        };
+        let mut table = Table::new(By::Class, set);
+        table.add_classes(&ClassReading {
+            counts,
+            cells: vec![cell(1, 10_092_544, 4), cell(2, 1_007_616, 7)],
+            ..ClassReading::default()
+        });
+        ByTable {
+            table,
+            sort: Sort::P95,
+            limit,
+            uplinks: GlobSet::empty(),
+            reading: ClassReading::default(),
         }
-        table
-    }
-
-    fn hosts(table: &Table) -> Vec<String> {
-        table.sorted().iter().map(|(g, _)| g.text()).collect()
     }
 
     #[test]
-    fn rows_are_sorted_and_limited() {
-        assert_eq!(hosts(&table(Sort::P95, 2)), ["192.0.2.2", "192.0.2.3"]);
-        assert_eq!(hosts(&table(Sort::Samples, 1)), ["192.0.2.1"]);
-        let by_name = ["192.0.2.1", "192.0.2.2", "192.0.2.3"];
-        assert_eq!(hosts(&table(Sort::Name, 9)), by_name);
-        assert!(table(Sort::P95, 2).text().contains("1 more rows"));
+    fn csv_quotes_names_with_commas_and_quotes() {
+        let (csv, remarks) = by_class(9).finish(Format::Csv).unwrap();
+        let expected = "\
+class,leg,samples,min_rtt_ns,p50_rtt_ns,p95_rtt_ns,p99_rtt_ns,max_rtt_ns,data_packets,\
+reordered_packets,upstream_lost_packets,downstream_lost_packets,upstream_loss_ratio,\
+downstream_loss_ratio
+\"Hof, \"\"Nord\"\"\",inside,4,10092544,10092544,10092544,10092544,10092544,200,0,0,3,0.0,0.015
+anna,inside,7,1007616,1007616,1007616,1007616,1007616,0,0,0,0,,
+";
+        assert_eq!(csv, expected);
+        assert!(remarks.is_empty(), "{remarks:?}");
+        let mut reader = csv::Reader::from_reader(csv.as_bytes());
+        let first = reader.records().next().unwrap().unwrap();
+        assert_eq!(first.get(0), Some("Hof, \"Nord\""));
     }
 
     #[test]
-    fn csv_and_json_have_the_same_columns() {
-        let table = table(Sort::P95, 1);
-        let csv = table.csv().unwrap();
-        let mut lines = csv.lines();
-        let header: Vec<&str> = lines.next().unwrap().split(',').collect();
-        let record: Vec<&str> = lines.next().unwrap().split(',').collect();
-        assert_eq!(header.len(), record.len());
-        assert_eq!(record[..2], ["192.0.2.2", "1"]);
-        let json: Value = serde_json::from_str(&table.json().unwrap()).unwrap();
-        for name in &header {
-            assert!(json.get(*name).is_some(), "{name}: {json}");
+    fn text_names_rows_and_those_beyond_the_limit() {
+        let (text, _) = by_class(1).finish(Format::Text).unwrap();
+        let expected = "\
+class                samples         min         p50         p95         p99         max  upstream downstream
+Hof, \"Nord\" inside         4   10.093 ms   10.093 ms   10.093 ms   10.093 ms   10.093 ms    0.00 %     1.50 %
+1 more row; --limit N prints more
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn json_has_the_columns_of_csv() {
+        let table = by_class(9);
+        let (csv, _) = table.finish(Format::Csv).unwrap();
+        let (json, _) = table.finish(Format::Json).unwrap();
+        let row: Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+        for column in csv.lines().next().unwrap().split(',') {
+            assert!(row.get(column).is_some(), "{column}: {row}");
         }
-        assert_eq!(json["max_rtt_ns"], 500_000_000);
-        assert_eq!(json["upstream_loss_ratio"], Value::Null);
+        assert_eq!(row["class"], "Hof, \"Nord\"");
+        assert_eq!(row["downstream_loss_ratio"], 0.015);
     }
 }

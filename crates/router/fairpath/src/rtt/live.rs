@@ -13,6 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::args::Args;
+use super::by::{self, ByTable, Named};
 use super::output::Output;
 use super::report::{Cost, Run};
 use fairpath_backend::monotonic_ns;
@@ -21,7 +22,7 @@ use fairpath_watch::{Change, Interfaces, unix_ns};
 /// How often silent flows are searched, and how many calls search all of the tables.
 const EXPIRE_EVERY: Duration = Duration::from_millis(500);
 const EXPIRE_PARTS: u32 = 64;
-/// How often the real-time clock is compared with the monotonic clock.
+/// How often the real-time clock is compared with the monotonic clock, and classes are read.
 const CLOCK_EVERY: Duration = Duration::from_secs(1);
 /// `--cost` enables statistics of the whole host.
 const COST_CAPABILITIES: [Capability; 4] = [
@@ -44,7 +45,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let mut config = args.config()?;
     let filters = args.filters()?;
-    let mut output = Output::new(args)?;
+    let table = ByTable::new(args)?;
+    if let Some(table) = &table {
+        config = table.configured(config, args.count.is_some());
+    }
+    let mut output = Output::new(args, table)?;
     let needed: &[Capability] = match args.cost {
         true => &COST_CAPABILITIES,
         false => &crate::MONITOR_CAPABILITIES,
@@ -64,6 +69,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
     let changes = interfaces.start(&mut monitor)?;
     apply_changes(changes, &mut output);
+    classify(&mut monitor, &interfaces, &output)?;
     if interfaces.watched().is_empty() {
         note("no interface matches yet; waiting");
     }
@@ -85,6 +91,28 @@ fn clock() -> anyhow::Result<Clock> {
     Ok(Clock {
         unix_of_zero_ns: i128::from(unix_ns()?) - i128::from(monotonic_ns()?),
     })
+}
+
+/// Activates the rules of `--by class` for the present interfaces.
+fn classify(
+    monitor: &mut RttMonitor,
+    interfaces: &Interfaces,
+    output: &Output,
+) -> anyhow::Result<()> {
+    let Some(table) = &output.table else {
+        return Ok(());
+    };
+    let watched = interfaces.watched();
+    let named = Named {
+        index_of: &|name| interfaces.index_of(name).map(|index| index.0),
+        interfaces: watched.iter().map(|(i, name)| (i.0, *name)).collect(),
+    };
+    match table.rules(&named) {
+        None => Ok(()),
+        Some(rules) => monitor
+            .set_rules(&rules, &[])
+            .map_err(|error| by::refused(&error)),
+    }
 }
 
 fn apply_changes(changes: Vec<Change>, output: &mut Output) {
@@ -127,7 +155,10 @@ impl Live {
             self.wait(left.min(READ_EVERY))?;
             self.read()?;
             let changes = self.interfaces.follow(&mut self.monitor)?;
-            apply_changes(changes, &mut self.output);
+            if !changes.is_empty() {
+                apply_changes(changes, &mut self.output);
+                classify(&mut self.monitor, &self.interfaces, &self.output)?;
+            }
             if self.interfaces.is_over() {
                 break;
             }
@@ -138,6 +169,7 @@ impl Live {
             }
             if now >= next_clock {
                 self.output.context.clock = clock()?;
+                self.read_classes();
                 next_clock = now + CLOCK_EVERY;
             }
         }
@@ -167,6 +199,12 @@ impl Live {
         Ok(())
     }
 
+    fn read_classes(&mut self) {
+        if let Some(table) = &mut self.output.table {
+            table.read_classes(|reading| self.monitor.read_classes(reading));
+        }
+    }
+
     fn expire(&mut self) -> anyhow::Result<()> {
         let config = self.monitor.config();
         let sets = (config.flow_sets + config.half_sets).div_ceil(EXPIRE_PARTS);
@@ -190,6 +228,9 @@ impl Live {
             .finish(monotonic_ns()?, |event| open.push(event));
         for event in &open {
             self.output.event(event)?;
+        }
+        if let Some(table) = &mut self.output.table {
+            table.read_classes(|reading| self.monitor.read_classes(reading));
         }
         let mut notes = Vec::new();
         if self.invalid_entries > 0 {

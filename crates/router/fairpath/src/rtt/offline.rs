@@ -5,11 +5,13 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context, bail};
+use fairpath_class::Criterion;
 use fairpath_cli::note;
 use fairpath_core::{Event, Frame, FrameDirection, Link, Monitor};
 use fairpath_wire::capture::{Direction, LinkType, Packet, ReadError, Reader};
 
 use super::args::{Args, Match};
+use super::by::{self, ByTable, Named};
 use super::output::Output;
 use super::report::Run;
 
@@ -29,15 +31,25 @@ pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
     };
     let mut reader = Reader::new(stream).with_context(|| format!("read capture {path:?}"))?;
     let filters = args.filters()?;
-    let mut monitor = Monitor::new(&args.config()?);
+    let table = ByTable::new(args)?;
+    let config = match &table {
+        None => args.config()?,
+        Some(table) => table.configured(args.config()?, args.count.is_some()),
+    };
+    let mut monitor = Monitor::new(&config);
     monitor.set_filters(&filters);
-    let mut output = Output::new(args)?;
+    let mut output = Output::new(args, table)?;
+    classify(&mut monitor, &output)?;
     let mut capture = Capture {
         first: None,
         last: 0,
         unsupported: 0,
+        without_direction: 0,
+        interface: None,
+        has_several_interfaces: false,
         tshark: args.pairing == Match::Tshark,
     };
+    let packets_per_reading = ByTable::packets_per_reading(&config);
     let mut stopped = None;
     let mut failed = Ok(());
     while !output.done() && failed.is_ok() {
@@ -54,6 +66,10 @@ pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
         let named = output.context.names.len();
         if reader.interfaces().len() > named {
             name_interfaces(&reader, &mut output);
+            classify(&mut monitor, &output)?;
+        }
+        if reader.packets().is_multiple_of(packets_per_reading) {
+            read_classes(&mut monitor, &mut output);
         }
     }
     failed?;
@@ -62,7 +78,33 @@ pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
     for event in &open {
         output.event(event)?;
     }
+    read_classes(&mut monitor, &mut output);
     close(args, path, &monitor, output, &capture, stopped)
+}
+
+/// Activates the rules of `--by class`.
+fn classify(monitor: &mut Monitor, output: &Output) -> anyhow::Result<()> {
+    let names = &output.context.names;
+    let index_of = |name: &str| {
+        let found = names.iter().find(|(_, known)| *known == name);
+        found.map(|(index, _)| *index)
+    };
+    let named = Named {
+        index_of: &index_of,
+        interfaces: names.iter().map(|(i, name)| (*i, name.as_str())).collect(),
+    };
+    match output.table.as_ref().and_then(|table| table.rules(&named)) {
+        None => Ok(()),
+        Some(rules) => monitor
+            .set_rules(&rules, &[])
+            .map_err(|error| by::refused(&error)),
+    }
+}
+
+fn read_classes(monitor: &mut Monitor, output: &mut Output) {
+    if let Some(table) = &mut output.table {
+        table.read_classes(|reading| monitor.read_classes(reading));
+    }
 }
 
 /// Totals of a capture.
@@ -70,6 +112,10 @@ struct Capture {
     first: Option<u64>,
     last: u64,
     unsupported: u64,
+    /// Packets of unknown direction.
+    without_direction: u64,
+    interface: Option<u32>,
+    has_several_interfaces: bool,
     tshark: bool,
 }
 
@@ -84,6 +130,9 @@ impl Capture {
             self.unsupported += 1;
             return Ok(());
         };
+        self.without_direction += u64::from(frame.way == FrameDirection::Unknown as u8);
+        let interface = *self.interface.get_or_insert(frame.ifindex);
+        self.has_several_interfaces |= interface != frame.ifindex;
         // A capture of two interfaces may not begin with its earliest packet.
         self.first = Some(self.first.map_or(packet.time_ns, |f| f.min(packet.time_ns)));
         self.last = self.last.max(packet.time_ns);
@@ -94,6 +143,32 @@ impl Capture {
             }
         });
         failed
+    }
+
+    /// Criteria of classes that a capture cannot match as live traffic does.
+    fn remarks(&self, table: &ByTable) -> Vec<String> {
+        let mut remarks = Vec::new();
+        if table.uses(|criterion| matches!(criterion, Criterion::Mark(_))) {
+            remarks.push("classes by mark match no packet: captures have no marks".to_owned());
+        }
+        if self.without_direction > 0 && table.uses(|c| matches!(c, Criterion::Dscp(_))) {
+            remarks.push(format!(
+                "classes by DSCP do not match {} packets, which have no direction in the capture",
+                self.without_direction
+            ));
+        }
+        let by_link = |criterion: &Criterion| match criterion {
+            Criterion::Mac(_) | Criterion::Vlan(_) | Criterion::Interface(_) => true,
+            Criterion::Mark(_) | Criterion::Prefix(_) | Criterion::Dscp(_) => false,
+        };
+        if self.has_several_interfaces && table.uses(by_link) {
+            remarks.push(
+                "classes by MAC address, VLAN or interface may lack samples of the leg outside: \
+                 the capture has several interfaces"
+                    .to_owned(),
+            );
+        }
+        remarks
     }
 }
 
@@ -180,8 +255,10 @@ fn close(
     if capture.tshark {
         notes.push("packets are paired as tshark does, without Karn's rule".to_owned());
     }
-    if let Some(error) = &stopped {
-        notes.push(format!("{path:?} ends early: {error}"));
+    match (&output.table, &stopped) {
+        (Some(table), _) => notes.extend(capture.remarks(table)),
+        (None, Some(error)) => notes.push(format!("{path:?} ends early: {error}")),
+        (None, None) => {}
     }
     let stats = monitor.stats();
     let run = Run {

@@ -8,7 +8,7 @@ use fairpath_core::{Event, Stats};
 use fairpath_rtt::{Context, FlowLine, SampleLine, Summary};
 
 use super::args::{Args, Format};
-use super::by::Table;
+use super::by::ByTable;
 use super::report::{self, Run};
 
 /// Flows that the summary lists by default.
@@ -25,18 +25,19 @@ pub struct Output {
     limit: usize,
     samples: u64,
     is_closed: bool,
-    table: Option<Table>,
+    /// With `--by`: the table that is printed instead of everything else.
+    pub table: Option<ByTable>,
     /// Clock and interface names.
     pub context: Context,
     summary: Summary,
 }
 
 impl Output {
-    /// Opens the output that the arguments name.
+    /// Opens the output that the arguments name; `table` is that of `--by`.
     ///
     /// # Errors
-    /// The file cannot be opened for appending, or classes are invalid.
-    pub fn new(args: &Args) -> anyhow::Result<Output> {
+    /// The file cannot be opened for appending.
+    pub fn new(args: &Args, table: Option<ByTable>) -> anyhow::Result<Output> {
         let out: Box<dyn Write> = match &args.write {
             None => Box::new(io::stdout()),
             Some(path) => Box::new(
@@ -57,7 +58,7 @@ impl Output {
             limit: args.limit.unwrap_or(SUMMARY_FLOWS),
             samples: 0,
             is_closed: false,
-            table: args.table()?,
+            table,
             context: Context::default(),
             summary: Summary::default(),
         })
@@ -156,7 +157,7 @@ impl Output {
     /// A write fails, except on a closed pipe.
     pub fn finish(mut self, run: &Run, stats: &Stats) -> anyhow::Result<()> {
         if let Some(table) = self.table.take() {
-            return self.finish_table(&table, run);
+            return self.finish_table(&table, run, stats);
         }
         let line = self
             .summary
@@ -178,16 +179,17 @@ impl Output {
         Ok(())
     }
 
-    fn finish_table(mut self, table: &Table, run: &Run) -> anyhow::Result<()> {
-        let text = match self.format {
-            Format::Text => table.text(),
-            Format::Json => table.json()?,
-            Format::Csv => table.csv()?,
-        };
+    fn finish_table(mut self, table: &ByTable, run: &Run, stats: &Stats) -> anyhow::Result<()> {
+        let (text, remarks) = table.finish(self.format)?;
         let written = self.out.write_all(text.as_bytes());
         self.check(written)?;
         self.flush()?;
-        for remark in run.notes.iter().chain(&table.remarks()) {
+        if self.is_closed {
+            return Ok(());
+        }
+        let dropped = report::drops(stats);
+        let dropped = (!dropped.is_empty()).then(|| format!("dropped: {}", dropped.join(", ")));
+        for remark in run.notes.iter().chain(&remarks).chain(&dropped) {
             fairpath_cli::note(remark);
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use fairpath_core::{CHUNK_SEGMENTS, Config, Usage, WAYS};
+use fairpath_core::{CHUNK_SEGMENTS, Config, Stats, Usage, WAYS};
 use fairpath_rtt::SummaryLine;
 use fairpath_units::Nanos;
 use serde::Serialize;
@@ -227,23 +227,31 @@ fn tables(out: &mut String, line: &SummaryLine, run: &Run) -> std::fmt::Result {
         grouped(u64::from(run.config.chunks) * u64::from(CHUNK_SEGMENTS)),
         run.table_bytes.div_ceil(1 << 20),
     )?;
-    let lost: Vec<String> = DROPS
-        .iter()
-        .filter_map(|(name, text)| {
-            let n = line
-                .counters
-                .get(*name)
-                .and_then(Value::as_u64)
-                .unwrap_or(0);
-            (n > 0).then(|| format!("{} {text}", grouped(n)))
-        })
-        .collect();
+    let counter = |name: &str| line.counters.get(name).and_then(Value::as_u64);
+    let lost = drops_of(|name| counter(name).unwrap_or(0));
     let lost = if lost.is_empty() {
         "nothing".to_owned()
     } else {
         lost.join(", ")
     };
     writeln!(out, "  dropped   {lost}")
+}
+
+/// The lost measurements of a run, as in the summary. Empty if nothing was lost. Matches that a rule
+/// of the method refuses are not lost.
+pub fn drops(stats: &Stats) -> Vec<String> {
+    drops_of(|name| {
+        let counted = |(known, _): &(&str, u64)| *known == name && !name.starts_with("refused_");
+        stats.by_name().find(counted).map_or(0, |(_, n)| n)
+    })
+}
+
+fn drops_of(counter: impl Fn(&str) -> u64) -> Vec<String> {
+    let counted = DROPS.iter().map(|(name, text)| (counter(name), text));
+    counted
+        .filter(|(n, _)| *n > 0)
+        .map(|(n, text)| format!("{} {text}", grouped(n)))
+        .collect()
 }
 
 /// Counters of lost measurements, with their text in the summary.

@@ -213,7 +213,11 @@ fn core_config(config: &Config) -> anyhow::Result<CoreConfig> {
     Ok(core)
 }
 
-fn globs(names: &[String]) -> anyhow::Result<GlobSet> {
+/// A set of interface names and patterns.
+///
+/// # Errors
+/// A pattern is invalid.
+pub fn globs(names: &[String]) -> anyhow::Result<GlobSet> {
     let mut set = GlobSetBuilder::new();
     for name in names {
         set.add(Glob::new(name).with_context(|| format!("uplinks: invalid pattern {name:?}"))?);

@@ -28,6 +28,7 @@ mod state;
 mod web;
 
 pub use fairpath_config::Wish;
+pub use kernel::globs;
 pub use own::Own;
 pub use signals::Signals;
 
