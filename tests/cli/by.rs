@@ -27,6 +27,8 @@ fn captures() -> Vec<PathBuf> {
         "icmp.pcap",
         "ipv6.pcap.gz",
         "loss.pcap.gz",
+        "short.pcapng",
+        "vlan-pppoe.pcap.gz",
     ];
     names.map(|name| directory.join(name)).into()
 }
@@ -39,22 +41,25 @@ fn lines(words: &[&str]) -> Vec<Value> {
     lines.collect()
 }
 
-/// RTTs by the address of the measured host, from the samples.
-fn samples(capture: &str) -> BTreeMap<String, Vec<u64>> {
-    let mut hosts: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+/// Sorted RTTs of the samples, by these keys of a sample.
+fn samples(capture: &str, keys: &[&str]) -> BTreeMap<Vec<String>, Vec<u64>> {
+    let mut rtts: BTreeMap<Vec<String>, Vec<u64>> = BTreeMap::new();
     for record in lines(&["rtt", "--format", "json", "--samples-only", "-r", capture]) {
         if record["type"] == "sample" {
-            // The address has this key in either version of the schema.
-            let host = record.get("dst_address").unwrap_or(&record["dst"]);
-            let host = host.as_str().unwrap().to_owned();
-            let rtts = hosts.entry(host).or_default();
-            rtts.push(record["rtt_ns"].as_u64().unwrap());
+            let key = keys.iter().map(|key| word(&record[*key])).collect();
+            let rtt = record["rtt_ns"].as_u64().unwrap();
+            rtts.entry(key).or_default().push(rtt);
         }
     }
-    for rtts in hosts.values_mut() {
-        rtts.sort_unstable();
+    rtts.values_mut().for_each(|rtts| rtts.sort_unstable());
+    rtts
+}
+
+fn word(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
     }
-    hosts
 }
 
 fn percentile(sorted: &[u64], share: f64) -> f64 {
@@ -62,35 +67,90 @@ fn percentile(sorted: &[u64], share: f64) -> f64 {
     sorted[rank.max(1) - 1] as f64
 }
 
+/// Compares a row with its sorted samples.
+fn assert_row(row: &Value, rtts: &[u64], exact_extremes: bool) {
+    assert_eq!(row["samples"], rtts.len(), "{row}");
+    for (name, share) in [
+        ("min_rtt_ns", 0.0),
+        ("p50_rtt_ns", 0.5),
+        ("p95_rtt_ns", 0.95),
+        ("p99_rtt_ns", 0.99),
+        ("max_rtt_ns", 1.0),
+    ] {
+        let (found, exact) = (row[name].as_f64().unwrap(), percentile(rtts, share));
+        if exact_extremes && (share == 0.0 || share == 1.0) {
+            assert_eq!(found, exact, "{name}: {row}");
+        }
+        let error = (found.max(LOWEST_NS) / exact.max(LOWEST_NS) - 1.0).abs();
+        assert!(error <= TOLERANCE, "{name}: {error}: {row}");
+    }
+}
+
+fn assert_sorted_by_p95(rows: &[Value]) {
+    let p95: Vec<Option<u64>> = rows.iter().map(|row| row["p95_rtt_ns"].as_u64()).collect();
+    assert!(p95.is_sorted_by(|a, b| a >= b), "{p95:?}");
+}
+
 #[test]
-fn percentiles_by_host_are_those_of_the_samples() {
+fn rows_by_host_and_flow_are_those_of_the_samples() {
+    let flow = ["src_address", "src_port", "dst_address", "dst_port"];
     for capture in captures() {
         let capture = capture.to_str().unwrap();
-        let expected = samples(capture);
-        assert!(!expected.is_empty(), "{capture}");
-        let rows = lines(&["rtt", "--by", "host", "--format", "json", "-r", capture]);
-        let measured = rows.iter().filter(|row| row["samples"] != 0);
-        assert_eq!(measured.count(), expected.len(), "{capture}");
-        let mut last = f64::MAX;
-        for row in rows.iter().filter(|row| row["samples"] != 0) {
-            let rtts = &expected[row["host_address"].as_str().unwrap()];
-            assert_eq!(row["samples"], rtts.len(), "{capture}: {row}");
-            assert_eq!(row["min_rtt_ns"], rtts[0], "{capture}: {row}");
-            assert_eq!(row["max_rtt_ns"], rtts[rtts.len() - 1], "{capture}: {row}");
-            for (name, share) in [
-                ("p50_rtt_ns", 0.5),
-                ("p95_rtt_ns", 0.95),
-                ("p99_rtt_ns", 0.99),
-            ] {
-                let found = row[name].as_f64().unwrap();
-                let exact = percentile(rtts, share).max(LOWEST_NS);
-                let error = (found.max(LOWEST_NS) / exact - 1.0).abs();
-                assert!(error <= TOLERANCE, "{capture} {name}: {error}: {row}");
+        for (by, sample_keys, row_keys) in [
+            ("host", &["dst_address"][..], &["host_address"][..]),
+            ("flow", &flow, &flow),
+        ] {
+            let expected = samples(capture, sample_keys);
+            assert!(!expected.is_empty(), "{capture}");
+            let rows = lines(&["rtt", "--by", by, "--format", "json", "-r", capture]);
+            let measured = rows.iter().filter(|row| row["samples"] != 0);
+            assert_eq!(measured.clone().count(), expected.len(), "{capture}");
+            for row in measured {
+                let key: Vec<String> = row_keys.iter().map(|key| word(&row[*key])).collect();
+                assert_row(row, &expected[&key], true);
             }
-            let p95 = row["p95_rtt_ns"].as_f64().unwrap();
-            assert!(p95 <= last, "{capture}: not sorted by p95");
-            last = p95;
+            assert_sorted_by_p95(&rows);
         }
+    }
+}
+
+#[test]
+fn rows_by_class_are_those_of_the_samples_of_its_hosts() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("classes.csv");
+    for capture in captures() {
+        let capture = capture.to_str().unwrap();
+        let inside = samples(capture, &["dst_address"]);
+        let outside = samples(capture, &["src_address"]);
+        let mut hosts: Vec<&String> = inside.keys().chain(outside.keys()).flatten().collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        // Each host is a class, below one class of all.
+        let mut csv = String::from("name,parent,prefix\nall,,\n");
+        for host in hosts {
+            csv += &format!("{host},all,{host}\n");
+        }
+        fs::write(&file, csv).unwrap();
+        let words = ["rtt", "--by", "class", "--format", "json", "-r", capture];
+        let classes = ["--class-file", file.to_str().unwrap()];
+        let rows = lines(&[&words[..], &classes].concat());
+        let all: usize = inside.values().map(Vec::len).sum();
+        let mut legs = 0;
+        for row in rows.iter().filter(|row| row["samples"] != 0) {
+            let of_leg = match word(&row["leg"]).as_str() {
+                "inside" => &inside,
+                _ => &outside,
+            };
+            match word(&row["class"]).as_str() {
+                "all" => assert_eq!(row["samples"], all, "{row}"),
+                host => {
+                    assert_row(row, &of_leg[&vec![host.to_owned()]], false);
+                    legs += 1;
+                }
+            }
+        }
+        assert_eq!(legs, inside.len() + outside.len(), "{capture}: {rows:?}");
+        assert_sorted_by_p95(&rows);
     }
 }
 
