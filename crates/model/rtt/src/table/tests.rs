@@ -38,7 +38,7 @@ fn sample(key: Key, measured: usize, rtt: u64) -> Event {
         time: 0,
         number: 0,
         rtt,
-        least: rtt,
+        min: rtt,
         key,
         flow: 1,
         measured,
@@ -46,7 +46,7 @@ fn sample(key: Key, measured: usize, rtt: u64) -> Event {
         ifindex: 0,
         towards: 0,
         own_queue: OwnQueue::Unknown,
-        way: FrameDirection::Unknown,
+        direction: FrameDirection::Unknown,
         seq: 0,
         ack: 0,
         acked_bytes: 0,
@@ -69,7 +69,7 @@ fn closed(key: Key, data: u32, upstream: u32, repeated: u32, spurious: u32) -> E
         side: 0,
         opened: 0,
         counts,
-        least: [0; 2],
+        min: [0; 2],
         towards: [0; 2],
     })
 }

@@ -130,7 +130,7 @@ impl Capture {
             self.unsupported += 1;
             return Ok(());
         };
-        self.without_direction += u64::from(frame.way == FrameDirection::Unknown as u8);
+        self.without_direction += u64::from(frame.direction == FrameDirection::Unknown as u8);
         let interface = *self.interface.get_or_insert(frame.ifindex);
         self.has_several_interfaces |= interface != frame.ifindex;
         // A capture of two interfaces may not begin with its earliest packet.
