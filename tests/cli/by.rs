@@ -530,7 +530,7 @@ fn a_closed_pipe_is_no_error() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Nobody reads when the table is written, which is after the end of the capture.
+    // The reader is gone before the table is written, which is after the end of the capture.
     drop(child.stdout.take());
     let mut input = child.stdin.take().unwrap();
     std::io::Write::write_all(&mut input, &fs::read(capture).unwrap()).unwrap();

@@ -26,7 +26,7 @@ fn duplication_has_the_configured_share(port: &'static str) {
     }
     assert!((85..=220).contains(&twice), "{twice}");
     let ended = impaired.end();
-    ended.assert_true();
+    ended.assert_valid();
     assert_eq!(ended.number("to-peer", "duplicated_packets"), twice as u64);
     let sent = ended.number("to-peer", "sent_packets");
     assert_eq!(sent, u64::from(COUNT) + twice as u64);
@@ -60,7 +60,7 @@ fn corruption_inverts_one_bit_and_breaks_checksums(port: &'static str) {
         corrupted += bits;
     }
     let ended = impaired.end();
-    ended.assert_true();
+    ended.assert_valid();
     let reported = ended.number("to-peer", "corrupted_packets");
     assert!((200..=400).contains(&reported), "{reported}");
     // Two thirds of a packet's bits are those of the checked payload.

@@ -59,7 +59,7 @@ fn queued_packets_are_reported_at_the_end(port: &'static str) {
         false => "200 packets in the backlog at the end were dropped",
     };
     assert!(ended.stderr.contains(what), "{}", ended.stderr);
-    ended.assert_true();
+    ended.assert_valid();
 }
 
 #[test]

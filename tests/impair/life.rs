@@ -103,7 +103,7 @@ fn it_ends_after_its_duration_without_leftovers() {
     let words = ["wan", "--delay", "20ms", "--duration", "1.5s"];
     let ended = Impaired::start(&net.router, &words).ended();
     assert!(begin.elapsed() >= Duration::from_millis(1500));
-    ended.assert_true();
+    ended.assert_valid();
     assert!(ended.report["elapsed_s"].as_f64().unwrap() >= 1.5);
     assert_eq!(tools.left(&net.router), [""; 0]);
 }
@@ -133,7 +133,7 @@ fn a_terminal_that_closes_ends_it() {
     let impaired = Impaired::start(&net.router, &["wan", "--delay", "20ms"]);
     impaired.process.signal(Signal::SIGHUP);
     let ended = impaired.ended();
-    ended.assert_true();
+    ended.assert_valid();
     assert!(
         ended.stderr.contains("no packets in direction"),
         "{}",

@@ -34,7 +34,7 @@ fn loss_is_within_its_confidence_interval(port: &'static str) {
         assert_eq!(arrived.inversions, 0);
     }
     let ended = impaired.end();
-    ended.assert_true();
+    ended.assert_valid();
     let direction = ended.direction("to-peer");
     // All that was sent came to the impairment.
     assert_eq!(
@@ -64,7 +64,7 @@ fn loss_bursts_match_the_model(port: &'static str) {
     let impaired = Impaired::between(&net, port, &model);
     let arrived = datagrams(&net.client, &net.server, Router::SERVER.v4, COUNT);
     let ended = impaired.end();
-    ended.assert_true();
+    ended.assert_valid();
     let lost: Vec<u32> = (0..COUNT)
         .filter(|n| !arrived.times.contains_key(n))
         .collect();
@@ -95,7 +95,7 @@ fn a_pattern_loses_its_ones(port: &'static str) {
     // The other direction is let alone.
     let back = datagrams(&net.server, &net.client, Router::CLIENT.v4, 300);
     assert_eq!(back.times.len(), 300);
-    impaired.end().assert_true();
+    impaired.end().assert_valid();
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn with_one_seed_three_ports_lose_the_same_datagrams() {
             let back = Course::new(&net.server, &net.client, Router::CLIENT.v4, 1500);
             let there = there.run(to_server).numbers();
             let back = back.run(to_client).numbers();
-            impaired.end().assert_true();
+            impaired.end().assert_valid();
             assert!(there.len() < 1450 && back.len() < 1450);
             assert_ne!(there, back, "directions have separate outcomes");
             all.push((port, there, back));
@@ -151,7 +151,7 @@ fn two_droppers_keep_their_configured_loss() {
     let impaired = Impaired::between(&net, "afxdp", &["--to-peer", "loss 5%"]);
     let ours = count(&net);
     let ended = impaired.end();
-    ended.assert_true();
+    ended.assert_valid();
     // Six deviations of a difference of two shares of 4,000: the kernel's dropper has no seed.
     let most = 6.0 * (2.0 * 0.05 * 0.95 / f64::from(COUNT)).sqrt();
     assert!((kernels - ours).abs() < most, "{kernels} {ours}");
@@ -174,7 +174,7 @@ fn without_a_peer_directions_are_separate() {
     );
     assert_eq!(back.times.len(), 300);
     let ended = impaired.end();
-    ended.assert_true();
+    ended.assert_valid();
     assert_eq!(ended.report["backend"], Value::from("nfqueue"));
     drop(net);
     let net = router();
@@ -186,6 +186,6 @@ fn without_a_peer_directions_are_separate() {
         back.times.len()
     );
     let ended = impaired.end();
-    ended.assert_true();
+    ended.assert_valid();
     assert_eq!(ended.report["backend"], Value::from("xdp"));
 }

@@ -46,7 +46,7 @@ fn losses_of_chains_are_those_of_the_seed(port: &'static str) {
         there_and_back(port, words, wanted.each_ref().map(|numbers| numbers.len()));
     assert_eq!(there.numbers(), wanted[0]);
     assert_eq!(back.numbers(), wanted[1]);
-    ended.assert_true();
+    ended.assert_valid();
     let means = [four_states_lose([0.05, 0.3, 0.1, 0.8, 0.01]), 0.1];
     for (at, direction) in ["to-peer", "from-peer"].into_iter().enumerate() {
         let left = wanted[at].len() as u64;

@@ -191,8 +191,8 @@ impl Ended {
             .unwrap()
     }
 
-    /// It was true, and its status says so.
-    pub fn assert_true(&self) {
+    /// The run was valid, as its exit status reports.
+    pub fn assert_valid(&self) {
         assert_eq!(
             self.report["valid"], true,
             "{:#}\n{}",
@@ -211,7 +211,7 @@ impl Ended {
             why.contains("mean lateness") || why.contains("dropped in the kernel before")
         };
         if why.is_empty() || !why.iter().all(is_late) {
-            return self.assert_true();
+            return self.assert_valid();
         }
         let late = LATE.fetch_add(1, Ordering::Relaxed) + 1;
         report_retry("impair::late", late, &format!("{why:?}"));

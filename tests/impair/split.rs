@@ -19,7 +19,7 @@ fn each_segment_of_a_gso_packet_has_its_outcome(port: &'static str) {
     let received = report.bytes_received;
     assert!(received > bytes / 2, "{report:?}");
     let ended = impaired.end();
-    ended.assert_true();
+    ended.assert_valid();
     let packets = ended.number("to-peer", "enqueued_packets");
     assert!(packets >= received / 1448, "{packets} for {received} bytes");
     assert_eq!(ended.number("to-peer", "gso_packets"), 0);

@@ -66,7 +66,7 @@ fn a_measuring_process_that_is_killed_leaves_impair_alone() {
     assert!(records.number("/packets") >= 250, "{:#}", records.summary);
     assert_eq!(arrived(&net, 500), 250);
     let ended = impaired.end();
-    ended.assert_true();
+    ended.assert_valid();
     assert_eq!(ended.report["backend"], "xdp");
     let removed = wait_for(SOON, || (!root(&net)).then_some(()));
     assert!(removed.is_some(), "the root is there after the last owner");

@@ -3,9 +3,9 @@
 //! As root: `cargo test -p fairpath-tests --test ripe88`. A separate test program, so no other
 //! test runs at the same time: it measures, for two minutes, or five with `FAIRPATH_TEST_SHARE=full`.
 //!
-//! Runs that were not true are out of all figures here, as on the page. The cells of a figure that true
-//! runs show otherwise, or that none shows, are run again, with other draws; figures are those of all valid
-//! runs until then. Each repetition is reported and counted. After the last one, a figure out of range fails
+//! No figure here includes an invalid run, as on the page. If a figure is missing, or out of its range,
+//! its cells are run again with other seeds, and the figure is that of all valid runs until then. Each
+//! repetition is reported and counted. After the last one, a figure out of range fails
 //! the test, and so does one without a valid run: a skip for it could never be contradicted.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,7 +41,7 @@ const BASELINE: f64 = 0.95;
 /// BBR at 1 and 10 %, of itself without loss.
 const BBR: [(&str, f64); 2] = [("1%", 0.85), ("10%", 0.70)];
 
-/// Medians of true runs.
+/// Medians of valid runs.
 fn goodput(cell: &Cell) -> Option<f64> {
     let rates = cell.runs.iter().map(|run| run.flows[0].goodput_bps);
     median(&rates.collect::<Vec<f64>>())
@@ -53,15 +53,15 @@ fn of(setting: &BTreeMap<String, String>, part: &BTreeMap<String, String>) -> bo
         .all(|(axis, value)| setting.get(axis) == Some(value))
 }
 
-/// What a figure is found to be.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 enum Found {
-    /// As it is to be.
+    /// In its range.
     Holds(f64),
-    /// True runs that say something else.
+    /// Valid runs with another result.
     Wrong(f64),
-    /// No true run has it, or too little of it.
-    Untold(String),
+    /// No valid run has it, or too little of it.
+    Missing(String),
 }
 
 impl Found {
@@ -70,7 +70,7 @@ impl Found {
         match figure {
             Some(figure) if holds(figure) => Found::Holds(figure),
             Some(figure) => Found::Wrong(figure),
-            None => Found::Untold("no true run".to_owned()),
+            None => Found::Missing("no valid run".to_owned()),
         }
     }
 }
@@ -80,7 +80,7 @@ impl fmt::Display for Found {
         match self {
             Found::Holds(figure) => write!(out, "{figure:.3}, holds"),
             Found::Wrong(figure) => write!(out, "{figure:.3}, WRONG"),
-            Found::Untold(why) => write!(out, "untold: {why}"),
+            Found::Missing(why) => write!(out, "missing: {why}"),
         }
     }
 }
@@ -97,7 +97,7 @@ fn against_models(cell: &Cell) -> Found {
         .filter_map(|flow| Some(flow.loss_events.as_ref()?.events))
         .sum();
     if events < EVENTS {
-        return Found::Untold(format!("{events} loss events, {EVENTS} are needed"));
+        return Found::Missing(format!("{events} loss events, {EVENTS} are needed"));
     }
     let residual = cell.theory().map(|row| row.nearest.1.value);
     Found::judge(residual, |off| off.abs() <= MODEL)
@@ -244,9 +244,9 @@ fn ripe88_agrees_with_models_and_the_talk() {
 
 #[test]
 fn a_criterion_without_valid_runs_fails() {
-    let untold = Found::judge(None, |_| true);
-    assert_eq!(untold, Found::Untold("no true run".to_owned()));
+    let missing = Found::judge(None, |_| true);
+    assert_eq!(missing, Found::Missing("no valid run".to_owned()));
     assert_eq!(Found::judge(Some(0.5), |_| false), Found::Wrong(0.5));
-    let figure = (String::from("figure"), (untold, Vec::new()));
+    let figure = (String::from("figure"), (missing, Vec::new()));
     assert!(!holds(&(&figure.0, &figure.1)));
 }

@@ -47,7 +47,7 @@ for run in /tmp/out/runs/*.json; do jq -c --monochrome-output '{setting, links, 
 with() {
 	jq -s "map(select(.setting.jitter == \"$1\")) | first" /tmp/out/runs/*.json >/tmp/run
 	# That an emulated processor is slow is no fault of netem's.
-	jq -e '[.faults[].kind] | all(. == "not-measured" or . == "shared-cpu")' /tmp/run >/dev/null || fail "$1: not true: $(jq -c .faults /tmp/run)"
+	jq -e '[.faults[].kind] | all(. == "not-measured" or . == "shared-cpu")' /tmp/run >/dev/null || fail "$1: invalid: $(jq -c .faults /tmp/run)"
 	jq -e '.links | length == 2 and all(.engine == "netem")' /tmp/run >/dev/null || fail "$1: links: $(jq -c .links /tmp/run)"
 	jq -e '.links[] | select(.name == "router/wan: towards server") | .packets > 200 and .lost > 0' /tmp/run >/dev/null || fail "$1: no loss: $(jq -c .links /tmp/run)"
 	pass "jitter $1: it lost $(jq '[.links[].lost] | add' /tmp/run) of $(jq '[.links[].packets] | add' /tmp/run) packets"

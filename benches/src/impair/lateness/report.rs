@@ -40,7 +40,7 @@ struct Row {
     own_drops: u64,
     /// Datagrams that did not come to the receiver, over all rounds.
     missing: u64,
-    /// Rounds that were not true, and why.
+    /// Rounds that were invalid, and why.
     invalid: Vec<String>,
 }
 
@@ -192,7 +192,7 @@ impl Report {
         let invalid = self.rows.iter().flat_map(|row| {
             let of = format!("{} at {}/s", row.port.name(), row.pace);
             let lines = row.invalid.iter();
-            lines.map(move |why| format!("  not true: {of}: {why}\n"))
+            lines.map(move |why| format!("  invalid: {of}: {why}\n"))
         });
         text.extend(invalid);
         if !self.sparse.is_empty() {

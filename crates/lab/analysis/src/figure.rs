@@ -42,6 +42,6 @@ pub enum FigureKind {
     Bars,
     /// A quantity over the time of a run, one typical run a line.
     Timeline,
-    /// Distribution of a quantity's samples over all true runs of a setting.
+    /// Distribution of a quantity's samples over all valid runs of a setting.
     Distribution,
 }

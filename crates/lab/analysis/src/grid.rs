@@ -50,7 +50,7 @@ impl<'a> Cell<'a> {
         self.setting.get(axis).map_or("", String::as_str)
     }
 
-    /// The quantity in each true run that measured it.
+    /// The quantity in each valid run that measured it.
     pub fn values(&self, requested: &Requested) -> Vec<f64> {
         self.runs
             .iter()
@@ -58,7 +58,7 @@ impl<'a> Cell<'a> {
             .collect()
     }
 
-    /// Median over true runs with its interval; none where no run measured it.
+    /// Median over valid runs with its interval; none where no run measured it.
     pub fn estimate(&self, requested: &Requested) -> Option<Estimate> {
         median_with_interval(&self.values(requested), CONFIDENCE, BOOTSTRAP_SEED)
     }

@@ -12,7 +12,7 @@
 //!                        └─ page, compare                one page; two directories of results
 //! ```
 //!
-//! Runs that are not true are in a cell, but never in its figures.
+//! Runs that are invalid are in a cell, but never in its figures.
 
 pub mod axis_value;
 pub mod change;

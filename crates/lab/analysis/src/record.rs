@@ -332,7 +332,7 @@ pub struct CpuRecord {
     pub shared: Vec<String>,
 }
 
-/// Why a run is not true.
+/// Why a run is invalid.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {

@@ -1,7 +1,7 @@
 //! Models at measured conditions: the flows of each run with their round-trip times and loss events.
 //!
 //! The prediction of a run is the sum over its flows, limited to the link rate. A cell's
-//! is the median over its true runs, and so is its residual: a run is compared with what it measured
+//! is the median over its valid runs, and so is its residual: a run is compared with what it measured
 //! itself, not with what others did.
 
 use fairpath_report::statistics::{Estimate, mean, median, median_with_interval};
@@ -130,7 +130,7 @@ pub struct Row {
     pub meeting: Option<f64>,
 }
 
-/// The cell's row, for [`Cell::theory`]; none where no true run has a prediction.
+/// The cell's row, for [`Cell::theory`]; none where no valid run has a prediction.
 pub(super) fn row(cell: &Cell) -> Option<Row> {
     let goodput = metrics::find("goodput").ok()?;
     let runs: Vec<(f64, Prediction, &RunRecord)> = cell

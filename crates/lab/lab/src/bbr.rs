@@ -125,15 +125,15 @@ fn judge(answers: &Answers) -> KernelBbr {
             let because = format!("{because}; not read in addition: {unseen}");
             KernelBbr::Version { version, because }
         }
-        (Err(untold), Ok(false)) => KernelBbr::Version {
+        (Err(missing), Ok(false)) => KernelBbr::Version {
             version: 1,
-            because: format!("struct bbr has no {LATER}; no socket was queried: {untold}"),
+            because: format!("struct bbr has no {LATER}; no socket was queried: {missing}"),
         },
-        (Err(untold), Ok(true)) => KernelBbr::Unknown {
-            because: format!("struct bbr has {LATER} (version 2 or 3), and {untold}"),
+        (Err(missing), Ok(true)) => KernelBbr::Unknown {
+            because: format!("struct bbr has {LATER} (version 2 or 3), and {missing}"),
         },
-        (Err(untold), Err(unseen)) => KernelBbr::Unknown {
-            because: format!("{untold}, and {unseen}"),
+        (Err(missing), Err(unseen)) => KernelBbr::Unknown {
+            because: format!("{missing}, and {unseen}"),
         },
     }
 }

@@ -63,10 +63,10 @@ fn by_trial(
     for factor in FACTORS {
         match first_fault(bench, cells, factor)? {
             None => {
-                report(&format!("scale {factor}: true"));
+                report(&format!("scale {factor}: valid"));
                 return Ok((
                     factor,
-                    words(factor, "the largest at which trials were true"),
+                    words(factor, "the largest at which trials were valid"),
                 ));
             }
             Some(fault) => {
@@ -82,7 +82,7 @@ fn by_trial(
     )))
 }
 
-/// What is wrong at a factor with the first trial that is not true.
+/// What is wrong at a factor with the first trial that is invalid.
 fn first_fault(bench: &mut Bench, cells: &[&Cell], factor: f64) -> Result<Option<String>, Trouble> {
     for cell in cells {
         let run = bench.run(&trial(cell, factor), factor)?;

@@ -1,7 +1,7 @@
 //! A grid from its first run to its report, started or continued.
 //!
 //! ```text
-//! directory ─ what is there ─ scale (by trial) ─ runs that are missing ─ those that were not true, once more ─ end
+//! directory ─ what is there ─ scale (by trial) ─ runs that are missing ─ those that were invalid, once more ─ end
 //! ```
 //!
 //! Every run is stored when it ends. An invalid run is kept and marked. It is repeated once at the end, at a
@@ -247,7 +247,7 @@ fn outcome(run: &RunRecord) -> String {
     match run.faults.first() {
         None if !run.remarks.is_empty() => format!("{rates} ({})", run.remarks.join("; ")),
         None => rates,
-        Some(fault) => format!("{rates}, not true: {}", fault.text),
+        Some(fault) => format!("{rates}, invalid: {}", fault.text),
     }
 }
 

@@ -46,7 +46,7 @@ pub enum ColumnKind {
 pub struct Row {
     /// A cell for each column.
     pub cells: Vec<Cell>,
-    /// Whether it is set apart, such as a run that was not true.
+    /// Whether it is set apart, such as a run that was invalid.
     pub marked: bool,
 }
 

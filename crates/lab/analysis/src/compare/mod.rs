@@ -46,7 +46,7 @@ pub struct Row {
     pub first: f64,
     /// Median of the second.
     pub second: f64,
-    /// True runs of the first and of the second.
+    /// Valid runs of the first and of the second.
     pub runs: (usize, usize),
     /// Second over first less one, in percent; none where the first is not above zero.
     pub percent: Option<f64>,

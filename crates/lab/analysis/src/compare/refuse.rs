@@ -38,13 +38,13 @@ pub enum CannotCompare {
         /// In the second.
         second: f64,
     },
-    /// No setting has true runs in both.
+    /// No setting has valid runs in both.
     #[error(
-        "no setting has true runs in both directories ({first} settings in the first, {second} in the second); \
+        "no setting has valid runs in both directories ({first} settings in the first, {second} in the second); \
          run the same form of the experiment"
     )]
     NothingInCommon {
-        /// Settings with true runs in the first.
+        /// Settings with valid runs in the first.
         first: usize,
         /// In the second.
         second: usize,
@@ -96,7 +96,7 @@ pub(super) fn same_scale(first: &Manifest, second: &Manifest) -> Result<(), Cann
     Err(CannotCompare::Scale { first, second })
 }
 
-/// Cells of equal settings with true runs on both sides.
+/// Cells of equal settings with valid runs on both sides.
 pub(super) fn pairs<'g, 'a>(
     ours: &'g Grid<'a>,
     theirs: &'g Grid<'a>,

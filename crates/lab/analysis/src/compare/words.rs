@@ -37,7 +37,7 @@ pub(super) fn remarks(
         let alone = grid.cells.len() - pairs;
         if alone > 0 {
             remarks.push(format!(
-                "{alone} settings of the {which} have no true runs in both"
+                "{alone} settings of the {which} have no valid runs in both"
             ));
         }
         let (runs, excluded) = grid.counts();

@@ -75,7 +75,7 @@ fn lines(grid: &Grid, spec: &FigureSpec, x: &str) -> Vec<Setting> {
         .collect()
 }
 
-/// (The axis's number, the run's value) of each true run; none where the axis has no number.
+/// (The axis's number, the run's value) of each valid run; none where the axis has no number.
 fn pairs(cell: &Cell, x: &str, requested: &Requested) -> Option<Vec<(f64, f64)>> {
     let (_, number) = axis_value::number(cell.value(x))?;
     Some(

@@ -96,7 +96,7 @@ fn switches(run: &RunRecord) -> Vec<(String, f64)> {
     run.flows.iter().flat_map(of_flow).collect()
 }
 
-/// Every sample of all true runs of a line.
+/// Every sample of all valid runs of a line.
 pub(super) fn distribution(
     grid: &Grid,
     spec: &FigureSpec,

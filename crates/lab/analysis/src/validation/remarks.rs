@@ -1,4 +1,4 @@
-//! What a true run cannot show all the same.
+//! What a valid run cannot show all the same.
 
 use crate::record::{FlowRecord, RunRecord};
 

@@ -240,7 +240,7 @@ pub fn report(count: usize) -> Report {
         title: "What 1 % loss costs".into(),
         kicker: "Fairpath lab · ripe88 · quick form".into(),
         question: "How much goodput do CUBIC and BBR lose on a path that loses packets, and does it matter whether both ways share one path?".into(),
-        facts: vec![Fact::new("Runs", format!("{count}, of which 2 were not true")), Fact::new("Date", "22 November 2026"), Fact::new("Kernel", "6.18.0"), Fact::new("Processor", "2 × Xeon"), Fact::new("Round trip", "0.5 ms without queue (fitted)")],
+        facts: vec![Fact::new("Runs", format!("{count}, of which 2 were invalid")), Fact::new("Date", "22 November 2026"), Fact::new("Kernel", "6.18.0"), Fact::new("Processor", "2 × Xeon"), Fact::new("Round trip", "0.5 ms without queue (fitted)")],
         summary: vec![
             Headline { value: "−72 %".into(), text: "CUBIC falls from 865 to 243 Mbit/s at 1 % loss on the symmetric path (three runs: 236 to 250).".into(), figure: Some("goodput-by-loss".into()) },
             Headline { value: "−1.4 %".into(), text: "BBR keeps 856 of 868 Mbit/s at 1 %, and 755 at 10 %.".into(), figure: Some("goodput-by-loss".into()) },
@@ -248,7 +248,7 @@ pub fn report(count: usize) -> Report {
         ],
         notices: vec![Notice::note("Each setting ran three times; no interval of three runs reaches more than 75 % confidence."), Notice::warning("2 runs have an invalid emulation and are excluded: `lateness p99` above 2 ms because others used the CPU.")],
         sections: vec![
-            Section::new("Results", vec![text("Medians over true runs. Every figure has its numbers as CSV and the command that repeats it."), Block::Figure(by_loss()), Block::Figure(by_rtt()), Block::Table(cells()), Block::Figure(bars()), Block::Figure(timeline()), Block::Figure(distribution())]),
+            Section::new("Results", vec![text("Medians over valid runs. Every figure has its numbers as CSV and the command that repeats it."), Block::Figure(by_loss()), Block::Figure(by_rtt()), Block::Table(cells()), Block::Figure(bars()), Block::Figure(timeline()), Block::Figure(distribution())]),
             Section::new("Method", vec![text("Each run has its own namespaces. Loss is dealt by a counter-based generator in the middle of the path, never at the sender."), Block::List(vec!["Goodput is the receiver's, by iperf3, without the first second.".into(), "Offloads are off where loss is dealt: `tso off, gso off, gro off`.".into()]), Block::Code("B = MSS/RTT * C/sqrt(p),  C = sqrt(3/2)".into())]),
             Section::new("Provenance", vec![Block::Facts(vec![Fact::new("Command", "`fairpath lab run ripe88 --quick --seed 7 --output results/ripe88`"), Fact::new("iperf3", "3.18"), Fact::new("Congestion controls", "reno cubic bbr (v1)")]), Block::Table(runs(count)), Block::Details("Commands of the first run".into(), vec![Block::Code("ip netns exec server iperf3 -s -1\nip netns exec client iperf3 -c 10.0.0.2 -C cubic -t 5 -J".into())])]),
         ],
