@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `top.svg` | `fairpath top` in a terminal |
 //! | `page.png` | the page of the daemon in Chromium |
-//! | `report.png` | the first screen of the report in docs/results/ripe88 in Chromium |
+//! | `report.png` | the first screen of the report in docs/results/bufferbloat in Chromium |
 //!
 //! `fairpath demo` creates the network and the traffic. A second daemon, with the page, measures on the
 //! demo's router. The command needs root, and what `setup/needs test` installs.
@@ -46,7 +46,7 @@ const DRAW: Duration = Duration::from_secs(4);
 const PAGE: Duration = Duration::from_secs(4);
 const POLL: Duration = Duration::from_millis(100);
 const PAGE_ADDRESS: &str = "127.0.0.1:9908";
-const REPORT: &str = "docs/results/ripe88/index.html";
+const REPORT: &str = "docs/results/bufferbloat/index.html";
 
 pub fn run(args: &Args) -> Result<()> {
     ensure!(
