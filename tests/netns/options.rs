@@ -73,6 +73,54 @@ fn records_are_appended_to_a_file() {
     }
 }
 
+/// Echo requests of a client with two addresses: one is a class, the other has DSCP EF for a while.
+#[test]
+fn live_rows_by_class_use_every_criterion() {
+    requires!(Need::Root, Need::Tool("ping"));
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("classes.toml");
+    let text = format!(
+        "[[class]]\nname = \"site\"\n\
+         [[class]]\nname = \"anna\"\nparent = \"site\"\nprefix = [\"{}/32\"]\n\
+         [[class]]\nname = \"voice\"\ndscp = [\"ef\"]\n",
+        Router::CLIENT.v4
+    );
+    fs::write(&path, text).unwrap();
+    let router = Router::new(&Testbed::new()).unwrap();
+    let second = "address add 10.10.1.3/24 dev eth0".to_owned();
+    router.client.ip_batch(&[second]).unwrap();
+    let path = path.to_str().unwrap();
+    let args = ["--by", "class", "--class-file", path, "--uplink", "wan"];
+    let rtt = Rtt::watch(&router.router, &["lan", "wan"], &args);
+    let second = "-I 10.10.1.3";
+    for options in [
+        "-c 20",
+        &format!("-c 10 -Q 0xb8 {second}"),
+        &format!("-c 5 {second}"),
+    ] {
+        let ping = format!("ping -q -i 0.05 {options} {}", Router::SERVER.v4);
+        router.client.run(&["sh", "-c", &ping]).unwrap();
+    }
+    rtt.process.signal(nix::sys::signal::Signal::SIGTERM);
+    let shown = rtt.process.finish(PATIENCE).unwrap();
+    let rows: HashMap<String, u64> = shown
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .map(|row: Value| {
+            let [class, leg] = ["class", "leg"].map(|key| row[key].as_str().unwrap().to_owned());
+            (format!("{class} {leg}"), row["samples"].as_u64().unwrap())
+        })
+        .collect();
+    // The server answers the client, so the leg outside is measured.
+    let expected = [
+        ("anna outside", 20),
+        ("site outside", 20),
+        ("voice outside", 10),
+        ("other inside", 5),
+    ];
+    assert_eq!(rows, expected.map(|(name, n)| (name.to_owned(), n)).into());
+}
+
 #[test]
 fn a_reader_that_goes_away_ends_the_run_well() {
     requires!(Need::Root, Need::Tool("bash"));
