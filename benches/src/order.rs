@@ -20,7 +20,9 @@ use clap::ValueEnum;
 use fairpath_afxdp::{
     Arrival, Fifo, Forwarder, FrameId, LinkQueue, Order, Outcome, Plan, Port, QueueId, Stop,
 };
-use fairpath_bpf::{Exit, ForwardPlan, Forwarding, Injector, Options, RttMonitor, Traffic};
+use fairpath_bpf::{
+    Exit, ForwardPlan, Forwarding, Injector, Options, RttMonitor, SenderCheck, Traffic,
+};
 use fairpath_class::{ClassSet, Drafts, Uplinks};
 use fairpath_core::pifo::{self, POP_BATCH, PifoConfig, Pool, Window};
 use fairpath_core::sched::{Change, End};
@@ -261,6 +263,7 @@ fn forward_plan(queues: &[LinkQueue]) -> anyhow::Result<ForwardPlan> {
         vlan: 0,
         mac: [0; 6],
         stack_seen: false,
+        sender: SenderCheck::default(),
     };
     Ok(ForwardPlan {
         forwarding: Forwarding::Bridge,

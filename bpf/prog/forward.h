@@ -75,8 +75,8 @@ FP_INLINE struct fp_going FP_MEM *going_of(struct fp_work FP_MEM *w)
 }
 
 /*
- * The egress of a frame in router mode, by the FIB of the kernel. Stores addresses of the next hop
- * in w.
+ * The egress of a frame in router mode, by the FIB of the kernel, which also checks the sender.
+ * Stores addresses of the next hop in w.
  */
 FP_FUNC u32 fp_route(struct xdp_md *ctx, struct fp_work FP_MEM *w FP_ARG, u32 go)
 {
@@ -84,7 +84,8 @@ FP_FUNC u32 fp_route(struct xdp_md *ctx, struct fp_work FP_MEM *w FP_ARG, u32 go
 	struct fp_fib fib = {};
 	const u8 *ip = (const u8 *)(u64)ctx->data + FP_GO_IP(go),
 		 *end = (const u8 *)(u64)ctx->data_end;
-	u32 bytes = bpf_xdp_get_buff_len(ctx) - FP_GO_IP(go), outcome;
+	u32 bytes = bpf_xdp_get_buff_len(ctx) - FP_GO_IP(go), outcome, routed;
+	long answer;
 
 	if (!f)
 		return FP_GO_SHORT;
@@ -92,8 +93,14 @@ FP_FUNC u32 fp_route(struct xdp_md *ctx, struct fp_work FP_MEM *w FP_ARG, u32 go
 	if (outcome != FP_GO_TO_SOCKET)
 		return outcome;
 	fib.ifindex = f->exit[FP_GO_IN(go)].route;
-	return fp_fib_result(f, bpf_fib_lookup(ctx, (struct bpf_fib_lookup *)&fib, sizeof(fib), 0),
-			     &fib, &going_of(w)->next);
+	answer = bpf_fib_lookup(ctx, (struct bpf_fib_lookup *)&fib, sizeof(fib), 0);
+	routed = fp_fib_result(f, answer, &fib, &going_of(w)->next);
+	fib = (struct fp_fib){};
+	if (!fp_fib_reverse(f, routed, &fib, ip, end))
+		return routed;
+	answer = bpf_fib_lookup(ctx, (struct bpf_fib_lookup *)&fib, sizeof(fib),
+				FP_FIB_SKIP_NEIGHBOUR);
+	return fp_fib_sender(f, FP_GO_IN(go), routed, answer, &fib);
 }
 
 /* Decides about a frame and changes nothing. */

@@ -12,6 +12,7 @@ mod carried;
 mod process;
 mod refused;
 mod routed;
+mod senders;
 mod sums;
 mod tagged;
 mod through;

@@ -28,14 +28,14 @@ fn setup() -> Setup {
     Setup::new(Forwarding::Router, exits)
 }
 
-fn in_router(body: impl FnOnce(&Router) + Send) {
+pub fn in_router(body: impl FnOnce(&Router) + Send) {
     let testbed = Testbed::new();
     let router = Router::new(&testbed).unwrap();
     router.router.enter(|| body(&router)).unwrap();
 }
 
 /// With the forwarder on a separate thread.
-fn carried(router: &Router, body: impl FnOnce(&Router)) -> Through {
+pub fn carried(router: &Router, body: impl FnOnce(&Router)) -> Through {
     let Through {
         mut forwarder,
         monitor,

@@ -2,9 +2,12 @@
 
 use anyhow::{Context, Result};
 use fairpath_afxdp::{Arrival, Fifo, Forwarder, LinkQueue, Order, Outcome, Plan, Port, QueueId};
-use fairpath_bpf::{Attached, Exit, ForwardPlan, Forwarding, Hook, Options, RttMonitor, StackSent};
+use fairpath_bpf::{
+    Attached, Exit, ForwardPlan, Forwarding, Hook, Options, RttMonitor, SenderCheck, StackSent,
+};
 use fairpath_core::sched::{Change, End};
 use fairpath_core::{Config, Rules};
+use fairpath_netlink::rp_filter;
 use fairpath_units::{IfIndex, Nanos};
 use nix::net::if_::if_nametoindex;
 
@@ -176,6 +179,7 @@ impl Setup {
                 vlan: named.vlan,
                 mac: named.mac,
                 stack_seen: self.tcx,
+                sender: SenderCheck::of_rp_filter(rp_filter(&named.route)?, true),
             })
         };
         let [inside, outside] = &self.exits;

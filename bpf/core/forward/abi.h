@@ -27,6 +27,13 @@ enum fp_forwarding {
 	FP_FORWARD_ROUTER = 2,
 };
 
+/* How the kernel checks the sender of an IPv4 packet: the numbers of sysctl rp_filter. */
+enum fp_sender_check {
+	FP_SENDER_IS_OTHER = 0, /* the sender is another host */
+	FP_SENDER_STRICT = 1,	/* and the route to it leaves by the ingress interface */
+	FP_SENDER_LOOSE = 2,	/* and there is a route to it */
+};
+
 /* Outcomes for a frame; mirrored in crates/model/core/src/forward.rs. */
 enum fp_forward_outcome {
 	FP_GO_TO_SOCKET,
@@ -53,6 +60,7 @@ enum fp_forward_outcome {
 	FP_GO_NOT_FORWARDING,  /* sysctl forwarding is off */
 	FP_GO_TUNNEL,	       /* the route encapsulates */
 	FP_GO_OTHER_EXIT,      /* the route uses an interface that is not configured */
+	FP_GO_SENDER,	       /* the route back to the sender does not prove its address */
 	/* Dropped. */
 	FP_GO_LOST, /* the socket was closed after the frame was changed */
 	FP_GO_OUTCOMES,
@@ -67,7 +75,7 @@ struct fp_exit {
 	u16 vlan;	/* its tag; 0: none, or in a bridge any tag */
 	u16 stack_seen; /* packets to the stack are measured there (tcx ingress) */
 	u8 mac[FP_MAC_BYTES];
-	u16 zero;
+	u16 sender; /* enum fp_sender_check: of packets that enter here */
 };
 
 struct fp_forward {

@@ -4,7 +4,7 @@
  *
  *   fp_forward_begin()  link header and ingress: changes nothing
  *   fp_forward_bridge()  bridge: the other interface, if its MTU permits
- *   fp_fib_request(), fp_fib_result()  router: route.h
+ *   fp_fib_request(), fp_fib_result(), fp_fib_reverse(), fp_fib_sender()  router: route.h
  *   fp_forward_growth()  bytes that the hook adds or removes before the frame
  *   fp_forward_change()  tag, MAC addresses, TTL
  *
@@ -16,8 +16,8 @@
  *           checks the MTU. TTL or hop limit is decremented (RFC 1812 section 5.3.1, RFC 8200
  *           section 3)
  *
- * The stack handles all other cases (TTL exceeded, options, no neighbour, too big), counted by
- * reason. Deliberately absent: reverse path filtering, and changes of more than one tag.
+ * The stack handles all other cases (TTL exceeded, options, no neighbour, too big, a sender without
+ * a route back), counted by reason. Deliberately absent: changes of more than one tag.
  */
 #ifndef FP_FORWARD_FORWARD_H
 #define FP_FORWARD_FORWARD_H

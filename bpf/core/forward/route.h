@@ -5,7 +5,10 @@
  *   fp_fib_request()  IP header -> query, or the reason to pass the packet to the stack
  *   (the hook)  query -> result: bpf_fib_lookup(), neighbours resolved, MTU checked
  *   fp_fib_result()  result -> egress and MAC addresses, or the reason to pass it to the stack
- *   fp_fib_combine()  both, and the earlier decision -> decision
+ *   fp_fib_reverse()  result -> query for the route back to the sender
+ *   (the hook)  query -> result, without neighbours
+ *   fp_fib_sender()  result -> the same egress, or the reason to pass the packet to the stack
+ *   fp_fib_combine()  all, and the earlier decision -> decision
  *
  * The packet is not changed.
  */
@@ -16,6 +19,9 @@
 
 #define FP_AF_INET  2
 #define FP_AF_INET6 10
+
+/* The kernel's BPF_FIB_LOOKUP_SKIP_NEIGH, of the query for the route back. */
+#define FP_FIB_SKIP_NEIGHBOUR 4
 
 /* The kernel's enum BPF_FIB_LKUP_RET_*, as far as needed. */
 enum fp_fib_answer {
@@ -158,7 +164,44 @@ FP_INLINE u32 fp_fib_result(const struct fp_forward *f, long answer, const struc
 	return FP_GO(FP_GO_TO_SOCKET, 0, out, 0);
 }
 
-/* Combines the decision so far (`go`) with that of fp_fib_request() or fp_fib_result(). */
+/*
+ * Fills a zeroed query for the route back to the sender of the packet at `ip`, whose egress is
+ * `routed`. Returns 0 if the kernel has no such check: it has none of IPv6.
+ *
+ * The kernel looks up the sender as if the answer arrived by the egress interface
+ * (fib_validate_source() of Linux; RFC 3704).
+ */
+FP_INLINE int fp_fib_reverse(const struct fp_forward *f, u32 routed, struct fp_fib *fib,
+			     const u8 *ip, const u8 *end)
+{
+	if (FP_GO_OUTCOME(routed) != FP_GO_TO_SOCKET || ip + FP_IPV4_BYTES > end || ip[0] != 0x45)
+		return 0;
+	fib->family = FP_AF_INET;
+	fib->flowinfo = ip[1] & ~3u;
+	fib->src[0] = fp_packet32(ip + 16);
+	fib->dst[0] = fp_packet32(ip + 12);
+	fib->ifindex = f->exit[FP_GO_OUT(routed)].route;
+	return 1;
+}
+
+/*
+ * The egress `routed` of a packet that entered by `in`, if the route back proves its sender as the
+ * kernel requires. The stack decides otherwise: it also knows several next hops and accept_local.
+ */
+FP_INLINE u32 fp_fib_sender(const struct fp_forward *f, u32 in, u32 routed, long answer,
+			    const struct fp_fib *fib)
+{
+	const struct fp_exit *e = &f->exit[in];
+
+	if (answer != FP_FIB_SUCCESS)
+		return FP_GO_SENDER;
+	if (e->sender == FP_SENDER_STRICT && fib->ifindex != e->route)
+		return FP_GO_SENDER;
+	return routed;
+}
+
+/* Combines the decision so far (`go`) with that of fp_fib_request(), fp_fib_result()
+ * or fp_fib_sender(). */
 FP_INLINE u32 fp_fib_combine(u32 go, u32 routed)
 {
 	if (FP_GO_OUTCOME(routed) != FP_GO_TO_SOCKET)

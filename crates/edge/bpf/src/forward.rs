@@ -16,7 +16,9 @@ use fairpath_core::forward::MAX_OWN;
 use fairpath_units::IfIndex;
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 
-pub use fairpath_core::forward::{EXITS, Exit, ForwardOutcome, ForwardPlan, Forwarding};
+pub use fairpath_core::forward::{
+    EXITS, Exit, ForwardOutcome, ForwardPlan, Forwarding, SenderCheck,
+};
 
 use crate::attach::{AttachError, Attached};
 use crate::rtt::{RttMonitor, RunError};
@@ -249,6 +251,7 @@ mod tests {
             vlan: vlans[i],
             mac: [2; 6],
             stack_seen: false,
+            sender: SenderCheck::default(),
         };
         ForwardPlan {
             forwarding,

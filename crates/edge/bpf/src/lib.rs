@@ -33,7 +33,7 @@ pub use bbr3like::{BBR3LIKE, Bbr3Counts, Bbr3Error, Bbr3Like, Bbr3Phase};
 pub use drop::{DropError, Dropper};
 pub use forward::{
     EXIT_QUEUES, EXITS, Exit, ExitOutcomes, ForwardError, ForwardOutcome, ForwardPlan, Forwarding,
-    Ran,
+    Ran, SenderCheck,
 };
 pub use impair::{Loss, LossCounts, LossError, LossOptions};
 pub use inject::{Arrived, InjectError, Injector, Side, Traffic};

@@ -154,6 +154,7 @@ fn fib(interfaces: [IfIndex; 3], question: &FibQuestion) -> FibAnswer {
         }
         (_, NARROWED | FAR, _) => leaves(1),
         (_, 1..=3, 1 | 0 | 255) => refused(code::NOT_FORWARDED),
+        (_, 1..=3, 2..=254) if !question.needs_neighbour => leaves(usize::from(network) - 1),
         (_, 1..=3, 2) if u32::from(question.bytes) > LINK_MTU => refused(code::TOO_BIG),
         (_, 1..=3, 2) => leaves(usize::from(network) - 1),
         (_, 1..=3, _) => refused(code::NO_NEIGHBOUR),

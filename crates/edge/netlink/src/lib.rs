@@ -13,6 +13,7 @@
 //! | read XDP features | [`Netdev`] |
 //! | read the state of TCP sockets | [`SocketDiag`] |
 //! | find the link towards an address | [`link_towards`] |
+//! | read how senders are checked | [`rp_filter`] |
 //! | probe NFQUEUE | [`bind_nfqueue`] |
 //! | probe tun and ppp | [`create_tun`], [`create_ppp`] |
 //!
@@ -55,7 +56,7 @@ pub use link::{ArpType, Link, LinkKind, VlanId, XdpAttached, XdpMode};
 pub use links::{Links, NewLink};
 pub use netdev::{Netdev, XdpFeatures};
 pub use nfqueue::bind_nfqueue;
-pub use route::link_towards;
+pub use route::{link_towards, rp_filter};
 pub use sockets::{BbrInfo, SocketDiag, SocketId, TcpInfo, TcpSocket};
 pub use stage::{Stage, StageError, StageKind, stages};
 pub use tc::{PlaceError, Qdisc, QdiscPlace, QdiscStats, Tc};

@@ -1,5 +1,6 @@
-//! The link towards an address.
+//! The link towards an address, and the check of senders (`rp_filter`).
 
+use std::io;
 use std::net::IpAddr;
 
 use fairpath_units::IfIndex;
@@ -14,6 +15,20 @@ const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 /// `struct rtmsg`.
 const ROUTE_LEN: usize = 12;
+
+/// The value of `rp_filter` that applies to IPv4 packets from an interface, in the calling thread's
+/// namespace: 0 off, 1 strict, 2 loose. The kernel uses the higher one of `all` and the interface.
+///
+/// # Errors
+/// The files cannot be read, or the kernel has no IPv4.
+pub fn rp_filter(interface: &str) -> io::Result<u32> {
+    let value = |name: &str| -> io::Result<u32> {
+        let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
+        let text = std::fs::read_to_string(path)?;
+        text.trim().parse().map_err(io::Error::other)
+    };
+    Ok(value("all")?.max(value(interface)?))
+}
 
 /// The link by which packets of this host to `to` leave, in the calling thread's namespace. `None`
 /// if there is no route, or one that refuses.

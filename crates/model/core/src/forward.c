@@ -44,6 +44,21 @@ u32 fp_native_forward_take(const struct fp_forward *f, u32 go, s64 answer, const
 	return fp_fib_combine(go, fp_fib_result(f, (long)answer, fib, next));
 }
 
+/* Whether the route back is to be queried. */
+u32 fp_native_forward_reverse(const struct fp_forward *f, u32 go, const u8 *frame, u32 bytes,
+			      struct fp_fib *fib)
+{
+	return fp_fib_reverse(f, go, fib, frame + FP_GO_IP(go), frame + bytes);
+}
+
+u32 fp_native_forward_sender(const struct fp_forward *f, u32 go, s64 answer,
+			     const struct fp_fib *fib)
+{
+	u32 routed = FP_GO(FP_GO_TO_SOCKET, 0, FP_GO_OUT(go), 0);
+
+	return fp_fib_combine(go, fp_fib_sender(f, FP_GO_IN(go), routed, (long)answer, fib));
+}
+
 s32 fp_native_forward_growth(const struct fp_forward *f, u32 go)
 {
 	return fp_forward_growth(f, go);

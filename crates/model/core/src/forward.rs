@@ -5,7 +5,8 @@
 //!                                  └─ router: query ─ FIB ─ result ─┘
 //! ```
 //!
-//! The FIB and the sockets belong to the caller: [`Forwarder::decide`] requests each at most once.
+//! The FIB and the sockets belong to the caller. [`Forwarder::decide`] asks for a socket at most once,
+//! and queries the FIB at most twice: for the receiver, and for the route back to the sender.
 //! [`Forwarder::change`] edits the frame like the kernel's program.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -32,6 +33,31 @@ pub enum Forwarding {
     Router = 2,
 }
 
+/// How the kernel checks the sender of an IPv4 packet (sysctl `rp_filter`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u16)]
+pub enum SenderCheck {
+    /// Off: the sender is not an address of this host.
+    #[default]
+    Other = 0,
+    /// Strict (RFC 3704 section 2.2): the route to the sender leaves by the ingress interface.
+    Strict = 1,
+    /// Loose (RFC 3704 section 2.4): a route to the sender exists.
+    Loose = 2,
+}
+
+impl SenderCheck {
+    /// The check for a value of `rp_filter`. The kernel has no loose check on an interface without
+    /// IPv4 addresses: only the strict one can pass there.
+    pub fn of_rp_filter(value: u32, has_address: bool) -> SenderCheck {
+        match (value, has_address) {
+            (0, _) => SenderCheck::Other,
+            (2, true) => SenderCheck::Loose,
+            _ => SenderCheck::Strict,
+        }
+    }
+}
+
 /// An egress interface of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
@@ -49,6 +75,8 @@ pub struct Exit {
     pub mac: [u8; MAC_BYTES],
     /// Whether a tcx ingress program of this monitor measures packets to the stack from `ifindex`.
     pub stack_seen: bool,
+    /// The check of the senders of IPv4 packets that a router receives here.
+    pub sender: SenderCheck,
 }
 
 /// The plan of `RttMonitor::set_forwarding`.
@@ -108,6 +136,8 @@ pub enum ForwardOutcome {
     Tunnel,
     /// Passed: the route uses an interface that is not configured.
     OtherExit,
+    /// Passed: the route back to the sender does not prove its address, so the stack decides.
+    Sender,
     /// Dropped: the socket was closed after the frame was changed.
     Lost,
 }
@@ -138,6 +168,7 @@ impl ForwardOutcome {
         (ForwardOutcome::NotForwarding, "forwarding off"),
         (ForwardOutcome::Tunnel, "tunnel"),
         (ForwardOutcome::OtherExit, "other interface"),
+        (ForwardOutcome::Sender, "unproven sender"),
         (ForwardOutcome::Lost, "lost"),
     ];
 }
@@ -155,7 +186,7 @@ impl ForwardPlan {
             bytes.extend(exit.vlan.to_ne_bytes());
             bytes.extend(u16::from(exit.stack_seen).to_ne_bytes());
             bytes.extend(exit.mac);
-            bytes.extend([0; 2]);
+            bytes.extend((exit.sender as u16).to_ne_bytes());
         }
         for own in &self.own {
             bytes.extend(own);
@@ -181,8 +212,10 @@ pub struct FibQuestion {
     pub protocol: u8,
     /// The DSCP of IPv4 without ECN; of IPv6 traffic class and flow label, in host order.
     pub flow: u32,
-    /// Bytes of IP.
+    /// Bytes of IP; 0: the MTU does not matter.
     pub bytes: u16,
+    /// Whether the neighbour must be known. The route back to the sender does not need it.
+    pub needs_neighbour: bool,
 }
 
 /// The result of the FIB.
@@ -228,7 +261,7 @@ struct NextHop {
 const IPV4: u8 = 2;
 
 impl Fib {
-    fn question(&self) -> FibQuestion {
+    fn question(&self, needs_neighbour: bool) -> FibQuestion {
         let address = |words: &[u32; 4]| {
             if self.family == IPV4 {
                 return IpAddr::V4(Ipv4Addr::from(words[0].to_ne_bytes()));
@@ -250,7 +283,19 @@ impl Fib {
             protocol: self.l4_protocol,
             flow,
             bytes: self.tot_len,
+            needs_neighbour,
         }
+    }
+
+    /// The query with its result, as the kernel writes it.
+    fn answered(&self, answer: FibAnswer) -> (i64, Fib) {
+        let reported = Fib {
+            ifindex: answer.leaves_by.0,
+            smac: answer.source,
+            dmac: answer.destination,
+            ..*self
+        };
+        (answer.code.into(), reported)
     }
 }
 
@@ -307,6 +352,14 @@ unsafe extern "C" {
         fib: *const Fib,
         next: *mut NextHop,
     ) -> u32;
+    fn fp_native_forward_reverse(
+        f: *const u64,
+        go: u32,
+        frame: *const u8,
+        bytes: u32,
+        fib: *mut Fib,
+    ) -> u32;
+    fn fp_native_forward_sender(f: *const u64, go: u32, answer: i64, fib: *const Fib) -> u32;
     fn fp_native_forward_growth(f: *const u64, go: u32) -> i32;
     fn fp_native_forward_change(
         f: *const u64,
@@ -360,7 +413,7 @@ impl Forwarder {
         shown: &[u8],
         frame_bytes: u32,
         socket: impl FnOnce(usize) -> bool,
-        fib: impl FnOnce(&FibQuestion) -> FibAnswer,
+        mut fib: impl FnMut(&FibQuestion) -> FibAnswer,
     ) -> Decision {
         let bytes = shown.len() as u32;
         assert!(
@@ -395,18 +448,21 @@ impl Forwarder {
         if routed.outcome() != ForwardOutcome::ToSocket {
             return routed;
         }
-        let answer = fib(&requested.question());
-        let reported = Fib {
-            ifindex: answer.leaves_by.0,
-            smac: answer.source,
-            dmac: answer.destination,
-            ..requested
-        };
-        let code = i64::from(answer.code);
+        let (code, reported) = requested.answered(fib(&requested.question(true)));
         // SAFETY: as above; the next hop is as large as in C.
         routed.go = unsafe {
             fp_native_forward_take(plan, go, code, &raw const reported, &raw mut routed.next)
         };
+        let mut reverse = Fib::default();
+        // SAFETY: as above.
+        let is_checked =
+            unsafe { fp_native_forward_reverse(plan, routed.go, frame, bytes, &raw mut reverse) };
+        if is_checked != 0 {
+            let (code, reported) = reverse.answered(fib(&reverse.question(false)));
+            // SAFETY: as above.
+            routed.go =
+                unsafe { fp_native_forward_sender(plan, routed.go, code, &raw const reported) };
+        }
         routed
     }
 

@@ -44,6 +44,17 @@ struct Case {
     hidden: u32,
     socket: bool,
     answer: FibAnswer,
+    /// For the route back to the sender.
+    back: FibAnswer,
+}
+
+impl Case {
+    fn fib(&self, question: &FibQuestion) -> FibAnswer {
+        match question.needs_neighbour {
+            true => self.answer,
+            false => self.back,
+        }
+    }
 }
 
 fn answer(random: &mut Random) -> FibAnswer {
@@ -71,6 +82,7 @@ fn case(random: &mut Random) -> Case {
         hidden,
         socket: !random.one_in(16),
         answer: answer(random),
+        back: answer(random),
         plan,
         frame,
     }
@@ -79,7 +91,7 @@ fn case(random: &mut Random) -> Case {
 /// Compares one case with the oracle; returns its outcome.
 fn check(case: &Case) -> ForwardOutcome {
     let bytes = case.frame.len() as u32 + case.hidden;
-    let mut requested: [Option<FibQuestion>; 2] = [None; 2];
+    let mut requested: [Vec<FibQuestion>; 2] = Default::default();
     let [ours, theirs] = &mut requested;
     let forwarder = Forwarder::new(&case.plan);
     let decision = forwarder.decide(
@@ -88,8 +100,8 @@ fn check(case: &Case) -> ForwardOutcome {
         bytes,
         |_| case.socket,
         |question| {
-            *ours = Some(*question);
-            case.answer
+            ours.push(*question);
+            case.fib(question)
         },
     );
     let expected = decide(
@@ -99,8 +111,8 @@ fn check(case: &Case) -> ForwardOutcome {
         bytes,
         case.socket,
         |question| {
-            *theirs = Some(*question);
-            case.answer
+            theirs.push(*question);
+            case.fib(question)
         },
     );
     assert_eq!(decision.outcome(), expected.outcome, "{case:x?}");
@@ -187,9 +199,9 @@ fn every_fib_answer_agrees_with_the_oracle() {
                 &case.frame,
                 shown,
                 |_| true,
-                |_| {
+                |question| {
                     requested = true;
-                    case.answer
+                    case.fib(question)
                 },
             );
             check(&case);
@@ -232,6 +244,10 @@ fn ttl_decrement_keeps_checksums_valid() {
             hidden: 0,
             socket: true,
             answer,
+            back: FibAnswer {
+                leaves_by: INTERFACES[0],
+                ..answer
+            },
         };
         assert_eq!(check(&case), ForwardOutcome::ToSocket);
     }
@@ -247,7 +263,13 @@ fn a_frame_that_ends_before_its_headers_is_refused() {
         let forwarder = Forwarder::new(&case.plan);
         let bytes = case.frame.len() as u32 + case.hidden;
         let ifindex = IfIndex(case.ifindex);
-        let decision = forwarder.decide(ifindex, &case.frame, bytes, |_| true, |_| case.answer);
+        let decision = forwarder.decide(
+            ifindex,
+            &case.frame,
+            bytes,
+            |_| true,
+            |question| case.fib(question),
+        );
         if decision.outcome() != ForwardOutcome::ToSocket
             || case.plan.forwarding != Forwarding::Router
         {

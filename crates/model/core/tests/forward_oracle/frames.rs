@@ -1,6 +1,6 @@
 //! Plans and frames: every field from a list of what matters about it, now and then anything.
 
-use fairpath_core::forward::{Exit, ForwardPlan, Forwarding};
+use fairpath_core::forward::{Exit, ForwardPlan, Forwarding, SenderCheck};
 use fairpath_core::sched::End;
 pub use fairpath_statistics::Random;
 use fairpath_units::IfIndex;
@@ -24,6 +24,8 @@ pub fn plan(random: &mut Random, interfaces: [IfIndex; 2]) -> ForwardPlan {
         (false, false) => random.pick(&[[0, 0], [5, 6], [5, 5]]),
         (false, true) => random.pick(&[[0, 0], [5, 6], [5, 0], [0, 6], [6, 6]]),
     };
+    let senders =
+        [0, 1].map(|_| random.pick(&[SenderCheck::Other, SenderCheck::Strict, SenderCheck::Loose]));
     let exit = |number: usize| {
         let ifindex = interfaces[if one_armed { 0 } else { number }];
         Exit {
@@ -34,6 +36,7 @@ pub fn plan(random: &mut Random, interfaces: [IfIndex; 2]) -> ForwardPlan {
             vlan: vlans[number],
             mac: EXIT_MACS[number],
             stack_seen: false,
+            sender: senders[number],
         }
     };
     let own = [EXIT_MACS[0], EXIT_MACS[1], BRIDGE_MAC, [2; 6]];

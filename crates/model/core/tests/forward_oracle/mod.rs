@@ -9,7 +9,9 @@ pub mod frames;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use fairpath_core::forward::{FibAnswer, FibQuestion, ForwardOutcome, ForwardPlan, Forwarding};
+use fairpath_core::forward::{
+    FibAnswer, FibQuestion, ForwardOutcome, ForwardPlan, Forwarding, SenderCheck,
+};
 
 /// What the oracle says of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +102,7 @@ pub fn decide(
     shown: &[u8],
     frame_bytes: u32,
     socket: bool,
-    fib: impl FnOnce(&FibQuestion) -> FibAnswer,
+    mut fib: impl FnMut(&FibQuestion) -> FibAnswer,
 ) -> Expected {
     let expected = |outcome, arrived| Expected {
         outcome,
@@ -168,13 +170,35 @@ pub fn decide(
         return expected(outcome, arrived);
     }
     let leaves = (0..2).find(|exit| plan.exits[*exit].route == answer.leaves_by);
-    match leaves {
-        None => expected(ForwardOutcome::OtherExit, arrived),
-        Some(leaves) => Expected {
+    let Some(leaves) = leaves else {
+        return expected(ForwardOutcome::OtherExit, arrived);
+    };
+    let back = FibQuestion {
+        arrived_by: answer.leaves_by,
+        source: question.destination,
+        destination: question.source,
+        protocol: 0,
+        bytes: 0,
+        needs_neighbour: false,
+        ..question
+    };
+    match back.source.is_ipv6() || is_proven(plan, arrived, &fib(&back)) {
+        false => expected(ForwardOutcome::Sender, arrived),
+        true => Expected {
             leaves,
             macs: [answer.destination, answer.source],
             ..expected(ForwardOutcome::ToSocket, arrived)
         },
+    }
+}
+
+/// RFC 3704: strict wants the route back to leave by the ingress interface, loose wants any route.
+/// Without either, Linux still refuses addresses that are not another host's.
+fn is_proven(plan: &ForwardPlan, arrived: usize, back: &FibAnswer) -> bool {
+    let exit = &plan.exits[arrived];
+    match exit.sender {
+        SenderCheck::Other | SenderCheck::Loose => back.code == 0,
+        SenderCheck::Strict => back.code == 0 && back.leaves_by == exit.route,
     }
 }
 
@@ -209,6 +233,7 @@ fn question_v4(ip: &[u8], bytes: u32) -> Result<FibQuestion, ForwardOutcome> {
         protocol: ip[9],
         flow: u32::from(ip[1] / 4 * 4),
         bytes: word(&ip[2..]),
+        needs_neighbour: true,
     })
 }
 
@@ -243,6 +268,7 @@ fn question_v6(ip: &[u8], bytes: u32, is_six: bool) -> Result<FibQuestion, Forwa
         protocol: ip[6],
         flow: first % (1 << 28),
         bytes: total,
+        needs_neighbour: true,
     })
 }
 

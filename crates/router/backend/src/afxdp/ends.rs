@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use fairpath_afxdp::{LinkQueue, Placement, Plan, Port, QueueId};
-use fairpath_bpf::{Exit, ForwardPlan, Forwarding};
+use fairpath_bpf::{Exit, ForwardPlan, Forwarding, SenderCheck};
 use fairpath_netlink::{Ethtool, Link, Links};
 use fairpath_shape::{Both, Side};
 
@@ -117,11 +117,15 @@ impl Ends {
             vlan,
             mac: *self.macs.get(side),
             stack_seen: true,
+            sender: SenderCheck::default(),
         };
         if mode == Mode::Router && vlan != 0 {
             let device = self.vlan_device(vlan)?;
             (exit.route, exit.mtu) = (device.ifindex, device.mtu_bytes);
             exit.mac = mac_of(self.who, &device.name)?;
+            exit.sender = sender_check(self.who, &device.name)?;
+        } else if mode == Mode::Router {
+            exit.sender = sender_check(self.who, &link.name)?;
         }
         Ok(exit)
     }
@@ -149,6 +153,18 @@ impl Ends {
     pub fn is_one_armed(&self) -> bool {
         self.inside.ifindex == self.outside.ifindex
     }
+}
+
+/// The check of senders that the kernel makes on an interface.
+pub fn sender_check(who: &str, name: &str) -> anyhow::Result<SenderCheck> {
+    let value = fairpath_netlink::rp_filter(name)
+        .with_context(|| format!("{who} {name:?} via afxdp: read rp_filter"))?;
+    let mut addresses = nix::ifaddrs::getifaddrs().context("list the addresses of interfaces")?;
+    let has_address = addresses.any(|address| {
+        let ip = address.address.and_then(|ip| ip.as_sockaddr_in().copied());
+        address.interface_name == name && ip.is_some()
+    });
+    Ok(SenderCheck::of_rp_filter(value, has_address))
 }
 
 fn mac_of(who: &str, name: &str) -> anyhow::Result<[u8; 6]> {
