@@ -6,7 +6,7 @@
 //! ```
 //!
 //! [`stages`] lists those that have something to do: chains with rules or a policy other than
-//! accept, NAT, connection tracking, policy routing, filters and qdiscs of the interfaces. Empty
+//! accept, NAT, connection tracking, policy routing, IPsec policies, filters and qdiscs of the interfaces. Empty
 //! chains, which the firewall of every distribution leaves, are not listed. Chains for local
 //! traffic only (input, output) are not listed either.
 //!
@@ -18,6 +18,7 @@ mod device;
 mod hooks;
 mod nftables;
 mod routing;
+mod xfrm;
 mod xtables;
 
 use std::fmt;
@@ -37,6 +38,8 @@ pub enum StageKind {
     Conntrack,
     /// A routing rule in addition to the three default ones.
     PolicyRouting,
+    /// An IPsec policy for forwarded packets.
+    Xfrm,
     /// A filter of tc at the interface.
     Filter,
     /// A root qdisc that is not the default.
@@ -51,6 +54,7 @@ impl StageKind {
             StageKind::Nat => "NAT",
             StageKind::Conntrack => "conntrack",
             StageKind::PolicyRouting => "policy routing",
+            StageKind::Xfrm => "IPsec policy",
             StageKind::Filter => "tc filter",
             StageKind::Qdisc => "qdisc",
         }
@@ -120,6 +124,7 @@ pub fn stages(devices: &[Device<'_>]) -> Result<Vec<Stage>, StageError> {
     found.extend(hooks::others()?);
     found.extend(conntrack()?);
     found.extend(routing::rules()?);
+    found.extend(xfrm::policies()?);
     found.extend(device::filters_and_roots(devices)?);
     found.sort_by_key(|stage| stage.kind);
     Ok(found)

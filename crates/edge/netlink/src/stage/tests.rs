@@ -135,3 +135,26 @@ fn tracked_connections_rules_filters_and_qdiscs_are_named() {
         assert_eq!(shown(device), expected);
     });
 }
+
+#[test]
+fn ipsec_policies_of_forwarded_packets_are_named() {
+    let name = "ipsec_policies_of_forwarded_packets_are_named";
+    in_device(name, "ip", |device| {
+        let run = |line: &str| assert!(tool(&line.split(' ').collect::<Vec<_>>(), ""), "{line}");
+        // For packets to this host only.
+        run("ip xfrm policy add src 192.0.2.0/24 dst 198.51.100.1/32 dir in action block");
+        run("ip xfrm policy setdefault in block fwd accept out accept");
+        assert_eq!(shown(device), Vec::<String>::new());
+        run("ip xfrm policy add src 192.0.2.0/24 dst 198.51.100.0/25 dir fwd action block");
+        run("ip xfrm policy add src 2001:db8::/32 dst ::/0 dir out action allow");
+        run("ip xfrm policy setdefault in accept fwd block out accept");
+        let mut found = shown(device);
+        found.sort();
+        let expected = [
+            "IPsec policy (ip xfrm policy setdefault fwd block)",
+            "IPsec policy (ip xfrm policy src 192.0.2.0/24 dst 198.51.100.0/25 dir fwd)",
+            "IPsec policy (ip xfrm policy src 2001:db8::/32 dst ::/0 dir out)",
+        ];
+        assert_eq!(found, expected);
+    });
+}

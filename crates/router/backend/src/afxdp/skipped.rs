@@ -46,7 +46,9 @@ fn stages(links: [&Link; 2], mode: Mode) -> anyhow::Result<Vec<String>> {
     let all = stack_stages(&devices).context("find what packets would bypass")?;
     let met = |kind| match mode {
         Mode::Router => true,
-        Mode::Bridge if bridge_netfilter() => kind != StageKind::PolicyRouting,
+        Mode::Bridge if bridge_netfilter() => {
+            !matches!(kind, StageKind::PolicyRouting | StageKind::Xfrm)
+        }
         Mode::Bridge => matches!(kind, StageKind::Filter | StageKind::Qdisc),
     };
     let all = all.into_iter().filter(|stage| met(stage.kind));
