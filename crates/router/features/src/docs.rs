@@ -1,5 +1,6 @@
 //! `docs/kernel-support.md`, from the table.
 
+use super::forwarding::FORWARDING;
 use super::table::{FEATURES, Group, USES};
 
 const HEAD: &str = "\
@@ -9,6 +10,22 @@ const HEAD: &str = "\
 
 Fairpath does not compare kernel versions. `fairpath features` tries each feature and reports what this kernel and this
 user can do. Attempts that need an interface run in a temporary network namespace.
+";
+
+const FORWARDING_HEAD: &str = "
+## Forwarding path of the kernel with AF_XDP
+
+Packets that the back end `afxdp` carries as a router bypass the stack. Each stage of the kernel's path has one decision:
+
+- done: the core does the same.
+- to the stack: the kernel gets the packets that need the stage.
+- refused: the back end does not start, and names the stage. Use another back end there.
+- documented: a difference that remains.
+
+As a bridge, it bypasses the bridge of the kernel. Filters and qdiscs are refused there too.
+
+| stage | decision | details | proof |
+|---|---|---|---|
 ";
 
 /// The whole page.
@@ -32,6 +49,15 @@ pub fn kernel_support() -> String {
                 f.id, f.tested_by, f.used_for, f.instead, f.remedy
             ));
         }
+    }
+    page.push_str(FORWARDING_HEAD);
+    for f in &FORWARDING {
+        let proof = ticked(f.proof);
+        let decision = f.decision.name();
+        page.push_str(&format!(
+            "| {} | {decision} | {} | {proof} |\n",
+            f.stage, f.how
+        ));
     }
     page
 }

@@ -12,6 +12,7 @@
 
 mod advice;
 mod docs;
+mod forwarding;
 mod host;
 mod interface;
 mod json;
