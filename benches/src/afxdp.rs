@@ -66,14 +66,14 @@ impl Args {
 
 /// All of it.
 #[derive(Debug, Serialize)]
-pub struct Report {
-    rows: Vec<Row>,
-    orders: Vec<order::Row>,
+pub struct AfxdpReport {
+    rows: Vec<ForwardingRow>,
+    orders: Vec<order::OrderRow>,
     targets: Vec<Target>,
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct ForwardingRow {
     ip_bytes: u32,
     ours_pps: Measured,
     peer_pps: Measured,
@@ -91,7 +91,7 @@ enum Who {
 ///
 /// # Errors
 /// Where the bench itself fails: no root, no C compiler, one CPU.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Args) -> anyhow::Result<AfxdpReport> {
     if args.rounds == 0 || args.seconds == 0 {
         bail!("nothing to measure: give at least one round and one second");
     }
@@ -115,21 +115,21 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
             }
         }
         let (ours, theirs) = (Measured::of(ours), Measured::of(theirs));
-        rows.push(Row {
+        rows.push(ForwardingRow {
             ip_bytes,
             ratio: ours.pairs(&theirs, |ours, theirs| ours / theirs),
             ours_pps: ours,
             peer_pps: theirs,
         });
     }
-    let target = |row: &Row| {
+    let target = |row: &ForwardingRow| {
         let what = format!("AF_XDP, copy mode, {} bytes, against C", row.ip_bytes);
         Target::at_least(what, row.ratio.median * 1e2, TARGET, "%")
     };
     let orders = order::rows(&scene, args.rounds, time)?;
     let mut targets: Vec<_> = rows.iter().map(target).collect();
     targets.extend(order::targets(&orders));
-    Ok(Report {
+    Ok(AfxdpReport {
         rows,
         orders,
         targets,
@@ -227,11 +227,11 @@ pub fn forward(links: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Report {
+impl AfxdpReport {
     /// For people.
     pub fn text(&self) -> String {
         let cell = |m: &Measured| format!("{} ±{:.0}%", grouped(m.median as u64), m.spread() * 1e2);
-        let row = |row: &Row| {
+        let row = |row: &ForwardingRow| {
             vec![
                 format!("{} bytes and ACKs", row.ip_bytes),
                 cell(&row.ours_pps),

@@ -42,14 +42,14 @@ impl Args {
 
 /// All of it.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct CheckReport {
     classes: usize,
-    formats: Vec<Row>,
+    formats: Vec<FormatRow>,
     targets: Vec<Target>,
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct FormatRow {
     file: &'static str,
     bytes: u64,
     seconds: Measured,
@@ -59,7 +59,7 @@ struct Row {
 ///
 /// # Errors
 /// Where the bench itself fails: no place for the files, a check that finds something.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Args) -> anyhow::Result<CheckReport> {
     if args.rounds == 0 || args.classes == 0 {
         bail!("nothing to measure: give at least one round and one class");
     }
@@ -90,13 +90,13 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
                 );
             }
         }
-        rows.push(Row {
+        rows.push(FormatRow {
             file,
             bytes: text.len() as u64,
             seconds: Measured::of(seconds),
         });
     }
-    let target = |row: &Row| {
+    let target = |row: &FormatRow| {
         let what = format!(
             "check of {} classes, {}",
             grouped(args.classes as u64),
@@ -104,7 +104,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         );
         Target::at_most(what, row.seconds.median, TARGET, "s")
     };
-    Ok(Report {
+    Ok(CheckReport {
         classes: args.classes,
         targets: rows.iter().map(target).collect(),
         formats: rows,
@@ -161,11 +161,11 @@ fn shaped_devices(classes: usize) -> String {
     text
 }
 
-impl Report {
+impl CheckReport {
     /// For people.
     pub fn text(&self) -> String {
         let heads = ["file", "MB", "seconds", "least", "most"];
-        let row = |row: &Row| {
+        let row = |row: &FormatRow| {
             let seconds = &row.seconds;
             let times = [seconds.median, seconds.min, seconds.most].map(|s| format!("{s:.2}"));
             let megabytes = format!("{:.1}", row.bytes as f64 / 1e6);

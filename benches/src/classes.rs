@@ -70,7 +70,7 @@ impl Args {
 
 /// All of it.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct ClassesReport {
     classes: u32,
     rounds: u32,
     millis: u64,
@@ -98,7 +98,7 @@ struct Scenario {
 ///
 /// # Errors
 /// Where the bench itself fails: no root, lost packets.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Args) -> anyhow::Result<ClassesReport> {
     if args.rounds == 0 || args.flows.is_empty() || args.classes == 0 {
         bail!("nothing to measure: give at least one round, class and number of flows");
     }
@@ -106,7 +106,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     scene.router.enter(|| measure(args, &scene))?
 }
 
-fn measure(args: &Args, scene: &Scene) -> anyhow::Result<Report> {
+fn measure(args: &Args, scene: &Scene) -> anyhow::Result<ClassesReport> {
     let mut empty = Empty::load().context("load empty programs")?;
     let _takes_frames = attach_empty(&mut empty, &[Hook::Xdp])?;
     let mut scenarios = Vec::new();
@@ -125,7 +125,7 @@ fn measure(args: &Args, scene: &Scene) -> anyhow::Result<Report> {
         monitor.read_classes(&mut reading);
         Ok(())
     })?;
-    Ok(Report {
+    Ok(ClassesReport {
         classes: args.classes,
         rounds: args.rounds,
         millis: args.millis,
@@ -273,7 +273,7 @@ fn targets(scenarios: &[Scenario], reload_ms: &Measured) -> Vec<Target> {
     all
 }
 
-impl Report {
+impl ClassesReport {
     /// For people.
     pub fn text(&self) -> String {
         let mut out = format!(

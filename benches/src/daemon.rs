@@ -69,16 +69,16 @@ impl Args {
 
 /// All of it.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct DaemonReport {
     classes: u32,
     seconds: u64,
-    rows: Vec<Row>,
+    rows: Vec<FlowCountRow>,
     targets: Vec<Target>,
 }
 
 /// One number of flows.
 #[derive(Debug, Serialize)]
-struct Row {
+struct FlowCountRow {
     flows: u32,
     pps: Measured,
     cpu_percent: Measured,
@@ -93,7 +93,7 @@ struct Row {
 ///
 /// # Errors
 /// Where the bench itself fails: no root, no binary, lost packets.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Args) -> anyhow::Result<DaemonReport> {
     let fairpath = crate::fairpath()?;
     let scene = Scene::build()?;
     let mut rows = Vec::new();
@@ -106,7 +106,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         }
         Ok(())
     })??;
-    Ok(Report {
+    Ok(DaemonReport {
         classes: args.classes,
         seconds: args.seconds,
         targets: rows
@@ -120,7 +120,12 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     })
 }
 
-fn measure(args: &Args, scene: &Scene, fairpath: &PathBuf, flows: u32) -> anyhow::Result<Row> {
+fn measure(
+    args: &Args,
+    scene: &Scene,
+    fairpath: &PathBuf,
+    flows: u32,
+) -> anyhow::Result<FlowCountRow> {
     let place = tempfile::tempdir().context("make a directory for the daemon")?;
     let file = place.path().join("fairpath.toml");
     fs::write(&file, configuration(args, flows)).context("write the daemon's configuration")?;
@@ -146,7 +151,7 @@ fn measure(args: &Args, scene: &Scene, fairpath: &PathBuf, flows: u32) -> anyhow
         let number = status.pointer(path).and_then(Value::as_u64);
         number.with_context(|| format!("no {path} in the daemon's status"))
     };
-    let row = Row {
+    let row = FlowCountRow {
         flows,
         pps: Measured::of(pps),
         cpu_percent: Measured::of(cpu),
@@ -234,7 +239,7 @@ fn ticks_a_second() -> anyhow::Result<f64> {
     Ok(ticks as f64)
 }
 
-impl Report {
+impl DaemonReport {
     /// For people.
     pub fn text(&self) -> String {
         let mut out = format!(

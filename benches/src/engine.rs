@@ -71,13 +71,13 @@ impl Args {
 
 /// All of it.
 #[derive(Debug, Serialize)]
-pub struct Report {
-    cases: Vec<Row>,
+pub struct EngineReport {
+    cases: Vec<EngineRow>,
     targets: Vec<Target>,
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct EngineRow {
     case: &'static str,
     runtime: &'static str,
     ns_per_packet: Measured,
@@ -322,7 +322,7 @@ fn ready(args: &Args) -> anyhow::Result<Vec<Ready>> {
 ///
 /// # Errors
 /// Where the bench itself fails: programs that do not load, packets that stay, nothing to measure.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Args) -> anyhow::Result<EngineReport> {
     let mut benches = ready(args)?;
     if args.rounds == 0 || args.batches == 0 || benches.is_empty() {
         bail!("nothing to measure: give at least one round, batch and case");
@@ -339,27 +339,27 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         }
     }
     let rows = benches.iter().zip(each);
-    let cases: Vec<Row> = rows
-        .map(|((case, target, bench), each)| Row {
+    let cases: Vec<EngineRow> = rows
+        .map(|((case, target, bench), each)| EngineRow {
             case,
             runtime: bench.runtime.name(),
             ns_per_packet: Measured::of(each),
             target: *target,
         })
         .collect();
-    let target = |row: &Row| {
+    let target = |row: &EngineRow| {
         let what = format!("{}, {}", row.case, row.runtime);
         Target::at_most(what, row.ns_per_packet.median, NATIVE_NS, "ns/packet")
     };
     let targets = cases.iter().filter(|row| row.target).map(target).collect();
-    Ok(Report { cases, targets })
+    Ok(EngineReport { cases, targets })
 }
 
-impl Report {
+impl EngineReport {
     /// For people.
     pub fn text(&self) -> String {
         let heads = ["policy", "home", "ns/packet", "least", "most"];
-        let row = |row: &Row| {
+        let row = |row: &EngineRow| {
             let ns = &row.ns_per_packet;
             let ns = [ns.median, ns.min, ns.most].map(|ns| format!("{ns:.1}"));
             [

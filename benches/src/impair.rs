@@ -50,31 +50,31 @@ impl Args {
 
 /// The requested parts.
 #[derive(Debug, Serialize)]
-pub struct Report {
-    cost: Option<cost::Report>,
-    lateness: Option<lateness::Report>,
+pub struct ImpairReport {
+    cost: Option<cost::CostReport>,
+    lateness: Option<lateness::LatenessReport>,
 }
 
 /// Measures them.
 ///
 /// # Errors
 /// Where the bench itself fails: no root, no release binary, lost packets.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Args) -> anyhow::Result<ImpairReport> {
     let requested = |part| args.parts.contains(&part);
     let cost = requested(Part::Cost).then(|| cost::run(&args.cost));
     let cost = cost.transpose()?;
     let lateness = requested(Part::Lateness).then(|| lateness::run(&args.lateness));
-    Ok(Report {
+    Ok(ImpairReport {
         cost,
         lateness: lateness.transpose()?,
     })
 }
 
-impl Report {
+impl ImpairReport {
     /// For people.
     pub fn text(&self) -> String {
-        let cost = self.cost.as_ref().map(cost::Report::text);
-        let lateness = self.lateness.as_ref().map(lateness::Report::text);
+        let cost = self.cost.as_ref().map(cost::CostReport::text);
+        let lateness = self.lateness.as_ref().map(lateness::LatenessReport::text);
         cost.into_iter().chain(lateness).collect()
     }
 }

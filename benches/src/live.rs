@@ -65,7 +65,7 @@ impl Args {
 
 /// All of it.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct LiveReport {
     cpu: usize,
     watcher_cpu: usize,
     rounds: u32,
@@ -116,7 +116,7 @@ struct Program {
 ///
 /// # Errors
 /// Where the bench itself fails: no root, no binary, lost packets.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Args) -> anyhow::Result<LiveReport> {
     if args.rounds == 0 || args.flows.is_empty() || args.sizes.is_empty() {
         bail!("nothing to measure: give at least one round, size and number of flows");
     }
@@ -139,7 +139,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         }
         Ok(())
     })??;
-    Ok(Report {
+    Ok(LiveReport {
         cpu: args.cpu,
         watcher_cpu: args.watcher_cpu,
         rounds: args.rounds,
@@ -327,7 +327,7 @@ fn targets(scenarios: &[Scenario]) -> Vec<Target> {
     all
 }
 
-impl Report {
+impl LiveReport {
     /// For people.
     pub fn text(&self) -> String {
         let mut out = format!(

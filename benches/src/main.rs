@@ -154,29 +154,29 @@ fn main() -> anyhow::Result<()> {
         Some(What::AfxdpForward { .. } | What::Answer(_)) | None => {}
     }
     let live = live.or_else(|| all.then(live::Args::usual));
-    let live = part(live, live::run, live::Report::text, text)?;
+    let live = part(live, live::run, live::LiveReport::text, text)?;
     let classes = classes.or_else(|| all.then(classes::Args::usual));
-    let classes = part(classes, classes::run, classes::Report::text, text)?;
+    let classes = part(classes, classes::run, classes::ClassesReport::text, text)?;
     let daemon = daemon.or_else(|| all.then(daemon::Args::usual));
-    let daemon = part(daemon, daemon::run, daemon::Report::text, text)?;
+    let daemon = part(daemon, daemon::run, daemon::DaemonReport::text, text)?;
     let check = check.or_else(|| all.then(check::Args::usual));
-    let check = part(check, check::run, check::Report::text, text)?;
+    let check = part(check, check::run, check::CheckReport::text, text)?;
     let pifo = pifo.or_else(|| all.then(pifo::Args::usual));
-    let pifo = part(pifo, pifo::run, pifo::Report::text, text)?;
+    let pifo = part(pifo, pifo::run, pifo::PifoReport::text, text)?;
     let sched = sched.or_else(|| all.then(sched::Args::usual));
-    let sched = part(sched, sched::run, sched::Report::text, text)?;
+    let sched = part(sched, sched::run, sched::SchedReport::text, text)?;
     let engine = engine.or_else(|| all.then(engine::Args::usual));
-    let engine = part(engine, engine::run, engine::Report::text, text)?;
+    let engine = part(engine, engine::run, engine::EngineReport::text, text)?;
     let nfqueue = nfqueue.or_else(|| all.then(nfqueue::Args::usual));
-    let nfqueue = part(nfqueue, nfqueue::run, nfqueue::Report::text, text)?;
+    let nfqueue = part(nfqueue, nfqueue::run, nfqueue::NfqueueReport::text, text)?;
     let shape = shape.or_else(|| all.then(shape::Args::usual));
-    let shape = part(shape, shape::run, shape::Report::text, text)?;
+    let shape = part(shape, shape::run, shape::ShapeReport::text, text)?;
     let impair = impair.or_else(|| all.then(impair::Args::usual));
-    let impair = part(impair, impair::run, impair::Report::text, text)?;
+    let impair = part(impair, impair::run, impair::ImpairReport::text, text)?;
     let offline = offline.or_else(|| all.then(offline::Args::usual));
-    let offline = part(offline, offline::run, offline::Report::text, text)?;
+    let offline = part(offline, offline::run, offline::OfflineReport::text, text)?;
     let afxdp = afxdp.or_else(|| all.then(afxdp::Args::usual));
-    let afxdp = part(afxdp, afxdp::run, afxdp::Report::text, text)?;
+    let afxdp = part(afxdp, afxdp::run, afxdp::AfxdpReport::text, text)?;
     if !text {
         let all = json!({
             "schema": 1, "machine": machine,

@@ -29,7 +29,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use answerer::{Answerer, Answerers};
 pub use answerer::{Args as AnswerArgs, answer};
 use report::Lists;
-pub use report::Report;
+pub use report::NfqueueReport;
 
 use crate::cpus::{Ahead, settle};
 use crate::measure::Measured;
@@ -70,7 +70,7 @@ impl Args {
 ///
 /// # Errors
 /// Where the bench itself fails; it needs root, `iptables`, `iperf3`, `ping` and the C library.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Args) -> anyhow::Result<NfqueueReport> {
     if args.rounds == 0 || args.seconds == 0 || args.pings == 0 {
         bail!("nothing to measure: give at least one round, one second and one ping");
     }
@@ -88,7 +88,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
             lists.pps.push(pps);
         }
     }
-    Ok(Report::of(without, with))
+    Ok(NfqueueReport::of(without, with))
 }
 
 struct Bench {

@@ -54,17 +54,17 @@ impl Args {
 
 /// All of it.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct OfflineReport {
     file: String,
     packets: u64,
     bytes: u64,
-    readers: Vec<Row>,
+    readers: Vec<ReaderRow>,
     targets: Vec<Target>,
 }
 
 /// One reader.
 #[derive(Debug, Serialize)]
-struct Row {
+struct ReaderRow {
     name: &'static str,
     command: String,
     pps: Measured,
@@ -93,7 +93,7 @@ const READERS: [Reader; 3] = [Reader::Fairpath, Reader::Tshark, Reader::Tcptrace
 ///
 /// # Errors
 /// Where the bench itself fails: a peer is not installed, a reader fails.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Args) -> anyhow::Result<OfflineReport> {
     if args.rounds == 0 {
         bail!("nothing to measure: give at least one round");
     }
@@ -124,11 +124,11 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
             }
         }
     }
-    let rows: Vec<Row> = READERS
+    let rows: Vec<ReaderRow> = READERS
         .iter()
         .zip(took)
         .zip(samples)
-        .map(|((reader, took), samples)| Row {
+        .map(|((reader, took), samples)| ReaderRow {
             name: reader.name(),
             command: words(&reader.command(Path::new("fairpath"), Path::new("FILE"))),
             pps: rates(packets, &took, |t| t.wall),
@@ -140,7 +140,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         ("elapsed time", ratio(&rows, |r| &r.pps)),
         ("CPU time", ratio(&rows, |r| &r.cpu_pps)),
     ];
-    Ok(Report {
+    Ok(OfflineReport {
         bytes: file.metadata().with_context(|| format!("{file:?}"))?.len(),
         file: args
             .file
@@ -162,7 +162,7 @@ fn rates(packets: u64, took: &[Took], time: impl Fn(&Took) -> f64) -> Measured {
 }
 
 /// Fairpath's rate as a multiple of the faster peer's.
-fn ratio(rows: &[Row], rate: impl Fn(&Row) -> &Measured) -> f64 {
+fn ratio(rows: &[ReaderRow], rate: impl Fn(&ReaderRow) -> &Measured) -> f64 {
     let median = |i: usize| rate(&rows[i]).median;
     median(0) / median(1).max(median(2))
 }
@@ -281,7 +281,7 @@ fn words(command: &Command) -> String {
         .join(" ")
 }
 
-impl Report {
+impl OfflineReport {
     /// For people.
     pub fn text(&self) -> String {
         let mut out = format!(
@@ -308,7 +308,7 @@ impl Report {
         out
     }
 
-    fn row(&self, row: &Row) -> Vec<String> {
+    fn row(&self, row: &ReaderRow) -> Vec<String> {
         vec![
             row.name.to_owned(),
             format!("{:.0}", row.pps.median / 1e3),

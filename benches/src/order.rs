@@ -77,7 +77,7 @@ const KINDS: [Kind; 4] = [Kind::Fifo, Kind::Pifo, Kind::Scheduler, Kind::FqCodel
 
 /// A size and an order.
 #[derive(Debug, Serialize)]
-pub struct Row {
+pub struct OrderRow {
     ip_bytes: u32,
     kind: Kind,
     /// Of the forwarder's thread.
@@ -91,7 +91,7 @@ pub struct Row {
 ///
 /// # Errors
 /// Where the bench itself fails: no root, one CPU.
-pub fn rows(scene: &Scene, rounds: u32, time: Duration) -> anyhow::Result<Vec<Row>> {
+pub fn rows(scene: &Scene, rounds: u32, time: Duration) -> anyhow::Result<Vec<OrderRow>> {
     let mut rows = Vec::new();
     for ip_bytes in SIZES {
         let traffic = scene.traffic(FLOWS, ip_bytes);
@@ -108,7 +108,7 @@ pub fn rows(scene: &Scene, rounds: u32, time: Duration) -> anyhow::Result<Vec<Ro
         let measured = taken.map(|(ns, pps)| (Measured::of(ns), Measured::of(pps)));
         let fifo = measured[0].0.clone();
         for (kind, (ns, pps)) in KINDS.into_iter().zip(measured) {
-            rows.push(Row {
+            rows.push(OrderRow {
                 ip_bytes,
                 kind,
                 added_ns: ns.pairs(&fifo, |ns, fifo| ns - fifo),
@@ -121,8 +121,8 @@ pub fn rows(scene: &Scene, rounds: u32, time: Duration) -> anyhow::Result<Vec<Ro
 }
 
 /// The targets of the issue.
-pub fn targets(rows: &[Row]) -> Vec<Target> {
-    let of = |row: &Row| {
+pub fn targets(rows: &[OrderRow]) -> Vec<Target> {
+    let of = |row: &OrderRow| {
         let bound = TARGETS.iter().find(|(kind, _)| *kind == row.kind)?.1;
         let what = format!("AF_XDP, {:?} adds, {} bytes", row.kind, row.ip_bytes);
         Some(Target::at_most(what, row.added_ns.median, bound, "ns"))
@@ -131,9 +131,9 @@ pub fn targets(rows: &[Row]) -> Vec<Target> {
 }
 
 /// For people.
-pub fn text(rows: &[Row]) -> String {
+pub fn text(rows: &[OrderRow]) -> String {
     let cell = |m: &Measured| format!("{:.0} [{:.0}, {:.0}]", m.median, m.min, m.most);
-    let row = |row: &Row| {
+    let row = |row: &OrderRow| {
         vec![
             format!("{} bytes, {:?}", row.ip_bytes, row.kind),
             cell(&row.ns_a_packet),

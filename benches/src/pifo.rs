@@ -58,14 +58,14 @@ impl Args {
 
 /// All of it.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct PifoReport {
     occupancy: Vec<u32>,
-    cases: Vec<Row>,
+    cases: Vec<PifoRow>,
     targets: Vec<Target>,
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct PifoRow {
     case: &'static str,
     kernel: bool,
     /// By occupancy; in the kernel net of the empty program.
@@ -226,14 +226,14 @@ fn measure(
 }
 
 /// Adds a measurement of one occupancy to the rows of its cases.
-fn add(rows: &mut Vec<Row>, kernel: bool, names: &[&'static str], measured: Vec<Measured>) {
+fn add(rows: &mut Vec<PifoRow>, kernel: bool, names: &[&'static str], measured: Vec<Measured>) {
     for (&case, measured) in names.iter().zip(measured) {
         match rows
             .iter_mut()
             .find(|r| r.case == case && r.kernel == kernel)
         {
             Some(row) => row.ns.push(measured),
-            None => rows.push(Row {
+            None => rows.push(PifoRow {
                 case,
                 kernel,
                 ns: vec![measured],
@@ -246,7 +246,7 @@ fn add(rows: &mut Vec<Row>, kernel: bool, names: &[&'static str], measured: Vec<
 ///
 /// # Errors
 /// Where the bench itself fails: programs that do not load, nothing to measure.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Args) -> anyhow::Result<PifoReport> {
     if args.rounds == 0 || args.ops == 0 || args.occupancy.is_empty() {
         bail!("nothing to measure: give at least one round, operation and occupancy");
     }
@@ -268,14 +268,14 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         });
         add(&mut rows, true, &names, net.collect());
     }
-    Ok(Report {
+    Ok(PifoReport {
         occupancy: args.occupancy.clone(),
         targets: targets(&rows, &args.occupancy),
         cases: rows,
     })
 }
 
-fn targets(rows: &[Row], occupancy: &[u32]) -> Vec<Target> {
+fn targets(rows: &[PifoRow], occupancy: &[u32]) -> Vec<Target> {
     let median = |kernel: bool, case: &str, i: usize| {
         let row = rows.iter().find(|r| r.kernel == kernel && r.case == case);
         row.and_then(|r| r.ns.get(i)).map(|m| m.median)
@@ -302,7 +302,7 @@ fn targets(rows: &[Row], occupancy: &[u32]) -> Vec<Target> {
     targets
 }
 
-impl Report {
+impl PifoReport {
     /// For people.
     pub fn text(&self) -> String {
         let heads: Vec<String> = std::iter::once("ns a pop and a push".to_owned())

@@ -42,7 +42,7 @@ impl Args {
 
 /// All of it.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct SchedReport {
     seconds: u64,
     cases: Vec<Case>,
     targets: Vec<Target>,
@@ -71,7 +71,7 @@ const CASES: [(&str, &str); 6] = [
 ///
 /// # Errors
 /// Where the bench itself fails.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Args) -> anyhow::Result<SchedReport> {
     if args.rounds == 0 || args.seconds == 0 {
         bail!("nothing to measure: give at least one round and one second");
     }
@@ -103,7 +103,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         )
     };
     let targets = cases.iter().map(target).collect();
-    Ok(Report {
+    Ok(SchedReport {
         seconds: args.seconds,
         cases,
         targets,
@@ -147,7 +147,7 @@ fn cpu_seconds() -> anyhow::Result<f64> {
     Ok(time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
 }
 
-impl Report {
+impl SchedReport {
     /// For people.
     pub fn text(&self) -> String {
         let heads = ["policy, traffic", "packets", "million/s", "least", "most"];

@@ -27,7 +27,7 @@ use std::time::Duration;
 use anyhow::bail;
 
 use crate::cpus::Ahead;
-pub use report::Report;
+pub use report::ShapeReport;
 use report::{Case, Lists};
 use scene::{Load, Scene};
 use via::{Running, Via};
@@ -124,7 +124,7 @@ impl Args {
 ///
 /// # Errors
 /// Where nothing could be measured; it needs root, the release binary, `tc`, `iperf3` and `ping`.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Args) -> anyhow::Result<ShapeReport> {
     args.check()?;
     crate::fairpath()?;
     let _ahead = Ahead::of_others();
@@ -147,7 +147,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     if let (true, Some(why)) = (measured.is_empty(), failed.values().next()) {
         bail!("nothing could be measured: {why}");
     }
-    Ok(Report::of(args.seconds, measured, failed))
+    Ok(ShapeReport::of(args.seconds, measured, failed))
 }
 
 /// One shaper with one number of classes: all rates, all numbers of flows.

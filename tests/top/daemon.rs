@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 
 use fairpath_history::Histogram;
 use fairpath_history::snapshot::{
-    Answer, Detail, FlowLine, Leg, Load, Peer, Point, Query, Request, Row, SNAPSHOT_SCHEMA,
-    Snapshot,
+    Answer, Detail, FlowLine, Leg, Load, Peer, Point, Query, Request, SNAPSHOT_SCHEMA, Snapshot,
+    SnapshotRow,
 };
 
 const MS: u64 = 1_000_000;
@@ -172,7 +172,7 @@ fn answer(request: Request, shared: &mut Shared) -> Answer {
 }
 
 /// A class whose values depend on `n`: 0 has none above a threshold, 9 has several.
-pub fn row(name: &str, parent: Option<&str>, children: u32, n: u64) -> Row {
+pub fn row(name: &str, parent: Option<&str>, children: u32, n: u64) -> SnapshotRow {
     let leg = |p50_ms: u64| Leg {
         samples: 100,
         p50_rtt_ns: Some(p50_ms * MS),
@@ -181,7 +181,7 @@ pub fn row(name: &str, parent: Option<&str>, children: u32, n: u64) -> Row {
         loss_from_ratio: Some(0.0),
         ..Leg::default()
     };
-    let mut row = Row {
+    let mut row = SnapshotRow {
         name: name.to_owned(),
         parent: parent.map(str::to_owned),
         depth: u32::from(parent.is_some()),
@@ -193,7 +193,7 @@ pub fn row(name: &str, parent: Option<&str>, children: u32, n: u64) -> Row {
             score: Some((99 - 9 * n) as u8),
             ..Load::default()
         },
-        ..Row::default()
+        ..SnapshotRow::default()
     };
     row.up.rate_bps = 1e6 * (n + 1) as f64;
     row.down.rate_bps = 17e6 * (n + 1) as f64;
@@ -207,7 +207,7 @@ pub fn row(name: &str, parent: Option<&str>, children: u32, n: u64) -> Row {
 }
 
 /// A snapshot of these rows.
-pub fn snapshot(rows: Vec<Row>) -> Snapshot {
+pub fn snapshot(rows: Vec<SnapshotRow>) -> Snapshot {
     Snapshot {
         schema: SNAPSHOT_SCHEMA,
         time: "2026-03-01T08:28:17.250000000Z".to_owned(),
@@ -232,7 +232,7 @@ pub fn town() -> Snapshot {
     ])
 }
 
-fn details(mut row: Row) -> Detail {
+fn details(mut row: SnapshotRow) -> Detail {
     for (leg, ms) in [(&mut row.inside, 30), (&mut row.outside, 9)] {
         let mut histogram = Histogram::default();
         (1..200u64).for_each(|i| histogram.record(ms * MS + i * i * i * 40));

@@ -32,7 +32,7 @@ use crate::check;
 use anyhow::{Context, Result, bail};
 use logs::Logs;
 use plan::{Plan, Setting, Wanted, Work};
-use report::Report;
+use report::TestReport;
 use schedule::Job;
 use shard::Shard;
 use std::io::Write;
@@ -85,7 +85,7 @@ pub fn most_repeated() -> Result<usize> {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    let mut report = Report::new();
+    let mut report = TestReport::new();
     let tested = changes::clean_head();
     if args.lint {
         report.step("formatting and project rules", |_| check::texts())?;
@@ -149,7 +149,7 @@ fn skip_cross(plan: &mut Plan, log: &Path) -> Result<()> {
 }
 
 /// Runs the phases one after the other; ends early only when it is interrupted.
-fn phases(plan: Plan, report: &mut Report) -> Result<()> {
+fn phases(plan: Plan, report: &mut TestReport) -> Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [
         signal_hook::consts::SIGINT,
@@ -176,7 +176,7 @@ fn phases(plan: Plan, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-fn phase(jobs: Vec<Job<Work>>, capacity: usize, stop: &AtomicBool, report: &mut Report) {
+fn phase(jobs: Vec<Job<Work>>, capacity: usize, stop: &AtomicBool, report: &mut TestReport) {
     // Both are called on this thread, one after the other.
     let report = std::cell::RefCell::new(report);
     schedule::all(
@@ -195,7 +195,7 @@ fn phase(jobs: Vec<Job<Work>>, capacity: usize, stop: &AtomicBool, report: &mut 
 /// The audits, then the closing lines.
 fn conclude(
     args: &Args,
-    mut report: Report,
+    mut report: TestReport,
     table: &Table,
     setting: &Setting,
     built: &Built,

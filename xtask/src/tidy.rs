@@ -5,6 +5,7 @@
 //! | `arrows` | dependencies between crates |
 //! | `commits` | the form of new commits |
 //! | `links` | links of Markdown pages have a target |
+//! | `names` | the names of types in Rust code |
 //! | `source` | no rule: Rust and C text with comments (and strings) blanked |
 //! | `places` | code that is allowed in some files only, or nowhere |
 //! | `promises` | every row of docs/promises.md has a proof that exists |
@@ -16,6 +17,7 @@
 mod arrows;
 mod commits;
 mod links;
+mod names;
 mod places;
 mod promises;
 pub mod prose;
@@ -65,6 +67,7 @@ pub fn run() -> Result<()> {
     findings.extend(arrows::router()?);
     findings.extend(places::check(&files));
     findings.extend(links::check(&files, Path::exists));
+    findings.extend(names::check(&files));
     findings.extend(promises::check(&files));
     findings.extend(commits::check());
     findings.extend(words::check()?);

@@ -60,7 +60,7 @@ impl Args {
 
 /// All of it.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct CostReport {
     ip_bytes: u32,
     rounds: u32,
     /// Forwarded a second with an empty program.
@@ -76,7 +76,7 @@ pub struct Report {
 ///
 /// # Errors
 /// Where the bench itself fails: no root, lost packets.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Args) -> anyhow::Result<CostReport> {
     if args.rounds == 0 {
         bail!("nothing to measure: give at least one round");
     }
@@ -127,7 +127,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         let what = format!("XDP loss at 0 %, {what}, of an empty program's throughput");
         Target::at_least(what, share.median * 100.0, MIN_PERCENT, "%")
     };
-    Ok(Report {
+    Ok(CostReport {
         targets: vec![target("nothing drawn", &nothing), target("drawn", &drawn)],
         ip_bytes: args.size,
         rounds: args.rounds,
@@ -142,7 +142,7 @@ fn index(name: &str) -> anyhow::Result<IfIndex> {
     Ok(IfIndex(index))
 }
 
-impl Report {
+impl CostReport {
     /// For people.
     pub fn text(&self) -> String {
         let row = |name: &str, share: &Measured| {

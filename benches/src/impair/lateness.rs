@@ -24,7 +24,7 @@ use nix::sys::signal::Signal;
 use serde::{Deserialize, Serialize};
 
 use report::Case;
-pub use report::Report;
+pub use report::LatenessReport;
 
 use super::paced::{self, Passed};
 use crate::cpus::{Ahead, process_time};
@@ -98,7 +98,7 @@ impl Args {
 ///
 /// # Errors
 /// Where the bench itself fails; it needs root and the release binary.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Args) -> anyhow::Result<LatenessReport> {
     if args.lateness_rounds == 0 || args.seconds == 0 || args.paces.is_empty() {
         bail!("nothing to measure: give a round, a second and a pace");
     }
@@ -126,7 +126,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
             }
         }
     }
-    Ok(Report::of(args.lateness_rounds, cases))
+    Ok(LatenessReport::of(args.lateness_rounds, cases))
 }
 
 /// One run with the command.

@@ -17,17 +17,17 @@ const PACKED_RATIO: f64 = 80.0;
 
 /// All of it.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct NfqueueReport {
     /// Bit/s of the flow without a queue.
     tcp_without: Measured,
     /// Microseconds of a round trip without a queue.
     ping_without: Measured,
-    answerers: Vec<Row>,
+    answerers: Vec<AnswererRow>,
     targets: Vec<Target>,
 }
 
 #[derive(Debug, Serialize)]
-struct Row {
+struct AnswererRow {
     who: Answerer,
     /// Percent of the rate without a queue.
     tcp_share: Measured,
@@ -48,14 +48,14 @@ pub struct Lists {
     pub pps: Vec<f64>,
 }
 
-impl Report {
+impl NfqueueReport {
     /// Of the rounds without a queue, and of those of each answerer.
-    pub fn of(without: Lists, with: [Lists; Answerer::ALL.len()]) -> Report {
+    pub fn of(without: Lists, with: [Lists; Answerer::ALL.len()]) -> NfqueueReport {
         let tcp_without = Measured::of(without.tcp);
         let ping_without = Measured::of(without.ping);
         let rows = Answerer::ALL.into_iter().zip(with);
-        let answerers: Vec<Row> = rows
-            .map(|(who, lists)| Row {
+        let answerers: Vec<AnswererRow> = rows
+            .map(|(who, lists)| AnswererRow {
                 who,
                 tcp_share: Measured::of(lists.tcp).pairs(&tcp_without, |a, b| 100.0 * a / b),
                 ping_added_us: Measured::of(lists.ping).pairs(&ping_without, |a, b| a - b),
@@ -64,7 +64,7 @@ impl Report {
             })
             .collect();
         let targets = targets(&answerers);
-        Report {
+        NfqueueReport {
             tcp_without,
             ping_without,
             answerers,
@@ -87,7 +87,7 @@ impl Report {
             "most",
             "kpps",
         ];
-        let row = |row: &Row| {
+        let row = |row: &AnswererRow| {
             let three = |m: &Measured| [m.median, m.min, m.most].map(|v| format!("{v:.1}"));
             let mut cells = vec![row.who.name().to_owned()];
             cells.extend(three(&row.tcp_share));
@@ -115,7 +115,7 @@ impl Report {
     }
 }
 
-fn targets(rows: &[Row]) -> Vec<Target> {
+fn targets(rows: &[AnswererRow]) -> Vec<Target> {
     let row = |who| rows.iter().find(|row| row.who == who);
     let [ours, packed, single, c] = [
         Answerer::InOrder,
@@ -128,7 +128,7 @@ fn targets(rows: &[Row]) -> Vec<Target> {
         return Vec::new();
     };
     let ratio = |a: &Measured, b: &Measured| a.pairs(b, |a, b| 100.0 * a / b).median;
-    let of = |name: &str, row: &Row| {
+    let of = |name: &str, row: &AnswererRow| {
         let min = |what: &str, figure, bound| {
             Target::at_least(format!("NFQUEUE, {name}: {what}"), figure, bound, "%")
         };

@@ -58,16 +58,16 @@ impl Lists {
 
 /// All of it.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct ShapeReport {
     pub seconds: u32,
-    pub rows: Vec<Row>,
+    pub rows: Vec<ShapeRow>,
     pub against_htb: Vec<Against>,
     pub failed: Vec<Failed>,
 }
 
 /// One cell, medians of the rounds.
 #[derive(Debug, Serialize)]
-pub struct Row {
+pub struct ShapeRow {
     #[serde(flatten)]
     pub case: Case,
     pub goodput_bps: Measured,
@@ -125,14 +125,14 @@ pub struct Failed {
     pub why: String,
 }
 
-impl Report {
+impl ShapeReport {
     /// Of what was measured, and what failed.
     pub fn of(
         seconds: u32,
         measured: BTreeMap<Case, Lists>,
         failed: BTreeMap<(Via, u32), String>,
-    ) -> Report {
-        let mut rows: Vec<Row> = measured.into_iter().map(Row::of).collect();
+    ) -> ShapeReport {
+        let mut rows: Vec<ShapeRow> = measured.into_iter().map(ShapeRow::of).collect();
         let ratios: Vec<Option<Ratios>> = rows.iter().map(|row| row.to_htb(&rows)).collect();
         for (row, ratios) in rows.iter_mut().zip(ratios) {
             row.to_htb = ratios;
@@ -140,7 +140,7 @@ impl Report {
         let failed = failed
             .into_iter()
             .map(|((via, classes), why)| Failed { via, classes, why });
-        Report {
+        ShapeReport {
             seconds,
             against_htb: Via::ALL
                 .iter()
@@ -152,14 +152,14 @@ impl Report {
     }
 }
 
-impl Row {
-    fn of((case, lists): (Case, Lists)) -> Row {
+impl ShapeRow {
+    fn of((case, lists): (Case, Lists)) -> ShapeRow {
         let [idle_ms, same_class_ms, other_class_ms] = lists.pings.map(|[p50, p99]| Ping {
             p50: Measured::of(p50),
             p99: Measured::of(p99),
         });
         let goodput_bps = Measured::of(lists.goodput_bps);
-        Row {
+        ShapeRow {
             case,
             share: 100.0 * goodput_bps.median / payload_bps(case.line_bps) as f64,
             goodput_bps,
@@ -176,7 +176,7 @@ impl Row {
         }
     }
 
-    fn to_htb(&self, rows: &[Row]) -> Option<Ratios> {
+    fn to_htb(&self, rows: &[ShapeRow]) -> Option<Ratios> {
         let peer = Case {
             via: Via::Htb,
             ..self.case
@@ -192,8 +192,8 @@ impl Row {
 }
 
 impl Against {
-    fn of(via: Via, rows: &[Row]) -> Option<Against> {
-        let rows: Vec<&Row> = rows.iter().filter(|row| row.case.via == via).collect();
+    fn of(via: Via, rows: &[ShapeRow]) -> Option<Against> {
+        let rows: Vec<&ShapeRow> = rows.iter().filter(|row| row.case.via == via).collect();
         let ratios: Vec<&Ratios> = rows.iter().filter_map(|row| row.to_htb.as_ref()).collect();
         let all = |of: fn(&Ratios) -> &Measured| {
             let medians = ratios.iter().map(|ratios| of(ratios).median);
@@ -252,7 +252,7 @@ mod tests {
         lists.push(&idle, &loaded);
     }
 
-    fn report(idle_busy: f64) -> Report {
+    fn report(idle_busy: f64) -> ShapeReport {
         let mut measured = BTreeMap::new();
         for (via, classes, busy) in [
             (Via::Htb, 10, [0.2, 0.6]),
@@ -271,7 +271,7 @@ mod tests {
                 round(lists, busy, idle_busy);
             }
         }
-        Report::of(1, measured, BTreeMap::new())
+        ShapeReport::of(1, measured, BTreeMap::new())
     }
 
     #[test]

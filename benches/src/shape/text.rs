@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::report::{Against, Failed, Ratios, Report, Row};
+use super::report::{Against, Failed, Ratios, ShapeReport, ShapeRow};
 use crate::measure::Measured;
 use crate::table::{build, grouped};
 
@@ -37,7 +37,7 @@ const AGAINST_HEADS: [&str; 6] = [
     "not full in",
 ];
 
-impl Report {
+impl ShapeReport {
     /// For people.
     pub fn text(&self) -> String {
         let mut out = format!(
@@ -45,7 +45,7 @@ impl Report {
              (same) and to another (other); HTB by hand classifies by u32 in two hashes, leaves are FIFOs\n",
             self.seconds
         );
-        let table = |row: &Row| (row.case.line_bps, row.case.flows);
+        let table = |row: &ShapeRow| (row.case.line_bps, row.case.flows);
         for rows in self.rows.chunk_by(|a, b| table(a) == table(b)) {
             let Some(first) = rows.first() else { continue };
             let (line, flows) = (first.case.line_bps as f64 / 1e9, first.case.flows);
@@ -54,7 +54,7 @@ impl Report {
             } else {
                 format!("{flows} flows")
             };
-            let cells: Vec<_> = rows.iter().map(Row::cells).collect();
+            let cells: Vec<_> = rows.iter().map(ShapeRow::cells).collect();
             let _ = write!(out, "\n  {line} Gbit/s, {flows}\n{}", build(&HEADS, &cells));
         }
         if !self.against_htb.is_empty() {
@@ -87,7 +87,7 @@ impl Report {
     }
 }
 
-impl Row {
+impl ShapeRow {
     fn cells(&self) -> Vec<String> {
         let ratio = |of: fn(&Ratios) -> &Measured| {
             let ratios = self.to_htb.as_ref();

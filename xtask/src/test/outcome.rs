@@ -3,7 +3,7 @@
 //! libtest does not print times. It runs tests in the order of its list, and as many at once as it has
 //! threads: test number k begins when test k minus threads, in the order of completion, has ended.
 
-use super::process::Line;
+use super::process::TimedLine;
 use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Counts {
 }
 
 /// The sum of libtest's closing lines, and of those of the guests' runner.
-pub fn counts(lines: &[Line]) -> Counts {
+pub fn counts(lines: &[TimedLine]) -> Counts {
     let mut sum = Counts::default();
     for (_, line) in lines {
         let result = line.strip_prefix("test result: ");
@@ -62,7 +62,7 @@ fn numbers(text: &str) -> Counts {
 }
 
 /// How long each test took, in the order of completion. `order` is libtest's list.
-pub fn times(order: &[String], threads: usize, lines: &[Line]) -> Vec<(String, Duration)> {
+pub fn times(order: &[String], threads: usize, lines: &[TimedLine]) -> Vec<(String, Duration)> {
     let ends = ends(lines);
     let begins = |place: usize| match place.checked_sub(threads) {
         Some(before) => ends.get(before).map_or(Duration::ZERO, |(at, _)| *at),
@@ -79,7 +79,7 @@ pub fn times(order: &[String], threads: usize, lines: &[Line]) -> Vec<(String, D
 
 /// When each test ended. Where one thread runs tests, libtest prints the name first; what the test's own
 /// programs print may then stand between the name and the end.
-fn ends(lines: &[Line]) -> Vec<(Duration, &str)> {
+fn ends(lines: &[TimedLine]) -> Vec<(Duration, &str)> {
     let mut ends = Vec::new();
     let mut begun = None;
     for (at, line) in lines {
@@ -100,7 +100,7 @@ fn ends(lines: &[Line]) -> Vec<(Duration, &str)> {
 }
 
 /// How long each scenario of a guest took: `test floor/shape ... ok (7 checks, 31.4 s)`.
-pub fn guest_times(lines: &[Line]) -> Vec<(String, Duration)> {
+pub fn guest_times(lines: &[TimedLine]) -> Vec<(String, Duration)> {
     lines
         .iter()
         .filter_map(|(_, line)| {
@@ -117,7 +117,7 @@ pub fn guest_times(lines: &[Line]) -> Vec<(String, Duration)> {
 mod tests {
     use super::*;
 
-    fn at(ms: u64, line: &str) -> Line {
+    fn at(ms: u64, line: &str) -> TimedLine {
         (Duration::from_millis(ms), line.to_owned())
     }
 

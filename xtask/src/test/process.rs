@@ -48,14 +48,14 @@ pub enum End {
 }
 
 /// A line it printed, and when.
-pub type Line = (Duration, String);
+pub type TimedLine = (Duration, String);
 
 pub struct Ended {
     pub end: End,
     pub took: Duration,
     /// Processor seconds of it and of those it waited for.
     pub cpu_s: f64,
-    pub lines: Vec<Line>,
+    pub lines: Vec<TimedLine>,
 }
 
 /// Runs it; raising `stop` ends it.
@@ -112,8 +112,8 @@ enum Why {
 /// Collects lines until it has ended, on its own or by us.
 fn attend(
     group: Pid,
-    lines: &Receiver<Line>,
-    kept: &mut Vec<Line>,
+    lines: &Receiver<TimedLine>,
+    kept: &mut Vec<TimedLine>,
     deadline: Instant,
     stop: &AtomicBool,
 ) -> Result<Option<Why>> {
@@ -168,7 +168,7 @@ fn end(child: &mut Child, why: Option<Why>, deadline: Duration) -> Result<End> {
 }
 
 /// Its lines with the time of each, until all who can write have ended.
-fn reader(output: PipeReader, began: Instant) -> Receiver<Line> {
+fn reader(output: PipeReader, began: Instant) -> Receiver<TimedLine> {
     let (sender, lines) = mpsc::channel();
     thread::spawn(move || {
         for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// The slowest tests that are named.
 const SLOWEST: usize = 20;
 
-pub struct Report {
+pub struct TestReport {
     began: Instant,
     pub counts: Counts,
     pub failed: Vec<String>,
@@ -45,9 +45,9 @@ enum Held {
     Cpu,
 }
 
-impl Report {
-    pub fn new() -> Report {
-        Report {
+impl TestReport {
+    pub fn new() -> TestReport {
+        TestReport {
             began: Instant::now(),
             counts: Counts::default(),
             failed: Vec::new(),
@@ -60,7 +60,7 @@ impl Report {
     }
 
     /// Does a step and notes how long it took.
-    pub fn step<T>(&mut self, name: &str, step: impl FnOnce(&mut Report) -> T) -> T {
+    pub fn step<T>(&mut self, name: &str, step: impl FnOnce(&mut TestReport) -> T) -> T {
         println!("== {} s: {name}", self.seconds());
         let began = Instant::now();
         let done = step(self);

@@ -51,14 +51,14 @@ fn finding(path: &str, line: usize, message: String) -> Finding {
     }
 }
 
-struct Row {
+struct PromiseRow {
     line: usize,
     /// `None` if the table has no such column or the row no such cell.
     proof: Option<String>,
 }
 
 /// The rows of the tables of promises, without heads and rules.
-fn rows(text: &str) -> Vec<Row> {
+fn rows(text: &str) -> Vec<PromiseRow> {
     let mut rows = Vec::new();
     let mut column: Option<Option<usize>> = None;
     let mut is_missed = false;
@@ -77,7 +77,7 @@ fn rows(text: &str) -> Vec<Row> {
                 if cells
                     .iter()
                     .all(|c| !c.is_empty() && c.chars().all(|c| "-: ".contains(c))) => {}
-            Some(at) => rows.push(Row {
+            Some(at) => rows.push(PromiseRow {
                 line: i + 1,
                 proof: at.and_then(|at| cells.get(at).cloned()),
             }),

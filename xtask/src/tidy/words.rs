@@ -60,7 +60,7 @@ enum Kind {
 struct Table {
     clean: Vec<String>,
     skip: Vec<Skip>,
-    words: Vec<Row>,
+    words: Vec<WordRow>,
     allow: Vec<Allowed>,
 }
 
@@ -73,7 +73,7 @@ struct Skip {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Row {
+struct WordRow {
     term: String,
     #[serde(default)]
     forms: Vec<String>,
@@ -237,7 +237,7 @@ impl Rule {
         Ok(rule)
     }
 
-    fn add(&mut self, row: Row, remedy: &str) {
+    fn add(&mut self, row: WordRow, remedy: &str) {
         let forms = match row.forms.as_slice() {
             [] => std::slice::from_ref(&row.term),
             forms => forms,

@@ -15,16 +15,16 @@ const ADDED_US: f64 = 100.0;
 
 /// All of it.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct LatenessReport {
     rounds: u32,
-    rows: Vec<Row>,
+    rows: Vec<LatenessRow>,
     sparse: Vec<Sparse>,
     targets: Vec<Target>,
 }
 
 /// One pace by one port; times in microseconds, of each round.
 #[derive(Debug, Serialize)]
-struct Row {
+struct LatenessRow {
     port: Port,
     /// Configured packets per second.
     pace: u32,
@@ -128,9 +128,9 @@ impl Case {
         })
     }
 
-    fn row(self) -> Row {
+    fn row(self) -> LatenessRow {
         let [p50_us, p99_us, p999_us, most_us] = self.late_us.map(Measured::of);
-        Row {
+        LatenessRow {
             port: self.port,
             pace: self.pace,
             sent: Measured::of(self.sent),
@@ -146,11 +146,11 @@ impl Case {
     }
 }
 
-impl Report {
+impl LatenessReport {
     /// Of all rounds.
-    pub fn of(rounds: u32, cases: Vec<Case>) -> Report {
+    pub fn of(rounds: u32, cases: Vec<Case>) -> LatenessReport {
         let sparse: Vec<Sparse> = cases.iter().filter_map(Case::sparse).collect();
-        let rows: Vec<Row> = cases.into_iter().map(Case::row).collect();
+        let rows: Vec<LatenessRow> = cases.into_iter().map(Case::row).collect();
         let mut targets = Vec::new();
         for row in &rows {
             let what = |of: &str| {
@@ -169,7 +169,7 @@ impl Report {
             let figure = row.added_us.median;
             targets.push(Target::at_most(what, figure, ADDED_US, "us"));
         }
-        Report {
+        LatenessReport {
             rounds,
             rows,
             sparse,
@@ -219,7 +219,7 @@ fn three(measured: &Measured) -> String {
     format!("{median:.0} [{min:.0}, {most:.0}]")
 }
 
-impl Row {
+impl LatenessRow {
     fn cells(&self, rounds: u32) -> Vec<String> {
         let mut cells = vec![format!("{} {}/s", self.port.name(), self.pace)];
         cells.push(format!("{:.0}", self.sent.median));

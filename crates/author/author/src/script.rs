@@ -33,7 +33,7 @@ use std::rc::Rc;
 
 use fairpath_core::sched::{Op, Outcome, Plan, Policy, SchedRuntime, SchedRuntimeError};
 
-pub use report::{Case, Failure, FailureKind, Report, WaitingPacket};
+pub use report::{Case, Failure, FailureKind, ScriptReport, WaitingPacket};
 
 use fairpath_sched::log::{LogError, Run, Writer};
 use fairpath_sched::tree::Tree;
@@ -198,7 +198,7 @@ impl Script {
     ///
     /// This never fails: the report contains errors of the script and of the runtimes.
     #[must_use]
-    pub fn run(&self, bench: &Bench) -> Report {
+    pub fn run(&self, bench: &Bench) -> ScriptReport {
         verbs::run(&self.name, &self.text, bench)
     }
 }

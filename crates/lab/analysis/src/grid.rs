@@ -26,7 +26,7 @@ pub struct Cell<'a> {
     /// Runs with an invalid emulation: kept and listed, but not counted.
     pub excluded: Vec<&'a RunRecord>,
     /// The predictions of models, computed at the first use.
-    theory: OnceCell<Option<theory::Row>>,
+    theory: OnceCell<Option<theory::TheoryRow>>,
 }
 
 impl<'a> Cell<'a> {
@@ -41,7 +41,7 @@ impl<'a> Cell<'a> {
     }
 
     /// The comparison of the cell with models; none if no valid run has a prediction.
-    pub fn theory(&self) -> Option<&theory::Row> {
+    pub fn theory(&self) -> Option<&theory::TheoryRow> {
         self.theory.get_or_init(|| theory::row(self)).as_ref()
     }
 

@@ -13,14 +13,14 @@ const REPORTED_STALLED: f64 = 0.05;
 /// Sentences on models, if a figure has them: the residuals from the nearer one of Mathis and RFC 9438 over
 /// all cells with loss, and the loss rate at which goodput starts to fall.
 pub fn on_theory(grid: &Grid) -> Vec<String> {
-    let rows: Vec<(&Cell, &theory::Row)> = grid
+    let rows: Vec<(&Cell, &theory::TheoryRow)> = grid
         .cells
         .iter()
         .filter_map(|cell| cell.theory().map(|row| (cell, row)))
         .filter(|(_, row)| row.loss_event_rate > 0.0)
         .collect();
     let mut sentences = Vec::new();
-    let off = |(_, row): &&(&Cell, &theory::Row)| row.nearest.1.value.abs();
+    let off = |(_, row): &&(&Cell, &theory::TheoryRow)| row.nearest.1.value.abs();
     if let Some((cell, row)) = rows.iter().max_by(|a, b| off(a).total_cmp(&off(b))) {
         sentences.push(format!(
             "In {} settings with loss, the largest residual from the nearest of Mathis and RFC 9438 is {} \
@@ -49,12 +49,12 @@ pub fn on_theory(grid: &Grid) -> Vec<String> {
 }
 
 /// Where flows wait for timeouts for long, that explains what Mathis and RFC 9438 miss.
-fn on_timeouts(grid: &Grid, rows: &[(&Cell, &theory::Row)]) -> Option<String> {
+fn on_timeouts(grid: &Grid, rows: &[(&Cell, &theory::TheoryRow)]) -> Option<String> {
     let reported = rows
         .iter()
         .filter_map(|(cell, row)| Some((*cell, *row, row.timeouts?)))
         .filter(|(.., timeouts)| timeouts.stalled > REPORTED_STALLED);
-    let reported: Vec<(&Cell, &theory::Row, Timeouts)> = reported.collect();
+    let reported: Vec<(&Cell, &theory::TheoryRow, Timeouts)> = reported.collect();
     let (cell, row, most) = reported
         .iter()
         .max_by(|a, b| a.2.stalled.total_cmp(&b.2.stalled))?;
@@ -73,8 +73,8 @@ fn on_timeouts(grid: &Grid, rows: &[(&Cell, &theory::Row)]) -> Option<String> {
 }
 
 /// How far the model with timeouts is off.
-fn on_padhye(rows: &[(&Cell, &theory::Row)]) -> Option<String> {
-    let residual = |(_, row): &(&Cell, &theory::Row)| {
+fn on_padhye(rows: &[(&Cell, &theory::TheoryRow)]) -> Option<String> {
+    let residual = |(_, row): &(&Cell, &theory::TheoryRow)| {
         let found = row
             .models
             .iter()

@@ -111,7 +111,7 @@ fn per_segment_bps(run: &RunRecord) -> Option<f64> {
 
 /// The comparison of a cell with models.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct TheoryRow {
     /// Measured goodput.
     pub goodput: Estimate,
     /// Mean round trip of the flows, seconds.
@@ -131,7 +131,7 @@ pub struct Row {
 }
 
 /// The cell's row, for [`Cell::theory`]; none where no valid run has a prediction.
-pub(super) fn row(cell: &Cell) -> Option<Row> {
+pub(super) fn row(cell: &Cell) -> Option<TheoryRow> {
     let goodput = metrics::find("goodput").ok()?;
     let runs: Vec<(f64, Prediction, &RunRecord)> = cell
         .runs
@@ -148,7 +148,7 @@ pub(super) fn row(cell: &Cell) -> Option<Row> {
             .collect();
         Some((model, median(&predicted)?, estimate(&residuals)?))
     };
-    Some(Row {
+    Some(TheoryRow {
         goodput: estimate(&runs.iter().map(|(g, ..)| *g).collect::<Vec<f64>>())?,
         rtt_seconds: median(&over_runs(&runs, |c| c.rtt_seconds))?,
         loss_event_rate: median(&over_runs(&runs, |c| c.loss_event_rate))?,

@@ -36,7 +36,7 @@ use lab::Lab;
 use out::Out;
 use parts::Plan;
 use progress::Progress;
-use report::Report;
+use report::DemoReport;
 use samples::Records;
 use schedule::Schedule;
 
@@ -98,7 +98,7 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
     let schedule = progress.run(title, Schedule::run);
 
     let records = Records::read(&samples)?;
-    let report = Report::new(&done, &records, reported, schedule, wire_drops);
+    let report = DemoReport::new(&done, &records, reported, schedule, wire_drops);
     let text = report.text(progress.elapsed(), &samples);
     out.remove_daemon();
     out.write("rtt-summary.txt", &summary)?;

@@ -32,24 +32,24 @@ const NOTES: &str = "  router – lan    from the router to the client and back;
 ";
 
 /// A line of the report; the check is next to its numbers.
-struct Line {
+struct CheckedLine {
     text: String,
     check: Option<Check>,
 }
 
 /// What all parts came to.
-pub struct Report {
-    times: Vec<Line>,
-    losses: Vec<Line>,
-    others: Vec<Line>,
+pub struct DemoReport {
+    times: Vec<CheckedLine>,
+    losses: Vec<CheckedLine>,
+    others: Vec<CheckedLine>,
     /// A simulated link.
-    schedule: Vec<Line>,
+    schedule: Vec<CheckedLine>,
     /// `fairpath top --once` at the end.
     classes: String,
     samples: usize,
 }
 
-impl Report {
+impl DemoReport {
     /// Looks every part up in the records.
     pub fn new(
         done: &[(Part, anyhow::Result<Outcome>)],
@@ -57,8 +57,8 @@ impl Report {
         reported: Reported,
         schedule: anyhow::Result<Schedule>,
         wire_drops: u64,
-    ) -> Report {
-        let mut report = Report {
+    ) -> DemoReport {
+        let mut report = DemoReport {
             times: Vec::new(),
             losses: Vec::new(),
             others: Vec::new(),
@@ -87,7 +87,7 @@ impl Report {
         let claim = format!("no sample was lost on its way to user space ({lost})");
         report.other(Check::new(lost == 0, claim));
         if wire_drops > 0 {
-            report.others.push(Line {
+            report.others.push(CheckedLine {
                 text: format!(
                     "  note: the wires themselves lost {wire_drops} frames; the machine is busy"
                 ),
@@ -154,7 +154,7 @@ impl Report {
     }
 
     fn other(&mut self, check: Check) {
-        self.others.push(Line {
+        self.others.push(CheckedLine {
             text: "  ".to_owned(),
             check: Some(check),
         });
@@ -165,7 +165,7 @@ impl Report {
             let [p50, p99, longest] = line.call_ms.map(|ms| format!("{ms:.2}"));
             let rate = format!("{:.1}", line.transfers_mbps);
             let label = format!("  {}", line.policy);
-            self.schedule.push(Line {
+            self.schedule.push(CheckedLine {
                 text: schedule_row(&label, [&rate, &p50, &p99, &longest]),
                 check: line.check,
             });
@@ -196,7 +196,7 @@ impl Report {
 
     /// Round-trip times of one kind of traffic.
     fn block(&mut self, block: &Block, records: &Records, pings: &Pings) {
-        let mut line = |text, check| self.times.push(Line { text, check });
+        let mut line = |text, check| self.times.push(CheckedLine { text, check });
         line(block.title.clone(), None);
         let legs = Leg::ALL.map(|leg| records.spread(block.traffic, leg));
         for (leg, rtt) in Leg::ALL.into_iter().zip(&legs) {
@@ -236,7 +236,7 @@ impl Report {
                 None => {
                     let worst = estimate.share_before().max(estimate.share_beyond());
                     let check = Some(Check::clean(worst, "each"));
-                    self.losses.push(Line { text, check });
+                    self.losses.push(CheckedLine { text, check });
                 }
             }
         }
@@ -250,7 +250,7 @@ impl Report {
             Place::Beyond => (beyond, before, "upstream"),
         };
         let check = Some(Check::within(here, configured.interval(), "configured"));
-        self.losses.push(Line { text, check });
+        self.losses.push(CheckedLine { text, check });
         let label = format!(
             "  the dropper: {} of {}, {}",
             configured.dropped,
@@ -259,7 +259,7 @@ impl Report {
         );
         let check = Some(Check::clean(there, where_else));
         let text = loss_row(&label, [""; 4]);
-        self.losses.push(Line { text, check });
+        self.losses.push(CheckedLine { text, check });
     }
 }
 
@@ -281,7 +281,7 @@ impl Pings {
     }
 }
 
-fn lines(out: &mut String, lines: &[Line]) -> std::fmt::Result {
+fn lines(out: &mut String, lines: &[CheckedLine]) -> std::fmt::Result {
     for line in lines {
         match &line.check {
             Some(check) => writeln!(out, "{}{check}", line.text)?,
@@ -336,7 +336,7 @@ mod tests {
     fn a_part_that_failed_fails_the_report() {
         let part = Plan::QUICK.parts()[0];
         let failed = [(part, Err(anyhow!("no route to host")))];
-        let report = Report::new(
+        let report = DemoReport::new(
             &failed,
             &Records::default(),
             Reported::default(),
@@ -354,7 +354,7 @@ mod tests {
         let mut records = Records::default();
         records.events_lost = 1;
         assert_eq!(
-            Report::new(
+            DemoReport::new(
                 &[],
                 &records,
                 Reported::default(),

@@ -46,7 +46,7 @@ pub enum Traffic {
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
-enum Line {
+enum RttRecord {
     Sample(Sample),
     Flow(Flow),
     Summary { events_lost: u64 },
@@ -129,11 +129,11 @@ impl Records {
         let Versioned { schema } = serde_json::from_str(line)?;
         ensure!(schema == SCHEMA, "schema {schema} is not understood");
         match serde_json::from_str(line)? {
-            Line::Sample(sample) => self.samples.push(sample),
-            Line::Flow(flow) => {
+            RttRecord::Sample(sample) => self.samples.push(sample),
+            RttRecord::Flow(flow) => {
                 self.flows.insert(flow.flow, flow);
             }
-            Line::Summary { events_lost } => self.events_lost = events_lost,
+            RttRecord::Summary { events_lost } => self.events_lost = events_lost,
         }
         Ok(())
     }

@@ -22,13 +22,13 @@ const GOODPUT: f64 = 0.9;
 #[derive(Default)]
 pub struct Schedule {
     /// A row for each policy.
-    pub rows: Vec<Row>,
+    pub rows: Vec<PolicyRow>,
     /// What is claimed of them together.
     pub checks: Vec<Check>,
 }
 
 /// One policy's results.
-pub struct Row {
+pub struct PolicyRow {
     /// Its name.
     pub policy: &'static str,
     /// All transfers together, Mbit/s.
@@ -45,7 +45,10 @@ impl Schedule {
         let fifo = simulate("fifo", "native")?;
         let fair = simulate("fq_codel", "native")?;
         let in_kernel = simulate("fq_codel", "kernel")?;
-        let mut rows = vec![Row::of("fifo", &fifo)?, Row::of("fq_codel", &fair)?];
+        let mut rows = vec![
+            PolicyRow::of("fifo", &fifo)?,
+            PolicyRow::of("fq_codel", &fair)?,
+        ];
         let call_ms = rows[1].call_ms[1];
         let claim = format!("p99 at most {CALL_MS:.0}");
         rows[1].check = Some(Check::new(call_ms <= CALL_MS, claim));
@@ -67,8 +70,8 @@ impl Schedule {
     }
 }
 
-impl Row {
-    fn of(policy: &'static str, result: &Value) -> anyhow::Result<Row> {
+impl PolicyRow {
+    fn of(policy: &'static str, result: &Value) -> anyhow::Result<PolicyRow> {
         let flows = result["flows"]
             .as_array()
             .context("the simulation reported no flows")?;
@@ -84,7 +87,7 @@ impl Row {
             .next()
             .context("the simulation reported no call")?;
         let ms = |key: &str| call["sojourn_ns"][key].as_f64().unwrap_or(f64::NAN) / 1e6;
-        Ok(Row {
+        Ok(PolicyRow {
             policy,
             transfers_mbps: bps / 1e6,
             call_ms: [ms("p50"), ms("p99"), ms("max")],

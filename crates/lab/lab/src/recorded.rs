@@ -86,7 +86,7 @@ pub enum RecordedError {
 
 /// The part of a record that is read.
 #[derive(Deserialize)]
-struct Line {
+struct RttRecord {
     schema: u32,
     #[serde(rename = "type")]
     kind: String,
@@ -138,7 +138,7 @@ pub fn read(path: &Path) -> Result<Recorded, RecordedError> {
             return Err(RecordedError::TooLong { path, line });
         }
         let is_whole = bytes.ends_with(b"\n");
-        match serde_json::from_slice::<Line>(&bytes) {
+        match serde_json::from_slice::<RttRecord>(&bytes) {
             Ok(record) if record.schema != SCHEMA => {
                 return Err(RecordedError::OtherSchema {
                     path: path.to_owned(),
@@ -168,7 +168,7 @@ pub fn read(path: &Path) -> Result<Recorded, RecordedError> {
 }
 
 /// Takes the minimum RTTs of a record; returns the number of excluded paths.
-fn keep(paths: &mut HashMap<PathKey, u64>, record: Line) -> u64 {
+fn keep(paths: &mut HashMap<PathKey, u64>, record: RttRecord) -> u64 {
     let reported: Vec<(PathKey, Option<u64>)> = match record.kind.as_str() {
         "sample" => {
             let key = (record.flow, record.dst_address, record.dst_port);

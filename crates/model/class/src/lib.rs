@@ -42,5 +42,5 @@ pub use problem::{MAX_PROBLEMS, Problem, ProblemKind, Severity};
 pub use read::MAX_FILE_BYTES;
 pub use slots::{Assigned, SlotKey, Slots, Space};
 pub use source::{At, Location, Place};
-pub use tree::{Outcome, Report, Uplinks};
+pub use tree::{ClassReport, Outcome, Uplinks};
 pub use value::MAX_NAME_BYTES;

@@ -89,7 +89,7 @@ impl Drafts {
                 self.problems
                     .warning(ProblemKind::Syntax, rows.place(), "", text);
             }
-            let row = Row {
+            let row = ShapedRow {
                 rows: &rows,
                 columns: &columns,
             };
@@ -236,12 +236,12 @@ fn columns(rows: &Rows<'_>, problems: &mut Problems) -> Columns {
     columns
 }
 
-struct Row<'r> {
+struct ShapedRow<'r> {
     rows: &'r Rows<'r>,
     columns: &'r Columns,
 }
 
-impl Row<'_> {
+impl ShapedRow<'_> {
     fn text(&self, column: Option<usize>) -> Cell<'_> {
         match column {
             Some(column) => self.rows.cell(column),

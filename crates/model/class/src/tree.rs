@@ -38,12 +38,12 @@ pub struct Outcome {
     /// Labels of remote prefixes.
     pub labels: Labels,
     /// Problems and totals.
-    pub report: Report,
+    pub report: ClassReport,
 }
 
 /// Problems and totals of a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct ClassReport {
     /// Sorted by file and line. At most [`crate::MAX_PROBLEMS`] errors and as many warnings.
     pub problems: Vec<Problem>,
     /// Number of errors.
@@ -102,7 +102,7 @@ impl ClassSet {
         let mut tree = grow(drafts, &sources, &mut problems);
         criteria::check(&mut tree, &sources, uplinks, &mut problems);
         plan::check(&tree, &mut problems);
-        let report = Report {
+        let report = ClassReport {
             errors: problems.errors(),
             warnings: problems.warnings(),
             classes: tree.nodes.len(),

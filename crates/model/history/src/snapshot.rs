@@ -130,7 +130,7 @@ pub struct Point {
 
 /// One class, interface or subnet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct SnapshotRow {
     /// Unique among rows of its kind.
     pub name: String,
     /// Its origin.
@@ -339,7 +339,7 @@ pub struct Snapshot {
     /// Number of rows, shown or not.
     pub rows_total: u64,
     /// In tree order unless sorted: each parent before its children, siblings as configured.
-    pub rows: Vec<Row>,
+    pub rows: Vec<SnapshotRow>,
     /// Counters of the packet path and of the daemon, by name.
     pub counters: BTreeMap<String, u64>,
     /// Current sizes, by name: flows, slots, bytes of kernel memory. Names end in their unit.
@@ -432,7 +432,7 @@ pub struct DayPoint {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Detail {
     /// Its row, histograms included.
-    pub row: Row,
+    pub row: SnapshotRow,
     /// Remotes with the largest mean RTT, largest first.
     pub worst_remotes: Vec<Peer>,
     /// Remotes with the most bytes.
@@ -486,7 +486,7 @@ pub struct Query {
     pub limit: usize,
     /// With `Totals::histogram` of both legs.
     pub histograms: bool,
-    /// With `Row::history`.
+    /// With `SnapshotRow::history`.
     pub history: bool,
 }
 

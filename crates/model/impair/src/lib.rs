@@ -29,5 +29,5 @@ pub use network::Network;
 pub use own_drops::OwnDrops;
 pub use path::{Departure, Path};
 pub use plan::Plan;
-pub use report::{Direction, Json, Report};
+pub use report::{Direction, ImpairmentReport, Json};
 pub use validation::Configured;

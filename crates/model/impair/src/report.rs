@@ -27,7 +27,7 @@ pub struct Direction {
 
 /// The report of all directions at one time.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct ImpairmentReport {
     /// The schema number, which changes when a key changes its meaning or is removed.
     schema: u32,
     /// Seconds since packets were first impaired.
@@ -86,7 +86,7 @@ struct DirectionReport {
     is_valid: bool,
 }
 
-impl Report {
+impl ImpairmentReport {
     /// The report of these counts, by direction.
     pub fn new(
         directions: &[Direction],
@@ -94,8 +94,8 @@ impl Report {
         engine: &'static str,
         seed: u64,
         elapsed: Duration,
-    ) -> Report {
-        let mut report = Report {
+    ) -> ImpairmentReport {
+        let mut report = ImpairmentReport {
             schema: 1,
             elapsed_s: elapsed.as_secs_f64(),
             backend: engine,
@@ -123,7 +123,7 @@ impl Report {
 
     /// Marks the last report of a run.
     #[must_use]
-    pub fn at_the_end(mut self) -> Report {
+    pub fn at_the_end(mut self) -> ImpairmentReport {
         self.is_final = true;
         self
     }
@@ -160,7 +160,7 @@ impl Report {
     }
 }
 
-impl Report {
+impl ImpairmentReport {
     fn summary_of_a_valid_run(&self) -> String {
         let names = self.directions_without_packets.join(" and ");
         if names.is_empty() {
@@ -297,7 +297,7 @@ impl Json {
     ///
     /// # Errors
     /// The line cannot be written.
-    pub fn write(&mut self, report: &Report) -> anyhow::Result<()> {
+    pub fn write(&mut self, report: &ImpairmentReport) -> anyhow::Result<()> {
         let mut line = serde_json::to_string(report).context("write the report")?;
         line.push('\n');
         let to = &mut self.0;
@@ -324,14 +324,14 @@ mod tests {
         }
     }
 
-    fn report(lost: u64) -> Report {
+    fn report(lost: u64) -> ImpairmentReport {
         let counts = Counts {
             arrived: 10_000,
             lost,
             ..Counts::default()
         };
         let time = Duration::from_secs(1);
-        Report::new(&[direction()], &[counts], "xdp", 7, time)
+        ImpairmentReport::new(&[direction()], &[counts], "xdp", 7, time)
     }
 
     #[test]
@@ -368,7 +368,7 @@ mod tests {
             };
             let time = Duration::from_secs(1);
             let counts = std::slice::from_ref(&counts);
-            let report = Report::new(&[direction], counts, "afxdp", 7, time);
+            let report = ImpairmentReport::new(&[direction], counts, "afxdp", 7, time);
             serde_json::to_value(report).unwrap()["directions"][0].clone()
         };
         let queued = of(true);
@@ -401,7 +401,8 @@ mod tests {
                 lost: arrived / 100,
                 ..Counts::default()
             });
-            let report = Report::new(directions, &counts, "xdp", 7, Duration::from_secs(1));
+            let report =
+                ImpairmentReport::new(directions, &counts, "xdp", 7, Duration::from_secs(1));
             report.at_the_end().text()
         };
         let both = [direction(), direction()];

@@ -10,7 +10,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::elf::{Elf, Relocation, Section, Symbol};
-use crate::lines::{Line, Lines};
+use crate::lines::{Lines, SourceLine};
 use crate::regions;
 
 /// The most instructions that a file may have.
@@ -50,7 +50,7 @@ pub enum Refusal {
         /// The helper's number.
         helper: i32,
         /// Where.
-        line: Option<Line>,
+        line: Option<SourceLine>,
     },
     /// Calls of what is not there.
     #[error(
@@ -62,17 +62,17 @@ pub enum Refusal {
         /// Of the function.
         name: String,
         /// Where.
-        line: Option<Line>,
+        line: Option<SourceLine>,
     },
     /// A division that may divide by zero.
     #[error("{}a divisor may be 0: write div(a, b) or mod(a, b), which give 0 then", at(.0))]
-    Division(Option<Line>),
+    Division(Option<SourceLine>),
     /// A shift that may be as wide as its operand.
     #[error("{}a shift may be too wide: write shl(a, bits) or shr(a, bits), which give 0 then", at(.0))]
-    Shift(Option<Line>),
+    Shift(Option<SourceLine>),
     /// Atomic operations.
     #[error("{}an atomic operation: a policy runs alone, plain ones do", at(.0))]
-    Atomic(Option<Line>),
+    Atomic(Option<SourceLine>),
     /// An instruction that is none.
     #[error(
         "{}instruction {index} (operation {code:#04x}) is none of BPF version 3: compile with -mcpu=v3",
@@ -84,11 +84,11 @@ pub enum Refusal {
         /// Its first byte.
         code: u8,
         /// Where.
-        line: Option<Line>,
+        line: Option<SourceLine>,
     },
 }
 
-fn at(line: &Option<Line>) -> String {
+fn at(line: &Option<SourceLine>) -> String {
     line.as_ref()
         .map_or_else(String::new, |line| format!("{line}\n  "))
 }
@@ -337,7 +337,7 @@ impl<'a> Reader<'a> {
         table
     }
 
-    fn line(&self, at: usize) -> Option<Line> {
+    fn line(&self, at: usize) -> Option<SourceLine> {
         self.lines.at(at).cloned()
     }
 
@@ -476,7 +476,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Clang puts calls where it cannot prove that an operation is harmless: see `fairpath_bpf::author`.
-fn missing(name: &str, line: Option<Line>) -> Refusal {
+fn missing(name: &str, line: Option<SourceLine>) -> Refusal {
     if name.starts_with("__ubsan_handle_divrem") {
         Refusal::Division(line)
     } else if name.starts_with("__ubsan_handle_shift") {

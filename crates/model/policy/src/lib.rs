@@ -24,7 +24,7 @@ use fairpath_core::sched::{Function, Policy, policies};
 
 pub use code::{CONSTANT_BYTES, INSTRUCTIONS, Refusal};
 pub use describe::{Defect, is_name};
-pub use lines::Line;
+pub use lines::SourceLine;
 pub use machine::{CALL_BUDGET, DEPTH, Fault, Machine, Violation, Watch};
 
 /// `sizeof(struct fp_call)`, and the words of what a policy answers in it.

@@ -7,7 +7,7 @@ use crate::elf::{Elf, Numbers};
 
 /// A place in a source file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct SourceLine {
     /// As the compiler was given it.
     pub file: String,
     /// From 1.
@@ -16,7 +16,7 @@ pub struct Line {
     pub text: String,
 }
 
-impl std::fmt::Display for Line {
+impl std::fmt::Display for SourceLine {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = self.file.rsplit('/').next().unwrap_or_default();
         write!(out, "{name}:{}: {}", self.number, self.text)
@@ -25,7 +25,7 @@ impl std::fmt::Display for Line {
 
 /// The lines of one section, by instruction.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Lines(Vec<(usize, Line)>);
+pub(super) struct Lines(Vec<(usize, SourceLine)>);
 
 impl Lines {
     /// Of the section with that name; empty if there are none.
@@ -40,14 +40,14 @@ impl Lines {
     }
 
     /// The line of the instruction at `index`, counted from the start of the section.
-    pub fn at(&self, index: usize) -> Option<&Line> {
+    pub fn at(&self, index: usize) -> Option<&SourceLine> {
         let behind = self.0.partition_point(|(at, _)| *at <= index);
         let (_, line) = self.0.get(behind.checked_sub(1)?)?;
         (line.number > 0).then_some(line)
     }
 }
 
-fn read(btf: &[u8], ext: &[u8], section: &str) -> Option<Vec<(usize, Line)>> {
+fn read(btf: &[u8], ext: &[u8], section: &str) -> Option<Vec<(usize, SourceLine)>> {
     let header = u64::from(btf.u32_at(4)?);
     let at = header.checked_add(u64::from(btf.u32_at(16)?))?;
     let strings = btf.part(at, u64::from(btf.u32_at(20)?))?;
@@ -69,9 +69,9 @@ fn read(btf: &[u8], ext: &[u8], section: &str) -> Option<Vec<(usize, Line)>> {
     None
 }
 
-fn line(record: &[u8], strings: &[u8]) -> Option<(usize, Line)> {
+fn line(record: &[u8], strings: &[u8]) -> Option<(usize, SourceLine)> {
     let text = |at| Some(strings.text_at(record.u32_at(at)?).trim().to_owned());
-    let line = Line {
+    let line = SourceLine {
         file: text(4)?,
         text: text(8)?,
         number: record.u32_at(12)? >> 10,

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use fairpath_core::sched::{Custom, Function, Meta};
 
 use crate::code::{Instruction, Op, Program};
-use crate::lines::Line;
+use crate::lines::SourceLine;
 use crate::regions::{self, PACKET_WORDS, Regions, STACK_WORDS};
 
 /// Instructions of one call in addition to one pass over its code: the number that the verifier is
@@ -64,10 +64,10 @@ pub struct Fault {
     /// From the start of that function.
     pub instruction: usize,
     /// From which line of the file.
-    pub line: Option<Line>,
+    pub line: Option<SourceLine>,
 }
 
-fn place(line: &Option<Line>) -> String {
+fn place(line: &Option<SourceLine>) -> String {
     line.as_ref()
         .map_or_else(String::new, |line| format!(" ({line})"))
 }

@@ -173,7 +173,7 @@ impl Loss {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Row {
+struct GroupRow {
     histogram: Histogram,
     /// Minimum and maximum, if they are known exactly.
     exact_ns: Option<[u64; 2]>,
@@ -186,7 +186,7 @@ struct Times {
     rtt_ns: Option<[u64; 5]>,
 }
 
-impl Row {
+impl GroupRow {
     fn note_exact(&mut self, rtt_ns: u64) {
         let [min, max] = self.exact_ns.unwrap_or([u64::MAX, 0]);
         self.exact_ns = Some([min.min(rtt_ns), max.max(rtt_ns)]);
@@ -214,7 +214,7 @@ impl Row {
 pub struct Table {
     by: By,
     classes: ClassSet,
-    rows: HashMap<Group, Row>,
+    rows: HashMap<Group, GroupRow>,
     buckets: usize,
     max_rows: usize,
     max_buckets: usize,
@@ -383,7 +383,7 @@ impl Table {
     }
 
     /// The row of a group; `None` if it is new and the table is full.
-    fn row(&mut self, group: Group) -> Option<&mut Row> {
+    fn row(&mut self, group: Group) -> Option<&mut GroupRow> {
         let is_class = matches!(group, Group::Class { .. });
         if !is_class && self.rows.len() >= self.max_rows && !self.rows.contains_key(&group) {
             return None;
@@ -392,9 +392,9 @@ impl Table {
     }
 
     /// Records samples of one bucket. Without a free row or bucket, they are excluded.
-    fn record(&mut self, group: Group, bucket: u16, count: u64) -> Option<&mut Row> {
+    fn record(&mut self, group: Group, bucket: u16, count: u64) -> Option<&mut GroupRow> {
         let is_full = self.buckets >= self.max_buckets;
-        let has_bucket = |row: &Row| row.histogram.has(bucket);
+        let has_bucket = |row: &GroupRow| row.histogram.has(bucket);
         let is_new = !self.rows.get(&group).is_some_and(has_bucket);
         if (is_new && is_full) || self.row(group).is_none() {
             self.excluded_samples += count;
@@ -408,7 +408,7 @@ impl Table {
 
     /// At most `limit` rows in order.
     pub fn listing(&self, order: Order, limit: usize) -> Listing {
-        let mut rows: Vec<(&Group, &Row, Times)> = self
+        let mut rows: Vec<(&Group, &GroupRow, Times)> = self
             .rows
             .iter()
             .map(|(group, row)| (group, row, row.times()))

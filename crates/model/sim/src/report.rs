@@ -1,6 +1,6 @@
 //! The report of a simulation as tables, JSON, CSV and the lines of a chart.
 //!
-//! All formats derive from one [`Report`]. Names from files and captures are sanitized, so that they
+//! All formats derive from one [`SimulationReport`]. Names from files and captures are sanitized, so that they
 //! cannot break a table or a line.
 
 mod json;
@@ -21,7 +21,7 @@ const LINE_NAME: usize = 44;
 
 /// The input and the results of a simulation.
 #[derive(Clone, Copy, Debug)]
-pub struct Report<'a> {
+pub struct SimulationReport<'a> {
     /// The policy or the file of the tree.
     pub subject: &'a str,
     /// The specification of the traffic, or the file of the capture.
@@ -38,7 +38,7 @@ pub struct Report<'a> {
     pub findings: &'a Findings,
 }
 
-impl Report<'_> {
+impl SimulationReport<'_> {
     /// Tables of at most 80 columns.
     pub fn table(&self) -> String {
         table::write(self)

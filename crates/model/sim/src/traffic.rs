@@ -38,7 +38,7 @@ pub struct Arrival {
 
 /// A row of a report: a flow or a group of flows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct TrafficRow {
     /// The name, unique among the rows.
     pub name: String,
     /// The number of its class, or 0.
@@ -91,7 +91,7 @@ pub trait Arrivals {
     fn patience_ns(&self) -> u64;
 
     /// The rows so far. Rows are only added.
-    fn rows(&self) -> &[Row];
+    fn rows(&self) -> &[TrafficRow];
 
     /// Excluded packets or flows, by reason. Empty without exclusions.
     fn excluded(&self) -> Vec<(&'static str, u64)>;

@@ -58,12 +58,12 @@ pub static DESCRIPTION: Description = Description {
 
 /// The port.
 pub struct Kernel {
-    sides: Both<Option<Line>>,
+    sides: Both<Option<HtbLink>>,
     pins: Option<Pins>,
     about: String,
 }
 
-struct Line {
+struct HtbLink {
     ifindex: IfIndex,
     name: String,
     frame_bytes: u32,
@@ -103,7 +103,7 @@ impl Kernel {
             let Some(link) = found.get(side) else {
                 continue;
             };
-            match Line::start(job, side, link, prepared.pins()) {
+            match HtbLink::start(job, side, link, prepared.pins()) {
                 Ok((line, note)) => {
                     *kernel.sides.get_mut(side) = Some(line);
                     notes.push(note);
@@ -144,13 +144,13 @@ pub fn tree_of(plan: &HtbPlan) -> HtbTree {
     }
 }
 
-impl Line {
+impl HtbLink {
     fn start(
         job: &Job<'_>,
         side: Side,
         link: &Link,
         pins: Option<&Pins>,
-    ) -> anyhow::Result<(Line, String)> {
+    ) -> anyhow::Result<(HtbLink, String)> {
         let raw = !matches!(link.arp_type, ArpType::Ethernet | ArpType::Loopback);
         let tree = job.lines.trees.get(side);
         let capacity = tree.plan.class_table.len() as u32 + SPARE_CLASSES;
@@ -159,7 +159,7 @@ impl Line {
             end: side.end(),
             major: HTB_MAJOR,
         })?;
-        let mut line = Line {
+        let mut line = HtbLink {
             ifindex: link.ifindex,
             name: link.name.clone(),
             frame_bytes: link.mtu_bytes + if raw { 0 } else { ETHERNET },

@@ -49,14 +49,14 @@ pub static DESCRIPTION: Description = Description {
 
 /// The back end.
 pub struct Qdisc {
-    sides: Both<Option<Line>>,
+    sides: Both<Option<QdiscLink>>,
     pins: Option<Pins>,
     about: String,
     /// GSO packets that were impaired.
     whole: u64,
 }
 
-struct Line {
+struct QdiscLink {
     ifindex: IfIndex,
     interface: String,
     place: String,
@@ -155,7 +155,7 @@ impl Qdisc {
             let Some(link) = links.get(side) else {
                 continue;
             };
-            match Line::start(job, side, link.ifindex, &link.name, pins.as_ref()) {
+            match QdiscLink::start(job, side, link.ifindex, &link.name, pins.as_ref()) {
                 Ok(line) => {
                     found.push(format!("{} has {}", link.name, line.qdisc.name()));
                     *port.sides.get_mut(side) = Some(line);
@@ -177,7 +177,7 @@ impl Qdisc {
         Ok(*port)
     }
 
-    fn line(&mut self, side: Side) -> anyhow::Result<&mut Line> {
+    fn line(&mut self, side: Side) -> anyhow::Result<&mut QdiscLink> {
         let line = self.sides.get_mut(side).as_mut();
         line.with_context(|| format!("{} is not shaped: no interface is configured", side.name()))
     }
@@ -189,14 +189,14 @@ fn namespace() -> String {
     link.map_or(String::new(), |path| path.display().to_string())
 }
 
-impl Line {
+impl QdiscLink {
     fn start(
         job: &Job<'_>,
         side: Side,
         ifindex: IfIndex,
         interface: &str,
         pins: Option<&Pins>,
-    ) -> anyhow::Result<Line> {
+    ) -> anyhow::Result<QdiscLink> {
         let place = format!("{} {interface}", namespace());
         let mut tc = Tc::open()?;
         let there = tc.at(ifindex, QdiscPlace::Root)?.map(|(root, _)| root.kind);
@@ -216,7 +216,7 @@ impl Line {
                     if ours.is_none() {
                         tc.put(ifindex, QdiscPlace::Root, kind, false)?;
                     }
-                    return Ok(Line {
+                    return Ok(QdiscLink {
                         ifindex,
                         interface: interface.to_owned(),
                         place,
@@ -242,7 +242,7 @@ impl Line {
                 pins.remove_qdisc(name)?;
             }
         }
-        Ok(Line {
+        Ok(QdiscLink {
             ifindex,
             interface: interface.to_owned(),
             place,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use fairpath_cli::Refusal;
 use fairpath_config::duration::{nanos, parse_duration};
-use fairpath_history::snapshot::{AlertKind, Kind, Leg, Query, Row, Snapshot};
+use fairpath_history::snapshot::{AlertKind, Kind, Leg, Query, Snapshot, SnapshotRow};
 use fairpath_top::{DEFAULT_SOCKET, SocketSource, Source};
 use fairpath_units::quantity::read_share;
 use fairpath_watch::unix_ns;
@@ -152,7 +152,7 @@ pub fn run(args: &Args) -> ExitCode {
 }
 
 /// The row of the class in a recent snapshot.
-fn query(args: &Args) -> Result<(Row, Snapshot), String> {
+fn query(args: &Args) -> Result<(SnapshotRow, Snapshot), String> {
     let mut source = SocketSource::connect(&args.socket).map_err(|error| error.to_string())?;
     let query = Query {
         under: Some(args.class.clone()),
@@ -180,7 +180,7 @@ fn query(args: &Args) -> Result<(Row, Snapshot), String> {
     Ok((row, snapshot))
 }
 
-fn judge(args: &Args, row: &Row, snapshot: &Snapshot) -> (Verdict, String) {
+fn judge(args: &Args, row: &SnapshotRow, snapshot: &Snapshot) -> (Verdict, String) {
     let (leg, side) = match args.leg {
         Side::Inside => (&row.inside, "inside"),
         Side::Outside => (&row.outside, "outside"),
@@ -217,7 +217,7 @@ fn judge(args: &Args, row: &Row, snapshot: &Snapshot) -> (Verdict, String) {
     )
 }
 
-fn by_alerts(row: &Row) -> Verdict {
+fn by_alerts(row: &SnapshotRow) -> Verdict {
     if row.alerts.contains(&AlertKind::SlaBreach) {
         Verdict::Critical
     } else if row.alerts.is_empty() {
@@ -227,7 +227,13 @@ fn by_alerts(row: &Row) -> Verdict {
     }
 }
 
-fn describe(row: &Row, leg: &Leg, side: &str, loss: Option<f64>, snapshot: &Snapshot) -> String {
+fn describe(
+    row: &SnapshotRow,
+    leg: &Leg,
+    side: &str,
+    loss: Option<f64>,
+    snapshot: &Snapshot,
+) -> String {
     let kind = match row.kind {
         Kind::Class => "class",
         Kind::Subnet => "subnet",
@@ -299,8 +305,8 @@ mod tests {
         }
     }
 
-    fn row(p95_ms: u64, loss: Option<f64>, samples: u64) -> Row {
-        Row {
+    fn row(p95_ms: u64, loss: Option<f64>, samples: u64) -> SnapshotRow {
+        SnapshotRow {
             name: "anna".into(),
             inside: Leg {
                 samples,
@@ -309,11 +315,11 @@ mod tests {
                 loss_from_ratio: loss,
                 ..Leg::default()
             },
-            ..Row::default()
+            ..SnapshotRow::default()
         }
     }
 
-    fn verdict(args: &Args, row: &Row) -> Verdict {
+    fn verdict(args: &Args, row: &SnapshotRow) -> Verdict {
         judge(args, row, &Snapshot::default()).0
     }
 
@@ -341,7 +347,7 @@ mod tests {
             verdict(&args(Some("20ms"), None), &row(1, None, 9)),
             Verdict::Unknown
         );
-        let unmeasured = Row::default();
+        let unmeasured = SnapshotRow::default();
         assert_eq!(
             verdict(&args(None, Some("1%")), &unmeasured),
             Verdict::Unknown

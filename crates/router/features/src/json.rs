@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Report;
+use super::FeaturesReport;
 use super::host::Host;
 use super::interface::Interface;
 use super::probes::Finding;
@@ -10,7 +10,7 @@ use super::probes::Finding;
 const SCHEMA: u32 = 1;
 
 #[derive(Serialize)]
-struct Line<T> {
+struct JsonLine<T> {
     schema: u32,
     r#type: &'static str,
     #[serde(flatten)]
@@ -29,7 +29,7 @@ struct FeatureLine<'a> {
 }
 
 /// The host, then the features in the table's order, then the interfaces by index.
-pub fn render(report: &Report) -> serde_json::Result<String> {
+pub fn render(report: &FeaturesReport) -> serde_json::Result<String> {
     let mut lines = host_line(&report.host)?;
     for finding in &report.findings {
         lines.push_str(&feature_line(finding)?);
@@ -66,7 +66,7 @@ fn interface_line(interface: &Interface) -> serde_json::Result<String> {
 
 fn line<T: Serialize>(r#type: &'static str, body: T) -> serde_json::Result<String> {
     let schema = SCHEMA;
-    let mut text = serde_json::to_string(&Line {
+    let mut text = serde_json::to_string(&JsonLine {
         schema,
         r#type,
         body,

@@ -32,13 +32,13 @@ use self::interface::Interface;
 use self::probes::Finding;
 
 /// The results of one run.
-pub struct Report {
+pub struct FeaturesReport {
     host: Host,
     findings: Vec<Finding>,
     interfaces: Vec<Interface>,
 }
 
-impl Report {
+impl FeaturesReport {
     /// As text, with or without colors.
     pub fn text(&self, colour: bool) -> String {
         text::render(self, text::Style::for_terminal(colour))
@@ -59,7 +59,7 @@ impl Report {
 ///
 /// # Errors
 /// An interface does not exist, or the host or its interfaces cannot be read.
-pub fn find_out(names: &[String]) -> anyhow::Result<Report> {
+pub fn find_out(names: &[String]) -> anyhow::Result<FeaturesReport> {
     let host = Host::read().context("read what this host is")?;
     let mut interfaces = interface::collect().context("list interfaces")?;
     let findings = probes::run(&host, &interfaces);
@@ -74,7 +74,7 @@ pub fn find_out(names: &[String]) -> anyhow::Result<Report> {
     for interface in &mut interfaces {
         interface.advice = advice::advise(interface, &situation);
     }
-    Ok(Report {
+    Ok(FeaturesReport {
         host,
         findings,
         interfaces,

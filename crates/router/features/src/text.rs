@@ -1,6 +1,6 @@
 //! The report for people: the summary first, features by group, then each interface with what to improve.
 
-use super::Report;
+use super::FeaturesReport;
 use super::host::Host;
 use super::interface::Interface;
 use super::probes::{Finding, is_available};
@@ -46,7 +46,7 @@ impl Style {
 }
 
 /// The whole report.
-pub fn render(report: &Report, style: Style) -> String {
+pub fn render(report: &FeaturesReport, style: Style) -> String {
     let mut text = host(&report.host);
     text.push('\n');
     for part in &USES {

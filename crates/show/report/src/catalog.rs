@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::figure::{Figure, Palette};
-use crate::report::{Block, Report};
+use crate::report::{Block, ReportDocument};
 use crate::table::Table;
 
 /// Figures and tables of a report in order, each with its number and a name that no other has.
@@ -34,7 +34,7 @@ pub enum Item<'a> {
     Table(&'a Table),
 }
 
-impl Report {
+impl ReportDocument {
     /// Its figures and tables, numbered and named.
     pub fn catalog(&self) -> Catalog<'_> {
         let mut items = Vec::new();
@@ -155,16 +155,16 @@ mod tests {
     use super::*;
     use crate::report::Section;
 
-    fn report_with(ids: &[&str]) -> Report {
+    fn report_with(ids: &[&str]) -> ReportDocument {
         let figure = |id: &&str| Block::Figure(Figure::new(id, "t", Vec::new()));
         let inner = ids.iter().map(figure).collect();
         let table = Block::Table(Table::new("runs", "t", Vec::new()));
-        Report {
+        ReportDocument {
             sections: vec![Section::new(
                 "Results",
                 vec![Block::Details("more".into(), inner), table],
             )],
-            ..Report::default()
+            ..ReportDocument::default()
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::report::Report;
+use crate::report::ReportDocument;
 
 /// The form of these files; another form is refused with both numbers.
 pub const FORMAT: u32 = 1;
@@ -10,7 +10,7 @@ pub const FORMAT: u32 = 1;
 #[derive(Serialize)]
 struct Written<'a> {
     format: u32,
-    report: &'a Report,
+    report: &'a ReportDocument,
 }
 
 #[derive(Deserialize)]
@@ -20,7 +20,7 @@ struct Form {
 
 #[derive(Deserialize)]
 struct Read {
-    report: Report,
+    report: ReportDocument,
 }
 
 /// Why a file is not a report of ours.
@@ -37,7 +37,7 @@ pub enum ReadError {
 }
 
 /// The report's text, without points that are not finite, which JSON cannot hold.
-pub fn json(report: &Report) -> String {
+pub fn json(report: &ReportDocument) -> String {
     let mut report = report.clone();
     report.drop_infinite();
     let written = Written {
@@ -51,7 +51,7 @@ pub fn json(report: &Report) -> String {
 }
 
 /// Reads what [`json`] wrote.
-pub fn read(text: &str) -> Result<Report, ReadError> {
+pub fn read(text: &str) -> Result<ReportDocument, ReadError> {
     let Form { format } = serde_json::from_str(text)?;
     if format != FORMAT {
         return Err(ReadError::Format(format));
@@ -79,13 +79,13 @@ mod tests {
         let figure = Figure::new("f", "A figure", vec![panel.with(Series::line("a", points))]);
         let mut table = Table::new("t", "A table", vec![Column::number("n", Unit::none())]);
         table.push(vec![Cell::Number(f64::INFINITY)]);
-        let mut report = Report {
+        let mut report = ReportDocument {
             title: "</script>".into(),
             sections: vec![Section::new(
                 "Results",
                 vec![Block::Figure(figure), Block::Table(table)],
             )],
-            ..Report::default()
+            ..ReportDocument::default()
         };
         let again = read(&json(&report)).unwrap();
         report.drop_infinite();

@@ -13,7 +13,7 @@
 //! ```
 //! use fairpath_report::figure::{Axis, Figure, Panel, Point, Series};
 //! use fairpath_report::statistics::median_with_interval;
-//! use fairpath_report::{Block, Report, Section, Unit, files};
+//! use fairpath_report::{Block, ReportDocument, Section, Unit, files};
 //!
 //! // Three repeats at 1 % loss: their median, and the interval that three can give.
 //! let goodput = median_with_interval(&[235.5e6, 229.1e6, 241.0e6], 0.95, 7).unwrap();
@@ -23,10 +23,10 @@
 //! let y = Axis::zero_based("Goodput", Unit::bits_per_second());
 //! let cubic = Series::line("CUBIC", vec![Point::estimate(0.01, &goodput)]);
 //! let figure = Figure::new("goodput", "Goodput under loss", vec![Panel::new("", x, y).with(cubic)]);
-//! let report = Report {
+//! let report = ReportDocument {
 //!     title: "What 1 % loss costs".into(),
 //!     sections: vec![Section::new("Results", vec![Block::Figure(figure)])],
-//!     ..Report::default()
+//!     ..ReportDocument::default()
 //! };
 //! let names: Vec<String> = files(&report).into_iter().map(|file| file.path).collect();
 //! assert_eq!(names, ["index.html", "report.md", "report.json", "data/goodput.csv", "figures/goodput.svg"]);
@@ -47,8 +47,8 @@ mod unit;
 
 pub use catalog::{Catalog, Entry, Item};
 pub use number::significant;
-pub use report::{Block, Fact, Headline, Notice, NoticeKind, Report, Section};
-pub use table::{Cell, Column, ColumnKind, Row, Table};
+pub use report::{Block, Fact, Headline, Notice, NoticeKind, ReportDocument, Section};
+pub use table::{Cell, Column, ColumnKind, Table, TableRow};
 pub use unit::{Prefixes, Scaled, Unit};
 
 /// A file of a report: its path in the report's directory, and its contents.
@@ -61,7 +61,7 @@ pub struct OutputFile {
 }
 
 /// All files of a report: `index.html`, `report.md`, `report.json`, `data/NAME.csv`, `figures/NAME.svg`.
-pub fn files(report: &Report) -> Vec<OutputFile> {
+pub fn files(report: &ReportDocument) -> Vec<OutputFile> {
     let catalog = report.catalog();
     let file = |path: &str, content| OutputFile {
         path: path.to_owned(),

@@ -2,14 +2,14 @@
 
 use crate::catalog::{Catalog, Entry};
 use crate::figure::Figure;
-use crate::report::{Block, Fact, Notice, NoticeKind, Report};
+use crate::report::{Block, Fact, Notice, NoticeKind, ReportDocument};
 use crate::table::Table;
 
 /// Rows of a table in Markdown; the CSV has them all.
 pub const MAX_ROWS: usize = 60;
 
 /// The report's text. Links lead to the files that [`crate::files`] names.
-pub fn markdown(report: &Report) -> String {
+pub fn markdown(report: &ReportDocument) -> String {
     let catalog = report.catalog();
     let mut text = format!("# {}\n", escape(&report.title));
     if !report.kicker.is_empty() {
@@ -52,7 +52,7 @@ fn facts(text: &mut String, facts: &[Fact]) {
     }
 }
 
-fn summary(text: &mut String, report: &Report, catalog: &Catalog) {
+fn summary(text: &mut String, report: &ReportDocument, catalog: &Catalog) {
     text.push('\n');
     for headline in &report.summary {
         let value = match headline.value.as_str() {
@@ -229,13 +229,13 @@ mod tests {
         table.push(vec!["a|b".into(), Cell::Number(235.5e6)]);
         table.push_marked(vec!["bbr".into(), Cell::Missing]);
         let figure = Figure::new("one", "A figure", Vec::new()).command("run ```x```");
-        let report = Report {
+        let report = ReportDocument {
             title: "R".into(),
             sections: vec![Section::new(
                 "Results",
                 vec![Block::Figure(figure), Block::Table(table)],
             )],
-            ..Report::default()
+            ..ReportDocument::default()
         };
         let text = markdown(&report);
         assert!(

@@ -7,7 +7,7 @@ use crate::table::{Cell, Table};
 
 /// A report. Texts are plain; words between backticks are shown as code.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Report {
+pub struct ReportDocument {
     /// Its name, a few words.
     pub title: String,
     /// What kind of report it is, above the title: "Fairpath lab, quick form".
@@ -136,7 +136,7 @@ impl Section {
     }
 }
 
-impl Report {
+impl ReportDocument {
     /// Excludes points and numbers that are not finite.
     pub(crate) fn drop_infinite(&mut self) {
         for section in &mut self.sections {

@@ -17,7 +17,7 @@ pub struct Table {
     /// Its columns.
     pub columns: Vec<Column>,
     /// Its rows; a row has a cell for each column.
-    pub rows: Vec<Row>,
+    pub rows: Vec<TableRow>,
     /// The command that repeats what it shows.
     pub command: Option<String>,
 }
@@ -43,7 +43,7 @@ pub enum ColumnKind {
 
 /// One row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct TableRow {
     /// A cell for each column.
     pub cells: Vec<Cell>,
     /// Whether it is set apart, such as a run that was invalid.
@@ -79,7 +79,7 @@ impl Table {
 
     /// Adds a row.
     pub fn push(&mut self, cells: Vec<Cell>) {
-        self.rows.push(Row {
+        self.rows.push(TableRow {
             cells,
             marked: false,
         });
@@ -87,7 +87,7 @@ impl Table {
 
     /// Adds a row that is set apart.
     pub fn push_marked(&mut self, cells: Vec<Cell>) {
-        self.rows.push(Row {
+        self.rows.push(TableRow {
             cells,
             marked: true,
         });

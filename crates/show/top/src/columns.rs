@@ -6,7 +6,7 @@
 //!
 //! Every column except the first begins with a gap. A column with levels ends with a mark.
 
-use fairpath_history::snapshot::{Queue, Row, Sort};
+use fairpath_history::snapshot::{Queue, SnapshotRow, Sort};
 
 use crate::figures::{count, maybe, millis, percent, scaled};
 use crate::judge::{self, Level};
@@ -132,7 +132,7 @@ impl Column {
     }
 
     /// The value of a row.
-    pub fn cell(self, row: &Row) -> Cell {
+    pub fn cell(self, row: &SnapshotRow) -> Cell {
         let rtt = |ns: Option<u64>| maybe(ns, millis);
         let lost = |share: Option<f64>| (maybe(share, percent), judge::loss(share));
         let plain = |text: String| (text, Level::Normal);
@@ -174,7 +174,7 @@ impl Column {
     }
 }
 
-fn queues(row: &Row) -> impl Iterator<Item = &Queue> {
+fn queues(row: &SnapshotRow) -> impl Iterator<Item = &Queue> {
     [&row.up_queue, &row.down_queue].into_iter().flatten()
 }
 
@@ -185,7 +185,7 @@ fn dropped(queue: &Queue) -> Option<f64> {
 }
 
 /// Both directions, weighted by rate.
-fn unmeasured(row: &Row) -> Option<f64> {
+fn unmeasured(row: &SnapshotRow) -> Option<f64> {
     match (row.up.unmeasured_ratio, row.down.unmeasured_ratio) {
         (Some(up), Some(down)) => {
             let (a, b) = (row.up.rate_bps, row.down.rate_bps);
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn a_missing_value_is_a_dash() {
-        let row = Row::default();
+        let row = SnapshotRow::default();
         for column in [
             Column::InP50,
             Column::OutP95,

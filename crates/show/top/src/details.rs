@@ -2,7 +2,7 @@
 
 mod lists;
 
-use fairpath_history::snapshot::{AlertKind, Detail, Leg, Point, Queue, Row};
+use fairpath_history::snapshot::{AlertKind, Detail, Leg, Point, Queue, SnapshotRow};
 use ratatui::text::{Line, Span};
 
 use crate::figures::{count, grouped, maybe, millis, percent, scaled, span};
@@ -68,7 +68,7 @@ impl Page {
     }
 
     /// Parent, number of children and alerts. No line for a row that has none of them.
-    fn identity(&self, row: &Row) -> Vec<Line<'static>> {
+    fn identity(&self, row: &SnapshotRow) -> Vec<Line<'static>> {
         let mut pieces = Vec::new();
         if let Some(parent) = &row.parent {
             pieces.push(Span::raw(format!(
@@ -96,7 +96,7 @@ impl Page {
         self.wrap("class    ", pieces)
     }
 
-    fn figures(&self, row: &Row) -> Vec<Line<'static>> {
+    fn figures(&self, row: &SnapshotRow) -> Vec<Line<'static>> {
         let mut lines = self.rates(row);
         let legs = [
             leg("inside", &row.inside, judge::inside_p95(&row.inside)),
@@ -114,7 +114,7 @@ impl Page {
         grid::wrap(name, pieces, self.width, self.look)
     }
 
-    fn rates(&self, row: &Row) -> Vec<Line<'static>> {
+    fn rates(&self, row: &SnapshotRow) -> Vec<Line<'static>> {
         let plan = |plan: Option<u64>, rate: f64| {
             plan.filter(|plan| *plan > 0).map_or(String::new(), |plan| {
                 let share = rate / plan as f64 * 100.0;
@@ -162,7 +162,7 @@ impl Page {
         self.wrap(&format!("{:<9}", format!("{direction} q")), pieces)
     }
 
-    fn load(&self, row: &Row) -> Vec<Line<'static>> {
+    fn load(&self, row: &SnapshotRow) -> Vec<Line<'static>> {
         let load = &row.load;
         let ms = |ns: Option<u64>| maybe(ns, |ns| format!("{} ms", millis(ns)));
         let judged = |text: String, level: Level| {
@@ -185,7 +185,7 @@ impl Page {
         self.wrap("load     ", pieces)
     }
 
-    fn counts(&self, row: &Row) -> Vec<Line<'static>> {
+    fn counts(&self, row: &SnapshotRow) -> Vec<Line<'static>> {
         let flows = &row.flows;
         let bytes = unit((row.up.bytes + row.down.bytes) as f64);
         let pieces = [

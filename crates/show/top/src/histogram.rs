@@ -1,7 +1,7 @@
 //! The RTT distributions of both legs as bars, with steps of 1, 2 and 5.
 
 use fairpath_history::Histogram;
-use fairpath_history::snapshot::Row;
+use fairpath_history::snapshot::SnapshotRow;
 use ratatui::text::{Line, Span};
 
 use crate::figures::grouped;
@@ -40,7 +40,7 @@ const RANGE: usize = 14;
 const SHARE: usize = 6;
 
 /// A title, then one line per step, from the first used step to the last.
-pub fn lines(row: &Row, width: usize, look: Look) -> Vec<Line<'static>> {
+pub fn lines(row: &SnapshotRow, width: usize, look: Look) -> Vec<Line<'static>> {
     let (inside, outside) = (&row.inside.total.histogram, &row.outside.total.histogram);
     let half = width.saturating_sub(RANGE) / 2;
     let side = |name: &str, histogram: &Histogram| {

@@ -3,7 +3,7 @@
 //! They suit common access links and only mark values on the screen. Configured thresholds and
 //! service levels belong to the daemon's alerts.
 
-use fairpath_history::snapshot::{Leg, Row};
+use fairpath_history::snapshot::{Leg, SnapshotRow};
 
 /// The level of a value, shown by a mark, and by a colour if the terminal has colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,12 +62,12 @@ pub fn outside_p95(leg: &Leg) -> Level {
 }
 
 /// Level of the growth under load.
-pub fn growth(row: &Row) -> Level {
+pub fn growth(row: &SnapshotRow) -> Level {
     rising(row.load.rtt_growth_ns, &GROWTH_NS)
 }
 
 /// Level of the load score.
-pub fn score(row: &Row) -> Level {
+pub fn score(row: &SnapshotRow) -> Level {
     match row.load.score {
         Some(score) if score < SCORE[1] => Level::Critical,
         Some(score) if score < SCORE[0] => Level::Warning,
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(inside_p95(&leg(Some(100 * MS))), Level::Warning);
         assert_eq!(inside_p95(&leg(Some(250 * MS))), Level::Critical);
         assert_eq!(loss(Some(0.029)), Level::Warning);
-        let mut row = Row::default();
+        let mut row = SnapshotRow::default();
         assert_eq!(score(&row), Level::Normal);
         row.load.score = Some(39);
         assert_eq!(score(&row), Level::Critical);

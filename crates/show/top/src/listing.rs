@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
-use fairpath_history::snapshot::{Kind, Leg, Query, Row, Sort};
+use fairpath_history::snapshot::{Kind, Leg, Query, SnapshotRow, Sort};
 
 use crate::judge;
 
@@ -19,7 +19,7 @@ pub struct Key {
 
 impl Key {
     /// The key of a row.
-    pub fn of(row: &Row) -> Key {
+    pub fn of(row: &SnapshotRow) -> Key {
         Key {
             kind: row.kind,
             name: row.name.clone(),
@@ -50,7 +50,7 @@ pub struct Entry {
 }
 
 /// The visible rows, in order.
-pub fn list(rows: &[Row], query: &Query, folded: &HashSet<Key>) -> Vec<Entry> {
+pub fn list(rows: &[SnapshotRow], query: &Query, folded: &HashSet<Key>) -> Vec<Entry> {
     let mut shown = selected(rows, query);
     if query.sort == Sort::Tree {
         return tree(rows, &shown, folded);
@@ -65,7 +65,7 @@ pub fn list(rows: &[Row], query: &Query, folded: &HashSet<Key>) -> Vec<Entry> {
 }
 
 /// The rows that match filter, zoom, depth and kind, in the order of the snapshot.
-fn selected(rows: &[Row], query: &Query) -> Vec<usize> {
+fn selected(rows: &[SnapshotRow], query: &Query) -> Vec<usize> {
     let filter = query.filter.as_deref().map(str::to_lowercase);
     let under = query.under.as_deref().map(|class| below(rows, class));
     let matches = |at: &usize| {
@@ -81,12 +81,12 @@ fn selected(rows: &[Row], query: &Query) -> Vec<usize> {
 }
 
 /// `class` and the classes below it, for rows in any order. O(rows × depth).
-fn below(rows: &[Row], class: &str) -> HashSet<usize> {
+fn below(rows: &[SnapshotRow], class: &str) -> HashSet<usize> {
     let parents: HashMap<&str, Option<&str>> = rows
         .iter()
         .map(|row| (row.name.as_str(), row.parent.as_deref()))
         .collect();
-    let is_below = |row: &Row| {
+    let is_below = |row: &SnapshotRow| {
         let mut at = Some(row.name.as_str());
         for _ in 0..=row.depth {
             match at {
@@ -101,7 +101,7 @@ fn below(rows: &[Row], class: &str) -> HashSet<usize> {
     (0..rows.len()).filter(|at| is_below(&rows[*at])).collect()
 }
 
-fn tree(rows: &[Row], shown: &[usize], folded: &HashSet<Key>) -> Vec<Entry> {
+fn tree(rows: &[SnapshotRow], shown: &[usize], folded: &HashSet<Key>) -> Vec<Entry> {
     let top = shown.iter().map(|at| rows[*at].depth).min().unwrap_or(0);
     let mut entries = Vec::with_capacity(shown.len());
     let mut hidden_below: Option<u32> = None;
@@ -129,7 +129,7 @@ fn tree(rows: &[Row], shown: &[usize], folded: &HashSet<Key>) -> Vec<Entry> {
 }
 
 /// Largest value first, rows without value last, names ascending. Equal rows keep their order.
-fn order(a: &Row, b: &Row, sort: Sort) -> Ordering {
+fn order(a: &SnapshotRow, b: &SnapshotRow, sort: Sort) -> Ordering {
     if sort == Sort::Name {
         return a.name.to_lowercase().cmp(&b.name.to_lowercase());
     }
@@ -139,7 +139,7 @@ fn order(a: &Row, b: &Row, sort: Sort) -> Ordering {
     }
 }
 
-fn weight(row: &Row, sort: Sort) -> Option<f64> {
+fn weight(row: &SnapshotRow, sort: Sort) -> Option<f64> {
     let p95 = |leg: &Leg| leg.p95_rtt_ns.map(|ns| ns as f64);
     match sort {
         Sort::Tree | Sort::Name => None,
@@ -159,17 +159,17 @@ fn weight(row: &Row, sort: Sort) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn row(name: &str, parent: Option<&str>, depth: u32, children: u32) -> Row {
-        Row {
+    fn row(name: &str, parent: Option<&str>, depth: u32, children: u32) -> SnapshotRow {
+        SnapshotRow {
             name: name.to_owned(),
             parent: parent.map(str::to_owned),
             depth,
             children,
-            ..Row::default()
+            ..SnapshotRow::default()
         }
     }
 
-    fn town() -> Vec<Row> {
+    fn town() -> Vec<SnapshotRow> {
         vec![
             row("North", None, 0, 2),
             row("mast-1", Some("North"), 1, 1),
@@ -179,7 +179,7 @@ mod tests {
         ]
     }
 
-    fn names(rows: &[Row], query: &Query, folded: &HashSet<Key>) -> Vec<String> {
+    fn names(rows: &[SnapshotRow], query: &Query, folded: &HashSet<Key>) -> Vec<String> {
         let entries = list(rows, query, folded);
         let name = |e: &Entry| format!("{}{}", "  ".repeat(e.indent as usize), rows[e.row].name);
         entries.iter().map(name).collect()

@@ -2,24 +2,24 @@
 
 use fairpath_history::Histogram;
 use fairpath_history::snapshot::{
-    AlertKind, DayPoint, Detail, FlowLine, Kind, Leg, Load, Peer, Point, Row, SNAPSHOT_SCHEMA,
-    Snapshot, Volume,
+    AlertKind, DayPoint, Detail, FlowLine, Kind, Leg, Load, Peer, Point, SNAPSHOT_SCHEMA, Snapshot,
+    SnapshotRow, Volume,
 };
 
 const MS: u64 = 1_000_000;
 
 /// A class with nothing measured.
-pub fn silent(name: &str, parent: Option<&str>, depth: u32) -> Row {
-    Row {
+pub fn silent(name: &str, parent: Option<&str>, depth: u32) -> SnapshotRow {
+    SnapshotRow {
         name: name.to_owned(),
         parent: parent.map(str::to_owned),
         depth,
-        ..Row::default()
+        ..SnapshotRow::default()
     }
 }
 
 /// A class whose values depend on `seed`: 0 has none above a threshold, 9 has several.
-pub fn busy(name: &str, parent: Option<&str>, depth: u32, seed: u64) -> Row {
+pub fn busy(name: &str, parent: Option<&str>, depth: u32, seed: u64) -> SnapshotRow {
     let rate = |bps| Volume {
         rate_bps: bps,
         rate_pps: bps / 8_000.0,
@@ -62,7 +62,7 @@ pub fn busy(name: &str, parent: Option<&str>, depth: u32, seed: u64) -> Row {
 }
 
 /// A snapshot of these rows.
-pub fn snapshot(rows: Vec<Row>) -> Snapshot {
+pub fn snapshot(rows: Vec<SnapshotRow>) -> Snapshot {
     Snapshot {
         schema: SNAPSHOT_SCHEMA,
         time: "2026-03-01T08:28:17.250000000Z".to_owned(),

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use fairpath_history::snapshot::{Detail, Query, Row, Snapshot, Sort};
+use fairpath_history::snapshot::{Detail, Query, Snapshot, SnapshotRow, Sort};
 
 use crate::glyphs::Look;
 use crate::listing::{Fold, Key};
@@ -115,7 +115,7 @@ impl State {
     }
 
     /// The selected row.
-    pub fn current(&self) -> Option<&Row> {
+    pub fn current(&self) -> Option<&SnapshotRow> {
         self.view.as_ref()?.row(self.selected)
     }
 
@@ -258,9 +258,9 @@ mod tests {
 
     fn rows(names: &[(&str, f64)]) -> Snapshot {
         let row = |(name, rate): &(&str, f64)| {
-            let mut row = Row {
+            let mut row = SnapshotRow {
                 name: (*name).to_owned(),
-                ..Row::default()
+                ..SnapshotRow::default()
             };
             row.up.rate_bps = *rate;
             row

@@ -1,6 +1,6 @@
 //! Draws titles and rows of the table into a buffer, line by line.
 
-use fairpath_history::snapshot::{Point, Row, Sort};
+use fairpath_history::snapshot::{Point, SnapshotRow, Sort};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -110,7 +110,7 @@ impl Table {
     }
 
     /// Draws a row.
-    pub fn row(&self, buffer: &mut Buffer, line: Rect, entry: &Entry, row: &Row) {
+    pub fn row(&self, buffer: &mut Buffer, line: Rect, entry: &Entry, row: &SnapshotRow) {
         self.name(buffer, line, entry, row);
         let mut x = line.x + self.layout.name;
         for column in &self.layout.columns {
@@ -124,7 +124,7 @@ impl Table {
         }
     }
 
-    fn name(&self, buffer: &mut Buffer, line: Rect, entry: &Entry, row: &Row) {
+    fn name(&self, buffer: &mut Buffer, line: Rect, entry: &Entry, row: &SnapshotRow) {
         let alerts = view::alert_letters(row);
         let mark = match entry.fold {
             _ if !self.has_tree => "",
@@ -144,7 +144,7 @@ impl Table {
         buffer.set_stringn(x, y, alerts, left, self.look.level(Level::Critical));
     }
 
-    fn cell(&self, buffer: &mut Buffer, x: u16, y: u16, column: Column, row: &Row) {
+    fn cell(&self, buffer: &mut Buffer, x: u16, y: u16, column: Column, row: &SnapshotRow) {
         let cell = column.cell(row);
         let style = if cell.text == figures::UNMEASURED {
             self.look.quiet()

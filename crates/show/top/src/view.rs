@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use fairpath_history::snapshot::{AlertKind, Kind, Query, Row, Snapshot};
+use fairpath_history::snapshot::{AlertKind, Kind, Query, Snapshot, SnapshotRow};
 
 use crate::listing::{self, Entry, Fold, Key};
 use crate::text;
@@ -76,7 +76,7 @@ impl View {
     }
 
     /// The row at an index of the list.
-    pub fn row(&self, index: usize) -> Option<&Row> {
+    pub fn row(&self, index: usize) -> Option<&SnapshotRow> {
         let entry = self.entries.get(index)?;
         self.snapshot.rows.get(entry.row)
     }
@@ -109,7 +109,7 @@ impl Sums {
 }
 
 /// The kinds that together count each packet once. Interfaces count the packets of classes again.
-fn counted_kinds(rows: &[Row]) -> &'static [Kind] {
+fn counted_kinds(rows: &[SnapshotRow]) -> &'static [Kind] {
     let has = |kind| rows.iter().any(|row| row.kind == kind);
     if has(Kind::Class) {
         &[Kind::Class, Kind::Other]
@@ -126,7 +126,7 @@ pub fn indent(entry: &Entry) -> usize {
 }
 
 /// The suffix of a name with active alerts, one letter for each: ` !RLS`.
-pub fn alert_letters(row: &Row) -> String {
+pub fn alert_letters(row: &SnapshotRow) -> String {
     if row.alerts.is_empty() {
         return String::new();
     }
@@ -149,10 +149,10 @@ mod tests {
     #[test]
     fn totals_count_each_packet_once() {
         let row = |kind, depth, rate_bps| {
-            let mut row = Row {
+            let mut row = SnapshotRow {
                 kind,
                 depth,
-                ..Row::default()
+                ..SnapshotRow::default()
             };
             row.up.rate_bps = rate_bps;
             row
@@ -179,15 +179,15 @@ mod tests {
 
     #[test]
     fn alerts_are_letters_after_the_name() {
-        let row = Row {
+        let row = SnapshotRow {
             alerts: vec![
                 AlertKind::SlaBreach,
                 AlertKind::RttShift,
                 AlertKind::RttShift,
             ],
-            ..Row::default()
+            ..SnapshotRow::default()
         };
         assert_eq!(alert_letters(&row), " !RS");
-        assert_eq!(alert_letters(&Row::default()), "");
+        assert_eq!(alert_letters(&SnapshotRow::default()), "");
     }
 }

@@ -2,11 +2,11 @@
 
 use fairpath_report::Unit;
 use fairpath_report::figure::{Axis, Figure, Palette, Panel, Point, Series, svg_column};
-use fairpath_sim::report::Report;
+use fairpath_sim::report::SimulationReport;
 use fairpath_sim::simulate::Measured;
 
 /// One SVG file with both panels and one legend.
-pub fn svg(report: &Report<'_>) -> String {
+pub fn svg(report: &SimulationReport<'_>) -> String {
     let (kind, lines) = report.lines();
     let duration_ns = report.findings.duration_ns;
     let time = Axis::zero_based("Virtual time", Unit::seconds());

@@ -11,7 +11,7 @@ use fairpath_class::ClassSet;
 use fairpath_core::sched::{Op, Outcome};
 use fairpath_sched::log::{self, LogError};
 use fairpath_sched::tree::Tree;
-use fairpath_sim::report::Report;
+use fairpath_sim::report::SimulationReport;
 use fairpath_sim::simulate::{Findings, Settings, Tap, simulate};
 use fairpath_sim::traffic::{Arrivals, Capture, Generator, HeaderParser, SYNTAX, Spec};
 use fairpath_units::quantity::{read, read_rate, read_time, written};
@@ -133,7 +133,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ),
         None => link.generated()?,
     };
-    let report = Report {
+    let report = SimulationReport {
         subject: &args.subject,
         traffic: &traffic,
         runtime: args.runtime.name(),

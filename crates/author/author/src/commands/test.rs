@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use crate::script::{
-    Bench, FailureKind, Limits, MAX_INSTRUCTIONS, MAX_MEMORY_BYTES, Report, Script,
+    Bench, FailureKind, Limits, MAX_INSTRUCTIONS, MAX_MEMORY_BYTES, Script, ScriptReport,
 };
 use anyhow::{Context, bail};
 use fairpath_sched::log::Writer;
@@ -83,7 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(log) = &log {
         bench.record = Some(log.clone());
     }
-    let mut reports: Vec<Report> = Vec::new();
+    let mut reports: Vec<ScriptReport> = Vec::new();
     for script in &scripts {
         let report = script.run(&bench);
         if let Some(cause) = no_runtime(&report) {
@@ -102,7 +102,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         TextFormat::Json => json(args, &reports)?,
     };
     output::print(&text).context("write to standard output")?;
-    let failed: usize = reports.iter().map(Report::failed).sum();
+    let failed: usize = reports.iter().map(ScriptReport::failed).sum();
     if failed > 0 {
         bail!(
             "test {}: {failed} of {} test cases failed",
@@ -114,7 +114,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// The reason why no runtime could be opened, so that it is printed once and not for every test.
-fn no_runtime(report: &Report) -> Option<&str> {
+fn no_runtime(report: &ScriptReport) -> Option<&str> {
     let mut failures = report.cases.iter().map(|case| {
         let failure = case.failure.as_ref().filter(|_| case.operations == 0);
         failure.filter(|failure| failure.kind == FailureKind::Runtime)
@@ -155,18 +155,18 @@ fn bench(args: &Args) -> anyhow::Result<Bench> {
     })
 }
 
-fn cases(reports: &[Report]) -> usize {
+fn cases(reports: &[ScriptReport]) -> usize {
     reports.iter().map(|report| report.cases.len()).sum()
 }
 
-fn text(reports: &[Report]) -> String {
+fn text(reports: &[ScriptReport]) -> String {
     let (mut text, mut next) = (String::from("TAP version 13\n"), 1);
     for report in reports {
         text += &report.text(next);
         next += report.cases.len();
     }
-    let failed: usize = reports.iter().map(Report::failed).sum();
-    let passed: usize = reports.iter().map(Report::passed).sum();
+    let failed: usize = reports.iter().map(ScriptReport::failed).sum();
+    let passed: usize = reports.iter().map(ScriptReport::passed).sum();
     let runtimes = reports.iter().find(|report| !report.runtimes.is_empty());
     let runtimes = runtimes.map_or(String::new(), |report| {
         format!(" (runtime: {})", report.runtimes.join(", "))
@@ -177,12 +177,12 @@ fn text(reports: &[Report]) -> String {
     )
 }
 
-fn json(args: &Args, reports: &[Report]) -> anyhow::Result<String> {
+fn json(args: &Args, reports: &[ScriptReport]) -> anyhow::Result<String> {
     let value = json!({
         "schema": SCHEMA,
         "subject": args.subject,
-        "passed": reports.iter().map(Report::passed).sum::<usize>(),
-        "failed": reports.iter().map(Report::failed).sum::<usize>(),
+        "passed": reports.iter().map(ScriptReport::passed).sum::<usize>(),
+        "failed": reports.iter().map(ScriptReport::failed).sum::<usize>(),
         "scripts": reports,
     });
     Ok(serde_json::to_string_pretty(&value)? + "\n")

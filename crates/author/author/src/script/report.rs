@@ -94,7 +94,7 @@ pub struct Case {
 
 /// The results of a script.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct ScriptReport {
     /// The script's name.
     pub script: String,
     /// The runtimes of the script.
@@ -109,7 +109,7 @@ pub struct Report {
     pub instructions: u64,
 }
 
-impl Report {
+impl ScriptReport {
     /// Cases that passed.
     pub fn passed(&self) -> usize {
         self.cases

@@ -241,7 +241,7 @@ fn bench(runtimes: Vec<MakeRuntime>) -> Bench {
     Bench::new(Some(tree), &policies, runtimes)
 }
 
-fn run(text: &str) -> Report {
+fn run(text: &str) -> ScriptReport {
     Script::new("a.lua", text).run(&bench(vec![sorted(None)]))
 }
 
@@ -250,7 +250,7 @@ fn failure(text: &str) -> Failure {
     failure_of(&run(text))
 }
 
-fn failure_of(report: &Report) -> Failure {
+fn failure_of(report: &ScriptReport) -> Failure {
     let failures: Vec<&Failure> = report
         .cases
         .iter()

@@ -9,7 +9,7 @@ use mlua::{FromLuaMulti, Function, IntoLuaMulti, Lua, MultiValue, Table, Value};
 use super::packet::{
     self, LuaItem, LuaPacket, item_of, number, number32, packet_of, shown, to_lua,
 };
-use super::report::{Failure, FailureKind, Report, table};
+use super::report::{Failure, FailureKind, ScriptReport, table};
 use super::sandbox::{self, Budget, UsedUp};
 use super::session::{Bed, Halt, Item, Session, Shared, State};
 use super::{Bench, SHOWN_PACKETS, expect, settings, xdq};
@@ -28,7 +28,7 @@ const MAX_LINES: usize = 8;
 #[error("the test case has failed")]
 struct Stop;
 
-pub(super) fn run(name: &str, text: &[u8], bench: &Bench) -> Report {
+pub(super) fn run(name: &str, text: &[u8], bench: &Bench) -> ScriptReport {
     let budget = Budget::new(bench.limits.instructions);
     let session: Shared = Rc::new(std::cell::RefCell::new(Session::new(bench, budget.clone())));
     let ran = sandbox::lua(bench.limits, &budget, bench.seed).and_then(|lua| {
@@ -42,7 +42,7 @@ pub(super) fn run(name: &str, text: &[u8], bench: &Bench) -> Report {
     });
     let mut session = session.borrow_mut();
     session.end(name.to_owned(), ran.as_ref().err());
-    Report {
+    ScriptReport {
         script: name.to_owned(),
         runtimes: std::mem::take(&mut session.runtimes),
         cases: std::mem::take(&mut session.cases),

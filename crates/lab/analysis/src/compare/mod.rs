@@ -28,14 +28,14 @@ pub struct Comparison {
     /// What may explain differences, and what is missing.
     pub remarks: Vec<String>,
     /// Each setting and quantity.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ComparisonRow>,
     /// All of it in a sentence.
     pub verdict: String,
 }
 
 /// One quantity of one setting: the second against the first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct ComparisonRow {
     /// The setting.
     pub setting: Setting,
     /// The setting in words.
@@ -58,7 +58,7 @@ pub struct Row {
     pub verdict: String,
 }
 
-impl Row {
+impl ComparisonRow {
     /// Whether a difference was shown.
     pub fn is_shown(&self) -> bool {
         self.meaning != Meaning::NotShown
@@ -114,11 +114,17 @@ fn quantities(first: &Results, second: &Results) -> Vec<String> {
     names
 }
 
-fn row(grid: &Grid, requested: &Requested, name: &str, a: &Cell, b: &Cell) -> Option<Row> {
+fn row(
+    grid: &Grid,
+    requested: &Requested,
+    name: &str,
+    a: &Cell,
+    b: &Cell,
+) -> Option<ComparisonRow> {
     let (ours, theirs) = (a.values(requested), b.values(requested));
     let change = Change::between(&ours, &theirs)?;
     let meaning = change.meaning(requested.metric);
-    Some(Row {
+    Some(ComparisonRow {
         setting: a.setting.clone(),
         words: grid.words(&a.setting),
         quantity: name.to_owned(),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Comparison, Row};
+use super::{Comparison, ComparisonRow};
 use crate::change::Meaning;
 use crate::grid::Grid;
 use crate::metrics;
@@ -51,7 +51,7 @@ pub(super) fn remarks(
 }
 
 /// How many went which way, and how many would by chance.
-pub(super) fn overall(rows: &[Row]) -> String {
+pub(super) fn overall(rows: &[ComparisonRow]) -> String {
     let count = |meaning: Meaning| rows.iter().filter(|row| row.meaning == meaning).count();
     let (better, worse) = (count(Meaning::Better), count(Meaning::Worse));
     let other = count(Meaning::Higher) + count(Meaning::Lower);

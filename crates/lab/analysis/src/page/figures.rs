@@ -4,7 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use fairpath_report::figure::{Axis as FigureAxis, Figure, Line, Panel, Point, Reference, Series};
+use fairpath_report::figure::{
+    Axis as FigureAxis, Figure, Panel, Point, Reference, ReferenceLine, Series,
+};
 use fairpath_report::{Block, Notice, Section};
 
 use super::provenance::command_line;
@@ -198,7 +200,7 @@ fn theory_lines(
     part: &Setting,
     place: &dyn Fn(&Cell) -> Option<f64>,
 ) -> Vec<Series> {
-    let rows: Vec<(&Cell, &theory::Row)> = grid
+    let rows: Vec<(&Cell, &theory::TheoryRow)> = grid
         .cells_of(part)
         .filter_map(|cell| Some((cell, cell.theory()?)))
         .collect();
@@ -236,7 +238,7 @@ fn references(grid: &Grid, requested: &Requested, part: &Setting) -> Vec<Referen
     };
     let reference = |at| Reference {
         label: "link rate".to_owned(),
-        line: Line::Across(at),
+        line: ReferenceLine::Across(at),
     };
     at.map(reference).into_iter().collect()
 }
@@ -248,7 +250,7 @@ fn meeting(grid: &Grid, part: &Setting) -> Option<Reference> {
     let at = fairpath_report::statistics::median(&meetings)?;
     Some(Reference {
         label: "p*: Mathis reaches the link rate".to_owned(),
-        line: Line::Up(at),
+        line: ReferenceLine::Up(at),
     })
 }
 

@@ -29,7 +29,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use fairpath_report::{Fact, Notice, Report, Section};
+use fairpath_report::{Fact, Notice, ReportDocument, Section};
 use thiserror::Error;
 
 use crate::grid::Grid;
@@ -50,7 +50,7 @@ pub struct WriteError {
 }
 
 /// The report of these results.
-pub fn report(results: &Results) -> Report {
+pub fn report(results: &Results) -> ReportDocument {
     let grid = Grid::new(results);
     let manifest = &results.manifest;
     let figures = figures::all(&grid);
@@ -64,7 +64,7 @@ pub fn report(results: &Results) -> Report {
     sections.push(validation::section(&grid));
     sections.push(method::section(&grid));
     sections.push(provenance::section(&grid, results));
-    Report {
+    ReportDocument {
         title: manifest.title.clone(),
         kicker: format!(
             "Fairpath lab: {}, {} form",

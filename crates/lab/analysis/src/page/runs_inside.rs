@@ -2,7 +2,7 @@
 //! samples over all of them.
 
 use fairpath_report::Unit;
-use fairpath_report::figure::{Axis as FigureAxis, Line, Panel, Point, Reference, Series};
+use fairpath_report::figure::{Axis as FigureAxis, Panel, Point, Reference, ReferenceLine, Series};
 
 use super::figures::{lines, y_axis};
 use crate::figure::FigureSpec;
@@ -61,7 +61,7 @@ pub(super) fn timeline(
 fn moments(run: &RunRecord) -> Vec<Reference> {
     let up = |label: String, at: f64| Reference {
         label,
-        line: Line::Up(at),
+        line: ReferenceLine::Up(at),
     };
     let begun =
         (run.warmup_seconds > 0.0).then(|| up("measurement starts".to_owned(), run.warmup_seconds));

@@ -1,7 +1,7 @@
 //! Tables with one or more rows per setting: one column for each axis that distinguishes settings, and no
 //! column without values.
 
-use fairpath_report::{Cell as TableCell, Column, Row, Table};
+use fairpath_report::{Cell as TableCell, Column, Table, TableRow};
 
 use crate::grid::{Grid, Setting};
 
@@ -30,7 +30,7 @@ impl<'g, 'a> SettingTable<'g, 'a> {
             let value = setting.get(&axis.name).map_or("", String::as_str);
             TableCell::from(value)
         });
-        self.table.rows.push(Row {
+        self.table.rows.push(TableRow {
             cells: axes.chain(cells).collect(),
             marked,
         });

@@ -63,7 +63,7 @@ fn theory_columns() -> Vec<Column> {
     ]
 }
 
-fn theory_row(row: &theory::Row) -> Vec<TableCell> {
+fn theory_row(row: &theory::TheoryRow) -> Vec<TableCell> {
     let model = |wanted: theory::Model| row.models.iter().find(|(model, ..)| *model == wanted);
     let predicted = |wanted| TableCell::from(model(wanted).map(|(_, bps, _)| *bps));
     let padhye: Option<Estimate> = model(theory::Model::Padhye).map(|(.., residual)| *residual);

@@ -3,11 +3,11 @@
 use fairpath_analysis::page;
 use fairpath_analysis::results::Results;
 use fairpath_report::figure::{Figure, Role, Series};
-use fairpath_report::{Block, Cell, NoticeKind, Report, Section, Table};
+use fairpath_report::{Block, Cell, NoticeKind, ReportDocument, Section, Table};
 
 use crate::synthetic::{self, LIMIT_BPS, invalidate};
 
-fn section<'a>(report: &'a Report, title: &str) -> &'a Section {
+fn section<'a>(report: &'a ReportDocument, title: &str) -> &'a Section {
     let found = report.sections.iter().find(|s| s.title == title);
     found.unwrap_or_else(|| panic!("no section \"{title}\""))
 }
@@ -303,7 +303,7 @@ fn jitter_lowers_the_call_rating() {
     );
     assert_eq!(mos.panels[0].y.range, Some((1.0, 4.5)));
     let together = table(section(&report, "Correlations"), "correlations").unwrap();
-    let rho = |row: &fairpath_report::Row| match row.cells[3] {
+    let rho = |row: &fairpath_report::TableRow| match row.cells[3] {
         fairpath_report::Cell::Number(rho) => rho,
         _ => panic!("{row:?}"),
     };

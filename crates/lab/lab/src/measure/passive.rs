@@ -181,7 +181,7 @@ fn text_of(mut file: &File) -> io::Result<String> {
 }
 
 #[derive(Deserialize)]
-struct Line {
+struct RttRecord {
     #[serde(rename = "type")]
     kind: String,
     time: Option<String>,
@@ -216,7 +216,7 @@ fn read(
 ) -> Result<PassiveRecord, serde_json::Error> {
     let mut rtts = Vec::new();
     for line in lines.lines() {
-        let line: Line = serde_json::from_str(line)?;
+        let line: RttRecord = serde_json::from_str(line)?;
         let here = line.kind == "sample" && line.towards.as_str() == Some(interface);
         // A time that cannot be read is in no window.
         let time = line.time.and_then(|time| time.parse::<Timestamp>().ok());

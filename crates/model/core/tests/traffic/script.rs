@@ -41,11 +41,11 @@ impl Talk {
         Talk::new(Config::default().with_flows(64))
     }
 
-    pub fn at(&mut self, ms: u64) -> Line<'_> {
+    pub fn at(&mut self, ms: u64) -> ScriptedPacket<'_> {
         self.at_ns(ms * MS)
     }
 
-    pub fn at_ns(&mut self, at: u64) -> Line<'_> {
+    pub fn at_ns(&mut self, at: u64) -> ScriptedPacket<'_> {
         let packet = Packet {
             flow: 0,
             from: A,
@@ -56,7 +56,7 @@ impl Talk {
             payload: 0,
             ts: None,
         };
-        Line {
+        ScriptedPacket {
             talk: self,
             at,
             packet,
@@ -126,14 +126,14 @@ impl Talk {
 
 /// A packet on its way into a [`Talk`].
 #[must_use = "send it"]
-pub struct Line<'a> {
+pub struct ScriptedPacket<'a> {
     talk: &'a mut Talk,
     at: u64,
     pub packet: Packet,
     pub meta: Frame,
 }
 
-impl Line<'_> {
+impl ScriptedPacket<'_> {
     pub fn from(mut self, host: usize) -> Self {
         self.packet.from = host;
         self

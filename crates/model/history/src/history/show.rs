@@ -13,7 +13,8 @@ use super::tally::Tally;
 use super::{History, Node};
 use crate::Histogram;
 use crate::snapshot::{
-    AlertKind, Detail, Leg, Load, Query, Row, SNAPSHOT_SCHEMA, Snapshot, Sort, Totals, Volume,
+    AlertKind, Detail, Leg, Load, Query, SNAPSHOT_SCHEMA, Snapshot, SnapshotRow, Sort, Totals,
+    Volume,
 };
 
 /// Parts of a snapshot that come from the daemon.
@@ -210,7 +211,7 @@ impl History {
             .unwrap_or_default()
     }
 
-    fn row(&self, row: usize, parts: Parts, sums: &mut Sums) -> Row {
+    fn row(&self, row: usize, parts: Parts, sums: &mut Sums) -> SnapshotRow {
         let node = &self.nodes[row];
         let (spec, account) = (&node.place.spec, &node.account);
         let window = self.window(node);
@@ -221,7 +222,7 @@ impl History {
             inside.total.histogram = account.spread(INSIDE, sums);
             outside.total.histogram = account.spread(OUTSIDE, sums);
         }
-        Row {
+        SnapshotRow {
             name: spec.name.clone(),
             kind: spec.kind,
             parent: self.parent_name(row).map(str::to_owned),

@@ -2,7 +2,7 @@
 
 use fairpath_core::{ClassCounts, DOWN, INSIDE, OUTSIDE, UP};
 use fairpath_history::history::{History, NO_SLOT, RowSpec};
-use fairpath_history::snapshot::{Leg, Row};
+use fairpath_history::snapshot::{Leg, SnapshotRow};
 use proptest::prelude::*;
 
 use crate::world::*;
@@ -185,7 +185,7 @@ fn check_leg(reported: &Leg, leg: usize, window: &Did, all: &Did) {
     assert_eq!(reported.reordered_packets, all.reordered[near]);
 }
 
-fn check_row(row: &Row, oracle: &Oracle, seconds: usize) {
+fn check_row(row: &SnapshotRow, oracle: &Oracle, seconds: usize) {
     let (window, all) = (
         oracle.sum(&row.name, WINDOW),
         oracle.sum(&row.name, usize::MAX),

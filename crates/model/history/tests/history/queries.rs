@@ -2,7 +2,7 @@
 
 use fairpath_core::{DOWN, INSIDE, UP};
 use fairpath_history::history::{History, Meta};
-use fairpath_history::snapshot::{Kind, Query, Row, Sort};
+use fairpath_history::snapshot::{Kind, Query, SnapshotRow, Sort};
 use proptest::prelude::*;
 
 use crate::world::*;
@@ -46,7 +46,7 @@ fn busy_world(seed: u64, leaves: u32) -> History {
     history
 }
 
-fn value(row: &Row, sort: Sort) -> Option<f64> {
+fn value(row: &SnapshotRow, sort: Sort) -> Option<f64> {
     let float = |ns: Option<u64>| ns.map(|ns| ns as f64);
     match sort {
         Sort::Tree | Sort::Name => None,
@@ -65,7 +65,7 @@ fn value(row: &Row, sort: Sort) -> Option<f64> {
     }
 }
 
-fn is_under(rows: &[Row], row: &Row, top: &str) -> bool {
+fn is_under(rows: &[SnapshotRow], row: &SnapshotRow, top: &str) -> bool {
     row.name == top
         || row.parent.as_ref().is_some_and(|parent| {
             let parent = rows.iter().find(|row| row.name == *parent).unwrap();
@@ -74,8 +74,8 @@ fn is_under(rows: &[Row], row: &Row, top: &str) -> bool {
 }
 
 /// The same result computed from all rows.
-fn expected(all: &[Row], query: &Query) -> Vec<String> {
-    let mut rows: Vec<&Row> = all
+fn expected(all: &[SnapshotRow], query: &Query) -> Vec<String> {
+    let mut rows: Vec<&SnapshotRow> = all
         .iter()
         .filter(|row| query.kind.is_none_or(|kind| row.kind == kind))
         .filter(|row| query.depth.is_none_or(|depth| row.depth <= depth))
@@ -171,7 +171,7 @@ fn histograms_and_history_are_optional() {
     let history = busy_world(3, 8);
     let plain = history.snapshot(&Query::default(), Meta::default());
     let full = snapshot_of(&history);
-    let bare = |row: &Row| row.inside.total.histogram.is_empty() && row.history.is_empty();
+    let bare = |row: &SnapshotRow| row.inside.total.histogram.is_empty() && row.history.is_empty();
     assert!(plain.rows.iter().all(bare));
     assert!(
         full.rows

@@ -4,7 +4,7 @@ use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP};
 use fairpath_history::history::{
     History, Moment, PARKED_NS, RowSpec, STATE_VERSION, Settings, State, StateError,
 };
-use fairpath_history::snapshot::{AlertKind, Kind, Row};
+use fairpath_history::snapshot::{AlertKind, Kind, SnapshotRow};
 use proptest::prelude::*;
 
 use crate::world::*;
@@ -28,8 +28,8 @@ fn traffic(world: &mut World, dice: &mut Dice, slots: u32) {
 }
 
 /// The values of a row that do not depend on its position.
-fn own(row: &Row) -> Row {
-    Row {
+fn own(row: &SnapshotRow) -> SnapshotRow {
+    SnapshotRow {
         parent: None,
         depth: 0,
         ..row.clone()
@@ -37,7 +37,7 @@ fn own(row: &Row) -> Row {
 }
 
 /// The values of a row that survive a restart.
-fn lasting(row: &Row) -> Row {
+fn lasting(row: &SnapshotRow) -> SnapshotRow {
     let mut row = row.clone();
     for volume in [&mut row.up, &mut row.down] {
         (volume.rate_bps, volume.rate_pps, volume.unmeasured_ratio) = (0.0, 0.0, None);
@@ -56,7 +56,7 @@ fn lasting(row: &Row) -> Row {
     row
 }
 
-fn lasting_rows(history: &History) -> Vec<Row> {
+fn lasting_rows(history: &History) -> Vec<SnapshotRow> {
     snapshot_of(history).rows.iter().map(lasting).collect()
 }
 
@@ -131,7 +131,7 @@ proptest! {
         }
         world.bytes(rows - 1, UP, 1, 1_000);
         world.second(&mut history);
-        let reported = |rows: &[Row]| rows.iter().find(|row| row.name == "leaf 1").unwrap().up.bytes;
+        let reported = |rows: &[SnapshotRow]| rows.iter().find(|row| row.name == "leaf 1").unwrap().up.bytes;
         prop_assert_eq!(reported(&snapshot_of(&history).rows), reported(&before) + 1_000);
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fairpath_core::{Cell, ClassCounts, Pair, bucket_of};
 use fairpath_history::history::{History, Meta, Moment, NO_SLOT, Reading, RowSpec, Settings, Sla};
-use fairpath_history::snapshot::{Alert, Kind, Query, Row, Snapshot};
+use fairpath_history::snapshot::{Alert, Kind, Query, Snapshot, SnapshotRow};
 
 pub const SECOND: u64 = 1_000_000_000;
 pub const MS: u64 = 1_000_000;
@@ -128,7 +128,7 @@ pub fn snapshot_of(history: &History) -> Snapshot {
     history.snapshot(&everything(), Meta::default())
 }
 
-pub fn row(history: &History, name: &str) -> Row {
+pub fn row(history: &History, name: &str) -> SnapshotRow {
     let rows = snapshot_of(history).rows;
     rows.into_iter().find(|row| row.name == name).unwrap()
 }

@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Report;
+use super::SimulationReport;
 use crate::simulate::{Count, Histogram, Measured};
 
 const SCHEMA: u32 = 1;
 
-pub(super) fn write(report: &Report<'_>) -> String {
+pub(super) fn write(report: &SimulationReport<'_>) -> String {
     let found = report.findings;
     let names = report.names;
     let rows = found.rows.iter().map(|(row, measured)| {
@@ -84,7 +84,7 @@ fn counts<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> Value {
 }
 
 /// `head` followed by the measurements.
-fn joined(head: Value, measured: &Measured, report: &Report<'_>) -> Value {
+fn joined(head: Value, measured: &Measured, report: &SimulationReport<'_>) -> Value {
     let count = |count: Count| json!({ "packets": count.packets, "bytes": count.bytes });
     let body = json!({
         "offered": count(measured.offered),

@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-use super::{Report, TABLE_ROWS, clean, grouped, rate, time};
+use super::{SimulationReport, TABLE_ROWS, clean, grouped, rate, time};
 use crate::simulate::Measured;
 use fairpath_core::sched::ImpairStats;
 
 /// Width of a name.
 const NAME: usize = 22;
 
-pub(super) fn write(report: &Report<'_>) -> String {
+pub(super) fn write(report: &SimulationReport<'_>) -> String {
     let mut out = head(report);
     let (kind, groups) = report.groups();
     if kind == "class" {
@@ -30,7 +30,7 @@ fn share(part: u64, whole: u64) -> f64 {
     part as f64 * 100.0 / whole.max(1) as f64
 }
 
-fn head(report: &Report<'_>) -> String {
+fn head(report: &SimulationReport<'_>) -> String {
     let found = report.findings;
     let total = &found.total;
     let mut out = format!(
@@ -119,7 +119,7 @@ fn plural(count: usize, word: &str) -> String {
 }
 
 /// Drops, exclusions and scheduler events, by reason.
-fn reasons(out: &mut String, report: &Report<'_>) {
+fn reasons(out: &mut String, report: &SimulationReport<'_>) {
     let found = report.findings;
     for (reason, count) in &found.drops {
         let _ = writeln!(out, "dropped  {} {}", grouped(*count), reason.name());
@@ -148,7 +148,12 @@ fn reasons(out: &mut String, report: &Report<'_>) {
     }
 }
 
-fn measured(out: &mut String, kind: &str, mut rows: Vec<(String, &Measured)>, report: &Report<'_>) {
+fn measured(
+    out: &mut String,
+    kind: &str,
+    mut rows: Vec<(String, &Measured)>,
+    report: &SimulationReport<'_>,
+) {
     let all = rows.len();
     if all > TABLE_ROWS {
         rows.sort_by_key(|(_, measured)| std::cmp::Reverse(measured.sent.bytes));
@@ -181,7 +186,7 @@ fn measured(out: &mut String, kind: &str, mut rows: Vec<(String, &Measured)>, re
 }
 
 /// The completion times of flows of finite size.
-fn completions(out: &mut String, report: &Report<'_>) {
+fn completions(out: &mut String, report: &SimulationReport<'_>) {
     let rows = report.findings.rows.iter();
     let mut rows = rows
         .filter(|(_, m)| m.completion.count() + m.incomplete > 0)
@@ -213,7 +218,7 @@ fn completions(out: &mut String, report: &Report<'_>) {
 }
 
 /// The nodes of the tree, if there are several.
-fn nodes(out: &mut String, report: &Report<'_>) {
+fn nodes(out: &mut String, report: &SimulationReport<'_>) {
     let (names, nodes) = (report.names, &report.findings.nodes);
     if nodes.len() < 2 {
         return;
@@ -248,7 +253,7 @@ fn nodes(out: &mut String, report: &Report<'_>) {
 /// Columns of CSV. Nodes have no sojourn times.
 const COLUMNS: &str = "kind,name,class,weight,offered_packets,offered_bytes,sent_packets,sent_bytes,sent_bps,dropped_packets,marked_packets,sojourn_p50_ns,sojourn_p95_ns,sojourn_p99_ns,sojourn_max_ns,completed_flows,completion_mean_ns,completion_p99_ns";
 
-pub(super) fn csv(report: &Report<'_>) -> String {
+pub(super) fn csv(report: &SimulationReport<'_>) -> String {
     let mut out = format!("{COLUMNS}\n");
     let found = report.findings;
     csv_line(
@@ -292,7 +297,7 @@ pub(super) fn csv(report: &Report<'_>) -> String {
 
 fn csv_line(
     out: &mut String,
-    report: &Report<'_>,
+    report: &SimulationReport<'_>,
     kind: &str,
     name: &str,
     [class, weight]: [&str; 2],

@@ -7,7 +7,7 @@ use fairpath_core::sched::{Drop, NEVER, Op, Outcome, OutcomeKind, Over, SchedRun
 use super::findings::{Findings, Inversions, Measured};
 use super::waiting::Waiting;
 use super::{BATCH, SimulateError, Tap};
-use crate::traffic::{Arrival, Arrivals, Finished, Row};
+use crate::traffic::{Arrival, Arrivals, Finished, TrafficRow};
 use fairpath_sched::tree::{Tree, cost};
 
 /// A packet in the runtime, by its handle.
@@ -322,7 +322,7 @@ impl<'h> Batch<'h> {
     pub fn finish(
         mut self,
         mut findings: Findings,
-        rows: &[Row],
+        rows: &[TrafficRow],
     ) -> Result<Findings, SimulateError> {
         self.rows.resize_with(rows.len(), Measured::default);
         let mut classes: BTreeMap<u32, Measured> = BTreeMap::new();

@@ -4,7 +4,7 @@ use fairpath_core::sched::{Drop, ImpairStats, NodeStats, Outcome, SchedStats};
 
 use super::histogram::Histogram;
 use super::series::Series;
-use crate::traffic::Row;
+use crate::traffic::TrafficRow;
 
 /// Packets and bytes with the same outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,7 +111,7 @@ pub struct Findings {
     /// Whether the simulation was interrupted.
     pub interrupted: bool,
     /// Rows in the order of the traffic.
-    pub rows: Vec<(Row, Measured)>,
+    pub rows: Vec<(TrafficRow, Measured)>,
     /// Classes by number, with the sums of their rows.
     pub classes: Vec<(u32, Measured)>,
     /// The total.
@@ -183,7 +183,7 @@ fn jain<'a>(rows: impl Iterator<Item = (u32, &'a Measured)>) -> f64 {
 mod tests {
     use super::*;
 
-    fn row(name: &str, weight: u32, bytes: u64) -> (Row, Measured) {
+    fn row(name: &str, weight: u32, bytes: u64) -> (TrafficRow, Measured) {
         let count = Count { packets: 1, bytes };
         let measured = Measured {
             offered: count,
@@ -191,7 +191,7 @@ mod tests {
             ..Measured::default()
         };
         (
-            Row {
+            TrafficRow {
                 name: name.into(),
                 class: 0,
                 weight,

@@ -12,7 +12,7 @@ use fairpath_core::sched::{Classifier, End, Meta};
 use fairpath_core::{Frame, FrameDirection, Link, TooManyRules};
 use fairpath_wire::capture::{LinkType, Reader};
 
-use super::{Arrival, Arrivals, Finished, MAX_ROWS, Row, TrafficError};
+use super::{Arrival, Arrivals, Finished, MAX_ROWS, TrafficError, TrafficRow};
 
 /// Reads addresses, ports, DSCP and class of captured packets with the parser and rules of the core.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl HeaderParser {
 pub struct Capture<R> {
     reader: Reader<R>,
     looks: HeaderParser,
-    rows: Vec<Row>,
+    rows: Vec<TrafficRow>,
     flows: HashMap<FlowKey, u32>,
     next: Option<Arrival>,
     first: Option<u64>,
@@ -137,7 +137,7 @@ impl<R: Read> Capture<R> {
             name_of(meta)
         };
         let sample = (!is_last).then_some(*meta);
-        self.rows.push(Row {
+        self.rows.push(TrafficRow {
             name,
             class: meta.class_id,
             weight: 1,
@@ -213,7 +213,7 @@ impl<R: Read> Arrivals for Capture<R> {
         u64::MAX
     }
 
-    fn rows(&self) -> &[Row] {
+    fn rows(&self) -> &[TrafficRow] {
         &self.rows
     }
 

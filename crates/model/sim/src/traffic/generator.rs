@@ -10,7 +10,7 @@ use fairpath_statistics::Random;
 
 use super::sender::Sender;
 use super::spec::{Hint, Kind, Sizes, Source, Spec};
-use super::{Arrival, Arrivals, Finished, MAX_ROWS, Row, TrafficError};
+use super::{Arrival, Arrivals, Finished, MAX_ROWS, TrafficError, TrafficRow};
 
 /// Maximum concurrent flows of [`Kind::Transfers`]. Further flows are excluded and counted.
 pub const MAX_TRANSFERS: usize = 100_000;
@@ -19,7 +19,7 @@ pub const MAX_TRANSFERS: usize = 100_000;
 pub struct Generator {
     sources: Vec<Source>,
     flows: Vec<Flow>,
-    rows: Vec<Row>,
+    rows: Vec<TrafficRow>,
     /// The next event of each flow: time and flow.
     events: BinaryHeap<Reverse<(u64, u32)>>,
     random: Random,
@@ -147,7 +147,7 @@ impl Generator {
             _ => format!("{}/{}", source.name, number + 1),
         };
         let sample = (!is_group).then_some(*meta);
-        self.rows.push(Row {
+        self.rows.push(TrafficRow {
             name,
             class: meta.class_id,
             weight: source.weight,
@@ -450,7 +450,7 @@ impl Arrivals for Generator {
         rtts.min().unwrap_or(u64::MAX)
     }
 
-    fn rows(&self) -> &[Row] {
+    fn rows(&self) -> &[TrafficRow] {
         &self.rows
     }
 

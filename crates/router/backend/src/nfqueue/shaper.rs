@@ -33,12 +33,12 @@ const IN_FLIGHT: u32 = 1024;
 const SPARE_HANDLES: u32 = 256;
 /// The port.
 pub struct Nfqueue {
-    sides: Both<Option<Line>>,
+    sides: Both<Option<NfqueueLink>>,
     diversion: Option<Diversion>,
     about: String,
 }
 
-struct Line {
+struct NfqueueLink {
     running: Running<Counts>,
     gauge: Gauge,
     handles: u32,
@@ -74,7 +74,7 @@ impl Nfqueue {
                 out: link.ifindex.0,
                 mtu_bytes: link.mtu_bytes,
             };
-            let (line, buffer) = Line::start(job, &link.name, queue, at)?;
+            let (line, buffer) = NfqueueLink::start(job, &link.name, queue, at)?;
             buffers.push(buffer);
             anyhow::Ok(Some(line))
         })?;
@@ -101,7 +101,7 @@ impl Nfqueue {
         })
     }
 
-    fn line(&self, side: Side) -> anyhow::Result<&Line> {
+    fn line(&self, side: Side) -> anyhow::Result<&NfqueueLink> {
         let line = self.sides.get(side).as_ref();
         line.with_context(|| format!("{} is not shaped: no interface is configured", side.name()))
     }
@@ -129,13 +129,13 @@ fn refuse_unseen(job: &Job<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-impl Line {
+impl NfqueueLink {
     fn start(
         job: &Job<'_>,
         interface: &str,
         number: u16,
         at: At,
-    ) -> anyhow::Result<(Line, String)> {
+    ) -> anyhow::Result<(NfqueueLink, String)> {
         let (ifindex, mtu_bytes) = (at.out, at.mtu_bytes);
         let handles = job.lines.held(at.side) + SPARE_HANDLES;
         let (gauge, shaping) = orders::begin(job, at.side, handles, false)?;
@@ -156,7 +156,7 @@ impl Line {
         let name = format!("shape {}", at.side.name());
         let instance = Instance::new(shaping, at.side);
         let running = Running::start(name, queue, instance, at, handles)?;
-        let line = Line {
+        let line = NfqueueLink {
             running,
             gauge,
             handles,
@@ -199,7 +199,7 @@ impl Backend for Nfqueue {
         refuse_unseen(job)?;
         for side in Side::BOTH {
             let trees = [job.lines.trees.get(side), before.trees.get(side)];
-            if let Some(Line {
+            if let Some(NfqueueLink {
                 running,
                 gauge,
                 handles,

@@ -2,7 +2,7 @@
 //!
 //! `schema` changes when a key changes its meaning or is removed.
 
-use fairpath_class::{Problem, ProblemKind, Report, Severity};
+use fairpath_class::{ClassReport, Problem, ProblemKind, Severity};
 use serde::Serialize;
 
 const SCHEMA: u32 = 1;
@@ -33,7 +33,7 @@ struct SummaryLine {
 }
 
 /// One line per problem, and a summary.
-pub fn text(report: &Report) -> String {
+pub fn text(report: &ClassReport) -> String {
     let mut text: String = report
         .problems
         .iter()
@@ -61,7 +61,7 @@ pub fn text(report: &Report) -> String {
 }
 
 /// `no errors, 2 warnings`.
-pub fn counts(report: &Report) -> String {
+pub fn counts(report: &ClassReport) -> String {
     format!(
         "{}, {}",
         plural(report.errors, "error", "errors"),
@@ -78,7 +78,7 @@ fn plural(count: usize, one: &str, several: &str) -> String {
 }
 
 /// The problems in the order of the files, and the summary.
-pub fn json(report: &Report) -> serde_json::Result<String> {
+pub fn json(report: &ClassReport) -> serde_json::Result<String> {
     let mut lines = String::new();
     for problem in &report.problems {
         lines += &serde_json::to_string(&line(problem))?;

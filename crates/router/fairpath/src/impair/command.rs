@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use fairpath_backend::choose::{Choice, impairment::Wish};
 use fairpath_backend::{Engine, How, Login, choose};
 use fairpath_cli::{Capability, Global, require, wrong_usage};
-use fairpath_impair::{Counts, Json, Ready, Report, check, directions};
+use fairpath_impair::{Counts, ImpairmentReport, Json, Ready, check, directions};
 use fairpath_netlink::{Link, Links};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
@@ -247,17 +247,17 @@ impl Running<'_> {
         Ok(None)
     }
 
-    fn report(&self, counts: &[Counts]) -> Report {
+    fn report(&self, counts: &[Counts]) -> ImpairmentReport {
         let directions: Vec<_> = self
             .directions
             .iter()
             .map(|r| r.direction.clone())
             .collect();
         let elapsed = self.began.elapsed();
-        Report::new(&directions, counts, self.engine_name, self.seed, elapsed)
+        ImpairmentReport::new(&directions, counts, self.engine_name, self.seed, elapsed)
     }
 
-    fn print(&mut self, report: &Report, is_last: bool) -> anyhow::Result<()> {
+    fn print(&mut self, report: &ImpairmentReport, is_last: bool) -> anyhow::Result<()> {
         if is_last || !self.quiet {
             print_report(&report.text());
         }

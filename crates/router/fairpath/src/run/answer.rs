@@ -9,7 +9,7 @@ use fairpath_class::SlotKey;
 use fairpath_config::duration::nanos;
 use fairpath_core::{FlowView, OTHER};
 use fairpath_history::history::{Meta, parse_subnet};
-use fairpath_history::snapshot::{Answer, Detail, FlowLine, Kind, Request, Row, Snapshot};
+use fairpath_history::snapshot::{Answer, Detail, FlowLine, Kind, Request, Snapshot, SnapshotRow};
 use fairpath_shape::Side;
 
 use super::daemon::Daemon;
@@ -84,7 +84,7 @@ impl Daemon {
     }
 
     /// Adds the queues of the shaper to a row.
-    fn add_queues(&self, row: &mut Row) {
+    fn add_queues(&self, row: &mut SnapshotRow) {
         let (Some(shaping), Some(config)) = (&self.shaping, &self.engine.config.shape) else {
             return;
         };
@@ -236,7 +236,7 @@ impl Engine {
         flows
     }
 
-    fn slots_of(&self, row: &Row) -> Vec<u32> {
+    fn slots_of(&self, row: &SnapshotRow) -> Vec<u32> {
         let slot = |key: &SlotKey| self.row_table.slot(key);
         match row.kind {
             Kind::Other => vec![OTHER],

@@ -16,7 +16,7 @@ pub fn start(level: Verbosity) {
     let logger = tracing_subscriber::fmt()
         .with_max_level(Level::from(level))
         .with_writer(std::io::stderr)
-        .event_format(Line { to_journal })
+        .event_format(LogFormat { to_journal })
         .finish();
     // Only a second call fails, and the first logger stays.
     let _ = tracing::subscriber::set_global_default(logger);
@@ -66,7 +66,7 @@ impl FromStr for Verbosity {
     }
 }
 
-struct Line {
+struct LogFormat {
     to_journal: bool,
 }
 
@@ -80,7 +80,7 @@ fn priority(level: Level) -> u8 {
     }
 }
 
-impl<S, N> FormatEvent<S, N> for Line
+impl<S, N> FormatEvent<S, N> for LogFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use fairpath_history::snapshot::{Queue, Row, Shape, Snapshot};
+use fairpath_history::snapshot::{Queue, Shape, Snapshot, SnapshotRow};
 
 /// The shaper, and at most `limit` classes, those with the highest achieved rates first.
 pub fn status(snapshot: &Snapshot, limit: usize) -> String {
@@ -71,11 +71,11 @@ pub fn csv(snapshot: &Snapshot, limit: usize) -> anyhow::Result<String> {
 }
 
 /// The first `limit` classes by achieved rate, and the number of the others.
-fn classes(snapshot: &Snapshot, limit: usize) -> (Vec<&Row>, usize) {
-    let mut rows: Vec<&Row> = (snapshot.rows.iter())
+fn classes(snapshot: &Snapshot, limit: usize) -> (Vec<&SnapshotRow>, usize) {
+    let mut rows: Vec<&SnapshotRow> = (snapshot.rows.iter())
         .filter(|row| queues(row).next().is_some())
         .collect();
-    let rate = |row: &Row| -> f64 { queues(row).map(|(_, queue)| queue.rate_bps).sum() };
+    let rate = |row: &SnapshotRow| -> f64 { queues(row).map(|(_, queue)| queue.rate_bps).sum() };
     // The sort is stable: classes of the same rate stay in the order of the tree.
     rows.sort_by(|a, b| rate(b).total_cmp(&rate(a)));
     let excluded = rows.len().saturating_sub(limit);
@@ -83,7 +83,7 @@ fn classes(snapshot: &Snapshot, limit: usize) -> (Vec<&Row>, usize) {
     (rows, excluded)
 }
 
-fn queues(row: &Row) -> impl Iterator<Item = (&'static str, &Queue)> {
+fn queues(row: &SnapshotRow) -> impl Iterator<Item = (&'static str, &Queue)> {
     let of = [("down", &row.down_queue), ("up", &row.up_queue)];
     of.into_iter()
         .filter_map(|(direction, queue)| Some((direction, queue.as_ref()?)))
@@ -188,11 +188,11 @@ mod tests {
         })
     }
 
-    fn row(name: &str, ceil_bps: Option<u64>, rate_bps: f64) -> Row {
-        Row {
+    fn row(name: &str, ceil_bps: Option<u64>, rate_bps: f64) -> SnapshotRow {
+        SnapshotRow {
             name: name.to_owned(),
             down_queue: queue(ceil_bps, rate_bps),
-            ..Row::default()
+            ..SnapshotRow::default()
         }
     }
 
@@ -215,7 +215,7 @@ mod tests {
                 row("anna", Some(10_000_000), 9.62e6),
                 row("bert, \"b\"", None, 12e6),
                 row("carl", Some(5_000_000), 4.98e6),
-                Row::default(),
+                SnapshotRow::default(),
             ],
             ..Snapshot::default()
         }

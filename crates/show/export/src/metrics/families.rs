@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use fairpath_history::snapshot::{AlertKind, Kind as RowKind, Leg, Queue, Row, Volume};
+use fairpath_history::snapshot::{AlertKind, Kind as RowKind, Leg, Queue, SnapshotRow, Volume};
 
 use super::RTT_BOUNDS_S;
 use super::text::{Encoder, Kind};
@@ -23,11 +23,11 @@ const ALERTS: [(AlertKind, &str); 3] = [
 /// The values of a family in a row, and the label that distinguishes them.
 enum Shape {
     /// Label `direction`: up and down.
-    Direction(fn(&Row) -> [Option<f64>; 2]),
+    Direction(fn(&SnapshotRow) -> [Option<f64>; 2]),
     /// Label `leg`: inside and outside.
-    Leg(fn(&Row) -> [Option<f64>; 2]),
+    Leg(fn(&SnapshotRow) -> [Option<f64>; 2]),
     /// No further label.
-    Single(fn(&Row) -> Option<f64>),
+    Single(fn(&SnapshotRow) -> Option<f64>),
 }
 
 /// A metric of rows.
@@ -215,7 +215,7 @@ pub(super) const FAMILIES: &[Family] = &[
 
 impl Family {
     /// Writes the family with the samples of all rows.
-    pub(super) fn encode(&self, encoder: &mut Encoder, rows: &[Cow<'_, Row>]) {
+    pub(super) fn encode(&self, encoder: &mut Encoder, rows: &[Cow<'_, SnapshotRow>]) {
         encoder.family(self.name, self.kind, self.unit, self.help);
         for row in rows {
             let (label, names, values) = match &self.shape {
@@ -242,11 +242,11 @@ impl Family {
     }
 }
 
-fn directions(row: &Row, value: fn(&Volume) -> Option<f64>) -> [Option<f64>; 2] {
+fn directions(row: &SnapshotRow, value: fn(&Volume) -> Option<f64>) -> [Option<f64>; 2] {
     [value(&row.up), value(&row.down)]
 }
 
-fn queues(row: &Row, value: fn(&Queue) -> Option<f64>) -> [Option<f64>; 2] {
+fn queues(row: &SnapshotRow, value: fn(&Queue) -> Option<f64>) -> [Option<f64>; 2] {
     [&row.up_queue, &row.down_queue].map(|queue| queue.as_ref().and_then(value))
 }
 
@@ -254,12 +254,12 @@ fn seconds(ns: Option<u64>) -> Option<f64> {
     ns.map(|ns| ns as f64 / 1e9)
 }
 
-fn legs(row: &Row, value: fn(&Leg) -> Option<f64>) -> [Option<f64>; 2] {
+fn legs(row: &SnapshotRow, value: fn(&Leg) -> Option<f64>) -> [Option<f64>; 2] {
     [value(&row.inside), value(&row.outside)]
 }
 
 /// The value of the label `kind`.
-fn kind(row: &Row) -> &'static str {
+fn kind(row: &SnapshotRow) -> &'static str {
     match row.kind {
         RowKind::Class => "class",
         RowKind::Subnet => "subnet",
@@ -272,7 +272,7 @@ fn kind(row: &Row) -> &'static str {
 ///
 /// All parts come from the binned samples, so that they are consistent and never decrease. The sum
 /// uses the middle of each bucket, with an error of at most 1.6 %.
-pub(super) fn rtt(encoder: &mut Encoder, rows: &[Cow<'_, Row>]) {
+pub(super) fn rtt(encoder: &mut Encoder, rows: &[Cow<'_, SnapshotRow>]) {
     let help = "Round-trip times from the router to the hosts of the class (inside) and to their remote hosts (outside)";
     encoder.family("fairpath_rtt_seconds", Kind::Histogram, "seconds", help);
     let bounds = RTT_BOUNDS_S.map(|bound| ((bound * 1e9) as u64, bound.to_string()));
@@ -301,7 +301,7 @@ pub(super) fn rtt(encoder: &mut Encoder, rows: &[Cow<'_, Row>]) {
 }
 
 /// `fairpath_alert_active`: 1 while an alert is active.
-pub(super) fn alerts(encoder: &mut Encoder, rows: &[Cow<'_, Row>]) {
+pub(super) fn alerts(encoder: &mut Encoder, rows: &[Cow<'_, SnapshotRow>]) {
     encoder.family(
         "fairpath_alert_active",
         Kind::Gauge,
@@ -325,7 +325,7 @@ pub(super) fn alerts(encoder: &mut Encoder, rows: &[Cow<'_, Row>]) {
 }
 
 /// `fairpath_class_info`: the parent class.
-pub(super) fn info(encoder: &mut Encoder, rows: &[Cow<'_, Row>]) {
+pub(super) fn info(encoder: &mut Encoder, rows: &[Cow<'_, SnapshotRow>]) {
     encoder.family(
         "fairpath_class",
         Kind::Info,

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
 
-use fairpath_history::snapshot::{FlowCounts, Kind, Leg, Row, Volume};
+use fairpath_history::snapshot::{FlowCounts, Kind, Leg, SnapshotRow, Volume};
 
 /// The class label of summed rows.
 const OTHER: &str = "other";
@@ -15,7 +15,7 @@ const OTHER: &str = "other";
 /// The rows after summing.
 pub(super) struct Folded<'a> {
     /// Unchanged rows in their order, then one `other` for each kind of summed rows.
-    pub rows: Vec<Cow<'a, Row>>,
+    pub rows: Vec<Cow<'a, SnapshotRow>>,
     /// Number of summed rows.
     pub summed: usize,
 }
@@ -23,7 +23,7 @@ pub(super) struct Folded<'a> {
 /// Reduces `rows` to at most `max_rows` rows, sums included. O(n log n).
 ///
 /// A limit below the number of kinds leaves no rows and no sums.
-pub(super) fn fold(rows: &[Row], max_rows: usize) -> Folded<'_> {
+pub(super) fn fold(rows: &[SnapshotRow], max_rows: usize) -> Folded<'_> {
     if rows.len() <= max_rows {
         return Folded {
             rows: rows.iter().map(Cow::Borrowed).collect(),
@@ -36,9 +36,9 @@ pub(super) fn fold(rows: &[Row], max_rows: usize) -> Folded<'_> {
         .iter()
         .enumerate()
         .partition(|(at, row)| stay.contains(at) && row.name != OTHER);
-    let folded: Vec<&Row> = folded.into_iter().map(|(_, row)| row).collect();
+    let folded: Vec<&SnapshotRow> = folded.into_iter().map(|(_, row)| row).collect();
     let summed = folded.len();
-    let mut kept: Vec<Cow<'_, Row>> = kept
+    let mut kept: Vec<Cow<'_, SnapshotRow>> = kept
         .into_iter()
         .map(|(_, row)| Cow::Borrowed(row))
         .collect();
@@ -49,25 +49,25 @@ pub(super) fn fold(rows: &[Row], max_rows: usize) -> Folded<'_> {
 }
 
 /// The indices of the `count` rows with the most traffic. A parent precedes its children.
-fn busiest(rows: &[Row], count: usize) -> HashSet<usize> {
+fn busiest(rows: &[SnapshotRow], count: usize) -> HashSet<usize> {
     let mut order: Vec<usize> = (0..rows.len()).collect();
-    let bytes = |row: &Row| row.up.bytes.saturating_add(row.down.bytes);
+    let bytes = |row: &SnapshotRow| row.up.bytes.saturating_add(row.down.bytes);
     order.sort_by_key(|at| (u64::MAX - bytes(&rows[*at]), rows[*at].depth, *at));
     order.truncate(count);
     order.into_iter().collect()
 }
 
-fn sums(folded: &[&Row]) -> BTreeMap<Kind, Row> {
+fn sums(folded: &[&SnapshotRow]) -> BTreeMap<Kind, SnapshotRow> {
     let names: HashSet<(Kind, &str)> = folded
         .iter()
         .map(|row| (row.kind, row.name.as_str()))
         .collect();
-    let mut sums: BTreeMap<Kind, Row> = BTreeMap::new();
+    let mut sums: BTreeMap<Kind, SnapshotRow> = BTreeMap::new();
     for row in folded {
-        let sum = sums.entry(row.kind).or_insert_with(|| Row {
+        let sum = sums.entry(row.kind).or_insert_with(|| SnapshotRow {
             name: OTHER.to_owned(),
             kind: row.kind,
-            ..Row::default()
+            ..SnapshotRow::default()
         });
         let in_parent = row
             .parent
@@ -81,7 +81,7 @@ fn sums(folded: &[&Row]) -> BTreeMap<Kind, Row> {
     sums
 }
 
-fn add(sum: &mut Row, row: &Row) {
+fn add(sum: &mut SnapshotRow, row: &SnapshotRow) {
     add_volume(&mut sum.up, &row.up);
     add_volume(&mut sum.down, &row.down);
     add_leg(&mut sum.inside, &row.inside);
@@ -114,12 +114,12 @@ mod tests {
     use super::*;
     use fairpath_history::snapshot::AlertKind;
 
-    fn row(name: &str, parent: Option<&str>, bytes: u64) -> Row {
-        let mut row = Row {
+    fn row(name: &str, parent: Option<&str>, bytes: u64) -> SnapshotRow {
+        let mut row = SnapshotRow {
             name: name.to_owned(),
             parent: parent.map(str::to_owned),
             depth: u32::from(parent.is_some()),
-            ..Row::default()
+            ..SnapshotRow::default()
         };
         row.down.bytes = bytes;
         row.inside.total.histogram.record(bytes * 1_000_000);

@@ -17,7 +17,7 @@ mod text;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use fairpath_history::snapshot::{Row, Snapshot};
+use fairpath_history::snapshot::{Snapshot, SnapshotRow};
 
 use families::FAMILIES;
 pub use text::Exposition;
@@ -91,7 +91,7 @@ pub fn openmetrics(snapshot: &Snapshot, options: &MetricsOptions) -> String {
     encoder.finish()
 }
 
-fn classes(encoder: &mut Encoder, rows: &[Cow<'_, Row>]) {
+fn classes(encoder: &mut Encoder, rows: &[Cow<'_, SnapshotRow>]) {
     families::rtt(encoder, rows);
     for family in FAMILIES {
         family.encode(encoder, rows);

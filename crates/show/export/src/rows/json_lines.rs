@@ -23,7 +23,7 @@ pub struct JsonLines {
 }
 
 #[derive(Serialize)]
-struct Line<'a> {
+struct RowLine<'a> {
     /// When the interval began, RFC 3339, UTC.
     time: String,
     #[serde(flatten)]
@@ -55,7 +55,7 @@ impl JsonLines {
         for row in rows.iter().filter(|row| wanted.takes(row)) {
             let time =
                 Timestamp::from_nanosecond(i128::from(row.unix_ns)).unwrap_or(Timestamp::MAX);
-            let line = Line {
+            let line = RowLine {
                 time: time.to_string(),
                 row,
             };

@@ -75,7 +75,7 @@ impl Router {
                 .rows
                 .retain(|row| row.name.to_lowercase().contains(&filter));
         }
-        let key = |row: &Row| match query.sort {
+        let key = |row: &SnapshotRow| match query.sort {
             Sort::Rate => row.up.rate_bps + row.down.rate_bps,
             Sort::InsideP95 => row.inside.p95_rtt_ns.map_or(-1.0, |ns| ns as f64),
             Sort::Flows => row.flows.open() as f64,
@@ -136,11 +136,11 @@ impl Router {
     }
 }
 
-fn rows(at: u64) -> Vec<Row> {
+fn rows(at: u64) -> Vec<SnapshotRow> {
     let mut rows = Vec::new();
     for (site, name) in ["Site North", "Site South"].into_iter().enumerate() {
         let first = rows.len();
-        rows.push(Row::default());
+        rows.push(SnapshotRow::default());
         for number in 0..SUBSCRIBERS {
             rows.push(subscriber(at, site as u64, number, name));
         }
@@ -153,7 +153,7 @@ fn rows(at: u64) -> Vec<Row> {
     rows
 }
 
-fn subscriber(at: u64, site: u64, number: u64, parent: &str) -> Row {
+fn subscriber(at: u64, site: u64, number: u64, parent: &str) -> SnapshotRow {
     let seed = site * 31 + number * 7;
     let name = match (site, number) {
         (0, 3) => ODD.to_owned(),
@@ -167,7 +167,7 @@ fn subscriber(at: u64, site: u64, number: u64, parent: &str) -> Row {
     };
     let rtt = TYPICAL_RTT_NS + seed % 11 * 3_100_000;
     let bytes = at * (1 + seed) * 120_000;
-    Row {
+    SnapshotRow {
         name,
         parent: Some(parent.to_owned()),
         depth: 1,
@@ -190,7 +190,7 @@ fn subscriber(at: u64, site: u64, number: u64, parent: &str) -> Row {
         } else {
             Vec::new()
         },
-        ..Row::default()
+        ..SnapshotRow::default()
     }
 }
 
@@ -251,15 +251,15 @@ fn leg(at: u64, rtt: u64, measured: bool, lossy: bool) -> Leg {
     }
 }
 
-fn site_row(name: &str, children: &[Row]) -> Row {
-    let mut row = Row {
+fn site_row(name: &str, children: &[SnapshotRow]) -> SnapshotRow {
+    let mut row = SnapshotRow {
         name: name.to_owned(),
         children: children.len() as u32,
         inside: children[1].inside.clone(),
         outside: children[1].outside.clone(),
         load: children[1].load,
         history: children[1].history.clone(),
-        ..Row::default()
+        ..SnapshotRow::default()
     };
     for child in children {
         row.up.bytes += child.up.bytes;
@@ -274,8 +274,8 @@ fn site_row(name: &str, children: &[Row]) -> Row {
     row
 }
 
-fn quiet(name: &str, kind: Kind, bytes: u64) -> Row {
-    Row {
+fn quiet(name: &str, kind: Kind, bytes: u64) -> SnapshotRow {
+    SnapshotRow {
         name: name.to_owned(),
         kind,
         down: Volume {
@@ -283,7 +283,7 @@ fn quiet(name: &str, kind: Kind, bytes: u64) -> Row {
             packets: bytes / 500,
             ..Volume::default()
         },
-        ..Row::default()
+        ..SnapshotRow::default()
     }
 }
 

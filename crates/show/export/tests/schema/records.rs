@@ -5,7 +5,7 @@ use fairpath_core::{
 };
 use fairpath_history::snapshot::{
     Alert, AlertKind, DayPoint, Detail, FlowCounts, FlowLine, Kind, Leg, Load, Peer, Point, Queue,
-    Row, SNAPSHOT_SCHEMA, Shape, ShapedLink, Snapshot, Totals, Volume,
+    SNAPSHOT_SCHEMA, Shape, ShapedLink, Snapshot, SnapshotRow, Totals, Volume,
 };
 use fairpath_history::{Histogram, IntervalRow};
 use fairpath_rtt::{Clock, Context, FlowLine as RttFlow, SampleLine, Summary};
@@ -143,7 +143,7 @@ fn queue() -> Queue {
     }
 }
 
-fn row() -> Row {
+fn row() -> SnapshotRow {
     let volume = Volume {
         bytes: 1_000,
         packets: 10,
@@ -151,7 +151,7 @@ fn row() -> Row {
         rate_pps: 900.0,
         unmeasured_ratio: Some(0.1),
     };
-    Row {
+    SnapshotRow {
         name: "anna".to_owned(),
         kind: Kind::Class,
         parent: Some("site".to_owned()),
@@ -188,10 +188,10 @@ fn row() -> Row {
 
 /// A snapshot with all optional parts.
 pub fn snapshot() -> Snapshot {
-    let other = Row {
+    let other = SnapshotRow {
         name: "other".to_owned(),
         kind: Kind::Other,
-        ..Row::default()
+        ..SnapshotRow::default()
     };
     Snapshot {
         time: TIME.to_owned(),

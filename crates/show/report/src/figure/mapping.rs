@@ -1,7 +1,7 @@
 //! From values to positions: the range of an axis, and the position of a value in it.
 
 use crate::figure::axis::{Axis, Scale};
-use crate::figure::series::{Line, Reference, Role, Shape};
+use crate::figure::series::{Reference, ReferenceLine, Role, Shape};
 use crate::figure::{Panel, ticks};
 
 /// Pixels of zero on a log axis, including the gap next to it.
@@ -104,8 +104,8 @@ pub(crate) fn x_range(panel: &Panel) -> Range {
     }
     let points = panel.series.iter().flat_map(|series| series.finite());
     let ups = panel.references.iter().filter_map(|r| match r.line {
-        Line::Up(x) => Some(x),
-        Line::Across(_) => None,
+        ReferenceLine::Up(x) => Some(x),
+        ReferenceLine::Across(_) => None,
     });
     let values: Vec<f64> = points.map(|point| point.x).chain(ups).collect();
     match &panel.x.scale {
@@ -156,8 +156,8 @@ fn y_values(panel: &Panel) -> Vec<f64> {
         })
     };
     let across = |r: &Reference| match r.line {
-        Line::Across(y) => Some(y),
-        Line::Up(_) => None,
+        ReferenceLine::Across(y) => Some(y),
+        ReferenceLine::Up(_) => None,
     };
     let references = || panel.references.iter().filter_map(across);
     let mut values: Vec<f64> = of(false).chain(references()).collect();
@@ -267,7 +267,7 @@ mod tests {
         );
         panel.references.push(Reference {
             label: "what the link lets through".to_owned(),
-            line: Line::Across(430.0),
+            line: ReferenceLine::Across(430.0),
         });
         let range = y_range(&panel);
         assert!(range.high >= 430.0 * (1.0 + NAME_CAPACITY), "{range:?}");

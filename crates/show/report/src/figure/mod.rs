@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 
 pub use axis::{Axis, Scale};
 pub use palette::{COLOURS, Palette};
-pub use series::{Line, Point, Reference, Role, Series, Shape};
+pub use series::{Point, Reference, ReferenceLine, Role, Series, Shape};
 pub use thin::MAX_DRAWN_POINTS;
 
 pub(crate) use draw::{Size, panel_svg};

@@ -3,7 +3,7 @@
 use crate::figure::Panel;
 use crate::figure::frame::Frame;
 use crate::figure::label::{self, Bounds, FONT, LINE};
-use crate::figure::series::{Line, Reference};
+use crate::figure::series::{Reference, ReferenceLine};
 use crate::figure::svg::{Anchor, Svg};
 
 /// Places that are tried for a name.
@@ -14,12 +14,12 @@ pub(crate) fn lines(svg: &mut Svg, panel: &Panel, frame: &Frame) {
     let plot = &frame.plot;
     for reference in &panel.references {
         match reference.line {
-            Line::Across(value) => {
+            ReferenceLine::Across(value) => {
                 if let Some(y) = frame.y.inside(value) {
                     svg.line("ref", (plot.left, y), (plot.right, y));
                 }
             }
-            Line::Up(value) => {
+            ReferenceLine::Up(value) => {
                 if let Some(x) = frame.x.inside(value) {
                     svg.line("ref", (x, plot.top), (x, plot.bottom));
                 }
@@ -51,8 +51,8 @@ pub(crate) fn labels(svg: &mut Svg, panel: &Panel, frame: &Frame, points: &[(f64
 /// "what the link allows: 941 Mbit/s".
 fn named(panel: &Panel, reference: &Reference) -> String {
     let value = match reference.line {
-        Line::Across(y) => panel.y.show(y),
-        Line::Up(x) => panel.x.show(x),
+        ReferenceLine::Across(y) => panel.y.show(y),
+        ReferenceLine::Up(x) => panel.x.show(x),
     };
     format!("{}: {value}", reference.label)
 }
@@ -67,7 +67,7 @@ fn candidates(reference: &Reference, frame: &Frame, width: f64) -> Vec<Bounds> {
         bottom: top + LINE,
     };
     match reference.line {
-        Line::Across(value) => {
+        ReferenceLine::Across(value) => {
             let Some(y) = frame.y.inside(value) else {
                 return Vec::new();
             };
@@ -80,7 +80,7 @@ fn candidates(reference: &Reference, frame: &Frame, width: f64) -> Vec<Bounds> {
                 .flat_map(|left| heights.map(|top| at(left, top)))
                 .collect()
         }
-        Line::Up(value) => {
+        ReferenceLine::Up(value) => {
             let Some(x) = frame.x.inside(value) else {
                 return Vec::new();
             };

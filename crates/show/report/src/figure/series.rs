@@ -65,13 +65,13 @@ pub struct Reference {
     /// "what the link allows".
     pub label: String,
     /// Where.
-    pub line: Line,
+    pub line: ReferenceLine,
 }
 
 /// The position of a reference line.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Line {
+pub enum ReferenceLine {
     /// At a value of y.
     Across(f64),
     /// At a value of x.

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::catalog::{Catalog, slug};
 use crate::figure::{CSS_DARK, CSS_LIGHT, CSS_MARKS};
 use crate::markup::{escape, inline};
-use crate::report::{Fact, Headline, Notice, NoticeKind, Report};
+use crate::report::{Fact, Headline, Notice, NoticeKind, ReportDocument};
 
 pub use figures::MAX_EMBEDDED_CSV_BYTES;
 pub use tables::{FOLDED_ROWS, MAX_SHOWN_ROWS};
@@ -23,7 +23,7 @@ const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
 /// The page of a report. O(what is shown).
-pub fn html(report: &Report) -> String {
+pub fn html(report: &ReportDocument) -> String {
     let catalog = report.catalog();
     let style = style();
     let policy = format!(
@@ -74,7 +74,7 @@ fn section_id(number: usize, title: &str) -> String {
     format!("s{}-{}", number + 1, slug(title))
 }
 
-fn header(page: &mut String, report: &Report) {
+fn header(page: &mut String, report: &ReportDocument) {
     page.push_str("<header>\n");
     if !report.kicker.is_empty() {
         page.push_str(&format!(
@@ -114,7 +114,7 @@ fn facts(page: &mut String, facts: &[Fact], class: &str) {
     page.push_str("</dl>\n");
 }
 
-fn summary(page: &mut String, report: &Report, catalog: &Catalog) {
+fn summary(page: &mut String, report: &ReportDocument, catalog: &Catalog) {
     if report.summary.is_empty() && report.notices.is_empty() {
         return;
     }
@@ -159,7 +159,7 @@ fn notice(page: &mut String, notice: &Notice) {
     ));
 }
 
-fn footer(page: &mut String, report: &Report) {
+fn footer(page: &mut String, report: &ReportDocument) {
     page.push_str("<footer>\n");
     if !report.command.is_empty() {
         let command = escape(&report.command);

@@ -1,7 +1,7 @@
 //! The files of a report: which there are, how large they grow, and that texts stay texts.
 
 use fairpath_report::figure::{Axis, Figure, Panel, Point, Series};
-use fairpath_report::{Block, OutputFile, Report, Section, Unit, files};
+use fairpath_report::{Block, OutputFile, ReportDocument, Section, Unit, files};
 
 use crate::made;
 
@@ -55,7 +55,7 @@ fn a_million_points_make_a_figure_of_bounded_size() {
         Axis::linear("y", Unit::none()),
     );
     let panel = panel.with(Series::line("many", points.collect()));
-    let report = Report {
+    let report = ReportDocument {
         sections: vec![Section::new(
             "Results",
             vec![Block::Figure(Figure::new(
@@ -64,7 +64,7 @@ fn a_million_points_make_a_figure_of_bounded_size() {
                 vec![panel],
             ))],
         )],
-        ..Report::default()
+        ..ReportDocument::default()
     };
     let page = fairpath_report::page::html(&report);
     assert!(page.len() < 80_000, "{}", page.len());
@@ -106,6 +106,6 @@ fn the_same_report_gives_the_same_files() {
 
 #[test]
 fn an_empty_report_is_a_page_too() {
-    let page = fairpath_report::page::html(&Report::default());
+    let page = fairpath_report::page::html(&ReportDocument::default());
     assert!(page.contains("<main>") && page.ends_with("</html>\n"));
 }

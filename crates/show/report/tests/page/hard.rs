@@ -1,7 +1,7 @@
 //! Figures that are hard to draw: many names, many series, lines close to each other, nothing at all.
 
-use fairpath_report::figure::{Axis, Figure, Line, Panel, Point, Reference, Series};
-use fairpath_report::{Block, Report, Section, Unit};
+use fairpath_report::figure::{Axis, Figure, Panel, Point, Reference, ReferenceLine, Series};
+use fairpath_report::{Block, ReportDocument, Section, Unit};
 
 fn point(x: f64, y: f64) -> Point {
     Point {
@@ -55,7 +55,7 @@ fn crowded() -> Panel {
     for k in 0..3 {
         panel = panel.with_reference(Reference {
             label: format!("limit {k} of the link"),
-            line: Line::Across(9e8 - 1e7 * f64::from(k)),
+            line: ReferenceLine::Across(9e8 - 1e7 * f64::from(k)),
         });
     }
     panel
@@ -105,7 +105,7 @@ fn empty() -> Panel {
 }
 
 /// One report with all of them.
-pub fn report() -> Report {
+pub fn report() -> ReportDocument {
     let figure = |id: &str, panels| Block::Figure(Figure::new(id, id, panels));
     let blocks = vec![
         figure("policies", vec![policies("")]),
@@ -119,9 +119,9 @@ pub fn report() -> Report {
         figure("empty", vec![empty()]),
         figure("no panels", Vec::new()),
     ];
-    Report {
+    ReportDocument {
         title: "Hard figures".into(),
         sections: vec![Section::new("Figures", blocks)],
-        ..Report::default()
+        ..ReportDocument::default()
     }
 }

@@ -1,8 +1,10 @@
 //! A made-up report with one figure of each kind. Its numbers come from formulas and a counter.
 
-use fairpath_report::figure::{Axis, Figure, Line, Panel, Point, Reference, Series};
+use fairpath_report::figure::{Axis, Figure, Panel, Point, Reference, ReferenceLine, Series};
 use fairpath_report::statistics::median_with_interval;
-use fairpath_report::{Block, Cell, Column, Fact, Headline, Notice, Report, Section, Table, Unit};
+use fairpath_report::{
+    Block, Cell, Column, Fact, Headline, Notice, ReportDocument, Section, Table, Unit,
+};
 
 /// A text that does harm wherever it is not escaped.
 pub const HOSTILE: &str = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>&amp;`<b>`";
@@ -46,7 +48,7 @@ fn loss_panel(title: &str, rtt: f64) -> Panel {
     .with(Series::published("BBR, RIPE 88", talk(868.5e6, 794.06e6)).like("BBR"))
     .with_reference(Reference {
         label: "what the link allows".into(),
-        line: Line::Across(905e6),
+        line: ReferenceLine::Across(905e6),
     })
 }
 
@@ -80,7 +82,7 @@ fn by_rtt() -> Figure {
     .with(line("BBR", 7e7, 90))
     .with_reference(Reference {
         label: "Mathis meets the link".into(),
-        line: Line::Up(1.6e-4 * 1.9),
+        line: ReferenceLine::Up(1.6e-4 * 1.9),
     });
     Figure::new(
         "goodput-by-rtt",
@@ -137,7 +139,7 @@ fn timeline() -> Figure {
         .with(flow("BBR", 3.4))
         .with_reference(Reference {
             label: "second flow starts".into(),
-            line: Line::Up(10.0),
+            line: ReferenceLine::Up(10.0),
         })
     };
     Figure::new(
@@ -234,9 +236,9 @@ fn cells() -> Table {
 }
 
 /// The report over a number of runs.
-pub fn report(count: usize) -> Report {
+pub fn report(count: usize) -> ReportDocument {
     let text = |text: &str| Block::Text(text.to_owned());
-    Report {
+    ReportDocument {
         title: "What 1 % loss costs".into(),
         kicker: "Fairpath lab · ripe88 · quick form".into(),
         question: "How much goodput do CUBIC and BBR lose on a path that loses packets, and does it matter whether both ways share one path?".into(),
@@ -258,7 +260,7 @@ pub fn report(count: usize) -> Report {
 }
 
 /// A report in which every text is [`HOSTILE`].
-pub fn hostile() -> Report {
+pub fn hostile() -> ReportDocument {
     let text = || HOSTILE.to_owned();
     let names = vec![text(), text()];
     let points = || {
@@ -276,7 +278,7 @@ pub fn hostile() -> Report {
             .with(Series::bars(HOSTILE, points()))
             .with_reference(Reference {
                 label: text(),
-                line: Line::Across(1.5),
+                line: ReferenceLine::Across(1.5),
             })
     };
     let panels = vec![
@@ -308,7 +310,7 @@ pub fn hostile() -> Report {
         Block::Table(table),
         Block::Details(text(), vec![Block::Text(text())]),
     ];
-    Report {
+    ReportDocument {
         title: text(),
         kicker: text(),
         question: text(),

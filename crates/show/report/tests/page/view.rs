@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fairpath_report::{Report, files};
+use fairpath_report::{ReportDocument, files};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -12,14 +12,14 @@ use crate::needs::command;
 use crate::{hard, made};
 
 /// The page of a report in a directory, and its address.
-fn written(report: &Report) -> (TempDir, String) {
+fn written(report: &ReportDocument) -> (TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
     write(report, dir.path());
     let url = format!("file://{}/index.html", dir.path().display());
     (dir, url)
 }
 
-fn write(report: &Report, dir: &Path) {
+fn write(report: &ReportDocument, dir: &Path) {
     for file in files(report) {
         let path = dir.join(&file.path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -27,7 +27,7 @@ fn write(report: &Report, dir: &Path) {
     }
 }
 
-fn opened(test: &str, report: &Report, width: u32) -> Option<(TempDir, Browser)> {
+fn opened(test: &str, report: &ReportDocument, width: u32) -> Option<(TempDir, Browser)> {
     let chromium = command(test, "chromium")?;
     let (dir, url) = written(report);
     let mut browser = Browser::start(&chromium, width);

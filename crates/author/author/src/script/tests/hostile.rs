@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn limited(text: &str, instructions: u64, memory_bytes: usize) -> Report {
+fn limited(text: &str, instructions: u64, memory_bytes: usize) -> ScriptReport {
     let limits = Limits {
         instructions,
         memory_bytes,

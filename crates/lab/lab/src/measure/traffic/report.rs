@@ -61,7 +61,7 @@ impl Transfer {
             (&client, &server)
         };
         let connected = sender.start.connected.first();
-        let cpu = |report: &Report| report.end.cpu.host_total / 100.0;
+        let cpu = |report: &Iperf3Report| report.end.cpu.host_total / 100.0;
         let sum = receiver.end.sum_received.clone().unwrap_or_default();
         Transfer {
             name: plan.name.clone(),
@@ -127,8 +127,8 @@ fn rate_bps(bytes: f64, seconds: f64) -> f64 {
 
 /// What both sides printed.
 pub(super) struct Reports {
-    client: Report,
-    server: Report,
+    client: Iperf3Report,
+    server: Iperf3Report,
 }
 
 impl Reports {
@@ -153,17 +153,17 @@ impl Reports {
 
 /// iperf3's own error, if its output has one.
 pub(super) fn complaint(output: &str) -> Option<String> {
-    serde_json::from_str::<Report>(output).ok()?.error
+    serde_json::from_str::<Iperf3Report>(output).ok()?.error
 }
 
 /// Whether an output is a report of traffic that ran to its end.
 pub(super) fn measured(output: &str) -> bool {
-    serde_json::from_str::<Report>(output)
+    serde_json::from_str::<Iperf3Report>(output)
         .is_ok_and(|report| report.error.is_none() && !report.intervals.is_empty())
 }
 
 #[derive(Deserialize)]
-struct Report {
+struct Iperf3Report {
     #[serde(default)]
     start: Start,
     #[serde(default)]
@@ -173,7 +173,7 @@ struct Report {
     error: Option<String>,
 }
 
-impl Report {
+impl Iperf3Report {
     fn udp(&self) -> UdpRecord {
         let sum = self.end.sum_received.clone().unwrap_or_default();
         UdpRecord {
