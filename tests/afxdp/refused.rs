@@ -11,11 +11,11 @@ use crate::bridge::Bridge;
 fn existing_programs_are_named_and_kept() {
     requires!(Need::Root);
     let bridge = Bridge::build(Offloads::Off);
-    let configure = || {
+    let attach = || {
         let index = IfIndex(if_nametoindex("wan").unwrap());
-        Dropper::configure(index, "wan", 0.0, 0).unwrap()
+        Dropper::attach(index, "wan", 0.0, 0).unwrap()
     };
-    let _dropper = bridge.bridge.enter(configure).unwrap();
+    let _dropper = bridge.bridge.enter(attach).unwrap();
     let Err(error) = bridge.open(&bridge.opening()) else {
         panic!("it replaced an existing program");
     };

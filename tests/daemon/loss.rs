@@ -4,7 +4,7 @@ use fairpath_testbed::{Iperf3, Iperf3Server, LinkEnd, Need, Router, Testbed, req
 use fairpath_tests::{Daemon, Place};
 use serde_json::Value;
 
-use super::configured::ConfiguredLoss;
+use super::configured_loss::ConfiguredLoss;
 use super::{CLASSES, Site};
 
 /// Frames of at least this many bytes are data of a bulk transfer.

@@ -8,8 +8,8 @@
 //! directory, so all may run at once.
 
 mod classes;
-#[path = "../netns/configured.rs"]
-mod configured;
+#[path = "../netns/configured_loss.rs"]
+mod configured_loss;
 mod life;
 mod loss;
 mod manager;

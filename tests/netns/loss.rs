@@ -7,7 +7,7 @@ use fairpath_testbed::{
 };
 use fairpath_tests::{Records, Rtt};
 
-use crate::configured::ConfiguredLoss;
+use crate::configured_loss::ConfiguredLoss;
 
 /// Frames of at least this many bytes are data of a bulk transfer.
 const DATA_FRAME_BYTES: u32 = 1000;

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use fairpath_testbed::{Capture, CaptureOptions, Need, Ping, Router, Testbed, requires};
 use fairpath_tests::{Records, binary, rtt};
 
-use crate::configured::ConfiguredLoss;
+use crate::configured_loss::ConfiguredLoss;
 
 const NOBODY: &str = "65534";
 

@@ -48,7 +48,7 @@ impl Setting {
         let net = self.net(&testbed)?;
         let dropper = net.router.enter(|| -> Result<Dropper, String> {
             let index = if_nametoindex("lan").map_err(|error| error.to_string())?;
-            Dropper::configure(IfIndex(index), "lan", share, MIN_BYTES).map_err(|e| e.to_string())
+            Dropper::attach(IfIndex(index), "lan", share, MIN_BYTES).map_err(|e| e.to_string())
         })??;
         let _server = Iperf3Server::start(&net.server, PORT)?;
         let flow = Iperf3::to(Router::SERVER.v4, PORT).congestion(cc);

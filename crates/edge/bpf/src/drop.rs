@@ -9,7 +9,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use crate::attach::{self, AttachError, Attached, Hook};
 use crate::skel::drop::{DropSkel, DropSkelBuilder};
 
-/// Loss could not be configured.
+/// The dropper could not be attached.
 #[derive(Debug, thiserror::Error)]
 pub enum DropError {
     /// The kernel refused the program.
@@ -31,7 +31,7 @@ impl Dropper {
     ///
     /// # Errors
     /// [`DropError`].
-    pub fn configure(
+    pub fn attach(
         ifindex: IfIndex,
         name: &str,
         share: f64,

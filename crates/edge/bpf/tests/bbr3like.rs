@@ -44,12 +44,12 @@ fn narrow(testbed: &Testbed) -> Router {
 }
 
 /// Drops a share of the data where it arrives at the router.
-fn configure(net: &Router, share: f64) -> Dropper {
-    let configure = || {
+fn attach(net: &Router, share: f64) -> Dropper {
+    let attach = || {
         let index = IfIndex(if_nametoindex("lan").unwrap());
-        Dropper::configure(index, "lan", share, 1000).unwrap()
+        Dropper::attach(index, "lan", share, 1000).unwrap()
     };
-    net.router.enter(configure).unwrap()
+    net.router.enter(attach).unwrap()
 }
 
 fn transfer(net: &Router, seconds: u32) -> Iperf3Report {
@@ -113,7 +113,7 @@ fn loss_above_the_threshold_lowers_the_rate() {
     let net = narrow(&testbed);
     for (share, min, answered) in [(0.01, 0.35, false), (0.05, 0.02, true)] {
         let registered = Bbr3Like::register().unwrap();
-        let dropper = configure(&net, share);
+        let dropper = attach(&net, share);
         let report = transfer(&net, 6);
         let (eligible, dropped) = dropper.counts();
         let counts = registered.counts();

@@ -328,16 +328,14 @@ fn other_xdp_programs_are_named_and_kept() {
     requires!(Need::Root, Need::Tool("ip"));
     let net = net();
     let existing = || {
-        let dropper = Dropper::configure(lan(), LAN, 0.0, 0).unwrap();
+        let dropper = Dropper::attach(lan(), LAN, 0.0, 0).unwrap();
         let mut none = loss(0, 1);
         let error = none.attach(lan(), LAN).unwrap_err().to_string();
         assert!(error.contains("the XDP program \"drop\""), "{error}");
         assert!(program().unwrap().contains("name drop"), "{:?}", program());
         drop(dropper);
         impair(&mut none);
-        let error = Dropper::configure(lan(), LAN, 0.0, 0)
-            .unwrap_err()
-            .to_string();
+        let error = Dropper::attach(lan(), LAN, 0.0, 0).unwrap_err().to_string();
         assert!(
             error.contains("the XDP program \"fairpath_xdp\""),
             "{error}"

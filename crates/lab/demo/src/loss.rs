@@ -35,20 +35,20 @@ impl fmt::Display for Place {
 
 impl Place {
     /// Drops a share of the data towards the server, until the value is dropped.
-    pub fn configure(self, lab: &Lab, share: f64) -> anyhow::Result<Dropper> {
+    pub fn attach(self, lab: &Lab, share: f64) -> anyhow::Result<Dropper> {
         let end = match self {
             Place::Before => &lab.net.lan_end,
             Place::Beyond => &lab.net.server_end,
         };
         let name = end.ifname();
-        let configure = || -> anyhow::Result<Dropper> {
+        let attach = || -> anyhow::Result<Dropper> {
             let ifindex = if_nametoindex(name).with_context(|| format!("find {name}"))?;
-            let configured: Result<Dropper, DropError> =
-                Dropper::configure(IfIndex(ifindex), name, share, MIN_FRAME_BYTES);
-            Ok(configured?)
+            let dropper: Result<Dropper, DropError> =
+                Dropper::attach(IfIndex(ifindex), name, share, MIN_FRAME_BYTES);
+            Ok(dropper?)
         };
         end.ns()
-            .enter(configure)?
+            .enter(attach)?
             .with_context(|| format!("start the dropper: {self}"))
     }
 }

@@ -171,7 +171,7 @@ impl Part {
     }
 
     fn lossy(&self, lab: &Lab, place: Place) -> anyhow::Result<Outcome> {
-        let dropper = place.configure(lab, LOSS)?;
+        let dropper = place.attach(lab, LOSS)?;
         let done = self.both_directions(lab, false, LOSSY_STREAMS)?;
         let configured = ConfiguredLoss::new(place, dropper.counts());
         let title = format!("iperf3, {} % lost {place}", LOSS * 100.0);

@@ -561,9 +561,9 @@ mod tests {
             }
             sent
         };
-        let (alone, against) = (sent(0), sent(400_000));
+        let (alone, charged) = (sent(0), sent(400_000));
         assert!((990_000..=1_005_000).contains(&alone), "{alone}");
-        assert!((585_000..=615_000).contains(&against), "{against}");
+        assert!((585_000..=615_000).contains(&charged), "{charged}");
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl CallPlan {
         calling.listener = Some(listener.map_err(|e| self.failed("start the listener", e))?);
         let hush = Arc::clone(&calling.hush);
         let thread = std::thread::Builder::new().name("lab-speaker".to_owned());
-        let speaker = thread.spawn(move || state_text(&speak, origin, start, &hush));
+        let speaker = thread.spawn(move || send_packets(&speak, origin, start, &hush));
         calling.speaker = Some(speaker.map_err(|e| self.failed("start the speaker", e))?);
         Ok(calling)
     }
@@ -251,7 +251,7 @@ fn speaking(to: SocketAddrV4, dscp: u8) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-fn state_text(
+fn send_packets(
     socket: &UdpSocket,
     origin: Origin,
     start: f64,

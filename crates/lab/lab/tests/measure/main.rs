@@ -26,11 +26,11 @@ use path::{LEAD, bulk, run};
 use steady::{steady, timed};
 
 /// Configured loss in the router, on packets from the client.
-fn configure(router: &Netns, share: f64) -> Dropper {
+fn attach(router: &Netns, share: f64) -> Dropper {
     router
         .enter(|| {
             let lan = Links::open().unwrap().by_name("lan").unwrap().unwrap();
-            Dropper::configure(lan.ifindex, "lan", share, 1000).unwrap()
+            Dropper::attach(lan.ifindex, "lan", share, 1000).unwrap()
         })
         .unwrap()
 }
@@ -41,7 +41,7 @@ fn loss_events_are_as_many_as_the_retransmissions_allow() {
     steady!(|| {
         let testbed = Testbed::new();
         let net = Router::new(&testbed).unwrap();
-        let dropper = configure(&net.router, 0.01);
+        let dropper = attach(&net.router, 0.01);
         let recoveries = Arc::new(Recoveries::count().unwrap());
         let plans = vec![bulk(&net, "bulk", 5201, "cubic", 3)];
         let ran = run(plans, Some(Arc::clone(&recoveries)), |_| {});
@@ -219,7 +219,7 @@ fn a_pings_idle_and_loaded_phases_and_a_call_are_measured() {
         let before = net.server_end.counters().unwrap();
         std::thread::sleep(LEAD + Duration::from_millis(1100));
         // From now on every packet towards the server is lost.
-        let dropper = configure_small(&net.router);
+        let dropper = attach_small(&net.router);
         std::thread::sleep(Duration::from_millis(400));
         let (echoes, called) = (pinging.finish().unwrap(), calling.finish().unwrap());
         drop(dropper);
@@ -288,11 +288,11 @@ fn a_pings_idle_and_loaded_phases_and_a_call_are_measured() {
 }
 
 /// Everything that arrives at the router from the client is lost.
-fn configure_small(router: &Netns) -> Dropper {
+fn attach_small(router: &Netns) -> Dropper {
     router
         .enter(|| {
             let lan = Links::open().unwrap().by_name("lan").unwrap().unwrap();
-            Dropper::configure(lan.ifindex, "lan", 1.0, 0).unwrap()
+            Dropper::attach(lan.ifindex, "lan", 1.0, 0).unwrap()
         })
         .unwrap()
 }

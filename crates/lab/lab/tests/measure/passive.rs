@@ -51,11 +51,11 @@ fn passive_rtts_and_losses_match_the_sender() {
         let testbed = Testbed::new();
         let net = Router::new(&testbed).unwrap();
         // Behind the watched interface: the router sees what is sent again.
-        let configured = net.server.enter(|| {
+        let dropper = net.server.enter(|| {
             let eth0 = Links::open().unwrap().by_name("eth0").unwrap().unwrap();
-            Dropper::configure(eth0.ifindex, "eth0", 0.01, 1000).unwrap()
+            Dropper::attach(eth0.ifindex, "eth0", 0.01, 1000).unwrap()
         });
-        let configured = configured.unwrap();
+        let dropper = dropper.unwrap();
         let passive = PassivePlan {
             fairpath: fairpath(),
             ns: net.router.clone(),
@@ -73,7 +73,7 @@ fn passive_rtts_and_losses_match_the_sender() {
         let passive = watching.finish(origin, window).unwrap();
         let ran = Ran { transfers, sampled };
 
-        let (_, dropped) = configured.counts();
+        let (_, dropped) = dropper.counts();
         timed!(dropped > 20, "{dropped}");
         // `fairpath rtt` sees each loss by its repair; a few are under way at the end.
         let reported = passive.retransmitted;

@@ -105,7 +105,7 @@ impl Frame {
                 .collect(),
             y_ticks: y_labels
                 .iter()
-                .filter_map(|tick| against(tick, &y, left))
+                .filter_map(|tick| left_label(tick, &y, left))
                 .collect(),
             x,
             y,
@@ -183,7 +183,7 @@ pub(crate) fn with_zero(axis: &Axis, range: &Range, mut ticks: Vec<Tick>) -> Vec
 }
 
 /// A label to the left of the plot.
-fn against(tick: &Tick, y: &Mapping, left: f64) -> Option<PlacedTick> {
+fn left_label(tick: &Tick, y: &Mapping, left: f64) -> Option<PlacedTick> {
     let place = y.inside(tick.value)?;
     let right = left - 8.0;
     Some(PlacedTick {

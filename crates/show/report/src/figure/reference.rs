@@ -71,11 +71,11 @@ fn candidates(reference: &Reference, frame: &Frame, width: f64) -> Vec<Bounds> {
             let Some(y) = frame.y.inside(value) else {
                 return Vec::new();
             };
-            let against = [plot.right - width - 2.0, plot.left + 6.0];
+            let sides = [plot.right - width - 2.0, plot.left + 6.0];
             let middle = (plot.left + plot.right - width) / 2.0;
             // Above the line; above the numbers of bars that reach it; below it.
             let heights = [y - LINE - 1.0, y - 2.0 * LINE - 4.0, y + 2.0];
-            let lefts = against.into_iter().chain([middle]);
+            let lefts = sides.into_iter().chain([middle]);
             lefts
                 .flat_map(|left| heights.map(|top| at(left, top)))
                 .collect()

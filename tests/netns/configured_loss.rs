@@ -17,18 +17,18 @@ impl ConfiguredLoss {
     /// Drops frames of at least `min_bytes` that arrive at `end`; GRO stays off.
     pub fn at(end: &LinkEnd, share: f64, min_bytes: u32) -> ConfiguredLoss {
         let (over, wait) = mpsc::channel::<()>();
-        let (ready, configured) = mpsc::channel();
+        let (ready, attached) = mpsc::channel();
         let (ns, name) = (end.ns().clone(), end.ifname().to_owned());
         let ifindex = index_of(&ns, &name);
         let hold = move || {
-            let dropper = Dropper::configure(ifindex, &name, share, min_bytes).unwrap();
+            let dropper = Dropper::attach(ifindex, &name, share, min_bytes).unwrap();
             ready.send(()).unwrap();
             // An error means that the test is over, by a panic.
             let _ = wait.recv();
             dropper.counts()
         };
         let thread = thread::spawn(move || ns.enter(hold).unwrap());
-        configured.recv().expect("the dropper is attached");
+        attached.recv().expect("the dropper is attached");
         end.set_offloads(Offloads::Off).unwrap();
         ConfiguredLoss { over, thread }
     }
