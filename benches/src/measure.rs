@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_the_middle_or_between_the_middle_two() {
+    fn the_median_is_between_the_middle_values() {
         for (each, median) in [
             (vec![], 0.0),
             (vec![3.0], 3.0),

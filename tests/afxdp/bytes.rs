@@ -205,7 +205,7 @@ fn arrived(
 }
 
 #[test]
-fn every_kind_of_frame_arrives_byte_for_byte_and_once() {
+fn every_kind_of_frame_arrives_unchanged_once() {
     requires!(Need::Root);
     let bridge = Bridge::build(Offloads::Off);
     let body = || {
@@ -251,7 +251,7 @@ fn every_kind_of_frame_arrives_byte_for_byte_and_once() {
 }
 
 #[test]
-fn frames_of_a_bridges_own_protocols_reach_it_and_go_no_further() {
+fn frames_of_bridge_protocols_end_at_the_bridge() {
     requires!(Need::Root);
     let bridge = Bridge::build(Offloads::Off);
     let body = || {

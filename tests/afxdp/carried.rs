@@ -14,7 +14,7 @@ fn ping(ip: impl Into<std::net::IpAddr>) -> Ping {
 }
 
 #[test]
-fn pings_pass_with_arp_and_neighbour_discovery_and_reach_the_bridge_itself() {
+fn pings_with_neighbour_discovery_pass_the_bridge() {
     requires!(Need::Root, Need::Tool("ping"));
     let bridge = Bridge::build(Offloads::Off);
     let carrying = bridge.carry(&bridge.opening());
@@ -57,7 +57,7 @@ fn tcp_passes_both_ways_with_and_without_offloads() {
 }
 
 #[test]
-fn at_overload_every_packet_is_counted_and_every_frame_comes_back() {
+fn every_packet_is_counted_at_overload() {
     requires!(Need::Root);
     let bridge = Bridge::build(Offloads::Off);
     let mut opening = bridge.opening();
@@ -85,7 +85,7 @@ fn at_overload_every_packet_is_counted_and_every_frame_comes_back() {
 }
 
 #[test]
-fn a_datagram_arrives_as_it_was_sent_whatever_its_size() {
+fn datagrams_of_any_size_arrive_unchanged() {
     requires!(Need::Root);
     let bridge = Bridge::build(Offloads::Off);
     let carrying = bridge.carry(&bridge.opening());
@@ -131,7 +131,7 @@ fn the_time_of_arrival_travels_with_the_packet() {
 }
 
 #[test]
-fn every_queue_of_both_interfaces_works_on_the_same_frames() {
+fn every_queue_shares_the_frames() {
     requires!(Need::Root, Need::Tool("ethtool"));
     let bridge = Bridge::build(Offloads::Off);
     for end in bridge.links.iter().flat_map(|link| link.ends()) {

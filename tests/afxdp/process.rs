@@ -88,7 +88,7 @@ fn longest_gap(numbers: &[u32], packets: u32) -> usize {
 }
 
 #[test]
-fn a_process_killed_costs_no_row_of_more_than_100_ms() {
+fn a_killed_process_loses_under_100_ms() {
     requires!(Need::Root);
     let bridge = Bridge::build(Offloads::Off);
     learn(&bridge);
@@ -128,7 +128,7 @@ fn a_process_killed_costs_no_row_of_more_than_100_ms() {
 }
 
 #[test]
-fn a_restart_in_order_costs_no_row_of_more_than_50_ms() {
+fn a_clean_restart_loses_under_50_ms() {
     requires!(Need::Root);
     let bridge = Bridge::build(Offloads::Off);
     learn(&bridge);

@@ -84,7 +84,7 @@ fn ping(ip: impl Into<IpAddr>) -> Ping {
 }
 
 #[test]
-fn pings_and_tcp_are_routed_and_the_router_itself_answers() {
+fn pings_and_tcp_are_routed_and_answered() {
     requires!(Need::Root, Need::Tool("ping"), Need::Tool("iperf3"));
     in_router(|router| {
         let through = carried(router, |router| {

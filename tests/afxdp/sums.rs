@@ -82,7 +82,7 @@ fn seen(offloads: Offloads) -> [BTreeMap<Vec<u8>, u32>; 2] {
 }
 
 #[test]
-fn partial_checksums_arrive_complete_and_nothing_else_is_changed() {
+fn partial_checksums_are_completed_and_nothing_else_changes() {
     requires!(Need::Root, Need::Tool("tcpdump"), Need::Tool("iperf3"));
     let [before, behind] = seen(Offloads::On);
     let mut expected: BTreeMap<Vec<u8>, u32> = BTreeMap::new();

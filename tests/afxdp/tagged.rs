@@ -121,7 +121,7 @@ fn a_bridge_of_two_interfaces_leaves_tags_alone() {
 }
 
 #[test]
-fn a_bridge_between_two_vlans_of_one_interface_changes_the_tag_and_nothing_else() {
+fn bridging_between_vlans_changes_only_the_tag() {
     requires!(Need::Root);
     in_scene(|scene| {
         let exits = [trunk().tagged(10), trunk().tagged(20)];
@@ -152,7 +152,7 @@ fn a_bridge_between_two_vlans_of_one_interface_changes_the_tag_and_nothing_else(
 }
 
 #[test]
-fn a_router_on_one_interface_goes_by_the_routes_of_its_vlans() {
+fn a_router_on_one_interface_routes_between_vlans() {
     requires!(Need::Root);
     in_scene(|scene| {
         scene.vlans();
@@ -181,7 +181,7 @@ fn a_router_on_one_interface_goes_by_the_routes_of_its_vlans() {
 }
 
 #[test]
-fn a_router_adds_and_removes_the_tag_of_an_exit() {
+fn router_adds_and_removes_tags_of_egress_interfaces() {
     requires!(Need::Root);
     in_scene(|scene| {
         scene.vlans();

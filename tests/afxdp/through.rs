@@ -131,7 +131,7 @@ fn later_packets_are_not_matched_earlier() {
 }
 
 #[test]
-fn a_packet_that_goes_through_is_counted_once_for_both_ends_and_so_is_the_stacks() {
+fn a_packet_is_counted_once_for_both_ends() {
     requires!(Need::Root);
     for tcx in [false, true] {
         in_bridge(|bridge| {
@@ -171,7 +171,7 @@ fn a_packet_that_goes_through_is_counted_once_for_both_ends_and_so_is_the_stacks
 }
 
 #[test]
-fn a_filter_of_the_monitor_changes_nothing_in_what_is_carried() {
+fn a_monitor_filter_does_not_change_forwarding() {
     requires!(Need::Root);
     in_bridge(|bridge| {
         let mut through = setup(bridge, true).open().unwrap();
@@ -275,7 +275,7 @@ fn ce_marks_reach_only_ecn_capable_senders() {
 }
 
 #[test]
-fn pings_through_it_give_samples_and_reach_the_bridge_itself() {
+fn pings_through_the_bridge_give_samples() {
     requires!(Need::Root, Need::Tool("ping"));
     in_bridge(|bridge| {
         let Through {

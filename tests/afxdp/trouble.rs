@@ -73,7 +73,7 @@ impl Turned {
 }
 
 #[test]
-fn a_link_that_is_down_loses_by_name_what_would_leave_by_it_and_works_again() {
+fn a_down_link_counts_losses_and_recovers() {
     requires!(Need::Root);
     let mut turned = Turned::build();
     turned.pass(10);

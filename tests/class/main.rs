@@ -59,7 +59,7 @@ fn the_guide_shows_its_files_and_check_results() {
 }
 
 #[test]
-fn errors_exit_1_warnings_exit_0_and_strict_warnings_exit_1() {
+fn exit_status_depends_on_errors_and_strict_warnings() {
     let sound = with_file("c.csv", b"name,prefix\na,192.0.2.1\n");
     let output = check(sound.path(), &["--strict", "c.csv"]);
     assert_eq!(output.status.code(), Some(0));
@@ -100,7 +100,7 @@ fn wrong_usage_exits_2() {
 }
 
 #[test]
-fn json_has_a_line_a_problem_and_a_summary() {
+fn json_has_lines_for_problems_and_a_summary() {
     let output = check(&example(), &["--format", "json", "fairpath.toml"]);
     let lines: Vec<Value> = stdout(&output)
         .lines()

@@ -92,7 +92,7 @@ fn assert_sorted_by_p95(rows: &[Value]) {
 }
 
 #[test]
-fn rows_by_host_and_flow_are_those_of_the_samples() {
+fn rows_by_host_and_flow_equal_the_samples() {
     let flow = ["src_address", "src_port", "dst_address", "dst_port"];
     for capture in captures() {
         let capture = capture.to_str().unwrap();
@@ -115,7 +115,7 @@ fn rows_by_host_and_flow_are_those_of_the_samples() {
 }
 
 #[test]
-fn rows_by_class_are_those_of_the_samples_of_its_hosts() {
+fn rows_by_class_equal_samples_of_its_hosts() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("classes.csv");
     for capture in captures() {
@@ -492,7 +492,7 @@ fn an_empty_capture_gives_a_header_only() {
 }
 
 #[test]
-fn a_capture_cut_within_a_packet_gives_its_complete_packets() {
+fn capture_cut_within_packet_gives_its_complete_packets() {
     let directory = tempfile::tempdir().unwrap();
     let mut pings = Pings::new();
     pings.to(Host::new("10.9.0.1"), "192.0.2.1", 3, 2 * MS);

@@ -74,7 +74,7 @@ fn subscribers_have_their_bytes_and_configured_delay() {
 }
 
 #[test]
-fn a_detail_names_the_remote_the_host_and_the_live_flow() {
+fn detail_names_remote_host_and_the_live_flow() {
     requires!(Need::Root);
     let testbed = Testbed::new();
     let site = Site::new(&testbed);

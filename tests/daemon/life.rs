@@ -17,7 +17,7 @@ fn bytes_up(row: &Value) -> u64 {
 }
 
 #[test]
-fn sigterm_ends_it_well_within_a_second_and_leaves_nothing() {
+fn sigterm_ends_it_within_a_second() {
     requires!(Need::Root);
     let testbed = Testbed::new();
     let site = Site::new(&testbed);
@@ -88,7 +88,7 @@ fn a_restart_continues_counting_and_reports_the_gap() {
 }
 
 #[test]
-fn kill_9_loses_no_more_than_the_save_interval() {
+fn kill_9_loses_no_more_than_save_interval() {
     requires!(Need::Root);
     let testbed = Testbed::new();
     let site = Site::new(&testbed);
@@ -130,7 +130,7 @@ fn a_second_daemon_is_refused() {
 }
 
 #[test]
-fn after_set_up_only_the_loop_keeps_capabilities_and_only_three() {
+fn only_the_loop_retains_three_capabilities() {
     requires!(Need::Root);
     let testbed = Testbed::new();
     let site = Site::new(&testbed);

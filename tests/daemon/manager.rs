@@ -56,7 +56,7 @@ fn the_service_manager_is_notified() {
 }
 
 #[test]
-fn for_the_journal_lines_have_a_priority_and_no_time() {
+fn journal_lines_have_a_priority_and_no_time() {
     requires!(Need::Root);
     let testbed = Testbed::new();
     let site = Site::new(&testbed);

@@ -106,7 +106,7 @@ fn every_new_flow_is_accounted_for(time: Duration) {
 
 /// Eighteen seconds of it in `make test`.
 #[test]
-fn a_minute_of_50_000_new_flows_a_second_is_accounted_for_in_bounded_memory() {
+fn a_minute_of_new_flows_takes_bounded_memory() {
     requires!(Need::Root);
     every_new_flow_is_accounted_for(Duration::from_secs(Share::reported().choose(60, 18)));
 }
@@ -114,7 +114,7 @@ fn a_minute_of_50_000_new_flows_a_second_is_accounted_for_in_bounded_memory() {
 /// An hour, or what `FAIRPATH_SOAK_SECONDS` says.
 #[cfg(feature = "soak")]
 #[test]
-fn soak_an_hour_of_50_000_new_flows_a_second_is_accounted_for_in_bounded_memory() {
+fn soak_an_hour_of_flows_takes_bounded_memory() {
     requires!(Need::Root);
     let output = std::env::var("FAIRPATH_SOAK_SECONDS").ok();
     let seconds = output.and_then(|text| text.parse().ok()).unwrap_or(3600);

@@ -81,7 +81,7 @@ fn metrics_are_served_and_move_by_reload() {
 }
 
 #[test]
-fn rows_are_written_as_json_lines_and_parquet_and_rotated_by_reload() {
+fn rows_are_json_and_parquet_rotated_by_reload() {
     requires!(Need::Root);
     let testbed = Testbed::new();
     let site = Site::new(&testbed);
@@ -117,7 +117,7 @@ fn rows_are_written_as_json_lines_and_parquet_and_rotated_by_reload() {
 }
 
 #[test]
-fn a_broken_promise_runs_the_hook_and_fails_the_check() {
+fn broken_promise_runs_hook_and_fails_the_check() {
     requires!(Need::Root);
     let testbed = Testbed::new();
     let slow = Duration::from_millis(40);
@@ -182,7 +182,7 @@ fn a_broken_promise_runs_the_hook_and_fails_the_check() {
 }
 
 #[test]
-fn a_check_without_daemon_or_with_wrong_usage_is_unknown() {
+fn a_check_without_daemon_is_unknown() {
     let place = Place::new();
     let output = client(&place, &["check", "--class", "anna"]);
     assert_eq!(output.status.code(), Some(3));

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{ANNA, BERT, CLASSES, Site, counter};
 
 #[test]
-fn reloads_under_traffic_lose_no_byte_of_classes_that_stay() {
+fn reloads_lose_no_byte_of_remaining_classes() {
     requires!(Need::Root);
     let testbed = Testbed::new();
     let site = Site::new(&testbed);

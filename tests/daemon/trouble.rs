@@ -78,7 +78,7 @@ fn a_returning_interface_keeps_its_row() {
 }
 
 #[test]
-fn a_full_disk_costs_the_state_and_nothing_else() {
+fn a_full_disk_costs_only_the_state() {
     requires!(Need::Root, Need::Tool("mount"), Need::Tool("unshare"));
     let testbed = Testbed::new();
     let site = Site::new(&testbed);
@@ -163,7 +163,7 @@ fn unusable_state_is_renamed_and_counting_restarts() {
 }
 
 #[test]
-fn a_wrong_configuration_is_refused_before_anything_is_done() {
+fn wrong_configuration_is_refused_before_anything_is_done() {
     requires!(Need::Root);
     let ns = Testbed::new().netns("here").unwrap();
     let place = Place::new();

@@ -124,7 +124,7 @@ fn three_customers_get_their_configured_rates() {
 }
 
 #[test]
-fn slow_hosts_of_a_capture_are_a_csv_file() {
+fn slow_hosts_of_capture_are_a_csv_file() {
     const PAGE: &str = "howto/csv-by-host.md";
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/loss.pcap.gz");
     let set_up = format!("cp {} trace.pcapng.gz\n", golden.display());

@@ -96,7 +96,7 @@ fn compared_with_tshark(capture: &Path) -> Result<(usize, usize), String> {
 }
 
 #[test]
-fn ack_rtt_and_resptime_are_tsharks_frame_by_frame() {
+fn ack_rtt_and_resptime_equal_tshark_by_frame() {
     requires!(Need::Tool("tshark"));
     println!("{}", oracle::version());
     let mut failures = Vec::new();
@@ -177,7 +177,7 @@ fn percent(part: usize, whole: usize) -> f64 {
 }
 
 #[test]
-fn seq_and_hybrid_find_95_percent_of_what_karn_allows() {
+fn seq_and_hybrid_find_95_percent_of_karn() {
     requires!(Need::Tool("tshark"));
     let mut failures = Vec::new();
     let mut all = 0;
@@ -199,7 +199,7 @@ fn seq_and_hybrid_find_95_percent_of_what_karn_allows() {
 }
 
 #[test]
-fn every_sample_lies_between_the_segments_that_its_ack_covers() {
+fn every_sample_lies_between_its_acks_segments() {
     requires!(Need::Tool("tshark"));
     for capture in captures() {
         let covered = karn::covered(&oracle::packets(&capture));
@@ -218,7 +218,7 @@ fn every_sample_lies_between_the_segments_that_its_ack_covers() {
 }
 
 #[test]
-fn karn_is_not_tshark_where_segments_are_sent_again() {
+fn karn_differs_from_tshark_at_retransmissions() {
     requires!(Need::Tool("tshark"));
     let capture = directory().join("loss.pcap.gz");
     let tshark = oracle::samples(&capture).tcp;
@@ -241,7 +241,7 @@ fn one_nanosecond_and_one_frame_make_a_difference() {
 }
 
 #[test]
-fn the_list_of_captures_is_complete_and_they_are_small() {
+fn the_list_of_small_captures_is_complete() {
     let list = fs::read_to_string(directory().join("README.md")).unwrap();
     let rows = list.lines().filter(|line| line.contains(".pcap")).count();
     let captures = captures();

@@ -79,7 +79,7 @@ fn farthest_off(samples: &[u64], histogram: &Histogram) -> f64 {
 }
 
 #[test]
-fn quantiles_of_classes_are_within_3_percent_of_all_samples_of_a_capture() {
+fn class_quantiles_are_within_3_percent() {
     let mut compared = 0;
     for capture in super::captures().iter().chain(&super::external()) {
         let (samples, legs) = counted(capture);
@@ -97,7 +97,7 @@ fn quantiles_of_classes_are_within_3_percent_of_all_samples_of_a_capture() {
 
 /// Filters leave the same samples out that they would have to be omitted of afterwards.
 #[test]
-fn filters_give_the_samples_of_the_flows_that_they_name() {
+fn filters_give_samples_of_flows_that_they_name() {
     let capture = super::directory().join("two-way.pcap.gz");
     let samples = |how: &[&str]| super::subject::samples(&capture, how).all.len();
     let all = samples(&[]);

@@ -68,7 +68,7 @@ fn network(from: u16, changed_bps: u64) -> (HtbTree, Rules, Vec<u16>) {
 }
 
 #[test]
-fn a_thousand_of_ten_thousand_classes_come_change_and_go_without_a_lost_packet() {
+fn changing_1000_of_10000_classes_loses_no_packet() {
     requires!(Need::Root, Need::Tool("ethtool"));
     let site = Site::new(Offloads::Off);
     let theirs = "address add 10.20.0.0/16 dev lo".to_owned();

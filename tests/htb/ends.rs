@@ -23,7 +23,7 @@ fn sends(shaped: &mut Shaped, minor: u16, packets: u64) {
 }
 
 #[test]
-fn a_packet_falls_into_its_receivers_class_in_both_families() {
+fn packets_match_the_receivers_class_in_both_families() {
     requires!(Need::Root, Need::Tool("ethtool"));
     let site = Site::new(Offloads::Off);
     let classes = [5, 6].map(|minor| class(minor, LINE, BPS, BPS));
@@ -58,7 +58,7 @@ fn a_packet_falls_into_its_receivers_class_in_both_families() {
 }
 
 #[test]
-fn a_packet_falls_into_the_class_of_its_dscp_in_both_families() {
+fn packets_match_the_dscp_class_in_both_families() {
     requires!(Need::Root, Need::Tool("ethtool"));
     let site = Site::new(Offloads::Off);
     let classes = [5, 6].map(|minor| class(minor, LINE, BPS, BPS));
@@ -96,7 +96,7 @@ fn send_with_dscp(from: &Netns, to: IpAddr, dscp: i32, count: u32) {
 }
 
 #[test]
-fn a_packet_falls_into_the_class_of_its_vlan_in_both_families() {
+fn packets_match_the_vlan_class_in_both_families() {
     requires!(
         Need::Root,
         Need::Kernel(Feature::Tun),

@@ -115,7 +115,7 @@ fn marks_do_not_pass_to_a_new_interface() {
 }
 
 #[test]
-fn a_link_that_goes_down_and_up_is_shaped_as_before() {
+fn a_link_is_shaped_after_going_down() {
     requires!(Need::Root, Need::Tool("ethtool"));
     let site = Site::new(Offloads::Off);
     let rules = by_prefix(&[Prefix::new(Router::CLIENT.v4.into(), 32)]);

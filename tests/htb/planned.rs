@@ -61,7 +61,7 @@ fn running(shaped: &mut Shaped) -> HashMap<u16, (u16, bool)> {
 }
 
 #[test]
-fn a_configuration_read_again_changes_nothing_and_another_one_only_what_differs() {
+fn a_reload_changes_only_differences() {
     requires!(Need::Root, Need::Tool("ethtool"));
     let site = Site::new(Offloads::Off);
     let run = || {

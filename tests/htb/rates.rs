@@ -26,7 +26,7 @@ fn client() -> Prefix {
 }
 
 #[test]
-fn a_class_of_20_mbit_holds_its_rate_within_2_percent() {
+fn a_20_mbit_class_is_within_2_percent() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
     for offloads in [Offloads::Off, Offloads::On] {
         let site = Site::new(offloads);
@@ -59,7 +59,7 @@ fn a_class_of_20_mbit_holds_its_rate_within_2_percent() {
 }
 
 #[test]
-fn floors_are_kept_what_is_left_is_borrowed_and_ceilings_end_it() {
+fn floors_and_ceilings_hold_and_rest_is_borrowed() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
     let site = Site::new(Offloads::Off);
     // A line of 20: one is sure of 12, the other of 4 and never gets more than 10.

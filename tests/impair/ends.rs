@@ -76,7 +76,7 @@ fn termination_ends_the_command_and_keeps_its_status() {
 }
 
 #[test]
-fn after_its_time_its_command_ends_and_a_command_does_not_wait_for_it() {
+fn the_duration_ends_the_command_or_vice_versa() {
     requires!(Need::Root);
     let net = router();
     let begin = Instant::now();

@@ -109,7 +109,7 @@ fn it_ends_after_its_duration_without_leftovers() {
 }
 
 #[test]
-fn it_ends_with_its_command_and_with_its_status() {
+fn it_ends_with_its_command_and_status() {
     requires!(Need::Root);
     let net = router();
     for (script, status) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143)] {
@@ -143,7 +143,7 @@ fn a_terminal_that_closes_ends_it() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_ends_the_command_too() {
+fn an_unwritable_report_ends_the_command() {
     requires!(Need::Root);
     let net = router();
     let words = [
@@ -187,7 +187,7 @@ fn previously_refused_experiments_start() {
 }
 
 #[test]
-fn a_run_that_was_not_true_is_named_and_fails() {
+fn an_invalid_run_is_named_and_fails() {
     requires!(Need::Root);
     let net = router();
     // Half a second of 5,000 packets a second does not fit into 16 places.
@@ -215,7 +215,7 @@ fn a_run_that_was_not_true_is_named_and_fails() {
 }
 
 #[test]
-fn an_interface_that_goes_ends_the_run_with_its_name() {
+fn removal_of_an_interface_ends_the_run() {
     requires!(Need::Root);
     let net = router();
     let impaired = Impaired::between(&net, "afxdp", &["--delay", "1ms"]);

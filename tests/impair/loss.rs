@@ -99,7 +99,7 @@ fn a_pattern_loses_its_ones(port: &'static str) {
 }
 
 #[test]
-fn with_one_seed_three_ports_lose_the_same_datagrams() {
+fn three_back_ends_with_one_seed_lose_equally() {
     requires!(Need::Root);
     let models = [
         (["--loss", "20%"], "loss=20%"),

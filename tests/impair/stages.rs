@@ -30,7 +30,7 @@ fn root(net: &Scene) -> bool {
 
 /// Upstream loss is not measured, and the remaining process continues as before.
 #[test]
-fn impair_that_is_killed_leaves_the_measuring_process_alone() {
+fn impair_that_is_killed_leaves_measuring_process_alone() {
     requires!(Need::Root, Need::Tool("ping"), Need::Tool("ip"));
     let net = router();
     let rtt = Rtt::watch(&net.router, &["wan"], &["--hook", "xdp"]);
@@ -50,7 +50,7 @@ fn impair_that_is_killed_leaves_the_measuring_process_alone() {
 }
 
 #[test]
-fn a_measuring_process_that_is_killed_leaves_impair_alone() {
+fn measuring_process_that_is_killed_leaves_impair_alone() {
     requires!(Need::Root, Need::Tool("ping"), Need::Tool("ip"));
     let net = router();
     let mut rtt = Rtt::watch(&net.router, &["wan"], &["--hook", "xdp"]);

@@ -91,7 +91,7 @@ fn an_impairment_that_is_not_applied_is_named() {
 }
 
 #[test]
-fn a_delay_behind_a_rate_and_a_jitter_that_are_forgotten_are_named() {
+fn forgotten_delay_and_jitter_are_named() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
     let scene = Scene::new(QUEUE);
     let forgets = forgetful(&scene, "s/delay 10000000ns//");

@@ -67,7 +67,7 @@ fn a_grid_runs_completely_with_configured_loss() {
 }
 
 #[test]
-fn one_run_measures_flows_pings_calls_sockets_and_the_queue() {
+fn one_run_measures_all_subjects() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
     let scene = Scene::new(QUEUE);
     let output = scene.run();

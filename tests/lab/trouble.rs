@@ -74,7 +74,7 @@ fn missing_iperf3_is_reported_first() {
 }
 
 #[test]
-fn a_congestion_control_that_the_kernel_lacks_is_named_with_the_remedy() {
+fn a_missing_congestion_control_is_named_with_remedy() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
     let scene = Scene::new(&LOSSY.replace("\"bbr\"", "\"bbr9\""));
     let output = scene.run();
@@ -88,7 +88,7 @@ fn a_congestion_control_that_the_kernel_lacks_is_named_with_the_remedy() {
 }
 
 #[test]
-fn a_policy_that_the_binary_lacks_is_named_before_anything_is_made() {
+fn a_missing_policy_is_named_before_set_up() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
     let scene = Scene::new(&QUEUE.replace("\"fq_codel\"", "\"fq_codle\""));
     let output = scene.run();
@@ -120,7 +120,7 @@ fn shipped_experiments_find_their_policies() {
 }
 
 #[test]
-fn an_iperf3_that_dies_is_named_and_ends_the_grid_after_three_runs() {
+fn a_dying_iperf3_ends_the_grid_after_three() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
     let scene = Scene::new(LOSSY);
     let script = "case \"$*\" in *--client*) kill -KILL $$ ;; esac; exec /usr/bin/iperf3 \"$@\"";
@@ -217,7 +217,7 @@ fn nothing_is_left_behind(signals: &[Signal]) {
 }
 
 #[test]
-fn killed_in_the_middle_it_leaves_no_process_namespace_rule_or_file() {
+fn a_killed_run_leaves_nothing() {
     requires!(
         Need::Root,
         Need::Tool("iperf3"),
@@ -230,7 +230,7 @@ fn killed_in_the_middle_it_leaves_no_process_namespace_rule_or_file() {
 }
 
 #[test]
-fn a_file_that_is_wrong_is_refused_with_its_place() {
+fn a_wrong_file_is_refused_with_its_place() {
     let scene = Scene::new(&LOSSY.replace("bitrate", "bitrat"));
     let output = scene.run();
     assert_eq!(output.status.code(), Some(1));

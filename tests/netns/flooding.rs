@@ -87,7 +87,7 @@ fn a_syn_flood_takes_no_flows_place() {
 
 #[cfg(feature = "soak")]
 #[test]
-fn soak_a_minute_of_syn_flood_takes_no_place_of_10_000_flows() {
+fn soak_a_syn_flood_evicts_no_flow() {
     requires!(Need::Root);
     // Both ends are sockets of this process: its limit may be a little less than 20,000.
     let count = Flows::possible(10_000).unwrap();

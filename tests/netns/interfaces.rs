@@ -27,7 +27,7 @@ fn ping(ns: &Netns, net: u8) {
 }
 
 #[test]
-fn a_pattern_follows_interfaces_that_come_are_renamed_and_go() {
+fn a_pattern_follows_interfaces_through_their_changes() {
     requires!(Need::Root, Need::Tool("ping"));
     let testbed = Testbed::new();
     let [here, there] = ["here", "there"].map(|n| testbed.netns(n).unwrap());
@@ -71,7 +71,7 @@ fn a_pattern_follows_interfaces_that_come_are_renamed_and_go() {
 }
 
 #[test]
-fn the_end_of_the_only_interface_ends_the_run_with_a_summary_and_1() {
+fn removal_of_the_only_interface_ends_with_summary() {
     requires!(Need::Root, Need::Tool("ping"));
     let testbed = Testbed::new();
     let [here, there] = ["here", "there"].map(|n| testbed.netns(n).unwrap());
@@ -89,7 +89,7 @@ fn the_end_of_the_only_interface_ends_the_run_with_a_summary_and_1() {
 }
 
 #[test]
-fn a_name_that_no_interface_has_is_refused_naming_those_there_are() {
+fn an_unknown_name_is_refused_with_existing_ones() {
     requires!(Need::Root);
     let ns = Testbed::new().netns("here").unwrap();
     link(&ns, "uplink", &ns, 1);

@@ -122,7 +122,7 @@ fn live_rows_by_class_use_every_criterion() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_run_well() {
+fn reader_that_goes_away_ends_the_run_well() {
     requires!(Need::Root, Need::Tool("bash"));
     let router = Router::new(&Testbed::new()).unwrap();
     let script = "set -o pipefail; \"$0\" rtt -i wan --format json | head -n 1";
@@ -174,7 +174,7 @@ fn legs(records: &Records) -> Vec<Vec<&Sample>> {
 }
 
 #[test]
-fn a_rate_limit_keeps_samples_of_a_leg_apart() {
+fn rate_limit_keeps_samples_of_a_leg_apart() {
     requires!(Need::Root, Need::Tool("ping"));
     let delay = Impairment::delay(Duration::from_millis(10));
     let builder = Router::builder().wan_wire(delay.clone(), delay);

@@ -137,7 +137,7 @@ fn read_bytes(bytes: &[u8]) -> Output {
 }
 
 #[test]
-fn garbage_is_refused_and_a_cut_capture_gives_what_it_has() {
+fn garbage_is_refused_and_cut_captures_are_read() {
     requires!(Need::Root, Need::Tool("tcpdump"), Need::Tool("ping"));
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("wan.pcap");

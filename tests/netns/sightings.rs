@@ -47,7 +47,7 @@ fn assert_sides(records: &Records) {
 }
 
 #[test]
-fn one_packet_gives_one_sample_where_both_interfaces_are_watched() {
+fn two_watched_interfaces_give_one_sample_a_packet() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ping"));
     let router = Router::new(&Testbed::new()).unwrap();
     on_one_cpu(&router, &["lan", "wan"]);
@@ -67,7 +67,7 @@ fn one_packet_gives_one_sample_where_both_interfaces_are_watched() {
 }
 
 #[test]
-fn both_legs_are_named_where_one_interface_is_watched() {
+fn one_watched_interface_gives_both_legs() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ping"));
     let router = Router::new(&Testbed::new()).unwrap();
     let lan = Rtt::watch(&router.router, &["lan"], &[]);
@@ -101,7 +101,7 @@ fn bridge(testbed: &Testbed) -> [Netns; 3] {
 }
 
 #[test]
-fn one_packet_gives_one_sample_on_a_bridge_and_its_ports() {
+fn a_bridge_and_its_ports_give_one_sample() {
     requires!(
         Need::Root,
         Need::Kernel(Feature::Link("bridge")),
@@ -134,7 +134,7 @@ fn one_packet_gives_one_sample_on_a_bridge_and_its_ports() {
 }
 
 #[test]
-fn nat_gives_each_leg_once_and_the_near_ones_only() {
+fn nat_gives_each_near_leg_once() {
     requires!(
         Need::Root,
         Need::Tool("iptables-legacy"),

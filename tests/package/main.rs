@@ -81,11 +81,8 @@ fn packed() -> Arc<Packed> {
 }
 
 #[test]
-fn two_packages_of_the_same_tree_are_the_same_bytes() {
-    if !has(
-        "two_packages_of_the_same_tree_are_the_same_bytes",
-        "dpkg-deb",
-    ) {
+fn two_packages_of_same_tree_are_same_bytes() {
+    if !has("two_packages_of_same_tree_are_same_bytes", "dpkg-deb") {
         return;
     }
     let (first, second) = (packed(), tempfile::tempdir().unwrap());
@@ -99,8 +96,8 @@ fn two_packages_of_the_same_tree_are_the_same_bytes() {
 }
 
 #[test]
-fn the_package_has_what_an_operator_needs_and_everything_is_roots() {
-    let name = "the_package_has_what_an_operator_needs_and_everything_is_roots";
+fn the_package_is_complete_and_owned_by_root() {
+    let name = "the_package_is_complete_and_owned_by_root";
     if !has(name, "dpkg-deb") {
         return;
     }

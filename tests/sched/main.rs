@@ -105,7 +105,7 @@ fn list_and_show_print_every_built_in_policy() {
 }
 
 #[test]
-fn no_line_of_a_table_is_wider_than_80_columns() {
+fn no_table_is_wider_than_80_columns() {
     let table = printed(&words(&run(&[])));
     let transfers = printed(&[
         "run",

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_heading_is_the_name_and_what_follows_it_the_description() {
+    fn the_first_heading_is_name_and_description() {
         assert_eq!(
             body("# fairpath rtt: round-trip times\n\nReports.\n"),
             ".SH NAME\nfairpath\\-rtt \\- round\\-trip times\n.SH DESCRIPTION\n.PP\nReports.\n"
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn code_keeps_its_lines_and_cannot_be_a_command() {
+    fn code_keeps_its_lines_and_cannot_be_command() {
         let page = body("```\n.so /etc/passwd\n  a\\n\n```\n");
         assert_eq!(
             page,

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_the_prose_of_the_guide_and_the_options_of_the_command() {
+    fn a_page_has_prose_and_the_options() {
         let text =
             "# fairpath rtt: round trips\n\nProse.\n\n## Options\n\nWords.\n\n## JSON\n\nKeys.\n";
         let guide = manual::from_markdown("fairpath-rtt", "1", text);

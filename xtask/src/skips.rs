@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_read_line_by_line_and_each_skip_counted_once() {
+    fn each_skip_of_a_log_is_counted_once() {
         let log = "b\troot\tneeds a namespace\n\na\tfeature:tcx\tno tcx\there\nb\troot\tneeds a namespace\n";
         let skips = parse(log).unwrap();
         assert_eq!(skips.len(), 2);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_another_form_is_refused_with_its_number() {
+    fn malformed_lines_are_refused_with_their_number() {
         let error = parse("a\troot\tx\nhalf a line").unwrap_err();
         assert!(error.starts_with("skip log:2:"), "{error}");
     }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn features_are_read_from_lines_and_from_nested_objects() {
+    fn features_are_read_from_lines_and_objects() {
         let lines = "{\"schema\":1}\n{\"feature\":\"tcx\",\"available\":true}\n{\"feature\":\"fq\",\"available\":false}\n";
         let (tcx, fq) = (("tcx".to_owned(), true), ("fq".to_owned(), false));
         assert_eq!(features(lines), BTreeMap::from([tcx, fq]));

@@ -5,7 +5,7 @@
 //! | `arrows` | dependencies between crates |
 //! | `commits` | the form of new commits |
 //! | `links` | links of Markdown pages have a target |
-//! | `names` | the names of types in Rust code |
+//! | `names` | the names of types and tests in Rust code |
 //! | `source` | no rule: Rust and C text with comments (and strings) blanked |
 //! | `places` | code that is allowed in some files only, or nowhere |
 //! | `promises` | every row of docs/promises.md has a proof that exists |

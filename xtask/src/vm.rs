@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn floor_is_6_12_only_and_newest_begins_at_7() {
+    fn floor_is_6_12_and_newest_from_7() {
         let accepts = |which: Which, text: &str| which.accepts(&DebVersion::new(text));
         assert!(accepts(Which::Floor, "6.12.95-1~bpo12+1"));
         assert!(!accepts(Which::Floor, "6.1.2-1"));

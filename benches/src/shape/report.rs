@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_is_less_what_pings_take_and_ratios_are_of_the_same_round_and_classes() {
+    fn cpu_excludes_pings_and_ratios_compare_one_round() {
         let report = report(0.1);
         let row = report.rows.iter().find(|row| row.case.via == Via::Kernel);
         let row = row.unwrap();

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn p99_of_a_hundred_round_trips_is_the_worst_but_one_and_lost_ones_are_counted() {
+    fn p99_is_nearest_rank_and_lost_pings_count() {
         let hundred: Vec<u64> = (1..=100).rev().collect();
         let times = Times::of(&report(&hundred, 103)).unwrap();
         assert_eq!((times.p50, times.p99, times.lost), (0.05, 0.099, 3));

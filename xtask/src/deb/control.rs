@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_control_file_has_no_blank_left_to_fill() {
+    fn control_file_has_no_unfilled_placeholder() {
         let facts = Facts {
             version: "1.2-1",
             architecture: "amd64",

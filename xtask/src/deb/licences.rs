@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_that_are_linked_are_listed_and_tools_of_the_build_are_not() {
+    fn linked_libraries_are_listed_without_build_tools() {
         let text = of_dependencies().unwrap();
         let lists = |name: &str| {
             text.lines()
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_line_of_a_field_is_a_dot() {
+    fn empty_line_of_a_field_is_a_dot() {
         assert_eq!(indented("a\n\nb\n"), " a\n .\n b\n");
     }
 }

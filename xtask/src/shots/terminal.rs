@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_draws_on_a_terminal_of_the_size() {
+    fn a_program_draws_at_the_terminal_size() {
         let mut command = Command::new("setsid");
         command.args(["--ctty", "--wait", "sh", "-c"]);
         command.arg("stty size; printf '\\033[31mred\\033[0m'; read key");

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_below_what_a_suite_covers_runs_it_whole() {
+    fn changes_below_a_suites_paths_run_it_whole() {
         for file in [
             "crates/show/top/src/a.rs",
             "crates/model/core/src/a.rs",

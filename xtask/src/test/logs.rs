@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn skips_and_repetitions_are_counted_and_too_many_of_these_fail() {
+    fn too_many_skips_or_repetitions_fail() {
         let skips = "a\twords\twhy\nvm/floor/b\twords\twhy\ncross/arm64\twords\twhy\n";
         let (dir, logs) = logs(skips, "t\t1\tnoise\nt\t2\tnoise\n");
         let audit = logs.audit(2, dir.path()).unwrap();
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skip_is_judged_by_the_output_of_fairpath_features() {
+    fn skip_is_judged_by_output_of_fairpath_features() {
         use std::os::unix::fs::PermissionsExt;
         let skips = "a\tfeature:fq\twhy\nb\tfeature:tcx\twhy\nc\tfeature:no_such\twhy\n";
         let (dir, logs) = logs(skips, "");

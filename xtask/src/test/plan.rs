@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn arm64_is_built_after_a_change_in_what_differs_there_or_in_turn() {
+    fn arm64_is_built_after_changes_or_in_turn() {
         for file in [
             "Cargo.lock",
             "bpf/core/abi.h",

@@ -214,7 +214,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn both_outputs_and_the_status_are_kept_and_input_is_empty() {
+    fn outputs_and_status_are_kept_without_input() {
         let ended = shell(
             "echo $ANSWER ${HOME-none}; read line || echo none >&2; exit 3",
             LONG,

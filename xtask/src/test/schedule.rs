@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_begins_first_and_a_wide_one_runs_alone() {
+    fn longest_begins_first_and_wide_one_runs_alone() {
         let jobs = vec![
             job("short", 1, 1.0),
             job("wide", 9, 5.0),

@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suite_has_its_class_and_an_unnamed_one_is_pure() {
+    fn suites_have_classes_and_unnamed_ones_are_pure() {
         let table = Table::parse(TEXT).unwrap();
         let shape = table.suite("fairpath-tests/shape");
         assert_eq!(
@@ -369,13 +369,13 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_a_suite_has_twice_its_part_of_the_budget_and_no_more_than_all() {
+    fn a_suites_part_gets_twice_its_budget_share() {
         let parts = [1, 2, 3, 4].map(|ran| part_of(100.0, ran, 4));
         assert_eq!(parts, [50.0, 100.0, 100.0, 100.0]);
     }
 
     #[test]
-    fn a_scenario_has_its_own_budget_or_that_of_all() {
+    fn scenarios_have_their_own_budget_or_the_default() {
         let table = Table::parse(TEXT).unwrap();
         let budgets = ["floor/shape", "newest/shape", "floor/other"];
         let budgets = budgets.map(|name| table.budget_of_scenario(name));
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn other_times_are_no_change_and_all_else_is() {
+    fn other_times_are_no_change() {
         let table = Table::parse(TEXT).unwrap();
         let alike = |from: &str, to: &str, name: &str| {
             let other = Table::parse(&TEXT.replace(from, to)).unwrap();

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn only_tests_see_the_testbed_and_none_of_pure_crates() {
+    fn only_tests_outside_pure_crates_use_the_testbed() {
         for from in ["edge/bpf", "router/fairpath", "show/export"] {
             assert!(broken(from, "lab/testbed", false), "{from}");
             assert!(!broken(from, "lab/testbed", true), "{from} in tests");
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_without_a_plane_or_with_another_name_is_found() {
+    fn a_crate_without_a_plane_is_found() {
         assert!(broken("helpers/x", "helpers/x", false));
         assert!(!broken("base/units", "base/units", false));
         let named_otherwise = Place {
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_package_links_is_followed_through_others() {
+    fn linked_packages_are_followed_through_others() {
         let metadata = whole_metadata().unwrap();
         assert!(linked(&metadata, "fairpath-author").contains("mlua"));
         let router = linked(&metadata, "fairpath");
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_is_the_one_that_names_the_dependency() {
+    fn line_is_the_one_that_names_the_dependency() {
         let manifest = "[package]\nname = \"x\"\n[dependencies]\nfairpath-bpf-x = 1\nfairpath-bpf.workspace = true\n";
         assert_eq!(line_of(manifest, "fairpath-bpf"), 5);
         assert_eq!(

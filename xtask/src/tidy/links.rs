@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_without_target_is_reported_with_its_line() {
+    fn link_without_target_is_reported_with_its_line() {
         let text = "[a](other.md) and [b](../design)\n[c](gone.md#part), [`d`](../../README.md)";
         assert_eq!(missing(text), [(2, "there is no gone.md".to_owned())]);
     }

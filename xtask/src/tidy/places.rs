@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn namespaces_are_created_in_the_testbed_and_in_tests_only() {
+    fn only_testbed_and_tests_create_namespaces() {
         let texts = [
             "clone(CloneFlags::CLONE_NEWNET)",
             "run(\"ip netns add a\")",
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_or_directory_whose_name_is_nameless_is_found() {
+    fn nameless_files_and_directories_are_found() {
         for path in [
             "crates/router/fairpath/src/utils.rs",
             "tests/common/mod.rs",

@@ -4,7 +4,7 @@
 //! with or without a reason behind it, or one or more things in backticks, each of them
 //!
 //! - a test: the name of a `#[test]` function, with or without a path before it
-//!   (`a_span_reads_in_the_largest_unit_not_below_one`, `fairpath-units::tests::...`), or
+//!   (`a_span_uses_its_largest_whole_unit`, `fairpath-units::tests::...`), or
 //! - a command: `make TARGET`, `cargo xtask SUBCOMMAND`, `cargo ... --package CRATE ...`,
 //!   `fairpath SUBCOMMAND ...`
 //!
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_without_the_column_and_a_row_without_the_cell_fall() {
+    fn tables_without_column_and_rows_without_cell_fail() {
         assert_eq!(findings("| only a promise |").len(), 1);
         let page = "| promise | test |\n|---|---|\n| p | `it_holds` |\n";
         assert_eq!(check(&[file(PAGE, page)]).len(), 1);

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_ends_inside_a_token_ends_there() {
+    fn text_that_ends_inside_a_token_ends_there() {
         for text in ["\"abc", "r#\"abc\"", "/* a", "'", "'\\", "\"\\"] {
             assert_eq!(mask(text, Keep::CodeAndStrings).len(), text.len(), "{text}");
         }

@@ -658,7 +658,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_of_names_is_found_in_names_only() {
+    fn word_of_names_is_found_in_names_only() {
         assert_eq!(
             count("a.rs", "// the way\nlet way_up = \"way_up a way\";"),
             2

@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn floor_is_the_newest_signed_cloud_image_of_6_12() {
+    fn floor_is_the_newest_signed_6_12_image() {
         let index = index(&[
             (
                 "linux-image-6.12.95+deb12-cloud-amd64-unsigned",
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn floor_takes_an_unsigned_image_when_only_that_is_there() {
+    fn floor_takes_an_unsigned_image_without_signed_ones() {
         let index = index(&[(
             "linux-image-6.12.97+deb12-cloud-amd64-unsigned",
             "6.12.97-1~bpo12+1",
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn newest_is_the_highest_version_even_if_only_unsigned() {
+    fn newest_is_highest_version_even_if_only_unsigned() {
         let index = index(&[
             ("linux-image-7.2.12+deb13-cloud-amd64", "7.2.12-1~bpo13+1"),
             ("linux-binary-7.2.12+deb13-cloud-amd64", "7.2.12-1~bpo13+1"),
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn release_hash_is_of_the_sha256_section_and_the_exact_path() {
+    fn release_hash_is_of_the_exact_path() {
         let release = "Suite: x\nMD5Sum:\n 11 5 main/Packages.xz\nSHA256:\n 22 5 contrib/main/Packages.xz\n 33 5 main/Packages.xz\nOther: 1\n 44 5 main/Release\n";
         assert_eq!(sha256_in_release(release, "main/Packages.xz"), Some("33"));
         assert_eq!(sha256_in_release(release, "main/Release"), None);

@@ -235,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ldd_gives_libraries_and_interpreter_but_not_the_vdso() {
+    fn ldd_gives_libraries_and_interpreter_but_not_vdso() {
         let listing = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibmnl.so.0 => /lib/x86_64-linux-gnu/libmnl.so.0 (0x00007f)\n\
              \tlibgone.so => not found\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
         let expected = [

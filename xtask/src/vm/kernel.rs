@@ -320,7 +320,7 @@ mod tests {
         kernel/drivers/gpu/drm/drm.ko.xz:\n";
 
     #[test]
-    fn chosen_modules_bring_what_they_need_and_nothing_else() {
+    fn chosen_modules_bring_only_their_dependencies() {
         let dependencies = parse_dependencies(MODULES_DEP);
         let (wanted, _) = choose_modules(&dependencies, "");
         let expected = [
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn pattern_is_absent_only_if_no_module_and_no_builtin_matches() {
+    fn a_pattern_needs_a_module_or_builtin() {
         let dependencies = parse_dependencies(MODULES_DEP);
         let (_, absent) = choose_modules(&dependencies, "kernel/drivers/net/tun.ko\n");
         assert!(absent.contains(&"drivers/net/ppp/"));

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn head_names_the_user_space_and_busybox_is_the_usual_one() {
+    fn head_names_user_space_and_usual_busybox() {
         let of = |head: &str| parse("x", format!("# kernels: floor\n{head}"));
         assert_eq!(of("").unwrap().user_space, UserSpace::Busybox);
         let debian = of("# user-space: debian\n").unwrap();

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn panic_fails_the_running_scenario_and_leaves_the_rest_for_another_boot() {
+    fn panic_fails_one_scenario_and_reboots_for_others() {
         let session = session(&[
             READY,
             START,
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_only_looks_like_a_report_is_console_output() {
+    fn text_like_a_report_is_console_output() {
         assert!(report("FAIRPATH-VM {\"event\":").is_none());
         assert!(report("hello").is_none());
     }

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn series_is_the_first_two_numbers_after_the_epoch() {
+    fn series_is_first_two_numbers_after_the_epoch() {
         assert_eq!(DebVersion::new("6.12.95-1~bpo12+1").series(), Some((6, 12)));
         assert_eq!(DebVersion::new("1:7.3~rc1-1").series(), Some((7, 3)));
         assert_eq!(DebVersion::new("next").series(), None);

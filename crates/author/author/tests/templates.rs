@@ -86,7 +86,7 @@ fn templates_compile_and_their_scripts_pass() {
 }
 
 #[test]
-fn templates_pass_the_verifier_and_their_scripts_in_the_kernel() {
+fn templates_and_their_scripts_pass_in_the_kernel() {
     requires!(Need::Root);
     fairpath_bpf::quiet_libbpf();
     let compiler = Compiler::new().expect("clang");

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_clap_have_the_prefix_and_a_suggestion() {
+    fn clap_errors_have_the_prefix_and_a_suggestion() {
         let refusal = refused("", "fairpath impair --duratoin 5s");
         assert_eq!(refusal.status, WRONG_USAGE);
         assert!(refusal.text.starts_with("fairpath: error: unexpected"));

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_without_hits_is_known_in_closed_form() {
+    fn interval_without_hits_is_known_in_closed_form() {
         let (low, high) = share_bounds(0.0, 1000.0, 0.001).unwrap();
         assert_eq!(low, 0.0);
         assert!((high - (1.0 - 0.0005_f64.powf(1.0 / 1000.0))).abs() < 1e-9);

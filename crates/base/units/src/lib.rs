@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_reads_in_the_largest_unit_not_below_one() {
+    fn a_span_uses_its_largest_whole_unit() {
         assert_eq!(Nanos(999).to_string(), "999 ns");
         assert_eq!(Nanos(1_500).to_string(), "1.500 us");
         assert_eq!(Nanos(20_130_000).to_string(), "20.130 ms");

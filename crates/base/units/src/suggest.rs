@@ -35,7 +35,7 @@ mod tests {
     use super::nearest;
 
     #[test]
-    fn the_nearest_known_word_is_suggested_if_it_is_near() {
+    fn the_nearest_known_word_is_suggested() {
         let known = ["fq_codel", "fifo", "codel", "drr"];
         assert_eq!(nearest("fq-codel", known), Some("fq_codel"));
         assert_eq!(nearest("FIFO", known), Some("fifo"));

@@ -300,7 +300,7 @@ proptest! {
     #![proptest_config(fairpath_units::property!(2_000))]
 
     #[test]
-    fn any_bytes_behind_any_magic_never_panic_the_reader(
+    fn any_bytes_behind_any_magic_never_panic_reader(
         magic in prop::sample::select(vec![0xa1b2_c3d4_u32, 0xd4c3_b2a1, 0x4d3c_b2a1, 0x34cd_b2a1, 0x0a0d_0d0a, 0x1f8b_0800]),
         bytes in prop::collection::vec(any::<u8>(), 0..400),
     ) {

@@ -333,7 +333,7 @@ fn fragments_reassemble_to_the_packet() {
 }
 
 #[test]
-fn padding_trailer_and_snap_length_leave_the_packet_alone() {
+fn padding_trailer_and_snap_length_leave_packet_alone() {
     let frame = Frame::ethernet(MacAddr::local(1), MacAddr::local(2))
         .ipv4(A4, B4)
         .udp(1, 2)
@@ -348,7 +348,7 @@ fn padding_trailer_and_snap_length_leave_the_packet_alone() {
 }
 
 #[test]
-fn a_quote_is_the_packet_without_its_link_layer() {
+fn quote_is_the_packet_without_its_link_layer() {
     let lost = Frame::ethernet(MacAddr::local(1), MacAddr::local(2))
         .vlan(3)
         .ipv4(A4, B4)
@@ -363,7 +363,7 @@ fn a_quote_is_the_packet_without_its_link_layer() {
 }
 
 #[test]
-fn ipv4_options_are_truncated_and_gso_length_is_zero() {
+fn ipv4_options_are_truncated_without_gso_length() {
     let options = vec![TcpOption::Raw(vec![1; 50])];
     let header = tcp::Header {
         options,

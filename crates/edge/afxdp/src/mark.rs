@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_checksum_stays_as_wrong_as_it_was() {
+    fn a_wrong_checksum_stays_equally_wrong() {
         let [mut frame, _] = frames(2, 0, 0);
         frame[24] ^= 0x40;
         let [mut wanted, _] = frames(3, 0, 0);

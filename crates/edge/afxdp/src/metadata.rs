@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metadata_needs_the_magic_and_matches_the_c_layout() {
+    fn metadata_needs_magic_and_matches_the_c_layout() {
         let mut bytes = [0; METADATA_BYTES];
         assert_eq!((METADATA_BYTES, FrameMetadata::read(&bytes)), (88, None));
         bytes[..4].copy_from_slice(b"fpnt");

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_takes_nothing_until_places_are_released() {
+    fn full_ring_takes_nothing_until_places_are_released() {
         let (mut producer, mut consumer, _) = ring(0);
         for i in 0..u64::from(SIZE) {
             assert!(producer.push(i));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn order_holds_when_the_indices_wrap_at_2_to_the_32() {
+    fn order_holds_when_32_bit_indices_wrap() {
         let (mut producer, mut consumer, _) = ring(u32::MAX - 20);
         let mut next = 0;
         for i in 0..1000 {

@@ -80,7 +80,7 @@ fn registration_is_unique_and_ends_with_the_value() {
 }
 
 #[test]
-fn a_flow_without_loss_fills_the_link_and_probes() {
+fn flow_without_loss_fills_the_link_and_probes() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("tc"));
     let _turn = turn();
     let registered = Bbr3Like::register().unwrap();

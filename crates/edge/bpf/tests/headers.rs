@@ -108,7 +108,7 @@ fn every_installed_header_compiles_alone() {
 }
 
 #[test]
-fn the_example_is_verified_and_pops_by_rank_and_arrival() {
+fn the_example_verifies_and_pops_in_rank_order() {
     requires!(Need::Root);
     fairpath_bpf::quiet_libbpf();
     let dir = tempfile::tempdir().expect("a temporary directory");

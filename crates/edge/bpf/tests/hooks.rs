@@ -55,7 +55,7 @@ fn headers_beyond_the_first_look_are_not_missed() {
 
 /// Every length of a packet, whatever it cuts: the kernel's look gives what the native one gives.
 #[test]
-fn packets_of_any_length_are_read_to_their_end() {
+fn packets_of_any_length_are_read_completely() {
     requires!(Need::Root);
     let whole = deep();
     let mut kernel = monitor();
@@ -112,7 +112,7 @@ fn a_live_sample_has_the_own_queue_within() {
 }
 
 #[test]
-fn a_monitor_loaded_for_live_use_refuses_to_replay() {
+fn a_live_monitor_refuses_to_replay() {
     requires!(Need::Root);
     let frame = Frame::default();
     let error = monitor().replay(&[(frame, &[0; 60])]).unwrap_err();

@@ -26,7 +26,7 @@ fn wanted() -> usize {
 }
 
 #[test]
-fn ten_million_operations_in_the_kernel_are_answered_as_by_the_oracle() {
+fn ten_million_kernel_operations_equal_the_oracle() {
     requires!(Need::Root);
     let first = test_seed().wrapping_add(1_000);
     let (mut done, mut pools) = (0, 0);

@@ -546,7 +546,7 @@ fn kinds_one_way(forth: bool) -> Vec<(Link, Vec<u8>)> {
 }
 
 #[test]
-fn runtimes_agree_on_every_kind_of_link_and_packet() {
+fn runtimes_agree_on_every_link_and_packet() {
     requires!(Need::Root);
     let mut runtimes = Runtimes::new("kinds", small(Mode::Hybrid));
     let mut now = SECOND;

@@ -223,7 +223,7 @@ fn impaired_drops_are_not_measured() {
 
 /// Each is removed at once with its owner, the other continues, and the root is removed with the last.
 #[test]
-fn a_stage_goes_with_its_owner_and_the_root_with_the_last() {
+fn stages_end_with_owners_and_root_with_last() {
     requires!(Need::Root, Need::Tool("ip"));
     let net = net();
     let come_and_go = || {
@@ -284,7 +284,7 @@ fn stage_changes_lose_no_packet() {
 
 /// What was refused when each had a separate program, with the message of then.
 #[test]
-fn stages_that_do_not_compose_are_refused_by_name() {
+fn stages_that_do_not_compose_are_refused() {
     requires!(Need::Root);
     let net = net();
     let refuse = || {
@@ -348,7 +348,7 @@ fn other_xdp_programs_are_named_and_kept() {
 }
 
 #[test]
-fn a_pinned_stage_outlives_its_owner_and_others_join_it() {
+fn a_pinned_stage_outlives_its_owner() {
     requires!(Need::Root, Need::Tool("ip"));
     let net = net();
     let folder = tempfile::tempdir().unwrap();
@@ -393,7 +393,7 @@ fn timed<T>(what: &str, body: impl FnOnce() -> T) -> T {
 }
 
 #[test]
-fn every_stage_is_loaded_and_attached_within_two_seconds() {
+fn every_stage_attaches_within_two_seconds() {
     requires!(Need::Root);
     let net = net();
     let load = || {

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vlan_link_is_read_with_its_lower_link_and_id() {
+    fn a_vlan_link_has_lower_link_and_id() {
         let link = parse(
             Request::new(16, 0, &header(0, 7, 1 | 0x40))
                 .attr_str(IFLA_IFNAME, "eth0.5")
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bridge_ports_report_and_a_wireless_event_are_not_links() {
+    fn bridge_ports_and_wireless_events_are_not_links() {
         let bridge = Request::new(16, 0, &header(libc::AF_BRIDGE as u8, 7, 1))
             .attr_str(IFLA_IFNAME, "eth0")
             .attr_u32(IFLA_MTU, 1500);

@@ -159,7 +159,7 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     #[test]
-    fn a_request_is_as_long_as_the_kernel_wants_it() {
+    fn a_request_has_the_length_the_kernel_expects() {
         assert_eq!(header(AF_INET, 0, None).len(), REQUEST_BYTES);
         let id = SocketId {
             local: "10.0.0.1:80".parse().unwrap(),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_listed_and_found_again_by_its_name() {
+    fn a_connection_is_listed_and_found_by_name() {
         exchange("127.0.0.1:0");
         exchange("[::1]:0");
     }

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn one_report_makes_a_rename_and_then_an_up() {
+    fn one_report_makes_a_rename_and_an_up() {
         let mut table = LinkTable::default();
         let mut events = Vec::new();
         table.apply(link(3, "eth0", false), &mut events);

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_and_checksums_become_those_of_the_wire_crate() {
+    fn lengths_and_checksums_equal_those_of_fairpath_wire() {
         for bytes in right() {
             let mut wrong = bytes.clone();
             let transport = if bytes[0] >> 4 == 4 { 20 } else { 40 };
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_stays_and_a_second_flip_undoes_it() {
+    fn a_second_flip_undoes_a_flipped_bit() {
         let clean = right().remove(0);
         let bytes = clean.clone();
         let mut rewrite = Rewrite { id: 1, bytes };

@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_is_as_long_as_the_kernel_reads_it() {
+    fn a_verdict_has_the_length_the_kernel_reads() {
         let mut verdicts = Pending::new(3, NonZeroU32::MIN);
         verdicts.write(VERDICT, 9, Verdict::ACCEPT, None);
         assert_eq!(verdicts.bytes.len(), 32);

@@ -150,7 +150,7 @@ mod tests {
     use crate::metrics;
 
     #[test]
-    fn a_fall_of_three_runs_against_three_is_shown_at_ninety_percent() {
+    fn a_fall_is_shown_by_three_runs_each() {
         let change = Change::between(&[100.0, 104.0, 102.0], &[30.0, 28.0, 31.0]).unwrap();
         assert!((change.percent().unwrap() + 70.588).abs() < 1e-3);
         assert!(change.is_shown());

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_share_is_one_where_all_have_the_same() {
+    fn equal_shares_have_a_worst_share_of_one() {
         assert_eq!(worst_share(&[5.0, 5.0, 5.0]), Some(1.0));
         assert_eq!(worst_share(&[0.0, 5.0]), Some(0.0));
         assert!((worst_share(&[20.0, 80.0]).unwrap() - 0.4).abs() < 1e-12);

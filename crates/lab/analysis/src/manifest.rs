@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_manifest_is_read_as_it_was_written_and_refuses_unknown_keys() {
+    fn a_manifest_round_trips_and_refuses_unknown_keys() {
         let manifest = Manifest {
             format: FORMAT,
             experiment: "ripe88".into(),
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_ranks_its_values_in_the_order_of_the_experiment() {
+    fn axis_ranks_its_values_in_order_of_experiment() {
         let axis = Axis {
             name: "cc".into(),
             values: vec!["cubic".into(), "bbr".into()],

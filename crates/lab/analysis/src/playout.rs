@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn late_packets_are_missing_like_lost_ones_and_bursts_are_counted() {
+    fn late_packets_count_as_lost_in_bursts() {
         // Deadline 10 + 60 ms. Missing: 1, then 2 together.
         let call = call(&[
             Some(10),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_adaptive_buffer_shrinks_on_a_calm_path_and_grows_on_a_restless_one() {
+    fn the_adaptive_buffer_follows_the_paths_jitter() {
         let calm: Vec<_> = (0..15_000).map(|_| Some(10)).collect();
         let restless: Vec<_> = (0..15_000).map(|i| Some(10 + (i * 37) % 200)).collect();
         let calm = play(&call(&calm), Buffer::Adaptive).unwrap();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_has_learnt_before_the_measured_part_and_only_that_is_judged() {
+    fn a_buffer_is_judged_after_the_warm_up() {
         let calm: Vec<_> = (0..15_000).map(|_| Some(10)).collect();
         let cold = play(&call(&calm[..500]), Buffer::Adaptive).unwrap();
         let mut warm = call(&calm);

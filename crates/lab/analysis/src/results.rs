@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_come_in_the_order_of_the_grid_and_broken_ones_are_named() {
+    fn runs_are_in_grid_order_and_broken_named() {
         let dir = directory(&ripe88());
         for place in [3, 1, 2, 0] {
             write(dir.path(), place);

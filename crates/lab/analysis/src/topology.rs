@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_emulated_at_a_router_with_two_links_and_nowhere_else() {
+    fn links_are_emulated_at_routers_with_two_links() {
         let router = named("router");
         let seat = router.seat(router.link("wan").unwrap()).unwrap();
         assert_eq!(

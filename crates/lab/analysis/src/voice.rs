@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_score_stays_between_one_and_four_and_a_half() {
+    fn score_stays_between_one_and_four_and_half() {
         assert_eq!([mos(-5.0), mos(0.0), mos(3.0)], [1.0, 1.0, 1.0]);
         assert_eq!([mos(100.0), mos(120.0)], [4.5, 4.5]);
         let scores: Vec<f64> = (0..=100).map(|r| mos(f64::from(r))).collect();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn burst_ratios_outside_of_the_recommendation_are_brought_in() {
+    fn burst_ratios_are_clamped_to_the_recommendation() {
         let received = |burst_ratio| Received {
             delay_ms: 50.0,
             loss: 0.02,

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_median_may_be_below_the_others_by_any_amount() {
+    fn a_median_may_be_any_amount_below_others() {
         for (one, holds) in [(12.0, true), (24.9, true), (25.1, false)] {
             let check = Check::at_most(Some(one), Some(24.0), "ping's");
             assert_eq!(check.holds, holds, "{one}");

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_values_of_the_set_by_nearest_rank() {
+    fn quantiles_are_values_of_set_by_nearest_rank() {
         let spread = Spread::new([5.0, 1.0, 4.0, 2.0, 3.0]);
         assert_eq!((spread.min(), spread.max()), (Some(1.0), Some(5.0)));
         assert_eq!(spread.median(), Some(3.0));

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_and_models_are_read_as_the_kernel_writes_them() {
+    fn memory_and_models_are_read_from_the_kernel() {
         assert_eq!(
             memory_bytes("MemTotal:        4026532 kB\nMemFree: 1 kB\n"),
             4_026_532 * 1024
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_a_kernel_and_a_congestion_control() {
+    fn the_machine_has_kernel_and_congestion_control() {
         let machine = reported(Path::new("/nowhere/fairpath"));
         assert!(!machine.kernel.trim().is_empty() && machine.cpus > 0);
         assert!(

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_no_records_are_refused_with_their_line() {
+    fn files_without_records_are_refused_with_their_line() {
         let error = read(file("time rtt\n1 2\n").path()).unwrap_err();
         assert!(error.to_string().contains("line 1"), "{error}");
         let error = read(file("{\"schema\":2,\"type\":\"sample\"}\n").path()).unwrap_err();

@@ -283,7 +283,7 @@ mod tests {
     use fairpath_analysis::experiment::Document;
 
     #[test]
-    fn a_quick_form_makes_no_run_again_that_would_end_after_its_five_minutes() {
+    fn no_repetition_would_exceed_the_quick_forms_limit() {
         let document = Document::open("ripe88").unwrap();
         let cells = crate::grid::plan(&document, FormName::Quick, 88).unwrap();
         let cost = Duration::from_secs_f64(run_cost(&cells[0].experiment));

@@ -196,7 +196,7 @@ mod tests {
     const RIPE88_SECONDS: f64 = 7_200.0;
 
     #[test]
-    fn every_shipped_experiment_is_read_and_its_quick_form_ends_in_five_minutes() {
+    fn quick_forms_of_shipped_experiments_take_five_minutes() {
         for name in shipped::names() {
             let document = Document::open(&name).unwrap();
             assert_eq!(document.base().name, name);
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn ripe88_whole_ends_in_two_hours_and_long_paths_have_longer_runs() {
+    fn ripe88_takes_two_hours_with_longer_long_paths() {
         let document = Document::open("ripe88").unwrap();
         let (runs, seconds) = cost(&document, FormName::Full);
         assert!(seconds <= RIPE88_SECONDS, "{runs} runs, {seconds} s");
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn ripe88_is_shown_with_its_links_its_axes_and_how_long_it_takes() {
+    fn ripe88_is_shown_with_links_axes_and_duration() {
         let text = shown(&Document::open("ripe88").unwrap());
         for part in [
             "ripe88: The surprising impact of 1 % packet loss",

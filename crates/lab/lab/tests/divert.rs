@@ -39,7 +39,7 @@ fn accepts_what_passes(program: Program, gso: bool) {
 }
 
 #[test]
-fn a_program_in_c_accepts_what_passes_whole_or_in_segments() {
+fn a_c_program_accepts_gso_packets_and_segments() {
     requires!(
         Need::Root,
         Need::Tool("iptables"),

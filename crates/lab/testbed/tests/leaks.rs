@@ -153,7 +153,7 @@ fn ctrl_c_leaves_nothing() {
 }
 
 #[test]
-fn a_panic_leaves_nothing_while_the_process_lives_on() {
+fn a_panic_leaves_nothing_in_a_living_process() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("tcpdump"));
     let observer = Testbed::new().netns("observer").unwrap();
     let testbed = Testbed::new();

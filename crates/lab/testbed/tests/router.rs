@@ -173,7 +173,7 @@ fn a_capture_holds_every_packet_that_was_sent() {
 }
 
 #[test]
-fn a_capture_of_bulk_traffic_is_complete_when_stop_returns() {
+fn a_stopped_capture_of_bulk_traffic_is_complete() {
     requires!(Need::Root, Need::Tool("tcpdump"), Need::Tool("capinfos"));
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("lan.pcap");
@@ -195,7 +195,7 @@ fn a_capture_of_bulk_traffic_is_complete_when_stop_returns() {
 }
 
 #[test]
-fn a_capture_of_everything_holds_nothing_but_the_tests_packets() {
+fn capture_of_everything_contains_only_the_tests_packets() {
     requires!(Need::Root, Need::Tool("tcpdump"), Need::Tool("ping"));
     let router = Router::new(&Testbed::new()).unwrap();
     // The first exchange comes after the last multicast report that making the links caused.
@@ -269,7 +269,7 @@ fn namespace_packets_are_received_on_one_cpu() {
 }
 
 #[test]
-fn errors_name_the_namespace_the_command_and_the_reason() {
+fn errors_name_namespace_command_and_reason() {
     requires!(Need::Root);
     let ns = Testbed::new().netns("one").unwrap();
     let error = ns
@@ -289,7 +289,7 @@ fn errors_name_the_namespace_the_command_and_the_reason() {
 }
 
 #[test]
-fn two_testbeds_with_the_same_names_and_addresses_do_not_meet() {
+fn testbeds_with_equal_names_are_isolated() {
     requires!(Need::Root, Need::Tool("ping"));
     let (one, two) = (
         Router::new(&Testbed::new()).unwrap(),

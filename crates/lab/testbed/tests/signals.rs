@@ -31,7 +31,7 @@ fn end_by(child: &mut Child, sent: Signal) -> Option<ExitStatus> {
 }
 
 #[test]
-fn children_end_by_signals_that_this_process_ignores_or_blocks() {
+fn children_end_by_signals_this_process_blocks() {
     for ignored in SIGNALS {
         // SAFETY: ignoring runs no handler.
         unsafe { signal(ignored, SigHandler::SigIgn) }.unwrap();

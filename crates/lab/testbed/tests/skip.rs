@@ -6,12 +6,12 @@ use std::process::Command;
 /// Identifies the child.
 const CHILD: &str = "FAIRPATH_SKIP_CHILD";
 /// The test, which starts itself again.
-const NAME: &str = "a_skip_returns_from_the_test_and_adds_one_line_to_the_log";
+const NAME: &str = "a_skip_returns_and_logs_one_line";
 
 use fairpath_testbed::{Need, SKIP_LOG_ENV, requires};
 
 #[test]
-fn a_skip_returns_from_the_test_and_adds_one_line_to_the_log() {
+fn a_skip_returns_and_logs_one_line() {
     if env::var_os(CHILD).is_some() {
         requires!(Need::Tool("no-such-tool-of-fairpath"));
         panic!("the test continued without its requirement");

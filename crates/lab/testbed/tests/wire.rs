@@ -54,7 +54,7 @@ fn ten_ms_in_each_direction_add_to_twenty() {
 }
 
 #[test]
-fn the_kernel_of_the_sender_measures_the_delay_of_the_wire() {
+fn kernel_of_sender_measures_delay_of_the_wire() {
     requires!(Need::Root, Need::Tool("ss"));
     let router = wired(Impairment::delay(ms(7)), Impairment::default());
     let mut pair =

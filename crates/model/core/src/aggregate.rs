@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_are_contiguous_and_their_middles_within_1_6_percent() {
+    fn buckets_are_contiguous_with_bounded_relative_error() {
         for bucket in 0..BUCKETS as u16 {
             let (start, end) = (bucket_start(bucket), bucket_start(bucket + 1));
             assert_eq!(bucket_of(start), bucket);

@@ -163,7 +163,7 @@ fn compare(what: &str, traffic: &Traffic) -> (usize, usize) {
 }
 
 #[test]
-fn samples_and_counts_equal_the_oracles_in_every_mode() {
+fn samples_and_counts_equal_oracles_in_every_mode() {
     let mut sum = (0, 0);
     for seed in seeds() {
         for upstream_ack_loss in [false, true] {
@@ -185,7 +185,7 @@ fn samples_and_counts_equal_the_oracles_in_every_mode() {
 }
 
 #[test]
-fn samples_of_flows_that_began_unseen_equal_the_oracles() {
+fn samples_of_flows_that_began_unseen_equal_oracles() {
     for seed in seeds() {
         let traffic = generate(seed, &Options::default());
         let start = traffic.seen[traffic.seen.len() / 3].at;
@@ -236,7 +236,7 @@ fn midflow_samples_are_almost_always_valid() {
 }
 
 #[test]
-fn every_sample_lies_between_the_round_trips_that_its_ack_completes() {
+fn every_sample_lies_between_its_acks_round_trips() {
     for seed in seeds() {
         let traffic = generate(seed, &Options::default());
         for sample in run(&traffic, Mode::Hybrid).samples {
@@ -252,7 +252,7 @@ fn every_sample_lies_between_the_round_trips_that_its_ack_completes() {
 
 /// If an ACK is lost upstream of the monitor, a later packet answers first. Only then can a sample be too long.
 #[test]
-fn only_a_lost_ack_can_make_a_sample_too_long() {
+fn only_lost_ack_can_make_sample_too_long() {
     let mut sums: HashMap<String, (usize, usize)> = HashMap::new();
     for seed in known_seeds().chain(seeds()) {
         let options = Options {
@@ -305,7 +305,7 @@ fn hybrid_finds_nearly_all_that_karn_allows() {
 
 /// The same traffic with every clock and sequence number moved: `shift` is chosen so that all of them wrap.
 #[test]
-fn samples_are_the_same_when_numbers_and_clocks_wrap() {
+fn samples_are_same_when_numbers_and_clocks_wrap() {
     for seed in seeds() {
         let plain = generate(seed, &Options::default());
         let plain_reported = reported(&plain.flows, &run(&plain, Mode::Hybrid).samples);

@@ -235,7 +235,7 @@ fn monitor(classes: u32, watched: &[u32]) -> Monitor {
 }
 
 #[test]
-fn every_packet_is_counted_in_the_classes_of_the_oracle() {
+fn every_packet_is_counted_in_classes_of_oracle() {
     for seed in test_seeds(60) {
         let mut random = Random::new(seed);
         let watched: &[u32] = random.pick(&[&[2], &[2, 3]]);
@@ -679,7 +679,7 @@ fn gso_packets_count_all_segments_and_headers() {
 }
 
 #[test]
-fn filters_choose_by_prefix_and_port_and_exceptions_win() {
+fn filters_choose_by_prefix_and_port_with_exceptions() {
     let mut monitor = monitor(10, &[]);
     monitor.set_rules(&host_rules(3), &[]).unwrap();
     let filter = |except, prefix: Option<&str>, port| Filter {

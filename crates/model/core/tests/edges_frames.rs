@@ -255,7 +255,7 @@ fn timestamps_are_found_among_other_options() {
 
 /// Notes 2.14: an option that says it is shorter than its own head ends the list.
 #[test]
-fn an_option_shorter_than_two_bytes_ends_the_options() {
+fn option_shorter_than_two_bytes_ends_the_options() {
     for length in [0, 1] {
         assert!(!timestamps_found(
             vec![TcpOption::Raw(vec![77, length]), TS],

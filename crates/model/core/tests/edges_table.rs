@@ -59,7 +59,7 @@ fn a_syn_flood_does_not_evict_established_flows() {
 
 /// Notes 2.11: SYNs and ACKs from forged addresses complete handshakes of one side only.
 #[test]
-fn a_flood_of_forged_handshakes_does_not_evict_established_flows() {
+fn forged_handshakes_do_not_evict_established_flows() {
     let mut talk = full(tiny(), 100);
     for i in 0..20_000u16 {
         talk.flow.port[A] = i.wrapping_add(100);

@@ -114,7 +114,7 @@ fn new_data_after_a_retransmission_are_measured() {
 
 /// Notes 2.16: an ACK of two segments is the newer one's, whose answer it is at the earliest.
 #[test]
-fn a_delayed_ack_is_matched_with_the_newest_segment() {
+fn delayed_ack_is_matched_with_the_newest_segment() {
     let mut talk = open();
     talk.at(100).seq(1001).ack(501).data(100).send();
     talk.at(130).seq(1101).ack(501).data(100).send();
@@ -237,7 +237,7 @@ fn a_syn_sent_twice_is_not_measured() {
 
 /// Notes 2.15: unless its TSval decides. B answers the second.
 #[test]
-fn a_syn_sent_twice_is_measured_by_its_tsval() {
+fn syn_sent_twice_is_measured_by_its_tsval() {
     let mut talk = Talk::default();
     talk.at(0).seq(1000).flags(Flags::SYN).ts(1, 0).send();
     talk.at(1000).seq(1000).flags(Flags::SYN).ts(1001, 0).send();
@@ -254,7 +254,7 @@ fn a_syn_sent_twice_is_measured_by_its_tsval() {
 /// Notes 2.15: a SYN with data (TCP Fast Open) is its own retransmission with or without them. Fails (20 ms) when SYNs
 /// are compared by where they end.
 #[test]
-fn a_syn_with_data_sent_twice_is_not_measured() {
+fn syn_with_data_sent_twice_is_not_measured() {
     for bytes in [0, 50] {
         let mut talk = Talk::default();
         talk.at(0).seq(1000).flags(Flags::SYN).data(50).send();
@@ -271,7 +271,7 @@ fn a_syn_with_data_sent_twice_is_not_measured() {
 
 /// Notes 2.11: a client that gives up and begins again is measured by its second try.
 #[test]
-fn a_second_try_with_another_number_is_a_new_handshake() {
+fn second_try_with_another_number_is_new_handshake() {
     let mut talk = Talk::default();
     talk.at(0).seq(9000).flags(Flags::SYN).send();
     talk.handshake(3000);
@@ -282,7 +282,7 @@ fn a_second_try_with_another_number_is_a_new_handshake() {
 /// Notes 2.13: A is done, B never said so; the 5-tuple begins again anywhere in the sequence space. Fails (no sample) when
 /// a SYN is known by its number lying before what was seen.
 #[test]
-fn a_5_tuple_reused_after_a_one_sided_fin_is_measured() {
+fn reused_5_tuple_after_one_fin_is_measured() {
     for isn in [
         0x10,
         900,
@@ -313,7 +313,7 @@ fn a_5_tuple_reused_after_a_one_sided_fin_is_measured() {
 
 /// Notes 2.13.
 #[test]
-fn a_5_tuple_reused_after_its_end_is_measured() {
+fn reused_5_tuple_after_its_end_is_measured() {
     for rst in [false, true] {
         let mut talk = open();
         if rst {
@@ -350,7 +350,7 @@ fn a_forged_syn_leaves_the_connection_alone() {
 
 /// Notes 2.12.
 #[test]
-fn rst_without_timestamps_closes_a_flow_that_has_them() {
+fn rst_without_timestamps_closes_flow_that_has_them() {
     let mut talk = Talk::default();
     talk.handshake_ts(0);
     talk.at(100).from(B).seq(501).flags(Flags::RST).send();
@@ -361,7 +361,7 @@ fn rst_without_timestamps_closes_a_flow_that_has_them() {
 
 /// The sender of the first FIN closed the flow; it is reported after both.
 #[test]
-fn a_flow_is_closed_by_the_side_of_the_first_fin() {
+fn flow_is_closed_by_side_of_first_fin() {
     for first in [A, B] {
         let mut talk = open();
         let seq = [1001, 501];
@@ -469,7 +469,7 @@ fn an_ack_inside_a_gso_packet_is_measured() {
 
 /// Notes 2.15: what we did not see cannot be matched; what comes later can.
 #[test]
-fn an_ack_of_data_never_seen_is_not_measured() {
+fn ack_of_data_never_seen_is_not_measured() {
     let mut talk = open();
     talk.at(100).seq(1001).ack(501).data(100).send();
     talk.at(120).from(B).seq(501).ack(1301).send();

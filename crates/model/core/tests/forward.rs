@@ -255,7 +255,7 @@ fn ttl_decrement_keeps_checksums_valid() {
 
 /// What a caller that keeps a decision for another frame gets is an error, and no other memory.
 #[test]
-fn a_frame_that_ends_before_its_headers_is_refused() {
+fn frame_that_ends_before_its_headers_is_refused() {
     let mut random = Random::new(test_seed() ^ 4);
     let mut met = 0;
     while met < 1000 {

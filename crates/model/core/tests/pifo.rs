@@ -34,7 +34,7 @@ fn compare(what: &str, plan: &Plan, pool: &mut Pool, oracle: &mut Oracle, ops: &
 }
 
 #[test]
-fn ten_million_operations_are_answered_as_by_the_oracle() {
+fn ten_million_operations_are_answered_as_by_oracle() {
     let wanted = std::env::var("FAIRPATH_QUEUE_OPS").ok();
     let ops: usize = wanted
         .and_then(|n| n.parse().ok())

@@ -74,7 +74,7 @@ fn fifo() -> Kind {
 /// Published: 3.3 times fewer with 8 queues, about 10 times with 32 (SP-PIFO, NSDI 2020; its data: 3.30 and 9.74),
 /// uniform ranks, ten packets a queue. The load is not published; here it is 1.05, and the band 25 %.
 #[test]
-fn sp_pifo_has_fewer_inversions_than_a_fifo_by_the_published_ratios() {
+fn sp_pifo_has_the_published_ratio_to_fifo() {
     for (lists, published) in [(8, 3.3), (32, 10.0)] {
         let capacity = lists * 10;
         let plain = serve(fifo(), capacity, 1.05);
@@ -113,7 +113,7 @@ fn sp_pifo_distinguishes_ranks_after_push_down() {
 
 /// What is refused leaves the bounds alone: the list of rank 5 is full, and rank 4 still reaches it.
 #[test]
-fn sp_pifo_moves_no_bound_for_a_packet_that_it_refuses() {
+fn sp_pifo_keeps_bounds_for_refused_packets() {
     let kind = Kind::SpPifo { lists: 2, each: 1 };
     let mut pool = Pool::new(4, &[PifoConfig::new(kind, 4)]).unwrap();
     pool.push(1, 1, 4).unwrap();
@@ -175,7 +175,7 @@ fn gradient_against_cffs(buckets: u32) -> Pool {
 }
 
 #[test]
-fn the_gradient_queue_is_exact_where_buckets_are_full() {
+fn gradient_queue_is_exact_where_buckets_are_full() {
     for buckets in [1, 2, 30, 100, 523] {
         let mut pool = gradient_against_cffs(buckets);
         for item in 1..=2_000 {

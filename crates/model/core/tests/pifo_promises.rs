@@ -83,7 +83,7 @@ fn unclamped_cffs_output_is_a_stable_sort() {
 }
 
 #[test]
-fn a_rank_below_the_one_being_served_still_goes_first() {
+fn a_rank_below_the_current_is_served_first() {
     let mut pool = one(Kind::Cffs(strict(8, 0)), 10);
     for (item, rank) in [(1, 5), (2, 6), (3, 12)] {
         pool.push(1, item, rank).unwrap();
@@ -98,7 +98,7 @@ fn a_rank_below_the_one_being_served_still_goes_first() {
 
 /// One array indexed by modulo would serve rank 9 (place 1) before rank 5.
 #[test]
-fn ranks_of_the_next_turn_wait_for_those_of_this_one() {
+fn ranks_of_the_next_turn_wait() {
     let mut pool = one(Kind::Cffs(strict(8, 0)), 10);
     for (item, rank) in [(1, 9), (2, 5), (3, 15), (4, 7)] {
         pool.push(1, item, rank).unwrap();
@@ -198,7 +198,7 @@ fn outside_ranks_are_clamped_dropped_or_errors() {
 }
 
 #[test]
-fn a_full_queue_refuses_or_pushes_out_the_last_one() {
+fn full_queue_refuses_or_pushes_out_last_one() {
     let kinds = [
         Kind::Heap,
         Kind::Bands {
@@ -274,7 +274,7 @@ fn a_refused_push_or_move_leaves_no_trace() {
 
 /// An item may stand for a PIFO: here one a child, ranked by the child's first, and ranked again when that changes.
 #[test]
-fn a_pifo_of_pifos_serves_the_smallest_of_all() {
+fn pifo_of_pifos_serves_the_smallest_of_all() {
     const CHILDREN: u32 = 4;
     const PACKETS: u32 = 200;
     let child = PifoConfig::new(Kind::Heap, PACKETS);

@@ -58,7 +58,7 @@ fn with_lists(lists: u32) -> NodeConfig {
 /// Published for uniform ranks, lists of 10: 3.3 times fewer than FIFO with 8 of them, 9.7 with 32.
 /// Five sequences of ranks together give 4.1 and 14.0 to 14.5 here, where the overload is another one.
 #[test]
-fn sp_pifo_has_fewer_inversions_than_fifo_by_the_published_ratio() {
+fn sp_pifo_has_fewer_inversions_than_fifo() {
     for (lists, published) in [(8, 3.3), (32, 9.7)] {
         let of = |lists_there: u32| -> u64 {
             let leaf = with_lists(lists_there);
@@ -73,14 +73,14 @@ fn sp_pifo_has_fewer_inversions_than_fifo_by_the_published_ratio() {
 }
 
 #[test]
-fn an_exact_queue_has_no_inversions_by_the_same_count() {
+fn exact_queue_has_no_inversions_by_same_count() {
     let mut exact = node(0, "sp_pifo", Over::Packets);
     (exact.queue, exact.queue_buckets) = (policies::HEAP, 0);
     assert_eq!(inversions(exact, 80, 1), 0);
 }
 
 #[test]
-fn sp_pifo_by_start_times_shares_by_weight_nearly() {
+fn sp_pifo_by_start_times_approximates_weighted_shares() {
     let leaf = with_param(with_lists(32), "sp_pifo", "fair", 1);
     let mut runtime = Watched::natively(&plan(vec![leaf], vec![1]));
     runtime.run(&[Op::weight(0, 1, 1, COST_ONE / 3)]);

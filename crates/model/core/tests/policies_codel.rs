@@ -241,7 +241,7 @@ fn a_queue_that_was_emptied_starts_afresh() {
 }
 
 #[test]
-fn codel_drops_first_after_an_interval_and_then_by_the_square_root() {
+fn codel_drops_by_square_root_after_an_interval() {
     let drops = drops_of(vec![node(0, "codel", Over::Packets)]);
     // The queue of 100 packets lasts 120 ms; an interval after the first packet that waited 5 ms.
     assert!((105 * MS..112 * MS).contains(&drops[0]), "{drops:?}");
@@ -294,7 +294,7 @@ fn ecn_capable_packets_are_marked() {
 }
 
 #[test]
-fn a_sparse_flow_goes_before_those_that_fill_the_link() {
+fn sparse_flow_goes_before_those_that_fill_link() {
     let templates = vec![packet(1, 1500), packet(2, 1500), packet(3, 100)];
     let mut link = link_over(
         vec![node(0, "fq_codel", Over::Flows)],

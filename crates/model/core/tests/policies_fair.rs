@@ -122,7 +122,7 @@ mod drr {
         /// Theorem 2 of the paper: over any time in which both wait, two flows' bytes differ by less
         /// than twice the longest packet and a quantum. Children may overdraw by a packet more.
         #[test]
-        fn two_that_wait_never_differ_by_more_than_the_papers_bound(
+        fn two_waiting_children_differ_within_the_papers_bound(
             over in prop_oneof![Just(Over::Flows), Just(Over::Children)],
             quantum in prop_oneof![Just(300u64), Just(1514), Just(5000)],
             sizes in prop::collection::vec((64u32..1515, 64u32..1515), 60..100),
@@ -157,7 +157,7 @@ mod drr {
 
     /// A child with one packet at a time is charged for what it overdrew, as one that always waits is.
     #[test]
-    fn a_child_that_keeps_one_packet_queued_gets_no_more_than_its_share() {
+    fn a_child_with_one_packet_keeps_its_share() {
         let root = with_param(node(0, "drr", Over::Children), "drr", "quantum", 300);
         let nodes = vec![
             root,
@@ -206,7 +206,7 @@ mod stfq {
 
     /// Section 2.4 of the notes: a flow's state must outlive its queue.
     #[test]
-    fn defect_a_flow_with_one_packet_queued_does_not_regain_virtual_time() {
+    fn defect_one_queued_packet_regains_no_virtual_time() {
         for over in [Over::Packets, Over::Flows] {
             let mut runtime = Watched::natively(&plan(vec![node(0, "stfq", over)], vec![1]));
             // The even flow always has two waiting; the odd one has one, three times as long.
@@ -255,7 +255,7 @@ mod stfq {
 
         /// Theorem 1 of the paper: two flows that wait differ by less than a packet of each.
         #[test]
-        fn two_flows_that_wait_never_differ_by_more_than_the_papers_bound(
+        fn two_waiting_flows_differ_within_the_papers_bound(
             over in prop_oneof![Just(Over::Packets), Just(Over::Flows)],
             sizes in prop::collection::vec((64u32..1515, 64u32..1515), 80..120),
             weight in 1u32..8,
@@ -348,7 +348,7 @@ mod hpfq {
     /// Section 2.4 of the notes: the predecessor kept one root rank a flow, which later packets of it
     /// overwrote, so that a new flow started far ahead of the packets served.
     #[test]
-    fn defect_root_virtual_time_is_that_of_the_packet_served() {
+    fn defect_root_virtual_time_is_the_served_packets() {
         let nodes = vec![
             node(0, "hpfq", Over::References),
             node(1, "stfq", Over::Packets),
@@ -539,7 +539,7 @@ mod qfq {
 
     /// What stfq and drr do not: a child of half the weight does not send its half in one burst.
     #[test]
-    fn a_heavy_child_among_many_light_ones_sends_no_burst() {
+    fn a_heavy_child_among_light_ones_never_bursts() {
         let weights: Vec<u32> = [10].into_iter().chain([1; 10]).collect();
         let mut runtime = tree(&weights);
         for handle in 1..=600 {
@@ -560,7 +560,7 @@ mod qfq {
     }
 
     #[test]
-    fn shares_are_within_one_percent_below_other_trees_too() {
+    fn shares_hold_within_one_percent_below_other_trees() {
         let nodes = vec![
             node(0, "stfq", Over::Children),
             node(1, "qfq", Over::Children),

@@ -67,7 +67,7 @@ proptest! {
     #![proptest_config(fairpath_units::property!(150))]
 
     #[test]
-    fn priority_serves_the_first_band_and_the_first_of_a_band(traffic in traffic()) {
+    fn priority_serves_first_band_and_first_of_band(traffic in traffic()) {
         let plan = one(leaf("priority", Over::Packets, &[]));
         compare(Scheduler::new(&plan).unwrap(), &traffic, |dscp, _| u64::from(7 - dscp / 8));
     }
@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn a_token_bucket_sends_no_more_than_rate_and_burst(
+    fn a_token_bucket_never_exceeds_rate_and_burst(
         sizes in proptest::collection::vec((0..3_000_000_u64, 60..1500_u32), 2..120),
         burst in 1500..20_000_u64,
         rate in prop_oneof![Just(8_000_000_u64), 1_000_000..1_000_000_000_u64],
@@ -127,7 +127,7 @@ fn bucket_agrees<H: SchedRuntime>(runtime: H, sizes: &[(u64, u32)], rate_bps: u6
 }
 
 #[test]
-fn flows_of_one_band_take_turns_and_a_better_band_goes_first() {
+fn flows_of_a_band_take_turns_after_better() {
     for (name, params) in [("priority", &[][..]), ("diffserv", &[("guard", 0)][..])] {
         let mut watched = Watched::natively(&one(leaf(name, Over::Flows, params)));
         let marked = |flow, dscp| Meta {
@@ -143,7 +143,7 @@ fn flows_of_one_band_take_turns_and_a_better_band_goes_first() {
 }
 
 #[test]
-fn the_heavier_child_goes_first_and_the_lighter_once_in_a_guard() {
+fn the_lighter_child_goes_once_in_a_guard() {
     for (guard, expected) in [(0, 0), (20 * MS, 49)] {
         let root = with_param(
             node(0, "priority", Over::Children),
@@ -245,7 +245,7 @@ fn every_dscp_maps_to_the_documented_tin() {
 }
 
 #[test]
-fn a_token_bucket_counts_as_the_papers_send_time() {
+fn token_bucket_counts_as_the_papers_send_time() {
     // A byte a microsecond, a bucket of 1500: two packets of 1000 wait for what they lack.
     let params = [("rate", 8_000_000), ("burst", 1500)];
     let mut watched = Watched::natively(&one(leaf("token_bucket", Over::Packets, &params)));
@@ -264,7 +264,7 @@ fn a_token_bucket_counts_as_the_papers_send_time() {
 }
 
 #[test]
-fn a_token_bucket_reaches_its_rate_within_a_percent() {
+fn token_bucket_reaches_its_rate_within_a_percent() {
     for (over, flows) in [(Over::Packets, 1), (Over::Flows, 3)] {
         let node = leaf(
             "token_bucket",
@@ -286,7 +286,7 @@ fn a_token_bucket_reaches_its_rate_within_a_percent() {
 }
 
 #[test]
-fn paced_flows_leave_at_even_distances_and_do_not_wait_for_each_other() {
+fn paced_flows_leave_evenly_and_independently() {
     let node = leaf("pacing", Over::Packets, &[("rate", 8_000_000)]);
     let mut watched = Watched::natively(&one(node));
     // Three packets of 1000 bytes of two flows; the second weighs twice as much.
@@ -322,7 +322,7 @@ fn pacing_holds_its_rates_within_a_percent() {
 }
 
 #[test]
-fn a_packet_beyond_the_horizon_is_dropped_and_takes_nothing_from_its_flow() {
+fn a_packet_beyond_the_horizon_leaves_no_trace() {
     let mut plan = one(leaf("pacing", Over::Packets, &[("rate", 8_000_000)]));
     plan.config.horizon = 2 * MS;
     let mut watched = Watched::natively(&plan);

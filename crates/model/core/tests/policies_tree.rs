@@ -191,7 +191,7 @@ fn order(sent: &[Sent]) -> String {
 }
 
 #[test]
-fn a_floor_of_six_in_ten_is_kept_at_even_distances() {
+fn a_floor_of_six_tenths_is_kept_evenly() {
     for policy in ["class_tree", "hclock"] {
         // A packet takes a millisecond; both want everything and weigh the same.
         let leaves = [between(leaf(1), 4_800_000, 0, 0), leaf(1)];
@@ -202,7 +202,7 @@ fn a_floor_of_six_in_ten_is_kept_at_even_distances() {
 }
 
 #[test]
-fn weights_are_kept_within_a_percent_over_a_second() {
+fn weights_hold_within_a_percent_over_a_second() {
     for policy in ["class_tree", "hclock"] {
         let weights = [1, 2, 3, 10];
         let leaves = weights.map(|weight| weighing(leaf(1), weight));
@@ -258,7 +258,7 @@ fn children_get_the_larger_of_floor_and_share() {
 }
 
 #[test]
-fn no_interval_has_more_than_the_ceiling_and_its_bucket() {
+fn no_interval_exceeds_the_ceiling_and_its_bucket() {
     let burst = 20 * MS;
     let leaves = [between(leaf(1), 0, 10 * MBIT, burst), leaf(1)];
     let mut link = link_of(100 * MBIT, &leaves, &[1000]);
@@ -295,7 +295,7 @@ fn no_interval_has_more_than_the_ceiling_and_its_bucket() {
 }
 
 #[test]
-fn ceilings_are_reached_within_a_percent_and_the_rest_is_lent() {
+fn ceilings_are_reached_and_the_rest_is_lent() {
     let leaves = [
         between(leaf(1), 0, 10 * MBIT, 0),
         between(leaf(1), 0, 33 * MBIT, MS),
@@ -314,7 +314,7 @@ fn ceilings_are_reached_within_a_percent_and_the_rest_is_lent() {
 }
 
 #[test]
-fn below_all_ceilings_the_link_rests_and_no_longer() {
+fn below_all_ceilings_link_rests_and_no_longer() {
     let leaves = [
         between(leaf(1), 0, 10 * MBIT, 0),
         between(leaf(1), 0, 20 * MBIT, 0),
@@ -397,7 +397,7 @@ fn four_levels() -> Plan {
 }
 
 #[test]
-fn ten_thousand_classes_in_four_levels_get_their_shares() {
+fn ten_thousand_classes_on_four_levels_share_correctly() {
     let plan = four_levels();
     assert!(plan.nodes.iter().all(|node| node.cost <= COST_ONE));
     let sources = (1..=10_000).map(of_class).collect();

@@ -18,7 +18,7 @@ mod srpt {
     use super::*;
 
     #[test]
-    fn the_fewest_bytes_left_go_first_and_equals_in_order_of_arrival() {
+    fn fewest_bytes_left_go_first_then_by_arrival() {
         let mut runtime = Watched::natively(&plan(vec![node(0, "srpt", Over::Packets)], vec![1]));
         for (handle, left) in [(1, 9000), (2, 3000), (3, 3000), (4, 1), (5, 1 << 40)] {
             runtime.enqueue(handle, hinting(handle, left));
@@ -87,7 +87,7 @@ mod pfabric {
 
     /// Section 2.6 of the notes: what a PIFO, or a tree of them, cannot do.
     #[test]
-    fn a_flow_about_to_end_takes_its_older_packets_along() {
+    fn older_packets_leave_with_an_ending_flow() {
         let mut runtime = Watched::natively(&plan(vec![node(0, "pfabric", Over::Flows)], vec![1]));
         let arrived = [(1, 0, 7), (2, 1, 9), (3, 1, 8)];
         for (handle, flow, left) in arrived {
@@ -104,7 +104,7 @@ mod pfabric {
         #![proptest_config(fairpath_units::property!(256))]
 
         #[test]
-        fn the_flow_with_the_fewest_bytes_left_sends_its_oldest_packet(
+        fn the_flow_closest_to_its_end_sends_first(
             ops in prop::collection::vec((0u32..6, 1u64..9, any::<bool>()), 1..100),
         ) {
             let mut runtime = Watched::natively(&plan(vec![node(0, "pfabric", Over::Flows)], vec![1]));
@@ -156,7 +156,7 @@ mod lstf {
     }
 
     #[test]
-    fn slack_beyond_all_time_waits_last_and_does_not_wrap() {
+    fn slack_beyond_all_time_does_not_wrap() {
         let mut runtime = Watched::natively(&plan(vec![node(0, "lstf", Over::Packets)], vec![1]));
         runtime.at(5).enqueue(1, hinting(1, u64::MAX));
         runtime.enqueue(2, hinting(1, u64::MAX - 100));
@@ -181,7 +181,7 @@ mod edf {
     proptest! {
         #![proptest_config(fairpath_units::property!(256, max_global_rejects: 100_000))]
         #[test]
-        fn if_any_order_keeps_all_deadlines_this_one_does(
+        fn feasible_deadlines_are_always_met(
             mut packets in prop::collection::vec((0u64..20, 1u64..12), 1..16),
         ) {
             for packet in &mut packets {
@@ -203,7 +203,7 @@ mod edf {
     }
 
     #[test]
-    fn a_packet_without_a_deadline_gets_that_of_its_dscp() {
+    fn packet_without_deadline_gets_that_of_its_dscp() {
         let leaf = with_param(node(0, "edf", Over::Packets), "edf", "cs2", 1);
         let mut runtime = Watched::natively(&plan(vec![leaf], vec![1]));
         for (handle, dscp) in [(1, 0), (2, 8), (3, 46), (4, 34), (5, 18)] {

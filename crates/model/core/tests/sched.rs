@@ -80,7 +80,7 @@ fn packets_of_two_flows_alternate_by_start_time() {
 }
 
 #[test]
-fn a_tree_of_references_and_one_of_children_share_by_class_first() {
+fn trees_of_references_and_children_share_by_class() {
     for over in [Over::Children, Over::References] {
         let nodes = vec![
             node(0, "stfq", over),
@@ -132,7 +132,7 @@ fn packets_without_leaf_or_handle_are_dropped() {
 }
 
 #[test]
-fn the_packet_with_the_last_handle_is_nobodys_flow() {
+fn packet_with_the_last_handle_has_no_flow() {
     let mut scheduler =
         Scheduler::new(&plan(vec![node(0, "priority", Over::Packets)], vec![1])).unwrap();
     let urgent = Meta {

@@ -64,7 +64,7 @@ fn refused(outcomes: &[Outcome]) -> BTreeSet<u32> {
 }
 
 #[test]
-fn a_refused_push_leaves_no_trace_in_any_ancestor() {
+fn refused_push_leaves_no_trace_in_any_ancestor() {
     let mut seen = 0;
     each(|seed, tree, log| {
         let plan = unimpaired(tree);

@@ -155,7 +155,7 @@ fn handover_to_the_same_tree_keeps_packets() {
 }
 
 #[test]
-fn an_emptied_scheduler_gives_all_handles_back_and_works_on() {
+fn an_emptied_scheduler_returns_all_handles_and_works() {
     let mut waited = 0;
     for seed in trees() {
         let mut random = Random::new(seed);
@@ -306,7 +306,7 @@ fn handover_does_not_raise_the_ceiling() {
 }
 
 #[test]
-fn a_node_that_was_not_there_begins_with_nothing() {
+fn node_that_was_not_there_begins_with_nothing() {
     let plan = one_class("fifo");
     let mut old = Scheduler::new(&plan).unwrap();
     let packet = Meta {

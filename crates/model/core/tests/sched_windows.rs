@@ -17,7 +17,7 @@ const CFFS: u32 = 3;
 /// A queue that is served by peeking and moving must advance its window. A regression: the window stayed,
 /// and all ranks above it were equal.
 #[test]
-fn flows_and_children_leave_a_moving_window_as_they_leave_a_heap() {
+fn moving_windows_and_heaps_give_the_same_order() {
     for over in [Over::Flows, Over::Children, Over::References] {
         let [heap, window] = [1, CFFS].map(|queue| {
             let mut nodes = vec![node(0, "stfq", over)];

@@ -41,7 +41,7 @@ fn continues(talk: &mut Talk, mode: Mode, ms: u64, seq: u32) {
 
 /// Notes 2.7 a. Fails (10 ms) when `fp_record_retransmission()` never sets FP_HOLE_AMBIGUOUS.
 #[test]
-fn a_retransmission_within_one_tick_is_ambiguous_and_gives_no_sample() {
+fn a_retransmission_within_one_tick_gives_no_sample() {
     for (mode, mut talk) in talks() {
         talk.at(100).seq(1001).ack(501).data(100).ts(5, 2).send();
         talk.at(110).seq(1001).ack(501).data(100).ts(5, 2).send();
@@ -54,7 +54,7 @@ fn a_retransmission_within_one_tick_is_ambiguous_and_gives_no_sample() {
 /// Notes 2.7 a, the second copy coming as part of a longer segment. The first was lost behind us, so 1101 is answered by
 /// the second. Fails (100 ms) when segments that reach into new data are not remembered, as they once were not.
 #[test]
-fn a_longer_retransmission_within_one_tick_warns_of_the_shorter() {
+fn longer_retransmission_within_one_tick_warns_of_shorter() {
     for (mode, mut talk) in talks() {
         talk.at(100).seq(1001).ack(501).data(100).ts(4, 2).send();
         talk.at(200).seq(1001).ack(501).data(100).ts(5, 2).send();
@@ -68,7 +68,7 @@ fn a_longer_retransmission_within_one_tick_warns_of_the_shorter() {
 /// The same where the second copy also fills a hole, and where it is answered in part. Fails (100 ms) when hole fillers
 /// are not remembered, or warnings hold only for whole segments.
 #[test]
-fn a_retransmission_that_fills_a_hole_warns_of_the_shorter_one_before() {
+fn a_filled_hole_warns_of_the_shorter_segment() {
     for answered in [1201, 1150] {
         for (mode, mut talk) in talks() {
             talk.at(100).seq(1001).ack(501).data(100).ts(4, 2).send();
@@ -226,7 +226,7 @@ fn tsvals_are_distinguished_across_their_wrap() {
 
 /// Notes 2.2: after a pause of more than half a turn of the clock every TSval looks old; the data are measured all the same.
 #[test]
-fn a_tsval_half_a_turn_later_is_still_matched() {
+fn tsval_half_a_turn_later_is_still_matched() {
     for (mode, mut talk) in talks() {
         talk.at(100).seq(1001).ack(501).data(100).ts(5, 2).send();
         talk.at(120).from(B).seq(501).ack(1101).ts(3, 5).send();

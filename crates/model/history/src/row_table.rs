@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subnet_that_is_found_again_has_one_row() {
+    fn subnet_that_is_found_again_has_one_row() {
         let mut table = RowTable::new(16);
         assert_eq!(table.renew_subnets(&[], &[net(2)], 9), renewed(1, 0));
         layout(&mut table);

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_two_states_has_the_closed_form() {
+    fn chain_of_two_states_has_the_closed_form() {
         // All is lost in bad: the autocorrelation is 1 - p - r to the k.
         let (p, r) = (0.01, 0.25);
         let loss = Loss::GilbertElliott {

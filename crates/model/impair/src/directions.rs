@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn means_are_judged_only_where_nothing_else_holds_packets() {
+    fn means_are_judged_only_without_other_queues() {
         let only = |words: &str| ready(words).direction.configured.only_delay;
         assert!(only("delay 20ms") && only("delay 20ms jitter 1ms"));
         let configured = |words: &str| ready(words).direction.configured;
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn directions_have_the_same_losses_in_a_plan_and_in_xdp() {
+    fn directions_lose_equally_in_plan_and_xdp() {
         let ready = ready("loss 10%");
         assert_eq!(ready.plan.tree.plan.impairments[0].loss, ready.loss);
         let network = Network::of_words("loss 10%").unwrap();

@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_widen_it_by_the_root_of_their_inflation() {
+    fn bursts_widen_intervals_by_root_of_their_inflation() {
         let width = |inflation| {
             let (low, high) = of_share(50_000, 1_000_000, inflation);
             high - low

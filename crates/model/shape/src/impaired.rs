@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_class_decides_and_the_rest_have_what_all_have() {
+    fn the_nearest_class_overrides_what_all_have() {
         let classes = [("site", "loss=2%"), ("anna", "loss=3% delay=5ms")];
         let impair = Impairments {
             all: both("loss=1%"),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_trace_is_the_lines_and_no_classs() {
+    fn a_rate_trace_belongs_to_the_link_only() {
         let mut spec: fairpath_sched::impair::Spec = "loss=1%".parse().unwrap();
         spec.rate_trace = Some(fairpath_sched::impair::RateTrace {
             source: "trace".into(),

@@ -453,7 +453,7 @@ mod tests {
         #![proptest_config(fairpath_units::property!(64))]
 
         #[test]
-        fn every_handle_comes_back_once_and_the_account_adds_up(
+        fn every_handle_returns_once_and_counts_agree(
             steps in prop::collection::vec((0u8..12, 0u8..4, 0u32..6, 0u64..3_000), 1..400),
         ) {
             let (mut instance, places) = instance(2_000_000, 80, true);

@@ -74,7 +74,7 @@ mod tests {
     use crate::lines::{Lines, Settings};
 
     #[test]
-    fn names_survive_as_text_and_an_unchanged_tree_changes_nothing() {
+    fn names_survive_as_text_across_unchanged_trees() {
         let lines = Lines::new(&ClassSet::default(), &Settings::default()).unwrap();
         let tree = &lines.trees.down;
         let known = Known::of(tree);

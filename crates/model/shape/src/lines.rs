@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn without_classes_a_line_has_one_leaf_for_all() {
+    fn without_classes_line_has_one_leaf_for_all() {
         let settings = Settings {
             bps: Both {
                 down: 100_000_000,
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_cannot_mark_has_policies_that_drop() {
+    fn port_that_cannot_mark_has_policies_that_drop() {
         let ecn = |marks| {
             let settings = Settings {
                 marks,

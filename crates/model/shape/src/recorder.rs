@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_become_one_batch_and_the_rest_goes_with_the_end() {
+    fn calls_are_batched_and_flushed_at_the_end() {
         let (to, from) = sync_channel(4);
         let mut recorder = Recorder::new(to, u64::MAX);
         recorder.take(&ops(1000), &[outcome(999)]);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_at_its_limit_and_where_nobody_takes_it() {
+    fn recording_ends_at_its_limit_or_without_reader() {
         let (to, from) = sync_channel(4);
         let mut recorder = Recorder::new(to, 12);
         for _ in 0..3 {

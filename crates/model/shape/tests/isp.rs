@@ -46,7 +46,7 @@ fn classes() -> ClassSet {
 }
 
 #[test]
-fn a_thousand_of_ten_thousand_classes_have_their_rates_within_a_percent() {
+fn classes_of_a_large_isp_reach_their_rates() {
     let set = classes();
     assert_eq!(set.len(), 1 + REGIONS * (1 + SITES * (1 + SUBSCRIBERS)));
     let settings = Settings {

@@ -145,7 +145,7 @@ mod tests {
         }
 
         #[test]
-        fn a_back_end_is_a_description_and_a_line() {
+        fn back_end_is_a_description_and_a_line() {
             let names = Via::ALL.iter().map(|via| via.description().name);
             assert_eq!(names.collect::<Vec<_>>(), ["qdisc", "example"]);
             assert!(Via::Example.description().shapes.is_some());

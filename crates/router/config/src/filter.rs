@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_filter_is_a_prefix_a_port_or_both() {
+    fn filter_is_a_prefix_a_port_or_both() {
         let read = |text: &str| {
             let filter = read_filter(text, true)?;
             assert!(filter.except);

@@ -21,7 +21,7 @@ fn omitted_keys_have_their_default() {
 }
 
 #[test]
-fn unknown_keys_are_refused_with_their_place_and_the_nearest_known_one() {
+fn unknown_keys_are_refused_with_the_nearest_key() {
     let text = format!("{MIN}intervl = \"1s\"\n");
     let [problem] = &shown(&text)[..] else {
         panic!("one problem");
@@ -163,7 +163,7 @@ fn shown_of(filter: &str) -> String {
 
 /// The example file, and the same with one key uncommented at a time, and with all.
 #[test]
-fn the_example_is_the_default_and_each_of_its_keys_can_be_uncommented() {
+fn the_example_is_the_default_key_by_key() {
     let example = include_str!("../../../../packaging/fairpath.toml");
     let plain = parse("fairpath.toml", example).unwrap();
     assert_eq!(plain, parse("fairpath.toml", MIN).unwrap());
@@ -208,7 +208,7 @@ fn shape_example() -> Vec<&'static str> {
 }
 
 #[test]
-fn each_key_of_the_examples_shaper_can_be_uncommented() {
+fn each_key_of_examples_shaper_can_be_uncommented() {
     let lines = shape_example();
     // A one-armed bridge is another example; a tree names a file that is not there.
     let other = ["#inside_vlan", "#outside_vlan", "#tree"];
@@ -261,7 +261,7 @@ fn policy_files_are_relative_to_the_configuration() {
 }
 
 #[test]
-fn an_authors_file_with_errors_is_refused_with_its_line_and_the_configurations() {
+fn policy_errors_name_lines_of_file_and_configuration() {
     let broken = MINE.replace("r->now", "r->later");
     let reported = shape_of(&broken, "policy = \"mine.c\"").unwrap_err();
     let [reported] = &reported[..] else {
@@ -361,7 +361,7 @@ fn impaired_tree(via: &str, impair: &str) -> Result<Config, Vec<String>> {
 }
 
 #[test]
-fn impairing_trees_need_a_back_end_that_supports_them() {
+fn impairing_trees_need_back_end_that_supports_them() {
     let refused = [
         (
             "kernel",
@@ -416,7 +416,7 @@ fn kernel_back_ends_refuse_to_record() {
 }
 
 #[test]
-fn a_tree_uses_the_custom_policy_it_is_given() {
+fn tree_uses_the_custom_policy_it_is_given() {
     let place = tempfile::tempdir().unwrap();
     let tree = place.path().join("tree.toml");
     let with = |leaf: &str, policy: &str| {

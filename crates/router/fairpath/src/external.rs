@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn words_of_a_listed_command_go_to_its_binary() {
+    fn words_of_listed_command_go_to_its_binary() {
         for (line, passed) in [
             ("sched", "sched"),
             ("sched run --help", "sched run --help"),

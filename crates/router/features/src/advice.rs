@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_well_kept_card_and_a_virtual_link_get_no_advice() {
+    fn a_good_or_virtual_interface_gets_no_advice() {
         assert_eq!(commands(|_| {}), Vec::<String>::new());
         for kind in ["veth", "tun", "loopback", "bridge", "vlan", "ifb"] {
             let virtual_link = |i: &mut Interface| {
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn lro_is_turned_off_only_where_it_can_be() {
+    fn lro_is_turned_off_only_where_possible() {
         let lro = |changeable| {
             commands(|i| {
                 let on = true;
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_far_from_the_device_are_moved_to_its_node() {
+    fn interrupts_are_moved_to_the_devices_node() {
         let far = commands(|i| i.numa_cpus = vec![0, 1]);
         assert_eq!(
             far,
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn one_queue_is_spread_by_rps_and_few_channels_by_more() {
+    fn single_queues_get_rps_and_few_get_channels() {
         let one_queue = |i: &mut Interface| {
             i.queues = Queues {
                 rx: 1,
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn fq_codel_is_not_advised_to_a_kernel_without_it() {
+    fn fq_codel_is_advised_only_where_available() {
         let mut interface = good();
         interface.qdisc.kind = Some("pfifo_fast".to_owned());
         let mut without = situation();

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_lists_are_read_with_ranges_and_without_harm_from_nonsense() {
+    fn cpu_lists_have_ranges_and_tolerate_nonsense() {
         assert_eq!(cpu_list("0-2,5\n"), [0, 1, 2, 5]);
         assert_eq!(cpu_list("7"), [7]);
         assert!(cpu_list("").is_empty());

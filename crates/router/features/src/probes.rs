@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn lack_of_permission_is_unknown_and_lack_of_the_feature_is_no() {
+    fn lack_of_permission_is_unknown_not_unavailable() {
         let root = host(vec!["CAP_SYS_ADMIN", "CAP_NET_ADMIN"]);
         let nobody = host(vec![]);
         assert_eq!(verdict("netem", &nobody, Errno::EPERM), None);

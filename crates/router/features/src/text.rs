@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_line_is_longer_than_the_page_and_all_are_indented() {
+    fn lines_fit_the_page_and_are_indented() {
         let text = wrapped(10, &"word ".repeat(60));
         assert!(text.lines().count() > 1);
         for line in text.lines() {

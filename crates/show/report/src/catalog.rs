@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_files_are_plain_and_no_two_are_the_same() {
+    fn file_names_are_plain_and_unique() {
         let report = report_with(&["../../etc/passwd", "Etc passwd", "runs", "", "loss & RTT"]);
         let catalog = report.catalog();
         let names: Vec<&str> = catalog.entries().iter().map(|e| e.name.as_str()).collect();

@@ -154,7 +154,7 @@ mod tests {
     use crate::unit::Unit;
 
     #[test]
-    fn a_figure_has_units_in_its_header_and_every_point() {
+    fn figures_have_units_in_headers_and_every_point() {
         let panel = Panel::new(
             "one, \"two\"",
             Axis::log("Loss", Unit::share()),

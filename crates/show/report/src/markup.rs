@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn words_between_backticks_are_code_and_single_backticks_are_not() {
+    fn pairs_of_backticks_enclose_code() {
         assert_eq!(inline("run `a < b` now"), "run <code>a &lt; b</code> now");
         assert_eq!(inline("a ` b"), "a ` b");
     }

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn significant_digits_are_kept_and_whole_digits_never_cut() {
+    fn significant_digits_stay_and_integers_are_not_cut() {
         for (value, shown) in [
             (804.67, "805"),
             (0.012_34, "0.0123"),

@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_shown_with_the_prefix_that_suits_them() {
+    fn values_are_shown_with_prefix_that_suits_them() {
         let rate = Unit::bits_per_second();
         assert_eq!(rate.show(804.67e6), "805\u{a0}Mbit/s");
         assert_eq!(rate.show(999.999_999e6), "1\u{a0}Gbit/s");

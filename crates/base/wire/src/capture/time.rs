@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_offset_has_both_signs_and_stops_at_1970() {
+    fn offset_has_both_signs_and_stops_at_1970() {
         assert_eq!(Clock::new(9, 2).unix_ns(1), Some(2_000_000_001));
         assert_eq!(Clock::new(9, -1).unix_ns(1_500_000_000), Some(500_000_000));
         assert_eq!(Clock::new(9, -2).unix_ns(1_500_000_000), None);

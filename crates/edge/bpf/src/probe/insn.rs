@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instruction_is_eight_bytes_and_registers_share_one() {
+    fn instruction_is_eight_bytes_and_registers_share_one() {
         assert_eq!(size_of::<Insn>(), 8);
         assert_eq!(mov_reg(2, 10).registers, 0xa2);
         let [low, high] = load_u64(1, 0x0000_1000_8000_0001);

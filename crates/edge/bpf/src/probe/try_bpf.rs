@@ -210,8 +210,8 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_at_or_above_the_floor_passes_what_rtt_needs() {
-        if skip("a_kernel_at_or_above_the_floor_passes_what_rtt_needs") {
+    fn kernels_from_the_floor_up_support_rtt() {
+        if skip("kernels_from_the_floor_up_support_rtt") {
             return;
         }
         bpf().unwrap();

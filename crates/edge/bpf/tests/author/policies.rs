@@ -61,7 +61,7 @@ fn each(mut then: impl FnMut(&Author, &Path, Over, &[Op])) {
 }
 
 #[test]
-fn the_machine_and_the_c_compiler_agree_on_every_shipped_policy() {
+fn machine_and_compiler_agree_on_every_shipped_policy() {
     let mut tried = 0;
     each(|author, file, over, ops| {
         let compiled = compiled(author);
@@ -90,7 +90,7 @@ fn the_machine_and_the_c_compiler_agree_on_every_shipped_policy() {
 }
 
 #[test]
-fn the_machine_and_the_kernel_agree_on_every_shipped_policy() {
+fn machine_and_kernel_agree_on_every_shipped_policy() {
     requires!(Need::Root);
     fairpath_bpf::quiet_libbpf();
     let compiler = Compiler::new().expect("clang");

@@ -20,7 +20,7 @@ fn refused(body: &str, wanted: &[&str]) {
 }
 
 #[test]
-fn unguarded_divisions_and_shifts_are_refused_with_their_line() {
+fn unguarded_divisions_and_shifts_are_refused_with_line() {
     refused(
         "RANK_ENQUEUE\n{\n\treturn p->hint / r->cost;\n}\n",
         &["mine.c:9", "div(a, b)"],

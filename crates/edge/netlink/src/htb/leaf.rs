@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn codels_target_is_five_ms_or_a_packet_and_a_half() {
+    fn codel_target_is_at_least_a_large_packet() {
         assert_eq!(target_us(100_000_000), 5_000);
         assert_eq!(target_us(1_000_000), 18_168);
     }

@@ -31,7 +31,7 @@ fn tree(classes: &[HtbClass]) -> HtbTree {
 }
 
 #[test]
-fn parents_come_before_their_children_in_whatever_order_they_are_given() {
+fn parents_come_before_children_in_any_order() {
     let tree = tree(&[class(9, 2), class(3, 2), class(2, 1), class(1, 0)]);
     assert_eq!(tree.check(), Ok(vec![3, 2, 0, 1]));
 }

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inner_class_is_the_same_whatever_its_quantum() {
+    fn an_inner_class_does_not_depend_on_quantum() {
         let (kept, mut other) = (Kept::of(&class(1_000_000)), Kept::of(&class(1_000_000)));
         other.quantum += 1;
         assert!(kept.serves_as(&other, false) && !kept.serves_as(&other, true));

@@ -73,7 +73,7 @@ fn fail_open_queues_pass_excess_packets() {
 }
 
 #[test]
-fn a_flood_is_received_or_dropped_for_a_named_reason() {
+fn flood_is_received_or_dropped_for_named_reason() {
     needs_queues!();
     const COUNT: u32 = 60_000;
     let scene = Scene::new();

@@ -95,7 +95,7 @@ fn sigkill_loses_queued_packets() {
 }
 
 #[test]
-fn draining_refuses_while_packets_are_held_or_keep_coming() {
+fn draining_refuses_while_packets_are_queued() {
     needs_queues!();
     let scene = Scene::new();
     scene.queue_clients("-A");

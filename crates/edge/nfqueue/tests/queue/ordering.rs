@@ -56,7 +56,7 @@ fn queued_packets_leave_in_verdict_order() {
 }
 
 #[test]
-fn a_verdict_on_one_packet_leaves_older_ones_held() {
+fn verdict_on_one_packet_leaves_older_ones_held() {
     needs_queues!();
     let scene = Scene::new();
     scene.queue_clients("-A");

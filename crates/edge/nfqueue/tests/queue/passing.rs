@@ -31,7 +31,7 @@ fn ping_passes_in_both_families() {
 }
 
 #[test]
-fn a_tcp_flow_with_gso_passes_without_a_checksum_error() {
+fn tcp_flow_with_gso_passes_without_checksum_error() {
     needs_queues!("iperf3");
     let scene = Scene::with(Offloads::On);
     scene.queue_all();

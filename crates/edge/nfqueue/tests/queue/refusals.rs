@@ -8,7 +8,7 @@ use crate::needs_queues;
 use crate::scene::{DEADLINE, Scene};
 
 #[test]
-fn a_queue_that_another_socket_has_is_refused_by_its_name() {
+fn a_queue_of_another_socket_is_refused() {
     needs_queues!();
     let scene = Scene::new();
     let queue = scene.bind(&Config::new(3));

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clear_difference_has_a_verdict_with_its_interval() {
+    fn a_clear_difference_has_verdict_and_interval() {
         let found = compare(
             &results(&[100.0, 102.0, 98.0]),
             &results(&[112.0, 114.0, 113.0]),

@@ -364,7 +364,7 @@ grid = [{ loss = ["1%"], who = ["one", "two"] }, { loss = ["0%", "1%"] }]
     }
 
     #[test]
-    fn a_grid_keeps_as_many_values_as_it_had() {
+    fn grid_keeps_as_many_values_as_it_had() {
         let values = ["1", "2", "3", "4", "5"].map(str::to_owned);
         assert_eq!(spread(&values, 3), ["1", "3", "5"]);
         assert_eq!(spread(&values, 1), ["1", "5"]);
@@ -379,7 +379,7 @@ grid = [{ loss = ["1%"], who = ["one", "two"] }, { loss = ["0%", "1%"] }]
     }
 
     #[test]
-    fn a_form_is_the_union_of_its_grids_and_each_setting_comes_once() {
+    fn a_form_is_the_union_of_its_grids() {
         let words: Vec<String> = document()
             .settings(FormName::Quick)
             .iter()

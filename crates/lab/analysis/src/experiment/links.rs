@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_direction_has_its_own_values_and_the_links_for_the_rest() {
+    fn a_directions_own_values_override_the_links() {
         let link =
             spec("rate = '100mbit'\nrtt = '20ms'\n[to.server]\nloss = '1%'\ndelay = '1ms'\n");
         let [there, back] = ["server", "client"].map(|host| link.towards(host));

@@ -39,7 +39,7 @@ mod tests {
 
     /// Its question in words, its command, each of its axes, and what it does not say.
     #[test]
-    fn every_shipped_experiment_has_a_page_of_the_guide() {
+    fn every_shipped_experiment_has_page_of_the_guide() {
         let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/guide/lab");
         for name in super::names() {
             let page = std::fs::read_to_string(format!("{guide}/{name}.md"));
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_of_no_known_quantity_is_refused_when_the_file_is_read() {
+    fn a_figure_of_unknown_quantity_is_refused() {
         let text = super::text("ripe88").unwrap();
         let text = text.replace("y = \"goodput\"", "y = \"godput\"");
         let error = Document::parse("x.toml", &text).unwrap_err().to_string();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_is_of_the_kind_that_has_its_name_or_its_name_and_a_number() {
+    fn a_flows_name_determines_its_kind() {
         let document = Document::open("fairness").unwrap();
         let kind = |flow| document.base().kind_of(flow).map(|(name, _)| name.as_str());
         assert_eq!(kind("first"), Some("first"));

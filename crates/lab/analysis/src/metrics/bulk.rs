@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_shares_and_flows_by_name_or_congestion_control() {
+    fn flows_are_grouped_by_name_or_congestion_control() {
         for (name, expected) in [
             ("goodput", 80.0),
             ("goodput@cubic", 20.0),
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_begin_after_the_warm_up_and_series_do_not() {
+    fn samples_exclude_the_warm_up_that_series_include() {
         let run = run();
         assert_eq!(find("cwnd@a").unwrap().samples(&run), [10.0, 20.0, 30.0]);
         assert_eq!(find("cwnd").unwrap().series(&run)[1].points.len(), 4);

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn loss_is_worse_without_concealment_and_calls_are_averaged() {
+    fn loss_without_concealment_lowers_the_score() {
         let run = RunRecord {
             calls: vec![call("good", 0), call("bad", 300)],
             ..RunRecord::default()

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn before_ends_with_the_change_and_after_begins_when_it_has_settled() {
+    fn after_begins_when_the_change_has_settled() {
         // Slow start, 40 before the change, 10 while it settles, 20 behind that.
         let stepped = run(|at| match at {
             at if at < 2.0 => 1e9,
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn with_several_changes_before_is_before_the_first_and_after_behind_the_last() {
+    fn before_precedes_all_changes_and_after_follows_all() {
         let mut stepped = run(|at| at.floor());
         stepped.changes = vec![4.0, 11.0];
         // Seconds 2 and 3; seconds 16 to 19.
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_change_or_time_around_it_there_is_nothing() {
+    fn without_a_change_there_is_nothing_around_it() {
         let mut still = run(|_| 50.0);
         still.changes.clear();
         let mut early = run(|_| 50.0);

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn only_directions_that_were_to_lose_packets_count_as_loss() {
+    fn only_directions_with_configured_loss_count_as_loss() {
         assert_eq!(find("loss").unwrap().value(&run()), Some(0.01));
         assert_eq!(find("loss@acks").unwrap().value(&run()), None);
         assert_eq!(
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_direction_that_loses_nothing_by_design_thins_no_loss_out() {
+    fn a_lossless_direction_does_not_dilute_loss() {
         let mut run = run();
         run.links[1].loss_requested = Some(0.0);
         assert_eq!(find("loss").unwrap().value(&run), Some(0.01));

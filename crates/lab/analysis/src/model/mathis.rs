@@ -68,7 +68,7 @@ mod tests {
 
     /// 1448 B, 1 %: the round trips at which the law gives the talk's 235.5 Mbit/s.
     #[test]
-    fn the_talks_figure_is_a_round_trip_of_a_local_network() {
+    fn the_talks_figure_has_a_local_round_trip() {
         for (rtt, b) in [(0.000_602, 1.0), (0.000_426, 2.0)] {
             let mbit = goodput_bps(&at(rtt, b)) / 1e6;
             assert!((mbit - 235.5).abs() < 0.2, "{mbit}");
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_meeting_point_the_law_gives_the_link_rate() {
+    fn mathis_gives_the_link_rate_where_models_meet() {
         let c = at(0.000_602, 1.0);
         let p = loss_rate_at(850e6, &c);
         assert!((p - 7.687e-4).abs() < 1e-6, "{p}");

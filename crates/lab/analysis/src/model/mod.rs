@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearer_of_mathis_and_the_rfc_is_named() {
+    fn nearer_of_mathis_and_the_rfc_is_named() {
         let prediction = Prediction {
             mathis_bps: 100.0,
             padhye_bps: 119.0,

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_the_range_are_finite_where_they_should_be() {
+    fn the_ends_of_the_range_are_finite() {
         assert_eq!(goodput_bps(&at(0.1, 0.0, 1.0)), f64::INFINITY);
         assert_eq!(goodput_bps(&at(0.1, 1.0, 1.0)), 0.0);
         let nearly = goodput_bps(&at(0.1, 0.9, 1.0));

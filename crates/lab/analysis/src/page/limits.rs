@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_that_were_left_are_counted_and_the_first_are_named() {
+    fn runs_not_done_are_counted_and_named() {
         let results = results(&[]);
         let grid = Grid::new(&results);
         let notice = not_again(&grid).unwrap();

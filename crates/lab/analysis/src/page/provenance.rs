@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_before_which_the_emulator_checked_itself_are_counted() {
+    fn runs_after_a_self_check_are_counted() {
         let run = |words: &[&str]| RunRecord {
             commands: vec![crate::record::CommandRecord {
                 argv: words.iter().map(|word| (*word).to_owned()).collect(),

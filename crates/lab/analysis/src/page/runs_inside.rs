@@ -130,7 +130,7 @@ mod tests {
     use crate::record::TcpSample;
 
     #[test]
-    fn a_timeline_marks_switches_that_are_seen_and_changes_that_are_not() {
+    fn a_timeline_marks_observed_switches_and_planned_changes() {
         let sample = |at: f64, congestion: &str| TcpSample {
             at,
             congestion: congestion.into(),

@@ -91,7 +91,7 @@ fn window_limited_senders_are_named() {
 }
 
 #[test]
-fn a_window_that_held_the_sender_before_the_measurement_only_is_none() {
+fn a_window_limit_before_measurement_is_no_fault() {
     let mut run = run();
     for sample in &mut run.flows[0].samples {
         sample.rwnd_limited_us = (sample.at.min(1.0) * 5e5) as u64;
@@ -146,7 +146,7 @@ fn unexpected_loss_and_gso_packets_are_named() {
 }
 
 #[test]
-fn a_flow_faster_than_its_link_shows_that_there_was_no_such_rate() {
+fn a_flow_faster_than_its_link_is_invalid() {
     let fault = fault_of(|run| {
         run.bottleneck = Some(crate::record::Bottleneck {
             goodput_limit_bps: 80e6,
@@ -261,7 +261,7 @@ fn each_direction_of_a_link_needs_a_record() {
 }
 
 #[test]
-fn words_that_the_emulator_did_not_read_are_named() {
+fn words_not_read_by_the_emulator_are_named() {
     let fault = fault_of(|run| {
         run.links[0].stated = "delay 1000000ns loss 1%".into();
         run.links[0].requested = "delay=1ms".into();

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_that_is_lost_changed_or_added_is_named() {
+    fn every_lost_changed_or_added_word_is_named() {
         for part in READ.split_whitespace() {
             let read = READ.replace(part, "");
             let reported = misread(STATED, &read).unwrap_or_default();

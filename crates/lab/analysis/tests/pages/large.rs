@@ -30,7 +30,7 @@ fn is_same(read: &RunRecord, made: &RunRecord) -> bool {
 }
 
 #[test]
-fn a_thousand_runs_are_read_as_they_were_stored_and_make_one_page() {
+fn a_thousand_stored_runs_make_one_page() {
     let losses: Vec<String> = (0..25)
         .map(|i| format!("{}%", f64::from(i) * 0.4))
         .collect();

@@ -41,7 +41,7 @@ fn quick() -> Results {
 }
 
 #[test]
-fn the_summary_has_the_loss_cost_by_congestion_control() {
+fn summary_has_the_loss_cost_by_congestion_control() {
     let report = page::report(&quick());
     let texts: Vec<String> = report
         .summary
@@ -61,7 +61,7 @@ fn the_summary_has_the_loss_cost_by_congestion_control() {
 }
 
 #[test]
-fn a_curve_has_medians_intervals_models_and_the_link() {
+fn curve_has_medians_intervals_models_and_the_link() {
     let results = quick();
     let report = page::report(&results);
     let goodput = figures(section(&report, "Results"))[0];
@@ -104,7 +104,7 @@ fn a_curve_has_medians_intervals_models_and_the_link() {
 }
 
 #[test]
-fn models_lie_at_the_link_without_loss_and_below_it_with() {
+fn models_start_at_the_link_and_fall_below() {
     let report = page::report(&quick());
     let goodput = figures(section(&report, "Results"))[0];
     let mathis = series(goodput, "symmetric", "Mathis for cubic");
@@ -173,7 +173,7 @@ fn unmodelled_timeouts_are_reported() {
 }
 
 #[test]
-fn an_axis_that_no_figure_names_makes_panels_and_is_never_pooled() {
+fn an_axis_without_figure_makes_separate_panels() {
     let report = page::report(&quick());
     let again = figures(section(&report, "Results"))[1];
     let titles: Vec<&str> = again.panels.iter().map(|p| p.title.as_str()).collect();
@@ -275,7 +275,7 @@ fn a_page_without_valid_runs_states_it() {
 }
 
 #[test]
-fn flows_of_one_run_are_lines_of_a_timeline() {
+fn flows_of_one_run_are_lines_of_timeline() {
     let report = page::report(&synthetic::fairness(3));
     let figures = figures(section(&report, "Results"));
     let names: Vec<&str> = figures[1].panels[0]
@@ -314,7 +314,7 @@ fn jitter_lowers_the_call_rating() {
 }
 
 #[test]
-fn a_second_grid_has_its_own_figure_and_is_not_the_talks() {
+fn a_second_grid_has_its_own_figure() {
     let report = page::report(&synthetic::ripe88_full(3));
     let results = figures(section(&report, "Results"));
     let titles = |figure: &Figure| -> Vec<String> {
@@ -369,7 +369,7 @@ fn a_repeated_run_counts_once() {
 }
 
 #[test]
-fn a_figure_over_what_this_form_does_not_vary_is_no_empty_figure() {
+fn a_constant_axis_makes_no_empty_figure() {
     let mut results = quick();
     results
         .manifest
@@ -390,7 +390,7 @@ fn a_figure_over_what_this_form_does_not_vary_is_no_empty_figure() {
 }
 
 #[test]
-fn scaled_round_trips_are_named_on_axes_in_captions_and_at_the_top() {
+fn scaled_round_trips_are_named_everywhere() {
     let full = page::report(&synthetic::ripe88_full(3));
     let results = section(&full, "Results");
     let by_rtt = figures(results)

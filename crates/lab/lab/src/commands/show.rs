@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_quantity_is_listed_with_its_unit_and_what_it_is() {
+    fn every_quantity_has_its_unit_and_meaning() {
         let text = quantities();
         assert_eq!(text.lines().count(), metrics::all().count());
         for start in [

@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_direction_is_written_in_the_words_of_fairpath_impair() {
+    fn direction_is_written_in_words_of_fairpath_impair() {
         let all = direction(
             "rate = '850mbit'\nrtt = '1ms'\njitter = '100us'\nloss = '1%'\nlimit = 150\npolicy = 'codel'\n",
         );

@@ -352,7 +352,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lost_packets_have_no_delay_and_duplicates_count_once() {
+    fn lost_packets_lack_delay_and_duplicates_count_once() {
         let spoken = Spoken {
             at: vec![0.0, 0.02, 0.04, 0.06],
             cpu: Duration::ZERO,

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_of_the_measured_part_and_the_right_side_are_counted() {
+    fn only_measured_samples_of_the_side_count() {
         let mut lines: Vec<String> = (1..=100).map(|n| sample(30, "wan", n)).collect();
         lines.push(sample(10, "wan", 5000));
         lines.push(sample(30, "lan", 6000));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_memory_is_written_by_its_path_and_read_here() {
+    fn a_file_in_memory_is_written_by_path() {
         let file = in_memory().unwrap();
         for word in ["one ", "two"] {
             let mut other = File::options().append(true).open(path_of(&file)).unwrap();
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn without_samples_there_are_no_quantiles_and_another_text_is_refused() {
+    fn a_summary_without_samples_has_no_quantiles() {
         let record = read("wan", SUMMARY, |_| true).unwrap();
         assert_eq!((record.samples, record.rtt_ns), (0, None));
         assert!(read("wan", "nonsense", |_| true).is_err());

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn only_requests_that_may_still_be_answered_are_waited_for() {
+    fn only_requests_with_possible_answers_are_awaited() {
         let sent = [(0.0, 0), (1.0, 1), (2.0, 2)];
         let answered = |numbers: &[usize]| numbers.iter().map(|number| (*number, 9)).collect();
         assert!(

@@ -143,7 +143,7 @@ mod tests {
     use fairpath_analysis::experiment::document::Document;
 
     #[test]
-    fn the_bottleneck_is_the_slowest_link_of_the_path() {
+    fn bottleneck_is_the_slowest_link_of_the_path() {
         let document = Document::open("ripe88").unwrap();
         for setting in document.settings(FormName::Quick) {
             let experiment = document.at(FormName::Quick, &setting).unwrap();

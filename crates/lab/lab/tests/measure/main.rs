@@ -36,7 +36,7 @@ fn attach(router: &Netns, share: f64) -> Dropper {
 }
 
 #[test]
-fn loss_events_are_as_many_as_the_retransmissions_allow() {
+fn loss_events_are_as_many_as_retransmissions_allow() {
     requires!(Need::Root, Need::Tool("iperf3"));
     steady!(|| {
         let testbed = Testbed::new();
@@ -194,7 +194,7 @@ fn a_switch_mid_run_is_done_and_seen() {
 }
 
 #[test]
-fn a_pings_idle_and_loaded_phases_and_a_call_are_measured() {
+fn both_ping_phases_and_a_call_are_measured() {
     requires!(Need::Root);
     steady!(|| {
         let testbed = Testbed::new();
@@ -298,7 +298,7 @@ fn attach_small(router: &Netns) -> Dropper {
 }
 
 #[test]
-fn forty_flows_are_sampled_for_less_than_a_twentieth_of_a_core() {
+fn sampling_forty_flows_takes_under_5_percent_cpu() {
     requires!(Need::Root, Need::Tool("iperf3"));
     steady!(|| {
         let testbed = Testbed::new();

@@ -11,7 +11,7 @@ use crate::path::{bulk, run};
 use crate::steady::{steady, timed};
 
 #[test]
-fn renos_goodput_is_what_its_measured_loss_events_and_round_trip_allow() {
+fn renos_goodput_follows_its_measured_loss_and_rtt() {
     requires!(Need::Root, Need::Tool("iperf3"));
     steady!(|| {
         let delay = Impairment::delay(Duration::from_millis(10));

@@ -75,8 +75,8 @@ fn each(test: &str, width: u32, judge: impl Fn(&mut Browser, &Results)) {
 }
 
 #[test]
-fn the_labs_page_is_whole_and_readable_in_light_and_dark() {
-    let test = "the_labs_page_is_whole_and_readable_in_light_and_dark";
+fn the_lab_page_is_readable_light_and_dark() {
+    let test = "the_lab_page_is_readable_light_and_dark";
     each(test, WIDE, |browser, results| {
         let name = &results.manifest.experiment;
         for id in ids(results) {
@@ -119,8 +119,8 @@ fn the_labs_page_fits_a_phone() {
 }
 
 #[test]
-fn the_labs_page_of_a_thousand_runs_opens_within_a_second() {
-    let test = "the_labs_page_of_a_thousand_runs_opens_within_a_second";
+fn page_of_1000_runs_opens_within_a_second() {
+    let test = "page_of_1000_runs_opens_within_a_second";
     let Some(chromium) = command(test, "chromium") else {
         return;
     };

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn unwrap_returns_what_was_wrapped_for_every_number_of_tags() {
+    fn unwrap_undoes_wrap_for_any_number_of_tags() {
         let mut encap = Encap::plain();
         for tags in 0..=MAX_VLAN_TAGS {
             for encap in [encap.clone(), encap.clone().pppoe(9)] {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_that_is_not_ip_is_not_wrapped() {
+    fn packet_that_is_not_ip_is_not_wrapped() {
         assert_eq!(Encap::plain().wrap(MACS, &[0x15], &mut Vec::new()), None);
         assert_eq!(Encap::plain().wrap(MACS, &[], &mut Vec::new()), None);
     }

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_released_after_the_delay_and_not_before() {
+    fn frame_is_released_after_delay_and_not_before() {
         let mut engine = Engine::new(Impairment::delay(ms(10)));
         assert_eq!(engine.offer(5, b"x"), Outcome::Queued);
         assert_eq!(engine.next_event(), Some(10_000_005));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_keep_their_order_even_if_the_arrival_clock_steps_back() {
+    fn frames_keep_order_when_the_clock_steps_back() {
         let mut engine = Engine::new(Impairment::default());
         engine.offer(100, b"a");
         engine.offer(90, b"b");
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn which_frames_are_lost_does_not_depend_on_duplication() {
+    fn duplication_does_not_change_the_lost_frames() {
         let lost = |duplicate| {
             let plain = Impairment::default()
                 .with_loss(0.3, 1)
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_refuses_and_keeps_what_it_has() {
+    fn full_queue_refuses_and_keeps_what_it_has() {
         let mut engine = Engine::new(Impairment::delay(ms(1)));
         for _ in 0..QUEUE_LIMIT_FRAMES {
             assert_eq!(engine.offer(0, b""), Outcome::Queued);

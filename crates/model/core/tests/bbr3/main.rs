@@ -23,7 +23,7 @@ fn entered(flow: &Flow, phase: Bbr3Phase) -> Vec<u64> {
 }
 
 #[test]
-fn startup_ends_on_a_plateau_at_the_bandwidth_of_the_link() {
+fn startup_ends_on_plateau_at_bandwidth_of_link() {
     let mut flow = begin(Path {
         buffer: 1000,
         ..Path::new()
@@ -88,7 +88,7 @@ fn lossless_bbr3_fills_the_link_and_probes() {
 }
 
 #[test]
-fn probe_rtt_comes_every_five_seconds_for_two_hundred_milliseconds() {
+fn probe_rtt_takes_200_ms_every_5_s() {
     let mut flow = begin(Path {
         buffer: 1000,
         ..Path::new()
@@ -126,7 +126,7 @@ fn probe_rtt_comes_every_five_seconds_for_two_hundred_milliseconds() {
 /// loss 20 % is lost, because some rounds lose four of 170 by chance, and 15 % of the then safe volume
 /// is left free.
 #[test]
-fn a_percent_of_loss_costs_little_and_ten_much() {
+fn one_percent_loss_costs_little_ten_percent_much() {
     let share = |loss: f64| {
         let path = Path {
             rate_bps: 100_000_000,
@@ -146,7 +146,7 @@ fn a_percent_of_loss_costs_little_and_ten_much() {
 }
 
 #[test]
-fn a_shallow_buffer_sets_a_volume_that_fits_into_path_and_buffer() {
+fn a_shallow_buffer_limits_the_volume_in_flight() {
     let mut flow = begin(Path {
         buffer: 8,
         ..Path::new()
@@ -186,7 +186,7 @@ fn a_slow_application_without_loss_stays_in_startup() {
 }
 
 #[test]
-fn half_of_the_bandwidth_is_believed_after_two_cycles() {
+fn half_the_bandwidth_is_believed_after_two_cycles() {
     let mut flow = begin(Path {
         buffer: 1000,
         ..Path::new()
@@ -239,7 +239,7 @@ fn packet_history_is_exact_within_a_step() {
 }
 
 #[test]
-fn idleness_is_taken_for_a_probe_of_the_round_trip_time() {
+fn idle_time_counts_as_an_rtt_probe() {
     let mut flow = begin(Path::new());
     flow.run(4 * SECOND, |_| ());
     let before = entered(&flow, Bbr3Phase::ProbeRtt).len();

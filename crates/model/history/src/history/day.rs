@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_has_288_points_with_rate_rtt_and_loss() {
+    fn a_day_has_288_points_with_all_figures() {
         let (mut day, mut clock) = (Day::default(), DayClock::default());
         run(&mut day, &mut clock, THEN, 25 * 3600);
         let points = day.points(&clock);

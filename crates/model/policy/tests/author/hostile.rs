@@ -28,7 +28,7 @@ fn endless_recursion_is_stopped_by_its_depth() {
 }
 
 #[test]
-fn a_loop_of_calls_is_stopped_by_its_budget() {
+fn loop_of_calls_is_stopped_by_its_budget() {
     let text = [op(0x85, 0, 1, 0, 2), op(0x05, 0, 0, -2, 0), EXIT, EXIT];
     let functions = [("custom_rank_enqueue", 0, 3), ("inner", 3, 1)];
     let object = object_with(&text, &block(), &functions);
@@ -37,7 +37,7 @@ fn a_loop_of_calls_is_stopped_by_its_budget() {
 }
 
 #[test]
-fn a_long_loop_within_the_budget_runs_to_its_end() {
+fn long_loop_within_budget_runs_to_its_end() {
     let count = i32::try_from(CALL_BUDGET / 2 - 10).expect("small");
     let text = [
         op(0xb7, 0, 0, 0, 0),
@@ -87,7 +87,7 @@ fn the_packet_is_read_only() {
 }
 
 #[test]
-fn addresses_that_were_never_set_or_made_up_lead_nowhere() {
+fn unset_and_invented_addresses_lead_nowhere() {
     for register in [0, 6, 7, 8, 9] {
         let read = violation(&[op(0x79, 0, register, 0, 0), EXIT]);
         assert!(matches!(read, Violation::Read("no memory", ..)), "{read}");
@@ -105,7 +105,7 @@ fn code_that_does_not_return_is_stopped() {
 }
 
 #[test]
-fn a_stopped_policy_is_a_fifo_and_counts_what_it_left_unanswered() {
+fn a_stopped_policy_is_a_counting_fifo() {
     let object = object(&[op(0x79, 0, 2, 64, 0), EXIT]);
     let author = Author::parse(&object).expect("well-formed");
     let mut machine = author.machine();
@@ -141,7 +141,7 @@ fn a_stopped_policy_is_a_fifo_and_counts_what_it_left_unanswered() {
 }
 
 #[test]
-fn a_policy_changes_nothing_of_a_call_but_its_answers() {
+fn a_policy_changes_only_answers_of_a_call() {
     let mut text: Vec<u64> = (0..15).map(|i| op(0x7a, 5, 0, 8 * i, -1)).collect();
     text.push(EXIT);
     let mut state = State {
@@ -283,7 +283,7 @@ fn survive(object: &[u8]) -> bool {
 }
 
 #[test]
-fn no_flipped_bit_of_an_object_makes_anything_panic() {
+fn flipped_bits_of_an_object_never_panic() {
     let object = sample();
     assert!(survive(&object));
     let mut taken = 0;

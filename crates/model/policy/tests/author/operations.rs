@@ -155,7 +155,7 @@ fn jumps_match_rfc_9669() {
 }
 
 #[test]
-fn loads_and_stores_of_all_sizes_touch_exactly_their_bytes_at_any_alignment() {
+fn loads_and_stores_touch_exactly_their_bytes() {
     for (size, bits) in [(1usize, 0x10u8), (2, 0x08), (4, 0x00), (8, 0x18)] {
         for at in 0..=64 - size {
             let start: [u64; 8] = std::array::from_fn(|i| 0x0101_0101_0101_0101 * (i as u64 + 1));
@@ -247,7 +247,7 @@ fn policies_receive_packets_as_struct_fp_meta() {
 }
 
 #[test]
-fn functions_get_their_arguments_and_keep_their_callers_registers() {
+fn functions_get_arguments_and_keep_callers_registers() {
     // r6 = 5; r1 = 7; r2 = 8; r0 = f(r1, r2) (r6 = 100 there; r1 * r2); r0 += r6; return
     let text = [
         op(0xb7, 6, 0, 0, 5),

@@ -117,7 +117,7 @@ fn rows_by_host_are_as_computed_by_hand() {
 }
 
 #[test]
-fn flows_have_a_row_for_each_leg_in_both_families() {
+fn flows_have_a_row_for_each_leg() {
     let v4 = key(TCP, CLIENT, SERVER);
     let v6 = key(TCP, "[2001:db8::1]:40000", "[2001:db8::2]:443");
     let echo = key(58, "[2001:db8::1]:7", "[2001:db8::2]:7");
@@ -180,7 +180,7 @@ fn hosts_without_samples_are_last_and_empty() {
 }
 
 #[test]
-fn what_exceeds_a_limit_is_counted() {
+fn samples_beyond_a_limit_are_counted() {
     let host = |n: u8| key(TCP, &format!("192.0.2.{n}:1"), "203.0.113.1:1");
     let mut full = Table::new(By::Host, ClassSet::default());
     (full.max_rows, full.max_buckets) = (2, 3);

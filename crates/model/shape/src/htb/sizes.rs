@@ -39,14 +39,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_covers_lateness_at_its_rate_and_two_frames_at_any() {
+    fn a_burst_covers_lateness_and_two_frames() {
         assert_eq!(burst_bytes(0, 1514), 3028);
         assert_eq!(burst_bytes(20_000_000, 1514), 10_000 + 3028);
         assert_eq!(burst_bytes(u64::MAX, 1514), u32::MAX);
     }
 
     #[test]
-    fn quanta_are_as_weights_and_never_such_that_the_kernel_warns() {
+    fn quanta_follow_weights_without_kernel_warnings() {
         assert_eq!(quantum_bytes(1, 1, 1514), 1514);
         assert_eq!(quantum_bytes(3, 1, 1514), 3 * 1514);
         assert_eq!(quantum_bytes(1, 1, 100), MIN_QUANTUM_BYTES);

@@ -164,7 +164,7 @@ fn htb_limitations_are_listed_or_refused() {
 }
 
 #[test]
-fn a_tree_deeper_than_htb_is_refused_by_its_first_such_node() {
+fn a_tree_deeper_than_htb_is_refused() {
     let names: Vec<String> = (0..10).map(|level| format!("n{level}")).collect();
     let side: Vec<String> = (0..10).map(|level| format!("s{level}")).collect();
     let mut nodes: Vec<Written<'_>> = vec![("n0", "", "")];
@@ -200,7 +200,7 @@ fn a_tree_deeper_than_htb_is_refused_by_its_first_such_node() {
 }
 
 #[test]
-fn more_classes_than_htb_has_numbers_for_are_refused() {
+fn more_classes_than_htb_numbers_are_refused() {
     let mut tree = tree(&[("root", "", ""), ("other", "root", REST)]);
     let leaf = tree.plan.nodes[1];
     tree.plan.nodes.resize(MAX_HTB_CLASSES + 1, leaf);
@@ -210,7 +210,7 @@ fn more_classes_than_htb_has_numbers_for_are_refused() {
 }
 
 #[test]
-fn without_a_leaf_for_the_rest_there_is_one_that_gets_what_is_left() {
+fn a_tree_without_rest_leaf_gets_one() {
     let tree = tree(&[("root", "", ""), ("a", "root", MATCH_1)]);
     let plan = plan(&tree);
     let rest = plan.classes.last().unwrap();
@@ -247,7 +247,7 @@ proptest! {
     #![proptest_config(fairpath_units::property!(100))]
 
     #[test]
-    fn whatever_the_tree_nothing_below_a_node_can_exceed_it(sites in sites(), bps in 1_000_000u64..1_000_000_000) {
+    fn nothing_below_a_node_can_exceed_it(sites in sites(), bps in 1_000_000u64..1_000_000_000) {
         let plan = plan(&network(&sites, bps));
         let by_minor: HashMap<u16, &HtbNode> = plan.classes.iter().map(|c| (c.minor, c)).collect();
         prop_assert_eq!(by_minor.len(), plan.classes.len());
@@ -269,7 +269,7 @@ proptest! {
     }
 
     #[test]
-    fn numbers_are_the_same_each_time_and_nothing_that_runs_has_to_move(one in sites(), two in sites()) {
+    fn numbers_are_stable_and_running_classes_stay(one in sites(), two in sites()) {
         let (first, second) = (network(&one, 100_000_000), network(&two, 100_000_000));
         let before = plan(&first);
         let there = running(&before);

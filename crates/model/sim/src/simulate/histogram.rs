@@ -125,7 +125,7 @@ mod tests {
     use fairpath_statistics::Random;
 
     #[test]
-    fn bucket_bounds_exceed_values_by_at_most_3_percent() {
+    fn bucket_bounds_exceed_values_by_under_3_percent() {
         let mut random = Random::new(3);
         let edges = (0..41).flat_map(|bits| [(1u64 << bits) - 1, 1 << bits, (1 << bits) + 1]);
         let drawn: Vec<u64> = (0..10_000)

@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_limit_is_a_time_or_a_number_of_round_trips() {
+    fn a_rate_limit_is_time_or_round_trips() {
         assert_eq!(
             parse_rate_limit("100ms"),
             Ok(RateLimit::Time(Duration::from_millis(100)))

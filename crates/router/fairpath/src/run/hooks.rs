@@ -272,7 +272,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn a_hook_has_the_alert_on_its_input_and_in_its_environment() {
+    fn a_hook_gets_alerts_by_input_and_environment() {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("seen");
         let script = format!(
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hook_that_hangs_is_killed_with_its_children() {
+    fn hook_that_hangs_is_killed_with_its_children() {
         let job = Job {
             hook: shell("sleep 1000 & echo $!; wait", Duration::from_millis(200)),
             alert: alert("a"),

@@ -130,7 +130,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn a_question_is_answered_and_too_many_are_refused() {
+    fn queries_are_answered_and_excess_ones_refused() {
         let (requester, requests) = channel().unwrap();
         let one = requester.clone();
         let waiting = thread::spawn(move || one.query(Request::Status));

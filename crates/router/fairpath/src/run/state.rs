@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_save_leaves_the_old_state_and_is_counted() {
+    fn failed_save_leaves_old_state_and_is_counted() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("state");
         let writer = Writer::start().unwrap();

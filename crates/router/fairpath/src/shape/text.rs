@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn csv_has_a_line_for_each_class_and_direction() {
+    fn csv_has_line_for_each_class_and_direction() {
         let text = csv(&snapshot(), 20).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("class,direction,ceil_bps,floor_bps,rate_bps,"));

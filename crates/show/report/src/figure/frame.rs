@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_tick_labels_touch_and_none_leaves_the_panel() {
+    fn tick_labels_neither_overlap_nor_leave_the_panel() {
         for (i, panel) in panels().iter().enumerate() {
             for size in [Size::WIDE, Size::NARROW] {
                 let frame = Frame::new(panel, size);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn log_axes_of_prefixed_units_name_the_unit_at_each_tick() {
+    fn log_axes_name_the_unit_at_each_tick() {
         let frame = Frame::new(&panels()[2], Size::WIDE);
         let labels: Vec<&str> = frame.x_ticks.iter().map(|t| t.lines[0].as_str()).collect();
         assert_eq!(labels, ["200\u{a0}µs", "1\u{a0}ms", "100\u{a0}ms"]);

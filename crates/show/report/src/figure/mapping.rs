@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_leaves_the_measured_does_not_squeeze_it() {
+    fn outlying_models_do_not_squeeze_measured_values() {
         let measured = panel(
             Axis::zero_based("y", Unit::none()),
             &[(0.01, 2.0), (0.1, 9.0)],

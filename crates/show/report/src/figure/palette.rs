@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_colours_differ_for_red_green_blind_readers() {
+    fn first_colours_differ_for_red_green_blind_readers() {
         // Most figures have two to four series; more are distinguished by their marks.
         for css in [CSS_LIGHT, CSS_DARK] {
             for by in &BLIND {

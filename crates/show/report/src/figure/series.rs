@@ -200,14 +200,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_distribution_begins_at_zero_and_ends_at_one() {
+    fn distribution_begins_at_zero_and_ends_at_one() {
         let series = Series::distribution("d", &[3.0, 1.0, 2.0, 2.0, f64::NAN]);
         let at: Vec<(f64, f64)> = series.points.iter().map(|p| (p.x, p.y)).collect();
         assert_eq!(at, [(1.0, 0.0), (1.0, 0.25), (2.0, 0.75), (3.0, 1.0)]);
     }
 
     #[test]
-    fn a_long_distribution_is_thinned_and_keeps_its_ends() {
+    fn long_distribution_is_thinned_and_keeps_its_ends() {
         let samples: Vec<f64> = (0..100_000).map(f64::from).collect();
         let series = Series::distribution("d", &samples);
         assert!(series.points.len() <= thin::MAX_DISTRIBUTION_POINTS + 1);

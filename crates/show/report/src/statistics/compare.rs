@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn three_against_three_show_a_clear_difference_at_ninety_percent_only() {
+    fn three_against_three_show_differences_at_ninety_percent() {
         let found = compare(&[10.0, 11.0, 12.0], &[20.0, 22.0, 24.0], 0.95, 1).unwrap();
         let interval = found.difference.interval.unwrap();
         assert!((interval.confidence - 0.9).abs() < 1e-12);
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_shown_by_two_runs_or_by_equal_ones() {
+    fn two_or_equal_runs_show_nothing() {
         let two = compare(&[1.0, 2.0], &[100.0, 101.0], 0.95, 1).unwrap();
         assert_eq!(two.verdict, Verdict::NotShown);
         let one = compare(&[1.0], &[100.0], 0.95, 1).unwrap();

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_sample_has_no_interval_and_none_no_median() {
+    fn a_single_sample_has_no_interval() {
         let one = median_with_interval(&[5.0, f64::NAN], 0.95, 1).unwrap();
         assert_eq!((one.value, one.interval, one.samples), (5.0, None, 1));
         assert_eq!(median_with_interval(&[], 0.95, 1), None);

@@ -56,7 +56,7 @@ mod tests {
     ];
 
     #[test]
-    fn quantiles_of_the_handbooks_gauge_readings_are_type_seven() {
+    fn handbook_quantiles_are_of_type_seven() {
         // The handbook gives 95.1981 for its own definition and 95.1957 for Excel's, which is type 7.
         let p90 = quantile(&GAUGE, 0.9).unwrap();
         assert!((p90 - 95.195_68).abs() < 1e-5, "{p90}");

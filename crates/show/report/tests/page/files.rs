@@ -39,7 +39,7 @@ fn every_figure_and_table_has_its_files() {
 }
 
 #[test]
-fn a_thousand_runs_make_a_page_of_bounded_size() {
+fn thousand_runs_make_a_page_of_bounded_size() {
     let files = files(&made::report(1_000));
     let page = content(&files, "index.html");
     assert!(page.len() < MAX_PAGE_BYTES, "{}", page.len());
@@ -47,7 +47,7 @@ fn a_thousand_runs_make_a_page_of_bounded_size() {
 }
 
 #[test]
-fn a_million_points_make_a_figure_of_bounded_size() {
+fn million_points_make_a_figure_of_bounded_size() {
     let points = (0..1_000_000).map(|i| Point::new(f64::from(i), f64::from(i % 1009)));
     let panel = Panel::new(
         "",

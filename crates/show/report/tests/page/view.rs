@@ -37,8 +37,8 @@ fn opened(test: &str, report: &ReportDocument, width: u32) -> Option<(TempDir, B
 }
 
 #[test]
-fn the_page_is_quiet_and_readable_in_light_and_dark() {
-    let test = "the_page_is_quiet_and_readable_in_light_and_dark";
+fn the_page_is_readable_in_light_and_dark() {
+    let test = "the_page_is_readable_in_light_and_dark";
     let Some((_dir, mut browser)) = opened(test, &made::report(40), 1280) else {
         return;
     };
@@ -157,8 +157,8 @@ fn hostile_texts_do_nothing() {
 }
 
 #[test]
-fn scripts_that_are_not_the_pages_do_not_run() {
-    let test = "scripts_that_are_not_the_pages_do_not_run";
+fn scripts_that_are_not_pages_do_not_run() {
+    let test = "scripts_that_are_not_pages_do_not_run";
     let Some((_dir, mut browser)) = opened(test, &made::report(1), 800) else {
         return;
     };

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_that_never_answered_is_looked_for_again_and_followed() {
+    fn a_connection_without_answers_is_found_and_followed() {
         let here = Testbed::new().current_netns().unwrap();
         let ns = here.inode();
         let flow = Watched {

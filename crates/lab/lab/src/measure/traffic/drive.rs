@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_looked_for_in_every_part_of_the_path() {
+    fn a_program_is_found_anywhere_in_the_path() {
         assert!(in_path("sh", Some("/nowhere:/bin:/usr/bin".into())));
         assert!(!in_path("sh", Some("/nowhere".into())));
         assert!(!in_path("sh", None));

@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_no_measurement_and_keeps_its_words() {
+    fn a_refusal_keeps_its_words_without_a_measurement() {
         assert!(measured(CLIENT) && measured(SERVER));
         assert!(!measured(REFUSED) && !measured("") && !measured("iperf3: error"));
         let words = "unable to connect to server: Connection refused";
