@@ -43,7 +43,7 @@ const LIMIT: usize = 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
 const PEER: &str = include_str!("../peer/xsk_forward.c");
 
-/// What is measured.
+/// The options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Seconds of each measurement

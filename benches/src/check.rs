@@ -19,7 +19,7 @@ const TARGET: f64 = 1.0;
 /// Subscribers of a site.
 const SITE: usize = 300;
 
-/// What is checked.
+/// The options of the check.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Classes of each file

@@ -1,4 +1,4 @@
-//! What classes cost: the monitor without and with ten thousand of them, in turn, in the same run.
+//! The costs of classes: the monitor without and with ten thousand of them, in turn, in the same run.
 //!
 //! Both count quietly (no events); the second looks every packet's ends up, and counts volume,
 //! round-trip times and peers. The clients' addresses are spread over the classes' prefixes. Then what a
@@ -31,7 +31,7 @@ const CLIENTS: u32 = 4096;
 /// Readings and reloads that are timed.
 const TURNS: usize = 5;
 
-/// What is measured.
+/// The options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Bytes of a data packet, from the IP header on

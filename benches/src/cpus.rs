@@ -45,7 +45,7 @@ impl Drop for Ahead {
     }
 }
 
-/// What all CPUs have done since a moment.
+/// The work of all CPUs since a moment.
 pub struct Busy {
     since: Instant,
     unused: f64,

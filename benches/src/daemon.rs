@@ -1,5 +1,5 @@
-//! What the daemon itself costs: `fairpath run` with ten thousand classes and a flow table that
-//! is full of active flows, as an operator would run it.
+//! The costs of the daemon: `fairpath run` with ten thousand classes and a flow table that is full of
+//! active flows, as an operator would run it.
 //!
 //! The generator sends as fast as it can on one CPU; the daemon reads every second on the other. Its
 //! CPU time is the process's own, kernel side included (the test runs that close silent flows).
@@ -30,7 +30,7 @@ const CPU_PERCENT: f64 = 1.0;
 const START_DEADLINE: Duration = Duration::from_secs(120);
 const STOP_DEADLINE: Duration = Duration::from_secs(60);
 
-/// What is measured.
+/// The options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Classes

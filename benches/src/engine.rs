@@ -40,7 +40,7 @@ const BELOW: [u32; 3] = [10, 10, 100];
 /// A `PifoKind`: the default queue of a policy.
 const HEAP: u32 = 1;
 
-/// What is measured.
+/// The options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Batches of 512 packets of a round
@@ -297,7 +297,7 @@ fn interpreted(busy: u32) -> anyhow::Result<Bench> {
     Bench::new(Box::new(runtime), &case)
 }
 
-/// What is measured: name, whether it has a target, and the bench.
+/// A measurement: name, whether it has a target, and the bench.
 type Ready = (&'static str, bool, Bench);
 
 fn ready(args: &Args) -> anyhow::Result<Vec<Ready>> {

@@ -12,7 +12,7 @@ mod paced;
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// What is measured.
+/// The options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Which parts
@@ -29,7 +29,7 @@ pub struct Args {
 enum Part {
     /// Cost of loss by XDP at 0 %, compared with a program that passes everything
     Cost,
-    /// How late packets leave that are delayed by 20 ms, and what that adds to sparse ones
+    /// The lateness of packets that are delayed by 20 ms, and their effect on sparse ones
     Lateness,
 }
 

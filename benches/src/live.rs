@@ -26,7 +26,7 @@ const TARGETS: [(u32, f64); 2] = [(1_000, 100.0), (100_000, 150.0)];
 /// tcx hooks, where all that is compared here sits.
 const HOOKS: [Hook; 2] = [Hook::TcxIngress, Hook::TcxEgress];
 
-/// What is measured.
+/// The options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Bytes of a data packet, from the IP header on

@@ -70,15 +70,15 @@ enum What {
         /// The two interfaces
         #[arg(num_args = 2)]
         links: Vec<String>,
-        /// Who decides, behind the monitor's own program
+        /// The order of packets, behind the monitor's own program
         #[arg(long)]
         order: Option<order::Kind>,
     },
     /// Forwarded packets per second with the monitor off and on (root)
     Live(live::Args),
-    /// What classes add to a packet, and what a reload takes (root)
+    /// The cost of classes for each packet, and the time of a reload (root)
     Classes(classes::Args),
-    /// What loss by XDP costs at 0 %, and how late packets leave that are delayed (root)
+    /// The cost of loss by XDP at 0 %, and the lateness of delayed packets (root)
     Impair(impair::Args),
     /// The daemon's own CPU, memory and start with many classes and flows (root)
     Daemon(daemon::Args),
@@ -95,7 +95,7 @@ enum What {
     /// Accepts every packet of queue 0; started by `nfqueue`
     #[command(hide = true)]
     Answer(nfqueue::AnswerArgs),
-    /// What shaping TCP costs and adds, by each port and by HTB (root)
+    /// The cost and the added delay of shaping TCP, by each port and by HTB (root)
     Shape(shape::Args),
     /// Packets per second from a capture, compared with tshark and tcptrace
     Offline(offline::Args),

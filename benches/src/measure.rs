@@ -64,17 +64,17 @@ impl Measured {
 /// A figure with what it should be.
 #[derive(Clone, Debug, Serialize)]
 pub struct Target {
-    /// What is measured.
+    /// The measured quantity.
     pub what: String,
-    /// What it is.
+    /// The measured value.
     pub figure: f64,
-    /// What it should be at most (or at least).
+    /// The maximum (or minimum) value.
     pub bound: f64,
     /// The unit of both.
     pub unit: &'static str,
     /// The bound is the least that is good enough.
     pub at_least: bool,
-    /// Whether it is.
+    /// True if it is.
     pub met: bool,
 }
 

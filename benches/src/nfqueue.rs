@@ -41,7 +41,7 @@ const UDP_AT_ONCE: usize = 64;
 const DATA_RULE: &str = "FORWARD -i lan -j NFQUEUE --queue-num 0";
 const BOTH_RULE: &str = "FORWARD -j NFQUEUE --queue-num 0";
 
-/// What is measured.
+/// The options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Rounds of all answerers
@@ -227,7 +227,7 @@ impl Bench {
     }
 }
 
-/// What the router's queue does not take is dropped there: sending never fails for it.
+/// Sends for this time. The router's queue drops packets that it cannot take: sending never fails.
 fn send_for(socket: &UdpSocket, time: Duration) {
     let end = Instant::now() + time;
     while Instant::now() < end {

@@ -18,7 +18,7 @@ use crate::made;
 use crate::measure::{Measured, Target};
 use crate::table::{build, grouped};
 
-/// How much faster than the faster peer is good enough.
+/// The minimum speed in comparison with the faster peer.
 const TARGET: f64 = 3.0;
 /// Work of tshark that the comparison excludes.
 const TSHARK_EXCLUDES: [&str; 3] = [
@@ -27,7 +27,7 @@ const TSHARK_EXCLUDES: [&str; 3] = [
     "ip.defragment:FALSE",
 ];
 
-/// What is read.
+/// The options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Read this capture instead of a made one

@@ -58,7 +58,7 @@ const WARM_CALLS: u32 = 3;
 /// For a process to begin: it loads programs and 10,000 classes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Who decides.
+/// The order of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {

@@ -1,4 +1,4 @@
-//! What watches the router: Fairpath's release binary, or ePPing where `EPPING` names it.
+//! The program that watches the router: Fairpath's release binary, or ePPing where `EPPING` names it.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -18,14 +18,14 @@ const EPPING_ENV: &str = "EPPING";
 const START_DEADLINE: Duration = Duration::from_secs(60);
 const STOP_DEADLINE: Duration = Duration::from_secs(60);
 
-/// How the router is watched.
+/// The program that watches the router.
 #[derive(Clone, Debug)]
 pub enum Watcher {
     /// `fairpath rtt` on these interfaces, with a table for the given number of flows.
     Fairpath {
         /// The binary.
         path: PathBuf,
-        /// What is watched.
+        /// The watched interfaces.
         interfaces: &'static [&'static str],
         /// `--max-flows`.
         flows: u32,
@@ -34,7 +34,7 @@ pub enum Watcher {
     Epping {
         /// The binary.
         path: PathBuf,
-        /// What is watched.
+        /// The watched interface.
         interface: &'static str,
     },
 }
@@ -64,14 +64,14 @@ pub struct Watching {
     before: Vec<u32>,
 }
 
-/// What a watcher said of itself when it ended; nothing of ePPing.
+/// The final report of a watcher; empty for ePPing.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Reported {
     /// Samples taken.
     pub samples: u64,
     /// Events that the ring had no place for.
     pub events_lost: u64,
-    /// What it gave up otherwise: flows without a place, segments not remembered, locks.
+    /// Other refusals: flows without a place, segments not remembered, locks.
     pub refused: u64,
     /// Bytes of the tables.
     pub table_bytes: u64,
@@ -125,7 +125,7 @@ impl Watcher {
         Ok(watching)
     }
 
-    /// How often a packet meets a hook of it.
+    /// The number of its hooks that a packet passes.
     pub fn hooks(&self) -> u32 {
         match self {
             Watcher::Fairpath { interfaces, .. } => interfaces.len() as u32,

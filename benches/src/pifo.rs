@@ -22,12 +22,12 @@ const AHEAD: u64 = 4_000;
 const BUCKETS: u32 = 4_096;
 /// cFFS against heap and tree, natively.
 const TIMES_FASTER: f64 = 3.0;
-/// What "flat" is: the largest occupancy against the smallest.
+/// The maximum ratio of the times at the largest and the smallest occupancy that counts as flat.
 const FLAT: f64 = 1.5;
 /// A pop and a push in the kernel with slots, net of an empty program.
 const KERNEL_NS: f64 = 15.0;
 
-/// What is measured.
+/// The options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Items queued
@@ -159,7 +159,7 @@ impl Queue for OfKernel {
     }
 }
 
-/// What is compared natively, the queue under test first.
+/// The queues that are compared natively, the queue under test first.
 fn native(occupancy: u32) -> anyhow::Result<Vec<(&'static str, Box<dyn Queue>)>> {
     let window = Window {
         buckets: BUCKETS,

@@ -19,7 +19,7 @@ const TARGET: f64 = 2e6;
 /// Of the link.
 const RATE_BPS: u64 = 1_000_000_000;
 
-/// What is simulated.
+/// The options of the simulation.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Virtual seconds of each case

@@ -1,5 +1,5 @@
-//! What shaping costs and adds: real TCP through a router, by each of Fairpath's ports, by an HTB that
-//! was made by hand, and unshaped.
+//! The costs of shaping: real TCP through a router, by each of Fairpath's ports, by an HTB that was
+//! made by hand, and unshaped.
 //!
 //! ```text
 //! server ── wan [router: 1,000 or 10,000 classes, two of them busy] lan ── client, two subscribers
@@ -43,7 +43,7 @@ const MIN_RATE: f64 = 0.01;
 /// The fastest line.
 const MAX_RATE: f64 = 100.0;
 
-/// What is measured.
+/// The options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// Rounds of everything
@@ -58,7 +58,7 @@ pub struct Args {
     /// TCP connections, all to one subscriber
     #[arg(long, value_delimiter = ',', default_values_t = [1, 8])]
     flows: Vec<u32>,
-    /// Who shapes
+    /// The shapers
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Via::ALL)]
     ports: Vec<Via>,
     /// Seconds of each measurement

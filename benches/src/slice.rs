@@ -21,7 +21,7 @@ const MEASURED_CALL: u32 = 1_000_000;
 const WARM: u32 = 200_000;
 /// Loaded after the watcher, and none of its programs.
 const GENERATOR: [&str; 2] = ["inject", "sink"];
-/// What must have been forwarded of what was sent.
+/// The minimum share of the sent packets that must have been forwarded.
 const MIN_FORWARDED: f64 = 0.98;
 
 /// Where and how long.

@@ -145,7 +145,7 @@ enum fp_reason {
 	FP_CLOSED_END = 9,     /* monitoring ended */
 };
 
-/* Whether the router's own egress queue is between the two observations of a sample. */
+/* The place of the router's own egress queue in a sample. */
 enum fp_own_queue {
 	FP_OWN_QUEUE_UNKNOWN = 0,
 	FP_OWN_QUEUE_IN = 1,

@@ -79,7 +79,7 @@ enum {
 #define DIFFSERV_HEAVY	 DIFFSERV_AF(1)
 #define DIFFSERV_BULK	 (DIFFSERV_BIT(DIFFSERV_LE) | DIFFSERV_BIT(DIFFSERV_CS1))
 
-/* Whether the DSCP, as a bit, is among these. */
+/* True if the DSCP, as a bit, is among these. */
 #define DIFFSERV_IN(bit, set) (((bit) & (set)) != 0)
 
 FP_INLINE u64 diffserv_of_8(u64 bit)

@@ -136,7 +136,7 @@ FP_INLINE int make_capacity(struct xdp_md *ctx, int more)
 	return bpf_xdp_adjust_meta(ctx, -bytes);
 }
 
-/* What policies see. The monitor parsed w->packet. */
+/* Fills in the metadata for policies. The monitor parsed w->packet. */
 FP_FUNC int fp_fill_metadata(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			     u32 go)
 {

@@ -18,9 +18,9 @@
 
 /* Also lose frames that are not IP, to groups, and of neighbour discovery. Set before loading. */
 const volatile u32 impair_all = 0;
-/* Whether any loss is configured. Set before loading. */
+/* Nonzero if any loss is configured. Set before loading. */
 const volatile u32 impair_loses = 0;
-/* Whether the model has memory. Set before loading. */
+/* Nonzero if the model has memory. Set before loading. */
 const volatile u32 impair_moves = 0;
 /* Maximum frame length on the wire. Set before loading. */
 const volatile u32 impair_longest = 0xffffffff;

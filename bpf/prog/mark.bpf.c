@@ -66,7 +66,7 @@ FP_INLINE struct fp_mark FP_MEM *the_mark(void)
 	return (struct fp_mark FP_MEM *)mark_at;
 }
 
-/* Whether the scratch of this CPU may be used. */
+/* True if the scratch of this CPU may be used. */
 FP_INLINE int claim_work(struct fp_rtt FP_MEM *r, u32 cpu)
 {
 	if (!r->ready || cpu >= r->config.cpus)

@@ -19,7 +19,7 @@
 #define BPF_MAP_TYPE_ARRAY 2
 /* Objects, items, slots at most. */
 #define MAX_OBJECTS 16384
-/* How far the new rank is above the served one. */
+/* The distance of the new rank from the served one. */
 #define AHEAD 4000
 /* Where the pool begins: libbpf may keep globals in the first page. */
 #define FP_ARENA_START 4096ull

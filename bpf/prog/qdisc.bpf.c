@@ -493,8 +493,8 @@ static __attribute__((noinline)) int look(struct sk_buff *skb)
 }
 
 /*
- * Whether an impairment lost the new packet, called before outcomes are freed. Its own outcome is
- * the last one.
+ * True if an impairment lost the new packet, called before outcomes are freed. Its own outcome is the
+ * last one.
  */
 FP_INLINE int was_impaired(struct fp_sched FP_MEM *s)
 {

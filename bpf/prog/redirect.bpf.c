@@ -17,7 +17,7 @@
 
 /* MAC addresses of this host, all zero where unused; set before loading. */
 const volatile u8 redirect_own[FP_MAX_OWN][FP_MAC_BYTES] = {};
-/* Whether to write the time of arrival (ns, monotonic) before the frame. Set before loading. */
+/* Nonzero to write the time of arrival (ns, monotonic) before the frame. Set before loading. */
 const volatile u32 redirect_stamp = 0;
 
 /* Key: receive queue; value: AF_XDP socket. Written by user space, read here. */

@@ -38,7 +38,7 @@ struct {
 /* Claim the work area by an atomic bit: softirqs nest on PREEMPT_RT. Set before loading. */
 const volatile u32 softirqs_nest = 0;
 
-/* Whether an interface has rtt_forward. Set before loading. */
+/* Nonzero if an interface has rtt_forward. Set before loading. */
 const volatile u32 forwarding = 0;
 
 char _license[] SEC("license") = "Dual MIT/GPL";

@@ -59,7 +59,7 @@ fn discovery(mac: [u8; 6], kind: u8) -> Vec<u8> {
     frame
 }
 
-/// What goes through AF_XDP.
+/// The frames that go through AF_XDP.
 fn carried() -> Vec<(&'static str, Vec<u8>)> {
     let fragment = |offset, more| {
         let mut ip = ipv4::Header::new(A4, B4);
@@ -146,7 +146,7 @@ fn carried() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// What the bridge carries.
+/// The frames that the bridge carries.
 fn bridged() -> Vec<(&'static str, ForwardOutcome, Vec<u8>)> {
     let udp = |frame: Frame| frame.ipv4(A4, B4).udp(1, 2).payload(&MARK).build();
     let group6 = [0x33, 0x33, 0, 0, 0, 5];

@@ -1,4 +1,4 @@
-//! What passes, what it costs in frames, and what is left when the process is gone.
+//! Packets that pass, their cost in frames, and the state after the end of the process.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What cannot be opened says why, and what would do.
+//! Errors name the cause and the remedy.
 
 use fairpath_bpf::Dropper;
 use fairpath_testbed::{Need, Offloads, requires};

@@ -201,7 +201,7 @@ fn v6(to: Ipv6Addr, change: impl FnOnce(&mut ipv6::Header)) -> Vec<u8> {
         .build()
 }
 
-/// What stays the stack's, and why.
+/// The packets that the stack keeps, and the reasons.
 fn cases() -> Vec<(&'static str, ForwardOutcome, Vec<u8>)> {
     let server = Router::SERVER;
     let other = |a, b| {

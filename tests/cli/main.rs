@@ -10,7 +10,7 @@ use std::process::Output;
 
 use fairpath_tests::binary;
 
-/// What `fairpath NAME` runs, and the arguments that reach it.
+/// The program that `fairpath NAME` runs, and the arguments that reach it.
 pub struct Binary {
     /// `fairpath`, or `fairpath sched` and so on.
     pub words: &'static [&'static str],
@@ -45,7 +45,7 @@ pub fn run(path: &Path, words: &[&str]) -> Output {
         .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What a command printed.
+/// The output of a command.
 pub fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }

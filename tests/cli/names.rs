@@ -14,7 +14,7 @@ const SEVERAL_VALUES: [(&str, &str); 6] = [
     ("class", "a name of a class, or of several"),
 ];
 
-/// What the grammar says about common options: value and short form.
+/// The grammar of common options: value and short form.
 const GRAMMAR: [(&str, Option<&str>, Option<char>); 13] = [
     ("interface", Some("IF"), Some('i')),
     ("read", Some("FILE"), Some('r')),

@@ -16,7 +16,7 @@ use super::{Site, counter};
 const RATE: u64 = 50_000;
 /// The generator takes its CPU's time; on a busy machine it does not come to its rate.
 const MIN_RATE: u64 = 5_000;
-/// What the process may grow by once it is warm, whatever passes: no flow is remembered in it.
+/// The maximum growth of the process once it is warm, with any traffic: no flow is remembered in it.
 const GROWTH_BYTES: u64 = 8 << 20;
 const WARM: Duration = Duration::from_secs(10);
 

@@ -46,7 +46,7 @@ pub fn blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// Whether `line` is `expected` with something in the place of each `N`; spaces count as one.
+/// True if `line` is `expected` with something in the place of each `N`; spaces count as one.
 pub fn fits(expected: &str, line: &str) -> bool {
     let is_open = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()) == "N";
     let words = expected.split_whitespace().map(|word| match is_open(word) {

@@ -33,7 +33,7 @@ use fairpath_units::test_seeds;
 /// A sample: the frame that completed it, and its nanoseconds.
 type Samples = BTreeSet<(u64, u64)>;
 
-/// What the project accepts of captures in its repository.
+/// The maximum size of captures in the repository.
 const MOST_BYTES: u64 = 2 << 20;
 
 fn directory() -> PathBuf {
@@ -67,7 +67,7 @@ fn captures() -> Vec<PathBuf> {
     captures
 }
 
-/// What is missing and what is too much, in words; nothing where both are equal.
+/// Describes missing and surplus samples; `None` if both are equal.
 fn difference(expected: &Samples, found: &Samples) -> Option<String> {
     let missing: Vec<_> = expected.difference(found).take(5).collect();
     let extra: Vec<_> = found.difference(expected).take(5).collect();
@@ -148,7 +148,7 @@ fn segments_above_tsharks_limit_are_dropped() {
     assert_eq!(compared_with_tshark(&capture), Ok((1, 0)));
 }
 
-/// What the two ways of measuring came to on one capture.
+/// The results of the two ways of measuring on one capture.
 struct Coverage {
     valid: usize,
     seq: usize,

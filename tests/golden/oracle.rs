@@ -1,4 +1,4 @@
-//! What tshark reads in a capture.
+//! The results of tshark for a capture.
 
 use std::path::Path;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::Samples;
 use crate::karn::Packet;
 
-/// What tshark measured.
+/// The measurements of tshark.
 pub struct Measured {
     /// `tcp.analysis.ack_rtt`.
     pub tcp: Samples,

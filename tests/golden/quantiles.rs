@@ -66,7 +66,7 @@ pub fn counted(capture: &Path) -> (Vec<u64>, [Histogram; 2]) {
     (samples, legs)
 }
 
-/// How far a histogram's quantiles are off, at most; all samples must be in it.
+/// The maximum error of a histogram's quantiles; all samples must be in it.
 fn farthest_off(samples: &[u64], histogram: &Histogram) -> f64 {
     assert_eq!(histogram.count(), samples.len() as u64);
     let off = QUANTILES.map(|q| {

@@ -1,4 +1,4 @@
-//! What `fairpath rtt -r` says of a capture.
+//! The output of `fairpath rtt -r` for a capture.
 
 use std::path::Path;
 

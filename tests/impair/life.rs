@@ -1,4 +1,4 @@
-//! How it begins and ends, and that nothing stays.
+//! Starts and ends of `fairpath impair`, which leave nothing.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

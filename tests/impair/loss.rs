@@ -1,4 +1,4 @@
-//! What is lost: how much, and which.
+//! The number and the choice of lost packets.
 
 use fairpath_testbed::{Need, Router, requires};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! What is refused, and how that is said.
+//! Refused arguments, and their messages.
 
 use std::process::Command;
 

@@ -58,7 +58,7 @@ pub fn router_with_offloads() -> Scene {
     Scene::new(net, alone)
 }
 
-/// What comes by these namespaces' interfaces is handed on by one processor.
+/// Lets one processor handle the packets of these namespaces' interfaces.
 pub fn steer(all: [&Netns; 3]) {
     for ns in all {
         ns.receive_on(CPU).unwrap();
@@ -80,7 +80,7 @@ impl Scene {
     }
 }
 
-/// Whether a program with these words runs in this namespace, and in no other.
+/// True if a program with these words runs in this namespace, and in no other.
 pub fn runs(ns: &Netns, words: &[&str]) -> bool {
     let line: String = words.iter().map(|word| format!("{word}\0")).collect();
     let is_it = |process: &Path| {
@@ -97,7 +97,7 @@ pub struct Impaired {
     pub process: Process,
 }
 
-/// How it ended.
+/// The end.
 #[derive(Debug)]
 pub struct Ended {
     pub status: ExitStatus,
@@ -184,7 +184,7 @@ impl Ended {
             .unwrap_or_else(|| panic!("{key}: {:#}", self.report))
     }
 
-    /// How long a direction planned to hold its packets on average, ns.
+    /// The planned mean delay of a direction, ns.
     pub fn planned_ns(&self, direction: &str) -> f64 {
         self.direction(direction)["planned_delay_ns"]
             .as_f64()
@@ -222,14 +222,14 @@ impl Ended {
 /// Datagrams as they came, by number.
 #[derive(Debug, Default)]
 pub struct Arrived {
-    /// How often each came.
+    /// The number of arrivals of each packet.
     pub times: BTreeMap<u32, u32>,
     /// Numbers that came after a greater one.
     pub inversions: u32,
 }
 
 impl Arrived {
-    /// What came of a stream.
+    /// Counts the arrivals of a stream.
     pub fn of(stream: &Stream) -> Arrived {
         let mut arrived = Arrived {
             inversions: stream.inversions() as u32,

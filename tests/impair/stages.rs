@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 
 use crate::scene::{Impaired, Scene, datagrams, router};
 
-/// How soon a stage is off whose owner was killed.
+/// The maximum time until a stage is detached after its owner was killed.
 const SOON: Duration = Duration::from_secs(1);
 
 fn arrived(net: &Scene, count: u32) -> usize {

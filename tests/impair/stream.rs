@@ -21,7 +21,7 @@ use crate::scene::{Ended, Impaired, router};
 const PORT: u16 = 7777;
 /// Between two datagrams: slow enough for a busy machine.
 const EVERY: Duration = Duration::from_micros(200);
-/// What is under way comes within this, or not at all.
+/// The maximum silence before packets in flight count as lost.
 const SILENCE: Duration = Duration::from_millis(1500);
 /// Where packets are handed on, and where they are sent: order is kept on one processor only.
 pub const CPU: usize = 0;
@@ -29,7 +29,7 @@ pub const CPU: usize = 0;
 const PAYLOAD: usize = 64;
 pub const FRAME: u64 = 14 + 28 + PAYLOAD as u64;
 
-/// What is to be sent, from where, and to whom.
+/// The packets to send, with source and destination.
 pub struct Course<'n> {
     from: &'n Netns,
     to: &'n Netns,
@@ -41,7 +41,7 @@ pub struct Course<'n> {
     every: Duration,
 }
 
-/// What was sent, and what came of it.
+/// A stream that was sent, with its outcome.
 #[derive(Debug)]
 pub struct Stream {
     /// By number, from that of the first.
@@ -222,7 +222,7 @@ impl Stream {
         self.sent[(number - self.first) as usize]
     }
 
-    /// How long after the first one datagrams were sent, on average, ns.
+    /// The mean time of sending datagrams after the first one, ns.
     pub fn mean_sent_ns(&self) -> f64 {
         let since = self.sent.iter().map(|at| at - self.sent[0]);
         since.sum::<u64>() as f64 / self.sent.len() as f64

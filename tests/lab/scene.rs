@@ -99,7 +99,7 @@ impl Scene {
         paths.iter().map(read).collect()
     }
 
-    /// What the directory says about itself.
+    /// The manifest of the directory.
     pub fn manifest(&self) -> Value {
         serde_json::from_slice(&fs::read(self.out().join("manifest.json")).unwrap()).unwrap()
     }
@@ -111,7 +111,7 @@ pub fn write_script(path: &Path, script: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// What a command printed to stderr.
+/// The output of a command to stderr.
 pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

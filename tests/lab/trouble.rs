@@ -45,7 +45,7 @@ fn host_rules() -> String {
     all.lines().filter(ours).collect::<Vec<_>>().join("\n")
 }
 
-/// Whether the congestion control that the lab brings is registered.
+/// True if the congestion control that the lab brings is registered.
 fn has_bbr3like() -> bool {
     let known = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
     known.split_whitespace().any(|name| name == BBR3LIKE)

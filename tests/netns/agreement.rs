@@ -1,4 +1,4 @@
-//! What different hooks see is the same.
+//! Different hooks observe the same packets.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -17,7 +17,7 @@ struct Objects {
 }
 
 impl Objects {
-    /// What a process holds by descriptors.
+    /// The BPF objects that a process holds by descriptors.
     fn of_process(pid: u32) -> Objects {
         let mut objects = Objects::default();
         for entry in fs::read_dir(format!("/proc/{pid}/fdinfo")).unwrap() {

@@ -1,6 +1,6 @@
 //! The Debian package as a file: what is in it, and that it comes out the same every time.
 //!
-//! What it does on a system is the guest's business: tests/vm/scenarios/package.sh.
+//! A test of its effect on a system is in the guest: tests/vm/scenarios/package.sh.
 
 use std::env;
 use std::fs;
@@ -13,7 +13,7 @@ use fairpath_units::skip_test;
 
 const VERSION: &str = "9.8~test-1";
 
-/// Whether this machine has a program; if not, `test` is skipped.
+/// True if this machine has a program; if not, `test` is skipped.
 fn has(test: &str, program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&path).any(|dir| dir.join(program).is_file());

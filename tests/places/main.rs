@@ -30,7 +30,7 @@ struct PlaceRow {
     places: Vec<String>,
     /// The example's NAME, where one exists.
     name: Option<String>,
-    /// What the example is called in code.
+    /// The identifiers of the example in code.
     identifiers: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ impl PlaceRow {
         paths.map(|place| place.replace("NAME", name)).collect()
     }
 
-    /// Whether `file` is one of its paths, below one, or in the folder of a module's file.
+    /// True if `file` is one of its paths, below one, or in the folder of a module's file.
     fn covers(&self, file: &str) -> bool {
         self.paths().iter().any(|path| {
             let folder = path.strip_suffix(".rs").unwrap_or(path);
@@ -117,7 +117,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether `word` is a separate word in `line`.
+/// True if `word` is a separate word in `line`.
 fn has_word(line: &str, word: &str) -> bool {
     let part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     line.match_indices(word).any(|(at, _)| {

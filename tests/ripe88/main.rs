@@ -29,8 +29,9 @@ const REPEATS: &str = "[form.quick]\nrepeats = 3\n";
 const ONE: &str = "[form.quick]\nrepeats = 1\n";
 /// The experiment's own, and those of later runs: fixed, since figures of a few runs have limits in percent.
 const SEED: u32 = 88;
-/// What two processors carry that others use, too. And what models speak of: the kernel's clocks for lost
-/// segments (RACK, tail loss probe) tick in 4 ms or so, and at a round trip of 0.5 ms CUBIC waits for them.
+/// A rate that two shared processors can carry. And what models speak of: the kernel's clocks for lost
+/// segments (RACK, tail loss probe) tick in 4 ms or so, and at a round trip of 0.5 ms CUBIC waits for
+/// them.
 const SCALE: &str = "0.1";
 /// CUBIC at 1 %, compared with the nearest of Mathis and RFC 9438.
 const MODEL: f64 = 0.15;
@@ -47,7 +48,7 @@ fn goodput(cell: &Cell) -> Option<f64> {
     median(&rates.collect::<Vec<f64>>())
 }
 
-/// Whether a setting has these values among its own.
+/// True if a setting has these values among its own.
 fn of(setting: &BTreeMap<String, String>, part: &BTreeMap<String, String>) -> bool {
     part.iter()
         .all(|(axis, value)| setting.get(axis) == Some(value))
@@ -87,7 +88,7 @@ impl fmt::Display for Found {
 
 /// A cell of the grid: path, congestion control, loss.
 type Place = [&'static str; 3];
-/// What is found of a figure, and the cells that it is of.
+/// The kinds of figures, and the cells of each.
 type Figures = BTreeMap<String, (Found, Vec<Place>)>;
 
 /// CUBIC at 1 %, compared with the nearest model, if it had enough loss events.

@@ -1,4 +1,4 @@
-//! What passes is not changed: captures before and after the router, packet by packet.
+//! Packets that pass are not changed: captures before and after the router, packet by packet.
 
 use std::collections::HashMap;
 
@@ -38,7 +38,7 @@ fn packet(frame: &[u8]) -> Option<Vec<u8>> {
     Some(ip)
 }
 
-/// How often each packet is in a capture.
+/// The number of times that each packet is in a capture.
 fn packets(bytes: &[u8]) -> HashMap<Vec<u8>, i64> {
     let mut reader = Reader::new(std::io::Cursor::new(bytes)).unwrap();
     let mut all = HashMap::new();

@@ -39,7 +39,7 @@ fn ping(scene: &Scene, count: u32) -> Vec<Duration> {
     report.times
 }
 
-/// What the client's interface has received, read at some time between the two.
+/// The counter of the client's interface, read at some time between the two.
 struct Read {
     bytes: u64,
     begun: Instant,
@@ -71,7 +71,7 @@ enum Figure {
     Latency,
     /// The link rate.
     Rate,
-    /// How even the flows were.
+    /// The fairness of the flows.
     Fairness,
 }
 
@@ -79,7 +79,7 @@ impl Figure {
     const ALL: [Figure; 3] = [Figure::Latency, Figure::Rate, Figure::Fairness];
 }
 
-/// What was measured once.
+/// A measurement.
 #[derive(Debug)]
 struct Measured {
     added: Duration,
@@ -156,7 +156,7 @@ fn ten_bulk_flows_leave_a_ping_its_latency(port: &'static str) {
 
 by!(a_fifo_of_the_same_rate_does_not: nfqueue, afxdp, kernel);
 
-/// What the same line is without flow queues: the test above could fail.
+/// The same line without flow queues: the test above could fail.
 fn a_fifo_of_the_same_rate_does_not(port: &'static str) {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
     let scene = Scene::new(port, Offloads::Off);

@@ -31,7 +31,7 @@ const FLOWS: [u16; 4] = [7001, 7002, 7003, 7004];
 /// A datagram: the port that it came from, and its number among those of that port.
 type Datagram = (u16, u64);
 
-/// What the log says: which datagrams were sent in which order, and how many were dropped.
+/// Returns the content of the log: which datagrams were sent in which order, and how many were dropped.
 ///
 /// A datagram that was dropped keeps its number, so datagrams are numbered as they came.
 fn sent_by(log: &Path) -> (Vec<Datagram>, usize) {
@@ -62,7 +62,7 @@ fn sent_by(log: &Path) -> (Vec<Datagram>, usize) {
     (sent, dropped)
 }
 
-/// What a capture has: datagrams in the order of the wire.
+/// Returns the datagrams of a capture in the order of the wire.
 fn sent_on_the_wire(bytes: &[u8]) -> Vec<Datagram> {
     let mut reader = capture::Reader::new(Cursor::new(bytes)).unwrap();
     let mut sent = Vec::new();

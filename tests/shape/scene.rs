@@ -24,7 +24,7 @@ pub const PORT: u16 = 7777;
 /// More addresses of the client: separate subscribers.
 pub const BERT: Ipv4Addr = Ipv4Addr::new(10, 10, 1, 3);
 
-/// Whether a queue is no longer than `packets` and a policy drops from it. The `kernel` back end ensures neither: its leaf
+/// True if a queue is no longer than `packets` and a policy drops from it. The `kernel` back end ensures neither: its leaf
 /// qdisc has a separate limit (docs/guide/shape.md, "Back ends"), with capacity for seconds of overload.
 pub fn limits_queues(port: &str) -> bool {
     port != "kernel"
@@ -266,10 +266,10 @@ pub struct Counted {
     thread: Option<thread::JoinHandle<()>>,
 }
 
-/// What came.
+/// The arrivals.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Arrived {
-    /// How many.
+    /// The number of packets.
     pub count: u64,
     /// Numbers that came after a greater one.
     pub reordered: u64,
@@ -327,7 +327,7 @@ impl Counted {
         }
     }
 
-    /// What came until nothing came for `silence`.
+    /// Receives until nothing has come for `silence`.
     pub fn drain(&self, silence: Duration) -> Arrived {
         let mut before = self.seen.lock().unwrap().arrived.count;
         let mut since = Instant::now();

@@ -13,7 +13,7 @@ use crate::scene::{
     BERT, Counted, Numbered, Scene, for_a_time, number, settled, snapshot, upstream_lost,
 };
 
-/// What allocators and caches may take after the first third.
+/// The maximum growth by allocators and caches after the first third.
 const GROWTH_KIB: u64 = 16 * 1024;
 /// Connections to the control socket that are open at the moment.
 const CLIENTS: usize = 8;

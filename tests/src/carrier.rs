@@ -18,13 +18,13 @@ pub struct Carrier {
 pub struct Redirects(Vec<Redirect>);
 
 impl Redirects {
-    /// What the programs did with frames, by interface.
+    /// The outcomes of frames, by interface.
     pub fn outcomes(&self) -> Vec<Outcomes> {
         self.0.iter().map(Redirect::outcomes).collect()
     }
 }
 
-/// How to open.
+/// The options of opening.
 #[derive(Clone, Debug)]
 pub struct Opening {
     /// The interfaces' names.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::binary;
 use crate::rtt::PATIENCE;
 
-/// How long one answer may take.
+/// The maximum time of one answer.
 const ANSWER: Duration = Duration::from_secs(60);
 
 /// A directory with the daemon's configuration, socket and state; removed when dropped.

@@ -17,7 +17,7 @@ pub const FRAME: u32 = 1514;
 pub const LINE: u16 = 1;
 /// Minor of what has no class.
 pub const OTHER: u16 = 2;
-/// What is in no class gets.
+/// The rate of packets without a class.
 const OTHER_BPS: u64 = 1_000_000;
 
 /// A class with bursts as they should be.
@@ -49,9 +49,9 @@ pub fn tree(line_bps: u64, classes: &[HtbClass]) -> HtbTree {
 /// A shaped interface of the calling thread's namespace.
 #[derive(Debug)]
 pub struct Shaped {
-    /// What runs.
+    /// The active tree.
     pub htb: Htb,
-    /// What marks.
+    /// The marking program.
     pub mark: Mark,
     name: String,
     ifindex: IfIndex,

@@ -1,4 +1,4 @@
-//! What `fairpath rtt --format json` printed, read back.
+//! The output of `fairpath rtt --format json`, read back.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -93,7 +93,7 @@ impl Records {
         records
     }
 
-    /// How often each sample is there.
+    /// The number of occurrences of each sample.
     pub fn counts(&self) -> BTreeMap<Key, usize> {
         let mut counts = BTreeMap::new();
         for sample in &self.samples {

@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 use crate::binary;
 use crate::records::Records;
 
-/// How long anything may take on a machine that has much else to do.
+/// The maximum time of any operation on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `fairpath rtt` in a namespace; killed when dropped.

@@ -19,7 +19,7 @@ const MTU: u32 = 1500;
 /// First in, first out; remembers what came, and can set CE in all that leaves.
 pub struct Recorder {
     fifo: Fifo,
-    /// What came, with its bytes, if that is wanted.
+    /// The arrivals with their bytes, if they are wanted.
     pub seen: Option<Vec<(Arrival, Vec<u8>)>>,
     /// Set CE.
     pub mark: bool,
@@ -89,18 +89,18 @@ impl Named {
     }
 }
 
-/// What to assemble.
+/// The parts to assemble.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Towards subscribers, towards the internet.
     pub exits: [Named; 2],
-    /// How.
+    /// The forwarding mode.
     pub forwarding: Forwarding,
     /// MAC addresses of this host.
     pub own: Vec<[u8; 6]>,
     /// Of classes.
     pub rules: Rules,
-    /// Whether tcx programs watch both interfaces, too.
+    /// True if tcx programs watch both interfaces, too.
     pub tcx: bool,
     /// Frames that can be held.
     pub held: u32,
@@ -203,7 +203,7 @@ fn ifindex(name: &str) -> Result<IfIndex> {
 pub struct Through {
     /// To be turned, here or on a thread.
     pub forwarder: Forwarder<Recorder>,
-    /// What measures and leads packets to the forwarder.
+    /// The monitor, which leads packets to the forwarder.
     pub monitor: RttMonitor,
     /// The packets that the stack sends alone.
     pub stack_sent: StackSent,

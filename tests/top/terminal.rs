@@ -135,7 +135,7 @@ impl Terminal {
         self.seen.0.lock().unwrap().bytes.clone()
     }
 
-    /// Whether the terminal edits lines and echoes, as in a shell.
+    /// True if the terminal edits lines and echoes, as in a shell.
     pub fn is_cooked(&self) -> bool {
         let termios = self.master.get_termios().expect("the terminal's modes");
         let flags = termios.local_flags.bits();

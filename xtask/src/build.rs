@@ -33,7 +33,7 @@ pub struct Executable {
     pub dir: PathBuf,
 }
 
-/// What the build made.
+/// The output of the build.
 pub struct Built {
     pub tests: Vec<Executable>,
     /// The directory of the programs.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a part checks, and the function that does.
+/// The subject of a part, and the function that checks it.
 type Part = (&'static str, fn() -> Result<()>);
 
 pub fn run() -> Result<()> {
@@ -19,7 +19,7 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// What only reads files.
+/// Checks that only read files.
 pub fn texts() -> Result<()> {
     let parts: [Part; 3] = [
         ("fmt", fmt),
@@ -39,7 +39,7 @@ pub fn texts() -> Result<()> {
     Ok(())
 }
 
-/// What the build must agree with.
+/// Checks of files that must agree with the build.
 pub fn pages(built: &Built) -> Result<()> {
     let fairpath = built.program("fairpath");
     docs::check(&fairpath)?;

@@ -83,7 +83,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether `cargo xtask` has a subcommand of this name.
+/// True if `cargo xtask` has a subcommand of this name.
 fn has_subcommand(name: &str) -> bool {
     use clap::CommandFactory;
     Cli::command().find_subcommand(name).is_some()

@@ -192,7 +192,7 @@ fn escape(text: &str) -> String {
     text.replace('\\', "\\e").replace('-', "\\-")
 }
 
-/// What a reader sees of a cell: `\-` and `\e` are one character, fonts none.
+/// Removes the fonts of a cell: `\-` and `\e` are one character, fonts none.
 fn without_fonts(cell: &str) -> String {
     cell.replace("\\fB", "")
         .replace("\\fI", "")

@@ -1,4 +1,4 @@
-//! What tests did not run, and whether they had a right not to.
+//! The tests that did not run, and the verdict on their reasons.
 //!
 //! A test that lacks something it needs appends one line to the file that `FAIRPATH_SKIP_LOG`
 //! names and returns:
@@ -34,10 +34,10 @@ impl fmt::Display for Skip {
     }
 }
 
-/// What this machine has; a skip for lack of it is a failure.
+/// The features of this machine; a skip for lack of a present one is a failure.
 #[derive(Debug, Default)]
 pub struct Present {
-    /// What `fairpath features` says of each feature.
+    /// The features according to `fairpath features`.
     pub features: BTreeMap<String, bool>,
     pub root: bool,
 }

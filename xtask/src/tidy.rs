@@ -6,6 +6,7 @@
 //! | `commits` | the form of new commits |
 //! | `links` | links of Markdown pages have a target |
 //! | `names` | the names of types and tests in Rust code |
+//! | `openings` | documentation comments open with a statement |
 //! | `source` | no rule: Rust and C text with comments (and strings) blanked |
 //! | `places` | code that is allowed in some files only, or nowhere |
 //! | `promises` | every row of docs/promises.md has a proof that exists |
@@ -18,6 +19,7 @@ mod arrows;
 mod commits;
 mod links;
 mod names;
+mod openings;
 mod places;
 mod promises;
 pub mod prose;
@@ -68,6 +70,7 @@ pub fn run() -> Result<()> {
     findings.extend(places::check(&files));
     findings.extend(links::check(&files, Path::exists));
     findings.extend(names::check(&files));
+    findings.extend(openings::check(&files));
     findings.extend(promises::check(&files));
     findings.extend(commits::check());
     findings.extend(words::check()?);
@@ -101,7 +104,7 @@ fn read_more(paths: impl Iterator<Item = PathBuf>) -> Result<Vec<File>> {
     paths.map(read).collect()
 }
 
-/// Whether a path is this file, is below this directory, or the place is `.`.
+/// True if a path is this file, is below this directory, or the place is `.`.
 fn is_in(path: &str, place: &str) -> bool {
     let place = place.trim_end_matches('/');
     let rest = path.strip_prefix(place);

@@ -1,4 +1,4 @@
-//! How late packets leave that `fairpath impair` delays by 20 ms, and what that adds to sparse ones.
+//! The lateness of packets that `fairpath impair` delays by 20 ms, and its effect on sparse ones.
 //!
 //! ```text
 //!   sender ── lan [router: fairpath impair lan --peer wan --to-peer "delay 20ms"] wan ── receiver
@@ -37,7 +37,7 @@ const SPARSE: u32 = 100;
 /// To be ready, and to end, on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// What is measured.
+/// The options of the measurement.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Lateness")]
 #[group(skip)]
@@ -45,7 +45,7 @@ pub struct Args {
     /// Datagrams a second
     #[arg(long, value_delimiter = ',', default_values_t = [10, 1_000, 8_000, 10_000], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     paces: Vec<u32>,
-    /// Who delays
+    /// The back ends that delay
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Port::ALL)]
     ports: Vec<Port>,
     /// Seconds of each run; sparse ones (100 a second and fewer) take twice as long

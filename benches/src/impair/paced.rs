@@ -31,7 +31,7 @@ const STAMP: usize = 16;
 const CATCH_UP: u64 = 4;
 /// Of the receiver's buffer: one second at the maximum pace.
 const BUFFER_BYTES: usize = 16 << 20;
-/// How often the receiver looks whether the sender has ended.
+/// The interval at which the receiver checks whether the sender has ended.
 const LOOK: Duration = Duration::from_millis(100);
 /// Packets in flight arrive within this number of polls, or not at all.
 const SILENT_LOOKS: u32 = 5;
@@ -115,7 +115,7 @@ fn sleep_until(at_ns: u64) -> anyhow::Result<()> {
     }
 }
 
-/// How many were sent, and how many a second that was.
+/// Returns the number of sent packets, and their rate per second.
 fn send(socket: &UdpSocket, per_second: u32, time: Duration) -> anyhow::Result<(u64, f64)> {
     set_timerslack(SLACK_NS).context("set exact timers")?;
     let apart = 1_000_000_000 / u64::from(per_second.max(1));

@@ -30,7 +30,7 @@ const SETTINGS: QueueSettings = QueueSettings {
     gso: true,
 };
 
-/// Who answers.
+/// The program that answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answerer {

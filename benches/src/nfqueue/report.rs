@@ -1,4 +1,4 @@
-//! What the answerers come to: medians of the rounds, ratios of the same round, targets.
+//! The results of the answerers: medians of the rounds, ratios of the same round, targets.
 
 use serde::Serialize;
 

@@ -1,4 +1,4 @@
-//! What shapers come to: medians of the rounds, ratios to HTB of the same round.
+//! The results of shapers: medians of the rounds, ratios to HTB of the same round.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub struct Case {
     pub flows: u32,
     /// Classes; 0 without a shaper.
     pub classes: u32,
-    /// Who shapes.
+    /// The shaper.
     pub via: Via,
 }
 

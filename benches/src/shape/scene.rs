@@ -24,7 +24,7 @@ const PING_EVERY: Duration = Duration::from_millis(20);
 const FILL: Duration = Duration::from_millis(300);
 /// Pings end before the flows do, by as much.
 const SPARE: Duration = Duration::from_millis(100);
-/// How long the machine has to become quiet: the kernel still frees what the one before had.
+/// The maximum time until the machine is quiet: the kernel still frees what the one before had.
 const PATIENCE: Duration = Duration::from_secs(20);
 const PORT: u16 = 5201;
 
@@ -35,11 +35,11 @@ pub struct Scene {
     classes: u32,
 }
 
-/// What flows.
+/// The traffic.
 pub struct Load {
     /// Connections.
     pub flows: u32,
-    /// How long they send.
+    /// The duration of sending.
     pub time: Duration,
     /// A rate that the sender itself keeps to, Ethernet frames, all connections together.
     pub held_bps: Option<u64>,

@@ -21,10 +21,10 @@ use super::scene::{Scene, subscriber};
 const START_DEADLINE: Duration = Duration::from_secs(180);
 /// For SIGKILL.
 const END_DEADLINE: Duration = Duration::from_secs(60);
-/// What HTB does not take as a rate without losing precision.
+/// The minimum rate that HTB accepts without losing precision.
 const MIN_FLOOR_BPS: u64 = 8_000;
 
-/// Who shapes.
+/// The shapers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Via {

@@ -36,7 +36,7 @@ FP_INLINE u32 fp_bbr3_reached(u32 a, u32 b)
 	return (s32)(a - b) >= 0;
 }
 
-/* Whether the state is one of the four of ProbeBW. */
+/* True if the state is one of the four of ProbeBW. */
 FP_INLINE u32 fp_bbr3_in_probe_bw(const struct fp_bbr3 *b)
 {
 	return b->phase >= FP_BBR3_DOWN && b->phase <= FP_BBR3_UP;
@@ -235,7 +235,7 @@ FP_INLINE void fp_bbr3_adapt_shortterm(struct fp_bbr3 *b)
 		b->inflight_latest, (u32)((u64)b->inflight_shortterm * FP_BBR3_BETA / 100));
 }
 
-/* How much more arrives at once than the bandwidth explains, over ten rounds. */
+/* Updates the excess of arrivals over the bandwidth, over ten rounds. */
 FP_INLINE void fp_bbr3_update_aggregation(struct fp_bbr3 *b, const struct fp_bbr3_ack *a)
 {
 	u64 elapsed = a->now_us - b->extra_acked_start;

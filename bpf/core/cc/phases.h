@@ -64,7 +64,7 @@ FP_INLINE void fp_bbr3_start_up(struct fp_bbr3 *b, const struct fp_bbr3_ack *a)
 	fp_bbr3_raise_slope(b);
 }
 
-/* Whether more was lost since then than on a path that is not full. */
+/* True if more was lost since then than on a path that is not full. */
 FP_INLINE u32 fp_bbr3_is_too_high(const struct fp_bbr3 *b, const struct fp_bbr3_ack *a)
 {
 	if ((u64)b->lost_since * 100 > (u64)b->tx_in_flight * FP_BBR3_LOSS_THRESH)

@@ -140,7 +140,7 @@ FP_FUNC u32 fp_match_prefix(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_ME
 	return w->best;
 }
 
-/* Whether `side` is the end of marks and DSCPs: the one that is not behind an uplink. */
+/* True if `side` is the end of marks and DSCPs: the one that is not behind an uplink. */
 FP_INLINE int fp_is_inside(const struct fp_work FP_MEM *w, struct fp_image FP_MEM *image, u32 side)
 {
 	int sender = side == w->packet.side, uplink;
@@ -185,7 +185,7 @@ FP_FUNC u32 fp_class_of(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 	return slot;
 }
 
-/* Whether this hook counts this end. */
+/* True if this hook counts this end. */
 FP_INLINE int fp_is_counted_here(struct fp_rtt FP_MEM *r, const struct fp_work FP_MEM *w, u32 uses,
 				 int sender)
 {

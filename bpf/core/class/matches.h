@@ -31,7 +31,7 @@
 /* clang-format on */
 #define FP_MATCHES(X) FP_MATCHES_FIRST(X) FP_MATCHES_LAST(X)
 
-/* Whether this hook sees the link towards the end. */
+/* True if this hook sees the link towards the end. */
 FP_INLINE int fp_link_known(const struct fp_work FP_MEM *w, int sender)
 {
 	if (w->frame.direction == FP_DIRECTION_UNKNOWN || (w->frame.flags & FP_FRAME_THROUGH))

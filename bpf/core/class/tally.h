@@ -25,7 +25,7 @@
 
 #define FP_CELL_WAYS 8
 #define FP_PAIR_WAYS 4
-/* How long a flow may keep pending counts while packets arrive. */
+/* The maximum time for which a flow keeps pending counts while packets arrive. */
 #define FP_FLUSH_NS 1000000000ull
 /* Buckets: 32 an octave, from 2^13 ns on (8 us) to 2^36 (69 s); relative error at most 1.6 %. */
 #define FP_FIRST_OCTAVE 13
@@ -343,7 +343,7 @@ FP_FUNC int fp_report_peers(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_ME
 
 /* ----- flows ------------------------------------------------------------------------------- */
 
-/* Whether `slot` still belongs to the class for which `context` was found. */
+/* True if `slot` still belongs to the class for which `context` was found. */
 FP_INLINE int fp_is_slot_current(struct fp_rtt FP_MEM *r, u32 slot, u64 context)
 {
 	return slot && (s32)((u32)(context >> 32) - fp_class_at(r, slot)->born) >= 0;
@@ -422,7 +422,7 @@ FP_FUNC int fp_report_counts(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_M
 	return 0;
 }
 
-/* Whether the end of `side` is behind a monitored interface, so that its subnet is needed. */
+/* True if the end of `side` is behind a monitored interface, so that its subnet is needed. */
 FP_INLINE u32 fp_is_local(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 behind)
 {
 	if (fp_watched(r, behind) >= FP_MAX_WATCHED)
@@ -525,7 +525,7 @@ FP_FUNC int fp_tally_reclassify(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work F
 	return 0;
 }
 
-/* Whether the classes of its ends include the current packet. */
+/* True if the classes of its ends include the current packet. */
 FP_INLINE int fp_is_wanted(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
 {
 	u32 flags;

@@ -20,7 +20,7 @@
 
 #define FP_METADATA_MAGIC 0x746e7066u /* "fpnt" */
 
-/* How packets are forwarded. */
+/* The forwarding of packets. */
 enum fp_forwarding {
 	FP_FORWARD_OFF = 0,
 	FP_FORWARD_BRIDGE = 1,

@@ -24,7 +24,7 @@
 
 #include "route.h"
 
-/* Whether this frame belongs to the egress interface. */
+/* True if this frame belongs to the egress interface. */
 FP_INLINE int fp_is_of_exit(const struct fp_forward *f, const struct fp_exit *e, u32 ifindex,
 			    u32 vlan)
 {
@@ -89,7 +89,7 @@ FP_INLINE u16 fp_forward_tag(const struct fp_forward *f, u32 go, u16 arrived_wit
 	return vlan || f->mode == FP_FORWARD_ROUTER ? vlan : arrived_with;
 }
 
-/* Whether fp_forward_change() changes such frames, which the stack cannot use afterwards. */
+/* True if fp_forward_change() changes such frames, which the stack cannot use afterwards. */
 FP_INLINE int fp_forward_changes(const struct fp_forward *f, u32 go)
 {
 	return f->mode == FP_FORWARD_ROUTER || f->exit[FP_GO_OUT(go)].vlan;

@@ -34,7 +34,7 @@ FP_INLINE int fp_same_mac(const u8 *a, const volatile u8 *b)
 	       a[5] == b[5];
 }
 
-/* Whether `mac` is one of FP_MAX_OWN addresses that are `stride` bytes apart. */
+/* True if `mac` is one of FP_MAX_OWN addresses that are `stride` bytes apart. */
 FP_INLINE int fp_is_own(const u8 *mac, const volatile u8 *own, u32 stride)
 {
 	u32 i;

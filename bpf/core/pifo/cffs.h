@@ -204,7 +204,7 @@ FP_INLINE u32 fp_cffs_place(struct fp_pifo FP_MEM *p, u64 rank, u32 others)
 	return fp_window_place(p, rank, others);
 }
 
-/* Whether it is an FP_CFFS of one level: one comparison of kind and levels. */
+/* True if it is an FP_CFFS of one level: one comparison of kind and levels. */
 FP_INLINE int fp_cffs_is_flat(struct fp_pifo FP_MEM *p)
 {
 	return p->kind == FP_CFFS && p->levels == 1;

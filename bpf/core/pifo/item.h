@@ -176,7 +176,7 @@ FP_INLINE u64 fp_pool_bound(struct fp_pool FP_MEM *pool, u64 at)
 	return at - sizeof(struct fp_pool) < pool->capacity ? at : sizeof(struct fp_pool);
 }
 
-/* Whether an object of up to 32 bytes fits there after the header. */
+/* True if an object of up to 32 bytes fits there after the header. */
 FP_INLINE int fp_pool_has(struct fp_pool FP_MEM *pool, u64 at)
 {
 	return at - sizeof(struct fp_pool) < pool->capacity;

@@ -115,7 +115,7 @@ FP_FUNC u64 fp_pifo_bytes(u32 kind, u32 capacity, u32 buckets)
 	return 0;
 }
 
-/* Whether a header that another program formatted describes `bytes` bytes. */
+/* True if a header that another program formatted describes `bytes` bytes. */
 FP_FUNC int fp_pool_sound(const struct fp_pool *pool, u64 bytes)
 {
 	struct fp_pool_config config;
@@ -153,7 +153,7 @@ FP_FUNC int fp_pool_format(struct fp_pool *pool, const struct fp_pool_config *co
 	return 0;
 }
 
-/* Whether a kind has this many buckets. */
+/* True if a kind has this many buckets. */
 FP_FUNC int fp_buckets_fit(u32 kind, u32 buckets)
 {
 	switch (kind) {
@@ -173,7 +173,7 @@ FP_FUNC int fp_buckets_fit(u32 kind, u32 buckets)
 	return 0;
 }
 
-/* Whether a PIFO can be part of an FP_PIEO. */
+/* True if a PIFO can be part of an FP_PIEO. */
 FP_FUNC int fp_part_fits(struct fp_pool *pool, u32 q, int ready)
 {
 	struct fp_pifo *p = fp_pifo_at(pool, q);

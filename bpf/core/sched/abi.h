@@ -142,7 +142,7 @@ enum fp_over {
 		4, /* inner: a PIFO with a reference to a child for each packet below */
 };
 
-/* What a full scheduler drops. */
+/* The packets that a full scheduler drops. */
 enum fp_overflow {
 	FP_OVERFLOW_TAIL = 0,	 /* the new packet */
 	FP_OVERFLOW_FATTEST = 1, /* from the head of the flow (or leaf) with the most bytes */

@@ -150,7 +150,7 @@ static u64 fp_call_policy(struct fp_sched *s, u32 node, u32 function)
 
 #endif
 
-/* Whether the policy of the node has the function. */
+/* True if the policy of the node has the function. */
 FP_INLINE int fp_policy_has(struct fp_sched FP_MEM *s, u32 node, u32 function)
 {
 	return fp_node_at(s, node)->functions >> function & 1;

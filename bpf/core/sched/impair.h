@@ -166,7 +166,7 @@ FP_INLINE u32 fp_link_bytes(const struct fp_impair_config FP_MEM *c, u32 bytes, 
 	return (u32)(each * segments);
 }
 
-/* Whether the packet leaves early. Counts those that do not. */
+/* True if the packet leaves early. Counts those that do not. */
 FP_INLINE int fp_is_reordered_early(const struct fp_impair_config FP_MEM *c,
 				    struct fp_impair_state FP_MEM *state, u64 n)
 {

@@ -39,7 +39,7 @@ FP_FUNC u32 fp_find_leaf(struct fp_sched FP_MEM *s FP_ARG, u32 class_id, u32 dsc
 	return node;
 }
 
-/* Whether hosts count the waiting flows of a leaf. In a leaf over packets, no flow waits. */
+/* True if hosts count the waiting flows of a leaf. In a leaf over packets, no flow waits. */
 FP_INLINE int fp_counts_hosts(struct fp_node FP_MEM *leaf)
 {
 	return (leaf->wants & WANTS_HOSTS) && leaf->config.over == FP_OVER_FLOWS;

@@ -148,7 +148,7 @@ FP_INLINE int fp_loss_in_pattern(const struct fp_loss_config FP_LOSS_MEM *c, u64
 }
 
 /*
- * Whether packet `n` is lost. The state changes, so call it once for each packet, in the order of
+ * True if packet `n` is lost. The state changes, so call it once for each packet, in the order of
  * their numbers.
  */
 FP_INLINE int fp_loss_decide(const struct fp_loss_config FP_LOSS_MEM *c,

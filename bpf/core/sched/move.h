@@ -54,14 +54,14 @@ FP_INLINE u32 fp_new_class(struct fp_changes FP_MEM *c, u32 class_id)
 	return class_id < c->classes ? *FP_AT(u32, c, c->classes_at + 4ull * class_id) : class_id;
 }
 
-/* Whether the policy of a node charges at dequeue, so that its state may continue. */
+/* True if the policy of a node charges at dequeue, so that its state may continue. */
 FP_INLINE int fp_charges_on_dequeue(struct fp_node FP_MEM *n)
 {
 	return n->config.over == FP_OVER_CHILDREN ||
 	       (n->config.over == FP_OVER_FLOWS && !(n->functions >> FP_SEND_TIME & 1));
 }
 
-/* Whether a node continues with the state of the other. */
+/* True if a node continues with the state of the other. */
 FP_INLINE int fp_can_carry_over(struct fp_node FP_MEM *n, struct fp_node FP_MEM *was)
 {
 	return n->config.policy == was->config.policy && n->config.over == was->config.over &&
@@ -138,7 +138,7 @@ FP_FUNC int fp_carry_node(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_M
 	return 0;
 }
 
-/* Whether both use the same rate trace. O(opportunities). */
+/* True if both use the same rate trace. O(opportunities). */
 FP_FUNC int fp_is_same_trace(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG)
 {
 	struct fp_impair_config FP_MEM *a = &fp_impair_at(s, s->config.service)->config;
@@ -278,7 +278,7 @@ FP_FUNC u32 fp_move_out(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM
 	return handle;
 }
 
-/* Whether the packet stays delayed. Otherwise it is to be queued. */
+/* True if the packet stays delayed. Otherwise it is to be queued. */
 FP_FUNC int fp_move_in(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);

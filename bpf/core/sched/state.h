@@ -117,7 +117,7 @@ enum fp_function {
 	FP_ON_DROP = 3,
 };
 
-/* What to restore if a push is refused halfway up the tree. */
+/* The state to restore if a push is refused halfway up the tree. */
 struct fp_undo {
 	u32 node;      /* node of the queue, 0: nothing here */
 	u32 reference; /* pushed into it, or delayed; 0 none */

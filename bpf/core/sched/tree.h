@@ -116,7 +116,7 @@ FP_INLINE int fp_remove_child(struct fp_sched FP_MEM *s, u32 child)
 	return 0;
 }
 
-/* Whether the child is in the queue of its parent, eligible or not, and not in the shaper. */
+/* True if the child is in the queue of its parent, eligible or not, and not in the shaper. */
 FP_INLINE int fp_is_child_queued(struct fp_sched FP_MEM *s, u32 child)
 {
 	u32 parent = fp_node_at(s, child)->config.parent;

@@ -35,7 +35,7 @@ const PORT: u16 = 5201;
 struct Recipe {
     /// Its file's name.
     file: &'static str,
-    /// What passes.
+    /// The traffic.
     about: &'static str,
     make: fn(&Shot) -> Result<Taken>,
 }

@@ -46,11 +46,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const PACKETS: u32 = 4096;
 /// The link of the tree.
 const LINK: u32 = 2;
-/// What comes by it is of class 2, unless its address says otherwise.
+/// The VLAN of class 2, unless the address has another class.
 const VLAN: u16 = 5;
-/// What the link may run ahead after it was held up: an emulated processor is late often.
+/// The maximum lead of the link after a delay: an emulated processor is late often.
 const BURST_NS: u64 = 20_000_000;
-/// How long a plan may take to be active while packets pass.
+/// The maximum time until a plan is active while packets pass.
 const SETTLES_S: u64 = 20;
 
 /// One qdisc and where it is.

@@ -34,7 +34,7 @@ const AS_THEY_ARE: &[(&str, &str)] = &[
 ];
 /// The headers that are installed, a line each, as below bpf/core.
 const HEADERS: &str = "packaging/headers";
-/// What `fairpath generate completions` writes, and where each shell looks.
+/// The output of `fairpath generate completions`, and the directory of each shell.
 const COMPLETIONS: &[(&str, &str)] = &[
     (
         "fairpath.bash",

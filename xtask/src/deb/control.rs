@@ -10,7 +10,7 @@ use crate::run;
 
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
-/// What the control file's template leaves open.
+/// The values of the placeholders of the control file.
 pub struct Facts<'a> {
     pub version: &'a str,
     pub architecture: &'a str,

@@ -69,7 +69,7 @@ pub fn indented(text: &str) -> String {
     text.trim().lines().map(line).collect()
 }
 
-/// What `fairpath` links, directly or not, that is from a registry.
+/// The packages from a registry that `fairpath` links, directly or not.
 fn linked(metadata: &Metadata) -> Result<Vec<&Package>> {
     let resolve = metadata
         .resolve

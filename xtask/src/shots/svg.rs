@@ -25,7 +25,7 @@ const NAMED: [&str; 16] = [
 /// Levels of the colour cube of 216 colours.
 const CUBE: [u8; 6] = [0, 95, 135, 175, 215, 255];
 
-/// How a cell is drawn.
+/// The style of a cell.
 #[derive(Clone, PartialEq, Eq)]
 struct Style {
     foreground: String,

@@ -1,4 +1,4 @@
-//! What changed since every test passed, and therefore what runs whole.
+//! The changes since every test passed, and the suites that run whole because of them.
 //!
 //! `tests/passed-in-full` holds a commit on which every test ran and passed. A live suite runs whole if a
 //! crate that it covers, or one that such a crate is built on, differs from that commit, uncommitted
@@ -77,7 +77,7 @@ impl Packages {
     }
 }
 
-/// What is known of the changes.
+/// The start of the changes.
 #[derive(Debug)]
 pub enum Since {
     /// Why nothing is.

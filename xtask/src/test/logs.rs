@@ -1,4 +1,4 @@
-//! What tests skipped and repeated, as they wrote it, and whether they had a right to.
+//! The skips and repetitions of tests, and the verdict on them.
 
 use crate::run;
 use crate::skips::{self, Present, Skip};
@@ -13,12 +13,12 @@ pub struct Logs {
     pub retries: PathBuf,
 }
 
-/// What the logs come to.
+/// The results of the logs.
 pub struct Audit {
     pub skipped: usize,
     /// Those among them that libtest does not count: guests' scenarios, and the binary for arm64.
     pub elsewhere: usize,
-    /// What fails the run.
+    /// The faults that fail the run.
     pub faults: Vec<String>,
 }
 
@@ -90,7 +90,7 @@ fn unjustified(skip: &Skip, present: &Present) -> Option<String> {
     ))
 }
 
-/// What this machine has, asked only if a skip depends on it.
+/// The features of this machine, detected only if a skip depends on them.
 fn present(skips: &[Skip], binaries: &Path) -> Result<Present> {
     let mut present = Present {
         root: is_root(),

@@ -1,4 +1,4 @@
-//! What runners print, read: how many tests passed, and how long each took.
+//! The output of runners: how many tests passed, and how long each took.
 //!
 //! libtest does not print times. It runs tests in the order of its list, and as many at once as it has
 //! threads: test number k begins when test k minus threads, in the order of completion, has ended.
@@ -61,7 +61,7 @@ fn numbers(text: &str) -> Counts {
     counts
 }
 
-/// How long each test took, in the order of completion. `order` is libtest's list.
+/// The time of each test, in the order of completion. `order` is libtest's list.
 pub fn times(order: &[String], threads: usize, lines: &[TimedLine]) -> Vec<(String, Duration)> {
     let ends = ends(lines);
     let begins = |place: usize| match place.checked_sub(threads) {
@@ -99,7 +99,7 @@ fn ends(lines: &[TimedLine]) -> Vec<(Duration, &str)> {
     ends
 }
 
-/// How long each scenario of a guest took: `test floor/shape ... ok (7 checks, 31.4 s)`.
+/// The time of each scenario of a guest: `test floor/shape ... ok (7 checks, 31.4 s)`.
 pub fn guest_times(lines: &[TimedLine]) -> Vec<(String, Duration)> {
     lines
         .iter()

@@ -1,4 +1,4 @@
-//! What one run of `cargo xtask test` runs, decided before any of it does.
+//! The plan of one run of `cargo xtask test`, decided before any of it runs.
 
 use super::changes::{self, Packages, Since};
 use super::logs::Logs;
@@ -39,7 +39,7 @@ const NOT_FOR_TESTS: [&str; 3] = [
     "CARGO_MANIFEST_PATH",
 ];
 
-/// What a job that computes takes of a processor, in halves. A guest takes one: a third of its time it
+/// The processor share of a job that computes, in halves. A guest takes one: a third of its time it
 /// waits, so that a third job leaves no processor idle.
 pub const PROCESSOR: usize = 2;
 const GUEST: usize = 1;
@@ -47,7 +47,7 @@ const GUEST: usize = 1;
 /// The job that builds the binary for arm64.
 pub const CROSS: &str = "cross";
 
-/// What a job is, for its account.
+/// The account of a job.
 #[derive(Clone, Debug)]
 pub struct Work {
     pub order: Order,
@@ -101,7 +101,7 @@ const SHARE: &str = "FAIRPATH_TEST_SHARE";
 pub const FULL: &str = "full";
 pub const FIFTH: &str = "fifth";
 
-/// What runs, by phase.
+/// The jobs by phase.
 pub struct Plan {
     pub cpu: Vec<Job<Work>>,
     pub waiting: Vec<Job<Work>>,
@@ -112,7 +112,7 @@ pub struct Plan {
     pub left: usize,
 }
 
-/// What decides how much of something runs.
+/// The conditions for the amount of work.
 struct Turn {
     packages: Packages,
     since: Since,
@@ -121,7 +121,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// How much, and why if it is all.
+    /// The amount, and the reason if it is all.
     fn part(&self, name: &str, covers: &Covers, table: &Table) -> (Part, Option<String>) {
         // Why nothing is known is said once.
         if self.full || matches!(self.since, Since::Unknown(_)) {
@@ -215,7 +215,7 @@ fn introduce(turn: &Turn, commit: Option<&str>, setting: &Setting) {
     }
 }
 
-/// What changes the binary for arm64 otherwise than the native one.
+/// The reason for building for arm64, by changes that affect only that binary.
 fn cross(turn: &Turn) -> std::result::Result<String, String> {
     if turn.full {
         return Ok("a full run was requested".to_owned());
@@ -368,7 +368,7 @@ impl Plan {
     }
 }
 
-/// What has a suite run whole: what its table says, or its own crate.
+/// The changes that run all of a suite: what its table says, or its own crate.
 fn covers(executable: &Executable, suite: &Suite) -> Covers {
     let mut covers = suite.covers();
     if covers.crates.is_empty() {
@@ -539,7 +539,7 @@ pub fn seed() -> Result<u64> {
     }
 }
 
-/// How much oracles do: what the caller says, or else all of it where everything runs.
+/// The share of the oracles' work: what the caller says, or else all of it where everything runs.
 pub fn share(full: bool) -> Result<String> {
     let usual = if full { FULL } else { FIFTH };
     let share = env::var(SHARE).unwrap_or_else(|_| usual.to_owned());

@@ -28,7 +28,7 @@ const LAST_LINES: Duration = Duration::from_secs(1);
 /// Of the kernel's clock for processes, everywhere Linux runs.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What to run.
+/// The command.
 #[derive(Clone, Debug, Default)]
 pub struct Order {
     pub program: PathBuf,
@@ -40,7 +40,7 @@ pub struct Order {
     pub deadline: Duration,
 }
 
-/// How it ended.
+/// The end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     Passed,
@@ -144,7 +144,7 @@ fn attend(
     }
 }
 
-/// Whether it ended; it stays a zombie, so that its accounts can be read.
+/// True if it ended; it stays a zombie, so that its accounts can be read.
 fn has_ended(group: Pid) -> Result<bool> {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     let status = waitid(Id::Pid(group), flags).context("wait for a test")?;

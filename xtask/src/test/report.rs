@@ -23,7 +23,7 @@ pub struct TestReport {
     scenarios: Vec<(String, Duration)>,
 }
 
-/// What a program took.
+/// The resources that a program used.
 struct Account {
     name: String,
     wall_s: f64,

@@ -9,12 +9,12 @@ use std::time::Duration;
 pub struct Job<T> {
     pub name: String,
     pub width: usize,
-    /// What it is expected to take; the longest begins first.
+    /// The expected time; the longest begins first.
     pub cost: f64,
     pub what: T,
 }
 
-/// How often `idle` is called while nothing ends.
+/// The interval at which `idle` is called while nothing ends.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// Runs every job, at most `capacity` wide in total; `ended` gets each result when it comes, on this thread.

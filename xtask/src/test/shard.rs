@@ -31,7 +31,7 @@ impl Shard {
         })
     }
 
-    /// Whether the test at this place of its suite's list is in the share.
+    /// True if the test at this place of its suite's list is in the share.
     pub fn holds(self, index: usize) -> bool {
         index as u64 % self.of == self.number - 1
     }
@@ -70,7 +70,7 @@ impl FromStr for Shard {
     }
 }
 
-/// How much of a suite runs.
+/// The part of a suite that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     Whole,

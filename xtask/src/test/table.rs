@@ -13,7 +13,7 @@ use std::time::Duration;
 pub const FILE: &str = "tests/budget.toml";
 /// The package whose executables are scenarios.
 const SCENARIOS: &str = "fairpath-tests";
-/// What is this much beyond its budget fails the run.
+/// The factor of a budget at which a run fails.
 const TOLERANCE: f64 = 1.5;
 
 #[derive(Debug, Default, Deserialize)]
@@ -46,7 +46,7 @@ pub struct Limits {
     pub scenario_s: f64,
 }
 
-/// What runs next to what.
+/// The kind of a suite, which determines its neighbours in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
@@ -70,10 +70,10 @@ pub struct Suite {
     pub deadline_s: Option<u64>,
     /// Elapsed seconds, of those that wait.
     pub wall_s: Option<f64>,
-    /// Whether commits take turns with its tests.
+    /// True if commits take turns with its tests.
     #[serde(default)]
     pub rotates: bool,
-    /// What it proves: a change in it, or below it, has all of it run.
+    /// The crates that it proves: a change in it, or below it, has all of it run.
     #[serde(default)]
     pub crates: Vec<String>,
     /// Files and directories outside of crates, of the same kind.
@@ -87,7 +87,7 @@ pub struct Suite {
 pub struct Scenario {
     /// Elapsed seconds, on either kernel.
     pub wall_s: Option<f64>,
-    /// What it proves, as of a suite.
+    /// The crates that it proves, as for a suite.
     #[serde(default)]
     pub crates: Vec<String>,
     #[serde(default)]
@@ -103,7 +103,7 @@ impl Scenario {
     }
 }
 
-/// What a suite or a guest's scenario proves.
+/// The changes that run all of a suite or a guest's scenario.
 #[derive(Clone, Debug, Default)]
 pub struct Covers {
     pub crates: Vec<String>,
@@ -202,7 +202,7 @@ impl Table {
         own.unwrap_or(self.limits.scenario_s)
     }
 
-    /// Whether both tables run the suite or scenario alike: all but the seconds that it may take.
+    /// True if both tables run the suite or scenario alike: all but the seconds that it may take.
     pub fn runs_alike(&self, other: &Table, name: &str) -> bool {
         let untimed = |table: &Table| {
             let suite = table.suite.get(name).cloned().map(|suite| Suite {
@@ -219,7 +219,7 @@ impl Table {
         untimed(self) == untimed(other)
     }
 
-    /// How an executable is run.
+    /// The suite of an executable.
     pub fn suite(&self, name: &str) -> Suite {
         self.suite.get(name).cloned().unwrap_or_default()
     }

@@ -41,7 +41,7 @@ const PURE: &[&str] = &["base", "model"];
 /// Crates of other planes that see neither, and what they may see instead of their plane's share.
 const PURE_CRATES: &[(&str, &[&str])] = &[("crates/lab/analysis/", &["base", "model", "show"])];
 
-/// Whether a path below the root is in a crate that uses neither clock nor socket.
+/// True if a path below the root is in a crate that uses neither clock nor socket.
 pub fn is_pure_crate(path: &str) -> bool {
     PURE.contains(&plane_of(path)) || PURE_CRATES.iter().any(|(at, _)| path.starts_with(at))
 }
@@ -207,7 +207,7 @@ fn line_of(manifest: &str, name: &str) -> usize {
     manifest.lines().position(names_it).map_or(1, |i| i + 1)
 }
 
-/// What the router's binary must not link, and where it belongs instead.
+/// Crates that the router's binary must not link, and their places.
 const NOT_IN_THE_ROUTER: &[(&str, &str)] = &[("mlua", "crates/author: `fairpath sched` runs it")];
 
 /// The router's binary links no Lua: all that `fairpath` is built from, by the lock file.

@@ -17,7 +17,7 @@ use std::process::Command;
 /// The last commit that was made before this rule was as strict as it is.
 const BASE: &str = "2f28faae34d31713b45acda59ee36ce9441aa58d";
 const COLUMNS: usize = 72;
-/// What git puts between the fields of a commit, and between commits.
+/// The separators that git writes between the fields of a commit, and between commits.
 const FIELD: char = '\u{1f}';
 const RECORD: char = '\u{1e}';
 const REMEDY: &str = "git rebase -i, and reword it as CONTRIBUTING.md describes";
@@ -95,7 +95,7 @@ fn subject_faults(subject: &str) -> Vec<&'static str> {
     faults
 }
 
-/// Whether a verb looks like one: `add`, and neither `added`, `adding` nor `adds`.
+/// True if a verb looks like one: `add`, and neither `added`, `adding` nor `adds`.
 fn is_imperative(verb: &str) -> bool {
     let other = ["ed", "ing", "s"].iter().any(|end| verb.ends_with(end));
     let stem = ["ss", "us", "as"].iter().any(|end| verb.ends_with(end));

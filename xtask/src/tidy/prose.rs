@@ -317,7 +317,7 @@ fn split(text: &str) -> Vec<Range<usize>> {
     sentences
 }
 
-/// Whether a full stop between these texts is that of an abbreviation or of an ellipsis.
+/// True if a full stop between these texts is that of an abbreviation or of an ellipsis.
 fn continues(before: &str, next: &str) -> bool {
     let word = before.rsplit(char::is_whitespace).next().unwrap_or("");
     let word = word.trim_start_matches(['(', '[', '"', '“']);

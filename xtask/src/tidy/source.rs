@@ -4,7 +4,7 @@
 //! This is a scanner, not a parser: it finds comments (nested in Rust), strings, raw strings and
 //! character literals, and distinguishes a lifetime from a character.
 
-/// What stays in addition to the code.
+/// The text that stays in addition to the code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
     Code,

@@ -338,7 +338,7 @@ impl Words {
         applies && self.matches(at, &form.words) && !self.is_excepted(at, form)
     }
 
-    /// Whether these words of a text are part of an identifier with underscores.
+    /// True if these words of a text are part of an identifier with underscores.
     fn is_name(&self, first: usize, last: usize) -> bool {
         let Some(end) = self.ranges.get(last) else {
             return false;
@@ -359,7 +359,7 @@ impl Words {
         words.iter().enumerate().all(is_same)
     }
 
-    /// Whether nothing ends a phrase between this word and the next one.
+    /// True if nothing ends a phrase between this word and the next one.
     fn are_joined(&self, at: usize) -> bool {
         let gap = &self.lower[self.ranges[at].end..self.ranges[at + 1].start];
         match self.kind {
@@ -467,7 +467,7 @@ fn prose(text: &str) -> String {
     text_of(kept)
 }
 
-/// What `less` lacks of `whole`; both have the same length.
+/// The bytes of `whole` that `less` lacks; both have the same length.
 fn difference(whole: &str, less: &str) -> Vec<u8> {
     let pairs = whole.bytes().zip(less.bytes());
     pairs

@@ -25,7 +25,7 @@ use crate::deb;
 /// On the kernel's command line: the console is the scenarios', so there is no login.
 pub const KERNEL_ARGUMENTS: &str = "systemd.show_status=false \
      systemd.mask=serial-getty@ttyS0.service systemd.mask=getty.target systemd.mask=e2scrub_reap.service";
-/// What the scenarios use in addition to the dependencies of the package.
+/// The programs that scenarios use in addition to the dependencies of the package.
 const PROGRAMS: [&str; 5] = [
     "systemd-sysv",
     "kmod",

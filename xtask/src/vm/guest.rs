@@ -45,7 +45,7 @@ pub struct Guest<'a> {
     pub arguments: &'a str,
 }
 
-/// What one boot brought.
+/// The results of one boot.
 pub struct Boot {
     /// `None` if it never came up.
     pub took: Option<Duration>,

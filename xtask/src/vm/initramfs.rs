@@ -168,7 +168,8 @@ fn program(cpio: &mut Archive, path: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// What ldd resolves, interpreter included; nothing for static programs and scripts, at which it fails.
+/// The files that ldd resolves, including the interpreter; none for static programs and scripts, at
+/// which it fails.
 fn libraries(program: &Path) -> Vec<PathBuf> {
     let listing = command::output(Command::new("ldd").arg(program)).unwrap_or_default();
     parse_ldd(&listing)

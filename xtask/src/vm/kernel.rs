@@ -20,7 +20,8 @@ use super::archive::{Archive, Selection, Unreachable, choose};
 use super::command;
 use super::version::DebVersion;
 
-/// What the guest's modules are chosen from: a directory, or one module, below `kernel/`. Dependencies are added automatically.
+/// The sources of the guest's modules: a directory, or one module, below `kernel/`. Dependencies are
+/// added automatically.
 ///
 /// Whole directories, because the kernel loads what a qdisc, filter or link type needs at its first use.
 const MODULES: &[&str] = &[

@@ -18,7 +18,7 @@ use super::Which;
 /// A scenario without a `timeout` line gets this long.
 const DEFAULT_TIMEOUT_S: u64 = 60;
 
-/// What is around the scenario in the guest.
+/// The user space around the scenario in the guest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UserSpace {
     /// busybox and the programs that scenarios need.

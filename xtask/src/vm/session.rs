@@ -25,10 +25,10 @@ pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 const CONSOLE_TAIL_LINES: usize = 80;
 /// Begins each line that the guest's harness reports with.
 const MARKER: &str = "FAIRPATH-VM ";
-/// What a kernel says when it is lost. `oops=panic` is on the command line.
+/// The output of a kernel that fails. `oops=panic` is on the command line.
 const PANIC: &str = "Kernel panic - not syncing";
 
-/// How a scenario ended.
+/// The outcome of a scenario.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     Passed,
@@ -58,7 +58,7 @@ enum State {
     Over,
 }
 
-/// What one boot has shown so far.
+/// The output of one boot so far.
 pub struct Session {
     state: State,
     remaining: VecDeque<Scenario>,

@@ -1,4 +1,4 @@
-//! What paces come to: medians of the rounds, what sparse flows gain, targets.
+//! The results of paces: medians of the rounds, what sparse flows gain, targets.
 
 use serde::Serialize;
 
@@ -10,7 +10,8 @@ use crate::table::{build, grouped};
 /// The promise: half of all packets, and 99 % of them.
 const P50_US: f64 = 30.0;
 const P99_US: f64 = 100.0;
-/// What a sparse packet may take beyond its delay and the same path without: as much as it may be late.
+/// The permitted addition to the delay of a sparse packet, in comparison with the same path without
+/// delay: as much as it may be late.
 const ADDED_US: f64 = 100.0;
 
 /// All of it.
@@ -44,7 +45,7 @@ struct LatenessRow {
     invalid: Vec<String>,
 }
 
-/// What a sparse datagram takes one way, microseconds by the receiver's clock.
+/// The time of a sparse datagram in one direction, microseconds by the receiver's clock.
 #[derive(Debug, Serialize)]
 struct Sparse {
     port: Port,
@@ -59,7 +60,7 @@ struct Sparse {
     min_us: f64,
 }
 
-/// What was measured of a pace by a port, in each round.
+/// The measurements of a pace by a port, in each round.
 pub struct Case {
     pub port: Port,
     pub pace: u32,

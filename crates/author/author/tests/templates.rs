@@ -1,4 +1,5 @@
-//! What `fairpath sched new` writes: policies that nothing is wrong with, and scripts that pass.
+//! Tests of the files that `fairpath sched new` writes: policies that nothing is wrong with, and
+//! scripts that pass.
 
 use std::fs;
 use std::path::{Path, PathBuf};

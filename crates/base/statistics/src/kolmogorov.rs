@@ -1,4 +1,4 @@
-//! Whether values are distributed as they should be (Kolmogorov 1933, Smirnov 1948).
+//! Tests of the distribution of values (Kolmogorov 1933, Smirnov 1948).
 
 /// The maximum distance between the shares of `sorted` values and those of the distribution, computed at
 /// `places` positions: between them it barely changes.

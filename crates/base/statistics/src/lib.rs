@@ -1,4 +1,4 @@
-//! What tests, reports and the router's own checks have in common of statistics; pure, of nothing else.
+//! Statistics that tests, reports and the router's own checks share; pure, of nothing else.
 //!
 //! | question | answer |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! How a test repeats what others on this machine disturbed: by name, counted, and not without end.
+//! Repetition of tests that others on this machine disturbed: by name, counted, and not without end.
 //!
 //! A repetition is for a disturbance that the test can distinguish from a fault. A failed assertion is not
 //! one: it ends the test. The runner counts the entries of the log, and fails a run with too many.

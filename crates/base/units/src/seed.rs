@@ -1,4 +1,4 @@
-//! What random tests begin with, and how much of their work is done: the runner says both.
+//! The seed of random tests, and the share of their work that is done: the runner says both.
 //!
 //! Every test prints its seed, so a failure is repeated with the printed line. A failure that names another
 //! seed (`seed 17, part 3`) is repeated with that one, which is then the first.
@@ -29,7 +29,7 @@ fn parse_seed(text: Option<&str>) -> u64 {
     })
 }
 
-/// How much of its work a test of minutes does.
+/// The share of its work that a test of minutes does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
     /// All: `make soak`, and before a release.

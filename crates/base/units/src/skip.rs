@@ -1,4 +1,4 @@
-//! How a test says that it lacks something: printed, and appended to a log that the runner counts.
+//! Reports the skip of a test that lacks something: printed, and appended to a log that the runner counts.
 
 use std::env;
 use std::fs::File;

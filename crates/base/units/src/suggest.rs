@@ -21,7 +21,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, known)| known)
 }
 
-/// How alike two words are, 0 to 2; `None` if one is not meant by the other.
+/// The likeness of two words, 0 to 2; `None` if neither is a misspelling of the other.
 fn likeness(word: &str, known: &str) -> Option<f64> {
     const BEGINNING: f64 = 0.75;
     const EDITS: f64 = 0.6;

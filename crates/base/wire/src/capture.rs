@@ -56,7 +56,7 @@ pub struct Packet<'a> {
     pub wire_len: u32,
     /// The captured bytes, from the first byte of the link layer.
     pub data: &'a [u8],
-    /// What the link layer is.
+    /// The link layer.
     pub link: LinkType,
     /// Index of the interface in the file, counted over all sections; 0 in pcap.
     pub interface: u32,

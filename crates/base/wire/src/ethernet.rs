@@ -11,10 +11,10 @@ use crate::fields::{ParseError, array, be16};
 /// Length of the header.
 pub const HEADER_BYTES: usize = 14;
 
-/// What a frame is padded to, without its check sequence (IEEE 802.3, 4A.4.2: 64 with it).
+/// The length to which a frame is padded, without its check sequence (IEEE 802.3, 4A.4.2: 64 with it).
 pub const MIN_FRAME_BYTES: usize = 60;
 
-/// What the bytes behind the header are (IANA, "ETHER TYPES").
+/// The type of the bytes behind the header (IANA, "ETHER TYPES").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EtherType(pub u16);
 
@@ -31,7 +31,7 @@ impl EtherType {
     pub const PPPOE_SESSION: EtherType = EtherType(0x8864);
     /// A service VLAN tag (802.1ad).
     pub const SERVICE_VLAN: EtherType = EtherType(0x88a8);
-    /// What some switches write before an outer tag instead of 0x88a8.
+    /// The EtherType that some switches write before an outer tag instead of 0x88a8.
     pub const OLD_SERVICE_VLAN: EtherType = EtherType(0x9100);
     /// Local experiments (IEEE 802): what a frame without any layer above is given.
     pub const EXPERIMENT: EtherType = EtherType(0x88b5);
@@ -68,7 +68,7 @@ pub struct Header {
     pub dst: MacAddr,
     /// Sender.
     pub src: MacAddr,
-    /// What follows.
+    /// The type of the payload.
     pub ethertype: EtherType,
 }
 

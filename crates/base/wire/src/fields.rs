@@ -20,7 +20,7 @@ pub enum ParseError {
         header: &'static str,
         /// Which field.
         field: &'static str,
-        /// What it holds.
+        /// The value.
         value: u32,
     },
 }

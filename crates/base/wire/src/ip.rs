@@ -1,10 +1,10 @@
-//! What IPv4 and IPv6 share: protocol numbers, DSCP and ECN, the pseudo-header.
+//! Common parts of IPv4 and IPv6: protocol numbers, DSCP and ECN, the pseudo-header.
 
 use std::net::IpAddr;
 
 use crate::checksum::Sum;
 
-/// What IP carries (IANA, "Assigned Internet Protocol Numbers").
+/// The protocol of the payload of IP (IANA, "Assigned Internet Protocol Numbers").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IpProto(pub u8);
 

@@ -12,7 +12,7 @@ pub const HEADER_BYTES: usize = 20;
 /// The most bytes of options: the header's length field ends at 60.
 pub const MAX_OPTION_BYTES: usize = 40;
 
-/// What Linux gives a packet (`net.ipv4.ip_default_ttl`).
+/// The default of Linux (`net.ipv4.ip_default_ttl`).
 pub const DEFAULT_TTL: u8 = 64;
 
 const DONT_FRAGMENT: u16 = 0x4000;
@@ -27,7 +27,7 @@ pub struct Header {
     pub src: Ipv4Addr,
     /// Receiver.
     pub dst: Ipv4Addr,
-    /// What follows.
+    /// The protocol of the payload.
     pub protocol: IpProto,
     /// Hops left.
     pub ttl: u8,
@@ -48,7 +48,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// What an ordinary host sends: TTL 64, no fragmentation, no options.
+    /// The header of an ordinary host: TTL 64, no fragmentation, no options.
     pub fn new(src: Ipv4Addr, dst: Ipv4Addr) -> Header {
         Header {
             src,

@@ -8,7 +8,7 @@ use crate::ip::{Ecn, IpProto};
 /// Length without extensions.
 pub const HEADER_BYTES: usize = 40;
 
-/// What Linux gives a packet (`net.ipv6.conf.*.hop_limit`).
+/// The default of Linux (`net.ipv6.conf.*.hop_limit`).
 pub const DEFAULT_HOP_LIMIT: u8 = 64;
 
 /// The longest extension: its length field counts 255 units of 8 bytes after the first.
@@ -35,9 +35,9 @@ pub enum Extension {
     Routing {
         /// Routing type; 2 is mobile IPv6, 4 segment routing.
         kind: u8,
-        /// How many of the addresses are still to be visited.
+        /// The number of addresses that are still to be visited.
         segments_left: u8,
-        /// What follows the four fixed bytes; padded with zeros.
+        /// The data after the four fixed bytes; padded with zeros.
         data: Vec<u8>,
     },
     /// A piece of a packet.
@@ -186,7 +186,7 @@ pub struct Header {
     pub src: Ipv6Addr,
     /// Receiver, or the next stop of a source route.
     pub dst: Ipv6Addr,
-    /// What follows the last extension.
+    /// The protocol after the last extension.
     pub protocol: IpProto,
     /// Hops left.
     pub hop_limit: u8,
@@ -201,7 +201,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// What an ordinary host sends: hop limit 64, no extensions.
+    /// The header of an ordinary host: hop limit 64, no extensions.
     pub fn new(src: Ipv6Addr, dst: Ipv6Addr) -> Header {
         Header {
             src,

@@ -13,7 +13,7 @@ const PROTOCOL_BYTES: usize = 2;
 /// Version 1, type 1: the only ones.
 const VERSION_AND_TYPE: u8 = 0x11;
 
-/// What PPP carries (IANA, "PPP DLL Protocol Numbers").
+/// The protocol of the payload of PPP (IANA, "PPP DLL Protocol Numbers").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PppProto(pub u16);
 
@@ -31,7 +31,7 @@ impl PppProto {
 pub struct Header {
     /// The session, from the access concentrator.
     pub session: u16,
-    /// What follows.
+    /// The protocol of the payload.
     pub protocol: PppProto,
 }
 

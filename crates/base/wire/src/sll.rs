@@ -27,7 +27,7 @@ pub enum Version {
     V2(IfIndex),
 }
 
-/// How the packet came by (`linux/if_packet.h`).
+/// The direction and kind of the packet (`linux/if_packet.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PacketType {
     /// Sent to this host.
@@ -69,11 +69,11 @@ impl PacketType {
 pub struct Header {
     /// Version, and what only one has.
     pub version: Version,
-    /// How the packet came by.
+    /// The direction and kind of the packet.
     pub packet_type: PacketType,
     /// The sender's hardware address.
     pub addr: MacAddr,
-    /// What follows.
+    /// The type of the payload.
     pub ethertype: EtherType,
 }
 

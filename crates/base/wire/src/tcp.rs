@@ -47,7 +47,7 @@ impl Flags {
     /// The bits of the header that are flags or reserved for them.
     const ALL: u16 = 0x0fff;
 
-    /// Whether all bits of `other` are set.
+    /// True if all bits of `other` are set.
     pub fn contains(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }

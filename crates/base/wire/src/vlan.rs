@@ -22,7 +22,7 @@ pub struct Header {
     pub drop_eligible: bool,
     /// VLAN id, 0 to [`MAX_ID`].
     pub id: u16,
-    /// What follows.
+    /// The type of the payload.
     pub ethertype: EtherType,
 }
 

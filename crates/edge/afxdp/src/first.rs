@@ -93,7 +93,7 @@ impl Awake {
         }
     }
 
-    /// How long to sleep if nothing is due `now`, and something is due after `left`. `None`: not at
+    /// The time to sleep if nothing is due `now`, and something is due after `left`. `None`: not at
     /// all.
     pub fn until(&mut self, now: Nanos, left: Nanos) -> Option<Nanos> {
         self.spent += self

@@ -208,7 +208,7 @@ pub struct Forwarder<O> {
     bell: Bell,
     /// Time of the next link check.
     next_check: Nanos,
-    /// Whether it sleeps until shortly before the order's time.
+    /// The sleep until shortly before the order's time.
     awake: Awake,
 }
 

@@ -13,7 +13,7 @@ pub const MAX_RING: u32 = 1 << 16;
 /// Maximum of links and queues of a port.
 pub const MAX_SOCKETS: usize = 64;
 
-/// How frames are received and sent.
+/// The mode of receiving and sending frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Copying {
     /// Zero copy if the driver supports it, otherwise copied: tried at opening.

@@ -192,7 +192,7 @@ impl Port {
         self.holdable
     }
 
-    /// Whether all queues use zero copy.
+    /// True if all queues use zero copy.
     pub fn is_zero_copy(&self) -> bool {
         self.zero_copy
     }

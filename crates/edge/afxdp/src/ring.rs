@@ -150,7 +150,7 @@ impl<T: Copy> Producer<T> {
         self.pending()
     }
 
-    /// Whether the kernel sleeps until it is woken.
+    /// True if the kernel sleeps until it is woken.
     pub fn wants_wakeup(&self) -> bool {
         self.ring.wants_wakeup()
     }

@@ -32,13 +32,13 @@ pub struct RingStatistics {
     pub rx_dropped: u64,
     /// Packets not received because the RX ring was full.
     pub rx_ring_full: u64,
-    /// How often the fill ring was empty; in copy mode included in `rx_dropped`.
+    /// The number of times that the fill ring was empty; in copy mode included in `rx_dropped`.
     pub fill_ring_empty: u64,
     /// Entries of the fill ring with an invalid frame.
     pub rx_invalid: u64,
     /// Entries of the TX ring with an invalid packet.
     pub tx_invalid: u64,
-    /// How often the kernel found the TX ring empty.
+    /// The number of times that the kernel found the TX ring empty.
     pub tx_ring_empty: u64,
 }
 
@@ -129,7 +129,7 @@ impl Socket {
         })
     }
 
-    /// Whether it uses zero copy.
+    /// True if it uses zero copy.
     pub fn is_zero_copy(&self) -> io::Result<bool> {
         let mut options = libc::xdp_options { flags: 0 };
         get(&self.fd, libc::XDP_OPTIONS, &mut options)?;

@@ -34,7 +34,7 @@ pub(crate) fn next_address() -> u64 {
         .unwrap_or(BASE)
 }
 
-/// Whether there is no mapping at the start of an arena.
+/// True if there is no mapping at the start of an arena.
 fn is_free(address: u64) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
     let wanted = address as *mut libc::c_void;

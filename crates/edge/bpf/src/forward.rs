@@ -85,7 +85,7 @@ impl ExitOutcomes {
 }
 
 impl RttMonitor {
-    /// Whether it was loaded with the program that forwards ([`Options::with_forwarding`](crate::Options::with_forwarding)).
+    /// True if it was loaded with the program that forwards ([`Options::with_forwarding`](crate::Options::with_forwarding)).
     pub fn forwards(&self) -> bool {
         self.forwards
     }

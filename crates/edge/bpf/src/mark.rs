@@ -76,7 +76,7 @@ pub enum MarkError {
     Pin(#[from] PinError),
 }
 
-/// How the program is loaded.
+/// The options of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MarkOptions {
     /// Maximum class number.

@@ -109,7 +109,7 @@ pub enum QdiscError {
     Pins(#[from] PinError),
 }
 
-/// How a qdisc is registered.
+/// The options of a qdisc.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QdiscOptions<'a> {
     /// Directory of pins, where name and memory outlive the process.
@@ -284,7 +284,7 @@ impl BpfQdisc {
         Err(QdiscError::Held { name, pid })
     }
 
-    /// Whether the found object equals this one.
+    /// True if the found object equals this one.
     fn recognise(&mut self, bytes: u64) -> bool {
         let port = self.port();
         let layout = ArenaLayout::found(port, bytes);
@@ -341,7 +341,7 @@ impl BpfQdisc {
         &self.name
     }
 
-    /// Whether a device uses it.
+    /// True if a device uses it.
     pub fn is_used(&self) -> bool {
         self.port().qdisc.load(Ordering::Relaxed) != 0
     }
@@ -394,12 +394,12 @@ impl BpfQdisc {
         Ok(())
     }
 
-    /// Whether the last requested plan is active, or was refused.
+    /// True if the last requested plan is active, or was refused.
     pub fn is_settled(&self) -> bool {
         self.port().flips() >= self.awaited
     }
 
-    /// Whether all posted settings are applied.
+    /// True if all posted settings are applied.
     pub fn is_posted(&self) -> bool {
         let port = self.port();
         port.post_head.load(Ordering::Relaxed) == port.post_tail.load(Ordering::Acquire)

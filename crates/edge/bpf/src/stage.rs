@@ -60,7 +60,7 @@ const STAGES: [(Stage, &str); 4] = [
 ];
 
 impl Stage {
-    /// Whether a test shows that both work on one interface as they do alone.
+    /// True if a test shows that both work on one interface as they do alone.
     fn composes_with(self, other: Stage) -> bool {
         matches!(
             (self, other),

@@ -58,7 +58,7 @@ fn transfer(net: &Router, seconds: u32) -> Iperf3Report {
     flow.seconds(seconds).run(&net.client).unwrap()
 }
 
-/// Whether a socket of `ns` uses it, as the kernel reports.
+/// True if a socket of `ns` uses it, as the kernel reports.
 fn in_use(ns: &Netns) -> bool {
     let text = ns.run(&["ss", "-H", "-t", "-i", "-n"]).unwrap();
     text.split_whitespace().any(|word| word == BBR3LIKE)

@@ -117,7 +117,7 @@ fn routes() -> Vec<String> {
     lines
 }
 
-/// What the kernel's FIB answers, from the routes above.
+/// The answer of the kernel's FIB, from the routes above.
 fn fib(interfaces: [IfIndex; 3], question: &FibQuestion) -> FibAnswer {
     let (network, host, known) = match question.destination {
         IpAddr::V4(ip) => {

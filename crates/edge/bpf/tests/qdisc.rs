@@ -1,5 +1,5 @@
-//! What can be said of BPF qdiscs on any kernel: what is refused before the kernel is asked, and what
-//! it says where it has none. The rest is the guest's: tests/vm/scenarios/qdisc*.sh.
+//! Properties of BPF qdiscs on any kernel: what is refused before the kernel is asked, and what it says
+//! where it has none. The rest is the guest's: tests/vm/scenarios/qdisc*.sh.
 
 use fairpath_bpf::probe::bpf_qdisc;
 use fairpath_bpf::{BpfQdisc, Pins, QdiscContent, QdiscError, QdiscOptions, without_marks};

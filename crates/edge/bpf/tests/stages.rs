@@ -282,7 +282,7 @@ fn stage_changes_lose_no_packet() {
     net.router.enter(come_and_go).unwrap();
 }
 
-/// What was refused when each had a separate program, with the message of then.
+/// Pairs that were refused when each stage had a separate program, with the earlier message.
 #[test]
 fn stages_that_do_not_compose_are_refused() {
     requires!(Need::Root);

@@ -72,7 +72,7 @@ pub struct Channels {
 pub struct Rss {
     /// The queue of each hash bucket; empty if the driver has no table.
     pub indirection: Vec<u32>,
-    /// Whether the driver shows a hash key.
+    /// True if the driver shows a hash key.
     pub has_key: bool,
 }
 
@@ -86,12 +86,12 @@ pub struct Offloads {
 }
 
 impl Offloads {
-    /// Whether `name` is in use.
+    /// True if `name` is in use.
     pub fn is_on(&self, name: &str) -> bool {
         self.active.contains(name)
     }
 
-    /// Whether `name` can be switched.
+    /// True if `name` can be switched.
     pub fn can_change(&self, name: &str) -> bool {
         self.changeable.contains(name)
     }

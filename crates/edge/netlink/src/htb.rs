@@ -126,7 +126,7 @@ pub enum HtbError {
     Tree {
         /// The interface.
         name: String,
-        /// What is wrong.
+        /// The problem.
         bad: BadHtb,
     },
     /// The root qdisc was created by another program.

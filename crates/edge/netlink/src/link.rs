@@ -105,7 +105,7 @@ pub struct Link {
     pub master: Option<IfIndex>,
     /// The link beneath (of a VLAN) or the other end (of a veth), if it is in this namespace.
     pub lower: Option<IfIndex>,
-    /// Whether the link beneath or the other end is in another namespace.
+    /// True if the link beneath or the other end is in another namespace.
     pub lower_elsewhere: bool,
     /// The largest packet in bytes, without the link's header.
     pub mtu_bytes: u32,
@@ -128,7 +128,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Whether the kind is `kind`.
+    /// True if the kind is `kind`.
     pub fn is_kind(&self, kind: &str) -> bool {
         self.kind.as_ref().is_some_and(|k| k.0 == kind)
     }

@@ -1,4 +1,4 @@
-//! Whether NFQUEUE works (`nfnetlink_queue`).
+//! Tests whether NFQUEUE works (`nfnetlink_queue`).
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
 

@@ -48,7 +48,7 @@ pub struct Qdisc {
 }
 
 impl Qdisc {
-    /// Whether it is the root qdisc of its link's egress.
+    /// True if it is the root qdisc of its link's egress.
     pub fn is_root(&self) -> bool {
         self.parent == TC_H_ROOT
     }
@@ -106,7 +106,7 @@ impl Tc {
         self.connection.command("delete qdisc", request)
     }
 
-    /// Whether the kernel has a kind of classful or classless qdisc. It requests one on the
+    /// True if the kernel has a kind of classful or classless qdisc. It requests one on the
     /// loopback link at a position that only `ingress` and `clsact` may have, so nothing changes.
     /// May load the module; needs `CAP_NET_ADMIN`.
     ///

@@ -172,12 +172,12 @@ impl LinkWatch {
         &self.table
     }
 
-    /// How often the socket overflowed and the links were listed again.
+    /// The number of times that the socket overflowed and the links were listed again.
     pub fn overflows(&self) -> u64 {
         self.overflows
     }
 
-    /// What changed since the last call, in order; empty if nothing did. Never waits for a change.
+    /// Returns the changes since the last call, in order; empty if there are none. Never waits for a change.
     ///
     /// After an overflow of the socket (`ENOBUFS`), it lists all links and reports the difference.
     /// An error loses nothing: the next call lists all links again. Reads at most 256 datagrams; if
@@ -214,7 +214,7 @@ impl LinkWatch {
         Ok(())
     }
 
-    /// Whether the queue was empty in the end.
+    /// True if the queue was empty in the end.
     fn discard_queued(&mut self) -> Result<bool, NetlinkError> {
         for _ in 0..DATAGRAMS_PER_CALL {
             match receive_datagram(&self.socket, &mut self.buffer, libc::MSG_DONTWAIT) {

@@ -89,7 +89,7 @@ impl Config {
         self
     }
 
-    /// Whether GSO packets come whole (default), or segmented by the kernel at most of the speed.
+    /// Sets whether GSO packets come whole (default), or segmented by the kernel at most of the speed.
     ///
     /// Whole ones may exceed the MTU and cannot be rewritten. Some are segmented anyway (SCTP).
     #[must_use]
@@ -97,7 +97,8 @@ impl Config {
         self.flag(FLAG_GSO, on)
     }
 
-    /// Whether packets bypass a full queue or socket buffer (default: they are dropped).
+    /// Sets whether packets bypass a full queue or socket buffer (default: they are dropped): they are
+    /// dropped).
     ///
     /// Bypassing packets are not counted.
     #[must_use]
@@ -105,19 +106,19 @@ impl Config {
         self.flag(FLAG_FAIL_OPEN, on)
     }
 
-    /// Whether each packet has the attributes of its connection.
+    /// True if each packet has the attributes of its connection.
     #[must_use]
     pub fn conntrack(self, on: bool) -> Config {
         self.flag(FLAG_CONNTRACK, on)
     }
 
-    /// Whether local packets have the user and group of their socket.
+    /// True if local packets have the user and group of their socket.
     #[must_use]
     pub fn uid_gid(self, on: bool) -> Config {
         self.flag(FLAG_UID_GID, on)
     }
 
-    /// Whether local packets have their security label.
+    /// True if local packets have their security label.
     #[must_use]
     pub fn security_context(self, on: bool) -> Config {
         self.flag(FLAG_SECCTX, on)
@@ -141,7 +142,7 @@ impl Config {
         self
     }
 
-    /// Whether a full receive buffer is reported at once, in
+    /// True if a full receive buffer is reported at once, in
     /// [`PacketCounters::overruns`](crate::PacketCounters::overruns).
     ///
     /// Off by default, because the kernel then drops packets until the socket was read empty. The

@@ -39,7 +39,7 @@ impl Intake {
         }
     }
 
-    /// Whether all packets were passed on.
+    /// True if all packets were passed on.
     pub fn is_empty(&self) -> bool {
         self.cursor.at >= self.len()
     }

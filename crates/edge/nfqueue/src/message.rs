@@ -72,7 +72,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Whether the walk ended before the bytes did.
+    /// True if the walk ended before the bytes did.
     pub fn corrupted(&self) -> bool {
         self.corrupted
     }

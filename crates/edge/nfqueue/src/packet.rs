@@ -246,17 +246,17 @@ impl<'a> Packet<'a> {
         self.cap_len.unwrap_or(self.payload.len() as u32)
     }
 
-    /// Whether the length is unknown.
+    /// True if the length is unknown.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether [`Packet::payload`] is the whole packet.
+    /// True if [`Packet::payload`] is the whole packet.
     pub fn is_complete(&self) -> bool {
         self.whole && !self.payload.is_empty() && self.cap_len.is_none()
     }
 
-    /// Whether the whole message was parsed; the kernel sends no other.
+    /// True if the whole message was parsed; the kernel sends no other.
     pub(crate) fn is_whole(&self) -> bool {
         self.whole
     }

@@ -51,7 +51,7 @@ impl sealed::Sealed for InOrder {}
 impl Mode for Holding {}
 impl Mode for InOrder {}
 
-/// How long to wait for packets.
+/// The time to wait for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Until a packet arrives, or a signal.
@@ -69,7 +69,7 @@ pub struct ReceiveBuffer {
     pub requested_bytes: usize,
     /// Granted.
     pub bytes: usize,
-    /// Whether `net.core.rmem_max` was overridden. If not, and `bytes` is less than requested,
+    /// True if `net.core.rmem_max` was overridden. If not, and `bytes` is less than requested,
     /// raise it.
     pub forced: bool,
 }

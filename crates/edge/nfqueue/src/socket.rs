@@ -38,7 +38,7 @@ impl Socket {
         self.port
     }
 
-    /// Whether a full buffer is reported once as `ENOBUFS`, or not at all.
+    /// Sets whether a full buffer is reported once as `ENOBUFS`, or not at all.
     pub fn set_overrun_reports(&self, on: bool) -> io::Result<()> {
         self.inner.set_no_enobufs(!on)
     }

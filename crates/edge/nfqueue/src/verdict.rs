@@ -139,7 +139,7 @@ impl Load {
         self.bytes += u64::from(len);
     }
 
-    /// Whether their verdict should be sent.
+    /// True if their verdict should be sent.
     pub fn is_full(&self) -> bool {
         self.bytes >= DECIDED_LIMIT_BYTES
     }

@@ -5,7 +5,7 @@
 
 use fairpath_report::Unit;
 
-/// What kind of number a value is; figures never mix them on one axis.
+/// The kind of number of a value; figures never mix them on one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Without a unit.

@@ -1,4 +1,4 @@
-//! How a quantity differs between two sets of runs, and what may be said of it.
+//! The difference of a quantity between two sets of runs, and its meaning.
 
 use fairpath_report::statistics::compare::MIN_CONFIDENCE;
 use fairpath_report::statistics::{Comparison, Interval, Verdict, compare};
@@ -17,11 +17,11 @@ pub struct Change {
     pub from: f64,
     /// Median after.
     pub to: f64,
-    /// What the statistics say.
+    /// The results of the statistics.
     pub comparison: Comparison,
 }
 
-/// What a change means for who uses the network.
+/// The meaning of a change for users of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Meaning {
@@ -47,12 +47,12 @@ impl Change {
         })
     }
 
-    /// Whether a difference was shown at all.
+    /// True if a difference was shown at all.
     pub fn is_shown(&self) -> bool {
         self.comparison.verdict != Verdict::NotShown
     }
 
-    /// Whether this number of runs can show any difference.
+    /// True if this number of runs can show any difference.
     pub fn can_be_shown(&self) -> bool {
         let interval = self.comparison.difference.interval;
         interval.is_some_and(|i| i.confidence >= MIN_CONFIDENCE - 1e-9)
@@ -73,7 +73,7 @@ impl Change {
         })
     }
 
-    /// What it means, by which way is better.
+    /// The meaning, by the better direction of the metric.
     pub fn meaning(&self, metric: &Metric) -> Meaning {
         match (self.comparison.verdict, metric.better) {
             (Verdict::NotShown, _) => Meaning::NotShown,

@@ -1,4 +1,5 @@
-//! Whether a quantity goes with an axis: Spearman's rank correlation, and how often chance does as much.
+//! The correlation of a quantity with an axis: Spearman's rank correlation, and how often chance does
+//! as much.
 //!
 //! C. Spearman, American Journal of Psychology 15, 1904: Pearson's correlation of ranks, where equal values
 //! share the mean of their ranks; 1 if one always rises with the other. The probability by chance comes
@@ -9,14 +10,14 @@ pub const PERMUTATIONS: u32 = 2_000;
 /// Fewer pairs are not significant: with four even the best order is one of 24.
 pub const MIN_PAIRS: usize = 5;
 
-/// How two quantities go together.
+/// The correlation of two quantities.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Correlation {
     /// Spearman's rho, -1 to 1.
     pub rho: f64,
     /// Pairs.
     pub pairs: usize,
-    /// How often runs in random order correlate as much or more, either way.
+    /// The probability that runs in random order correlate as much or more, in either direction.
     pub by_chance: f64,
 }
 

@@ -1,4 +1,4 @@
-//! How evenly flows share a link: Jain's index in windows, the worst share, and when it settles.
+//! The fairness of flows on a link: Jain's index in windows, the worst share, and when it settles.
 //!
 //! R. Jain, D. Chiu, W. Hawe, "A quantitative measure of fairness and discrimination for resource
 //! allocation in shared computer systems", DEC-TR-301, 1984: `(sum x)^2 / (n sum x^2)`, 1 where all

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FigureSpec {
-    /// What it shows, as a sentence a manager understands.
+    /// The finding, as a sentence for managers.
     pub title: String,
     /// Its form.
     pub kind: FigureKind,
@@ -21,7 +21,7 @@ pub struct FigureSpec {
     /// The axis that makes one panel for each of its values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub split: Option<String>,
-    /// Whether models (Mathis, Padhye, RFC 9438) are drawn with the measurements.
+    /// True if models (Mathis, Padhye, RFC 9438) are drawn with the measurements.
     #[serde(default)]
     pub theory: bool,
     /// Logarithmic axes.

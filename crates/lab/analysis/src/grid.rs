@@ -45,7 +45,7 @@ impl<'a> Cell<'a> {
         self.theory.get_or_init(|| theory::row(self)).as_ref()
     }
 
-    /// What this cell has on an axis; empty where it has nothing.
+    /// The value of this cell on an axis; empty if it has none.
     pub fn value(&self, axis: &str) -> &str {
         self.setting.get(axis).map_or("", String::as_str)
     }
@@ -81,7 +81,7 @@ impl<'a> Cell<'a> {
 /// The whole experiment.
 #[derive(Clone, Debug)]
 pub struct Grid<'a> {
-    /// What it was.
+    /// The description of the experiment.
     pub manifest: &'a Manifest,
     /// Settings that have a run, in the order of the axes' values.
     pub cells: Vec<Cell<'a>>,

@@ -32,19 +32,19 @@ pub struct Manifest {
     pub title: String,
     /// The question that it answers, one sentence.
     pub question: String,
-    /// What it does and why, paragraphs with an empty line between them.
+    /// The description and its reason, paragraphs with an empty line between them.
     #[serde(default)]
     pub text: String,
     /// "quick" or "full".
     pub form: String,
-    /// What is varied, in the order of the experiment's file.
+    /// The varied parameters, in the order of the experiment's file.
     #[serde(default)]
     pub axes: Vec<Axis>,
     /// Runs of each setting.
     pub repeats: u32,
     /// Runs that the whole grid has, repeats included.
     pub runs_planned: u32,
-    /// What the grid's random order and the runs' seeds come from.
+    /// The seed of the grid's random order and of the runs' seeds.
     pub seed: u64,
     /// Figures of the report.
     #[serde(default)]
@@ -52,7 +52,7 @@ pub struct Manifest {
     /// The scale of rates and round-trip times for which the emulation is valid here; none: not scaled.
     #[serde(default)]
     pub scale: Option<Scale>,
-    /// What a reader must know before the figures: fitted values, what stays unanswered. A sentence each.
+    /// Remarks for the reader before the figures: fitted values, what stays unanswered. A sentence each.
     #[serde(default)]
     pub remarks: Vec<String>,
     /// Where it ran.
@@ -138,7 +138,7 @@ pub struct Machine {
     pub fairpath: String,
     /// The default congestion control, which no flow relies on.
     pub default_congestion: String,
-    /// What the kernel offers (net.ipv4.tcp_available_congestion_control).
+    /// The congestion controls of the kernel (net.ipv4.tcp_available_congestion_control).
     pub congestion_controls: Vec<String>,
     /// The BBR version of the kernel, and how it was determined; empty: none.
     #[serde(default)]

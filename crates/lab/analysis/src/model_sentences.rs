@@ -72,7 +72,7 @@ fn on_timeouts(grid: &Grid, rows: &[(&Cell, &theory::TheoryRow)]) -> Option<Stri
     ))
 }
 
-/// How far the model with timeouts is off.
+/// The error of the model with timeouts.
 fn on_padhye(rows: &[(&Cell, &theory::TheoryRow)]) -> Option<String> {
     let residual = |(_, row): &(&Cell, &theory::TheoryRow)| {
         let found = row

@@ -12,7 +12,7 @@
 use crate::record::CallRecord;
 use crate::voice::Received;
 
-/// How long the receiver waits.
+/// The waiting time of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Buffer {
     /// This long after the fastest packet's delay, always.
@@ -41,7 +41,7 @@ const SPURT_NS: u64 = 1_000_000_000;
 pub const GAP_NS: u64 = 60_000_000;
 const NS_PER_MINUTE: f64 = 60e9;
 
-/// What playout made of a call.
+/// The outcome of playout for a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Playout {
     /// Packets sent.

@@ -158,7 +158,7 @@ impl fmt::Display for Share {
     }
 }
 
-/// What serde needs of each: from text, and text again.
+/// The conversions that serde needs for each: from text, and text again.
 macro_rules! as_text {
     ($($kind:ty),+) => {$(
         impl TryFrom<String> for $kind {

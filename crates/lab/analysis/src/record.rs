@@ -1,4 +1,4 @@
-//! What one run of an experiment leaves: one JSON file, read again by analysis, report and `compare`.
+//! The record of one run of an experiment: one JSON file, read again by analysis, report and `compare`.
 //!
 //! A record has measurements and provenance, and one conclusion: whether the emulation was valid
 //! ([`RunRecord::faults`]). Times are seconds since the start of traffic unless the name differs; rates are
@@ -31,13 +31,13 @@ pub struct RunRecord {
     pub setting: BTreeMap<String, String>,
     /// Which repetition of this setting, from 0.
     pub repeat: u32,
-    /// What the run's random numbers come from.
+    /// The seed of the run's random numbers.
     pub seed: u64,
     /// When it began (RFC 3339).
     pub started: String,
-    /// How long traffic ran, the part before the measurement included.
+    /// The duration of traffic, including the part before the measurement.
     pub seconds: f64,
-    /// How much of it is before the measurement.
+    /// The part of it before the measurement.
     pub warmup_seconds: f64,
     /// When delays or congestion controls were to change, in order; empty: they stayed.
     #[serde(default)]
@@ -60,7 +60,7 @@ pub struct RunRecord {
     pub cpu: CpuRecord,
     /// Why this run is not to be believed; empty: it is true.
     pub faults: Vec<Fault>,
-    /// What it cannot show though it is true, a sentence each.
+    /// Limits of a valid run, a sentence each.
     #[serde(default)]
     pub remarks: Vec<String>,
     /// Release and version of the kernel that it ran on.
@@ -76,7 +76,7 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// Whether the network was what it was asked to be.
+    /// True if the network was as configured.
     pub fn is_true(&self) -> bool {
         self.faults.is_empty()
     }
@@ -92,7 +92,7 @@ pub struct Bottleneck {
     pub mss_bytes: u32,
     /// Bytes of a full packet as the rate counts it.
     pub packet_bytes: u32,
-    /// What TCP's payload can reach at most: rate * mss / packet.
+    /// The maximum goodput of TCP's payload: rate * mss / packet.
     pub goodput_limit_bps: f64,
     /// Configured round-trip time without a queue.
     pub base_rtt_ns: u64,
@@ -106,7 +106,8 @@ pub struct FlowRecord {
     pub name: String,
     /// The configured congestion control.
     pub congestion: String,
-    /// What the kernel said the socket uses, in the order seen (more than one: it was switched).
+    /// The congestion controls that the kernel reported for the socket, in order (more than one after a
+    /// switch).
     pub congestion_seen: Vec<String>,
     /// When it started.
     pub start_seconds: f64,
@@ -240,11 +241,11 @@ pub struct CallRecord {
 pub struct LinkRecord {
     /// "router/wan: towards server".
     pub name: String,
-    /// How: "xdp", "afxdp", "nfqueue", "netem".
+    /// The emulator: "xdp", "afxdp", "nfqueue", "netem".
     pub engine: String,
-    /// What was asked, as `fairpath impair` prints it.
+    /// The requested impairment, as `fairpath impair` prints it.
     pub requested: String,
-    /// What was said to it, in words of the lab; empty: another emulator.
+    /// The words that the lab passed to it; empty for another emulator.
     #[serde(default)]
     pub stated: String,
     /// Wire packets that came.
@@ -268,7 +269,7 @@ pub struct LinkRecord {
     /// Standard deviation of what was added, ns.
     #[serde(default)]
     pub delay_deviation_ns: Option<u64>,
-    /// How late packets left: p50, p99, p99.9, worst, ns.
+    /// The lateness of packets: p50, p99, p99.9, worst, ns.
     pub lateness_ns: Option<[u64; 4]>,
     /// Packets out of order that were to keep it.
     pub reordered: u64,
@@ -336,9 +337,9 @@ pub struct CpuRecord {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    /// What kind.
+    /// The kind.
     pub kind: FaultKind,
-    /// What was seen, with figures, and what to do.
+    /// The observation, with figures, and the remedy.
     pub text: String,
 }
 

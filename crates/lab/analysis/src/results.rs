@@ -20,7 +20,7 @@ pub const MAX_RUNS: usize = 20_000;
 /// An experiment's results.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Results {
-    /// What the experiment was.
+    /// The description of the experiment.
     pub manifest: Manifest,
     /// Its runs in the order of the grid.
     pub runs: Vec<RunRecord>,
@@ -66,7 +66,7 @@ pub enum ReadError {
     TooMany {
         /// Which.
         path: PathBuf,
-        /// How many.
+        /// The number of directories found.
         found: usize,
     },
 }

@@ -66,12 +66,12 @@ impl TalkFigure {
     }
 }
 
-/// Whether an experiment is compared with the talk: `ripe88`, and those derived from it.
+/// True if an experiment is compared with the talk: `ripe88`, and those derived from it.
 pub fn is_of(experiment: &str) -> bool {
     experiment.starts_with("ripe88")
 }
 
-/// Whether a value is of an axis that the talk varies: path, congestion control, loss.
+/// True if a value is of an axis that the talk varies: path, congestion control, loss.
 pub fn is_reported(value: &str) -> bool {
     let is_loss = matches!(axis_value::number(value), Some((Kind::Share, _)));
     is_loss || value.contains("symmetric") || FIGURES.iter().any(|f| f.congestion == value)

@@ -74,7 +74,7 @@ pub fn conditions(flow: &FlowRecord, run: &RunRecord) -> Option<Conditions> {
     })
 }
 
-/// What the models say of a run; none where a flow has no model (BBR) or measured too little.
+/// The predictions of the models for a run; `None` if a flow has no model (BBR) or measured too little.
 pub fn prediction(run: &RunRecord) -> Option<Prediction> {
     let of = |flow: &FlowRecord| {
         let same_all_along = flow
@@ -164,7 +164,7 @@ fn estimate(values: &[f64]) -> Option<Estimate> {
     median_with_interval(values, CONFIDENCE, BOOTSTRAP_SEED)
 }
 
-/// What each run has of something.
+/// The values of each run.
 fn values<T>(
     runs: &[(f64, Prediction, &RunRecord)],
     of: impl Fn(&RunRecord) -> Option<T>,

@@ -38,7 +38,7 @@ const SHIPPED: &[(&str, &str)] = &[
     ),
 ];
 
-/// What an experiment says: a name, or a drawing.
+/// The topology of an experiment: a name, or a drawing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum TopologyChoice {
@@ -116,7 +116,7 @@ pub enum TopologyError {
 }
 
 impl Topology {
-    /// What was chosen, checked.
+    /// The chosen topology, checked.
     ///
     /// # Errors
     /// No such topology, or one that cannot be built.

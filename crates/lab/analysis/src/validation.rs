@@ -303,8 +303,8 @@ fn missing_parts(run: &RunRecord, experiment: &Experiment) -> Vec<Fault> {
     missing.into_iter().map(as_fault).collect()
 }
 
-/// Who waits for a processor is bounded by it, whatever the link. Full processors alone prove nothing: an
-/// emulator that waits for the next packet busily fills one.
+/// A program that waits for a processor is limited by it, on any link. Full processors alone prove
+/// nothing: an emulator that waits for the next packet busily fills one.
 fn processors(run: &RunRecord, experiment: &Experiment) -> Vec<Fault> {
     let cpu = &run.cpu;
     let all = f64::from(cpu.cpus.max(1));

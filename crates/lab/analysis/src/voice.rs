@@ -1,4 +1,4 @@
-//! How a call sounds: the E-model of ITU-T G.107 (06/2015) for narrow-band speech.
+//! The quality of a call: the E-model of ITU-T G.107 (06/2015) for narrow-band speech.
 //!
 //! Everything but delay and loss has the defaults of its table 2, so that what differs between two
 //! results is the network. Loss is what playout misses ([`crate::playout`]): lost packets and late
@@ -26,7 +26,7 @@ impl Codec {
     };
 }
 
-/// What reaches the ear.
+/// The sound that the listener receives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Received {
     /// Mouth to ear, ms.

@@ -15,7 +15,7 @@ pub const CLEAN_SHARE: f64 = 0.005;
 /// A claim, checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// Whether it holds.
+    /// True if it holds.
     pub holds: bool,
     /// The claim with its tolerance.
     pub claim: String,

@@ -29,7 +29,7 @@ pub struct Classes {
 pub struct Reported {
     /// `fairpath top --once`.
     pub table: String,
-    /// Whether each leg of the site has the configured delay.
+    /// The checks of the configured delay of each leg of the site.
     pub checks: Vec<Check>,
 }
 

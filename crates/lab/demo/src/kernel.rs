@@ -1,4 +1,4 @@
-//! What the senders' kernels say of their connections: `ss -ti`, sampled while data flows.
+//! The figures of the senders' kernels about their connections: `ss -ti`, sampled while data flows.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

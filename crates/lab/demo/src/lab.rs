@@ -40,7 +40,7 @@ impl Leg {
         }
     }
 
-    /// What the wire delays a round trip by, milliseconds.
+    /// The delay of a round trip by the wire, milliseconds.
     pub fn configured_ms(self) -> f64 {
         let one_way = match self {
             Leg::Lan => LAN_DELAY,

@@ -86,7 +86,7 @@ impl ConfiguredLoss {
     }
 }
 
-/// What `fairpath rtt` says of the data that some flows sent one way.
+/// The estimates of `fairpath rtt` for data that some flows sent in one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Estimate {
     /// Packets with data that passed the router.

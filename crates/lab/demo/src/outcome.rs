@@ -24,20 +24,20 @@ pub struct Outcome {
 /// Traffic of one kind, and what others say of its round-trip times.
 #[derive(Debug)]
 pub struct Block {
-    /// What it is.
+    /// The title.
     pub title: String,
     /// Which records belong to it.
     pub traffic: Traffic,
-    /// Whether it is IPv6.
+    /// True if it is IPv6.
     pub v6: bool,
-    /// Who else measured it.
+    /// The other measurement.
     pub peer: Option<Peer>,
 }
 
 /// Another one's round-trip times of both legs together.
 #[derive(Clone, Debug)]
 pub struct Peer {
-    /// Who.
+    /// The name of the program.
     pub name: &'static str,
     /// The least, milliseconds.
     pub min_ms: Option<f64>,
@@ -65,7 +65,7 @@ impl Outcome {
 }
 
 impl Block {
-    /// Whether it is echo requests, not TCP.
+    /// True if it is echo requests, not TCP.
     pub fn is_ping(&self) -> bool {
         matches!(self.traffic, Traffic::Echo { .. })
     }

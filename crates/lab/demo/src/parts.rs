@@ -31,7 +31,7 @@ const AT_ONCE: usize = 8;
 const REQUEST_BYTES: u32 = 2_000;
 const RESPONSE_BYTES: u32 = 20_000;
 
-/// How much of everything.
+/// The amount of work.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pings: u32,
@@ -42,7 +42,7 @@ pub struct Plan {
 /// A part of the demo.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
-    /// What it is.
+    /// The title.
     pub title: &'static str,
     kind: Kind,
     port: u16,

@@ -37,7 +37,7 @@ struct CheckedLine {
     check: Option<Check>,
 }
 
-/// What all parts came to.
+/// The results of all parts.
 pub struct DemoReport {
     times: Vec<CheckedLine>,
     losses: Vec<CheckedLine>,

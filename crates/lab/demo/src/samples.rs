@@ -1,4 +1,4 @@
-//! What `fairpath rtt` wrote, read back: a reader of its JSON lines, as a user would write one.
+//! The output of `fairpath rtt`, read back: a reader of its JSON lines, as a user would write one.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -73,7 +73,7 @@ struct Flow {
     sides: [Side; 2],
 }
 
-/// What one side of a flow sent.
+/// The data that one side of a flow sent.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Side {
     port: u16,
@@ -162,7 +162,7 @@ impl Records {
         self.flows.values().filter(wanted).count()
     }
 
-    /// What the hosts behind one interface sent, a value a flow.
+    /// The data that the hosts behind one interface sent, a value a flow.
     pub fn sides(&self, traffic: Traffic, leg: Leg) -> impl Iterator<Item = &Side> {
         self.flows
             .values()

@@ -18,12 +18,12 @@ const CALL_MS: f64 = 10.0;
 /// Of the link's rate, that the transfers are to get.
 const GOODPUT: f64 = 0.9;
 
-/// What was simulated.
+/// The results of the simulation.
 #[derive(Default)]
 pub struct Schedule {
     /// A row for each policy.
     pub rows: Vec<PolicyRow>,
-    /// What is claimed of them together.
+    /// The checks that involve several policies.
     pub checks: Vec<Check>,
 }
 
@@ -35,7 +35,7 @@ pub struct PolicyRow {
     pub transfers_mbps: f64,
     /// Waiting times of the call's packets, ms: median, 99th percentile, longest.
     pub call_ms: [f64; 3],
-    /// What is claimed of it.
+    /// The check of this policy.
     pub check: Option<Check>,
 }
 

@@ -12,7 +12,7 @@ impl Spread {
         Spread(values)
     }
 
-    /// How many.
+    /// The number of values.
     pub fn len(&self) -> usize {
         self.0.len()
     }

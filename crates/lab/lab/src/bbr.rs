@@ -27,7 +27,7 @@ const VERSION_AT: usize = 39;
 /// A member of `struct bbr` that came with version 2.
 const LATER: &str = "inflight_hi";
 
-/// What the kernel has.
+/// The BBR of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "bbr", content = "detail")]
 pub enum KernelBbr {
@@ -37,7 +37,7 @@ pub enum KernelBbr {
     Version {
         /// 1, 2 or 3.
         version: u8,
-        /// What showed it, as a clause.
+        /// The evidence, as a clause.
         because: String,
     },
     /// There is one, of unknown version.
@@ -59,7 +59,7 @@ impl fmt::Display for KernelBbr {
     }
 }
 
-/// What was asked, and what came back; errors as the sentences that they are.
+/// The answers of the kernel; errors as sentences.
 #[derive(Clone, Debug)]
 struct Answers {
     /// Congestion controls that are loaded.

@@ -28,7 +28,7 @@ const MAX_TRIAL_SECONDS: f64 = 15.0;
 /// A trial's goodput is at least this share of what the link lets through: nothing else bounds it.
 const FULL_SHARE: f64 = 0.95;
 
-/// What is scaled, and by how much: the factor, and the words for the manifest where it is not 1.
+/// Finds the scale: the factor, and the words for the manifest where it is not 1.
 ///
 /// # Errors
 /// No factor is true, or what would fail every run.
@@ -46,7 +46,7 @@ pub fn find(
     }
 }
 
-/// How long trials take at most where round trips are short, seconds; `each` is what a run takes to set up.
+/// The maximum duration of trials with short round trips, seconds; `each` is the time to set up a run.
 pub fn cost(experiment: &Experiment, each: f64) -> f64 {
     match experiment.scale {
         ScaleChoice::Fixed(_) => 0.0,
@@ -82,7 +82,7 @@ fn by_trial(
     )))
 }
 
-/// What is wrong at a factor with the first trial that is invalid.
+/// The first fault at a factor, of the first trial that is invalid.
 fn first_fault(bench: &mut Bench, cells: &[&Cell], factor: f64) -> Result<Option<String>, Trouble> {
     for cell in cells {
         let run = bench.run(&trial(cell, factor), factor)?;

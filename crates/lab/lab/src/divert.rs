@@ -25,7 +25,7 @@ const BUFFER_BYTES: usize = 64 << 20;
 const COPY_BYTES: u16 = 128;
 /// A program says that it is ready within this time, on a busy machine too.
 const START_DEADLINE: Duration = Duration::from_secs(30);
-/// What a program says on stderr when packets may come.
+/// The line that a program prints to stderr when packets may come.
 const READY: &str = "bound";
 
 /// A program could not receive the packets.
@@ -42,7 +42,7 @@ pub enum DivertError {
     Run(#[from] RunError),
 }
 
-/// Who accepts the packets.
+/// The program that accepts the packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Program {
     /// None: packets are not diverted.
@@ -187,7 +187,7 @@ impl Diverted<'_> {
         self.process.id()
     }
 
-    /// What runs.
+    /// The command line.
     pub fn argv(&self) -> &[String] {
         &self.argv
     }

@@ -15,7 +15,7 @@ use signal_hook::iterator::Signals;
 /// A shell's status for a command that SIGINT ended.
 pub const STATUS: u8 = 130;
 
-/// Whether a signal requested the end.
+/// The request of a signal to end.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
     wanted: Arc<AtomicBool>,
@@ -42,7 +42,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Whether to end.
+    /// True if the run must end.
     pub fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed)
     }

@@ -43,12 +43,12 @@ pub fn kernel() -> String {
     format!("{} {}", of("osrelease"), of("version"))
 }
 
-/// What the router's binary says it is; empty where it is none.
+/// The version that the router's binary prints; empty if there is none.
 pub fn version(fairpath: &Path) -> String {
     first_line(fairpath, "--version")
 }
 
-/// What the kernel offers, without loading anything.
+/// The congestion controls of the kernel, without loading modules.
 pub fn congestion_controls() -> Vec<String> {
     let text = read("/proc/sys/net/ipv4/tcp_available_congestion_control");
     text.split_whitespace().map(str::to_owned).collect()
@@ -60,7 +60,7 @@ pub fn cpus() -> u32 {
     found.map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
 }
 
-/// Whether a program is on PATH.
+/// True if a program is on PATH.
 pub fn in_path(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(name).is_file())

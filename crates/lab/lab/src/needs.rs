@@ -1,4 +1,5 @@
-//! What a grid needs of this machine and of the router's binary, asked before anything is made or written.
+//! The requirements of a grid on this machine and on the router's binary, checked before anything is
+//! created or written.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -64,12 +65,12 @@ struct Listed {
 #[derive(Deserialize)]
 struct Policy {
     name: String,
-    /// What it puts in order.
+    /// The order of the values.
     ranks: Vec<String>,
 }
 
 impl Policy {
-    /// Whether it may be a link's queue: that has packets, and no nodes below it.
+    /// True if it may be a link's queue: that has packets, and no nodes below it.
     fn is_of_queues(&self) -> bool {
         let ranks = |what: &str| self.ranks.iter().any(|ranked| ranked == what);
         ranks("packets") || ranks("flows")

@@ -156,7 +156,7 @@ impl Network {
         address.expect("every host of a checked topology has a link")
     }
 
-    /// What each interface does with large packets, "router/lan" -> "tso off, gso on, ...".
+    /// The offloads of each interface, "router/lan" -> "tso off, gso on, ...".
     ///
     /// # Errors
     /// ethtool refuses.

@@ -1,4 +1,4 @@
-//! How far a grid is, and how long it will take: a line a run, to stderr.
+//! The progress of a grid, and the remaining time: a line a run, to stderr.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ impl Progress {
         )
     }
 
-    /// How long the rest will take, by what was seen so far.
+    /// The remaining time, estimated from the runs so far.
     pub fn left(&self, elapsed: Duration) -> Duration {
         let ahead = self.planned.saturating_sub(self.done) as f64;
         let each = match self.done {

@@ -1,9 +1,9 @@
 //! Round trips of this network, as `fairpath rtt --format json` recorded them, for `--rtt-from FILE`.
 //!
-//! What loss costs is a matter of the round trip, so the values of the axis are quantiles of the
-//! paths that were seen: each host that a flow measured counts once, by the least round trip towards
-//! it (the path without a queue, which the experiment's own queue is added to). An elephant with a
-//! million samples is one path.
+//! The cost of loss depends on the round trip, so the values of the axis are quantiles of the observed
+//! paths: each host that a flow measured counts once, by the least round trip towards it (the path
+//! without a queue, which the experiment's own queue is added to). An elephant with a million samples
+//! is one path.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -73,13 +73,13 @@ pub fn base_rtt_ns(experiment: &Experiment) -> u64 {
 /// Where runs are made.
 pub struct Bench {
     fairpath: PathBuf,
-    /// What every record names: the kernel, and what the binary says it is.
+    /// Common data of all records: the kernel, and what the binary says it is.
     kernel: String,
     version: String,
     recoveries: Option<Arc<Recoveries>>,
     interrupt: Interrupt,
     programs: Programs,
-    /// What the emulator has checked itself for.
+    /// The checks that the emulator has passed.
     checked: BTreeSet<String>,
     networks: Vec<(TopologyChoice, bool, Network)>,
 }
@@ -200,7 +200,7 @@ impl Bench {
     }
 }
 
-/// What is there before traffic: the emulated links, and the passive measurement.
+/// The state before traffic: the emulated links, and the passive measurement.
 struct Stage {
     emulators: Vec<Box<dyn Emulator>>,
     /// Since when they emulate.
@@ -282,8 +282,8 @@ fn divert<'a>(
     Ok(programs.divert(network.host(&spec.at), program, spec.gso)?)
 }
 
-/// How long before second 0 we are: what measures needs its time, and delays may change at given times
-/// after the emulators' first packet.
+/// The time before second 0: what measures needs its time, and delays may change at given times after
+/// the emulators' first packet.
 fn ahead(
     experiment: &Experiment,
     lead: Option<Duration>,
@@ -360,7 +360,7 @@ fn begun(cell: &Cell, experiment: &Experiment) -> RunRecord {
     }
 }
 
-/// What is missing on this machine is missing in every run.
+/// Converts an error of traffic.
 fn of_traffic(error: TrafficError) -> Trouble {
     match error {
         TrafficError::NoIperf3 { .. } | TrafficError::NoCongestion { .. } => {

@@ -32,7 +32,7 @@ pub const QUICK_BUDGET: Duration = Duration::from_secs(300);
 /// This number of unmeasurable runs in succession ends the grid: the next would fail too.
 const MAX_FAILED: usize = 3;
 
-/// How a grid ended.
+/// The end of a grid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// All its runs are there.
@@ -212,7 +212,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Whether a run can still be repeated, at this time after the start of the grid.
+/// True if a run can still be repeated, at this time after the start of the grid.
 fn has_time(form: &str, elapsed: Duration, cell: &Cell) -> bool {
     let ends = elapsed + Duration::from_secs_f64(run_cost(&cell.experiment));
     form != FormName::Quick.to_string() || ends <= QUICK_BUDGET

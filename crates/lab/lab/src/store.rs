@@ -47,7 +47,7 @@ pub enum StoreError {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// What is there is not what we wrote.
+    /// The existing results are not from this program.
     #[error(transparent)]
     Results(#[from] ReadError),
     /// Another process writes.
@@ -58,7 +58,7 @@ pub enum StoreError {
     Other {
         /// Which directory.
         path: PathBuf,
-        /// What differs.
+        /// The difference.
         what: String,
     },
 }
@@ -168,7 +168,7 @@ impl Store {
     }
 }
 
-/// What differs of what makes figures: their runs must not mix.
+/// Returns the differences that affect figures: their runs must not mix.
 fn other_machine(found: &Manifest, begun: &Manifest) -> Option<String> {
     let (was, is) = (&found.machine, &begun.machine);
     let reported = [

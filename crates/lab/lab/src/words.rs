@@ -10,10 +10,10 @@ use fairpath_analysis::topology::{Topology, TopologyChoice};
 
 use crate::progress::written;
 
-/// What setting up one run costs, seconds, as measured on two cores.
+/// The cost of setting up one run, seconds, as measured on two cores.
 pub const SETTING_UP: f64 = 1.6;
 
-/// How many runs a form has, and how long they take, seconds.
+/// The number of runs of a form, and their duration, seconds.
 pub fn cost(document: &Document, form: FormName) -> (usize, f64) {
     let settings = document.settings(form);
     let runs = settings
@@ -26,7 +26,7 @@ pub fn cost(document: &Document, form: FormName) -> (usize, f64) {
     })
 }
 
-/// How long one run takes, seconds.
+/// The duration of one run, seconds.
 pub fn run_cost(run: &Experiment) -> f64 {
     let idle = run.pings.values().map(|ping| ping.idle).fold(0.0, f64::max);
     let changes = run.links.values().any(|link| !link.delay_steps.is_empty());

@@ -37,13 +37,13 @@ pub enum CaptureError {
     Tool {
         /// The interface.
         ifname: String,
-        /// What tcpdump said.
+        /// The cause.
         source: RunError,
     },
     /// tcpdump ended without its counters.
     #[error("read tcpdump's counters from {stderr:?}")]
     Counters {
-        /// What it printed instead.
+        /// The output instead.
         stderr: String,
     },
 }
@@ -70,7 +70,7 @@ pub enum Precision {
     Nano,
 }
 
-/// How to capture; the default is every frame whole, both directions, microseconds.
+/// The options of a capture; the default is every frame whole, both directions, microseconds.
 #[derive(Clone, Debug, Default)]
 pub struct CaptureOptions {
     /// Bytes kept of each frame.
@@ -119,7 +119,7 @@ pub struct Capture {
     ifname: String,
 }
 
-/// What a capture gave.
+/// The results of a capture.
 #[derive(Debug)]
 pub struct Captured {
     /// Frames in the file.

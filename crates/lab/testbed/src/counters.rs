@@ -7,7 +7,7 @@ use serde::Deserialize;
 use crate::link::LinkError;
 use crate::netns::Netns;
 
-/// What an interface has counted since it was made.
+/// The counters of an interface since its creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the kernel's names, rtnl_link_stats64")]
 pub struct LinkCounters {
@@ -39,7 +39,7 @@ struct Side {
 }
 
 impl Netns {
-    /// What the interface `ifname` has counted.
+    /// Returns the counters of the interface `ifname`.
     pub fn link_counters(&self, ifname: &str) -> Result<LinkCounters, LinkError> {
         let text = self.run(&["ip", "-j", "-s", "link", "show", "dev", ifname])?;
         let malformed = |source| LinkError::Output {

@@ -33,7 +33,7 @@ pub enum Iperf3Error {
     Refused {
         /// Where it went.
         server: SocketAddr,
-        /// What it said.
+        /// The message.
         message: String,
     },
     /// The CPUs that this process may use could not be read.
@@ -71,7 +71,7 @@ impl Iperf3Server {
         self.process.id()
     }
 
-    /// What the server has printed.
+    /// Returns the output of the server.
     pub fn log(&self) -> String {
         self.process.stdout()
     }
@@ -230,7 +230,7 @@ impl Iperf3 {
     }
 }
 
-/// Whether iperf3 says by this error that the server took no test: its port was closed, or closing.
+/// True if iperf3 says by this error that the server took no test: its port was closed, or closing.
 fn has_not_begun(message: &str) -> bool {
     message.contains("unable to connect to server: Connection refused")
         || message.contains("unable to receive control message: Connection reset by peer")
@@ -280,7 +280,7 @@ impl Iperf3Run {
     }
 }
 
-/// What a transfer came to; sums over all streams.
+/// The results of a transfer; sums over all streams.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Iperf3Report {
     /// Bytes the sender gave to its kernel.

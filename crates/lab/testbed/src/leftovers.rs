@@ -1,4 +1,4 @@
-//! What a run has left behind: the check that nothing is.
+//! The leftovers of a run, which must be none.
 //!
 //! Processes are found by [`RUN_ENV`] in their environment, namespaces by the alias of their `lo`.
 //! A namespace is visible from outside only through a process or a descriptor in it, so all of
@@ -25,7 +25,7 @@ pub struct LeftProcess {
     pub command: String,
 }
 
-/// What is left of a run.
+/// The leftovers of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leftovers {
     /// Processes, zombies excepted.
@@ -37,7 +37,7 @@ pub struct Leftovers {
 }
 
 impl Leftovers {
-    /// Whether nothing is left.
+    /// True if nothing is left.
     pub fn is_empty(&self) -> bool {
         *self == Leftovers::default()
     }

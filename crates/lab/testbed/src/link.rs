@@ -27,7 +27,7 @@ pub enum LinkError {
     Output {
         /// The interface asked about.
         ifname: String,
-        /// What the parser said.
+        /// The error of the parser.
         source: serde_json::Error,
     },
 }
@@ -80,7 +80,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Whether the kernel may build frames larger than the wire's or leave checksums unfinished.
+/// The permission for the kernel to build frames larger than the wire's or leave checksums unfinished.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offloads {
     /// No GRO, GSO, TSO and no checksum offload: frames are what a wire would carry.
@@ -189,7 +189,7 @@ impl LinkEnd {
         Ok(self.ns.set_sysctl(&key, "1")?)
     }
 
-    /// What the interface has counted.
+    /// Returns the counters of the interface.
     pub fn counters(&self) -> Result<LinkCounters, LinkError> {
         self.ns.link_counters(&self.ifname)
     }

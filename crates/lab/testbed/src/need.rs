@@ -1,4 +1,4 @@
-//! What a test needs, and the skip when it is not there.
+//! The requirements of a test, and the skip if one is missing.
 //!
 //! ```no_run
 //! use fairpath_testbed::{Feature, Need, requires};
@@ -81,7 +81,7 @@ impl Need {
         }
     }
 
-    /// Whether it is there. Kernel features cost about 20 ms.
+    /// True if it is there. Kernel features cost about 20 ms.
     pub fn is_met(&self) -> bool {
         match self {
             Need::Root => geteuid().is_root() && Testbed::new().netns("probe").is_ok(),

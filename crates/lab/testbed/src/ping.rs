@@ -20,7 +20,7 @@ pub enum PingError {
     /// Its report was not understood.
     #[error("read ping's report from {output:?}")]
     Report {
-        /// What it printed.
+        /// The output.
         output: String,
     },
 }
@@ -105,7 +105,7 @@ impl Ping {
     }
 }
 
-/// What came back.
+/// The results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PingReport {
     /// Requests sent.

@@ -27,7 +27,7 @@ pub enum RunError {
     /// The program could not be started.
     #[error("start {invocation}")]
     Start {
-        /// What was run where.
+        /// The command and its place.
         invocation: Box<Invocation>,
         /// The kernel's answer.
         source: io::Error,
@@ -35,33 +35,33 @@ pub enum RunError {
     /// The program said no.
     #[error("{invocation}: {status}: {stderr}")]
     Failed {
-        /// What was run where.
+        /// The command and its place.
         invocation: Box<Invocation>,
-        /// How it ended.
+        /// The exit status.
         status: ExitStatus,
-        /// What it printed to stderr.
+        /// The output to stderr.
         stderr: String,
     },
     /// The program ended, and had not done what was waited for.
     #[error("{invocation}: ended without \"{awaited}\": {stderr}")]
     Ended {
-        /// What was run where.
+        /// The command and its place.
         invocation: Box<Invocation>,
-        /// What was waited for.
+        /// The awaited condition.
         awaited: String,
-        /// What it had printed to stderr.
+        /// The output to stderr until then.
         stderr: String,
     },
     /// The program did not do what was waited for in time.
     #[error("{invocation}: no \"{awaited}\" within {deadline:?}: {stderr}")]
     Deadline {
-        /// What was run where.
+        /// The command and its place.
         invocation: Box<Invocation>,
-        /// What was waited for.
+        /// The awaited condition.
         awaited: String,
-        /// How long.
+        /// The deadline.
         deadline: Duration,
-        /// What it had printed to stderr.
+        /// The output to stderr until then.
         stderr: String,
     },
 }
@@ -164,12 +164,12 @@ impl Process {
         self.child.id()
     }
 
-    /// What the program has printed to stdout so far.
+    /// Returns the output to stdout so far.
     pub fn stdout(&self) -> String {
         self.stdout.as_ref().map(Tail::text).unwrap_or_default()
     }
 
-    /// What the program has printed to stderr so far.
+    /// Returns the output to stderr so far.
     pub fn stderr(&self) -> String {
         self.stderr.text()
     }
@@ -212,7 +212,7 @@ impl Process {
 
     /// Waits until the program has ended and returns how.
     ///
-    /// What is left of its process group is killed.
+    /// Kills the rest of its process group.
     pub fn wait(&mut self, deadline: Duration) -> Result<ExitStatus, RunError> {
         wait_for(deadline, || self.has_ended().then_some(()))
             .ok_or_else(|| self.late("end", deadline))?;
@@ -263,7 +263,7 @@ impl Process {
         Pid::from_raw(self.child.id().cast_signed())
     }
 
-    /// Whether the program has ended; it stays a zombie, so its group's number stays ours.
+    /// True if the program has ended; it stays a zombie, so its group's number stays ours.
     fn has_ended(&self) -> bool {
         if self.status.is_some() {
             return true;

@@ -42,9 +42,9 @@ pub enum QueueProgramError {
     Compiler {
         /// C or Go.
         language: &'static str,
-        /// What was to be run.
+        /// The compiler that could not be started.
         compiler: &'static str,
-        /// What has it.
+        /// The package that contains it.
         package: &'static str,
         /// Why it did not start.
         #[source]
@@ -57,7 +57,7 @@ pub enum QueueProgramError {
         language: &'static str,
         /// The compiler's own words.
         output: String,
-        /// What is probably missing.
+        /// The probable remedy.
         remedy: &'static str,
     },
 }
@@ -73,7 +73,7 @@ pub struct QueueSettings {
     pub length: u32,
     /// Receive buffer of the socket.
     pub buffer_bytes: usize,
-    /// Whether GSO packets are not segmented (`NFQA_CFG_F_GSO`).
+    /// True if GSO packets are not segmented (`NFQA_CFG_F_GSO`).
     pub gso: bool,
 }
 

@@ -117,7 +117,7 @@ impl Router {
     }
 }
 
-/// What a [`Router`] shall be like.
+/// The properties of a [`Router`].
 #[derive(Clone, Debug)]
 pub struct RouterBuilder {
     mtu: u32,

@@ -1,4 +1,4 @@
-//! What the kernel knows of TCP sockets, read from `ss -ti`.
+//! The kernel's figures of TCP sockets, read from `ss -ti`.
 
 use std::net::SocketAddr;
 use std::time::Duration;

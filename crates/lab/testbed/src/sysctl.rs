@@ -22,7 +22,7 @@ pub enum SysctlError {
     Enter(#[source] Box<NetnsError>),
 }
 
-/// What keeps IPv6 silent on links that come later: no duplicate address detection, no router
+/// The settings that keep IPv6 silent on later links: no duplicate address detection, no router
 /// solicitations, no autoconfiguration; and IPv4 without reverse path filter.
 const QUIET: &[(&str, &str)] = &[
     ("net.ipv6.conf.all.accept_dad", "0"),

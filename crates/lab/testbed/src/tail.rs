@@ -5,10 +5,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the last output of an ended program may take to arrive.
+/// The maximum time until the last output of an ended program arrives.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(2);
 
-/// What a program prints, collected by a thread.
+/// The output of a program, collected by a thread.
 #[derive(Debug)]
 pub(crate) struct Tail {
     shared: Arc<(Mutex<Collected>, Condvar)>,

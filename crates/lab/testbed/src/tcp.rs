@@ -16,7 +16,7 @@ use crate::netns::{Netns, NetnsError};
 
 /// Time after which a read, write or connect is given up.
 const IO_DEADLINE: Duration = Duration::from_secs(20);
-/// How often a listening thread looks whether it shall end.
+/// The interval at which a listening thread checks whether it shall end.
 const STOP_LOOK_MS: u8 = 50;
 /// Most connections that an [`EchoServer`] serves at once; more wait in the backlog.
 const SERVER_THREADS: usize = 16;
@@ -50,7 +50,7 @@ pub enum TcpError {
     /// Data did not pass.
     #[error("{operation} on the connection to {to}")]
     Transfer {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
         /// The peer.
         to: SocketAddr,
@@ -141,7 +141,7 @@ pub struct ShortConnections {
     pub response_bytes: u32,
 }
 
-/// What short connections came to.
+/// The results of short connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShortReport {
     /// Connections that got their whole response.

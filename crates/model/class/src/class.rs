@@ -103,7 +103,7 @@ impl ClassSet {
         self.classes.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.classes.is_empty()
     }

@@ -18,7 +18,7 @@ pub struct References {
     pub class_files: Vec<At<String>>,
     /// `file` of `[labels]`.
     pub labels: Option<At<String>>,
-    /// Whether `[monitor]` names `uplinks`.
+    /// True if `[monitor]` names `uplinks`.
     pub uplinks: bool,
 }
 

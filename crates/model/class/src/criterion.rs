@@ -32,7 +32,7 @@ pub enum Criterion {
 pub(crate) struct Match {
     /// Its key in TOML and column of CSV.
     pub word: &'static str,
-    /// Whether TOML may have a number.
+    /// True if TOML may have a number.
     pub may_be_number: bool,
     /// Reads a value.
     pub read: fn(&str) -> Result<Criterion, BadValue>,

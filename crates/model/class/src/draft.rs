@@ -43,7 +43,7 @@ pub struct Drafts {
     pub(crate) criteria: usize,
     /// Parent nodes in ShapedDevices.csv.
     pub(crate) nodes: Vec<At<String>>,
-    /// Whether a network.json was read, which defines all nodes.
+    /// True if a network.json was read, which defines all nodes.
     pub(crate) network: bool,
     pub(crate) labels: Labels,
     /// Position and number of classes above the limit.

@@ -52,12 +52,12 @@ impl Key {
         found.map_or("", |(word, _)| word)
     }
 
-    /// Whether several values may be given.
+    /// True if several values may be given.
     pub fn is_list(self) -> bool {
         matches!(self, Key::Prefix | Key::Match(_))
     }
 
-    /// Whether TOML may give it as a number.
+    /// True if TOML may give it as a number.
     pub fn may_be_number(self) -> bool {
         match self {
             Key::Match(at) => MATCHES[at].may_be_number,

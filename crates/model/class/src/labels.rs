@@ -40,7 +40,7 @@ impl Labels {
         self.names.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
@@ -56,7 +56,7 @@ impl Labels {
     }
 }
 
-/// Whether a header is that of a table of labels.
+/// True if a header is that of a table of labels.
 pub(crate) fn is_header(cells: &[String]) -> bool {
     let has = |word: &str| cells.iter().any(|cell| cell == word);
     has("label") && !has("name")

@@ -47,7 +47,7 @@ struct Circuit {
     devices: Vec<Device>,
 }
 
-/// Whether a header is that of ShapedDevices.csv.
+/// True if a header is that of ShapedDevices.csv.
 pub(crate) fn is_header(cells: &[String]) -> bool {
     cells.iter().any(|cell| column_name(cell) == "circuit id")
 }

@@ -19,7 +19,7 @@ const SUGGESTIONS: usize = 8;
 /// Maximum number of class names in the message about a cycle.
 const MAX_CYCLE_NAMES: usize = 32;
 
-/// Whether the uplinks are configured. Marks and DSCPs need them, because they identify hosts inside.
+/// The configuration of the uplinks. Marks and DSCPs need them, because they identify hosts inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uplinks {
     /// Configured.
@@ -74,7 +74,7 @@ pub(crate) struct Node {
 }
 
 impl Tree {
-    /// Whether `above` is an ancestor of `below`.
+    /// True if `above` is an ancestor of `below`.
     pub fn is_above(&self, above: usize, below: usize) -> bool {
         above < below && below < self.nodes[above].end
     }

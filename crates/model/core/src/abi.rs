@@ -129,7 +129,7 @@ pub struct Config {
     pub flow_timeout: u64,
     /// The same for handshakes that never complete.
     pub half_open_timeout: u64,
-    /// How long a closed flow accepts late packets.
+    /// The time for which a closed flow accepts late packets.
     pub closed_timeout: u64,
     /// Idle time of an ICMP flow.
     pub echo_timeout: u64,
@@ -340,7 +340,7 @@ pub enum Reason {
     End,
 }
 
-/// Whether a sample includes the router's own egress queue (`enum fp_own_queue`).
+/// The router's own egress queue in a sample (`enum fp_own_queue`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnQueue {
     /// Unknown in the capture.
@@ -527,7 +527,7 @@ pub struct Sample {
     pub ifindex: u32,
     /// Interface towards the measured host; 0 unknown or this host.
     pub towards: u32,
-    /// Whether it includes the router's own queue.
+    /// The router's own queue in the sample.
     pub own_queue: OwnQueue,
     /// Direction of the completing packet.
     pub direction: FrameDirection,

@@ -178,7 +178,7 @@ impl Prefix {
         }
     }
 
-    /// Whether the prefix contains `address`.
+    /// True if the prefix contains `address`.
     pub fn contains(&self, address: IpAddr) -> bool {
         address.is_ipv4() == self.address.is_ipv4()
             && Prefix::new(address, self.len).address == self.address

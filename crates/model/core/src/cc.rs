@@ -125,17 +125,17 @@ impl Bbr3View {
         Bbr3Phase::ALL[self.phase as usize]
     }
 
-    /// Whether it found the pipe full.
+    /// True if it found the pipe full.
     pub fn full_bw_reached(&self) -> bool {
         self.full_bw_reached != 0
     }
 
-    /// Whether to mark rate samples of packets in flight as limited by the application.
+    /// True if rate samples of packets in flight are marked as limited by the application.
     pub fn mark_app_limited(&self) -> bool {
         self.mark_app_limited != 0
     }
 
-    /// Whether the last ACK reported more than 2 % loss in a probe.
+    /// True if the last ACK reported more than 2 % loss in a probe.
     pub fn too_high(&self) -> bool {
         self.too_high != 0
     }

@@ -23,7 +23,7 @@ const MAC_BYTES: usize = 6;
 /// Of `struct fp_forward`.
 const PLAN_BYTES: usize = 96;
 
-/// How the egress of a packet is selected.
+/// The selection of a packet's egress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Forwarding {
@@ -73,7 +73,7 @@ pub struct Exit {
     pub vlan: u16,
     /// Its MAC address; of a router, that of `route`.
     pub mac: [u8; MAC_BYTES],
-    /// Whether a tcx ingress program of this monitor measures packets to the stack from `ifindex`.
+    /// True if a tcx ingress program of this monitor measures packets to the stack from `ifindex`.
     pub stack_seen: bool,
     /// The check of the senders of IPv4 packets that a router receives here.
     pub sender: SenderCheck,

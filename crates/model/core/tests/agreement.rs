@@ -34,7 +34,7 @@ fn seeds() -> impl Iterator<Item = u64> {
     (0..count).map(move |n| first.wrapping_add(n))
 }
 
-/// What the core made of some traffic.
+/// The output of the core for some traffic.
 struct Run {
     samples: Vec<Sample>,
     flows: Vec<FlowRecord>,

@@ -129,14 +129,14 @@ fn find<T: PartialEq>(rules: &[(T, u32)], what: &T) -> Option<u32> {
         .map(|(_, slot)| *slot)
 }
 
-/// What classify.h says in words, packet by packet.
+/// The oracle of classify.h, packet by packet.
 struct Oracle<'a> {
     rules: &'a Rules,
     watched: usize,
 }
 
 impl Oracle<'_> {
-    /// Whether the end is counted at this hook.
+    /// True if the end is counted at this hook.
     fn natural(&self, d: &Datagram, sender: bool) -> bool {
         let late = !self.rules.marks.is_empty() && self.watched > 1;
         match (d.direction, sender) {

@@ -28,7 +28,7 @@ fn header() -> Header {
     }
 }
 
-/// What the counters say of one frame.
+/// Returns the counters after one frame.
 fn stats_of(link: Link, data: &[u8], wire_len: usize) -> Stats {
     let mut monitor = Monitor::new(&Config::default().with_flows(64));
     let meta = Meta {

@@ -1,4 +1,4 @@
-//! What happens when tables, the pool or a list are full (docs/design/0003).
+//! Tests of full tables, a full pool and full lists (docs/design/0003).
 
 mod traffic;
 

@@ -616,7 +616,7 @@ fn a_silent_flow_is_closed_by_its_timeout() {
     assert_eq!((record.reason, record.opened), (Reason::Timeout, 0));
 }
 
-/// What waited longer than max_rtt is no round trip.
+/// A match that waited longer than max_rtt is no round trip.
 #[test]
 fn matches_older_than_max_rtt_are_refused() {
     let config = Config {

@@ -253,7 +253,7 @@ fn ttl_decrement_keeps_checksums_valid() {
     }
 }
 
-/// What a caller that keeps a decision for another frame gets is an error, and no other memory.
+/// A caller that keeps a decision for another frame gets an error, and reads no other memory.
 #[test]
 fn frame_that_ends_before_its_headers_is_refused() {
     let mut random = Random::new(test_seed() ^ 4);

@@ -12,7 +12,7 @@ use fairpath_core::{Config, Event, Frame, Mode, Monitor};
 use fairpath_units::{Share, test_seed};
 use traffic::{Options, Random, SECOND, generate};
 
-/// How often the tables are looked through, in packets.
+/// The interval of checks of the tables, in packets.
 const CHECK_EVERY: u64 = 20_000;
 
 fn mutations() -> u64 {

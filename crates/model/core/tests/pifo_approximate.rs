@@ -10,7 +10,7 @@ const SEED: u64 = 4;
 /// Ranks are uniform in 0..RANKS, as in SP-PIFO's evaluation.
 const RANKS: u64 = 100;
 
-/// How many packets come in the time that one is served: Poisson.
+/// The number of packets that come in the time that one is served: Poisson.
 fn arrivals(random: &mut Random, load: f64) -> u32 {
     let chance = random.below(1 << 32) as f64 / f64::from(u32::MAX);
     let mut term = (-load).exp();
@@ -111,7 +111,7 @@ fn sp_pifo_distinguishes_ranks_after_push_down() {
     }
 }
 
-/// What is refused leaves the bounds alone: the list of rank 5 is full, and rank 4 still reaches it.
+/// A refused packet leaves the bounds alone: the list of rank 5 is full, and rank 4 still reaches it.
 #[test]
 fn sp_pifo_keeps_bounds_for_refused_packets() {
     let kind = Kind::SpPifo { lists: 2, each: 1 };

@@ -99,7 +99,7 @@ fn capacity(nodes: Vec<NodeConfig>) -> Plan {
     plan
 }
 
-/// What the runtime is compared with.
+/// The model for comparison with the runtime.
 trait Model {
     fn comes(&mut self, flow: u8, packet: Waiting);
     fn leaves(&mut self, now: u64, results: &mut Vec<PacketOutcome>);

@@ -427,7 +427,7 @@ mod qfq {
             self.children[child].queue.push_back((handle, bytes));
         }
 
-        /// Who may be sent, as bits: any of those of least rank.
+        /// The entries that may be sent, as bits: any of those of least rank.
         fn candidates(&mut self) -> Option<u32> {
             let waiting: Vec<usize> = (0..self.children.len())
                 .filter(|child| !self.children[*child].queue.is_empty())
@@ -537,7 +537,8 @@ mod qfq {
         }
     }
 
-    /// What stfq and drr do not: a child of half the weight does not send its half in one burst.
+    /// In contrast to stfq and drr, a child of half the weight does not send its half in one burst: a
+    /// child of half the weight does not send its half in one burst.
     #[test]
     fn a_heavy_child_among_light_ones_never_bursts() {
         let weights: Vec<u32> = [10].into_iter().chain([1; 10]).collect();

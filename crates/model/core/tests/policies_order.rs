@@ -35,7 +35,7 @@ fn sent(outcomes: &[Outcome]) -> Vec<u32> {
     sent.map(|outcome| outcome.handle).collect()
 }
 
-/// How much later each packet comes, its DSCP, and how many leave after it.
+/// The distance to the next packet, its DSCP, and the number that leave after it.
 fn traffic() -> impl Strategy<Value = Vec<(u64, u8, u32)>> {
     let after = prop_oneof![3 => Just(0_u64), 3 => 0..3_000_000_u64];
     proptest::collection::vec((after, 0..64_u8, 0..3_u32), 1..300)

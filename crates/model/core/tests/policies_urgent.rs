@@ -167,7 +167,7 @@ mod lstf {
 mod edf {
     use super::*;
 
-    /// Whether packets of one slot each, (arrival, deadline), can all be gone by their deadlines:
+    /// True if packets of one slot each, (arrival, deadline), can all be gone by their deadlines:
     /// in every span, no more want in than fit (Hall's condition).
     fn feasible(packets: &[(u64, u64)]) -> bool {
         (0..64).all(|from| {

@@ -51,7 +51,7 @@ fn line(every_ns: u64, before: usize) -> Plan {
     }
 }
 
-/// How many packets leave at `now`.
+/// The number of packets that leave at `now`.
 fn leave(scheduler: &mut Scheduler, now: u64) -> u64 {
     let mut outcomes = Vec::new();
     scheduler

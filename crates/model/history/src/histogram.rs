@@ -34,7 +34,7 @@ impl Histogram {
         self.add(bucket_of(rtt_ns), 1);
     }
 
-    /// Whether it has samples in a bucket.
+    /// True if it has samples in a bucket.
     pub fn has(&self, bucket: u16) -> bool {
         let counts = &self.counts;
         counts.binary_search_by_key(&bucket, |(b, _)| *b).is_ok()
@@ -77,7 +77,7 @@ impl Histogram {
         self.counts.iter().map(|(_, count)| count).sum()
     }
 
-    /// Whether it has no samples.
+    /// True if it has no samples.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }

@@ -233,7 +233,7 @@ pub struct ShapedLink {
 /// Shaping, where it is configured.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shape {
-    /// Whether packets are scheduled.
+    /// True if packets are scheduled.
     pub running: bool,
     /// The back end: "qdisc", "afxdp", "nfqueue" or "kernel".
     #[serde(rename = "backend")]
@@ -528,7 +528,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Whether it changes the daemon's state, which only root may do.
+    /// True if it changes the daemon's state, which only root may do.
     pub fn changes(&self) -> bool {
         match self {
             Request::Snapshot { .. } | Request::Detail { .. } | Request::Status => false,

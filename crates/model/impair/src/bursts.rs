@@ -1,4 +1,4 @@
-//! How much more a share of losses scatters because they come in bursts. Pure.
+//! The inflation of the variance of a share of losses that come in bursts. Pure.
 //!
 //! The variance of the mean of `n` draws with autocovariances `c_k` is `(c_0 + 2 sum c_k) / n`; of
 //! independent ones it is `c_0 / n`. For a chain with transitions `P`, stationary shares `pi` and

@@ -36,7 +36,7 @@ pub struct Counts {
     pub gso_packets: u64,
     /// Of those that left, with CE set by the queue's policy.
     pub marked: u64,
-    /// How long packets waited in the queue behind the delay, by the plan: p50, p95, p99, ns.
+    /// The sojourn time in the queue behind the delay, by the plan: p50, p95, p99, ns.
     pub sojourn_ns: Option<[u64; 3]>,
     /// Dropped here, or not treated as it was to be, against the plan.
     pub own: OwnDrops,
@@ -44,7 +44,8 @@ pub struct Counts {
     pub queue_dropped: u64,
     /// Minimum number of sent packets that were dropped later, by other rules or connection tracking.
     pub stopped: u64,
-    /// What could not be read, and why: where it should say what was dropped, nothing is known.
+    /// Counters that could not be read, and the reasons: where it should say what was dropped, nothing
+    /// is known.
     pub unread: Vec<String>,
     /// Left after one that came later, against the plan.
     pub reordered: u64,
@@ -56,7 +57,7 @@ pub struct Counts {
     pub planned_sum_ns: u128,
     /// Packets in both sums.
     pub delays: u64,
-    /// How long after their planned time packets left, ns.
+    /// The time between the planned and the actual departure of packets, ns.
     pub lateness: Histogram<u64>,
 }
 

@@ -183,12 +183,12 @@ fn configuration_of(spec: &Spec, is_plain: bool, bps: u64) -> Configured {
     }
 }
 
-/// Whether each packet has exactly its random delay, without rate and order.
+/// True if each packet has exactly its random delay, without rate and order.
 pub fn delays_are_own(spec: &Spec) -> bool {
     spec.slot.is_none() && spec.release_ns == 0 && spec.reorder == 0.0 && spec.delay_trace.is_none()
 }
 
-/// Whether delays of packets are not all the same.
+/// True if delays of packets are not all the same.
 pub fn varies(spec: &Spec) -> bool {
     deviation_ns(spec) > 0.0
 }

@@ -6,7 +6,7 @@
 
 use fairpath_statistics::binomial::share_bounds;
 
-/// What is left outside of the interval, both sides together: one run in a thousand.
+/// The probability outside of the interval, both sides together: one run in a thousand.
 pub const OUTSIDE: f64 = 0.001;
 
 /// The interval of the probability of a loss, with an error in [`OUTSIDE`] of all runs.

@@ -160,7 +160,7 @@ impl Network {
         plain.chain(lists).collect()
     }
 
-    /// Whether there is no impairment.
+    /// True if there is no impairment.
     pub fn is_none(&self) -> bool {
         *self == Network::default()
     }

@@ -246,13 +246,13 @@ impl Path {
         Some(departure)
     }
 
-    /// How many packets the next one is on the wire, a second one with it; `None` where none is ready.
+    /// The number of packets of the next one on the wire, a second one with it; `None` if none is ready.
     pub fn next_takes(&self) -> Option<u32> {
         let next = self.ready.front()?;
         Some(1 + u32::from(next.change.twice))
     }
 
-    /// Whether there are packets that were taken but not yet reported as sent.
+    /// True if there are packets that were taken but not yet reported as sent.
     pub fn is_going(&self) -> bool {
         !self.going.is_empty()
     }

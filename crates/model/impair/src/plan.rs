@@ -8,7 +8,7 @@ use crate::path::Path;
 
 /// One direction, ready to build.
 pub struct Plan {
-    /// What it is called: "to-peer", "from-peer", "out" or "in".
+    /// The name: "to-peer", "from-peer", "out" or "in".
     pub name: &'static str,
     /// Its line, the impaired leaf on it.
     pub tree: Tree,

@@ -34,7 +34,7 @@ pub struct ImpairmentReport {
     elapsed_s: f64,
     backend: &'static str,
     seed: u64,
-    /// Whether the run was as configured.
+    /// True if the run was as configured.
     #[serde(rename = "valid")]
     is_valid: bool,
     /// The reasons why the run is invalid.
@@ -134,7 +134,7 @@ impl ImpairmentReport {
         self.is_valid = false;
     }
 
-    /// Whether the run was as configured.
+    /// True if the run was as configured.
     pub fn is_true(&self) -> bool {
         self.is_valid
     }

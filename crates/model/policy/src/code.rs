@@ -102,7 +102,7 @@ fn remedy(name: &str) -> &'static str {
     }
 }
 
-/// What an instruction does; 64 and 32 are the widths of what is computed or compared.
+/// The operation of an instruction; 64 and 32 are the widths of operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[rustfmt::skip]
 pub(super) enum Op {
@@ -604,7 +604,7 @@ fn functions(elf: &Elf<'_>, text: usize, count: usize) -> Vec<Function> {
     all
 }
 
-/// How far down its own stack a function may read: all of it once the address is anywhere else.
+/// The part of the stack that a function may read: all of it once the address is anywhere else.
 fn words_of_stack(body: &[Instruction]) -> u8 {
     const TOP: u8 = 10;
     let words = body.iter().map(|i| {

@@ -1,4 +1,4 @@
-//! What a policy says of itself: `struct fp_policy`, out of the object's section of that name.
+//! The description of a policy: `struct fp_policy`, out of the object's section of that name.
 //!
 //! The core reads the block, as it does for built-in policies. The errors here are specific to custom
 //! policies: sizes in place of STATE, names that cannot be typed, a gap between parameters. All errors
@@ -13,7 +13,7 @@ const PARAM_BYTES: u32 = 8 * PARAMS as u32;
 /// `struct fp_param`, at the end of the block.
 const PARAM_SIZE: usize = 168;
 
-/// What is wrong with the POLICY block. What to do about it follows the colon.
+/// The defect of the POLICY block. What to do about it follows the colon.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Defect {
     /// It cannot be read at all.
@@ -25,7 +25,7 @@ pub enum Defect {
     /// Unknown wishes.
     #[error(".wants = {0:#x}: there are WANTS_HOSTS, WANTS_DUE, WANTS_EMPTY and WANTS_ELIGIBLE")]
     Wants(u32),
-    /// What the block claims is not what the structure has.
+    /// The block differs from the structure.
     #[error(
         "struct {0} has {1} bytes and POLICY has {2}: begin it with STATE, and do not set .{0}_bytes"
     )]

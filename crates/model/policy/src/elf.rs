@@ -11,7 +11,7 @@ pub(super) struct Section<'a> {
     pub name: &'a str,
     kind: u32,
     flags: u64,
-    /// What relocations of this section are applied to, as an index.
+    /// The section to which relocations of this section are applied, as an index.
     info: u32,
     pub data: &'a [u8],
 }

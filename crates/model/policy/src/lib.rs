@@ -34,7 +34,7 @@ const CALL_VERDICT: usize = 14;
 /// The most bytes of an object.
 const OBJECT_BYTES: usize = 16 << 20;
 
-/// What is wrong with an object.
+/// The problem of an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// With its code.
@@ -48,7 +48,7 @@ pub enum Problem {
 /// A valid custom policy. Equal ones have the same description and behaviour.
 #[derive(Clone, Debug)]
 pub struct Author {
-    /// What it says of itself.
+    /// The description of the policy.
     pub policy: Policy,
     program: Arc<code::Program>,
     entries: [Option<usize>; 4],

@@ -23,7 +23,7 @@ pub const CALL_BUDGET: u64 = 1 << 20;
 /// Functions that may be in each other, as in the kernel.
 pub const DEPTH: usize = 8;
 
-/// What a policy did that none may do.
+/// A forbidden action of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// Memory that is not its own.
@@ -55,7 +55,7 @@ fn read_only(region: &str) -> &'static str {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {violation}, in {function}, instruction {instruction}{}", hook(*.called), place(.line))]
 pub struct Fault {
-    /// What it did.
+    /// The violation.
     pub violation: Violation,
     /// As what it was called.
     pub called: Function,
@@ -82,7 +82,7 @@ pub(super) fn hook(function: Function) -> &'static str {
     }
 }
 
-/// What can be seen of a machine while a scheduler owns it.
+/// The visible state of a machine while a scheduler owns it.
 #[derive(Clone, Debug, Default)]
 pub struct Watch(Arc<Watched>);
 

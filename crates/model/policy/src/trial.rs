@@ -165,7 +165,7 @@ pub fn run(runtime: &mut dyn SchedRuntime, ops: &[Op]) -> Result<Trial, SchedRun
     })
 }
 
-/// What came of a trial.
+/// The result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trial {
     /// Every outcome, in order.

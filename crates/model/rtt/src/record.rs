@@ -36,7 +36,7 @@ impl Clock {
     }
 }
 
-/// What records need in addition to the event.
+/// The context of records in addition to the event.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
     /// Converts times.
@@ -113,7 +113,7 @@ pub struct SampleLine {
     pub method: &'static str,
     pub interface: Option<String>,
     pub towards: Option<String>,
-    /// Whether the time includes the router's own queue. Null if the capture does not show it.
+    /// True if the time includes the router's own queue. Null if the capture does not show it.
     pub own_queue_included: Option<bool>,
     pub seq: u32,
     pub ack: u32,
@@ -174,7 +174,7 @@ impl SampleLine {
     }
 }
 
-/// What one side of a flow sent, as JSON.
+/// The data that one side of a flow sent, as JSON.
 #[derive(Clone, Debug, Serialize)]
 #[allow(missing_docs)] // docs/guide/rtt.md describes every key
 pub struct SideLine {
@@ -240,7 +240,7 @@ pub struct FlowLine {
     pub by_address: String,
     pub by_port: u16,
     pub opened_time: String,
-    /// What each side sent, and the minimum RTT towards it. `[0]` is the lower endpoint.
+    /// The data that each side sent, and the minimum RTT towards it. `[0]` is the lower endpoint.
     pub sides: [SideLine; 2],
 }
 

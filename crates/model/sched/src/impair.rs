@@ -38,7 +38,7 @@ pub struct Spec {
     pub distribution: Distribution,
     /// The correlation of consecutive delays, -1 to 1. It applies to the underlying normal numbers.
     pub correlation: f64,
-    /// Whether packets may be reordered by their delays.
+    /// True if packets may be reordered by their delays.
     pub order_free: bool,
     /// The probability of leaving early, without delay.
     pub reorder: f64,
@@ -109,7 +109,7 @@ impl Default for Spec {
 }
 
 impl Spec {
-    /// Whether there is no impairment.
+    /// True if there is no impairment.
     pub fn is_nothing(&self) -> bool {
         let good = Spec {
             seed: self.seed,
@@ -119,7 +119,7 @@ impl Spec {
         *self == good
     }
 
-    /// Whether it only loses packets. An XDP program can do that.
+    /// True if it only loses packets. An XDP program can do that.
     pub fn is_loss_alone(&self) -> bool {
         let lossless = Spec {
             loss: Loss::None,
@@ -128,7 +128,7 @@ impl Spec {
         !self.is_nothing() && lossless.is_nothing()
     }
 
-    /// Whether packets are delayed before their leaf.
+    /// True if packets are delayed before their leaf.
     pub fn delays(&self) -> bool {
         let times = [self.delay_ns, self.jitter_ns, self.release_ns];
         let varies = self.delay_trace.is_some() || self.slot.is_some();

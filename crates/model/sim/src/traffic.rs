@@ -66,7 +66,7 @@ pub struct Finished {
     pub took_ns: u64,
     /// The size in bytes.
     pub bytes: u64,
-    /// Whether packets were dropped. There are no retransmissions.
+    /// True if packets were dropped. There are no retransmissions.
     pub lost: bool,
 }
 

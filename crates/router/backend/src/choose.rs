@@ -14,11 +14,11 @@ pub struct Choice {
     pub reason: String,
     /// Packets can be marked (CE).
     pub marks: bool,
-    /// What the stack sends by the same interfaces can only be charged.
+    /// Packets of the stack through the same interfaces can only be charged.
     pub stack: bool,
 }
 
-/// What a back end can do.
+/// The properties of a back end.
 pub fn traits(via: Via) -> Choice {
     let description = via.description();
     Choice {

@@ -1,4 +1,4 @@
-//! What the shaper is configured to be.
+//! The configuration of the shaper.
 
 use std::path::PathBuf;
 
@@ -27,11 +27,11 @@ pub struct ShapeConfig {
     pub on_failure: OnFailure,
     /// A directory for operation logs.
     pub record: Option<PathBuf>,
-    /// Whether it begins with the daemon.
+    /// True if it begins with the daemon.
     pub start: bool,
 }
 
-/// Whether a policy's name is that of an author's file.
+/// True if a policy's name is that of an author's file.
 pub fn is_own(policy: &str) -> bool {
     let extension = std::path::Path::new(policy).extension();
     extension.is_some_and(|extension| extension.eq_ignore_ascii_case("c"))

@@ -20,9 +20,9 @@ pub struct Description {
     pub marks: bool,
     /// Packets that the stack sends by the same interfaces can only be counted.
     pub stack: bool,
-    /// How it shapes; `None`: it does not queue packets.
+    /// The shaping by this back end; `None` if it does not queue packets.
     pub shapes: Option<Shapes>,
-    /// How `fairpath impair` uses it; `None`: it cannot impair.
+    /// The use by `fairpath impair`; `None` if it cannot impair.
     pub impairs: Option<Impairs>,
 }
 

@@ -124,7 +124,7 @@ impl Kernel {
     }
 }
 
-/// What a plan is to netlink.
+/// Converts a plan for netlink.
 pub fn tree_of(plan: &HtbPlan) -> HtbTree {
     let class = |node: &HtbNode| HtbClass {
         minor: node.minor,
@@ -272,7 +272,7 @@ impl HtbLink {
         Ok(by_node)
     }
 
-    /// What came before this program marked: all that HTB counts now.
+    /// Counts the packets before this program marked: all that HTB counts now.
     fn count_what_was(&mut self) -> anyhow::Result<()> {
         let counted = |stats: &Option<HtbClassStats>| stats.as_ref().map_or(0, HtbSum::all);
         self.before = self.stats()?.iter().map(counted).collect();

@@ -1,4 +1,4 @@
-//! What interfaces dropped since the start, where no port sees it.
+//! Packets that interfaces dropped since the start, which no back end observes.
 //!
 //! ```text
 //!   ring of the driver, of a veth --full--> before: lost to the port, and counted by the interface

@@ -1,4 +1,4 @@
-//! Whether an interface carries the caller's own remote login.
+//! Detects an interface that carries the caller's own remote login.
 //!
 //! `SSH_CONNECTION` names both ends of it. `sudo` removes the variable, so the environments of the parent
 //! processes are read as well. The links that carry the login are the link with its local address, the
@@ -58,7 +58,7 @@ impl Login {
         Ok(None)
     }
 
-    /// Whether it goes by the link of this name.
+    /// True if it goes by the link of this name.
     ///
     /// # Errors
     /// Where links, addresses or routes cannot be read.

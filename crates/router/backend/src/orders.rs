@@ -14,11 +14,11 @@ use fairpath_shape::{Figures, Leaving, Places, ShapeInstance, Side, Successor};
 use crate::record::Recording;
 use crate::shape::Job;
 
-/// What may wait for a thread.
+/// The maximum number of commands that wait for a thread.
 const COMMANDS: usize = 16;
-/// How long the loop waits for a thread's answer: it answers between two packets.
+/// The maximum time for which the loop waits for a thread's answer: it answers between two packets.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a thread has to end: more than a packet queue takes to be drained.
+/// The maximum time until a thread ends: more than a packet queue takes to be drained.
 const LEAVING: Duration = Duration::from_secs(4);
 
 /// The orders of the loop to a thread.

@@ -1,4 +1,4 @@
-//! What takes privileges that are given up before shaping begins.
+//! Preparations that need privileges which are given up before shaping begins.
 
 use std::path::Path;
 

@@ -254,7 +254,7 @@ impl QdiscLink {
         })
     }
 
-    /// Whether a packet has activated the requested content.
+    /// Checks whether a packet has activated the requested content.
     fn settle(&mut self) {
         if self.qdisc.is_settled()
             && let Some(next) = self.next.take()

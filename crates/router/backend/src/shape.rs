@@ -1,4 +1,4 @@
-//! What a port is to the daemon's loop.
+//! The interface of a back end to the daemon's loop.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use fairpath_shape::{Both, Figures, Lines, Side};
 
 use crate::{ShapeConfig, Via};
 
-/// What a port is made of.
+/// The input of a back end.
 pub struct Job<'a> {
     /// `[shape]`.
     pub config: &'a ShapeConfig,
@@ -20,7 +20,7 @@ pub struct Job<'a> {
     pub classes: &'a ClassSet,
     /// A tree for each side.
     pub lines: &'a Lines,
-    /// What leads to the classes, by their numbers.
+    /// The rules that lead to the classes, by their numbers.
     pub rules: &'a Rules,
     /// Class numbers by the slots of the monitor.
     pub slots: &'a [u32],
@@ -96,7 +96,7 @@ pub trait Backend: Send {
     /// Which it is.
     fn via(&self) -> Via;
 
-    /// What it does in a line: where packets wait, in which mode, on which CPU.
+    /// Returns a description in a line: where packets wait, in which mode, on which CPU.
     fn about(&self) -> String;
 
     /// Reads what was counted.

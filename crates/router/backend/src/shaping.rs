@@ -19,10 +19,10 @@ use crate::{Prepared, ShapeConfig, Via};
 
 /// Quantiles look back over one to two of these.
 const WINDOW: Duration = Duration::from_secs(10);
-/// How long a port that failed is left alone before it is tried again.
+/// The time between a failure of a back end and the next attempt.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// How packets lead to classes.
+/// The rules from packets to classes.
 pub struct Leads {
     /// By number, for shaper instances and our qdiscs.
     pub rules: Rules,
@@ -36,15 +36,15 @@ pub struct Shaping {
     rules: Rules,
     slots: Vec<u32>,
     port: Option<Port>,
-    /// What went wrong last, and when the port is tried again.
+    /// The last failure, and the time of the next attempt.
     failure: Option<(String, Instant)>,
     /// It was stopped by a command, or `start = false`.
     stopped: bool,
-    /// What outlives this process.
+    /// The resources that outlive this process.
     prepared: Prepared,
 }
 
-/// How a back end shapes.
+/// The shaping of a back end.
 fn shapes(via: Via) -> anyhow::Result<&'static Shapes> {
     let shapes = via.description().shapes.as_ref();
     shapes.with_context(|| format!("shape via {}: {}", via.name(), choose::shaper::HOLDS_NONE))

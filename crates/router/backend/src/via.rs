@@ -112,7 +112,7 @@ pub enum OnFailure {
 
 #[cfg(test)]
 mod tests {
-    /// What CONTRIBUTING.md promises: a back end is a `DESCRIPTION`, and a line of `back_ends!`.
+    /// The example of CONTRIBUTING.md: a back end is a `DESCRIPTION`, and a line of `back_ends!`.
     mod example {
         use crate::description::{Description, Shapes, always_ready};
 

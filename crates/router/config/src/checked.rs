@@ -48,7 +48,7 @@ pub struct Monitor {
     pub hook: Hook,
     /// Method for TCP.
     pub method: Method,
-    /// Whether ICMP echo is measured.
+    /// True if ICMP echo is measured.
     pub icmp: bool,
     /// Capacity of the flow table.
     pub flows: u32,

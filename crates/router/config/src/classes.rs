@@ -41,7 +41,7 @@ pub struct Sources<'a> {
     pub files: Vec<Named>,
     /// `[labels] file`.
     pub labels: Option<Named>,
-    /// Whether uplinks are named.
+    /// True if uplinks are named.
     pub uplinks: bool,
 }
 

@@ -28,7 +28,7 @@ pub struct Source<'a> {
     pub name: &'a str,
     /// Its content.
     pub text: &'a str,
-    /// What relative paths begin at.
+    /// The directory of relative paths.
     pub directory: &'a Path,
 }
 

@@ -1,4 +1,4 @@
-//! What is taken, what is refused, and that the example file is true.
+//! Accepted and refused configurations, and the example file.
 
 use super::*;
 
@@ -344,7 +344,7 @@ fn unsupported_combinations_are_refused_with_the_configuration() {
     shape_of(MINE, "on_failure = \"stop\"").unwrap();
 }
 
-/// What is wrong with a shaper by this port and a tree whose only node has this impairment, if any.
+/// Returns the problems of a shaper by this back end and a tree whose only node has this impairment, if any.
 fn impaired_tree(via: &str, impair: &str) -> Result<Config, Vec<String>> {
     let dir = tempfile::tempdir().unwrap();
     let impair = match impair {

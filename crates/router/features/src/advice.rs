@@ -25,7 +25,7 @@ pub struct Advice {
 #[derive(Clone, Debug, Default)]
 pub struct Situation {
     pub online_cpus: Vec<u32>,
-    /// Whether the kernel has FQ-CoDel.
+    /// True if the kernel has FQ-CoDel.
     pub fq_codel: Option<bool>,
 }
 

@@ -53,7 +53,7 @@ impl Host {
         })
     }
 
-    /// Whether the process has the capability; `CAP_SYS_ADMIN` includes BPF's two.
+    /// True if the process has the capability; `CAP_SYS_ADMIN` includes BPF's two.
     pub fn has(&self, capability: &str) -> bool {
         let included = matches!(capability, "CAP_BPF" | "CAP_PERFMON");
         self.capabilities.contains(&capability)

@@ -77,7 +77,7 @@ pub struct Queues {
     pub tx: u32,
     pub channels: u32,
     pub channels_max: u32,
-    /// Whether a channel serves both directions; if not, these are the receive channels.
+    /// True if a channel serves both directions; if not, these are the receive channels.
     pub channels_combined: bool,
 }
 
@@ -142,7 +142,7 @@ pub struct XdpDriver {
 }
 
 impl Interface {
-    /// Whether it is a device with a driver, real or of a virtual machine.
+    /// True if it is a device with a driver, real or of a virtual machine.
     pub fn is_physical(&self) -> bool {
         self.kind == "physical"
     }

@@ -15,7 +15,7 @@ pub fn cpu_list(list: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Whether a CPU mask like `00000000,0000000f` has any bit set.
+/// True if a CPU mask like `00000000,0000000f` has any bit set.
 pub fn mask_is_set(mask: &str) -> bool {
     mask.chars().any(|c| c.is_ascii_hexdigit() && c != '0')
 }
@@ -39,7 +39,7 @@ pub fn cpu_mask(cpus: &[u32]) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterruptLine {
     pub irq: u32,
-    /// What it is for: the last column, for example `eth0-TxRx-0`; several are separated by `, `.
+    /// The purpose: the last column, for example `eth0-TxRx-0`; several are separated by `, `.
     pub action: String,
 }
 

@@ -16,7 +16,7 @@ use super::interface::Interface;
 use super::scratch::{self, NoScratch, Owner, Scratch};
 use super::table::{FEATURES, Feature};
 
-/// How a feature is tried.
+/// The trial of a feature.
 pub enum Probe {
     /// Without an interface.
     Here(fn() -> io::Result<()>),

@@ -1,4 +1,5 @@
-//! What is tried, why, and what happens without it: the one place this is written.
+//! The features, with the reason for each trial and the consequence of absence: the one place this is
+//! written.
 //!
 //! Text output, JSON and `docs/kernel-support.md` all come from here.
 
@@ -6,14 +7,14 @@ use super::probes::{self, Probe};
 
 /// One feature of the kernel, of the user or of the machine.
 pub struct Feature {
-    /// How it is named in JSON and in tests.
+    /// The name in JSON and in tests.
     pub id: &'static str,
     pub group: Group,
-    /// How it is tried, in one phrase.
+    /// The trial, in one phrase.
     pub tested_by: &'static str,
     pub used_for: &'static str,
     pub instead: &'static str,
-    /// What the operator can do about it.
+    /// The remedy for the operator.
     pub remedy: &'static str,
     /// Capabilities without which the attempt, and its use, are refused.
     pub needs: &'static [&'static str],

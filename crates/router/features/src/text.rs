@@ -13,7 +13,7 @@ const VALUE_COLUMN: usize = 13;
 /// Where a feature's text begins.
 const TEXT_COLUMN: usize = 32;
 
-/// How words are set off.
+/// The emphasis of words.
 #[derive(Clone, Copy)]
 pub struct Style {
     colour: bool,

@@ -1,7 +1,7 @@
 //! Figures and tables as CSV (RFC 4180): one header line with units, numbers as they are kept.
 //!
-//! What spreadsheets might run as a formula is data here and stays as it is: RFC 4180 has no escape for
-//! it, and a changed name would no longer be the name that was measured.
+//! A cell that spreadsheets might run as a formula is data here and stays as it is: RFC 4180 has no
+//! escape for it, and a changed name would no longer be the name that was measured.
 
 use crate::catalog::Item;
 use crate::figure::{Axis, Figure, Panel, Role, Scale, Series};

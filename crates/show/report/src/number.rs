@@ -19,7 +19,7 @@ pub fn significant(value: f64, digits: usize) -> String {
     decimals(value, decimals_for(value, digits))
 }
 
-/// How many digits after the point show `digits` significant ones.
+/// The number of digits after the point that show `digits` significant ones.
 fn decimals_for(value: f64, digits: usize) -> usize {
     // Rounding may carry into another digit (9.996 -> 10.0), so the rounded number is checked.
     let text = format!("{:.*e}", digits.saturating_sub(1), value.abs());

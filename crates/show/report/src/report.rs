@@ -10,13 +10,13 @@ use crate::table::{Cell, Table};
 pub struct ReportDocument {
     /// Its name, a few words.
     pub title: String,
-    /// What kind of report it is, above the title: "Fairpath lab, quick form".
+    /// The kind of report, above the title: "Fairpath lab, quick form".
     pub kicker: String,
     /// The question that it answers, a sentence or two.
     pub question: String,
-    /// What must be known at a glance: date, machine, runs.
+    /// The most important facts: date, machine, runs.
     pub facts: Vec<Fact>,
-    /// What was found, the most important first.
+    /// The findings, the most important first.
     pub summary: Vec<Headline>,
     /// Limits of these results: excluded runs, few repeats.
     pub notices: Vec<Notice>,
@@ -48,16 +48,16 @@ pub struct Headline {
     pub figure: Option<String>,
 }
 
-/// What a reader must know to judge the rest.
+/// A notice that a reader needs to judge the rest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Notice {
-    /// How grave it is.
+    /// The severity.
     pub kind: NoticeKind,
     /// Sentences.
     pub text: String,
 }
 
-/// How grave a notice is.
+/// The severity of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoticeKind {
@@ -72,11 +72,11 @@ pub enum NoticeKind {
 pub struct Section {
     /// Its heading.
     pub title: String,
-    /// What is in it.
+    /// The content.
     pub blocks: Vec<Block>,
 }
 
-/// What a section is made of.
+/// A part of a section.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Block {
@@ -94,7 +94,7 @@ pub enum Block {
     Figure(Figure),
     /// A table.
     Table(Table),
-    /// What is shown on demand: a heading and what is under it.
+    /// A part that is shown on demand: a heading and what is under it.
     Details(String, Vec<Block>),
 }
 

@@ -12,7 +12,7 @@ pub struct Table {
     pub id: String,
     /// A sentence.
     pub title: String,
-    /// How to read it; may be empty.
+    /// The explanation; may be empty.
     pub caption: String,
     /// Its columns.
     pub columns: Vec<Column>,
@@ -31,7 +31,7 @@ pub struct Column {
     pub kind: ColumnKind,
 }
 
-/// What a column holds.
+/// The content of a column.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ColumnKind {
@@ -46,7 +46,7 @@ pub enum ColumnKind {
 pub struct TableRow {
     /// A cell for each column.
     pub cells: Vec<Cell>,
-    /// Whether it is set apart, such as a run that was invalid.
+    /// True if it is set apart, such as a run that was invalid.
     pub marked: bool,
 }
 
@@ -93,7 +93,7 @@ impl Table {
         });
     }
 
-    /// Whether any cell of the column has an interval.
+    /// True if any cell of the column has an interval.
     pub(crate) fn has_intervals(&self, column: usize) -> bool {
         self.rows
             .iter()
@@ -173,7 +173,7 @@ pub(crate) struct Shown {
 pub(crate) struct ShownColumn {
     /// "Goodput, Mbit/s".
     pub name: String,
-    /// Whether numbers stand in it.
+    /// True if numbers stand in it.
     pub number: bool,
     divide: f64,
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::number;
 
-/// What a number counts.
+/// The unit of a number.
 ///
 /// Values are kept in the base unit (`factor` leads from the value to the symbol: 100 for a share shown
 /// in percent); CSV files always hold values as they are, with [`Unit::base_symbol`] in the header.

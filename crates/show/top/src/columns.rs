@@ -98,7 +98,7 @@ impl Column {
         }
     }
 
-    /// Whether its values have levels, shown by a mark after the figure.
+    /// True if its values have levels, shown by a mark after the figure.
     pub fn has_level(self) -> bool {
         use Column::{Down, Dropped, Flows, InP50, OutP50, Sojourn, Up};
         !matches!(self, Up | Down | InP50 | OutP50 | Flows | Sojourn | Dropped)
@@ -114,7 +114,7 @@ impl Column {
         1 + self.figure_width() + u16::from(self.has_level())
     }
 
-    /// Whether `sort` sorts by this column.
+    /// True if `sort` sorts by this column.
     pub fn is_sorted_by(self, sort: Sort) -> bool {
         use Column::{LossIn, LossInFrom, LossInTo, LossOut, LossOutFrom, LossOutTo};
         match sort {

@@ -27,7 +27,7 @@ impl Key {
     }
 }
 
-/// Whether a row has visible children.
+/// The visibility of a row's children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fold {
     /// It has no children, or the list is not in tree order.

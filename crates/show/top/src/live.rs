@@ -21,7 +21,7 @@ use crate::source::Source;
 use crate::state::State;
 use crate::terminal::TerminalGuard;
 
-/// How the live table is shown.
+/// The options of the live table.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The first query. Keys change sort order, filter, zoom and depth, but not the limit.
@@ -254,7 +254,7 @@ impl Signals {
         Ok(Signals { wake, over, ids })
     }
 
-    /// Whether a signal arrived since the last call.
+    /// True if a signal arrived since the last call.
     fn take(&mut self) -> bool {
         drain(&mut self.wake)
     }

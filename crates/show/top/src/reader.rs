@@ -37,7 +37,7 @@ pub struct Reader {
     replies: Receiver<Reply>,
     /// Becomes readable with each reply.
     pub wake: UnixStream,
-    /// Whether a query is pending.
+    /// True if a query is pending.
     pub is_busy: bool,
     thread: Option<JoinHandle<()>>,
 }

@@ -46,15 +46,15 @@ pub struct State {
     pub view: Option<View>,
     /// The details view, if it replaces the table.
     pub details: Option<Details>,
-    /// Whether the help replaces table or details view.
+    /// True if the help replaces table or details view.
     pub help: bool,
     /// The filter that is being typed.
     pub typing: Option<String>,
-    /// Whether new snapshots are ignored.
+    /// True if new snapshots are ignored.
     pub paused: bool,
     /// The quantity of the sparkline.
     pub trend: Trend,
-    /// Whether the sparkline is visible, so that queries request its points.
+    /// True if the sparkline is visible, so that queries request its points.
     pub has_trend: bool,
     /// Why the source returns no snapshot.
     pub failure: Option<String>,

@@ -34,7 +34,7 @@ pub struct Table {
     pub trend: Trend,
     /// The sort order, marked in the titles.
     pub sort: Sort,
-    /// Whether marks of collapsed and expanded classes precede names.
+    /// True if marks of collapsed and expanded classes precede names.
     pub has_tree: bool,
 }
 

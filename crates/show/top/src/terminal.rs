@@ -20,7 +20,7 @@ use crate::state::State;
 /// Large enough for a whole screen of a large terminal in one write.
 const WRITE_BYTES: usize = 1 << 16;
 
-/// Whether the terminal must be restored.
+/// True if the terminal must be restored.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 
 /// Width of the terminal in columns, `None` without terminal.
@@ -35,7 +35,7 @@ pub struct TerminalGuard {
 }
 
 impl TerminalGuard {
-    /// Whether standard input and output are a terminal.
+    /// True if standard input and output are a terminal.
     pub fn is_terminal() -> bool {
         stdin().is_terminal() && stdout().is_terminal()
     }

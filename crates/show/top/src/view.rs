@@ -19,7 +19,7 @@ pub struct View {
     pub entries: Vec<Entry>,
     /// Width of the longest name with indentation, mark and alerts, columns.
     pub name_width: u16,
-    /// Whether marks of collapsed and expanded classes precede names.
+    /// True if marks of collapsed and expanded classes precede names.
     pub has_tree: bool,
     /// Totals of the rows at the top of the tree.
     pub totals: Sums,
@@ -36,7 +36,7 @@ pub struct Sums {
     pub flows: u64,
     /// Active alerts of all rows.
     pub alerts: u64,
-    /// Whether the snapshot lacks rows, so that the totals cover only some.
+    /// True if the snapshot lacks rows, so that the totals cover only some.
     pub partial: bool,
 }
 
@@ -67,7 +67,7 @@ impl View {
         self.name_width = u16::try_from(widest).unwrap_or(u16::MAX);
     }
 
-    /// Whether shaping runs, so that rows have queues.
+    /// True if shaping runs, so that rows have queues.
     pub fn is_shaped(&self) -> bool {
         self.snapshot
             .shape

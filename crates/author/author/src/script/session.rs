@@ -123,7 +123,7 @@ pub(super) struct Bed {
     left: Vec<Rc<Item>>,
     recent: VecDeque<(Op, Vec<Outcome>)>,
     pub counts: Counts,
-    /// How often each packet was enqueued, by its number.
+    /// The number of times that each packet was enqueued, by its number.
     pub times: HashMap<u64, u64>,
     /// Configured floors and ceilings by node, encoded as in plans.
     pub rates: HashMap<u32, [u64; 2]>,
@@ -367,7 +367,7 @@ impl Session {
         });
     }
 
-    /// Whether the case ran any check or operation.
+    /// True if the case ran any check or operation.
     pub fn is_used(&self) -> bool {
         self.bed.checks + self.bed.operations > 0 || self.failure.is_some()
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with a capture, with the place, the cause and the remedy.
+//! Errors of captures, with the place, the cause and the remedy.
 
 use std::io;
 
@@ -142,7 +142,7 @@ pub enum ReadError {
         packet: u64,
         /// The interface in its section.
         interface: u32,
-        /// How many the section has described so far.
+        /// The number of interfaces described in the section so far.
         known: u32,
     },
     /// More interfaces than any real capture has.
@@ -186,7 +186,7 @@ pub enum WriteError {
     UnknownInterface {
         /// Interface of the packet.
         interface: u32,
-        /// How many are described.
+        /// The number of described interfaces.
         known: u32,
     },
     /// A packet of another link type than its interface has.

@@ -20,7 +20,7 @@ const MAGIC_MODIFIED: u32 = 0xa1b2_cd34;
 /// The link type field carries the length of the frame check sequence in its high bits (libpcap, `pcap-common.c`).
 const LINK_TYPE_MASK: u32 = 0x03ff_ffff;
 
-/// What the file header says.
+/// The content of the file header.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
     order: Order,
@@ -44,7 +44,7 @@ fn variant(magic: [u8; 4]) -> Option<(Order, u64, usize)> {
         .find_map(|order| known(order.u32(magic)).map(|(unit_ns, bytes)| (order, unit_ns, bytes)))
 }
 
-/// Whether a file that begins so is pcap.
+/// True if a file that begins so is pcap.
 pub(super) fn is_magic(magic: [u8; 4]) -> bool {
     variant(magic).is_some()
 }

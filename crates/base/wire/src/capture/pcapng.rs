@@ -56,11 +56,11 @@ pub(super) struct Section {
     order: Order,
     first_interface: usize,
     clocks: Vec<InterfaceClock>,
-    /// How many blocks had a number that were no packets, in all sections.
+    /// The number of numbered blocks that are no packets, in all sections.
     numbered: u64,
 }
 
-/// What it takes to read a packet of an interface.
+/// The parameters for reading the packets of an interface.
 #[derive(Clone, Copy, Debug)]
 struct InterfaceClock {
     clock: Clock,

@@ -152,12 +152,12 @@ impl<R: Read> Reader<R> {
         self.interfaces.get(interface as usize)?.name.as_deref()
     }
 
-    /// How many packets were read.
+    /// The number of packets read.
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// How many bytes were read, of the decompressed file if it is gzipped.
+    /// The number of bytes read, of the decompressed file if it is gzipped.
     pub fn offset(&self) -> u64 {
         self.window.offset()
     }
@@ -176,7 +176,7 @@ pub(super) struct Record {
     pub(super) direction: Option<Direction>,
 }
 
-/// What an error names: the record's offset and the packet's number.
+/// The place of an error: the record's offset and the packet's number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) offset: u64,

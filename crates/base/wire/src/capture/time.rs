@@ -3,7 +3,7 @@
 //! A tick is a power of ten or of two of a second (pcapng `if_tsresol`); finer ticks than a nanosecond are truncated, as
 //! in tshark. Arithmetic is in 128 bits, so nothing wraps; what does not fit 64 bits of nanoseconds is `None`.
 
-/// How long a tick is, and what the clock adds (pcapng `if_tsresol` and `if_tsoffset`).
+/// The duration of a tick, and the offset of the clock (pcapng `if_tsresol` and `if_tsoffset`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Clock {
     tick: Tick,

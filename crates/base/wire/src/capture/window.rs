@@ -18,7 +18,7 @@ use super::MAX_BLOCK_BYTES;
 const WINDOW_BYTES: usize = 512 * 1024;
 const _: () = assert!(MAX_BLOCK_BYTES as usize <= WINDOW_BYTES);
 
-/// How much compressed input is read at once.
+/// The size of one read of compressed input.
 const GZIP_INPUT_BYTES: usize = 64 * 1024;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];

@@ -13,7 +13,7 @@ const FRAME_BYTES: usize = 4096;
 const FRAMES: usize = 4;
 const UMEM_BYTES: NonZeroUsize = NonZeroUsize::new(FRAMES * FRAME_BYTES).expect("not zero");
 
-/// How frames reach the socket.
+/// The mode of frames between driver and socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfXdpMode {
     /// Copied by the kernel; works with every driver.

@@ -16,7 +16,7 @@ pub struct KernelStruct {
 }
 
 impl KernelStruct {
-    /// Whether it has a member of this name.
+    /// True if it has a member of this name.
     pub fn has(&self, member: &str) -> bool {
         self.members.iter().any(|name| name == member)
     }

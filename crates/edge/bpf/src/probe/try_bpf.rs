@@ -200,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether the current user can only fail for reasons of the kernel.
+    /// True if the current user can only fail for reasons of the kernel.
     fn skip(name: &str) -> bool {
         let skip = !Uid::effective().is_root();
         if skip {

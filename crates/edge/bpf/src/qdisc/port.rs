@@ -155,7 +155,7 @@ impl QdiscMemory {
         counters.flips + counters.flips_refused
     }
 
-    /// Whether the memory belongs to this object, and has the size that it states.
+    /// True if the memory belongs to this object, and has the size that it states.
     pub(super) fn is_ours(&self, code: u64, bytes: u64) -> bool {
         self.magic.load(Ordering::Acquire) == MAGIC
             && self.code.load(Ordering::Relaxed) == code

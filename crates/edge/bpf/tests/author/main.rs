@@ -25,7 +25,7 @@ fn shipped() -> Vec<PathBuf> {
     files
 }
 
-/// What all files of these tests begin with.
+/// The first line of all files of these tests.
 const BEGIN: &str = "#include <fairpath/policy.h>\n";
 /// State and a block that nothing is wrong with.
 const PLAIN: &str = "struct flow { u64 value; };\n\

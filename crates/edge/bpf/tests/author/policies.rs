@@ -20,7 +20,7 @@ fn operations() -> usize {
     Share::reported().of(OPERATIONS) as usize
 }
 
-/// What the C compiler made of a shipped policy.
+/// The output of the C compiler for a shipped policy.
 fn compiled(author: &Author) -> &'static Policy {
     let found = policies()
         .iter()

@@ -235,7 +235,7 @@ fn missing_or_old_clang_names_the_remedy() {
     );
 }
 
-/// What the verifier says of a body.
+/// Returns the verifier's verdict on a body.
 fn verdict(body: &str) -> fairpath_bpf::author::Verdict {
     let written = write(&format!("{BEGIN}{PLAIN}{body}"));
     let compiler = Compiler::new().expect("clang");

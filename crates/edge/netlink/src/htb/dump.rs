@@ -81,7 +81,7 @@ pub struct HtbClassStats {
     pub packets: u64,
     /// Dropped at enqueue or later by the qdisc of the leaf.
     pub drops: u32,
-    /// How often the class had packets but was throttled by rate and ceiling.
+    /// The number of times that the class had packets but was throttled by rate and ceiling.
     pub overlimits: u32,
     /// Backlog.
     pub backlog_bytes: u32,

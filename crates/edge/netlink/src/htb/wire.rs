@@ -52,7 +52,7 @@ impl Kept {
         }
     }
 
-    /// Whether no message is needed: an inner class keeps the quantum that it had as a leaf.
+    /// True if no message is needed: an inner class keeps the quantum that it had as a leaf.
     pub fn serves_as(&self, wanted: &Kept, leaf: bool) -> bool {
         let same = if leaf {
             *wanted

@@ -1,4 +1,4 @@
-//! What cannot be had is refused with what is missing.
+//! Refusals that name the missing thing.
 
 use fairpath_nfqueue::{BindError, Config};
 use fairpath_testbed::Need;

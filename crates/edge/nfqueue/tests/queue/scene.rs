@@ -55,14 +55,14 @@ impl Scene {
         }
     }
 
-    /// What crosses the router, both ways, goes to queue 0.
+    /// Sends all packets that cross the router, in both directions, to queue 0.
     pub fn queue_all(&self) {
         for tool in ["iptables", "ip6tables"] {
             self.rule(tool, "-A", "FORWARD -j NFQUEUE --queue-num 0");
         }
     }
 
-    /// What comes from the client goes to queue 0; `-A` or `-D`.
+    /// Sends packets from the client to queue 0; `-A` or `-D`.
     pub fn queue_clients(&self, operation: &str) {
         let rule = "FORWARD -i lan -p udp -j NFQUEUE --queue-num 0";
         self.rule("iptables", operation, rule);
@@ -151,7 +151,7 @@ impl Datagrams {
         (0..count).map(|_| self.next()).collect()
     }
 
-    /// What has arrived already.
+    /// Returns the packets that have already arrived.
     pub fn arrived(&self) -> Vec<u32> {
         self.at.set_nonblocking(true).unwrap();
         let mut bytes = [0; 4];
@@ -254,7 +254,7 @@ pub fn accept_waiting(queue: &mut Queue<InOrder>) -> usize {
     count
 }
 
-/// What a thread sends over a veth keeps its order while the thread stays on its CPU.
+/// Keeps this thread on its CPU, so that its packets over a veth keep their order.
 pub fn stay_on_one_cpu() {
     let mut cpus = CpuSet::new();
     cpus.set(0).unwrap();

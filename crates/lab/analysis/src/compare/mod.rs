@@ -25,7 +25,7 @@ use words::{overall, remarks};
 pub struct Comparison {
     /// The experiment (of the first).
     pub experiment: String,
-    /// What may explain differences, and what is missing.
+    /// Possible explanations of differences, and missing data.
     pub remarks: Vec<String>,
     /// Each setting and quantity.
     pub rows: Vec<ComparisonRow>,
@@ -52,14 +52,14 @@ pub struct ComparisonRow {
     pub percent: Option<f64>,
     /// Its interval with the confidence that it has.
     pub interval: Option<Interval>,
-    /// What it means.
+    /// The meaning.
     pub meaning: Meaning,
     /// The verdict in words: "the second is faster: +12 % [5, 20; 90 % confidence]".
     pub verdict: String,
 }
 
 impl ComparisonRow {
-    /// Whether a difference was shown.
+    /// True if a difference was shown.
     pub fn is_shown(&self) -> bool {
         self.meaning != Meaning::NotShown
     }
@@ -95,7 +95,7 @@ pub fn compare(first: &Results, second: &Results) -> Result<Comparison, CannotCo
     })
 }
 
-/// What either experiment's figures show, in order.
+/// The quantities of either experiment's figures, in order.
 fn quantities(first: &Results, second: &Results) -> Vec<String> {
     let figures = first
         .manifest

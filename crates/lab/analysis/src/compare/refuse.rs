@@ -1,4 +1,5 @@
-//! What cannot be compared, and why: other axes, other scales, other links, nothing in common.
+//! Experiments that cannot be compared, and the reasons: other axes, other scales, other links, nothing
+//! in common.
 
 use std::collections::BTreeSet;
 

@@ -50,7 +50,7 @@ pub(super) fn remarks(
     remarks
 }
 
-/// How many went which way, and how many would by chance.
+/// The numbers of differences in each direction, and their probability by chance.
 pub(super) fn overall(rows: &[ComparisonRow]) -> String {
     let count = |meaning: Meaning| rows.iter().filter(|row| row.meaning == meaning).count();
     let (better, worse) = (count(Meaning::Better), count(Meaning::Worse));

@@ -1,4 +1,4 @@
-//! What an experiment must say to be run, beyond the form of its file.
+//! The conditions for running an experiment, beyond the form of its file.
 //!
 //! Checked when the file is read, for every setting of both forms: an experiment that would fail after
 //! an hour is refused at once.
@@ -13,7 +13,7 @@ use super::{Experiment, ScaleChoice};
 use crate::results::MAX_RUNS;
 use crate::topology::Topology;
 
-/// What packets may be diverted through.
+/// The programs that packets may be diverted through.
 const PROGRAMS: [&str; 4] = ["none", "c", "go", "fairpath"];
 
 /// Checks names and every setting of both forms.
@@ -84,7 +84,7 @@ fn grids(document: &Document, form: FormName) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether one setting can be run on its topology.
+/// Checks that one setting can be run on its topology.
 ///
 /// # Errors
 /// Object, cause, remedy.

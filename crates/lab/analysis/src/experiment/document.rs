@@ -299,7 +299,7 @@ fn spread(values: &[String], count: usize) -> Vec<String> {
     }
 }
 
-/// What serde refused, with the nearest known key.
+/// The message of serde, with the nearest valid key.
 fn reported(message: &str) -> String {
     let message = message.replace('\n', "; ");
     let mut quoted = message.split('`').skip(1).step_by(2);

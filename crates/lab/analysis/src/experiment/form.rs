@@ -1,4 +1,4 @@
-//! What is varied, and how much of it: axes, settings, the quick form and the full one.
+//! The extent of the variation: axes, settings, the quick form and the full one.
 //!
 //! A form says which values of each axis are used. Its settings are all combinations of these, or,
 //! where it lists grids, the union of several such products: a second axis that matters for one
@@ -141,7 +141,7 @@ impl fmt::Display for FormName {
 /// Axis names and the values used.
 pub type Grid = BTreeMap<String, Vec<String>>;
 
-/// What a form changes, `[form.quick]`.
+/// The changes of a form, `[form.quick]`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Form {

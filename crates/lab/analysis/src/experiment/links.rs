@@ -1,4 +1,4 @@
-//! What an experiment asks of a link, and of each of its directions.
+//! The parameters of a link, and of each of its directions.
 //!
 //! `[links.NAME]` is for both directions; `[links.NAME.to.HOST]` overrides it for what goes towards
 //! HOST, an end of the link. Values are those of `fairpath impair`, which does the work; what this file
@@ -35,7 +35,7 @@ pub struct LinkSpec {
     /// Correlation of successive delays.
     #[serde(default)]
     pub correlation: Option<Share>,
-    /// Whether jitter reorders packets.
+    /// True if jitter reorders packets.
     #[serde(default)]
     pub reordering: Option<bool>,
     /// Share of packets on the wire, lost independently.
@@ -44,7 +44,7 @@ pub struct LinkSpec {
     /// Packets that wait for the rate at most.
     #[serde(default)]
     pub limit: Option<u32>,
-    /// How they wait: a policy of `fairpath sched list`.
+    /// The order of waiting packets: a policy of `fairpath sched list`.
     #[serde(default)]
     pub policy: Option<String>,
     /// The policy's parameters, such as "target=5ms".
@@ -56,7 +56,7 @@ pub struct LinkSpec {
     /// More, in the words of `fairpath impair`: "loss gemodel 1% 25%".
     #[serde(default)]
     pub impair: Option<String>,
-    /// What differs towards one of its ends.
+    /// The differences of the direction to one of its ends.
     #[serde(default)]
     pub to: BTreeMap<String, Towards>,
 }
@@ -141,13 +141,13 @@ pub struct Direction {
     pub jitter: Time,
     /// Of successive delays.
     pub correlation: Option<Share>,
-    /// Whether packets can be reordered.
+    /// True if packets can be reordered.
     pub reordering: bool,
     /// Of wire packets; what `impair` says of loss is not in here.
     pub loss: Share,
     /// Packets that wait at most.
     pub limit: Option<u32>,
-    /// How they wait.
+    /// The order of waiting packets.
     pub policy: Option<String>,
     /// Delays at times.
     pub delay_steps: Vec<DelayStep>,
@@ -156,12 +156,12 @@ pub struct Direction {
 }
 
 impl Direction {
-    /// Whether this is a cable: nothing is asked.
+    /// True if this is a cable: nothing is asked.
     pub fn is_plain(&self) -> bool {
         *self == Direction::default()
     }
 
-    /// Whether only loss is configured: then the kernel does it alone.
+    /// True if only loss is configured: then the kernel does it alone.
     pub fn is_loss_alone(&self) -> bool {
         *self
             == Direction {

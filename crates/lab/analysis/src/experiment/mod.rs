@@ -41,17 +41,17 @@ pub struct Experiment {
     pub name: String,
     /// One line.
     pub title: String,
-    /// What it answers, one sentence.
+    /// The question that it answers, one sentence.
     pub question: String,
-    /// What it does and why; paragraphs.
+    /// The description and its reason; paragraphs.
     #[serde(default)]
     pub text: String,
-    /// What a reader must know before the figures, a sentence each.
+    /// Remarks for the reader before the figures, a sentence each.
     #[serde(default)]
     pub remarks: Vec<String>,
     /// A name, or a drawing.
     pub topology: TopologyChoice,
-    /// What emulates links.
+    /// The emulator of links.
     #[serde(default)]
     pub engine: EngineName,
     /// Seconds of traffic, what is before the measurement included.
@@ -63,10 +63,10 @@ pub struct Experiment {
     /// Runs of each setting.
     #[serde(default = "one")]
     pub repeats: u32,
-    /// What order and random numbers come from.
+    /// The seed of order and random numbers.
     #[serde(default = "first_seed")]
     pub seed: u64,
-    /// How rates and round trips are scaled.
+    /// The scale of rates and round trips.
     #[serde(default)]
     pub scale: ScaleChoice,
     /// Links with a rate, a delay or anything else that a cable has not; by the topology's names.
@@ -85,16 +85,16 @@ pub struct Experiment {
     /// not run. Not the router that emulates: AF_XDP passes its stack by.
     #[serde(default)]
     pub watch: Option<String>,
-    /// Whether the machine itself is what is measured: full processors and windows are no faults then.
+    /// True if the machine itself is measured: full processors and windows are no faults then.
     #[serde(default)]
     pub measures_machine: bool,
     /// A program that receives the packets of a router, by NFQUEUE.
     #[serde(default)]
     pub divert: Option<DivertSpec>,
-    /// Whether interfaces accept GSO packets, which is a fault that is detected.
+    /// True if interfaces accept GSO packets, which is a fault that is detected.
     #[serde(default)]
     pub offloads: bool,
-    /// What is varied.
+    /// The varied parameters.
     #[serde(default, rename = "axis")]
     pub axes: Vec<Axis>,
     /// The quick form, the full one.
@@ -105,7 +105,7 @@ pub struct Experiment {
     pub figures: Vec<FigureSpec>,
 }
 
-/// What emulates links.
+/// The emulator of links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EngineName {
@@ -116,7 +116,7 @@ pub enum EngineName {
     Netem,
 }
 
-/// How rates and round trips are scaled to what the machine can emulate.
+/// The scale of rates and round trips, within the limits of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum ScaleChoice {
@@ -148,7 +148,7 @@ pub struct DivertSpec {
     pub at: String,
     /// "none", or over which library: "c", "go", "fairpath".
     pub program: String,
-    /// Whether GSO packets are not segmented.
+    /// True if GSO packets are not segmented.
     #[serde(default)]
     pub gso: bool,
 }

@@ -1,4 +1,4 @@
-//! What an experiment sends: flows, echo requests, voice calls.
+//! The traffic of an experiment: flows, echo requests, voice calls.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub const TO: &str = "server";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FlowSpec {
-    /// What it is.
+    /// The kind.
     #[serde(default)]
     pub kind: FlowKind,
     /// Of the senders; each has its own process.
@@ -24,10 +24,10 @@ pub struct FlowSpec {
     /// Flows of this kind: "bulk", "bulk-2", ...
     #[serde(default = "one")]
     pub number: u32,
-    /// Who sends.
+    /// The sender.
     #[serde(default = "from")]
     pub from: String,
-    /// Who receives.
+    /// The receiver.
     #[serde(default = "to")]
     pub to: String,
     /// Seconds since the traffic began.
@@ -36,7 +36,7 @@ pub struct FlowSpec {
     /// Between the starts of two flows of this kind.
     #[serde(default)]
     pub stagger: f64,
-    /// How long; none: to the end.
+    /// The duration; `None` until the end.
     #[serde(default)]
     pub seconds: Option<f64>,
     /// Maximum rate of the sender; UDP needs it.
@@ -75,10 +75,10 @@ pub struct SwitchSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PingSpec {
-    /// Who asks.
+    /// The host that sends requests.
     #[serde(default = "from")]
     pub from: String,
-    /// Who answers.
+    /// The host that answers.
     #[serde(default = "to")]
     pub to: String,
     /// Between two.
@@ -93,7 +93,7 @@ pub struct PingSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CallSpec {
-    /// Who speaks.
+    /// The speaker.
     #[serde(default = "from")]
     pub from: String,
     /// The listener.

@@ -25,7 +25,7 @@ use thiserror::Error;
 
 use crate::record::RunRecord;
 
-/// What a metric counts.
+/// The quantity that a metric counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Bits a second.
@@ -101,11 +101,11 @@ pub struct Metric {
     pub name: &'static str,
     /// As axes are called.
     pub title: &'static str,
-    /// What it counts.
+    /// The counted quantity.
     pub measure: Measure,
     /// Which way is better.
     pub better: Better,
-    /// How it is computed, a sentence for the method's page.
+    /// The computation, a sentence for the method's page.
     pub about: &'static str,
     value: fn(&RunRecord, Who) -> Option<f64>,
     samples: Option<fn(&RunRecord, Who) -> Vec<f64>>,
@@ -183,7 +183,7 @@ impl Requested<'_> {
             .map_or_else(Vec::new, |series| series(run, self.who))
     }
 
-    /// What single samples are: the title without "(median)" or "(p99)".
+    /// The quantity of single samples: the title without "(median)" or "(p99)".
     pub fn quantity(&self) -> String {
         let title = self.metric.title;
         let name = [" (median)", " (p99)"]
@@ -211,7 +211,7 @@ fn suggestion(name: &str) -> String {
         .map_or_else(String::new, |known| format!(" (did you mean \"{known}\"?)"))
 }
 
-/// Whether this name is selected.
+/// True if this name is selected.
 fn is_requested(who: Who, name: &str) -> bool {
     who.is_none_or(|who| who == name)
 }
@@ -240,7 +240,7 @@ mod tests {
         }
     }
 
-    /// What CONTRIBUTING.md promises: a metric is an entry, and a new subject a line of `all()`.
+    /// The example of CONTRIBUTING.md: a metric is an entry, and a new subject a line of `all()`.
     pub(super) mod example {
         use super::super::{Better, Measure, Metric};
 

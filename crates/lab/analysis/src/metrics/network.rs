@@ -1,4 +1,4 @@
-//! What the network did: achieved loss, queues, lateness of the emulator, processor time.
+//! Metrics of the network: achieved loss, queues, lateness of the emulator, processor time.
 
 use super::{Better, Measure, Metric, Who, is_requested};
 use crate::record::{LinkRecord, QueueRecord, RunRecord};

@@ -1,4 +1,4 @@
-//! How flows share.
+//! Metrics of the shares of flows.
 
 use super::{Better, Measure, Metric, Series, Who};
 use crate::fairness::{Convergence, convergence, mean_jain, run_worst_share, windows};

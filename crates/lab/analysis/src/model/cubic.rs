@@ -12,7 +12,7 @@ use super::Conditions;
 
 /// The scale of the cubic function, segments / s^3 (RFC 9438 section 5).
 const C: f64 = 0.4;
-/// What is left of the window after a loss (RFC 9438 section 4.6).
+/// The remaining share of the window after a loss (RFC 9438 section 4.6).
 const BETA: f64 = 0.7;
 
 /// Mean window in segments; infinite without loss.
@@ -33,7 +33,7 @@ fn window_of(c: f64, rtt_seconds: f64, p: f64) -> f64 {
     (shape * (rtt_seconds / p).powf(0.75)).max(reno_window(p))
 }
 
-/// Whether the Reno-friendly region decides.
+/// True if the Reno-friendly region decides.
 pub fn is_reno_friendly(rtt_seconds: f64, loss_event_rate: f64) -> bool {
     loss_event_rate > 0.0 && window(rtt_seconds, loss_event_rate) <= reno_window(loss_event_rate)
 }

@@ -1,4 +1,4 @@
-//! What theory says a flow reaches, from its *measured* round trip and rate of loss events.
+//! The goodput of a flow in theory, from its *measured* round trip and rate of loss events.
 //!
 //! | model | what it knows | source |
 //! |---|---|---|
@@ -13,7 +13,7 @@ pub mod cubic;
 pub mod mathis;
 pub mod padhye;
 
-/// What a flow experienced, as far as the models ask.
+/// The conditions of a flow that the models use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Conditions {
     /// Mean round trip with the queue in it, seconds.
@@ -47,8 +47,8 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// What the models say of a flow under `conditions`; none for a congestion control that they do
-    /// not describe (only `reno` and `cubic` are).
+    /// The predictions of the models for a flow under `conditions`; `None` for a congestion control
+    /// without a model (only `reno` and `cubic` have one).
     pub fn of(congestion: &str, conditions: &Conditions) -> Option<Prediction> {
         let described = matches!(congestion, "reno" | "cubic");
         described.then(|| Prediction {

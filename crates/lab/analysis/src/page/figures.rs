@@ -192,7 +192,7 @@ fn is_goodput(requested: &Requested) -> bool {
     matches!(requested.metric.name, "goodput" | "goodput-share") && requested.who.is_none()
 }
 
-/// What each model says of a line's cells.
+/// The predictions of each model for a line's cells.
 fn theory_lines(
     grid: &Grid,
     requested: &Requested,
@@ -227,7 +227,7 @@ fn limit(cell: &Cell) -> Option<f64> {
     run.bottleneck.as_ref().map(|b| b.goodput_limit_bps)
 }
 
-/// What the link lets through, where all cells of the panel have the same link.
+/// The rate that the link allows, if all cells of the panel have the same link.
 fn references(grid: &Grid, requested: &Requested, part: &Setting) -> Vec<Reference> {
     let limits: Vec<f64> = grid.cells_of(part).filter_map(limit).collect();
     let same = limits.windows(2).all(|pair| pair[0] == pair[1]);
@@ -277,7 +277,7 @@ fn most_flows(grid: &Grid) -> f64 {
     runs.map(|run| run.flows.len()).max().unwrap_or(1).max(1) as f64
 }
 
-/// How to read the figure, and how sure it is.
+/// The explanation of the figure, and its certainty.
 fn caption(grid: &Grid, spec: &FigureSpec, requested: &Requested) -> String {
     let quantity = requested.quantity();
     let mut text = match spec.kind {
@@ -301,7 +301,7 @@ fn caption(grid: &Grid, spec: &FigureSpec, requested: &Requested) -> String {
     text
 }
 
-/// How many runs, and how sure the least sure interval is.
+/// The number of runs, and the widest interval.
 fn medians(grid: &Grid, requested: &Requested) -> String {
     let counts = |cell: &Cell| cell.values(requested).len();
     let measured = || grid.cells.iter().filter(|cell| counts(cell) > 0);

@@ -1,4 +1,4 @@
-//! How it was done: the experiment in words, the quantities and how they are computed, the statistics.
+//! The method: the experiment in words, the quantities and how they are computed, the statistics.
 
 use std::collections::BTreeSet;
 

@@ -132,7 +132,7 @@ fn facts(grid: &Grid) -> Vec<Fact> {
     facts
 }
 
-/// What limits the results, the gravest first.
+/// The limits of the results, the most serious first.
 fn notices(grid: &Grid, results: &Results) -> Vec<Notice> {
     let manifest = grid.manifest;
     let (runs, excluded) = grid.counts();
@@ -183,7 +183,7 @@ fn unreadable(results: &Results) -> Option<Notice> {
     })
 }
 
-/// How sure so few runs can be, said once for the whole page.
+/// The certainty of so few runs, stated once for the whole page.
 fn few_repeats(grid: &Grid) -> Option<Notice> {
     let min = grid
         .cells

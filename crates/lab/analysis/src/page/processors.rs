@@ -1,4 +1,5 @@
-//! Who used the processors: each part of the runs, what it waited, and whether it ran where the traffic did.
+//! The users of the processors: each part of the runs, what it waited, and whether it ran where the
+//! traffic did.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use crate::record::RunRecord;
 /// The value of a run for a row.
 type Reported = fn(&RunRecord) -> Option<f64>;
 
-/// How parts that measure are called.
+/// The name of parts that measure.
 const MEASURES: &str = "measurement";
 
 /// "Processor time by part", over the valid runs; none if no run has it.

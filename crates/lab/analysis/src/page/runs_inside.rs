@@ -57,7 +57,7 @@ pub(super) fn timeline(
     panel
 }
 
-/// What happened in a run when: the measurement began, the network changed, or a flow its congestion control.
+/// The moments of a run: the measurement began, the network changed, or a flow its congestion control.
 fn moments(run: &RunRecord) -> Vec<Reference> {
     let up = |label: String, at: f64| Reference {
         label,

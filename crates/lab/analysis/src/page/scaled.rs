@@ -13,7 +13,7 @@ use crate::grid::{Cell, Grid};
 /// A round trip of the records is the axis's value if they differ by less than this share.
 const SAME: f64 = 0.01;
 
-/// How much longer round trips are here; none where nothing is scaled.
+/// The factor of round trips; `None` if nothing is scaled.
 fn longer(grid: &Grid) -> Option<f64> {
     let factor = grid.manifest.scale.as_ref()?.factor;
     (factor > 0.0 && factor != 1.0).then(|| 1.0 / factor)

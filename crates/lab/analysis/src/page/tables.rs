@@ -161,8 +161,8 @@ fn change_cell(change: Option<Change>) -> TableCell {
     }
 }
 
-/// What of the talk belongs to a cell. A further axis (the round trip) is none of the talk's, so only
-/// the cells count where it stays while the talk's axes vary.
+/// The figures of the talk that belong to a cell. A further axis (the round trip) is none of the
+/// talk's, so only the cells count where it stays while the talk's axes vary.
 fn talk_alongside(grid: &Grid, cell: &Cell) -> Option<&'static talk::TalkFigure> {
     let stays = |axis: &&Axis| {
         let value = cell.value(&axis.name);

@@ -1,4 +1,4 @@
-//! Whether the network was as configured: achieved loss and delay, lateness, excluded runs.
+//! The agreement of the network with its configuration: achieved loss and delay, lateness, excluded runs.
 
 use fairpath_report::statistics::median;
 use fairpath_report::{Block, Cell as TableCell, Column, Section, Table, Unit};

@@ -5,7 +5,7 @@ use super::{
     MAX_WAITED, MAX_WINDOW_LIMITED, MIN_KNOWN, measured,
 };
 
-/// What [`faults`](super::faults) holds a run against, a sentence each, for readers of pages.
+/// The criteria of [`faults`](super::faults), a sentence each, for readers of pages.
 pub fn criteria() -> Vec<String> {
     let percent = |share: f64| format!("{:.0}\u{a0}%", share * 100.0);
     vec![

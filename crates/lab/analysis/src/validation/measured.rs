@@ -67,11 +67,11 @@ fn finer(min_ns: f64) -> f64 {
     }
 }
 
-/// What a round trip over some links is to take.
+/// The expected round trip over some links.
 struct Path {
     /// Their delays.
     delay_ns: f64,
-    /// What their queues hold at most; none: a queue without a limit of the experiment's.
+    /// The maximum delay of their queues; `None` for a queue without a configured limit.
     queue_ns: Option<f64>,
 }
 

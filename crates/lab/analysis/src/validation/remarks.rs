@@ -1,4 +1,4 @@
-//! What a valid run cannot show all the same.
+//! Limits of a valid run.
 
 use crate::record::{FlowRecord, RunRecord};
 
@@ -8,7 +8,7 @@ pub const FEW_LOSS_EVENTS: u64 = 20;
 /// Congestion controls whose window is a matter of loss events.
 const LOSS_BASED: [&str; 2] = ["cubic", "reno"];
 
-/// What limits a run, a sentence each; empty: nothing.
+/// The limits of a run, a sentence each; empty if there are none.
 pub fn remarks(run: &RunRecord) -> Vec<String> {
     let is_lossy = run
         .links

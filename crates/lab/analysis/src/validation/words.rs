@@ -27,14 +27,14 @@ const KEYS: [&str; 11] = [
     "limit",
     "set",
 ];
-/// What is so where nothing is said: the emulator does not repeat it.
+/// The default, which the emulator does not repeat.
 const USUAL: (&str, &str) = ("order", "kept");
 /// Rates and shares lose digits on the way; more than this share of them is another value.
 const DIGITS: f64 = 1e-6;
 
 type Pair = (String, String);
 
-/// What the emulator read otherwise than it was said; none: nothing.
+/// Returns the words that the emulator read differently; `None` if all agree.
 pub fn misread(stated: &str, read: &str) -> Option<String> {
     let (stated, read) = (pairs(stated), pairs(read));
     let keys: BTreeSet<&String> = stated.iter().chain(&read).map(|(key, _)| key).collect();

@@ -10,7 +10,7 @@ use fairpath_analysis::{compare, page};
 
 use crate::synthetic::{self, store};
 
-/// What a page of a thousand runs may weigh; a phone opens as much in a second.
+/// The maximum size of a page of a thousand runs; a phone opens as much in a second.
 const MAX_PAGE_BYTES: u64 = 4 << 20;
 
 /// Numbers may differ in the last bit, since JSON is decimal.

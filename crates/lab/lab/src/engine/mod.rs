@@ -1,4 +1,4 @@
-//! What emulates links: `fairpath impair`, or the kernel's netem where it has one.
+//! Emulators of links: `fairpath impair`, or the kernel's netem where it has one.
 //!
 //! One emulator per link, at the link's seat: the router between whose two interfaces all packets pass.
 //! It starts before the traffic, and reports after the end of the traffic.
@@ -26,13 +26,13 @@ pub const STEPS_LEAD: Duration = Duration::from_millis(1500);
 pub struct EngineError {
     /// Its name.
     pub link: String,
-    /// What was being done, and what to do.
+    /// The operation, and the remedy.
     pub operation: String,
     /// Why not.
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
-/// What links did.
+/// The outcome of the emulation by link.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Emulated {
     /// By direction.
@@ -56,14 +56,14 @@ pub trait Emulator {
     fn finish(self: Box<Self>) -> Result<Emulated, EngineError>;
 }
 
-/// What an emulator is made from.
+/// The input of an emulator.
 #[derive(Clone, Copy, Debug)]
 pub struct Task<'a> {
     /// The namespaces.
     pub network: &'a Network,
     /// Where the link is emulated.
     pub seat: Seat<'a>,
-    /// What is asked of it.
+    /// The configured impairment.
     pub spec: &'a LinkSpec,
     /// For its random numbers.
     pub seed: u64,

@@ -25,7 +25,7 @@ pub const INTERVAL: Duration = Duration::from_millis(20);
 pub const PAYLOAD_BYTES: usize = 172;
 /// Time after the last packet in which packets still count; a playout buffer would have given them up long before.
 const LINGER: Duration = Duration::from_secs(1);
-/// How long the receiver waits before it looks whether it is over.
+/// The interval at which the receiver checks for the end.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Packets of one call at most: an hour.
 const PACKET_LIMIT: usize = 180_000;
@@ -46,7 +46,7 @@ pub enum CallError {
     Socket {
         /// Which call.
         name: String,
-        /// What was being done.
+        /// The operation.
         operation: &'static str,
         /// Why not.
         source: io::Error,
@@ -58,9 +58,9 @@ pub enum CallError {
 pub struct CallPlan {
     /// As the experiment calls it.
     pub name: String,
-    /// Who speaks.
+    /// The speaker.
     pub from: Netns,
-    /// Who listens.
+    /// The listener.
     pub to: Netns,
     /// The listener's address.
     pub to_ip: Ipv4Addr,

@@ -45,7 +45,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Whether a time is in it.
+    /// True if a time is in it.
     pub fn contains(&self, at: f64) -> bool {
         (self.from..=self.to).contains(&at)
     }

@@ -13,7 +13,7 @@ use fairpath_analysis::record::CpuRecord;
 /// Ticks of /proc/stat a second, a constant of the kernel's interface (USER_HZ).
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// What a part of a run does.
+/// The role of a part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It sends or receives the traffic under test.
@@ -61,7 +61,7 @@ impl CpuMeter {
         });
     }
 
-    /// Whether it counts this process.
+    /// True if it counts this process.
     pub fn watches(&self, pid: u32) -> bool {
         self.parts.iter().any(|part| part.pid == pid)
     }
@@ -147,7 +147,7 @@ fn read_total(stat: &str) -> Total {
     total
 }
 
-/// What all threads of a process that are there have had, and have waited for.
+/// The CPU time and waiting time of all existing threads of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Spent {
     /// On a processor.

@@ -46,19 +46,19 @@ pub enum PassiveError {
         /// Why not.
         source: RunError,
     },
-    /// What it printed was not understood.
+    /// The printed output is invalid.
     #[error(
         "read the records of `fairpath rtt` for \"{interface}\": check that it has the version of this program"
     )]
     Report {
         /// The interface.
         interface: String,
-        /// What is wrong.
+        /// The cause.
         source: serde_json::Error,
     },
 }
 
-/// What is to be watched.
+/// The interface to watch.
 #[derive(Clone, Debug)]
 pub struct PassivePlan {
     /// The installed binary.
@@ -207,8 +207,7 @@ struct Loss {
     downstream_lost_packets: u64,
 }
 
-/// What the samples, and the summary behind them, say of data that went towards `interface`; `measured` is asked with
-/// ns since 1970.
+/// The counts of samples and summary for data towards `interface`; `measured` receives ns since 1970.
 fn read(
     interface: &str,
     lines: &str,

@@ -57,7 +57,7 @@ pub enum PingError {
     Socket {
         /// Which.
         name: String,
-        /// What was being done.
+        /// The operation.
         operation: &'static str,
         /// Why not.
         source: io::Error,
@@ -178,7 +178,7 @@ pub struct Echoes {
 }
 
 impl Echoes {
-    /// What belongs to the idle phase and to `window`.
+    /// Returns the replies of the idle phase and of `window`.
     pub fn record(&self, window: Window) -> PingRecord {
         let measured = self.requests.iter().filter(|(at, _)| window.contains(*at));
         let answered = |(at, rtt): &(f64, Option<u64>)| Some((*at, (*rtt)?));
@@ -240,7 +240,7 @@ impl Work {
         Ok(self.echoes())
     }
 
-    /// Whether a request may still be answered; one that is older than the time for it is lost.
+    /// True if a request may still be answered; one that is older than the time for it is lost.
     fn awaits_answers(&self) -> bool {
         let oldest = self.origin.now() - LINGER.as_secs_f64();
         may_come(&self.sent, &self.answered, oldest)
@@ -315,7 +315,7 @@ impl Work {
     }
 }
 
-/// Whether a request that was sent after second `oldest` has no answer.
+/// True if a request that was sent after second `oldest` has no answer.
 fn may_come(sent: &[(f64, u64)], answered: &BTreeMap<usize, u64>, oldest: f64) -> bool {
     let young = sent.iter().enumerate().rev();
     let mut young = young.take_while(|(_, (at, _))| *at > oldest);

@@ -48,7 +48,7 @@ pub enum SamplerError {
     Diag {
         /// Which namespace.
         ns: String,
-        /// What it said.
+        /// The cause.
         source: NetlinkError,
     },
     /// No thread.
@@ -138,7 +138,7 @@ impl Drop for Sampler {
     }
 }
 
-/// What was seen.
+/// The samples.
 #[derive(Clone, Debug, Default)]
 pub struct Sampled {
     /// Every connection of the watched flows, control connections among them.

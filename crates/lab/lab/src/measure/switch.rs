@@ -26,7 +26,7 @@ pub enum SwitchError {
     Process {
         /// Which process.
         pid: u32,
-        /// What was being done.
+        /// The operation.
         operation: &'static str,
         /// Why not.
         source: io::Error,
@@ -50,9 +50,9 @@ pub enum SwitchError {
         local: SocketAddr,
         /// The other's.
         peer: SocketAddr,
-        /// What it used.
+        /// The congestion control in use.
         was: String,
-        /// What was wanted.
+        /// The wanted congestion control.
         wanted: String,
         /// Why not.
         source: Errno,
@@ -78,9 +78,9 @@ pub struct Switched {
     pub local: SocketAddr,
     /// The other's, canonical.
     pub peer: SocketAddr,
-    /// What it used before.
+    /// The previous congestion control.
     pub was: String,
-    /// What the kernel says that it uses now.
+    /// The congestion control that the kernel reports now.
     pub now: String,
 }
 

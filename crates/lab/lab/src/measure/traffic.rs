@@ -27,7 +27,7 @@ pub use drive::Pids;
 pub use error::TrafficError;
 pub use report::Transfer;
 
-/// What a flow sends.
+/// The load of a flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Load {
     /// TCP.
@@ -63,11 +63,11 @@ pub struct FlowPlan {
     pub port: u16,
     /// Data goes from the server to the client.
     pub reverse: bool,
-    /// What is sent.
+    /// The load.
     pub load: Load,
     /// When it begins.
     pub start_seconds: f64,
-    /// How long it lasts; iperf3 knows whole seconds.
+    /// The duration; iperf3 supports whole seconds.
     pub seconds: u32,
     /// The receiver's intervals, 0.1 to 1 s.
     pub interval: Duration,
@@ -184,7 +184,7 @@ impl Traffic {
     }
 }
 
-/// What the driving thread comes to: each flow in order of the plans.
+/// The result of the driving thread: each flow in order of the plans.
 type Driven = Result<Vec<Transfer>, TrafficError>;
 
 /// Flows under way; all of them end when the value goes.
@@ -201,7 +201,7 @@ impl Running {
         self.pids.clone()
     }
 
-    /// Whether all flows have ended (or one has failed): [`Running::finish`] will not wait.
+    /// True if all flows have ended (or one has failed): [`Running::finish`] will not wait.
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }

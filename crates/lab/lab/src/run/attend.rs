@@ -15,12 +15,12 @@ use crate::measure::switch::switch_congestion;
 use crate::measure::traffic::Running;
 use crate::measure::{Origin, Window};
 
-/// How often it looks.
+/// The interval of checks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Processes are read so long before the traffic's end, while they are there, seconds.
 const BEFORE_END: f64 = 0.1;
 
-/// What is attended to.
+/// The state of the attendance.
 pub struct Attendance<'a> {
     /// The run's experiment.
     pub experiment: &'a Experiment,
@@ -32,7 +32,7 @@ pub struct Attendance<'a> {
     pub running: &'a Running,
     /// Processes that emulate or measure: their parts' names and ids.
     pub other_load: Vec<(String, u32)>,
-    /// Whether to end early.
+    /// The request to end early.
     pub interrupt: &'a Interrupt,
 }
 

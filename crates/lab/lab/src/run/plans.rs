@@ -104,7 +104,7 @@ fn load(spec: &FlowSpec) -> Load {
     }
 }
 
-/// Whether a flow has a congestion control to be sampled.
+/// True if a flow has a congestion control to be sampled.
 pub fn is_tcp(plan: &FlowPlan) -> bool {
     matches!(plan.load, Load::Tcp { .. })
 }

@@ -34,7 +34,7 @@ pub fn bulk(net: &Router, name: &str, port: u16, congestion: &str, seconds: u32)
     }
 }
 
-/// What flows and sampler gave.
+/// The results of flows and sampler.
 pub struct Ran {
     pub transfers: Vec<Transfer>,
     pub sampled: Sampled,

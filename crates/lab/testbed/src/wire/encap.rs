@@ -51,7 +51,7 @@ pub struct VlanTag {
     pub vid: u16,
 }
 
-/// What is put around an IP packet; both ends of a tunnel use the same.
+/// The encapsulation of an IP packet; both ends of a tunnel use the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Encap {
     tags: Vec<VlanTag>,

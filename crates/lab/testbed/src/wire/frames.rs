@@ -11,7 +11,7 @@ use crate::netns::Netns;
 pub struct FrameError {
     /// The interface.
     pub ifname: String,
-    /// What the kernel said.
+    /// The cause.
     pub source: io::Error,
 }
 

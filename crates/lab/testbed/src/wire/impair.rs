@@ -1,4 +1,4 @@
-//! What a wire does to one direction of traffic: a pure engine with time as an argument.
+//! The effect of a wire on one direction of traffic: a pure engine with time as an argument.
 //!
 //! Frames wait in a heap ordered by release time, then by arrival. A frame without reordering never
 //! leaves before an earlier one, even if the arrival clock stepped between CPUs. Loss is decided first and
@@ -15,7 +15,7 @@ pub(super) const QUEUE_LIMIT_FRAMES: usize = 65_536;
 /// Most buffers kept for reuse.
 const SPARE_LIMIT_FRAMES: usize = 1024;
 
-/// What happens to frames in one direction; the default is nothing.
+/// The impairment of frames in one direction; the default is none.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Impairment {
     /// Added delay of every frame.
@@ -67,7 +67,7 @@ impl Impairment {
 pub struct Reorder {
     /// Which frames: every n-th; 0 means none.
     pub every: u64,
-    /// How much longer they wait.
+    /// The additional waiting time.
     pub hold: Duration,
 }
 

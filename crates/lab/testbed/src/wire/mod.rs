@@ -78,7 +78,7 @@ pub enum WireDirection {
     RightToLeft,
 }
 
-/// What one direction has counted. `taken = lost + refused + queue_full + distinct frames queued`.
+/// The counters of one direction. `taken = lost + refused + queue_full + distinct frames queued`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectionStats {
     /// Frames taken from the source port.
@@ -116,7 +116,7 @@ impl DirectionStats {
     }
 }
 
-/// What a wire has counted.
+/// The counters of a wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WireStats {
     /// From the left port to the right one.
@@ -272,7 +272,7 @@ impl Wire {
         })
     }
 
-    /// What has been counted so far.
+    /// Returns the counters so far.
     pub fn stats(&self) -> WireStats {
         WireStats {
             left_to_right: self.left_to_right.shared.stats(),

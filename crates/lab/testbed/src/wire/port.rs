@@ -32,7 +32,7 @@ pub(super) enum Port {
     Tun(OwnedFd),
 }
 
-/// What a port gave.
+/// The result of reading a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Received {
     /// A frame of which [`Inbox::frame`] holds the bytes, and when it came (monotonic clock).

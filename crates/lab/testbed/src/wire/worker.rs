@@ -24,7 +24,7 @@ const ERROR_LIMIT: u32 = 64;
 /// Nice value of the threads: delays should be exact in spite of the load of the traffic.
 const NICE: libc::c_int = -15;
 
-/// What happens to a frame between the ports.
+/// The change of a frame between the ports.
 #[derive(Debug)]
 pub(super) enum Transform {
     Pass,
@@ -67,7 +67,7 @@ fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Relaxed);
 }
 
-/// What the owner and the thread of one direction share.
+/// The state that the owner and the thread of one direction share.
 #[derive(Debug)]
 pub(super) struct Shared {
     source: Arc<Port>,

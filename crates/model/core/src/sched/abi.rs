@@ -457,7 +457,7 @@ pub enum Over {
     References = 4,
 }
 
-/// What a full scheduler drops (`enum fp_overflow`).
+/// The packets that a full scheduler drops (`enum fp_overflow`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Overflow {

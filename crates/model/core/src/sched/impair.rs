@@ -79,7 +79,7 @@ pub struct LossState {
     pub packets: u64,
     /// Of the chain.
     pub state: u32,
-    /// Whether the last one was lost.
+    /// Nonzero if the last one was lost.
     pub lost: u32,
 }
 

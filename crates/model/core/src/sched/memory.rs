@@ -265,13 +265,13 @@ fn level(plan: &Plan, node: &NodeConfig) -> usize {
 /// `FP_AIFO`, whose admission refuses entries before it is full.
 const AIFO: u32 = 6;
 
-/// Whether the queue of the node may refuse a rank.
+/// True if the queue of the node may refuse a rank.
 fn refuses_ranks(node: &NodeConfig) -> bool {
     node.queue == AIFO || node.queue_below | node.queue_beyond != 0
 }
 
 impl NodeConfig {
-    /// Whether children or flows with packets may end in no queue, or wait without limit. Refusing
+    /// True if children or flows with packets may end in no queue, or wait without limit. Refusing
     /// a child or a flow refuses no packet, and neither does pushing one out. A flow that cannot
     /// move to its rank stays the first. Such a node is invalid.
     pub fn may_strand(&self, policy: &Policy) -> bool {

@@ -19,7 +19,7 @@ const REORDERING: u64 = 3;
 const TIMEOUT_US: u64 = 200_000;
 const INITIAL_CWND: u32 = 10;
 
-/// What lies between sender and receiver.
+/// The path between sender and receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
     pub rate_bps: u64,
@@ -71,7 +71,7 @@ struct Sent {
     app_limited: bool,
 }
 
-/// What was in flight and lost when the acknowledged packet was sent: the actual values, for comparison.
+/// The actual values in flight and lost when the acknowledged packet was sent, for comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Actual {
     pub tx_in_flight: u32,
@@ -274,7 +274,7 @@ impl Flow {
         self.report(&ack);
     }
 
-    /// What is so whether an ACK came or not.
+    /// Updates the state that does not depend on an ACK.
     pub fn look(&mut self) -> Bbr3Ack {
         Bbr3Ack {
             now_us: self.now_us,

@@ -13,7 +13,7 @@ use fairpath_core::forward::{
     FibAnswer, FibQuestion, ForwardOutcome, ForwardPlan, Forwarding, SenderCheck,
 };
 
-/// What the oracle says of a frame.
+/// The expected result for a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
     pub outcome: ForwardOutcome,

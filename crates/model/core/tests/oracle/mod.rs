@@ -1,6 +1,7 @@
-//! What the RTT core must say, computed slowly: every packet of every direction is kept, nothing is ever evicted, and
-//! each ACK searches all of it again. Written from the definitions at the top of `bpf/core/rtt/tcp.h`, RFC 7323 and Karn's
-//! rule as tcptrace states it; shares no structure with the C.
+//! The oracle of the RTT core, computed slowly: every packet of every direction is kept, nothing is
+//! ever evicted, and each ACK searches all of it again. Written from the definitions at the top of
+//! `bpf/core/rtt/tcp.h`, RFC 7323 and Karn's rule as tcptrace states it; shares no structure with the
+//! C.
 //!
 //! Sequence numbers and TSvals are unwrapped into 64 bits on arrival.
 //!
@@ -181,7 +182,8 @@ impl Dir {
         unwrap(ts, self.newest_ts.unwrap_or(ORIGIN + i64::from(ts)))
     }
 
-    /// What an ACK that advances to `ack` matches in this mode; and what it matches by Karn's rule alone.
+    /// Returns the match of an ACK that advances to `ack` in this mode; and what it matches by Karn's
+    /// rule alone.
     fn find(
         &self,
         mode: Mode,
@@ -215,7 +217,8 @@ impl Dir {
         (found, karn)
     }
 
-    /// What `ack` covers for the first time, of what was sent once and nothing earlier was sent after.
+    /// Returns the data that `ack` covers for the first time, of those that were sent once and have
+    /// nothing earlier sent after them.
     fn covered(&self, ack: i64) -> Vec<Sent> {
         let newly = |s: &Sent| s.seq < ack && self.acked.is_none_or(|acked| s.end > acked);
         let undisturbed = |i: usize, s: &Sent| {

@@ -13,8 +13,8 @@ pub struct Plan {
     pub pifos: Vec<PifoConfig>,
     /// Ranks begin here: 0, before 2^32, before 2^64, or anywhere.
     pub origin: u64,
-    /// How often, in 10,000 operations, a rank comes from anywhere: a window that follows one far
-    /// ahead leaves all others below.
+    /// The number of ranks from anywhere in 10,000 operations: a window that follows one far ahead
+    /// leaves all others below.
     pub wild: u64,
     /// Maximum increase of time by an operation, in ranks.
     pub pace: u64,
@@ -176,7 +176,7 @@ pub fn assert_same(what: &str, plan: &Plan, expected: &[Op], got: &[Op]) {
     );
 }
 
-/// What PIFOs counted, as the oracle has it. The oracle does not split a PIEO in two.
+/// Checks the counters of PIFOs against the oracle. The oracle does not split a PIEO in two.
 pub fn assert_counts(
     what: &str,
     plan: &Plan,

@@ -226,7 +226,7 @@ impl Oracle {
         }
     }
 
-    /// What the pool should have counted; `searched` is not modelled.
+    /// The expected counts of the pool; `searched` is not modelled.
     pub fn counts(&self, q: u32) -> PifoCounts {
         let model = &self.models[q as usize - 1];
         PifoCounts {

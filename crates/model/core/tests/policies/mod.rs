@@ -1,4 +1,4 @@
-//! What the tests of policies share: plans by policies' names, and a runtime that is watched.
+//! Common parts of the tests of policies: plans by policies' names, and a runtime that is watched.
 //!
 //! Everything is generic over [`SchedRuntime`], so that the same operations run natively and in the kernel.
 

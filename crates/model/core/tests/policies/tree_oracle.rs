@@ -99,7 +99,7 @@ impl Tree {
         node.since = since;
     }
 
-    /// Who has something to send enters, up to the first that stood there or is held.
+    /// Entries with something to send are enqueued, up to the first that was queued already or is throttled.
     fn wake_up(&mut self, mut child: usize) {
         while child != 0 && self.nodes[child].standing == Standing::Idle {
             let virtual_time = self.nodes[self.nodes[child].parent].virtual_time;

@@ -25,7 +25,7 @@ const ELSEWHERE: [Drop; 7] = [
     Drop::NoFlow,
 ];
 
-/// What was compared: how many operations, and what they came to.
+/// The compared operations: their number, and their results.
 #[derive(Clone, Debug, Default)]
 pub struct Done {
     pub ops: usize,

@@ -1,11 +1,11 @@
-//! What a packet meets before its leaf, and how the root sends by a trace: written from the heads of
+//! The oracle of the stages before the leaf, and of sending by a trace: written from the heads of
 //! `loss.h`, `impair.h`, `delay_queue.h` and `service.h`, with wide numbers and linear searches.
 
 use fairpath_core::sched::{ImpairConfig, ImpairStats, NEVER, Op, Outcome, OutcomeKind};
 
 use super::{Oracle, reason};
 
-/// What a draw is for (`enum fp_purpose`).
+/// The purpose of a draw (`enum fp_purpose`).
 mod purpose {
     pub const LOSS: u64 = 1;
     pub const MOVE: u64 = 2;
@@ -346,7 +346,7 @@ impl Oracle {
         true
     }
 
-    /// Whether the packet goes to its leaf now; else it is lost or waits in the delay queue, and was reported.
+    /// True if the packet goes to its leaf now; else it is lost or waits in the delay queue, and was reported.
     pub(super) fn impair(&mut self, index: usize, handle: u32) -> bool {
         let packet = self.world.packets[&handle];
         let segments = u64::from(packet.meta.segments.max(1));
@@ -405,7 +405,7 @@ impl Oracle {
         }
     }
 
-    /// Whether the packet was at the delay queue; it is there no longer.
+    /// True if the packet was at the delay queue; it is there no longer.
     pub(super) fn leave_delay_queue(&mut self, handle: u32) -> bool {
         let before = self.delay_queue.len();
         self.delay_queue.retain(|_, held| *held != handle);

@@ -6,7 +6,7 @@ use fairpath_core::sched::{
 
 use super::log::Random;
 
-/// What all impairments of a plan look up: tables of normal numbers and of deviations, delays, and
+/// The tables of all impairments of a plan: tables of normal numbers and of deviations, delays, and
 /// opportunities. "at" as in a configuration.
 struct Words {
     words: Vec<u64>,

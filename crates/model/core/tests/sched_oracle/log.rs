@@ -152,7 +152,7 @@ fn impairment(random: &mut Random, tree: &Tree, now: u64) -> Op {
     Op::impair(now, to, word as u32, value.unwrap_or(0))
 }
 
-/// What a cost, a rate or a burst becomes: often none, sometimes more than a cost can be.
+/// A cost, a rate or a burst: often none, sometimes more than a cost can be.
 fn setting(random: &mut Random) -> u64 {
     match random.below(6) {
         0 => 0,

@@ -1,5 +1,5 @@
-//! What the scheduler must do, computed slowly: ordered maps, recursion, and a copy of everything
-//! that is put back where a push is refused.
+//! The oracle of the scheduler, computed slowly: ordered maps, recursion, and a copy of everything that
+//! is put back where a push is refused.
 //!
 //! Written from `bpf/core/sched/abi.h`, `policy.h` and the heads of `tree.h`, `leaf.h` and `sched.h`.
 //! Flows and hosts never share an entry here: tests have tables with capacity for all. Queues are heaps
@@ -59,7 +59,7 @@ struct Packet {
     enqueued: u64,
     rank: u64,
     leaf: u32,
-    /// Whether its leaf knows flows.
+    /// The key of its flow; `None` if its leaf has no flows.
     flow: Option<(u32, u32)>,
     /// Its place among all that came.
     order: u64,
@@ -123,7 +123,7 @@ impl<T: Clone> DerefMut for Shared<T> {
     }
 }
 
-/// What a refused push puts back: all of it.
+/// The state that a refused push restores: all of it.
 #[derive(Clone, Debug)]
 struct World {
     packets: Shared<BTreeMap<u32, Packet>>,
@@ -148,7 +148,7 @@ pub struct Oracle {
     may_refuse: bool,
     world: World,
     impairments: Vec<Impairment>,
-    /// Who was not released yet, by time and arrival.
+    /// Packets that were not released yet, by time and arrival.
     delay_queue: BTreeMap<(u64, u64), u32>,
     now: u64,
     seq: u64,

@@ -81,7 +81,7 @@ pub struct State<'a> {
     pub global: &'a mut [u64; 8],
 }
 
-/// What a policy does where it has no function of this kind.
+/// The answer of a policy; `None` if it has no function of this kind.
 pub type Answer = Option<u64>;
 
 pub fn query(policy: &Policy, function: Function, p: &Meta, state: State, r: &mut Call) -> Answer {
@@ -104,7 +104,7 @@ pub const MODES: u64 = 4;
 pub struct Wild;
 
 impl Wild {
-    /// What it says of itself, with these functions and wants.
+    /// The description of a policy with these functions and wants.
     pub fn policy(functions: &[Function], wants: u32) -> Policy {
         Policy {
             id: Policy::CUSTOM,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// What waits: a packet, a flow (its leaf and hash), a child, a reference, or a flow by its bytes.
+/// A queued item: a packet, a flow (its leaf and hash), a child, a reference, or a flow by its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Item {
     Packet(u32),
@@ -11,7 +11,7 @@ pub enum Item {
     Reference(u32),
 }
 
-/// What a queue does with ranks and with one entry too many.
+/// The rules of a queue for ranks and for one entry too many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     pub capacity: usize,
@@ -55,7 +55,7 @@ impl Queue {
         self.entries.insert(place, (item, rank));
     }
 
-    /// Whether the entry is taken, and who had to leave for it.
+    /// Adds the entry, and returns the entry that was pushed out for it, if any.
     pub fn push(&mut self, item: Item, rank: u64, seq: u64) -> Result<Option<Item>, u8> {
         let key = self.key(rank)?;
         let mut out = None;

@@ -29,7 +29,7 @@ pub struct Tree {
     pub huge: bool,
 }
 
-/// What all nodes of a tree have in common.
+/// The common properties of all nodes of a tree.
 struct Style {
     wild: Option<Policy>,
     levels: u64,
@@ -73,7 +73,7 @@ impl Style {
         fitting[random.below(fitting.len() as u64) as usize].clone()
     }
 
-    /// What a child of such a node may be.
+    /// Returns the kind of a child of such a node.
     fn over(&self, random: &mut Random, parent: Option<Over>, level: u64) -> Over {
         let inner = level + 1 < self.levels && (level < 2 || random.below(5) > 0);
         match (parent, inner) {

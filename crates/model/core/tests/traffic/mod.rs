@@ -50,7 +50,7 @@ pub struct Observed {
     pub packet: Packet,
 }
 
-/// How a flow's packets are wrapped.
+/// The encapsulation of a flow's packets.
 #[derive(Clone, Copy, Debug)]
 pub enum Wrap {
     Ethernet,
@@ -169,7 +169,7 @@ impl Flow {
     }
 }
 
-/// What the network between the hosts does; chances in parts per thousand.
+/// The behaviour of the network between the hosts; chances in parts per thousand.
 #[derive(Clone, Copy, Debug)]
 pub struct Weather {
     /// One way, by half: host 0 to monitor, monitor to host 1.
@@ -244,7 +244,7 @@ impl Traffic {
     }
 }
 
-/// Who is asked what when a simulation is made.
+/// The options of a simulation.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub flows: usize,

@@ -39,7 +39,7 @@ pub(super) struct Account {
     /// The last intervals, not saved.
     #[serde(skip)]
     pub window: Option<Box<Window>>,
-    /// Whether its window has entries, and the row is in [`super::History`]'s list of such rows.
+    /// True if its window has entries, and the row is in [`super::History`]'s list of such rows.
     #[serde(skip)]
     pub recent: bool,
     #[serde(skip)]

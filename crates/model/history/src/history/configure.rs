@@ -19,8 +19,7 @@ struct Before {
 }
 
 impl History {
-    /// Whether [`History::configure`] accepts these rows, to be checked before they are used elsewhere.
-    /// O(rows).
+    /// Checks that [`History::configure`] accepts these rows, before they are used elsewhere. O(rows).
     pub fn check(rows: &[RowSpec]) -> Result<(), ConfigureError> {
         tree::check(rows)
     }

@@ -156,7 +156,7 @@ impl Meter {
         }
     }
 
-    /// Whether the counters are unchanged since the last reading.
+    /// True if the counters are unchanged since the last reading.
     pub fn is_at(&self, counts: &ClassCounts) -> bool {
         self.last == *counts
     }

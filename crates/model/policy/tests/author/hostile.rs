@@ -1,4 +1,4 @@
-//! What no policy may do, and objects that are none.
+//! Forbidden actions of policies, and invalid objects.
 
 use fairpath_core::sched::{Custom, Function, Meta};
 use fairpath_policy::{Author, CALL_BUDGET, Problem, Refusal, Violation};

@@ -8,7 +8,7 @@ mod operations;
 use fairpath_core::sched::{Custom, Function, Meta};
 use fairpath_policy::{Author, Fault, Watch};
 
-/// What a policy may change.
+/// The state that a policy may change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct State {
     flow: [u64; 8],

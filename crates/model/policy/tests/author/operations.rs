@@ -22,7 +22,7 @@ const EDGES: [u64; 14] = [
     u64::MAX,
 ];
 
-/// What an operation gives; `bits` is its width. `None`: there is no such operation.
+/// The result of an operation; `bits` is its width. `None`: there is no such operation.
 fn arithmetic(code: u8, a: u64, b: u64, bits: u32) -> Option<u64> {
     let mask = (1u128 << bits) - 1;
     let (a, b) = (u128::from(a) & mask, u128::from(b) & mask);
@@ -98,7 +98,7 @@ fn byte_swaps_reverse_and_cut() {
     }
 }
 
-/// Whether a jump goes; `None`: there is no such jump.
+/// The outcome of a jump; `None`: there is no such jump.
 fn goes(code: u8, a: u64, b: u64, bits: u32) -> Option<bool> {
     let mask = (1u128 << bits) - 1;
     let (a, b) = (u128::from(a) & mask, u128::from(b) & mask);

@@ -44,7 +44,7 @@ fn lines(text: &str, in_place: bool) -> impl Iterator<Item = (usize, &str)> {
 }
 
 impl DelayTrace {
-    /// Whether the text is an inline trace and not the name of a file.
+    /// True if the text is an inline trace and not the name of a file.
     pub(super) fn is_in_place(text: &str) -> bool {
         text.contains(',') || text.split_whitespace().count() > 1
     }

@@ -50,7 +50,7 @@ pub struct Run {
     pub runtime: String,
     /// The program that recorded it, with its version.
     pub program: String,
-    /// Whether operations carry their outcomes.
+    /// True if operations carry their outcomes.
     pub outcomes: bool,
     /// The names of the nodes, beginning with the root. Names can be missing at the end.
     pub nodes: Vec<String>,

@@ -21,7 +21,7 @@ pub struct Link {
     pub bps: u64,
     /// The burst after idle time, ns.
     pub burst_ns: u64,
-    /// Whether the network stack also sends on the link.
+    /// True if the network stack also sends on the link.
     pub stack: bool,
 }
 

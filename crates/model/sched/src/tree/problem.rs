@@ -16,7 +16,7 @@ pub struct Problem {
     pub line: u32,
     /// The column in characters, counted from 1.
     pub column: u32,
-    /// Whether this is a warning. The tree is usable with warnings.
+    /// True if this is a warning. The tree is usable with warnings.
     pub warning: bool,
     /// Object, cause and remedy.
     pub text: String,

@@ -41,7 +41,7 @@ pub(super) fn kind_name(number: u32) -> &'static str {
     found.map_or("?", |(name, _)| name)
 }
 
-/// Whether the queue is in exact order for all ranks.
+/// True if the queue is in exact order for all ranks.
 pub(super) fn is_exact(kind: u32) -> bool {
     kind == HEAP
 }

@@ -108,7 +108,7 @@ pub struct LinkTime {
 pub struct Findings {
     /// The simulated virtual time.
     pub duration_ns: u64,
-    /// Whether the simulation was interrupted.
+    /// True if the simulation was interrupted.
     pub interrupted: bool,
     /// Rows in the order of the traffic.
     pub rows: Vec<(TrafficRow, Measured)>,

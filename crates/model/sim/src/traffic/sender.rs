@@ -26,7 +26,7 @@ pub(super) struct Sender {
     deaf_until: u64,
     /// The arrival times of acknowledgements, in order, and whether they report loss or a mark.
     acks: VecDeque<(u64, bool)>,
-    /// Whether a call of [`Sender::learn`] is scheduled.
+    /// True if a call of [`Sender::learn`] is scheduled.
     awaits: bool,
 }
 

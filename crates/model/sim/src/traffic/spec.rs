@@ -53,7 +53,7 @@ pub enum Kind {
         rtt_ns: u64,
         /// Maximum packets in flight.
         window: u32,
-        /// Whether to halve the window on loss and marks.
+        /// True if it halves the window on loss and marks.
         reacts: bool,
     },
     /// Flows of Pareto size that begin at exponential intervals.
@@ -132,7 +132,7 @@ pub struct Source {
     pub start_ns: u64,
     /// When it ends; `u64::MAX` never.
     pub stop_ns: u64,
-    /// What packets carry.
+    /// The content of packets.
     pub hint: Hint,
 }
 

@@ -109,7 +109,7 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet, impaired: Impaired) -> C
     chosen(Via::Nfqueue, format!("{none}, {leaves}"))
 }
 
-/// Whether this kernel has HTB, and FQ-CoDel or CAKE for its leaves.
+/// True if this kernel has HTB, and FQ-CoDel or CAKE for its leaves.
 fn has_aqm_leaves() -> Result<bool, NetlinkError> {
     let mut tc = Tc::open()?;
     Ok(tc.supports("htb")? && (tc.supports("fq_codel")? || tc.supports("cake")?))

@@ -28,11 +28,11 @@ pub struct Divert {
 /// Packets by their interfaces' names, which may come and go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Diverted {
-    /// What leaves by this one: forwarded packets and the router's own.
+    /// Packets that leave by this one: forwarded packets and the router's own.
     Leaving(String),
-    /// What arrives by this one, before it is known where it goes.
+    /// Packets that arrive by this one, before their route is known.
     Arriving(String),
-    /// What is forwarded from the first to the second.
+    /// Packets that are forwarded from the first to the second.
     Through(String, String),
 }
 

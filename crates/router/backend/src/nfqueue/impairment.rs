@@ -39,7 +39,7 @@ pub struct Nfqueue {
     #[expect(dead_code, reason = "takes the rules away if this process is killed")]
     watch: Watch,
     about: String,
-    /// Whether all released packets are forwarded.
+    /// The check that all released packets are forwarded.
     beyond: Option<Beyond>,
 }
 

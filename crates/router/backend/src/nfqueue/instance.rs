@@ -10,7 +10,7 @@ use crate::orders::{self, Command};
 /// Packets released in one turn: about 100 us.
 const TURN: u32 = 64;
 
-/// What a worker counts.
+/// The counters of a worker.
 #[derive(Clone, Copy, Debug)]
 pub struct Counts {
     pub own: Counters,
@@ -19,7 +19,7 @@ pub struct Counts {
     pub no_handle: u64,
     /// Verdicts that could not be sent.
     pub failed: u64,
-    /// What was held here when its interface went.
+    /// Packets in the queue when the interface was removed.
     pub held: u64,
 }
 

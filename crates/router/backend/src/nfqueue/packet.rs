@@ -71,7 +71,7 @@ pub fn describe(packet: &Packet<'_>, now: u64, at: &At) -> (Frame, Head, u32) {
     (frame, head, bytes)
 }
 
-/// What a packet is on the wire.
+/// The segments of a packet on the wire.
 #[derive(Debug, PartialEq, Eq)]
 struct Segments {
     count: NonZeroU32,

@@ -107,7 +107,7 @@ impl Nfqueue {
     }
 }
 
-/// What leaves towards subscribers is seen before it has a link-layer header.
+/// Refuses classes that need a link-layer header, which packets towards subscribers do not have yet.
 fn refuse_unseen(job: &Job<'_>) -> anyhow::Result<()> {
     for class in job.classes.classes() {
         let unseen = class

@@ -22,16 +22,16 @@ use super::packet::{At, describe};
 use crate::monotonic_ns;
 use crate::orders::{self, Command, Lead, Orders, Orphan};
 
-/// How long leaving may take.
+/// The maximum time for leaving.
 const DRAIN: Duration = Duration::from_secs(2);
 /// Before verdicts that could not be sent are sent again.
 const SHORT_OF_MEMORY: Duration = Duration::from_millis(1);
 
-/// What decides about a queue's packets: a shaper instance, or the path of an impairment.
+/// The decisions about a queue's packets: a shaper instance, or the path of an impairment.
 pub trait Schedule: Send + 'static {
-    /// What is counted.
+    /// The counters.
     type Counts: Send + 'static;
-    /// What is kept of a packet until its verdict, next to its place in the queue.
+    /// The data of a packet until its verdict, next to its place in the queue.
     type Kept: Send;
 
     /// The worker begins, in its thread.
@@ -67,7 +67,7 @@ pub trait Schedule: Send + 'static {
     /// When the next packet may leave.
     fn wake_at(&self) -> Option<u64>;
 
-    /// How long to sleep where the next packet is due `left` after `now`; `None`: not at all.
+    /// The time to sleep if the next packet is due `left` after `now`; `None` if there is no sleep.
     fn sleep(&mut self, now: u64, left: u64) -> Option<u64>;
 
     /// Carries out an order about its packets.
@@ -80,7 +80,7 @@ pub trait Schedule: Send + 'static {
         waiting: &mut Waiting<Self::Kept>,
     ) -> anyhow::Result<()>;
 
-    /// What was counted, with what the queue has.
+    /// Returns the counters, including those of the queue.
     fn counts(&self, queue: &Queue<Holding>) -> Self::Counts;
 
     /// The reason why the worker failed.
@@ -205,7 +205,7 @@ impl<C: Send + 'static> Running<C> {
     }
 }
 
-/// What a thread works on.
+/// The state of a thread.
 struct Worker<S: Schedule> {
     waiting: Waiting<S::Kept>,
     schedule: S,

@@ -24,9 +24,9 @@ use crate::run::Signals;
 
 /// Time between two reports.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
-/// How often the end of a command is checked.
+/// The interval at which the end of a command is checked.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
-/// How long a command may take to end after SIGTERM.
+/// The maximum time until a command ends after SIGTERM.
 const TERMINATION: Duration = Duration::from_secs(5);
 /// The exit status of an invalid run.
 const INVALID: u8 = 1;

@@ -115,7 +115,7 @@ pub struct Args {
     pub cost: bool,
 }
 
-/// How data and acknowledgements are paired.
+/// The pairing of data and acknowledgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Match {
     /// Karn's rule.
@@ -124,7 +124,7 @@ pub enum Match {
     Tshark,
 }
 
-/// What is printed.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Text

@@ -169,7 +169,7 @@ impl ByTable {
         }
     }
 
-    /// Whether a class has a criterion of this kind.
+    /// True if a class has a criterion of this kind.
     pub fn uses(&self, is: impl Fn(&Criterion) -> bool) -> bool {
         uses(self.table.classes(), is)
     }

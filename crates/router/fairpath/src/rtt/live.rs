@@ -19,10 +19,10 @@ use super::report::{Cost, Run};
 use fairpath_backend::monotonic_ns;
 use fairpath_watch::{Change, Interfaces, unix_ns};
 
-/// How often silent flows are searched, and how many calls search all of the tables.
+/// The interval of searches for silent flows, and the number of calls that search all of the tables.
 const EXPIRE_EVERY: Duration = Duration::from_millis(500);
 const EXPIRE_PARTS: u32 = 64;
-/// How often the real-time clock is compared with the monotonic clock, and classes are read.
+/// The interval at which the real-time clock is compared with the monotonic clock, and classes are read.
 const CLOCK_EVERY: Duration = Duration::from_secs(1);
 /// `--cost` enables statistics of the whole host.
 const COST_CAPABILITIES: [Capability; 4] = [

@@ -29,7 +29,7 @@ const MAX_RUNNING: usize = 4;
 const MAX_WAITING: usize = 256;
 /// Maximum bytes of logged output of a hook.
 const MAX_OUTPUT: usize = 4096;
-/// How often a running hook is checked.
+/// The interval at which a running hook is checked.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
 /// Results of hooks.

@@ -15,7 +15,7 @@ use fairpath_backend::monotonic_ns;
 use fairpath_history::row_table::{Layout, RowTable, Watched};
 use fairpath_watch::{Change, Interfaces};
 
-/// How often silent flows are searched, and how many calls search all of the tables.
+/// The interval of searches for silent flows, and the number of calls that search all of the tables.
 const EXPIRE_EVERY: Duration = Duration::from_millis(500);
 const EXPIRE_PARTS: u32 = 64;
 /// The ring buffer is empty in quiet mode; one page is the minimum.

@@ -44,12 +44,12 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Whether to stop.
+    /// True if the process must stop.
     pub fn stop(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether a reload was requested since the last call.
+    /// True if a reload was requested since the last call.
     pub fn take_reload(&self) -> bool {
         self.reload.swap(false, Ordering::Relaxed)
     }

@@ -98,7 +98,7 @@ impl Sinks {
         }
     }
 
-    /// Whether rows are written.
+    /// True if rows are written.
     pub fn wants_rows(&self) -> bool {
         self.rows.json.is_some() || self.rows.parquet.is_some()
     }

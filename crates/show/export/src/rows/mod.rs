@@ -26,7 +26,7 @@ pub enum RowsWanted {
 }
 
 impl RowsWanted {
-    /// Whether this row is selected.
+    /// True if this row is selected.
     pub fn takes(self, row: &IntervalRow) -> bool {
         self == RowsWanted::All
             || row.packets_up + row.packets_down > 0

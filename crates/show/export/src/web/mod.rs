@@ -57,7 +57,7 @@ pub struct ServerOptions {
     pub hosts: Vec<String>,
     /// Maximum number of series of `/metrics`.
     pub max_series: usize,
-    /// Whether the page and `/api/` are served, or `/metrics` only.
+    /// True if the page and `/api/` are served, false for `/metrics` only.
     pub page: bool,
 }
 

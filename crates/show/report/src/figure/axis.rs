@@ -12,18 +12,18 @@ pub struct Axis {
     pub label: String,
     /// Of its values.
     pub unit: Unit,
-    /// How values become places.
+    /// The mapping from values to positions.
     pub scale: Scale,
     /// Least and largest value shown; `None`: what the data need.
     pub range: Option<(f64, f64)>,
-    /// Whether zero is shown whatever the data are (linear scales only).
+    /// True if zero is shown whatever the data are (linear scales only).
     pub from_zero: bool,
     /// The range that it shares with other panels, while it is drawn.
     #[serde(skip)]
     pub(crate) shown: Option<Range>,
 }
 
-/// How values become places on an axis.
+/// The mapping from values to positions on an axis.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {

@@ -67,7 +67,7 @@ pub(crate) struct Frame {
     pub y: Mapping,
     pub x_ticks: Vec<PlacedTick>,
     pub y_ticks: Vec<PlacedTick>,
-    /// Whether labels of the x axis run upwards.
+    /// True if labels of the x axis run upwards.
     pub turned: bool,
     pub x_title: String,
     pub y_title: String,

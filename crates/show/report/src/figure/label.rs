@@ -1,4 +1,4 @@
-//! How much room a text needs, and whether two texts would touch.
+//! The space that a text needs, and the check for overlaps.
 //!
 //! Pages bring no font, so widths are those of a wide sans serif (DejaVu Sans, Verdana): where a label
 //! fits by these, it fits in what readers have.

@@ -8,7 +8,8 @@ use crate::figure::{Panel, ticks};
 pub(crate) const ZERO_CAPACITY: f64 = 46.0;
 /// Room beyond the outermost values of a log y axis, a factor.
 const LOG_CAPACITY: f64 = 1.12;
-/// How far beyond what was measured a model may widen the y axis; beyond that its line is clipped.
+/// The maximum factor by which a model may widen the y axis beyond the measurements; beyond that its
+/// line is clipped.
 const THEORY_CAPACITY: f64 = 1.2;
 /// Above the topmost reference, for its name: a line of text in the lowest panel.
 const NAME_CAPACITY: f64 = 0.08;
@@ -97,7 +98,7 @@ impl Range {
     }
 }
 
-/// What the x axis of a panel shows.
+/// The range of the x axis of a panel.
 pub(crate) fn x_range(panel: &Panel) -> Range {
     if let Some(shared) = panel.x.shown {
         return shared;
@@ -123,7 +124,7 @@ pub(crate) fn x_range(panel: &Panel) -> Range {
     }
 }
 
-/// What the y axis of a panel shows.
+/// The range of the y axis of a panel.
 pub(crate) fn y_range(panel: &Panel) -> Range {
     if let Some(shared) = panel.y.shown {
         return shared;

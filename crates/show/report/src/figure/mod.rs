@@ -7,8 +7,8 @@
 //!           SVG: one for wide pages, one for phones; a separate file with its legend
 //! ```
 //!
-//! What is measured is solid, what a model says is dashed, what others published is hollow and dotted.
-//! Colours are CSS variables, so that light, dark and print differ in style only.
+//! Measurements are solid, models are dashed, published values are hollow and dotted. Colours are CSS
+//! variables, so that light, dark and print differ in style only.
 
 mod axis;
 mod draw;
@@ -44,9 +44,9 @@ pub use standalone::{svg_column, svg_file};
 pub struct Figure {
     /// Short name for files and links: "goodput-by-loss".
     pub id: String,
-    /// What it shows, as a sentence.
+    /// The finding, as a sentence.
     pub title: String,
-    /// How to read it: what points and intervals are, how many runs, at which confidence.
+    /// The explanation: what points and intervals are, how many runs, at which confidence.
     pub caption: String,
     /// Its panels, in reading order.
     pub panels: Vec<Panel>,
@@ -63,11 +63,11 @@ pub struct Panel {
     pub x: Axis,
     /// Along the left side.
     pub y: Axis,
-    /// What is drawn, later ones above earlier ones.
+    /// The series, later ones above earlier ones.
     pub series: Vec<Series>,
     /// Lines at one value, such as a link's rate.
     pub references: Vec<Reference>,
-    /// Whether its axes have separate ranges. Otherwise panels of a figure with equal axes show equal
+    /// True if its axes have separate ranges. Otherwise panels of a figure with equal axes show equal
     /// ranges, so that heights can be compared.
     pub apart: bool,
 }
@@ -133,7 +133,7 @@ impl Panel {
         self
     }
 
-    /// Whether there is any point to draw.
+    /// True if there is any point to draw.
     pub fn is_empty(&self) -> bool {
         self.series.iter().all(|series| series.points.is_empty())
     }

@@ -21,7 +21,7 @@ pub const CSS_LIGHT: &str = "--ground:#ffffff;--ink:#1b1f27;--quiet:#5a6270;--ru
 /// The same on a dark screen.
 pub const CSS_DARK: &str = "--ground:#12161c;--ink:#e9ecf1;--quiet:#a0a9b8;--rule:#4a5361;--grid:#262d37;\
 --c0:#63aef5;--c1:#f58f45;--c2:#3fc79d;--c3:#dc96cb;--c4:#dcc04a;--c5:#9adcf7;--c6:#ff8087;--c7:#a0a9b8;";
-/// How the classes of SVG elements are drawn; no text is below 13 units, which are pixels on the page.
+/// The style of the classes of SVG elements; no text is below 13 units, which are pixels on the page.
 pub const CSS_MARKS: &str = include_str!("marks.css");
 
 /// Which slot each key has.

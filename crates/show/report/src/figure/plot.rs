@@ -34,7 +34,7 @@ struct Drawn<'a> {
     mark: usize,
     /// In order of x, thinned; points that an axis cannot show are excluded.
     points: Vec<(Point, (f64, f64))>,
-    /// Whether there are few enough points to mark each.
+    /// True if there are few enough points to mark each.
     few: bool,
     /// Its number among the series of its kind, which shifts the places of marks along lines.
     order: usize,
@@ -333,7 +333,7 @@ fn bar_width(panel: &Panel, frame: &Frame, bars: usize) -> f64 {
     (capacity * BARS / bars.max(1) as f64).clamp(2.0, MAX_BAR)
 }
 
-/// How far the marks of each series move sideways, so that whiskers at one x do not hide each other.
+/// The sideways offset of each series' marks, so that whiskers at one x do not hide each other.
 fn dodges(panel: &Panel, frame: &Frame) -> Vec<f64> {
     let moves = |s: &Series| {
         let few = s.points.len() <= MAX_MARKED && s.points.iter().any(|p| p.interval.is_some());

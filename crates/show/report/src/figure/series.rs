@@ -10,9 +10,9 @@ use crate::statistics::{Estimate, quantile::sorted};
 pub struct Series {
     /// In the legend: "CUBIC", "Mathis for CUBIC".
     pub name: String,
-    /// What chooses colour and mark: series with one key look alike in all figures of a report.
+    /// The key that chooses colour and mark: series with one key look alike in all figures of a report.
     pub key: String,
-    /// How it is drawn.
+    /// The shape.
     pub shape: Shape,
     /// Where it comes from.
     pub role: Role,
@@ -20,7 +20,7 @@ pub struct Series {
     pub points: Vec<Point>,
 }
 
-/// How a series is drawn.
+/// The shape of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
@@ -145,7 +145,7 @@ impl Series {
         Series::new(name, Shape::Steps, cumulative(&sorted(samples)))
     }
 
-    /// What a model says.
+    /// A series from a model.
     pub fn theory(name: &str, points: Vec<Point>) -> Series {
         Series {
             role: Role::Theory,
@@ -153,7 +153,7 @@ impl Series {
         }
     }
 
-    /// What others published.
+    /// A series from a publication.
     pub fn published(name: &str, points: Vec<Point>) -> Series {
         Series {
             role: Role::Published,

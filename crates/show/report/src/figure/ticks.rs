@@ -57,7 +57,7 @@ pub(crate) fn at_values(values: &[f64], label: impl Fn(f64) -> String) -> Vec<Ti
     values.iter().map(tick).collect()
 }
 
-/// How a log axis labels a value: with its own prefix where the unit has prefixes.
+/// The label of a value on a log axis: with its own prefix where the unit has prefixes.
 pub(crate) fn log_label(unit: &Unit, value: f64) -> String {
     match unit.prefixes {
         _ if value == 0.0 => "0".to_owned(),

@@ -88,7 +88,7 @@ fn centred(place: f64, lines: Vec<String>, size: Size) -> PlacedTick {
     }
 }
 
-/// Whether labels fit side by side.
+/// True if labels fit side by side.
 fn apart(ticks: &[PlacedTick]) -> bool {
     let mut sorted: Vec<&PlacedTick> = ticks.iter().collect();
     sorted.sort_by(|a, b| a.bounds.left.total_cmp(&b.bounds.left));

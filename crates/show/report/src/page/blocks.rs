@@ -1,4 +1,4 @@
-//! What sections are made of, as HTML.
+//! The blocks of sections, as HTML.
 
 use super::{facts, figures, notice, tables};
 use crate::catalog::Catalog;

@@ -37,7 +37,7 @@ pub struct Comparison {
     pub difference: Estimate,
     /// Second over first; `None` where a value is not above zero.
     pub ratio: Option<Estimate>,
-    /// What follows.
+    /// The conclusion.
     pub verdict: Verdict,
 }
 

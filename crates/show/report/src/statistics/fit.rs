@@ -1,4 +1,4 @@
-//! Whether samples come from a distribution: Kolmogorov and Smirnov's distance, Pearson's chi-square.
+//! Tests of the distribution of samples: Kolmogorov and Smirnov's distance, Pearson's chi-square.
 
 use crate::statistics::quantile::sorted;
 use fairpath_statistics::special::gamma_upper;

@@ -29,11 +29,11 @@ pub struct Interval {
     pub high: f64,
     /// The probability that such an interval holds the value: 0.75, 0.95.
     pub confidence: f64,
-    /// What it rests on.
+    /// The method.
     pub method: Method,
 }
 
-/// What an interval rests on.
+/// The basis of an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
@@ -55,12 +55,12 @@ pub struct Estimate {
     pub value: f64,
     /// None for a single sample.
     pub interval: Option<Interval>,
-    /// How many.
+    /// The number of samples.
     pub samples: usize,
 }
 
 impl Interval {
-    /// Whether a value is in it, ends included.
+    /// True if a value is in it, ends included.
     pub fn holds(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }

@@ -1,4 +1,4 @@
-//! What flows and changes must say: names, times and ends that a run can have.
+//! The conditions for flows and changes: names, times and ends that a run can have.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::experiment::{Experiment, FlowKind, FlowSpec, LinkSpec};
 /// Flows that a run has at most.
 const MAX_FLOWS: u32 = 200;
 
-/// Whether flows can be run, and every change of delay or congestion control comes while they are.
+/// Checks that flows can be run, and that every change of delay or congestion control comes during them.
 ///
 /// # Errors
 /// Object, cause, remedy.

@@ -214,7 +214,7 @@ impl Work {
     }
 }
 
-/// Whether a socket is one of a flow's sender.
+/// True if a socket is one of a flow's sender.
 fn belongs(id: &SocketId, flow: &Watched) -> bool {
     match flow.reverse {
         true => id.local.port() == flow.server.port(),

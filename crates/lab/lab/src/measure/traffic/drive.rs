@@ -19,7 +19,7 @@ use crate::measure::clock::Origin;
 const LISTEN_DEADLINE: Duration = Duration::from_secs(10);
 /// Time a flow may take beyond its own: the handshake and the end of iperf3's control connection, with losses.
 const SPARE_TIME: Duration = Duration::from_secs(20);
-/// How often ends and starts are looked for.
+/// The interval of checks for ends and starts.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// With `--json`, iperf3's server prints nothing when it listens. So its socket is waited for: in state LISTEN.
 const LISTEN_STATE: &str = "0A";
@@ -153,7 +153,7 @@ fn await_listening(plan: &FlowPlan, server: Option<&mut Process>) -> Result<(), 
     }
 }
 
-/// Whether process `pid` itself has a listening TCP socket on `port`; another one's would be a port that is taken.
+/// True if process `pid` itself has a listening TCP socket on `port`; another one's would be a port that is taken.
 fn listens(pid: u32, port: u16) -> bool {
     let tables = ["tcp", "tcp6"].map(|table| {
         let table = fs::read_to_string(format!("/proc/{pid}/net/{table}"));
@@ -183,7 +183,7 @@ fn holds(pid: u32, inode: &str) -> bool {
     links.any(|link| link == socket)
 }
 
-/// How a process ended, if it has.
+/// The status of a process, if it has ended.
 fn ended(process: &mut Process) -> Option<String> {
     match process.wait(Duration::ZERO) {
         Ok(status) => Some(status.to_string()),
@@ -237,7 +237,7 @@ struct Flow<'a> {
     plan: &'a FlowPlan,
     server: Process,
     client: Option<(Process, f64)>,
-    /// What the client printed, once it has ended.
+    /// The output of the client, once it has ended.
     client_output: Option<String>,
     done: Option<Transfer>,
 }

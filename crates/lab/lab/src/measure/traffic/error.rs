@@ -1,4 +1,4 @@
-//! What can go wrong with a flow, each with its name.
+//! Errors of a flow, each with its name.
 
 use std::io;
 use std::time::Duration;
@@ -61,9 +61,9 @@ pub enum TrafficError {
         flow: String,
         /// "client" or "server".
         side: &'static str,
-        /// How it ended.
+        /// The exit status.
         status: String,
-        /// What it printed.
+        /// The output.
         stderr: String,
     },
     /// It did not end.
@@ -85,7 +85,7 @@ pub enum TrafficError {
         flow: String,
         /// "client" or "server".
         side: &'static str,
-        /// What is wrong with it.
+        /// The cause.
         source: serde_json::Error,
     },
     /// The caller ended it.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::{FlowPlan, Load, TrafficError};
 use crate::measure::clock::Window;
 
-/// What the receiver got in one of its intervals.
+/// The data that the receiver got in one of its intervals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// Its beginning, seconds since the flow's.
@@ -24,9 +24,9 @@ pub struct Interval {
 pub struct Transfer {
     /// Its name.
     pub name: String,
-    /// What was planned, "udp" for UDP.
+    /// The planned congestion control, "udp" for UDP.
     pub congestion: String,
-    /// What iperf3 says the sender used.
+    /// The sender's congestion control according to iperf3.
     pub congestion_used: Option<String>,
     /// When it was to begin.
     pub start_seconds: f64,
@@ -125,7 +125,7 @@ fn rate_bps(bytes: f64, seconds: f64) -> f64 {
     }
 }
 
-/// What both sides printed.
+/// The output of both sides.
 pub(super) struct Reports {
     client: Iperf3Report,
     server: Iperf3Report,
@@ -156,7 +156,7 @@ pub(super) fn complaint(output: &str) -> Option<String> {
     serde_json::from_str::<Iperf3Report>(output).ok()?.error
 }
 
-/// Whether an output is a report of traffic that ran to its end.
+/// True if an output is a report of traffic that ran to its end.
 pub(super) fn measured(output: &str) -> bool {
     serde_json::from_str::<Iperf3Report>(output)
         .is_ok_and(|report| report.error.is_none() && !report.intervals.is_empty())

@@ -12,7 +12,7 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Group, chown};
 
-/// Who may connect.
+/// The users that may connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Root and this group.
@@ -73,7 +73,7 @@ impl Socket {
         })
     }
 
-    /// Who may connect.
+    /// The users that may connect.
     pub fn access(&self) -> &Access {
         &self.access
     }
