@@ -47,6 +47,7 @@ pub const REPLACED: &[Replaced] = &[
     row("sched run", "--policy", "--policy-file"),
     row("sched run", "--log", "--record"),
     row("sched run", "--format table", "--format text"),
+    row("sched new", "--dir", "--output"),
     row("sched test", "--classes", "--class-file"),
     row("sched test", "--way", "--direction"),
     row("sched test", "--home", "--runtime"),
