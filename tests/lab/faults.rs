@@ -101,7 +101,7 @@ fn forgotten_delay_and_jitter_are_named() {
     for part in [
         "ping ping: the minimum RTT was",
         "flow bulk: the minimum RTT was",
-        "delay was to be 10000000ns, and the emulator read nothing",
+        "delay: configured 10000000ns, but the emulator reported no value",
     ] {
         assert!(text.contains(part), "{part}: {:#}", run["faults"]);
     }
@@ -116,7 +116,7 @@ fn forgotten_delay_and_jitter_are_named() {
     let run = assert_named(&scene, &output, "not-impaired");
     let text = run["faults"].to_string();
     assert!(
-        text.contains("was to be normal, and the emulator read nothing"),
+        text.contains("configured normal, but the emulator reported no value"),
         "{:#}",
         run["faults"]
     );

@@ -270,7 +270,7 @@ fn words_not_read_by_the_emulator_are_named() {
     assert!(
         fault
             .text
-            .contains("loss was to be 1%, and the emulator read nothing"),
+            .contains("loss: configured 1%, but the emulator reported no value"),
         "{}",
         fault.text
     );

@@ -48,11 +48,11 @@ pub fn misread(stated: &str, read: &str) -> Option<String> {
     };
     let key = keys.iter().find(differs)?;
     let reported = |values: Vec<String>| match values.is_empty() {
-        true => "nothing".to_owned(),
+        true => "no value".to_owned(),
         false => values.join(" and "),
     };
     Some(format!(
-        "{} was to be {}, and the emulator read {}",
+        "{}: configured {}, but the emulator reported {}",
         key.replace('_', "-"),
         reported(of(&stated, key)),
         reported(of(&read, key))
@@ -128,19 +128,19 @@ mod tests {
             let read = READ.replace(part, "");
             let reported = misread(STATED, &read).unwrap_or_default();
             assert!(
-                reported.ends_with("the emulator read nothing"),
+                reported.ends_with("the emulator reported no value"),
                 "{part}: {reported}"
             );
         }
         let reported = misread(STATED, &READ.replace("500us", "5ms")).unwrap();
         assert_eq!(
             reported,
-            "delay was to be 500000ns, and the emulator read 5ms"
+            "delay: configured 500000ns, but the emulator reported 5ms"
         );
         let reported = misread("loss 1%", "loss=1% order=free").unwrap();
         assert_eq!(
             reported,
-            "order was to be nothing, and the emulator read free"
+            "order: configured no value, but the emulator reported free"
         );
         let reported = misread("set a=1 policy x set b=2", "policy=x set=a=1").unwrap();
         assert!(reported.contains("a=1 and b=2"), "{reported}");
