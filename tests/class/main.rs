@@ -163,3 +163,23 @@ fn files_together_are_one_configuration() {
         );
     }
 }
+
+#[test]
+fn run_check_counts_classes_in_plain_english() {
+    let class = |number| format!("[[class]]\nname = \"c{number}\"\nprefix = \"10.0.0.{number}\"\n");
+    for (count, expected) in [(0, "no classes"), (1, "1 class"), (2, "2 classes")] {
+        let classes: String = (1..=count).map(class).collect();
+        let text = format!("[monitor]\ninterfaces = [\"lan\"]\n{classes}");
+        let directory = with_file("fairpath.toml", text.as_bytes());
+        let output = binary::command(binary::fairpath())
+            .args(["run", "--check", "--config", "fairpath.toml"])
+            .current_dir(directory.path())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", stderr(&output));
+        assert_eq!(
+            stdout(&output),
+            format!("fairpath.toml: valid, {expected}\n")
+        );
+    }
+}

@@ -2,6 +2,7 @@
 //!
 //! Pure: no clock is read here. Every type is a thin wrapper whose unit is in its name.
 
+mod count;
 pub mod quantity;
 mod repeat;
 mod seed;
@@ -10,6 +11,7 @@ mod suggest;
 
 use std::fmt;
 
+pub use count::counted;
 pub use repeat::{Disturbed, RETRIES_LOG_ENV, repeat_disturbed, report_retry};
 pub use seed::{Share, TEST_SEED_ENV, TEST_SHARE_ENV, test_seed, test_seeds};
 pub use skip::{SKIP_LOG_ENV, skip_test};

@@ -16,7 +16,7 @@ use fairpath_netlink::{
 use fairpath_sched::tree::Tree;
 use fairpath_shape::htb::{DEFAULT_MINOR, HtbNode, HtbPlan, htb_plan};
 use fairpath_shape::{Both, Lines, Places, Side};
-use fairpath_units::IfIndex;
+use fairpath_units::{IfIndex, counted};
 
 use crate::Via;
 use crate::description::{Description, Refusal, Shapes, always_ready};
@@ -213,7 +213,8 @@ impl HtbLink {
             known.get(&minor).copied()
         })?;
         let applied = self.htb.apply(device, &tree_of(&plan), false)?;
-        let mut note = format!("{} by HTB, {} classes", self.name, plan.classes.len());
+        let classes = counted(plan.classes.len(), "class", "classes");
+        let mut note = format!("{} by HTB, {classes}", self.name);
         if let Some(running) = self.htb.running(device, HTB_MAJOR)? {
             self.leaf = running.leaf_kind(DEFAULT_MINOR).unwrap_or(LeafKind::Fifo);
         }
@@ -222,8 +223,8 @@ impl HtbLink {
         }
         if plan.shrunk > 0 {
             note.push_str(&format!(
-                ", {} guaranteed rates reduced because their sum exceeds the parent",
-                plan.shrunk
+                ", {} reduced because the sum exceeds the parent",
+                counted(plan.shrunk, "guaranteed rate", "guaranteed rates")
             ));
         }
         if let Some(first) = plan.unkept.first() {
@@ -390,10 +391,10 @@ impl Backend for Kernel {
             };
             if tree.plan.class_table.len() as u32 > line.capacity {
                 bail!(
-                    "{} classes exceed the capacity of the marking program on {:?} ({}): restart",
-                    tree.plan.class_table.len(),
+                    "the marking program on {:?} has a capacity of {}, fewer than {}: restart",
                     line.name,
-                    line.capacity
+                    counted(line.capacity as usize, "class", "classes"),
+                    tree.plan.class_table.len()
                 );
             }
             // New classes first, then packets are led there, then what is empty goes.

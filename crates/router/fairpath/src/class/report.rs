@@ -3,6 +3,7 @@
 //! `schema` changes when a key changes its meaning or is removed.
 
 use fairpath_class::{ClassReport, Problem, ProblemKind, Severity};
+use fairpath_units::counted;
 use serde::Serialize;
 
 const SCHEMA: u32 = 1;
@@ -47,14 +48,14 @@ pub fn text(report: &ClassReport) -> String {
         0 => String::new(),
         labels => format!(
             ", {}",
-            plural(labels, "labelled prefix", "labelled prefixes")
+            counted(labels, "labelled prefix", "labelled prefixes")
         ),
     };
     text += &format!(
         "{}, {}, {}{labels}: {}\n",
-        plural(report.classes, "class", "classes"),
-        plural(report.prefixes, "prefix", "prefixes"),
-        plural(report.levels as usize, "level", "levels"),
+        counted(report.classes, "class", "classes"),
+        counted(report.prefixes, "prefix", "prefixes"),
+        counted(report.levels as usize, "level", "levels"),
         counts(report)
     );
     text
@@ -64,17 +65,9 @@ pub fn text(report: &ClassReport) -> String {
 pub fn counts(report: &ClassReport) -> String {
     format!(
         "{}, {}",
-        plural(report.errors, "error", "errors"),
-        plural(report.warnings, "warning", "warnings")
+        counted(report.errors, "error", "errors"),
+        counted(report.warnings, "warning", "warnings")
     )
-}
-
-fn plural(count: usize, one: &str, several: &str) -> String {
-    match count {
-        0 => format!("no {several}"),
-        1 => format!("1 {one}"),
-        _ => format!("{count} {several}"),
-    }
 }
 
 /// The problems in the order of the files, and the summary.

@@ -36,6 +36,7 @@ use std::path::PathBuf;
 
 use fairpath_cli::{Global, require, wrong_usage};
 use fairpath_config as config;
+use fairpath_units::counted;
 
 /// Run the daemon: measure on interfaces, count by class, alert and shape.
 ///
@@ -70,9 +71,9 @@ pub fn run(args: &Args, global: &Global) -> anyhow::Result<()> {
     }
     if args.check {
         return fairpath_cli::print(format!(
-            "{}: valid, {} classes\n",
+            "{}: valid, {}\n",
             args.config.display(),
-            config.classes.set.len()
+            counted(config.classes.set.len(), "class", "classes")
         ));
     }
     require("run the daemon", &crate::MONITOR_CAPABILITIES)?;
