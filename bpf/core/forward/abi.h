@@ -27,7 +27,7 @@ enum fp_forwarding {
 	FP_FORWARD_ROUTER = 2,
 };
 
-/* How the kernel checks the sender of an IPv4 packet: the numbers of sysctl rp_filter. */
+/* The kernel's check of the sender of an IPv4 packet: the numbers of sysctl rp_filter. */
 enum fp_sender_check {
 	FP_SENDER_IS_OTHER = 0, /* the sender is another host */
 	FP_SENDER_STRICT = 1,	/* and the route to it leaves by the ingress interface */

@@ -44,7 +44,7 @@ u32 fp_native_forward_take(const struct fp_forward *f, u32 go, s64 answer, const
 	return fp_fib_combine(go, fp_fib_result(f, (long)answer, fib, next));
 }
 
-/* Whether the route back is to be queried. */
+/* True if the route back is to be queried. */
 u32 fp_native_forward_reverse(const struct fp_forward *f, u32 go, const u8 *frame, u32 bytes,
 			      struct fp_fib *fib)
 {

@@ -5,7 +5,7 @@
 //!                                  └─ router: query ─ FIB ─ result ─┘
 //! ```
 //!
-//! The FIB and the sockets belong to the caller. [`Forwarder::decide`] asks for a socket at most once,
+//! The FIB and the sockets belong to the caller. [`Forwarder::decide`] looks up a socket at most once,
 //! and queries the FIB at most twice: for the receiver, and for the route back to the sender.
 //! [`Forwarder::change`] edits the frame like the kernel's program.
 
@@ -33,7 +33,7 @@ pub enum Forwarding {
     Router = 2,
 }
 
-/// How the kernel checks the sender of an IPv4 packet (sysctl `rp_filter`).
+/// The kernel's check of the sender of an IPv4 packet (sysctl `rp_filter`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u16)]
 pub enum SenderCheck {
@@ -214,7 +214,7 @@ pub struct FibQuestion {
     pub flow: u32,
     /// Bytes of IP; 0: the MTU does not matter.
     pub bytes: u16,
-    /// Whether the neighbour must be known. The route back to the sender does not need it.
+    /// True if the neighbour must be known. The route back to the sender does not need it.
     pub needs_neighbour: bool,
 }
 

@@ -1,18 +1,18 @@
 //! The stages of the kernel's forwarding path, and what AF_XDP does at each as a router.
 
-/// What packets that AF_XDP carries get at a stage of the kernel.
+/// The treatment of packets that AF_XDP carries, at one stage of the kernel.
 pub struct ForwardingStage {
     /// The stage, in the kernel's words.
     pub stage: &'static str,
-    /// What the core or the back end does.
+    /// The decision of the core or the back end.
     pub decision: Decision,
-    /// How.
+    /// The method.
     pub how: &'static str,
     /// Tests, with the kernel as the oracle where it decides; empty for a documented difference.
     pub proof: &'static [&'static str],
 }
 
-/// What happens at a stage.
+/// The decision at a stage.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// The core does the same.
