@@ -104,7 +104,8 @@ by!(rates_are_set_while_packets_flow: nfqueue, afxdp, kernel);
 fn rates_are_set_while_packets_flow(port: &'static str) {
     requires!(Need::Root, Need::Tool("ethtool"));
     let scene = Scene::new(port, Offloads::Off);
-    let classes = "[[class]]\nname = \"anna\"\nprefix = \"10.10.1.2\"\ndown = \"2mbit\"\n";
+    let classes = "[[class]]\nname = \"anna\"\nprefix = \"10.10.1.2\"\ndown = \"2mbit\"\n\
+                   [[class]]\nname = \"late\"\ninterface = \"late0\"\n";
     let daemon = scene.shape(RATES, classes);
     let sink = Counted::bind(&scene.net.client, scene.to_client());
     // 8 Mbit/s.
@@ -136,6 +137,16 @@ fn rates_are_set_while_packets_flow(port: &'static str) {
     assert_eq!(now["ceil_bps"], 20_000_000);
     let rate = now["rate_bps"].as_f64().unwrap();
     assert!((6e6..10e6).contains(&rate), "{now:#}");
+    assert_eq!(snapshot(&daemon)["links"][0]["ceil_bps"], 50_000_000);
+    // The rules of classes change, their rates do not.
+    let late = "link add late0 type veth peer name late1".to_owned();
+    scene.net.router.ip_batch(&[late]).unwrap();
+    for_a_time(Duration::from_secs(2));
+    let then = number(&queue(&daemon, "down", Some("anna")), "dropped_packets");
+    for_a_time(Duration::from_secs(1));
+    let now = queue(&daemon, "down", Some("anna"));
+    assert_eq!(now["ceil_bps"], 20_000_000);
+    assert_eq!(number(&now, "dropped_packets"), then, "{now:#}");
     assert_eq!(snapshot(&daemon)["links"][0]["ceil_bps"], 50_000_000);
     drop(source);
     let _ = sink.drain(Duration::from_millis(500));

@@ -273,8 +273,13 @@ impl Shaping {
         if leads.rules == self.rules && leads.slots == self.slots {
             return Ok(());
         }
-        self.reload(config, config, classes, leads, monitor)
-            .map(drop)
+        let port = self.port.as_mut();
+        let changed = port.map(|port| std::mem::take(&mut port.changed));
+        let done = self.reload(config, config, classes, leads, monitor);
+        if let (Some(port), Some(changed)) = (&mut self.port, changed) {
+            port.change_again(changed)?;
+        }
+        done.map(drop)
     }
 
     /// Reads the counters. A back end that failed is stopped and restarted later.
@@ -488,6 +493,24 @@ impl Port {
         self.reading.figures = Both::default();
         self.sent_before = Both::default();
         self.changed = Both::default();
+    }
+
+    /// Changes rates of nodes, whose numbers are still the same.
+    fn change_again(&mut self, changed: Both<BTreeMap<(u32, bool), u64>>) -> anyhow::Result<()> {
+        for side in Side::BOTH {
+            for ((node, is_floor), bps) in changed.get(side) {
+                let setting = if *is_floor {
+                    Setting::Floor
+                } else {
+                    Setting::Ceil
+                };
+                let op = Op::node(0, *node, setting, encode_rate(*bps));
+                let applied = self.backend.apply(side, op);
+                applied.context("set the rates of `fairpath shape set` again")?;
+            }
+        }
+        self.changed = changed;
+        Ok(())
     }
 
     /// The present ceiling and floor of a node, bit/s.
