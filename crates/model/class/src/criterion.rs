@@ -112,6 +112,17 @@ impl std::fmt::Display for Criterion {
     }
 }
 
+/// What a capture lacks for a criterion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaptureGap {
+    /// Captures do not have it.
+    Absent,
+    /// It needs the direction of packets, which most captures do not have.
+    NeedsDirection,
+    /// It holds on one link: packets of other interfaces lack it.
+    OfOneLink,
+}
+
 impl Criterion {
     /// Its endpoint.
     pub fn whom(&self) -> Whom {
@@ -120,6 +131,18 @@ impl Criterion {
             Criterion::Mac(_) => Whom::Link("MAC address"),
             Criterion::Vlan(_) => Whom::Link("VLAN"),
             Criterion::Prefix(_) | Criterion::Interface(_) => Whom::Any,
+        }
+    }
+
+    /// Returns the reason why a capture has less of it than live traffic; `None` for a prefix.
+    pub fn in_captures(&self) -> Option<CaptureGap> {
+        match self {
+            Criterion::Mark(_) => Some(CaptureGap::Absent),
+            Criterion::Dscp(_) => Some(CaptureGap::NeedsDirection),
+            Criterion::Mac(_) | Criterion::Vlan(_) | Criterion::Interface(_) => {
+                Some(CaptureGap::OfOneLink)
+            }
+            Criterion::Prefix(_) => None,
         }
     }
 

@@ -34,7 +34,7 @@ mod value;
 
 pub use class::{Changes, Class, ClassSet, MAX_CLASSES, MAX_CRITERIA, MAX_DEPTH, Rates, Sla};
 pub use config::References;
-pub use criterion::{Criterion, Endpoint, Whom};
+pub use criterion::{CaptureGap, Criterion, Endpoint, Whom};
 pub use draft::Drafts;
 pub use entry::ClassEntry;
 pub use labels::{Labels, MAX_LABELS};

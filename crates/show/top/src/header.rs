@@ -15,6 +15,11 @@ use crate::view::View;
 /// Number of header lines.
 pub const LINES: u16 = 2;
 
+/// A number with its noun.
+fn several(count: u64, one: &str, more: &str) -> String {
+    format!("{} {}", grouped(count), if count == 1 { one } else { more })
+}
+
 /// A piece of a line. Pieces are two columns apart, and those that do not fit are omitted.
 struct Piece {
     text: String,
@@ -162,7 +167,7 @@ fn totals(view: Option<&View>, look: Look) -> Vec<Piece> {
         let of = grouped(snapshot.rows_total);
         piece(format!("{} of {of} classes:", grouped(shown)), plain)
     } else {
-        piece(format!("{} classes", grouped(shown)), plain)
+        piece(several(shown, "class", "classes"), plain)
     }];
     if sums.alerts > 0 {
         let text = format!("alerts! {}", grouped(sums.alerts));
@@ -175,7 +180,7 @@ fn totals(view: Option<&View>, look: Look) -> Vec<Piece> {
     }
     pieces.push(piece(format!("up {}", scaled(sums.up_bps)), plain));
     pieces.push(piece(format!("down {}", scaled(sums.down_bps)), plain));
-    pieces.push(piece(format!("{} flows", grouped(sums.flows)), plain));
+    pieces.push(piece(several(sums.flows, "flow", "flows"), plain));
     if let Some(gap) = snapshot.gap_ns {
         let text = format!("gap at restart {}", span(gap));
         pieces.push(piece(text, look.quiet()));

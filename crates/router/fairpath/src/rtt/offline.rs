@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use fairpath_class::Criterion;
+use fairpath_class::CaptureGap;
 use fairpath_cli::note;
 use fairpath_core::{Event, Frame, FrameDirection, Link, Monitor};
 use fairpath_wire::capture::{Direction, LinkType, Packet, ReadError, Reader};
@@ -148,20 +148,17 @@ impl Capture {
     /// Criteria of classes that a capture cannot match as live traffic does.
     fn remarks(&self, table: &ByTable) -> Vec<String> {
         let mut remarks = Vec::new();
-        if table.uses(|criterion| matches!(criterion, Criterion::Mark(_))) {
+        let lacks = |gap| table.uses(|criterion| criterion.in_captures() == Some(gap));
+        if lacks(CaptureGap::Absent) {
             remarks.push("classes by mark match no packet: captures have no marks".to_owned());
         }
-        if self.without_direction > 0 && table.uses(|c| matches!(c, Criterion::Dscp(_))) {
+        if self.without_direction > 0 && lacks(CaptureGap::NeedsDirection) {
             remarks.push(format!(
                 "classes by DSCP do not match {} packets, which have no direction in the capture",
                 self.without_direction
             ));
         }
-        let by_link = |criterion: &Criterion| match criterion {
-            Criterion::Mac(_) | Criterion::Vlan(_) | Criterion::Interface(_) => true,
-            Criterion::Mark(_) | Criterion::Prefix(_) | Criterion::Dscp(_) => false,
-        };
-        if self.has_several_interfaces && table.uses(by_link) {
+        if self.has_several_interfaces && lacks(CaptureGap::OfOneLink) {
             remarks.push(
                 "classes by MAC address, VLAN or interface may lack samples of the leg outside: \
                  the capture has several interfaces"
