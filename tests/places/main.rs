@@ -1,4 +1,4 @@
-//! CONTRIBUTING.md's table "Where a new thing goes", checked against the sources.
+//! CONTRIBUTING.md's table "Places of new things", checked against the sources.
 //!
 //! ```text
 //! row ──► paths ─────────────────────────► they exist, with the example's name in them
@@ -42,7 +42,7 @@ fn quoted(text: &str) -> Vec<String> {
 
 fn rows() -> Vec<PlaceRow> {
     let page = fs::read_to_string(root().join("CONTRIBUTING.md")).expect("the page");
-    let section = page.split("## Where a new thing goes").nth(1);
+    let section = page.split("## Places of new things").nth(1);
     let section = section.expect("the section").split("\n## ").next();
     let lines = section.unwrap_or_default().lines();
     let rows = lines.filter(|line| line.starts_with("| ")).skip(1);

@@ -32,7 +32,7 @@ As a bridge, it bypasses the bridge of the kernel. Filters and qdiscs are refuse
 pub fn kernel_support() -> String {
     let mut page = HEAD.to_owned();
     page.push_str(
-        "\n## What needs what\n\n| part | what it is | cannot do without |\n|---|---|---|\n",
+        "\n## Required features\n\n| part | description | required features |\n|---|---|---|\n",
     );
     for part in &USES {
         let needs = ticked(part.needs);
@@ -40,7 +40,7 @@ pub fn kernel_support() -> String {
     }
     for group in Group::ALL {
         page.push_str(&format!(
-            "\n## {}\n\n| feature | how it is tested for | used for | used instead | remedy |\n|---|---|---|---|---|\n",
+            "\n## {}\n\n| feature | test | used for | substitute | remedy |\n|---|---|---|---|---|\n",
             group.title()
         ));
         for f in FEATURES.iter().filter(|f| f.group == group) {

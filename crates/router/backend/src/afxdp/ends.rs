@@ -233,8 +233,10 @@ pub fn about(ends: &Ends, mode: Mode, zero_copy: bool, placement: &Placement) ->
         (Mode::Router, _) => "router between",
     };
     let copy = if zero_copy { "zero copy" } else { "copied" };
+    let [inside, outside] = [ends.queues.down, ends.queues.up]
+        .map(|queues| fairpath_units::counted(queues as usize, "queue", "queues"));
     format!(
-        "{mode} {} ({} queues) and {} ({} queues), {copy}; {placement}; the kernel forwards without this process",
-        ends.inside.name, ends.queues.down, ends.outside.name, ends.queues.up
+        "{mode} {} ({inside}) and {} ({outside}), {copy}; {placement}; the kernel forwards without this process",
+        ends.inside.name, ends.outside.name
     )
 }
