@@ -10,6 +10,7 @@
 //! Each module is a group of guarantees. Each test has separate namespaces, so all may run at once.
 
 mod agreement;
+mod capabilities;
 mod configured_loss;
 mod flooding;
 mod interfaces;

@@ -11,6 +11,7 @@ mod external;
 mod features;
 mod generate;
 mod impair;
+mod privileges;
 mod rtt;
 mod run;
 mod shape;

@@ -169,6 +169,7 @@ fn source(args: &Args, timeout: Duration) -> anyhow::Result<Box<dyn Source>> {
         return Ok(Box::new(source));
     }
     fairpath_cli::require("measure live", &crate::MONITOR_CAPABILITIES)?;
+    crate::privileges::keep(false)?;
     let watched = [&args.interfaces[..], &args.uplinks].concat();
     let own = Own::watch(&Wish {
         interfaces: &watched,

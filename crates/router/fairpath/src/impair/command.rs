@@ -74,6 +74,10 @@ pub fn run(args: &Args, global: &Global) -> anyhow::Result<ExitCode> {
         mode: args.mode,
         queue: args.queue_num,
     };
+    // A command inherits the privileges of the user, so they are kept for it.
+    if args.command.is_empty() {
+        crate::privileges::keep(true)?;
+    }
     let engine = fairpath_backend::start(chosen.via, &how, interface, peer, &directions)?;
     print_ready(args, &chosen, engine.as_ref(), seed, &directions);
     let child = begin(args)?;

@@ -67,6 +67,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         None
     };
 
+    crate::privileges::keep(false)?;
     let changes = interfaces.start(&mut monitor)?;
     apply_changes(changes, &mut output);
     classify(&mut monitor, &interfaces, &output)?;

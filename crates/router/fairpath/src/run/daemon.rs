@@ -13,12 +13,12 @@ use super::control::{self, Access, Socket};
 use super::engine::{Engine, MAX_REST};
 use super::hooks::Hooks;
 use super::notify::Manager;
-use super::privileges;
 use super::query::{self, RequestQueue, Requester};
 use super::signals::Signals;
 use super::sinks::Sinks;
 use super::state::{self, Writer};
 use super::web::Web;
+use crate::privileges;
 
 /// All parts of the daemon.
 pub struct Daemon {

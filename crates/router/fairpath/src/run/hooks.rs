@@ -21,7 +21,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-use super::privileges;
+use crate::privileges;
 
 /// Maximum number of running hooks.
 const MAX_RUNNING: usize = 4;

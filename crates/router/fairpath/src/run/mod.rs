@@ -18,7 +18,6 @@ mod kernel;
 mod log;
 mod notify;
 mod own;
-mod privileges;
 mod query;
 mod reading;
 mod reload;

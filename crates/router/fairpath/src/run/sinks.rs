@@ -16,7 +16,7 @@ use fairpath_export::{JsonLines, ParquetOptions, ParquetWriter};
 use fairpath_history::IntervalRow;
 use fairpath_history::snapshot::Alert;
 
-use super::privileges;
+use crate::privileges;
 
 /// Maximum number of intervals and alerts that wait for the disk. Further ones are dropped and counted.
 const MAX_WAITING: usize = 64;

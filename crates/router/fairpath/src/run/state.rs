@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::Context;
 
-use super::privileges;
+use crate::privileges;
 
 /// Maximum size of a state file. 100,000 classes need a fraction of it.
 const MAX_BYTES: u64 = 1 << 30;

@@ -10,8 +10,8 @@ use fairpath_config::Config;
 use fairpath_export::{Server, ServerOptions, SnapshotSource, serve};
 use fairpath_history::snapshot::{Answer, Detail, Query, Request, Snapshot};
 
-use super::privileges;
 use super::query::Requester;
+use crate::privileges;
 
 struct Snapshots {
     requester: Requester,

@@ -23,8 +23,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::socket::{getsockopt, sockopt};
 
-use super::privileges;
 use super::query::Requester;
+use crate::privileges;
 
 /// Maximum number of connections.
 pub const MAX_CLIENTS: usize = 32;

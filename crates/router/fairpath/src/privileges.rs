@@ -1,15 +1,17 @@
-//! Retained capabilities after the start, and their reasons.
+//! Retained capabilities after the start, and their reasons: of the daemon, of shaping in the
+//! foreground, and of `rtt -i`, `top -i` and `impair`.
 //!
 //! | capability | retained by | for |
 //! |---|---|---|
-//! | CAP_NET_ADMIN | the loop | attaching to interfaces that appear later, and after a reload |
-//! | CAP_BPF | the loop | `bpf()` for attaching, for the program that closes silent flows, and for maps |
-//! | CAP_PERFMON | the loop | the same calls for programs with arenas and bounded loops |
-//! | CAP_NET_RAW | the loop, if it shapes | AF_XDP sockets, and iptables, which requires it |
-//! | CAP_IPC_LOCK | the loop, if it shapes | memory that AF_XDP shares with the kernel |
-//! | CAP_SYS_NICE | the loop, if it shapes | priority of worker threads |
+//! | CAP_NET_ADMIN | all | attaching to interfaces that appear later, and after a reload |
+//! | CAP_BPF | all | `bpf()` for attaching, for the program that closes silent flows, and for maps |
+//! | CAP_PERFMON | all | the same calls for programs with arenas and bounded loops |
+//! | CAP_NET_RAW | shaping, impairment | AF_XDP sockets, and iptables, which requires it |
+//! | CAP_IPC_LOCK | shaping, impairment | memory that AF_XDP shares with the kernel |
+//! | CAP_SYS_NICE | shaping, impairment | priority of worker threads |
 //!
-//! Worker threads have the capabilities of the loop: each verdict to netfilter needs CAP_NET_ADMIN.
+//! Worker threads have the capabilities of their process: each verdict to netfilter needs
+//! CAP_NET_ADMIN. `impair` with a command keeps everything, because the command inherits it.
 //!
 //! Threads that serve sockets, write files and run hooks retain none. The user does not change,
 //! since socket and state belong to root; without capabilities, root only owns files.
