@@ -1,7 +1,6 @@
 //! From the file to the active configuration: each value is checked against its limits. A problem is
 //! reported with its place.
 
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -99,9 +98,6 @@ struct Rest {
     shape: Option<Spanned<file::Shape>>,
 }
 
-/// Default address of metrics.
-const METRICS: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9909);
 const DEFAULT_STATE: &str = "/var/lib/fairpath/state";
 /// The kernel's limit of a name, without the terminating zero.
 const MAX_INTERFACE_NAME: usize = 15;
@@ -122,7 +118,7 @@ impl Check<'_, '_> {
                 group: self.word("[control] group", given.control.group, "fairpath"),
             },
             metrics: Metrics {
-                listen: self.listen("[metrics] listen", given.metrics.listen, Some(METRICS)),
+                listen: self.listen("[metrics] listen", given.metrics.listen, None),
                 max_series: self.number(
                     "[metrics] max_series",
                     given.metrics.max_series,

@@ -30,7 +30,8 @@ use tokio::sync::oneshot;
 use crate::metrics::MAX_SERIES;
 use site::Site;
 
-/// Maximum number of connections. Further connections are closed immediately and counted.
+/// Maximum number of connections. A further one replaces the oldest one that waits for a request, or
+/// is closed immediately. Both are counted.
 pub const MAX_CONNECTIONS: usize = 32;
 /// Maximum number of snapshots that are requested at the same time.
 pub const MAX_SNAPSHOTS: usize = 2;
@@ -88,6 +89,8 @@ pub(crate) struct Counters {
     pub connections: AtomicU64,
     /// Connections closed because of [`MAX_CONNECTIONS`].
     pub connections_refused: AtomicU64,
+    /// Connections without a request, closed for a new one.
+    pub connections_replaced: AtomicU64,
     /// Requests, with any answer.
     pub requests: AtomicU64,
     /// Refused requests: wrong host, method, path or parameter.
@@ -97,10 +100,11 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    fn named(&self) -> [(&'static str, &AtomicU64); 5] {
+    fn named(&self) -> [(&'static str, &AtomicU64); 6] {
         [
             ("web_connections", &self.connections),
             ("web_connections_refused", &self.connections_refused),
+            ("web_connections_replaced", &self.connections_replaced),
             ("web_requests", &self.requests),
             ("web_requests_refused", &self.requests_refused),
             ("web_requests_timed_out", &self.requests_timed_out),

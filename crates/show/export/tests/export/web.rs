@@ -222,27 +222,60 @@ fn an_unfinished_request_is_closed() {
     }
 }
 
+/// Clients that send nothing, and one that sends its head byte by byte, hold all connections.
 #[test]
-fn connections_above_the_limit_are_closed_and_counted() {
+fn silent_clients_cannot_lock_out_a_scrape() {
     let (server, address) = router();
-    let mut held: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| connect(address)).collect();
+    let mut silent: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| connect(address)).collect();
+    silent[0].write_all(b"GET / HT").unwrap();
+    for _ in 0..3 {
+        let answer = exchange(address, "GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n");
+        assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+    }
+    let counters = server.counters();
+    assert_eq!(counters["web_connections_refused"], 0);
+    assert!(counters["web_connections_replaced"] >= 1, "{counters:?}");
+    // The oldest one has ended, the newest one is still answered.
+    assert!(matches!(silent[0].read(&mut [0]), Ok(0) | Err(_)));
+    let newest = silent.last_mut().unwrap();
+    newest
+        .write_all(b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        .unwrap();
+    let mut answer = String::new();
+    newest.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
+}
+
+/// A further connection is closed if every open one waits for its answer.
+#[test]
+fn connections_above_the_limit_are_closed() {
+    let stuck = Arc::new(Stuck::default());
+    let (server, address) = start(Arc::clone(&stuck) as _, ServerOptions::default());
+    let mut asking: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| connect(address)).collect();
+    for stream in &mut asking {
+        let head = b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
+        stream.write_all(head).unwrap();
+    }
+    let requests = || server.counters()["web_requests"] == MAX_CONNECTIONS as u64;
+    wait_until(requests);
     let mut refused = connect(address);
     assert!(
         matches!(refused.read(&mut [0]), Ok(0) | Err(_)),
         "closed without an answer"
     );
-    assert_eq!(server.counters()["web_connections"], MAX_CONNECTIONS as u64);
-    assert_eq!(server.counters()["web_connections_refused"], 1);
-    let stream = held.last_mut().unwrap();
-    stream
-        .write_all(b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
-        .unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(
-        answer.starts_with("HTTP/1.0 200"),
-        "accepted connections are answered"
-    );
+    let counters = server.counters();
+    assert_eq!(counters["web_connections"], MAX_CONNECTIONS as u64);
+    assert_eq!(counters["web_connections_refused"], 1);
+    assert_eq!(counters["web_connections_replaced"], 0);
+    stuck.release();
+}
+
+fn wait_until(condition: impl Fn() -> bool) {
+    let begin = std::time::Instant::now();
+    while !condition() {
+        assert!(begin.elapsed() < DEADLINE, "still waiting");
+        std::thread::yield_now();
+    }
 }
 
 /// Returns no snapshot until it is released.
