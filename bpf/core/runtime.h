@@ -22,6 +22,9 @@ typedef long long s64;
 /* Network byte order, as loaded from a packet; never mixed with host-order integers. */
 typedef u16 net16;
 
+/* A word of any structure. Compilers may not reorder it with accesses to fields. */
+typedef u64 __attribute__((may_alias)) fp_any64;
+
 #define FP_INLINE static __attribute__((always_inline)) inline
 
 #ifdef __bpf__
@@ -277,8 +280,8 @@ FP_INLINE void fp_store_release32(u32 *p, u32 value)
 /* Copies a whole structure of u64 size, word by word for the same reason. */
 #define FP_COPY(to, from)                                                                          \
 	do {                                                                                       \
-		volatile u64 FP_MEM *to_ = (volatile u64 FP_MEM *)(to);                            \
-		const volatile u64 FP_MEM *from_ = (const volatile u64 FP_MEM *)(from);            \
+		volatile fp_any64 FP_MEM *to_ = (volatile fp_any64 FP_MEM *)(to);                  \
+		const volatile fp_any64 FP_MEM *from_ = (const volatile fp_any64 FP_MEM *)(from);  \
 		u32 word_;                                                                         \
 		_Static_assert(sizeof(*(to)) == sizeof(*(from)) && sizeof(*(to)) % 8 == 0, "");    \
 		for (word_ = 0; word_ < sizeof(*(to)) / 8; word_++)                                \

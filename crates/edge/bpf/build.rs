@@ -50,6 +50,8 @@ fn main() {
         let mut builder = SkeletonBuilder::new();
         builder.source(&source).clang(&clang).clang_args([
             "-mcpu=v4",
+            // As for the native core.
+            "-fno-strict-aliasing",
             "-Wall",
             "-Wextra",
             "-Werror",

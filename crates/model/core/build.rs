@@ -42,6 +42,8 @@ fn main() {
         .include(out)
         .std("gnu11")
         .opt_level(2)
+        // The core reads structures as words, as the kernel does.
+        .flag("-fno-strict-aliasing")
         .warnings(true)
         .extra_warnings(true)
         .warnings_into_errors(true);

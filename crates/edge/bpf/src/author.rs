@@ -195,6 +195,7 @@ impl Compiler {
                 "-O2",
                 "-g",
                 "-fwrapv",
+                "-fno-strict-aliasing",
                 "-fno-finite-loops",
                 "-c",
             ])
