@@ -83,7 +83,7 @@ enum fp_mode {
 };
 
 struct fp_config {
-	u64 seed;	       /* of the flow hash; secret live, fixed in tests */
+	u64 seed;	       /* of the hashes (hash.h); secret live, fixed in tests */
 	u64 flow_timeout;      /* idle time after which a flow is closed */
 	u64 half_open_timeout; /* the same for handshakes that never complete */
 	u64 closed_timeout;    /* how long a closed flow accepts late packets */
@@ -262,7 +262,7 @@ struct fp_stats {
 	u64 flows_timed_out;
 	u64 flows_reused;
 	u64 flows_evicted;
-	u64 flows_refused;   /* no entry in the table that the age guard permits */
+	u64 flows_refused;   /* packets of flows without an entry that the age guard permits */
 	u64 one_sided_flows; /* ended with only one direction seen: not measurable */
 	u64 one_sided_bytes;
 	u64 half_open_started;

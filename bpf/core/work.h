@@ -6,10 +6,10 @@
  *   | fp_rtt  | fp_work   | half sets | flows | flow sets  | flows | chunks    |
  *   | header  | per CPU   |           | (half)|            |       |           |
  *   +---------+-----------+-----------+-------+------------+-------+-----------+
- *   +-----------+-----------+-----------+-------------+--------+
- *   | classes   | cells     | pairs     | images of   | replay |
- *   |           | (twice)   | (twice)   | rules (two) | (test) |
- *   +-----------+-----------+-----------+-------------+--------+
+ *   +---------+-----------+-----------+-----------+-------------+--------+
+ *   | refused | classes   | cells     | pairs     | images of   | replay |
+ *   | marks   |           | (twice)   | (twice)   | rules (two) | (test) |
+ *   +---------+-----------+-----------+-----------+-------------+--------+
  *
  * Everything is addressed by offsets from the header, so the same bytes are valid in the kernel's
  * arena, in its mapping by user space and in plain memory.
@@ -18,6 +18,7 @@
 #define FP_WORK_H
 
 #include "abi.h"
+#include "hash.h"
 
 /*
  * Bytes of headers that are parsed: Ethernet 14, four VLAN tags 16, PPPoE 8, IPv6 40, extensions
@@ -30,6 +31,8 @@
 /* Free chunks are on this many stacks, so that CPUs rarely contend. */
 #define FP_POOL_SHARDS 16
 #define FP_WAYS	       8
+/* A power of two: refused flows are counted well up to about five times as many. */
+#define FP_REFUSED_MARKS 16384
 
 /* The result of parse.h for a frame. */
 enum fp_packet_kind {
@@ -180,11 +183,16 @@ struct fp_rtt {
 	u32 image;   /* the one active; written by user space */
 	u32 reading; /* cells and pairs that are being filled; written by user space */
 	u32 filters;
-	u32 filters_only;    /* some filter says what is wanted */
-	u32 interface_slots; /* interfaces that are counted separately */
-	u32 class_filters;   /* FP_CLASS_ONLY, FP_CLASS_EXCEPT: some class has it */
+	u32 filters_only;	  /* some filter says what is wanted */
+	u32 interface_slots;	  /* interfaces that are counted separately */
+	u32 class_filters;	  /* FP_CLASS_ONLY, FP_CLASS_EXCEPT: some class has it */
+	struct fp_hash_keys hash; /* from config.seed */
 	struct fp_filter filter[FP_MAX_FILTERS];
 	struct fp_pool_shard pool[FP_POOL_SHARDS];
+	/* The flow table as a whole; flows write here only when they start, end or are refused. */
+	u32 flows_used;
+	u32 refused_at; /* minimum of flows_used when a flow was refused; 0 none was */
+	u64 refused;	/* offset of FP_REFUSED_MARKS bytes, by hash: 1 if a flow was refused */
 } __attribute__((aligned(64)));
 
 FP_INLINE struct fp_work FP_MEM *fp_work_of(struct fp_rtt FP_MEM *r, u32 cpu)

@@ -77,6 +77,11 @@ FP_INLINE struct fp_image FP_MEM *fp_image_at(struct fp_rtt FP_MEM *r, u32 which
 	return FP_AT(struct fp_image, r, r->images[which & 1]);
 }
 
+/*
+ * Not hash.h: only the operator's rules are in the table, the builder tries seeds until each is near
+ * its position, and a look-up ends after FP_RULE_PROBES. This hash distributes adjacent addresses
+ * more evenly than random, so that the table stays small.
+ */
 FP_INLINE u32 fp_hash_rule(u64 a, u64 b, u32 tag, u32 seed)
 {
 	u64 h = (a ^ ((u64)seed << 32 | tag)) * 0x9e3779b97f4a7c15ull;
@@ -202,7 +207,8 @@ FP_INLINE int fp_is_counted_here(struct fp_rtt FP_MEM *r, const struct fp_work F
 }
 
 /* Everything except the address that selects the class of `side`, as a number that is not 0. */
-FP_INLINE u32 fp_facts_of(const struct fp_work FP_MEM *w, struct fp_image FP_MEM *image, u32 side)
+FP_INLINE u32 fp_facts_of(const struct fp_rtt FP_MEM *r, const struct fp_work FP_MEM *w,
+			  struct fp_image FP_MEM *image, u32 side)
 {
 	int sender = side == w->packet.side;
 	u32 uses = image->uses;
@@ -212,8 +218,8 @@ FP_INLINE u32 fp_facts_of(const struct fp_work FP_MEM *w, struct fp_image FP_MEM
 	if (uses & FP_USES(number))                                                                \
 		FP_MIX_##name(a, b);
 	FP_MATCHES(FP_MIX_IF_USED_)
-	return fp_hash_rule(a, b, (w->frame.direction << 1 | sender) + (w->frame.rx_ifindex << 3),
-			    0) |
+	return (u32)fp_hash_3(&r->hash, a, b,
+			      (u64)w->frame.rx_ifindex << 3 | w->frame.direction << 1 | sender) |
 	       1;
 }
 
@@ -233,8 +239,8 @@ FP_INLINE void fp_classify_begin(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM 
 	w->natural[!sender] = fp_is_counted_here(r, w, uses, 0);
 	w->facts[0] = w->facts[1] = 1;
 	if (uses & FP_USES_FACTS) {
-		w->facts[0] = w->natural[0] ? fp_facts_of(w, image, 0) : 0;
-		w->facts[1] = w->natural[1] ? fp_facts_of(w, image, 1) : 0;
+		w->facts[0] = w->natural[0] ? fp_facts_of(r, w, image, 0) : 0;
+		w->facts[1] = w->natural[1] ? fp_facts_of(r, w, image, 1) : 0;
 	}
 	w->known = 0;
 	w->measured = 0;

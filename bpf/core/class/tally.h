@@ -146,7 +146,7 @@ FP_INLINE u32 fp_bucket(u64 rtt)
 FP_FUNC int fp_count_cell(struct fp_rtt FP_MEM *r FP_ARG, u32 slot, u32 leg_bucket)
 {
 	u64 key = ((u64)slot << 11 | leg_bucket) + 1;
-	u32 set = (u32)((key * 0x9e3779b97f4a7c15ull) >> 32) & (r->config.cell_sets - 1), way;
+	u32 set = (u32)fp_hash_1(&r->hash, key) & (r->config.cell_sets - 1), way;
 	u64 at = r->cells[*(volatile u32 FP_MEM *)&r->reading & 1] +
 		 (u64)set * FP_CELL_WAYS * sizeof(struct fp_cell);
 
@@ -259,8 +259,8 @@ FP_FUNC int fp_pair_add(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 			u32 kind_length)
 {
 	u32 half = *(volatile u32 FP_MEM *)&r->reading & 1;
-	u32 set =
-		fp_hash_rule(w->look[0], w->look[1], slot, kind_length) & (r->config.pair_sets - 1);
+	u32 set = (u32)fp_hash_3(&r->hash, w->look[0], w->look[1], (u64)slot << 32 | kind_length) &
+		  (r->config.pair_sets - 1);
 	struct fp_pair_set FP_MEM *s =
 		FP_AT(struct fp_pair_set, r, r->pair_sets[half] + (u64)set * sizeof(*s));
 	u64 at = r->pairs[half] + (u64)set * FP_PAIR_WAYS * sizeof(struct fp_pair);

@@ -29,7 +29,7 @@ FP_INLINE void fp_metadata_write(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM 
 
 	FP_PUT(metadata->magic, FP_METADATA_MAGIC);
 	FP_PUT(metadata->exit, out);
-	fp_fill_meta(&metadata->meta, w);
+	fp_fill_meta(r, &metadata->meta, w);
 	FP_PUT(metadata->meta.class_id, fp_metadata_slot(r, w, f->exit[out].end));
 	FP_PUT(metadata->meta.arrival, w->frame.now);
 	FP_PUT(metadata->meta.bytes, w->frame.wire_len + fp_forward_growth(f, go));

@@ -127,19 +127,19 @@ FP_INLINE struct fp_flow FP_MEM *fp_flow_at(struct fp_rtt FP_MEM *r, const struc
 		     t->flows + ((u64)set * FP_WAYS + way) * sizeof(struct fp_flow));
 }
 
-FP_INLINE u32 fp_hash_key(const struct fp_key FP_MEM *key, u64 seed)
+/* Ports, protocol and family as one word. */
+FP_INLINE u64 fp_key_rest(const struct fp_key FP_MEM *key)
 {
-	const u64 FP_MEM *word = (const u64 FP_MEM *)key;
-	u64 h = seed, i;
-
-	for (i = 0; i < sizeof(*key) / 8; i++) {
-		h = (h ^ word[i]) * 0x9e3779b97f4a7c15ull;
-		h ^= h >> 32;
-	}
-	return (u32)h;
+	return fp_load64_raw((const u8 FP_MEM *)key->port);
 }
 
-/* Set by the high half of the mixed hash, tag by all of it; never 0. */
+FP_INLINE u32 fp_hash_key(const struct fp_hash_keys FP_MEM *h, const struct fp_key FP_MEM *key)
+{
+	return (u32)fp_hash_5(h, key->addr[0][0], key->addr[0][1], key->addr[1][0], key->addr[1][1],
+			      fp_key_rest(key));
+}
+
+/* Tag by all bits of the hash except the lowest; never 0. The set by as many of them as needed. */
 FP_INLINE u32 fp_tag(u32 hash)
 {
 	return hash | 1;
@@ -152,10 +152,9 @@ FP_INLINE u32 fp_set_of(u32 hash, u32 mask)
 
 FP_INLINE int fp_key_equal(const struct fp_key FP_MEM *a, const struct fp_key FP_MEM *b)
 {
-	const u64 FP_MEM *x = (const u64 FP_MEM *)a;
-	const u64 FP_MEM *y = (const u64 FP_MEM *)b;
-
-	return x[0] == y[0] && x[1] == y[1] && x[2] == y[2] && x[3] == y[3] && x[4] == y[4];
+	return a->addr[0][0] == b->addr[0][0] && a->addr[0][1] == b->addr[0][1] &&
+	       a->addr[1][0] == b->addr[1][0] && a->addr[1][1] == b->addr[1][1] &&
+	       fp_key_rest(a) == fp_key_rest(b);
 }
 
 /* The way of `key` in a locked set, or FP_NO_WAY. */

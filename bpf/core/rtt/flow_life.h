@@ -126,6 +126,8 @@ FP_INLINE void fp_retire_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 		fp_close_flow(r, w, f, reason, f->closer, now);
 	}
 	fp_flow_free(r, fp_set_at(r, t, set), f, way);
+	if (!t->half)
+		fp_add32(&r->flows_used, ~0u);
 }
 
 /* The priority for eviction of a flow; 0 never. */
@@ -205,7 +207,23 @@ FP_FUNC int fp_flow_start(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 	f->closer = w->packet.side;
 	f->tally.flushed = w->frame.now;
 	fp_set_at(r, &t, set)->tag[way] = fp_tag(w->hash);
+	if (!half)
+		fp_add32(&r->flows_used, 1);
 	return 0;
+}
+
+/*
+ * Counts a packet of a flow without an entry, and marks its flow: the number of marks is an
+ * estimate of the number of flows (linear counting: Whang, Vander-Zanden, Taylor, ACM TODS 1990).
+ */
+FP_INLINE void fp_refuse_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
+{
+	u32 used = r->flows_used;
+
+	w->stats.flows_refused++;
+	if (!r->refused_at || used < r->refused_at)
+		r->refused_at = used;
+	*FP_AT(u8, r, r->refused + w->hash * 0x9e3779b1u / (~0u / FP_REFUSED_MARKS + 1)) = 1;
 }
 
 #endif /* FP_FLOW_LIFE_H */

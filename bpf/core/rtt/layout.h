@@ -54,6 +54,8 @@ static u64 fp_layout_tables(struct fp_rtt *r, const struct fp_config *config)
 	at += fp_align((u64)config->flow_sets * FP_WAYS * sizeof(struct fp_flow));
 	r->chunks = at;
 	at += fp_align(((u64)config->chunks + 1) * sizeof(struct fp_chunk));
+	r->refused = at;
+	at += fp_align(FP_REFUSED_MARKS);
 	at = fp_layout_classes(r, config, at);
 	r->replay = at;
 	r->bytes = at;
@@ -69,6 +71,7 @@ static void fp_format(struct fp_rtt *r, const struct fp_config *config)
 	fp_layout_tables(r, config);
 	r->abi = FP_ABI_VERSION;
 	r->config = *config;
+	fp_hash_fill(&r->hash, config->seed);
 	r->next_flow = 1;
 	r->ready = 1;
 }

@@ -46,12 +46,13 @@ FP_FUNC int fp_promote(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w 
 	else
 		way = fp_free_way(r, w, 0, 1);
 	if (way >= FP_WAYS) {
-		w->stats.flows_refused++;
+		fp_refuse_flow(r, w);
 		return -1;
 	}
 	to = fp_flow_at(r, &main, set, way);
 	FP_COPY(to, from);
 	fp_set_at(r, &main, set)->tag[way] = fp_tag(w->hash);
+	fp_add32(&r->flows_used, 1);
 	fp_set_at(r, &half, half_set)->tag[halfway] = 0;
 	if (fp_side_seen(to, 0) && fp_side_seen(to, 1))
 		fp_announce_flow(r, w, to);
@@ -149,7 +150,7 @@ FP_INLINE u32 fp_start_midflow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w
 		return FP_NO_WAY;
 	way = fp_free_way(r, w, 0, 0);
 	if (way >= FP_WAYS)
-		w->stats.flows_refused++;
+		fp_refuse_flow(r, w);
 	else
 		fp_flow_start(r, w, 0, way);
 	return way;
@@ -205,7 +206,7 @@ FP_INLINE int fp_track(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
 		return 0;
 	}
 #endif
-	w->hash = fp_hash_key(&w->packet.key, r->config.seed);
+	w->hash = fp_hash_key(&r->hash, &w->packet.key);
 	set = fp_set_of(w->hash, t.mask);
 	s = fp_set_at(r, &t, set);
 	if (!fp_lock(&s->lock)) {

@@ -222,7 +222,7 @@ static u32 fp_tshark_find(struct fp_rtt *r, struct fp_work *w, const struct fp_t
 	if (way < FP_WAYS)
 		fp_flow_start(r, w, 0, way);
 	else
-		w->stats.flows_refused++;
+		fp_refuse_flow(r, w);
 	return way;
 }
 
@@ -232,7 +232,7 @@ static void fp_tshark_track(struct fp_rtt *r, struct fp_work *w)
 	struct fp_table t = fp_flow_table(r);
 	u32 set, way;
 
-	w->hash = fp_hash_key(&w->packet.key, r->config.seed);
+	w->hash = fp_hash_key(&r->hash, &w->packet.key);
 	set = fp_set_of(w->hash, t.mask);
 	way = fp_tshark_find(r, w, &t, set);
 	if (way < FP_WAYS)

@@ -11,17 +11,6 @@
 
 #include "outcome.h"
 
-FP_INLINE u32 fp_mix(u32 a, u32 b, u32 seed)
-{
-	u32 h = (a ^ seed) * 0x9e3779b1u ^ b * 0x85ebca77u;
-
-	h ^= h >> 15;
-	h *= 0x2c1b3c6du;
-	h ^= h >> 12;
-	h *= 0x297a2d39u;
-	return h ^ h >> 15;
-}
-
 /* The set of a hash, as the number of the entry before its first. */
 FP_INLINE u32 fp_set_of(u32 hash, u32 places)
 {
@@ -55,7 +44,7 @@ FP_INLINE int fp_is_idle(struct fp_sched FP_MEM *s, u32 flow)
  */
 FP_FUNC u32 fp_find_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 hash)
 {
-	u32 mixed = fp_mix(leaf, hash, s->config.seed);
+	u32 mixed = (u32)fp_hash_1(&s->hash, (u64)leaf << 32 | hash);
 	u32 first = fp_set_of(mixed, s->config.flows) + 1;
 	u32 idle = 0, shared = 0;
 	u64 oldest = FP_NEVER;
@@ -84,19 +73,15 @@ FP_FUNC u32 fp_find_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 hash)
 	return idle;
 }
 
-FP_INLINE u32 fp_hash_address(const u8 FP_MEM *a)
-{
-	return fp_mix(fp_load32_raw(a) ^ fp_load32_raw(a + 8) * 0x9e3779b1u, fp_load32_raw(a + 4),
-		      fp_load32_raw(a + 12));
-}
-
 /*
  * The entry of the host. Two hosts share an entry if eight others of their set have flows that
  * wait.
  */
-FP_FUNC u32 fp_find_host(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 address)
+FP_FUNC u32 fp_find_host(struct fp_sched FP_MEM *s FP_ARG, u32 leaf,
+			 const u8 FP_MEM *address FP_ARG)
 {
-	u32 tag = fp_mix(leaf, address, s->config.seed + 1);
+	u32 tag =
+		(u32)fp_hash_3(&s->hash, fp_load64_raw(address), fp_load64_raw(address + 8), leaf);
 	u32 first = fp_set_of(tag, s->config.hosts) + 1;
 	u32 idle = 0;
 	u32 way;
@@ -123,9 +108,9 @@ FP_INLINE void fp_count_hosts(struct fp_sched FP_MEM *s, u32 flow, u32 handle)
 	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 
-	f->source = fp_find_host(s, f->leaf * 2, fp_hash_address(p->meta.source));
+	f->source = fp_find_host(s, f->leaf * 2, p->meta.source);
 	fp_host_at(s, f->source)->flows++;
-	f->destination = fp_find_host(s, f->leaf * 2 + 1, fp_hash_address(p->meta.destination));
+	f->destination = fp_find_host(s, f->leaf * 2 + 1, p->meta.destination);
 	fp_host_at(s, f->destination)->flows++;
 }
 

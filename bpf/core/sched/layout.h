@@ -181,6 +181,7 @@ static void fp_sched_fill(struct fp_sched *s, const struct fp_plan *p)
 	s->magic = FP_SCHED_MAGIC;
 	s->version = FP_SCHED_VERSION;
 	s->config = *c;
+	fp_hash_fill(&s->hash, c->seed);
 	for (i = 1; i <= c->nodes; i++)
 		fp_format_node(s, p, i);
 	for (i = 0; i < c->classes; i++)

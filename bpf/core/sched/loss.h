@@ -23,7 +23,7 @@
 #ifndef FP_LOSS_H
 #define FP_LOSS_H
 
-#include "../runtime.h"
+#include "../hash.h"
 
 #ifndef FP_LOSS_MEM
 #define FP_LOSS_MEM FP_MEM
@@ -67,17 +67,6 @@ struct fp_loss_state {
 	u32 state;   /* of the chain; 0 before the first packet */
 	u32 lost;    /* whether the last packet was lost */
 };
-
-/*
- * The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): every output bit depends on every
- * bit of x.
- */
-FP_INLINE u64 fp_mix64(u64 x)
-{
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-	return x ^ x >> 31;
-}
 
 /* The number of packet `n` for a purpose. */
 FP_INLINE u64 fp_draw(u64 seed, u64 n, u32 purpose)

@@ -18,23 +18,16 @@ FP_INLINE void fp_put_address(u8 FP_MEM *to, const u64 FP_MEM *from)
 	((volatile u64 FP_MEM *)to)[1] = from[1];
 }
 
-FP_INLINE u64 fp_mix_word(u64 hash, u64 word)
-{
-	hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
-	return hash ^ hash >> 32;
-}
-
 /* Hash of addresses, ports and protocol, with the direction of the packet; never 0. */
-FP_INLINE u32 fp_meta_hash(const struct fp_meta FP_MEM *m)
+FP_INLINE u32 fp_meta_hash(const struct fp_hash_keys FP_MEM *h, const struct fp_meta FP_MEM *m)
 {
 	const u8 FP_MEM *from = m->source;
 	const u8 FP_MEM *to = m->destination;
-	u64 hash = fp_mix_word(fp_load64_raw(from), fp_load64_raw(from + 8));
+	u64 rest = (u64)m->source_port << 32 | m->destination_port << 8 | m->protocol;
+	u32 hash = (u32)fp_hash_5(h, fp_load64_raw(from), fp_load64_raw(from + 8),
+				  fp_load64_raw(to), fp_load64_raw(to + 8), rest);
 
-	hash = fp_mix_word(fp_mix_word(hash, fp_load64_raw(to)), fp_load64_raw(to + 8));
-	hash = fp_mix_word(hash,
-			   (u64)m->source_port << 32 | m->destination_port << 8 | m->protocol);
-	return (u32)hash ? (u32)hash : 1;
+	return hash ? hash : 1;
 }
 
 /* The end whose class counts: packets towards subscribers belong to their receiver. */
@@ -44,7 +37,8 @@ enum fp_end {
 };
 
 /* Metadata from the packet itself, as fp_parse() left it in w->packet. */
-FP_INLINE void fp_fill_meta(struct fp_meta FP_MEM *m, const struct fp_work FP_MEM *w)
+FP_INLINE void fp_fill_meta(const struct fp_rtt FP_MEM *r, struct fp_meta FP_MEM *m,
+			    const struct fp_work FP_MEM *w)
 {
 	u32 sender = w->packet.side & 1;
 	int is_ip = w->packet.ip_bytes != 0;
@@ -66,7 +60,7 @@ FP_INLINE void fp_fill_meta(struct fp_meta FP_MEM *m, const struct fp_work FP_ME
 	FP_PUT(m->ecn, is_ip ? w->packet.ecn : 0);
 	FP_PUT(m->zero, 0);
 	FP_PUT(m->zero2, 0);
-	FP_PUT(m->flow_hash, fp_meta_hash(m));
+	FP_PUT(m->flow_hash, fp_meta_hash(&r->hash, m));
 }
 
 /*
@@ -79,7 +73,7 @@ FP_FUNC int fp_parse_and_classify(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work
 	u32 side = (w->packet.side ^ (end == FP_OF_RECEIVER)) & 1;
 	u32 slot = FP_OTHER;
 
-	fp_fill_meta(m, w);
+	fp_fill_meta(r, m, w);
 	if (r->config.slots && w->packet.ip_bytes) {
 		w->image = *(volatile u32 FP_MEM *)&r->image;
 		slot = fp_class_of(r, w, side, 1);

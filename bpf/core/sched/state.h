@@ -150,7 +150,8 @@ struct fp_sched {
 	u32 op; /* the next */
 	u32 outcomes;
 	u32 outcomes_most;
-	u64 custom; /* of the native runtime: the interpreter of a custom policy */
+	u64 custom;		  /* of the native runtime: the interpreter of a custom policy */
+	struct fp_hash_keys hash; /* from config.seed */
 	/* now */
 	u64 now;
 	u64 arrived; /* packets */

@@ -20,6 +20,8 @@ use fairpath_units::{Share, test_seed};
 use fairpath_wire::ipv6::Extension;
 use fairpath_wire::tcp::{Flags, Header, TcpOption};
 use fairpath_wire::{EtherType, Frame as Packet, MacAddr, icmp, ipv4, ipv6, sll};
+use traffic::occupancy::refusals;
+use traffic::structured::PATTERNS;
 use traffic::{MS, Random, SECOND, Traffic, generate};
 
 /// Frames of one unattached run: the kernel bounds a run by time, and this machine may be slow.
@@ -359,6 +361,23 @@ fn runtimes_agree_when_tables_are_too_small() {
             stats.flows_refused > 0 && stats.segments_refused > 0,
             "{stats:?}"
         );
+    }
+}
+
+/// In the kernel, too, structured addresses find entries like random ones.
+#[test]
+fn runtimes_agree_on_structured_addresses() {
+    requires!(Need::Root);
+    for pattern in &PATTERNS {
+        let mut runtimes = Runtimes::new(pattern.name, Config::default().with_flows(1024));
+        for n in 0..1000 {
+            let (frame, data) = pattern.data(n);
+            runtimes.feed(frame, &data);
+        }
+        let refused = runtimes.finish().flows_refused;
+        let limit = refusals(1000, 128, 8);
+        let name = pattern.name;
+        assert!(refused <= limit, "{name}: {refused} refused, not {limit}");
     }
 }
 

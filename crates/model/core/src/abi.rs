@@ -105,6 +105,28 @@ impl Key {
     #[cfg(test)]
     pub(crate) const PORT_OFFSET: usize = std::mem::offset_of!(Key, port);
 
+    /// Its words as the core hashes them.
+    #[cfg(test)]
+    pub(crate) fn words(&self) -> [u64; 5] {
+        let bytes = |port: u16| port.to_ne_bytes();
+        let [[a, b], [c, d]] = [bytes(self.port[0]), bytes(self.port[1])];
+        let rest = [a, b, c, d, self.proto, self.family, 0, 0];
+        let [x, y] = self.addr;
+        [x[0], x[1], y[0], y[1], u64::from_ne_bytes(rest)]
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_words([a, b, c, d, rest]: [u64; 5]) -> Key {
+        let [p, q, r, s, proto, family, _, _] = rest.to_ne_bytes();
+        Key {
+            addr: [[a, b], [c, d]],
+            port: [u16::from_ne_bytes([p, q]), u16::from_ne_bytes([r, s])],
+            proto,
+            family,
+            zero: 0,
+        }
+    }
+
     /// Address and port (or echo identifier) of side 0 or 1.
     pub fn endpoint(&self, side: usize) -> SocketAddr {
         let mut bytes = [0; 16];
@@ -123,7 +145,7 @@ impl Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Config {
-    /// Of the flow hash: secret live, constant in tests.
+    /// Of the hashes: secret live, constant in tests.
     pub seed: u64,
     /// Idle time after which a TCP flow is closed.
     pub flow_timeout: u64,

@@ -2,6 +2,7 @@
 
 use crate::abi::{Config, Counts, Frame, Key, RawFlowEvent, Stats};
 use crate::aggregate::ClassCounts;
+use crate::hash::HashKeys;
 use crate::sched::Meta;
 
 /// `struct fp_rtt`: the start of a monitor's memory.
@@ -60,6 +61,7 @@ pub(crate) struct RawFilter {
 
 unsafe extern "C" {
     pub(crate) fn fp_native_bytes(config: *const Config) -> u64;
+    pub(crate) fn fp_native_seed(rtt: *const Rtt) -> u64;
     pub(crate) fn fp_native_format(rtt: *mut Rtt, config: *const Config);
     pub(crate) fn fp_native_frame(
         rtt: *mut Rtt,
@@ -76,10 +78,17 @@ unsafe extern "C" {
         end: u32,
         meta: *mut Meta,
     ) -> i32;
-    pub(crate) fn fp_native_meta_hash(meta: *const Meta) -> u32;
+    pub(crate) fn fp_native_hash_fill(keys: *mut HashKeys, seed: u64);
+    pub(crate) fn fp_native_meta_hash(keys: *const HashKeys, meta: *const Meta) -> u32;
+    #[cfg(test)]
+    pub(crate) fn fp_native_hash_key(keys: *const HashKeys, key: *const Key) -> u32;
+    #[cfg(test)]
+    pub(crate) fn fp_native_hash_1(keys: *const HashKeys, a: u64) -> u64;
+    #[cfg(test)]
+    pub(crate) fn fp_native_hash_3(keys: *const HashKeys, a: u64, b: u64, c: u64) -> u64;
     pub(crate) fn fp_native_expire(rtt: *mut Rtt, now: u64, sets: u32, sink: *mut Sink);
     pub(crate) fn fp_native_finish(rtt: *mut Rtt, now: u64, set: *mut u32, sink: *mut Sink) -> i32;
-    pub(crate) fn fp_native_usage(rtt: *mut Rtt, used: *mut [u64; 3]);
+    pub(crate) fn fp_native_usage(rtt: *mut Rtt, used: *mut [u64; 5]);
     pub(crate) fn fp_native_held(rtt: *mut Rtt) -> u64;
     pub(crate) fn fp_native_stats(rtt: *mut Rtt, sum: *mut Stats);
     pub(crate) fn fp_native_watch(rtt: *mut Rtt, ifindex: u32, watch: u32) -> i32;
@@ -115,7 +124,7 @@ unsafe extern "C" {
         space: u32,
     ) -> u32;
     #[cfg(test)]
-    pub(crate) static fp_native_layout: [u32; 39];
+    pub(crate) static fp_native_layout: [u32; 40];
     #[cfg(test)]
     pub(crate) static fp_native_layout_len: u32;
 }

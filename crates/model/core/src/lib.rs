@@ -11,6 +11,7 @@ pub mod cc;
 mod classes;
 mod ffi;
 pub mod forward;
+mod hash;
 mod image;
 mod memory;
 mod monitor;

@@ -23,6 +23,21 @@ pub struct Usage {
     pub half_open: u64,
     /// Chunks of outstanding segments.
     pub chunks: u64,
+    /// Flows that found no entry since the start: an estimate, exact for few.
+    pub refused: u64,
+    /// The minimum of used entries when a flow was refused; 0 if none was.
+    pub refused_at: u64,
+}
+
+/// `FP_REFUSED_MARKS`.
+const REFUSED_MARKS: u64 = 16_384;
+
+/// The number of flows that leave this number of marks, by linear counting.
+fn flows_of_marks(marks: u64) -> u64 {
+    let all = REFUSED_MARKS as f64;
+    // With all marks set, there are at least as many flows as for all but one.
+    let unset = REFUSED_MARKS.saturating_sub(marks).max(1) as f64;
+    (all * (all / unset).ln()).round() as u64
 }
 
 /// A formatted monitor's memory; does not own it.
@@ -89,6 +104,15 @@ impl Memory {
         memory
     }
 
+    /// The seed of formatted memory, for example of an earlier process.
+    ///
+    /// # Safety
+    /// `at` points to formatted memory of this version.
+    pub unsafe fn seed_at(at: NonNull<u8>) -> u64 {
+        // SAFETY: the caller ensures the memory.
+        unsafe { ffi::fp_native_seed(at.cast::<Rtt>().as_ptr()) }
+    }
+
     /// The configuration it was formatted with.
     pub fn config(&self) -> &Config {
         &self.config
@@ -104,13 +128,15 @@ impl Memory {
 
     /// Used entries. Walks through all tables: for summaries, not for loops.
     pub fn usage(&self) -> Usage {
-        let mut used = [0; 3];
-        // SAFETY: `rtt` is formatted, `used` has the three numbers that are written.
+        let mut used = [0; 5];
+        // SAFETY: `rtt` is formatted, `used` has the five numbers that are written.
         unsafe { ffi::fp_native_usage(self.rtt.as_ptr(), &raw mut used) };
         Usage {
             flows: used[0],
             half_open: used[1],
             chunks: used[2],
+            refused: flows_of_marks(used[3]),
+            refused_at: used[4],
         }
     }
 
@@ -278,6 +304,7 @@ mod tests {
     use super::*;
     use crate::abi::{Counts, Key, RawEvent};
     use crate::aggregate::{ClassCounts, DirCounts};
+    use crate::hash::HashKeys;
     use crate::image;
 
     #[test]
@@ -326,6 +353,7 @@ mod tests {
             offset_of!(ClassCounts, flows_opened),
             offset_of!(ffi::RawFlow, counts),
             offset_of!(ffi::RawPair, samples),
+            size_of::<HashKeys>(),
         ];
         assert_eq!(c.map(|n| n as usize), rust);
     }

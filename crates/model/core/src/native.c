@@ -38,6 +38,11 @@ void fp_native_format(struct fp_rtt *r, const struct fp_config *config)
 	fp_format(r, config);
 }
 
+u64 fp_native_seed(const struct fp_rtt *r)
+{
+	return r->config.seed;
+}
+
 int fp_native_frame(struct fp_rtt *r, const struct fp_frame *frame, const u8 *data, u32 bytes,
 		    struct fp_sink *sink)
 {
@@ -62,9 +67,30 @@ int fp_native_look(struct fp_rtt *r, const struct fp_frame *frame, const u8 *dat
 	return fp_parse_and_classify(r, w, meta, end);
 }
 
-u32 fp_native_meta_hash(const struct fp_meta *meta)
+void fp_native_hash_fill(struct fp_hash_keys *h, u64 seed)
 {
-	return fp_meta_hash(meta);
+	fp_hash_fill(h, seed);
+}
+
+u32 fp_native_meta_hash(const struct fp_hash_keys *h, const struct fp_meta *meta)
+{
+	return fp_meta_hash(h, meta);
+}
+
+/* For tests: the hash of a flow's identity, and that of one and of three words. */
+u32 fp_native_hash_key(const struct fp_hash_keys *h, const struct fp_key *key)
+{
+	return fp_hash_key(h, key);
+}
+
+u64 fp_native_hash_1(const struct fp_hash_keys *h, u64 a)
+{
+	return fp_hash_1(h, a);
+}
+
+u64 fp_native_hash_3(const struct fp_hash_keys *h, u64 a, u64 b, u64 c)
+{
+	return fp_hash_3(h, a, b, c);
 }
 
 void fp_native_expire(struct fp_rtt *r, u64 now, u32 sets, struct fp_sink *sink)
@@ -113,8 +139,11 @@ int fp_native_finish(struct fp_rtt *r, u64 now, u32 *set, struct fp_sink *sink)
 	return 1;
 }
 
-/* Used entries: flows, half-open flows, and chunks of the pool. Walks through all tables. */
-void fp_native_usage(struct fp_rtt *r, u64 used[3])
+/*
+ * Used entries: flows, half-open flows, and chunks of the pool; then marks of refused flows, and the
+ * minimum of used flows at a refusal. Walks through all tables.
+ */
+void fp_native_usage(struct fp_rtt *r, u64 used[5])
 {
 	struct fp_table table[2] = { fp_flow_table(r), fp_half_table(r) };
 	u32 t, set, way, shard, index, free = 0, begun = r->chunks_begun;
@@ -134,6 +163,10 @@ void fp_native_usage(struct fp_rtt *r, u64 used[3])
 	if (begun > r->config.chunks)
 		begun = r->config.chunks;
 	used[2] = free < begun ? begun - free : 0;
+	used[3] = 0;
+	for (t = 0; t < FP_REFUSED_MARKS; t++)
+		used[3] += *FP_AT(u8, r, r->refused + t);
+	used[4] = r->refused_at;
 }
 
 /* Chunks of one direction's list, or ~0 if the list contradicts itself. */
@@ -441,5 +474,6 @@ const u32 fp_native_layout[] = {
 	AT(fp_class_counts, flows_opened),
 	AT(fp_flow_view, counts),
 	AT(fp_pair, samples),
+	sizeof(struct fp_hash_keys),
 };
 const u32 fp_native_layout_len = sizeof(fp_native_layout) / sizeof(fp_native_layout[0]);

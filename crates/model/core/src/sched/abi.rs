@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use crate::hash::HashKeys;
+
 /// Never, as a time or a rank.
 pub const NEVER: u64 = u64::MAX;
 /// Parameters of a policy at one node.
@@ -64,11 +66,11 @@ impl Meta {
         self
     }
 
-    /// Sets the hash of its flow like the packet path: over addresses, ports and protocol. The same
-    /// in every runtime and on every run.
+    /// Sets the hash of its flow like the packet path with seed 0: over addresses, ports and
+    /// protocol. The same in every runtime and on every run.
     pub fn with_flow_hash(mut self) -> Meta {
-        // SAFETY: a packet's values, read only.
-        self.flow_hash = unsafe { crate::ffi::fp_native_meta_hash(&raw const self) };
+        static KEYS: std::sync::LazyLock<HashKeys> = std::sync::LazyLock::new(|| HashKeys::new(0));
+        self.flow_hash = KEYS.of_meta(&self);
         self
     }
 

@@ -41,9 +41,19 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// Supports classes 1 to `classes`; no rule selects any yet.
+    /// Supports classes 1 to `classes`; no rule selects any yet. Hashes of flows are those of
+    /// [`Meta::with_flow_hash`].
     pub fn new(classes: u32) -> Classifier {
-        let config = Config::default().with_flows(FLOWS).with_classes(classes);
+        Classifier::with_seed(classes, 0)
+    }
+
+    /// The same with another seed of the hashes, for live packets: secret, so that no sender can
+    /// choose flows that share a queue with others.
+    pub fn with_seed(classes: u32, seed: u64) -> Classifier {
+        let config = Config {
+            seed,
+            ..Config::default().with_flows(FLOWS).with_classes(classes)
+        };
         Classifier {
             monitor: Monitor::new(&config),
         }

@@ -6,7 +6,7 @@
 use super::log::Random;
 
 /// Words of `struct fp_sched` before what changes while it runs (`now`).
-const HEAD: usize = 27;
+const HEAD: usize = 38;
 /// The word that says where the pool is.
 const POOL_AT: usize = 11;
 /// Words of the pool's own head.

@@ -13,7 +13,9 @@
 
 #![allow(dead_code)] // every test binary uses another part of it
 
+pub mod occupancy;
 pub mod script;
+pub mod structured;
 pub mod tcp;
 
 pub use fairpath_statistics::Random;
