@@ -182,7 +182,12 @@ impl BpfQdisc {
     ) -> Result<BpfQdisc, QdiscError> {
         check_name(name)?;
         let packets = content.plan.config.packets.max(1);
-        let built = ContentLayout::new(content, packets, &Changes::default())?;
+        let built = ContentLayout::new(
+            content,
+            packets,
+            &Changes::default(),
+            content.plan.config.seed.into(),
+        )?;
         let layout = ArenaLayout::new(packets, options.log, built.bytes());
         if built.bytes() > layout.half_bytes {
             let (needed, capacity) = (built.bytes(), layout.half_bytes);
@@ -332,6 +337,18 @@ impl BpfQdisc {
         unsafe { ArenaLayout::port(self.base) }
     }
 
+    /// The seed of the flow hash. A successor keeps it, also in another process: flows with queued
+    /// packets keep their hashes.
+    fn seed(&self) -> u64 {
+        let offset = self.port().halves[self.active_half()]
+            .rtt_at
+            .load(Ordering::Acquire);
+        // SAFETY: the offset of the active half's monitor, in the mapped arena.
+        let at = unsafe { self.base.add(offset as usize) };
+        // SAFETY: it is formatted, by this version of the code.
+        unsafe { Memory::seed_at(at) }
+    }
+
     fn active_half(&self) -> usize {
         (self.port().half.load(Ordering::Acquire) & 1) as usize
     }
@@ -375,7 +392,7 @@ impl BpfQdisc {
     ) -> Result<(), QdiscError> {
         let packets = self.port().packets.load(Ordering::Relaxed);
         content.check_handles(packets)?;
-        let built = ContentLayout::new(content, packets, changes)?;
+        let built = ContentLayout::new(content, packets, changes, self.seed())?;
         let (needed, capacity) = (built.bytes(), self.layout.half_bytes);
         if needed > capacity {
             return Err(QdiscError::TooLarge { needed, capacity });

@@ -114,7 +114,8 @@ fn build(
     stack: bool,
 ) -> Result<(Scheduler, Classifier, Option<Watch>), ShapeInstanceError> {
     let plan = plan_of(tree, handles, stack);
-    let mut classifier = Classifier::new(plan.class_table.len() as u32);
+    let classes = plan.class_table.len() as u32;
+    let mut classifier = Classifier::with_seed(classes, plan.config.seed.into());
     classifier.set_rules(rules)?;
     let (mut scheduler, watch) = runtime(&plan, tree)?;
     // Here, not where packets wait for it.

@@ -108,6 +108,9 @@ pub struct Settings {
     pub marks: bool,
     /// Others send by the same interfaces, and the port can only charge them.
     pub stack: bool,
+    /// The seed of hashes in a tree that sets none. It stays the same while a shaper runs, so that
+    /// a flow keeps its hash.
+    pub seed: u32,
 }
 
 impl Default for Settings {
@@ -122,6 +125,7 @@ impl Default for Settings {
             impair: Impairments::default(),
             marks: true,
             stack: false,
+            seed: 0,
         }
     }
 }
@@ -268,6 +272,9 @@ fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<(Tree, u32), 
     let classes = set.len() as u32;
     let flows = (classes.saturating_mul(FLOWS_A_CLASS)).clamp(MIN_FLOWS, MOST_FLOWS);
     config.flows = config.flows.max(flows);
+    if config.seed == 0 {
+        config.seed = settings.seed;
+    }
     if let Some(limit) = settings.limit_packets {
         config.limit_packets = limit;
         config.packets = config.packets.max(limit);

@@ -42,6 +42,8 @@ pub struct Shaping {
     stopped: bool,
     /// The resources that outlive this process.
     prepared: Prepared,
+    /// Secret, so that no sender can choose flows that share a queue with others.
+    seed: u32,
 }
 
 /// The shaping of a back end.
@@ -87,6 +89,7 @@ impl Shaping {
             failure: None,
             stopped: !config.start,
             prepared,
+            seed: getrandom::u32().context("draw the seed of the flow hash")?,
         })
     }
 
@@ -138,6 +141,7 @@ impl Shaping {
         choose::shaper::takes(choice.via, config, impaired).map_err(anyhow::Error::msg)?;
         let mut settings = config.lines.clone();
         (settings.marks, settings.stack) = (choice.marks, choice.stack);
+        settings.seed = self.seed;
         let lines = Lines::new(classes, &settings)?;
         let job = Job {
             config,
@@ -198,6 +202,7 @@ impl Shaping {
         monitor: &mut RttMonitor,
     ) -> anyhow::Result<Option<String>> {
         let mut settings = config.lines.clone();
+        settings.seed = self.seed;
         if let Some(port) = &self.port {
             let choice = choose::traits(port.backend.via());
             (settings.marks, settings.stack) = (choice.marks, choice.stack);

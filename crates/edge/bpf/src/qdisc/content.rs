@@ -82,6 +82,7 @@ impl ContentLayout {
         content: &QdiscContent<'_>,
         packets: u32,
         changes: &Changes,
+        seed: u64,
     ) -> Result<ContentLayout, SchedRuntimeError> {
         check_packets_stay(content.plan)?;
         let mut plan = without_marks(content.plan);
@@ -92,6 +93,7 @@ impl ContentLayout {
         let mut config = Config::default().with_flows(FLOWS).with_classes(0);
         (config.half_sets, config.chunks) = (1, CHUNKS);
         (config.cell_sets, config.pair_sets) = (1, 1);
+        config.seed = seed;
         Ok(ContentLayout {
             sched_bytes: aligned(layout.bytes()),
             layout,
