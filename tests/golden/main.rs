@@ -28,6 +28,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use fairpath_testbed::{Need, requires};
+use fairpath_tests::binary;
 use fairpath_units::test_seeds;
 
 /// A sample: the frame that completed it, and its nanoseconds.
@@ -133,6 +134,47 @@ fn random_packets_are_paired_as_tshark_does() {
         let (tcp, icmp) = compared_with_tshark(&capture).unwrap();
         println!("seed {seed}: {tcp} tcp, {icmp} icmp, equal");
         assert!(tcp > 500 && icmp > 500);
+    }
+}
+
+/// A hash that maps such addresses to few sets refuses flows in a nearly empty table.
+#[test]
+fn stepping_clients_are_paired_as_tshark_does() {
+    requires!(Need::Tool("tshark"));
+    let directory = tempfile::tempdir().unwrap();
+    let capture = directory.path().join("stepping.pcap");
+    let clients = random::write_stepping_clients(&capture);
+    assert_eq!(compared_with_tshark(&capture), Ok((clients, 0)));
+}
+
+#[test]
+fn the_summary_shows_refused_flows() {
+    let directory = tempfile::tempdir().unwrap();
+    let capture = directory.path().join("stepping.pcap");
+    let clients = random::write_stepping_clients(&capture) as u64;
+    let summary = |how: &[&str]| {
+        let mut command = binary::command(binary::fairpath());
+        let output = command.args(["rtt", "-q", "-r"]).arg(&capture).args(how);
+        String::from_utf8(output.output().unwrap().stdout).unwrap()
+    };
+    assert!(!summary(&[]).contains("refused"), "{}", summary(&[]));
+    for how in [
+        &["--max-flows", "8"][..],
+        &["--max-flows", "8", "--method", "seq", "--match", "tshark"],
+    ] {
+        let json = summary(&[how, &["--format", "json"]].concat());
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let flows = &json["tables"]["flows"];
+        let refused = flows["refused"].as_u64().unwrap();
+        assert!(refused.abs_diff(clients - 8) < 20, "{json}");
+        assert_eq!(flows["refused_at"], 8);
+        let text = summary(how);
+        assert!(text.contains("flows, their sets of 8 were full"), "{text}");
+        assert!(text.contains("8 entries in use (100.0 %)"), "{text}");
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 100),
+            "{text}"
+        );
     }
 }
 

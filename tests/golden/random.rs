@@ -165,6 +165,40 @@ pub fn write_many_outstanding(path: &Path, limit: u32) {
     out.finish().expect("write a temporary file");
 }
 
+/// Writes one byte of each client and its ACK, after 1 ms. Address and port of the clients step
+/// together. Returns the number of clients.
+pub fn write_stepping_clients(path: &Path) -> usize {
+    const CLIENTS: u16 = 1000;
+    let mut time = 1_700_000_000_000_000_000;
+    let mut out = writer(path);
+    for n in 0..CLIENTS {
+        for side in [0, 1] {
+            let tcp = Segment {
+                port: 1000 + n,
+                seq: 1 + u32::from(side),
+                ack: 2,
+                flags: ACK,
+                window: 1000,
+                payload: usize::from(side == 0),
+            };
+            let mut frame = frame(n % 2 == 1, side, 6, &segment(side, &tcp));
+            // The last two bytes of the client's address: source if it sends, else destination.
+            let end = match (n % 2, side) {
+                (0, 0) => 30,
+                (0, _) => 34,
+                (_, 0) => 38,
+                (_, _) => 54,
+            };
+            frame[end - 2..end].copy_from_slice(&(n + 256).to_be_bytes());
+            time += 1_000_000;
+            out.write(&Packet::new(time, &frame))
+                .expect("write a temporary file");
+        }
+    }
+    out.finish().expect("write a temporary file");
+    CLIENTS.into()
+}
+
 fn writer(path: &Path) -> Writer<BufWriter<File>> {
     let file = File::create(path).expect("create a temporary file");
     Writer::pcap(BufWriter::new(file), LinkType::ETHERNET).expect("write a temporary file")

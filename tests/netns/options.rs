@@ -41,6 +41,10 @@ fn a_full_flow_table_counts_refused_flows() {
     assert_eq!(records.number("/tables/flows/used"), 8);
     assert_eq!(records.number("/flows_opened"), 8);
     assert!(records.number("/counters/flows_refused") >= 42);
+    // An estimate: with this seed, two flows may have one mark.
+    let refused = records.number("/tables/flows/refused");
+    assert!((38..=43).contains(&refused), "{refused}");
+    assert_eq!(records.number("/tables/flows/refused_at"), 8);
     assert_eq!(records.number("/counters/flows_evicted"), 0);
 }
 

@@ -92,7 +92,7 @@ const LOSSES: [(&str, &str); 9] = [
     ),
     (
         "flows_refused",
-        "flows not measured: the table is full (see [monitor] flows)",
+        "packets not measured: their set of the flow table was full (see [monitor] flows)",
     ),
     ("readings_failed", "failed readings of the kernel"),
     ("readings_skipped", "skipped intervals: the loop was late"),

@@ -54,7 +54,12 @@ pub fn json(line: &SummaryLine, run: &Run) -> Value {
     let mut value = serde_json::to_value(line).unwrap_or_default();
     value["tables"] = json!({
         "bytes": run.table_bytes,
-        "flows": { "used": run.usage.flows, "size": run.flows() },
+        "flows": {
+            "used": run.usage.flows,
+            "size": run.flows(),
+            "refused": run.usage.refused,
+            "refused_at": (run.usage.refused > 0).then_some(run.usage.refused_at),
+        },
         "half_open": { "used": run.usage.half_open, "size": run.half_open() },
         "segments": {
             "used": run.usage.chunks * u64::from(CHUNK_SEGMENTS),
@@ -227,6 +232,16 @@ fn tables(out: &mut String, line: &SummaryLine, run: &Run) -> std::fmt::Result {
         grouped(u64::from(run.config.chunks) * u64::from(CHUNK_SEGMENTS)),
         run.table_bytes.div_ceil(1 << 20),
     )?;
+    if run.usage.refused > 0 {
+        let at = run.usage.refused_at;
+        writeln!(
+            out,
+            "  refused   {} flows, their sets of {WAYS} were full; the table had {} entries in use ({:.1} %)",
+            grouped(run.usage.refused),
+            grouped(at),
+            100.0 * at as f64 / run.flows() as f64,
+        )?;
+    }
     let counter = |name: &str| line.counters.get(name).and_then(Value::as_u64);
     let lost = drops_of(|name| counter(name).unwrap_or(0));
     let lost = if lost.is_empty() {
@@ -257,7 +272,10 @@ fn drops_of(counter: impl Fn(&str) -> u64) -> Vec<String> {
 /// Counters of lost measurements, with their text in the summary.
 const DROPS: &[(&str, &str)] = &[
     ("events_lost", "events (ring buffer full)"),
-    ("flows_refused", "packets without a slot in the flow table"),
+    (
+        "flows_refused",
+        "packets of flows without an entry in the flow table",
+    ),
     ("flows_evicted", "flows evicted"),
     ("half_open_evicted", "half-open flows evicted"),
     ("segments_refused", "segments not stored"),
