@@ -45,6 +45,19 @@ struct fp_cursor {
 			return FP_TRUNCATED;                                                       \
 	} while (0)
 
+/* The PPP protocol at c->at, of one byte if compressed (RFC 1661 section 6.5). */
+FP_INLINE void fp_parse_ppp(struct fp_work FP_MEM *w, struct fp_cursor *c)
+{
+	u32 proto = fp_load16(w->head + c->at);
+
+	c->at += 2;
+	if (proto >> 8 & 1) {
+		proto >>= 8;
+		c->at -= 1;
+	}
+	c->next = proto == FP_PPP_IPV4 ? FP_ETH_IPV4 : (proto == FP_PPP_IPV6 ? FP_ETH_IPV6 : 0);
+}
+
 FP_INLINE int fp_parse_ethertype(struct fp_work FP_MEM *w, struct fp_cursor *c)
 {
 	u32 i;
@@ -59,13 +72,9 @@ FP_INLINE int fp_parse_ethertype(struct fp_work FP_MEM *w, struct fp_cursor *c)
 		c->at += 4;
 	}
 	if (c->next == FP_ETH_PPPOE_SESSION) {
-		u32 proto;
-
 		FP_NEED(w, c, 8);
-		proto = fp_load16(w->head + c->at + 6);
-		c->at += 8;
-		c->next = proto == FP_PPP_IPV4 ? FP_ETH_IPV4
-					       : (proto == FP_PPP_IPV6 ? FP_ETH_IPV6 : 0);
+		c->at += 6;
+		fp_parse_ppp(w, c);
 	}
 	return FP_PARSED;
 }
@@ -111,14 +120,7 @@ FP_INLINE int fp_parse_link(struct fp_work FP_MEM *w, struct fp_cursor *c)
 		FP_NEED(w, c, 4);
 		if (w->head[0] == 0xff && w->head[1] == 0x03)
 			c->at = 2;
-		family = fp_load16(w->head + c->at);
-		c->at += 2;
-		if (family >> 8 & 1) { /* one-byte protocol field, RFC 1661 section 6.5 */
-			family >>= 8;
-			c->at -= 1;
-		}
-		c->next = family == FP_PPP_IPV4 ? FP_ETH_IPV4
-						: (family == FP_PPP_IPV6 ? FP_ETH_IPV6 : 0);
+		fp_parse_ppp(w, c);
 		return FP_PARSED;
 	}
 	c->next = 0;
