@@ -195,7 +195,7 @@ struct fp_event {
 struct fp_flow_event {
 	struct fp_event head;
 	struct fp_counts counts[2];
-	u64 min[2];	/* minimum RTT towards side N; 0 none */
+	u64 min[2];	/* minimum RTT towards side N, if counts[!N] has samples */
 	u32 towards[2]; /* the interface towards side N */
 };
 
@@ -238,7 +238,7 @@ struct fp_stats {
 	u64 frame_bytes;
 	u64 not_ip;
 	u64 truncated;	    /* headers not captured far enough */
-	u64 malformed;	    /* inconsistent lengths */
+	u64 malformed;	    /* lengths that contradict each other or the frame's */
 	u64 fragments;	    /* later fragments, and first ones of TCP: not measured */
 	u64 other_protocol; /* neither TCP nor ICMP echo */
 	u64 tcp_packets;

@@ -69,7 +69,11 @@ struct fp_packet {
 	u8 dscp;
 	u8 ecn;
 	u16 zero2;
-	u32 ip_bytes; /* on the wire, headers of all segments included; 0: no IP header was read */
+	/*
+	 * On the wire, headers of all segments included, and never more than the frame has; 0: no
+	 * IP header was read.
+	 */
+	u32 ip_bytes;
 };
 
 /* The matched data of a sample. */
@@ -117,7 +121,7 @@ struct fp_work {
 	u64 sink;	/* of the runtime: where fp_emit() writes */
 	u32 head_bytes; /* valid bytes in head */
 	u32 way;	/* counter of fp_expire_set() */
-	u32 zero;
+	u32 wire_bytes; /* length of the frame, from fp_parse() on: fp_wire_bytes() */
 	struct fp_match match;
 	struct fp_covered newest; /* of those that an ACK covers */
 	struct fp_covered echoed; /* the newest whose TSval the ACK echoes */
@@ -194,6 +198,15 @@ struct fp_rtt {
 	u32 refused_at; /* minimum of flows_used when a flow was refused; 0 none was */
 	u64 refused;	/* offset of FP_REFUSED_MARKS bytes, by hash: 1 if a flow was refused */
 } __attribute__((aligned(64)));
+
+/*
+ * The length of the frame: that on the wire, captured or not. A capture file that has more bytes
+ * than it claims has those.
+ */
+FP_INLINE u32 fp_wire_bytes(const struct fp_work FP_MEM *w)
+{
+	return w->wire_bytes;
+}
 
 FP_INLINE struct fp_work FP_MEM *fp_work_of(struct fp_rtt FP_MEM *r, u32 cpu)
 {

@@ -18,6 +18,7 @@ mod outputs;
 mod own;
 mod reloads;
 mod trouble;
+mod volume;
 
 use std::net::Ipv4Addr;
 

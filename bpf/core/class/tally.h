@@ -27,6 +27,11 @@
 #define FP_PAIR_WAYS 4
 /* The maximum time for which a flow keeps pending counts while packets arrive. */
 #define FP_FLUSH_NS 1000000000ull
+/*
+ * And how many: bytes and microseconds have 32 bits. One packet adds at most FP_FLUSH_MAX: an IP
+ * packet with the headers of 65,535 segments, or a round-trip time.
+ */
+#define FP_FLUSH_MAX (1u << 30)
 /* Buckets: 32 an octave, from 2^13 ns on (8 us) to 2^36 (69 s); relative error at most 1.6 %. */
 #define FP_FIRST_OCTAVE 13
 #define FP_LAST_OCTAVE	35
@@ -197,7 +202,7 @@ FP_FUNC int fp_tally_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_ME
 	struct fp_tally FP_MEM *t = &f->tally;
 	u32 measured = w->packet.side & 1, other = !measured;
 	u32 near = t->slot[measured], far = t->slot[other];
-	u64 us = rtt / 1000;
+	u64 us = rtt / 1000 < FP_FLUSH_MAX ? rtt / 1000 : FP_FLUSH_MAX;
 
 	if (near)
 		fp_count_leg(r, w, near, FP_INSIDE, rtt);
@@ -572,7 +577,12 @@ FP_INLINE int fp_tally_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 FP_INLINE void fp_tally_due(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 			    struct fp_flow FP_MEM *f)
 {
-	if (r->config.slots && w->frame.now - f->tally.flushed >= FP_FLUSH_NS)
+	const struct fp_tally FP_MEM *t = &f->tally;
+	u32 largest =
+		t->pending_bytes[0] | t->pending_bytes[1] | t->rtt_sum_us[0] | t->rtt_sum_us[1];
+
+	if (r->config.slots &&
+	    (largest >= FP_FLUSH_MAX || w->frame.now - t->flushed >= FP_FLUSH_NS))
 		fp_tally_flush(r, w, f, 0);
 }
 

@@ -2,9 +2,10 @@
 /*
  * parse.h: from the first bytes of a frame to struct fp_packet.
  *
- * Reads w->head (at most FP_HEAD_BYTES). Lengths come from the IP header, never from the end of the
- * frame, because frames carry padding and trailers. Later fragments have no transport header and
- * are not parsed further. ICMP errors quote another packet and do not count as traffic.
+ * Reads w->head (at most FP_HEAD_BYTES). Lengths come from the IP header, not from the end of the
+ * frame, because frames carry padding and trailers. But no packet is longer than its frame: its
+ * sender writes the header, and would write the volume of others. Later fragments have no transport
+ * header and are not parsed further. ICMP errors quote another packet and do not count as traffic.
  *
  * Deliberately absent: reassembly, MPLS, tunnels (GRE, VXLAN, GTP).
  */
@@ -17,8 +18,8 @@
 #define FP_MAX_VLAN_TAGS   4
 #define FP_MAX_EXTENSIONS  8
 #define FP_MAX_TCP_OPTIONS 40
-/* BIG TCP makes GSO packets of up to 512 KiB. */
-#define FP_MAX_PAYLOAD (1u << 20)
+/* Of an IP packet. BIG TCP makes GSO packets of up to 512 KiB. */
+#define FP_MAX_IP_BYTES (1u << 20)
 
 enum fp_parsed {
 	FP_PARSED = 0,
@@ -143,19 +144,35 @@ FP_INLINE void fp_set_key(struct fp_work FP_MEM *w, u64 src0, u64 src1, u64 dst0
 	key->port[1] = swap ? sport : dport;
 }
 
+/*
+ * The bytes from c->at to the end of the frame. They pass through memory: otherwise the verifier
+ * would follow c->at through every iteration of its loops, to decide a comparison of the result.
+ */
+FP_INLINE u32 fp_bytes_left(struct fp_work FP_MEM *w, const struct fp_cursor *c)
+{
+	FP_PUT(w->packet.ip_bytes, fp_wire_bytes(w) - c->at);
+	return *(volatile u32 FP_MEM *)&w->packet.ip_bytes;
+}
+
+/* A header whose lengths contradict each other or the frame. The bytes of the frame are real. */
+FP_INLINE int fp_contradiction(struct fp_work FP_MEM *w, u32 room)
+{
+	w->packet.ip_bytes = room < FP_MAX_IP_BYTES ? room : FP_MAX_IP_BYTES;
+	return FP_MALFORMED;
+}
+
 FP_INLINE int fp_parse_ipv4(struct fp_work FP_MEM *w, struct fp_cursor *c, u32 *ip)
 {
-	u32 header, total, fragment;
+	u32 header, total, fragment, room;
 
 	FP_NEED(w, c, 20);
 	header = (w->head[c->at] & 0x0f) * 4;
 	total = fp_load16(w->head + c->at + 2);
 	if (w->head[c->at] >> 4 != 4 || header < 20)
 		return FP_MALFORMED;
-	if (total == 0 && w->frame.wire_len > c->at)
-		total = w->frame.wire_len - c->at; /* BIG TCP, and a sender that offloads */
-	if (total < header)
-		return FP_MALFORMED;
+	room = fp_bytes_left(w, c);
+	if (total == 0)
+		total = room; /* BIG TCP, and a sender that offloads */
 	fragment = fp_load16(w->head + c->at + 6);
 	c->later = fragment & 0x1fff;
 	c->more_frag = fragment & 0x2000;
@@ -163,29 +180,35 @@ FP_INLINE int fp_parse_ipv4(struct fp_work FP_MEM *w, struct fp_cursor *c, u32 *
 	*ip = c->at;
 	w->packet.dscp = w->head[c->at + 1] >> 2;
 	w->packet.ecn = w->head[c->at + 1] & 3;
+	w->packet.key.family = 4;
+	c->at += header;
+	if (total < header || total > room || total > FP_MAX_IP_BYTES)
+		return fp_contradiction(w, room);
 	w->packet.ip_bytes = total;
 	c->l4_bytes = total - header;
-	c->at += header;
-	w->packet.key.family = 4;
 	return FP_PARSED;
 }
 
 FP_INLINE int fp_parse_ipv6(struct fp_work FP_MEM *w, struct fp_cursor *c, u32 *ip)
 {
-	u32 i, left;
+	u32 i, left, room;
 
 	FP_NEED(w, c, 40);
 	if (w->head[c->at] >> 4 != 6)
 		return FP_MALFORMED;
+	room = fp_bytes_left(w, c);
 	left = fp_load16(w->head + c->at + 4);
-	if (left == 0 && w->frame.wire_len > c->at + 40)
-		left = w->frame.wire_len - c->at - 40; /* BIG TCP, or a jumbogram */
+	if (left == 0)
+		left = room - 40; /* BIG TCP, or a jumbogram */
 	c->next = w->head[c->at + 6];
 	*ip = c->at;
 	w->packet.dscp = (fp_load16(w->head + c->at) >> 6) & 63;
 	w->packet.ecn = (fp_load16(w->head + c->at) >> 4) & 3;
+	w->packet.key.family = 6;
 	w->packet.ip_bytes = 40 + left;
 	c->at += 40;
+	if (40 + left > room || left > FP_MAX_IP_BYTES)
+		return fp_contradiction(w, room);
 	fp_loop(i, FP_MAX_EXTENSIONS) {
 		u32 bytes;
 
@@ -220,7 +243,6 @@ FP_INLINE int fp_parse_ipv6(struct fp_work FP_MEM *w, struct fp_cursor *c, u32 *
 			break;
 	}
 	c->l4_bytes = left;
-	w->packet.key.family = 6;
 	return FP_PARSED;
 }
 
@@ -276,6 +298,8 @@ FP_INLINE int fp_parse_tcp(struct fp_work FP_MEM *w, struct fp_cursor *c)
 {
 	u32 header;
 
+	if (c->l4_bytes < 20)
+		return FP_MALFORMED;
 	FP_NEED(w, c, 20);
 	header = (w->head[c->at + 12] >> 4) * 4;
 	if (header < 20 || header > c->l4_bytes)
@@ -287,8 +311,6 @@ FP_INLINE int fp_parse_tcp(struct fp_work FP_MEM *w, struct fp_cursor *c)
 	w->packet.window = fp_load16(w->head + c->at + 14);
 	w->packet.payload = c->l4_bytes - header;
 	c->l4_header = header;
-	if (w->packet.payload > FP_MAX_PAYLOAD)
-		return FP_MALFORMED;
 	if (c->more_frag)
 		w->packet.flags |= FP_PACKET_CUT;
 	/* Nearly every segment: NOP, NOP, timestamps. */
@@ -304,6 +326,8 @@ FP_INLINE int fp_parse_echo(struct fp_work FP_MEM *w, struct fp_cursor *c, u32 r
 {
 	u32 type;
 
+	if (c->l4_bytes < 8)
+		return FP_MALFORMED;
 	FP_NEED(w, c, 8);
 	type = w->head[c->at];
 	if ((type != request && type != reply) || w->head[c->at + 1] != 0)
@@ -323,7 +347,7 @@ FP_INLINE int fp_parse_transport(struct fp_work FP_MEM *w, struct fp_cursor *c, 
 
 	if (c->later)
 		return FP_FRAGMENT;
-	if (c->next == FP_PROTO_UDP && c->at + 8 <= w->head_bytes) {
+	if (c->next == FP_PROTO_UDP && c->l4_bytes >= 8 && c->at + 8 <= w->head_bytes) {
 		*sport = __builtin_bswap16(fp_load16(w->head + c->at));
 		*dport = __builtin_bswap16(fp_load16(w->head + c->at + 2));
 		c->l4_header = 8;
@@ -348,9 +372,16 @@ FP_INLINE int fp_parse_transport(struct fp_work FP_MEM *w, struct fp_cursor *c, 
 	return FP_PARSED;
 }
 
+/* A header that ends after its frame is missing, and not a matter of the capture. */
+FP_INLINE int fp_parse_result(const struct fp_work FP_MEM *w, int err)
+{
+	return err == FP_TRUNCATED && fp_wire_bytes(w) == w->head_bytes ? FP_MALFORMED : err;
+}
+
 /*
  * Fills w->packet from w->frame and w->head, the same in every runtime. Addresses, ip_bytes and
- * dscp are valid if an IP header was read; otherwise ip_bytes is 0.
+ * dscp are valid if an IP header was read, also a malformed one, which has the bytes of its frame;
+ * otherwise ip_bytes is 0.
  */
 FP_FUNC int fp_parse(struct fp_work FP_MEM *w FP_ARG)
 {
@@ -359,6 +390,8 @@ FP_FUNC int fp_parse(struct fp_work FP_MEM *w FP_ARG)
 	u32 ip = 0, sport = 0, dport = 0;
 	int err;
 
+	FP_PUT(w->wire_bytes,
+	       w->frame.wire_len > w->head_bytes ? w->frame.wire_len : w->head_bytes);
 	w->packet.vlan = w->frame.vlan & 0x0fff;
 	FP_PUT(w->packet.flags, 0);
 	FP_PUT(w->packet.tcp_flags, 0);
@@ -370,22 +403,21 @@ FP_FUNC int fp_parse(struct fp_work FP_MEM *w FP_ARG)
 	FP_PUT(w->packet.ip_bytes, 0);
 	err = fp_parse_link(w, &c);
 	if (err)
-		return err;
+		return fp_parse_result(w, err);
 	if (c.next == FP_ETH_IPV4)
 		err = fp_parse_ipv4(w, &c, &ip);
 	else if (c.next == FP_ETH_IPV6)
 		err = fp_parse_ipv6(w, &c, &ip);
 	else
 		return FP_NOT_IP;
-	if (err) {
-		FP_PUT(w->packet.ip_bytes, 0);
-		return err;
-	}
+	if (!w->packet.ip_bytes)
+		return fp_parse_result(w, err);
 
 	w->packet.key.proto = c.next;
 	w->packet.key.zero = 0;
-	err = fp_parse_transport(w, &c, &sport, &dport);
-	if (w->frame.segs > 1)
+	if (!err)
+		err = fp_parse_transport(w, &c, &sport, &dport);
+	if (w->frame.segs > 1 && err != FP_MALFORMED)
 		w->packet.ip_bytes += (w->frame.segs - 1) * (c.at - ip + c.l4_header);
 
 	if (w->packet.key.family == 4) {
@@ -399,7 +431,7 @@ FP_FUNC int fp_parse(struct fp_work FP_MEM *w FP_ARG)
 		dst1 = fp_load64_raw(w->head + ip + 32);
 	}
 	fp_set_key(w, src0, src1, dst0, dst1, sport, dport);
-	return err;
+	return fp_parse_result(w, err);
 }
 
 #endif /* FP_PARSE_H */

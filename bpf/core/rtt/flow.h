@@ -38,7 +38,7 @@
 struct fp_dir {	   /* the packets of one side */
 	u64 last;  /* time of its last packet */
 	u64 point; /* capture point where it is counted */
-	u64 min;   /* minimum RTT towards the receiver of this data; 0 none */
+	u64 min;   /* minimum RTT towards the receiver of this data, if counts.samples */
 	u64 given; /* when a sample was last reported */
 	struct fp_segments segments;
 	u32 next;    /* highest sequence number seen, plus one */
@@ -55,7 +55,7 @@ struct fp_tally {
 	u64 context[2];	      /* by side: generation and facts for which its slot was found */
 	u64 flushed;	      /* time of the last report */
 	u32 slot[2];	      /* by side */
-	u32 pending_bytes[2]; /* of IP, by sending side; pending */
+	u32 pending_bytes[2]; /* of IP, by sending side; pending, up to FP_FLUSH_MAX */
 	u32 samples[2];	      /* of that side's data; pending, like the next two */
 	u32 max_rtt_us[2];
 	u32 rtt_sum_us[2];

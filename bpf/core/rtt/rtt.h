@@ -125,7 +125,10 @@ FP_FUNC int fp_track_half_open(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP
 	}
 	if (syn)
 		f->flags |= ack ? FP_FLOW_SYN_ACK : FP_FLOW_SYN;
-	if (!fp_tally_packet(r, w, f) || !fp_tcp(r, w, f))
+	if (!fp_tally_packet(r, w, f))
+		goto out;
+	fp_tally_due(r, w, f);
+	if (!fp_tcp(r, w, f))
 		goto out;
 	if (w->packet.tcp_flags & FP_TCP_RST) {
 		w->stats.half_open_failed++;
@@ -180,11 +183,9 @@ FP_INLINE void fp_measure_in_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM
 	if (!fp_tally_packet(r, w, f))
 		return;
 	counted = w->packet.kind == FP_PACKET_TCP ? fp_tcp(r, w, f) : fp_echo(r, w, f);
-	if (!counted)
-		return;
-	if (!(f->flags & FP_FLOW_ANNOUNCED) && fp_side_seen(f, 0) && fp_side_seen(f, 1))
+	if (counted && !(f->flags & FP_FLOW_ANNOUNCED) && fp_side_seen(f, 0) && fp_side_seen(f, 1))
 		fp_announce_flow(r, w, f);
-	if (w->packet.kind == FP_PACKET_TCP)
+	if (counted && w->packet.kind == FP_PACKET_TCP)
 		fp_handle_end(r, w, f);
 	fp_tally_due(r, w, f);
 }
@@ -306,7 +307,7 @@ FP_FUNC int fp_rtt_frame(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 	if (err == FP_TRUNCATED && !final)
 		return err;
 	w->stats.frames += w->frame.segs ? w->frame.segs : 1;
-	w->stats.frame_bytes += w->frame.wire_len;
+	w->stats.frame_bytes += fp_wire_bytes(w);
 	if (r->filters && w->packet.ip_bytes && fp_filtered(r, w)) {
 		w->stats.filtered++;
 		return err == FP_TRUNCATED ? FP_PARSED : err;

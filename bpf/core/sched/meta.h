@@ -80,7 +80,7 @@ FP_FUNC int fp_parse_and_classify(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work
 	}
 	FP_PUT(m->class_id, slot);
 	FP_PUT(m->arrival, w->frame.now);
-	FP_PUT(m->bytes, w->frame.wire_len);
+	FP_PUT(m->bytes, fp_wire_bytes(w));
 	FP_PUT(m->mark, w->frame.mark);
 	FP_PUT(m->segments, (u8)(w->frame.segs < 255 ? w->frame.segs : 255));
 	return parsed;

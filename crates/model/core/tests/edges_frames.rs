@@ -323,7 +323,7 @@ fn contradicting_ip_lengths_are_malformed() {
     assert_eq!(ethernet_stats(&v6).malformed, 1);
 }
 
-/// Every shorter capture is truncated, none is read beyond.
+/// Every shorter capture is truncated, every shorter frame malformed, and none is read beyond.
 #[test]
 fn headers_not_captured_are_truncated() {
     for frame in [
@@ -332,11 +332,14 @@ fn headers_not_captured_are_truncated() {
     ] {
         let data = frame.tcp(header()).zeros(5).build();
         for len in 0..data.len() - 5 {
-            assert_eq!(ethernet_stats(&data[..len]).truncated, 1, "{len}");
+            let cut = stats_of(Link::Ethernet, &data[..len], data.len());
+            assert_eq!((cut.truncated, cut.malformed), (1, 0), "{len}");
+            let short = ethernet_stats(&data[..len]);
+            assert_eq!((short.truncated, short.malformed), (0, 1), "{len}");
         }
         assert_eq!(
-            ethernet_stats(&data[..data.len() - 5]).tcp_bytes,
-            5,
+            payload(Link::Ethernet, &data[..data.len() - 5], data.len()),
+            Some(5),
             "payload is not needed"
         );
     }
