@@ -75,8 +75,8 @@ FP_FUNC int fp_take_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 	data->counts.sampled_bytes += m->acked;
 	if (m->method != FP_METHOD_ICMP)
 		w->stats.tcp_bytes_sampled += m->acked;
-	if (!data->min || rtt < data->min)
-		data->min = rtt ? rtt : 1;
+	if (data->counts.samples == 1 || rtt < data->min)
+		data->min = rtt;
 	if (r->config.slots)
 		fp_tally_sample(r, w, f, rtt);
 	if (r->config.quiet)

@@ -40,7 +40,7 @@ pub struct FlowView {
     pub opened: u64,
     /// Time of its last packet.
     pub last: u64,
-    /// Minimum round-trip time towards side 0 and 1, nanoseconds; 0 none.
+    /// Minimum round-trip time towards side 0 and 1, nanoseconds; 0 without samples too.
     pub min: [u64; 2],
     /// Counts of packets from side 0 and 1.
     pub counts: [Counts; 2],

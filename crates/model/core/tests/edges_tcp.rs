@@ -698,3 +698,26 @@ fn monitored_ingress_prevents_a_second_sample() {
         .send();
     assert_eq!(talk.rtts(), []);
 }
+
+/// Captures with coarse times have round trips of 0, which are then the minimum, not 1.
+#[test]
+fn round_trip_of_zero_is_its_own_minimum() {
+    let mut talk = open();
+    for (sent, answered, seq) in [(100, 105, 1001), (200, 200, 1101), (300, 303, 1201)] {
+        talk.at(sent).seq(seq).ack(501).data(100).send();
+        talk.at(answered).from(B).seq(501).ack(seq + 100).send();
+    }
+    let reported: Vec<_> = talk
+        .samples
+        .iter()
+        .map(|s| (s.rtt / MS, s.min / MS))
+        .collect();
+    assert_eq!(reported[reported.len() - 3..], [(5, 5), (0, 0), (3, 0)]);
+    assert!(
+        talk.samples.iter().all(|s| s.min <= s.rtt),
+        "in nanoseconds"
+    );
+    talk.finish();
+    let flow = &talk.ended[0];
+    assert_eq!((flow.min[B], flow.counts[A].samples > 0), (0, true));
+}

@@ -205,7 +205,7 @@ impl SideLine {
             address: at.ip().to_string(),
             port: at.port(),
             towards: context.interface(flow.towards[side]),
-            min_rtt_ns: (flow.min[side] != 0).then_some(flow.min[side]),
+            min_rtt_ns: (flow.counts[1 - side].samples != 0).then_some(flow.min[side]),
             packets: c.packets,
             bytes: c.bytes,
             data_packets: c.data_packets,

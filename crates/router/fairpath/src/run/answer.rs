@@ -261,7 +261,7 @@ fn line(view: &FlowView, slot: u32, now: u64) -> FlowLine {
     let remote = 1 - host;
     let ends = [host, remote].map(|side| view.key.endpoint(side));
     let ports = ends.map(|end| if view.key.proto == 6 { end.port() } else { 0 });
-    let min = |side: usize| Some(view.min[side]).filter(|ns| *ns > 0);
+    let min = |side: usize| (view.counts[1 - side].samples > 0).then_some(view.min[side]);
     let retransmitted = view
         .counts
         .iter()
