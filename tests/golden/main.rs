@@ -17,6 +17,7 @@
 //! begin again, SYN and FIN that count two, a sample of no time shown, an initial number that a second
 //! SYN-ACK does not replace, echo matched by number without its checksum.
 
+mod crafted;
 mod karn;
 mod oracle;
 mod quantiles;
