@@ -170,6 +170,7 @@ fn broken_promise_runs_hook_and_fails_the_check() {
         (&["--class", "anna", "--rtt-p95", "10ms,10s"], 1),
         (&["--class", "anna", "--rtt-p95", "10s"], 0),
         (&["--class", "bert", "--rtt-p95", "10s"], 3),
+        (&["--class", "bert"], 3),
         (&["--class", "nobody"], 3),
     ] {
         // The window is short: the traffic must be of now.

@@ -25,7 +25,7 @@ const FRESH_NS: u64 = 5_000_000_000;
 /// 2 critical, 3 unknown (no daemon, no such class, too few samples, wrong usage).
 ///
 /// Without limits, the alerts of the class decide: a breach of its service level is critical, any
-/// other alert is a warning.
+/// other alert is a warning. Without an alert it is OK, if there are enough samples.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     fairpath check --class anna --rtt-p95 20ms,40ms\n  \
@@ -208,7 +208,7 @@ fn judge(args: &Args, row: &SnapshotRow, snapshot: &Snapshot) -> (Verdict, Strin
     let verdict = match (measured, verdicts.iter().flatten().max()) {
         (Some(measured), _) if *measured != Verdict::Ok => *measured,
         (_, Some(worst)) => *worst,
-        (_, None) => by_alerts(row),
+        (_, None) => by_alerts(row, enough),
     };
     let text = describe(row, leg, side, loss, snapshot);
     (
@@ -217,13 +217,15 @@ fn judge(args: &Args, row: &SnapshotRow, snapshot: &Snapshot) -> (Verdict, Strin
     )
 }
 
-fn by_alerts(row: &SnapshotRow) -> Verdict {
+fn by_alerts(row: &SnapshotRow, enough: bool) -> Verdict {
     if row.alerts.contains(&AlertKind::SlaBreach) {
         Verdict::Critical
-    } else if row.alerts.is_empty() {
+    } else if !row.alerts.is_empty() {
+        Verdict::Warning
+    } else if enough {
         Verdict::Ok
     } else {
-        Verdict::Warning
+        Verdict::Unknown
     }
 }
 
@@ -362,6 +364,21 @@ mod tests {
         assert_eq!(verdict(&args(None, None), &row), Verdict::Warning);
         row.alerts.push(AlertKind::SlaBreach);
         assert_eq!(verdict(&args(None, None), &row), Verdict::Critical);
+        row.inside.samples = 0;
+        assert_eq!(verdict(&args(None, None), &row), Verdict::Critical);
+    }
+
+    /// Silence is not health: a class whose line is cut has no alert either.
+    #[test]
+    fn without_limits_and_samples_it_is_unknown() {
+        let args = args(None, None);
+        for (samples, expected) in [
+            (0, Verdict::Unknown),
+            (9, Verdict::Unknown),
+            (10, Verdict::Ok),
+        ] {
+            assert_eq!(verdict(&args, &row(1, None, samples)), expected);
+        }
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! The values of the window are compared. They are *above* only with statistical confidence
 //! ([`super::baseline`]). An alert begins when the window was above in successive comparisons for its
 //! own length and `begin_intervals` more. A shorter disturbance cannot begin an alert. An alert ends
-//! when the window was halfway back for `end_intervals`. Intervals without new samples are skipped.
+//! when the window was halfway back for `end_intervals`. Intervals without new samples are skipped, so
+//! the time since the first comparison may have gaps, which the alert reports. After [`UNJUDGED_NS`]
+//! without a comparison they start again.
 
 use fairpath_core::{INSIDE, OUTSIDE};
 use fairpath_units::Nanos;
@@ -19,7 +21,7 @@ use crate::snapshot::{AlertKind, Kind};
 pub const MAX_ACTIVE_ALERTS: usize = 4096;
 /// Maximum number of alerts that begin or end in one interval. Further ones are counted and wait.
 pub const MAX_ALERTS_PER_INTERVAL: usize = 256;
-/// Time without a comparison after which an alert ends.
+/// Time without a comparison after which an alert ends, and one that has not begun starts again.
 pub const UNJUDGED_NS: u64 = 600_000_000_000;
 /// Time after which a shift becomes the new baseline.
 pub const ACCEPTED_NS: u64 = 24 * 3_600_000_000_000;
@@ -98,6 +100,19 @@ pub(super) struct Hold {
     since_unix_ns: u64,
     since: u64,
     judged: u64,
+}
+
+impl Hold {
+    /// The measured part of the time since the first comparison of a beginning alert, if not all of it.
+    fn gaps(&self, evidence: &Evidence) -> String {
+        let dt_ns = evidence.dt_ns.max(1);
+        let elapsed_ns = evidence.unix_ns.saturating_sub(self.since_unix_ns);
+        let intervals = (elapsed_ns + dt_ns / 2) / dt_ns + 1;
+        match !self.active && intervals > u64::from(self.run) {
+            true => format!(", measured in {} of {intervals} intervals", self.run),
+            false => String::new(),
+        }
+    }
 }
 
 /// A proposed begin or end. [`Watch::settle`] applies it.
@@ -223,6 +238,9 @@ impl Watch {
     ) -> Option<Proposal> {
         let hold = &mut self.holds[watched];
         let finding = finding?;
+        if !hold.active && evidence.t.saturating_sub(hold.judged) > UNJUDGED_NS {
+            hold.run = 0;
+        }
         hold.judged = evidence.t;
         let counts = match finding.verdict {
             Verdict::Above => !hold.active,
@@ -251,7 +269,7 @@ impl Watch {
             value: finding.value,
             limit: finding.limit,
             since_unix_ns: hold.since_unix_ns,
-            text: describe(&finding, kind, !hold.active, accepted),
+            text: describe(&finding, kind, !hold.active, accepted) + &hold.gaps(evidence),
             accepted,
         })
     }

@@ -99,6 +99,37 @@ fn a_doubled_rtt_raises_one_alert() {
     assert!(scene.active_alerts().is_empty());
 }
 
+/// A gap without samples within the time that an alert needs: `since` is before it, and the text
+/// reports it. After a long gap, `since` is after it: nothing is known of the time between.
+#[test]
+fn since_spans_short_gaps_and_no_long_ones() {
+    let doubled = Traffic {
+        median_ms: 40.0,
+        ..CALM
+    };
+    for (gap, spanned) in [(0, true), (120, true), (700, false)] {
+        let mut scene = Scene::new(vec![class("a", 1)]);
+        assert!(scene.run(WARM, CALM).is_empty());
+        assert!(scene.run(15, doubled).is_empty(), "before it is certain");
+        for _ in 0..gap {
+            assert_eq!(scene.world.second(&mut scene.history), []);
+        }
+        let began = scene.run(60, doubled);
+        let [(delay, alert)] = &began[..] else {
+            panic!("{gap}: {began:?}")
+        };
+        let since = (alert.since_unix_ns - THEN) / SECOND;
+        let text = &alert.text;
+        println!("gap of {gap} s: after {delay} s more, since {since}: {text}");
+        let begins = if spanned { WARM } else { WARM + 15 + gap };
+        assert!((begins..begins + 12).contains(&since), "{gap}: {since}");
+        assert_eq!(text.contains("measured in "), spanned && gap > 0, "{text}");
+        // A window that begins again may be too short to compare.
+        let measured = |of: u64| text.ends_with(&format!("measured in 20 of {of} intervals"));
+        assert!(gap != 120 || (140..144).any(measured), "{text}");
+    }
+}
+
 #[test]
 fn small_short_and_usual_steps_raise_no_alert() {
     let mut scene = Scene::new(vec![class("a", 1)]);
