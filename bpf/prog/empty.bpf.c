@@ -19,6 +19,19 @@ int empty_egress(struct __sk_buff *skb)
 	return TCX_NEXT;
 }
 
+/* A program after these at tcx receives no packet (tests). */
+SEC("tcx/ingress")
+int pass_ingress(struct __sk_buff *skb)
+{
+	return TCX_PASS;
+}
+
+SEC("tcx/egress")
+int pass_egress(struct __sk_buff *skb)
+{
+	return TCX_PASS;
+}
+
 SEC("xdp.frags")
 int empty_xdp(struct xdp_md *ctx)
 {

@@ -58,6 +58,7 @@ enum {
 
 /* Verdicts: continue with the next program or the stack. */
 #define TCX_NEXT    (-1)
+#define TCX_PASS    0 /* to the stack, past all other programs */
 #define XDP_PASS    2
 #define XDP_DROP    1
 #define XDP_ABORTED 0

@@ -2,8 +2,11 @@
 
 use std::net::IpAddr;
 
+use fairpath_bpf::{Hook, Passer};
 use fairpath_testbed::{Encap, LinkEnd, Need, Netns, Ping, Testbed, Tun, Veth, Wire, requires};
 use fairpath_tests::{PATIENCE, Rtt, rtt};
+use fairpath_units::IfIndex;
+use nix::net::if_::if_nametoindex;
 
 fn ip(ns: &Netns, line: &str) {
     let words: Vec<&str> = ["ip"].into_iter().chain(line.split(' ')).collect();
@@ -139,4 +142,34 @@ fn an_interface_without_link_header_is_watched() {
             .by("icmp")
             .all(|s| s.towards.as_deref() == Some("tun0"))
     );
+}
+
+/// A program of another owner ahead of ours at tcx that returns `TCX_PASS` hides every packet. What
+/// is there before the start does not come first; what goes ahead later is named.
+#[test]
+fn a_program_ahead_at_tcx_hides_nothing_unnoticed() {
+    requires!(Need::Root, Need::Tool("ping"));
+    let testbed = Testbed::new();
+    let [here, there] = ["here", "there"].map(|n| testbed.netns(n).unwrap());
+    link(&here, "lan", &there, 1);
+    let pass = |hook| {
+        let attach = || Passer::attach(IfIndex(if_nametoindex("lan").unwrap()), hook).unwrap();
+        here.enter(attach).unwrap()
+    };
+    let _before = [Hook::TcxIngress, Hook::TcxEgress].map(pass);
+    let rtt = Rtt::watch(&here, &["lan"], &[]);
+    ping(&here, 1);
+    for (hook, name) in [
+        (Hook::TcxIngress, "pass_ingress"),
+        (Hook::TcxEgress, "pass_egress"),
+    ] {
+        let later = pass(hook);
+        rtt.logs(&format!("lan: the program {name:?} (id "));
+        rtt.logs(&format!("runs ahead of Fairpath at {hook}"));
+        ping(&here, 1); // which is not seen at this hook
+        drop(later);
+        rtt.logs(&format!("lan: Fairpath is first at {hook} again"));
+    }
+    let records = rtt.stop();
+    assert_eq!(records.samples.len(), 3, "those before");
 }

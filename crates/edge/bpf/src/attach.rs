@@ -1,12 +1,12 @@
 //! Attachment of programs to interfaces, held by file descriptors.
 
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
 use fairpath_units::IfIndex;
 use libbpf_rs::{AsRawLibbpf, Link, ProgramMut};
 
-use crate::stage;
+use crate::{stage, tcx};
 
 /// The hook of a program on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,8 @@ impl Attached {
     }
 }
 
-/// Attaches `program` to `hook` of an interface of the current network namespace.
+/// Attaches `program` to `hook` of an interface of the current network namespace; at tcx before
+/// existing programs. A program ahead that returns `TCX_PASS` would hide every packet.
 pub(crate) fn attach(
     program: &mut ProgramMut<'_>,
     hook: Hook,
@@ -138,10 +139,15 @@ pub(crate) fn attach(
 ) -> Result<Attached, AttachError> {
     let raw = program.as_libbpf_object().as_ptr();
     let index = ifindex.0 as i32;
+    let first = libbpf_sys::bpf_tcx_opts {
+        sz: size_of::<libbpf_sys::bpf_tcx_opts>() as libbpf_sys::size_t,
+        flags: libbpf_sys::BPF_F_BEFORE,
+        ..libbpf_sys::bpf_tcx_opts::default()
+    };
     let link = match hook {
-        // SAFETY: `raw` is a loaded program; no options means: append after the existing ones.
+        // SAFETY: `raw` is a loaded program; the options live through the call.
         Hook::TcxIngress | Hook::TcxEgress => unsafe {
-            libbpf_sys::bpf_program__attach_tcx(raw, index, std::ptr::null())
+            libbpf_sys::bpf_program__attach_tcx(raw, index, &raw const first)
         },
         // SAFETY: `raw` is a loaded program; the link is a bpf_link, not netlink's attachment.
         Hook::Xdp => unsafe { libbpf_sys::bpf_program__attach_xdp(raw, index) },
@@ -160,33 +166,7 @@ pub(crate) fn attach(
     };
     // SAFETY: a fresh link that nothing else owns.
     let link = unsafe { Link::from_ptr(link) };
-    Ok(Attached::of_link(link))
-}
-
-/// Attaches `program` to tcx egress of an interface, before existing programs.
-pub(crate) fn attach_first(
-    program: &mut ProgramMut<'_>,
-    ifindex: IfIndex,
-    name: &str,
-) -> Result<Attached, AttachError> {
-    let options = libbpf_sys::bpf_tcx_opts {
-        sz: size_of::<libbpf_sys::bpf_tcx_opts>() as libbpf_sys::size_t,
-        flags: libbpf_sys::BPF_F_BEFORE,
-        ..libbpf_sys::bpf_tcx_opts::default()
-    };
-    let raw = program.as_libbpf_object().as_ptr();
-    let index = ifindex.0 as i32;
-    // SAFETY: `raw` is a loaded program; the options live through the call.
-    let link = unsafe { libbpf_sys::bpf_program__attach_tcx(raw, index, &raw const options) };
-    let link = NonNull::new(link).ok_or_else(|| AttachError {
-        hook: Hook::TcxEgress,
-        name: name.to_owned(),
-        ifindex,
-        source: std::io::Error::last_os_error(),
-        existing: None,
-    })?;
-    // SAFETY: a fresh link that nothing else owns.
-    let link = unsafe { Link::from_ptr(link) };
+    tcx::is_ours(program);
     Ok(Attached::of_link(link))
 }
 
@@ -212,11 +192,17 @@ pub(crate) fn name_of(id: u32) -> Option<String> {
     }
     // SAFETY: the call gave a descriptor that no other code owns.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    let info = info_of(fd.as_fd())?;
+    let name = info.name.iter().map(|c| *c as u8).take_while(|c| *c != 0);
+    Some(String::from_utf8_lossy(&name.collect::<Vec<_>>()).into_owned())
+}
+
+/// The kernel's description of a loaded program.
+pub(crate) fn info_of(program: BorrowedFd<'_>) -> Option<libbpf_sys::bpf_prog_info> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut len = size_of_val(&info) as u32;
     let to = (&raw mut info).cast();
     // SAFETY: `to` points to `len` writable bytes; all pointers in them are null.
-    let result = unsafe { libbpf_sys::bpf_obj_get_info_by_fd(fd.as_raw_fd(), to, &mut len) };
-    let name = info.name.iter().map(|c| *c as u8).take_while(|c| *c != 0);
-    (result == 0).then(|| String::from_utf8_lossy(&name.collect::<Vec<_>>()).into_owned())
+    let result = unsafe { libbpf_sys::bpf_obj_get_info_by_fd(program.as_raw_fd(), to, &mut len) };
+    (result == 0).then_some(info)
 }

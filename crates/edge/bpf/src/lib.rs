@@ -15,6 +15,7 @@ mod impair;
 mod inject;
 mod mark;
 mod objects;
+mod pass;
 mod pifo;
 mod pifo_bench;
 mod pin;
@@ -39,6 +40,7 @@ pub use impair::{Loss, LossCounts, LossError, LossOptions};
 pub use inject::{Arrived, InjectError, Injector, Side, Traffic};
 pub use mark::{Mark, MarkCount, MarkError, MarkOptions, Took};
 pub use objects::{Loaded, load_all};
+pub use pass::Passer;
 pub use pifo::{KernelPool, PoolError};
 pub use pifo_bench::{QueueBench, QueueBenchError, Variant};
 pub use pin::{PinError, Pins};
@@ -51,7 +53,7 @@ pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
 pub use sched::SchedRun;
 pub use stack_sent::{Sent, StackSent};
 pub use stage::Stage;
-pub use tcx::{TcxProgram, tcx_programs};
+pub use tcx::{TcxProgram, tcx_ahead, tcx_programs};
 
 /// Suppresses libbpf's messages, which our own errors repeat, unless `FAIRPATH_LIBBPF_LOG` is set.
 pub fn quiet_libbpf() {

@@ -23,10 +23,11 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, OpenObject, ProgramInput, ProgramMut};
 
 use crate::arena::{self, PAGE, START, STRIDE, touch};
-use crate::attach::{self, AttachError, Attached};
+use crate::attach::{self, AttachError, Attached, Hook};
 use crate::pin::{self, PinError, Pins};
 use crate::rtt::wait_for_programs;
 use crate::skel::mark::{MarkSkel, MarkSkelBuilder, OpenMarkSkel};
+use crate::tcx;
 
 /// Capacity of the rules' memory in flows: none are tracked.
 const FLOWS: u32 = 8;
@@ -250,7 +251,12 @@ impl Mark {
         name: &str,
         raw: bool,
     ) -> Result<Attached, MarkError> {
-        Ok(attach::attach_first(self.program(raw), ifindex, name)?)
+        Ok(attach::attach(
+            self.program(raw),
+            Hook::TcxEgress,
+            ifindex,
+            name,
+        )?)
     }
 
     /// Like [`Mark::attach`], but the program remains after the end of this process in any case. It
@@ -269,12 +275,13 @@ impl Mark {
         let program = self.program(raw);
         if path.exists() {
             if Link::open(&path).is_ok_and(|mut link| link.update_prog(program).is_ok()) {
+                tcx::is_ours(program);
                 return Ok(Took::Over);
             }
             // The interface was removed, and another one has its index.
             pin::remove(&path)?;
         }
-        let attached = attach::attach_first(program, ifindex, name)?;
+        let attached = attach::attach(program, Hook::TcxEgress, ifindex, name)?;
         attached.pin(&path).map_err(|error| PinError {
             what: "pin",
             path,

@@ -1,8 +1,17 @@
 //! Other programs at tcx that see, change or end an interface's packets.
 
-use fairpath_units::IfIndex;
+use std::collections::BTreeSet;
+use std::os::fd::AsFd;
+use std::sync::{Mutex, PoisonError};
 
-use crate::attach::{Hook, name_of};
+use fairpath_units::IfIndex;
+use libbpf_rs::ProgramMut;
+
+use crate::attach::{Hook, info_of, name_of};
+
+/// Ids of the programs that this process attached. Their names need a capability that the daemon
+/// drops.
+static ATTACHED: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 /// More than the kernel's maximum at one hook (`BPF_MPROG_MAX`, 64).
 const MAX_PROGRAMS: usize = 64;
@@ -25,6 +34,35 @@ pub struct TcxProgram {
     pub name: String,
 }
 
+/// Records a program that this process attached.
+pub(crate) fn is_ours(program: &ProgramMut<'_>) {
+    let id = info_of(program.as_fd()).map(|info| info.id);
+    let mut ids = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
+    ids.extend(id);
+}
+
+/// Takes back [`is_ours`], for a program that plays another owner's.
+pub(crate) fn is_not_ours(program: &ProgramMut<'_>) {
+    let mut ids = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
+    ids.retain(|id| info_of(program.as_fd()).is_none_or(|info| info.id != *id));
+}
+
+impl TcxProgram {
+    fn is_own(&self) -> bool {
+        let ids = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
+        ids.contains(&self.id) || OURS.contains(&self.name.as_str())
+    }
+}
+
+impl std::fmt::Display for TcxProgram {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.name.as_str() {
+            "" => write!(f, "the program with id {}", self.id),
+            name => write!(f, "the program {name:?} (id {})", self.id),
+        }
+    }
+}
+
 /// Programs of other owners at a tcx hook of an interface of the current network namespace, in
 /// order. Needs `CAP_NET_ADMIN`; names need `CAP_SYS_ADMIN`. `fairpath_netlink::stages` lists
 /// programs of the older `clsact`.
@@ -32,6 +70,24 @@ pub struct TcxProgram {
 /// # Errors
 /// The error of the kernel. A kernel without tcx (before 6.6) returns `EINVAL`.
 pub fn tcx_programs(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<TcxProgram>> {
+    let all = in_order(ifindex, hook)?.into_iter();
+    Ok(all.filter(|found| !found.is_own()).collect())
+}
+
+/// The programs of other owners that run before the last one of Fairpath. Any of them can end a
+/// packet (`TCX_PASS` and more), which Fairpath then does not see.
+///
+/// # Errors
+/// As [`tcx_programs`].
+pub fn tcx_ahead(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<TcxProgram>> {
+    let mut all = in_order(ifindex, hook)?;
+    let ours = all.iter().rposition(TcxProgram::is_own).unwrap_or(0);
+    all.truncate(ours);
+    all.retain(|found| !found.is_own());
+    Ok(all)
+}
+
+fn in_order(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<TcxProgram>> {
     let kind = match hook {
         Hook::TcxIngress => libbpf_sys::BPF_TCX_INGRESS,
         Hook::TcxEgress => libbpf_sys::BPF_TCX_EGRESS,
@@ -59,9 +115,7 @@ pub fn tcx_programs(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<TcxProg
         id: *id,
         name: name_of(*id).unwrap_or_default(),
     });
-    Ok(each
-        .filter(|found| !OURS.contains(&found.name.as_str()))
-        .collect())
+    Ok(each.collect())
 }
 
 #[cfg(test)]
@@ -74,7 +128,7 @@ mod tests {
     use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
     use super::*;
-    use crate::attach::attach;
+    use crate::pass::attach_as_other;
     use crate::skel::empty::EmptySkelBuilder;
     use crate::{Mark, MarkOptions};
 
@@ -99,9 +153,14 @@ mod tests {
             let _ours = mark.attach(LO, "lo", false).unwrap();
             assert_eq!(tcx_programs(LO, Hook::TcxEgress).unwrap(), vec![]);
             let program = &mut other.progs.empty_egress;
-            let _theirs = attach(program, Hook::TcxEgress, LO, "lo").unwrap();
+            let _theirs = attach_as_other(program, Hook::TcxEgress, LO, "lo").unwrap();
             assert_eq!(tcx_programs(LO, Hook::TcxIngress).unwrap(), vec![]);
-            tcx_programs(LO, Hook::TcxEgress).unwrap()
+            let others = tcx_programs(LO, Hook::TcxEgress).unwrap();
+            assert_eq!(tcx_ahead(LO, Hook::TcxEgress).unwrap(), others);
+            drop(_ours);
+            let _ours = mark.attach(LO, "lo", false).unwrap();
+            assert_eq!(tcx_ahead(LO, Hook::TcxEgress).unwrap(), vec![]);
+            others
         });
         let reported = reported.unwrap();
         assert_eq!(

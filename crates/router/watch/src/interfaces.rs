@@ -1,9 +1,10 @@
 //! The watched interfaces, by name and pattern, as links appear, are renamed and are removed.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
-use fairpath_bpf::{Attached, Hook as BpfHook, RttMonitor};
+use fairpath_bpf::{Attached, Hook as BpfHook, RttMonitor, TcxProgram, tcx_ahead};
 use fairpath_netlink::{ArpType, Link, LinkEvent, LinkWatch};
 use fairpath_units::IfIndex;
 use globset::{Glob, GlobSet, GlobSetBuilder};
@@ -12,6 +13,9 @@ use fairpath_config::Hook;
 
 /// Maximum number of watched interfaces. The table of the core is a little larger.
 pub const MAX_INTERFACES: usize = 512;
+
+/// Time between checks of the order of programs at tcx.
+const CHECK_EVERY: Duration = Duration::from_secs(1);
 
 /// The watched interfaces and their attached programs.
 pub struct Interfaces {
@@ -22,11 +26,15 @@ pub struct Interfaces {
     watch: LinkWatch,
     attached: HashMap<IfIndex, Watched>,
     generation: u64,
+    next_check: Instant,
 }
 
 struct Watched {
     name: String,
     _programs: Vec<Attached>,
+    hooks: [BpfHook; 2],
+    /// By hook: programs ahead that were reported.
+    ahead: [Vec<TcxProgram>; 2],
 }
 
 /// A change to report.
@@ -39,6 +47,8 @@ pub enum Change {
     Renamed(IfIndex, String),
     /// No longer watched, with the reason.
     Detached(String, &'static str),
+    /// Programs of others run ahead of Fairpath's at a hook and may end packets; none any more.
+    Ahead(String, BpfHook, Vec<TcxProgram>),
     /// It matches a pattern but cannot be watched.
     Refused(anyhow::Error),
 }
@@ -58,6 +68,7 @@ impl Interfaces {
             watch: LinkWatch::open()?,
             attached: HashMap::new(),
             generation: 0,
+            next_check: Instant::now(),
         })
     }
 
@@ -185,7 +196,26 @@ impl Interfaces {
                 _ => {}
             }
         }
+        let now = Instant::now();
+        if now >= self.next_check {
+            self.next_check = now + CHECK_EVERY;
+            self.check_order(&mut changes);
+        }
         Ok(changes)
+    }
+
+    /// Programs that attach later may go ahead. The kernel reports no change: it has to be asked.
+    fn check_order(&mut self, changes: &mut Vec<Change>) {
+        for (ifindex, watched) in &mut self.attached {
+            for (hook, known) in watched.hooks.into_iter().zip(&mut watched.ahead) {
+                // An interface that was just removed has no programs.
+                let ahead = tcx_ahead(*ifindex, hook).unwrap_or_default();
+                if ahead != *known {
+                    known.clone_from(&ahead);
+                    changes.push(Change::Ahead(watched.name.clone(), hook, ahead));
+                }
+            }
+        }
     }
 
     fn wanted(&self, name: &str) -> bool {
@@ -197,10 +227,12 @@ impl Interfaces {
             return;
         }
         match self.attach(link, monitor) {
-            Ok(programs) => {
+            Ok((programs, hooks)) => {
                 let watched = Watched {
                     name: link.name.clone(),
                     _programs: programs,
+                    hooks,
+                    ahead: Default::default(),
                 };
                 self.attached.insert(link.ifindex, watched);
                 changes.push(Change::Attached(link.name.clone()));
@@ -209,7 +241,11 @@ impl Interfaces {
         }
     }
 
-    fn attach(&self, link: &Link, monitor: &mut RttMonitor) -> anyhow::Result<Vec<Attached>> {
+    fn attach(
+        &self,
+        link: &Link,
+        monitor: &mut RttMonitor,
+    ) -> anyhow::Result<(Vec<Attached>, [BpfHook; 2])> {
         if self.attached.len() >= MAX_INTERFACES {
             bail!(
                 "watch {:?}: {MAX_INTERFACES} interfaces are watched already",
@@ -231,7 +267,8 @@ impl Interfaces {
             BpfHook::TcxIngress
         };
         let mut programs = Vec::new();
-        for hook in [ingress, BpfHook::TcxEgress] {
+        let hooks = [ingress, BpfHook::TcxEgress];
+        for hook in hooks {
             match monitor.attach(hook, link.ifindex, &link.name, raw) {
                 Ok(program) => programs.push(program),
                 Err(error) => {
@@ -245,7 +282,7 @@ impl Interfaces {
                 }
             }
         }
-        Ok(programs)
+        Ok((programs, hooks))
     }
 
     fn renamed(&mut self, link: &Link, monitor: &mut RttMonitor, changes: &mut Vec<Change>) {
@@ -283,6 +320,20 @@ impl Interfaces {
     /// Readable when a link changed.
     pub fn fd(&self) -> std::os::fd::BorrowedFd<'_> {
         std::os::fd::AsFd::as_fd(&self.watch)
+    }
+}
+
+impl Change {
+    /// [`Change::Ahead`] in words.
+    pub fn of_order(name: &str, hook: BpfHook, ahead: &[TcxProgram]) -> String {
+        let programs: Vec<String> = ahead.iter().map(TcxProgram::to_string).collect();
+        match programs.is_empty() {
+            true => format!("{name}: Fairpath is first at {hook} again"),
+            false => format!(
+                "{name}: {} runs ahead of Fairpath at {hook}; packets that it ends are not measured: attach it after Fairpath, or restart Fairpath",
+                programs.join(", ")
+            ),
+        }
     }
 }
 

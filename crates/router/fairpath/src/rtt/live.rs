@@ -129,6 +129,9 @@ fn apply_changes(changes: Vec<Change>, output: &mut Output) {
             Change::Detached(name, why) => {
                 note(format!("{name} {why}; no longer watched"));
             }
+            Change::Ahead(name, hook, programs) => {
+                note(Change::of_order(&name, hook, &programs));
+            }
             Change::Refused(error) => note(format!("{error:#}")),
         }
     }

@@ -254,6 +254,13 @@ pub fn log_changes(changes: Vec<Change>) {
                 tracing::info!("interface {index} is now {name}")
             }
             Change::Detached(name, why) => tracing::info!("{name} {why}; no longer watched"),
+            Change::Ahead(name, hook, programs) => {
+                let text = Change::of_order(&name, hook, &programs);
+                match programs.is_empty() {
+                    true => tracing::info!("{text}"),
+                    false => tracing::warn!("{text}"),
+                }
+            }
             Change::Refused(error) => tracing::warn!("{error:#}"),
         }
     }
