@@ -25,7 +25,7 @@ fn threads(process: &Process) -> Option<Vec<[u64; 3]>> {
         };
         Some([value("CapPrm:")?, value("CapBnd:")?, value("NoNewPrivs:")?])
     };
-    // A thread that ended meanwhile is missing.
+    // A thread that ended in between is missing.
     Some(tasks.filter_map(|task| one(task.ok()?.path())).collect())
 }
 

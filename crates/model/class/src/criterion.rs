@@ -112,7 +112,7 @@ impl std::fmt::Display for Criterion {
     }
 }
 
-/// What a capture lacks for a criterion.
+/// The part of a criterion that a capture lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureGap {
     /// Captures do not have it.

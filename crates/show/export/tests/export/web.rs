@@ -251,8 +251,8 @@ fn silent_clients_cannot_lock_out_a_scrape() {
 fn connections_above_the_limit_are_closed() {
     let stuck = Arc::new(Stuck::default());
     let (server, address) = start(Arc::clone(&stuck) as _, ServerOptions::default());
-    let mut asking: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| connect(address)).collect();
-    for stream in &mut asking {
+    let mut waiting: Vec<TcpStream> = (0..MAX_CONNECTIONS).map(|_| connect(address)).collect();
+    for stream in &mut waiting {
         let head = b"GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
         stream.write_all(head).unwrap();
     }
