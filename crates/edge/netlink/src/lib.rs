@@ -58,6 +58,6 @@ pub use netdev::{Netdev, XdpFeatures};
 pub use nfqueue::bind_nfqueue;
 pub use route::{link_towards, rp_filter};
 pub use sockets::{BbrInfo, SocketDiag, SocketId, TcpInfo, TcpSocket};
-pub use stage::{Stage, StageError, StageKind, stages};
+pub use stage::{Stage, StageError, StageKind, StageWatch, stages};
 pub use tc::{PlaceError, Qdisc, QdiscPlace, QdiscStats, Tc};
 pub use watch::{LinkEvent, LinkTable, LinkWatch};

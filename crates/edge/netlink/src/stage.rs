@@ -18,6 +18,7 @@ mod device;
 mod hooks;
 mod nftables;
 mod routing;
+mod watch;
 mod xfrm;
 mod xtables;
 
@@ -26,6 +27,8 @@ use std::io;
 
 use crate::connection::NetlinkError;
 use crate::htb::Device;
+
+pub use watch::StageWatch;
 
 /// A kind of stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -136,7 +139,10 @@ fn conntrack() -> Result<Option<Stage>, StageError> {
     let tracked = count.as_deref().and_then(|text| text.trim().parse().ok());
     Ok(tracked.filter(|count: &u64| *count > 0).map(|count| Stage {
         kind: StageKind::Conntrack,
-        name: format!("{count} connections tracked"),
+        // They outlive the rules that tracked them, up to 5 days.
+        name: format!(
+            "{count} connections tracked; without such rules, `conntrack -F` removes what is left"
+        ),
         interface: None,
     }))
 }

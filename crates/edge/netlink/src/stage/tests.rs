@@ -126,7 +126,7 @@ fn tracked_connections_rules_filters_and_qdiscs_are_named() {
         let to = socket.local_addr().unwrap();
         socket.send_to(&[1], to).unwrap();
         let expected = [
-            "conntrack (1 connections tracked)",
+            "conntrack (1 connections tracked; without such rules, `conntrack -F` removes what is left)",
             "policy routing (ip rule 100 (table 5))",
             "policy routing (ip -6 rule 101 (table 1000))",
             "tc filter (ingress u32 on \"s0\")",
@@ -156,5 +156,27 @@ fn ipsec_policies_of_forwarded_packets_are_named() {
             "IPsec policy (ip xfrm policy src 2001:db8::/32 dst ::/0 dir out)",
         ];
         assert_eq!(found, expected);
+    });
+}
+
+#[test]
+fn changes_of_stages_are_notified() {
+    let name = "changes_of_stages_are_notified";
+    in_device(name, "nft", |_| {
+        let mut watch = StageWatch::open().unwrap();
+        let run = |line: &str| tool(&line.split(' ').collect::<Vec<_>>(), "");
+        for change in [
+            "nft add table inet late",
+            "nft delete table inet late",
+            "ip rule add from 192.0.2.0/24 table 5 priority 100",
+            "ip -6 rule add from 2001:db8::/32 table 1000 priority 101",
+            "tc qdisc add dev s0 clsact",
+            "ip link set dev s0 name s2",
+            "ip xfrm policy add src 192.0.2.0/24 dst 198.51.100.0/24 dir fwd action block",
+        ] {
+            watch.take();
+            run(change);
+            assert!(watch.take(), "{change}");
+        }
     });
 }
