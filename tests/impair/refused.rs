@@ -5,7 +5,7 @@ use std::process::Command;
 use fairpath_testbed::{Need, Router, requires};
 use fairpath_tests::PATIENCE;
 
-use crate::scene::{Scene, command, router};
+use crate::scene::{Impaired, Scene, command, router};
 
 /// Status and complaint.
 fn refusal(net: &Scene, mut command: Command) -> (i32, String) {
@@ -140,4 +140,17 @@ fn lower_interfaces_carry_the_login() {
             );
         }
     }
+}
+
+#[test]
+fn a_firewall_rule_that_is_loaded_later_ends_afxdp() {
+    requires!(Need::Root, Need::Tool("nft"));
+    let net = router();
+    let impaired = Impaired::between(&net, "afxdp", &["--delay", "1ms"]);
+    let rule = "add table inet late; add chain inet late f { type filter hook forward priority 0; policy drop; }";
+    net.router.run(&["nft", rule]).unwrap();
+    let ended = impaired.ended();
+    assert_eq!(ended.status.code(), Some(1));
+    let report = ended.report.to_string();
+    assert!(report.contains("netfilter (nft inet late f)"), "{report}");
 }

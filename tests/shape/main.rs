@@ -12,6 +12,7 @@ mod author;
 mod classes;
 mod intact;
 mod latency;
+mod later;
 mod life;
 mod recorded;
 mod refused;

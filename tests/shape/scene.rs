@@ -275,13 +275,14 @@ pub struct Arrived {
     pub reordered: u64,
     /// The longest time between two.
     pub longest_gap: Duration,
+    /// The time of the last one.
+    pub last: Option<Instant>,
 }
 
 #[derive(Default)]
 struct Seen {
     arrived: Arrived,
     max: Option<u64>,
-    last: Option<Instant>,
 }
 
 impl Seen {
@@ -291,7 +292,7 @@ impl Seen {
         arrived.count += 1;
         arrived.reordered += u64::from(self.max.is_some_and(|max| number < max));
         self.max = self.max.max(Some(number));
-        if let Some(last) = self.last.replace(now) {
+        if let Some(last) = arrived.last.replace(now) {
             arrived.longest_gap = arrived.longest_gap.max(now.duration_since(last));
         }
     }

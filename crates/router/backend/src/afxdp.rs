@@ -6,6 +6,7 @@ pub mod instances;
 pub mod paths;
 pub mod shaper;
 pub mod skipped;
+pub mod watch;
 mod worker;
 
 use fairpath_impair::{Plan, Ready};

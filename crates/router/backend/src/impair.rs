@@ -1,5 +1,7 @@
 //! Common parts of the back ends of an impairment.
 
+use std::os::fd::BorrowedFd;
+
 use fairpath_afxdp::Precedence;
 use fairpath_impair::Counts;
 
@@ -31,6 +33,11 @@ pub trait Engine {
     /// # Errors
     /// It does not run any more.
     fn read(&mut self) -> anyhow::Result<Vec<Counts>>;
+
+    /// Readable when it has ended by itself; [`Engine::read`] returns the reason.
+    fn ended(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Stops, and returns the last counts. Queued packets are sent or dropped.
     ///

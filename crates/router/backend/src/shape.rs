@@ -1,6 +1,7 @@
 //! The interface of a back end to the daemon's loop.
 
 use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
 
 use anyhow::Context;
 use fairpath_bpf::RttMonitor;
@@ -123,6 +124,11 @@ pub trait Backend: Send {
     /// The back end failed.
     fn follow_links(&mut self) -> anyhow::Result<()> {
         Ok(())
+    }
+
+    /// Readable when it has ended by itself; [`Backend::read`] returns the reason.
+    fn ended(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
 
     /// Ends: packets that wait go their way, and nothing stays. How many went, where it is known.

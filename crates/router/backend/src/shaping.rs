@@ -1,6 +1,7 @@
 //! Shaping in the loop of the daemon: configuration, running back end, and counters.
 
 use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -11,6 +12,7 @@ use fairpath_core::sched::{Drop as Reason, NodeConfig, Op, Setting, decode_rate,
 use fairpath_history::snapshot::{Queue, Shape, ShapeSet, ShapedLink};
 use fairpath_sched::tree::Tree;
 use fairpath_shape::{Both, Figures, Lines, Side, Sojourns};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::choose;
 use crate::description::Shapes;
@@ -341,6 +343,20 @@ impl Shaping {
         );
         self.failure = Some((text.clone(), Instant::now() + RETRY));
         text
+    }
+
+    /// Readable when the back end has ended by itself; [`Shaping::read`] returns the reason.
+    pub fn ended(&self) -> Option<BorrowedFd<'_>> {
+        self.port.as_ref()?.backend.ended()
+    }
+
+    /// Whether the back end has ended by itself.
+    pub fn has_ended(&self) -> bool {
+        let Some(fd) = self.ended() else {
+            return false;
+        };
+        let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
+        poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 
     /// Applies changed links.

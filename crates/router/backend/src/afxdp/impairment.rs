@@ -4,6 +4,8 @@
 //! packet leaves, as for `fairpath shape` (bridge or router). A direction is an exit: what leaves by
 //! the peer is "to-peer". What the XDP program leaves to the stack is not impaired.
 
+use std::os::fd::BorrowedFd;
+
 use anyhow::{Context, bail};
 use fairpath_afxdp::{Forwarder, LinkState, QueueId};
 use fairpath_bpf::{ForwardOutcome, Options, RttMonitor};
@@ -15,7 +17,8 @@ use fairpath_units::Nanos;
 
 use super::ends::{Ends, about, first_queues, open_port};
 use super::paths::Paths;
-use super::skipped;
+use super::skipped::Skipped;
+use super::watch::Begun;
 use super::worker::{Running, Schedule, lead_packets};
 use crate::Mode;
 use crate::impair::{Engine, awake_ns};
@@ -75,12 +78,12 @@ impl Afxdp {
             );
         }
         let mode = ends.mode(mode)?;
-        skipped::refuse(
-            &format!("impair {:?} and {:?}", ends.inside.name, ends.outside.name),
+        let begun = Begun::new(Skipped::new(
+            format!("impair {:?} and {:?}", ends.inside.name, ends.outside.name),
             [[&ends.inside, &ends.outside]],
             mode,
             "--via nfqueue, which does not bypass it",
-        )?;
+        ))?;
         let held = plans.iter().map(|plan| plan.packets + CHARGES).sum();
         let (port, frames, placement) = open_port(&ends, held)?;
         let [to_peer, from_peer] = plans else {
@@ -103,7 +106,7 @@ impl Afxdp {
             interfaces: Interfaces::watch([&ends.inside, &ends.outside])?,
             about,
         };
-        afxdp.running.attach(&mut afxdp.monitor, &ends)?;
+        afxdp.running.attach(&mut afxdp.monitor, &ends, begun)?;
         // Attaching can restart a driver. Its drops then are not packets of the run.
         afxdp.interfaces = Interfaces::watch([&ends.inside, &ends.outside])?;
         Ok(afxdp)
@@ -127,6 +130,7 @@ impl Engine for Afxdp {
     }
 
     fn read(&mut self) -> anyhow::Result<Vec<Counts>> {
+        self.running.check()?;
         let reported = self.running.lead().count()?;
         if let Some(name) = &reported.removed {
             bail!("the interface {name:?} was removed");
@@ -160,6 +164,10 @@ impl Engine for Afxdp {
             }
         }
         Ok(counts)
+    }
+
+    fn ended(&self) -> Option<BorrowedFd<'_>> {
+        self.running.ended()
     }
 
     fn stop(mut self: Box<Self>) -> anyhow::Result<Vec<Counts>> {

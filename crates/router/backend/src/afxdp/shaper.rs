@@ -7,6 +7,7 @@
 //! router mode the routes of the kernel decide. In both modes the kernel forwards after this process ends.
 
 use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
 
 use anyhow::bail;
 use fairpath_bpf::{ForwardOutcome, RttMonitor};
@@ -15,7 +16,8 @@ use fairpath_shape::{Both, CHARGES, Lines, Side};
 
 use super::ends::{Ends, about, open_port};
 use super::instances::{Counts, ShapeInstances};
-use super::skipped;
+use super::skipped::Skipped;
+use super::watch::Begun;
 use super::worker::{Running, lead_packets};
 use crate::Via;
 use crate::orders::{self, Command, Gauge};
@@ -45,12 +47,12 @@ impl Afxdp {
         };
         let ends = Ends::look("shape", inside, outside)?;
         let mode = ends.mode(job.config.mode)?;
-        skipped::refuse(
-            &format!("shape {:?} and {:?}", job.config.inside, ends.outside.name),
+        let begun = Begun::new(Skipped::new(
+            format!("shape {:?} and {:?}", job.config.inside, ends.outside.name),
             ends.passed(mode, job.config.vlans)?,
             mode,
             "via = \"nfqueue\", \"qdisc\" or \"kernel\", which do not bypass it",
-        )?;
+        ))?;
         let held = Side::BOTH.map(|side| job.lines.held(side) + CHARGES);
         let (port, frames, placement) = open_port(&ends, held.iter().sum())?;
         let (down_gauge, down) = orders::begin(job, Side::Down, frames, true)?;
@@ -71,7 +73,7 @@ impl Afxdp {
             handles: frames,
             about,
         };
-        afxdp.running.attach(monitor, &ends)?;
+        afxdp.running.attach(monitor, &ends, begun)?;
         Ok(afxdp)
     }
 }
@@ -99,6 +101,7 @@ impl Backend for Afxdp {
     }
 
     fn read(&mut self, monitor: &RttMonitor) -> anyhow::Result<Reading> {
+        self.running.check()?;
         let counts = self.running.lead().count()?;
         if let Some(name) = &counts.removed {
             bail!("the interface {name:?} was removed");
@@ -148,7 +151,15 @@ impl Backend for Afxdp {
             .report(Command::Classes(job.slots.to_vec()))
     }
 
+    fn ended(&self) -> Option<BorrowedFd<'_>> {
+        self.running.ended()
+    }
+
     fn stop(mut self: Box<Self>) -> anyhow::Result<String> {
+        if self.running.check().is_err() {
+            self.running.end();
+            return Ok("queued packets were dropped".to_owned());
+        }
         // Nothing comes any more: the kernel forwards.
         self.running.detach();
         let sent = self.running.lead().stop();

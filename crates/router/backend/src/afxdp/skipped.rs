@@ -2,33 +2,80 @@
 
 use anyhow::{Context, bail};
 use fairpath_netlink::{Device, Link, StageKind, stages as stack_stages};
+use nix::net::if_::if_indextoname;
 
 use crate::Mode;
 
-/// Refuses where packets between `links` would pass by stages that this host has.
-///
-/// `what` begins the message and names the interfaces; `remedy` is what keeps the stages.
-///
-/// # Errors
-/// The first of the stages, and the remedy.
-pub fn refuse<'l>(
-    what: &str,
-    links: impl IntoIterator<Item = [&'l Link; 2]>,
+/// The stages that packets between some pairs of links bypass. The same list is read at the start and
+/// [while it runs](super::watch).
+pub struct Skipped {
+    /// The begin of messages, with the names of the interfaces.
+    what: String,
+    links: Vec<[Link; 2]>,
     mode: Mode,
-    remedy: &str,
-) -> anyhow::Result<()> {
-    let mut all = Vec::new();
-    for links in links {
-        all.extend(stages(links, mode)?);
+    /// What keeps the stages.
+    remedy: &'static str,
+}
+
+impl Skipped {
+    /// For packets between each two of `links`.
+    pub fn new<'l>(
+        what: String,
+        links: impl IntoIterator<Item = [&'l Link; 2]>,
+        mode: Mode,
+        remedy: &'static str,
+    ) -> Skipped {
+        Skipped {
+            what,
+            links: links
+                .into_iter()
+                .map(|pair| pair.map(Link::clone))
+                .collect(),
+            mode,
+            remedy,
+        }
     }
-    let more = match all.len() {
-        0 | 1 => String::new(),
-        count => format!(" and {} more", count - 1),
-    };
-    if let Some(first) = all.first() {
-        bail!("{what} via afxdp: packets would bypass {first}{more}: remove it, or use {remedy}");
+
+    /// Refuses to start where this host has such stages.
+    ///
+    /// # Errors
+    /// The first of the stages, and the remedy.
+    pub fn refuse(&self) -> anyhow::Result<()> {
+        match self.look()? {
+            Some(stages) => bail!(
+                "{} via afxdp: packets would bypass {stages}: remove it, or use {}",
+                self.what,
+                self.remedy
+            ),
+            None => Ok(()),
+        }
     }
-    Ok(())
+
+    /// Why a running back end has to end, if it does.
+    pub fn end(&self, stages: &str) -> String {
+        format!(
+            "{} via afxdp has ended, because packets would bypass {stages}: the kernel forwards without it; remove it, or use {}",
+            self.what, self.remedy
+        )
+    }
+
+    /// The stages of this host now: the first, and how many more.
+    ///
+    /// # Errors
+    /// The kernel does not report it: then no packet should bypass this process.
+    pub fn look(&self) -> anyhow::Result<Option<String>> {
+        let mut all = Vec::new();
+        for pair in &self.links {
+            all.extend(stages(pair, self.mode)?);
+        }
+        let Some(first) = all.first() else {
+            return Ok(None);
+        };
+        Ok(Some(match all.len() {
+            1 => first.clone(),
+            count => format!("{first} and {} more", count - 1),
+        }))
+    }
 }
 
 /// What this router has of them, in words.
@@ -38,10 +85,11 @@ pub fn refuse<'l>(
 ///
 /// # Errors
 /// The kernel does not report it: then no packet should bypass this process.
-fn stages(links: [&Link; 2], mode: Mode) -> anyhow::Result<Vec<String>> {
-    let devices = links.map(|link| Device {
-        ifindex: link.ifindex,
-        name: &link.name,
+fn stages(links: &[Link; 2], mode: Mode) -> anyhow::Result<Vec<String>> {
+    let names = [name_of(&links[0]), name_of(&links[1])];
+    let devices = [0, 1].map(|at| Device {
+        ifindex: links[at].ifindex,
+        name: &names[at],
     });
     let all = stack_stages(&devices).context("find what packets would bypass")?;
     let met = |kind| match mode {
@@ -53,6 +101,13 @@ fn stages(links: [&Link; 2], mode: Mode) -> anyhow::Result<Vec<String>> {
     };
     let all = all.into_iter().filter(|stage| met(stage.kind));
     Ok(all.map(|stage| stage.to_string()).collect())
+}
+
+/// The name of a link now: rules name interfaces, which may be renamed.
+fn name_of(link: &Link) -> String {
+    let name = if_indextoname(link.ifindex.0);
+    let name = name.ok().and_then(|name| name.into_string().ok());
+    name.unwrap_or_else(|| link.name.clone())
 }
 
 /// Whether bridged packets meet netfilter's IP chains.

@@ -3,13 +3,16 @@
 //! Written once for the shaper and for impairments; [`Schedule`] says what differs. The forwarder reads
 //! the clock behind each queue.
 
+use std::os::fd::BorrowedFd;
+use std::sync::PoisonError;
 use std::thread::{self, JoinHandle};
 
 use anyhow::Context;
 use fairpath_afxdp::{Forwarder, Order, Placement, Port, Stop};
-use fairpath_bpf::{Attached, ForwardPlan, RttMonitor};
+use fairpath_bpf::{ForwardPlan, RttMonitor};
 
 use super::ends::{Ends, pairs};
+use super::watch::{Begun, Programs, Watch, detach};
 use crate::orders::{self, Command, Lead, Orders, Orphan};
 
 /// What decides about packets of both directions: shaper instances, or the paths of impairments.
@@ -41,7 +44,9 @@ pub struct Running<C> {
     lead: Lead<C>,
     stop: Stop,
     thread: Option<JoinHandle<()>>,
-    programs: Vec<Attached>,
+    programs: Programs,
+    /// Over what they bypass.
+    watch: Option<Watch>,
 }
 
 impl<C: Send + 'static> Running<C> {
@@ -70,21 +75,42 @@ impl<C: Send + 'static> Running<C> {
             lead,
             stop,
             thread: Some(thread),
-            programs: Vec::new(),
+            programs: Programs::default(),
+            watch: None,
         })
     }
 
-    /// Attaches the programs of `monitor` to both ends: packets come.
+    /// Attaches the programs of `monitor` to both ends: packets come, until what they bypass ends it.
     ///
     /// # Errors
-    /// Where the kernel refuses.
-    pub fn attach(&mut self, monitor: &mut RttMonitor, ends: &Ends) -> anyhow::Result<()> {
+    /// Where the kernel refuses, or packets would bypass a stage that appeared since `begun`.
+    pub fn attach(
+        &mut self,
+        monitor: &mut RttMonitor,
+        ends: &Ends,
+        begun: Begun,
+    ) -> anyhow::Result<()> {
         let count = if ends.is_one_armed() { 1 } else { 2 };
         for link in [&ends.inside, &ends.outside].into_iter().take(count) {
             let program = monitor.attach_forward(link.ifindex, &link.name)?;
-            self.programs.push(program);
+            let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+            programs.push(program);
         }
+        self.watch = Some(begun.watch(self.programs.clone(), self.stop.clone())?);
         Ok(())
+    }
+
+    /// Whether it runs, and bypasses nothing.
+    ///
+    /// # Errors
+    /// It has ended: why.
+    pub fn check(&self) -> anyhow::Result<()> {
+        self.watch.as_ref().map_or(Ok(()), Watch::check)
+    }
+
+    /// Readable when it has ended by itself; [`Running::check`] says why.
+    pub fn ended(&self) -> Option<BorrowedFd<'_>> {
+        self.watch.as_ref().map(Watch::fd)
     }
 
     /// The channel for its orders.
@@ -94,7 +120,8 @@ impl<C: Send + 'static> Running<C> {
 
     /// Nothing comes any more: the kernel forwards.
     pub fn detach(&mut self) {
-        self.programs.clear();
+        self.watch = None;
+        detach(&self.programs);
     }
 
     /// Waits until the thread ends.
@@ -107,7 +134,8 @@ impl<C: Send + 'static> Running<C> {
 
     /// Ends it at once: what waits is dropped.
     pub fn end(&mut self) {
-        self.programs.clear();
+        self.watch = None;
+        detach(&self.programs);
         self.stop.request();
         self.join();
     }
@@ -115,7 +143,8 @@ impl<C: Send + 'static> Running<C> {
 
 impl<C> Drop for Running<C> {
     fn drop(&mut self) {
-        self.programs.clear();
+        self.watch = None;
+        detach(&self.programs);
         self.stop.request();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

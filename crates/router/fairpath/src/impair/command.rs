@@ -5,6 +5,7 @@
 //! ```
 
 use std::io::Write;
+use std::os::fd::BorrowedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
@@ -246,7 +247,11 @@ impl Running<'_> {
                 Some(_) => CHECK_EVERY,
                 None => REPORT_EVERY,
             };
-            self.sleep(wake.saturating_duration_since(Instant::now()).min(maximum))?;
+            let rest = wake.saturating_duration_since(Instant::now()).min(maximum);
+            self.sleep(rest, engine.ended())?;
+            if engine.ended().is_some_and(is_readable) {
+                *last = engine.read()?;
+            }
         }
         Ok(None)
     }
@@ -271,10 +276,10 @@ impl Running<'_> {
         }
     }
 
-    fn sleep(&self, time: Duration) -> anyhow::Result<()> {
+    fn sleep(&self, time: Duration, ended: Option<BorrowedFd<'_>>) -> anyhow::Result<()> {
         let timeout = u16::try_from(time.as_millis()).unwrap_or(u16::MAX);
-        let signals = self.signals.fd();
-        let mut fds = [PollFd::new(signals, PollFlags::POLLIN)];
+        let fds = std::iter::once(self.signals.fd()).chain(ended);
+        let mut fds: Vec<_> = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         match poll(&mut fds, PollTimeout::from(timeout.max(1))) {
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error).context("wait for a signal"),
@@ -282,6 +287,11 @@ impl Running<'_> {
         self.signals.rest();
         Ok(())
     }
+}
+
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
+    poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
 }
 
 /// The status of the command, if it has ended.

@@ -116,8 +116,13 @@ impl Daemon {
     /// Changes of links cannot be read.
     pub fn run(mut self) -> anyhow::Result<()> {
         while !self.signals.stop() {
+            let ended = self.shaping.as_ref().and_then(Shaping::ended);
             let wakers = [self.requests.fd(), self.signals.fd()];
-            let wakers = wakers.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+            let wakers: Vec<_> = wakers
+                .into_iter()
+                .chain(ended)
+                .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
+                .collect();
             self.engine.rest(self.next_save, &wakers)?;
             self.signals.rest();
             if self.engine.follow_links()? {
@@ -126,6 +131,9 @@ impl Daemon {
             if self.signals.take_reload() {
                 // The result is logged.
                 let _ = self.reload();
+            }
+            if self.shaping.as_ref().is_some_and(Shaping::has_ended) {
+                self.read_shaping();
             }
             for pending in self.requests.take() {
                 self.answer(pending);
