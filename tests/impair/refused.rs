@@ -143,7 +143,7 @@ fn lower_interfaces_carry_the_login() {
 }
 
 #[test]
-fn a_firewall_rule_that_is_loaded_later_ends_afxdp() {
+fn a_rule_loaded_later_ends_afxdp() {
     requires!(Need::Root, Need::Tool("nft"));
     let net = router();
     let impaired = Impaired::between(&net, "afxdp", &["--delay", "1ms"]);

@@ -11,7 +11,7 @@ use crate::scene::{Counted, Numbered, Scene, for_a_time, queue, snapshot};
 
 const RATES: &str = "down = \"100mbit\"\nup = \"100mbit\"";
 const MS: Duration = Duration::from_millis(1);
-/// What other programs on this machine may take of the times below.
+/// The time that other programs on this machine may take.
 const SLACK: Duration = Duration::from_millis(100);
 
 const NFT_DROP: &str = "add table inet late; add chain inet late f { type filter hook forward priority 0; policy drop; }";
@@ -192,7 +192,7 @@ fn change_takes_effect(scene: &Scene, daemon: &Daemon<'_>, change: &Change) {
 }
 
 #[test]
-fn what_is_loaded_after_the_start_is_never_bypassed() {
+fn stages_loaded_later_are_never_bypassed() {
     requires!(
         Need::Root,
         Need::Tool("ethtool"),
@@ -210,7 +210,7 @@ fn what_is_loaded_after_the_start_is_never_bypassed() {
 }
 
 #[test]
-fn nat_loaded_after_the_start_is_never_bypassed() {
+fn nat_loaded_later_is_never_bypassed() {
     requires!(
         Need::Root,
         Need::Tool("ethtool"),
@@ -245,7 +245,7 @@ fn afxdp_starts_again_when_the_rule_is_removed() {
 }
 
 #[test]
-fn rules_for_the_router_itself_do_not_end_afxdp() {
+fn rules_for_the_router_do_not_end_afxdp() {
     requires!(
         Need::Root,
         Need::Tool("ethtool"),
@@ -291,7 +291,7 @@ fn rules_for_the_router_itself_do_not_end_afxdp() {
 }
 
 #[test]
-fn a_rule_loaded_during_the_start_is_not_bypassed() {
+fn a_rule_loaded_during_start_is_not_bypassed() {
     requires!(Need::Root, Need::Tool("ethtool"), Need::Tool("nft"));
     let scene = scene();
     let begin = Instant::now();
@@ -339,7 +339,7 @@ fn a_rule_loaded_during_the_start_is_not_bypassed() {
 }
 
 #[test]
-fn a_reload_does_not_begin_to_bypass_a_rule() {
+fn a_reload_does_not_bypass_a_rule() {
     requires!(Need::Root, Need::Tool("ethtool"), Need::Tool("nft"));
     let scene = scene();
     let daemon = scene.start();
@@ -359,5 +359,41 @@ fn a_reload_does_not_begin_to_bypass_a_rule() {
     let start = scene.command(&["start"]);
     assert!(start.status.success(), "{start:?}");
     assert!(runs(&daemon.status()));
+    assert!(daemon.stop().success());
+}
+
+#[test]
+fn nfqueue_replaces_afxdp_if_configured() {
+    requires!(Need::Root, Need::Tool("ethtool"), Need::Tool("nft"));
+    let scene = scene();
+    scene.configure(&format!("{RATES}\non_bypass = \"nfqueue\""), "");
+    let via = |daemon: &Daemon<'_>, via: &str| {
+        let is_it = |status: &Value| runs(status) && status["shape"]["backend"] == via;
+        daemon.status_when(via, is_it)["shape"].clone()
+    };
+    let daemon = scene.start();
+    via(&daemon, "afxdp");
+    // It drops what the client sends to one address, and nothing else.
+    let rule = "add table inet late; add chain inet late f { type filter hook forward priority 0; }; \
+                add rule inet late f ip daddr 192.0.2.1 drop";
+    scene.net.router.run(&["nft", rule]).unwrap();
+    let shape = via(&daemon, "nfqueue");
+    let reason = shape["backend_reason"].to_string();
+    assert!(reason.contains("nft inet late f"), "{shape:#}");
+    assert_eq!(shape["failure"], Value::Null, "{shape:#}");
+    let before = queue(&daemon, "down", None)["sent_packets"].as_u64();
+    assert!(passes(&scene));
+    assert!(queue(&daemon, "down", None)["sent_packets"].as_u64() > before);
+    // At the start, and AF_XDP again without the rule.
+    let again = || {
+        for word in ["stop", "start"] {
+            assert!(scene.command(&[word]).status.success());
+        }
+    };
+    again();
+    via(&daemon, "nfqueue");
+    scene.net.router.run(CHANGES[0].remove).unwrap();
+    again();
+    via(&daemon, "afxdp");
     assert!(daemon.stop().success());
 }

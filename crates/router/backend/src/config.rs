@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use fairpath_shape::Settings;
 
-use crate::{Mode, OnFailure, Via};
+use crate::{Mode, OnBypass, OnFailure, Via};
 
 /// `[shape]`
 #[derive(Clone, Debug, PartialEq)]
@@ -25,6 +25,8 @@ pub struct ShapeConfig {
     pub queue: u16,
     /// The treatment of traffic after this process ended.
     pub on_failure: OnFailure,
+    /// The replacement of AF_XDP where packets would bypass functions of the stack.
+    pub on_bypass: OnBypass,
     /// A directory for operation logs.
     pub record: Option<PathBuf>,
     /// True if it begins with the daemon.

@@ -34,7 +34,7 @@ pub trait Engine {
     /// It does not run any more.
     fn read(&mut self) -> anyhow::Result<Vec<Counts>>;
 
-    /// Readable when it has ended by itself; [`Engine::read`] returns the reason.
+    /// Readable when it has ended before it was stopped; [`Engine::read`] returns the reason.
     fn ended(&self) -> Option<BorrowedFd<'_>> {
         None
     }

@@ -43,4 +43,4 @@ pub use prepared::Prepared;
 pub use shaping::{Leads, Shaping};
 pub use spawn::spawn_spared;
 pub use start::{How, start};
-pub use via::{ImpairVia, Mode, OnFailure, ShapeVia, Via};
+pub use via::{ImpairVia, Mode, OnBypass, OnFailure, ShapeVia, Via};

@@ -126,7 +126,7 @@ pub trait Backend: Send {
         Ok(())
     }
 
-    /// Readable when it has ended by itself; [`Backend::read`] returns the reason.
+    /// Readable when it has ended before it was stopped; [`Backend::read`] returns the reason.
     fn ended(&self) -> Option<BorrowedFd<'_>> {
         None
     }

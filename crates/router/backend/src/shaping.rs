@@ -14,10 +14,11 @@ use fairpath_sched::tree::Tree;
 use fairpath_shape::{Both, Figures, Lines, Side, Sojourns};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::choose;
+use crate::afxdp::skipped::Bypassed;
+use crate::choose::{self, Choice};
 use crate::description::Shapes;
 use crate::shape::{Backend, Job, Reading};
-use crate::{Prepared, ShapeConfig, Via};
+use crate::{OnBypass, Prepared, ShapeConfig, Via};
 
 /// Quantiles look back over one to two of these.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -70,6 +71,11 @@ struct Port {
     /// Sojourns at the beginning of this window and of the one before, by node.
     begun: [Both<Vec<Sojourns>>; 2],
     window: Instant,
+}
+
+/// True if NFQUEUE replaces AF_XDP after this error.
+fn hands_over(config: &ShapeConfig, error: &anyhow::Error) -> bool {
+    config.on_bypass == OnBypass::Nfqueue && error.is::<Bypassed>()
 }
 
 impl Shaping {
@@ -140,6 +146,27 @@ impl Shaping {
     ) -> anyhow::Result<Port> {
         let impaired = config.lines.impaired(classes)?;
         let choice = choose::shaper::choose(config, classes, impaired);
+        match self.open_by(choice, config, classes, monitor) {
+            Err(error) if hands_over(config, &error) => {
+                tracing::warn!("{error:#}; {} replaces it", Via::Nfqueue.name());
+                let instead = Choice {
+                    reason: format!("on_bypass, because {error:#}"),
+                    ..choose::traits(Via::Nfqueue)
+                };
+                self.open_by(instead, config, classes, monitor)
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_by(
+        &mut self,
+        choice: Choice,
+        config: &ShapeConfig,
+        classes: &ClassSet,
+        monitor: &mut RttMonitor,
+    ) -> anyhow::Result<Port> {
+        let impaired = config.lines.impaired(classes)?;
         choose::shaper::takes(choice.via, config, impaired).map_err(anyhow::Error::msg)?;
         let mut settings = config.lines.clone();
         (settings.marks, settings.stack) = (choice.marks, choice.stack);
@@ -304,7 +331,12 @@ impl Shaping {
                 }
                 Err(error) => {
                     let text = format!("shaping failed and is restarted: {error:#}");
-                    return Some(self.fail(text));
+                    let text = self.fail(text);
+                    if !hands_over(config, &error) {
+                        return Some(text);
+                    }
+                    tracing::error!("{text}");
+                    return self.start(config, classes, monitor).ok();
                 }
             }
         }
@@ -345,12 +377,12 @@ impl Shaping {
         text
     }
 
-    /// Readable when the back end has ended by itself; [`Shaping::read`] returns the reason.
+    /// Readable when the back end has ended before it was stopped; [`Shaping::read`] returns the reason.
     pub fn ended(&self) -> Option<BorrowedFd<'_>> {
         self.port.as_ref()?.backend.ended()
     }
 
-    /// Whether the back end has ended by itself.
+    /// True if the back end has ended before it was stopped.
     pub fn has_ended(&self) -> bool {
         let Some(fd) = self.ended() else {
             return false;

@@ -110,6 +110,15 @@ pub enum OnFailure {
     Stop,
 }
 
+/// The replacement of AF_XDP where packets would bypass functions of the stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnBypass {
+    /// The kernel forwards, without shaping
+    End,
+    /// NFQUEUE shapes, until shaping starts again
+    Nfqueue,
+}
+
 #[cfg(test)]
 mod tests {
     /// The example of CONTRIBUTING.md: a back end is a `DESCRIPTION`, and a line of `back_ends!`.

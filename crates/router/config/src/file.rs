@@ -133,6 +133,7 @@ pub struct Shape {
     pub packets: Given<i64>,
     pub queue: Given<i64>,
     pub on_failure: Given<String>,
+    pub on_bypass: Given<String>,
     pub record: Given<String>,
     pub start: Given<bool>,
     pub impair: Impaired,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use fairpath_backend::choose::shaper::takes;
-use fairpath_backend::{Mode, OnFailure, ShapeConfig as Shape, ShapeVia, Via, is_own};
+use fairpath_backend::{Mode, OnBypass, OnFailure, ShapeConfig as Shape, ShapeVia, Via, is_own};
 use fairpath_bpf::author;
 use fairpath_class::ClassSet;
 use fairpath_sched::impair::{BadSpec, Spec};
@@ -77,6 +77,7 @@ impl Check<'_, '_> {
             },
             queue: self.number("[shape] queue", given.queue, 40, 0..=65_534) as u16,
             on_failure: self.choice("[shape] on_failure", given.on_failure, OnFailure::Pass),
+            on_bypass: self.choice("[shape] on_bypass", given.on_bypass, OnBypass::End),
             record: self.path("[shape] record", given.record),
             start: given.start.is_none_or(Spanned::into_inner),
             inside,

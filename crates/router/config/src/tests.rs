@@ -224,6 +224,7 @@ fn each_key_of_examples_shaper_can_be_uncommented() {
     assert_eq!(shape.lines.policy, min.lines.policy);
     assert_eq!((shape.queue, shape.start), (min.queue, min.start));
     assert_eq!(shape.on_failure, min.on_failure);
+    assert_eq!(shape.on_bypass, min.on_bypass);
 }
 
 fn is_of_a_class(lines: &[&str], at: usize) -> bool {

@@ -1,10 +1,22 @@
 //! Stages of the stack that packets pass by where AF_XDP carries them.
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use fairpath_netlink::{Device, Link, StageKind, stages as stack_stages};
 use nix::net::if_::if_indextoname;
 
 use crate::Mode;
+
+/// Packets would bypass stages: which, and the remedy.
+#[derive(Debug)]
+pub struct Bypassed(pub String);
+
+impl std::fmt::Display for Bypassed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Bypassed {}
 
 /// The stages that packets between some pairs of links bypass. The same list is read at the start and
 /// [while it runs](super::watch).
@@ -39,14 +51,14 @@ impl Skipped {
     /// Refuses to start where this host has such stages.
     ///
     /// # Errors
-    /// The first of the stages, and the remedy.
+    /// [`Bypassed`] with the first of the stages, or the kernel does not report them.
     pub fn refuse(&self) -> anyhow::Result<()> {
         match self.look()? {
-            Some(stages) => bail!(
+            Some(stages) => Err(Bypassed(format!(
                 "{} via afxdp: packets would bypass {stages}: remove it, or use {}",
-                self.what,
-                self.remedy
-            ),
+                self.what, self.remedy
+            ))
+            .into()),
             None => Ok(()),
         }
     }

@@ -5,8 +5,8 @@
 //!   every LOOK_EVERY (iptables, conntrack, sysctls) ---+--> Skipped::look --> detach, end the worker
 //! ```
 //!
-//! A thread of its own does it, so the time from a rule to its effect does not depend on the daemon's
-//! loop. The subscription begins before the look at the start, and the thread before the first wait
+//! A separate thread does it, so the time from a rule to its effect does not depend on the daemon's
+//! loop. The subscription begins before the first check, and the thread before the first wait
 //! looks again after the programs are attached. So no rule falls between both.
 
 use std::io::{PipeReader, PipeWriter, pipe};
@@ -21,7 +21,7 @@ use fairpath_bpf::Attached;
 use fairpath_netlink::StageWatch;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::skipped::Skipped;
+use super::skipped::{Bypassed, Skipped};
 
 /// For stages without a notification.
 pub const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -34,7 +34,7 @@ const ATTEMPTS: usize = 5;
 /// The programs that lead packets past the stack. They are detached when this list is empty.
 pub type Programs = Arc<Mutex<Vec<Attached>>>;
 
-/// A subscription, and a first look at the stages: nothing is bypassed yet.
+/// A subscription, and a first check of the stages: nothing is bypassed yet.
 pub struct Begun {
     skipped: Skipped,
     changes: StageWatch,
@@ -141,7 +141,7 @@ fn wait_for<'f>(fds: impl IntoIterator<Item = BorrowedFd<'f>>, time: Duration) -
 }
 
 impl Watch {
-    /// Whether it runs.
+    /// Checks that it runs.
     ///
     /// # Errors
     /// It ended the back end: why.
@@ -152,7 +152,7 @@ impl Watch {
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
         {
-            bail!(why);
+            return Err(Bypassed(why).into());
         }
         if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
             bail!("the thread that watches what packets would bypass has ended");

@@ -100,7 +100,7 @@ impl<C: Send + 'static> Running<C> {
         Ok(())
     }
 
-    /// Whether it runs, and bypasses nothing.
+    /// Checks that it runs, and bypasses nothing.
     ///
     /// # Errors
     /// It has ended: why.
@@ -108,7 +108,7 @@ impl<C: Send + 'static> Running<C> {
         self.watch.as_ref().map_or(Ok(()), Watch::check)
     }
 
-    /// Readable when it has ended by itself; [`Running::check`] says why.
+    /// Readable when it has ended before it was stopped; [`Running::check`] says why.
     pub fn ended(&self) -> Option<BorrowedFd<'_>> {
         self.watch.as_ref().map(Watch::fd)
     }

@@ -130,6 +130,7 @@ mod tests {
             lines: fairpath_shape::Settings::default(),
             queue: 40,
             on_failure: OnFailure::Pass,
+            on_bypass: crate::OnBypass::End,
             record: None,
             start: true,
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
-use fairpath_backend::{Mode, OnFailure, ShapeVia, is_own};
+use fairpath_backend::{Mode, OnBypass, OnFailure, ShapeVia, is_own};
 use fairpath_cli::{Global, wrong_usage};
 use fairpath_history::snapshot::{Answer, Kind, Query, Request, ShapeSet, Snapshot, Sort};
 use fairpath_top::{DEFAULT_SOCKET, SocketSource};
@@ -121,6 +121,9 @@ struct StartArgs {
     /// Treatment of traffic after this process was killed [default: pass]
     #[arg(long, value_enum, requires = "inside")]
     on_failure: Option<OnFailure>,
+    /// The replacement of AF_XDP if packets would bypass firewall rules [default: end]
+    #[arg(long, value_enum, requires = "inside")]
+    on_bypass: Option<OnBypass>,
     #[command(flatten)]
     socket: SocketArgs,
 }
@@ -309,6 +312,10 @@ fn configuration(args: &StartArgs) -> String {
         (
             "on_failure",
             choice(args.on_failure.and_then(|v| v.to_possible_value())),
+        ),
+        (
+            "on_bypass",
+            choice(args.on_bypass.and_then(|v| v.to_possible_value())),
         ),
         (
             "set",
