@@ -14,6 +14,7 @@ mod intact;
 mod latency;
 mod later;
 mod life;
+mod own;
 mod recorded;
 mod refused;
 mod scene;

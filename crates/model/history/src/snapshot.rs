@@ -226,8 +226,22 @@ pub struct ShapedLink {
     pub ceil_bps: Option<u64>,
     /// Over the last interval.
     pub rate_bps: f64,
+    /// Packets of the router itself, if the back end cannot schedule them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stack: Option<StackTraffic>,
     /// Its packets.
     pub queue: Queue,
+}
+
+/// Traffic that the network stack sends on a shaped link, and that is charged to a share of its rate.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StackTraffic {
+    /// Bytes since the start of shaping.
+    pub sent_bytes: u64,
+    /// Of them, bytes that were not charged, because the debt was at its limit.
+    pub not_charged_bytes: u64,
+    /// The time that the link takes for bytes that are not charged yet.
+    pub debt_ns: u64,
 }
 
 /// Shaping, where it is configured.

@@ -1,27 +1,27 @@
 //! A shaper instance: packets arrive, wait in a scheduler, and leave.
 //!
 //! The back end stores the packets and identifies them by handles, from 1 to the capacity of the
-//! instance. Each handle returns once, as [`Leaving`]. Packets of others on the same link are charged:
-//! they use the rate as if they had waited here.
+//! instance. Each handle returns once, as [`Leaving`]. Packets of the network stack on the same link are
+//! charged: they use a share of the rate as if they had waited here ([`Debt`]).
 //!
 //! Arrivals are collected and passed to the scheduler with the next turn, in one call.
 
 use fairpath_core::sched::{
     Change, Changes, Classifier, Drop as Reason, End, HandoverError, Meta, Op, OpKind, Outcome,
-    OutcomeKind, Plan, SchedReader, SchedRuntime, SchedRuntimeError, Scheduler,
+    OutcomeKind, Plan, SchedReader, SchedRuntime, SchedRuntimeError, Scheduler, Setting,
+    decode_rate,
 };
 use fairpath_core::{Frame, Rules, TooManyRules};
 use fairpath_policy::Watch;
 use fairpath_sched::log::Run;
-use fairpath_sched::tree::Tree;
+use fairpath_sched::tree::{Tree, stack_floor};
 
 use crate::known::Known;
 use crate::recorder::Recorder;
+use crate::stack::{Debt, StackCounts};
 
 /// Charges that wait at once, at most; what is more is gathered and charged later.
 pub const CHARGES: u32 = 64;
-/// The most that one charge stands for: a rate of megabits is not held up by one for long.
-const CHARGE_BYTES: u64 = 16_384;
 
 /// An instance could not be created, or failed.
 #[derive(Debug, thiserror::Error)]
@@ -62,9 +62,28 @@ pub struct Successor {
     scheduler: Scheduler,
     classifier: Classifier,
     changes: Changes,
-    stack: Option<u32>,
+    stack: Option<Stack>,
     copies: bool,
     watch: Option<Watch>,
+}
+
+/// The class of what the network stack sends, in one tree.
+#[derive(Clone, Copy, Debug)]
+struct Stack {
+    class_id: u32,
+    node: u32,
+    /// The link rate, bits per second.
+    bps: u64,
+}
+
+impl Stack {
+    fn of(tree: &Tree) -> Stack {
+        Stack {
+            class_id: tree.stack_class(),
+            node: tree.stack_node(),
+            bps: decode_rate(tree.plan.nodes[Tree::SHARED as usize - 1].ceil),
+        }
+    }
 }
 
 impl Successor {
@@ -87,7 +106,7 @@ impl Successor {
             classifier,
             copies: copies(tree),
             changes: Known::of(before).changes_to(tree, stack),
-            stack: stack.then(|| tree.stack_class()),
+            stack: stack.then(|| Stack::of(tree)),
         })
     }
 
@@ -151,7 +170,7 @@ pub struct ShapeInstance {
     classifier: Classifier,
     end: End,
     handles: u32,
-    stack: Option<u32>,
+    stack: Option<Stack>,
     copies: bool,
     waiting: Vec<Op>,
     outcomes: Vec<Outcome>,
@@ -160,9 +179,10 @@ pub struct ShapeInstance {
     recorder: Option<Recorder>,
 }
 
-/// Bytes that others sent and that were not charged yet, and the handles that stand for charges.
-#[derive(Debug, Default)]
+/// Bytes that the stack sent and that do not wait in the scheduler yet, and the handles that stand for charges.
+#[derive(Debug)]
 struct Charges {
+    debt: Debt,
     bytes: u64,
     free: Vec<u32>,
     /// By handle, less the packets': bytes that it stands for.
@@ -182,18 +202,20 @@ impl ShapeInstance {
         stack: bool,
     ) -> Result<ShapeInstance, ShapeInstanceError> {
         let (scheduler, classifier, watch) = build(tree, rules, handles, stack)?;
+        let stack = stack.then(|| Stack::of(tree));
         Ok(ShapeInstance {
             watch,
             scheduler,
             classifier,
             end,
             handles,
-            stack: stack.then(|| tree.stack_class()),
+            stack,
             copies: copies(tree),
             waiting: Vec::new(),
             outcomes: Vec::new(),
             recorder: None,
             charges: Charges {
+                debt: Debt::new(stack.map_or(0, |stack| stack.bps)),
                 bytes: 0,
                 free: (handles + 1..=handles + CHARGES).rev().collect(),
                 stands_for: vec![0; CHARGES as usize],
@@ -254,11 +276,21 @@ impl ShapeInstance {
         self.waiting.push(Op::enqueue(now, handle, meta));
     }
 
-    /// Others sent `bytes` by the same line.
-    pub fn charge(&mut self, bytes: u64) {
+    /// The network stack has sent `counter` bytes on the same link until `now`; see [`Debt::take`].
+    pub fn charge(&mut self, now: u64, counter: u64) {
         if self.stack.is_some() {
-            self.charges.bytes += bytes;
+            self.charges.bytes += self.charges.debt.take(now, counter);
         }
+    }
+
+    /// Nothing that was sent before the next [`ShapeInstance::charge`] is charged.
+    pub fn pause_charges(&mut self) {
+        self.charges.debt.pause();
+    }
+
+    /// What the network stack sent on the same link.
+    pub fn stack_counts(&self) -> StackCounts {
+        self.charges.debt.counts()
     }
 
     /// Packets that came in since the last turn go in, and up to `most` leave. Returns when to ask
@@ -311,7 +343,18 @@ impl ShapeInstance {
         if let Some(recorder) = &mut self.recorder {
             recorder.take(&[op], &outcomes);
         }
-        Ok(outcomes.iter().any(|o| o.kind == OutcomeKind::Done))
+        let done = outcomes.iter().any(|o| o.kind == OutcomeKind::Done);
+        // The share of the stack follows the link rate.
+        if let Some(stack) = self.stack.filter(|_| done && is_link_rate(&op)) {
+            self.charges.debt.set_rate(decode_rate(op.value));
+            self.apply(Op::node(
+                op.now,
+                stack.node,
+                Setting::Floor,
+                stack_floor(op.value),
+            ))?;
+        }
+        Ok(done)
     }
 
     /// Continues with another tree and other rules from the next packet on. Queued packets are moved, which
@@ -342,6 +385,8 @@ impl ShapeInstance {
         self.scheduler = scheduler;
         self.classifier = classifier;
         (self.stack, self.watch, self.copies) = (stack, watch, copies);
+        let bps = stack.map_or(0, |stack| stack.bps);
+        self.charges.debt.set_rate(bps);
         self.settle(leaving);
         Ok(())
     }
@@ -355,12 +400,15 @@ impl ShapeInstance {
     }
 
     fn bring_charges(&mut self, now: u64) {
-        let Some(class_id) = self.stack else { return };
+        let Some(Stack { class_id, .. }) = self.stack else {
+            return;
+        };
+        let part = self.charges.debt.part();
         while self.charges.bytes > 0 {
             let Some(handle) = self.charges.free.pop() else {
                 return;
             };
-            let bytes = self.charges.bytes.min(CHARGE_BYTES);
+            let bytes = self.charges.bytes.min(part);
             self.charges.bytes -= bytes;
             self.charges.stands_for[(handle - self.handles - 1) as usize] = bytes as u32;
             let meta = Meta {
@@ -384,11 +432,13 @@ impl ShapeInstance {
                     let at = (handle - self.handles - 1) as usize;
                     let bytes = std::mem::take(&mut self.charges.stands_for[at]);
                     self.charges.free.push(handle);
-                    charged += 1;
-                    if outcome.kind == OutcomeKind::Dropped {
+                    match outcome.kind {
                         // It was sent, whatever the scheduler says: charged again.
-                        self.charges.bytes += u64::from(bytes);
-                        charged -= 1;
+                        OutcomeKind::Dropped => self.charges.bytes += u64::from(bytes),
+                        _ => {
+                            self.charges.debt.pay(bytes.into());
+                            charged += 1;
+                        }
                     }
                 }
                 OutcomeKind::Sent => leaving.push(Leaving::Send {
@@ -407,10 +457,15 @@ impl ShapeInstance {
     }
 }
 
+fn is_link_rate(op: &Op) -> bool {
+    op.kind == OpKind::Node && op.node == Tree::SHARED && op.count == Setting::Ceil as u32
+}
+
 #[cfg(test)]
 mod tests {
     use fairpath_class::ClassSet;
     use fairpath_core::Link;
+    use fairpath_core::sched::encode_rate;
     use fairpath_sched::impair::Spec;
     use proptest::prelude::*;
 
@@ -460,6 +515,7 @@ mod tests {
             let (mut instance, places) = instance(2_000_000, 80, true);
             let mut free: Vec<u32> = (1..=80).collect();
             let (mut now, mut leaving, mut arrived, mut back) = (0, Vec::new(), 0u64, 0u64);
+            let mut counter = 0;
             for (arrivals, flow, most, charge) in steps {
                 now += 1_300_000;
                 for _ in 0..arrivals {
@@ -467,7 +523,8 @@ mod tests {
                     instance.arrive(handle, &frame(now), &packet(flow), 1000);
                     arrived += 1;
                 }
-                instance.charge(charge);
+                counter += charge;
+                instance.charge(now, counter);
                 leaving.clear();
                 instance.turn(now, most, &mut leaving).unwrap();
                 let sent = leaving.iter().filter(|l| matches!(l, Leaving::Send { .. })).count();
@@ -510,7 +567,7 @@ mod tests {
         for round in 0..40u32 {
             let now = u64::from(round) * 2 * MS;
             instance.arrive(round + 1, &frame(now), &packet(round as u8 % 3), 500);
-            instance.charge(100);
+            instance.charge(now, u64::from(round) * 100);
             if round % 7 == 3 {
                 let next = lines(1_000_000 + u64::from(round % 2)).trees.down;
                 let rules = Rules::default();
@@ -553,7 +610,7 @@ mod tests {
                     instance.arrive(1, &frame(now), &packet(1), 1000);
                     held = 1;
                 }
-                instance.charge(charge / 10_000);
+                instance.charge(now, charge / 10_000 * step);
                 leaving.clear();
                 instance.turn(now, 8, &mut leaving).unwrap();
                 let left = leaving.iter().filter(|l| matches!(l, Leaving::Send { .. }));
@@ -565,6 +622,140 @@ mod tests {
         let (alone, charged) = (sent(0), sent(400_000));
         assert!((990_000..=1_005_000).contains(&alone), "{alone}");
         assert!((585_000..=615_000).contains(&charged), "{charged}");
+    }
+
+    /// A line of `bps` on which the stack sends `load` times the rate during the second second, and then
+    /// nothing.
+    struct Flood {
+        instance: ShapeInstance,
+        bps: u64,
+        load: u64,
+        now: u64,
+        counter: u64,
+    }
+
+    impl Flood {
+        const STEP: u64 = MS / 10;
+
+        fn new(bps: u64, load: u64) -> Flood {
+            let (mut instance, _) = instance(bps, 4000, true);
+            instance.charge(0, 0);
+            Flood {
+                instance,
+                bps,
+                load,
+                now: 0,
+                counter: 0,
+            }
+        }
+
+        /// The next step, after which `leaving` has left.
+        fn step(&mut self, leaving: &mut Vec<Leaving>) {
+            self.now += Flood::STEP;
+            if (1000 * MS..2000 * MS).contains(&self.now) {
+                self.counter += self.bps / 8 * self.load * Flood::STEP / (1000 * MS);
+            }
+            self.instance.charge(self.now, self.counter);
+            leaving.clear();
+            self.instance.turn(self.now, 4000, leaving).unwrap();
+        }
+    }
+
+    #[test]
+    fn subscribers_keep_half_of_a_line_that_the_stack_floods() {
+        for bps in [8_000_000, 100_000_000, 1_000_000_000] {
+            let mut flood = Flood::new(bps, 25);
+            let mut free: Vec<u32> = (1..=1000).collect();
+            let (mut leaving, mut sent) = (Vec::new(), [0u64; 3]);
+            while flood.now < 3000 * MS {
+                let frame = frame(flood.now);
+                for handle in free.drain(..) {
+                    flood.instance.arrive(handle, &frame, &packet(1), 1000);
+                }
+                flood.step(&mut leaving);
+                for departed in &leaving {
+                    let (Leaving::Send { handle, .. } | Leaving::Drop { handle, .. }) = *departed;
+                    free.push(handle);
+                    if matches!(departed, Leaving::Send { .. }) {
+                        sent[((flood.now - 1) / (1000 * MS)) as usize] += 8000;
+                    }
+                }
+            }
+            let share = sent.map(|bits| bits as f64 / bps as f64);
+            assert!((0.98..1.02).contains(&share[0]), "{bps}: {share:?}");
+            assert!((0.49..0.52).contains(&share[1]), "{bps}: {share:?}");
+            // The debt is paid within hundredths.
+            assert!((0.98..1.02).contains(&share[2]), "{bps}: {share:?}");
+            let counts = flood.instance.stack_counts();
+            assert_eq!((counts.sent, counts.debt), (flood.counter, 0));
+            assert!(counts.not_charged > counts.sent * 9 / 10, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn a_sparse_flow_hardly_waits_for_a_flood_of_the_stack() {
+        for (bps, most) in [
+            (1_000_000, 40 * MS),
+            (19_000_000, 3 * MS),
+            (500_000_000, MS),
+            (10_000_000_000, MS),
+        ] {
+            let mut flood = Flood::new(bps, 25);
+            let (mut leaving, mut came, mut longest) = (Vec::new(), None, 0);
+            while flood.now < 3000 * MS {
+                if flood.now % (20 * MS) == 0 && came.is_none() {
+                    let frame = frame(flood.now);
+                    flood.instance.arrive(1, &frame, &packet(1), 98);
+                    came = Some(flood.now);
+                }
+                flood.step(&mut leaving);
+                if !leaving.is_empty() {
+                    longest = longest.max(flood.now - came.take().unwrap());
+                }
+            }
+            assert!(longest <= most, "{bps}: {longest} ns");
+        }
+    }
+
+    #[test]
+    fn an_hour_of_the_stack_alone_is_forgotten() {
+        let (mut instance, _) = instance(8_000_000, 100, true);
+        let mut leaving = Vec::new();
+        instance.charge(0, 0);
+        instance.turn(0, 8, &mut leaving).unwrap();
+        let hour = 3_600_000 * MS;
+        instance.charge(hour, 1 << 50);
+        instance.arrive(1, &frame(hour), &packet(1), 1000);
+        let mut at = hour;
+        while leaving.is_empty() {
+            at = instance.turn(at, 8, &mut leaving).unwrap().unwrap_or(at);
+        }
+        assert!(at - hour <= 2 * MS, "{} ns", at - hour);
+    }
+
+    #[test]
+    fn the_share_of_the_stack_follows_the_link_rate() {
+        let mut flood = Flood::new(8_000_000, 100);
+        flood.bps = 80_000_000;
+        let op = Op::node(0, Tree::SHARED, Setting::Ceil, encode_rate(flood.bps));
+        assert!(flood.instance.apply(op).unwrap());
+        let (mut leaving, mut sent) = (Vec::new(), 0u64);
+        let mut free: Vec<u32> = (1..=1000).collect();
+        while flood.now < 2000 * MS {
+            let frame = frame(flood.now);
+            for handle in free.drain(..) {
+                flood.instance.arrive(handle, &frame, &packet(1), 1000);
+            }
+            flood.step(&mut leaving);
+            for departed in &leaving {
+                let (Leaving::Send { handle, .. } | Leaving::Drop { handle, .. }) = *departed;
+                free.push(handle);
+                sent += u64::from(flood.now >= 1000 * MS) * 8000;
+            }
+        }
+        assert!((39_000_000..41_500_000).contains(&sent), "{sent}");
+        let debt_ns = flood.instance.stack_counts().debt_ns;
+        assert!((9_000_000..=10_000_000).contains(&debt_ns), "{debt_ns}");
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod instance;
 mod known;
 mod lines;
 mod recorder;
+mod stack;
 
 pub use figures::{Figures, Places, Sojourns};
 pub use impaired::{Impaired, Impairments};
@@ -27,3 +28,4 @@ pub use instance::{CHARGES, Leaving, ShapeInstance, ShapeInstanceError, Successo
 pub use known::Known;
 pub use lines::{Both, LineError, Lines, Own, Settings, Side};
 pub use recorder::Recorder;
+pub use stack::{Debt, STACK_DEBT_NS, StackAlarm, StackCounts};

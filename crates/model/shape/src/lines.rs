@@ -61,6 +61,14 @@ impl<T> Both<T> {
         })
     }
 
+    /// One for each, of one for each.
+    pub fn map<U>(self, mut make: impl FnMut(T) -> U) -> Both<U> {
+        Both {
+            down: make(self.down),
+            up: make(self.up),
+        }
+    }
+
     /// That of a side.
     pub fn get(&self, side: Side) -> &T {
         match side {

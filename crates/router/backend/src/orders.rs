@@ -31,6 +31,8 @@ pub enum Command<C> {
     Count(SyncSender<C>),
     /// Class numbers by the monitor's slots.
     Classes(Vec<u32>),
+    /// Packets come from now on: those before were the kernel's.
+    Begin,
     /// End, and return the number of released packets.
     Stop(SyncSender<Result<u64, String>>),
 }

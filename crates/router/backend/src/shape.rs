@@ -9,7 +9,7 @@ use fairpath_class::ClassSet;
 use fairpath_core::Rules;
 use fairpath_core::sched::Op;
 use fairpath_netlink::{Link, Links};
-use fairpath_shape::{Both, Figures, Lines, Side};
+use fairpath_shape::{Both, Figures, Lines, Side, StackCounts};
 
 use crate::{ShapeConfig, Via};
 
@@ -58,6 +58,8 @@ impl Job<'_> {
 pub struct Reading {
     /// By node, see [`fairpath_shape::Places::read`]; none for a side that is not scheduled.
     pub figures: Both<Option<Vec<Figures>>>,
+    /// Traffic of the network stack that the back end charges; none where it is scheduled as all other.
+    pub stack: Both<Option<StackCounts>>,
     /// The port's own counts by name, the kernel's drop columns among them.
     pub counters: BTreeMap<String, u64>,
     /// The reason why a custom policy was stopped: packets continue as in a FIFO.

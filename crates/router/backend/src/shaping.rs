@@ -9,9 +9,9 @@ use fairpath_bpf::RttMonitor;
 use fairpath_class::ClassSet;
 use fairpath_core::Rules;
 use fairpath_core::sched::{Drop as Reason, NodeConfig, Op, Setting, decode_rate, encode_rate};
-use fairpath_history::snapshot::{Queue, Shape, ShapeSet, ShapedLink};
-use fairpath_sched::tree::Tree;
-use fairpath_shape::{Both, Figures, Lines, Side, Sojourns};
+use fairpath_history::snapshot::{Queue, Shape, ShapeSet, ShapedLink, StackTraffic};
+use fairpath_sched::tree::{STACK_SHARE, Tree};
+use fairpath_shape::{Both, Figures, Lines, Side, Sojourns, StackAlarm, StackCounts};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::afxdp::skipped::Bypassed;
@@ -71,6 +71,7 @@ struct Port {
     /// Sojourns at the beginning of this window and of the one before, by node.
     begun: [Both<Vec<Sojourns>>; 2],
     window: Instant,
+    stack_alarms: Both<StackAlarm>,
 }
 
 /// True if NFQUEUE replaces AF_XDP after this error.
@@ -196,6 +197,7 @@ impl Shaping {
             changed: Both::default(),
             begun: Default::default(),
             window: now,
+            stack_alarms: Both::default(),
         })
     }
 
@@ -324,7 +326,7 @@ impl Shaping {
         monitor: &mut RttMonitor,
     ) -> Option<String> {
         if let Some(port) = &mut self.port {
-            match port.take_reading(monitor) {
+            match port.take_reading(&self.lines, monitor) {
                 Ok(()) => {
                     let stopped = port.reading.stopped.take();
                     return stopped.map(|why| self.end_stopped(config, &why));
@@ -510,6 +512,7 @@ impl Shaping {
                     interface: interface.clone(),
                     ceil_bps: queue.ceil_bps,
                     rate_bps: queue.rate_bps,
+                    stack: port.reading.stack.get(side).as_ref().map(stack_traffic),
                     queue,
                 });
             }
@@ -519,7 +522,7 @@ impl Shaping {
 }
 
 impl Port {
-    fn take_reading(&mut self, monitor: &RttMonitor) -> anyhow::Result<()> {
+    fn take_reading(&mut self, lines: &Lines, monitor: &RttMonitor) -> anyhow::Result<()> {
         let reading = self.backend.read(monitor)?;
         let now = Instant::now();
         self.interval = now.duration_since(self.read).as_secs_f64();
@@ -527,7 +530,12 @@ impl Port {
             let figures = self.reading.figures.get(side).iter().flatten();
             *self.sent_before.get_mut(side) = figures.map(|f| f.sent_bytes).collect();
         }
-        (self.reading, self.read) = (reading, now);
+        let before = std::mem::replace(&mut self.reading, reading);
+        self.read = now;
+        for side in Side::BOTH {
+            let before = before.stack.get(side);
+            self.watch_stack(lines.trees.get(side), side, before.as_ref());
+        }
         if now.duration_since(self.window) >= WINDOW {
             self.window = now;
             self.begun.swap(0, 1);
@@ -537,6 +545,31 @@ impl Port {
             }
         }
         Ok(())
+    }
+
+    /// Warns of a network stack that takes the link, if it only is charged.
+    fn watch_stack(&mut self, tree: &Tree, side: Side, before: Option<&StackCounts>) {
+        let (Some(before), Some(now)) = (before, self.reading.stack.get(side)) else {
+            return;
+        };
+        let time = Duration::from_secs_f64(self.interval);
+        let bytes = now.sent.saturating_sub(before.sent);
+        let bps = match self.interval {
+            interval if interval > 0.0 => bytes as f64 * 8.0 / interval,
+            _ => return,
+        };
+        let [ceil, _] = self.limits(tree, side, Tree::SHARED);
+        let ceil = ceil.unwrap_or(0);
+        if self.stack_alarms.get_mut(side).take(bps, ceil, time) {
+            let (via, side) = (self.backend.via().name(), side.name());
+            tracing::warn!(
+                "shaping {side}: the router itself sends {:.1} Mbit/s on a link of {:.1} Mbit/s, \
+                 and {via} charges at most 1/{STACK_SHARE} of the link to it: the link carries more than its rate: \
+                 limit the program that sends, or use via = \"nfqueue\", \"kernel\" or \"qdisc\", which schedule it",
+                bps / 1e6,
+                ceil as f64 / 1e6,
+            );
+        }
     }
 
     /// Restarts the windows, since the numbers of nodes changed.
@@ -604,6 +637,14 @@ impl Port {
             rate_bps: self.rate(side, node, figures),
             ..queue(figures, begun)
         })
+    }
+}
+
+fn stack_traffic(counts: &StackCounts) -> StackTraffic {
+    StackTraffic {
+        sent_bytes: counts.sent,
+        not_charged_bytes: counts.not_charged,
+        debt_ns: counts.debt_ns,
     }
 }
 

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A tree whose root is a class_tree becomes `shared` itself. `stack` represents packets that the
-//! network stack sends on the same link. A back end that cannot delay them charges them here first.
+//! network stack sends on the same link. A back end that cannot delay them charges them here. Its
+//! floor is a share of the link rate: the rest remains to the tree, however much the stack sends.
 
 use fairpath_core::sched::{
     COST_ONE, LEVELS, NodeConfig, Over, PARAMS, Policy, encode_rate, policies,
@@ -28,6 +29,9 @@ pub struct Link {
 /// Default burst of a link. It compensates for late timers of a busy machine, and a modem behind the
 /// link gets at most CoDel's target at once.
 pub const LINK_BURST_NS: u64 = 5_000_000;
+
+/// The node `stack` has the link rate, divided by this, as its floor.
+pub const STACK_SHARE: u64 = 2;
 
 /// The policy for shares and ceilings.
 const INNER: &str = "class_tree";
@@ -85,6 +89,11 @@ impl Tree {
         self.plan.class_table.len() as u32 - 1
     }
 
+    /// The node of packets from the network stack.
+    pub fn stack_node(&self) -> u32 {
+        self.plan.class_table[self.stack_class() as usize]
+    }
+
     fn levels(&self) -> usize {
         let mut level = vec![1; self.plan.nodes.len() + 1];
         level[0] = 0;
@@ -131,7 +140,7 @@ impl Tree {
             queue_buckets: drr.queue[1],
             params: defaults(drr),
             cost: COST_ONE,
-            floor: encode_rate(link.bps),
+            floor: stack_floor(encode_rate(link.bps)),
             ..NodeConfig::default()
         });
         plan.class_table.push(plan.nodes.len() as u32);
@@ -158,6 +167,12 @@ impl Tree {
         }
         name
     }
+}
+
+/// The floor of the node `stack`, as in a plan, on a link with this ceiling.
+pub fn stack_floor(ceil: u64) -> u64 {
+    // An encoded rate is a time per byte.
+    ceil.saturating_mul(STACK_SHARE)
 }
 
 fn inner_node(policy: &Policy) -> NodeConfig {
@@ -253,11 +268,16 @@ mod tests {
     }
 
     #[test]
-    fn stack_traffic_is_charged_first() {
-        let tree = tree("fq_codel").on_link(&LINK).unwrap();
-        let [own, stack] = sent(&tree, 800_000);
-        assert!((795_000..=805_000).contains(&stack), "{stack}");
-        assert!((190_000..=210_000).contains(&own), "{own}");
+    fn stack_traffic_is_charged_first_up_to_its_share() {
+        for policy in ["fifo", "fq_codel", "drr"] {
+            let tree = tree(policy).on_link(&LINK).unwrap();
+            let [own, stack] = sent(&tree, 400_000);
+            assert!((395_000..=405_000).contains(&stack), "{policy}: {stack}");
+            assert!((590_000..=610_000).contains(&own), "{policy}: {own}");
+            let [own, stack] = sent(&tree, 800_000);
+            assert!((490_000..=510_000).contains(&stack), "{policy}: {stack}");
+            assert!((490_000..=510_000).contains(&own), "{policy}: {own}");
+        }
     }
 
     #[test]

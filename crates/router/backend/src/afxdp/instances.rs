@@ -8,7 +8,7 @@ use fairpath_afxdp::{
 };
 use fairpath_bpf::StackSent;
 use fairpath_core::{Frame, FrameDirection, Link as LinkKind};
-use fairpath_shape::{Both, Leaving, ShapeInstance, Side};
+use fairpath_shape::{Both, Leaving, ShapeInstance, Side, StackCounts};
 use fairpath_units::Nanos;
 
 use super::ends::{Ends, first_queues};
@@ -29,7 +29,8 @@ pub struct Counts {
     /// By side: packets that the kernel dropped before the scheduler, and that it could not send.
     pub rings: Both<RingStatistics>,
     pub refused: Both<u64>,
-    pub charged_bytes: Both<u64>,
+    /// Traffic of the stack by the same interfaces.
+    pub stack: Both<StackCounts>,
     /// An interface that is no more.
     pub removed: Option<String>,
 }
@@ -40,8 +41,8 @@ pub struct ShapeInstances {
     /// Class numbers by the monitor's slots.
     classes: Vec<u32>,
     sent: StackSent,
-    charged: [u64; 2],
-    charged_total: [u64; 2],
+    /// The kernel forwards nothing: what the stack sends is its own.
+    charging: bool,
     wake: [Option<u64>; 2],
     gathered: [usize; 2],
     first: [QueueId; 2],
@@ -66,9 +67,8 @@ impl ShapeInstances {
         ShapeInstances {
             instances: [instances.down, instances.up],
             classes: job.slots.to_vec(),
-            charged: [sent.read(0).bytes, sent.read(1).bytes],
-            charged_total: [0; 2],
             sent,
+            charging: false,
             wake: [None; 2],
             gathered: [0; 2],
             first: [first.down, first.up],
@@ -98,14 +98,11 @@ impl ShapeInstances {
         self.leaving = leaving;
     }
 
-    /// What the stack has sent by this exit since the last time.
-    fn charge(&mut self, exit: usize) {
-        let bytes = self.sent.read(exit).bytes;
-        let more = bytes.wrapping_sub(self.charged[exit]);
-        if more > 0 {
-            self.charged[exit] = bytes;
-            self.charged_total[exit] += more;
-            self.instances[exit].charge(more);
+    /// Charges what the stack sends from now on. What it sent before was forwarded, too.
+    fn begin_charges(&mut self) {
+        self.charging = true;
+        for instance in &mut self.instances {
+            instance.pause_charges();
         }
     }
 }
@@ -150,7 +147,10 @@ impl Order for ShapeInstances {
             if self.first[exit] != to {
                 continue;
             }
-            self.charge(exit);
+            if self.charging {
+                let bytes = self.sent.read(exit).bytes;
+                self.instances[exit].charge(now.0, bytes);
+            }
             // One interface has one ring for both sides: the first leaves half of it at least.
             let share = match self.one_armed && exit == 0 {
                 true => left.div_ceil(2),
@@ -207,6 +207,7 @@ impl Schedule for ShapeInstances {
     fn obey(forwarder: &mut Forwarder<ShapeInstances>, order: Command<Counts>) {
         match order {
             Command::Classes(classes) => forwarder.order_mut().classes = classes,
+            Command::Begin => forwarder.order_mut().begin_charges(),
             Command::Apply(side, ..) | Command::Replace(side, ..) => {
                 let now = monotonic_ns().unwrap_or(0);
                 let exit = usize::from(side == Side::Up);
@@ -222,6 +223,8 @@ impl Schedule for ShapeInstances {
 
     /// Packets that wait leave at their rate, for a while.
     fn end(forwarder: &mut Forwarder<ShapeInstances>) -> Result<u64, String> {
+        // The kernel forwards again.
+        forwarder.order_mut().charging = false;
         let begin = Instant::now();
         let quiet = Stop::new();
         while forwarder.counts().held() > 0 && begin.elapsed() < FLUSH {
@@ -264,10 +267,10 @@ fn counts(forwarder: &Forwarder<ShapeInstances>) -> Counts {
         let own = port.counts(queue);
         *counts.refused.get_mut(side) += own.refused + own.lost;
     }
-    let charged = forwarder.order().charged_total;
-    counts.charged_bytes = Both {
-        down: charged[0],
-        up: charged[1],
+    let [down, up] = &forwarder.order().instances;
+    counts.stack = Both {
+        down: down.stack_counts(),
+        up: up.stack_counts(),
     };
     counts
 }

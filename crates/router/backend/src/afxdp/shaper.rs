@@ -2,8 +2,8 @@
 //! sends them.
 //!
 //! One thread serves the shaper instances of both sides, with frames of one UMEM as handles. Packets that
-//! the XDP program passes to the stack (own traffic, multicast, neighbour discovery) are charged to the
-//! rate where the stack sends them. In bridge mode both interfaces are ports of one kernel bridge. In
+//! the XDP program passes to the stack (own traffic, multicast, neighbour discovery) are charged to a share
+//! of the rate where the stack sends them ([`fairpath_shape::Debt`]). In bridge mode both interfaces are ports of one kernel bridge. In
 //! router mode the routes of the kernel decide. In both modes the kernel forwards after this process ends.
 
 use std::collections::BTreeMap;
@@ -74,6 +74,7 @@ impl Afxdp {
             about,
         };
         afxdp.running.attach(monitor, &ends, begun)?;
+        afxdp.running.lead().report(Command::Begin)?;
         Ok(afxdp)
     }
 }
@@ -111,6 +112,7 @@ impl Backend for Afxdp {
         reading.figures.up = Some(self.gauges.up.read());
         let stopped = self.gauges.down.stopped();
         reading.stopped = stopped.or_else(|| self.gauges.up.stopped());
+        reading.stack = counts.stack.map(Some);
         let outcomes = monitor.outcomes();
         name_counts(&counts, &mut reading.counters);
         for (exit, side) in ["inside", "outside"].iter().enumerate() {
@@ -185,9 +187,6 @@ fn name_counts(counts: &Counts, into: &mut BTreeMap<String, u64>) {
         put(format!("{name}_rx_dropped"), ring.rx_dropped);
         put(format!("{name}_rx_ring_full"), ring.rx_ring_full);
         put(format!("{name}_refused"), *counts.refused.get(side));
-        put(
-            format!("{name}_stack_bytes"),
-            *counts.charged_bytes.get(side),
-        );
+        put(format!("{name}_stack_bytes"), counts.stack.get(side).sent);
     }
 }

@@ -121,6 +121,18 @@ fn shaper(out: &mut String, shape: &Shape) -> std::fmt::Result {
         line(out, "line", &link.side, &link.queue)?;
     }
     for link in &shape.lines {
+        if let Some(stack) = &link.stack {
+            writeln!(
+                out,
+                "router  {} {} bytes sent by the stack, {} not charged, debt {}",
+                link.side,
+                stack.sent_bytes,
+                stack.not_charged_bytes,
+                time(Some(stack.debt_ns))
+            )?;
+        }
+    }
+    for link in &shape.lines {
         for (reason, count) in &link.queue.dropped {
             writeln!(out, "dropped {} {count} {reason}", link.side)?;
         }
@@ -174,7 +186,7 @@ fn bits(bps: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fairpath_history::snapshot::ShapedLink;
+    use fairpath_history::snapshot::{ShapedLink, StackTraffic};
 
     use super::*;
 
@@ -207,6 +219,11 @@ mod tests {
                     side: "down".to_owned(),
                     interface: "lan0".to_owned(),
                     queue: queue(Some(95_000_000), 14.6e6).unwrap(),
+                    stack: Some(StackTraffic {
+                        sent_bytes: 1_200_000,
+                        not_charged_bytes: 400_000,
+                        debt_ns: 9_900_000,
+                    }),
                     ..ShapedLink::default()
                 }],
                 ..Shape::default()
@@ -230,6 +247,7 @@ mod tests {
             [
                 "class                        ceil    floor     rate        sent  dropped  marked backlog     p50     p95     p99",
                 "line                down    95.0M        -    14.6M         812        0       0       0       -  4.9 ms       -",
+                "router  down 1200000 bytes sent by the stack, 400000 not charged, debt 9.9 ms",
                 "bert, \"b\"           down        -        -    12.0M         812        0       0       0       -  4.9 ms       -",
                 "anna                down    10.0M        -    9.62M         812        0       0       0       -  4.9 ms       -",
                 "1 more classes; --limit N prints more",

@@ -5,7 +5,7 @@ use fairpath_core::{
 };
 use fairpath_history::snapshot::{
     Alert, AlertKind, DayPoint, Detail, FlowCounts, FlowLine, Kind, Leg, Load, Peer, Point, Queue,
-    SNAPSHOT_SCHEMA, Shape, ShapedLink, Snapshot, SnapshotRow, Totals, Volume,
+    SNAPSHOT_SCHEMA, Shape, ShapedLink, Snapshot, SnapshotRow, StackTraffic, Totals, Volume,
 };
 use fairpath_history::{Histogram, IntervalRow};
 use fairpath_rtt::{Clock, Context, FlowLine as RttFlow, SampleLine, Summary};
@@ -219,6 +219,11 @@ pub fn snapshot() -> Snapshot {
                 interface: "lan".to_owned(),
                 ceil_bps: Some(95_000_000),
                 rate_bps: 0.0,
+                stack: Some(StackTraffic {
+                    sent_bytes: 3,
+                    not_charged_bytes: 1,
+                    debt_ns: 10_000_000,
+                }),
                 queue: queue(),
             }],
             counters: [("qdisc_down_resets".to_owned(), 0)].into(),
