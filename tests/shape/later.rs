@@ -397,3 +397,47 @@ fn nfqueue_replaces_afxdp_if_configured() {
     via(&daemon, "afxdp");
     assert!(daemon.stop().success());
 }
+
+/// Datagrams of a client with an address of the other side pass until the router checks senders.
+#[test]
+fn rp_filter_is_followed_while_afxdp_runs() {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new("afxdp", Offloads::Off);
+    let filter = |value: &str| {
+        for name in ["all", "lan", "wan"] {
+            let key = format!("net.ipv4.conf.{name}.rp_filter");
+            scene.net.router.set_sysctl(&key, value).unwrap();
+        }
+    };
+    filter("0");
+    let lines = [
+        "address add 10.10.2.77/32 dev lo",
+        "route replace 10.10.2.2/32 via 10.10.1.1 src 10.10.2.77",
+    ];
+    scene
+        .net
+        .client
+        .ip_batch(&lines.map(str::to_owned))
+        .unwrap();
+    let _daemon = scene.shape(RATES, "");
+    let sink = Counted::bind(&scene.net.server, Router::SERVER.v4.into());
+    let source = Numbered::start(&scene.net.client, Router::SERVER.v4.into(), 5 * MS, 100);
+    let passes = || {
+        let before = sink.count();
+        for_a_time(Duration::from_millis(300));
+        sink.count() > before
+    };
+    assert!(passes(), "without a check");
+    for (value, expected) in [("1", false), ("0", true), ("2", true)] {
+        filter(value);
+        let begin = Instant::now();
+        while passes() != expected {
+            let waited = begin.elapsed();
+            assert!(
+                waited < Duration::from_secs(5),
+                "rp_filter {value}: {waited:?}"
+            );
+        }
+    }
+    drop(source);
+}

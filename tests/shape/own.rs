@@ -10,7 +10,7 @@ use fairpath_testbed::{
 use crate::by;
 use crate::scene::{BERT, Numbered, Scene, for_a_time, number, snapshot};
 
-/// A subscriber, and packets of nobody else's: the router's own among them.
+/// One subscriber. All other packets, also the router's, are of the class `other`.
 const CLASSES: &str = "[[class]]\nname = \"anna\"\nprefix = \"10.10.1.2/32\"\n";
 const RATES: &str = "down = \"20mbit\"\nup = \"20mbit\"";
 /// The router sends for this time, at many times the link rate.
@@ -102,7 +102,7 @@ fn a_udp_flood_to_a_neighbour_leaves_subscribers_their_share(port: &'static str)
     udp(port, Towards::Neighbour);
 }
 
-/// 200 Mbit/s, whatever becomes of it.
+/// 200 Mbit/s, of which most is lost.
 fn udp(port: &'static str, towards: Towards) {
     requires!(Need::Root, Need::Tool("ethtool"));
     let scene = Scene::new(port, Offloads::Off);
@@ -121,7 +121,7 @@ fn udp(port: &'static str, towards: Towards) {
 }
 
 #[test]
-fn a_router_that_takes_the_link_is_shown_and_reported() {
+fn a_router_that_takes_the_link_is_reported() {
     requires!(Need::Root, Need::Tool("ethtool"));
     let scene = Scene::new("afxdp", Offloads::Off);
     let daemon = scene.shape(RATES, CLASSES);

@@ -328,6 +328,11 @@ impl Counted {
         }
     }
 
+    /// The number of packets so far.
+    pub fn count(&self) -> u64 {
+        self.seen.lock().unwrap().arrived.count
+    }
+
     /// Receives until nothing has come for `silence`.
     pub fn drain(&self, silence: Duration) -> Arrived {
         let mut before = self.seen.lock().unwrap().arrived.count;

@@ -95,7 +95,7 @@ impl RttMonitor {
     ///
     /// # Errors
     /// [`ForwardError`].
-    pub fn set_forwarding(&mut self, plan: &ForwardPlan) -> Result<(), ForwardError> {
+    pub fn set_forwarding(&self, plan: &ForwardPlan) -> Result<(), ForwardError> {
         if !self.forwards {
             return Err(ForwardError::NotLoaded);
         }

@@ -247,7 +247,7 @@ fn compare() {
     let [lan, wan, _] = interfaces;
     let mut random = Random::new(test_seed());
     let options = Options::live(Config::default().with_flows(1024)).with_forwarding();
-    let mut monitor = RttMonitor::load(&options).unwrap();
+    let monitor = RttMonitor::load(&options).unwrap();
     let sockets = [socket(), socket()];
     for (exit, socket) in sockets.iter().enumerate() {
         monitor.set_socket(exit, 0, socket.as_fd()).unwrap();

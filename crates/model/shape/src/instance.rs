@@ -662,7 +662,7 @@ mod tests {
     }
 
     #[test]
-    fn subscribers_keep_half_of_a_line_that_the_stack_floods() {
+    fn subscribers_keep_half_of_a_flooded_link() {
         for bps in [8_000_000, 100_000_000, 1_000_000_000] {
             let mut flood = Flood::new(bps, 25);
             let mut free: Vec<u32> = (1..=1000).collect();
@@ -693,7 +693,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sparse_flow_hardly_waits_for_a_flood_of_the_stack() {
+    fn a_flooding_stack_delays_sparse_flows_briefly() {
         for (bps, most) in [
             (1_000_000, 40 * MS),
             (19_000_000, 3 * MS),
@@ -701,16 +701,16 @@ mod tests {
             (10_000_000_000, MS),
         ] {
             let mut flood = Flood::new(bps, 25);
-            let (mut leaving, mut came, mut longest) = (Vec::new(), None, 0);
+            let (mut leaving, mut enqueued, mut longest) = (Vec::new(), None, 0);
             while flood.now < 3000 * MS {
-                if flood.now % (20 * MS) == 0 && came.is_none() {
+                if flood.now.is_multiple_of(20 * MS) && enqueued.is_none() {
                     let frame = frame(flood.now);
                     flood.instance.arrive(1, &frame, &packet(1), 98);
-                    came = Some(flood.now);
+                    enqueued = Some(flood.now);
                 }
                 flood.step(&mut leaving);
                 if !leaving.is_empty() {
-                    longest = longest.max(flood.now - came.take().unwrap());
+                    longest = longest.max(flood.now - enqueued.take().unwrap());
                 }
             }
             assert!(longest <= most, "{bps}: {longest} ns");
@@ -734,7 +734,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_of_the_stack_follows_the_link_rate() {
+    fn the_stacks_share_follows_the_link_rate() {
         let mut flood = Flood::new(8_000_000, 100);
         flood.bps = 80_000_000;
         let op = Op::node(0, Tree::SHARED, Setting::Ceil, encode_rate(flood.bps));

@@ -3,7 +3,7 @@
 //! ```text
 //! counter of the back end --> sent --+--> carried      while the shaper instance had nothing to send
 //!                                    +--> charged      as packets of the class `stack`, with its share
-//!                                    '--> not charged  beyond the greatest debt
+//!                                    '--> not charged  beyond the maximum debt
 //! ```
 //!
 //! Invariants: `sent = carried + charged + not_charged`, and the debt is at most [`Debt::limit`]. So
@@ -12,11 +12,11 @@
 
 use std::time::Duration;
 
-/// The greatest debt, in time of the link.
+/// The maximum debt, in time of the link.
 pub const STACK_DEBT_NS: u64 = 10_000_000;
 /// At low rates the debt may be two full frames.
 const MIN_DEBT: u64 = 2 * FRAME;
-/// A full frame without its checksum: a smaller charge would be finer than the packets beside it.
+/// A full frame without its checksum: a smaller charge would be finer than the packets next to it.
 const FRAME: u64 = 1514;
 /// Charges that a debt is divided into, so that packets may leave between them.
 const PARTS: u64 = 32;
@@ -73,7 +73,7 @@ impl Debt {
         self.counter = None;
     }
 
-    /// The greatest debt, bytes.
+    /// The maximum debt, bytes.
     pub fn limit(&self) -> u64 {
         match self.bps {
             // A link without a rate is not limited, and charges leave it at once.
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn an_hour_of_silence_of_subscribers_leaves_no_debt() {
+    fn an_hour_of_silence_leaves_no_debt() {
         for bps in RATES {
             let hour = 3_600_000 * MS;
             let could = bps / 8 * 3600;
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_rate_charges_nothing_until_the_debt_is_paid() {
+    fn a_lower_rate_pays_the_debt_first() {
         let mut debt = debt(80_000_000, 0);
         assert_eq!(debt.take(MS, 100_000), 100_000);
         debt.set_rate(8_000_000);

@@ -48,7 +48,10 @@ const IPTABLES: &[&str] = &[
     "non_empty_iptables_chains_are_named",
 ];
 const TRACKED: &[&str] = &["tracked_connections_rules_filters_and_qdiscs_are_named"];
-const SENDERS: &[&str] = &["spoofed_senders_pass_only_as_in_the_kernel"];
+const SENDERS: &[&str] = &[
+    "spoofed_senders_pass_only_as_in_the_kernel",
+    "rp_filter_is_followed_while_afxdp_runs",
+];
 
 const fn row(
     stage: &'static str,

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn stack_traffic_is_charged_first_up_to_its_share() {
+    fn stack_traffic_is_charged_up_to_its_share() {
         for policy in ["fifo", "fq_codel", "drr"] {
             let tree = tree(policy).on_link(&LINK).unwrap();
             let [own, stack] = sent(&tree, 400_000);

@@ -10,18 +10,18 @@ use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 
 use anyhow::bail;
-use fairpath_bpf::{ForwardOutcome, RttMonitor};
+use fairpath_bpf::{ForwardOutcome, ForwardPlan, RttMonitor};
 use fairpath_core::sched::Op;
 use fairpath_shape::{Both, CHARGES, Lines, Side};
 
-use super::ends::{Ends, about, open_port};
+use super::ends::{Ends, Vlans, about, open_port};
 use super::instances::{Counts, ShapeInstances};
 use super::skipped::Skipped;
 use super::watch::Begun;
 use super::worker::{Running, lead_packets};
-use crate::Via;
 use crate::orders::{self, Command, Gauge};
 use crate::shape::{Backend, Job, Reading};
+use crate::{Mode, Via};
 
 /// The port.
 pub struct Afxdp {
@@ -29,6 +29,10 @@ pub struct Afxdp {
     gauges: Both<Gauge>,
     handles: u32,
     about: String,
+    ends: Ends,
+    mode: Mode,
+    vlans: Vlans,
+    plan: ForwardPlan,
 }
 
 impl Afxdp {
@@ -63,7 +67,8 @@ impl Afxdp {
             up: up_gauge,
         };
         let instances = Both { down, up };
-        lead_packets(monitor, &ends.plan(mode, job.config.vlans)?, &ends, &port)?;
+        let plan = ends.plan(mode, job.config.vlans)?;
+        lead_packets(monitor, &plan, &ends, &port)?;
         let about = about(&ends, mode, port.is_zero_copy(), &placement);
         let sent = monitor.stack_sent()?;
         let instances = ShapeInstances::new(instances, sent, job, &ends, ends.is_one_armed());
@@ -72,10 +77,30 @@ impl Afxdp {
             gauges,
             handles: frames,
             about,
+            mode,
+            vlans: job.config.vlans,
+            plan,
+            ends,
         };
-        afxdp.running.attach(monitor, &ends, begun)?;
+        afxdp.running.attach(monitor, &afxdp.ends, begun)?;
         afxdp.running.lead().report(Command::Begin)?;
         Ok(afxdp)
+    }
+}
+
+impl Afxdp {
+    /// Applies what changed of the plan since the start, such as `rp_filter`.
+    fn follow_plan(&mut self, monitor: &RttMonitor) -> anyhow::Result<()> {
+        // A renamed interface keeps the plan that it had.
+        let Ok(plan) = self.ends.plan(self.mode, self.vlans) else {
+            return Ok(());
+        };
+        if plan != self.plan {
+            monitor.set_forwarding(&plan)?;
+            tracing::info!("shape via afxdp: addresses or rp_filter of an interface changed");
+            self.plan = plan;
+        }
+        Ok(())
     }
 }
 
@@ -107,6 +132,7 @@ impl Backend for Afxdp {
         if let Some(name) = &counts.removed {
             bail!("the interface {name:?} was removed");
         }
+        self.follow_plan(monitor)?;
         let mut reading = Reading::default();
         reading.figures.down = Some(self.gauges.down.read());
         reading.figures.up = Some(self.gauges.up.read());
