@@ -19,7 +19,7 @@ Packets that the back end `afxdp` carries as a router bypass the stack. Each sta
 
 - done: the core does the same.
 - to the stack: the kernel gets the packets that need the stage.
-- refused: the back end does not start, or ends if the stage appears later, and names it. Use another back end there.
+- refused: the back end does not start, and names the stage. If the stage appears later, the back end ends ([shape](guide/shape.md#back-ends)). Use another back end there.
 - documented: a difference that remains.
 
 As a bridge, it bypasses the bridge of the kernel. Filters and qdiscs are refused there too.
