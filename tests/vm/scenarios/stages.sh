@@ -38,6 +38,6 @@ tc -n near filter add dev near0 egress protocol ip flower action pass
 await 10 ip netns exec near ping -c 1 -W 2 $FAR
 told "netfilter (nft inet filter through)
 NAT (nft ip nat out)
-conntrack (1 connections tracked)
+conntrack (1 connections tracked; without such rules, \`conntrack -F\` removes what is left)
 tc filter (egress flower on \"near0\")"
 pass "each stage once, by its name"

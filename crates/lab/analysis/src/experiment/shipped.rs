@@ -45,7 +45,7 @@ mod tests {
             let page = std::fs::read_to_string(format!("{guide}/{name}.md"));
             let page = page.unwrap_or_else(|error| panic!("{name}.md: {error}"));
             assert!(page.starts_with(&format!("# {name}: ")), "{name}");
-            assert!(page.contains("## How to read it"), "{name}");
+            assert!(page.contains("## Reading the report"), "{name}");
             let command = format!("fairpath lab run {name} ");
             assert!(page.contains(&command), "{name}");
             for axis in &Document::open(&name).unwrap().base().axes {
