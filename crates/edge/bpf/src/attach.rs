@@ -56,7 +56,10 @@ pub struct ExistingProgram {
 
 impl std::fmt::Display for ExistingProgram {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the XDP program \"{}\" (id {})", self.name, self.id)
+        match self.name.as_str() {
+            "" => write!(f, "the XDP program with id {}", self.id),
+            name => write!(f, "the XDP program {name:?} (id {})", self.id),
+        }
     }
 }
 

@@ -67,10 +67,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         None
     };
 
-    crate::privileges::keep(false)?;
     let changes = interfaces.start(&mut monitor)?;
     apply_changes(changes, &mut output);
     classify(&mut monitor, &interfaces, &output)?;
+    // The names of programs that hold a hook need CAP_SYS_ADMIN.
+    crate::privileges::keep(false)?;
     if interfaces.watched().is_empty() {
         note("no interface matches yet; waiting");
     }
