@@ -75,8 +75,9 @@ pub fn run(args: &Args, global: &Global) -> anyhow::Result<ExitCode> {
         mode: args.mode,
         queue: args.queue_num,
     };
-    // A command inherits the privileges of the user, so they are kept for it.
-    if args.command.is_empty() {
+    // A command inherits the privileges of the user. XDP programs of other processes, next to which
+    // xdp and afxdp attach, are found with CAP_SYS_ADMIN only.
+    if args.command.is_empty() && chosen.via == fairpath_backend::Via::Nfqueue {
         crate::privileges::keep(true)?;
     }
     let engine = fairpath_backend::start(chosen.via, &how, interface, peer, &directions)?;
