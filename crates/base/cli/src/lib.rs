@@ -15,9 +15,9 @@ mod parse;
 mod replaced;
 
 pub use capability::{Capability, NeedsPrivilege, require};
-pub use failure::{WrongUsage, line, note, print_error, report, wrong_usage};
+pub use failure::{WrongUsage, line, note, print_error, print_stderr, report, wrong_usage};
 pub use global::Global;
-pub use output::{color_stdout, print};
+pub use output::{color_stdout, print, print_colored};
 pub use parse::{FAILURE, Refusal, WRONG_USAGE, command, parse, parse_from};
 pub use replaced::{REPLACED, Replaced, replacement};
 

@@ -4,14 +4,43 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use anyhow::Context;
+use fairpath_units::text::lines;
 
-/// Writes to standard output. A reader that closed the pipe, such as `head`, is no failure.
+/// Writes to standard output, without control characters except newline and tab. A reader that closed the pipe, such as `head`, is no failure.
 ///
 /// # Errors
 /// Any other failure of the write, for example a full disk.
 pub fn print(text: impl Display) -> anyhow::Result<()> {
+    write(&lines(&text.to_string()))
+}
+
+/// The same, where the text has colors: their escape sequences (`ESC [ 1 m`) stay, all others do not.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_colored(text: &str) -> anyhow::Result<()> {
+    write(&colored(text))
+}
+
+/// Replaces all unsafe characters except the escape sequences of colors.
+pub(crate) fn colored(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let mut safe = lines(parts.next().unwrap_or_default()).into_owned();
+    for part in parts {
+        let end = part.trim_start_matches(|c: char| c.is_ascii_digit() || c == ';');
+        safe.push_str(if end.starts_with('m') {
+            "\u{1b}["
+        } else {
+            "?["
+        });
+        safe.push_str(&lines(part));
+    }
+    safe
+}
+
+fn write(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    match write!(out, "{text}").and_then(|()| out.flush()) {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.context("write to standard output"),
     }
@@ -20,4 +49,17 @@ pub fn print(text: impl Display) -> anyhow::Result<()> {
 /// True if colors belong on standard output: by `--color`, `NO_COLOR` and the terminal.
 pub fn color_stdout() -> bool {
     anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
+}
+
+#[cfg(test)]
+mod tests {
+    use super::colored;
+
+    #[test]
+    fn only_escape_sequences_of_colors_stay() {
+        let text =
+            "\u{1b}[1mhead\u{1b}[0m \u{1b}[38;5;1mx\n\u{1b}[2J\u{1b}]0;t\u{7}\u{9b}2J\u{1b}[";
+        let safe = "\u{1b}[1mhead\u{1b}[0m \u{1b}[38;5;1mx\n?[2J?]0;t??2J?[";
+        assert_eq!(colored(text), safe);
+    }
 }

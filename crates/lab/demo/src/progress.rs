@@ -60,14 +60,16 @@ impl Progress {
         let outcome = self.spin(work);
         match &outcome {
             Ok(done) => self.line(format_args!("              {done}")),
-            Err(error) => eprintln!("              FAILED: {error:#}"),
+            Err(error) => {
+                fairpath_cli::print_stderr(format_args!("              FAILED: {error:#}\n"))
+            }
         }
         outcome
     }
 
     fn line(&self, text: impl Display) {
         if !self.quiet {
-            eprintln!("{text}");
+            fairpath_cli::print_stderr(format_args!("{text}\n"));
         }
     }
 

@@ -254,6 +254,5 @@ mod tests {
         let reported = kernel_bbr();
         let listed = available().unwrap().iter().any(|name| name == BBR);
         assert_eq!(listed, reported != KernelBbr::None, "{reported}");
-        println!("{reported}");
     }
 }

@@ -224,7 +224,7 @@ pub fn accept(settings: &QueueSettings) -> Result<(), AcceptError> {
         .gso(settings.gso)
         .bind_in_order()
         .map_err(|error| AcceptError::Bind(number, error))?;
-    eprintln!("{READY}");
+    fairpath_cli::print_stderr(format_args!("{READY}\n"));
     loop {
         queue
             .answer(Wait::Forever, |_| Verdict::ACCEPT)

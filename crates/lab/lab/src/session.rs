@@ -110,10 +110,10 @@ impl<'a> Session<'a> {
             if !has_time(&self.manifest.form, self.began.elapsed(), cell) {
                 let left = &again[done..];
                 self.manifest.not_again = first_places(cells, left);
-                eprintln!(
-                    "{} invalid runs are not repeated: the time of the quick form is over",
+                fairpath_cli::print_stderr(format_args!(
+                    "{} invalid runs are not repeated: the time of the quick form is over\n",
                     left.len()
-                );
+                ));
                 break;
             }
             progress.add();
@@ -144,7 +144,7 @@ impl<'a> Session<'a> {
         if !self.runs.is_empty() {
             return Ok(());
         }
-        let report = |text: &str| eprintln!("trial at {text}");
+        let report = |text: &str| fairpath_cli::print_stderr(format_args!("trial at {text}\n"));
         (self.factor, self.manifest.scale) = calibrate::find(self.bench, cells, report)?;
         // Trials leave no record: what they checked is checked where it is kept.
         self.bench.check_again();
@@ -157,7 +157,8 @@ impl<'a> Session<'a> {
         // What was measured is kept before anything else may fail.
         let kept = self.store.keep(&run);
         kept.map_err(|error| Trouble::Fatal(error.into()))?;
-        eprintln!("{}", progress.line(&words(&cell.setting), &outcome(&run)));
+        let line = progress.line(&words(&cell.setting), &outcome(&run));
+        fairpath_cli::print_stderr(format_args!("{line}\n"));
         let unmeasured =
             run.flows.is_empty() && !run.faults.is_empty() && !cell.experiment.flows.is_empty();
         self.failed = if unmeasured { self.failed + 1 } else { 0 };

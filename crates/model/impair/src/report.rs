@@ -1,11 +1,11 @@
 //! The report of a run: one line per direction each second, and JSON.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
+use fairpath_files::Existing;
 use serde::Serialize;
 
 use crate::counts::Counts;
@@ -288,7 +288,7 @@ impl Json {
         if path == Path::new("-") {
             return Ok(Json(Box::new(io::stdout())));
         }
-        let file = File::create(path);
+        let file = fairpath_files::output(path, Existing::Truncate);
         let file = file.with_context(|| format!("write {}", path.display()))?;
         Ok(Json(Box::new(file)))
     }

@@ -10,8 +10,6 @@ use anyhow::Context;
 use clap::{Arg, Command};
 use serde_json::{Value, json};
 
-use super::output;
-
 /// Write the manual pages, or the outline for shell completions
 #[derive(clap::Args)]
 pub struct Args {
@@ -43,7 +41,7 @@ pub fn run(mut command: Command, args: &Args) -> anyhow::Result<()> {
         }
         Artifact::Outline => {
             command.build();
-            output::print(&format!("{}\n", outline(&command))).context("write to standard output")
+            fairpath_cli::print(format!("{}\n", outline(&command)))
         }
     }
 }

@@ -1,6 +1,5 @@
 //! `fairpath sched list`: the built-in policies.
 
-use anyhow::Context;
 use fairpath_core::sched::policies;
 use serde_json::json;
 
@@ -29,7 +28,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             format!("{}\n", json!({ "schema": 1, "policies": all }))
         }
     };
-    output::print(&text).context("write to standard output")
+    fairpath_cli::print(&text)
 }
 
 fn text() -> String {

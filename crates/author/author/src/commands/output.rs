@@ -1,6 +1,4 @@
-//! Output that several commands share: formats, policies as JSON, and closed pipes.
-
-use std::io::{self, Write};
+//! Output that several commands share: formats, and policies as JSON.
 
 use fairpath_core::sched::Policy;
 use serde_json::{Value, json};
@@ -14,18 +12,6 @@ pub enum TextFormat {
     Text,
     /// One JSON object
     Json,
-}
-
-/// Writes to standard output. A pipe that the reader closed is not an error.
-///
-/// # Errors
-/// Any other failure.
-pub fn print(text: &str) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result,
-    }
 }
 
 /// A policy as JSON, for `list` and `show`.

@@ -9,7 +9,7 @@ use fairpath_core::sched::{Outcome, SchedRuntime};
 use fairpath_sched::log::{self, Difference, Replayed, Run, describe};
 use serde_json::{Value, json};
 
-use super::output::{self, TextFormat};
+use super::output::TextFormat;
 use super::runtimes::{Makers, Runtimes};
 
 /// The schema number of the JSON output.
@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         TextFormat::Text => text(&replayed),
         TextFormat::Json => serde_json::to_string_pretty(&json(&replayed))? + "\n",
     };
-    output::print(&text).context("write to standard output")?;
+    fairpath_cli::print(&text)?;
     if let Some(difference) = &replayed.difference {
         bail!(
             "replay {name}: the outcome of operation {} of run {} differs",

@@ -19,7 +19,6 @@ use fairpath_wire::capture::Reader;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::figure;
-use super::output;
 use super::runtimes::{Makers, Runtime};
 use super::subject::{self, ClassArgs};
 
@@ -151,7 +150,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Format::Json => report.json(),
         Format::Csv => report.csv(),
     };
-    output::print(&text).context("write to standard output")
+    fairpath_cli::print(&text)
 }
 
 fn settings(args: &Args) -> Settings {
@@ -229,7 +228,7 @@ impl Link<'_> {
             recorder.finish()?;
         }
         if findings.interrupted && self.args.format == Format::Text {
-            eprintln!("fairpath: interrupted: the results cover the simulated time only");
+            fairpath_cli::note("interrupted: the results cover the simulated time only");
         }
         Ok(findings)
     }

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use anyhow::Context;
 use fairpath_core::sched::{Function, Over, Policy, policies};
 use fairpath_units::quantity::written;
 
@@ -43,7 +42,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             format!("{object}\n")
         }
     };
-    output::print(&text).context("write to standard output")
+    fairpath_cli::print(&text)
 }
 
 fn text(policy: &Policy) -> String {

@@ -10,6 +10,7 @@ use fairpath_backend::Leads;
 use fairpath_config::duration::nanos;
 use fairpath_config::{Alerts, Config};
 use fairpath_core::Prefix;
+use fairpath_files::UnsafePlace;
 use fairpath_history::history::{AlertRules, History, Moment, Settings, State, parse_subnet};
 use fairpath_history::snapshot::{Alert, Kind};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -146,6 +147,11 @@ impl Engine {
     /// rtnetlink cannot be read.
     pub fn follow_links(&mut self) -> anyhow::Result<bool> {
         log_changes(self.kernel.follow()?);
+        let ahead = self.kernel.interfaces().ahead();
+        match ahead.is_empty() {
+            true => drop(self.notes.remove("order")),
+            false => drop(self.notes.insert("order", ahead.join("; "))),
+        }
         let links = self.kernel.interfaces().generation();
         let changed = std::mem::replace(&mut self.links, links) != links;
         if changed {
@@ -225,6 +231,14 @@ fn restore(config: &Config) -> anyhow::Result<(History, Vec<Prefix>)> {
         return Ok((History::new(settings, start), Vec::new()));
     };
     let shown = file.display();
+    // Other errors, for example a missing directory, are reported and counted with each save.
+    if let Err(error) = fairpath_files::check_directory(fairpath_files::directory_of(file))
+        && error
+            .get_ref()
+            .is_some_and(|cause| cause.is::<UnsafePlace>())
+    {
+        return Err(error).with_context(|| format!("[state] file = {file:?}"));
+    }
     let read = state::load(file).map_err(anyhow::Error::from);
     let state = read.and_then(|bytes| Ok(bytes.map(|b| State::from_bytes(&b)).transpose()?));
     match state {

@@ -1,9 +1,7 @@
 //! Rows and alerts in files. A separate thread writes, so that a slow or full disk never delays the
 //! loop.
 
-use std::fs::OpenOptions;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -179,9 +177,7 @@ fn prepare(before: Option<&Rows>, config: &Config) -> anyhow::Result<Prepared> {
 
 /// Opens the file for each alert, since it may have been rotated.
 fn append(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(0o640);
-    options.open(path)?.write_all(bytes)
+    fairpath_files::append(path)?.write_all(bytes)
 }
 
 /// The side of the thread.

@@ -1,12 +1,10 @@
 //! The state file, which preserves the history across restarts and crashes.
 //!
-//! The history provides its content, with version and checksum. It is written to a temporary file,
-//! synchronised and renamed, and the directory is synchronised: a reader finds the old or the new
-//! file. A separate thread writes, so that a slow disk never delays the loop.
+//! The history provides its content, with version and checksum. `fairpath-files` replaces the file at
+//! once. A separate thread writes, so that a slow disk never delays the loop.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -40,30 +38,6 @@ pub fn load(path: &Path) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Writes the state in place of what was there.
-///
-/// # Errors
-/// The error of the kernel; the old file is unchanged.
-pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
-    let temporary = with_suffix(path, "new");
-    let result = write_new(&temporary, content).and_then(|()| fs::rename(&temporary, path));
-    if result.is_err() {
-        // On a full disk, an incomplete file would use space.
-        let _ = fs::remove_file(&temporary);
-        return result;
-    }
-    let place = path.parent().filter(|p| !p.as_os_str().is_empty());
-    File::open(place.unwrap_or(Path::new(".")))?.sync_all()
-}
-
-fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o640);
-    let mut file = options.open(path)?;
-    file.write_all(content)?;
-    file.sync_all()
-}
-
 fn with_suffix(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".");
@@ -79,8 +53,7 @@ pub fn move_away(path: &Path, unix_ns: u64) -> io::Result<PathBuf> {
     let prefix = with_suffix(path, "refused-");
     let aside = with_suffix(path, &format!("refused-{unix_ns}"));
     fs::rename(path, &aside)?;
-    let place = path.parent().filter(|p| !p.as_os_str().is_empty());
-    let mut kept: Vec<PathBuf> = fs::read_dir(place.unwrap_or(Path::new(".")))?
+    let mut kept: Vec<PathBuf> = fs::read_dir(fairpath_files::directory_of(path))?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|found| {
             let found = found.to_string_lossy();
@@ -167,7 +140,7 @@ impl Writer {
 impl Outcome {
     fn save(&self, path: &Path, content: Content) {
         let done = content().and_then(|bytes| {
-            write(path, &bytes)?;
+            fairpath_files::replace(path, &bytes)?;
             Ok(())
         });
         match done {
@@ -213,7 +186,7 @@ mod tests {
         let path = place.path().join("state");
         assert!(load(&path).unwrap().is_none());
         for content in [&b"first"[..], b"", b"\nthird\n"] {
-            write(&path, content).unwrap();
+            fairpath_files::replace(&path, content).unwrap();
             assert_eq!(load(&path).unwrap().unwrap(), content);
         }
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);

@@ -79,7 +79,8 @@ struct Open {
 impl ParquetWriter {
     /// A writer into `dir`, which is created if necessary. Removes incomplete files of a crash.
     pub fn open(dir: &Path, options: ParquetOptions) -> Result<ParquetWriter, RowsError> {
-        let leftovers = fs::create_dir_all(dir).and_then(|()| remove_leftovers(dir));
+        let leftovers = fairpath_files::create_directory(dir, fairpath_files::DIRECTORY_MODE)
+            .and_then(|()| remove_leftovers(dir));
         let leftovers = leftovers.map_err(|source| RowsError::Open {
             path: dir.to_owned(),
             source,
@@ -156,7 +157,7 @@ impl ParquetWriter {
     fn begin(&mut self, unix_ns: u64, rows: u64) -> Result<(), RowsError> {
         let part = self.free_name(unix_ns, PART);
         let begin = || -> Result<_, ParquetError> {
-            let file = File::create_new(&part)?;
+            let file = fairpath_files::create(&part)?;
             SerializedFileWriter::new(file, Arc::new(columns::schema()?), Arc::new(properties()))
         };
         let writer = begin().map_err(|source| self.failed(rows, &part, source))?;

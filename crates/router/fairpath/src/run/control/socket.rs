@@ -1,9 +1,9 @@
 //! The socket in the file system, for root and one group. The socket of a terminated daemon is
 //! replaced, that of a running daemon never.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -38,11 +38,9 @@ impl Socket {
     /// # Errors
     /// Another daemon listens there, another file is there, or the kernel refuses.
     pub fn open(path: &Path, group: &str) -> anyhow::Result<Socket> {
-        let place = path.parent().filter(|p| !p.as_os_str().is_empty());
-        let place = place.unwrap_or(Path::new("."));
-        let mut builder = DirBuilder::new();
-        builder.recursive(true).mode(0o755);
-        let made = builder.create(place);
+        let place = fairpath_files::directory_of(path);
+        // Another user could otherwise answer in the daemon's place.
+        let made = fairpath_files::create_directory(place, 0o755);
         made.with_context(|| {
             format!(
                 "create the directory {} of the control socket",

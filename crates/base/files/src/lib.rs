@@ -1,0 +1,511 @@
+//! The files that a long-running process writes: state, rows, alerts and operation logs.
+//!
+//! ```text
+//! path --> every directory on the way is trusted --> O_EXCL or an existing file, O_NOFOLLOW --> 0640
+//! ```
+//!
+//! A directory is trusted if no user but root and this user can replace entries in it. Names of files
+//! are then safe between the check and the use. A new file has mode 0640. A person may place the output
+//! of one command anywhere ([`output`]): elsewhere, it follows no link and takes no file of another user.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Component, Path, PathBuf};
+
+/// The mode of every new file: its group can read it, other users cannot.
+pub const MODE: u32 = 0o640;
+/// The mode of a new directory for files.
+pub const DIRECTORY_MODE: u32 = 0o750;
+/// Maximum number of symbolic links in a path, as in the kernel.
+const MAX_LINKS: u32 = 40;
+
+/// A place where another user could replace a file.
+#[derive(Debug, thiserror::Error)]
+pub enum UnsafePlace {
+    /// Other users can rename or create entries here.
+    #[error(
+        "the directory {path:?} (owner {owner}, group {group}, mode {mode:04o}) can be written by \
+         other users: select another directory, or run `chmod o-w,g-w` on it"
+    )]
+    Writable {
+        /// The directory.
+        path: PathBuf,
+        /// Its user id.
+        owner: u32,
+        /// Its group id.
+        group: u32,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// Its owner can rename or create entries here, or change the link.
+    #[error(
+        "{path:?} belongs to user {owner}: select another directory, or run `chown` to user {user}"
+    )]
+    OtherOwner {
+        /// The directory or symbolic link.
+        path: PathBuf,
+        /// Its user id.
+        owner: u32,
+        /// The user id of this process.
+        user: u32,
+    },
+    /// Another user created the file, or gave it a second name.
+    #[error("the file {path:?} belongs to user {owner} and has {links} names: select another path")]
+    PreparedFile {
+        /// The file.
+        path: PathBuf,
+        /// Its user id.
+        owner: u32,
+        /// Its number of hard links.
+        links: u64,
+    },
+    /// The path itself is a symbolic link.
+    #[error("{path:?} is a symbolic link: name the file itself, or remove the link")]
+    Link {
+        /// The link.
+        path: PathBuf,
+    },
+}
+
+impl From<UnsafePlace> for io::Error {
+    fn from(error: UnsafePlace) -> io::Error {
+        io::Error::new(ErrorKind::PermissionDenied, error)
+    }
+}
+
+/// Creates a file that does not exist yet, for writing.
+///
+/// # Errors
+/// A file or link exists, the place is unsafe ([`UnsafePlace`]), or the kernel refuses.
+pub fn create(path: &Path) -> io::Result<File> {
+    check_directory(directory_of(path))?;
+    // O_EXCL follows no link.
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(MODE)
+        .open(path)
+}
+
+/// Opens a file for reading and appending, or creates it.
+///
+/// # Errors
+/// The path is a symbolic link, the place is unsafe ([`UnsafePlace`]), or the kernel refuses.
+pub fn append(path: &Path) -> io::Result<File> {
+    check_directory(directory_of(path))?;
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true).mode(MODE);
+    open_no_link(&options, path)
+}
+
+/// The existing content of a file, when a command opens it for output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// It stays, and the output follows.
+    Append,
+    /// It is removed.
+    Truncate,
+}
+
+/// Opens the file that a person named for the output of a command, or creates it.
+///
+/// Follows a symbolic link only in a directory that [`check_directory`] accepts: there, `/dev/stdout` works.
+/// In other directories (`/tmp`, the home of the user behind sudo) another user may have prepared the path.
+///
+/// # Errors
+/// Another user prepared the path ([`UnsafePlace`]), or the kernel refuses.
+pub fn output(path: &Path, existing: Existing) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.create(true).mode(MODE);
+    match existing {
+        Existing::Append => options.append(true),
+        Existing::Truncate => options.write(true),
+    };
+    let directory = directory_of(path);
+    let file = match check_directory(directory) {
+        Ok(()) => options.open(path)?,
+        Err(_) => {
+            let file = open_no_link(&options, path)?;
+            check_file(path, &file.metadata()?, &fs::metadata(directory)?)?;
+            file
+        }
+    };
+    if existing == Existing::Truncate && file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    Ok(file)
+}
+
+/// Replaces the content of a file at once. A reader finds the old or the new content, also after a crash.
+///
+/// # Errors
+/// The place is unsafe ([`UnsafePlace`]), or the kernel refuses. The old file is unchanged.
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".new");
+    let temporary = PathBuf::from(temporary);
+    let directory = directory_of(path);
+    check_directory(directory)?;
+    // A crash left it. Removal does not follow links.
+    match fs::remove_file(&temporary) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = create(&temporary)?;
+    let written = file.write_all(content).and_then(|()| file.sync_all());
+    let result = written.and_then(|()| fs::rename(&temporary, path));
+    if result.is_err() {
+        // On a full disk, an incomplete file would use space.
+        let _ = fs::remove_file(&temporary);
+        return result;
+    }
+    File::open(directory)?.sync_all()
+}
+
+/// Creates a directory with its parents, if they are missing, and checks it.
+///
+/// # Errors
+/// The place is unsafe ([`UnsafePlace`]), or the kernel refuses.
+pub fn create_directory(path: &Path, mode: u32) -> io::Result<()> {
+    let absolute = std::path::absolute(path)?;
+    if let Some(existing) = absolute.ancestors().find(|parent| parent.exists()) {
+        let (at, found) = walk(existing)?;
+        check_parent(&at, &found, user())?;
+    }
+    DirBuilder::new().recursive(true).mode(mode).create(path)?;
+    check_directory(path)
+}
+
+/// The directory that contains a file.
+pub fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Checks that only root and this user can replace entries of `directory`, or the directory itself.
+///
+/// Walks the path as the kernel does, each link included. Parents with the sticky bit are accepted,
+/// because only the owner of an entry can replace it there. So are parents that a group can write:
+/// distributions give `/var/log` to a group.
+///
+/// # Errors
+/// The place is unsafe ([`UnsafePlace`]), or a directory cannot be examined.
+pub fn check_directory(directory: &Path) -> io::Result<()> {
+    let (at, found) = walk(directory)?;
+    check_last(&at, &found, user())
+}
+
+fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// The directory without links, after a check of every directory and link above it.
+fn walk(directory: &Path) -> io::Result<(PathBuf, Metadata)> {
+    let user = user();
+    let absolute = std::path::absolute(directory)?;
+    let mut rest: VecDeque<OsString> = parts(&absolute).collect();
+    let mut at = PathBuf::from("/");
+    let mut links = 0;
+    while let Some(part) = rest.pop_front() {
+        check_parent(&at, &fs::symlink_metadata(&at)?, user)?;
+        if part == ".." {
+            at.pop();
+            continue;
+        }
+        let next = at.join(part);
+        let found = fs::symlink_metadata(&next)?;
+        if !found.is_symlink() {
+            at = next;
+            continue;
+        }
+        check_owner(&next, &found, user)?;
+        links += 1;
+        if links > MAX_LINKS {
+            return Err(io::Error::from_raw_os_error(libc::ELOOP));
+        }
+        let target = fs::read_link(&next)?;
+        if target.is_absolute() {
+            at = PathBuf::from("/");
+        }
+        rest = parts(&target).chain(rest).collect();
+    }
+    let found = fs::symlink_metadata(&at)?;
+    Ok((at, found))
+}
+
+/// The names in a path, from the root or relative.
+fn parts(path: &Path) -> impl Iterator<Item = OsString> + '_ {
+    path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    })
+}
+
+fn check_owner(path: &Path, found: &Metadata, user: u32) -> io::Result<()> {
+    if found.uid() == 0 || found.uid() == user {
+        return Ok(());
+    }
+    Err(UnsafePlace::OtherOwner {
+        path: path.to_owned(),
+        owner: found.uid(),
+        user,
+    }
+    .into())
+}
+
+/// Accepts a file of root, of this user, or of the owner of its directory, if it has one name.
+fn check_file(path: &Path, found: &Metadata, directory: &Metadata) -> io::Result<()> {
+    let owners = [0, user(), directory.uid()];
+    if owners.contains(&found.uid()) && found.nlink() == 1 {
+        return Ok(());
+    }
+    Err(UnsafePlace::PreparedFile {
+        path: path.to_owned(),
+        owner: found.uid(),
+        links: found.nlink(),
+    }
+    .into())
+}
+
+fn check_parent(path: &Path, found: &Metadata, user: u32) -> io::Result<()> {
+    check_owner(path, found, user)?;
+    let is_sticky = found.mode() & libc::S_ISVTX != 0;
+    let others = found.mode() & libc::S_IWOTH != 0;
+    refuse_if(others && !is_sticky, path, found)
+}
+
+fn check_last(path: &Path, found: &Metadata, user: u32) -> io::Result<()> {
+    check_owner(path, found, user)?;
+    // Many systems give each user a group of the same name. A service's group has other members.
+    let own_group = match user {
+        0 => 0,
+        _ => rustix::process::getegid().as_raw(),
+    };
+    let group = found.mode() & libc::S_IWGRP != 0 && found.gid() != own_group;
+    refuse_if(group || found.mode() & libc::S_IWOTH != 0, path, found)
+}
+
+fn refuse_if(unsafe_place: bool, path: &Path, found: &Metadata) -> io::Result<()> {
+    if !unsafe_place {
+        return Ok(());
+    }
+    Err(UnsafePlace::Writable {
+        path: path.to_owned(),
+        owner: found.uid(),
+        group: found.gid(),
+        mode: found.mode() & 0o7777,
+    }
+    .into())
+}
+
+fn open_no_link(options: &OpenOptions, path: &Path) -> io::Result<File> {
+    let mut options = options.clone();
+    let opened = options.custom_flags(libc::O_NOFOLLOW).open(path);
+    opened.map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP) => UnsafePlace::Link {
+            path: path.to_owned(),
+        }
+        .into(),
+        _ => error,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use super::*;
+
+    /// Another user than root.
+    const OTHER: u32 = 65_534;
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o7777
+    }
+
+    fn refusal<T: std::fmt::Debug>(result: io::Result<T>) -> String {
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+        error.to_string()
+    }
+
+    /// Writes a file by every function.
+    fn write_by_all(path: &Path) -> [io::Result<()>; 3] {
+        [
+            create(path).map(drop),
+            append(path).map(drop),
+            replace(path, b"new"),
+        ]
+    }
+
+    #[test]
+    fn links_lead_no_writer_to_another_file() {
+        let place = tempfile::tempdir().unwrap();
+        let secret = place.path().join("secret");
+        fs::write(&secret, "precious").unwrap();
+        for target in [&secret, &place.path().join("missing")] {
+            let link = place.path().join("rows.json");
+            symlink(target, &link).unwrap();
+            assert_eq!(create(&link).unwrap_err().kind(), ErrorKind::AlreadyExists);
+            assert!(refusal(append(&link)).contains("symbolic link"));
+            // The temporary name as a link.
+            symlink(target, place.path().join("rows.json.new")).unwrap();
+            replace(&link, b"new").unwrap();
+            assert!(!fs::symlink_metadata(&link).unwrap().is_symlink());
+            assert_eq!(fs::read(&link).unwrap(), b"new");
+            assert_eq!(fs::read(&secret).unwrap(), b"precious");
+            fs::remove_file(link).unwrap();
+        }
+        assert!(!place.path().join("missing").exists());
+    }
+
+    #[test]
+    fn directories_that_others_can_write_are_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path().join("rows");
+        fs::create_dir(&dir).unwrap();
+        let path = dir.join("rows.json");
+        for bad in [0o777, 0o1777, 0o757, 0o702] {
+            set_mode(&dir, bad);
+            for result in write_by_all(&path) {
+                let text = refusal(result);
+                assert!(text.contains(&format!("mode {bad:04o}")), "{text}");
+                assert!(text.contains("rows") && text.contains("chmod"), "{text}");
+            }
+            assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+        }
+        // Also through a link, and as a parent.
+        set_mode(&dir, 0o777);
+        symlink(&dir, place.path().join("link")).unwrap();
+        refusal(append(&place.path().join("link/rows.json")));
+        fs::create_dir(dir.join("below")).unwrap();
+        refusal(append(&dir.join("below/rows.json")));
+        refusal(append(&dir.join("below/../below/rows.json")));
+        set_mode(&dir, 0o1777);
+        append(&dir.join("below/rows.json")).unwrap();
+        // As below /tmp: a new directory is this user's.
+        create_directory(&dir.join("new/one"), DIRECTORY_MODE).unwrap();
+        set_mode(&dir, 0o777);
+        refusal(create_directory(&dir.join("newer/one"), DIRECTORY_MODE));
+        assert!(!dir.join("newer").exists());
+    }
+
+    #[test]
+    fn places_of_another_user_are_refused() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        let theirs = place.path().join("theirs");
+        fs::create_dir_all(theirs.join("ours")).unwrap();
+        chown(&theirs, Some(OTHER), None).unwrap();
+        assert!(refusal(append(&theirs.join("rows"))).contains("belongs to user 65534"));
+        refusal(append(&theirs.join("ours/rows")));
+        // A link that its owner can change, in a directory like /tmp.
+        let shared = place.path().join("shared");
+        fs::create_dir(&shared).unwrap();
+        set_mode(&shared, 0o1777);
+        let link = shared.join("link");
+        symlink(place.path(), &link).unwrap();
+        append(&link.join("rows")).unwrap();
+        std::os::unix::fs::lchown(&link, Some(OTHER), None).unwrap();
+        assert!(refusal(append(&link.join("rows"))).contains("link"));
+        // A group with other members.
+        let group = place.path().join("group");
+        fs::create_dir(&group).unwrap();
+        chown(&group, None, Some(OTHER)).unwrap();
+        set_mode(&group, 0o770);
+        refusal(append(&group.join("rows")));
+        set_mode(&group, 0o750);
+        append(&group.join("rows")).unwrap();
+    }
+
+    #[test]
+    fn new_files_have_one_mode() {
+        let place = tempfile::tempdir().unwrap();
+        let dir = place.path().join("a/b");
+        create_directory(&dir, DIRECTORY_MODE).unwrap();
+        assert_eq!(mode(&dir) & !DIRECTORY_MODE, 0);
+        for (name, write) in [
+            ("create", (|path| create(path).map(drop)) as fn(&Path) -> _),
+            ("append", |path| append(path).map(drop)),
+            ("replace", |path| replace(path, b"")),
+        ] {
+            let path = dir.join(name);
+            write(&path).unwrap();
+            assert_eq!(mode(&path) & !MODE, 0, "{name}");
+        }
+        // An administrator's mode stays.
+        set_mode(&dir.join("append"), 0o644);
+        append(&dir.join("append")).unwrap();
+        assert_eq!(mode(&dir.join("append")), 0o644);
+    }
+
+    #[test]
+    fn output_takes_no_file_that_another_user_prepared() {
+        let place = tempfile::tempdir().unwrap();
+        let secret = place.path().join("secret");
+        fs::write(&secret, "precious").unwrap();
+        let shared = place.path().join("shared");
+        fs::create_dir(&shared).unwrap();
+        set_mode(&shared, 0o1777);
+        let path = shared.join("out.json");
+        for existing in [Existing::Append, Existing::Truncate] {
+            symlink(&secret, &path).unwrap();
+            assert!(refusal(output(&path, existing)).contains("symbolic link"));
+            fs::remove_file(&path).unwrap();
+            fs::hard_link(&secret, &path).unwrap();
+            assert!(refusal(output(&path, existing)).contains("2 names"));
+            fs::remove_file(&path).unwrap();
+            if rustix::process::geteuid().is_root() {
+                fs::write(&path, "").unwrap();
+                chown(&path, Some(OTHER), None).unwrap();
+                assert!(refusal(output(&path, existing)).contains("65534"));
+                fs::remove_file(&path).unwrap();
+            }
+            assert_eq!(fs::read(&secret).unwrap(), b"precious");
+        }
+        output(&path, Existing::Append)
+            .unwrap()
+            .write_all(b"ab")
+            .unwrap();
+        output(&path, Existing::Append)
+            .unwrap()
+            .write_all(b"c")
+            .unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"abc");
+        output(&path, Existing::Truncate)
+            .unwrap()
+            .write_all(b"d")
+            .unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"d");
+        assert_eq!(mode(&path) & !MODE, 0);
+        // In a safe directory, the link is this user's, too.
+        let link = place.path().join("link");
+        symlink(&path, &link).unwrap();
+        output(&link, Existing::Append)
+            .unwrap()
+            .write_all(b"e")
+            .unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"de");
+    }
+
+    #[test]
+    fn loops_of_links_end() {
+        let place = tempfile::tempdir().unwrap();
+        symlink("b", place.path().join("a")).unwrap();
+        symlink("a", place.path().join("b")).unwrap();
+        let error = append(&place.path().join("a/rows")).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
+    }
+}
