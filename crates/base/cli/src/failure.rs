@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
+use fairpath_units::text::lines;
 use thiserror::Error;
 
 use crate::parse::{FAILURE, WRONG_USAGE};
@@ -42,12 +43,22 @@ pub fn line(error: &anyhow::Error) -> String {
 
 /// Prints an error with the prefix of all errors. A closed standard error is no failure.
 pub fn print_error(text: impl Display) {
-    let _ = writeln!(anstream::stderr(), "{PREFIX}{text}");
+    to_stderr(&format!("{PREFIX}{text}\n"));
 }
 
 /// Prints progress or a remark to standard error. A closed standard error is no failure.
 pub fn note(text: impl Display) {
-    let _ = writeln!(anstream::stderr(), "fairpath: {text}");
+    to_stderr(&format!("fairpath: {text}\n"));
+}
+
+/// Prints lines to standard error, without a prefix. A closed standard error is no failure.
+pub fn print_stderr(text: impl Display) {
+    to_stderr(&text.to_string());
+}
+
+/// Messages contain names and lines of files, which may contain escape sequences.
+fn to_stderr(text: &str) {
+    let _ = anstream::stderr().write_all(lines(text).as_bytes());
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ColorChoice, Command, CommandFactory, FromArgMatches};
 
 use crate::failure::PREFIX;
+use crate::output::colored;
 use crate::{VERSION, replacement};
 
 /// Exit status of wrong usage.
@@ -29,10 +30,12 @@ pub struct Refusal {
 impl Refusal {
     /// Prints the text and ends the process with `status`.
     pub fn exit_with(&self, status: u8) -> ! {
+        // It quotes arguments.
+        let text = colored(&self.text);
         // A closed stream is no reason for another status.
         let _ = match self.status {
-            0 => anstream::stdout().write_all(self.text.as_bytes()),
-            _ => anstream::stderr().write_all(self.text.as_bytes()),
+            0 => anstream::stdout().write_all(text.as_bytes()),
+            _ => anstream::stderr().write_all(text.as_bytes()),
         };
         std::process::exit(i32::from(status));
     }

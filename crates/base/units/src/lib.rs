@@ -8,6 +8,7 @@ mod repeat;
 mod seed;
 mod skip;
 mod suggest;
+pub mod text;
 
 use std::fmt;
 

@@ -123,7 +123,7 @@ impl Problems {
             kind,
             class: (!class.is_empty()).then(|| class.to_owned()),
             // A text from a file must not add lines or escape sequences.
-            text: text.replace(char::is_control, "?"),
+            text: fairpath_units::text::line(&text).into_owned(),
         });
     }
 

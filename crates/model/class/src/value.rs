@@ -1,6 +1,7 @@
 //! Parses values: prefixes, MAC addresses, marks, DSCPs, rates, times, shares.
 
 use fairpath_units::quantity::{Unit, Wrong, parse};
+use fairpath_units::text::is_unsafe;
 use std::net::IpAddr;
 
 use fairpath_core::Prefix;
@@ -40,8 +41,11 @@ pub(crate) fn name(text: &str) -> Result<String, BadValue> {
         bad(text, "is not a name: write 1 to 255 bytes")
     } else if text.len() > MAX_NAME_BYTES {
         bad(text, "is too long: a name has at most 255 bytes")
-    } else if text.chars().any(char::is_control) {
-        bad(text, "is not a name: remove the control characters")
+    } else if text.contains(is_unsafe) {
+        bad(
+            text,
+            "is not a name: remove control characters and those that reorder text",
+        )
     } else if text.trim() != text {
         bad(text, "begins or ends with a space: remove it")
     } else {
@@ -90,7 +94,7 @@ pub(crate) fn interface(text: &str) -> Result<String, BadValue> {
     let wrong = text.is_empty()
         || text.len() > MAX_INTERFACE_BYTES
         || [".", ".."].contains(&text)
-        || text.contains(|c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control());
+        || text.contains(|c: char| c == '/' || c == ':' || c.is_whitespace() || is_unsafe(c));
     if wrong {
         bad(
             text,

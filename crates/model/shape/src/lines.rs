@@ -204,11 +204,6 @@ pub struct Lines {
     pipes: Both<u32>,
 }
 
-/// Flows that classes have queues for, each: subscribers are many, and few have many flows at once.
-const FLOWS_A_CLASS: u32 = 8;
-const MIN_FLOWS: u32 = 4096;
-const MOST_FLOWS: u32 = 1 << 18;
-
 impl Lines {
     /// The trees of these classes, or the one that the settings give.
     ///
@@ -277,9 +272,6 @@ fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<(Tree, u32), 
         let _ = tree.set("ecn=0");
     }
     let config = &mut tree.plan.config;
-    let classes = set.len() as u32;
-    let flows = (classes.saturating_mul(FLOWS_A_CLASS)).clamp(MIN_FLOWS, MOST_FLOWS);
-    config.flows = config.flows.max(flows);
     if config.seed == 0 {
         config.seed = settings.seed;
     }

@@ -11,6 +11,7 @@ use std::cmp::Reverse;
 use crate::simulate::{Findings, Measured, Settings};
 use fairpath_sched::tree::Names;
 use fairpath_units::quantity::written;
+use fairpath_units::text::line;
 
 /// Maximum rows of a table. CSV and JSON have all rows.
 pub const TABLE_ROWS: usize = 20;
@@ -111,16 +112,9 @@ impl SimulationReport<'_> {
     }
 }
 
-/// Replaces control characters and truncates the text to `columns` characters.
+/// Replaces unsafe characters and truncates the text to `columns` characters.
 fn clean(text: &str, columns: usize) -> String {
-    let safe = |c: char| {
-        if c.is_control() || ('\u{200e}'..='\u{202e}').contains(&c) {
-            '?'
-        } else {
-            c
-        }
-    };
-    let mut cleaned: String = text.chars().map(safe).collect();
+    let mut cleaned = line(text).into_owned();
     if let Some((end, _)) = cleaned.char_indices().nth(columns) {
         let last = cleaned[..end].char_indices().next_back();
         cleaned.truncate(last.map_or(0, |(at, _)| at));

@@ -200,7 +200,9 @@ impl<A: Arrivals> Run<'_, '_, A> {
         }
         let backlog = self.batch.backlog();
         if answer.again == NEVER && backlog > 0 {
-            let wrong = format!("it reports an empty queue, but {backlog} packets wait");
+            let wrong = format!(
+                "{backlog} packets wait, and none is ever sent: return a time from SEND_TIME, not NEVER"
+            );
             return Err(SimulateError::Accounting {
                 at_ns: self.now,
                 wrong,
@@ -227,6 +229,8 @@ impl<A: Arrivals> Run<'_, '_, A> {
     fn rest(&mut self) {
         if let Link::Idle { since, .. } = self.link {
             let idle = self.now.saturating_sub(since);
+            // A wait that a packet or the end cut short was accounted for as a whole.
+            self.time.idle_wrong_ns -= since.saturating_sub(self.now);
             if self.batch.backlog_before() == 0 {
                 self.time.idle_empty_ns += idle;
             } else {

@@ -24,7 +24,7 @@ pub use checked::{
 };
 pub use classes::Classes;
 pub use measure::{Hook, Method};
-pub use problem::Refused;
+pub use problem::{Refused, error_of_options};
 
 use std::path::Path;
 use std::time::Duration;

@@ -60,6 +60,14 @@ impl Refused {
     }
 }
 
+/// An error of a program whose configuration was made from options, in terms of these options.
+pub fn error_of_options(error: anyhow::Error) -> anyhow::Error {
+    match format!("{error:#}") {
+        text if text.contains("[shape] ") => anyhow::anyhow!("{}", of_options(&text)),
+        _ => error,
+    }
+}
+
 /// Removes the place, which is in no file of the user, and replaces keys.
 fn of_options(text: &str) -> String {
     let mut text = match text.splitn(4, ':').collect::<Vec<_>>()[..] {
@@ -76,6 +84,13 @@ fn of_options(text: &str) -> String {
             .collect();
         let option = format!("--{}", key.replace('_', "-"));
         text.replace_range(at..at + "[shape] ".len() + key.len(), &option);
+        // `--key = "word"` is `--key word`.
+        let value = at + option.len();
+        if let Some(word) = text[value..].strip_prefix(" = \"") {
+            let word = word.split('"').next().unwrap_or_default().to_owned();
+            let quoted = " = \"\"".len() + word.len();
+            text.replace_range(value..value + quoted, &format!(" {word}"));
+        }
     }
     text
 }
@@ -153,11 +168,14 @@ mod tests {
         let refused = Refused(vec![
             "command line:3:8: [shape] down: rate \"5\" has no unit".to_owned(),
             "command line:1:1: [shape] packets: 1 is too small".to_owned(),
+            "command line:2:1: [shape] via: refused: remove [shape] on_failure = \"stop\", or more"
+                .to_owned(),
             "a.csv:2:1: error: class \"x\"".to_owned(),
         ]);
         assert_eq!(
             refused.of_options(),
-            "--down: rate \"5\" has no unit; --max-packets: 1 is too small; a.csv:2:1: error: class \"x\""
+            "--down: rate \"5\" has no unit; --max-packets: 1 is too small; \
+             --via: refused: remove --on-failure stop, or more; a.csv:2:1: error: class \"x\""
         );
     }
 

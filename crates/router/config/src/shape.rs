@@ -75,7 +75,7 @@ impl Check<'_, '_> {
                 impair,
                 ..Settings::default()
             },
-            queue: self.number("[shape] queue", given.queue, 40, 0..=65_534) as u16,
+            queue: self.number("[shape] queue", given.queue, 40, 0..=65_530) as u16,
             on_failure: self.choice("[shape] on_failure", given.on_failure, OnFailure::Pass),
             on_bypass: self.choice("[shape] on_bypass", given.on_bypass, OnBypass::End),
             record: self.path("[shape] record", given.record),
@@ -226,13 +226,13 @@ impl Check<'_, '_> {
         match (outside == Some(inside), vlans) {
             (true, [Some(a), Some(b)]) if a != b => Some([a, b]),
             (true, _) => {
-                let text = "is also the interface of inside: set two different VLANs, inside_vlan and outside_vlan";
+                let text = "is also the interface of inside: set two different VLANs, [shape] inside_vlan and [shape] outside_vlan";
                 self.wrong("[shape] outside", at, text);
                 None
             }
             (false, [None, None]) => None,
             (false, _) => {
-                let text = "VLANs are for sides that share one interface: remove inside_vlan and outside_vlan";
+                let text = "VLANs are for sides that share one interface: remove [shape] inside_vlan and [shape] outside_vlan";
                 self.wrong("[shape] outside", at, text);
                 None
             }

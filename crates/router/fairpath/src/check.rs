@@ -258,7 +258,7 @@ fn describe(
 
 /// Characters that end the line or begin the performance data become a question mark.
 fn one_line(name: &str) -> String {
-    name.replace(|c: char| c.is_control() || c == '|', "?")
+    fairpath_units::text::line(name).replace('|', "?")
 }
 
 /// `label=value;warning;critical;minimum;maximum` of each measured value.

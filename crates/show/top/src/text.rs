@@ -1,5 +1,6 @@
 //! Text of a given width in terminal columns, without control characters.
 
+use fairpath_units::text::is_unsafe;
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
@@ -10,18 +11,12 @@ pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Replaces control characters and characters that change the writing direction. Names come from
-/// files and from the network. Also replaces what is not ASCII if `look` requires ASCII.
+/// Replaces unsafe characters, since names come from files and from the network. Also replaces what is not ASCII if `look` requires ASCII.
 pub fn clean(text: &str, look: Look) -> String {
-    let safe = |c: char| (c.is_ascii() || !look.ascii) && !changes_direction(c) && !c.is_control();
+    let safe = |c: char| (c.is_ascii() || !look.ascii) && !is_unsafe(c);
     text.chars()
         .map(|c| if safe(c) { c } else { '?' })
         .collect()
-}
-
-/// Characters that change the writing direction or separate lines.
-fn changes_direction(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Cuts a text to `columns`, with a mark at the cut.

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use fairpath_units::text::line;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
@@ -80,6 +81,12 @@ fn priority(level: Level) -> u8 {
     }
 }
 
+/// An event is one line: names, or the output of hooks and tools, must not look like other events.
+fn one_line(text: &str) -> String {
+    let lines: Vec<_> = text.trim_end().lines().map(line).collect();
+    lines.join(" | ")
+}
+
 impl<S, N> FormatEvent<S, N> for LogFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
@@ -98,7 +105,53 @@ where
             SystemTime.format_time(&mut writer)?;
             write!(writer, " {level:>5} ")?;
         }
-        context.format_fields(writer.by_ref(), event)?;
-        writeln!(writer)
+        let mut text = String::new();
+        context.format_fields(Writer::new(&mut text), event)?;
+        writeln!(writer, "{}", one_line(&text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Write};
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_event_is_one_clean_line() {
+        let written = Written::default();
+        let writer = written.clone();
+        let logger = tracing_subscriber::fmt()
+            .with_writer(move || writer.clone())
+            .event_format(LogFormat { to_journal: true })
+            .finish();
+        let hostile = "done\n<3>forged\u{1b}[2J\u{9b}2J\r\u{202e}x\n";
+        tracing::subscriber::with_default(logger, || {
+            tracing::info!("hook \"a\" for {hostile}");
+            tracing::warn!(name = hostile, "watching");
+        });
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.lines().count(), 2, "{text:?}");
+        assert!(
+            text.starts_with("<6>hook \"a\" for done | <3>forged"),
+            "{text:?}"
+        );
+        let is_clean = |c: char| c == '\n' || !fairpath_units::text::is_unsafe(c);
+        assert!(text.chars().all(is_clean), "{text:?}");
     }
 }

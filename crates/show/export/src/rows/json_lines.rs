@@ -84,11 +84,7 @@ impl JsonLines {
 
 fn open(path: &Path) -> Result<File, RowsError> {
     let open = || -> io::Result<File> {
-        let mut file = File::options()
-            .read(true)
-            .append(true)
-            .create(true)
-            .open(path)?;
+        let mut file = fairpath_files::append(path)?;
         end_last_line(&mut file)?;
         Ok(file)
     };
