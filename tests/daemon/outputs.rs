@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 use fairpath_testbed::{Need, Netns, Testbed, requires, wait_for};
@@ -123,11 +125,18 @@ fn broken_promise_runs_hook_and_fails_the_check() {
     let slow = Duration::from_millis(40);
     let site = Site::delayed(&testbed, slow, Duration::from_millis(1));
     let place = Place::new();
-    let script = "{ echo $FAIRPATH_CLASS $FAIRPATH_ALERT $FAIRPATH_STATE; cat; \
-                  grep CapEff /proc/self/status; } >> \"$0\"";
+    // A directory for the hook's user, which cannot write elsewhere.
+    let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+    open(&place.path(""), 0o711).unwrap();
+    fs::create_dir(place.path("hook")).unwrap();
+    open(&place.path("hook"), 0o777).unwrap();
+    let script = "{ echo $FAIRPATH_CLASS $FAIRPATH_ALERT $FAIRPATH_STATE; cat; id -u; \
+                  grep CapEff /proc/self/status; test -w \"$1\" && echo socket; \
+                  touch \"$1.new\" 2>/dev/null && echo directory; echo end; } >> \"$0\"";
     let hook = format!(
-        "hook = [\"/bin/sh\", \"-c\", {script:?}, {:?}]",
-        place.path("seen")
+        "hook = [\"/bin/sh\", \"-c\", {script:?}, {:?}, {:?}]",
+        place.path("hook/seen"),
+        place.socket()
     );
     let promise = CLASSES.replace("up = \"20mbit\"", "up = \"20mbit\"\nrtt_p95 = \"5ms\"");
     place.configure(
@@ -135,10 +144,10 @@ fn broken_promise_runs_hook_and_fails_the_check() {
         &format!("window = 2\n[alerts]\n{hook}\njson = \"alerts.json\"\n{promise}"),
     );
     let daemon = Daemon::start(site.router(), &place);
-    let seen = || fs::read_to_string(place.path("seen")).unwrap_or_default();
+    let seen = || fs::read_to_string(place.path("hook/seen")).unwrap_or_default();
     let alerted = wait_for(PATIENCE, || {
         site.exchange(ANNA, 4);
-        seen().contains("CapEff").then_some(())
+        seen().contains("\nend\n").then_some(())
     });
     assert!(
         alerted.is_some(),
@@ -152,6 +161,11 @@ fn broken_promise_runs_hook_and_fails_the_check() {
     assert_eq!(alert["limit"], 5e6, "{alert}");
     assert!(alert["value"].as_f64().unwrap() >= 38e6, "{alert}");
     assert!(seen.contains("CapEff:\t0000000000000000"), "{seen}");
+    assert!(!seen.contains("\n0\n"), "runs as root: {seen}");
+    assert!(
+        !seen.contains("\nsocket\n") && !seen.contains("\ndirectory\n"),
+        "{seen}"
+    );
     daemon.logs("alert begins: anna");
     let written = fs::read_to_string(place.path("alerts.json")).unwrap();
     assert!(written.contains("\"sla_breach\""), "{written}");

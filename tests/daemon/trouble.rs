@@ -1,6 +1,7 @@
 //! Full disks, removed interfaces, corrupted files.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use fairpath_testbed::{LinkEnd, Need, Netns, Testbed, Veth, requires};
 use fairpath_tests::{Daemon, PATIENCE, Place, rtt};
@@ -99,7 +100,7 @@ fn a_full_disk_costs_only_the_state() {
     )
     .unwrap();
     // A mount of the daemon's own, which goes with it; filled to the last byte.
-    let script = "mount -t tmpfs -o size=64k none \"$1\" && shift && \
+    let script = "mount -t tmpfs -o size=64k,mode=700 none \"$1\" && shift && \
                   { cat /dev/zero > \"$1/filler\" 2>/dev/null; shift; exec \"$@\"; }";
     let binary = fairpath_tests::binary::fairpath();
     let mut command = site.router().command_without_sysfs("unshare");
@@ -174,4 +175,39 @@ fn wrong_configuration_is_refused_before_anything_is_done() {
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("did you mean `interval`?"), "{stderr}");
     assert!(!place.socket().exists());
+}
+
+#[test]
+fn files_in_unsafe_places_are_refused() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let router = testbed.netns("router").unwrap();
+    add_dummy(&router, "lan");
+    let place = Place::new();
+    let shared = place.path("shared");
+    fs::create_dir(&shared).unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).unwrap();
+    place.write("secret", "precious");
+    symlink(place.path("secret"), place.path("link.json")).unwrap();
+    for (rest, part) in [
+        ("[rows]\njson = \"shared/rows.json\"", "mode 0777"),
+        ("[rows]\nparquet = \"shared/rows\"", "mode 0777"),
+        ("[alerts]\njson = \"shared/alerts.json\"", "mode 0777"),
+        ("[rows]\njson = \"link.json\"", "symbolic link"),
+        ("[alerts]\njson = \"link.json\"", "symbolic link"),
+    ] {
+        place.configure(&["lan"], rest);
+        Daemon::spawn(&router, &place).logs(part);
+    }
+    place.configure(&["lan"], "");
+    for key in ["state", "control.sock"] {
+        let text = fs::read_to_string(place.path("fairpath.toml")).unwrap();
+        let text = text.replace(&format!("/{key}\""), &format!("/shared/{key}\""));
+        place.write("fairpath.toml", &text);
+        Daemon::spawn(&router, &place).logs("mode 0777");
+        place.configure(&["lan"], "");
+    }
+    assert_eq!(fs::read(place.path("secret")).unwrap(), b"precious");
+    let created: Vec<_> = fs::read_dir(&shared).unwrap().collect();
+    assert!(created.is_empty(), "{created:?}");
 }

@@ -1,8 +1,9 @@
 //! Alert hooks: commands in threads, with limits in number and time.
 //!
-//! The alert is JSON on standard input, and its main values are `FAIRPATH_*` variables. The command
-//! has the user of this process, no capability, and a separate process group, which is killed at
-//! the timeout. Its output goes to the log.
+//! The alert is JSON on standard input, and its main values are `FAIRPATH_*` variables. If the daemon is
+//! root, the command has the user `fairpath-hook`, or 65534 where that user does not exist. It has no
+//! capability, no other variable of the daemon, no descriptor except the standard ones, and a separate
+//! process group, which is killed at the timeout. Its output goes to the log.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -17,9 +18,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use fairpath_config::AlertHook as Hook;
 use fairpath_history::snapshot::Alert;
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, User, geteuid};
 
 use crate::privileges;
 
@@ -29,6 +31,12 @@ const MAX_RUNNING: usize = 4;
 const MAX_WAITING: usize = 256;
 /// Maximum bytes of logged output of a hook.
 const MAX_OUTPUT: usize = 4096;
+/// The user of hooks; the package creates it.
+const USER: &str = "fairpath-hook";
+/// User and group without that user: the kernel uses this number for unknown users, too.
+const UNKNOWN: u32 = 65_534;
+/// The search path of hooks.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// The interval at which a running hook is checked.
 const CHECK_EVERY: Duration = Duration::from_millis(50);
 
@@ -75,7 +83,7 @@ impl Hooks {
         let start = |_| {
             let (queue, shared) = (Arc::clone(&queue), Arc::clone(&shared));
             let run = move || {
-                privileges::drop_all();
+                privileges::keep_to_change_user();
                 work(&queue, &shared);
             };
             let thread = thread::Builder::new().name("hook".into()).spawn(run);
@@ -159,7 +167,8 @@ fn run(job: &Job, over: &AtomicBool) -> anyhow::Result<String> {
         let _ = input.write_all(&text);
     }
     let (output, status) = watch(&mut child, job.hook.timeout, over);
-    match status? {
+    let status = status.context("end the hook: the daemon needs CAP_KILL to kill it")?;
+    match status {
         Some(status) if status.success() => Ok(output),
         Some(status) => anyhow::bail!("{status}: {output}"),
         None => anyhow::bail!(
@@ -173,8 +182,24 @@ fn start(words: &[String], alert: &Alert) -> anyhow::Result<Child> {
     let (program, arguments) = words.split_first().context("an empty command")?;
     let state = if alert.active { "begin" } else { "end" };
     let kind = serde_json::to_value(alert.alert).context("write the alert's kind")?;
-    Command::new(program)
+    fairpath_netlink::close_on_exec().context("close the descriptors of the daemon")?;
+    let mut command = Command::new(program);
+    let mut user = String::new();
+    if geteuid().is_root() {
+        let (uid, gid) = hook_user()?;
+        // Other groups of root are dropped with the user.
+        command.uid(uid).gid(gid);
+        user = format!(
+            " as user {uid}: the file must be executable for this user, and the daemon needs CAP_SETUID, \
+             CAP_SETGID and CAP_KILL"
+        );
+    }
+    command
         .args(arguments)
+        .current_dir("/")
+        .env_clear()
+        .env("PATH", PATH)
+        .env("LANG", "C.UTF-8")
         .env("FAIRPATH_CLASS", &alert.class)
         .env("FAIRPATH_ALERT", kind.as_str().unwrap_or_default())
         .env("FAIRPATH_STATE", state)
@@ -182,15 +207,20 @@ fn start(words: &[String], alert: &Alert) -> anyhow::Result<Child> {
         .env("FAIRPATH_VALUE", alert.value.to_string())
         .env("FAIRPATH_LIMIT", alert.limit.to_string())
         .env("FAIRPATH_TEXT", &alert.text)
-        .env_remove("NOTIFY_SOCKET")
-        .env_remove("WATCHDOG_USEC")
-        .env_remove("WATCHDOG_PID")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn()
-        .context("start the command")
+        .with_context(|| format!("start the command{user}"))
+}
+
+/// User and group of hooks. The group decides whether a hook may use the control socket.
+fn hook_user() -> anyhow::Result<(u32, u32)> {
+    let found = User::from_name(USER).with_context(|| format!("look up the user {USER}"))?;
+    Ok(found.map_or((UNKNOWN, UNKNOWN), |user| {
+        (user.uid.as_raw(), user.gid.as_raw())
+    }))
 }
 
 /// Collects output until the hook ends. The status is `None` if it was killed.
@@ -213,8 +243,12 @@ fn watch(
             }
             Ok(None) => {
                 // The number of the group is valid until the process is reaped.
-                let _ = killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGKILL);
-                break child.wait().map(|_| None);
+                let group = Pid::from_raw(child.id().cast_signed());
+                break match killpg(group, Signal::SIGKILL) {
+                    // It may ignore other signals: waiting could last forever.
+                    Err(Errno::EPERM) => Err(Errno::EPERM.into()),
+                    _ => child.wait().map(|_| None),
+                };
             }
             ended => break ended,
         }
@@ -273,22 +307,64 @@ mod tests {
 
     #[test]
     fn a_hook_gets_alerts_by_input_and_environment() {
-        let place = tempfile::tempdir().unwrap();
-        let file = place.path().join("seen");
-        let script = format!(
-            "{{ echo $FAIRPATH_CLASS $FAIRPATH_ALERT $FAIRPATH_STATE $FAIRPATH_LEG; cat; }} > {}",
-            file.display()
-        );
-        let hook = shell(&script, LONG);
+        let script = "echo $FAIRPATH_CLASS $FAIRPATH_ALERT $FAIRPATH_STATE $FAIRPATH_LEG; cat";
+        let hook = shell(script, LONG);
         let job = Job {
             hook,
             alert: alert("anna"),
         };
-        assert_eq!(run(&job, &AtomicBool::new(false)).unwrap(), "");
-        let seen = std::fs::read_to_string(file).unwrap();
+        let seen = run(&job, &AtomicBool::new(false)).unwrap();
         let (words, json) = seen.split_once('\n').unwrap();
         assert_eq!(words, "anna rtt_shift begin inside");
         assert_eq!(serde_json::from_str::<Alert>(json).unwrap(), job.alert);
+    }
+
+    fn output(script: &str) -> String {
+        let hook = shell(script, LONG);
+        let alert = alert("a");
+        run(&Job { hook, alert }, &AtomicBool::new(false)).unwrap()
+    }
+
+    #[test]
+    fn a_hook_has_another_user_without_privileges() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let text = output("id -u; id -g; id -G; grep -E '^(Cap|NoNew)' /proc/self/status; pwd");
+        let (uid, gid) = hook_user().unwrap();
+        assert!(uid > 0 && gid > 0);
+        assert!(
+            text.starts_with(&format!("{uid}\n{gid}\n{gid}\n")),
+            "{text}"
+        );
+        for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+            assert!(
+                text.contains(&format!("{set}:\t0000000000000000")),
+                "{text}"
+            );
+        }
+        assert!(text.ends_with("\n/"), "{text}");
+    }
+
+    #[test]
+    fn a_hook_inherits_no_variable_and_no_descriptor() {
+        let names = output("env | cut -d= -f1 | sort | tr '\\n' ' '");
+        let ours = "FAIRPATH_ALERT FAIRPATH_CLASS FAIRPATH_LEG FAIRPATH_LIMIT FAIRPATH_STATE \
+                    FAIRPATH_TEXT FAIRPATH_VALUE LANG PATH";
+        let by_shell = ["PWD", "_", "SHLVL"];
+        let names: Vec<&str> = names.split(' ').filter(|n| !by_shell.contains(n)).collect();
+        assert_eq!(names.join(" "), ours);
+        // One that its parent left open, without the flag.
+        let place = tempfile::tempfile().unwrap();
+        nix::fcntl::fcntl(
+            &place,
+            nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::empty()),
+        )
+        .unwrap();
+        let open =
+            "n=0; while [ $n -lt 1000 ]; do [ -e /proc/$$/fd/$n ] && echo $n; n=$((n + 1)); done";
+        assert_eq!(output(open), "0\n1\n2");
+        drop(place);
     }
 
     #[test]
