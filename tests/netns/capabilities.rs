@@ -37,6 +37,8 @@ fn foreground_commands_keep_only_needed_capabilities() {
         ("rtt -i lan", MEASURING),
         ("top -i lan --once --interval 1s", MEASURING),
         ("impair lan --delay 1ms --via nfqueue", SHAPING),
+        ("impair lan --peer wan --loss 1% --via xdp", SHAPING),
+        ("impair lan --peer wan --delay 1ms --via afxdp", SHAPING),
     ] {
         let mut command = router.router.command_without_sysfs(binary::fairpath());
         command.args(words.split(' '));

@@ -17,7 +17,9 @@ pub fn awake_ns() -> u64 {
         Ok(Precedence::RealTime) => AWAKE_FIRST_NS,
         Ok(Precedence::Usual) => AWAKE_USUAL_NS,
         Err(error) => {
-            eprintln!("fairpath: set exact timers: {error}; packets may be late");
+            fairpath_cli::note(format_args!(
+                "set exact timers: {error}; packets may be late"
+            ));
             AWAKE_USUAL_NS
         }
     }

@@ -187,7 +187,7 @@ impl Schedule for Paths {
     }
 
     fn not_pinned(why: &str) {
-        eprintln!("fairpath: {why}");
+        fairpath_cli::note(format_args!("{why}"));
     }
 
     fn counts(forwarder: &Forwarder<Paths>) -> Reported {

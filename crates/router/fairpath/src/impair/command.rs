@@ -4,7 +4,6 @@
 //!   arguments -> directions -> back end -> ready --(each second, signal, end of the command)--> report
 //! ```
 
-use std::io::Write;
 use std::os::fd::BorrowedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus};
@@ -12,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use fairpath_backend::choose::{Choice, impairment::Wish};
-use fairpath_backend::{Engine, How, Login, choose};
+use fairpath_backend::{Engine, How, Login, Via, choose};
 use fairpath_cli::{Capability, Global, require, wrong_usage};
 use fairpath_impair::{Counts, ImpairmentReport, Json, Ready, check, directions};
 use fairpath_netlink::{Link, Links};
@@ -75,12 +74,21 @@ pub fn run(args: &Args, global: &Global) -> anyhow::Result<ExitCode> {
         mode: args.mode,
         queue: args.queue_num,
     };
-    // A command inherits the privileges of the user. XDP programs of other processes, next to which
-    // xdp and afxdp attach, are found with CAP_SYS_ADMIN only.
-    if args.command.is_empty() && chosen.via == fairpath_backend::Via::Nfqueue {
-        crate::privileges::keep(true)?;
+    // A command inherits the privileges of the user.
+    let keep = || match args.command.is_empty() {
+        true => crate::privileges::keep(true).map(drop),
+        false => Ok(()),
+    };
+    // NFQUEUE starts other programs. The others attach next to XDP programs of other processes, which
+    // are found with CAP_SYS_ADMIN only.
+    let starts_programs = chosen.via == Via::Nfqueue;
+    if starts_programs {
+        keep()?;
     }
     let engine = fairpath_backend::start(chosen.via, &how, interface, peer, &directions)?;
+    if !starts_programs {
+        keep()?;
+    }
     print_ready(args, &chosen, engine.as_ref(), seed, &directions);
     let child = begin(args)?;
     let running = Running {
@@ -153,12 +161,7 @@ fn print_ready(args: &Args, chosen: &Choice, engine: &dyn Engine, seed: u64, dir
         text += &format!("{:<9} {}\n", ready.direction.name, ready.direction.text);
     }
     text += &format!("back end  {}\n", engine.about());
-    print_report(&text);
-}
-
-/// Prints to standard error. A closed standard error does not end the run.
-fn print_report(text: &str) {
-    let _ = std::io::stderr().write_all(text.as_bytes());
+    fairpath_cli::print_stderr(text);
 }
 
 fn begin(args: &Args) -> anyhow::Result<Option<Child>> {
@@ -269,7 +272,7 @@ impl Running<'_> {
 
     fn print(&mut self, report: &ImpairmentReport, is_last: bool) -> anyhow::Result<()> {
         if is_last || !self.quiet {
-            print_report(&report.text());
+            fairpath_cli::print_stderr(report.text());
         }
         match &mut self.json {
             Some(json) => json.write(report),

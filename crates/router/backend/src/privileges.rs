@@ -10,11 +10,13 @@
 //! | CAP_IPC_LOCK | shaping, impairment | memory that AF_XDP shares with the kernel |
 //! | CAP_SYS_NICE | shaping, impairment | priority of worker threads |
 //!
-//! Worker threads have the capabilities of their process: each verdict to netfilter needs
-//! CAP_NET_ADMIN. `impair` with a command keeps everything, because the command inherits it.
+//! Worker threads have the capabilities of a process that shapes: each verdict to netfilter needs
+//! CAP_NET_ADMIN. `impair` with a command keeps everything in the thread that starts it, because the
+//! command inherits it.
 //!
-//! Threads that serve sockets, write files and run hooks retain none. The user does not change,
-//! since socket and state belong to root; without capabilities, root only owns files.
+//! Threads that serve sockets and write files retain none. Those that start hooks retain CAP_SETUID,
+//! CAP_SETGID and CAP_KILL only: a hook has another user, and is killed at its timeout. The user of the daemon does not change, since socket and
+//! state belong to root; without capabilities, root only owns files.
 //! `no_new_privs` applies to all child processes.
 
 use anyhow::Context;
@@ -32,7 +34,8 @@ const SHAPING: [Capability; 3] = [
     Capability::CAP_SYS_NICE,
 ];
 
-/// Drops all capabilities that the loop does not need. Call it before other threads start.
+/// Drops all capabilities that the calling thread, and threads that it starts, do not need to measure
+/// or to shape.
 ///
 /// Returns the names of the retained capabilities.
 ///
@@ -43,6 +46,10 @@ pub fn keep(shapes: bool) -> anyhow::Result<Vec<String>> {
         true => KEPT.into_iter().chain(SHAPING).collect(),
         false => KEPT.to_vec(),
     };
+    keep_these(&wanted)
+}
+
+fn keep_these(wanted: &[Capability]) -> anyhow::Result<Vec<String>> {
     nix::sys::prctl::set_no_new_privs().context("drop privileges: set no_new_privs")?;
     let permitted = caps::read(None, CapSet::Permitted).context("read own capabilities")?;
     let kept: CapsHashSet = wanted
@@ -51,7 +58,7 @@ pub fn keep(shapes: bool) -> anyhow::Result<Vec<String>> {
         .filter(|c| permitted.contains(c))
         .collect();
     if permitted.contains(&Capability::CAP_SETPCAP) {
-        shrink_bounding_set(&wanted).context("drop privileges: shrink the bounding set")?;
+        shrink_bounding_set(wanted).context("drop privileges: shrink the bounding set")?;
     }
     let give_up = |set, what: &CapsHashSet| {
         caps::set(None, set, what).with_context(|| format!("drop privileges: {set:?} set"))
@@ -73,6 +80,27 @@ fn shrink_bounding_set(wanted: &[Capability]) -> Result<(), caps::errors::CapsEr
         }
     }
     Ok(())
+}
+
+/// [`keep`] for a worker thread, which starts before its process has found the programs of others.
+pub(crate) fn keep_of_worker() {
+    if let Err(error) = keep(true) {
+        tracing::warn!("drop the capabilities of a worker: {error:#}");
+    }
+}
+
+/// Drops all capabilities of the calling thread except those that change the user of a child and kill
+/// it. The thread must begin before [`keep`].
+pub fn keep_to_change_user() {
+    let wanted = [
+        Capability::CAP_KILL,
+        Capability::CAP_SETGID,
+        Capability::CAP_SETUID,
+    ];
+    if let Err(error) = keep_these(&wanted) {
+        tracing::warn!("drop the capabilities of a thread that starts hooks: {error:#}");
+        drop_all();
+    }
 }
 
 /// Drops all capabilities of the calling thread and of threads that it starts.
