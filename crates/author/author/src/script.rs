@@ -30,6 +30,7 @@ use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use fairpath_core::sched::{Op, Outcome, Plan, Policy, SchedRuntime, SchedRuntimeError};
 
@@ -44,6 +45,9 @@ pub const MAX_INSTRUCTIONS: u64 = 1_000_000_000;
 pub const OPERATION_INSTRUCTIONS: u64 = 100;
 /// Default limit of the memory of a script, enough for a million packets.
 pub const MAX_MEMORY_BYTES: usize = 1 << 30;
+/// Default limit of the time that a script takes, of any number of instructions: concatenation of long
+/// strings is one.
+pub const MAX_TIME: Duration = Duration::from_secs(300);
 /// Maximum size of a script, bytes.
 pub const MAX_SCRIPT_BYTES: u64 = 16 << 20;
 /// Bytes of output that are kept. Further output is discarded and counted.
@@ -60,6 +64,8 @@ pub struct Limits {
     pub instructions: u64,
     /// See [`MAX_MEMORY_BYTES`].
     pub memory_bytes: usize,
+    /// See [`MAX_TIME`].
+    pub time: Duration,
 }
 
 impl Default for Limits {
@@ -68,6 +74,7 @@ impl Default for Limits {
         Limits {
             instructions,
             memory_bytes,
+            time: MAX_TIME,
         }
     }
 }

@@ -5,16 +5,17 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate::script::{
-    Bench, FailureKind, Limits, MAX_INSTRUCTIONS, MAX_MEMORY_BYTES, Script, ScriptReport,
+    Bench, FailureKind, Limits, MAX_INSTRUCTIONS, MAX_MEMORY_BYTES, MAX_TIME, Script, ScriptReport,
 };
 use anyhow::{Context, bail};
 use fairpath_sched::log::Writer;
 use fairpath_units::quantity;
 use serde_json::json;
 
-use super::output::{self, TextFormat};
+use super::output::TextFormat;
 use super::runtimes::{Makers, Runtimes};
 use super::subject::{self, ClassArgs};
 
@@ -56,12 +57,20 @@ pub struct Args {
     /// Limit the memory of a script, for example 512MiB [default: 1GiB]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     max_memory: Option<u64>,
+    /// Limit the time of a script, for example 10s [default: 5min]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    max_time: Option<Duration>,
     /// Set the seed of math.random in scripts
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Select the output format; text is TAP, the Test Anything Protocol
     #[arg(long, value_enum, default_value_t = TextFormat::Text)]
     format: TextFormat,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let ns = quantity::read(text, "ns");
+    ns.map(Duration::from_nanos).map_err(|bad| bad.to_string())
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
@@ -101,7 +110,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         TextFormat::Text => text(&reports),
         TextFormat::Json => json(args, &reports)?,
     };
-    output::print(&text).context("write to standard output")?;
+    fairpath_cli::print(&text)?;
     let failed: usize = reports.iter().map(ScriptReport::failed).sum();
     if failed > 0 {
         bail!(
@@ -146,6 +155,7 @@ fn bench(args: &Args) -> anyhow::Result<Bench> {
     let limits = Limits {
         instructions: args.max_instructions,
         memory_bytes: memory,
+        time: args.max_time.unwrap_or(MAX_TIME),
     };
     let bench = Bench::new(tree, &makers.policies, makers.make);
     Ok(Bench {

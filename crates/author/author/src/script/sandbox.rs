@@ -1,17 +1,21 @@
 //! The sandbox of a script: its libraries and its limits.
 //!
 //! Invariant: every script ends within its memory and its instructions, plus at most [`STRIDE`] and
-//! the work of one library call. The count hook ends loops in Lua. It does not run in three cases,
-//! so scripts have none of them:
+//! the work of one library call, and its time, plus that of [`STRIDE`] instructions. The count hook
+//! ends loops in Lua. It does not run in three cases, so scripts have none of them:
 //!
 //! - Finalizers (`__gc`) run without hooks, as do closed variables (`__close`) during an error of the
 //!   hook. `setmetatable` refuses both.
 //! - A script that catches errors (`pcall`, coroutines) would continue. These functions are absent.
 //! - The library has loops (patterns that backtrack, ranges of `table`). Their work is bounded in
-//!   advance and counted as instructions.
+//!   advance and counted as instructions, as is the length of strings that it copies.
+//!
+//! The operator `..` copies strings without a call. One of them takes the time to copy the memory of
+//! the script, so the limit of time ends a loop of them.
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
 
@@ -19,7 +23,9 @@ use super::Limits;
 use super::verbs::lines;
 
 /// Instructions between two checks of the limit.
-pub(super) const STRIDE: u32 = 1000;
+pub(super) const STRIDE: u32 = 100;
+/// Bytes that the library processes in the time of an instruction.
+const BYTES_AN_INSTRUCTION: u64 = 100;
 /// Maximum elements that one call of a function of `table` processes.
 const MAX_ELEMENTS: i64 = 1 << 24;
 /// Maximum steps of one pattern match in the worst case.
@@ -49,33 +55,55 @@ const BASE: [&str; 20] = [
     "type",
 ];
 
-/// The instruction count and its limit.
+/// The instruction count, the time, and their limits.
 #[derive(Clone)]
 pub(super) struct Budget {
     used: Rc<Cell<u64>>,
     stopped_at: Rc<Cell<Option<usize>>>,
-    limit: u64,
+    begin: Instant,
+    limits: Limits,
 }
 
-/// The script exceeded its instructions.
+/// The script exceeded a limit.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error(
-    "the script exceeded its limit of {0} instructions: check it for an endless loop, or raise the \
-     limit with --max-instructions"
-)]
-pub(super) struct UsedUp(u64);
+pub(super) enum UsedUp {
+    #[error(
+        "the script exceeded its limit of {0} instructions: check it for an endless loop, or raise the \
+         limit with --max-instructions"
+    )]
+    Instructions(u64),
+    #[error(
+        "the script exceeded its limit of {0:?}: check it for long strings in a loop, or raise the \
+         limit with --max-time"
+    )]
+    Time(Duration),
+}
 
 impl Budget {
-    pub(super) fn new(limit: u64) -> Budget {
+    pub(super) fn new(limits: Limits) -> Budget {
         Budget {
             used: Rc::default(),
             stopped_at: Rc::default(),
-            limit,
+            begin: Instant::now(),
+            limits,
         }
     }
 
     pub(super) fn is_used_up(&self) -> bool {
-        self.used.get() > self.limit
+        self.check().is_err()
+    }
+
+    fn check(&self) -> Result<(), UsedUp> {
+        let Limits {
+            instructions, time, ..
+        } = self.limits;
+        if self.used.get() > instructions {
+            return Err(UsedUp::Instructions(instructions));
+        }
+        match self.begin.elapsed() > time {
+            true => Err(UsedUp::Time(time)),
+            false => Ok(()),
+        }
     }
 
     /// The line of the script that exceeded the limit.
@@ -89,11 +117,13 @@ impl Budget {
 
     pub(super) fn charge(&self, instructions: u64) -> Result<(), UsedUp> {
         self.used.set(self.used.get().saturating_add(instructions));
-        if self.is_used_up() {
-            Err(UsedUp(self.limit))
-        } else {
-            Ok(())
-        }
+        self.check()
+    }
+
+    /// Charges a library call for the bytes that it processes.
+    fn charge_bytes(&self, bytes: u64) -> mlua::Result<()> {
+        let charged = self.charge(bytes / BYTES_AN_INSTRUCTION);
+        charged.map_err(mlua::Error::external)
     }
 }
 
@@ -193,30 +223,45 @@ fn guard_strings(lua: &Lua, string: &Table, budget: &Budget) -> mlua::Result<()>
                 && args
                     .get(3)
                     .is_some_and(|plain| !matches!(plain, Value::Nil | Value::Boolean(false)));
-            if plain {
-                return Ok(());
-            }
             let lengths = [args.front(), args.get(1)].map(text);
-            let steps = pattern_steps(lengths[0].len(), &lengths[1]);
+            // A plain search compares the whole text at each place, in the worst case.
+            let steps = match plain {
+                true => (lengths[0].len() as u64).saturating_mul(lengths[1].len() as u64),
+                false => pattern_steps(lengths[0].len(), &lengths[1]),
+            };
             if steps > MAX_PATTERN_STEPS {
                 return Err(refuse(format!(
-                    "string.{name}: the pattern could take {steps} steps on {} bytes, but the maximum is \
+                    "string.{name}: the search could take {steps} steps on {} bytes, but the maximum is \
                      {MAX_PATTERN_STEPS}: use fewer repetitions or a shorter string",
                     lengths[0].len()
                 )));
             }
-            budget.charge(steps / 100).map_err(mlua::Error::external)
+            budget.charge_bytes(steps)
+        };
+        string.raw_set(name, guarded(lua, string, name, check)?)?;
+    }
+    for name in ["upper", "lower", "reverse", "format"] {
+        let budget = budget.clone();
+        let check = move |args: &MultiValue| {
+            let bytes = args.iter().map(|value| length(Some(value)));
+            budget.charge_bytes(bytes.sum())
         };
         string.raw_set(name, guarded(lua, string, name, check)?)?;
     }
     let budget = budget.clone();
     let check = move |args: &MultiValue| {
         let times = args.get(1).and_then(Value::as_integer).unwrap_or(0);
-        let bytes = times.saturating_mul(text(args.front()).len().cast_signed() as i64);
-        let charged = budget.charge(bytes.max(0).cast_unsigned() / 100);
-        charged.map_err(mlua::Error::external)
+        let each = length(args.front()).saturating_add(length(args.get(2)));
+        budget.charge_bytes(times.max(0).cast_unsigned().saturating_mul(each))
     };
     string.raw_set("rep", guarded(lua, string, "rep", check)?)
+}
+
+fn length(value: Option<&Value>) -> u64 {
+    match value {
+        Some(Value::String(text)) => text.as_bytes().len() as u64,
+        value => text(value).len() as u64,
+    }
 }
 
 fn text(value: Option<&Value>) -> Vec<u8> {
@@ -228,10 +273,14 @@ fn text(value: Option<&Value>) -> Vec<u8> {
     }
 }
 
-/// Worst-case steps of a match: each repetition can have any length at each position of the text.
+/// Worst-case steps of a match: each repetition can have any length at each position of the text, and
+/// each comparison with a set reads the whole set, which is shorter than the pattern.
 fn pattern_steps(length: usize, pattern: &[u8]) -> u64 {
     let length = length as u64 + 1;
     let mut steps = length;
+    if pattern.contains(&b'[') {
+        steps = steps.saturating_mul(pattern.len() as u64);
+    }
     let mut bytes = pattern.iter();
     while let Some(byte) = bytes.next() {
         match byte {

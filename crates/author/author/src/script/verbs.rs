@@ -29,7 +29,7 @@ const MAX_LINES: usize = 8;
 struct Stop;
 
 pub(super) fn run(name: &str, text: &[u8], bench: &Bench) -> ScriptReport {
-    let budget = Budget::new(bench.limits.instructions);
+    let budget = Budget::new(bench.limits);
     let session: Shared = Rc::new(std::cell::RefCell::new(Session::new(bench, budget.clone())));
     let ran = sandbox::lua(bench.limits, &budget, bench.seed).and_then(|lua| {
         install(&lua, &session)?;

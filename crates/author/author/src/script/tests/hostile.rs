@@ -6,6 +6,7 @@ fn limited(text: &str, instructions: u64, memory_bytes: usize) -> ScriptReport {
     let limits = Limits {
         instructions,
         memory_bytes,
+        time: MAX_TIME,
     };
     let bench = Bench {
         limits,
@@ -306,4 +307,58 @@ fn sparse_table_lengths_do_not_loop() {
         10_000_000,
         64 << 20,
     );
+}
+
+/// Each of these took minutes within a thousand instructions.
+#[test]
+fn work_on_long_strings_is_charged_by_length() {
+    for call in [
+        "string.find(s, t, 1, true)",
+        "string.find(s, '[' .. t .. ']')",
+        "string.upper(s)",
+        "string.lower(s)",
+        "string.reverse(s)",
+        "string.rep('x', 1 << 20)",
+        "string.rep('', 1 << 20, 'x')",
+        "string.format('%s', s)",
+    ] {
+        let text = format!(
+            "local s, t = ('a'):rep(1 << 20), ('a'):rep(90) .. 'b'\nfor i = 1, 1e6 do {call} end"
+        );
+        let failure = failure_of(&limited(&text, 1_000_000, MAX_MEMORY_BYTES));
+        assert_eq!(
+            failure.kind,
+            FailureKind::Limit,
+            "{call}: {}",
+            failure.message
+        );
+        assert!(
+            failure.message.contains("--max-instructions"),
+            "{call}: {}",
+            failure.message
+        );
+    }
+}
+
+#[test]
+fn time_is_limited() {
+    let limits = Limits {
+        time: std::time::Duration::from_millis(200),
+        ..Limits::default()
+    };
+    let bench = Bench {
+        limits,
+        ..bench(vec![sorted(None)])
+    };
+    let text = "local s = ('x'):rep(1 << 22)\nfor i = 1, 1e9 do local t = s .. i end";
+    let begin = std::time::Instant::now();
+    let failure = failure_of(&Script::new("a.lua", text).run(&bench));
+    assert_eq!(failure.kind, FailureKind::Limit, "{}", failure.message);
+    assert!(
+        failure.message.contains("--max-time"),
+        "{}",
+        failure.message
+    );
+    // A stride of concatenations takes less than a second on a slow machine.
+    assert!(begin.elapsed().as_secs() < 30, "{:?}", begin.elapsed());
 }
