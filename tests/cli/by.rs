@@ -539,3 +539,56 @@ fn a_closed_pipe_is_no_error() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(stderr(&output), "");
 }
+
+/// 60,000 interfaces, each described before one packet. A quadratic reader takes minutes.
+#[test]
+fn captures_of_60000_interfaces_are_measured() {
+    const INTERFACES: u32 = 60_000;
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("a.pcapng");
+    let file = std::io::BufWriter::new(fs::File::create(&path).unwrap());
+    let mut writer = Writer::pcapng(file).unwrap();
+    for at in 0..INTERFACES {
+        let name = format!("port{}", at % 50_000);
+        let interface = writer.interface(&name, LinkType::ETHERNET).unwrap();
+        let packet = Packet {
+            number: 0,
+            time_ns: 1_000_000_000 + u64::from(at) * 1000,
+            interface,
+            link: LinkType::ETHERNET,
+            wire_len: 60,
+            direction: None,
+            data: &[0; 60],
+        };
+        writer.write(&packet).unwrap();
+    }
+    writer.finish().unwrap();
+    let classes = place.path().join("classes.csv");
+    fs::write(
+        &classes,
+        "name,prefix,interface\na,,port7\nb,192.0.2.0/24,\n",
+    )
+    .unwrap();
+    let (path, classes) = (path.to_str().unwrap(), classes.to_str().unwrap());
+    for by in [&[][..], &["--by", "class", "--class-file", classes]] {
+        let words = [&["rtt", "-r", path, "--format", "json"][..], by].concat();
+        let output = run(binary::fairpath(), &words);
+        assert!(output.status.success(), "{}", stderr(&output));
+    }
+    // Each of 60,000 changes of the rules would copy up to 60,000 entries.
+    let all = [
+        "--by",
+        "class",
+        "--class-file",
+        classes,
+        "--uplink",
+        "port*",
+    ];
+    let words = [&["rtt", "-r", path][..], &all].concat();
+    let output = run(binary::fairpath(), &words);
+    assert!(
+        stderr(&output).contains("more than 1024 times"),
+        "{}",
+        stderr(&output)
+    );
+}

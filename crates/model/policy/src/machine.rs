@@ -23,6 +23,9 @@ pub const CALL_BUDGET: u64 = 1 << 20;
 /// Functions that may be in each other, as in the kernel.
 pub const DEPTH: usize = 8;
 
+/// All bits of verdicts: DROP, LATER, MARK and LINGER. The word's other half is 0.
+const VERDICTS: u64 = 15;
+
 /// A forbidden action of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
@@ -89,6 +92,7 @@ pub struct Watch(Arc<Watched>);
 #[derive(Debug, Default)]
 struct Watched {
     fault: OnceLock<Fault>,
+    verdict: OnceLock<(Function, u64)>,
     unanswered: AtomicU64,
 }
 
@@ -96,6 +100,13 @@ impl Watch {
     /// Why it was stopped, if it was.
     pub fn fault(&self) -> Option<&Fault> {
         self.0.fault.get()
+    }
+
+    /// The first verdict with an undefined bit, and the function that returned it. The scheduler
+    /// ignores such bits.
+    pub fn undefined_verdict(&self) -> Option<(&'static str, u64)> {
+        let (function, verdict) = self.0.verdict.get()?;
+        Some((hook(*function), *verdict))
     }
 
     /// Calls that were answered with 0 since, the one that stopped it included.
@@ -233,7 +244,12 @@ impl Custom for Machine {
             match run(&self.program, entry, &mut memory, &mut self.frames) {
                 Ok(value) => {
                     call[crate::CALL_DUE] = scratch[crate::CALL_DUE];
-                    call[crate::CALL_VERDICT] = scratch[crate::CALL_VERDICT];
+                    let verdict = scratch[crate::CALL_VERDICT];
+                    call[crate::CALL_VERDICT] = verdict;
+                    if verdict > VERDICTS {
+                        // The first is enough.
+                        let _ = self.watch.0.verdict.set((function, verdict));
+                    }
                     return value;
                 }
                 Err(stop) => self.stop(function, stop),

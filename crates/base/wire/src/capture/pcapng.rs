@@ -10,6 +10,8 @@
 
 use std::io::Read;
 
+use fairpath_units::text::line;
+
 use super::reader::{Interface, Order, Place, Record};
 use super::time::Clock;
 use super::window::Window;
@@ -242,7 +244,7 @@ fn describe_interface(
         match (code, value.len()) {
             (OPTION_IF_NAME, _) if name.is_none() => {
                 let cut = &value[..value.len().min(MAX_INTERFACE_NAME_BYTES)];
-                name = Some(String::from_utf8_lossy(cut).into_owned());
+                name = Some(line(&String::from_utf8_lossy(cut)).into_owned());
             }
             (OPTION_IF_TSRESOL, 1) => tsresol = Some(value[0]),
             (OPTION_IF_TSOFFSET, 8) => tsoffset = order.u64_at(value, 0) as i64,

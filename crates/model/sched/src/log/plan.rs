@@ -4,6 +4,9 @@
 //! [`Run::resolve`] returns the plan with the numbers of this build. A plan from a log is always
 //! valid: parents precede children, and tables refer to existing nodes.
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use fairpath_core::sched::{
     IMPAIR_WORDS, ImpairConfig, LEVELS, NodeConfig, Over, Overflow, PARAMS, Plan, Policy, SPLIT,
     SchedConfig,
@@ -79,32 +82,28 @@ impl Run {
         known.iter().filter(used).map(PolicyName::from).collect()
     }
 
-    /// The plan with the ids of the `known` policies of this build.
+    /// The plan with the ids of the `known` policies of this build. O((nodes + policies) log policies).
     ///
     /// # Errors
     /// A policy is missing or has other parameters, as a message with the remedy.
     pub fn resolve(&self, known: &[Policy]) -> Result<Plan, String> {
+        let named: BTreeMap<u32, &PolicyName> = self
+            .policies
+            .iter()
+            .map(|named| (named.id, named))
+            .collect();
+        let mut resolved = BTreeMap::new();
         let mut plan = self.plan.clone();
         for node in &mut plan.nodes {
-            let named = self.policies.iter().find(|named| named.id == node.policy);
-            let named = named.ok_or_else(|| format!("policy {} has no name", node.policy))?;
-            let here = known.iter().find(|policy| policy.name == named.name);
-            let here = here.ok_or_else(|| {
-                format!(
-                    "policy {} is not built in: name the file of a custom policy with --policy-file",
-                    named.name
-                )
-            })?;
-            if PolicyName::from(here).params != named.params {
-                return Err(format!(
-                    "policy {} has the parameters ({}) in this build, but ({}) in the log: record \
-                     the log again",
-                    named.name,
-                    PolicyName::from(here).params.join(", "),
-                    named.params.join(", ")
-                ));
-            }
-            node.policy = here.id;
+            node.policy = match resolved.entry(node.policy) {
+                Entry::Occupied(id) => *id.get(),
+                Entry::Vacant(entry) => {
+                    let named = named.get(entry.key());
+                    let named =
+                        named.ok_or_else(|| format!("policy {} has no name", entry.key()))?;
+                    *entry.insert(named.resolve(known)?)
+                }
+            };
         }
         Ok(plan)
     }
@@ -158,6 +157,30 @@ impl Run {
             policies,
             plan,
         })
+    }
+}
+
+impl PolicyName {
+    /// The id of the policy in this build.
+    fn resolve(&self, known: &[Policy]) -> Result<u32, String> {
+        let here = known.iter().find(|policy| policy.name == self.name);
+        let here = here.ok_or_else(|| {
+            format!(
+                "policy {} is not built in: name the file of a custom policy with --policy-file",
+                self.name
+            )
+        })?;
+        let params = PolicyName::from(here).params;
+        if params != self.params {
+            return Err(format!(
+                "policy {} has the parameters ({}) in this build, but ({}) in the log: record \
+                 the log again",
+                self.name,
+                params.join(", "),
+                self.params.join(", ")
+            ));
+        }
+        Ok(here.id)
     }
 }
 

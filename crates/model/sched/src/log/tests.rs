@@ -416,3 +416,28 @@ fn first_difference_includes_previous_operations() {
         assert_eq!(before, (first..wrong as u64).collect::<Vec<_>>());
     }
 }
+
+/// Each node has another policy of the log. With a search of all policies for each node this would
+/// take minutes.
+#[test]
+fn many_policies_are_resolved_in_linear_time() {
+    let mut known = fairpath_core::sched::policies().iter();
+    let fifo = known.find(|policy| policy.name == "fifo").unwrap();
+    let mut run = run(false);
+    let many = 131_072;
+    run.policies = (0..many)
+        .map(|id| PolicyName {
+            id,
+            ..PolicyName::from(fifo)
+        })
+        .collect();
+    run.plan.nodes = (0..many)
+        .map(|node| NodeConfig {
+            parent: u32::from(node > 0),
+            policy: many - 1 - node,
+            ..NodeConfig::default()
+        })
+        .collect();
+    let plan = run.resolve(fairpath_core::sched::policies()).unwrap();
+    assert!(plan.nodes.iter().all(|node| node.policy == fifo.id));
+}

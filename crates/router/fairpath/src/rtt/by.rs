@@ -3,6 +3,7 @@
 //! Hosts and flows are added by event. Classes are those of the core, which classifies every packet
 //! by the rules of [`ByTable::rules`]; their counts are read from it.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use anyhow::Context;
@@ -91,6 +92,8 @@ pub struct ByTable {
     sort: Sort,
     limit: usize,
     uplinks: GlobSet,
+    /// The interfaces that classes name.
+    interfaces: HashSet<String>,
     reading: ClassReading,
 }
 
@@ -113,11 +116,18 @@ impl ByTable {
             }
             _ => (ClassSet::default(), GlobSet::empty()),
         };
+        let criteria = set.classes().iter().flat_map(|class| &class.criteria);
+        let interfaces = criteria.filter_map(|criterion| match criterion {
+            Criterion::Interface(name) => Some(name.clone()),
+            _ => None,
+        });
+        let interfaces = interfaces.collect();
         Ok(Some(ByTable {
             table: Table::new(key.by(), set),
             sort: args.sort,
             limit: args.limit.unwrap_or(usize::MAX),
             uplinks,
+            interfaces,
             reading: ClassReading::default(),
         }))
     }
@@ -136,6 +146,12 @@ impl ByTable {
             quiet: u32::from(!needs_events),
             ..config.with_classes(self.table.classes().len() as u32)
         }
+    }
+
+    /// True if the rules depend on an interface of this name.
+    pub fn names(&self, interface: &str) -> bool {
+        self.has_classes()
+            && (self.interfaces.contains(interface) || self.uplinks.is_match(interface))
     }
 
     /// The rules of the classes; `None` for hosts and flows.
@@ -360,6 +376,7 @@ mod tests {
             sort: Sort::P95,
             limit,
             uplinks: GlobSet::empty(),
+            interfaces: HashSet::new(),
             reading: ClassReading::default(),
         }
     }

@@ -121,6 +121,8 @@ fn apply_changes(changes: Vec<Change>, output: &mut Output) {
     for change in changes {
         match change {
             Change::Known(ifindex, name) => {
+                // The kernel permits escape sequences in names.
+                let name = fairpath_units::text::line(&name).into_owned();
                 output.context.names.insert(ifindex.0, name);
             }
             Change::Attached(name) => note(format!("watching {name}")),

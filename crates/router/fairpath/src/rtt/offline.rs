@@ -1,5 +1,6 @@
 //! Measurement of a capture in the native runtime.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -8,7 +9,7 @@ use anyhow::{Context, bail};
 use fairpath_class::CaptureGap;
 use fairpath_cli::note;
 use fairpath_core::{Event, Frame, FrameDirection, Link, Monitor};
-use fairpath_wire::capture::{Direction, LinkType, Packet, ReadError, Reader};
+use fairpath_wire::capture::{Direction, Interface, LinkType, Packet, ReadError, Reader};
 
 use super::args::{Args, Match};
 use super::by::{self, ByTable, Named};
@@ -17,6 +18,8 @@ use super::report::Run;
 
 /// The packet type of outgoing packets in Linux cooked captures.
 const SLL_OUTGOING: u16 = 4;
+/// Maximum number of times that interfaces of a capture change the rules of `--by class`.
+const MAX_TIMES_CLASSIFIED: usize = 1024;
 
 /// Reads a capture to its end.
 ///
@@ -39,7 +42,8 @@ pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
     let mut monitor = Monitor::new(&config);
     monitor.set_filters(&filters);
     let mut output = Output::new(args, table)?;
-    classify(&mut monitor, &output)?;
+    let mut names = Names::default();
+    names.classify(&mut monitor, &output)?;
     let mut capture = Capture {
         first: None,
         last: 0,
@@ -63,10 +67,8 @@ pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
                 break;
             }
         }
-        let named = output.context.names.len();
-        if reader.interfaces().len() > named {
-            name_interfaces(&reader, &mut output);
-            classify(&mut monitor, &output)?;
+        if names.add(reader.interfaces(), &mut output) {
+            names.classify(&mut monitor, &output)?;
         }
         if reader.packets().is_multiple_of(packets_per_reading) {
             read_classes(&mut monitor, &mut output);
@@ -82,22 +84,63 @@ pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
     close(args, path, &monitor, output, &capture, stopped)
 }
 
-/// Activates the rules of `--by class`.
-fn classify(monitor: &mut Monitor, output: &Output) -> anyhow::Result<()> {
-    let names = &output.context.names;
-    let index_of = |name: &str| {
-        let found = names.iter().find(|(_, known)| *known == name);
-        found.map(|(index, _)| *index)
-    };
-    let named = Named {
-        index_of: &index_of,
-        interfaces: names.iter().map(|(i, name)| (*i, name.as_str())).collect(),
-    };
-    match output.table.as_ref().and_then(|table| table.rules(&named)) {
-        None => Ok(()),
-        Some(rules) => monitor
+/// The interfaces that the capture described so far. Each is read once, since a capture may describe tens
+/// of thousands of them between its packets.
+#[derive(Default)]
+struct Names {
+    read: usize,
+    /// The first interface of each name.
+    index_of: HashMap<String, u32>,
+    /// The interfaces that rules of `--by class` need.
+    of_rules: Vec<(u32, String)>,
+    times_classified: usize,
+}
+
+impl Names {
+    /// Adds those that are new. True if the rules need one of them. O(new interfaces).
+    fn add(&mut self, described: &[Interface], output: &mut Output) -> bool {
+        let known = self.of_rules.len();
+        let new = described.iter().enumerate().skip(self.read);
+        for (at, interface) in new {
+            self.read += 1;
+            let index = at as u32 + 1;
+            let name = interface.name.clone().unwrap_or_else(|| format!("#{at}"));
+            if output
+                .table
+                .as_ref()
+                .is_some_and(|table| table.names(&name))
+            {
+                self.of_rules.push((index, name.clone()));
+            }
+            self.index_of.entry(name.clone()).or_insert(index);
+            output.context.names.insert(index, name);
+        }
+        self.of_rules.len() > known
+    }
+
+    /// Activates the rules of `--by class`. O(rules).
+    fn classify(&mut self, monitor: &mut Monitor, output: &Output) -> anyhow::Result<()> {
+        let named = Named {
+            index_of: &|name| self.index_of.get(name).copied(),
+            interfaces: self
+                .of_rules
+                .iter()
+                .map(|(i, name)| (*i, name.as_str()))
+                .collect(),
+        };
+        let Some(rules) = output.table.as_ref().and_then(|table| table.rules(&named)) else {
+            return Ok(());
+        };
+        self.times_classified += 1;
+        if self.times_classified > MAX_TIMES_CLASSIFIED {
+            bail!(
+                "measure the capture by class: it adds interfaces of classes or uplinks more than \
+                 {MAX_TIMES_CLASSIFIED} times between its packets: name fewer interfaces in the classes"
+            );
+        }
+        monitor
             .set_rules(&rules, &[])
-            .map_err(|error| by::refused(&error)),
+            .map_err(|error| by::refused(&error))
     }
 }
 
@@ -166,15 +209,6 @@ impl Capture {
             );
         }
         remarks
-    }
-}
-
-fn name_interfaces(reader: &Reader<Box<dyn Read>>, output: &mut Output) {
-    for index in 0..reader.interfaces().len() as u32 {
-        let name = reader
-            .interface_name(index)
-            .map_or_else(|| format!("#{index}"), str::to_owned);
-        output.context.names.insert(index + 1, name);
     }
 }
 
@@ -279,5 +313,52 @@ fn close(
             Ok(())
         }
         Some(error) => bail!("read capture {path:?}: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct RttLine {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    /// The number of interfaces that were read, if `count` are described `step` at a time.
+    fn work(count: usize, step: usize) -> usize {
+        let line = RttLine::parse_from(["rtt", "-r", "a.pcapng"]);
+        let mut output = Output::new(&line.args, None).unwrap();
+        let interface = |at: usize| Interface {
+            name: (!at.is_multiple_of(3)).then(|| format!("port{}", at % 1000)),
+            link: LinkType::ETHERNET,
+        };
+        let all: Vec<Interface> = (0..count).map(interface).collect();
+        let mut names = Names::default();
+        for described in (0..=count).step_by(step) {
+            names.add(&all[..described], &mut output);
+        }
+        assert_eq!(output.context.names.len(), count);
+        assert_eq!(output.context.names[&1], "#0");
+        assert_eq!(names.index_of["port1"], 2, "the first of this name");
+        names.read
+    }
+
+    #[test]
+    fn naming_interfaces_is_linear_in_their_number() {
+        for step in [1, 4, 64] {
+            let mut before = work(1024, step);
+            for count in [2048, 4096, 8192, 16_384, 32_768, 65_536] {
+                let doubled = work(count, step);
+                assert!(
+                    doubled <= 2 * before,
+                    "{count} by {step}: {before}, {doubled}"
+                );
+                before = doubled;
+            }
+        }
     }
 }

@@ -1,11 +1,13 @@
 //! Output of records as text or JSON, and the summary or table at the end.
 
-use std::fs::OpenOptions;
 use std::io::{self, BufWriter, Write};
 
 use anyhow::Context as _;
 use fairpath_core::{Event, Stats};
+use fairpath_files::Existing;
 use fairpath_rtt::{Context, FlowLine, SampleLine, Summary};
+
+use fairpath_units::text::{line, lines};
 
 use super::args::{Args, Format};
 use super::by::ByTable;
@@ -41,10 +43,7 @@ impl Output {
         let out: Box<dyn Write> = match &args.write {
             None => Box::new(io::stdout()),
             Some(path) => Box::new(
-                OpenOptions::new()
-                    .create(true)
-                    .append(true)
-                    .open(path)
+                fairpath_files::output(path, Existing::Append)
                     .with_context(|| format!("open {path:?} for appending"))?,
             ),
         };
@@ -99,12 +98,22 @@ impl Output {
     fn text(&mut self, event: &Event) -> io::Result<()> {
         let context = &self.context;
         match event {
-            Event::Sample(sample) => writeln!(self.out, "{}", SampleLine::text(sample, context)),
+            Event::Sample(sample) => {
+                writeln!(self.out, "{}", line(&SampleLine::text(sample, context)))
+            }
             Event::Opened(flow) => {
-                writeln!(self.out, "{}", FlowLine::text("opened", flow, context))
+                writeln!(
+                    self.out,
+                    "{}",
+                    line(&FlowLine::text("opened", flow, context))
+                )
             }
             Event::Closed(flow) => {
-                writeln!(self.out, "{}", FlowLine::text("closed", flow, context))
+                writeln!(
+                    self.out,
+                    "{}",
+                    line(&FlowLine::text("closed", flow, context))
+                )
             }
             // Open flows are in the summary.
             Event::Alive(_) => Ok(()),
@@ -159,29 +168,30 @@ impl Output {
         if let Some(table) = self.table.take() {
             return self.finish_table(&table, run, stats);
         }
-        let line = self
+        let summary = self
             .summary
             .line(run.duration_ns, stats, self.limit, &self.context);
         let written = match self.format {
-            Format::Json => serde_json::to_writer(&mut self.out, &report::json(&line, run))
+            Format::Json => serde_json::to_writer(&mut self.out, &report::json(&summary, run))
                 .map_err(io::Error::from)
                 .and_then(|()| self.out.write_all(b"\n")),
             Format::Text if self.to_file => Ok(()),
-            Format::Text => self.out.write_all(report::text(&line, run).as_bytes()),
+            Format::Text => self
+                .out
+                .write_all(lines(&report::text(&summary, run)).as_bytes()),
             Format::Csv => Ok(()),
         };
         self.check(written)?;
         self.flush()?;
         if self.to_file {
-            let shown = io::stdout().write_all(report::text(&line, run).as_bytes());
-            self.check(shown)?;
+            fairpath_cli::print(report::text(&summary, run))?;
         }
         Ok(())
     }
 
     fn finish_table(mut self, table: &ByTable, run: &Run, stats: &Stats) -> anyhow::Result<()> {
         let (text, remarks) = table.finish(self.format)?;
-        let written = self.out.write_all(text.as_bytes());
+        let written = self.out.write_all(lines(&text).as_bytes());
         self.check(written)?;
         self.flush()?;
         if self.is_closed {
