@@ -27,7 +27,7 @@
 #define FP_HEAD_BYTES 192
 /* Maximum of interfaces of one monitor. */
 #define FP_MAX_WATCHED	1024
-#define FP_WATCH_PROBES 16
+#define FP_WATCH_PROBES 64
 /* Free chunks are on this many stacks, so that CPUs rarely contend. */
 #define FP_POOL_SHARDS 16
 #define FP_WAYS	       8
@@ -213,15 +213,28 @@ FP_INLINE struct fp_work FP_MEM *fp_work_of(struct fp_rtt FP_MEM *r, u32 cpu)
 	return FP_AT(struct fp_work, r, r->work + (u64)cpu * sizeof(struct fp_work));
 }
 
+/*
+ * The place of an interface to try after `probes` others. The first is its own among successive
+ * indexes, which most are; those of indexes that step are spread, each interface with its stride.
+ */
+FP_INLINE u32 fp_watch_place(u32 ifindex, u32 probes)
+{
+	u32 hash = ifindex * 2654435761u;
+
+	if (!probes)
+		return ifindex % FP_MAX_WATCHED;
+	return ((hash >> 22) + probes * (hash >> 11 | 1)) % FP_MAX_WATCHED;
+}
+
 /* The index of `ifindex` among the interfaces with monitored ingress, or FP_MAX_WATCHED. */
 FP_INLINE u32 fp_watched(struct fp_rtt FP_MEM *r, u32 ifindex)
 {
-	u32 i, slot = ifindex * 2654435761u;
+	u32 i;
 
 	if (!ifindex)
 		return FP_MAX_WATCHED;
 	fp_loop(i, FP_WATCH_PROBES) {
-		u32 at = (slot + i) % FP_MAX_WATCHED;
+		u32 at = fp_watch_place(ifindex, i);
 
 		if (r->watched[at] == ifindex)
 			return at;

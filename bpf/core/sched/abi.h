@@ -162,8 +162,8 @@ struct fp_node_config {
 	u32 queue_full;
 	u32 limit_packets; /* of a leaf; 0 none */
 	u32 limit_bytes;
-	u32 split;  /* first of 64 children by DSCP in the table of splits, plus 1; 0: not split */
-	u32 cost;   /* of a byte for its parent: FP_COST_ONE over its weight */
+	u32 split; /* first of 64 children by DSCP in the table of splits, plus 1; 0: not split */
+	u32 cost; /* of a byte for its parent: FP_COST_ONE * the heaviest sibling's weight / its own */
 	u32 impair; /* of a leaf: the impairment before it, from 1; 0 none */
 	u32 zero;
 	u64 floor; /* ns a byte << FP_RATE_SHIFT; 0 no floor */

@@ -54,7 +54,7 @@ static u32 fp_audit_flows(struct fp_sched *s, u64 *where)
 {
 	u32 i;
 
-	for (i = 1; i <= s->config.flows; i++) {
+	for (i = 1; i <= fp_flow_entries(&s->config); i++) {
 		struct fp_fq *f = fp_fq_at(s, i);
 		u32 h = f->head, packets = 0, bytes = 0;
 

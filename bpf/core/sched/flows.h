@@ -3,8 +3,10 @@
  * sched/flows.h: the flow of a packet, and the number of flows of its hosts that wait.
  *
  * Both tables are sets of eight entries, like those of CAKE: two flows share a queue only if eight
- * others of their set wait. A flow keeps its state when its queue is empty, until another flow
- * needs the entry. Then the flow that was idle longest is evicted (stats.state_lost counts it).
+ * others of their set wait. Each leaf has one more entry of flows, which no other leaf may use: so a
+ * packet is never dropped because other leaves have many flows. A flow keeps its state when its
+ * queue is empty, until another flow needs the entry. Then the flow that was idle longest is
+ * evicted (stats.state_lost counts it).
  */
 #ifndef FP_SCHED_FLOWS_H
 #define FP_SCHED_FLOWS_H
@@ -39,13 +41,14 @@ FP_INLINE int fp_is_idle(struct fp_sched FP_MEM *s, u32 flow)
 }
 
 /*
- * The number of the flow; a new flow gets an entry. If no entry is idle, it is another flow of the
- * same leaf, or 0 if there is none.
+ * The number of the flow; a new flow gets an entry: an idle one of its set, then that of its leaf. If
+ * none is idle, it is another flow of the same leaf.
  */
 FP_FUNC u32 fp_find_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 hash)
 {
 	u32 mixed = (u32)fp_hash_1(&s->hash, (u64)leaf << 32 | hash);
 	u32 first = fp_set_of(mixed, s->config.flows) + 1;
+	u32 own = s->config.flows + leaf;
 	u32 idle = 0, shared = 0;
 	u64 oldest = FP_NEVER;
 	u32 way;
@@ -64,10 +67,17 @@ FP_FUNC u32 fp_find_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 hash)
 			idle = first + way;
 		}
 	}
-	if (!idle) {
-		s->stats.shared += shared ? 1 : 0;
-		return shared;
+	/* A flow that began in the entry of its leaf stays there. */
+	if (fp_fq_at(s, own)->leaf == leaf && fp_fq_at(s, own)->hash == hash) {
+		fp_fq_at(s, own)->used = s->arrived + 1;
+		return own;
 	}
+	if (!idle && !fp_is_idle(s, own)) {
+		s->stats.shared++;
+		return shared ? shared : own;
+	}
+	if (!idle)
+		idle = own;
 	fp_begin_flow(s, idle, leaf, hash);
 	fp_fq_at(s, idle)->used = s->arrived + 1;
 	return idle;

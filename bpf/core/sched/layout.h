@@ -39,7 +39,7 @@ static struct fp_pifo_config fp_queue_config(const struct fp_plan *p, u32 node, 
 	const struct fp_sched_config *c = p->config;
 	const struct fp_node_config *n = &p->nodes[node - 1];
 	u32 most = n->over == FP_OVER_PACKETS	   ? c->packets
-		   : n->over == FP_OVER_FLOWS	   ? c->flows
+		   : n->over == FP_OVER_FLOWS	   ? c->flows + 1
 		   : n->over == FP_OVER_REFERENCES ? c->references
 						   : children;
 	struct fp_pifo_config q = {
@@ -93,7 +93,7 @@ static u64 fp_sched_offsets(struct fp_sched *s, const struct fp_plan *p, u64 arr
 		at += fp_pool_align(sizeof(type) * ((u64)(count)));                                \
 	} while (0)
 	FP_PLACE(packets_at, struct fp_slot, c->packets + 1);
-	FP_PLACE(flows_at, struct fp_fq, c->flows + 1);
+	FP_PLACE(flows_at, struct fp_fq, fp_flow_entries(c) + 1);
 	FP_PLACE(hosts_at, struct fp_host, c->hosts + 1);
 	FP_PLACE(nodes_at, struct fp_node, c->nodes + 1);
 	FP_PLACE(references_at, struct fp_reference, c->references + 1);
@@ -110,7 +110,8 @@ static u64 fp_sched_offsets(struct fp_sched *s, const struct fp_plan *p, u64 arr
 /* The shaper holds entries with a send time. */
 static u32 fp_shaper_capacity(const struct fp_plan *p)
 {
-	return p->config->packets + p->config->flows + p->config->nodes + p->config->references;
+	return p->config->packets + fp_flow_entries(p->config) + p->config->nodes +
+	       p->config->references;
 }
 
 /*
@@ -136,7 +137,7 @@ static u32 fp_format_queues(struct fp_sched *s, const struct fp_plan *p, const u
 	q = (struct fp_pifo_config){ .kind = FP_HEAP, .capacity = fp_shaper_capacity(p) };
 	FP_QUEUE(FP_SHAPER, 0);
 	q = (struct fp_pifo_config){ .kind = FP_BANDS,
-				     .capacity = p->config->flows,
+				     .capacity = fp_flow_entries(p->config),
 				     .buckets = FP_FAT_BANDS };
 	FP_QUEUE(FP_FAT, 0);
 	q = (struct fp_pifo_config){ .kind = FP_HEAP,
@@ -194,7 +195,7 @@ static void fp_sched_fill(struct fp_sched *s, const struct fp_plan *p)
 		FP_AT(u64, s, s->words_at)[i] = p->words[i];
 	for (i = c->references; i > 0; i--)
 		fp_free_reference(s, i);
-	for (i = 1; i <= c->flows; i++)
+	for (i = 1; i <= fp_flow_entries(c); i++)
 		fp_fq_at(s, i)->cost = FP_COST_ONE;
 }
 

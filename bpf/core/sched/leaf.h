@@ -39,6 +39,29 @@ FP_FUNC u32 fp_find_leaf(struct fp_sched FP_MEM *s FP_ARG, u32 class_id, u32 dsc
 	return node;
 }
 
+/*
+ * True if the packet takes longer than `ns` at the lowest ceiling of its leaf and the nodes above.
+ * A back end that can send a GSO packet in segments does so then: whole, it would hold up others.
+ */
+FP_FUNC int fp_takes_longer(struct fp_sched FP_MEM *s FP_ARG, const struct fp_meta FP_MEM *m FP_ARG,
+			    u64 ns)
+{
+	u32 node = fp_find_leaf(s, m->class_id, m->dscp);
+	u64 slowest = 0;
+	u32 level;
+
+	fp_loop(level, FP_SCHED_LEVELS) {
+		struct fp_node FP_MEM *n = fp_node_at(s, node);
+
+		if (!node)
+			break;
+		if (n->config.ceil > slowest)
+			slowest = n->config.ceil;
+		node = n->config.parent;
+	}
+	return slowest && m->bytes > (ns << FP_RATE_SHIFT) / slowest;
+}
+
 /* True if hosts count the waiting flows of a leaf. In a leaf over packets, no flow waits. */
 FP_INLINE int fp_counts_hosts(struct fp_node FP_MEM *leaf)
 {
@@ -288,12 +311,13 @@ FP_FUNC int fp_dequeue_from_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 	u32 handle = f->head;
 	u64 rank;
 
-	if (item > s->config.packets && flow <= s->config.flows && f->leaf == leaf && !f->packets) {
+	if (item > s->config.packets && flow <= fp_flow_entries(&s->config) && f->leaf == leaf &&
+	    !f->packets) {
 		fp_handle_empty_flow(s, leaf, flow);
 		return FP_TAKEN_NOTHING;
 	}
 	/* Corrupted memory. */
-	if (item <= s->config.packets || flow > s->config.flows || f->leaf != leaf ||
+	if (item <= s->config.packets || flow > fp_flow_entries(&s->config) || f->leaf != leaf ||
 	    fp_slot_at(s, handle)->flow != flow) {
 		fp_pifo_pop(pool, fp_queue_of(leaf));
 		s->stats.dropped[FP_DROP_BROKEN]++;

@@ -353,7 +353,7 @@ FP_FUNC u32 fp_clear(struct fp_sched FP_MEM *s FP_ARG)
 		fp_account_dropped(s, p->leaf, FP_DROP_REMOVED, p->meta.bytes);
 		fp_free_handle(s, i + 1);
 	}
-	fp_loop(i, s->config.flows) {
+	fp_loop(i, fp_flow_entries(&s->config)) {
 		struct fp_fq FP_MEM *f = fp_fq_at(s, i + 1);
 
 		FP_PUT(f->packets, 0);

@@ -22,7 +22,8 @@ struct fp_call {
 	u64 burst;	/* ns that the child may be ahead */
 	u64 next_hint;	/* dequeue: p->hint of the next packet of the same flow */
 	u32 next_bytes; /* its length, 0 if there is none */
-	u32 cost;    /* of a byte in virtual time: FP_COST_ONE over the weight of flow or child */
+	u32 cost;    /* of a byte in virtual time: FP_COST_ONE over the weight of a flow; of a child
+		   * times the weight of its heaviest sibling */
 	u32 packets; /* waiting in flow or leaf, including this one */
 	u32 bytes;
 	u32 queue_packets; /* waiting in the leaf */

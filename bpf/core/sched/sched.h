@@ -50,7 +50,7 @@ FP_FUNC int fp_drop_from_fattest(struct fp_sched FP_MEM *s FP_ARG)
 	u32 leaf = f->leaf;
 	u32 i;
 
-	if (!item || flow > s->config.flows)
+	if (!item || flow > fp_flow_entries(&s->config))
 		return -1;
 	fp_loop(i, FP_FAT_BATCH) {
 		if (!f->packets || fp_remove_packet(s, f->head, FP_DROP_FATTEST) ||
@@ -214,7 +214,7 @@ FP_FUNC int fp_wake_item(struct fp_sched FP_MEM *s FP_ARG, u32 item)
 			fp_end_waiting(s, item);
 			fp_drop_packet(s, item, (u32)refused);
 		}
-	} else if (flow <= s->config.flows) {
+	} else if (flow <= fp_flow_entries(&s->config)) {
 		if (!f->packets) {
 			fp_flow_becomes_idle(s, f->leaf, flow);
 			return 0;

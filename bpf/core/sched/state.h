@@ -196,9 +196,18 @@ FP_INLINE struct fp_slot FP_MEM *fp_slot_at(struct fp_sched FP_MEM *s, u32 handl
 	return FP_AT(struct fp_slot, s, s->packets_at + (u64)handle * sizeof(struct fp_slot));
 }
 
+/*
+ * Entries of flows: those of the table, then one that is reserved for each node. So a leaf with a
+ * packet has an entry, whatever other leaves have.
+ */
+FP_INLINE u32 fp_flow_entries(const struct fp_sched_config FP_MEM *c)
+{
+	return c->flows + c->nodes;
+}
+
 FP_INLINE struct fp_fq FP_MEM *fp_fq_at(struct fp_sched FP_MEM *s, u32 flow)
 {
-	if (flow > s->config.flows)
+	if (flow > fp_flow_entries(&s->config))
 		flow = 0;
 	return FP_AT(struct fp_fq, s, s->flows_at + (u64)flow * sizeof(struct fp_fq));
 }
@@ -249,7 +258,7 @@ FP_INLINE u32 fp_flow_item(const struct fp_sched FP_MEM *s, u32 flow)
 
 FP_INLINE u32 fp_node_item(const struct fp_sched FP_MEM *s, u32 node)
 {
-	return s->config.packets + s->config.flows + node;
+	return s->config.packets + fp_flow_entries(&s->config) + node;
 }
 
 FP_INLINE u32 fp_reference_item(const struct fp_sched FP_MEM *s, u32 reference)
@@ -269,7 +278,7 @@ FP_INLINE u32 fp_fat_item(const struct fp_sched FP_MEM *s, u32 flow)
 
 FP_INLINE u32 fp_items(const struct fp_sched_config FP_MEM *c)
 {
-	return c->packets + 2 * c->flows + 2 * c->nodes + c->references;
+	return c->packets + 2 * fp_flow_entries(c) + 2 * c->nodes + c->references;
 }
 
 FP_INLINE u32 fp_queue_of(u32 node)

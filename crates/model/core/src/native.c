@@ -241,10 +241,10 @@ int fp_native_count_interface(struct fp_rtt *r, u32 ifindex, u32 slot)
 /* Returns 0, or -1 if no entry near its position is free. */
 int fp_native_watch(struct fp_rtt *r, u32 ifindex, u32 watch)
 {
-	u32 i, slot = ifindex * 2654435761u, free = FP_MAX_WATCHED;
+	u32 i, free = FP_MAX_WATCHED;
 
 	for (i = 0; i < FP_WATCH_PROBES; i++) {
-		u32 at = (slot + i) % FP_MAX_WATCHED, there = r->watched[at];
+		u32 at = fp_watch_place(ifindex, i), there = r->watched[at];
 
 		if (there == ifindex) {
 			if (!watch) {

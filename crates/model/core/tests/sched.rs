@@ -1,8 +1,8 @@
 //! The scheduler's tree and its leaves, natively.
 
 use fairpath_core::sched::{
-    COST_ONE, Drop, Meta, NEVER, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan, SchedConfig,
-    SchedRuntime, Scheduler, policies,
+    COST_ONE, Drop, Meta, NEVER, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan, RATE_SHIFT,
+    SchedConfig, SchedRuntime, Scheduler, Setting, encode_rate, policies,
 };
 
 /// Queues, by the numbers of `enum fp_pifo_kind`.
@@ -146,7 +146,7 @@ fn packet_with_the_last_handle_has_no_flow() {
 
 #[test]
 fn flows_of_two_leaves_never_share_a_queue() {
-    for (over, last) in [(Over::Flows, Some(Drop::NoFlow)), (Over::Packets, None)] {
+    for over in [Over::Flows, Over::Packets] {
         let nodes = vec![
             node(0, "fifo", Over::Children),
             node(1, "stfq", Over::Flows),
@@ -155,21 +155,23 @@ fn flows_of_two_leaves_never_share_a_queue() {
         let mut plan = plan(nodes, vec![0, 2, 3]);
         plan.config.flows = 8;
         let mut scheduler = Scheduler::new(&plan).unwrap();
-        let nine = (1..10).map(|flow| Op::enqueue(0, flow, packet(flow, 1)));
-        run(&mut scheduler, &nine.collect::<Vec<_>>());
-        assert_eq!(scheduler.stats().shared, 1, "nine flows in eight places");
+        let ten = (1..11).map(|flow| Op::enqueue(0, flow, packet(flow, 1)));
+        run(&mut scheduler, &ten.collect::<Vec<_>>());
+        assert_eq!(scheduler.stats().shared, 1, "ten flows in nine places");
+        // The place of the other leaf is its own.
         let outcomes = run(
             &mut scheduler,
-            &[Op::enqueue(0, 10, packet(10, 2)), Op::weight(0, 3, 1, 1)],
+            &[Op::enqueue(0, 11, packet(11, 2)), Op::weight(0, 3, 11, 1)],
         );
-        assert_eq!(outcomes[0].drop(), last);
-        assert_eq!(outcomes[1].kind, OutcomeKind::Failed);
+        assert_eq!(outcomes[0].kind, OutcomeKind::Queued);
+        assert_ne!(outcomes[1].kind, OutcomeKind::Failed);
+        assert_eq!(scheduler.stats().shared, 1);
         let sent = run(&mut scheduler, &[Op::dequeue(1, 20)]);
         let leaves = sent
             .iter()
             .filter(|outcome| outcome.kind == OutcomeKind::Sent);
         let of_first = leaves.filter(|outcome| outcome.node == 2).count();
-        assert_eq!(of_first, 9);
+        assert_eq!(of_first, 10);
     }
 }
 
@@ -227,4 +229,64 @@ fn shipped_policies_have_valid_descriptions() {
     }
     assert_eq!(policy("fifo"), 1);
     let _ = BANDS;
+}
+
+/// By the definition: the packet's time at each ceiling from its leaf to the root.
+fn takes_longer(nodes: &[NodeConfig], leaf: u32, bytes: u32, ns: u64) -> bool {
+    let mut node = leaf;
+    while node != 0 {
+        let NodeConfig { parent, ceil, .. } = nodes[node as usize - 1];
+        if ceil != 0 && u128::from(bytes) * u128::from(ceil) >= u128::from(ns + 1) << RATE_SHIFT {
+            return true;
+        }
+        node = parent;
+    }
+    false
+}
+
+#[test]
+fn the_lowest_ceiling_decides_how_long_packets_take() {
+    const RATES: [u64; 8] = [
+        0,
+        1,
+        8_000,
+        19_000_000,
+        500_000_000,
+        524_000_000,
+        600_000_000,
+        100_000_000_000,
+    ];
+    let (mut longer, mut all) = (0, 0);
+    for link in RATES {
+        for branch in RATES {
+            let mut nodes = vec![node(0, "stfq", Over::Children)];
+            nodes.push(node(1, "stfq", Over::Children));
+            nodes.push(node(2, "fifo", Over::Packets));
+            nodes.push(node(1, "fifo", Over::Packets));
+            nodes[0].ceil = encode_rate(link);
+            nodes[1].ceil = encode_rate(branch);
+            let mut scheduler = Scheduler::new(&plan(nodes.clone(), vec![4, 3, 0])).unwrap();
+            for leaf in RATES {
+                // A change of a running tree counts at once.
+                nodes[2].ceil = encode_rate(leaf);
+                run(
+                    &mut scheduler,
+                    &[Op::node(0, 3, Setting::Ceil, encode_rate(leaf))],
+                );
+                for bytes in [60, 1514, 9_000, 67_000, u32::MAX] {
+                    for (class_id, leaf) in [(0, 4), (1, 3), (2, 0), (99, 4)] {
+                        let meta = Meta {
+                            bytes,
+                            ..packet(1, class_id)
+                        };
+                        let found = scheduler.takes_longer(&meta, 1_000_000);
+                        let wanted = takes_longer(&nodes, leaf, bytes, 1_000_000);
+                        assert_eq!(found, wanted, "{link} {branch} {bytes} {class_id}");
+                        (longer, all) = (longer + u32::from(found), all + 1);
+                    }
+                }
+            }
+        }
+    }
+    assert!((all / 10..all * 9 / 10).contains(&longer), "{longer}");
 }

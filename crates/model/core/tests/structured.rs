@@ -8,7 +8,7 @@ use fairpath_core::sched::{
     COST_ONE, Classifier, End, NodeConfig, Op, Over, Plan, SchedConfig, SchedRuntime, Scheduler,
     policies,
 };
-use fairpath_core::{Config, Mode, Monitor};
+use fairpath_core::{Config, Mode, Monitor, OTHER};
 use traffic::occupancy::refusals;
 use traffic::structured::{PATTERNS, Pattern};
 
@@ -172,4 +172,22 @@ fn flow_hashes_depend_on_the_seed() {
     let (meta, _) = Classifier::new(0).look(&frame, &data, End::Receiver);
     assert_eq!(meta.flow_hash, hash(0));
     assert_eq!(meta.flow_hash, meta.with_flow_hash().flow_hash);
+}
+
+/// Interface indexes step where devices are made in groups, as tunnels or containers.
+#[test]
+fn stepping_interface_indexes_find_places() {
+    let steps = [
+        2, 3, 7, 10, 16, 32, 64, 100, 128, 256, 512, 610, 987, 1000, 1024, 1597, 2048, 4096,
+    ];
+    let half = steps.map(|step| (step, 512));
+    for (step, interfaces) in [(1, 1024)].into_iter().chain(half) {
+        for first in [1u32, 1_000, 300_000] {
+            let mut monitor = Monitor::new(&Config::default().with_flows(256));
+            let index = |n: u32| first + n * step;
+            let placed = (0..interfaces).filter(|n| monitor.watch(index(*n), true, OTHER));
+            let what = format!("{interfaces} interfaces from {first}, {step} apart");
+            assert_eq!(placed.count(), interfaces as usize, "{what}");
+        }
+    }
 }

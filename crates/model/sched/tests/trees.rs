@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use fairpath_class::{ClassSet, Drafts, Uplinks};
 use fairpath_core::sched::{
-    COST_ONE, Meta, Over, Overflow, Policy, Scheduler, encode_rate, policies,
+    COST_ONE, Meta, Op, OutcomeKind, Over, Overflow, Plan, Policy, SchedRuntime, Scheduler,
+    encode_rate, policies,
 };
 use fairpath_sched::tree::{BadTree, Direction, Known, Tree};
 use proptest::prelude::*;
@@ -426,4 +427,116 @@ proptest! {
             Err(bad) => prop_assert!(bad.problems.iter().any(|problem| !problem.warning), "{text}"),
         }
     }
+}
+
+/// Enqueues packets of these classes and flows, and returns how many of them were queued.
+fn queued(plan: &Plan, packets: impl Iterator<Item = (u32, u32)>) -> usize {
+    let ops: Vec<Op> = packets
+        .zip(1..)
+        .map(|((class_id, flow_hash), handle)| {
+            let meta = Meta {
+                bytes: 1000,
+                class_id,
+                flow_hash,
+                ..Meta::default()
+            };
+            Op::enqueue(0, handle, meta)
+        })
+        .collect();
+    let mut scheduler = Scheduler::new(plan).unwrap();
+    let mut outcomes = Vec::new();
+    scheduler.run(&ops, &mut outcomes).unwrap();
+    scheduler.audit().unwrap();
+    let queued = outcomes.iter();
+    queued
+        .filter(|outcome| outcome.kind == OutcomeKind::Queued)
+        .count()
+}
+
+/// The tree that `classes` subscribers get, with all defaults.
+fn subscribers(classes: u32) -> Plan {
+    let mut csv = String::from("name,prefix\n");
+    for n in 0..classes {
+        let _ = writeln!(
+            csv,
+            "s{n},100.{}.{}.{}/32",
+            64 + (n >> 16),
+            n >> 8 & 255,
+            n & 255
+        );
+    }
+    let mut drafts = Drafts::new();
+    drafts.read_file("c.csv", csv.as_bytes());
+    let set = ClassSet::build(drafts, Uplinks::Unknown).set.unwrap();
+    let tree = Tree::of_classes(&set, Direction::Down, policies()).unwrap();
+    tree.plan
+}
+
+#[test]
+fn every_class_has_a_place_for_a_packet() {
+    for classes in [500, 1_000, 10_000] {
+        let mut plan = subscribers(classes);
+        // Flows of random hashes, of one hash, and of hashes that step.
+        for hash in [|n: u32| n.wrapping_mul(0x9e37_79b1), |_| 7, |n| n << 20] {
+            for (seed, flows) in [(0, plan.config.flows), (1, 1024), (0x0123_4567, 8)] {
+                (plan.config.seed, plan.config.flows) = (seed, flows);
+                let packets = (1..=classes).map(|class| (class, hash(class)));
+                assert_eq!(
+                    queued(&plan, packets),
+                    classes as usize,
+                    "{classes}, {seed}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_class_of_many_flows_takes_no_place() {
+    const CLASSES: u32 = 900;
+    const FLOWS: u32 = 8_000;
+    let mut plan = subscribers(CLASSES);
+    // The first class fills the table, which is then far too small.
+    plan.config.flows = 1024;
+    let flood = (0..FLOWS).map(|flow| (1, flow.wrapping_mul(0x9e37_79b1)));
+    let others = (2..=CLASSES).map(|class| (class, 1));
+    let packets = (FLOWS + CLASSES - 1) as usize;
+    assert_eq!(queued(&plan, flood.chain(others)), packets);
+}
+
+#[test]
+fn every_leaf_of_a_tree_has_a_place() {
+    let mut text = String::from("[[node]]\nname = \"root\"\npolicy = \"stfq\"\n");
+    for leaf in 1..=900 {
+        let _ = write!(
+            text,
+            "[[node]]\nname = \"n{leaf}\"\nparent = \"root\"\npolicy = \"fq_codel\"\nmatch = {{ class = [{leaf}] }}\n"
+        );
+    }
+    let tree = read(&text).unwrap();
+    assert_eq!(
+        queued(&tree.plan, (1..=900).map(|class| (class, class))),
+        900
+    );
+}
+
+#[test]
+fn aifo_has_a_headroom_and_no_granularity() {
+    let tree = |queue: &str| {
+        read(&format!(
+            "[[node]]\nname = \"a\"\npolicy = \"aifo\"\nqueue = {{ kind = \"aifo\", capacity = 100, {queue} }}\n"
+        ))
+    };
+    assert_eq!(tree("headroom = 51").unwrap().plan.nodes[0].queue_shift, 51);
+    for (queue, remedy) in [
+        ("granularity = 4", "write headroom"),
+        ("headroom = 256", "headroom"),
+    ] {
+        let text = tree(queue).expect_err(queue).to_string();
+        assert!(text.contains(remedy), "{text}");
+    }
+    let text = wrong(
+        "[[node]]\nname = \"a\"\npolicy = \"stfq\"\nqueue = { kind = \"cffs\", headroom = 3 }\n",
+    );
+    assert!(text.contains("of aifo only"), "{text}");
 }

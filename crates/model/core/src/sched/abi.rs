@@ -112,7 +112,7 @@ pub enum OpKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Setting {
-    /// The cost of its bytes: [`COST_ONE`] over its weight; not 0.
+    /// The cost of its bytes: [`COST_ONE`] times the weight of its heaviest sibling over its own; not 0.
     Cost = 0,
     /// From [`encode_rate`](crate::sched::encode_rate); 0: none.
     Floor = 1,

@@ -1,7 +1,8 @@
 //! Declarations of `native.c` and the layout of its arguments.
 
 use super::{
-    Account, ImpairConfig, ImpairStats, NodeConfig, NodeStats, Op, Outcome, SchedConfig, SchedStats,
+    Account, ImpairConfig, ImpairStats, Meta, NodeConfig, NodeStats, Op, Outcome, SchedConfig,
+    SchedStats,
 };
 
 /// `struct fp_sched`: the start of a scheduler's memory.
@@ -112,6 +113,7 @@ unsafe extern "C" {
     pub(crate) fn fp_native_account(sched: *mut Sched, node: u32, account: *mut Account);
     pub(crate) fn fp_native_impair_stats(sched: *mut Sched, impair: u32, stats: *mut ImpairStats);
     pub(crate) fn fp_native_node_stats(sched: *mut Sched, node: u32, stats: *mut NodeStats);
+    pub(crate) fn fp_native_takes_longer(sched: *mut Sched, meta: *const Meta, ns: u64) -> i32;
     pub(crate) safe fn fp_native_mix64(x: u64) -> u64;
     pub(crate) fn fp_native_sched_audit(sched: *mut Sched, place: *mut u64) -> u32;
 }

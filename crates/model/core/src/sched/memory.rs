@@ -4,8 +4,8 @@ use std::ptr::NonNull;
 
 use super::ffi::{self, RawPlan, Sched};
 use super::{
-    Account, Function, ImpairStats, LEVELS, NodeConfig, NodeStats, OUTCOMES_PER_OP, Op, Outcome,
-    OutcomeKind, Over, Plan, Policy, SPLIT, SchedRuntimeError, SchedStats, policies,
+    Account, Function, ImpairStats, LEVELS, Meta, NodeConfig, NodeStats, OUTCOMES_PER_OP, Op,
+    Outcome, OutcomeKind, Over, Plan, Policy, SPLIT, SchedRuntimeError, SchedStats, policies,
 };
 
 /// Maximum of handles, flows, nodes and references of one scheduler.
@@ -428,6 +428,12 @@ impl SchedMemory {
         // SAFETY: `sched` is formatted, `account` a `struct fp_account`, and numbers are checked.
         unsafe { ffi::fp_native_account(self.sched.as_ptr(), node, &raw mut account) };
         account
+    }
+
+    /// True if a packet takes longer than `ns` at the lowest ceiling of its leaf and the nodes above.
+    pub fn takes_longer(&self, meta: &Meta, ns: u64) -> bool {
+        // SAFETY: `sched` is formatted, `meta` a `struct fp_meta`, and numbers are checked.
+        unsafe { ffi::fp_native_takes_longer(self.sched.as_ptr(), meta, ns) != 0 }
     }
 
     /// Counters of an impairment; zeros if there is none.

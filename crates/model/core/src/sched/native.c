@@ -177,6 +177,11 @@ void fp_native_impair_stats(struct fp_sched *s, u32 impair, struct fp_impair_sta
 	*stats = fp_impair_at(s, impair)->stats;
 }
 
+int fp_native_takes_longer(struct fp_sched *s, const struct fp_meta *m, u64 ns)
+{
+	return fp_takes_longer(s, m, ns);
+}
+
 u64 fp_native_mix64(u64 x)
 {
 	return fp_mix64(x);

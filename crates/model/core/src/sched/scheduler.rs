@@ -186,6 +186,11 @@ impl Scheduler {
         self.memory.account(node)
     }
 
+    /// See [`SchedMemory::takes_longer`].
+    pub fn takes_longer(&self, meta: &Meta, ns: u64) -> bool {
+        self.memory.takes_longer(meta, ns)
+    }
+
     /// Makes the kernel provide all of its memory now, instead of page by page as packets come. For
     /// a scheduler that will adopt the packets of another.
     pub fn commit(&mut self) {

@@ -12,6 +12,7 @@ use super::problem::{Problems, did_you_mean};
 use super::{impaired, queue};
 use crate::impair::Spec;
 use fairpath_units::quantity::{self, written};
+use fairpath_units::text::is_unsafe;
 
 /// Maximum length of a node name, bytes.
 const MAX_NAME_BYTES: usize = 255;
@@ -43,7 +44,10 @@ pub(super) enum Raw {
 pub(super) struct QueueDraft {
     pub kind: Option<u32>,
     pub buckets: Option<Spanned<u64>>,
-    pub shift: Option<u32>,
+    /// Granularity as a power of two; of `aifo` its headroom.
+    pub shift: Option<Spanned<u32>>,
+    /// The key that set it.
+    pub is_headroom: bool,
     pub below: Option<u32>,
     pub beyond: Option<u32>,
     pub full: Option<Spanned<u32>>,
@@ -366,7 +370,7 @@ fn name(reader: &mut Reader<'_>, value: Entry<'_>) -> Option<String> {
     let wrong = text.is_empty()
         || text.len() > MAX_NAME_BYTES
         || text.trim() != text
-        || text.contains(char::is_control);
+        || text.contains(is_unsafe);
     if wrong {
         let wrong =
             "its name is empty, has outer spaces or control characters, or exceeds 255 bytes";
@@ -439,10 +443,14 @@ pub(super) const OVERS: [(&str, Over); 4] = [
     ("references", Over::References),
 ];
 
-const QUEUE_KEYS: [&str; 7] = [
+/// Less than `FP_AIFO_HEADROOM_ONE`, the whole capacity.
+const MAX_HEADROOM: u64 = 255;
+
+const QUEUE_KEYS: [&str; 8] = [
     "kind",
     "buckets",
     "granularity",
+    "headroom",
     "below",
     "beyond",
     "full",
@@ -461,7 +469,7 @@ fn queue_draft(table: DeTable<'_>, reader: &mut Reader<'_>) -> QueueDraft {
             }
             "granularity" => match reader.quantity("granularity", "", &value, [1, 1 << 62]) {
                 Some(width) if width.is_power_of_two() => {
-                    draft.shift = Some(width.trailing_zeros())
+                    draft.shift = Some(Spanned::new(span, width.trailing_zeros()));
                 }
                 Some(_) => {
                     let text = "granularity is not a power of two: write 1, 2, 4, 8 ...";
@@ -469,6 +477,11 @@ fn queue_draft(table: DeTable<'_>, reader: &mut Reader<'_>) -> QueueDraft {
                 }
                 None => {}
             },
+            "headroom" => {
+                let parts = reader.quantity("headroom", "", &value, [0, MAX_HEADROOM]);
+                draft.shift = parts.map(|parts| Spanned::new(span, parts as u32));
+                draft.is_headroom = true;
+            }
             "below" => draft.below = reader.word("below", value, &queue::OUTSIDE),
             "beyond" => draft.beyond = reader.word("beyond", value, &queue::OUTSIDE),
             "full" => {

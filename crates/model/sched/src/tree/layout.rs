@@ -13,8 +13,10 @@ use fairpath_units::quantity::written;
 
 /// Default limit of packets in a scheduler (RFC 8290 section 5.2.3).
 pub const DEFAULT_LIMIT_PACKETS: u64 = 10_240;
-/// Default number of flows that it distinguishes (RFC 8290 section 5.2.4).
-pub const DEFAULT_FLOWS: u64 = 1024;
+/// Default number of flows that it distinguishes, for each leaf: few subscribers have many at once.
+const FLOWS_A_LEAF: u64 = 8;
+/// Limits of that default: four times the 1,024 of RFC 8290 section 5.2.4, and the memory.
+const DEFAULT_FLOWS: [u64; 2] = [4096, 1 << 18];
 /// Default number of hosts that it distinguishes.
 pub const DEFAULT_HOSTS: u64 = 1024;
 /// Handles above the limit, so that a full scheduler can process a new packet.
@@ -205,7 +207,7 @@ fn configure(
         queue: kind,
         queue_capacity: node.queue.capacity.unwrap_or(0) as u32,
         queue_buckets: buckets(node, kind, usual(usual_buckets), problems),
-        queue_shift: node.queue.shift.unwrap_or(usual(usual_shift)),
+        queue_shift: shift(node, kind, usual(usual_shift), problems),
         queue_below: node.queue.below.unwrap_or(0),
         queue_beyond: node.queue.beyond.unwrap_or(0),
         queue_full: node
@@ -265,6 +267,21 @@ fn buckets(node: &NodeDraft, kind: u32, usual: u32, problems: &mut Problems) -> 
         None if usual != 0 || max == 0 => usual,
         None => DEFAULT_BUCKETS.min(max) as u32,
     }
+}
+
+/// The granularity; of `aifo` the headroom.
+fn shift(node: &NodeDraft, kind: u32, usual: u32, problems: &mut Problems) -> u32 {
+    let Some(shift) = &node.queue.shift else {
+        return usual;
+    };
+    let wrong = match (queue::has_headroom(kind), node.queue.is_headroom) {
+        (true, false) => "aifo has no granularity: write headroom",
+        (false, true) => "headroom is of aifo only: omit the key",
+        _ => return *shift.get_ref(),
+    };
+    let text = format!("node \"{}\": queue: {wrong}", node.name);
+    problems.error(shift.span(), text);
+    usual
 }
 
 /// Default number of buckets.
@@ -352,6 +369,8 @@ fn sizes(
         .order
         .iter()
         .filter(|at| shape.children[**at].is_empty());
+    let [min, most] = DEFAULT_FLOWS;
+    let flows = (leaves.clone().count() as u64 * FLOWS_A_LEAF).clamp(min, most);
     let references = leaves.map(above).max().unwrap_or(0) * (limit + SPARE_HANDLES);
     if references > MAX_PACKETS {
         let text = format!(
@@ -363,9 +382,7 @@ fn sizes(
         packets: (limit + SPARE_HANDLES) as u32,
         limit_packets: limit as u32,
         limit_bytes: draft.limit_bytes as u32,
-        flows: draft
-            .flows
-            .unwrap_or(if by_flow { DEFAULT_FLOWS } else { 8 }) as u32,
+        flows: draft.flows.unwrap_or(if by_flow { flows } else { 8 }) as u32,
         hosts: draft
             .hosts
             .unwrap_or(if by_host { DEFAULT_HOSTS } else { 8 }) as u32,

@@ -1,6 +1,7 @@
 //! The problems of a tree, each with its position and on one line.
 
 use fairpath_units::nearest;
+use fairpath_units::text::line;
 use std::fmt;
 use std::ops::Range;
 
@@ -95,8 +96,7 @@ impl Problems {
             self.omitted += 1;
         }
         // Control characters of the file could break lines or contain escape sequences.
-        self.recorded
-            .push((at, warning, text.replace(char::is_control, "?")));
+        self.recorded.push((at, warning, line(&text).into_owned()));
     }
 
     /// The problems with line and column in `text`. O(bytes + problems).

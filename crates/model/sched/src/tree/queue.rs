@@ -41,6 +41,11 @@ pub(super) fn kind_name(number: u32) -> &'static str {
     found.map_or("?", |(name, _)| name)
 }
 
+/// True if the queue admits everything up to a share of its capacity.
+pub(super) fn has_headroom(kind: u32) -> bool {
+    kind == AIFO
+}
+
 /// True if the queue is in exact order for all ranks.
 pub(super) fn is_exact(kind: u32) -> bool {
     kind == HEAP
