@@ -36,6 +36,7 @@ struct class
 {
 	PARAMS;
 	u64 virtual;
+	u64 finish; /* the largest share of all children */
 };
 
 struct global {
@@ -53,6 +54,9 @@ POLICY{
 
 RANK_ENQUEUE
 {
+	/* Nothing waits: the busy period is over, and with it all debts of shares. */
+	if (!r->waiting)
+		c->virtual = max(c->virtual, c->finish);
 	return clocks_begin(&f->clocks, c->virtual, r, r->burst);
 }
 
@@ -69,6 +73,7 @@ RANK_DEQUEUE
 	h->owed = min(max(h->owed, sub(r->now, add(r->burst, CLASS_TREE_DEBT))), r->now);
 	/* A floor that is set later starts then. */
 	h->owed = r->floor ? add(h->owed, time_at(p->bytes, r->floor)) : r->now;
+	c->finish = max(c->finish, h->share);
 	r->due = r->floor ? h->owed : NEVER;
 	return h->share;
 }

@@ -8,7 +8,9 @@
  *
  * Turns are rounds: the rank is the round in which a flow or child is due, so the queue is the only
  * list. The next packet of a child is unknown, so a child may exceed its quantum by one packet, and
- * then skips rounds until it made up for it.
+ * then skips rounds until it made up for it: up to a packet over its quantum, which a light child
+ * needs thousands for. So the queue is a heap, because a window would clamp these rounds. Quanta are
+ * counted in parts of a byte, because those of light children are a few bytes.
  *
  * Section numbers are those of the paper. Deliberately absent: its hash of flows into queues, which
  * the scheduler does.
@@ -16,7 +18,7 @@
 #include <fairpath/policy.h>
 
 struct flow {
-	u64 deficit; /* bytes that it may still send */
+	u64 deficit; /* DRR_BYTE a byte that it may still send */
 	u64 turn; /* flows: whether it got its quantum of this turn; children: their next round */
 };
 
@@ -31,6 +33,9 @@ struct global {
 
 enum { DRR_QUANTUM };
 
+/* Parts of a byte in a deficit, as a power of two. */
+#define DRR_BYTE_SHIFT 14
+
 POLICY{
 	STATE,
 	.name = "drr",
@@ -38,15 +43,21 @@ POLICY{
 	.source = "Shreedhar, Varghese: Efficient Fair Queueing using Deficit Round Robin, SIGCOMM 1995",
 	.over = FLOWS | CHILDREN,
 	.usual = FP_OVER_FLOWS,
-	.queue = { .kind = FP_CFFS, .buckets = 64 },
+	.queue = { .kind = FP_HEAP },
 	.params = {
-		{ "quantum", "bytes", "bytes per turn at weight 1", 64, 1000000, 1514 },
+		{ "quantum", "bytes", "bytes per turn of the heaviest child, or of a flow of weight 1", 64, 1000000, 1514 },
 	},
 };
 
+/* FP_COST_ONE is 2^14, too. */
 FP_INLINE u64 drr_quantum(struct class *c, struct fp_call *r)
 {
-	return max(1, div(shl(c->param[DRR_QUANTUM], 14), r->cost));
+	return max(1, div(shl(c->param[DRR_QUANTUM], 14 + DRR_BYTE_SHIFT), r->cost));
+}
+
+FP_INLINE u64 drr_parts(u64 bytes)
+{
+	return bytes << DRR_BYTE_SHIFT;
 }
 
 RANK_ENQUEUE
@@ -68,14 +79,15 @@ FP_INLINE u64 drr_charge_child(const struct fp_meta *p, struct flow *f, struct c
 			       struct fp_call *r)
 {
 	u64 quantum = drr_quantum(c, r);
+	u64 parts = drr_parts(p->bytes);
 	u64 rounds;
 
-	if (p->bytes < f->deficit) {
-		f->deficit -= p->bytes;
+	if (parts < f->deficit) {
+		f->deficit -= parts;
 		return KEEP;
 	}
-	rounds = div(p->bytes - f->deficit, quantum) + 1;
-	f->deficit = f->deficit + rounds * quantum - p->bytes;
+	rounds = div(parts - f->deficit, quantum) + 1;
+	f->deficit = f->deficit + rounds * quantum - parts;
 	f->turn = add(r->rank, rounds);
 	return f->turn;
 }
@@ -89,16 +101,16 @@ RANK_DEQUEUE
 	if (!f->turn)
 		f->deficit = add(f->deficit, drr_quantum(c, r));
 	f->turn = 0;
-	if (p->bytes > f->deficit) {
+	if (drr_parts(p->bytes) > f->deficit) {
 		r->verdict = LATER;
 		return r->rank + 1;
 	}
-	f->deficit -= p->bytes;
+	f->deficit -= drr_parts(p->bytes);
 	if (r->packets <= 1) {
 		f->deficit = 0;
 		return KEEP;
 	}
-	f->turn = r->next_bytes <= f->deficit;
+	f->turn = drr_parts(r->next_bytes) <= f->deficit;
 	return f->turn ? KEEP : r->rank + 1;
 }
 

@@ -21,6 +21,7 @@ struct class
 {
 	PARAMS;
 	u64 virtual;
+	u64 finish; /* the largest share of all children */
 };
 
 struct global {
@@ -38,6 +39,9 @@ POLICY{
 
 RANK_ENQUEUE
 {
+	/* Nothing waits: the busy period is over, and with it all debts of shares. */
+	if (!r->waiting)
+		c->virtual = max(c->virtual, c->finish);
 	return clocks_begin(&f->clocks, c->virtual, r, 0);
 }
 
@@ -54,6 +58,7 @@ RANK_DEQUEUE
 	/* A floor that is set later starts then. */
 	if (!r->floor)
 		h->owed = r->now;
+	c->finish = max(c->finish, h->share);
 	r->due = r->floor ? h->owed : NEVER;
 	return h->share;
 }

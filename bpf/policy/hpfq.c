@@ -6,6 +6,8 @@
  * As a tree of PIFOs: start-time fair queueing at each node over references, one for each packet
  * below. Each reference has its own start time, so virtual time is exact at every node for any
  * number of waiting packets. Below it, leaves of packets by stfq share among flows.
+ *
+ * Debts end with the busy period of a node, as in stfq.
  */
 #include <fairpath/policy.h>
 
@@ -17,6 +19,7 @@ struct class
 {
 	PARAMS;
 	u64 virtual;
+	u64 finish; /* the largest of all children */
 };
 
 struct global {
@@ -34,9 +37,14 @@ POLICY{
 
 RANK_ENQUEUE
 {
-	u64 start = max(c->virtual, f->finish);
+	u64 start;
+
+	if (!r->waiting)
+		c->virtual = max(c->virtual, c->finish);
+	start = max(c->virtual, f->finish);
 
 	f->finish = add(start, virtual_time(p->bytes, r->cost));
+	c->finish = max(c->finish, f->finish);
 	return start;
 }
 

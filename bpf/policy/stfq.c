@@ -5,6 +5,9 @@
  * Every packet starts in virtual time where the last one of its flow ended, or now. Packets leave
  * in the order of their starts. The end of a flow is kept until virtual time has passed it, so that
  * a flow with one packet at a time gets no more than its share.
+ *
+ * Debts end with the busy period (section 2): when nothing waits, virtual time moves to the largest
+ * finish.
  */
 #include <fairpath/policy.h>
 
@@ -16,6 +19,7 @@ struct class
 {
 	PARAMS;
 	u64 virtual;
+	u64 finish; /* the largest of all flows */
 };
 
 struct global {
@@ -32,7 +36,11 @@ POLICY{
 
 RANK_ENQUEUE
 {
-	u64 start = max(c->virtual, f->finish);
+	u64 start;
+
+	if (!r->waiting)
+		c->virtual = max(c->virtual, c->finish);
+	start = max(c->virtual, f->finish);
 
 	/*
 	 * Flows and children are queued by the start of their next packet, and charged when it
@@ -41,6 +49,7 @@ RANK_ENQUEUE
 	if (r->over == FP_OVER_FLOWS || r->over == FP_OVER_CHILDREN)
 		return r->backlogged ? KEEP : start;
 	f->finish = add(start, virtual_time(p->bytes, r->cost));
+	c->finish = max(c->finish, f->finish);
 	return start;
 }
 
@@ -49,5 +58,6 @@ RANK_DEQUEUE
 	c->virtual = max(c->virtual, r->rank);
 	if (r->over == FP_OVER_FLOWS || r->over == FP_OVER_CHILDREN)
 		f->finish = add(r->rank, virtual_time(p->bytes, r->cost));
+	c->finish = max(c->finish, f->finish);
 	return f->finish;
 }

@@ -2,7 +2,7 @@
 
 mod policies;
 
-use fairpath_core::sched::{COST_ONE, Meta, Op, Over, Scheduler};
+use fairpath_core::sched::{COST_ONE, Meta, NodeConfig, Op, Over, Scheduler};
 use policies::{Watched, node, packet, plan, weighing, with_param};
 use proptest::prelude::*;
 
@@ -104,12 +104,13 @@ mod drr {
             for (flow, weight) in weights.iter().enumerate() {
                 runtime.run(&[Op::weight(0, 1, flow as u32, COST_ONE / weight)]);
             }
-            let of = |flow: u32| (quantum << 14) / u64::from(COST_ONE / weights[flow as usize]);
+            // In parts of a byte, as the policy counts.
+            let of = |flow: u32| (quantum << 28) / u64::from(COST_ONE / weights[flow as usize]);
             let mut paper = Paper::default();
             for (handle, (flow, bytes, leave)) in ops.iter().enumerate() {
                 let handle = handle as u32 + 1;
                 runtime.enqueue(handle, packet(*flow, *bytes));
-                paper.enqueue(*flow, handle, (*bytes).into());
+                paper.enqueue(*flow, handle, u64::from(*bytes) << 14);
                 for _ in 0..leave.saturating_sub(1) {
                     prop_assert_eq!(runtime.dequeue(), paper.dequeue(of));
                 }
@@ -152,6 +153,47 @@ mod drr {
             }
             let overdrawn = if over == Over::Children { 1514 } else { 0 };
             prop_assert!(most - min <= 2 * 1514 + quantum as i64 + overdrawn, "{}", most - min);
+        }
+    }
+
+    /// Of two children that always wait, the light one gets its share within a packet and its quantum.
+    #[test]
+    fn weights_up_to_ten_thousand_are_exact() {
+        for weight in [1, 64, 65, 1_000, 10_000u32] {
+            for (light, heavy) in [(1_500, 1_500), (64, 1_500)] {
+                let nodes = vec![
+                    node(0, "drr", Over::Children),
+                    NodeConfig {
+                        cost: COST_ONE * weight,
+                        ..node(1, "fifo", Over::Packets)
+                    },
+                    node(1, "fifo", Over::Packets),
+                ];
+                let mut runtime = Watched::natively(&plan(nodes, vec![0, 2, 3]));
+                let mut sent = [0u64; 2];
+                for (handle, class, bytes) in
+                    [(1, 1, light), (2, 1, light), (3, 2, heavy), (4, 2, heavy)]
+                {
+                    runtime.enqueue(handle, of_class(class, class, bytes));
+                }
+                // Each packet that leaves is replaced.
+                let mut left = 2;
+                while left > 0 {
+                    let handle = runtime.dequeue().unwrap();
+                    let class = handle.div_ceil(2);
+                    let bytes = [light, heavy][class as usize - 1];
+                    sent[class as usize - 1] += u64::from(bytes);
+                    left -= u32::from(class == 1);
+                    runtime.enqueue(handle, of_class(class, class, bytes));
+                    // The difference of services by weight, in bytes of the heavy one.
+                    let difference = sent[0] as i64 * i64::from(weight) - sent[1] as i64;
+                    let bound = i64::from(weight) * i64::from(light) + i64::from(heavy) + 1514;
+                    assert!(
+                        difference.abs() <= bound,
+                        "1:{weight}, {light} and {heavy} bytes: {sent:?}, {difference} of {bound}"
+                    );
+                }
+            }
         }
     }
 
@@ -586,6 +628,102 @@ mod qfq {
                 sent.abs_diff(share) <= share / 100 + 2,
                 "{sent}, not {share}"
             );
+        }
+    }
+}
+
+/// Debts end with the busy period (Goyal and others, section 2): a class that was alone owes nothing
+/// to one that was silent, once nothing waits.
+mod silence {
+    use super::*;
+
+    const HOUR: u64 = 3_600_000_000_000;
+    /// 1,500 bytes at 1 Gbit/s.
+    const PACKET_TIME: u64 = 12_000;
+
+    /// Two leaves of weights 1 and 1,000 below a root, or below a node below the root.
+    fn siblings(name: &str, over: Over, depth: u32) -> Watched<Scheduler> {
+        let mut nodes = vec![];
+        for parent in 0..depth {
+            nodes.push(node(parent, name, over));
+        }
+        nodes.push(node(depth, "fifo", Over::Packets));
+        nodes.push(weighing(node(depth, "fifo", Over::Packets), 1000));
+        Watched::natively(&plan(nodes, vec![0, depth + 1, depth + 2]))
+    }
+
+    #[test]
+    fn silence_forgives_the_debts_of_a_light_class() {
+        for (name, over) in [
+            ("stfq", Over::Children),
+            ("stfq", Over::References),
+            ("hpfq", Over::References),
+            ("class_tree", Over::Children),
+            ("hclock", Over::Children),
+        ] {
+            for (depth, silence) in [(1, HOUR), (1, PACKET_TIME), (2, HOUR), (2, PACKET_TIME)] {
+                let mut runtime = siblings(name, over, depth);
+                // The light class is alone: after each packet, virtual time is 1,000 packets behind.
+                for handle in 1..=10 {
+                    runtime.enqueue(handle, of_class(1, 1, 1500));
+                }
+                assert_eq!(runtime.dequeue_many(10).len(), 10);
+                runtime.at(silence);
+                for handle in 1..=20 {
+                    runtime.enqueue(100 + handle, of_class(2, 2, 1500));
+                }
+                runtime.enqueue(1, of_class(1, 1, 1500));
+                let order = runtime.dequeue_many(20);
+                assert!(
+                    order.iter().take(2).any(|handle| *handle == 1),
+                    "{name} over {over:?}, depth {depth}, {silence} ns: {order:?}"
+                );
+            }
+        }
+    }
+
+    /// The same for flows of a leaf.
+    #[test]
+    fn silence_forgives_the_debts_of_a_light_flow() {
+        for over in [Over::Packets, Over::Flows] {
+            let mut runtime = Watched::natively(&plan(vec![node(0, "stfq", over)], vec![1]));
+            runtime.run(&[Op::weight(0, 1, 2, COST_ONE / 1000)]);
+            for handle in 1..=10 {
+                runtime.enqueue(handle, packet(1, 1500));
+            }
+            assert_eq!(runtime.dequeue_many(10).len(), 10);
+            runtime.at(HOUR);
+            for handle in 1..=20 {
+                runtime.enqueue(100 + handle, packet(2, 1500));
+            }
+            runtime.enqueue(1, packet(1, 1500));
+            let order = runtime.dequeue_many(20);
+            assert!(
+                order.iter().take(2).any(|handle| *handle == 1),
+                "{over:?}: {order:?}"
+            );
+        }
+    }
+
+    /// No silence, no forgiveness: while the heavy class waits, the light one pays.
+    #[test]
+    fn without_silence_a_light_class_pays() {
+        for (name, over) in [
+            ("stfq", Over::Children),
+            ("hpfq", Over::References),
+            ("class_tree", Over::Children),
+            ("hclock", Over::Children),
+        ] {
+            let mut runtime = siblings(name, over, 1);
+            for handle in 1..=500 {
+                runtime.enqueue(100 + handle, of_class(2, 2, 1500));
+            }
+            for handle in 1..=10 {
+                runtime.enqueue(handle, of_class(1, 1, 1500));
+            }
+            let order = runtime.dequeue_many(400);
+            let light = order.iter().filter(|handle| **handle <= 10).count();
+            assert_eq!((order.len(), light), (400, 1), "{name}");
         }
     }
 }

@@ -29,6 +29,8 @@ pub struct Node {
     pub burst: u64,
     packets: VecDeque<(u32, u64)>,
     virtual_time: u64,
+    /// The largest share of its children so far.
+    finish: u64,
     owed: u64,
     share: u64,
     free: u64,
@@ -49,6 +51,7 @@ impl Node {
             burst,
             packets: VecDeque::new(),
             virtual_time: 0,
+            finish: 0,
             owed: 0,
             share: 0,
             free: 0,
@@ -102,7 +105,13 @@ impl Tree {
     /// Entries with something to send are enqueued, up to the first that was queued already or is throttled.
     fn wake_up(&mut self, mut child: usize) {
         while child != 0 && self.nodes[child].standing == Standing::Idle {
-            let virtual_time = self.nodes[self.nodes[child].parent].virtual_time;
+            // A busy period begins: virtual time is the largest finish (SFQ, section 2).
+            let parent = self.nodes[child].parent;
+            if !self.has_something(parent) {
+                let node = &mut self.nodes[parent];
+                node.virtual_time = node.virtual_time.max(node.finish);
+            }
+            let virtual_time = self.nodes[parent].virtual_time;
             let now = self.now;
             let node = &mut self.nodes[child];
             node.owed = node.owed.max(now.saturating_sub(node.burst));
@@ -194,6 +203,8 @@ impl Tree {
         node.owed = owed.min(now) + time_at(bytes, node.floor);
         let chosen = node.rank;
         (node.rank, node.due) = (node.share, node.owed);
+        let share = node.share;
+        self.nodes[parent].finish = self.nodes[parent].finish.max(share);
         if !by_floor {
             self.nodes[parent].virtual_time = virtual_time.max(chosen);
         }

@@ -56,18 +56,26 @@ fn time_at(bytes: u64, rate: u64) -> u64 {
 }
 
 fn stfq(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
-    let (finish, now) = (&mut s.flow[0], &mut s.class[PARAMS]);
+    let finish = &mut s.flow[0];
+    let [now, largest, ..] = &mut s.class[PARAMS..] else {
+        unreachable!()
+    };
     let service = virtual_time(p.bytes, r.cost);
     if function == Function::RankDequeue {
         *now = r.rank.max(*now);
         if is_unique(r) {
             *finish = r.rank.saturating_add(service);
         }
+        *largest = (*largest).max(*finish);
         return *finish;
     }
-    let start = *now.max(finish);
+    if r.waiting == 0 {
+        *now = (*now).max(*largest);
+    }
+    let start = (*now).max(*finish);
     if !is_unique(r) {
-        s.flow[0] = start.saturating_add(service);
+        *finish = start.saturating_add(service);
+        *largest = (*largest).max(*finish);
     } else if r.backlogged == 1 {
         return KEEP;
     }
@@ -79,13 +87,21 @@ fn hpfq(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
         s.class[PARAMS] = s.class[PARAMS].max(r.rank);
         return 0;
     }
+    if r.waiting == 0 {
+        s.class[PARAMS] = s.class[PARAMS].max(s.class[PARAMS + 1]);
+    }
     let start = s.class[PARAMS].max(s.flow[0]);
     s.flow[0] = start.saturating_add(virtual_time(p.bytes, r.cost));
+    s.class[PARAMS + 1] = s.class[PARAMS + 1].max(s.flow[0]);
     start
 }
 
+/// Parts of a byte that drr counts in.
+const BYTE: u64 = 1 << 14;
+
 fn quantum(s: &State, r: &Call) -> u64 {
-    ((s.class[0] << 14).checked_div(r.cost.into()).unwrap_or(0)).max(1)
+    let cost = u64::from(r.cost);
+    (s.class[0] << 28).checked_div(cost).unwrap_or(0).max(1)
 }
 
 fn drr_over_flows(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
@@ -107,21 +123,22 @@ fn drr_over_flows(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
         *deficit = deficit.saturating_add(quantum);
     }
     *turn = 0;
-    if u64::from(p.bytes) > *deficit {
+    let parts = |bytes: u32| u64::from(bytes) * BYTE;
+    if parts(p.bytes) > *deficit {
         r.verdict = LATER;
         return r.rank + 1;
     }
-    *deficit -= u64::from(p.bytes);
+    *deficit -= parts(p.bytes);
     if r.packets <= 1 {
         *deficit = 0;
         return KEEP;
     }
-    *turn = u64::from(u64::from(r.next_bytes) <= *deficit);
+    *turn = u64::from(parts(r.next_bytes) <= *deficit);
     if *turn == 1 { KEEP } else { r.rank + 1 }
 }
 
 fn drr_over_children(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
-    let (quantum, bytes) = (quantum(&s, r), u64::from(p.bytes));
+    let (quantum, bytes) = (quantum(&s, r), u64::from(p.bytes) * BYTE);
     let [deficit, turn, ..] = s.flow;
     let round = &mut s.class[PARAMS];
     match function {
@@ -211,11 +228,16 @@ fn pacing(function: Function, p: &Meta, s: State, r: &Call) -> u64 {
 
 fn class_tree(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
     let [owed, share, free, ..] = s.flow;
-    let now = &mut s.class[PARAMS];
+    let [now, largest, ..] = &mut s.class[PARAMS..] else {
+        unreachable!()
+    };
     let credit = r.now.saturating_sub(r.burst);
     match function {
         Function::SendTime => return if r.ceil > 0 { *free } else { 0 },
         Function::RankEnqueue => {
+            if r.waiting == 0 {
+                *now = (*now).max(*largest);
+            }
             *owed = credit.max(*owed);
             *free = credit.max(*free);
             *share = (*share).max(*now);
@@ -245,6 +267,7 @@ fn class_tree(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
                 0 => r.now,
                 floor => owed.saturating_add(time_at(bytes, floor)),
             };
+            *largest = (*largest).max(*share);
         }
     }
     r.due = if r.floor > 0 { *owed } else { NEVER };
