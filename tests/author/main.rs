@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use fairpath_testbed::{Need, requires};
 use fairpath_tests::binary;
@@ -219,4 +219,92 @@ fn missing_clang_error_names_the_package() {
             stdout(&checked)
         );
     }
+}
+
+#[test]
+fn closed_output_is_no_failure() {
+    let directory = directory();
+    let mut command = binary::command(binary::fairpath());
+    command
+        .current_dir(directory.path())
+        .args(["sched", "new", "mine"]);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stderr.is_empty(), "{}", stderr(&output));
+}
+
+#[test]
+fn useless_policies_fail_the_check() {
+    let directory = directory();
+    for (body, problem) in [
+        (
+            "RANK_ENQUEUE { return 0; }\nSEND_TIME { return NEVER; }",
+            "never leave",
+        ),
+        (
+            "RANK_ENQUEUE { r->verdict = DROP; return 0; }",
+            "no packet is sent",
+        ),
+        (
+            "RANK_ENQUEUE { r->verdict = 64; return 0; }",
+            "RANK_ENQUEUE returns the undefined verdict 0x40",
+        ),
+    ] {
+        policy(directory.path(), body);
+        let checked = sched(directory.path(), &["check", "mine.c"]);
+        assert_eq!(checked.status.code(), Some(1), "{body}");
+        let printed = stdout(&checked);
+        assert!(printed.contains(problem), "{problem} is not in: {printed}");
+    }
+    let checked = sched(directory.path(), &["check", "tree.toml"]);
+    assert_eq!(checked.status.code(), Some(1));
+    assert!(
+        stdout(&checked).contains("is a tree"),
+        "{}",
+        stdout(&checked)
+    );
+}
+
+#[test]
+fn packets_without_a_time_end_the_run() {
+    let directory = directory();
+    let run = |more: &[&str]| {
+        let words = ["run", "mine.c", "--rate", "10mbit", "--duration", "1s"];
+        sched(
+            directory.path(),
+            &[&words[..], &["--traffic", "bulk"], more].concat(),
+        )
+    };
+    policy(
+        directory.path(),
+        "RANK_ENQUEUE { return 0; }\nSEND_TIME { return NEVER; }",
+    );
+    let output = run(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("from SEND_TIME, not NEVER"),
+        "{}",
+        stderr(&output)
+    );
+    // A flow that always waits: the times of the link are those of the run.
+    policy(
+        directory.path(),
+        "RANK_ENQUEUE { return 0; }\nRANK_DEQUEUE { r->verdict = LATER; return r->rank; }",
+    );
+    let file = directory.path().join("mine.c");
+    let text = fs::read_to_string(&file).unwrap();
+    let text = text.replace("PACKETS", "FLOWS");
+    fs::write(&file, text).unwrap();
+    let output = run(&["--format", "json"]);
+    let found = json(&output);
+    let link = found["link"].as_object().expect("the times of the link");
+    let times = link.iter().filter(|(name, _)| name.ends_with("_ns"));
+    let sum: u64 = times.filter_map(|(_, time)| time.as_u64()).sum();
+    assert_eq!(sum, 1_000_000_000, "{link:?}");
 }

@@ -5,7 +5,6 @@
 
 mod findings;
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -50,10 +49,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         findings.problems.push(format!("{problem:#}"));
     }
     let output = findings.output(args.format)?;
-    match io::stdout().lock().write_all(output.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        written => written.context("write to standard output")?,
-    }
+    fairpath_cli::print(output)?;
     if !findings.problems.is_empty() {
         bail!(
             "check policy {}: the problems are listed above",
@@ -65,6 +61,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Runs the stages in order. Findings of completed stages remain if a later stage fails.
 fn stages(args: &Args, findings: &mut Findings) -> anyhow::Result<()> {
+    if args
+        .file
+        .extension()
+        .is_some_and(|extension| extension == "toml")
+    {
+        bail!(
+            "{} is a tree: name the C file of a custom policy first (`fairpath sched check mine.c {}`); `fairpath sched run` checks a tree of built-in policies",
+            args.file.display(),
+            args.file.display()
+        );
+    }
     let own = Own::open(&args.file)?;
     findings.read(&own.author);
     let verified = run_verifier(&own, findings)?;
@@ -164,6 +171,18 @@ fn try_out(
             bail!(
                 "{place}: {} packets never leave the queue: check SEND_TIME and LATER",
                 native.stuck
+            );
+        }
+        if let Some((function, verdict)) = watch.undefined_verdict() {
+            bail!(
+                "{place}: {function} returns the undefined verdict {verdict:#x}: use SEND, DROP, LATER, MARK and LINGER"
+            );
+        }
+        if native.sent == 0 {
+            bail!(
+                "{place}: no packet is sent: of {} packets, {} are dropped: return DROP for some packets only, and LATER until a time",
+                native.queued + native.dropped,
+                native.dropped
             );
         }
         if let Some(object) = &object {

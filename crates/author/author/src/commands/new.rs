@@ -67,8 +67,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     write(&c, &policy.replace("@NAME@", name))?;
     write(&lua, &script.replace("@NAME@", name))?;
-    print(&c, &lua);
-    Ok(())
+    print(&c, &lua)
 }
 
 fn exists(path: &Path) -> anyhow::Error {
@@ -92,14 +91,14 @@ fn write(path: &Path, text: &str) -> anyhow::Result<()> {
         .with_context(|| format!("write {}", path.display()))
 }
 
-fn print(c: &Path, lua: &Path) {
+fn print(c: &Path, lua: &Path) -> anyhow::Result<()> {
     let (c, lua) = (c.display(), lua.display());
-    println!("Created {c} and {lua}. Next steps:");
     let check = format!("fairpath sched check {c}");
     let test = format!("fairpath sched test {c} {lua}");
-    println!("  {check:<50}  # compile and verify it");
-    println!("  {test:<50}  # run its test script");
-    println!(
-        "  fairpath sched run {c} --rate 100mbit --traffic 'bulk flows=4; voice'  # simulate a link"
-    );
+    fairpath_cli::print(format_args!(
+        "Created {c} and {lua}. Next steps:\n\
+         \x20 {check:<50}  # compile and verify it\n\
+         \x20 {test:<50}  # run its test script\n\
+         \x20 fairpath sched run {c} --rate 100mbit --traffic 'bulk flows=4; voice'  # simulate a link\n"
+    ))
 }

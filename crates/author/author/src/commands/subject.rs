@@ -114,7 +114,7 @@ pub fn load(
 ) -> anyhow::Result<Tree> {
     let mut tree = tree(subject, policies, classes, args)?;
     for warning in &tree.warnings {
-        eprintln!("{warning}");
+        fairpath_cli::print_stderr(format_args!("{warning}\n"));
     }
     for assignment in assignments {
         tree.set(assignment)?;
@@ -134,7 +134,7 @@ fn tree(
         classes: &names,
     };
     let refused = |bad: BadTree| {
-        eprintln!("{bad}");
+        fairpath_cli::print_stderr(format_args!("{bad}\n"));
         anyhow::anyhow!("build the tree of {subject:?}: the errors are listed above")
     };
     if subject == CLASSES {
