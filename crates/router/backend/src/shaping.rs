@@ -11,12 +11,13 @@ use fairpath_core::Rules;
 use fairpath_core::sched::{Drop as Reason, NodeConfig, Op, Setting, decode_rate, encode_rate};
 use fairpath_history::snapshot::{Queue, Shape, ShapeSet, ShapedLink, StackTraffic};
 use fairpath_sched::tree::{STACK_SHARE, Tree};
-use fairpath_shape::{Both, Figures, Lines, Side, Sojourns, StackAlarm, StackCounts};
+use fairpath_shape::{Both, Figures, Impaired, Lines, Side, Sojourns, StackAlarm, StackCounts};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::afxdp::skipped::Bypassed;
 use crate::choose::{self, Choice};
 use crate::description::Shapes;
+use crate::hold::Hold;
 use crate::shape::{Backend, Job, Reading};
 use crate::{OnBypass, Prepared, ShapeConfig, Via};
 
@@ -58,6 +59,8 @@ fn shapes(via: Via) -> anyhow::Result<&'static Shapes> {
 /// A port that runs, and what was read of it.
 struct Port {
     backend: Box<dyn Backend>,
+    /// Keeps other processes from shaping the same interfaces; released after the back end has ended.
+    hold: Hold,
     /// Packets that it was made to hold.
     capacity: Both<u32>,
     reason: String,
@@ -77,6 +80,23 @@ struct Port {
 /// True if NFQUEUE replaces AF_XDP after this error.
 fn hands_over(config: &ShapeConfig, error: &anyhow::Error) -> bool {
     config.on_bypass == OnBypass::Nfqueue && error.is::<Bypassed>()
+}
+
+/// The back end of this configuration in this process.
+fn choose_here(
+    prepared: &Prepared,
+    config: &ShapeConfig,
+    classes: &ClassSet,
+    impaired: Impaired,
+) -> Choice {
+    let choice = choose::shaper::choose(config, classes, impaired);
+    match prepared.mounts_end() {
+        Some(why) if config.via.is_none() && choice.via == Via::Kernel => Choice {
+            reason: format!("HTB would lose the rates of classes after a crash: {why}"),
+            ..choose::traits(Via::Nfqueue)
+        },
+        _ => choice,
+    }
 }
 
 impl Shaping {
@@ -145,8 +165,12 @@ impl Shaping {
         classes: &ClassSet,
         monitor: &mut RttMonitor,
     ) -> anyhow::Result<Port> {
-        let impaired = config.lines.impaired(classes)?;
-        let choice = choose::shaper::choose(config, classes, impaired);
+        let choice = choose_here(
+            &self.prepared,
+            config,
+            classes,
+            config.lines.impaired(classes)?,
+        );
         match self.open_by(choice, config, classes, monitor) {
             Err(error) if hands_over(config, &error) => {
                 tracing::warn!("{error:#}; {} replaces it", Via::Nfqueue.name());
@@ -180,11 +204,18 @@ impl Shaping {
             rules: &self.rules,
             slots: &self.slots,
         };
+        let links = job.links()?;
+        let hold = Hold::of(
+            Side::BOTH
+                .iter()
+                .filter_map(|side| links.get(*side).as_ref()),
+        )?;
         let backend = (shapes(choice.via)?.start)(&job, monitor, &self.prepared)?;
         self.lines = lines;
         let now = Instant::now();
         Ok(Port {
             backend,
+            hold,
             capacity: Both {
                 down: self.lines.held(Side::Down),
                 up: self.lines.held(Side::Up),
@@ -252,7 +283,7 @@ impl Shaping {
         // Other policies or more packets may need another back end.
         let chosen = config.via.is_some()
             || before.lines == config.lines
-            || choose::shaper::choose(config, classes, lines.impaired()).via == via;
+            || choose_here(&self.prepared, config, classes, lines.impaired()).via == via;
         let shapes = shapes(via)?;
         let has_capacity = shapes.grows
             || Side::BOTH.iter().all(|side| {
@@ -326,6 +357,7 @@ impl Shaping {
         monitor: &mut RttMonitor,
     ) -> Option<String> {
         if let Some(port) = &mut self.port {
+            port.hold.answer();
             match port.take_reading(&self.lines, monitor) {
                 Ok(()) => {
                     let stopped = port.reading.stopped.take();
