@@ -68,6 +68,50 @@ impl Ecn {
     }
 }
 
+/// Sets Congestion Experienced in an IP packet (RFC 3168 section 5). False if it is not IP, truncated, or not
+/// of an ECN-capable sender (ECT); it stays unchanged then.
+///
+/// A packet that already has CE stays unchanged too, and counts as marked. IPv4's header checksum is adjusted by
+/// the difference (RFC 1624), so a wrong one stays wrong.
+pub fn set_ce(packet: &mut [u8]) -> bool {
+    match packet.first().map(|byte| byte >> 4) {
+        Some(4) => set_ce_v4(packet).is_some(),
+        Some(6) => set_ce_v6(packet).is_some(),
+        _ => false,
+    }
+}
+
+/// Both bits: CE.
+const CE: u8 = 3;
+/// Offset of the field in the second byte of an IPv6 header.
+const CE_V6_SHIFT: u32 = 4;
+/// IPv4's header checksum.
+const CHECKSUM_V4: usize = 10;
+
+fn set_ce_v4(packet: &mut [u8]) -> Option<()> {
+    let word = |at: usize| Some(u16::from_be_bytes(*packet.get(at..)?.first_chunk()?));
+    let (before, sum) = (word(0)?, word(CHECKSUM_V4)?);
+    if before & u16::from(CE) == 0 {
+        return None;
+    }
+    let after = before | u16::from(CE);
+    if after != before {
+        let sum = crate::checksum::update(sum, before, after);
+        packet[..2].copy_from_slice(&after.to_be_bytes());
+        packet[CHECKSUM_V4..CHECKSUM_V4 + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+    Some(())
+}
+
+fn set_ce_v6(packet: &mut [u8]) -> Option<()> {
+    let field = packet.get_mut(1)?;
+    if *field & (CE << CE_V6_SHIFT) == 0 {
+        return None;
+    }
+    *field |= CE << CE_V6_SHIFT;
+    Some(())
+}
+
 /// The checksum's share of what IP says about a transport packet (RFC 9293 section 3.1, RFC 8200 section 8.1).
 pub fn pseudo_header(src: IpAddr, dst: IpAddr, proto: IpProto, len: usize) -> Sum {
     [src, dst]
@@ -78,4 +122,31 @@ pub fn pseudo_header(src: IpAddr, dst: IpAddr, proto: IpProto, len: usize) -> Su
         })
         .u32(u32::from(proto.0))
         .u32(u32::try_from(len).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::{Frame, ipv4};
+
+    #[test]
+    fn ce_is_set_with_a_right_checksum() {
+        for (ecn, is_set) in [(0, false), (1, true), (2, true), (3, true)] {
+            let packet = |ecn| {
+                let mut header = ipv4::Header::new(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST);
+                header.ecn = Ecn::from_bits(ecn);
+                Frame::raw().ipv4_header(header).udp(1, 2).build()
+            };
+            let mut marked = packet(ecn);
+            assert_eq!(set_ce(&mut marked), is_set);
+            assert_eq!(marked, packet(if is_set { 3 } else { 0 }));
+            let short = &mut packet(ecn)[..11];
+            assert!(!set_ce(short));
+        }
+        assert!(!set_ce(&mut []));
+        assert!(!set_ce(&mut [0x60]));
+        assert!(!set_ce(&mut [0xff; 40]), "no IP");
+    }
 }

@@ -14,6 +14,7 @@
 //! | read the state of TCP sockets | [`SocketDiag`] |
 //! | find the link towards an address | [`link_towards`] |
 //! | read how senders are checked | [`rp_filter`] |
+//! | keep descriptors from child processes | [`close_on_exec`] |
 //! | probe NFQUEUE | [`bind_nfqueue`] |
 //! | probe tun and ppp | [`create_tun`], [`create_ppp`] |
 //!
@@ -26,6 +27,7 @@
 //! addresses, neighbours. Fairpath does not need them.
 
 mod connection;
+mod descriptors;
 mod device;
 mod drops;
 mod ethtool;
@@ -45,6 +47,7 @@ mod testing;
 mod watch;
 
 pub use connection::NetlinkError;
+pub use descriptors::close_on_exec;
 pub use device::{create_ppp, create_tun};
 pub use drops::LinkDrops;
 pub use ethtool::{Channels, Ethtool, Offloads, Rings, Rss};
@@ -58,6 +61,6 @@ pub use netdev::{Netdev, XdpFeatures};
 pub use nfqueue::bind_nfqueue;
 pub use route::{link_towards, rp_filter};
 pub use sockets::{BbrInfo, SocketDiag, SocketId, TcpInfo, TcpSocket};
-pub use stage::{Stage, StageError, StageKind, StageWatch, stages};
+pub use stage::{RulesVersion, Stage, StageError, StageKind, StageWatch, rules_version, stages};
 pub use tc::{PlaceError, Qdisc, QdiscPlace, QdiscStats, Tc};
 pub use watch::{LinkEvent, LinkTable, LinkWatch};

@@ -18,6 +18,7 @@ mod device;
 mod hooks;
 mod nftables;
 mod routing;
+mod version;
 mod watch;
 mod xfrm;
 mod xtables;
@@ -28,6 +29,7 @@ use std::io;
 use crate::connection::NetlinkError;
 use crate::htb::Device;
 
+pub use version::{RulesVersion, rules_version};
 pub use watch::StageWatch;
 
 /// A kind of stage.

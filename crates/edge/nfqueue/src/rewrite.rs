@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fairpath_wire::IpProto;
 use fairpath_wire::checksum::checksum;
-use fairpath_wire::ip::pseudo_header;
+use fairpath_wire::ip::{self, pseudo_header};
 
 use crate::error::RewriteError;
 use crate::message::{VALUE_LIMIT_BYTES, be16};
@@ -100,6 +100,18 @@ impl Packet<'_> {
         }
         let bytes = self.payload().to_vec();
         Ok(Rewrite { id, bytes })
+    }
+}
+
+impl Packet<'_> {
+    /// The packet with Congestion Experienced set (RFC 3168), and else its original content. `None` if its sender
+    /// is not ECN-capable.
+    ///
+    /// # Errors
+    /// As [`Packet::verbatim`].
+    pub fn marked(&self) -> Result<Option<Rewrite>, RewriteError> {
+        let mut rewrite = self.verbatim()?;
+        Ok(ip::set_ce(&mut rewrite.bytes).then_some(rewrite))
     }
 }
 

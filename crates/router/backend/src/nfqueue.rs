@@ -6,19 +6,21 @@ pub mod diversion;
 pub mod impairment;
 mod instance;
 mod packet;
+mod passed;
 mod path;
 pub mod shaper;
+mod waiting;
 pub mod watch;
 mod worker;
 
 use crate::choose::impairment::{Needs, Wish};
 use crate::description::{Description, Impairs, Refusal, Shapes, always_ready};
 
-/// The back end. It cannot write GSO packets back, so it marks none.
+/// The back end. It marks packets when it shapes, not when it impairs.
 pub static DESCRIPTION: Description = Description {
     name: "nfqueue",
     help: "Packets of netfilter queues, scheduled in this process",
-    marks: false,
+    marks: true,
     stack: false,
     shapes: Some(Shapes {
         start: |job, _, _| Ok(Box::new(shaper::Nfqueue::start(job)?)),

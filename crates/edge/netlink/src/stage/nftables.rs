@@ -55,7 +55,7 @@ struct Chain {
 }
 
 /// Numbers of nftables are in network order.
-fn be32(bytes: &[u8], kind: u16) -> Option<u32> {
+pub(super) fn be32(bytes: &[u8], kind: u16) -> Option<u32> {
     u32_at(attr(bytes, kind)?, 0).map(u32::from_be)
 }
 

@@ -180,3 +180,26 @@ fn changes_of_stages_are_notified() {
         }
     });
 }
+
+#[test]
+fn each_change_of_rules_has_another_version() {
+    let name = "each_change_of_rules_has_another_version";
+    in_device(name, "nft", |_| {
+        let run = |line: &str| tool(&line.split(' ').collect::<Vec<_>>(), "");
+        let mut versions = vec![rules_version("mangle").unwrap()];
+        assert_eq!(rules_version("mangle").unwrap(), versions[0], "no change");
+        for change in [
+            "nft add table inet late",
+            "nft flush ruleset",
+            "iptables-legacy -t mangle -A POSTROUTING -j ACCEPT",
+            "iptables-legacy -t mangle -F",
+            "ip6tables-legacy -t mangle -N other",
+        ] {
+            if run(change) {
+                let version = rules_version("mangle").unwrap();
+                assert_ne!(Some(&version), versions.last(), "{change}");
+                versions.push(version);
+            }
+        }
+    });
+}

@@ -80,13 +80,35 @@ pub(super) fn chains() -> Result<Vec<Stage>, StageError> {
     Ok(found)
 }
 
+/// The layout of this table in both families: hooks, first and last entries, number, bytes. Empty
+/// where the family has no such table, which reading would create.
+pub(super) fn layouts(table: &str) -> Result<[Vec<u8>; 2], StageError> {
+    let mut both = [Vec::new(), Vec::new()];
+    for (layout, family) in both.iter_mut().zip(&FAMILIES) {
+        let names = read(family.names)?.unwrap_or_default();
+        if names.lines().any(|name| name == table) {
+            let (_, info) = family.info(table).map_err(|source| StageError::Table {
+                table: table.to_owned(),
+                tool: family.tool,
+                source,
+            })?;
+            *layout = info.0;
+        }
+    }
+    Ok(both)
+}
+
 impl Family {
-    fn busy(&self, table: &str) -> io::Result<Vec<&'static str>> {
+    fn info(&self, table: &str) -> io::Result<(OwnedFd, Info)> {
         let socket = raw_socket(self.domain)?;
         let mut info = vec![0; INFO_BYTES];
         put_name(&mut info, table);
         query(&socket, self.level, SO_GET_INFO, &mut info)?;
-        let info = Info(info);
+        Ok((socket, Info(info)))
+    }
+
+    fn busy(&self, table: &str) -> io::Result<Vec<&'static str>> {
+        let (socket, info) = self.info(table)?;
         let bytes = info.word(12) as usize;
         if bytes > MAX_TABLE_BYTES {
             return Ok(CHAINS.map(|(_, chain)| chain).to_vec());

@@ -11,7 +11,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
-use fairpath_netlink::Links;
+use fairpath_netlink::{Links, RulesVersion, rules_version};
 
 use crate::OnFailure;
 use crate::spawn::spawn_spared;
@@ -91,6 +91,9 @@ const CHAINS: [Chain; 3] = [
     ["forward", "FORWARD", "_through"],
 ];
 
+/// The table of iptables with our rules.
+const TABLE: &str = "mangle";
+
 /// Packets that are never diverted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exempt {
@@ -108,6 +111,19 @@ const ND_TYPES: [u8; 5] = [133, 134, 135, 136, 137];
 pub struct Diversion {
     name: String,
     by: Tool,
+    rules: Rules,
+    /// The rules, as their tool lists them.
+    listed: Option<String>,
+    /// Of all rules, when ours were seen in place.
+    version: Option<RulesVersion>,
+}
+
+/// Rules to put in place.
+#[derive(Clone, Debug)]
+struct Rules {
+    diverts: Vec<Divert>,
+    on_failure: OnFailure,
+    exempt: Option<Exempt>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,10 +162,23 @@ impl Diversion {
         refuse_bridge_ports(diverts)?;
         let first = diverts.first().map_or(0, |divert| divert.queue);
         let name = format!("fairpath_{first}");
+        let rules = Rules {
+            diverts: diverts.to_vec(),
+            on_failure,
+            exempt,
+        };
         let mut refusals = Vec::new();
         for by in TOOLS {
-            match put(by, &name, diverts, on_failure, exempt) {
-                Ok(()) => return Ok(Diversion { name, by }),
+            match put(by, &name, &rules) {
+                Ok(()) => {
+                    return Ok(Diversion {
+                        listed: list(by, &name),
+                        version: rules_version(TABLE).ok(),
+                        name,
+                        by,
+                        rules,
+                    });
+                }
                 Err(error) => {
                     refusals.push(format!("{}: {error:#}", by.name()));
                     // What it could do is no use alone.
@@ -161,6 +190,32 @@ impl Diversion {
             "send packets to queue {first}: no tool works: {}: install nftables or iptables, and see `fairpath features`",
             refusals.join("; ")
         )
+    }
+
+    /// Puts rules in place again that another program removed or changed, as a reload of a firewall
+    /// does; true if it had to. Only a change of netfilter's rules costs more than three system calls.
+    ///
+    /// # Errors
+    /// The message of the tool: packets are not sent to the queues.
+    pub fn repair(&mut self) -> anyhow::Result<bool> {
+        // Unknown is a change.
+        let version = rules_version(TABLE).ok();
+        if version.is_some() && version == self.version {
+            return Ok(false);
+        }
+        self.version = version;
+        if list(self.by, &self.name) == self.listed {
+            return Ok(false);
+        }
+        put(self.by, &self.name, &self.rules).with_context(|| {
+            format!(
+                "put the rules of {} in place, which another program removed",
+                self.name
+            )
+        })?;
+        self.listed = list(self.by, &self.name);
+        self.version = rules_version(TABLE).ok();
+        Ok(true)
     }
 
     /// Takes the rules away.
@@ -215,13 +270,34 @@ pub fn sweep(first: u16) -> anyhow::Result<()> {
     done.into_iter().collect()
 }
 
-fn put(
-    by: Tool,
-    name: &str,
-    diverts: &[Divert],
-    on_failure: OnFailure,
-    exempt: Option<Exempt>,
-) -> anyhow::Result<()> {
+/// The rules as the tool lists them; `None`: some are missing.
+fn list(by: Tool, name: &str) -> Option<String> {
+    match by {
+        Tool::Nft => output("nft", &["list", "table", "inet", name], "").ok(),
+        Tool::Iptables(commands) => {
+            let mut all = String::new();
+            for command in commands {
+                for [_, from, suffix] in CHAINS {
+                    let chain = format!("{name}{suffix}");
+                    let words = |verb| ["-w", "5", "-t", "mangle", verb];
+                    // A chain without rules of ours does not exist, before and after.
+                    let rules = output(command, &[&words("-S")[..], &[&chain]].concat(), "");
+                    let jump = [&words("-C")[..], &[from, "-j", &chain]].concat();
+                    all += &rules.unwrap_or_default();
+                    all += &format!("{command} {from} {}\n", output(command, &jump, "").is_ok());
+                }
+            }
+            Some(all)
+        }
+    }
+}
+
+fn put(by: Tool, name: &str, rules: &Rules) -> anyhow::Result<()> {
+    let Rules {
+        ref diverts,
+        on_failure,
+        exempt,
+    } = *rules;
     let bypass = on_failure == OnFailure::Pass;
     match by {
         Tool::Nft => {
@@ -361,6 +437,11 @@ fn own_lock() -> Option<&'static str> {
 
 /// Runs a command with `input`; its complaint is the error. Ctrl-C is this process's, which waits for it.
 fn reported(command: &str, words: &[&str], input: &str) -> anyhow::Result<()> {
+    output(command, words, input).map(drop)
+}
+
+/// The same, with what it prints.
+fn output(command: &str, words: &[&str], input: &str) -> anyhow::Result<String> {
     let mut child = Command::new(command);
     if let Some(lock) = own_lock() {
         child.env("XTABLES_LOCKFILE", lock);
@@ -368,7 +449,7 @@ fn reported(command: &str, words: &[&str], input: &str) -> anyhow::Result<()> {
     child
         .args(words)
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .env("LC_ALL", "C");
     let mut child = spawn_spared(&mut child)?;
@@ -378,7 +459,7 @@ fn reported(command: &str, words: &[&str], input: &str) -> anyhow::Result<()> {
     }
     let output = child.wait_with_output().context("wait for its end")?;
     if output.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let text = String::from_utf8_lossy(&output.stderr);
     match text.lines().next() {

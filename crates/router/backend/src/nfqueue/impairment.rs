@@ -4,7 +4,7 @@
 //! packets, and each packet on the wire has its outcome. Neighbour discovery passes. The rules let
 //! packets pass if no process reads the queue, and are removed when this process ends (`watch.rs`).
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use fairpath_impair::{Counts, Plan, Ready};
 use fairpath_netlink::Link;
 use fairpath_nfqueue::{COPY_LIMIT_BYTES, Config, ReceiveBuffer};
@@ -151,7 +151,7 @@ fn start(
     };
     let name = format!("impair {}", plan.name);
     let schedule = Impaired::new(path, again);
-    let running = Running::start(name, queue, schedule, at, plan.packets)?;
+    let running = Running::start(name, queue, None, schedule, at, plan.packets)?;
     Ok((running, buffer))
 }
 
@@ -161,6 +161,13 @@ impl Engine for Nfqueue {
     }
 
     fn read(&mut self) -> anyhow::Result<Vec<Counts>> {
+        if let Some(diversion) = &mut self.diversion
+            && diversion.repair()?
+        {
+            bail!(
+                "another program removed or changed the rules of the packet queues: packets passed without impairment"
+            );
+        }
         let counts = self.lines.iter().map(|line| line.lead().count());
         let mut counts: Vec<Counts> = counts.collect::<anyhow::Result<_>>()?;
         // Second packets come from this host.
@@ -189,7 +196,9 @@ impl Drop for Nfqueue {
         if let Some(diversion) = self.diversion.take()
             && let Err(error) = diversion.end()
         {
-            eprintln!("fairpath: remove the rules of the packet queues: {error:#}");
+            fairpath_cli::note(format_args!(
+                "remove the rules of the packet queues: {error:#}"
+            ));
         }
     }
 }

@@ -1,26 +1,31 @@
 //! A shaper instance as what schedules a queue's packets.
+//!
+//! A GSO packet that takes more than 1 ms at a ceiling above it is split, as is a packet of 64 KiB below 524 Mbit/s.
+//! The core decides this for each packet ([`ShapeInstance::takes_longer`]), by the rates as they are then.
 
-use fairpath_nfqueue::{Counters, Holding, KernelCounts, Queue, QueueError, Verdict};
+use fairpath_nfqueue::QueueError;
 use fairpath_shape::{Leaving, ShapeInstance, Side};
 
-use super::worker::{Arrival, Schedule, Waiting};
+use super::passed::Passed;
+use super::waiting::{Departure, QueueCounts, Waiting};
+use super::worker::{Arrival, Arrived, Schedule};
 use crate::monotonic_ns;
 use crate::orders::{self, Command};
 
 /// Packets released in one turn: about 100 us.
 const TURN: u32 = 64;
 
+/// A GSO packet that takes longer than this at its rate is split.
+const LONGEST_NS: u64 = 1_000_000;
+
 /// The counters of a worker.
 #[derive(Clone, Copy, Debug)]
 pub struct Counts {
-    pub own: Counters,
-    pub kernel: Option<KernelCounts>,
+    pub own: QueueCounts,
     /// Packets dropped because all handles were taken.
     pub no_handle: u64,
     /// Verdicts that could not be sent.
     pub failed: u64,
-    /// Packets in the queue when the interface was removed.
-    pub held: u64,
 }
 
 /// A side's instance.
@@ -28,6 +33,7 @@ pub struct Instance {
     shaping: ShapeInstance,
     side: Side,
     leaving: Vec<Leaving>,
+    passed: Passed,
     next: Option<u64>,
     no_handle: u64,
     failed: u64,
@@ -39,6 +45,7 @@ impl Instance {
             shaping,
             side,
             leaving: Vec::new(),
+            passed: Passed::default(),
             next: None,
             no_handle: 0,
             failed: 0,
@@ -48,13 +55,14 @@ impl Instance {
 
 impl Schedule for Instance {
     type Counts = Counts;
-    type Kept = ();
+    /// The flow of a UDP packet, otherwise 0.
+    type Kept = u32;
 
     fn begin(&mut self) {
         orders::prefer_this_thread();
     }
 
-    fn arrive(&mut self, arrival: &Arrival<'_>) -> anyhow::Result<Option<()>> {
+    fn arrive(&mut self, arrival: &Arrival<'_>) -> anyhow::Result<Arrived<u32>> {
         let Arrival {
             handle,
             frame,
@@ -62,8 +70,18 @@ impl Schedule for Instance {
             bytes,
             ..
         } = *arrival;
-        self.shaping.arrive(handle, frame, head, bytes);
-        Ok(Some(()))
+        let mut meta = self.shaping.look(frame, head, bytes);
+        let flow = Passed::flow(&meta);
+        if arrival.packet.info().gso() {
+            let has_passed = self.passed.has(flow, frame.now);
+            if arrival.can_split && has_passed && self.shaping.takes_longer(&meta, LONGEST_NS) {
+                return Ok(Arrived::Split);
+            }
+            // A mark splits it.
+            meta.ecn = if has_passed { meta.ecn } else { 0 };
+        }
+        self.shaping.arrive_as(handle, frame.now, meta);
+        Ok(Arrived::Waits(flow))
     }
 
     fn note_no_handle(&mut self) {
@@ -83,12 +101,15 @@ impl Schedule for Instance {
         Ok(())
     }
 
-    fn release(&mut self, waiting: &mut Waiting<()>) -> anyhow::Result<usize> {
-        let verdicts = self.leaving.drain(..).map(|leaving| match leaving {
-            Leaving::Send { handle, .. } => (handle, Verdict::ACCEPT),
-            Leaving::Drop { handle, .. } => (handle, Verdict::DROP),
+    fn release(&mut self, waiting: &mut Waiting<u32>) -> anyhow::Result<usize> {
+        let now = monotonic_ns()?;
+        let departures = self.leaving.drain(..).map(|leaving| match leaving {
+            Leaving::Send { handle, change } if change.mark => (handle, Departure::Marked),
+            Leaving::Send { handle, .. } => (handle, Departure::Accepted),
+            Leaving::Drop { handle, .. } => (handle, Departure::Dropped),
         });
-        let (left, failed) = waiting.give_all(verdicts);
+        let passed = &mut self.passed;
+        let (left, failed) = waiting.give_all(departures, |flow| passed.note(flow, now));
         self.failed += failed;
         Ok(left)
     }
@@ -101,19 +122,17 @@ impl Schedule for Instance {
         Some(left)
     }
 
-    fn obey(&mut self, order: Command<Counts>, waiting: &mut Waiting<()>) -> anyhow::Result<()> {
+    fn obey(&mut self, order: Command<Counts>, waiting: &mut Waiting<u32>) -> anyhow::Result<()> {
         orders::obey(&mut self.shaping, order, monotonic_ns()?, &mut self.leaving);
         self.release(waiting)?;
         Ok(())
     }
 
-    fn counts(&self, queue: &Queue<Holding>) -> Counts {
+    fn counts(&self, waiting: &Waiting<u32>) -> Counts {
         Counts {
-            own: queue.counters(),
-            kernel: queue.kernel_counts().ok(),
+            own: waiting.counts(),
             no_handle: self.no_handle,
             failed: self.failed,
-            held: queue.held(),
         }
     }
 

@@ -2,11 +2,12 @@
 
 use fairpath_afxdp::Awake;
 use fairpath_impair::{Counts, Departure, Path};
-use fairpath_nfqueue::{Holding, Packet, Queue, QueueError, Rewrite, Verdict};
+use fairpath_nfqueue::{Packet, QueueError, Rewrite, Verdict};
 use fairpath_units::Nanos;
 
 use super::again::Again;
-use super::worker::{Arrival, Schedule, Waiting};
+use super::waiting::Waiting;
+use super::worker::{Arrival, Arrived, Schedule};
 use crate::impair::awake_ns;
 use crate::monotonic_ns;
 use crate::orders::Command;
@@ -76,18 +77,20 @@ impl Schedule for Impaired {
         self.awake = Awake::before(Nanos(awake_ns()));
     }
 
-    fn arrive(&mut self, arrival: &Arrival<'_>) -> anyhow::Result<Option<Option<Rewrite>>> {
+    fn arrive(&mut self, arrival: &Arrival<'_>) -> anyhow::Result<Arrived<Option<Rewrite>>> {
         let Arrival {
             handle,
             packet,
             frame,
             head,
             bytes,
+            ..
         } = *arrival;
         if !self.path.arrive(handle, frame, head, bytes)? {
-            return Ok(None);
+            return Ok(Arrived::Refused);
         }
-        Ok(Some(self.again.as_ref().and_then(|_| kept(packet))))
+        let kept = self.again.as_ref().and_then(|_| kept(packet));
+        Ok(Arrived::Waits(kept))
     }
 
     fn note_no_handle(&mut self) {
@@ -141,7 +144,8 @@ impl Schedule for Impaired {
         Ok(())
     }
 
-    fn counts(&self, queue: &Queue<Holding>) -> Counts {
+    fn counts(&self, waiting: &Waiting<Option<Rewrite>>) -> Counts {
+        let queue = &waiting.queue;
         let mut counts = self.path.reported();
         match queue.kernel_counts() {
             Ok(kernel) => {
@@ -158,7 +162,7 @@ impl Schedule for Impaired {
     }
 
     fn failed(&self, error: &anyhow::Error) {
-        eprintln!("fairpath: {error:#}");
+        fairpath_cli::note(format_args!("{error:#}"));
     }
 }
 

@@ -1,12 +1,12 @@
 //! The NFQUEUE port: netfilter hands over what leaves by an interface, and takes it back in another
 //! order.
 //!
-//! Each side has a thread, a queue and a shaper instance. Packets stay in the kernel, and this process
-//! receives their headers. GSO packets are charged as their segments, by the MTU of the interface, because
-//! NFQUEUE does not report the segment size. Rates count Ethernet frames without checksum: 14 bytes are
-//! added to each segment.
+//! Each side has a thread, three queues and a shaper instance. Packets stay in the kernel, and this process receives
+//! their headers. Slow GSO packets are split ([`super::instance`]). Others are charged as their segments, by the MTU
+//! of the interface, because NFQUEUE does not report the segment size. Rates count Ethernet frames without checksum:
+//! 14 bytes are added to each segment.
 //!
-//! Packets cannot be marked (CE) here, since GSO packets cannot be written back: policies drop instead.
+//! A packet to be marked (CE) is sent to a queue that copies whole packets ([`super::waiting`]).
 
 use std::collections::BTreeMap;
 
@@ -21,6 +21,7 @@ use fairpath_shape::{Both, Lines, Side};
 use super::diversion::{Diversion, Divert, Diverted};
 use super::instance::{Counts, Instance};
 use super::packet::{At, HEADER_BYTES};
+use super::waiting::SideQueues;
 use super::worker::Running;
 use crate::orders::{self, Gauge};
 use crate::shape::{Backend, Ended, Job, Reading};
@@ -31,6 +32,10 @@ const IN_FLIGHT: u32 = 1024;
 /// Handles in addition to those of the scheduler: for packets of one reading, before the scheduler
 /// reports its drops.
 const SPARE_HANDLES: u32 = 256;
+/// Queues of both sides, one behind the other: where rules send packets, segments, marks.
+const SEGMENTS: u16 = 2;
+const MARKS: u16 = 4;
+
 /// The port.
 pub struct Nfqueue {
     sides: Both<Option<NfqueueLink>>,
@@ -145,6 +150,7 @@ impl NfqueueLink {
             .gso(!job.lines.is_impaired(at.side))
             .length(handles + IN_FLIGHT)
             .bind()?;
+        let sides = SideQueues::bind(number + SEGMENTS, number + MARKS, handles + IN_FLIGHT)?;
         let buffer = queue.receive_buffer();
         let note = match buffer.bytes < buffer.requested_bytes {
             true => format!(
@@ -155,7 +161,7 @@ impl NfqueueLink {
         };
         let name = format!("shape {}", at.side.name());
         let instance = Instance::new(shaping, at.side);
-        let running = Running::start(name, queue, instance, at, handles)?;
+        let running = Running::start(name, queue, Some(sides), instance, at, handles)?;
         let line = NfqueueLink {
             running,
             gauge,
@@ -178,6 +184,13 @@ impl Backend for Nfqueue {
     }
 
     fn read(&mut self, _: &RttMonitor) -> anyhow::Result<Reading> {
+        if let Some(diversion) = &mut self.diversion
+            && diversion.repair()?
+        {
+            tracing::warn!(
+                "shape via nfqueue: another program removed or changed the rules of the packet queues; they are in place again"
+            );
+        }
         let mut reading = Reading::default();
         for side in Side::BOTH {
             let Some(line) = self.sides.get(side) else {
@@ -277,16 +290,18 @@ fn name_counts(side: Side, counts: &Counts, into: &mut BTreeMap<String, u64>) {
     let mut put = |name: &str, n: u64| {
         into.insert(format!("nfqueue_{side}_{name}"), n);
     };
-    put("received", counts.own.packets.received);
-    put("accepted", counts.own.verdicts.accepted);
-    put("dropped", counts.own.verdicts.dropped);
-    put("verdicts_refused", counts.own.packets.refused);
+    put("received", counts.own.received);
+    put("accepted", counts.own.accepted);
+    put("dropped", counts.own.dropped);
+    put("split", counts.own.split);
+    put("marked", counts.own.marked);
+    put("verdicts_refused", counts.own.refused);
     put("verdicts_failed", counts.failed);
     put("no_handle", counts.no_handle);
-    put("held", counts.held);
-    if let Some(kernel) = counts.kernel {
-        put("queue_dropped", kernel.queue_dropped.into());
-        put("user_dropped", kernel.user_dropped.into());
-        put("kernel_waiting", kernel.waiting.into());
+    put("held", counts.own.held);
+    if let Some(kernel) = counts.own.kernel {
+        put("queue_dropped", kernel.queue_dropped);
+        put("user_dropped", kernel.user_dropped);
+        put("kernel_waiting", kernel.waiting);
     }
 }

@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use anyhow::Context;
 use fairpath_core::Frame;
-use fairpath_nfqueue::{Held, Holding, Packet, Queue, QueueError, Verdict, Wait};
+use fairpath_nfqueue::{Holding, Packet, Queue, QueueError, Verdict, Wait};
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
 
 use super::packet::{At, describe};
+use super::waiting::{Place, SideQueues, Waiting};
 use crate::monotonic_ns;
 use crate::orders::{self, Command, Lead, Orders, Orphan};
 
@@ -37,11 +38,11 @@ pub trait Schedule: Send + 'static {
     /// The worker begins, in its thread.
     fn begin(&mut self);
 
-    /// A packet came; `None`: it is not taken, and dropped.
+    /// A packet came.
     ///
     /// # Errors
     /// The worker failed.
-    fn arrive(&mut self, arrival: &Arrival<'_>) -> anyhow::Result<Option<Self::Kept>>;
+    fn arrive(&mut self, arrival: &Arrival<'_>) -> anyhow::Result<Arrived<Self::Kept>>;
 
     /// A packet came, and there was no handle for it: it is dropped.
     fn note_no_handle(&mut self);
@@ -80,11 +81,21 @@ pub trait Schedule: Send + 'static {
         waiting: &mut Waiting<Self::Kept>,
     ) -> anyhow::Result<()>;
 
-    /// Returns the counters, including those of the queue.
-    fn counts(&self, queue: &Queue<Holding>) -> Self::Counts;
+    /// Returns the counters, including those of the queues.
+    fn counts(&self, waiting: &Waiting<Self::Kept>) -> Self::Counts;
 
     /// The reason why the worker failed.
     fn failed(&self, error: &anyhow::Error);
+}
+
+/// The answer to a packet that came.
+pub enum Arrived<K> {
+    /// It waits, and this is kept for it.
+    Waits(K),
+    /// It is dropped.
+    Refused,
+    /// It is a GSO packet, and comes again as its segments.
+    Split,
 }
 
 /// A packet that came.
@@ -99,49 +110,8 @@ pub struct Arrival<'a> {
     pub head: &'a [u8],
     /// Bytes on the wire.
     pub bytes: u32,
-}
-
-/// Packets that wait for a verdict, by handle.
-pub struct Waiting<K> {
-    /// For verdicts.
-    pub queue: Queue<Holding>,
-    held: Vec<Option<(Held, K)>>,
-    free: Vec<u32>,
-}
-
-impl<K> Waiting<K> {
-    fn new(queue: Queue<Holding>, handles: u32) -> Waiting<K> {
-        Waiting {
-            queue,
-            held: (0..=handles).map(|_| None).collect(),
-            free: (1..=handles).rev().collect(),
-        }
-    }
-
-    /// The packet of a handle, which is free from now on.
-    pub fn take(&mut self, handle: u32) -> Option<(Held, K)> {
-        let taken = self.held[handle as usize].take()?;
-        self.free.push(handle);
-        Some(taken)
-    }
-
-    /// A verdict on each of these, sent together; how many are left, how many verdicts failed.
-    pub fn give_all(&mut self, verdicts: impl Iterator<Item = (u32, Verdict)>) -> (usize, u64) {
-        let (mut left, mut failed) = (0, 0);
-        let mut release = self.queue.release();
-        for (handle, verdict) in verdicts {
-            left += 1;
-            if let Some((held, _)) = self.held[handle as usize].take() {
-                self.free.push(handle);
-                // Kept where it could not be sent, and sent with the next.
-                failed += u64::from(release.give(held, verdict).is_err());
-            }
-        }
-        if left > 0 {
-            failed += u64::from(release.flush().is_err());
-        }
-        (left, failed)
-    }
+    /// It may be [`Arrived::Split`].
+    pub can_split: bool,
 }
 
 /// A worker in its thread.
@@ -151,13 +121,15 @@ pub struct Running<C> {
 }
 
 impl<C: Send + 'static> Running<C> {
-    /// Starts a worker called `name` for packets of `queue`, of which `handles` may wait.
+    /// Starts a worker called `name` for packets of `queue`, of which `handles` may wait. With `sides`, it can split
+    /// and mark packets.
     ///
     /// # Errors
     /// Where no thread or descriptor is left.
     pub fn start<S: Schedule<Counts = C>>(
         name: String,
         queue: Queue<Holding>,
+        sides: Option<SideQueues>,
         schedule: S,
         at: At,
         handles: u32,
@@ -170,7 +142,7 @@ impl<C: Send + 'static> Running<C> {
             let _ = rung.write(1);
         });
         let worker = Worker {
-            waiting: Waiting::new(queue, handles),
+            waiting: Waiting::new(queue, sides, handles),
             schedule,
             orders,
             bell,
@@ -244,37 +216,47 @@ impl<S: Schedule> Worker<S> {
                 reported = true;
             }
             // After an order, when to wake is another time.
-            if arrived == 0 && left == 0 && !reported {
+            if arrived == 0 && left == 0 && !reported && !self.waiting.is_between() {
                 self.rest()?;
             }
         }
     }
 
     fn counts(&self) -> S::Counts {
-        self.schedule.counts(&self.waiting.queue)
+        self.schedule.counts(&self.waiting)
     }
 
     /// Takes what came; how many packets.
     fn take(&mut self) -> anyhow::Result<usize> {
-        let (mut arrived, mut refused) = (0, Vec::new());
-        let Waiting { queue, held, free } = &mut self.waiting;
-        let read = match queue.receive(Wait::Not) {
+        let taken = match self.waiting.next_place() {
+            Ok(place) => self.take_from(place),
+            Err(error) => Err(error.into()),
+        };
+        match taken {
             // The kernel lacks memory for verdicts: they are kept, and sent with the next.
-            Err(QueueError::Send { .. }) => {
+            Err(error) if is_short_of_memory(&error) => {
                 self.schedule.note_short_of_memory();
                 thread::sleep(SHORT_OF_MEMORY);
-                return Ok(0);
+                Ok(0)
             }
-            read => read?,
-        };
+            taken => taken,
+        }
+    }
+
+    fn take_from(&mut self, place: Place) -> anyhow::Result<usize> {
+        let (mut arrived, mut taken, mut refused) = (0, Vec::new(), Vec::new());
+        let mut split = None;
+        let can_split = place == Place::Main && self.waiting.can_split();
+        let (queue, free) = self.waiting.at(place);
+        let read = queue.receive(Wait::Not)?;
         // Read the clock after the packets, so that no packet arrived later than the clock shows. With an
         // earlier reading, packets that arrived in between would leave too early.
         let now = monotonic_ns()?;
-        for (packet, place) in read.packets {
+        for (packet, held) in read.packets {
             arrived += 1;
             let Some(handle) = free.pop() else {
                 self.schedule.note_no_handle();
-                refused.push(place);
+                refused.push(held);
                 continue;
             };
             let (frame, head, bytes) = describe(&packet, now, &self.at);
@@ -284,28 +266,46 @@ impl<S: Schedule> Worker<S> {
                 frame: &frame,
                 head: head.bytes(),
                 bytes,
+                can_split: can_split && packet.info().gso(),
             };
             match self.schedule.arrive(&arrival)? {
-                Some(kept) => held[handle as usize] = Some((place, kept)),
-                None => {
+                Arrived::Waits(kept) => taken.push((handle, held, kept)),
+                Arrived::Refused => {
                     free.push(handle);
-                    refused.push(place);
+                    refused.push(held);
+                }
+                Arrived::Split => {
+                    free.push(handle);
+                    split = Some(held);
+                    // Its segments come before what is behind it.
+                    break;
                 }
             }
         }
-        for place in refused {
-            let given = queue.release().give(place, Verdict::DROP);
+        for held in refused {
+            let given = queue.release().give(held, Verdict::DROP);
             self.schedule.note_refused(given);
+        }
+        for (handle, held, kept) in taken {
+            self.waiting.keep(handle, place, held, kept);
+        }
+        if place == Place::Segments && arrived == 0 {
+            self.waiting.note_all_segments();
+            return self.take_from(Place::Main);
+        }
+        if let Some(held) = split {
+            self.waiting.split(held)?;
         }
         Ok(arrived)
     }
 
     /// Lets everything go, in the order of its arrival, and takes nothing more.
     fn leave(&mut self) -> anyhow::Result<u64> {
-        let queue = &mut self.waiting.queue;
-        let held = queue.held();
-        queue.release_all(Verdict::ACCEPT)?;
-        Ok(held + queue.drain(DRAIN, |_| Verdict::ACCEPT)?)
+        let mut release = self.waiting.accept_all();
+        for queue in self.waiting.queues() {
+            release += queue.drain(DRAIN, |_| Verdict::ACCEPT)?;
+        }
+        Ok(release)
     }
 
     /// Waits for a packet, a departure or an order. Does not wait if the schedule stays awake for a
@@ -331,4 +331,8 @@ impl<S: Schedule> Worker<S> {
         let _ = self.bell.read();
         Ok(())
     }
+}
+
+fn is_short_of_memory(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(QueueError::Send { .. }))
 }
