@@ -159,10 +159,12 @@ fn a_program_ahead_at_tcx_hides_nothing_unnoticed() {
     let _before = [Hook::TcxIngress, Hook::TcxEgress].map(pass);
     let rtt = Rtt::watch(&here, &["lan"], &[]);
     ping(&here, 1);
-    for hook in [Hook::TcxIngress, Hook::TcxEgress] {
+    for (hook, name) in [
+        (Hook::TcxIngress, "pass_ingress"),
+        (Hook::TcxEgress, "pass_egress"),
+    ] {
         let later = pass(hook);
-        // Its name needs a capability that was dropped after the start.
-        rtt.logs("lan: the program with id ");
+        rtt.logs(&format!("lan: the program \"{name}\" (id "));
         rtt.logs(&format!("runs ahead of Fairpath at {hook}"));
         ping(&here, 1); // which is not seen at this hook
         drop(later);

@@ -39,6 +39,7 @@ fn main() {
         "mark",
         "pifo",
         "pifo_bench",
+        "programs",
         "qdisc",
         "recoveries",
         "redirect",

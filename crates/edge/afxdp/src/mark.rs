@@ -1,54 +1,21 @@
 //! Sets Congestion Experienced in the IP header of a packet (RFC 3168 section 5). Pure.
 //!
-//! Only for packets of ECN-capable senders (ECT); others stay unchanged. The IPv4 checksum is
-//! adjusted by the difference (RFC 1624), so a wrong one stays wrong.
+//! Only for packets of ECN-capable senders (ECT); others stay unchanged.
 
-use crate::network::{self, Network, be16};
+use fairpath_wire::ip;
 
-/// Both bits: CE.
-const CE: u8 = 3;
-/// Offset of the field in the second byte of an IPv6 header.
-const V6_SHIFT: u32 = 4;
-/// IPv4's header checksum.
-const CHECKSUM: usize = 10;
+use crate::network::{self, Network};
 
 /// Sets CE in the packet of an Ethernet frame. False if it is not IP, truncated, or not ECT.
 ///
 /// A packet that already has CE stays unchanged, and counts as marked.
 pub fn set_ce(frame: &mut [u8]) -> bool {
+    let version = |at: usize, frame: &[u8]| frame.get(at).map(|byte| byte >> 4);
     match network::find(frame) {
-        Some(Network::V4(at)) => v4(frame, at).is_some(),
-        Some(Network::V6(at)) => v6(frame, at).is_some(),
-        None => false,
+        Some(Network::V4(at)) if version(at, frame) == Some(4) => ip::set_ce(&mut frame[at..]),
+        Some(Network::V6(at)) if version(at, frame) == Some(6) => ip::set_ce(&mut frame[at..]),
+        _ => false,
     }
-}
-
-fn v4(frame: &mut [u8], ip: usize) -> Option<()> {
-    let before = be16(frame, ip)?;
-    let checksum = be16(frame, ip + CHECKSUM)?;
-    if before & u16::from(CE) == 0 || before >> 12 != 4 {
-        return None;
-    }
-    let after = before | u16::from(CE);
-    // RFC 1624 section 3, equation 3.
-    let sum = u32::from(!checksum) + u32::from(!before) + u32::from(after);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    if after != before {
-        frame[ip..ip + 2].copy_from_slice(&after.to_be_bytes());
-        frame[ip + CHECKSUM..ip + CHECKSUM + 2].copy_from_slice(&(!sum as u16).to_be_bytes());
-    }
-    Some(())
-}
-
-fn v6(frame: &mut [u8], ip: usize) -> Option<()> {
-    let version = frame.get(ip)? >> 4;
-    let field = frame.get_mut(ip + 1)?;
-    if version != 6 || *field & (CE << V6_SHIFT) == 0 {
-        return None;
-    }
-    *field |= CE << V6_SHIFT;
-    Some(())
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! Attachment of programs to interfaces, held by file descriptors.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
 use fairpath_units::IfIndex;
 use libbpf_rs::{AsRawLibbpf, Link, ProgramMut};
 
+use crate::names::name_of;
 use crate::{stage, tcx};
 
 /// The hook of a program on an interface.
@@ -185,19 +186,6 @@ pub(crate) fn existing(error: &std::io::Error, ifindex: IfIndex) -> Option<Exist
         name: name_of(id).unwrap_or_default(),
         id,
     })
-}
-
-pub(crate) fn name_of(id: u32) -> Option<String> {
-    // SAFETY: takes a number.
-    let fd = unsafe { libbpf_sys::bpf_prog_get_fd_by_id(id) };
-    if fd < 0 {
-        return None;
-    }
-    // SAFETY: the call gave a descriptor that no other code owns.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    let info = info_of(fd.as_fd())?;
-    let name = info.name.iter().map(|c| *c as u8).take_while(|c| *c != 0);
-    Some(String::from_utf8_lossy(&name.collect::<Vec<_>>()).into_owned())
 }
 
 /// The kernel's description of a loaded program.

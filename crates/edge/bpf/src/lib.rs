@@ -14,6 +14,7 @@ mod forward;
 mod impair;
 mod inject;
 mod mark;
+mod names;
 mod objects;
 mod pass;
 mod pifo;
@@ -94,6 +95,9 @@ mod skel {
     }
     pub mod pifo_bench {
         include!(concat!(env!("OUT_DIR"), "/pifo_bench.skel.rs"));
+    }
+    pub mod programs {
+        include!(concat!(env!("OUT_DIR"), "/programs.skel.rs"));
     }
     pub mod recoveries {
         include!(concat!(env!("OUT_DIR"), "/recoveries.skel.rs"));

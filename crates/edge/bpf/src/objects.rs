@@ -95,6 +95,14 @@ fn load_mark() -> Result<(), libbpf_rs::Error> {
     open.load().map(drop)
 }
 
+fn load_programs() -> Result<(), libbpf_rs::Error> {
+    let mut place = MaybeUninit::uninit();
+    skel::programs::ProgramsSkelBuilder::default()
+        .open(&mut place)?
+        .load()
+        .map(drop)
+}
+
 fn load_recoveries() -> Result<(), libbpf_rs::Error> {
     let mut place = MaybeUninit::uninit();
     skel::recoveries::RecoveriesSkelBuilder::default()
@@ -199,6 +207,10 @@ pub fn load_all() -> Vec<Loaded> {
         Loaded {
             name: "pifo_bench",
             result: load_pifo_bench(),
+        },
+        Loaded {
+            name: "programs",
+            result: load_programs(),
         },
         Loaded {
             name: "recoveries",

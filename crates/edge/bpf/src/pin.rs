@@ -31,6 +31,8 @@ pub struct Pins {
     path: PathBuf,
     /// Prefix of names.
     prefix: String,
+    /// It was not mounted before.
+    new: bool,
 }
 
 impl Pins {
@@ -45,9 +47,11 @@ impl Pins {
             path: path.clone(),
             source,
         };
-        fs::create_dir_all(&path).map_err(|source| failed("create", source))?;
+        fairpath_files::create_directory(&path, 0o700)
+            .map_err(|source| failed("create", source))?;
         let there = statfs(&path).map_err(|error| failed("read the type of", error.into()))?;
-        if there.filesystem_type() != BPF_FS_MAGIC {
+        let new = there.filesystem_type() != BPF_FS_MAGIC;
+        if new {
             let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
             mount(
                 Some("fairpath"),
@@ -61,6 +65,7 @@ impl Pins {
         Ok(Pins {
             path,
             prefix: String::new(),
+            new,
         })
     }
 
@@ -82,7 +87,13 @@ impl Pins {
         Ok(Pins {
             path,
             prefix: prefix.to_owned(),
+            new: false,
         })
+    }
+
+    /// True if this call mounted the bpffs.
+    pub fn is_new(&self) -> bool {
+        self.new
     }
 
     /// The path of a pin of this kind for an interface of the calling thread's network namespace.
@@ -187,6 +198,7 @@ mod tests {
         let pins = Pins {
             path: place.path().to_owned(),
             prefix: "ours-".to_owned(),
+            new: false,
         };
         let of = |kind: &str, ifindex| pins.of(kind, IfIndex(ifindex)).unwrap();
         let removed = [of("mark", 3), of("mark", 70)];

@@ -29,6 +29,7 @@ use libbpf_rs::{MapCore, MapFlags, ProgramMut};
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::attach::{self, AttachError, Attached, ExistingProgram, Hook};
+use crate::names::name_of;
 use crate::skel::xdp::XdpSkelBuilder;
 
 /// The name of the root, which identifies it.
@@ -194,7 +195,7 @@ fn join(program: BorrowedFd<'_>, stage: Stage, ifindex: IfIndex) -> Result<Held,
                 return Err(Refused {
                     source: io::Error::from_raw_os_error(libc::EBUSY),
                     existing: Some(ExistingProgram {
-                        name: attach::name_of(id).unwrap_or_default(),
+                        name: name_of(id).unwrap_or_default(),
                         id,
                     }),
                 });
@@ -232,7 +233,7 @@ impl Root {
         let mut id = 0;
         // SAFETY: writes the id; no flags means: in any mode.
         let result = unsafe { libbpf_sys::bpf_xdp_query_id(ifindex.0 as i32, 0, &mut id) };
-        if result != 0 || id == 0 || attach::name_of(id)? != ROOT {
+        if result != 0 || id == 0 || name_of(id)? != ROOT {
             return None;
         }
         // SAFETY: takes a number.

@@ -7,10 +7,10 @@ use std::sync::{Mutex, PoisonError};
 use fairpath_units::IfIndex;
 use libbpf_rs::ProgramMut;
 
-use crate::attach::{Hook, info_of, name_of};
+use crate::attach::{Hook, info_of};
+use crate::names::name_of;
 
-/// Ids of the programs that this process attached. Their names need a capability that the daemon
-/// drops.
+/// Ids of the programs that this process attached.
 static ATTACHED: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 /// More than the kernel's maximum at one hook (`BPF_MPROG_MAX`, 64).
@@ -64,7 +64,7 @@ impl std::fmt::Display for TcxProgram {
 }
 
 /// Programs of other owners at a tcx hook of an interface of the current network namespace, in
-/// order. Needs `CAP_NET_ADMIN`; names need `CAP_SYS_ADMIN`. `fairpath_netlink::stages` lists
+/// order. Needs `CAP_NET_ADMIN`, `CAP_BPF` and `CAP_PERFMON`. `fairpath_netlink::stages` lists
 /// programs of the older `clsact`.
 ///
 /// # Errors

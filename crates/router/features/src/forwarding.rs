@@ -48,6 +48,10 @@ const IPTABLES: &[&str] = &[
     "non_empty_iptables_chains_are_named",
 ];
 const TRACKED: &[&str] = &["tracked_connections_rules_filters_and_qdiscs_are_named"];
+const FILTERS: &[&str] = &[
+    "tracked_connections_rules_filters_and_qdiscs_are_named",
+    "programs_at_tcx_are_never_bypassed",
+];
 const SENDERS: &[&str] = &[
     "spoofed_senders_pass_only_as_in_the_kernel",
     "rp_filter_is_followed_while_afxdp_runs",
@@ -77,7 +81,12 @@ pub static FORWARDING: [ForwardingStage; 25] = {
             "they do not see these packets; a capture on the other side of the link does",
             &[],
         ),
-        row("tc filters at ingress", Refused, "any filter", TRACKED),
+        row(
+            "tc filters and programs at ingress",
+            Refused,
+            "any filter, and any tcx program of another owner",
+            FILTERS,
+        ),
         row(
             "netfilter ingress",
             Refused,
@@ -200,10 +209,10 @@ pub static FORWARDING: [ForwardingStage; 25] = {
             ANSWERED,
         ),
         row(
-            "tc filters at egress, root qdisc",
+            "tc filters and programs at egress, root qdisc",
             Refused,
-            "a filter, or a qdisc other than the default",
-            TRACKED,
+            "a filter, a tcx program of another owner, or a qdisc other than the default",
+            FILTERS,
         ),
         row(
             "counters of `nstat` (IpForwDatagrams)",

@@ -312,6 +312,17 @@ impl Interfaces {
         }
     }
 
+    /// Programs of others that run ahead at some interface, in words.
+    pub fn ahead(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        for watched in self.attached.values() {
+            let hooks = watched.hooks.into_iter().zip(&watched.ahead);
+            let met = hooks.filter(|(_, ahead)| !ahead.is_empty());
+            all.extend(met.map(|(hook, ahead)| Change::of_order(&watched.name, hook, ahead)));
+        }
+        all
+    }
+
     /// No interface is watched, and no pattern waits for one.
     pub fn is_over(&self) -> bool {
         self.attached.is_empty() && !self.has_patterns
@@ -330,7 +341,7 @@ impl Change {
         match programs.is_empty() {
             true => format!("{name}: Fairpath is first at {hook} again"),
             false => format!(
-                "{name}: {} runs ahead of Fairpath at {hook}; packets that it ends are not measured: attach it after Fairpath, or restart Fairpath",
+                "{name}: {} runs ahead of Fairpath at {hook}; packets that it ends are not measured, and have no class with via = \"kernel\": attach it after Fairpath, or restart Fairpath",
                 programs.join(", ")
             ),
         }

@@ -1,7 +1,9 @@
 //! Stages of the stack that packets pass by where AF_XDP carries them.
 
 use anyhow::Context;
+use fairpath_bpf::{Hook, tcx_programs};
 use fairpath_netlink::{Device, Link, StageKind, stages as stack_stages};
+use nix::errno::Errno;
 use nix::net::if_::if_indextoname;
 
 use crate::Mode;
@@ -92,7 +94,7 @@ impl Skipped {
 
 /// What this router has of them, in words.
 ///
-/// Filters and qdiscs of the interfaces count in both modes. A bridge's packets see no routing, and
+/// Filters, programs and qdiscs of the interfaces count in both modes. A bridge's packets see no routing, and
 /// netfilter only where `bridge-nf-call-iptables` sends them there.
 ///
 /// # Errors
@@ -112,7 +114,33 @@ fn stages(links: &[Link; 2], mode: Mode) -> anyhow::Result<Vec<String>> {
         Mode::Bridge => matches!(kind, StageKind::Filter | StageKind::Qdisc),
     };
     let all = all.into_iter().filter(|stage| met(stage.kind));
-    Ok(all.map(|stage| stage.to_string()).collect())
+    let mut named: Vec<String> = all.map(|stage| stage.to_string()).collect();
+    for device in &devices {
+        named.extend(programs(device)?);
+    }
+    Ok(named)
+}
+
+/// Programs of other owners at tcx, in the words of [`Stage`](fairpath_netlink::Stage).
+fn programs(device: &Device<'_>) -> anyhow::Result<Vec<String>> {
+    let mut named = Vec::new();
+    for (hook, name) in [(Hook::TcxIngress, "ingress"), (Hook::TcxEgress, "egress")] {
+        let found = match tcx_programs(device.ifindex, hook) {
+            // A kernel without tcx, or an interface that was just removed, has no programs.
+            Err(error) if is_absent(&error) => Vec::new(),
+            found => {
+                found.with_context(|| format!("list the programs at tcx of {:?}", device.name))?
+            }
+        };
+        let of = |program| format!("tcx {name} ({program} on {:?})", device.name);
+        named.extend(found.iter().map(of));
+    }
+    Ok(named)
+}
+
+fn is_absent(error: &std::io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    matches!(errno, Some(Errno::EINVAL | Errno::ENODEV))
 }
 
 /// The name of a link now: rules name interfaces, which may be renamed.

@@ -22,6 +22,7 @@ use fairpath_netlink::StageWatch;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::skipped::{Bypassed, Skipped};
+use crate::privileges::keep_of_worker;
 
 /// For stages without a notification.
 pub const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -72,6 +73,7 @@ impl Begun {
         let why = Arc::<Mutex<Option<String>>>::default();
         let theirs = Arc::clone(&why);
         let run = move || {
+            keep_of_worker();
             if let Some(text) = self.run(&ends) {
                 detach(&programs);
                 stop.request();

@@ -14,6 +14,7 @@ use fairpath_bpf::{ForwardPlan, RttMonitor};
 use super::ends::{Ends, pairs};
 use super::watch::{Begun, Programs, Watch, detach};
 use crate::orders::{self, Command, Lead, Orders, Orphan};
+use crate::privileges::keep_of_worker;
 
 /// What decides about packets of both directions: shaper instances, or the paths of impairments.
 pub trait Schedule: Order + Send + Sized + 'static {
@@ -181,6 +182,7 @@ fn carry<S: Schedule>(
     stop: &Stop,
     placement: &Placement,
 ) {
+    keep_of_worker();
     if let Err(error) = placement.pin() {
         let why = format!("pin the worker thread ({placement}): {error}");
         S::not_pinned(&why);
