@@ -28,6 +28,7 @@ mod rules;
 mod shaped;
 mod slots;
 mod source;
+mod sqm;
 mod table;
 mod tree;
 mod value;

@@ -11,6 +11,7 @@ use crate::draft::{Draft, DraftRates, Drafts};
 use crate::key::Key;
 use crate::problem::{ProblemKind, Problems};
 use crate::source::{At, Place};
+use crate::sqm::RefusedQueues;
 use crate::table::{Cell, Rows};
 use crate::value;
 
@@ -30,6 +31,23 @@ struct Columns {
     down_max: Option<usize>,
     up_max: Option<usize>,
     comment: Option<usize>,
+    sqm: Option<usize>,
+}
+
+impl Columns {
+    /// Cells that a row must have, so that no address and no rate is missing or shifted.
+    fn needed(&self) -> usize {
+        let columns = [
+            self.circuit_id,
+            self.ipv4,
+            self.ipv6,
+            self.down_min,
+            self.up_min,
+            self.down_max,
+            self.up_max,
+        ];
+        columns.into_iter().flatten().max().map_or(0, |at| at + 1)
+    }
 }
 
 struct Device {
@@ -80,6 +98,8 @@ impl Drafts {
         let width = rows.len();
         let mut circuits: Vec<Circuit> = Vec::new();
         let mut by_id: HashMap<String, usize> = HashMap::new();
+        let mut queues = RefusedQueues::default();
+        let mut short: Option<(Place, usize, usize)> = None;
         while rows.advance(&mut self.problems) {
             if rows.len() > width {
                 let text = format!(
@@ -88,6 +108,10 @@ impl Drafts {
                 );
                 self.problems
                     .warning(ProblemKind::Syntax, rows.place(), "", text);
+            }
+            if rows.len() < columns.needed() {
+                short.get_or_insert((rows.place(), rows.len(), 0)).2 += 1;
+                continue;
             }
             let row = ShapedRow {
                 rows: &rows,
@@ -105,6 +129,16 @@ impl Drafts {
                 circuits.push(row.circuit());
             }
             row.join(&mut circuits[at], &mut self.problems);
+            queues.read(row.text(columns.sqm));
+        }
+        queues.report(&mut self.problems);
+        if let Some((place, cells, count)) = short {
+            let unit = if count == 1 { "row has" } else { "rows have" };
+            let text = format!(
+                "{count} {unit} too few cells, here {cells}, but the header has {width}: \
+                 write a cell for each column, also for an empty one"
+            );
+            self.problems.error(ProblemKind::Syntax, place, "", text);
         }
         self.take_circuits(circuits);
     }
@@ -221,6 +255,7 @@ fn columns(rows: &Rows<'_>, problems: &mut Problems) -> Columns {
             "download max" => &mut columns.down_max,
             "upload max" => &mut columns.up_max,
             "comment" => &mut columns.comment,
+            "sqm" => &mut columns.sqm,
             _ => continue,
         };
         *column = Some(at);

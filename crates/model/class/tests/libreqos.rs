@@ -167,7 +167,7 @@ fn columns_are_found_by_name() {
     drafts.read_file(
         "ShapedDevices.csv",
         b"# made by a tool\ncircuit_id,circuit_name,parent_node,Parent Node ID,Anchor Node ID,ipv6,ipv4,download_max,sqm\n\
-          1,Ely,Mast,m1,a1,fd00::/56,100.64.0.1,25,cake/fq_codel\n",
+          1,Ely,Mast,m1,a1,fd00::/56,100.64.0.1,25,/\n",
     );
     let outcome = ClassSet::build(drafts, Uplinks::Unknown);
     assert_eq!(reported(&outcome), [""; 0]);
@@ -232,4 +232,67 @@ fn a_too_deep_network_has_one_message() {
         .collect();
     assert_eq!(deep.len(), 1, "{:?}", reported(&outcome));
     assert_eq!(outcome.report.classes, MAX_DEPTH as usize);
+}
+
+const HEADER_OF_15: &str = "Circuit ID,Circuit Name,Device ID,Device Name,Parent Node,Parent Node ID,\
+    Anchor Node ID,MAC,IPv4,IPv6,Download Min Mbps,Upload Min Mbps,Download Max Mbps,\
+    Upload Max Mbps,Comment";
+
+fn read_with(header: &str, rows: &str) -> Outcome {
+    let mut drafts = Drafts::new();
+    drafts.read_shaped_devices(("s.csv", &format!("{header}\n{rows}")), None);
+    ClassSet::build(drafts, Uplinks::Unknown)
+}
+
+/// Rows of 13 cells below the newer header, as in the example file of LibreQoS of 2026. Cells would
+/// be read as other columns.
+#[test]
+fn rows_of_an_older_format_get_one_error() {
+    let rows: String = (1..=200)
+        .map(|n| format!("{n},C{n},{n},D{n},AP,,\"100.64.0.{n}, 100.64.1.{n}\",,1,1,155,20,\n"))
+        .collect();
+    let outcome = read_with(HEADER_OF_15, &rows);
+    assert_eq!(
+        reported(&outcome),
+        [
+            "s.csv:2:1: error: 200 rows have too few cells, here 13, but the header has 15: \
+             write a cell for each column, also for an empty one"
+        ]
+    );
+    assert!(outcome.set.is_none());
+}
+
+#[test]
+fn cells_after_the_rates_may_be_missing() {
+    let header = format!("{HEADER_OF_15},sqm");
+    let outcome = read_with(&header, "1,Ely,1,R,AP,,,,100.64.0.1,,1,1,155,20\n");
+    assert_eq!(reported(&outcome), [""; 0]);
+    let set = outcome.set.unwrap();
+    assert_eq!(set.get("Ely").unwrap().up.ceil_bps, Some(20_000_000));
+}
+
+#[test]
+fn sqm_choices_are_refused_by_name() {
+    let read = |values: &[&str]| {
+        let row = |(n, sqm): (usize, &&str)| {
+            format!("{n},C{n},{n},D{n},AP,,,,100.64.0.{n},,1,1,155,20,,{sqm}\n")
+        };
+        let rows: String = values.iter().enumerate().map(row).collect();
+        read_with(&format!("{HEADER_OF_15},sqm"), &rows)
+    };
+    let no_choice = read(&["", "/"]);
+    assert_eq!(reported(&no_choice), [""; 0]);
+    assert!(no_choice.set.is_some());
+    let refused = read(&["cake", "", "/none", "Cake", "fq_codel/cake"]);
+    let cause = "a circuit cannot choose its queue: \
+        leave the cell empty, and set \"policy\" of [shape] for all classes";
+    assert_eq!(
+        reported(&refused),
+        [
+            format!("s.csv:2:41: error: sqm \"cake\" in 2 rows: {cause}"),
+            format!("s.csv:4:41: error: sqm \"/none\" in 1 row: {cause}"),
+            format!("s.csv:6:41: error: sqm \"fq_codel/cake\" in 1 row: {cause}"),
+        ]
+    );
+    assert!(refused.set.is_none());
 }
