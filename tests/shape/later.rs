@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::scene::{Counted, Numbered, Scene, for_a_time, queue, snapshot};
 
-const RATES: &str = "down = \"100mbit\"\nup = \"100mbit\"";
+pub(crate) const RATES: &str = "down = \"100mbit\"\nup = \"100mbit\"";
 const MS: Duration = Duration::from_millis(1);
 /// The time that other programs on this machine may take.
 const SLACK: Duration = Duration::from_millis(100);
@@ -125,30 +125,30 @@ const CHANGES: [Change; 8] = [
     },
 ];
 
-fn scene() -> Scene {
+pub(crate) fn scene() -> Scene {
     let scene = Scene::new("afxdp", Offloads::Off);
     scene.configure(RATES, "");
     scene
 }
 
-fn runs(status: &Value) -> bool {
+pub(crate) fn runs(status: &Value) -> bool {
     status["shape"]["running"] == true
 }
 
 /// True if a ping passes the router.
-fn passes(scene: &Scene) -> bool {
+pub(crate) fn passes(scene: &Scene) -> bool {
     let ping = Ping::to(Router::CLIENT.v4).count(3).interval(50 * MS);
     ping.run(&scene.net.server)
         .is_ok_and(|report| report.received > 0)
 }
 
-fn received(daemon: &Daemon<'_>) -> u64 {
+pub(crate) fn received(daemon: &Daemon<'_>) -> u64 {
     let counters = snapshot(daemon)["counters"].clone();
     counters["afxdp_received"].as_u64().unwrap_or(0)
 }
 
 /// The daemon has ended AF_XDP, and every place where an operator looks says why.
-fn assert_ended(scene: &Scene, daemon: &Daemon<'_>, name: &str) {
+pub(crate) fn assert_ended(scene: &Scene, daemon: &Daemon<'_>, name: &str) {
     let status = daemon.status_when("ended", |status| !runs(status));
     daemon.logs(name);
     for text in [

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fairpath_testbed::{Need, Offloads, Ping, Router, Veth, requires};
-use fairpath_tests::Daemon;
+use fairpath_tests::{Daemon, binary};
 use nix::sys::signal::Signal;
 
 use crate::by;
@@ -14,6 +14,7 @@ use crate::scene::{
 
 const RATES: &str = "down = \"100mbit\"\nup = \"100mbit\"";
 const MS: Duration = Duration::from_millis(1);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 by!(traffic_continues_within_100_ms_after_a_kill: nfqueue, afxdp, kernel);
 
@@ -282,5 +283,27 @@ fn an_interface_that_is_not_there_yet_is_waited_for(port: &'static str) {
     scene.net.router.run(&add).unwrap();
     daemon.status_when("shaping", |status| status["shape"]["running"] == true);
     assert!(daemon.stop().success());
+    left_nothing(&scene);
+}
+
+by!(stop_ends_a_process_without_configuration: nfqueue, afxdp, kernel);
+
+fn stop_ends_a_process_without_configuration(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let mut command = scene.net.router.command_without_sysfs(binary::fairpath());
+    let words = ["shape", "start", "--inside", "lan", "--outside", "wan"];
+    command
+        .args(words)
+        .args(["--down", "100mbit", "--via", port]);
+    command.arg("--socket").arg(scene.place.socket());
+    let mut process = scene.net.router.spawn(command).unwrap();
+    process
+        .wait_stderr("ready after", PATIENCE)
+        .unwrap_or_else(|error| panic!("{error}; {}", process.stderr()));
+    let output = scene.command(&["stop"]);
+    assert!(output.status.success(), "{output:?}");
+    let status = process.wait(PATIENCE).unwrap();
+    assert!(status.success(), "{}", process.stderr());
     left_nothing(&scene);
 }

@@ -9,12 +9,16 @@
 
 mod accounts;
 mod author;
+mod changes;
 mod classes;
+mod gso;
+mod held;
 mod intact;
 mod latency;
 mod later;
 mod life;
 mod own;
+mod programs;
 mod recorded;
 mod refused;
 mod scene;

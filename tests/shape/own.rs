@@ -1,14 +1,14 @@
 //! The router's own traffic, by the shaped interfaces: subscribers keep their share of the line.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fairpath_testbed::{
     Iperf3, Iperf3Server, Need, Netns, Offloads, Ping, PingReport, Router, requires,
 };
 
 use crate::by;
-use crate::scene::{BERT, Numbered, Scene, for_a_time, number, snapshot};
+use crate::scene::{BERT, Numbered, Scene, for_a_time, number, queue, snapshot};
 
 /// One subscriber. All other packets, also the router's, are of the class `other`.
 const CLASSES: &str = "[[class]]\nname = \"anna\"\nprefix = \"10.10.1.2/32\"\n";
@@ -120,6 +120,32 @@ fn udp(port: &'static str, towards: Towards) {
     assert_served(&report, port);
 }
 
+by!(a_class_of_the_routers_address_limits_it: nfqueue, kernel);
+
+/// AF_XDP cannot delay these packets.
+fn a_class_of_the_routers_address_limits_it(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let router = format!(
+        "{CLASSES}[[class]]\nname = \"router\"\nprefix = \"{}/32\"\nup = \"2mbit\"\n",
+        Router::WAN.v4
+    );
+    let daemon = scene.shape(RATES, &router);
+    scene.meet(&[Router::CLIENT.v4]);
+    let each = Duration::from_micros(560);
+    let sent = || number(&queue(&daemon, "up", Some("router")), "sent_bytes");
+    let flood = Numbered::start(&scene.net.router, Router::SERVER.v4.into(), each, 1400);
+    // The burst has left.
+    for_a_time(Duration::from_secs(1));
+    let (begin, before) = (Instant::now(), sent());
+    for_a_time(Duration::from_secs(3));
+    let bps = (sent() - before) as f64 * 8.0 / begin.elapsed().as_secs_f64();
+    drop(flood);
+    println!("{port}: the router sends {bps:.0} bit/s");
+    // Readings are a part of a second apart from the clock.
+    assert!((1_400_000.0..2_600_000.0).contains(&bps), "{bps} bit/s");
+}
+
 #[test]
 fn a_router_that_takes_the_link_is_reported() {
     requires!(Need::Root, Need::Tool("ethtool"));
@@ -144,6 +170,7 @@ fn a_router_that_takes_the_link_is_reported() {
     );
     assert!(debt_ns <= 10_000_000, "{debt_ns}");
     let text = String::from_utf8(scene.command(&["status"]).stdout).unwrap();
+    println!("{text}");
     assert!(text.contains("bytes sent by the stack"), "{text}");
     drop(flood);
 }

@@ -99,7 +99,6 @@ fn recorded_packets_replay_equally_in_every_runtime(port: &'static str) {
     requires!(Need::Root, Need::Tool("tcpdump"), Need::Tool("ethtool"));
     let scene = Scene::new(port, Offloads::Off);
     let recordings = scene.place.path("recordings");
-    // Marks are by AF_XDP alone; UDP that is no ECN is the same by both.
     let daemon = scene.shape(
         "down = \"10mbit\"\npackets = 300\nrecord = \"recordings\"",
         CLASSES,

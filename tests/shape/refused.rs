@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fairpath_testbed::{Need, Offloads, requires};
-use fairpath_tests::{Daemon, Place};
+use fairpath_tests::{Daemon, Place, binary};
 use serde_json::Value;
 
 use crate::by;
@@ -36,8 +36,10 @@ fn an_occupied_queue_is_reported_and_the_other_released(port: &'static str) {
     requires!(Need::Root, Need::Tool("ethtool"));
     let scene = Scene::new(port, Offloads::Off);
     let other = Place::new();
-    let holds = "[shape]\ninside = \"lan\"\nvia = \"nfqueue\"\nqueue = 41\ndown = \"100mbit\"";
-    other.configure(&["lan"], holds);
+    let add = "link add spare0 type veth peer name spare1".to_owned();
+    scene.net.router.ip_batch(&[add]).unwrap();
+    let holds = "[shape]\ninside = \"spare0\"\nvia = \"nfqueue\"\nqueue = 41\ndown = \"100mbit\"";
+    other.configure(&["spare0"], holds);
     let holder = Daemon::start(&scene.net.router, &other);
     holder.logs("shaping via");
     // A recording ends with its shaper instance.
@@ -65,6 +67,8 @@ fn a_side_that_cannot_be_shaped_leaves_the_other_alone(port: &'static str) {
         "{output}"
     );
     assert_eq!(qdiscs(&scene), before);
+    // The bpffs is unmounted, and its directory removed.
+    assert!(!scene.place.path("pins").exists());
 }
 
 by!(stop_succeeds_without_the_rules: nfqueue);
@@ -120,5 +124,30 @@ fn more_packets_than_a_port_was_made_for_take_another(port: &'static str) {
         let reported = answer.contains("no shaping for");
         assert_eq!(reported, again, "{packets}: {answer}");
     }
+    assert!(daemon.stop().success());
+}
+
+#[test]
+fn kernel_without_lasting_pins_is_refused() {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new("kernel", Offloads::Off);
+    let before = qdiscs(&scene);
+    scene.configure(RATES, "");
+    // With a separate mount namespace, as by `ip netns exec`.
+    let mut command = scene.net.router.command(binary::fairpath());
+    command
+        .args(["run", "--config"])
+        .arg(scene.place.path("fairpath.toml"));
+    let mut process = scene.net.router.spawn(command).unwrap();
+    let status = process.wait(PATIENCE).unwrap();
+    process.close_tails();
+    let output = process.stderr();
+    assert!(!status.success(), "{output}");
+    for part in ["ip netns exec", "nsenter --net", "nfqueue"] {
+        assert!(output.contains(part), "{part} is not in: {output}");
+    }
+    assert_eq!(qdiscs(&scene), before);
+    // The remedy: the mount namespace of the caller.
+    let daemon = scene.start();
     assert!(daemon.stop().success());
 }

@@ -58,6 +58,13 @@ impl Scene {
         )
     }
 
+    /// The same, alone on this machine.
+    pub fn alone(port: &'static str, offloads: Offloads) -> Scene {
+        let share = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+        let builder = Router::builder().offloads(offloads);
+        Scene::build(port, builder, Share::Alone(share))
+    }
+
     /// A router whose server is a round trip of `time` away, alone on this machine.
     pub fn far(port: &'static str, time: Duration) -> Scene {
         let share = MACHINE.write().unwrap_or_else(PoisonError::into_inner);

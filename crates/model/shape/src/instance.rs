@@ -264,9 +264,20 @@ impl ShapeInstance {
 
     /// A packet comes whose first bytes are `head`; `bytes` are on the wire, all headers included.
     pub fn arrive(&mut self, handle: u32, frame: &Frame, head: &[u8], bytes: u32) {
+        let meta = self.look(frame, head, bytes);
+        self.arrive_as(handle, frame.now, meta);
+    }
+
+    /// The metadata of a packet; see [`ShapeInstance::arrive`].
+    pub fn look(&mut self, frame: &Frame, head: &[u8], bytes: u32) -> Meta {
         let (mut meta, _) = self.classifier.look(frame, head, self.end);
         meta.bytes = bytes;
-        self.arrive_as(handle, frame.now, meta);
+        meta
+    }
+
+    /// True if a packet takes longer than `ns` at the lowest ceiling above it, as it is now.
+    pub fn takes_longer(&self, meta: &Meta, ns: u64) -> bool {
+        self.scheduler.takes_longer(meta, ns)
     }
 
     /// A parsed packet arrives.

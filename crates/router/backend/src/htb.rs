@@ -89,6 +89,12 @@ impl Kernel {
     /// Where the kernel refuses, another's qdisc is in the way, or HTB cannot have the tree.
     pub fn start(job: &Job<'_>, prepared: &Prepared) -> anyhow::Result<Kernel> {
         let found = job.links()?;
+        if let Some(why) = prepared.mounts_end() {
+            bail!(
+                "shape via kernel: {why}, and then the rates of classes are lost: \
+                 start it with `nsenter --net=/run/netns/NAME fairpath ...`, or use \"nfqueue\""
+            );
+        }
         if let Some(pins) = prepared.pins() {
             let present: Vec<IfIndex> = Links::open()?.list()?.iter().map(|l| l.ifindex).collect();
             Mark::sweep_pins(pins, &present)?;

@@ -1,12 +1,14 @@
 //! `[shape] record`: operation logs of shaper instances, for `fairpath sched replay`.
 
-use std::fs::{self, File};
+use std::fs::{DirBuilder, File};
 use std::io::BufWriter;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use anyhow::Context;
+use fairpath_files::DIRECTORY_MODE;
 use fairpath_sched::log::{Batch, LogError, Run, Writer};
 use fairpath_sched::tree::Tree;
 use fairpath_shape::{Recorder, ShapeInstance, Side};
@@ -36,11 +38,13 @@ impl Recording {
         let time = jiff::Zoned::now().strftime("%Y%m%dT%H%M%S%.3f");
         let path = directory.join(format!("{}-{time}.ops", side.name()));
         if !directory.exists() {
-            fs::create_dir(directory)
+            DirBuilder::new()
+                .mode(DIRECTORY_MODE)
+                .create(directory)
                 .with_context(|| format!("[shape] record: create the directory {directory:?}"))?;
         }
-        let file =
-            File::create_new(&path).with_context(|| format!("[shape] record: create {path:?}"))?;
+        let file = fairpath_files::create(&path)
+            .with_context(|| format!("[shape] record: create {path:?}"))?;
         let (to, from) = sync_channel(WAITING);
         let run = instance.run_of(tree);
         instance.record(Recorder::new(to, MOST));

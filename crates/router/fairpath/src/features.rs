@@ -50,7 +50,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             Format::Json => report.json().context("write the report as JSON")?,
         }
     };
-    fairpath_cli::print(output)
+    fairpath_cli::print_colored(&output)
 }
 
 /// Prints one line per object. Fails if one was refused.

@@ -11,7 +11,6 @@ mod external;
 mod features;
 mod generate;
 mod impair;
-mod privileges;
 mod rtt;
 mod run;
 mod shape;
@@ -22,6 +21,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use fairpath_backend::privileges;
 use fairpath_cli::{Capability, Global};
 
 /// Capabilities that attach the monitor to interfaces.

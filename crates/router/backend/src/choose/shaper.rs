@@ -24,7 +24,11 @@ pub fn takes(via: Via, config: &ShapeConfig, impaired: Impaired) -> Result<(), S
         return refuse("shape", HOLDS_NONE, "remove [shape] via");
     };
     if let (OnFailure::Stop, Some(why)) = (config.on_failure, shapes.stop) {
-        return refuse("support on_failure = \"stop\"", why, "use \"nfqueue\"");
+        return refuse(
+            "support [shape] on_failure = \"stop\"",
+            why,
+            "use \"nfqueue\"",
+        );
     }
     if let (None, Some(why)) = (&config.outside, shapes.one_side) {
         return refuse("shape one side", why, "name [shape] outside");

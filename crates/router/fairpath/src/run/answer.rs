@@ -41,7 +41,12 @@ impl Daemon {
                     engine.kernel.monitor_mut(),
                 )
             })),
-            Request::ShapeStop => done(self.with_shaping(|shaping, _| shaping.stop())),
+            Request::ShapeStop => {
+                let answer = done(self.with_shaping(|shaping, _| shaping.stop()));
+                // `shape start --inside` has nothing else to do.
+                self.over = self.file.is_none();
+                answer
+            }
             Request::ShapeSet { ref rates } => {
                 done(self.with_shaping(|shaping, _| shaping.set(rates)))
             }

@@ -46,6 +46,8 @@ pub struct Daemon {
     next_alive: Instant,
     requests: RequestQueue,
     signals: Signals,
+    /// The process only shaped, and was stopped by a command.
+    pub over: bool,
 }
 
 impl Daemon {
@@ -63,6 +65,9 @@ impl Daemon {
         let mut engine = Engine::load(config)?;
         engine.notes = access_note(&socket);
         let ready = Prepared::new(engine.config.shape.as_ref(), &engine.config.control.socket);
+        let undo = ready.undo()?;
+        // Before the other threads: only these retain the capabilities to change the user of a child.
+        let hooks = Hooks::start()?;
         let kept = privileges::keep(engine.config.shape.is_some())?;
         // Threads start after this, so that none inherits more capabilities.
         engine.begin()?;
@@ -70,7 +75,7 @@ impl Daemon {
         web.start(prepared, &requester)?;
         let mut daemon = Daemon {
             control: control::Server::start(socket, requester.clone())?,
-            hooks: Hooks::start()?,
+            hooks,
             sinks: Sinks::start(&engine.config)?,
             writer: Writer::start()?,
             manager: Manager::from_environment(),
@@ -83,7 +88,9 @@ impl Daemon {
             requester,
             requests,
             signals,
+            over: false,
         };
+        undo.started();
         daemon.log_start(&kept, begin.elapsed());
         Ok(daemon)
     }
@@ -110,12 +117,12 @@ impl Daemon {
         self.manager.ready();
     }
 
-    /// Runs until SIGTERM or SIGINT.
+    /// Runs until SIGTERM or SIGINT, in the foreground also until `fairpath shape stop`.
     ///
     /// # Errors
     /// Changes of links cannot be read.
     pub fn run(mut self) -> anyhow::Result<()> {
-        while !self.signals.stop() {
+        while !self.over && !self.signals.stop() {
             let ended = self.shaping.as_ref().and_then(Shaping::ended);
             let wakers = [self.requests.fd(), self.signals.fd()];
             let wakers: Vec<_> = wakers
@@ -264,7 +271,7 @@ impl Daemon {
 
     fn stop(mut self) {
         self.manager.stopping();
-        if let Some(shaping) = &mut self.shaping {
+        if let Some(shaping) = self.shaping.as_mut().filter(|_| !self.over) {
             match shaping.stop() {
                 Ok(text) => tracing::info!("{text}"),
                 Err(error) => tracing::warn!("{error:#}"),

@@ -88,5 +88,6 @@ pub fn run_alone(text: &str, global: &Global) -> anyhow::Result<()> {
     let config =
         config::parse("command line", text).map_err(|refused| wrong_usage(refused.of_options()))?;
     require("shape", &crate::MONITOR_CAPABILITIES)?;
-    daemon::Daemon::start(None, config)?.run()
+    let started = daemon::Daemon::start(None, config);
+    started.map_err(config::error_of_options)?.run()
 }

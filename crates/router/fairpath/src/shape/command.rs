@@ -110,12 +110,12 @@ struct StartArgs {
         value_parser = clap::value_parser!(u32).range(64..=1 << 20)
     )]
     max_packets: Option<u32>,
-    /// First queue number of NFQUEUE, 0 to 65534 [default: 40]
+    /// First of six queue numbers of NFQUEUE, 0 to 65530 [default: 40]
     #[arg(
         long,
         value_name = "N",
         requires = "inside",
-        value_parser = clap::value_parser!(u16).range(..=65_534)
+        value_parser = clap::value_parser!(u16).range(..=65_530)
     )]
     queue_num: Option<u16>,
     /// Treatment of traffic after this process was killed [default: pass]
