@@ -171,6 +171,12 @@ fn main() -> anyhow::Result<()> {
     let nfqueue = part(nfqueue, nfqueue::run, nfqueue::NfqueueReport::text, text)?;
     let shape = shape.or_else(|| all.then(shape::Args::usual));
     let shape = part(shape, shape::run, shape::ShapeReport::text, text)?;
+    let latency = part(
+        all.then(shape::Args::latency),
+        shape::run,
+        shape::ShapeReport::text,
+        text,
+    )?;
     let impair = impair.or_else(|| all.then(impair::Args::usual));
     let impair = part(impair, impair::run, impair::ImpairReport::text, text)?;
     let offline = offline.or_else(|| all.then(offline::Args::usual));
@@ -182,7 +188,7 @@ fn main() -> anyhow::Result<()> {
             "schema": 1, "machine": machine,
             "live": live, "classes": classes, "daemon": daemon, "check": check, "pifo": pifo,
             "sched": sched, "engine": engine, "offline": offline, "afxdp": afxdp, "nfqueue": nfqueue,
-            "shape": shape, "impair": impair
+            "shape": shape, "latency": latency, "impair": impair
         });
         println!("{all}");
     }

@@ -1,5 +1,5 @@
 //! The costs of shaping: real TCP through a router, by each of Fairpath's ports, by an HTB that was
-//! made by hand, and unshaped.
+//! made by hand, by one TBF, and unshaped.
 //!
 //! ```text
 //! server ── wan [router: 1,000 or 10,000 classes, two of them busy] lan ── client, two subscribers
@@ -10,6 +10,8 @@
 //! are shaped. Offloads are on, as a veth has them: the kernel's own queues receive GSO packets, AF_XDP
 //! frames, because the kernel segments for it.
 //!
+//! With `--both-ways`, as many connections also flow up, so pings wait behind data in both directions.
+//!
 //! Both ends of the connections are on one CPU, since a connection on two reorders its own packets; the
 //! pings are on the other. CPU time is that of all CPUs, ends included, less what the same pings took
 //! without flows. Every shaper gets its own router, and all rates and flows in turn; ratios are of
@@ -18,6 +20,7 @@
 mod htb;
 mod report;
 mod scene;
+mod tbf;
 mod text;
 mod via;
 
@@ -34,7 +37,7 @@ use via::{Running, Via};
 
 /// The capacity of the addresses, in classes: a /16, hashed by its last two octets.
 const MAX_CLASSES: u32 = 60_000;
-/// Two of them are busy.
+/// Two classes are busy.
 const MIN_CLASSES: u32 = 2;
 /// Connections of one iperf3.
 const MAX_FLOWS: u32 = 128;
@@ -64,6 +67,9 @@ pub struct Args {
     /// Seconds of each measurement
     #[arg(long, default_value_t = 3)]
     seconds: u32,
+    /// As many connections up, too
+    #[arg(long)]
+    both_ways: bool,
 }
 
 impl Args {
@@ -76,6 +82,19 @@ impl Args {
             flows: vec![1, 8],
             ports: Via::ALL.to_vec(),
             seconds: 3,
+            both_ways: false,
+        }
+    }
+
+    /// Latency under load in both directions, from a slow line to a fast one.
+    pub fn latency() -> Args {
+        Args {
+            rates: vec![0.019, 0.095, 0.5, 2.0],
+            classes: vec![100],
+            flows: vec![4],
+            seconds: 10,
+            both_ways: true,
+            ..Args::usual()
         }
     }
 
@@ -112,7 +131,7 @@ impl Args {
     fn shapers(&self) -> BTreeSet<(Via, u32)> {
         let of = |via: &Via| -> Vec<(Via, u32)> {
             match via {
-                Via::None => vec![(Via::None, 0)],
+                Via::None | Via::Tbf => vec![(*via, 0)],
                 via => self.classes.iter().map(|n| (*via, *n)).collect(),
             }
         };
@@ -147,7 +166,7 @@ pub fn run(args: &Args) -> anyhow::Result<ShapeReport> {
     if let (true, Some(why)) = (measured.is_empty(), failed.values().next()) {
         bail!("nothing could be measured: {why}");
     }
-    Ok(ShapeReport::of(args.seconds, measured, failed))
+    Ok(ShapeReport::of(args, measured, failed))
 }
 
 /// One shaper with one number of classes: all rates, all numbers of flows.
@@ -168,6 +187,7 @@ fn measure(
             let load = Load {
                 flows,
                 time,
+                both_ways: args.both_ways,
                 // Without a link rate the sender limits itself: the same packets per second.
                 held_bps: (via == Via::None).then_some(line_bps),
             };

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::Args;
 use super::scene::{Idle, Loaded, payload_bps};
 use super::via::Via;
 use crate::measure::Measured;
@@ -60,6 +61,7 @@ impl Lists {
 #[derive(Debug, Serialize)]
 pub struct ShapeReport {
     pub seconds: u32,
+    pub both_ways: bool,
     pub rows: Vec<ShapeRow>,
     pub against_htb: Vec<Against>,
     pub failed: Vec<Failed>,
@@ -128,7 +130,7 @@ pub struct Failed {
 impl ShapeReport {
     /// Of what was measured, and what failed.
     pub fn of(
-        seconds: u32,
+        args: &Args,
         measured: BTreeMap<Case, Lists>,
         failed: BTreeMap<(Via, u32), String>,
     ) -> ShapeReport {
@@ -141,7 +143,8 @@ impl ShapeReport {
             .into_iter()
             .map(|((via, classes), why)| Failed { via, classes, why });
         ShapeReport {
-            seconds,
+            seconds: args.seconds,
+            both_ways: args.both_ways,
             against_htb: Via::ALL
                 .iter()
                 .filter_map(|via| Against::of(*via, &rows))
@@ -271,7 +274,7 @@ mod tests {
                 round(lists, busy, idle_busy);
             }
         }
-        ShapeReport::of(1, measured, BTreeMap::new())
+        ShapeReport::of(&Args::usual(), measured, BTreeMap::new())
     }
 
     #[test]

@@ -26,19 +26,22 @@ const FILL: Duration = Duration::from_millis(300);
 const SPARE: Duration = Duration::from_millis(100);
 /// The maximum time until the machine is quiet: the kernel still frees what the one before had.
 const PATIENCE: Duration = Duration::from_secs(20);
-const PORT: u16 = 5201;
+/// Of connections down, and of those up.
+const PORTS: [u16; 2] = [5201, 5202];
 
 /// A router between a server and subscribers, without a shaper yet.
 pub struct Scene {
     net: Router,
-    server: Iperf3Server,
+    servers: [Iperf3Server; 2],
     classes: u32,
 }
 
 /// The traffic.
 pub struct Load {
-    /// Connections.
+    /// Connections in a direction.
     pub flows: u32,
+    /// Connections flow up, too.
+    pub both_ways: bool,
     /// The duration of sending.
     pub time: Duration,
     /// A rate that the sender itself keeps to, Ethernet frames, all connections together.
@@ -59,9 +62,9 @@ pub struct Idle {
 pub struct Loaded {
     /// To the flows' subscriber, and to the other.
     pub pings: [Times; 2],
-    /// Bits that the receiver got.
+    /// Bits that the receivers got.
     pub bits: f64,
-    /// Bit/s at the receiver.
+    /// Bit/s at the receiver of the direction that had less.
     pub goodput_bps: f64,
     /// From the first connection to the end of the last.
     pub seconds: f64,
@@ -95,10 +98,10 @@ impl Scene {
         let net = Router::builder()
             .offloads(Offloads::On)
             .build(&Testbed::new())?;
-        let server = Iperf3Server::start(&net.client, PORT)?;
+        let [down, up] = PORTS.map(|port| Iperf3Server::start(&net.client, port));
         let scene = Scene {
             net,
-            server,
+            servers: [down?, up?],
             classes,
         };
         for address in scene.busy().map(|ip| format!("{ip}/32")) {
@@ -158,18 +161,29 @@ impl Scene {
     pub fn loaded(&self, load: &Load, process: Option<u32>) -> anyhow::Result<Loaded> {
         thread::scope(|scope| {
             let (busy, own_before) = (Busy::start()?, own(process)?);
-            let flows = scope.spawn(|| self.flows(load));
+            let directions = &self.servers[..if load.both_ways { 2 } else { 1 }];
+            let flows: Vec<_> = directions
+                .iter()
+                .map(|server| scope.spawn(|| self.flows(load, server)))
+                .collect();
             thread::sleep(FILL);
             let pings = self
                 .busy()
                 .map(|ip| scope.spawn(move || self.ping(ip, load.time)));
-            let report = joined(flows)?;
+            let reports: Result<Vec<_>, _> = flows.into_iter().map(joined).collect();
+            let reports = reports?;
             let (seconds, busy) = busy.so_far()?;
             let own = since(own_before, own(process)?);
             Ok(Loaded {
                 pings: times(pings)?,
-                bits: report.bytes_received as f64 * 8.0,
-                goodput_bps: report.goodput_bps,
+                bits: reports
+                    .iter()
+                    .map(|of| of.bytes_received as f64 * 8.0)
+                    .sum(),
+                goodput_bps: reports
+                    .iter()
+                    .map(|of| of.goodput_bps)
+                    .fold(f64::INFINITY, f64::min),
                 seconds,
                 busy,
                 own,
@@ -177,14 +191,18 @@ impl Scene {
         })
     }
 
-    fn flows(&self, load: &Load) -> anyhow::Result<Iperf3Report> {
+    /// Connections with one server: the second one sends to the first namespace.
+    fn flows(&self, load: &Load, server: &Iperf3Server) -> anyhow::Result<Iperf3Report> {
         // The one CPU is one that its starter may use.
         settle(ENDS_CPU)?;
-        let mut flows = Iperf3::to(self.busy()[0], self.server.port())
+        let mut flows = Iperf3::to(self.busy()[0], server.port())
             .congestion("cubic")
             .parallel(load.flows)
             .seconds(load.time.as_secs() as u32)
             .one_cpu();
+        if server.port() == PORTS[1] {
+            flows = flows.reverse();
+        }
         if let Some(bps) = load.held_bps {
             flows = flows.bitrate_bps(payload_bps(bps) / u64::from(load.flows));
         }

@@ -41,8 +41,13 @@ impl ShapeReport {
     /// For people.
     pub fn text(&self) -> String {
         let mut out = format!(
-            "\nShaping: TCP (cubic, GSO) through a router, turns of {} s; pings in ms, to the flows' subscriber\n  \
+            "\nShaping: TCP (cubic, GSO) {} through a router, turns of {} s; pings in ms, to the flows' subscriber\n  \
              (same) and to another (other); HTB by hand classifies by u32 in two hashes, leaves are FIFOs\n",
+            if self.both_ways {
+                "in both directions"
+            } else {
+                "down"
+            },
             self.seconds
         );
         let table = |row: &ShapeRow| (row.case.line_bps, row.case.flows);

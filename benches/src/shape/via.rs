@@ -1,4 +1,4 @@
-//! The shaper: none, HTB by hand, or `fairpath run` through one of its back ends.
+//! The shaper: none, TBF or HTB by hand, or `fairpath run` through one of its back ends.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,8 +14,8 @@ use nix::sys::signal::Signal;
 use serde::Serialize;
 use tempfile::TempDir;
 
-use super::htb;
 use super::scene::{Scene, subscriber};
+use super::{htb, tbf};
 
 /// Ten thousand classes take the daemon ten seconds on an idle machine.
 const START_DEADLINE: Duration = Duration::from_secs(180);
@@ -30,6 +30,8 @@ const MIN_FLOOR_BPS: u64 = 8_000;
 pub enum Via {
     /// No shaper; the sender keeps to the rate
     None,
+    /// The kernel's TBF: one queue for all
+    Tbf,
     /// The kernel's HTB, made by hand with tc
     Htb,
     /// `fairpath run` with via = "kernel": HTB and a program that classifies
@@ -48,12 +50,20 @@ impl std::fmt::Display for Via {
 
 impl Via {
     /// All of them.
-    pub const ALL: [Via; 5] = [Via::None, Via::Htb, Via::Kernel, Via::Nfqueue, Via::Afxdp];
+    pub const ALL: [Via; 6] = [
+        Via::None,
+        Via::Tbf,
+        Via::Htb,
+        Via::Kernel,
+        Via::Nfqueue,
+        Via::Afxdp,
+    ];
 
     /// For people.
     pub fn name(self) -> &'static str {
         match self {
             Via::None => "no shaper",
+            Via::Tbf => "TBF",
             Via::Htb => "HTB by hand",
             Via::Kernel => "fairpath kernel",
             Via::Nfqueue => "fairpath nfqueue",
@@ -65,6 +75,7 @@ impl Via {
     fn word(self) -> &'static str {
         match self {
             Via::None => "none",
+            Via::Tbf => "tbf",
             Via::Htb => "htb",
             Via::Kernel => "kernel",
             Via::Nfqueue => "nfqueue",
@@ -82,6 +93,7 @@ pub struct Running<'s> {
 
 enum What {
     Nobody,
+    Tbf,
     Htb,
     Daemon(Daemon),
 }
@@ -101,6 +113,10 @@ impl<'s> Running<'s> {
         let floor_bps = (min / u64::from(classes.max(1))).max(MIN_FLOOR_BPS);
         let what = match via {
             Via::None => What::Nobody,
+            Via::Tbf => {
+                tbf::set_line(router, "add", first)?;
+                What::Tbf
+            }
             Via::Htb => {
                 htb::start(router, classes, floor_bps, first, most)?;
                 What::Htb
@@ -124,6 +140,7 @@ impl<'s> Running<'s> {
         }
         match &self.what {
             What::Nobody => {}
+            What::Tbf => tbf::set_line(self.router, "change", bps)?,
             What::Htb => htb::set_line(self.router, bps)?,
             What::Daemon(daemon) => daemon.set_line(bps)?,
         }
@@ -134,7 +151,7 @@ impl<'s> Running<'s> {
     /// The process, if it is one.
     pub fn process(&self) -> Option<u32> {
         match &self.what {
-            What::Nobody | What::Htb => None,
+            What::Nobody | What::Tbf | What::Htb => None,
             What::Daemon(daemon) => Some(daemon.process.id()),
         }
     }
