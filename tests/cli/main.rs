@@ -3,6 +3,7 @@
 mod by;
 mod errors;
 mod help;
+mod hostile;
 mod names;
 
 use std::path::{Path, PathBuf};

@@ -30,18 +30,19 @@ near_and_far() {
 
 mount_pins() {
 	mkdir -p /run/pins
-	mount -t bpf bpf /run/pins
+	mount -t bpf -o mode=700 bpf /run/pins
 }
 
 serve() {
-	rm -f /tmp/tool
-	ip netns exec near shape-qdisc serve /run/pins /tmp/tool >/tmp/trouble 2>&1 &
+	mkdir -p /run/tool
+	rm -f /run/tool/socket
+	ip netns exec near shape-qdisc serve /run/pins /run/tool/socket >/tmp/trouble 2>&1 &
 	tool=$!
-	await 10 test -S /tmp/tool
+	await 10 test -S /run/tool/socket
 }
 
 ask() {
-	shape-qdisc ask /tmp/tool "$@" >/tmp/answer || fail "$*: $(cat /tmp/answer)"
+	shape-qdisc ask /run/tool/socket "$@" >/tmp/answer || fail "$*: $(cat /tmp/answer)"
 	echo "$*: $(cat /tmp/answer)"
 }
 

@@ -24,7 +24,7 @@ configure() {
 [control]
 socket = "$SOCKET"
 [state]
-file = "/tmp/state"
+file = "/run/fairpath/state"
 [metrics]
 listen = "off"
 [shape]
@@ -115,7 +115,7 @@ ip -n far address add $NEIGHBOUR/24 dev far0
 ip -n near link set near0 up
 ip -n far link set far0 up
 mkdir -p /run/fairpath/pins
-mount -t bpf bpf /run/fairpath/pins
+mount -t bpf -o mode=700 bpf /run/fairpath/pins
 ip netns exec far iperf3 --server >/tmp/server 2>&1 &
 await 10 ip netns exec near ping -c 1 -W 2 $FAR
 await 10 sh -c "ip netns exec far busybox netstat -ltn | grep -q :5201"

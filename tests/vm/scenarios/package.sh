@@ -15,13 +15,13 @@ STATE=/var/lib/fairpath
 SOCKET=/run/fairpath/control.sock
 OVERRIDE=/run/systemd/system/$UNIT.d
 # The maximum score of `systemd-analyze security`, in tenths; docs/guide/install.md has the actual one.
-EXPOSURE_LIMIT=30
+EXPOSURE_LIMIT=32
 # Starting loads BPF programs, which takes seconds on an emulated processor.
 PATIENCE_S=60
 # From dpkg to the first table; docs/guide/install.md.
 TABLE_LIMIT_S=120
-# Written by dpkg, apt, logging and, at midnight, dpkg's backup for any package; the group stays by decision (packaging/debian/postrm).
-NOT_OURS='^/(fairpath|var/log|var/cache|var/backups|var/lib/dpkg|tmp)(/|$)|^/etc/(group|gshadow)-?$'
+# Written by dpkg, apt, logging and, at midnight, dpkg's backup for any package; group and user stay by decision (packaging/debian/postrm).
+NOT_OURS='^/(fairpath|var/log|var/cache|var/backups|var/lib/dpkg|tmp)(/|$)|^/etc/(group|gshadow|passwd|shadow)-?$'
 
 trap 'status=$?; [ $status = 0 ] || journalctl --no-pager --lines 40 --unit $UNIT' EXIT
 
@@ -193,4 +193,5 @@ diff /tmp/before /tmp/after || fail "purging leaves something"
 ! [ -e /var/log/fairpath ] || fail "the log directory is still there"
 [ -z "$(ls /sys/fs/bpf)" ] || fail "something is pinned"
 getent group fairpath >/dev/null || fail "the group is gone"
+getent passwd fairpath-hook >/dev/null || fail "the user of hooks is gone"
 pass "purged: no file is left but what was there before"

@@ -96,7 +96,7 @@ holds '.taken and .lost > 1000' "nothing waited"
 ask on b
 fill 198.51.11.2
 ip -n near link delete near11
-await 10 sh -c 'shape-qdisc ask /tmp/tool stats b | jq .used | grep -qx false'
+await 10 sh -c 'shape-qdisc ask /run/tool/socket stats b | jq .used | grep -qx false'
 sums_hold b
 holds '.waiting == 0' "packets wait in a device that is gone"
 sums_hold a

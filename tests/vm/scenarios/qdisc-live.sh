@@ -77,9 +77,9 @@ ip netns exec near ping -c 2 $FAR >/dev/null || fail "no packet passes after a r
 sums_hold one
 pass "a second device is refused and the first continues"
 
-ip netns exec near shape-qdisc serve /run/pins /tmp/other >/dev/null 2>&1 &
-await 10 test -S /tmp/other
-! shape-qdisc ask /tmp/other find one near0 root 6000000 3fifo >/tmp/refusal || fail "two processes have it"
+ip netns exec near shape-qdisc serve /run/pins /run/tool/other >/dev/null 2>&1 &
+await 10 test -S /run/tool/other
+! shape-qdisc ask /run/tool/other find one near0 root 6000000 3fifo >/tmp/refusal || fail "two processes have it"
 grep -q "process $(pidof -s shape-qdisc)\|process $tool" /tmp/refusal || fail "$(cat /tmp/refusal)"
 sums_hold one
 pass "another process gets the owner in the error: $(jq -r .error /tmp/refusal)"

@@ -23,7 +23,7 @@ ip -n near link set near0 up
 ip -n far link set far0 up
 # `ip netns exec` hides what is mounted behind it.
 mkdir -p /tmp/bpf
-mount -t bpf bpf /tmp/bpf
+mount -t bpf -o mode=700 bpf /tmp/bpf
 ip netns exec far iperf3 --server >/tmp/server 2>&1 &
 await 10 ip netns exec near ping -c 1 -W 2 $FAR
 await 10 sh -c "ip netns exec far busybox netstat -ltn | grep -q :5201"

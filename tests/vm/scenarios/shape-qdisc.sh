@@ -14,7 +14,7 @@ configure() {
 [control]
 socket = "$SOCKET"
 [state]
-file = "/tmp/state"
+file = "/run/fairpath/state"
 [metrics]
 listen = "off"
 [shape]
@@ -55,7 +55,7 @@ name() {
 
 # `ip netns exec` hides what is mounted behind it.
 mkdir -p /run/fairpath/pins
-mount -t bpf bpf /run/fairpath/pins
+mount -t bpf -o mode=700 bpf /run/fairpath/pins
 near_and_far
 
 configure 4mbit
