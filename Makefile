@@ -15,7 +15,7 @@ XTASK = $(CARGO) run --locked --quiet --package xtask --
 LINTED = RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench soak lint docs deb install uninstall clean
+.PHONY: help setup build demo test bench soak lint audit docs deb install uninstall clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -47,6 +47,13 @@ lint: ## formatting, clippy, C layout and the project rules
 	@setup/needs test
 	@cargo fmt --all --check
 	@$(LINTED) $(XTASK) check
+
+# The database is a git repository, which not every machine can reach.
+audit: ## licences, sources, duplicates and, with the RustSec database, advisories of dependencies
+	@cargo deny --version >/dev/null 2>&1 || cargo install --locked cargo-deny@0.20.2
+	cargo deny --locked check licenses bans sources
+	@if cargo deny fetch db; then cargo deny --locked check advisories; \
+	else echo 'fairpath: advisories were not checked: https://github.com/RustSec/advisory-db cannot be reached' >&2; fi
 
 bench: ## speed, as ratios to a peer in the same run; ARGS=... goes to the harness
 	@setup/needs bench

@@ -3,6 +3,7 @@
 //! | file | rule |
 //! |---|---|
 //! | `arrows` | dependencies between crates |
+//! | `boundaries` | docs/design/unsafe.md lists all unsafe code |
 //! | `commits` | the form of new commits |
 //! | `links` | links of Markdown pages have a target |
 //! | `names` | the names of types and tests in Rust code |
@@ -16,6 +17,7 @@
 //! A finding names file and line, the rule, and the remedy.
 
 mod arrows;
+mod boundaries;
 mod commits;
 mod links;
 mod names;
@@ -68,6 +70,7 @@ pub fn run() -> Result<()> {
     let mut findings = arrows::check(&arrows::from_metadata(&files)?);
     findings.extend(arrows::router()?);
     findings.extend(places::check(&files));
+    findings.extend(boundaries::check(&files));
     findings.extend(links::check(&files, Path::exists));
     findings.extend(names::check(&files));
     findings.extend(openings::check(&files));

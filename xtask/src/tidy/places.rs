@@ -75,6 +75,13 @@ const RULES: &[Rule] = &[
         words: &["todo!", "unimplemented!", "#[ignore]", "#[ignore ="],
         remedy: "finish it or remove it; a test whose need is missing logs a skip (CONTRIBUTING.md)",
     },
+    Rule {
+        name: "only fairpath-cli prints",
+        applies_to: may_not_print,
+        keep: Keep::Code,
+        words: &["println!", "print!", "eprintln!", "eprint!", "dbg!"],
+        remedy: "use fairpath_cli::print, note, print_error or print_stderr, which remove escape sequences",
+    },
 ];
 
 const NAMELESS: &[&str] = &["utils", "util", "common", "helpers", "helper", "misc"];
@@ -179,6 +186,17 @@ fn must_be_safe(path: &str) -> bool {
     })
 }
 
+/// The source of crates, except tests and the settings of the test runner in base/units.
+fn may_not_print(path: &str) -> bool {
+    path.starts_with("crates/")
+        && crate_of(path).is_some_and(|(name, inside)| {
+            !["cli", "units"].contains(&name)
+                && inside.starts_with("src/")
+                && !inside.contains("/tests/")
+                && !inside.ends_with("tests.rs")
+        })
+}
+
 /// xtask is excluded: it checks the format of the C code, and builds nothing from it.
 fn may_not_read_bpf(path: &str) -> bool {
     // It holds the page of new things against all sources.
@@ -197,6 +215,33 @@ mod tests {
             .into_iter()
             .map(|f| f.rule)
             .collect()
+    }
+
+    #[test]
+    fn only_the_command_line_crate_prints() {
+        let rule = RULES.iter().find(|rule| rule.name.contains("prints"));
+        let rule = rule.unwrap().name;
+        for text in [
+            "    println!(\"{name}\");",
+            "eprintln!()",
+            "print!(\"\")",
+            "dbg!(name)",
+        ] {
+            let found = broken("crates/router/fairpath/src/top.rs", text);
+            assert!(found.contains(&rule), "{text}");
+            for path in [
+                "crates/base/cli/src/output.rs",
+                "crates/edge/netlink/src/htb/tests.rs",
+                "crates/edge/netlink/tests/a.rs",
+                "xtask/src/main.rs",
+            ] {
+                assert!(!broken(path, text).contains(&rule), "{path}: {text}");
+            }
+        }
+        assert_eq!(
+            broken("crates/show/top/src/a.rs", "// println!(a)\n"),
+            [""; 0]
+        );
     }
 
     #[test]

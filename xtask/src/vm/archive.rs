@@ -403,6 +403,19 @@ mod tests {
     }
 
     #[test]
+    fn packages_with_another_checksum_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("linux-image.deb");
+        fs::write(&path, "abc").unwrap();
+        let right = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        verify_sha256(&path, right).unwrap();
+        fs::write(&path, "abd").unwrap();
+        let text = verify_sha256(&path, right).unwrap_err().to_string();
+        assert!(text.contains(right), "{text}");
+        assert!(!path.exists());
+    }
+
+    #[test]
     fn floor_is_the_newest_signed_6_12_image() {
         let index = index(&[
             (
