@@ -10,13 +10,13 @@ use anyhow::{Context, bail};
 use fairpath_bpf::{Attached, Mark, MarkCount, MarkOptions, Pins, RttMonitor, Took};
 use fairpath_core::sched::{Account, Drop as Reason, NodeStats, Op, OpKind, Setting};
 use fairpath_netlink::{
-    ArpType, Device, HTB_MAJOR, Htb, HtbClass, HtbClassStats, HtbTree, LeafKind, Leaves, Link,
-    Links,
+    ArpType, Device, FIFO_NS, HTB_MAJOR, Htb, HtbClass, HtbClassStats, HtbTree, LeafKind, Leaves,
+    Link, Links,
 };
 use fairpath_sched::tree::Tree;
 use fairpath_shape::htb::{DEFAULT_MINOR, HtbNode, HtbPlan, htb_plan};
 use fairpath_shape::{Both, Lines, Places, Side};
-use fairpath_units::{IfIndex, counted};
+use fairpath_units::{IfIndex, counted, quantity::written};
 
 use crate::Via;
 use crate::description::{Description, Refusal, Shapes, always_ready};
@@ -147,6 +147,8 @@ pub fn tree_of(plan: &HtbPlan) -> HtbTree {
         default: DEFAULT_MINOR,
         classes: plan.classes.iter().map(class).collect(),
         leaves: Leaves::Best,
+        limit_packets: plan.limit_packets,
+        frame_bytes: plan.frame_bytes,
     }
 }
 
@@ -174,12 +176,7 @@ impl HtbLink {
             attached: None,
             capacity,
             tree: tree.clone(),
-            plan: HtbPlan {
-                classes: Vec::new(),
-                minors: Vec::new(),
-                shrunk: 0,
-                unkept: Vec::new(),
-            },
+            plan: HtbPlan::default(),
             places: Places::of(tree),
             stale: Vec::new(),
             before: Vec::new(),
@@ -231,6 +228,27 @@ impl HtbLink {
             note.push_str(&format!(
                 ", {} reduced because the sum exceeds the parent",
                 counted(plan.shrunk, "guaranteed rate", "guaranteed rates")
+            ));
+        }
+        if self.leaf == LeafKind::Fifo {
+            let delay_ms = FIFO_NS / 1_000_000;
+            let fifo = format!(
+                "this kernel has neither FQ-CoDel nor CAKE, so a class delays its packets up to {delay_ms} ms under load"
+            );
+            tracing::warn!(
+                "shape via kernel: {:?}: {fifo}; \"nfqueue\" does not",
+                self.name
+            );
+            note.push_str(&format!(", {fifo}"));
+        }
+        // CAKE splits GSO packets.
+        if let Some(bps) = plan
+            .unfair_to_gso_bps
+            .filter(|_| self.leaf != LeafKind::Cake)
+        {
+            note.push_str(&format!(
+                ", GSO packets get more than their share of {}",
+                written(bps, "bit")
             ));
         }
         if let Some(first) = plan.unkept.first() {
