@@ -36,6 +36,7 @@ pub static DESCRIPTION: Description = Description {
         forwards: true,
         pins: false,
         grows: false,
+        separate: false,
         keeps_gso: false,
     }),
     impairs: Some(Impairs {

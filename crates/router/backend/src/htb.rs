@@ -51,6 +51,7 @@ pub static DESCRIPTION: Description = Description {
         forwards: false,
         pins: true,
         grows: true,
+        separate: true,
         keeps_gso: false,
     }),
     impairs: None,
@@ -88,7 +89,6 @@ impl Kernel {
     /// # Errors
     /// Where the kernel refuses, another's qdisc is in the way, or HTB cannot have the tree.
     pub fn start(job: &Job<'_>, prepared: &Prepared) -> anyhow::Result<Kernel> {
-        let found = job.links()?;
         if let Some(why) = prepared.mounts_end() {
             bail!(
                 "shape via kernel: {why}, and then the rates of classes are lost: \
@@ -106,7 +106,7 @@ impl Kernel {
         });
         let mut notes = Vec::new();
         for side in Side::BOTH {
-            let Some(link) = found.get(side) else {
+            let Some(link) = job.links.get(side) else {
                 continue;
             };
             match HtbLink::start(job, side, link, prepared.pins()) {
@@ -392,9 +392,8 @@ impl Backend for Kernel {
 
     fn apply(&mut self, side: Side, op: Op) -> anyhow::Result<()> {
         let line = self.sides.get_mut(side).as_mut();
-        let line = line.with_context(|| {
-            format!("{} is not shaped: no interface is configured", side.name())
-        })?;
+        let line =
+            line.with_context(|| format!("{} is not shaped: it has no interface", side.name()))?;
         let mut tree = line.tree.clone();
         let node = tree.plan.nodes.get_mut((op.node as usize).wrapping_sub(1));
         match (op.kind, node) {
@@ -427,6 +426,20 @@ impl Backend for Kernel {
             line.count_again()?;
             line.retire();
         }
+        Ok(())
+    }
+
+    fn leave(&mut self, side: Side) -> anyhow::Result<()> {
+        // Its qdisc and its program were removed with the interface.
+        if let (Some(line), Some(pins)) = (self.sides.get_mut(side).take(), &self.pins) {
+            Mark::detach_pinned(pins, line.ifindex)?;
+        }
+        Ok(())
+    }
+
+    fn join(&mut self, job: &Job<'_>, side: Side) -> anyhow::Result<()> {
+        let (line, _) = HtbLink::start(job, side, job.link(side)?, self.pins.as_ref())?;
+        *self.sides.get_mut(side) = Some(line);
         Ok(())
     }
 

@@ -39,6 +39,7 @@ pub static DESCRIPTION: Description = Description {
         forwards: false,
         pins: false,
         grows: false,
+        separate: true,
         keeps_gso: false,
     }),
     impairs: Some(Impairs {
