@@ -3,6 +3,7 @@
 mod again;
 mod beyond;
 pub mod diversion;
+mod foreign;
 pub mod impairment;
 mod instance;
 mod packet;

@@ -78,7 +78,9 @@ impl Nfqueue {
             anyhow::Ok(Some(line))
         })?;
         // Packets arrive from here on. A failure before this line has diverted none.
-        let diversion = Diversion::begin(&diverts, job.config.on_failure, None)?;
+        let first = job.config.queue;
+        let queues = first..=first + MARKS + 1;
+        let diversion = Diversion::begin(&diverts, queues, job.config.on_failure, None)?;
         let queues: Vec<String> = diverts
             .iter()
             .map(|d| format!("{} by queue {}", d.what, d.queue))
@@ -179,7 +181,10 @@ impl Backend for Nfqueue {
     }
 
     fn about(&self) -> String {
-        self.about.clone()
+        match self.diversion.as_ref().and_then(Diversion::foreign) {
+            Some(foreign) => format!("{}; {foreign}", self.about),
+            None => self.about.clone(),
+        }
     }
 
     fn read(&mut self, _: &RttMonitor) -> anyhow::Result<Reading> {
