@@ -71,9 +71,9 @@ fn a_side_that_cannot_be_shaped_leaves_the_other_alone(port: &'static str) {
     assert!(!scene.place.path("pins").exists());
 }
 
-by!(foreign_rules_to_our_queues_are_found: nfqueue);
+by!(rules_of_others_to_our_queues_are_found: nfqueue);
 
-fn foreign_rules_to_our_queues_are_found(port: &'static str) {
+fn rules_of_others_to_our_queues_are_found(port: &'static str) {
     requires!(
         Need::Root,
         Need::Tool("ethtool"),

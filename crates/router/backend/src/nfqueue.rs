@@ -3,9 +3,9 @@
 mod again;
 mod beyond;
 pub mod diversion;
-mod foreign;
 pub mod impairment;
 mod instance;
+mod others;
 mod packet;
 mod passed;
 mod path;

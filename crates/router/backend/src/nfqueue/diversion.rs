@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, bail};
 use fairpath_netlink::{Links, RulesVersion, rules_version};
 
-use super::foreign;
+use super::others;
 use crate::OnFailure;
 use crate::spawn::spawn_spared;
 
@@ -116,7 +116,7 @@ pub struct Diversion {
     /// Of all rules, when ours were seen in place.
     version: Option<RulesVersion>,
     /// A rule of another program that sends packets to our queues.
-    foreign: Option<String>,
+    other_rule: Option<String>,
 }
 
 /// Rules to put in place.
@@ -167,7 +167,7 @@ impl Diversion {
         refuse_bridge_ports(diverts)?;
         let first = diverts.first().map_or(0, |divert| divert.queue);
         let name = format!("fairpath_{first}");
-        if let Some(rule) = foreign::rule_to(&queues, &name) {
+        if let Some(rule) = others::rule_to(&queues, &name) {
             bail!("{}", refusal(&queues, &rule));
         }
         let rules = Rules {
@@ -183,7 +183,7 @@ impl Diversion {
                     return Ok(Diversion {
                         listed: list(by, &name),
                         version: rules_version().ok(),
-                        foreign: None,
+                        other_rule: None,
                         name,
                         by,
                         rules,
@@ -214,7 +214,7 @@ impl Diversion {
             return Ok(false);
         }
         self.version = version;
-        self.look_for_foreign();
+        self.look_for_others();
         if list(self.by, &self.name) == self.listed {
             return Ok(false);
         }
@@ -230,17 +230,17 @@ impl Diversion {
     }
 
     /// Warns once of a rule of another program that sends packets to our queues.
-    fn look_for_foreign(&mut self) {
-        let found = foreign::rule_to(&self.rules.queues, &self.name);
-        if let Some(rule) = found.as_ref().filter(|_| found != self.foreign) {
+    fn look_for_others(&mut self) {
+        let found = others::rule_to(&self.rules.queues, &self.name);
+        if let Some(rule) = found.as_ref().filter(|_| found != self.other_rule) {
             tracing::warn!("{}", refusal(&self.rules.queues, rule));
         }
-        self.foreign = found;
+        self.other_rule = found;
     }
 
     /// A rule of another program that sends packets to our queues, for the status.
-    pub fn foreign(&self) -> Option<String> {
-        let rule = self.foreign.as_ref()?;
+    pub fn other_rule(&self) -> Option<String> {
+        let rule = self.other_rule.as_ref()?;
         Some(refusal(&self.rules.queues, rule))
     }
 

@@ -181,8 +181,8 @@ impl Backend for Nfqueue {
     }
 
     fn about(&self) -> String {
-        match self.diversion.as_ref().and_then(Diversion::foreign) {
-            Some(foreign) => format!("{}; {foreign}", self.about),
+        match self.diversion.as_ref().and_then(Diversion::other_rule) {
+            Some(rule) => format!("{}; {rule}", self.about),
             None => self.about.clone(),
         }
     }

@@ -9,7 +9,7 @@ const NFT: &[&str] = &["nft", "list", "ruleset"];
 const SAVES: [&str; 2] = ["iptables-legacy-save", "ip6tables-legacy-save"];
 
 /// The first rule of another program that sends packets to one of `queues`, with its table and chain. `own` begins the
-/// names of our own table or chains. A host without a tool has no rules by it.
+/// names of Fairpath's table or chains. A host without a tool has no rules by it.
 pub fn rule_to(queues: &RangeInclusive<u16>, own: &str) -> Option<String> {
     let nft = listing(NFT).and_then(|text| in_nftables(&text, queues, own));
     let legacy = || {
