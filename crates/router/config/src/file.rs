@@ -131,6 +131,7 @@ pub struct Shape {
     pub tree: Given<String>,
     pub set: Vec<Spanned<String>>,
     pub packets: Given<i64>,
+    pub max_sojourn: Given<String>,
     pub queue: Given<i64>,
     pub on_failure: Given<String>,
     pub on_bypass: Given<String>,

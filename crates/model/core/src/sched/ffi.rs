@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::sched::{Drop, Meta, Policy};
 
-    const LENGTH: usize = 40;
+    const LENGTH: usize = 41;
 
     unsafe extern "C" {
         static fp_native_sched_layout: [u32; LENGTH];
@@ -161,12 +161,13 @@ mod tests {
             offset_of!(NodeConfig, params),
             offset_of!(SchedConfig, overflow),
             offset_of!(SchedConfig, horizon),
+            offset_of!(SchedConfig, max_sojourn),
             offset_of!(SchedStats, put_off),
             offset_of!(NodeStats, bytes),
             offset_of!(RawPolicy, queue),
             offset_of!(Account, sojourn),
             offset_of!(RawParam, standard),
-            Drop::Impaired as usize,
+            Drop::TooOld as usize,
             Policy::CUSTOM as usize,
             size_of::<RawChanges>(),
             offset_of!(RawChanges, nodes),
