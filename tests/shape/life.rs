@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 
 use crate::by;
 use crate::scene::{
-    Counted, Numbered, Scene, for_a_time, number, queue, settled, snapshot, upstream_lost,
+    Arrived, Counted, Numbered, Scene, for_a_time, number, queue, settled, snapshot, upstream_lost,
 };
 
 const RATES: &str = "down = \"100mbit\"\nup = \"100mbit\"";
@@ -168,12 +168,54 @@ fn a_daemon_that_gets_no_cpu_loses_nothing_that_is_not_counted(port: &'static st
     daemon.process.signal(Signal::SIGCONT);
     for_a_time(Duration::from_millis(500));
     let sent = source.finish();
-    let arrived = sink.drain(Duration::from_secs(2)).count;
+    let Arrived {
+        count: arrived,
+        oldest,
+        ..
+    } = sink.drain(Duration::from_secs(2));
     let line = settled(&daemon, "down", None);
     let before = upstream_lost(&daemon, port, "down");
-    println!("{port}: {sent} sent, {arrived} received, {before} lost upstream; {line}");
+    println!(
+        "{port}: {sent} sent, {arrived} received, {before} lost upstream, the oldest {oldest:?}; {line}"
+    );
+    assert!(oldest < Duration::from_millis(1050), "{oldest:?}");
     let dropped = number(&line, "dropped_packets");
     assert_eq!(sent, arrived + dropped + before, "{line:#}");
+    assert!(daemon.stop().success());
+}
+
+by!(a_flood_waits_for_half_a_second_at_most: nfqueue, afxdp, kernel);
+
+/// CoDel does not slow it down, and `packets` is far away.
+fn a_flood_waits_for_half_a_second_at_most(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let anna = "[[class]]\nname = \"anna\"\nprefix = \"10.10.1.2\"\ndown = \"2mbit\"\n";
+    let daemon = scene.shape(RATES, anna);
+    scene.meet(&[Router::CLIENT.v4]);
+    let sink = Counted::bind(&scene.net.client, scene.to_client());
+    // 16 Mbit/s, a thousand bytes each on the wire.
+    let every = Duration::from_micros(500);
+    let source = Numbered::start(&scene.net.server, scene.to_client(), every, 958);
+    for_a_time(Duration::from_secs(4));
+    let (count, oldest) = (sink.count(), sink.oldest());
+    println!("{port}: {count} came, the oldest after {oldest:?}");
+    // It leaves at the rate of its class, and a reading has a margin for the schedule of this machine.
+    assert!((900..1100).contains(&count), "{count} of 1,000");
+    assert!(oldest < Duration::from_millis(600), "{oldest:?}");
+    if port != "kernel" {
+        daemon.process.signal(Signal::SIGSTOP);
+        for_a_time(Duration::from_secs(3));
+        daemon.process.signal(Signal::SIGCONT);
+        for_a_time(Duration::from_secs(1));
+        source.finish();
+        let oldest = sink.drain(Duration::from_secs(1)).oldest;
+        println!("{port}: after a pause, the oldest {oldest:?}");
+        assert!(oldest < Duration::from_millis(1050), "{oldest:?}");
+        let anna = settled(&daemon, "down", Some("anna"));
+        let too_old = &anna["dropped_packets_by_reason"]["too_old"];
+        assert!(too_old.as_u64() > Some(100), "{anna:#}");
+    }
     assert!(daemon.stop().success());
 }
 

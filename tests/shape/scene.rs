@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -169,14 +169,15 @@ pub fn upstream_lost(daemon: &Daemon<'_>, port: &str, side: &str) -> u64 {
     // A ring is its interface's: what leaves by one side came by the other.
     let other = if side == "down" { "up" } else { "down" };
     match port {
-        "nfqueue" => ["queue_dropped", "user_dropped", "no_handle"]
+        "nfqueue" => ["queue_dropped", "user_dropped", "no_handle", "stale"]
             .map(|column| count(format!("nfqueue_{side}_{column}")))
             .iter()
             .sum(),
-        _ => ["rx_dropped", "rx_ring_full"]
-            .map(|column| count(format!("afxdp_{other}_{column}")))
-            .iter()
-            .sum(),
+        _ => {
+            let rings = ["rx_dropped", "rx_ring_full"];
+            let rings = rings.map(|column| count(format!("afxdp_{other}_{column}")));
+            rings.iter().sum::<u64>() + count("afxdp_stale".to_owned())
+        }
     }
 }
 
@@ -201,6 +202,9 @@ pub fn settled(daemon: &Daemon<'_>, side: &str, class: Option<&str>) -> Value {
     }
     panic!("{side}: packets still come or wait: {before:#}");
 }
+
+/// Datagrams carry the time since then.
+static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Numbered datagrams, sent from a namespace at a rate until this is dropped or finished.
 pub struct Numbered {
@@ -229,9 +233,11 @@ impl Numbered {
         let send = move || {
             let to = SocketAddr::new(to, PORT);
             let (begin, mut number) = (Instant::now(), 0u64);
-            let mut payload = vec![0; bytes.max(8)];
+            let mut payload = vec![0; bytes.max(16)];
             while !theirs.load(Ordering::Relaxed) {
                 payload[..8].copy_from_slice(&number.to_be_bytes());
+                let time = EPOCH.elapsed().as_nanos() as u64;
+                payload[8..16].copy_from_slice(&time.to_be_bytes());
                 // A full queue of the sender's own is no loss of the router's: sent again.
                 if socket.send_to(&payload, to).is_ok() {
                     number += 1;
@@ -274,6 +280,8 @@ pub struct Arrived {
     pub count: u64,
     /// Numbers that came after a greater one.
     pub reordered: u64,
+    /// The maximum age of a datagram of [`Numbered`].
+    pub oldest: Duration,
     /// The longest time between two.
     pub longest_gap: Duration,
     /// The time of the last one.
@@ -287,9 +295,15 @@ struct Seen {
 }
 
 impl Seen {
-    fn take(&mut self, number: u64) {
+    fn take(&mut self, number: u64, sent_ns: u64) {
         let now = Instant::now();
         let arrived = &mut self.arrived;
+        if sent_ns > 0 {
+            let age = EPOCH
+                .elapsed()
+                .saturating_sub(Duration::from_nanos(sent_ns));
+            arrived.oldest = arrived.oldest.max(age);
+        }
         arrived.count += 1;
         arrived.reordered += u64::from(self.max.is_some_and(|max| number < max));
         self.max = self.max.max(Some(number));
@@ -317,8 +331,10 @@ impl Counted {
             while !ends.load(Ordering::Relaxed) {
                 if let Ok(length) = socket.recv(&mut bytes) {
                     assert!(length >= 8);
-                    let number = u64::from_be_bytes(bytes[..8].try_into().unwrap());
-                    recorder.lock().unwrap().take(number);
+                    let word =
+                        |at: usize| u64::from_be_bytes(bytes[at..at + 8].try_into().unwrap());
+                    let sent_ns = if length >= 16 { word(8) } else { 0 };
+                    recorder.lock().unwrap().take(word(0), sent_ns);
                 }
             }
         };
@@ -332,6 +348,11 @@ impl Counted {
     /// The number of packets so far.
     pub fn count(&self) -> u64 {
         self.seen.lock().unwrap().arrived.count
+    }
+
+    /// The maximum age of a datagram so far.
+    pub fn oldest(&self) -> Duration {
+        self.seen.lock().unwrap().arrived.oldest
     }
 
     /// Receives until nothing has come for `silence`.

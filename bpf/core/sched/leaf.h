@@ -223,8 +223,8 @@ FP_INLINE void fp_prepare_dequeue_call(struct fp_sched FP_MEM *s, u32 leaf, u32 
 }
 
 /*
- * True if the packet whose call is prepared waited too long: its policy is told of the drop, and not
- * charged. At a low rate, a packet may wait for a few of its length.
+ * True if the packet whose call is prepared waited too long: its policy learns of the drop, and does
+ * not charge it. At a low rate, a packet may wait for a few of its length.
  */
 FP_FUNC int fp_give_up_if_old(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 handle)
 {

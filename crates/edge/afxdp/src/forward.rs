@@ -29,6 +29,7 @@ use crate::frames::FrameId;
 use crate::mark;
 use crate::metadata::FrameMetadata;
 use crate::network;
+use crate::open::MAX_RING;
 use crate::port::{LinkState, Port, QueueId};
 use crate::wait::{self, Bell, Stop};
 
@@ -92,6 +93,12 @@ pub trait Order {
     /// Maximum of packets that it holds. A port with fewer frames refuses it.
     fn limit(&self) -> u32;
 
+    /// Packets that waited in a ring while the thread did not run for longer than this are dropped.
+    /// `None`: they are not.
+    fn max_pause(&self) -> Option<Nanos> {
+        None
+    }
+
     /// The time at which a waiting packet may leave. `None`: after the next arrival, or when there
     /// is capacity.
     fn wake_at(&self) -> Option<Nanos> {
@@ -122,6 +129,8 @@ pub struct ForwardCounts {
     pub not_copied: u64,
     /// Sent packets with an inverted bit.
     pub corrupted: u64,
+    /// Packets dropped because the thread did not run ([`Order::max_pause`]).
+    pub stale: u64,
     /// Received packets whose metadata named an unknown egress interface: they left by their pair.
     pub strange_exits: u64,
 }
@@ -141,13 +150,15 @@ impl ForwardCounts {
             copies: self.copies - before.copies,
             not_copied: self.not_copied - before.not_copied,
             corrupted: self.corrupted - before.corrupted,
+            stale: self.stale - before.stale,
             strange_exits: self.strange_exits - before.strange_exits,
         }
     }
 
     /// The number of packets that the order must hold.
     pub fn held(&self) -> u64 {
-        self.received + self.copies - self.sent - self.dropped - self.no_capacity - self.no_link
+        let ended = self.sent + self.dropped + self.stale + self.no_capacity + self.no_link;
+        self.received + self.copies - ended
     }
 }
 
@@ -202,6 +213,10 @@ pub struct Forwarder<O> {
     to: Vec<Vec<QueueId>>,
     /// By queue: whether the order may have more packets than the last batch.
     more: Vec<bool>,
+    /// By queue: the maximum number of packets to drop, because they came during a pause.
+    stale: Vec<u32>,
+    /// The time of the last turn.
+    ran: Nanos,
     counts: ForwardCounts,
     arrived: Vec<FrameId>,
     outcomes: Vec<Outcome>,
@@ -272,6 +287,8 @@ impl<O: Order> Forwarder<O> {
                 .collect::<Result<_, _>>()?,
             order,
             more: vec![false; port.len()],
+            stale: vec![0; port.len()],
+            ran: Nanos(0),
             counts: ForwardCounts::default(),
             arrived: Vec::new(),
             outcomes: Vec::new(),
@@ -327,7 +344,10 @@ impl<O: Order> Forwarder<O> {
                     break;
                 }
             }
+            let begin = wait::now();
             between(self);
+            // The time of an order is no pause.
+            self.ran = Nanos(self.ran.0 + wait::now().0 - begin.0);
             if stop.is_requested() {
                 return;
             }
@@ -338,6 +358,11 @@ impl<O: Order> Forwarder<O> {
     pub fn turn(&mut self) -> bool {
         let mut now = wait::now();
         let before = self.counts;
+        let pause = Nanos(now.0.saturating_sub(self.ran.0));
+        if self.order.max_pause().is_some_and(|most| pause > most) && self.ran.0 > 0 {
+            self.stale.fill(MAX_RING);
+        }
+        self.ran = now;
         if now >= self.next_check {
             self.look(now);
         }
@@ -364,6 +389,9 @@ impl<O: Order> Forwarder<O> {
         self.port.receive(from, BATCH as usize, &mut arrived);
         let now = wait::now();
         self.counts.received += arrived.len() as u64;
+        if self.stale[from.0] > 0 {
+            self.drop_stale(from, &mut arrived);
+        }
         for frame in arrived.drain(..) {
             let metadata = self.port.metadata(frame);
             let arrival = self.arrival(frame, from, now, metadata);
@@ -377,6 +405,20 @@ impl<O: Order> Forwarder<O> {
         self.settle(None);
         self.port.refill(from);
         now
+    }
+
+    /// Drops what was in the ring of a queue before the thread ran again: until the ring is empty.
+    fn drop_stale(&mut self, from: QueueId, arrived: &mut Vec<FrameId>) {
+        let stale = &mut self.stale[from.0];
+        let count = arrived.len().min(*stale as usize);
+        *stale = if arrived.is_empty() {
+            0
+        } else {
+            *stale - count as u32
+        };
+        for frame in arrived.drain(..count) {
+            self.counts.stale += u64::from(self.port.discard(frame));
+        }
     }
 
     fn arrival(
@@ -503,6 +545,11 @@ impl<O: Order> Forwarder<O> {
             None => None,
         };
         let most = if retry { look.min(RETRY) } else { look };
+        // A longer sleep would look like a pause.
+        let most = self
+            .order
+            .max_pause()
+            .map_or(most, |pause| most.min(Nanos(pause.0 / 2)));
         let sockets = queues().filter_map(|queue| {
             let wanted = self.more[queue.0] && !retry && up(&queue);
             Some((self.port.socket(queue)?, wanted))

@@ -362,7 +362,7 @@ fn a_packet_that_waited_too_long_is_dropped() {
 }
 
 #[test]
-fn at_a_low_rate_packets_wait_for_four_lengths() {
+fn at_low_rates_packets_wait_for_four_lengths() {
     // 1,000 bytes take a second.
     let slow = encode_rate(8_000);
     let root = NodeConfig {

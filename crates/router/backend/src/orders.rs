@@ -234,6 +234,10 @@ pub fn replace<C>(
     Ok(())
 }
 
+/// A worker that did not run for longer drops the packets that came before it ran again: they may be older, and wait
+/// up to `max_sojourn` more.
+pub const MAX_PAUSE_NS: u64 = 500_000_000;
+
 /// Makes the calling thread a forwarding thread: with real-time priority and exact timers.
 ///
 /// Lateness of the thread beyond the burst reduces the rate. A refusal is reported and costs only

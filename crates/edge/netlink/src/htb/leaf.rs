@@ -30,12 +30,18 @@ const TCA_CAKE_MEMORY: u16 = 10;
 const TCA_FQ_CODEL_FLOWS: u16 = 5;
 const TCA_FQ_CODEL_TARGET: u16 = 1;
 const TCA_FQ_CODEL_LIMIT: u16 = 2;
+const TCA_FQ_CODEL_MEMORY: u16 = 9;
 const TCA_FQ_CODEL_INTERVAL: u16 = 3;
 /// RFC 8289 section 4.3 and 4.4, in microseconds.
 const TARGET_US: u64 = 5_000;
 const INTERVAL_US: u64 = 100_000;
 /// Maximum time that a packet waits in a FIFO at the ceiling of its class.
 pub const FIFO_NS: u64 = 50_000_000;
+/// The memory of a leaf with CoDel: what it holds in this time at its ceiling, twice, because the kernel counts more
+/// than the packets. CoDel alone does not slow down a flood.
+const CODEL_NS: u64 = 500_000_000;
+/// Memory of any leaf with CoDel: a few GSO packets.
+const CODEL_MEMORY: u64 = 256 << 10;
 /// Frames that any FIFO holds.
 const FIFO_FRAMES: u64 = 2;
 
@@ -137,24 +143,30 @@ struct Wanted {
     limit: u32,
     /// Of FQ-CoDel.
     target_us: u64,
+    memory_bytes: u32,
 }
 
 impl Limits {
     fn wanted(&self, kind: LeafKind, ceil_bps: u64) -> Wanted {
         let bytes = u64::from(self.packets) * u64::from(self.frame_bytes);
+        let in_time = |ns: u64| {
+            let in_time = u128::from(ceil_bps) * u128::from(ns) / 8_000_000_000;
+            u64::try_from(in_time).unwrap_or(u64::MAX)
+        };
+        let memory = (2 * in_time(CODEL_NS).min(bytes)).max(CODEL_MEMORY);
         let limit = match kind {
-            // As CAKE derives it from its own limit of packets.
-            LeafKind::Cake => bytes,
+            LeafKind::Cake => memory,
             LeafKind::FqCodel => self.packets.into(),
             LeafKind::Fifo => {
-                let in_time = u128::from(ceil_bps) * u128::from(FIFO_NS) / 8_000_000_000;
                 let minimum = FIFO_FRAMES * u64::from(self.frame_bytes);
-                (in_time.min(bytes.into()) as u64).max(minimum)
+                in_time(FIFO_NS).min(bytes).max(minimum)
             }
         };
+        let number = |bytes: u64| bytes.try_into().unwrap_or(u32::MAX);
         Wanted {
-            limit: limit.try_into().unwrap_or(u32::MAX),
+            limit: number(limit),
             target_us: target_us(ceil_bps),
+            memory_bytes: number(memory),
         }
     }
 }
@@ -202,8 +214,8 @@ pub(super) fn retarget(
     [before_bps, ceil_bps]: [u64; 2],
 ) -> Option<Request> {
     let wanted = limits.wanted(kind, ceil_bps);
-    let times = kind == LeafKind::FqCodel && wanted.target_us != target_us(before_bps);
-    if wanted.limit == running && !times {
+    let before = limits.wanted(kind, before_bps);
+    if wanted.limit == running && (kind != LeafKind::FqCodel || wanted == before) {
         return None;
     }
     let header = tcmsg(ifindex, u32::from(minor) << 16, handle(major, minor), 0);
@@ -228,6 +240,7 @@ pub(super) fn limit_of(kind: LeafKind, options: &[u8]) -> Option<u32> {
 fn codel(request: Request, wanted: Wanted) -> Request {
     request
         .attr_u32(TCA_FQ_CODEL_LIMIT, wanted.limit)
+        .attr_u32(TCA_FQ_CODEL_MEMORY, wanted.memory_bytes)
         .attr_u32(TCA_FQ_CODEL_TARGET, wanted.target_us as u32)
         .attr_u32(
             TCA_FQ_CODEL_INTERVAL,
@@ -282,6 +295,10 @@ mod tests {
         };
         assert_eq!(few.wanted(LeafKind::Fifo, 20_000_000).limit, 15_140);
         assert_eq!(few.wanted(LeafKind::FqCodel, 20_000_000).limit, 10);
-        assert_eq!(few.wanted(LeafKind::Cake, 20_000_000).limit, 15_140);
+        let memory = |bps| limits.wanted(LeafKind::FqCodel, bps).memory_bytes;
+        assert_eq!(memory(1_000_000), 256 << 10);
+        assert_eq!(memory(20_000_000), 2_500_000);
+        assert_eq!(memory(u64::MAX), 2 * 10_240 * 1514);
+        assert_eq!(limits.wanted(LeafKind::Cake, 20_000_000).limit, 2_500_000);
     }
 }

@@ -176,6 +176,10 @@ impl Order for ShapeInstances {
         self.limit
     }
 
+    fn max_pause(&self) -> Option<Nanos> {
+        Some(Nanos(orders::MAX_PAUSE_NS))
+    }
+
     fn wake_at(&self) -> Option<Nanos> {
         self.wake.iter().flatten().min().map(|at| Nanos(*at))
     }

@@ -204,6 +204,7 @@ fn name_counts(counts: &Counts, into: &mut BTreeMap<String, u64>) {
     put("received".into(), all.received);
     put("sent".into(), all.sent);
     put("dropped".into(), all.dropped);
+    put("stale".into(), all.stale);
     put("ring_full".into(), all.no_capacity);
     put("no_link".into(), all.no_link);
     put("held".into(), all.held());

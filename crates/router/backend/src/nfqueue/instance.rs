@@ -24,6 +24,8 @@ pub struct Counts {
     pub own: QueueCounts,
     /// Packets dropped because all handles were taken.
     pub no_handle: u64,
+    /// Packets dropped because the worker did not run.
+    pub stale: u64,
     /// Verdicts that could not be sent.
     pub failed: u64,
 }
@@ -36,6 +38,7 @@ pub struct Instance {
     passed: Passed,
     next: Option<u64>,
     no_handle: u64,
+    stale: u64,
     failed: u64,
 }
 
@@ -48,6 +51,7 @@ impl Instance {
             passed: Passed::default(),
             next: None,
             no_handle: 0,
+            stale: 0,
             failed: 0,
         }
     }
@@ -86,6 +90,14 @@ impl Schedule for Instance {
 
     fn note_no_handle(&mut self) {
         self.no_handle += 1;
+    }
+
+    fn max_pause_ns(&self) -> Option<u64> {
+        Some(orders::MAX_PAUSE_NS)
+    }
+
+    fn note_stale(&mut self) {
+        self.stale += 1;
     }
 
     fn note_refused(&mut self, given: Result<(), QueueError>) {
@@ -132,6 +144,7 @@ impl Schedule for Instance {
         Counts {
             own: waiting.counts(),
             no_handle: self.no_handle,
+            stale: self.stale,
             failed: self.failed,
         }
     }

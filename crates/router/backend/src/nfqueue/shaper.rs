@@ -311,6 +311,7 @@ fn name_counts(side: Side, counts: &Counts, into: &mut BTreeMap<String, u64>) {
     put("verdicts_refused", counts.own.refused);
     put("verdicts_failed", counts.failed);
     put("no_handle", counts.no_handle);
+    put("stale", counts.stale);
     put("held", counts.own.held);
     if let Some(kernel) = counts.own.kernel {
         put("queue_dropped", kernel.queue_dropped);

@@ -25,6 +25,8 @@ use crate::orders::{self, Command, Lead, Orders, Orphan};
 
 /// The maximum time for leaving.
 const DRAIN: Duration = Duration::from_secs(2);
+/// Packets that are dropped after a pause, at most: those that the queues hold.
+const MAX_STALE: u32 = 1 << 20;
 /// Before verdicts that could not be sent are sent again.
 const SHORT_OF_MEMORY: Duration = Duration::from_millis(1);
 
@@ -46,6 +48,15 @@ pub trait Schedule: Send + 'static {
 
     /// A packet came, and there was no handle for it: it is dropped.
     fn note_no_handle(&mut self);
+
+    /// Packets that waited in the kernel while the worker did not run for longer than this are dropped;
+    /// `None`: they are not.
+    fn max_pause_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// A packet was dropped because the worker did not run.
+    fn note_stale(&mut self) {}
 
     /// The outcome of the verdict on a packet that was not accepted.
     fn note_refused(&mut self, given: Result<(), QueueError>);
@@ -143,6 +154,8 @@ impl<C: Send + 'static> Running<C> {
         });
         let worker = Worker {
             waiting: Waiting::new(queue, sides, handles),
+            ran: monotonic_ns()?,
+            stale: 0,
             schedule,
             orders,
             bell,
@@ -180,6 +193,10 @@ impl<C: Send + 'static> Running<C> {
 /// The state of a thread.
 struct Worker<S: Schedule> {
     waiting: Waiting<S::Kept>,
+    /// When packets were read last.
+    ran: u64,
+    /// The maximum number of packets to drop, because they came during a pause.
+    stale: u32,
     schedule: S,
     orders: Orders<S::Counts>,
     bell: Arc<EventFd>,
@@ -209,7 +226,11 @@ impl<S: Schedule> Worker<S> {
                         let _ = reply.try_send(done.map_err(|error| format!("{error:#}")));
                         return Ok(());
                     }
-                    Ok(Some(order)) => self.schedule.obey(order, &mut self.waiting)?,
+                    Ok(Some(order)) => {
+                        self.schedule.obey(order, &mut self.waiting)?;
+                        // It may take long, and no packet is lost by it.
+                        self.ran = monotonic_ns()?;
+                    }
                     Ok(None) => break,
                     Err(Orphan) => return Ok(()),
                 }
@@ -252,8 +273,23 @@ impl<S: Schedule> Worker<S> {
         // Read the clock after the packets, so that no packet arrived later than the clock shows. With an
         // earlier reading, packets that arrived in between would leave too early.
         let now = monotonic_ns()?;
+        let pause = now.saturating_sub(self.ran);
+        self.ran = now;
+        if self
+            .schedule
+            .max_pause_ns()
+            .is_some_and(|most| pause > most)
+        {
+            self.stale = MAX_STALE;
+        }
         for (packet, held) in read.packets {
             arrived += 1;
+            if self.stale > 0 {
+                self.stale -= 1;
+                self.schedule.note_stale();
+                refused.push(held);
+                continue;
+            }
             let Some(handle) = free.pop() else {
                 self.schedule.note_no_handle();
                 refused.push(held);
@@ -281,6 +317,9 @@ impl<S: Schedule> Worker<S> {
                     break;
                 }
             }
+        }
+        if arrived == 0 {
+            self.stale = 0;
         }
         for held in refused {
             let given = queue.release().give(held, Verdict::DROP);
@@ -321,6 +360,12 @@ impl<S: Schedule> Worker<S> {
             }
             None => None,
         };
+        // A longer sleep would look like a pause.
+        let most = self
+            .schedule
+            .max_pause_ns()
+            .map(|ns| Duration::from_nanos(ns / 2));
+        let wait = wait.into_iter().chain(most).min();
         let bell = PollFd::new(self.bell.as_fd(), PollFlags::POLLIN);
         let queue = PollFd::new(self.waiting.queue.as_fd(), PollFlags::POLLIN);
         match ppoll(&mut [queue, bell], wait.map(TimeSpec::from_duration), None) {

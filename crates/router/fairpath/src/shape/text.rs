@@ -151,7 +151,8 @@ fn shaper(out: &mut String, shape: &Shape, interval_ns: u64) -> std::fmt::Result
 }
 
 /// Counters of packets that were lost ahead of the scheduler, or that could not be sent.
-const LOST: [&str; 10] = [
+const LOST: [&str; 11] = [
+    "stale",
     "queue_dropped",
     "user_dropped",
     "no_handle",
