@@ -11,6 +11,7 @@ mod accounts;
 mod author;
 mod changes;
 mod classes;
+mod framing;
 mod gso;
 mod held;
 mod intact;

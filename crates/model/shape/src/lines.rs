@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::impaired::{Impaired, Impairments, pipes_of_nodes};
 use fairpath_class::ClassSet;
-use fairpath_core::sched::{End, Policy, policies};
+use fairpath_core::sched::{End, Framing, Policy, policies};
 use fairpath_policy::Author;
 use fairpath_sched::tree::{
     BadTree, Direction, Known, LINK_BURST_NS, Link, SetError, TooDeep, Tree,
@@ -110,6 +110,8 @@ pub struct Settings {
     pub set: Vec<String>,
     /// Packets that each line holds at most; `None`: the tree's limit.
     pub limit_packets: Option<u32>,
+    /// The bytes of a packet on the link in addition to its Ethernet frame.
+    pub framing: Framing,
     /// What a bad network does to packets before they wait.
     pub impair: Impairments,
     /// The back end cannot mark packets: policies drop instead.
@@ -130,6 +132,7 @@ impl Default for Settings {
             own: None,
             set: Vec::new(),
             limit_packets: None,
+            framing: Framing::default(),
             impair: Impairments::default(),
             marks: true,
             stack: false,
@@ -272,6 +275,7 @@ fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<(Tree, u32), 
         let _ = tree.set("ecn=0");
     }
     let config = &mut tree.plan.config;
+    config.framing = settings.framing;
     if config.seed == 0 {
         config.seed = settings.seed;
     }

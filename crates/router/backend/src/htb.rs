@@ -41,6 +41,11 @@ pub static DESCRIPTION: Description = Description {
         one_side: None,
         own_policy: Some("HTB and its leaves have their own order"),
         record: Some("its scheduler runs in the kernel"),
+        framing: Some(Refusal {
+            what: "count [shape] overhead, mpu and atm",
+            why: "HTB counts a GSO packet as one packet",
+            remedy: "use \"nfqueue\", \"afxdp\" or \"qdisc\"",
+        }),
         impair: Some(Refusal {
             what: "impair packets",
             why: "HTB and its leaves do not support it",

@@ -29,6 +29,7 @@ pub static DESCRIPTION: Description = Description {
         one_side: None,
         own_policy: None,
         record: None,
+        framing: None,
         impair: None,
         change: Some(Refusal {
             what: "duplicate or corrupt packets",

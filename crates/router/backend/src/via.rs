@@ -137,6 +137,7 @@ mod tests {
                 one_side: None,
                 own_policy: None,
                 record: None,
+                framing: None,
                 impair: None,
                 change: None,
                 vlans: false,

@@ -72,6 +72,7 @@ impl Check<'_, '_> {
                 limit_packets: given.packets.map(|packets| {
                     self.number("[shape] packets", Some(packets), 10_240, PACKETS) as u32
                 }),
+                framing: self.framing(given.overhead, given.mpu, given.atm),
                 impair,
                 ..Settings::default()
             },

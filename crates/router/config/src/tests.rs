@@ -222,6 +222,7 @@ fn each_key_of_examples_shaper_can_be_uncommented() {
     let min = parse("fairpath.toml", min).unwrap().shape.unwrap();
     let shape = config.shape.unwrap();
     assert_eq!(shape.lines.policy, min.lines.policy);
+    assert_eq!(shape.lines.framing, min.lines.framing);
     assert_eq!((shape.queue, shape.start), (min.queue, min.start));
     assert_eq!(shape.on_failure, min.on_failure);
     assert_eq!(shape.on_bypass, min.on_bypass);
@@ -441,4 +442,54 @@ fn tree_uses_the_custom_policy_it_is_given() {
         reported[0].starts_with("f.toml:3:10: [shape] policy: nodes of a tree name"),
         "{reported:#?}"
     );
+}
+
+#[test]
+fn overhead_is_read_as_cake_counts_it() {
+    let framing = |keys: &str| shape_of(MINE, keys).unwrap().shape.unwrap().lines.framing;
+    let bytes = |keys: &str| [54, 1514].map(|frame| framing(keys).link_bytes(frame, 1));
+    for (keys, charged) in [
+        ("", [54, 1514]),
+        ("overhead = 38\nmpu = 84", [84, 1538]),
+        ("overhead = \"ethernet\"", [84, 1538]),
+        ("overhead = \"ethernet\"\nmpu = 0", [78, 1538]),
+        ("overhead = -20", [20, 1480]),
+        ("overhead = 30\natm = \"ptm\"", [72, 1554]),
+        ("overhead = \"pppoe-llcsnap\"", [106, 1749]),
+        ("atm = \"atm\"", [106, 1696]),
+        ("overhead = \"pppoe-ptm\"\natm = \"none\"", [70, 1530]),
+    ] {
+        assert_eq!(bytes(keys), charged, "{keys}");
+    }
+}
+
+#[test]
+fn invalid_framing_is_refused_with_a_remedy() {
+    for (keys, reported) in [
+        (
+            "overhead = 257",
+            "3:12: [shape] overhead: 257 is out of range: -64 to 256",
+        ),
+        (
+            "overhead = \"pppoe-ptn\"",
+            "3:12: [shape] overhead: link \"pppoe-ptn\" is unknown: did you mean \"pppoe-ptm\"?",
+        ),
+        (
+            "overhead = \"gpon\"",
+            "write bytes, or one of \"conservative\"",
+        ),
+        ("overhead = true", "expected bytes, such as 44"),
+        ("mpu = -1", "3:7: [shape] mpu: -1 is out of range: 0 to 256"),
+        (
+            "atm = \"vdsl\"",
+            "3:7: [shape] atm: \"vdsl\" is invalid: write \"none\", \"atm\", \"ptm\"",
+        ),
+        (
+            "via = \"kernel\"\noverhead = 44",
+            "via kernel cannot count [shape] overhead, mpu and atm: HTB counts a GSO packet as one packet",
+        ),
+    ] {
+        let problems = shape_of(MINE, keys).unwrap_err();
+        assert!(problems[0].contains(reported), "{keys}: {problems:#?}");
+    }
 }
