@@ -24,6 +24,7 @@ mod recorded;
 mod refused;
 mod scene;
 mod soak;
+mod tins;
 mod together;
 
 /// A test for each of these ports.

@@ -7,7 +7,7 @@ use fairpath_class::ClassSet;
 use fairpath_core::sched::{End, Framing, Policy, policies};
 use fairpath_policy::Author;
 use fairpath_sched::tree::{
-    BadTree, Direction, Known, LINK_BURST_NS, Link, SetError, TooDeep, Tree,
+    BadTree, Diffserv, Direction, Known, LINK_BURST_NS, Link, SetError, TooDeep, Tree,
 };
 
 /// What leaves by which interface.
@@ -106,6 +106,8 @@ pub struct Settings {
     pub policy: String,
     /// A custom policy, which `policy` or nodes of `tree` name.
     pub own: Option<Own>,
+    /// The tins of each class, without a tree in TOML.
+    pub diffserv: Diffserv,
     /// Parameters, as `fairpath sched run --set` takes them.
     pub set: Vec<String>,
     /// Packets that each line holds at most; `None`: the tree's limit.
@@ -130,6 +132,7 @@ impl Default for Settings {
             tree: None,
             policy: "fq_codel".to_owned(),
             own: None,
+            diffserv: Diffserv::default(),
             set: Vec::new(),
             limit_packets: None,
             framing: Framing::default(),
@@ -261,7 +264,8 @@ fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<(Tree, u32), 
         Some((file, text)) => Tree::read(file, text, known)?,
         None => {
             find(&settings.policy, &policies)?;
-            Tree::of_classes_with(set, direction, &settings.policy, &policies)?
+            let (leaf, diffserv) = (&settings.policy, settings.diffserv);
+            Tree::of_classes_with(set, direction, leaf, diffserv, &policies)?
         }
     };
     // Both directions have the same nodes, and separate outcomes.

@@ -31,6 +31,7 @@ pub static DESCRIPTION: Description = Description {
         own_policy: None,
         record: None,
         framing: None,
+        tins: None,
         impair: None,
         change: None,
         vlans: true,

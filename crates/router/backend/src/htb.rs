@@ -46,6 +46,11 @@ pub static DESCRIPTION: Description = Description {
             why: "HTB counts a GSO packet as one packet",
             remedy: "use \"nfqueue\", \"afxdp\" or \"qdisc\"",
         }),
+        tins: Some(Refusal {
+            what: "split classes by [shape] diffserv",
+            why: "HTB has one leaf for a class",
+            remedy: "use \"nfqueue\", \"afxdp\" or \"qdisc\"",
+        }),
         impair: Some(Refusal {
             what: "impair packets",
             why: "HTB and its leaves do not support it",

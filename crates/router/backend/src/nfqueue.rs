@@ -30,6 +30,7 @@ pub static DESCRIPTION: Description = Description {
         own_policy: None,
         record: None,
         framing: None,
+        tins: None,
         impair: None,
         change: Some(Refusal {
             what: "duplicate or corrupt packets",

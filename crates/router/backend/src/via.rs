@@ -138,6 +138,7 @@ mod tests {
                 own_policy: None,
                 record: None,
                 framing: None,
+                tins: None,
                 impair: None,
                 change: None,
                 vlans: false,

@@ -132,6 +132,7 @@ pub struct Shape {
     pub policy: Given<String>,
     pub tree: Given<String>,
     pub set: Vec<Spanned<String>>,
+    pub diffserv: Given<String>,
     pub overhead: Given<Overhead>,
     pub mpu: Given<i64>,
     pub atm: Given<String>,

@@ -69,13 +69,24 @@ impl Check<'_, '_> {
                 }
             });
         let mpu = self.number("[shape] mpu", mpu, usual_mpu.into(), MPUS) as u16;
-        let cells = self.read("[shape] atm", atm, usual, |word| {
-            let found = Cells::NAMES.iter().find(|(name, _)| *name == word);
-            found.map(|(_, cells)| *cells).ok_or_else(|| {
-                let names = Cells::NAMES.iter().map(|(name, _)| name);
+        let cells = self.named("[shape] atm", atm, usual, &Cells::NAMES);
+        framing(bytes, mpu, cells)
+    }
+
+    /// One of the values with these names.
+    pub(super) fn named<T: Copy>(
+        &mut self,
+        key: &str,
+        given: Given<String>,
+        usual: T,
+        known: &[(&str, T)],
+    ) -> T {
+        self.read(key, given, usual, |word| {
+            let found = known.iter().find(|(name, _)| *name == word);
+            found.map(|(_, value)| *value).ok_or_else(|| {
+                let names = known.iter().map(|(name, _)| name);
                 format!("{word:?} is invalid: write {}", listed(names))
             })
-        });
-        framing(bytes, mpu, cells)
+        })
     }
 }

@@ -1,5 +1,9 @@
 //! Accepted and refused configurations, and the example file.
 
+use fairpath_class::ClassSet;
+use fairpath_sched::tree::Diffserv;
+use fairpath_shape::Lines;
+
 use super::*;
 
 const MIN: &str = "[monitor]\ninterfaces = [\"eth0\"]\n";
@@ -491,5 +495,38 @@ fn invalid_framing_is_refused_with_a_remedy() {
     ] {
         let problems = shape_of(MINE, keys).unwrap_err();
         assert!(problems[0].contains(reported), "{keys}: {problems:#?}");
+    }
+}
+
+#[test]
+fn diffserv_is_refused_where_leaves_are_fixed() {
+    let read = |keys: &str| shape_of(MINE, keys).map(|config| config.shape.unwrap().lines.diffserv);
+    assert_eq!(read("").unwrap(), Diffserv::BestEffort);
+    assert_eq!(
+        read("diffserv = \"diffserv4\"").unwrap(),
+        Diffserv::Diffserv4
+    );
+    let lines = |keys: &str| shape_of(MINE, keys).unwrap().shape.unwrap().lines;
+    let tree = Lines::new(&ClassSet::default(), &lines("diffserv = \"diffserv3\"")).unwrap();
+    let tree = tree.trees.up;
+    assert_eq!(tree.names.policy(3).unwrap().name, "tins");
+    let tins = ["other (voice)", "other (bulk)", "other (best effort)"];
+    assert_eq!(tree.names.nodes()[3..], tins);
+    for (keys, reported) in [
+        (
+            "diffserv = \"diffserv8\"",
+            "3:12: [shape] diffserv: \"diffserv8\" is invalid: write \"besteffort\", \"diffserv3\", \"diffserv4\"",
+        ),
+        (
+            "diffserv = \"diffserv3\"\nvia = \"kernel\"",
+            "via kernel cannot split classes by [shape] diffserv: HTB has one leaf for a class",
+        ),
+        (
+            "diffserv = \"diffserv3\"\ntree = \"tree.toml\"",
+            "3:12: [shape] diffserv: the nodes of a tree define their tins: remove this key",
+        ),
+    ] {
+        let problems = read(keys).unwrap_err().concat();
+        assert!(problems.contains(reported), "{keys}: {problems}");
     }
 }

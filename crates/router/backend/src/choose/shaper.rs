@@ -3,6 +3,7 @@
 use fairpath_class::{ClassSet, Whom};
 use fairpath_core::sched::Framing;
 use fairpath_netlink::{NetlinkError, Tc};
+use fairpath_sched::tree::Diffserv;
 use fairpath_shape::Impaired;
 
 use super::{Choice, traits};
@@ -40,6 +41,10 @@ pub fn takes(via: Via, config: &ShapeConfig, impaired: Impaired) -> Result<(), S
     }
     let frames = config.lines.framing != Framing::default();
     if let Some(cannot) = shapes.framing.filter(|_| frames) {
+        return refuse(cannot.what, cannot.why, cannot.remedy);
+    }
+    let splits = config.lines.diffserv != Diffserv::BestEffort;
+    if let Some(cannot) = shapes.tins.filter(|_| splits) {
         return refuse(cannot.what, cannot.why, cannot.remedy);
     }
     let in_process = "use \"nfqueue\" or \"afxdp\"";
@@ -90,6 +95,10 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet, impaired: Impaired) -> C
     let none = "this kernel has no BPF qdiscs (CONFIG_NET_SCH_BPF, Linux 6.16)";
     if config.lines.framing != Framing::default() {
         let text = format!("{none}, and HTB does not count the overhead of GSO packets");
+        return chosen(Via::Nfqueue, text);
+    }
+    if config.lines.diffserv != Diffserv::BestEffort {
+        let text = format!("{none}, and HTB does not split classes by DSCP");
         return chosen(Via::Nfqueue, text);
     }
     let plain = config.lines.tree.is_none() && config.lines.set.is_empty();

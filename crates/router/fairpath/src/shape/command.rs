@@ -102,6 +102,15 @@ struct StartArgs {
     /// File with classes, as of `fairpath class check`; may be repeated
     #[arg(long, value_name = "FILE", requires = "inside")]
     class_file: Vec<PathBuf>,
+    /// Tins of each class by DSCP, as in tc-cake(8): besteffort, diffserv3 or diffserv4 [default:
+    /// besteffort]
+    #[arg(
+        long,
+        value_name = "TINS",
+        requires = "inside",
+        conflicts_with = "tree"
+    )]
+    diffserv: Option<String>,
     /// Bytes that a packet takes on the link in addition to the IP packet, -64 to 256, or the link by its
     /// name in tc-cake(8), for example pppoe-ptm [default: an Ethernet header, 14]
     #[arg(
@@ -322,6 +331,7 @@ fn configuration(args: &StartArgs) -> String {
             }),
         ),
         ("tree", args.tree.as_ref().map(path)),
+        ("diffserv", word(&args.diffserv)),
         (
             "overhead",
             args.overhead
