@@ -6,9 +6,9 @@
 use super::log::Random;
 
 /// Words of `struct fp_sched` before what changes while it runs (`now`).
-const HEAD: usize = 38;
+const HEAD: usize = 39;
 /// The word that says where the pool is.
-const POOL_AT: usize = 11;
+const POOL_AT: usize = 12;
 /// Words of the pool's own head.
 const POOL_HEAD: usize = 16;
 
