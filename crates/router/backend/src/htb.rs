@@ -42,12 +42,12 @@ pub static DESCRIPTION: Description = Description {
         own_policy: Some("HTB and its leaves have their own order"),
         record: Some("its scheduler runs in the kernel"),
         framing: Some(Refusal {
-            what: "count [shape] overhead, mpu and atm",
+            what: "count the overhead of the link",
             why: "HTB counts a GSO packet as one packet",
             remedy: "use \"nfqueue\", \"afxdp\" or \"qdisc\"",
         }),
         tins: Some(Refusal {
-            what: "split classes by [shape] diffserv",
+            what: "split classes by DSCP",
             why: "HTB has one leaf for a class",
             remedy: "use \"nfqueue\", \"afxdp\" or \"qdisc\"",
         }),

@@ -490,7 +490,7 @@ fn invalid_framing_is_refused_with_a_remedy() {
         ),
         (
             "via = \"kernel\"\noverhead = 44",
-            "via kernel cannot count [shape] overhead, mpu and atm: HTB counts a GSO packet as one packet",
+            "via kernel cannot count the overhead of the link: HTB counts a GSO packet as one packet",
         ),
     ] {
         let problems = shape_of(MINE, keys).unwrap_err();
@@ -519,7 +519,7 @@ fn diffserv_is_refused_where_leaves_are_fixed() {
         ),
         (
             "diffserv = \"diffserv3\"\nvia = \"kernel\"",
-            "via kernel cannot split classes by [shape] diffserv: HTB has one leaf for a class",
+            "via kernel cannot split classes by DSCP: HTB has one leaf for a class",
         ),
         (
             "diffserv = \"diffserv3\"\ntree = \"tree.toml\"",

@@ -115,7 +115,7 @@ struct StartArgs {
     /// name in tc-cake(8), for example pppoe-ptm [default: an Ethernet header, 14]
     #[arg(
         long,
-        value_name = "BYTES|LINK",
+        value_name = "BYTES",
         requires = "inside",
         allow_negative_numbers = true
     )]
