@@ -124,9 +124,10 @@ mod tests {
     use std::mem::offset_of;
 
     use super::*;
+    use crate::sched::memory::HEADER;
     use crate::sched::{Drop, Meta, Policy};
 
-    const LENGTH: usize = 43;
+    const LENGTH: usize = 45;
 
     unsafe extern "C" {
         static fp_native_sched_layout: [u32; LENGTH];
@@ -183,6 +184,8 @@ mod tests {
             offset_of!(ImpairConfig, framing),
             size_of::<Framing>(),
             offset_of!(Framing, cell_bytes),
+            HEADER[0] as usize,
+            HEADER[1] as usize,
         ];
         assert_eq!(c.map(|number| number as usize), rust);
     }

@@ -244,6 +244,8 @@ const u32 fp_native_sched_layout[] = {
 	AT(fp_impair_config, framing),
 	sizeof(struct fp_framing),
 	AT(fp_framing, cell_bytes),
+	FP_SCHED_MAGIC,
+	FP_SCHED_VERSION,
 };
 const u32 fp_native_sched_layout_len =
 	sizeof(fp_native_sched_layout) / sizeof(fp_native_sched_layout[0]);
