@@ -33,6 +33,8 @@ struct global {
 
 enum { DRR_QUANTUM };
 
+/* Turns without sending that a flow takes one by one, so that flows keep their order. */
+#define DRR_TURNS 128
 /* Parts of a byte in a deficit, as a power of two. */
 #define DRR_BYTE_SHIFT 14
 
@@ -92,6 +94,20 @@ FP_INLINE u64 drr_charge_child(const struct fp_meta *p, struct flow *f, struct c
 	return f->turn;
 }
 
+/*
+ * Rounds until the next turn of a flow whose packet exceeds its deficit. If it needs very many, all but
+ * DRR_TURNS pass at once, with their quanta: they would send nothing.
+ */
+FP_INLINE u64 drr_skip(const struct fp_meta *p, struct flow *f, u64 quantum)
+{
+	u64 more = div(drr_parts(p->bytes) - f->deficit - 1, quantum);
+
+	if (more < DRR_TURNS)
+		return 1;
+	f->deficit += (more - DRR_TURNS) * quantum;
+	return more - DRR_TURNS + 1;
+}
+
 RANK_DEQUEUE
 {
 	c->round = max(c->round, r->rank);
@@ -103,7 +119,7 @@ RANK_DEQUEUE
 	f->turn = 0;
 	if (drr_parts(p->bytes) > f->deficit) {
 		r->verdict = LATER;
-		return r->rank + 1;
+		return add(r->rank, drr_skip(p, f, drr_quantum(c, r)));
 	}
 	f->deficit -= drr_parts(p->bytes);
 	if (r->packets <= 1) {

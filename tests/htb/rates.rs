@@ -1,8 +1,13 @@
 //! Rates, floors and ceilings as they are configured.
 
+use std::net::IpAddr;
+
 use fairpath_core::Prefix;
+use fairpath_netlink::HtbClass;
+use fairpath_shape::htb::base_quantum_bytes;
 use fairpath_testbed::{Iperf3, Iperf3Server, Need, Offloads, Router, requires, wait_for};
-use fairpath_tests::htb::{LINE, OTHER, Shaped, class, tree};
+use fairpath_tests::htb::{FRAME, LINE, OTHER, Shaped, class, tree};
+use fairpath_units::{Disturbed, Share, repeat_disturbed};
 
 use super::site::{PATIENCE, Site, by_prefix, rates};
 
@@ -91,4 +96,69 @@ fn floors_and_ceilings_hold_and_rest_is_borrowed() {
     let alone = rates(&mut shaped, &[5], 12_500_000);
     near(alone[0], 20.0 * MBIT, 0.03, "the first alone borrows all");
     drop(one);
+}
+
+/// Datagrams of one class: their bytes, and how many a GSO packet has.
+type Sizes = (u16, Option<usize>);
+
+const SMALL: Sizes = (200, None);
+const FULL: Sizes = (1448, None);
+const GSO: Sizes = (1448, Some(44));
+
+/// The shares of classes that all want more, of a line of this rate.
+fn shares(line_bps: u64, sizes: &[Sizes]) -> Vec<f64> {
+    let site = Site::new(Offloads::On);
+    let others = ["10.10.1.3", "10.10.1.4"].map(|ip| ip.parse::<IpAddr>().unwrap());
+    for ip in others {
+        let address = format!("{ip}/24");
+        let words = ["ip", "address", "add", &address, "dev", "eth0"];
+        site.net.client.run(&words).unwrap();
+    }
+    let hosts = [IpAddr::from(Router::CLIENT.v4), others[0], others[1]];
+    let minors = [5, 6, 7];
+    let of = |minor| HtbClass {
+        quantum_bytes: base_quantum_bytes(line_bps, 1, 1, FRAME),
+        ..class(minor, LINE, 1_000_000, line_bps)
+    };
+    let shared = tree(line_bps, &minors.map(of)[..sizes.len()]);
+    let prefixes = hosts.map(|ip| Prefix::new(ip, 32));
+    let mut shaped = site.shape(&shared, &by_prefix(&prefixes), &[OTHER, 5, 6, 7]);
+    let _streams: Vec<_> = hosts
+        .iter()
+        .zip(sizes)
+        .map(|(host, (bytes, segments))| {
+            let wanted_bps = line_bps * 3 / 2 / sizes.len() as u64;
+            site.stream(*host, *bytes, *segments, wanted_bps)
+        })
+        .collect();
+    let got = rates(&mut shaped, &minors[..sizes.len()], line_bps / 8 * 5);
+    let sum: f64 = got.iter().sum();
+    got.iter()
+        .map(|bps| bps / sum * sizes.len() as f64)
+        .collect()
+}
+
+/// The full form has 2,000 Mbit/s, which takes both processors; small packets would take more.
+#[test]
+fn leaves_share_evenly_whatever_their_packet_sizes() {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    // Below 200 Mbit/s, a GSO packet is longer than a turn (docs/guide/shape.md).
+    let lines: [(u64, &[Sizes]); 3] = [
+        (20_000_000, &[SMALL, FULL]),
+        (200_000_000, &[SMALL, FULL, GSO]),
+        (2_000_000_000, &[FULL, GSO]),
+    ];
+    let measured = Share::reported().choose(3, 2);
+    for (line_bps, sizes) in &lines[..measured] {
+        repeat_disturbed(
+            "htb::rates::leaves_share_evenly_whatever_their_packet_sizes",
+            3,
+            |_| {
+                let shares = shares(*line_bps, sizes);
+                println!("{line_bps} bit/s: {shares:.3?} of an equal share");
+                let even = shares.iter().all(|share| (share - 1.0).abs() < 0.1);
+                Disturbed::unless(even, format!("{line_bps} bit/s: {shares:.3?}"))
+            },
+        );
+    }
 }

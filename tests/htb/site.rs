@@ -1,6 +1,9 @@
 //! A router whose interface towards the client is shaped, and traffic towards the client.
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fairpath_bpf::Pins;
@@ -9,6 +12,8 @@ use fairpath_core::{Prefix, Rules};
 use fairpath_netlink::HtbTree;
 use fairpath_testbed::{Offloads, Process, Router, Testbed, wait_for};
 use fairpath_tests::htb::Shaped;
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::UdpGsoSegment;
 
 /// For what happens at once, and for transfers of some seconds.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -65,6 +70,42 @@ impl Site {
         self.net.server.enter(send).unwrap();
     }
 
+    /// Datagrams of the same length from the server at this rate, until the result is dropped. With `segments`, as many leave
+    /// in one GSO packet.
+    pub fn stream(&self, to: IpAddr, bytes: u16, segments: Option<usize>, bps: u64) -> Stream {
+        let open = || {
+            let any: IpAddr = match to {
+                IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+                IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+            };
+            UdpSocket::bind((any, 0)).unwrap()
+        };
+        let socket = self.net.server.enter(open).unwrap();
+        if segments.is_some() {
+            setsockopt(&socket, UdpGsoSegment, &i32::from(bytes)).unwrap();
+        }
+        socket.connect((to, PORT)).unwrap();
+        let payload = vec![0; usize::from(bytes) * segments.unwrap_or(1)];
+        let ended = Arc::new(AtomicBool::new(false));
+        let (stop, began) = (ended.clone(), Instant::now());
+        let thread = thread::spawn(move || {
+            let mut sent = 0;
+            while !stop.load(Ordering::Relaxed) {
+                let due = (began.elapsed().as_secs_f64() * bps as f64 / 8.0) as usize;
+                while sent < due && !stop.load(Ordering::Relaxed) {
+                    // No socket listens there: the refusal of an earlier one is reported.
+                    let _ = socket.send(&payload);
+                    sent += payload.len();
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        Stream {
+            ended,
+            thread: Some(thread),
+        }
+    }
+
     /// Datagrams from the server, 1,448 bytes each, at this rate, until it is dropped.
     pub fn flood(&self, to: IpAddr, port: u16, bitrate: &str) -> Process {
         let (to, port) = (to.to_string(), port.to_string());
@@ -74,6 +115,21 @@ impl Site {
         let mut command = self.net.server.command_without_sysfs("iperf3");
         command.args(words);
         self.net.server.spawn(command).unwrap()
+    }
+}
+
+/// See [`Site::stream`].
+pub struct Stream {
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 

@@ -5,9 +5,7 @@ use std::time::Duration;
 use fairpath_testbed::{Need, Offloads, Router, requires};
 
 use crate::by;
-use crate::scene::{
-    BERT, Counted, Numbered, Scene, for_a_time, limits_queues, number, settled, upstream_lost,
-};
+use crate::scene::{BERT, Counted, Numbered, Scene, for_a_time, number, settled, upstream_lost};
 
 const CLASSES: &str = r#"
 [[class]]
@@ -59,9 +57,7 @@ fn at_overload_every_packet_is_sent_held_or_dropped_for_a_reason(port: &'static 
         assert_eq!(by_reason, since("dropped_packets"), "{queue:#}");
         assert_eq!(since("enqueued_packets"), arrived + by_reason, "{queue:#}");
     }
-    if limits_queues(port) {
-        assert!(arrived[0] < sent[0] / 2, "four of sixteen");
-    }
+    assert!(arrived[0] < sent[0] / 2, "four of sixteen");
     let lost = upstream_lost(&daemon, port, "down");
     assert!(
         arrived[1] + lost >= sent[1] * 98 / 100,

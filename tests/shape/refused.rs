@@ -71,6 +71,43 @@ fn a_side_that_cannot_be_shaped_leaves_the_other_alone(port: &'static str) {
     assert!(!scene.place.path("pins").exists());
 }
 
+by!(rules_of_others_to_our_queues_are_found: nfqueue);
+
+fn rules_of_others_to_our_queues_are_found(port: &'static str) {
+    requires!(
+        Need::Root,
+        Need::Tool("ethtool"),
+        Need::Tool("iptables-legacy")
+    );
+    let scene = Scene::new(port, Offloads::Off);
+    let change = |verb: &str, queues: &str| {
+        let line = format!("iptables-legacy -t raw {verb} PREROUTING -p udp -j NFQUEUE {queues}");
+        let words: Vec<&str> = line.split(' ').collect();
+        scene.net.router.run(&words).unwrap();
+    };
+    // The last one that we use is for marks.
+    let ours = "--queue-balance 45:50";
+    change("-A", ours);
+    scene.configure(RATES, "");
+    let output = refuses(&scene);
+    assert!(
+        output.contains("queues 40 to 45") && output.contains("table raw: -A PREROUTING"),
+        "{output}"
+    );
+    assert!(!rules(&scene).contains("fairpath"), "{}", rules(&scene));
+    change("-D", ours);
+    change("-A", "--queue-balance 46:50");
+    let daemon = scene.start();
+    let has_note = |shape: &Value| shape["description"].to_string().contains("table raw");
+    assert!(!has_note(&snapshot(&daemon)));
+    change("-A", "--queue-num 41");
+    assert!(has_note(&snapshot(&daemon)));
+    daemon.logs("a rule of another program sends packets to queues 40 to 45");
+    change("-D", "--queue-num 41");
+    assert!(!has_note(&snapshot(&daemon)));
+    assert!(daemon.stop().success());
+}
+
 by!(stop_succeeds_without_the_rules: nfqueue);
 
 fn stop_succeeds_without_the_rules(port: &'static str) {

@@ -24,12 +24,6 @@ pub const PORT: u16 = 7777;
 /// More addresses of the client: separate subscribers.
 pub const BERT: Ipv4Addr = Ipv4Addr::new(10, 10, 1, 3);
 
-/// True if a queue is no longer than `packets` and a policy drops from it. The `kernel` back end ensures neither: its leaf
-/// qdisc has a separate limit (docs/guide/shape.md, "Back ends"), with capacity for seconds of overload.
-pub fn limits_queues(port: &str) -> bool {
-    port != "kernel"
-}
-
 /// Tests that hold rates and times to percents run alone, others at the same time.
 static MACHINE: RwLock<()> = RwLock::new(());
 

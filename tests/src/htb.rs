@@ -43,6 +43,8 @@ pub fn tree(line_bps: u64, classes: &[HtbClass]) -> HtbTree {
         default: OTHER,
         classes: [&[line, other], classes].concat(),
         leaves: Leaves::Best,
+        limit_packets: 10_240,
+        frame_bytes: FRAME,
     }
 }
 

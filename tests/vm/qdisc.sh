@@ -3,6 +3,7 @@
 #     near (near0: NEAR) ----------- far (far0: FAR, iperf3's server)
 #
 #     near_and_far      makes the two namespaces and the link, starts the server, and waits until both answer
+#     link_near_and_far makes the link between them, with its addresses
 #     mount_pins        mounts the bpffs that `shape-qdisc` pins in
 #     serve             starts `shape-qdisc`, the server of `ask`; its process is $tool
 #     ask WORD...       sends a request; the answer is in /tmp/answer, an error ends the scenario
@@ -15,14 +16,18 @@
 NEAR=192.0.2.1
 FAR=192.0.2.2
 
-near_and_far() {
-	ip netns add near
-	ip netns add far
+link_near_and_far() {
 	ip link add near0 netns near type veth peer name far0 netns far
 	ip -n near address add $NEAR/24 dev near0
 	ip -n far address add $FAR/24 dev far0
 	ip -n near link set near0 up
 	ip -n far link set far0 up
+}
+
+near_and_far() {
+	ip netns add near
+	ip netns add far
+	link_near_and_far
 	ip netns exec far iperf3 --server >/tmp/server 2>&1 &
 	await 10 ip netns exec near ping -c 1 -W 2 $FAR
 	await 10 sh -c "ip netns exec far busybox netstat -ltn | grep -q :5201"

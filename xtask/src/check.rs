@@ -43,7 +43,8 @@ pub fn texts() -> Result<()> {
 pub fn pages(built: &Built) -> Result<()> {
     let fairpath = built.program("fairpath");
     docs::check(&fairpath)?;
-    tidy::prose::check_help(&fairpath)
+    tidy::prose::check_help(&fairpath)?;
+    tidy::options::check_messages(&fairpath)
 }
 
 fn fmt() -> Result<()> {

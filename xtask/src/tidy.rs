@@ -9,6 +9,7 @@
 //! | `names` | the names of types and tests in Rust code |
 //! | `openings` | documentation comments open with a statement |
 //! | `source` | no rule: Rust and C text with comments (and strings) blanked |
+//! | `options` | options in messages exist (with the built programs) |
 //! | `places` | code that is allowed in some files only, or nowhere |
 //! | `promises` | every row of docs/promises.md has a proof that exists |
 //! | `prose` | sentences are short |
@@ -22,6 +23,7 @@ mod commits;
 mod links;
 mod names;
 mod openings;
+pub mod options;
 mod places;
 mod promises;
 pub mod prose;

@@ -16,7 +16,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::Context;
-use fairpath_shape::htb::{burst_bytes, quantum_bytes};
+use fairpath_shape::htb::{base_quantum_bytes, burst_bytes};
 use fairpath_testbed::Netns;
 
 use super::scene::subscriber;
@@ -63,7 +63,7 @@ pub fn start(
         script += &line("add", device, line_bps);
         let leaf = |minor: u32| {
             let rates = rates(floor_bps, most_bps);
-            let quantum = quantum_bytes(1, 1, FRAME_BYTES);
+            let quantum = base_quantum_bytes(line_bps, 1, 1, FRAME_BYTES);
             format!(
                 "class add dev {device} parent 1:1 classid 1:{minor:x} htb {rates} quantum {quantum}\n"
             )

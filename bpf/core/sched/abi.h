@@ -30,6 +30,8 @@
 #define FP_RATE_SHIFT 20
 /* Attempts of one dequeue to find a packet: packets dropped and entries ranked again. */
 #define FP_DEQUEUE_TRIES 1024
+/* A packet may wait for as many of its length at its rate, even beyond max_sojourn. */
+#define FP_OLD_PACKETS 4
 /* Maximum of outcomes of one operation. */
 #define FP_OUTCOMES_PER_OP 1056
 /*
@@ -75,6 +77,7 @@ enum fp_drop {
 	FP_DROP_REMOVED,      /* by FP_OP_REMOVE */
 	FP_DROP_NO_FLOW,      /* flows of other leaves wait in all entries of its set */
 	FP_DROP_IMPAIRED,     /* lost by the impairment of its leaf */
+	FP_DROP_TOO_OLD,      /* it waited longer than max_sojourn */
 	FP_DROP_REASONS,
 };
 
@@ -199,6 +202,8 @@ struct fp_sched_config {
 	u32 seed;
 	u32 accounts; /* 1: struct fp_account is kept for each node */
 	u64 horizon;  /* ns; a packet with a later send time is dropped. 0: none */
+	/* ns; a packet that waited longer is dropped when its turn comes. 0: none */
+	u64 max_sojourn;
 	u32 impairments;
 	u32 words;		   /* of 8 bytes: tables of impairments */
 	u32 service;		   /* the impairment whose rate trace the root follows; 0 none */

@@ -16,6 +16,7 @@ enum fp_taken {
 	FP_TAKEN_NOTHING = 0, /* an entry was ranked again, or was empty: try again */
 	FP_TAKEN_SENT = 1,    /* s->handle */
 	FP_TAKEN_DROPPED = 2,
+	FP_TAKEN_TOO_OLD = 3,
 };
 
 /* The leaf of a packet: by its class, and by DSCP where a node is split; 0 none. */
@@ -39,15 +40,11 @@ FP_FUNC u32 fp_find_leaf(struct fp_sched FP_MEM *s FP_ARG, u32 class_id, u32 dsc
 	return node;
 }
 
-/*
- * True if the packet takes longer than `ns` at the lowest ceiling of its leaf and the nodes above.
- * A back end that can send a GSO packet in segments does so then: whole, it would hold up others.
- */
-FP_FUNC int fp_takes_longer(struct fp_sched FP_MEM *s FP_ARG, const struct fp_meta FP_MEM *m FP_ARG,
-			    u64 ns)
+/* True if `bytes` take longer than `ns` at the lowest ceiling of the leaf and the nodes above. */
+FP_FUNC int fp_takes_longer_at(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 bytes, u64 ns)
 {
-	u32 node = fp_find_leaf(s, m->class_id, m->dscp);
 	u64 slowest = 0;
+	u32 node = leaf;
 	u32 level;
 
 	fp_loop(level, FP_SCHED_LEVELS) {
@@ -59,7 +56,17 @@ FP_FUNC int fp_takes_longer(struct fp_sched FP_MEM *s FP_ARG, const struct fp_me
 			slowest = n->config.ceil;
 		node = n->config.parent;
 	}
-	return slowest && m->bytes > (ns << FP_RATE_SHIFT) / slowest;
+	return slowest && bytes > (ns << FP_RATE_SHIFT) / slowest;
+}
+
+/*
+ * True if the packet takes longer than `ns` at the lowest ceiling of its leaf and the nodes above.
+ * A back end that can send a GSO packet in segments does so then: whole, it would hold up others.
+ */
+FP_FUNC int fp_takes_longer(struct fp_sched FP_MEM *s FP_ARG, const struct fp_meta FP_MEM *m FP_ARG,
+			    u64 ns)
+{
+	return fp_takes_longer_at(s, fp_find_leaf(s, m->class_id, m->dscp), m->bytes, ns);
 }
 
 /* True if hosts count the waiting flows of a leaf. In a leaf over packets, no flow waits. */
@@ -215,11 +222,34 @@ FP_INLINE void fp_prepare_dequeue_call(struct fp_sched FP_MEM *s, u32 leaf, u32 
 	s->call.rank = fp_item_at(fp_pool_of(s), item)->rank;
 }
 
+/*
+ * True if the packet whose call is prepared waited too long: its policy is told of the drop, and not
+ * charged. At a low rate, a packet may wait for a few of its length.
+ */
+FP_FUNC int fp_give_up_if_old(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 handle)
+{
+	u64 sojourn = s->call.sojourn;
+
+	if (!s->config.max_sojourn || sojourn <= s->config.max_sojourn)
+		return 0;
+	/* Encoded rates are shifted. */
+	if (sojourn > 1ull << 40)
+		sojourn = 1ull << 40;
+	if (fp_takes_longer_at(s, leaf, fp_slot_at(s, handle)->meta.bytes,
+			       sojourn / FP_OLD_PACKETS))
+		return 0;
+	FP_PUT(s->call.reason, FP_DROP_TOO_OLD);
+	fp_call_policy_or(s, leaf, FP_ON_DROP, 0);
+	FP_PUT(s->call.verdict, DROP);
+	return 1;
+}
+
 /* Dequeue from a leaf over packets: the first packet leaves, or is dropped. */
 FP_FUNC int fp_dequeue_packet(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	u32 handle = fp_pifo_peek(pool, fp_queue_of(leaf));
+	int old;
 
 	/* Corrupted memory: the entry is not a packet of this leaf. */
 	if (!handle || handle > s->config.packets || fp_slot_at(s, handle)->leaf != leaf) {
@@ -228,10 +258,14 @@ FP_FUNC int fp_dequeue_packet(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 		return FP_TAKEN_NOTHING;
 	}
 	fp_prepare_dequeue_call(s, leaf, handle, handle);
-	fp_call_policy_or(s, leaf, FP_RANK_DEQUEUE, 0);
+	old = fp_give_up_if_old(s, leaf, handle);
+	if (!old)
+		fp_call_policy_or(s, leaf, FP_RANK_DEQUEUE, 0);
 	fp_pifo_pop(pool, fp_queue_of(leaf));
 	fp_count_in_flow(s, handle, 0);
 	fp_end_waiting(s, handle);
+	if (old)
+		return FP_TAKEN_TOO_OLD;
 	return s->call.verdict & DROP ? FP_TAKEN_DROPPED : FP_TAKEN_SENT;
 }
 
@@ -310,6 +344,7 @@ FP_FUNC int fp_dequeue_from_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
 	u32 handle = f->head;
 	u64 rank;
+	int old;
 
 	if (item > s->config.packets && flow <= fp_flow_entries(&s->config) && f->leaf == leaf &&
 	    !f->packets) {
@@ -331,7 +366,8 @@ FP_FUNC int fp_dequeue_from_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 		FP_PUT(s->call.next_hint, next->meta.hint);
 		FP_PUT(s->call.next_bytes, next->meta.bytes);
 	}
-	rank = fp_call_policy_or(s, leaf, FP_RANK_DEQUEUE, KEEP);
+	old = fp_give_up_if_old(s, leaf, handle);
+	rank = old ? KEEP : fp_call_policy_or(s, leaf, FP_RANK_DEQUEUE, KEEP);
 	if ((s->call.verdict & LATER) && !(s->call.verdict & DROP)) {
 		fp_pifo_move(pool, item, rank);
 		s->stats.put_off++;
@@ -341,6 +377,8 @@ FP_FUNC int fp_dequeue_from_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 	fp_end_waiting(s, handle);
 	fp_rerank_flow(s, leaf, flow, rank);
 	s->handle = handle;
+	if (old)
+		return FP_TAKEN_TOO_OLD;
 	return s->call.verdict & DROP ? FP_TAKEN_DROPPED : FP_TAKEN_SENT;
 }
 

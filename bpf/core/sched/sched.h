@@ -490,8 +490,10 @@ FP_FUNC int fp_dequeue(struct fp_sched FP_MEM *s FP_ARG, u32 count, u64 bytes)
 		if (taken == FP_TAKEN_SENT) {
 			fp_send_packet(s);
 			s->wanted--;
-		} else if (taken == FP_TAKEN_DROPPED) {
-			fp_drop_packet(s, s->handle, FP_DROP_POLICY);
+		} else if (taken != FP_TAKEN_NOTHING) {
+			fp_drop_packet(s, s->handle,
+				       taken == FP_TAKEN_TOO_OLD ? FP_DROP_TOO_OLD
+								 : FP_DROP_POLICY);
 		}
 	}
 	if (i >= FP_DEQUEUE_TRIES)

@@ -33,7 +33,7 @@ use crate::connection::NetlinkError;
 
 pub use apply::{Applied, Htb};
 pub use dump::{HtbClassStats, HtbRunning, HtbStats};
-pub use leaf::{CAKE_LEAVES, LeafChoice, LeafKind, Leaves};
+pub use leaf::{CAKE_LEAVES, FIFO_NS, LeafChoice, LeafKind, Leaves};
 
 /// The major number that identifies our trees: `fa1:`.
 pub const HTB_MAJOR: u16 = 0x0fa1;
@@ -76,6 +76,10 @@ pub struct HtbTree {
     pub classes: Vec<HtbClass>,
     /// Kind of the leaves.
     pub leaves: Leaves,
+    /// Packets that one leaf holds at most; a FIFO, which counts bytes, holds as many frames at most.
+    pub limit_packets: u32,
+    /// The largest frame of the interface without FCS.
+    pub frame_bytes: u32,
 }
 
 /// An invalid tree.

@@ -52,8 +52,8 @@ pub use device::{create_ppp, create_tun};
 pub use drops::LinkDrops;
 pub use ethtool::{Channels, Ethtool, Offloads, Rings, Rss};
 pub use htb::{
-    Applied, BadHtb, CAKE_LEAVES, Device, HTB_MAJOR, Htb, HtbClass, HtbClassStats, HtbError,
-    HtbRunning, HtbStats, HtbTree, LeafChoice, LeafKind, Leaves, MAX_LEVELS, MAX_MINOR,
+    Applied, BadHtb, CAKE_LEAVES, Device, FIFO_NS, HTB_MAJOR, Htb, HtbClass, HtbClassStats,
+    HtbError, HtbRunning, HtbStats, HtbTree, LeafChoice, LeafKind, Leaves, MAX_LEVELS, MAX_MINOR,
 };
 pub use link::{ArpType, Link, LinkKind, VlanId, XdpAttached, XdpMode};
 pub use links::{Links, NewLink};

@@ -6,6 +6,7 @@ mod policies;
 
 use fairpath_core::sched::{
     Drop, Meta, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan, SchedRuntime, Scheduler,
+    encode_rate,
 };
 use fairpath_units::test_seed;
 use link::{Audited, Dice, Link, MS, SECOND, bytes_by_source, within_a_percent};
@@ -339,6 +340,44 @@ fn a_packet_beyond_the_horizon_leaves_no_trace() {
         watched.run(&[Op::enqueue(MS, 6, packet(1, 1000))])[0].at,
         3 * MS
     );
+}
+
+#[test]
+fn a_packet_that_waited_too_long_is_dropped() {
+    for (policy, over) in [("fifo", Over::Packets), ("fq_codel", Over::Flows)] {
+        let mut plan = one(leaf(policy, over, &[]));
+        plan.config.max_sojourn = 500 * MS;
+        let mut watched = Watched::natively(&plan);
+        for handle in 1..=3 {
+            watched.run(&[Op::enqueue(0, handle, packet(1, 1000))]);
+        }
+        watched.run(&[Op::enqueue(300 * MS, 4, packet(2, 1000))]);
+        // At the limit it is sent; CoDel drops none of the last ones.
+        assert_eq!(watched.at(500 * MS).dequeue_many(1), [1], "{policy}");
+        let outcomes = watched.run(&[Op::dequeue(500 * MS + 1, 2)]);
+        let drops: Vec<Drop> = outcomes.iter().filter_map(Outcome::drop).collect();
+        assert_eq!(drops, [Drop::TooOld; 2], "{policy}");
+        assert_eq!(sent(&outcomes), [4], "{policy}");
+    }
+}
+
+#[test]
+fn at_a_low_rate_packets_wait_for_four_lengths() {
+    // 1,000 bytes take a second.
+    let slow = encode_rate(8_000);
+    let root = NodeConfig {
+        ceil: slow,
+        ..leaf("fifo", Over::Packets, &[])
+    };
+    let mut plan = one(root);
+    plan.config.max_sojourn = 500 * MS;
+    let mut watched = Watched::natively(&plan);
+    for handle in 1..=2 {
+        watched.run(&[Op::enqueue(0, handle, packet(1, 1000))]);
+    }
+    assert_eq!(watched.at(4 * SECOND - MS).dequeue_many(1), [1]);
+    let outcomes = watched.run(&[Op::dequeue(4 * SECOND + MS, 1)]);
+    assert_eq!(outcomes[0].drop(), Some(Drop::TooOld));
 }
 
 #[test]

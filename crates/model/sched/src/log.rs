@@ -30,7 +30,7 @@ pub use write::Writer;
 /// The first bytes of a log.
 pub const MAGIC: [u8; 8] = *b"fpschlog";
 /// The version of the format.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Maximum operations of a block. A replay passes them to a runtime in one call.
 pub const BLOCK_OPS: usize = 8192;
 /// Maximum size of a block of operations, bytes.

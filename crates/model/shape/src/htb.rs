@@ -25,7 +25,10 @@ use fairpath_core::sched::{COST_ONE, NodeConfig};
 use fairpath_sched::tree::Tree;
 
 pub use rates::{MIN_BPS, UNLIMITED_BPS};
-pub use sizes::{LATENESS_NS, MAX_QUANTUM_BYTES, MIN_QUANTUM_BYTES, burst_bytes, quantum_bytes};
+pub use sizes::{
+    GSO_BYTES, LATENESS_NS, MAX_QUANTUM_BYTES, MIN_QUANTUM_BYTES, TURN_NS, base_quantum_bytes,
+    burst_bytes, is_fair_to_gso, quantum_bytes,
+};
 
 /// Classes that one tree can have: minors 1 to 0xfffe, but the root's own major.
 pub const MAX_HTB_CLASSES: usize = 65_533;
@@ -67,7 +70,7 @@ pub struct Unkept {
 }
 
 /// All of an interface's classes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HtbPlan {
     /// Parents before children.
     pub classes: Vec<HtbNode>,
@@ -77,6 +80,13 @@ pub struct HtbPlan {
     pub shrunk: usize,
     /// What of the tree HTB does without.
     pub unkept: Vec<Unkept>,
+    /// Packets that one leaf holds at most.
+    pub limit_packets: u32,
+    /// The interface's largest frame without FCS.
+    pub frame_bytes: u32,
+    /// The lowest rate that leaves share although a GSO packet takes longer than a turn of it: leaves with such packets
+    /// get more than their share, unless they split them.
+    pub unfair_to_gso_bps: Option<u64>,
 }
 
 /// HTB cannot have this tree.
@@ -137,15 +147,9 @@ pub fn htb_plan(
     refuse(tree, &nodes)?;
     let rates = rates::rates(&nodes);
     let minors = numbers::numbers(tree, &nodes, (default, major), running);
-    let lightest = heaviest_cost(&nodes);
+    let siblings = Siblings::of(&nodes);
     let class = |(at, node): (usize, &Node)| {
         let [rate_bps, ceil_bps] = rates.of[at];
-        // What a byte costs is the inverse of the weight.
-        let quantum = quantum_bytes(
-            lightest[at].into(),
-            node.config.cost.max(1).into(),
-            frame_bytes,
-        );
         HtbNode {
             node: node.id,
             minor: minors[at],
@@ -155,7 +159,7 @@ pub fn htb_plan(
             ceil_bps,
             burst_bytes: burst_bytes(rate_bps, frame_bytes),
             cburst_bytes: burst_bytes(ceil_bps, frame_bytes),
-            quantum_bytes: quantum,
+            quantum_bytes: siblings.quantum_bytes(&nodes, at, &rates.of, frame_bytes),
         }
     };
     let classes: Vec<HtbNode> = nodes.iter().enumerate().map(class).collect();
@@ -163,8 +167,22 @@ pub fn htb_plan(
         minors: by_class(tree, &classes),
         classes,
         shrunk: rates.shrunk,
-        unkept: unkept(tree, &nodes),
+        unkept: unkept(tree, &nodes, &siblings, frame_bytes),
+        limit_packets: tree.plan.config.limit_packets,
+        frame_bytes,
+        unfair_to_gso_bps: unfair_to_gso_bps(&nodes, &rates.of),
     })
+}
+
+/// See [`HtbPlan::unfair_to_gso_bps`].
+fn unfair_to_gso_bps(nodes: &[Node], rates: &[[u64; 2]]) -> Option<u64> {
+    let mut leaves = vec![0u32; nodes.len()];
+    for parent in nodes.iter().filter(|n| n.leaf).filter_map(|n| n.parent) {
+        leaves[parent] += 1;
+    }
+    let shared = rates.iter().zip(leaves).filter(|(_, leaves)| *leaves > 1);
+    let slow = shared.map(|([_, ceil_bps], _)| *ceil_bps);
+    slow.filter(|bps| !is_fair_to_gso(*bps)).min()
 }
 
 /// The nodes without those at the top that have one inner child: HTB has few levels. A ceiling that
@@ -237,15 +255,42 @@ fn refuse(tree: &Tree, nodes: &[Node]) -> Result<(), HtbPlanError> {
     Ok(())
 }
 
-/// The maximum cost, which is the minimum weight, among a node and its siblings.
-fn heaviest_cost(nodes: &[Node]) -> Vec<u32> {
-    let mut max = vec![1; nodes.len() + 1];
-    let family = |node: &Node| node.parent.map_or(0, |parent| parent + 1);
-    for node in nodes {
-        let max = &mut max[family(node)];
-        *max = node.config.cost.max(*max);
+/// The range of costs among each node and its siblings. What a byte costs is the inverse of the weight.
+struct Siblings {
+    /// By node: the maximum, which is the cost of the lightest, and the minimum.
+    of: Vec<[u32; 2]>,
+}
+
+impl Siblings {
+    fn of(nodes: &[Node]) -> Siblings {
+        let mut range = vec![[1, u32::MAX]; nodes.len() + 1];
+        let family = |node: &Node| node.parent.map_or(0, |parent| parent + 1);
+        for node in nodes {
+            let [max, min] = &mut range[family(node)];
+            *max = node.config.cost.max(*max);
+            *min = node.config.cost.max(1).min(*min);
+        }
+        Siblings {
+            of: nodes.iter().map(|node| range[family(node)]).collect(),
+        }
     }
-    nodes.iter().map(|node| max[family(node)]).collect()
+
+    fn is_lightest(&self, nodes: &[Node], at: usize) -> bool {
+        nodes[at].config.cost == self.of[at][0]
+    }
+
+    fn quantum_bytes(&self, nodes: &[Node], at: usize, rates: &[[u64; 2]], frame: u32) -> u32 {
+        let [max, min] = self.of[at].map(u64::from);
+        let parent = nodes[at].parent.unwrap_or(at);
+        let base = base_quantum_bytes(rates[parent][1], max, min, frame);
+        quantum_bytes(max, nodes[at].config.cost.max(1).into(), base)
+    }
+
+    /// HTB has no quantum that is as many times that of the lightest sibling as the weights.
+    fn exceeds_quanta(&self, nodes: &[Node], at: usize, frame: u32) -> bool {
+        let quantum = u64::from(self.of[at][0]) * u64::from(frame.max(MIN_QUANTUM_BYTES));
+        quantum / u64::from(nodes[at].config.cost.max(1)) > MAX_QUANTUM_BYTES.into()
+    }
 }
 
 fn by_class(tree: &Tree, classes: &[HtbNode]) -> Vec<u16> {
@@ -265,8 +310,7 @@ fn by_class(tree: &Tree, classes: &[HtbNode]) -> Vec<u16> {
     minors
 }
 
-fn unkept(tree: &Tree, nodes: &[Node]) -> Vec<Unkept> {
-    let lightest = heaviest_cost(nodes);
+fn unkept(tree: &Tree, nodes: &[Node], siblings: &Siblings, frame_bytes: u32) -> Vec<Unkept> {
     let mut found = Vec::new();
     for (at, node) in nodes.iter().enumerate().filter(|(_, node)| node.id != 0) {
         let policy = tree
@@ -277,11 +321,14 @@ fn unkept(tree: &Tree, nodes: &[Node]) -> Vec<Unkept> {
             (false, Some(name)) if name != "class_tree" => {
                 "its policy: HTB shares by floors and ceilings"
             }
-            (false, _) if node.config.cost != lightest[at] => {
+            (false, _) if !siblings.is_lightest(nodes, at) => {
                 "its weight: HTB shares by weight among leaves only"
             }
             (true, Some(name)) if name != "fq_codel" => {
                 "its policy: the leaf's qdisc takes its place"
+            }
+            (true, _) if siblings.exceeds_quanta(nodes, at, frame_bytes) => {
+                "its weight: HTB's quantum is at most 200,000 bytes"
             }
             _ => continue,
         };

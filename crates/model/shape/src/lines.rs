@@ -95,6 +95,9 @@ pub struct Own {
     pub author: Arc<Author>,
 }
 
+/// Maximum time in a queue unless configured. CoDel does not slow down a flood, which would fill a queue with seconds.
+pub const DEFAULT_MAX_SOJOURN_NS: u64 = 500_000_000;
+
 /// How lines are made of classes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
@@ -114,6 +117,8 @@ pub struct Settings {
     pub limit_packets: Option<u32>,
     /// The bytes of a packet on the link in addition to its Ethernet frame.
     pub framing: Framing,
+    /// Maximum time in a queue, ns; 0: none. `None`: the tree's, or [`DEFAULT_MAX_SOJOURN_NS`].
+    pub max_sojourn_ns: Option<u64>,
     /// What a bad network does to packets before they wait.
     pub impair: Impairments,
     /// The back end cannot mark packets: policies drop instead.
@@ -136,6 +141,7 @@ impl Default for Settings {
             set: Vec::new(),
             limit_packets: None,
             framing: Framing::default(),
+            max_sojourn_ns: None,
             impair: Impairments::default(),
             marks: true,
             stack: false,
@@ -287,6 +293,11 @@ fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<(Tree, u32), 
         config.limit_packets = limit;
         config.packets = config.packets.max(limit);
     }
+    config.max_sojourn = match (settings.max_sojourn_ns, config.max_sojourn) {
+        (Some(given), _) => given,
+        (None, 0) => DEFAULT_MAX_SOJOURN_NS,
+        (None, of_tree) => of_tree,
+    };
     let of_nodes = pipes_of_nodes(&tree);
     let pipe = settings.impair.build(&mut tree, side)?;
     let line = Link {

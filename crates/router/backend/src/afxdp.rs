@@ -38,6 +38,7 @@ pub static DESCRIPTION: Description = Description {
         forwards: true,
         pins: false,
         grows: false,
+        separate: false,
         keeps_gso: false,
     }),
     impairs: Some(Impairs {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fairpath_shape::Settings;
+use fairpath_shape::{Settings, Side};
 
 use crate::{Mode, OnBypass, OnFailure, Via};
 
@@ -31,6 +31,22 @@ pub struct ShapeConfig {
     pub record: Option<PathBuf>,
     /// True if it begins with the daemon.
     pub start: bool,
+}
+
+impl ShapeConfig {
+    /// The interface that a side leaves by, if it is scheduled.
+    pub fn interface(&self, side: Side) -> Option<&str> {
+        match side {
+            Side::Down => Some(&self.inside),
+            Side::Up => self.outside.as_deref(),
+        }
+    }
+
+    /// The scheduled sides and their interfaces.
+    pub fn sides(&self) -> impl Iterator<Item = (Side, &str)> {
+        let named = |side: Side| Some((side, self.interface(side)?));
+        Side::BOTH.into_iter().filter_map(named)
+    }
 }
 
 /// True if a policy's name is that of an author's file.

@@ -76,6 +76,8 @@ pub struct Shapes {
     pub grows: bool,
     /// GSO packets stay whole also on an impaired link.
     pub keeps_gso: bool,
+    /// One side continues while the interface of the other is absent.
+    pub separate: bool,
 }
 
 /// A back end that `fairpath impair` can use.

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use fairpath_netlink::Link;
+use fairpath_units::IfIndex;
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket, sockopt,
@@ -27,7 +28,7 @@ const TRIES: u32 = 20;
 /// The interfaces that this process shapes, until dropped.
 #[derive(Debug)]
 pub struct Hold {
-    held: Vec<UnixListener>,
+    held: Vec<(IfIndex, UnixListener)>,
 }
 
 /// The process that has bound a name.
@@ -51,20 +52,33 @@ impl Hold {
     /// Another process holds one of them.
     pub fn of<'a>(links: impl IntoIterator<Item = &'a Link>) -> anyhow::Result<Hold> {
         let mut hold = Hold { held: Vec::new() };
-        let mut seen = Vec::new();
         for link in links {
-            if !seen.contains(&link.ifindex) {
-                seen.push(link.ifindex);
-                let name = format!("fairpath-shape-{}", link.ifindex);
-                hold.held.extend(bind(&name, &link.name)?);
-            }
+            hold.add(link)?;
         }
         Ok(hold)
     }
 
+    /// Holds one more interface, unless it is held already.
+    ///
+    /// # Errors
+    /// Another process holds it.
+    pub fn add(&mut self, link: &Link) -> anyhow::Result<()> {
+        if self.held.iter().all(|(held, _)| *held != link.ifindex) {
+            let name = format!("fairpath-shape-{}", link.ifindex);
+            let bound = bind(&name, &link.name)?;
+            self.held.extend(bound.map(|bound| (link.ifindex, bound)));
+        }
+        Ok(())
+    }
+
+    /// Releases an interface, which another process may then shape.
+    pub fn release(&mut self, ifindex: IfIndex) {
+        self.held.retain(|(held, _)| *held != ifindex);
+    }
+
     /// Accepts those that asked who holds an interface, so that the next can ask.
     pub fn answer(&self) {
-        for listener in &self.held {
+        for (_, listener) in &self.held {
             while listener.accept().is_ok() {}
         }
     }
@@ -164,7 +178,7 @@ mod tests {
     fn a_thousand_refusals_name_the_holder() {
         let name = name("thousand");
         let hold = Hold {
-            held: bind(&name, "lan").unwrap().into_iter().collect(),
+            held: vec![(IfIndex(1), bind(&name, "lan").unwrap().unwrap())],
         };
         for _ in 0..1000 {
             let text = refusal(&name);

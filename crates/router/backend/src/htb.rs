@@ -10,13 +10,13 @@ use anyhow::{Context, bail};
 use fairpath_bpf::{Attached, Mark, MarkCount, MarkOptions, Pins, RttMonitor, Took};
 use fairpath_core::sched::{Account, Drop as Reason, NodeStats, Op, OpKind, Setting};
 use fairpath_netlink::{
-    ArpType, Device, HTB_MAJOR, Htb, HtbClass, HtbClassStats, HtbTree, LeafKind, Leaves, Link,
-    Links,
+    ArpType, Device, FIFO_NS, HTB_MAJOR, Htb, HtbClass, HtbClassStats, HtbTree, LeafKind, Leaves,
+    Link, Links,
 };
 use fairpath_sched::tree::Tree;
 use fairpath_shape::htb::{DEFAULT_MINOR, HtbNode, HtbPlan, htb_plan};
 use fairpath_shape::{Both, Lines, Places, Side};
-use fairpath_units::{IfIndex, counted};
+use fairpath_units::{IfIndex, counted, quantity::written};
 
 use crate::Via;
 use crate::description::{Description, Refusal, Shapes, always_ready};
@@ -61,6 +61,7 @@ pub static DESCRIPTION: Description = Description {
         forwards: false,
         pins: true,
         grows: true,
+        separate: true,
         keeps_gso: false,
     }),
     impairs: None,
@@ -98,7 +99,6 @@ impl Kernel {
     /// # Errors
     /// Where the kernel refuses, another's qdisc is in the way, or HTB cannot have the tree.
     pub fn start(job: &Job<'_>, prepared: &Prepared) -> anyhow::Result<Kernel> {
-        let found = job.links()?;
         if let Some(why) = prepared.mounts_end() {
             bail!(
                 "shape via kernel: {why}, and then the rates of classes are lost: \
@@ -116,7 +116,7 @@ impl Kernel {
         });
         let mut notes = Vec::new();
         for side in Side::BOTH {
-            let Some(link) = found.get(side) else {
+            let Some(link) = job.links.get(side) else {
                 continue;
             };
             match HtbLink::start(job, side, link, prepared.pins()) {
@@ -157,6 +157,8 @@ pub fn tree_of(plan: &HtbPlan) -> HtbTree {
         default: DEFAULT_MINOR,
         classes: plan.classes.iter().map(class).collect(),
         leaves: Leaves::Best,
+        limit_packets: plan.limit_packets,
+        frame_bytes: plan.frame_bytes,
     }
 }
 
@@ -184,12 +186,7 @@ impl HtbLink {
             attached: None,
             capacity,
             tree: tree.clone(),
-            plan: HtbPlan {
-                classes: Vec::new(),
-                minors: Vec::new(),
-                shrunk: 0,
-                unkept: Vec::new(),
-            },
+            plan: HtbPlan::default(),
             places: Places::of(tree),
             stale: Vec::new(),
             before: Vec::new(),
@@ -241,6 +238,27 @@ impl HtbLink {
             note.push_str(&format!(
                 ", {} reduced because the sum exceeds the parent",
                 counted(plan.shrunk, "guaranteed rate", "guaranteed rates")
+            ));
+        }
+        if self.leaf == LeafKind::Fifo {
+            let delay_ms = FIFO_NS / 1_000_000;
+            let fifo = format!(
+                "this kernel has neither FQ-CoDel nor CAKE, so a class delays its packets up to {delay_ms} ms under load"
+            );
+            tracing::warn!(
+                "shape via kernel: {:?}: {fifo}; \"nfqueue\" does not",
+                self.name
+            );
+            note.push_str(&format!(", {fifo}"));
+        }
+        // CAKE splits GSO packets.
+        if let Some(bps) = plan
+            .unfair_to_gso_bps
+            .filter(|_| self.leaf != LeafKind::Cake)
+        {
+            note.push_str(&format!(
+                ", GSO packets get more than their share of {}",
+                written(bps, "bit")
             ));
         }
         if let Some(first) = plan.unkept.first() {
@@ -384,9 +402,8 @@ impl Backend for Kernel {
 
     fn apply(&mut self, side: Side, op: Op) -> anyhow::Result<()> {
         let line = self.sides.get_mut(side).as_mut();
-        let line = line.with_context(|| {
-            format!("{} is not shaped: no interface is configured", side.name())
-        })?;
+        let line =
+            line.with_context(|| format!("{} is not shaped: it has no interface", side.name()))?;
         let mut tree = line.tree.clone();
         let node = tree.plan.nodes.get_mut((op.node as usize).wrapping_sub(1));
         match (op.kind, node) {
@@ -419,6 +436,20 @@ impl Backend for Kernel {
             line.count_again()?;
             line.retire();
         }
+        Ok(())
+    }
+
+    fn leave(&mut self, side: Side) -> anyhow::Result<()> {
+        // Its qdisc and its program were removed with the interface.
+        if let (Some(line), Some(pins)) = (self.sides.get_mut(side).take(), &self.pins) {
+            Mark::detach_pinned(pins, line.ifindex)?;
+        }
+        Ok(())
+    }
+
+    fn join(&mut self, job: &Job<'_>, side: Side) -> anyhow::Result<()> {
+        let (line, _) = HtbLink::start(job, side, job.link(side)?, self.pins.as_ref())?;
+        *self.sides.get_mut(side) = Some(line);
         Ok(())
     }
 

@@ -5,6 +5,7 @@ mod beyond;
 pub mod diversion;
 pub mod impairment;
 mod instance;
+mod others;
 mod packet;
 mod passed;
 mod path;
@@ -41,6 +42,7 @@ pub static DESCRIPTION: Description = Description {
         forwards: false,
         pins: false,
         grows: false,
+        separate: true,
         keeps_gso: false,
     }),
     impairs: Some(Impairs {

@@ -44,6 +44,7 @@ pub static DESCRIPTION: Description = Description {
         forwards: false,
         pins: true,
         grows: false,
+        separate: true,
         keeps_gso: true,
     }),
     impairs: None,
@@ -145,7 +146,6 @@ impl Qdisc {
     /// Where the kernel has no such qdiscs, or another's is in the way.
     pub fn start(job: &Job<'_>, prepared: &Prepared) -> anyhow::Result<Qdisc> {
         let pins = prepared.pins().cloned();
-        let links = job.links()?;
         let mut port = Box::new(Qdisc {
             sides: Both::default(),
             pins: pins.clone(),
@@ -154,7 +154,7 @@ impl Qdisc {
         });
         let mut found = Vec::new();
         for side in Side::BOTH {
-            let Some(link) = links.get(side) else {
+            let Some(link) = job.links.get(side) else {
                 continue;
             };
             match QdiscLink::start(job, side, link.ifindex, &link.name, pins.as_ref()) {
@@ -181,7 +181,7 @@ impl Qdisc {
 
     fn line(&mut self, side: Side) -> anyhow::Result<&mut QdiscLink> {
         let line = self.sides.get_mut(side).as_mut();
-        line.with_context(|| format!("{} is not shaped: no interface is configured", side.name()))
+        line.with_context(|| format!("{} is not shaped: it has no interface", side.name()))
     }
 }
 
@@ -425,6 +425,20 @@ impl Backend for Qdisc {
                 line.replace(job, side, pins.as_ref())?;
             }
         }
+        Ok(())
+    }
+
+    fn leave(&mut self, side: Side) -> anyhow::Result<()> {
+        match self.sides.get_mut(side).take() {
+            Some(line) => Ok(line.qdisc.remove(self.pins.as_ref())?),
+            None => Ok(()),
+        }
+    }
+
+    fn join(&mut self, job: &Job<'_>, side: Side) -> anyhow::Result<()> {
+        let link = job.link(side)?;
+        let line = QdiscLink::start(job, side, link.ifindex, &link.name, self.pins.as_ref())?;
+        *self.sides.get_mut(side) = Some(line);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use fairpath_bpf::RttMonitor;
 use fairpath_class::ClassSet;
 use fairpath_core::Rules;
@@ -25,32 +25,44 @@ pub struct Job<'a> {
     pub rules: &'a Rules,
     /// Class numbers by the slots of the monitor.
     pub slots: &'a [u32],
+    /// The links that sides leave by: those that are there.
+    pub links: Both<Option<Link>>,
 }
 
 impl Job<'_> {
-    /// The links that sides leave by, all of them there.
-    ///
-    /// # Errors
-    /// Where one is not.
-    pub fn links(&self) -> anyhow::Result<Both<Option<Link>>> {
-        let mut links = Links::open()?;
-        Both::try_of(|side| {
-            let Some(name) = self.interface(side) else {
-                return Ok(None);
-            };
-            let link = links.by_name(name)?;
-            link.map(Some)
-                .with_context(|| format!("shape {name:?}: there is no such interface"))
-        })
-    }
-
     /// The interface that a side leaves by, if it is scheduled.
     pub fn interface(&self, side: Side) -> Option<&str> {
-        match side {
-            Side::Down => Some(&self.config.inside),
-            Side::Up => self.config.outside.as_deref(),
-        }
+        self.config.interface(side)
     }
+
+    /// The link of a side.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn link(&self, side: Side) -> anyhow::Result<&Link> {
+        let name = self.interface(side).unwrap_or_default();
+        self.links
+            .get(side)
+            .as_ref()
+            .with_context(|| no_such_interface(name))
+    }
+}
+
+/// The links of the sides of this configuration that are there now.
+///
+/// # Errors
+/// rtnetlink cannot be read.
+pub fn find_links(config: &ShapeConfig) -> anyhow::Result<Both<Option<Link>>> {
+    let mut links = Links::open()?;
+    Both::try_of(|side| match config.interface(side) {
+        Some(name) => Ok(links.by_name(name)?),
+        None => Ok(None),
+    })
+}
+
+/// The message where a side has no link.
+pub fn no_such_interface(name: &str) -> String {
+    format!("shape {name:?}: there is no such interface")
 }
 
 /// The values of one reading of a back end.
@@ -120,12 +132,28 @@ pub trait Backend: Send {
     /// Where that cannot be; then all is as it was.
     fn replace(&mut self, job: &Job<'_>, before: &Lines) -> anyhow::Result<()>;
 
-    /// Applies added, removed and changed links.
+    /// Applies changes of links that are there; [`Backend::leave`] and [`Backend::join`] apply others.
     ///
     /// # Errors
     /// The back end failed.
     fn follow_links(&mut self) -> anyhow::Result<()> {
         Ok(())
+    }
+
+    /// Continues without a side, whose interface was removed. Called only with [`crate::description::Shapes::separate`].
+    ///
+    /// # Errors
+    /// Something of it remains; the side is not shaped.
+    fn leave(&mut self, side: Side) -> anyhow::Result<()> {
+        bail!("{} cannot be shaped separately", side.name())
+    }
+
+    /// Shapes a side again by its present link. Called only with [`crate::description::Shapes::separate`].
+    ///
+    /// # Errors
+    /// It cannot be shaped; the other continues.
+    fn join(&mut self, _: &Job<'_>, side: Side) -> anyhow::Result<()> {
+        bail!("{} cannot be shaped separately", side.name())
     }
 
     /// Readable when it has ended before it was stopped; [`Backend::read`] returns the reason.

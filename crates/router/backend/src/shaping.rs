@@ -10,15 +10,17 @@ use fairpath_class::ClassSet;
 use fairpath_core::Rules;
 use fairpath_core::sched::{Drop as Reason, NodeConfig, Op, Setting, decode_rate, encode_rate};
 use fairpath_history::snapshot::{Queue, Shape, ShapeSet, ShapedLink, StackTraffic};
+use fairpath_netlink::Link;
 use fairpath_sched::tree::{STACK_SHARE, Tree};
 use fairpath_shape::{Both, Figures, Impaired, Lines, Side, Sojourns, StackAlarm, StackCounts};
+use fairpath_units::IfIndex;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::afxdp::skipped::Bypassed;
 use crate::choose::{self, Choice};
 use crate::description::Shapes;
 use crate::hold::Hold;
-use crate::shape::{Backend, Job, Reading};
+use crate::shape::{Backend, Job, Reading, find_links, no_such_interface};
 use crate::{OnBypass, Prepared, ShapeConfig, Via};
 
 /// Quantiles look back over one to two of these.
@@ -48,6 +50,8 @@ pub struct Shaping {
     prepared: Prepared,
     /// Secret, so that no sender can choose flows that share a queue with others.
     seed: u32,
+    /// No interface was absent when shaping ended or failed to start.
+    complete: bool,
 }
 
 /// The shaping of a back end.
@@ -75,6 +79,8 @@ struct Port {
     begun: [Both<Vec<Sojourns>>; 2],
     window: Instant,
     stack_alarms: Both<StackAlarm>,
+    /// The interfaces that are shaped; none where one is absent.
+    present: Both<Option<IfIndex>>,
 }
 
 /// True if NFQUEUE replaces AF_XDP after this error.
@@ -119,7 +125,19 @@ impl Shaping {
             stopped: !config.start,
             prepared,
             seed: getrandom::u32().context("draw the seed of the flow hash")?,
+            complete: true,
         })
+    }
+
+    /// Checks that every configured interface is there.
+    ///
+    /// # Errors
+    /// The first that is absent.
+    pub fn expect_interfaces(&self, config: &ShapeConfig) -> anyhow::Result<()> {
+        match absent(config, &find_links(config)?).first() {
+            Some((_, name)) => bail!(no_such_interface(name)),
+            None => Ok(()),
+        }
     }
 
     /// Starts, unless it runs already. Returns the back end as text.
@@ -149,11 +167,14 @@ impl Shaping {
                 );
                 self.port = Some(port);
                 self.failure = None;
+                self.note_absent(config);
                 Ok(text)
             }
             Err(error) => {
                 let text = format!("{error:#}");
                 self.failure = Some((text, Instant::now() + RETRY));
+                self.complete =
+                    find_links(config).is_ok_and(|links| absent(config, &links).is_empty());
                 Err(error)
             }
         }
@@ -197,20 +218,27 @@ impl Shaping {
         (settings.marks, settings.stack) = (choice.marks, choice.stack);
         settings.seed = self.seed;
         let lines = Lines::new(classes, &settings)?;
+        let shapes = shapes(choice.via)?;
+        let links = find_links(config)?;
+        let absent = absent(config, &links);
+        let some = Side::BOTH.iter().any(|side| links.get(*side).is_some());
+        if let Some((_, name)) = absent.first().filter(|_| !some || !shapes.separate) {
+            bail!(no_such_interface(name));
+        }
         let job = Job {
             config,
             classes,
             lines: &lines,
             rules: &self.rules,
             slots: &self.slots,
+            links,
         };
-        let links = job.links()?;
-        let hold = Hold::of(
-            Side::BOTH
-                .iter()
-                .filter_map(|side| links.get(*side).as_ref()),
-        )?;
-        let backend = (shapes(choice.via)?.start)(&job, monitor, &self.prepared)?;
+        let found = Side::BOTH
+            .iter()
+            .filter_map(|side| job.links.get(*side).as_ref());
+        let hold = Hold::of(found)?;
+        let backend = (shapes.start)(&job, monitor, &self.prepared)?;
+        let present = job.links.map(|link| link.map(|link| link.ifindex));
         self.lines = lines;
         let now = Instant::now();
         Ok(Port {
@@ -229,6 +257,7 @@ impl Shaping {
             begun: Default::default(),
             window: now,
             stack_alarms: Both::default(),
+            present,
         })
     }
 
@@ -300,6 +329,7 @@ impl Shaping {
                 lines: &lines,
                 rules: &leads.rules,
                 slots: &leads.slots,
+                links: Both::default(),
             };
             port.backend.replace(&job, &self.lines)?;
             port.forget_windows();
@@ -361,9 +391,20 @@ impl Shaping {
             match port.take_reading(&self.lines, monitor) {
                 Ok(()) => {
                     let stopped = port.reading.stopped.take();
-                    return stopped.map(|why| self.end_stopped(config, &why));
+                    let has_absent = config
+                        .sides()
+                        .any(|(side, _)| port.present.get(side).is_none());
+                    return match stopped {
+                        Some(why) => Some(self.end_stopped(config, &why)),
+                        None if has_absent => self.follow_links(config, classes, monitor),
+                        None => None,
+                    };
                 }
                 Err(error) => {
+                    // The reading may precede the notification that an interface was removed.
+                    if let Ok(Some(text)) = self.follow_sides(config, classes) {
+                        return Some(text);
+                    }
                     let text = format!("shaping failed and is restarted: {error:#}");
                     let text = self.fail(text);
                     if !hands_over(config, &error) {
@@ -425,16 +466,129 @@ impl Shaping {
         poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 
-    /// Applies changed links.
-    pub fn follow_links(&mut self) -> Option<String> {
-        let port = self.port.as_mut()?;
-        match port.backend.follow_links() {
-            Ok(()) => None,
+    /// Applies added, removed and changed links.
+    pub fn follow_links(
+        &mut self,
+        config: &ShapeConfig,
+        classes: &ClassSet,
+        monitor: &mut RttMonitor,
+    ) -> Option<String> {
+        let followed = match &mut self.port {
+            None => return self.start_if_awaited(config, classes, monitor),
+            Some(port) => port.backend.follow_links(),
+        };
+        match followed.and_then(|()| self.follow_sides(config, classes)) {
+            Ok(text) => text,
             Err(error) => {
                 let text = format!("shaping failed: {error:#}");
                 Some(self.fail(text))
             }
         }
+    }
+
+    /// Starts at once if an interface was absent, and no longer is.
+    fn start_if_awaited(
+        &mut self,
+        config: &ShapeConfig,
+        classes: &ClassSet,
+        monitor: &mut RttMonitor,
+    ) -> Option<String> {
+        if self.stopped || self.failure.is_none() {
+            return None;
+        }
+        let was_complete = self.complete;
+        self.complete = find_links(config).is_ok_and(|links| absent(config, &links).is_empty());
+        if was_complete || !self.complete {
+            return None;
+        }
+        self.start(config, classes, monitor).ok()
+    }
+
+    /// Ends the sides whose interface was removed or replaced, and shapes those whose interface is there again.
+    fn follow_sides(
+        &mut self,
+        config: &ShapeConfig,
+        classes: &ClassSet,
+    ) -> anyhow::Result<Option<String>> {
+        let began = Instant::now();
+        let Some(port) = &mut self.port else {
+            return Ok(None);
+        };
+        let separate = shapes(port.backend.via())?.separate;
+        let job = Job {
+            config,
+            classes,
+            lines: &self.lines,
+            rules: &self.rules,
+            slots: &self.slots,
+            links: find_links(config)?,
+        };
+        let (mut happened, mut failed) = (Vec::new(), Vec::new());
+        for (side, name) in config.sides() {
+            let now = job.links.get(side).as_ref();
+            let before = *port.present.get(side);
+            if now.map(|link| link.ifindex) == before {
+                continue;
+            }
+            if !separate {
+                self.complete = now.is_some();
+                bail!("the interface {name:?} was removed");
+            }
+            if let Some(ifindex) = before {
+                port.hold.release(ifindex);
+                *port.present.get_mut(side) = None;
+                if let Err(error) = port.backend.leave(side) {
+                    tracing::warn!("end shaping of {name:?}, which was removed: {error:#}");
+                }
+                happened.push(format!(
+                    "interface {name:?} was removed: shaping {} ends until it returns",
+                    side.name()
+                ));
+            }
+            if now.is_some() {
+                match port.join(&job, side) {
+                    Ok(()) => happened.push(format!(
+                        "interface {name:?} is there: shaping {} after {} ms",
+                        side.name(),
+                        began.elapsed().as_millis()
+                    )),
+                    Err(error) => failed.push(format!(
+                        "interface {name:?} is there: shaping {} failed, and is retried: {error:#}",
+                        side.name()
+                    )),
+                }
+            }
+        }
+        if !failed.is_empty() {
+            let text = failed.join("; ");
+            if self.failure() != Some(&text) {
+                happened.push(text.clone());
+            }
+            self.failure = Some((text, Instant::now()));
+        } else {
+            self.note_absent(config);
+        }
+        Ok((!happened.is_empty()).then(|| happened.join("; ")))
+    }
+
+    /// Reports sides that are not shaped although others are.
+    fn note_absent(&mut self, config: &ShapeConfig) {
+        let Some(port) = &self.port else {
+            return;
+        };
+        let absent = config
+            .sides()
+            .filter(|(side, _)| port.present.get(*side).is_none());
+        let absent: Vec<String> = absent
+            .map(|(side, name)| {
+                format!(
+                    "{} is not shaped: interface {name:?} is absent",
+                    side.name()
+                )
+            })
+            .collect();
+        let any = !absent.is_empty();
+        self.failure = any.then(|| (absent.join("; "), Instant::now()));
     }
 
     /// The present failure.
@@ -553,7 +707,25 @@ impl Shaping {
     }
 }
 
+/// The configured sides without a link, and their interfaces.
+fn absent<'a>(config: &'a ShapeConfig, links: &Both<Option<Link>>) -> Vec<(Side, &'a str)> {
+    let is_absent = |(side, _): &(Side, &str)| links.get(*side).is_none();
+    config.sides().filter(is_absent).collect()
+}
+
 impl Port {
+    /// Shapes a side again, with the rates that were set.
+    fn join(&mut self, job: &Job<'_>, side: Side) -> anyhow::Result<()> {
+        let link = job.link(side)?;
+        self.hold.add(link)?;
+        if let Err(error) = self.backend.join(job, side) {
+            self.hold.release(link.ifindex);
+            return Err(error);
+        }
+        *self.present.get_mut(side) = Some(link.ifindex);
+        self.set_again(side)
+    }
+
     fn take_reading(&mut self, lines: &Lines, monitor: &RttMonitor) -> anyhow::Result<()> {
         let reading = self.backend.read(monitor)?;
         let now = Instant::now();
@@ -615,19 +787,26 @@ impl Port {
 
     /// Changes rates of nodes, whose numbers are still the same.
     fn change_again(&mut self, changed: Both<BTreeMap<(u32, bool), u64>>) -> anyhow::Result<()> {
+        self.changed = changed;
         for side in Side::BOTH {
-            for ((node, is_floor), bps) in changed.get(side) {
-                let setting = if *is_floor {
-                    Setting::Floor
-                } else {
-                    Setting::Ceil
-                };
-                let op = Op::node(0, *node, setting, encode_rate(*bps));
-                let applied = self.backend.apply(side, op);
-                applied.context("set the rates of `fairpath shape set` again")?;
+            if self.present.get(side).is_some() {
+                self.set_again(side)?;
             }
         }
-        self.changed = changed;
+        Ok(())
+    }
+
+    fn set_again(&mut self, side: Side) -> anyhow::Result<()> {
+        for ((node, is_floor), bps) in self.changed.get(side) {
+            let setting = if *is_floor {
+                Setting::Floor
+            } else {
+                Setting::Ceil
+            };
+            let op = Op::node(0, *node, setting, encode_rate(*bps));
+            let applied = self.backend.apply(side, op);
+            applied.context("set the rates of `fairpath shape set` again")?;
+        }
         Ok(())
     }
 

@@ -146,6 +146,7 @@ mod tests {
                 pins: false,
                 grows: false,
                 keeps_gso: false,
+                separate: false,
             }),
             impairs: None,
         };

@@ -41,8 +41,9 @@ impl fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 /// Keys whose option has another name than the key with dashes.
-const OPTIONS: [(&str, &str); 8] = [
+const OPTIONS: [(&str, &str); 9] = [
     ("[shape] packets", "--max-packets"),
+    ("[shape] max_sojourn", "--max-sojourn"),
     ("[shape] queue", "--queue-num"),
     ("class_files", "--class-file"),
     ("[monitor] interfaces", "-i"),

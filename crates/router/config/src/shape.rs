@@ -1,7 +1,7 @@
 //! `[shape]`: shaping. The monitor measures on the same interfaces.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use fairpath_backend::choose::shaper::takes;
@@ -18,6 +18,8 @@ use super::file::{self, Given};
 use super::problem::Problems;
 use super::values::Check;
 
+/// Range of the maximum time in a queue, seconds; 0: none.
+const MAX_SOJOURN_S: RangeInclusive<f64> = 0.0..=60.0;
 /// Range of the maximum number of queued packets of a direction.
 const PACKETS: std::ops::RangeInclusive<i64> = 64..=1 << 20;
 /// The kernel's limit of a name, without the terminating zero.
@@ -76,6 +78,10 @@ impl Check<'_, '_> {
                 }),
                 diffserv,
                 framing: self.framing(given.overhead, given.mpu, given.atm),
+                max_sojourn_ns: given.max_sojourn.map(|time| {
+                    let time = self.time("[shape] max_sojourn", Some(time), 0.0, MAX_SOJOURN_S);
+                    time.as_nanos() as u64
+                }),
                 impair,
                 ..Settings::default()
             },

@@ -134,6 +134,7 @@ impl Htb {
         running: &HtbRunning,
         work: Work<'_>,
     ) -> Result<Option<LeafChoice>, HtbError> {
+        let limits = work.limits(tree);
         let mut steps = work.steps;
         let Some(((at, first), bare)) = work.bare.split_first() else {
             return self.run(device, tree.major, steps).map(|()| None);
@@ -141,7 +142,7 @@ impl Htb {
         let rest = steps.split_off(*at);
         self.run(device, tree.major, steps)?;
         let give = |class: &HtbClass, kind| {
-            leaf_steps((device, tree.major), running, class, kind, work.leaves)
+            leaf_steps((device, tree.major), running, class, kind, &limits)
         };
         let choice = self.choose_leaf(device, tree, work.leaves, |kind| give(first, kind))?;
         let mut bare = bare.iter().peekable();
@@ -169,15 +170,15 @@ impl Htb {
         for kind in kinds {
             match self.run(device, tree.major, give(kind)) {
                 Ok(()) => return Ok(LeafChoice { kind, passed_over }),
-                Err(HtbError::Class { source, .. }) if tree.leaves == Leaves::Best => {
+                Err(HtbError::Class { source, .. })
+                    if tree.leaves == Leaves::Best && kind != LeafKind::Fifo =>
+                {
                     passed_over.push((kind, reason(&source)));
                 }
                 Err(error) => return Err(error),
             }
         }
-        // The last candidate is HTB's own FIFO, which needs no message.
-        let kind = LeafKind::Fifo;
-        Ok(LeafChoice { kind, passed_over })
+        unreachable!("the last candidate is a FIFO, or the only one")
     }
 
     /// Removes the classes of `stale` that are empty (inner classes: without children), and returns

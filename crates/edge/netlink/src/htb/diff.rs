@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use super::dump::HtbRunning;
-use super::leaf::{self, LeafKind, Leaves};
+use super::leaf::{self, LeafKind, Leaves, Limits};
 use super::wire::{self, Kept};
 use super::{Device, HtbClass, HtbError, HtbTree};
 use crate::message::Request;
@@ -42,6 +42,7 @@ impl<'a> Work<'a> {
             leaves: 0,
             counts: [0; 3],
         };
+        let mut kept = Vec::new();
         for class in order.iter().map(|at| &tree.classes[*at]) {
             let step = step(device, tree.major, class, running)?;
             let new = !running.classes.contains_key(&class.minor);
@@ -59,11 +60,26 @@ impl<'a> Work<'a> {
             if lacks_leaf(running, class.minor, tree.leaves) {
                 work.bare.push((work.steps.len(), class));
             } else {
-                work.steps
-                    .extend(retarget(device, tree.major, class, running));
+                kept.push(class);
             }
         }
+        // Some limits depend on the number of leaves.
+        let limits = work.limits(tree);
+        let steps = kept
+            .iter()
+            .filter_map(|class| retarget(device, tree.major, class, running, &limits));
+        work.steps.extend(steps);
         Ok(work)
+    }
+}
+
+impl Work<'_> {
+    pub fn limits(&self, tree: &HtbTree) -> Limits {
+        Limits {
+            leaves: self.leaves,
+            packets: tree.limit_packets,
+            frame_bytes: tree.frame_bytes,
+        }
     }
 }
 
@@ -112,48 +128,49 @@ pub(super) fn leaf_steps(
     running: &HtbRunning,
     class: &HtbClass,
     kind: LeafKind,
-    leaves: usize,
+    limits: &Limits,
 ) -> Vec<Step> {
     let (ifindex, minor) = (device.ifindex, class.minor);
     let other = running.leaves.contains_key(&minor);
     let remove = other.then(|| leaf::removal(ifindex, major, minor));
-    let make = leaf::request(ifindex, (major, minor), kind, leaves, class.ceil_bps);
+    let make = leaf::request(ifindex, (major, minor), kind, limits, class.ceil_bps);
     let step = |request| Step {
         what: "give a queue to",
         minor,
         request,
     };
-    remove.into_iter().chain(make).map(step).collect()
+    remove.into_iter().chain([make]).map(step).collect()
 }
 
-/// A leaf with HTB's own FIFO among others with better qdiscs is from an interrupted run.
+/// A running leaf without a listed qdisc has HTB's own FIFO: a run was interrupted.
 fn lacks_leaf(running: &HtbRunning, minor: u16, leaves: Leaves) -> bool {
     let there = running.leaves.get(&minor);
-    let kind = there.and_then(|leaf| leaf.kind);
     match leaves {
-        Leaves::Best => {
-            !running.classes.contains_key(&minor) || there.is_none() && !running.leaves.is_empty()
-        }
-        Leaves::Only(LeafKind::Fifo) => kind.is_some(),
-        Leaves::Only(wanted) => kind != Some(wanted),
+        Leaves::Best => !running.classes.contains_key(&minor) || there.is_none(),
+        Leaves::Only(wanted) => there.and_then(|leaf| leaf.kind) != Some(wanted),
     }
 }
 
-/// An FQ-CoDel whose class has another rate now may need another target.
+/// A qdisc whose class has another rate now may need another target or limit.
 fn retarget(
     device: Device<'_>,
     major: u16,
     class: &HtbClass,
     running: &HtbRunning,
+    limits: &Limits,
 ) -> Option<Step> {
     let leaf = running.leaves.get(&class.minor)?;
-    let before = running.classes.get(&class.minor)?.kept.ceil * 8;
-    if leaf.kind != Some(LeafKind::FqCodel) {
-        return None;
-    }
+    let before_bps = running.classes.get(&class.minor)?.kept.ceil * 8;
+    let request = leaf::retarget(
+        device.ifindex,
+        (major, class.minor),
+        (leaf.kind?, leaf.limit),
+        limits,
+        [before_bps, class.ceil_bps],
+    );
     Some(Step {
         what: "change the queue of",
         minor: class.minor,
-        request: leaf::retarget(device.ifindex, (major, class.minor), before, class.ceil_bps)?,
+        request: request?,
     })
 }

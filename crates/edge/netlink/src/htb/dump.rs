@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use super::leaf::LeafKind;
+use super::leaf::{self, LeafKind};
 use super::wire::{self, Header, Kept, RTM_GETTCLASS};
 use super::{Device, HtbError};
 use crate::connection::{Connection, NetlinkError, dumped};
@@ -41,6 +41,8 @@ pub(super) struct RunningClass {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leaf {
     pub kind: Option<LeafKind>,
+    /// In the unit of the kind; 0 where none is listed.
+    pub limit: u32,
     drops: u32,
 }
 
@@ -170,6 +172,7 @@ fn qdiscs(
         } else if of == major {
             let leaf = Leaf {
                 kind: LeafKind::of_name(&listed.kind),
+                limit: listed.limit,
                 drops: listed.drops,
             };
             tree.leaves.insert(header.parent as u16, leaf);
@@ -180,21 +183,27 @@ fn qdiscs(
 
 struct Listed {
     kind: String,
+    limit: u32,
     drops: u32,
     root: Option<(u16, u32)>,
 }
 
 impl Listed {
     fn read(header: &Header, attributes: &[u8]) -> Listed {
-        let options = (header.parent == TC_H_ROOT)
-            .then(|| attr(attributes, TCA_OPTIONS))
-            .flatten();
+        let options = attr(attributes, TCA_OPTIONS);
+        let kind = attr_str(attributes, TCA_KIND).unwrap_or_default();
+        let limit = LeafKind::of_name(&kind)
+            .zip(options)
+            .and_then(|(kind, options)| leaf::limit_of(kind, options));
         Listed {
-            kind: attr_str(attributes, TCA_KIND).unwrap_or_default(),
+            kind,
+            limit: limit.unwrap_or(0),
             drops: attr(attributes, TCA_STATS2)
                 .and_then(|stats| u32_at(attr(stats, TCA_STATS_QUEUE)?, 8))
                 .unwrap_or(0),
-            root: options.and_then(wire::read_root),
+            root: options
+                .filter(|_| header.parent == TC_H_ROOT)
+                .and_then(wire::read_root),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The qdisc of a leaf: CAKE, FQ-CoDel, or the FIFO that HTB creates.
+//! The qdisc of a leaf: CAKE, FQ-CoDel, or a FIFO with a limit. HTB's own FIFO holds seconds.
 //!
 //! The first leaf without a qdisc shows by trying which kind works. A leaf with a qdisc keeps it: a
 //! replacement would drop its packets.
@@ -9,7 +9,7 @@ use fairpath_units::IfIndex;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
 
 use super::wire::handle;
-use crate::message::Request;
+use crate::message::{Request, attr, u32_at};
 use crate::tc::{RTM_DELQDISC, RTM_NEWQDISC, TCA_KIND, TCA_OPTIONS, tcmsg};
 
 /// Maximum of leaves with CAKE: each has tables of 1 MiB, at any traffic (measured on 7.3, 200
@@ -26,12 +26,18 @@ const TCA_CAKE_DIFFSERV_MODE: u16 = 3;
 const CAKE_DIFFSERV_BESTEFFORT: u32 = 3;
 const TCA_CAKE_FLOW_MODE: u16 = 5;
 const CAKE_FLOW_TRIPLE: u32 = 7;
+const TCA_CAKE_MEMORY: u16 = 10;
 const TCA_FQ_CODEL_FLOWS: u16 = 5;
 const TCA_FQ_CODEL_TARGET: u16 = 1;
+const TCA_FQ_CODEL_LIMIT: u16 = 2;
 const TCA_FQ_CODEL_INTERVAL: u16 = 3;
 /// RFC 8289 section 4.3 and 4.4, in microseconds.
 const TARGET_US: u64 = 5_000;
 const INTERVAL_US: u64 = 100_000;
+/// Maximum time that a packet waits in a FIFO at the ceiling of its class.
+pub const FIFO_NS: u64 = 50_000_000;
+/// Frames that any FIFO holds.
+const FIFO_FRAMES: u64 = 2;
 
 /// The kind of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,7 +46,7 @@ pub enum LeafKind {
     Cake,
     /// `sch_fq_codel`.
     FqCodel,
-    /// The FIFO of HTB, with the interface's `txqueuelen` packets.
+    /// `sch_fifo`, which holds [`FIFO_NS`] of the class's ceiling. It delays what waits behind others.
     Fifo,
 }
 
@@ -50,7 +56,7 @@ impl LeafKind {
         match self {
             LeafKind::Cake => "cake",
             LeafKind::FqCodel => "fq_codel",
-            LeafKind::Fifo => "pfifo",
+            LeafKind::Fifo => "bfifo",
         }
     }
 
@@ -113,7 +119,47 @@ impl fmt::Display for LeafChoice {
     }
 }
 
-/// The qdisc of a leaf with HTB's own FIFO; `None` for that.
+/// Properties of the tree that qdiscs of leaves depend on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Leaves of the tree.
+    pub leaves: usize,
+    /// Packets that one leaf holds.
+    pub packets: u32,
+    /// The largest frame.
+    pub frame_bytes: u32,
+}
+
+/// Parameters that change in a running qdisc.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Wanted {
+    /// In the qdisc's unit.
+    limit: u32,
+    /// Of FQ-CoDel.
+    target_us: u64,
+}
+
+impl Limits {
+    fn wanted(&self, kind: LeafKind, ceil_bps: u64) -> Wanted {
+        let bytes = u64::from(self.packets) * u64::from(self.frame_bytes);
+        let limit = match kind {
+            // As CAKE derives it from its own limit of packets.
+            LeafKind::Cake => bytes,
+            LeafKind::FqCodel => self.packets.into(),
+            LeafKind::Fifo => {
+                let in_time = u128::from(ceil_bps) * u128::from(FIFO_NS) / 8_000_000_000;
+                let minimum = FIFO_FRAMES * u64::from(self.frame_bytes);
+                (in_time.min(bytes.into()) as u64).max(minimum)
+            }
+        };
+        Wanted {
+            limit: limit.try_into().unwrap_or(u32::MAX),
+            target_us: target_us(ceil_bps),
+        }
+    }
+}
+
+/// The qdisc of a leaf.
 ///
 /// `ceil_bps` is the leaf's. Below 2.4 Mbit/s, 5 ms are less than one and a half packets, and
 /// CoDel's target is increased to them (RFC 8289 section 4.3).
@@ -121,53 +167,71 @@ pub(super) fn request(
     ifindex: IfIndex,
     (major, minor): (u16, u16),
     kind: LeafKind,
-    leaves: usize,
+    limits: &Limits,
     ceil_bps: u64,
-) -> Option<Request> {
+) -> Request {
     let flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL;
     let header = tcmsg(ifindex, u32::from(minor) << 16, handle(major, minor), 0);
     let request = Request::new(RTM_NEWQDISC, flags, &header).attr_str(TCA_KIND, kind.name());
-    let request = match kind {
-        LeafKind::Fifo => return None,
+    let wanted = limits.wanted(kind, ceil_bps);
+    match kind {
         LeafKind::Cake => request.nest(TCA_OPTIONS, |r| {
             r.attr_u32(TCA_CAKE_DIFFSERV_MODE, CAKE_DIFFSERV_BESTEFFORT)
                 .attr_u32(TCA_CAKE_FLOW_MODE, CAKE_FLOW_TRIPLE)
+                .attr_u32(TCA_CAKE_MEMORY, wanted.limit)
         }),
         LeafKind::FqCodel => request.nest(TCA_OPTIONS, |r| {
-            let flows = if leaves <= MANY_FLOWS_LEAVES {
+            let flows = if limits.leaves <= MANY_FLOWS_LEAVES {
                 MANY_FLOWS
             } else {
                 FEWER_FLOWS
             };
-            times(r.attr_u32(TCA_FQ_CODEL_FLOWS, flows), target_us(ceil_bps))
+            codel(r.attr_u32(TCA_FQ_CODEL_FLOWS, flows), wanted)
         }),
-    };
-    Some(request)
+        LeafKind::Fifo => request.attr_u32(TCA_OPTIONS, wanted.limit),
+    }
 }
 
-/// Changes the target of a running FQ-CoDel for another ceiling; `None` if it is the same.
+/// Changes the limits of a running qdisc of this kind, which holds `running` now and whose class had the
+/// ceiling `before_bps`; `None` if they are the same.
 pub(super) fn retarget(
     ifindex: IfIndex,
     (major, minor): (u16, u16),
-    before_bps: u64,
-    ceil_bps: u64,
+    (kind, running): (LeafKind, u32),
+    limits: &Limits,
+    [before_bps, ceil_bps]: [u64; 2],
 ) -> Option<Request> {
-    let target = target_us(ceil_bps);
-    if target == target_us(before_bps) {
+    let wanted = limits.wanted(kind, ceil_bps);
+    let times = kind == LeafKind::FqCodel && wanted.target_us != target_us(before_bps);
+    if wanted.limit == running && !times {
         return None;
     }
     let header = tcmsg(ifindex, u32::from(minor) << 16, handle(major, minor), 0);
     let request = Request::new(RTM_NEWQDISC, NLM_F_REQUEST, &header);
-    let request = request.attr_str(TCA_KIND, LeafKind::FqCodel.name());
-    Some(request.nest(TCA_OPTIONS, |r| times(r, target)))
+    let request = request.attr_str(TCA_KIND, kind.name());
+    Some(match kind {
+        LeafKind::Cake => request.nest(TCA_OPTIONS, |r| r.attr_u32(TCA_CAKE_MEMORY, wanted.limit)),
+        LeafKind::FqCodel => request.nest(TCA_OPTIONS, |r| codel(r, wanted)),
+        LeafKind::Fifo => request.attr_u32(TCA_OPTIONS, wanted.limit),
+    })
 }
 
-fn times(request: Request, target_us: u64) -> Request {
+/// The limit in the dump of a qdisc of this kind, in its unit.
+pub(super) fn limit_of(kind: LeafKind, options: &[u8]) -> Option<u32> {
+    match kind {
+        LeafKind::Cake => u32_at(attr(options, TCA_CAKE_MEMORY)?, 0),
+        LeafKind::FqCodel => u32_at(attr(options, TCA_FQ_CODEL_LIMIT)?, 0),
+        LeafKind::Fifo => u32_at(options, 0),
+    }
+}
+
+fn codel(request: Request, wanted: Wanted) -> Request {
     request
-        .attr_u32(TCA_FQ_CODEL_TARGET, target_us as u32)
+        .attr_u32(TCA_FQ_CODEL_LIMIT, wanted.limit)
+        .attr_u32(TCA_FQ_CODEL_TARGET, wanted.target_us as u32)
         .attr_u32(
             TCA_FQ_CODEL_INTERVAL,
-            (INTERVAL_US + target_us - TARGET_US) as u32,
+            (INTERVAL_US + wanted.target_us - TARGET_US) as u32,
         )
 }
 
@@ -176,7 +240,7 @@ fn target_us(ceil_bps: u64) -> u64 {
     (PACKET_AND_A_HALF_BITS * 1_000_000 / ceil_bps.max(8)).clamp(TARGET_US, 60_000_000)
 }
 
-/// Removes the qdisc of a leaf: HTB restores its FIFO.
+/// Removes the qdisc of a leaf: HTB restores its own FIFO.
 pub(super) fn removal(ifindex: IfIndex, major: u16, minor: u16) -> Request {
     let header = tcmsg(ifindex, 0, handle(major, minor), 0);
     Request::new(RTM_DELQDISC, NLM_F_REQUEST, &header)
@@ -199,5 +263,25 @@ mod tests {
     fn codel_target_is_at_least_a_large_packet() {
         assert_eq!(target_us(100_000_000), 5_000);
         assert_eq!(target_us(1_000_000), 18_168);
+    }
+
+    #[test]
+    fn a_fifo_holds_50_ms_of_its_ceiling() {
+        let limits = Limits {
+            leaves: 1,
+            packets: 10_240,
+            frame_bytes: 1514,
+        };
+        let bytes = |bps| limits.wanted(LeafKind::Fifo, bps).limit;
+        assert_eq!(bytes(20_000_000), 125_000);
+        assert_eq!(bytes(100_000), 2 * 1514);
+        assert_eq!(bytes(u64::MAX), 10_240 * 1514);
+        let few = Limits {
+            packets: 10,
+            ..limits
+        };
+        assert_eq!(few.wanted(LeafKind::Fifo, 20_000_000).limit, 15_140);
+        assert_eq!(few.wanted(LeafKind::FqCodel, 20_000_000).limit, 10);
+        assert_eq!(few.wanted(LeafKind::Cake, 20_000_000).limit, 15_140);
     }
 }

@@ -27,6 +27,8 @@ fn tree(classes: &[HtbClass]) -> HtbTree {
         default: 9,
         classes: classes.to_vec(),
         leaves: Leaves::Best,
+        limit_packets: 10_240,
+        frame_bytes: 1514,
     }
 }
 
@@ -249,8 +251,7 @@ fn requested_leaf_kinds_are_used_or_refused() {
                 Ok(_) => {
                     let all = Tc::open().unwrap().qdiscs().unwrap();
                     let listed = all.iter().filter(|q| q.kind == kind.name()).count();
-                    let expected = if kind == LeafKind::Fifo { 0 } else { 21 };
-                    assert_eq!(listed, expected, "{kind}");
+                    assert_eq!(listed, 21, "{kind}");
                     let running = htb.running(device, HTB_MAJOR).unwrap().unwrap();
                     assert_eq!(running.leaf_kind(9), Some(kind));
                 }
@@ -264,5 +265,30 @@ fn requested_leaf_kinds_are_used_or_refused() {
                 Err(error) => panic!("{error}"),
             }
         }
+    });
+}
+
+#[test]
+fn limits_of_fifos_follow_ceilings_and_packets() {
+    let name = "limits_of_fifos_follow_ceilings_and_packets";
+    in_device(name, |htb, device| {
+        let mut tree = HtbTree {
+            leaves: Leaves::Only(LeafKind::Fifo),
+            ..large(2)
+        };
+        let last = tree.classes.len() - 1;
+        let minor = tree.classes[last].minor;
+        let mut limit = |tree: &HtbTree| {
+            htb.apply(device, tree, false).unwrap();
+            let running = htb.running(device, HTB_MAJOR).unwrap().unwrap();
+            running.leaves[&minor].limit
+        };
+        // 50 ms at 2 Mbit/s.
+        assert_eq!(limit(&tree), 12_500);
+        tree.classes[last].ceil_bps = 20_000_000;
+        assert_eq!(limit(&tree), 125_000);
+        tree.limit_packets = 40;
+        assert_eq!(limit(&tree), 40 * 1514);
+        assert_eq!(limit(&tree), 40 * 1514);
     });
 }

@@ -15,15 +15,15 @@ const NFTA_GEN_ID: u16 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RulesVersion {
     nftables: Option<u32>,
-    iptables: [Vec<u8>; 2],
+    iptables: Vec<(String, Vec<u8>)>,
 }
 
-/// The present version, for this table of iptables. Three system calls; O(1). Needs
+/// The present version. Three system calls, and two for each table of iptables that exists. Needs
 /// `CAP_NET_ADMIN` and `CAP_NET_RAW`.
 ///
 /// # Errors
 /// [`StageError`]: the kernel does not report it.
-pub fn rules_version(table: &str) -> Result<RulesVersion, StageError> {
+pub fn rules_version() -> Result<RulesVersion, StageError> {
     let mut nftables = None;
     if let Some(mut connection) = absent(Connection::open(NETLINK_NETFILTER).map(Some))? {
         let request = Request::new(NFT_MSG_GETGEN, acked(0), &[0; NFGEN_LEN]);
@@ -36,6 +36,6 @@ pub fn rules_version(table: &str) -> Result<RulesVersion, StageError> {
     }
     Ok(RulesVersion {
         nftables,
-        iptables: xtables::layouts(table)?,
+        iptables: xtables::layouts()?,
     })
 }

@@ -80,22 +80,23 @@ pub(super) fn chains() -> Result<Vec<Stage>, StageError> {
     Ok(found)
 }
 
-/// The layout of this table in both families: hooks, first and last entries, number, bytes. Empty
-/// where the family has no such table, which reading would create.
-pub(super) fn layouts(table: &str) -> Result<[Vec<u8>; 2], StageError> {
-    let mut both = [Vec::new(), Vec::new()];
-    for (layout, family) in both.iter_mut().zip(&FAMILIES) {
+/// The layouts of the tables that exist in both families: hooks, first and last entries, number, bytes.
+/// Reading another table would create it.
+pub(super) fn layouts() -> Result<Vec<(String, Vec<u8>)>, StageError> {
+    let mut all = Vec::new();
+    for family in &FAMILIES {
         let names = read(family.names)?.unwrap_or_default();
-        if names.lines().any(|name| name == table) {
+        for table in names.lines() {
             let (_, info) = family.info(table).map_err(|source| StageError::Table {
                 table: table.to_owned(),
                 tool: family.tool,
                 source,
             })?;
-            *layout = info.0;
+            all.push((format!("{} {table}", family.tool), info.0));
         }
     }
-    Ok(both)
+    all.sort_unstable();
+    Ok(all)
 }
 
 impl Family {

@@ -383,11 +383,13 @@ pub enum Drop {
     NoFlow = 28,
     /// Lost by the impairment of its leaf.
     Impaired = 29,
+    /// It waited longer than [`SchedConfig::max_sojourn`].
+    TooOld = 30,
 }
 
 impl Drop {
     /// All, in the order of their numbers.
-    pub const ALL: [Drop; 21] = [
+    pub const ALL: [Drop; 22] = [
         Drop::QueueFull,
         Drop::Below,
         Drop::Beyond,
@@ -409,6 +411,7 @@ impl Drop {
         Drop::Removed,
         Drop::NoFlow,
         Drop::Impaired,
+        Drop::TooOld,
     ];
 
     fn from_abi(reason: u8) -> Drop {
@@ -440,6 +443,7 @@ impl Drop {
             Drop::Removed => "removed",
             Drop::NoFlow => "no_flow",
             Drop::Impaired => "impaired",
+            Drop::TooOld => "too_old",
         }
     }
 }
@@ -599,6 +603,8 @@ pub struct SchedConfig {
     pub accounts: u32,
     /// A packet with a later send time is dropped; 0 none.
     pub horizon: u64,
+    /// A packet that waited longer is dropped when its turn comes, unless it takes a quarter of this time at its rate, ns; 0: none.
+    pub max_sojourn: u64,
     /// Of the plan.
     pub impairments: u32,
     /// Of 8 bytes: tables of impairments.

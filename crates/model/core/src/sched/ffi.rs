@@ -127,7 +127,7 @@ mod tests {
     use crate::sched::memory::HEADER;
     use crate::sched::{Drop, Meta, Policy};
 
-    const LENGTH: usize = 45;
+    const LENGTH: usize = 46;
 
     unsafe extern "C" {
         static fp_native_sched_layout: [u32; LENGTH];
@@ -163,12 +163,13 @@ mod tests {
             offset_of!(NodeConfig, params),
             offset_of!(SchedConfig, overflow),
             offset_of!(SchedConfig, horizon),
+            offset_of!(SchedConfig, max_sojourn),
             offset_of!(SchedStats, put_off),
             offset_of!(NodeStats, bytes),
             offset_of!(RawPolicy, queue),
             offset_of!(Account, sojourn),
             offset_of!(RawParam, standard),
-            Drop::Impaired as usize,
+            Drop::TooOld as usize,
             Policy::CUSTOM as usize,
             size_of::<RawChanges>(),
             offset_of!(RawChanges, nodes),

@@ -1,6 +1,8 @@
 //! Packets in and out of the leaves.
 
-use fairpath_core::sched::{Function, Meta, Outcome, OutcomeKind, Over, Overflow, Policy};
+use fairpath_core::sched::{
+    Function, Meta, Outcome, OutcomeKind, Over, Overflow, Policy, RATE_SHIFT,
+};
 
 use super::policy::{DROP, KEEP, LATER, LINGER};
 use super::queue::Item;
@@ -10,6 +12,9 @@ use super::{Oracle, reason};
 const EMPTY: u32 = Policy::WANTS_EMPTY;
 /// `FP_FAT_BANDS`.
 const FAT_BANDS: u32 = 64;
+
+/// A packet was sent, or dropped for a reason.
+pub(super) type Taken = Result<(), u8>;
 
 impl Oracle {
     fn begin_waiting(&mut self, handle: u32) {
@@ -248,21 +253,47 @@ impl Oracle {
         about
     }
 
-    /// The first packet, and whether it leaves or is dropped.
-    pub(super) fn give_packet(&mut self, leaf: u32) -> (u32, bool) {
+    /// Its policy decides on a packet that may leave, unless it is too old: a rank, and the reason of a drop.
+    fn query_leaving(&mut self, leaf: u32, handle: u32, about: Item) -> (Option<u64>, Taken) {
+        let meta = self.world.packets[&handle].meta;
+        if self.is_too_old(leaf, meta.bytes) {
+            self.call.reason = reason::TOO_OLD.into();
+            self.query_again(leaf, Function::OnDrop, &meta, about);
+            self.call.verdict = DROP;
+            return (None, Err(reason::TOO_OLD));
+        }
+        let rank = self.query_again(leaf, Function::RankDequeue, &meta, about);
+        let dropped = self.call.verdict & DROP != 0;
+        (rank, if dropped { Err(reason::POLICY) } else { Ok(()) })
+    }
+
+    /// It waited longer than the limit, and than four packets of its length take at the lowest ceiling.
+    fn is_too_old(&self, leaf: u32, bytes: u32) -> bool {
+        let (sojourn, most) = (self.call.sojourn, self.plan.config.max_sojourn);
+        let mut slowest = 0;
+        let mut node = leaf;
+        while node != 0 {
+            slowest = slowest.max(self.config(node).ceil);
+            node = self.config(node).parent;
+        }
+        let quarter = u128::from(sojourn.min(1 << 40) / 4) << RATE_SHIFT;
+        most != 0 && sojourn > most && u128::from(bytes) * u128::from(slowest) <= quarter
+    }
+
+    /// The first packet, and its outcome.
+    pub(super) fn give_packet(&mut self, leaf: u32) -> (u32, Taken) {
         let Some((Item::Packet(handle), rank)) = self.queue(leaf).first() else {
             panic!("leaf {leaf} has no packet")
         };
         let about = self.about_leaving(leaf, handle, rank);
-        let meta = self.world.packets[&handle].meta;
-        self.query_again(leaf, Function::RankDequeue, &meta, about);
+        let (_, taken) = self.query_leaving(leaf, handle, about);
         self.queue(leaf).remove(Item::Packet(handle));
         self.end_waiting(handle);
-        (handle, self.call.verdict & DROP == 0)
+        (handle, taken)
     }
 
     /// The first packet of the first flow, if it does not wait on.
-    pub(super) fn give_from_flow(&mut self, leaf: u32) -> Option<(u32, bool)> {
+    pub(super) fn give_from_flow(&mut self, leaf: u32) -> Option<(u32, Taken)> {
         let Some((Item::Flow(_, hash), waited)) = self.queue(leaf).first() else {
             panic!("leaf {leaf} has no flow")
         };
@@ -276,10 +307,8 @@ impl Oracle {
             let next = self.world.packets[&next].meta;
             (self.call.next_hint, self.call.next_bytes) = (next.hint, next.bytes);
         }
-        let meta = self.world.packets[&handle].meta;
-        let rank = self
-            .query_again(leaf, Function::RankDequeue, &meta, about)
-            .unwrap_or(KEEP);
+        let (rank, taken) = self.query_leaving(leaf, handle, about);
+        let rank = rank.unwrap_or(KEEP);
         let verdict = self.call.verdict;
         if verdict & LATER != 0 && verdict & DROP == 0 {
             self.rank_flow(leaf, item, rank);
@@ -289,7 +318,7 @@ impl Oracle {
         self.end_waiting(handle);
         self.rerank(leaf, key, item, rank, waited);
         self.call.verdict = verdict;
-        Some((handle, verdict & DROP == 0))
+        Some((handle, taken))
     }
 
     fn pass_empty_flow(&mut self, leaf: u32, key: (u32, u32), item: Item, waited: u64) {

@@ -47,6 +47,7 @@ pub mod reason {
     pub const NO_REFERENCE: u8 = 25;
     pub const REMOVED: u8 = 27;
     pub const IMPAIRED: u8 = 29;
+    pub const TOO_OLD: u8 = 30;
 }
 
 /// `FP_DEQUEUE_TRIES`.

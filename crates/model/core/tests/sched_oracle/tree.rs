@@ -174,18 +174,18 @@ impl Oracle {
             Over::Packets => Some(self.give_packet(leaf)),
             _ => self.give_from_flow(leaf),
         };
-        let Some((handle, sent)) = taken else {
+        let Some((handle, outcome)) = taken else {
             self.settle(leaf);
             return false;
         };
+        let sent = outcome.is_ok();
         let marked = sent && self.call.verdict & super::policy::MARK != 0;
         self.node_mut(leaf).stats.marked += u64::from(marked);
         self.stats.marked += u64::from(marked);
         self.ascend(&path, leaf, handle, sent);
-        if sent {
-            self.send(handle, marked);
-        } else {
-            self.drop_packet(handle, reason::POLICY);
+        match outcome {
+            Ok(()) => self.send(handle, marked),
+            Err(reason) => self.drop_packet(handle, reason),
         }
         sent
     }

@@ -197,7 +197,7 @@ fn list<'a, T>(
     (0..count).map(|_| item(from)).collect()
 }
 
-fn config_fields(config: &SchedConfig) -> [u64; 13] {
+fn config_fields(config: &SchedConfig) -> [u64; 14] {
     [
         config.packets.into(),
         config.limit_packets.into(),
@@ -212,6 +212,7 @@ fn config_fields(config: &SchedConfig) -> [u64; 13] {
         config.seed.into(),
         config.horizon,
         config.service.into(),
+        config.max_sojourn,
     ]
 }
 
@@ -278,6 +279,7 @@ fn decode_plan(from: &mut Bytes<'_>) -> Result<Plan, Bad> {
         seed: from.small()?,
         horizon: from.number()?,
         service: from.small()?,
+        max_sojourn: from.number()?,
         ..SchedConfig::default()
     };
     let nodes = list(from, MAX_NODES, decode_node)?;

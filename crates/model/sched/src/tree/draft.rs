@@ -16,6 +16,8 @@ use fairpath_units::text::is_unsafe;
 
 /// Maximum length of a node name, bytes.
 const MAX_NAME_BYTES: usize = 255;
+/// Maximum of `max_sojourn`, in nanoseconds: an hour.
+const MAX_SOJOURN_NS: u64 = 3_600_000_000_000;
 /// Maximum weight, which is also the maximum ratio between siblings.
 pub(super) const MAX_WEIGHT: u64 = 65_536;
 /// Maximum packets in a scheduler.
@@ -82,6 +84,7 @@ pub(super) struct Draft {
     pub hosts: Option<u64>,
     pub overflow: Option<Spanned<Overflow>>,
     pub horizon_ns: u64,
+    pub max_sojourn_ns: u64,
     pub seed: u32,
     /// Floors may exceed the rate of the parent, because operators oversubscribe links.
     pub overbooked: bool,
@@ -285,7 +288,15 @@ pub(super) fn in_unit(raw: &Raw, unit: &str) -> Result<u64, quantity::BadQuantit
     }
 }
 
-const SCHEDULER_KEYS: [&str; 6] = ["limit", "flows", "hosts", "overflow", "horizon", "seed"];
+const SCHEDULER_KEYS: [&str; 7] = [
+    "limit",
+    "flows",
+    "hosts",
+    "overflow",
+    "horizon",
+    "max_sojourn",
+    "seed",
+];
 
 fn scheduler(draft: &mut Draft, table: DeTable<'_>, problems: &mut Problems) {
     let of = "scheduler".to_owned();
@@ -309,6 +320,11 @@ fn scheduler(draft: &mut Draft, table: DeTable<'_>, problems: &mut Problems) {
                 let range = [0, 86_400_000_000_000];
                 let horizon = reader.quantity("horizon", "ns", &value, range);
                 draft.horizon_ns = horizon.unwrap_or(0);
+            }
+            "max_sojourn" => {
+                let range = [0, MAX_SOJOURN_NS];
+                let most = reader.quantity("max_sojourn", "ns", &value, range);
+                draft.max_sojourn_ns = most.unwrap_or(0);
             }
             "seed" => {
                 let seed = reader.quantity("seed", "", &value, [0, u64::from(u32::MAX)]);

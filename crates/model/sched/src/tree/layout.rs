@@ -394,6 +394,7 @@ fn sizes(
             .map_or(Overflow::Tail, |overflow| *overflow.get_ref()),
         seed: draft.seed,
         horizon: draft.horizon_ns,
+        max_sojourn: draft.max_sojourn_ns,
         ..SchedConfig::default()
     }
 }

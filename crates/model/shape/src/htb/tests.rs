@@ -88,9 +88,11 @@ fn floors_become_rates_ceilings_ceilings_and_weights_quanta() {
         let class = named(&plan, &tree, name);
         (class.rate_bps, class.ceil_bps, class.quantum_bytes)
     };
-    assert_eq!(rates("a"), (12_000_000, 15_000_000, 3 * FRAME));
-    assert_eq!(rates("b"), (4_000_000, 20_000_000, FRAME));
-    assert_eq!(rates("other"), (MIN_BPS, 20_000_000, FRAME));
+    // The lightest sends 2.8 ms of the line in a turn.
+    assert_eq!(rates("a"), (12_000_000, 15_000_000, 3 * 7_000));
+    assert_eq!(rates("b"), (4_000_000, 20_000_000, 7_000));
+    assert_eq!(rates("other"), (MIN_BPS, 20_000_000, 7_000));
+    assert_eq!(plan.unfair_to_gso_bps, Some(20_000_000));
     // The line's two nodes with the root's: one class.
     assert_eq!(plan.classes.len(), 4);
     let top = &plan.classes[0];
@@ -161,6 +163,26 @@ fn htb_limitations_are_listed_or_refused() {
     ]);
     let refused = htb_plan(&split, FRAME, MAJOR, |_| None).unwrap_err();
     assert_eq!(refused, HtbPlanError::Split { node: "a".into() });
+}
+
+#[test]
+fn weights_beyond_the_quanta_are_listed() {
+    let weights = |heavy: u32| {
+        let weight = format!("weight = {heavy}\n{MATCH_1}");
+        on_link(
+            &[
+                ("root", "", ""),
+                ("a", "root", &weight),
+                ("other", "root", REST),
+            ],
+            1_000_000_000,
+        )
+    };
+    let kept = plan(&weights(132));
+    assert_eq!((kept.unkept.len(), kept.unfair_to_gso_bps), (0, None));
+    let lost = plan(&weights(133)).unkept;
+    assert_eq!(lost[0].node, "a");
+    assert!(lost[0].what.contains("200,000"), "{lost:?}");
 }
 
 #[test]

@@ -45,7 +45,7 @@ impl Afxdp {
         let Both {
             down: Some(inside),
             up: Some(outside),
-        } = job.links()?
+        } = job.links.clone()
         else {
             bail!("shape via afxdp: both sides are needed: set [shape] outside");
         };

@@ -2,9 +2,11 @@
 
 use fairpath_class::{ClassSet, Whom};
 use fairpath_core::sched::Framing;
-use fairpath_netlink::{NetlinkError, Tc};
+use fairpath_netlink::{CAKE_LEAVES, LeafKind, NetlinkError, Tc};
 use fairpath_sched::tree::Diffserv;
-use fairpath_shape::Impaired;
+use fairpath_shape::htb::is_fair_to_gso;
+use fairpath_shape::{Both, Impaired};
+use fairpath_units::quantity::written;
 
 use super::{Choice, traits};
 use crate::{OnFailure, ShapeConfig, Via};
@@ -60,7 +62,7 @@ pub fn takes(via: Via, config: &ShapeConfig, impaired: Impaired) -> Result<(), S
 /// The back end of this configuration. `impaired` are the impairments of its links.
 ///
 /// Without [shape] via, the first that supports the configuration: the BPF qdisc, which continues
-/// without the daemon; HTB with leaves of low latency; NFQUEUE, also for custom policies, recording
+/// without the daemon; HTB with leaves of low latency, where it is fair; NFQUEUE, also for custom policies, recording
 /// and `on_failure = "stop"`. AF_XDP bypasses netfilter and conntrack, so it must be configured.
 pub fn choose(config: &ShapeConfig, classes: &ClassSet, impaired: Impaired) -> Choice {
     let chosen = |via, reason: String| Choice {
@@ -106,13 +108,17 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet, impaired: Impaired) -> C
         let text = format!("{none}, and HTB does not support the configured policies");
         return chosen(Via::Nfqueue, text);
     }
-    let leaves = has_aqm_leaves();
-    if matches!(leaves, Ok(true)) {
-        return chosen(
-            Via::Kernel,
-            format!("{none}, but HTB with FQ-CoDel or CAKE as leaves"),
-        );
-    }
+    let leaf = match best_leaf(classes.classes().len()) {
+        Ok(Some(leaf)) => leaf,
+        Ok(None) => {
+            let text = format!("{none}, nor HTB with FQ-CoDel or CAKE as leaves");
+            return chosen(Via::Nfqueue, text);
+        }
+        Err(error) => {
+            let text = format!("{none}, and the search for HTB with its leaves failed: {error}");
+            return chosen(Via::Nfqueue, text);
+        }
+    };
     let unseen = |class: &fairpath_class::Class| {
         let mut criteria = class.criteria.iter();
         criteria.any(|criterion| matches!(criterion.whom(), Whom::Link(_)))
@@ -124,26 +130,53 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet, impaired: Impaired) -> C
         );
         return chosen(Via::Kernel, text);
     }
-    let leaves = match leaves {
-        Ok(_) => "nor HTB with FQ-CoDel or CAKE as leaves".to_owned(),
-        Err(error) => format!("and the search for HTB with FQ-CoDel or CAKE failed: {error}"),
-    };
-    chosen(Via::Nfqueue, format!("{none}, {leaves}"))
+    // CAKE splits GSO packets.
+    if let Some(bps) = unfair_to_gso_bps(config, classes).filter(|_| leaf != LeafKind::Cake) {
+        let text = format!(
+            "{none}, and HTB with {leaf} gives GSO packets more than their share of {}",
+            written(bps, "bit")
+        );
+        return chosen(Via::Nfqueue, text);
+    }
+    chosen(
+        Via::Kernel,
+        format!("{none}, but HTB with {leaf} as leaves"),
+    )
 }
 
-/// True if this kernel has HTB, and FQ-CoDel or CAKE for its leaves.
-fn has_aqm_leaves() -> Result<bool, NetlinkError> {
+/// The lowest rate that classes share where HTB would be unfair to those without GSO packets.
+fn unfair_to_gso_bps(config: &ShapeConfig, classes: &ClassSet) -> Option<u64> {
+    let classes = classes.classes();
+    let Both { down, up } = config.lines.bps;
+    let links = [down, up].into_iter().filter(|_| !classes.is_empty());
+    let parents = classes.iter().filter_map(|class| class.parent);
+    let shared = parents.flat_map(|parent| {
+        [&classes[parent].down, &classes[parent].up].map(|rates| rates.ceil_bps)
+    });
+    let rates = links.chain(shared.flatten());
+    rates.filter(|bps| *bps != 0 && !is_fair_to_gso(*bps)).min()
+}
+
+/// The best leaf for this number of classes, if this kernel has HTB and one that limits delay.
+fn best_leaf(classes: usize) -> Result<Option<LeafKind>, NetlinkError> {
     let mut tc = Tc::open()?;
-    Ok(tc.supports("htb")? && (tc.supports("fq_codel")? || tc.supports("cake")?))
+    if !tc.supports("htb")? {
+        return Ok(None);
+    }
+    // With those of classes without one.
+    let cake = 2 * classes < CAKE_LEAVES && tc.supports("cake")?;
+    Ok(match cake {
+        true => Some(LeafKind::Cake),
+        false => tc.supports("fq_codel")?.then_some(LeafKind::FqCodel),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn impairments_choose_a_back_end_without_gso_packets() {
-        let config = ShapeConfig {
+    fn configured() -> ShapeConfig {
+        ShapeConfig {
             inside: "eth0".into(),
             outside: None,
             vlans: None,
@@ -155,7 +188,12 @@ mod tests {
             on_bypass: crate::OnBypass::End,
             record: None,
             start: true,
-        };
+        }
+    }
+
+    #[test]
+    fn impairments_choose_a_back_end_without_gso_packets() {
+        let config = configured();
         let impaired = Impaired {
             some: true,
             changes: false,
@@ -164,5 +202,31 @@ mod tests {
         assert_eq!(choice.via, Via::Nfqueue);
         assert!(choice.reason.contains("on the wire"), "{}", choice.reason);
         takes(choice.via, &config, impaired).unwrap();
+    }
+
+    #[test]
+    fn slow_shared_rates_are_unfair_to_gso() {
+        let site = |rate: &str| {
+            let csv = format!(
+                "name,parent,prefix,down\nsite,,10.1.0.0/16,{rate}\na,site,10.1.0.1/32,10mbit\n"
+            );
+            let mut drafts = fairpath_class::Drafts::new();
+            drafts.read_file("classes.csv", csv.as_bytes());
+            fairpath_class::ClassSet::build(drafts, fairpath_class::Uplinks::Unknown)
+                .set
+                .unwrap()
+        };
+        let config = |bps| ShapeConfig {
+            lines: fairpath_shape::Settings {
+                bps: Both { down: bps, up: 0 },
+                ..fairpath_shape::Settings::default()
+            },
+            ..configured()
+        };
+        let found = |bps, classes: &ClassSet| unfair_to_gso_bps(&config(bps), classes);
+        assert_eq!(found(19_000_000, &ClassSet::default()), None);
+        assert_eq!(found(19_000_000, &site("1gbit")), Some(19_000_000));
+        assert_eq!(found(1_000_000_000, &site("1gbit")), None);
+        assert_eq!(found(0, &site("100mbit")), Some(100_000_000));
     }
 }

@@ -8,11 +8,13 @@
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io::Write;
+use std::ops::RangeInclusive;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use fairpath_netlink::{Links, RulesVersion, rules_version};
 
+use super::others;
 use crate::OnFailure;
 use crate::spawn::spawn_spared;
 
@@ -91,9 +93,6 @@ const CHAINS: [Chain; 3] = [
     ["forward", "FORWARD", "_through"],
 ];
 
-/// The table of iptables with our rules.
-const TABLE: &str = "mangle";
-
 /// Packets that are never diverted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exempt {
@@ -116,12 +115,16 @@ pub struct Diversion {
     listed: Option<String>,
     /// Of all rules, when ours were seen in place.
     version: Option<RulesVersion>,
+    /// A rule of another program that sends packets to our queues.
+    other_rule: Option<String>,
 }
 
 /// Rules to put in place.
 #[derive(Clone, Debug)]
 struct Rules {
     diverts: Vec<Divert>,
+    /// All queues whose packets are ours.
+    queues: RangeInclusive<u16>,
     on_failure: OnFailure,
     exempt: Option<Exempt>,
 }
@@ -150,20 +153,26 @@ impl Tool {
 }
 
 impl Diversion {
-    /// Puts the rules in place, instead of those that a crash left.
+    /// Puts the rules in place, instead of those that a crash left. All packets of `queues` are this program's.
     ///
     /// # Errors
-    /// An interface is a port of a bridge, whose packets rules do not see; what each tool said where none can.
+    /// An interface is a port of a bridge, whose packets rules do not see; another program's rule sends packets to
+    /// `queues`; what each tool said where none can.
     pub fn begin(
         diverts: &[Divert],
+        queues: RangeInclusive<u16>,
         on_failure: OnFailure,
         exempt: Option<Exempt>,
     ) -> anyhow::Result<Diversion> {
         refuse_bridge_ports(diverts)?;
         let first = diverts.first().map_or(0, |divert| divert.queue);
         let name = format!("fairpath_{first}");
+        if let Some(rule) = others::rule_to(&queues, &name) {
+            bail!("{}", refusal(&queues, &rule));
+        }
         let rules = Rules {
             diverts: diverts.to_vec(),
+            queues,
             on_failure,
             exempt,
         };
@@ -173,7 +182,8 @@ impl Diversion {
                 Ok(()) => {
                     return Ok(Diversion {
                         listed: list(by, &name),
-                        version: rules_version(TABLE).ok(),
+                        version: rules_version().ok(),
+                        other_rule: None,
                         name,
                         by,
                         rules,
@@ -199,11 +209,12 @@ impl Diversion {
     /// The message of the tool: packets are not sent to the queues.
     pub fn repair(&mut self) -> anyhow::Result<bool> {
         // Unknown is a change.
-        let version = rules_version(TABLE).ok();
+        let version = rules_version().ok();
         if version.is_some() && version == self.version {
             return Ok(false);
         }
         self.version = version;
+        self.look_for_others();
         if list(self.by, &self.name) == self.listed {
             return Ok(false);
         }
@@ -214,8 +225,23 @@ impl Diversion {
             )
         })?;
         self.listed = list(self.by, &self.name);
-        self.version = rules_version(TABLE).ok();
+        self.version = rules_version().ok();
         Ok(true)
+    }
+
+    /// Warns once of a rule of another program that sends packets to our queues.
+    fn look_for_others(&mut self) {
+        let found = others::rule_to(&self.rules.queues, &self.name);
+        if let Some(rule) = found.as_ref().filter(|_| found != self.other_rule) {
+            tracing::warn!("{}", refusal(&self.rules.queues, rule));
+        }
+        self.other_rule = found;
+    }
+
+    /// A rule of another program that sends packets to our queues, for the status.
+    pub fn other_rule(&self) -> Option<String> {
+        let rule = self.other_rule.as_ref()?;
+        Some(refusal(&self.rules.queues, rule))
     }
 
     /// Takes the rules away.
@@ -230,6 +256,14 @@ impl Diversion {
     pub fn by(&self) -> &'static str {
         self.by.name()
     }
+}
+
+fn refusal(queues: &RangeInclusive<u16>, rule: &str) -> String {
+    let (first, last) = (queues.start(), queues.end());
+    format!(
+        "a rule of another program sends packets to queues {first} to {last}, which are Fairpath's ({rule}): \
+         remove it, or use other queues (`queue` of [shape], --queue-num)"
+    )
 }
 
 /// Netfilter's IP chains know the packets of a bridge's ports by the bridge's name, if they see them at all: rules
@@ -297,6 +331,7 @@ fn put(by: Tool, name: &str, rules: &Rules) -> anyhow::Result<()> {
         ref diverts,
         on_failure,
         exempt,
+        ..
     } = *rules;
     let bypass = on_failure == OnFailure::Pass;
     match by {

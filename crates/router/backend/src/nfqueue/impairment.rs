@@ -113,7 +113,9 @@ impl Nfqueue {
             .iter()
             .all(|(direction, _)| is_forwarded(direction));
         let beyond = forwarded.then(Beyond::begin).flatten();
-        let diversion = Diversion::begin(&diverts, OnFailure::Pass, Some(exempt))?;
+        let last = diverts.iter().map(|divert| divert.queue).max();
+        let queues = queue..=last.unwrap_or(queue);
+        let diversion = Diversion::begin(&diverts, queues, OnFailure::Pass, Some(exempt))?;
         reported.push(format!("rules by {}", diversion.by()));
         Ok(Nfqueue {
             lines,

@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 use fairpath_bpf::RttMonitor;
 use fairpath_class::Whom;
 use fairpath_core::sched::Op;
-use fairpath_netlink::Links;
+use fairpath_netlink::{Link, Links};
 use fairpath_nfqueue::Config;
 use fairpath_shape::{Both, Lines, Side};
 
@@ -49,7 +49,6 @@ struct NfqueueLink {
     handles: u32,
     /// As it was at the start.
     interface: String,
-    ifindex: u32,
     mtu_bytes: u32,
 }
 
@@ -62,29 +61,26 @@ impl Nfqueue {
         refuse_unseen(job)?;
         let mut diverts = Vec::new();
         let mut buffers = Vec::new();
-        let links = job.links()?;
-        let inside = links.down.as_ref().map_or(0, |link| link.ifindex.0);
         let sides = Both::try_of(|side| {
-            let Some(link) = links.get(side) else {
+            let Some(name) = job.interface(side) else {
                 return Ok(None);
             };
-            let queue = job.config.queue + u16::from(side == Side::Up);
+            // A rule may precede its interface.
             diverts.push(Divert {
-                what: Diverted::Leaving(link.name.clone()),
-                queue,
+                what: Diverted::Leaving(name.to_owned()),
+                queue: queue_of(job, side),
             });
-            let at = At {
-                side,
-                inside,
-                out: link.ifindex.0,
-                mtu_bytes: link.mtu_bytes,
+            let Some(link) = job.links.get(side) else {
+                return Ok(None);
             };
-            let (line, buffer) = NfqueueLink::start(job, &link.name, queue, at)?;
+            let (line, buffer) = NfqueueLink::start(job, side, link)?;
             buffers.push(buffer);
             anyhow::Ok(Some(line))
         })?;
         // Packets arrive from here on. A failure before this line has diverted none.
-        let diversion = Diversion::begin(&diverts, job.config.on_failure, None)?;
+        let first = job.config.queue;
+        let queues = first..=first + MARKS + 1;
+        let diversion = Diversion::begin(&diverts, queues, job.config.on_failure, None)?;
         let queues: Vec<String> = diverts
             .iter()
             .map(|d| format!("{} by queue {}", d.what, d.queue))
@@ -108,7 +104,7 @@ impl Nfqueue {
 
     fn line(&self, side: Side) -> anyhow::Result<&NfqueueLink> {
         let line = self.sides.get(side).as_ref();
-        line.with_context(|| format!("{} is not shaped: no interface is configured", side.name()))
+        line.with_context(|| format!("{} is not shaped: it has no interface", side.name()))
     }
 }
 
@@ -134,14 +130,20 @@ fn refuse_unseen(job: &Job<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The queue that rules send the packets of a side to.
+fn queue_of(job: &Job<'_>, side: Side) -> u16 {
+    job.config.queue + u16::from(side == Side::Up)
+}
+
 impl NfqueueLink {
-    fn start(
-        job: &Job<'_>,
-        interface: &str,
-        number: u16,
-        at: At,
-    ) -> anyhow::Result<(NfqueueLink, String)> {
-        let (ifindex, mtu_bytes) = (at.out, at.mtu_bytes);
+    fn start(job: &Job<'_>, side: Side, link: &Link) -> anyhow::Result<(NfqueueLink, String)> {
+        let number = queue_of(job, side);
+        let at = At {
+            side,
+            inside: job.links.down.as_ref().map_or(0, |link| link.ifindex.0),
+            out: link.ifindex.0,
+            mtu_bytes: link.mtu_bytes,
+        };
         let handles = job.lines.held(at.side) + SPARE_HANDLES;
         let (gauge, shaping) = orders::begin(job, at.side, handles, false)?;
         let queue = Config::new(number)
@@ -166,9 +168,8 @@ impl NfqueueLink {
             running,
             gauge,
             handles,
-            interface: interface.to_owned(),
-            ifindex,
-            mtu_bytes,
+            interface: link.name.clone(),
+            mtu_bytes: link.mtu_bytes,
         };
         Ok((line, note))
     }
@@ -180,7 +181,10 @@ impl Backend for Nfqueue {
     }
 
     fn about(&self) -> String {
-        self.about.clone()
+        match self.diversion.as_ref().and_then(Diversion::other_rule) {
+            Some(rule) => format!("{}; {rule}", self.about),
+            None => self.about.clone(),
+        }
     }
 
     fn read(&mut self, _: &RttMonitor) -> anyhow::Result<Reading> {
@@ -240,17 +244,26 @@ impl Backend for Nfqueue {
                 continue;
             };
             let name = &line.interface;
-            match links.by_name(name)? {
-                None => bail!("the interface {name:?} was removed"),
-                Some(link) if link.ifindex.0 != line.ifindex => {
-                    bail!("the interface {name:?} was replaced by another one")
-                }
-                Some(link) if link.mtu_bytes != line.mtu_bytes => {
-                    bail!("the MTU of {name:?} changed to {}", link.mtu_bytes)
-                }
-                Some(_) => {}
+            if let Some(link) = links.by_name(name)?
+                && link.mtu_bytes != line.mtu_bytes
+            {
+                bail!("the MTU of {name:?} changed to {}", link.mtu_bytes);
             }
         }
+        Ok(())
+    }
+
+    fn leave(&mut self, side: Side) -> anyhow::Result<()> {
+        // The rule waits for an interface of the same name.
+        match self.sides.get_mut(side).take() {
+            Some(mut line) => line.running.stop().map(drop),
+            None => Ok(()),
+        }
+    }
+
+    fn join(&mut self, job: &Job<'_>, side: Side) -> anyhow::Result<()> {
+        let (line, _) = NfqueueLink::start(job, side, job.link(side)?)?;
+        *self.sides.get_mut(side) = Some(line);
         Ok(())
     }
 

@@ -167,7 +167,11 @@ impl Daemon {
         let Some(shaping) = &mut self.shaping else {
             return;
         };
-        let happened = shaping.follow_links();
+        let Some(config) = &self.engine.config.shape else {
+            return;
+        };
+        let classes = &self.engine.config.classes.set;
+        let happened = shaping.follow_links(config, classes, self.engine.kernel.monitor_mut());
         self.note_shaping(happened);
         let classes = &self.engine.config.classes.set;
         let (Some(shaping), Some(config)) = (&mut self.shaping, &self.engine.config.shape) else {
@@ -305,6 +309,9 @@ fn start_shaping(
     let classes = &engine.config.classes.set;
     let mut shaping = Shaping::new(config, classes, leads, prepared)?;
     if config.start {
+        if !waits {
+            shaping.expect_interfaces(config)?;
+        }
         match shaping.start(config, classes, engine.kernel.monitor_mut()) {
             Ok(text) => tracing::info!("{text}"),
             Err(error) => {

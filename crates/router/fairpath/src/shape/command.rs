@@ -134,6 +134,9 @@ struct StartArgs {
         value_parser = clap::value_parser!(u32).range(64..=1 << 20)
     )]
     max_packets: Option<u32>,
+    /// Maximum time in a queue; later packets are dropped; 0s: none [default: 500ms]
+    #[arg(long, value_name = "TIME", requires = "inside")]
+    max_sojourn: Option<String>,
     /// First of six queue numbers of NFQUEUE, 0 to 65530 [default: 40]
     #[arg(
         long,
@@ -344,6 +347,7 @@ fn configuration(args: &StartArgs) -> String {
         ("mpu", args.mpu.map(|n| n.to_string())),
         ("atm", word(&args.atm)),
         ("packets", args.max_packets.map(|n| n.to_string())),
+        ("max_sojourn", word(&args.max_sojourn)),
         ("queue", args.queue_num.map(|n| n.to_string())),
         (
             "on_failure",

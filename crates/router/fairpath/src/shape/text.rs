@@ -11,7 +11,7 @@ pub fn status(snapshot: &Snapshot, limit: usize) -> String {
     };
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = shaper(&mut out, shape);
+    let _ = shaper(&mut out, shape, snapshot.interval_ns);
     let (rows, excluded) = classes(snapshot, limit);
     for row in rows {
         for (direction, of) in queues(row) {
@@ -89,7 +89,7 @@ fn queues(row: &SnapshotRow) -> impl Iterator<Item = (&'static str, &Queue)> {
         .filter_map(|(direction, queue)| Some((direction, queue.as_ref()?)))
 }
 
-fn shaper(out: &mut String, shape: &Shape) -> std::fmt::Result {
+fn shaper(out: &mut String, shape: &Shape, interval_ns: u64) -> std::fmt::Result {
     if let Some(failure) = &shape.failure {
         writeln!(out, "failed  {failure}")?;
     }
@@ -103,7 +103,12 @@ fn shaper(out: &mut String, shape: &Shape) -> std::fmt::Result {
     }
     writeln!(
         out,
-        "\n{:<20}{:<5}{:>8}{:>9}{:>9}{:>12}{:>9}{:>8}{:>8}{:>8}{:>8}{:>8}",
+        "\nrates of the last {}; p50 to p99: time in the queue",
+        time(Some(interval_ns))
+    )?;
+    writeln!(
+        out,
+        "{:<20}{:<5}{:>8}{:>9}{:>9}{:>12}{:>9}{:>8}{:>8}{:>8}{:>8}{:>8}",
         "class",
         "",
         "ceil",
@@ -137,7 +142,37 @@ fn shaper(out: &mut String, shape: &Shape) -> std::fmt::Result {
             writeln!(out, "dropped {} {count} {reason}", link.side)?;
         }
     }
+    for (name, count) in &shape.counters {
+        if let Some((side, what)) = lost(name).filter(|_| *count > 0) {
+            writeln!(out, "lost    {side}{count} {what}")?;
+        }
+    }
     Ok(())
+}
+
+/// Counters of packets that were lost ahead of the scheduler, or that could not be sent.
+const LOST: [&str; 10] = [
+    "queue_dropped",
+    "user_dropped",
+    "no_handle",
+    "verdicts_refused",
+    "verdicts_failed",
+    "rx_dropped",
+    "rx_ring_full",
+    "ring_full",
+    "no_link",
+    "lost",
+];
+
+/// The side with a space, if there is one, and the rest of a counter of lost packets: `nfqueue_down_queue_dropped`.
+fn lost(name: &str) -> Option<(&'static str, &str)> {
+    let (_, name) = name.split_once('_')?;
+    let sides = [("down_", "down "), ("up_", "up ")];
+    let of = sides
+        .iter()
+        .find_map(|(prefix, side)| Some((*side, name.strip_prefix(prefix)?)));
+    of.or(Some(("", name)))
+        .filter(|(_, what)| LOST.contains(what))
 }
 
 fn line(out: &mut String, name: &str, direction: &str, queue: &Queue) -> std::fmt::Result {
@@ -164,7 +199,8 @@ fn time(ns: Option<u64>) -> String {
         None => "-".to_owned(),
         Some(ns @ 0..1_000_000) => format!("{} us", ns / 1_000),
         Some(ns @ 1_000_000..100_000_000) => format!("{:.1} ms", ns as f64 / 1e6),
-        Some(ns) => format!("{} ms", ns / 1_000_000),
+        Some(ns @ 100_000_000..1_000_000_000) => format!("{} ms", ns / 1_000_000),
+        Some(ns) => format!("{:.1} s", ns as f64 / 1e9),
     }
 }
 
@@ -226,8 +262,17 @@ mod tests {
                     }),
                     ..ShapedLink::default()
                 }],
+                counters: [
+                    ("nfqueue_down_queue_dropped", 12),
+                    ("nfqueue_down_received", 900),
+                    ("nfqueue_up_no_handle", 0),
+                    ("afxdp_no_link", 3),
+                ]
+                .map(|(name, count)| (name.to_owned(), count))
+                .into(),
                 ..Shape::default()
             }),
+            interval_ns: 1_000_000_000,
             rows: vec![
                 row("anna", Some(10_000_000), 9.62e6),
                 row("bert, \"b\"", None, 12e6),
@@ -245,9 +290,12 @@ mod tests {
         assert_eq!(
             lines,
             [
+                "rates of the last 1.0 s; p50 to p99: time in the queue",
                 "class                        ceil    floor     rate        sent  dropped  marked backlog     p50     p95     p99",
                 "line                down    95.0M        -    14.6M         812        0       0       0       -  4.9 ms       -",
                 "router  down 1200000 bytes sent by the stack, 400000 not charged, debt 9.9 ms",
+                "lost    3 no_link",
+                "lost    down 12 queue_dropped",
                 "bert, \"b\"           down        -        -    12.0M         812        0       0       0       -  4.9 ms       -",
                 "anna                down    10.0M        -    9.62M         812        0       0       0       -  4.9 ms       -",
                 "1 more classes; --limit N prints more",
