@@ -13,8 +13,8 @@
  *
  * Source: the classes of RFC 4594, RFC 8622 (LE) and RFC 5865 (VA), in tins as in tc-cake(8).
  * Deliberately absent: CAKE's thresholds, by which a tin with too much traffic loses its priority.
- * For those, use class_tree on a node that splits by DSCP, with floors and ceilings. CoDel in each
- * tin is also absent: use such a tree with leaves of fq_codel.
+ * For those, use tins.c on a node that splits by DSCP. CoDel in each tin is also absent: use such a
+ * tree with leaves of fq_codel.
  */
 #include "guard.h"
 

@@ -486,7 +486,8 @@ static __attribute__((noinline)) int look(struct sk_buff *skb)
 	load_head(skb);
 	fp_parse_and_classify((struct fp_rtt FP_MEM *)port->halves[port->half & 1].rtt_at,
 			      &port->work, &op->meta, port->end);
-	FP_PUT(op->meta.bytes, wire_bytes(skb));
+	FP_PUT(op->meta.bytes,
+	       fp_link_bytes(&the_scheduler()->config.framing, wire_bytes(skb), segments));
 	port->arrived++;
 	port->arrived_segments += segments;
 	return 0;

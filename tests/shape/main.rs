@@ -11,6 +11,7 @@ mod accounts;
 mod author;
 mod changes;
 mod classes;
+mod framing;
 mod gso;
 mod held;
 mod intact;
@@ -23,6 +24,7 @@ mod recorded;
 mod refused;
 mod scene;
 mod soak;
+mod tins;
 mod together;
 
 /// A test for each of these ports.

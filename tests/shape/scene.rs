@@ -226,10 +226,23 @@ impl Numbered {
         every: Duration,
         bytes: usize,
     ) -> Numbered {
+        Numbered::start_marked(ns, (port, 0), to, every, bytes)
+    }
+
+    /// The same, from this port and with this DSCP.
+    pub fn start_marked(
+        ns: &Netns,
+        (port, dscp): (u16, u8),
+        to: IpAddr,
+        every: Duration,
+        bytes: usize,
+    ) -> Numbered {
         let over = Arc::new(AtomicBool::new(false));
         let theirs = Arc::clone(&over);
         let bind = || UdpSocket::bind(("0.0.0.0", port)).unwrap();
         let socket = ns.enter(bind).unwrap();
+        let tos = i32::from(dscp) << 2;
+        nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::Ipv4Tos, &tos).unwrap();
         let send = move || {
             let to = SocketAddr::new(to, PORT);
             let (begin, mut number) = (Instant::now(), 0u64);

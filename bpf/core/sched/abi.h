@@ -12,7 +12,7 @@
 
 #include "../runtime.h"
 
-#define FP_SCHED_VERSION 2
+#define FP_SCHED_VERSION 3
 #define FP_SCHED_MAGIC	 0x64637366u /* "fscd" */
 
 /* Never, as a time or a rank. */
@@ -175,6 +175,19 @@ struct fp_node_config {
 	u64 params[FP_PARAMS];
 };
 
+/*
+ * Bytes of a packet on the link in addition to its own: framing.h. As words, it equals two of 32
+ * bits, overhead and cell_payload, and cell_bytes.
+ */
+struct fp_framing {
+	u16 overhead;	  /* bytes, signed */
+	u16 mpu;	  /* bytes at least, with the overhead; 0 none */
+	u16 cell_payload; /* then the packet takes cells; 0 none */
+	u16 cell_partial; /* 1: the last cell is as short as its payload */
+	u16 cell_bytes;	  /* of a full cell */
+	u16 zero;
+};
+
 struct fp_sched_config {
 	u32 packets;	   /* handles are 1 to this */
 	u32 limit_packets; /* full at this number; at most `packets` */
@@ -192,9 +205,9 @@ struct fp_sched_config {
 	/* ns; a packet that waited longer is dropped when its turn comes. 0: none */
 	u64 max_sojourn;
 	u32 impairments;
-	u32 words;   /* of 8 bytes: tables of impairments */
-	u32 service; /* the impairment whose rate trace the root follows; 0 none */
-	u32 zero;
+	u32 words;		   /* of 8 bytes: tables of impairments */
+	u32 service;		   /* the impairment whose rate trace the root follows; 0 none */
+	struct fp_framing framing; /* of the link, for back ends: they pass bytes on the link */
 };
 
 /* Counters, sums since the start. */

@@ -155,7 +155,7 @@ FP_FUNC int fp_duplicate_or_corrupt(struct fp_sched FP_MEM *s FP_ARG, u32 impair
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 	u32 segments = p->meta.segments ? p->meta.segments : 1;
 	u32 own = p->meta.bytes;
-	u32 line = fp_link_bytes(&im->config, own, segments);
+	u32 line = fp_link_bytes(&im->config.framing, own, segments);
 	u64 seed = im->config.loss.seed;
 	u64 n = s->number;
 	u32 flags = 0;

@@ -19,6 +19,7 @@
 #ifndef FP_IMPAIR_H
 #define FP_IMPAIR_H
 
+#include "framing.h"
 #include "loss.h"
 
 /* Parts of a table's range. The table has one more entry. */
@@ -53,10 +54,8 @@ struct fp_impair_config {
 	u32 slot_spread;   /* maximum of ns added to it */
 	u32 slot_packets;  /* maximum of packets in a slot; 0 any number */
 	u32 slot_bytes;	   /* maximum of bytes, which the last packet may exceed; 0 any number */
-	u32 overhead;	   /* bytes that each packet takes on the link in addition to its own */
-	u32 cell_payload;  /* then the packet takes whole cells; 0 none */
-	u32 cell_bytes;
-	u64 release;	/* ns; packets leave together at its multiples. 0 none */
+	struct fp_framing framing; /* of the emulated link */
+	u64 release;		   /* ns; packets leave together at its multiples. 0 none */
 	u32 chances_at; /* times of opportunities in ns, in order; only of the root's impairment */
 	u32 chances;
 	u64 chances_period;
@@ -150,20 +149,6 @@ FP_INLINE u32 fp_deviation_entry(s64 z, u32 *part)
 	from = (u64)(z + FP_Z_MOST);
 	*part = (u32)(from >> 2 & 0xffff);
 	return (u32)(from >> 18);
-}
-
-/* Bytes of a packet on the link. */
-FP_INLINE u32 fp_link_bytes(const struct fp_impair_config FP_MEM *c, u32 bytes, u32 segments)
-{
-	u64 each;
-
-	if (!c->overhead && !c->cell_payload)
-		return bytes;
-	if (!c->cell_payload)
-		return bytes + c->overhead * segments;
-	each = bytes / segments + c->overhead;
-	each = (each + c->cell_payload - 1) / c->cell_payload * c->cell_bytes;
-	return (u32)(each * segments);
 }
 
 /* True if the packet leaves early. Counts those that do not. */

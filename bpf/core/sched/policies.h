@@ -29,7 +29,8 @@
 	X(18, hpfq, E, D, N, N)                                                                    \
 	X(19, sp_pifo, E, D, N, N)                                                                 \
 	X(20, aifo, E, N, N, N)                                                                    \
-	X(21, qfq, E, D, N, N)
+	X(21, qfq, E, D, N, N)                                                                     \
+	X(22, tins, E, D, N, N)
 
 /* A custom policy, compiled in with -DFP_CUSTOM_FILE="..." -DFP_CUSTOM_HAS="E, D, N, N". */
 #ifdef FP_CUSTOM_FILE

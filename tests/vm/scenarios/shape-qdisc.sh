@@ -1,4 +1,5 @@
-# `fairpath run` shapes through a BPF qdisc: rates by class, status as in tc -s, reload, kill -9, the next start, stop.
+# `fairpath run` shapes through a BPF qdisc: rates by class, status as in tc -s, reload, kill -9, the next start, tins,
+# overhead of the link, stop.
 #
 #     near (inside: near0, 8 Mbit/s; class "far" of 4) ----------- far
 #
@@ -97,7 +98,7 @@ configure 2mbit
 begin
 wait $ping
 grep -q " 0% packet loss" /tmp/ping || fail "$(cat /tmp/ping)"
-[ "$(name)" = "$first" ] || fail "$first was not continued"
+[ "$(name)" = "$first" ] || fail "$first was not continued: near0 has $(name)"
 rate_holds 2000000 "TCP after the next start" 2
 await 20 agrees
 pass "the next start continues without losing a ping, with 2 Mbit/s: $got"
@@ -139,6 +140,29 @@ link_near_and_far
 await 10 grep 'interface "near0" is there: shaping down after' /tmp/log
 rate_holds 5000000 "TCP after the interface was removed and returned" 2
 pass "an interface that returns is shaped: $got of 5000000 bit/s; $(grep -o 'shaping down after.*' /tmp/log)"
+
+# 986 bytes of IP and 40 of PPPoE over ATM are 22 cells of 53.
+configure 5mbit 'diffserv = "diffserv3"
+overhead = "pppoe-llcsnap"'
+fairpath reload --socket $SOCKET || fail "the reload was refused"
+# The tree is active from the next packet on, and the echoes of it are counted.
+quietly ip netns exec near ping -q -c 2 -s 958 $FAR
+count() {
+	fairpath shape status --socket $SOCKET --limit 10 --format json |
+		jq -r 'select(.class == "far") | .down | "\(.sent_packets) \(.sent_bytes)"'
+}
+is_settled() {
+	was=$now
+	now=$(count)
+	[ -n "$now" ] && [ "$now" = "$was" ]
+}
+now=
+await 20 is_settled
+set -- $now
+quietly ip netns exec near ping -q -i 0.05 -c 20 -s 958 -Q 0xb8 $FAR
+has_more() { [ "$(count)" = "$(($1 + 20)) $(($2 + 20 * 22 * 53))" ]; }
+await 20 has_more "$1" "$2" || fail "$1 packets of $2 bytes before, now $(count)"
+pass "20 packets of voice cost 440 cells"
 
 fairpath shape stop --socket $SOCKET
 [ "$(name)" = noqueue ] || fail "near0 has $(name) after stop"

@@ -83,7 +83,7 @@ fn build(
         .map_or(Ok(0), read_rate)
         .context("rate")?;
     let (tree, policy) = tree_of(network, &spec, bps, direction)?;
-    let is_plain = bps == 0 && spec.rate_trace.is_none() && spec.overhead == 0 && spec.cell == 0;
+    let is_plain = bps == 0 && spec.rate_trace.is_none() && !spec.frames();
     let only_loss =
         is_plain && network.policy.is_none() && (spec.is_nothing() || spec.is_loss_alone());
     Ok(Ready {

@@ -72,6 +72,12 @@ pub struct Network {
     /// Add link overhead to each frame for the rate, for example 24 bytes [default: 0]
     #[arg(long, value_name = "BYTES")]
     pub overhead: Option<String>,
+    /// Count each packet with at least these bytes, overhead included, for example 84 [default: 0]
+    #[arg(long, value_name = "BYTES")]
+    pub mpu: Option<String>,
+    /// Send packets in cells: none, atm (48 bytes in 53) or ptm (64 bytes in 65) [default: none]
+    #[arg(long, value_name = "LINK", conflicts_with = "cell")]
+    pub atm: Option<String>,
     /// Send packets in whole cells with this payload, for example 48 bytes for ATM
     #[arg(long, value_name = "BYTES")]
     pub cell: Option<String>,
@@ -138,6 +144,8 @@ impl Network {
             ("release", &self.release),
             ("delay_trace", &self.delay_trace),
             ("overhead", &self.overhead),
+            ("mpu", &self.mpu),
+            ("atm", &self.atm),
             ("cell", &self.cell),
             ("cell_overhead", &self.cell_overhead),
             ("rate_trace", &self.rate_trace),

@@ -60,6 +60,10 @@ pub struct Spec {
     pub cell: u32,
     /// Bytes of a cell header.
     pub cell_overhead: u32,
+    /// True if the last cell of a packet is as short as its payload (PTM).
+    pub cell_partial: bool,
+    /// Minimum bytes of a packet on the link, with the overhead.
+    pub mpu: u32,
     /// The seed of all random outcomes.
     pub seed: u64,
     /// Maximum packets in the delay queue.
@@ -102,6 +106,8 @@ impl Default for Spec {
             overhead: 0,
             cell: 0,
             cell_overhead: DEFAULT_CELL_OVERHEAD,
+            cell_partial: false,
+            mpu: 0,
             seed: 1,
             pipe: None,
         }
@@ -126,6 +132,11 @@ impl Spec {
             ..self.clone()
         };
         !self.is_nothing() && lossless.is_nothing()
+    }
+
+    /// True if packets take more bytes on the link than their own.
+    pub fn frames(&self) -> bool {
+        self.overhead > 0 || self.cell > 0 || self.mpu > 0
     }
 
     /// True if packets are delayed before their leaf.

@@ -20,6 +20,7 @@ mod matching;
 mod problem;
 mod queue;
 mod shape;
+mod tins;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,6 +37,7 @@ pub use link::{LINK_BURST_NS, Link, STACK_SHARE, TooDeep, stack_floor};
 pub use matching::MAX_CLASS;
 pub use problem::{BadTree, MAX_PROBLEMS, Problem};
 pub use shape::MAX_NODES;
+pub use tins::Diffserv;
 
 use crate::impair::Spec;
 use draft::{Draft, NodeDraft};

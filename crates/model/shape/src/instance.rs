@@ -7,8 +7,8 @@
 //! Arrivals are collected and passed to the scheduler with the next turn, in one call.
 
 use fairpath_core::sched::{
-    Change, Changes, Classifier, Drop as Reason, End, HandoverError, Meta, Op, OpKind, Outcome,
-    OutcomeKind, Plan, SchedReader, SchedRuntime, SchedRuntimeError, Scheduler, Setting,
+    Change, Changes, Classifier, Drop as Reason, End, Framing, HandoverError, Meta, Op, OpKind,
+    Outcome, OutcomeKind, Plan, SchedReader, SchedRuntime, SchedRuntimeError, Scheduler, Setting,
     decode_rate,
 };
 use fairpath_core::{Frame, Rules, TooManyRules};
@@ -64,6 +64,7 @@ pub struct Successor {
     changes: Changes,
     stack: Option<Stack>,
     copies: bool,
+    framing: Framing,
     watch: Option<Watch>,
 }
 
@@ -105,6 +106,7 @@ impl Successor {
             scheduler,
             classifier,
             copies: copies(tree),
+            framing: tree.plan.config.framing,
             changes: Known::of(before).changes_to(tree, stack),
             stack: stack.then(|| Stack::of(tree)),
         })
@@ -172,6 +174,7 @@ pub struct ShapeInstance {
     handles: u32,
     stack: Option<Stack>,
     copies: bool,
+    framing: Framing,
     waiting: Vec<Op>,
     outcomes: Vec<Outcome>,
     charges: Charges,
@@ -187,6 +190,10 @@ struct Charges {
     free: Vec<u32>,
     /// By handle, less the packets': bytes that it stands for.
     stands_for: Vec<u32>,
+    /// The last counters: bytes and packets.
+    read: [u64; 2],
+    /// The bytes as they are on the link.
+    on_link: u64,
 }
 
 impl ShapeInstance {
@@ -211,6 +218,7 @@ impl ShapeInstance {
             handles,
             stack,
             copies: copies(tree),
+            framing: tree.plan.config.framing,
             waiting: Vec::new(),
             outcomes: Vec::new(),
             recorder: None,
@@ -219,6 +227,8 @@ impl ShapeInstance {
                 bytes: 0,
                 free: (handles + 1..=handles + CHARGES).rev().collect(),
                 stands_for: vec![0; CHARGES as usize],
+                read: [0; 2],
+                on_link: 0,
             },
         })
     }
@@ -262,7 +272,7 @@ impl ShapeInstance {
         self.handles
     }
 
-    /// A packet comes whose first bytes are `head`; `bytes` are on the wire, all headers included.
+    /// A packet comes whose first bytes are `head`; `bytes` are of Ethernet frames, all headers included.
     pub fn arrive(&mut self, handle: u32, frame: &Frame, head: &[u8], bytes: u32) {
         let meta = self.look(frame, head, bytes);
         self.arrive_as(handle, frame.now, meta);
@@ -277,13 +287,20 @@ impl ShapeInstance {
 
     /// True if a packet takes longer than `ns` at the lowest ceiling above it, as it is now.
     pub fn takes_longer(&self, meta: &Meta, ns: u64) -> bool {
-        self.scheduler.takes_longer(meta, ns)
+        self.scheduler.takes_longer(&self.on_link(*meta), ns)
     }
 
-    /// A parsed packet arrives.
+    /// The packet with its bytes on the link, and not those of its frames.
+    fn on_link(&self, meta: Meta) -> Meta {
+        let bytes = self.framing.link_bytes(meta.bytes, meta.segments.into());
+        Meta { bytes, ..meta }
+    }
+
+    /// A parsed packet arrives. Its bytes are of Ethernet frames.
     pub fn arrive_as(&mut self, handle: u32, now: u64, meta: Meta) {
         // A handle of no packet would be taken for a charge.
         let handle = if handle > self.handles { 0 } else { handle };
+        let meta = self.on_link(meta);
         self.waiting.push(Op::enqueue(now, handle, meta));
     }
 
@@ -292,6 +309,26 @@ impl ShapeInstance {
         if self.stack.is_some() {
             self.charges.bytes += self.charges.debt.take(now, counter);
         }
+    }
+
+    /// The network stack has sent these bytes of Ethernet frames, in these packets, until `now`: they are
+    /// charged as packets of equal length.
+    pub fn charge_packets(&mut self, now: u64, bytes: u64, packets: u64) {
+        let [before, count] = self.charges.read;
+        if bytes != before {
+            self.charges.read = [bytes, packets];
+            let more = [bytes.checked_sub(before), packets.checked_sub(count)];
+            let more = more.map(|more| more.and_then(|more| u32::try_from(more).ok()));
+            self.charges.on_link = match more {
+                [Some(bytes), Some(packets)] => {
+                    let more = self.framing.link_bytes(bytes, packets);
+                    self.charges.on_link + u64::from(more)
+                }
+                // The counters were reset, or this is the first reading of old ones.
+                _ => 0,
+            };
+        }
+        self.charge(now, self.charges.on_link);
     }
 
     /// Nothing that was sent before the next [`ShapeInstance::charge`] is charged.
@@ -389,6 +426,7 @@ impl ShapeInstance {
             changes,
             stack,
             copies,
+            framing,
             watch,
         } = successor;
         self.outcomes.clear();
@@ -396,6 +434,7 @@ impl ShapeInstance {
         self.scheduler = scheduler;
         self.classifier = classifier;
         (self.stack, self.watch, self.copies) = (stack, watch, copies);
+        self.framing = framing;
         let bps = stack.map_or(0, |stack| stack.bps);
         self.charges.debt.set_rate(bps);
         self.settle(leaving);
@@ -633,6 +672,40 @@ mod tests {
         let (alone, charged) = (sent(0), sent(400_000));
         assert!((990_000..=1_005_000).contains(&alone), "{alone}");
         assert!((585_000..=615_000).contains(&charged), "{charged}");
+    }
+
+    #[test]
+    fn the_stack_is_charged_with_overhead() {
+        let settings = Settings {
+            bps: Both {
+                down: 8_000_000,
+                up: 8_000_000,
+            },
+            framing: crate::framing::framing(Some(38), 84, crate::framing::Cells::None),
+            stack: true,
+            ..Settings::default()
+        };
+        let lines = Lines::new(&ClassSet::default(), &settings).unwrap();
+        let tree = &lines.trees.down;
+        let rules = Rules::default();
+        let mut instance = ShapeInstance::new(tree, End::Receiver, &rules, 64, true).unwrap();
+        let meta = instance.look(&frame(0), &packet(1), 42);
+        assert_eq!(instance.on_link(meta).bytes, 84);
+        let mut sent = Vec::new();
+        // The first reading is the base, and a reset one is a base again.
+        for (ms, bytes, packets) in [
+            (1, 9000, 9),
+            (2, 9000, 9),
+            (3, 10_000, 10),
+            (4, 10_000, 10),
+            (5, 10_108, 12),
+            (6, 500, 1),
+            (7, 1500, 2),
+        ] {
+            instance.charge_packets(ms * MS, bytes, packets);
+            sent.push(instance.stack_counts().sent);
+        }
+        assert_eq!(sent, [0, 0, 1024, 1024, 1192, 1192, 2216]);
     }
 
     /// A line of `bps` on which the stack sends `load` times the rate during the second second, and then

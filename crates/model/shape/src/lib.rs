@@ -14,6 +14,7 @@
 //! and kernel back ends do not. Not part of it: back ends, threads, configuration.
 
 mod figures;
+pub mod framing;
 pub mod htb;
 mod impaired;
 mod instance;

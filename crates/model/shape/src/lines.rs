@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use crate::impaired::{Impaired, Impairments, pipes_of_nodes};
 use fairpath_class::ClassSet;
-use fairpath_core::sched::{End, Policy, policies};
+use fairpath_core::sched::{End, Framing, Policy, policies};
 use fairpath_policy::Author;
 use fairpath_sched::tree::{
-    BadTree, Direction, Known, LINK_BURST_NS, Link, SetError, TooDeep, Tree,
+    BadTree, Diffserv, Direction, Known, LINK_BURST_NS, Link, SetError, TooDeep, Tree,
 };
 
 /// What leaves by which interface.
@@ -109,10 +109,14 @@ pub struct Settings {
     pub policy: String,
     /// A custom policy, which `policy` or nodes of `tree` name.
     pub own: Option<Own>,
+    /// The tins of each class, without a tree in TOML.
+    pub diffserv: Diffserv,
     /// Parameters, as `fairpath sched run --set` takes them.
     pub set: Vec<String>,
     /// Packets that each line holds at most; `None`: the tree's limit.
     pub limit_packets: Option<u32>,
+    /// The bytes of a packet on the link in addition to its Ethernet frame.
+    pub framing: Framing,
     /// Maximum time in a queue, ns; 0: none. `None`: the tree's, or [`DEFAULT_MAX_SOJOURN_NS`].
     pub max_sojourn_ns: Option<u64>,
     /// What a bad network does to packets before they wait.
@@ -133,8 +137,10 @@ impl Default for Settings {
             tree: None,
             policy: "fq_codel".to_owned(),
             own: None,
+            diffserv: Diffserv::default(),
             set: Vec::new(),
             limit_packets: None,
+            framing: Framing::default(),
             max_sojourn_ns: None,
             impair: Impairments::default(),
             marks: true,
@@ -264,7 +270,8 @@ fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<(Tree, u32), 
         Some((file, text)) => Tree::read(file, text, known)?,
         None => {
             find(&settings.policy, &policies)?;
-            Tree::of_classes_with(set, direction, &settings.policy, &policies)?
+            let (leaf, diffserv) = (&settings.policy, settings.diffserv);
+            Tree::of_classes_with(set, direction, leaf, diffserv, &policies)?
         }
     };
     // Both directions have the same nodes, and separate outcomes.
@@ -278,6 +285,7 @@ fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<(Tree, u32), 
         let _ = tree.set("ecn=0");
     }
     let config = &mut tree.plan.config;
+    config.framing = settings.framing;
     if config.seed == 0 {
         config.seed = settings.seed;
     }

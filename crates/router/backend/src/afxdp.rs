@@ -30,6 +30,8 @@ pub static DESCRIPTION: Description = Description {
         one_side: Some("it forwards packets between two interfaces"),
         own_policy: None,
         record: None,
+        framing: None,
+        tins: None,
         impair: None,
         change: None,
         vlans: true,

@@ -58,6 +58,10 @@ pub struct Shapes {
     pub own_policy: Option<&'static str>,
     /// Record operations.
     pub record: Option<&'static str>,
+    /// Count the overhead and the cells of the link.
+    pub framing: Option<Refusal>,
+    /// Split classes by DSCP.
+    pub tins: Option<Refusal>,
     /// Impair packets in any way.
     pub impair: Option<Refusal>,
     /// Duplicate or corrupt packets.

@@ -41,6 +41,16 @@ pub static DESCRIPTION: Description = Description {
         one_side: None,
         own_policy: Some("HTB and its leaves have their own order"),
         record: Some("its scheduler runs in the kernel"),
+        framing: Some(Refusal {
+            what: "count the overhead of the link",
+            why: "HTB counts a GSO packet as one packet",
+            remedy: "use \"nfqueue\", \"afxdp\" or \"qdisc\"",
+        }),
+        tins: Some(Refusal {
+            what: "split classes by DSCP",
+            why: "HTB has one leaf for a class",
+            remedy: "use \"nfqueue\", \"afxdp\" or \"qdisc\"",
+        }),
         impair: Some(Refusal {
             what: "impair packets",
             why: "HTB and its leaves do not support it",

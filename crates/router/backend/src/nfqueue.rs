@@ -30,6 +30,8 @@ pub static DESCRIPTION: Description = Description {
         one_side: None,
         own_policy: None,
         record: None,
+        framing: None,
+        tins: None,
         impair: None,
         change: Some(Refusal {
             what: "duplicate or corrupt packets",

@@ -32,6 +32,8 @@ pub static DESCRIPTION: Description = Description {
         one_side: None,
         own_policy: Some("the program of the qdisc has shipped policies only"),
         record: Some("its scheduler runs in the kernel"),
+        framing: None,
+        tins: None,
         impair: None,
         change: Some(Refusal {
             what: "duplicate or corrupt packets",

@@ -137,6 +137,8 @@ mod tests {
                 one_side: None,
                 own_policy: None,
                 record: None,
+                framing: None,
+                tins: None,
                 impair: None,
                 change: None,
                 vlans: false,

@@ -6,6 +6,8 @@ use fairpath_class::ClassEntry;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::framing::Overhead;
+
 /// An optional value, with its place in the file.
 pub type Given<T> = Option<Spanned<T>>;
 
@@ -130,6 +132,10 @@ pub struct Shape {
     pub policy: Given<String>,
     pub tree: Given<String>,
     pub set: Vec<Spanned<String>>,
+    pub diffserv: Given<String>,
+    pub overhead: Given<Overhead>,
+    pub mpu: Given<i64>,
+    pub atm: Given<String>,
     pub packets: Given<i64>,
     pub max_sojourn: Given<String>,
     pub queue: Given<i64>,

@@ -13,6 +13,7 @@ mod classes;
 pub mod duration;
 mod file;
 pub mod filter;
+mod framing;
 mod measure;
 mod problem;
 mod sections;

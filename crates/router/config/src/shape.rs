@@ -9,6 +9,7 @@ use fairpath_backend::{Mode, OnBypass, OnFailure, ShapeConfig as Shape, ShapeVia
 use fairpath_bpf::author;
 use fairpath_class::ClassSet;
 use fairpath_sched::impair::{BadSpec, Spec};
+use fairpath_sched::tree::Diffserv;
 use fairpath_shape::{Both, Impairments, Lines, Own, Settings};
 use fairpath_units::quantity::read_rate;
 use toml::Spanned;
@@ -54,6 +55,7 @@ impl Check<'_, '_> {
         let (policy, own) = self.policy(&given);
         let up_at = given.up.as_ref().map(Spanned::span);
         let via_at = given.via.as_ref().map_or(0..0, Spanned::span);
+        let diffserv = self.diffserv(given.diffserv, given.tree.is_some());
         let impair = self.impairments(given.impair, given.impair_class);
         let shape = Shape {
             vlans,
@@ -74,6 +76,8 @@ impl Check<'_, '_> {
                 limit_packets: given.packets.map(|packets| {
                     self.number("[shape] packets", Some(packets), 10_240, PACKETS) as u32
                 }),
+                diffserv,
+                framing: self.framing(given.overhead, given.mpu, given.atm),
                 max_sojourn_ns: given.max_sojourn.map(|time| {
                     let time = self.time("[shape] max_sojourn", Some(time), 0.0, MAX_SOJOURN_S);
                     time.as_nanos() as u64
@@ -91,6 +95,19 @@ impl Check<'_, '_> {
         };
         self.refuse_unsupported(&shape, &monitor, via_at, up_at);
         (Some(shape), monitor)
+    }
+
+    /// The tins of each class. A tree splits its nodes itself.
+    fn diffserv(&mut self, given: Given<String>, has_tree: bool) -> Diffserv {
+        const KEY: &str = "[shape] diffserv";
+        let span = given.as_ref().map_or(0..0, Spanned::span);
+        let diffserv = self.named(KEY, given, Diffserv::default(), &Diffserv::NAMES);
+        if has_tree && diffserv != Diffserv::BestEffort {
+            let text = "the nodes of a tree define their tins: remove this key, and write match = { dscp = [...] } at the nodes";
+            self.wrong(KEY, span, text);
+            return Diffserv::BestEffort;
+        }
+        diffserv
     }
 
     /// The name of the policy. The file of a custom policy is compiled.

@@ -1,5 +1,9 @@
 //! Accepted and refused configurations, and the example file.
 
+use fairpath_class::ClassSet;
+use fairpath_sched::tree::Diffserv;
+use fairpath_shape::Lines;
+
 use super::*;
 
 const MIN: &str = "[monitor]\ninterfaces = [\"eth0\"]\n";
@@ -222,6 +226,7 @@ fn each_key_of_examples_shaper_can_be_uncommented() {
     let min = parse("fairpath.toml", min).unwrap().shape.unwrap();
     let shape = config.shape.unwrap();
     assert_eq!(shape.lines.policy, min.lines.policy);
+    assert_eq!(shape.lines.framing, min.lines.framing);
     assert_eq!((shape.queue, shape.start), (min.queue, min.start));
     assert_eq!(shape.on_failure, min.on_failure);
     assert_eq!(shape.on_bypass, min.on_bypass);
@@ -441,4 +446,87 @@ fn tree_uses_the_custom_policy_it_is_given() {
         reported[0].starts_with("f.toml:3:10: [shape] policy: nodes of a tree name"),
         "{reported:#?}"
     );
+}
+
+#[test]
+fn overhead_is_read_as_cake_counts_it() {
+    let framing = |keys: &str| shape_of(MINE, keys).unwrap().shape.unwrap().lines.framing;
+    let bytes = |keys: &str| [54, 1514].map(|frame| framing(keys).link_bytes(frame, 1));
+    for (keys, charged) in [
+        ("", [54, 1514]),
+        ("overhead = 38\nmpu = 84", [84, 1538]),
+        ("overhead = \"ethernet\"", [84, 1538]),
+        ("overhead = \"ethernet\"\nmpu = 0", [78, 1538]),
+        ("overhead = -20", [20, 1480]),
+        ("overhead = 30\natm = \"ptm\"", [72, 1554]),
+        ("overhead = \"pppoe-llcsnap\"", [106, 1749]),
+        ("atm = \"atm\"", [106, 1696]),
+        ("overhead = \"pppoe-ptm\"\natm = \"none\"", [70, 1530]),
+    ] {
+        assert_eq!(bytes(keys), charged, "{keys}");
+    }
+}
+
+#[test]
+fn invalid_framing_is_refused_with_a_remedy() {
+    for (keys, reported) in [
+        (
+            "overhead = 257",
+            "3:12: [shape] overhead: 257 is out of range: -64 to 256",
+        ),
+        (
+            "overhead = \"pppoe-ptn\"",
+            "3:12: [shape] overhead: link \"pppoe-ptn\" is unknown: did you mean \"pppoe-ptm\"?",
+        ),
+        (
+            "overhead = \"gpon\"",
+            "write bytes, or one of \"conservative\"",
+        ),
+        ("overhead = true", "expected bytes, such as 44"),
+        ("mpu = -1", "3:7: [shape] mpu: -1 is out of range: 0 to 256"),
+        (
+            "atm = \"vdsl\"",
+            "3:7: [shape] atm: \"vdsl\" is invalid: write \"none\", \"atm\", \"ptm\"",
+        ),
+        (
+            "via = \"kernel\"\noverhead = 44",
+            "via kernel cannot count the overhead of the link: HTB counts a GSO packet as one packet",
+        ),
+    ] {
+        let problems = shape_of(MINE, keys).unwrap_err();
+        assert!(problems[0].contains(reported), "{keys}: {problems:#?}");
+    }
+}
+
+#[test]
+fn diffserv_is_refused_where_leaves_are_fixed() {
+    let read = |keys: &str| shape_of(MINE, keys).map(|config| config.shape.unwrap().lines.diffserv);
+    assert_eq!(read("").unwrap(), Diffserv::BestEffort);
+    assert_eq!(
+        read("diffserv = \"diffserv4\"").unwrap(),
+        Diffserv::Diffserv4
+    );
+    let lines = |keys: &str| shape_of(MINE, keys).unwrap().shape.unwrap().lines;
+    let tree = Lines::new(&ClassSet::default(), &lines("diffserv = \"diffserv3\"")).unwrap();
+    let tree = tree.trees.up;
+    assert_eq!(tree.names.policy(3).unwrap().name, "tins");
+    let tins = ["other (voice)", "other (bulk)", "other (best effort)"];
+    assert_eq!(tree.names.nodes()[3..], tins);
+    for (keys, reported) in [
+        (
+            "diffserv = \"diffserv8\"",
+            "3:12: [shape] diffserv: \"diffserv8\" is invalid: write \"besteffort\", \"diffserv3\", \"diffserv4\"",
+        ),
+        (
+            "diffserv = \"diffserv3\"\nvia = \"kernel\"",
+            "via kernel cannot split classes by DSCP: HTB has one leaf for a class",
+        ),
+        (
+            "diffserv = \"diffserv3\"\ntree = \"tree.toml\"",
+            "3:12: [shape] diffserv: the nodes of a tree define their tins: remove this key",
+        ),
+    ] {
+        let problems = read(keys).unwrap_err().concat();
+        assert!(problems.contains(reported), "{keys}: {problems}");
+    }
 }

@@ -520,6 +520,59 @@ pub struct NodeConfig {
     pub params: [u64; PARAMS],
 }
 
+/// The bytes that a packet takes on a link in addition to its own (`struct fp_framing`). The default
+/// adds nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct Framing {
+    /// Bytes added to each packet.
+    pub overhead: i16,
+    /// Minimum bytes of a packet, with the overhead; 0 none.
+    pub mpu: u16,
+    /// Then the packet takes cells with this payload; 0 none.
+    pub cell_payload: u16,
+    /// 1: the last cell is as short as its payload.
+    pub cell_partial: u16,
+    /// Bytes of a full cell on the link.
+    pub cell_bytes: u16,
+    /// Always 0.
+    pub zero: u16,
+}
+
+impl Framing {
+    /// The bytes on the link of a packet of `bytes` in this many segments of equal length.
+    ///
+    /// ```
+    /// use fairpath_core::sched::Framing;
+    ///
+    /// // 8 bytes of AAL5 and 48 bytes in each cell of 53 (ITU-T I.363.5).
+    /// let atm = Framing { overhead: 8, ..Framing::ATM };
+    /// assert_eq!(atm.link_bytes(40, 1), 53);
+    /// assert_eq!(atm.link_bytes(41, 1), 106);
+    /// ```
+    pub fn link_bytes(&self, bytes: u32, segments: u32) -> u32 {
+        super::ffi::fp_native_link_bytes(self, bytes, segments.max(1))
+    }
+
+    /// ATM: 48 bytes in each cell of 53, the last one padded.
+    pub const ATM: Framing = Framing {
+        overhead: 0,
+        mpu: 0,
+        cell_payload: 48,
+        cell_partial: 0,
+        cell_bytes: 53,
+        zero: 0,
+    };
+
+    /// PTM: 64 bytes in 65.
+    pub const PTM: Framing = Framing {
+        cell_payload: 64,
+        cell_partial: 1,
+        cell_bytes: 65,
+        ..Framing::ATM
+    };
+}
+
 /// `struct fp_sched_config`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
@@ -558,8 +611,8 @@ pub struct SchedConfig {
     pub words: u32,
     /// The impairment whose rate trace the root follows; 0 none.
     pub service: u32,
-    /// Always 0.
-    pub zero: u32,
+    /// Of the link. Back ends apply it: [`Meta::bytes`] are bytes on the link.
+    pub framing: Framing,
 }
 
 /// Counters (`struct fp_sched_stats`).

@@ -1,8 +1,8 @@
 //! Declarations of `native.c` and the layout of its arguments.
 
 use super::{
-    Account, ImpairConfig, ImpairStats, Meta, NodeConfig, NodeStats, Op, Outcome, SchedConfig,
-    SchedStats,
+    Account, Framing, ImpairConfig, ImpairStats, Meta, NodeConfig, NodeStats, Op, Outcome,
+    SchedConfig, SchedStats,
 };
 
 /// `struct fp_sched`: the start of a scheduler's memory.
@@ -114,6 +114,7 @@ unsafe extern "C" {
     pub(crate) fn fp_native_impair_stats(sched: *mut Sched, impair: u32, stats: *mut ImpairStats);
     pub(crate) fn fp_native_node_stats(sched: *mut Sched, node: u32, stats: *mut NodeStats);
     pub(crate) fn fp_native_takes_longer(sched: *mut Sched, meta: *const Meta, ns: u64) -> i32;
+    pub(crate) safe fn fp_native_link_bytes(framing: &Framing, bytes: u32, segments: u32) -> u32;
     pub(crate) safe fn fp_native_mix64(x: u64) -> u64;
     pub(crate) fn fp_native_sched_audit(sched: *mut Sched, place: *mut u64) -> u32;
 }
@@ -123,9 +124,10 @@ mod tests {
     use std::mem::offset_of;
 
     use super::*;
+    use crate::sched::memory::HEADER;
     use crate::sched::{Drop, Meta, Policy};
 
-    const LENGTH: usize = 41;
+    const LENGTH: usize = 46;
 
     unsafe extern "C" {
         static fp_native_sched_layout: [u32; LENGTH];
@@ -179,7 +181,12 @@ mod tests {
             offset_of!(ImpairConfig, chances_period),
             offset_of!(Outcome, bit),
             offset_of!(NodeConfig, impair),
-            offset_of!(SchedConfig, service),
+            offset_of!(SchedConfig, framing),
+            offset_of!(ImpairConfig, framing),
+            size_of::<Framing>(),
+            offset_of!(Framing, cell_bytes),
+            HEADER[0] as usize,
+            HEADER[1] as usize,
         ];
         assert_eq!(c.map(|number| number as usize), rust);
     }

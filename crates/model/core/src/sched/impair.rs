@@ -3,7 +3,7 @@
 //! `fairpath-sched` builds it from configuration. Times in ns, chances from [`chance`], tables and
 //! traces as indices of words plus 1; 0 is none.
 
-use super::{Op, ffi};
+use super::{Framing, Op, ffi};
 
 /// Words of a pattern of losses.
 pub const PATTERN_WORDS: usize = 16;
@@ -123,12 +123,8 @@ pub struct ImpairConfig {
     pub slot_packets: u32,
     /// Bytes of a slot, which the last packet may exceed; 0 any number.
     pub slot_bytes: u32,
-    /// Bytes that each packet takes on the link in addition to its own.
-    pub overhead: u32,
-    /// The packet takes whole cells with this payload; 0 none.
-    pub cell_payload: u32,
-    /// Bytes of a cell on the link.
-    pub cell_bytes: u32,
+    /// Of the emulated link.
+    pub framing: Framing,
     /// Packets leave together at multiples of this; 0 none.
     pub release: u64,
     /// Times of opportunities; of the impairment that is the plan's `service`.

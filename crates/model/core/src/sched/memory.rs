@@ -391,6 +391,9 @@ fn check_references(built: &SchedLayout) -> Result<(), SchedRuntimeError> {
     }
 }
 
+/// `FP_SCHED_MAGIC`, `FP_SCHED_VERSION`: the first words of a scheduler.
+pub(super) const HEADER: [u32; 2] = [0x6463_7366, 3];
+
 impl SchedMemory {
     /// A scheduler of this version that another process formatted; `None` if there is none.
     ///
@@ -398,8 +401,6 @@ impl SchedMemory {
     /// `at` points to readable bytes of a scheduler's header, aligned to 64. If it is a scheduler,
     /// it is complete and outlives the value.
     pub unsafe fn found(at: NonNull<u8>) -> Option<SchedMemory> {
-        /// `FP_SCHED_MAGIC`, `FP_SCHED_VERSION`.
-        const HEADER: [u32; 2] = [0x6463_7366, 2];
         // SAFETY: the caller ensures the bytes.
         let header = unsafe { at.cast::<[u32; 2]>().read_volatile() };
         (header == HEADER).then(|| SchedMemory { sched: at.cast() })

@@ -182,6 +182,11 @@ int fp_native_takes_longer(struct fp_sched *s, const struct fp_meta *m, u64 ns)
 	return fp_takes_longer(s, m, ns);
 }
 
+u32 fp_native_link_bytes(const struct fp_framing *f, u32 bytes, u32 segments)
+{
+	return fp_link_bytes(f, bytes, segments);
+}
+
 u64 fp_native_mix64(u64 x)
 {
 	return fp_mix64(x);
@@ -236,7 +241,12 @@ const u32 fp_native_sched_layout[] = {
 	AT(fp_impair_config, chances_period),
 	AT(fp_outcome, bit),
 	AT(fp_node_config, impair),
-	AT(fp_sched_config, service),
+	AT(fp_sched_config, framing),
+	AT(fp_impair_config, framing),
+	sizeof(struct fp_framing),
+	AT(fp_framing, cell_bytes),
+	FP_SCHED_MAGIC,
+	FP_SCHED_VERSION,
 };
 const u32 fp_native_sched_layout_len =
 	sizeof(fp_native_sched_layout) / sizeof(fp_native_sched_layout[0]);

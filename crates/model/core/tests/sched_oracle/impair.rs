@@ -3,6 +3,7 @@
 
 use fairpath_core::sched::{ImpairConfig, ImpairStats, NEVER, Op, Outcome, OutcomeKind};
 
+use super::framing::framed;
 use super::{Oracle, reason};
 
 /// The purpose of a draw (`enum fp_purpose`).
@@ -157,14 +158,8 @@ impl Impairment {
 
     /// Bytes on the line.
     fn on_line(&self, bytes: u32, segments: u64) -> u64 {
-        let (bytes, overhead) = (u64::from(bytes), u64::from(self.config.overhead));
-        match u64::from(self.config.cell_payload) {
-            0 => bytes + overhead * segments,
-            payload => {
-                let each = bytes / segments + overhead;
-                each.div_ceil(payload) * u64::from(self.config.cell_bytes) * segments
-            }
-        }
+        let own = i64::from(bytes);
+        framed(&self.config.framing, own, segments as i64) as u64
     }
 
     fn standing(&self, now: u64, words: &[u64]) -> u64 {

@@ -1,7 +1,7 @@
 //! Random impairments: every part of one, alone and with others.
 
 use fairpath_core::sched::{
-    ImpairConfig, LossConfig, LossModel, NodeConfig, Over, TABLE_PARTS, chance,
+    Framing, ImpairConfig, LossConfig, LossModel, NodeConfig, Over, TABLE_PARTS, chance,
 };
 
 use super::log::Random;
@@ -70,6 +70,25 @@ fn loss(random: &mut Random) -> LossConfig {
     }
 }
 
+fn framing(random: &mut Random) -> Framing {
+    let cells = random.pick(&[
+        (0, 0, 0),
+        (0, 0, 0),
+        (48, 53, 0),
+        (100, 100, 0),
+        (48, 1, 0),
+        (64, 65, 1),
+    ]);
+    Framing {
+        overhead: random.pick(&[0, 0, 4, 38, -14, -78]),
+        mpu: random.pick(&[0, 0, 64, 2000]),
+        cell_payload: cells.0,
+        cell_bytes: cells.1,
+        cell_partial: cells.2,
+        ..Framing::default()
+    }
+}
+
 fn impairment(random: &mut Random, tables: &Words) -> ImpairConfig {
     let half = |random: &mut Random| random.below(2) == 0;
     let rare = |random: &mut Random| chance(random.pick(&[0.0, 0.0, 0.1, 0.5, 1.0]));
@@ -82,7 +101,7 @@ fn impairment(random: &mut Random, tables: &Words) -> ImpairConfig {
         gap: random.pick(&[0, 1, 2, 5]),
         free_order: random.below(2) as u32,
         delays_period: random.pick(&[0, 333_333, 360_000]),
-        overhead: random.pick(&[0, 0, 4, 38]),
+        framing: framing(random),
         ..ImpairConfig::default()
     };
     if half(random) {
@@ -98,9 +117,6 @@ fn impairment(random: &mut Random, tables: &Words) -> ImpairConfig {
         config.slot_spread = random.pick(&[0, 1, 70_000]);
         config.slot_packets = random.pick(&[0, 1, 3]);
         config.slot_bytes = random.pick(&[0, 0, 100, 4000]);
-    }
-    if random.below(3) == 0 {
-        (config.cell_payload, config.cell_bytes) = random.pick(&[(48, 53), (100, 100), (48, 1)]);
     }
     if random.below(4) == 0 {
         config.release = random.pick(&[1, 1000, 333_333]);

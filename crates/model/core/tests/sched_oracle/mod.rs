@@ -9,6 +9,7 @@
 
 pub mod case;
 pub mod corruption;
+pub mod framing;
 pub mod impair;
 pub mod impairments;
 pub mod leaf;

@@ -8,7 +8,7 @@ use fairpath_core::sched::{Function, Meta, NEVER, Over, PARAMS, RATE_SHIFT};
 use super::policy::{Call, DROP, KEEP, LATER, LINGER, MARK, State};
 
 /// Those that [`query`] knows.
-pub const KNOWN: [&str; 12] = [
+pub const KNOWN: [&str; 13] = [
     "fifo",
     "stfq",
     "hpfq",
@@ -21,6 +21,7 @@ pub const KNOWN: [&str; 12] = [
     "class_tree",
     "codel",
     "fq_codel",
+    "tins",
 ];
 
 pub fn query(name: &str, function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
@@ -38,6 +39,7 @@ pub fn query(name: &str, function: Function, p: &Meta, s: State, r: &mut Call) -
         "class_tree" => class_tree(function, p, s, r),
         "codel" => codel(function, p, s, r),
         "fq_codel" => fq_codel(function, p, s, r),
+        "tins" => tins(function, p, s, r),
         other => panic!("no policy {other} is written here"),
     }
 }
@@ -164,6 +166,31 @@ fn drr_over_children(function: Function, p: &Meta, s: State, r: &mut Call) -> u6
     *deficit = *deficit + rounds * quantum - bytes;
     *turn = r.rank.saturating_add(rounds);
     *turn
+}
+
+/// Fractions of virtual time are of a byte's 64th, as everywhere.
+fn tins(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
+    let low = u128::from(s.class[0]);
+    let now = &mut s.class[PARAMS];
+    let at = &mut s.flow[0];
+    if function == Function::RankEnqueue {
+        if r.backlogged == 1 {
+            return KEEP;
+        }
+        *at = (*at).max(*now);
+    } else {
+        *now = now.saturating_add(64 * u64::from(p.bytes));
+        let oldest = now.saturating_sub(64 * 65_536);
+        *at = oldest
+            .max(*at)
+            .saturating_add(virtual_time(p.bytes, r.cost));
+    }
+    r.due = *at;
+    let times_lighter = u128::from(r.cost);
+    match times_lighter > 16_384 && times_lighter >= 16_384 * low {
+        true => (1 << 26) - 1,
+        false => (1u64 << 40) / u64::from(r.cost),
+    }
 }
 
 fn srpt(p: &Meta, s: State, r: &Call) -> u64 {

@@ -10,7 +10,7 @@ use fairpath_units::nearest;
 use fairpath_units::quantity;
 
 /// All keys of options and TOML, with a description of the value.
-pub const KEYS: [(&str, &str); 23] = [
+pub const KEYS: [(&str, &str); 25] = [
     ("loss", "share of lost packets: 1%"),
     (
         "loss_correlation",
@@ -51,6 +51,11 @@ pub const KEYS: [(&str, &str); 23] = [
     ),
     ("rate_trace", "a file in the format of Mahimahi"),
     ("overhead", "bytes of link overhead per packet: 38"),
+    ("mpu", "minimum bytes of a packet with overhead: 84"),
+    (
+        "atm",
+        "none, atm (cells of 48 bytes in 53) or ptm (64 bytes in 65)",
+    ),
     ("cell", "payload bytes of a cell: 48"),
     ("cell_overhead", "bytes of a cell header: 5"),
     ("seed", "a number that repeats the same outcomes"),
@@ -180,6 +185,17 @@ impl Builder {
             "rate_trace" => {
                 spec.rate_trace = Some(RateTrace::read(value, &file(value)?)?);
             }
+            "mpu" => spec.mpu = within(value, "bytes", [0, MAX_LINE_BYTES])? as u32,
+            "atm" => {
+                (spec.cell, spec.cell_overhead, spec.cell_partial) = match value {
+                    "none" => (0, spec.cell_overhead, false),
+                    "atm" => (48, 5, false),
+                    "ptm" => (64, 1, true),
+                    _ => {
+                        return Err(format!("\"{value}\" is unknown: write none, atm or ptm"));
+                    }
+                }
+            }
             "overhead" => spec.overhead = within(value, "bytes", [0, MAX_LINE_BYTES])? as u32,
             "cell" => spec.cell = within(value, "bytes", [1, MAX_LINE_BYTES])? as u32,
             "cell_overhead" => {
@@ -223,6 +239,9 @@ impl Builder {
                     &format!("it has no effect without {other}: add {other}"),
                 );
             }
+        }
+        if self.has("atm") && self.has("cell") {
+            refuse("cell", "atm already sets the cells: omit one of them");
         }
         let is_measured = matches!(self.spec.distribution, Distribution::Measured { .. });
         if is_measured && self.has("jitter") {

@@ -1,6 +1,6 @@
 //! Builds the configuration of the core: probabilities as thresholds, distributions as tables.
 
-use fairpath_core::sched::{ImpairConfig, Plan, Z_SHIFT, chance, mix64};
+use fairpath_core::sched::{Framing, ImpairConfig, Plan, Z_SHIFT, chance, mix64};
 
 use super::{Slot, Spec, normal};
 
@@ -61,13 +61,7 @@ impl Spec {
             gap: self.reorder_gap,
             free_order: self.order_free.into(),
             release: self.release_ns,
-            overhead: self.overhead,
-            cell_payload: self.cell,
-            cell_bytes: if self.cell > 0 {
-                self.cell + self.cell_overhead
-            } else {
-                0
-            },
+            framing: self.framing(),
             ..ImpairConfig::default()
         };
         self.add_jitter(&mut config, words);
@@ -84,6 +78,22 @@ impl Spec {
             (config.slot_packets, config.slot_bytes) = (packets, bytes);
         }
         config
+    }
+
+    /// The builder limits each number to 2,048.
+    fn framing(&self) -> Framing {
+        let cell_bytes = match self.cell {
+            0 => 0,
+            payload => payload + self.cell_overhead,
+        };
+        Framing {
+            overhead: self.overhead as i16,
+            mpu: self.mpu as u16,
+            cell_payload: self.cell as u16,
+            cell_partial: self.cell_partial.into(),
+            cell_bytes: cell_bytes as u16,
+            ..Framing::default()
+        }
     }
 
     fn add_jitter(&self, config: &mut ImpairConfig, words: &mut Vec<u64>) {

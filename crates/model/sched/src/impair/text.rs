@@ -107,8 +107,11 @@ impl Spec {
             push("rate_trace", true, trace.source.clone());
         }
         push("overhead", self.overhead > 0, self.overhead.to_string());
-        push("cell", self.cell > 0, self.cell.to_string());
-        let head = self.cell > 0 && self.cell_overhead != usual.cell_overhead;
+        push("mpu", self.mpu > 0, self.mpu.to_string());
+        push("atm", self.cell_partial, "ptm".into());
+        let whole = self.cell > 0 && !self.cell_partial;
+        push("cell", whole, self.cell.to_string());
+        let head = whole && self.cell_overhead != usual.cell_overhead;
         push("cell_overhead", head, self.cell_overhead.to_string());
         push("seed", self.seed != usual.seed, self.seed.to_string());
         if let Some(pipe) = self.pipe {

@@ -11,6 +11,7 @@ use toml::Spanned;
 
 use super::draft::{Draft, Match, NodeDraft};
 use super::problem::{BadTree, NOWHERE, Problems};
+use super::tins::Diffserv;
 use super::{Known, Tree, build};
 
 /// The direction whose rates of a class apply.
@@ -40,10 +41,10 @@ impl Tree {
         direction: Direction,
         policies: &[fairpath_core::sched::Policy],
     ) -> Result<Tree, BadTree> {
-        Tree::of_classes_with(set, direction, LEAF, policies)
+        Tree::of_classes_with(set, direction, LEAF, Diffserv::BestEffort, policies)
     }
 
-    /// Builds the same tree with another policy for the flows of a class.
+    /// Builds the same tree with another policy for the flows of a class, and tins in each class.
     ///
     /// # Errors
     /// The same as for [`Tree::of_classes`].
@@ -51,6 +52,7 @@ impl Tree {
         set: &ClassSet,
         direction: Direction,
         leaf: &str,
+        diffserv: Diffserv,
         policies: &[fairpath_core::sched::Policy],
     ) -> Result<Tree, BadTree> {
         let classes: Vec<String> = set
@@ -81,21 +83,21 @@ impl Tree {
             if has_children {
                 let own = unique(&format!("{} (own)", class.name));
                 draft.nodes.push(inner);
-                draft
-                    .nodes
-                    .push(leading(node(&own, Some(&class.name), leaf), number));
+                let own = leading(node(&own, Some(&class.name), leaf), number);
+                draft.nodes.extend(diffserv.split(own, unique));
             } else {
                 let own = NodeDraft {
                     policy: Some(here(leaf.to_owned())),
                     ..inner
                 };
-                draft.nodes.push(leading(own, number));
+                draft
+                    .nodes
+                    .extend(diffserv.split(leading(own, number), unique));
             }
         }
         let other = unique("other");
-        draft
-            .nodes
-            .push(leading(node(&other, Some(&root), leaf), Match::Rest));
+        let other = leading(node(&other, Some(&root), leaf), Match::Rest);
+        draft.nodes.extend(diffserv.split(other, unique));
         build(
             &draft,
             Known {
@@ -109,7 +111,7 @@ impl Tree {
     }
 }
 
-fn here<T>(value: T) -> Spanned<T> {
+pub(super) fn here<T>(value: T) -> Spanned<T> {
     Spanned::new(NOWHERE..NOWHERE, value)
 }
 

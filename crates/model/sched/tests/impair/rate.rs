@@ -65,6 +65,10 @@ fn link_rate_includes_overhead_within_half_percent() {
     // 1,010 bytes are 22 cells of 53 bytes.
     of("overhead=10 cell=48", 1000, 22 * 53);
     of("overhead=8 cell=48 cell_overhead=0", 40, 48);
+    of("overhead=38 mpu=84", 40, 84);
+    // 1,030 bytes of PTM are 17 bytes more.
+    of("overhead=30 atm=ptm", 1000, 1047);
+    of("overhead=8 atm=atm", 41, 106);
 }
 
 #[test]

@@ -17,6 +17,7 @@ fn printed_impairments_parse_to_the_same_value() {
         "slot=min=5ms,max=10ms,packets=32,bytes=64KiB release=10ms",
         "delay_trace=\"0s 20ms, 10s 80ms, 20s\" overhead=38 cell=48 seed=7 pipe=1000",
         "overhead=18 cell=48 cell_overhead=4",
+        "overhead=30 mpu=64 atm=ptm",
     ] {
         let spec: Spec = text.parse().unwrap();
         assert_eq!(spec.to_string(), text);
@@ -82,6 +83,9 @@ fn invalid_impairments_are_refused_with_a_remedy() {
         ),
         ("delay=1ms delay_trace=\"0s 2ms, 1s\"", "omit one of them"),
         ("pipe=5", "it has no effect without a delay"),
+        ("atm=vdsl", "write none, atm or ptm"),
+        ("atm=atm cell=48", "cell: atm already sets the cells"),
+        ("mpu=4096", "out of range: write 0 to 2KiB"),
         ("order=random", "write kept or free"),
         ("seed=x", "seed: whole number \"x\" is invalid"),
     ] {

@@ -148,8 +148,8 @@ impl Order for ShapeInstances {
                 continue;
             }
             if self.charging {
-                let bytes = self.sent.read(exit).bytes;
-                self.instances[exit].charge(now.0, bytes);
+                let sent = self.sent.read(exit);
+                self.instances[exit].charge_packets(now.0, sent.bytes, sent.packets);
             }
             // One interface has one ring for both sides: the first leaves half of it at least.
             let share = match self.one_armed && exit == 0 {

@@ -1,7 +1,9 @@
 //! The back end of shaping: the configured one, or the best of this kernel, with the reason.
 
 use fairpath_class::{ClassSet, Whom};
+use fairpath_core::sched::Framing;
 use fairpath_netlink::{CAKE_LEAVES, LeafKind, NetlinkError, Tc};
+use fairpath_sched::tree::Diffserv;
 use fairpath_shape::htb::is_fair_to_gso;
 use fairpath_shape::{Both, Impaired};
 use fairpath_units::quantity::written;
@@ -37,6 +39,14 @@ pub fn takes(via: Via, config: &ShapeConfig, impaired: Impaired) -> Result<(), S
     }
     let cannot = shapes.impair.filter(|_| impaired.some);
     if let Some(cannot) = cannot.or_else(|| shapes.change.filter(|_| impaired.changes)) {
+        return refuse(cannot.what, cannot.why, cannot.remedy);
+    }
+    let frames = config.lines.framing != Framing::default();
+    if let Some(cannot) = shapes.framing.filter(|_| frames) {
+        return refuse(cannot.what, cannot.why, cannot.remedy);
+    }
+    let splits = config.lines.diffserv != Diffserv::BestEffort;
+    if let Some(cannot) = shapes.tins.filter(|_| splits) {
         return refuse(cannot.what, cannot.why, cannot.remedy);
     }
     let in_process = "use \"nfqueue\" or \"afxdp\"";
@@ -85,6 +95,14 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet, impaired: Impaired) -> C
         return chosen(Via::Qdisc, "this kernel has BPF qdiscs".to_owned());
     }
     let none = "this kernel has no BPF qdiscs (CONFIG_NET_SCH_BPF, Linux 6.16)";
+    if config.lines.framing != Framing::default() {
+        let text = format!("{none}, and HTB does not count the overhead of GSO packets");
+        return chosen(Via::Nfqueue, text);
+    }
+    if config.lines.diffserv != Diffserv::BestEffort {
+        let text = format!("{none}, and HTB does not split classes by DSCP");
+        return chosen(Via::Nfqueue, text);
+    }
     let plain = config.lines.tree.is_none() && config.lines.set.is_empty();
     if !plain || config.lines.policy != "fq_codel" {
         let text = format!("{none}, and HTB does not support the configured policies");

@@ -102,6 +102,30 @@ struct StartArgs {
     /// File with classes, as of `fairpath class check`; may be repeated
     #[arg(long, value_name = "FILE", requires = "inside")]
     class_file: Vec<PathBuf>,
+    /// Tins of each class by DSCP, as in tc-cake(8): besteffort, diffserv3 or diffserv4 [default:
+    /// besteffort]
+    #[arg(
+        long,
+        value_name = "TINS",
+        requires = "inside",
+        conflicts_with = "tree"
+    )]
+    diffserv: Option<String>,
+    /// Bytes that a packet takes on the link in addition to the IP packet, -64 to 256, or the link by its
+    /// name in tc-cake(8), for example pppoe-ptm [default: an Ethernet header, 14]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        requires = "inside",
+        allow_negative_numbers = true
+    )]
+    overhead: Option<String>,
+    /// Minimum bytes of a packet on the link, overhead included, 0 to 256 [default: 0]
+    #[arg(long, value_name = "BYTES", requires = "inside")]
+    mpu: Option<u16>,
+    /// Cells of the link: none, atm (48 bytes in 53) or ptm (64 bytes in 65) [default: none]
+    #[arg(long, value_name = "LINK", requires = "inside")]
+    atm: Option<String>,
     /// Maximum number of queued packets of each direction, 64 to 1048576 [default: 10240]
     #[arg(
         long,
@@ -310,6 +334,18 @@ fn configuration(args: &StartArgs) -> String {
             }),
         ),
         ("tree", args.tree.as_ref().map(path)),
+        ("diffserv", word(&args.diffserv)),
+        (
+            "overhead",
+            args.overhead
+                .as_ref()
+                .map(|overhead| match overhead.parse::<i64>() {
+                    Ok(bytes) => bytes.to_string(),
+                    Err(_) => quoted(overhead),
+                }),
+        ),
+        ("mpu", args.mpu.map(|n| n.to_string())),
+        ("atm", word(&args.atm)),
         ("packets", args.max_packets.map(|n| n.to_string())),
         ("max_sojourn", word(&args.max_sojourn)),
         ("queue", args.queue_num.map(|n| n.to_string())),
