@@ -45,7 +45,7 @@ pub enum CompileError {
     NoClang(String, io::Error),
     /// Too old, or not clang.
     #[error(
-        "use {0}: found clang {1}, but clang {CLANG} or newer is needed: run `apt-get install clang-{CLANG}`, or set CLANG to another compiler"
+        "use {0}: found {1}, but custom policies need clang {CLANG} or newer: run `apt-get install clang-{CLANG}`, or set CLANG to another compiler"
     )]
     TooOld(String, String),
     /// The file has errors.
@@ -266,22 +266,29 @@ fn is_float(line: &str) -> bool {
     line.contains("df") || line.contains("sf")
 }
 
+/// Major number and version in "Debian clang version 19.1.7 (3~deb12u1)".
+fn version(text: &str) -> Option<(u32, &str)> {
+    let (_, rest) = text.split_once("clang version ")?;
+    let version = rest.split_whitespace().next()?;
+    Some((version.split('.').next()?.parse().ok()?, version))
+}
+
 fn check_version(clang: &OsStr) -> Result<(), CompileError> {
     let name = clang.to_string_lossy().into_owned();
     let output = Command::new(clang)
-        .arg("-dumpversion")
+        .arg("--version")
         .stdin(Stdio::null())
         .output();
     let output = output.map_err(|error| CompileError::NoClang(name.clone(), error))?;
-    let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    let major = version
-        .split('.')
-        .next()
-        .and_then(|major| major.parse::<u32>().ok());
-    if major.is_none_or(|major| major < CLANG) {
-        return Err(CompileError::TooOld(name, version));
+    let text = String::from_utf8_lossy(&output.stdout);
+    match version(&text) {
+        Some((major, _)) if major >= CLANG => Ok(()),
+        Some((_, version)) => Err(CompileError::TooOld(name, format!("clang {version}"))),
+        None => Err(CompileError::TooOld(
+            name,
+            "another program than clang".to_owned(),
+        )),
     }
-    Ok(())
 }
 
 fn link(objects: &[&[u8]], into: &Path) -> Result<(), libbpf_rs::Error> {
