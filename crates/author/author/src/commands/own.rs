@@ -30,6 +30,18 @@ impl Own {
         })
     }
 
+    /// Warnings about sums of bytes that wrap after 4 GB.
+    pub fn narrow_sums(&self) -> anyhow::Result<Vec<String>> {
+        let file = self.file.display();
+        let warning = |(at, line)| {
+            format!(
+                "{file}:{at}: {line}: the sum of p->bytes has 32 bits and wraps after 4 GB: keep it in a u64"
+            )
+        };
+        let sums = self.compiler.narrow_sums(&self.file)?;
+        Ok(sums.into_iter().map(warning).collect())
+    }
+
     /// This policy, followed by the built-in policies.
     pub fn known(&self) -> Vec<Policy> {
         self.author.known()
