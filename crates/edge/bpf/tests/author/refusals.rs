@@ -241,13 +241,13 @@ fn missing_or_old_clang_names_the_remedy() {
     let old = dir.path().join("old-clang");
     std::fs::write(&old, "#!/bin/sh\necho clang version 14.0.6\n").expect("written");
     std::fs::set_permissions(&old, std::fs::Permissions::from_mode(0o755)).expect("executable");
-    let foreign = dir.path().join("gcc");
-    std::fs::write(&foreign, "#!/bin/sh\necho gcc 12.2.0\n").expect("written");
-    std::fs::set_permissions(&foreign, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    let other = dir.path().join("gcc");
+    std::fs::write(&other, "#!/bin/sh\necho gcc 12.2.0\n").expect("written");
+    std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o755)).expect("executable");
     for (clang, wanted) in [
         (Path::new("/nowhere/clang"), "run /nowhere/clang"),
         (&old, "old-clang: found clang 14.0.6, but"),
-        (&foreign, "gcc: found another program than clang"),
+        (&other, "gcc: found another program than clang"),
     ] {
         let error = Compiler::with_clang(clang).expect_err("no clang 19");
         let reported = error.to_string();
