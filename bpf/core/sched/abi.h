@@ -40,13 +40,18 @@
  */
 #define FP_FAT_BATCH 64
 
+/* `sched check` compiles a policy with u64 also, to find sums of bytes kept in 32 bits. */
+#ifndef FP_META_BYTES
+#define FP_META_BYTES u32
+#endif
+
 /* A packet as policies see it, filled in by the back end. Ports and addresses as on the wire. */
 struct fp_meta {
-	u64 arrival;   /* ns */
-	u64 hint;      /* for policies that rank by the packet: bytes left, deadline, slack */
-	u32 bytes;     /* on the wire, headers of all segments included */
-	u32 flow_hash; /* hash over addresses, protocol and ports */
-	u32 class_id;  /* number of its class, 0 none */
+	u64 arrival;	     /* ns */
+	u64 hint;	     /* for policies that rank by the packet: bytes left, deadline, slack */
+	FP_META_BYTES bytes; /* on the wire, headers of all segments included */
+	u32 flow_hash;	     /* hash over addresses, protocol and ports */
+	u32 class_id;	     /* number of its class, 0 none */
 	u32 mark;
 	u8 source[16]; /* IPv4 mapped */
 	u8 destination[16];

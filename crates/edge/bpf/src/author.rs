@@ -18,6 +18,7 @@
 mod read;
 mod verdict;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -45,7 +46,7 @@ pub enum CompileError {
     NoClang(String, io::Error),
     /// Too old, or not clang.
     #[error(
-        "use {0}: found clang {1}, but clang {CLANG} or newer is needed: run `apt-get install clang-{CLANG}`, or set CLANG to another compiler"
+        "use {0}: found {1}, but custom policies need clang {CLANG} or newer: run `apt-get install clang-{CLANG}`, or set CLANG to another compiler"
     )]
     TooOld(String, String),
     /// The file has errors.
@@ -120,6 +121,47 @@ impl Compiler {
              const u32 fp_author_sizes[3] = {\n\
              \tsizeof(struct flow), sizeof(struct class), sizeof(struct global)};\n";
         self.compile(file, "policy", SIZES, &GUARDS)
+    }
+
+    /// Lines of the policy file where a sum with `p->bytes` is kept in 32 bits or fewer, with their
+    /// text. Sums with a cast are deliberate.
+    ///
+    /// clang reports each narrowing with the field as it is and with 64 bits. A line only in the
+    /// second list narrows because of the field.
+    ///
+    /// # Errors
+    /// The messages of clang.
+    pub fn narrow_sums(&self, file: &Path) -> Result<Vec<(usize, String)>, CompileError> {
+        let usual = self.narrowed(file, "u32")?;
+        let wide = self.narrowed(file, "u64")?;
+        let text = fs::read_to_string(file);
+        let text = text.map_err(|error| CompileError::Read(file.to_owned(), error))?;
+        let lines = text
+            .lines()
+            .enumerate()
+            .map(|(at, line)| (at + 1, line.trim()));
+        let is_sum = |line: &str| line.contains('+') && line.contains("bytes");
+        let found =
+            lines.filter(|(at, line)| wide.contains(at) && !usual.contains(at) && is_sum(line));
+        Ok(found.map(|(at, line)| (at, line.to_owned())).collect())
+    }
+
+    /// Lines where a value is narrowed, if `p->bytes` has the given type.
+    fn narrowed(&self, file: &Path, bytes: &str) -> Result<BTreeSet<usize>, CompileError> {
+        let define = format!("-DFP_META_BYTES={bytes}");
+        let arguments = [
+            "-O0",
+            "-S",
+            "-emit-llvm",
+            "-Wno-everything",
+            "-Xclang",
+            "-fsanitize=implicit-unsigned-integer-truncation",
+            "-Xclang",
+            "-fsanitize-minimal-runtime",
+            &define,
+        ];
+        let code = self.compile(file, "narrow", "", &arguments)?;
+        Ok(trapped_lines(&String::from_utf8_lossy(&code)))
     }
 
     /// The file and a program that calls each of its functions, which `has` lists.
@@ -254,6 +296,23 @@ impl Compiler {
     }
 }
 
+/// Source lines of the calls to clang's trap in its intermediate code: "call ... !dbg !7" names
+/// "!7 = !DILocation(line: 12, ...".
+fn trapped_lines(code: &str) -> BTreeSet<usize> {
+    let places: BTreeMap<&str, usize> = code
+        .lines()
+        .filter_map(|line| {
+            let (name, rest) = line.split_once(" = !DILocation(line: ")?;
+            Some((name, rest.split(',').next()?.parse().ok()?))
+        })
+        .collect();
+    let calls = code
+        .lines()
+        .filter(|line| line.contains("call void @__ubsan_handle_implicit_conversion"));
+    let names = calls.filter_map(|line| line.split_once("!dbg ")?.1.split([',', ' ']).next());
+    names.filter_map(|name| places.get(name).copied()).collect()
+}
+
 /// The missing structure of state, if that is the message of clang.
 fn missing_structure(line: &str) -> Option<&'static str> {
     let names = ["flow", "class", "global"];
@@ -266,22 +325,29 @@ fn is_float(line: &str) -> bool {
     line.contains("df") || line.contains("sf")
 }
 
+/// Major number and version in "Debian clang version 19.1.7 (3~deb12u1)".
+fn version(text: &str) -> Option<(u32, &str)> {
+    let (_, rest) = text.split_once("clang version ")?;
+    let version = rest.split_whitespace().next()?;
+    Some((version.split('.').next()?.parse().ok()?, version))
+}
+
 fn check_version(clang: &OsStr) -> Result<(), CompileError> {
     let name = clang.to_string_lossy().into_owned();
     let output = Command::new(clang)
-        .arg("-dumpversion")
+        .arg("--version")
         .stdin(Stdio::null())
         .output();
     let output = output.map_err(|error| CompileError::NoClang(name.clone(), error))?;
-    let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    let major = version
-        .split('.')
-        .next()
-        .and_then(|major| major.parse::<u32>().ok());
-    if major.is_none_or(|major| major < CLANG) {
-        return Err(CompileError::TooOld(name, version));
+    let text = String::from_utf8_lossy(&output.stdout);
+    match version(&text) {
+        Some((major, _)) if major >= CLANG => Ok(()),
+        Some((_, version)) => Err(CompileError::TooOld(name, format!("clang {version}"))),
+        None => Err(CompileError::TooOld(
+            name,
+            "another program than clang".to_owned(),
+        )),
     }
-    Ok(())
 }
 
 fn link(objects: &[&[u8]], into: &Path) -> Result<(), libbpf_rs::Error> {

@@ -74,6 +74,7 @@ fn stages(args: &Args, findings: &mut Findings) -> anyhow::Result<()> {
     }
     let own = Own::open(&args.file)?;
     findings.read(&own.author);
+    findings.warnings.extend(own.narrow_sums()?);
     let verified = run_verifier(&own, findings)?;
     let known = own.known();
     let known = Known {

@@ -30,6 +30,18 @@ impl Own {
         })
     }
 
+    /// Warnings about sums of bytes that wrap after 4 GB.
+    pub fn narrow_sums(&self) -> anyhow::Result<Vec<String>> {
+        let file = self.file.display();
+        let warning = |(at, line)| {
+            format!(
+                "{file}:{at}: {line}: the sum of p->bytes has 32 bits and wraps after 4 GB: keep it in a u64"
+            )
+        };
+        let sums = self.compiler.narrow_sums(&self.file)?;
+        Ok(sums.into_iter().map(warning).collect())
+    }
+
     /// This policy, followed by the built-in policies.
     pub fn known(&self) -> Vec<Policy> {
         self.author.known()
@@ -63,20 +75,67 @@ impl Own {
     }
 }
 
-/// The reason for a refusal by the verifier, with the source line.
+/// Function, line, reason and remedy of a refusal by the verifier, with its last words.
 pub fn refusal_text(refusal: &Refusal) -> String {
     let Refusal {
         function,
         line,
         reason,
     } = refusal;
-    if reason.starts_with("combined stack size") {
-        return format!(
-            "the verifier refuses the policy: its functions need too much stack ({reason}): \
-             use fewer local variables, and no arrays"
+    let function = match function.strip_prefix("custom_") {
+        Some(name) => name.to_uppercase(),
+        None if function.is_empty() => "the policy".to_owned(),
+        None => function.clone(),
+    };
+    let line = line
+        .as_ref()
+        .map_or(String::new(), |at| format!(" at {at}"));
+    let words = match reason.as_str() {
+        "" => "no words",
+        words => words,
+    };
+    match refusal.explained() {
+        Some((why, remedy)) => {
+            format!("the verifier refuses {function}{line}\n  {why}: {remedy} (verifier: {words})")
+        }
+        None => format!(
+            "the verifier refuses {function}{line}\n  for another reason: compare with a policy of `fairpath sched new` (verifier: {words})"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(function: &str, line: Option<&str>, reason: &str) -> String {
+        refusal_text(&Refusal {
+            function: function.into(),
+            line: line.map(Into::into),
+            reason: reason.into(),
+        })
+    }
+
+    #[test]
+    fn refusals_have_function_line_reason_and_remedy() {
+        assert_eq!(
+            text(
+                "custom_rank_enqueue",
+                Some("mine.c:8: while (1)"),
+                "infinite loop detected at insn 6"
+            ),
+            "the verifier refuses RANK_ENQUEUE at mine.c:8: while (1)\n  the loop may never end: \
+             loop a constant number of times (verifier: infinite loop detected at insn 6)"
         );
     }
-    let line = line.as_deref().unwrap_or("an unknown line");
-    let function = function.trim_start_matches("custom_").to_uppercase();
-    format!("the verifier refuses {function} at {line}\n  {reason}")
+
+    #[test]
+    fn refusals_without_function_name_the_policy() {
+        let text = text("", None, "combined stack size of 3 calls is 640. Too large");
+        assert!(
+            text.starts_with("the verifier refuses the policy\n  it"),
+            "{text}"
+        );
+        assert!(text.contains("fewer local variables"), "{text}");
+    }
 }

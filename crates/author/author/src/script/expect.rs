@@ -7,13 +7,13 @@ use mlua::{Table, Value};
 
 use super::packet::{Packet, item_of, number, packet_of, shown};
 use super::report::FailureKind;
-use super::session::{Halt, Item, Session, State};
+use super::session::{Halt, Item, Session, State, Tag};
 use super::verbs::{Verbs, tag};
 
 /// An expected packet: an enqueued item, or any item of a packet, optionally with a tag.
 enum Wanted {
     Item(Rc<Item>),
-    Packet(Rc<Packet>, Option<String>),
+    Packet(Rc<Packet>, Option<Tag>),
 }
 
 impl Wanted {

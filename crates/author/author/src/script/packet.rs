@@ -6,7 +6,7 @@ use std::rc::Rc;
 use fairpath_core::sched::Meta;
 use mlua::{AnyUserData, Lua, Table, UserData, UserDataFields, UserDataMethods, Value};
 
-use super::session::{Halt, Item, State};
+use super::session::{Halt, Item, State, Tag};
 use fairpath_sched::log::describe;
 use fairpath_sched::tree::{self, Tree};
 use fairpath_units::nearest;
@@ -342,7 +342,10 @@ impl UserData for LuaPacket {
 impl UserData for LuaItem {
     fn add_fields<F: UserDataFields<Self>>(fields: &mut F) {
         fields.add_field_method_get("label", |_, this| Ok(this.0.packet.label.clone()));
-        fields.add_field_method_get("tag", |_, this| Ok(this.0.tag.clone()));
+        fields.add_field_method_get("tag", |lua, this| match &this.0.tag {
+            Tag::Number(number) => Ok(Value::Integer(*number)),
+            Tag::Text(text) => Ok(Value::String(lua.create_string(text)?)),
+        });
         fields.add_field_method_get("packet", |_, this| Ok(LuaPacket(this.0.packet.clone())));
         fields.add_field_method_get("handle", |_, this| Ok(this.0.handle.get()));
         fields.add_field_method_get("rank", |lua, this| to_lua(lua, this.0.rank.get()));

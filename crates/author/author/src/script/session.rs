@@ -74,12 +74,29 @@ impl fmt::Display for State {
     }
 }
 
+/// Distinguishes the items of one packet. The number 388 and the text "388" differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Tag {
+    Number(i64),
+    Text(String),
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Tag::Number(number) => write!(f, "{number}"),
+            Tag::Text(text) if text.parse::<i64>().is_ok() => write!(f, "{text:?}"),
+            Tag::Text(text) => f.write_str(text),
+        }
+    }
+}
+
 /// A packet that was enqueued.
 #[derive(Debug)]
 pub(super) struct Item {
     pub packet: Rc<Packet>,
     /// The tag from the script, or how often the packet was enqueued.
-    pub tag: String,
+    pub tag: Tag,
     pub meta: Meta,
     pub handle: Cell<u32>,
     pub state: Cell<State>,
@@ -124,7 +141,7 @@ pub(super) struct Bed {
     recent: VecDeque<(Op, Vec<Outcome>)>,
     pub counts: Counts,
     /// The number of times that each packet was enqueued, by its number.
-    pub times: HashMap<u64, u64>,
+    pub times: HashMap<u64, i64>,
     /// Configured floors and ceilings by node, encoded as in plans.
     pub rates: HashMap<u32, [u64; 2]>,
     pub checks: u64,
@@ -272,7 +289,7 @@ impl Session {
     pub fn enqueue(
         &mut self,
         packet: &Rc<Packet>,
-        tag: String,
+        tag: Tag,
         again: Option<&Rc<Item>>,
     ) -> Result<Rc<Item>, Halt> {
         let waiting = again.filter(|item| item.state.get() == State::Waiting);

@@ -11,7 +11,7 @@ use super::packet::{
 };
 use super::report::{Failure, FailureKind, ScriptReport, table};
 use super::sandbox::{self, Budget, UsedUp};
-use super::session::{Bed, Halt, Item, Session, Shared, State};
+use super::session::{Bed, Halt, Item, Session, Shared, State, Tag};
 use super::{Bench, SHOWN_PACKETS, expect, settings, xdq};
 use fairpath_sched::tree::Tree;
 use fairpath_units::nearest;
@@ -215,12 +215,12 @@ fn memory(error: mlua::Error) -> Halt {
     Halt::new(FailureKind::Limit, error.to_string())
 }
 
-/// A number or string that distinguishes the items of one packet.
-pub(super) fn tag(value: &Value) -> Result<Option<String>, Halt> {
+/// The tag of an item, or `None` if the script gives none.
+pub(super) fn tag(value: &Value) -> Result<Option<Tag>, Halt> {
     match value {
         Value::Nil => Ok(None),
-        Value::Integer(number) => Ok(Some(number.to_string())),
-        Value::String(text) => Ok(Some(text.to_string_lossy())),
+        Value::Integer(number) => Ok(Some(Tag::Number(*number))),
+        Value::String(text) => Ok(Some(Tag::Text(text.to_string_lossy()))),
         other => Err(Halt::usage(format!(
             "expected a number or a string as tag, not {}",
             shown(other)
@@ -242,7 +242,7 @@ fn enqueue(session: &mut Session, value: &Value, tag_value: &Value) -> Result<Rc
     })?;
     let count = session.bed.times.entry(packet.number).or_default();
     *count += 1;
-    let tag = tag(tag_value)?.unwrap_or(count.to_string());
+    let tag = tag(tag_value)?.unwrap_or(Tag::Number(*count));
     session.enqueue(&packet, tag, again.as_ref())
 }
 

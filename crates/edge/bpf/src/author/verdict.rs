@@ -61,6 +61,64 @@ pub fn refusal(object: &[u8]) -> Option<Refusal> {
     query(object, LAST_WAY).ok()?.refusal
 }
 
+/// A part of the verifier's last words, the reason in plain words, and the remedy.
+const REASONS: [(&[&str], &str, &str); 7] = [
+    (
+        &["infinite loop", "back-edge"],
+        "the loop may never end",
+        "loop a constant number of times",
+    ),
+    (
+        &["too large", "too complex", "too many states"],
+        "it has too many instructions or branches to verify",
+        "use shorter loops and fewer branches",
+    ),
+    (
+        &["stack size", "stack depth", "call stack"],
+        "it needs too much stack",
+        "use fewer local variables, and no arrays",
+    ),
+    (
+        &[
+            "!read_ok",
+            "invalid read from stack",
+            "invalid indirect read",
+        ],
+        "it reads a variable without a value",
+        "set the variable first",
+    ),
+    (
+        &["unreachable insn"],
+        "it has instructions that never run",
+        "remove code behind an endless loop or a constant condition",
+    ),
+    (
+        &[
+            "invalid access",
+            "outside of",
+            "invalid mem access",
+            "unbounded memory",
+            "min value is negative",
+        ],
+        "it may access memory outside of packet, state and call",
+        "limit an index to the size of its array, such as `table[p->dscp & 3]`",
+    ),
+    (
+        &["division by zero", "div by zero", "invalid shift"],
+        "it divides by zero or shifts too far",
+        "use div, mod, shl and shr",
+    ),
+];
+
+impl Refusal {
+    /// The reason in plain words and the remedy, if the last words are known.
+    pub fn explained(&self) -> Option<(&'static str, &'static str)> {
+        let is_of = |words: &[&str]| words.iter().any(|part| self.reason.contains(part));
+        let known = REASONS.iter().find(|(words, ..)| is_of(words));
+        known.map(|(_, reason, remedy)| (*reason, *remedy))
+    }
+}
+
 fn query(object: &[u8], level: u32) -> Result<Verdict, VerifyError> {
     let mut log = vec![0u8; LOG_BYTES];
     let mut open = ObjectBuilder::default()
@@ -130,7 +188,7 @@ fn is_instruction(text: &str) -> bool {
 
 /// Lines of state, statistics and success.
 fn is_chatter(text: &str) -> bool {
-    const BEGINS: [&str; 11] = [
+    const BEGINS: [&str; 14] = [
         "processed ",
         "verification time",
         "stack depth",
@@ -141,6 +199,9 @@ fn is_chatter(text: &str) -> bool {
         "caller",
         "callee",
         "Live regs",
+        "cur state:",
+        "old state:",
+        "arg#",
         "propagating",
     ];
     let is_state = text.split_once(':').is_some_and(|(number, _)| {
@@ -158,6 +219,18 @@ fn to_line(source: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn register_dumps_are_no_reason() {
+        let log = "Validating custom_rank_enqueue() func#1...\n; while (1) @ mine.c:8\n\
+                   6: (05) goto pc-1\ninfinite loop detected at insn 6\n\
+                   cur state: R1=mem(sz=80) R10=fp0\nold state: R1=mem(sz=80) R10=fp0\n\
+                   processed 3 insns (limit 1000000)\n";
+        let refusal = read(log, true).refusal.expect("it refused");
+        assert_eq!(refusal.reason, "infinite loop detected at insn 6");
+        let explained = refusal.explained().expect("known words");
+        assert_eq!(explained.0, "the loop may never end");
+    }
 
     #[test]
     fn refusals_name_function_line_and_last_words() {

@@ -210,14 +210,44 @@ fn constant_tables_and_local_functions_are_accepted() {
 }
 
 #[test]
+fn sums_of_bytes_in_32_bits_are_found() {
+    let state = "struct flow { u32 sum; u64 wide; u32 last; };\n\
+                 struct class { PARAMS; u32 total; }; struct global { };\n";
+    let body = "RANK_ENQUEUE\n{\n\tu32 local = 0;\n\n\tf->sum += p->bytes;\n\
+                \tc->total = c->total + p->bytes;\n\tlocal += p->bytes;\n\
+                \tf->wide += p->bytes;\n\tf->last = p->bytes;\n\
+                \tf->last = (u32)(f->last + p->bytes);\n\treturn f->sum + local;\n}\n";
+    let written = write(&format!("{BEGIN}{state}{body}"));
+    let compiler = Compiler::new().expect("clang");
+    let found = compiler.narrow_sums(&written.file).expect("compiles");
+    let texts: Vec<_> = found.iter().map(|(_, text)| text.as_str()).collect();
+    assert_eq!(
+        texts,
+        [
+            "f->sum += p->bytes;",
+            "c->total = c->total + p->bytes;",
+            "local += p->bytes;"
+        ]
+    );
+    for file in shipped() {
+        let found = compiler.narrow_sums(&file).expect("compiles");
+        assert_eq!(found, [], "{}", file.display());
+    }
+}
+
+#[test]
 fn missing_or_old_clang_names_the_remedy() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let old = dir.path().join("old-clang");
-    std::fs::write(&old, "#!/bin/sh\necho 14.0.6\n").expect("written");
+    std::fs::write(&old, "#!/bin/sh\necho clang version 14.0.6\n").expect("written");
     std::fs::set_permissions(&old, std::fs::Permissions::from_mode(0o755)).expect("executable");
+    let other = dir.path().join("gcc");
+    std::fs::write(&other, "#!/bin/sh\necho gcc 12.2.0\n").expect("written");
+    std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o755)).expect("executable");
     for (clang, wanted) in [
         (Path::new("/nowhere/clang"), "run /nowhere/clang"),
-        (&old, "14.0.6"),
+        (&old, "old-clang: found clang 14.0.6, but"),
+        (&other, "gcc: found another program than clang"),
     ] {
         let error = Compiler::with_clang(clang).expect_err("no clang 19");
         let reported = error.to_string();

@@ -25,6 +25,23 @@ fn packets_leave_by_rank_and_arrival() {
 }
 
 #[test]
+fn tags_keep_the_type_they_were_given() {
+    passes(
+        r#"
+        local a = udp { label = "a" }
+        local number, text, counted = enqueue(a, 388), enqueue(a, "388"), enqueue(a)
+        expect(math.type(number.tag) == "integer" and number.tag == 388)
+        expect(type(text.tag) == "string" and text.tag == "388")
+        expect(counted.tag == 3)
+        expect(tostring(number) == "a#388" and tostring(text) == 'a#"388"')
+        dequeue_cmp(a, 388)
+        dequeue_cmp(a, "388")
+        dequeue_cmp(a, 3)
+        "#,
+    );
+}
+
+#[test]
 fn packets_have_their_fields_and_header_lengths() {
     passes(
         r#"
