@@ -156,47 +156,6 @@ mod drr {
         }
     }
 
-    /// Of two children that always wait, the light one gets its share within a packet and its quantum.
-    #[test]
-    fn weights_up_to_ten_thousand_are_exact() {
-        for weight in [1, 64, 65, 1_000, 10_000u32] {
-            for (light, heavy) in [(1_500, 1_500), (64, 1_500)] {
-                let nodes = vec![
-                    node(0, "drr", Over::Children),
-                    NodeConfig {
-                        cost: COST_ONE * weight,
-                        ..node(1, "fifo", Over::Packets)
-                    },
-                    node(1, "fifo", Over::Packets),
-                ];
-                let mut runtime = Watched::natively(&plan(nodes, vec![0, 2, 3]));
-                let mut sent = [0u64; 2];
-                for (handle, class, bytes) in
-                    [(1, 1, light), (2, 1, light), (3, 2, heavy), (4, 2, heavy)]
-                {
-                    runtime.enqueue(handle, of_class(class, class, bytes));
-                }
-                // Each packet that leaves is replaced.
-                let mut left = 2;
-                while left > 0 {
-                    let handle = runtime.dequeue().unwrap();
-                    let class = handle.div_ceil(2);
-                    let bytes = [light, heavy][class as usize - 1];
-                    sent[class as usize - 1] += u64::from(bytes);
-                    left -= u32::from(class == 1);
-                    runtime.enqueue(handle, of_class(class, class, bytes));
-                    // The difference of services by weight, in bytes of the heavy one.
-                    let difference = sent[0] as i64 * i64::from(weight) - sent[1] as i64;
-                    let bound = i64::from(weight) * i64::from(light) + i64::from(heavy) + 1514;
-                    assert!(
-                        difference.abs() <= bound,
-                        "1:{weight}, {light} and {heavy} bytes: {sent:?}, {difference} of {bound}"
-                    );
-                }
-            }
-        }
-    }
-
     /// A child with one packet at a time is charged for what it overdrew, as one that always waits is.
     #[test]
     fn a_child_with_one_packet_keeps_its_share() {
@@ -225,6 +184,76 @@ mod drr {
             difference.abs() <= 2 * 1500 + 300 + 1500,
             "{seldom} and {always}"
         );
+    }
+}
+
+mod weights {
+    use super::*;
+
+    /// Policies over children that share by weight.
+    const POLICIES: [(&str, Over); 6] = [
+        ("drr", Over::Children),
+        ("stfq", Over::Children),
+        ("hpfq", Over::References),
+        ("qfq", Over::Children),
+        ("class_tree", Over::Children),
+        ("hclock", Over::Children),
+    ];
+
+    /// Of two children that always wait, the light one gets its share within a packet and its quantum.
+    #[test]
+    fn weights_up_to_ten_thousand_are_exact() {
+        let mut wrong = Vec::new();
+        for (policy, over) in POLICIES {
+            for weight in [1, 64, 65, 1_000, 10_000u32] {
+                // With the third, a turn of weight 10,000 would be a million packets.
+                let sizes = [(1_500, 1_500), (64, 1_500), (1_500, 64)];
+                for sizes in &sizes[..if weight > 1_000 { 2 } else { 3 }] {
+                    let [most, bound] = furthest(policy, over, weight, *sizes);
+                    if most > bound {
+                        wrong.push(format!("{policy} 1:{weight}, {sizes:?}: {most} of {bound}"));
+                    }
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    /// The largest difference of services by weight, in bytes of the heavy child, and its bound.
+    fn furthest(policy: &str, over: Over, weight: u32, (light, heavy): (u32, u32)) -> [u64; 2] {
+        let nodes = vec![
+            node(0, policy, over),
+            NodeConfig {
+                cost: COST_ONE * weight,
+                ..node(1, "fifo", Over::Packets)
+            },
+            node(1, "fifo", Over::Packets),
+        ];
+        let mut runtime = Watched::natively(&plan(nodes, vec![0, 2, 3]));
+        let mut sent = [0u64; 2];
+        for (handle, class, bytes) in [(1, 1, light), (2, 1, light), (3, 2, heavy), (4, 2, heavy)] {
+            runtime.enqueue(handle, of_class(class, class, bytes));
+        }
+        let mut most = 0;
+        // Each packet that leaves is replaced.
+        let mut left = 2;
+        while left > 0 {
+            let handle = runtime.dequeue().unwrap();
+            let class = handle.div_ceil(2);
+            let bytes = [light, heavy][class as usize - 1];
+            sent[class as usize - 1] += u64::from(bytes);
+            left -= u32::from(class == 1);
+            runtime.enqueue(handle, of_class(class, class, bytes));
+            most = most.max((sent[0] * u64::from(weight)).abs_diff(sent[1]));
+        }
+        let (light, heavy, weight) = (u64::from(light), u64::from(heavy), u64::from(weight));
+        // qfq rounds times to slots, the longest packet of the child rounded up to a power of two.
+        let slot = if policy == "qfq" {
+            (1514 * weight).next_power_of_two()
+        } else {
+            0
+        };
+        [most, weight * light + heavy + 1514 + slot]
     }
 }
 
