@@ -19,6 +19,7 @@ mod link;
 mod matching;
 mod problem;
 mod queue;
+mod rounds;
 mod shape;
 mod tins;
 
@@ -36,6 +37,7 @@ pub use layout::{DEFAULT_BURST_NS, DEFAULT_HOSTS, DEFAULT_LIMIT_PACKETS, SPARE_H
 pub use link::{LINK_BURST_NS, Link, STACK_SHARE, TooDeep, stack_floor};
 pub use matching::MAX_CLASS;
 pub use problem::{BadTree, MAX_PROBLEMS, Problem};
+pub use rounds::{LONG_ROUND_NS, Round};
 pub use shape::MAX_NODES;
 pub use tins::Diffserv;
 
@@ -297,6 +299,7 @@ fn build(
     }
     let full: Vec<u32> = plan.nodes.iter().map(|node| node.queue_full).collect();
     check::check(draft, &shape, &overs, &full, &mut problems);
+    rounds::refuse_clamped(draft, &shape, &chosen, &plan.nodes, &mut problems);
     matching::fill(draft, &shape, known.classes, &mut plan, &mut problems);
     let impairments = impaired::add_to_plan(draft, &shape, &mut plan, &mut problems);
     let is_sound = !problems.has_errors();

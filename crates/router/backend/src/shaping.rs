@@ -240,6 +240,7 @@ impl Shaping {
         let backend = (shapes.start)(&job, monitor, &self.prepared)?;
         let present = job.links.map(|link| link.map(|link| link.ifindex));
         self.lines = lines;
+        self.warn_of_long_rounds();
         let now = Instant::now();
         Ok(Port {
             backend,
@@ -259,6 +260,17 @@ impl Shaping {
             stack_alarms: Both::default(),
             present,
         })
+    }
+
+    /// Warns of the longest round of children that wait for each other, if it is noticeable.
+    fn warn_of_long_rounds(&self) {
+        for side in Side::BOTH {
+            if let Some(round) = self.lines.trees.get(side).rounds(0).first()
+                && round.is_long()
+            {
+                tracing::warn!("shape {}: {round}", side.name());
+            }
+        }
     }
 
     /// Stops. Queued packets are sent.

@@ -92,6 +92,8 @@ enum Format {
 const DEFAULT_NS: u64 = 10_000_000_000;
 /// Maximum overhead of a packet, bytes.
 const MAX_OVERHEAD: u64 = 1 << 16;
+/// Maximum number of printed rounds.
+const MAX_ROUNDS: usize = 3;
 
 fn overhead(text: &str) -> Result<u32, String> {
     match read(text, "bytes").map_err(|bad| bad.to_string())? {
@@ -116,6 +118,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         &args.classes,
         &args.set,
     )?;
+    print_rounds(&tree, args.rate);
     // A file that cannot be written is reported before the simulation, not after it.
     let create =
         |path: &PathBuf| File::create(path).with_context(|| format!("create the figure {path:?}"));
@@ -151,6 +154,23 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Format::Csv => report.csv(),
     };
     fairpath_cli::print(&text)
+}
+
+/// Prints the rounds of nodes with unequal weights, and those that take long. One of many is enough.
+fn print_rounds(tree: &Tree, link_bps: u64) {
+    let rounds = tree.rounds(link_bps);
+    let shown: Vec<_> = rounds
+        .iter()
+        .filter(|round| round.ratio > 1 || round.is_long())
+        .collect();
+    for round in shown.iter().take(MAX_ROUNDS) {
+        fairpath_cli::note(round);
+    }
+    if let Some(more @ 1..) = shown.len().checked_sub(MAX_ROUNDS) {
+        fairpath_cli::note(format_args!(
+            "{more} more nodes with unequal weights or long rounds"
+        ));
+    }
 }
 
 fn settings(args: &Args) -> Settings {
