@@ -126,29 +126,27 @@ impl Compiler {
     /// Lines of the policy file where a sum with `p->bytes` is kept in 32 bits or fewer, with their
     /// text. Sums with a cast are deliberate.
     ///
-    /// clang reports each narrowing with the field as it is and with 64 bits. A line only in the
-    /// second list narrows because of the field.
+    /// clang compiles the file with 64 bits for the field, and marks each narrowing. A sum that passes another
+    /// variable of 32 bits first is not found.
     ///
     /// # Errors
     /// The messages of clang.
     pub fn narrow_sums(&self, file: &Path) -> Result<Vec<(usize, String)>, CompileError> {
-        let usual = self.narrowed(file, "u32")?;
-        let wide = self.narrowed(file, "u64")?;
+        let narrowed = self.narrowed(file)?;
         let text = fs::read_to_string(file);
         let text = text.map_err(|error| CompileError::Read(file.to_owned(), error))?;
         let lines = text
             .lines()
             .enumerate()
             .map(|(at, line)| (at + 1, line.trim()));
-        let is_sum = |line: &str| line.contains('+') && line.contains("bytes");
-        let found =
-            lines.filter(|(at, line)| wide.contains(at) && !usual.contains(at) && is_sum(line));
+        let adds = |line: &str| line.contains('+') || line.contains("add(");
+        let found = lines
+            .filter(|(at, line)| narrowed.contains(at) && adds(line) && line.contains("bytes"));
         Ok(found.map(|(at, line)| (at, line.to_owned())).collect())
     }
 
-    /// Lines where a value is narrowed, if `p->bytes` has the given type.
-    fn narrowed(&self, file: &Path, bytes: &str) -> Result<BTreeSet<usize>, CompileError> {
-        let define = format!("-DFP_META_BYTES={bytes}");
+    /// Lines where a value is narrowed, if `p->bytes` has 64 bits.
+    fn narrowed(&self, file: &Path) -> Result<BTreeSet<usize>, CompileError> {
         let arguments = [
             "-O0",
             "-S",
@@ -158,7 +156,7 @@ impl Compiler {
             "-fsanitize=implicit-unsigned-integer-truncation",
             "-Xclang",
             "-fsanitize-minimal-runtime",
-            &define,
+            "-DFP_META_BYTES=u64",
         ];
         let code = self.compile(file, "narrow", "", &arguments)?;
         Ok(trapped_lines(&String::from_utf8_lossy(&code)))

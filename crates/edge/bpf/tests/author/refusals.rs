@@ -215,6 +215,7 @@ fn sums_of_bytes_in_32_bits_are_found() {
                  struct class { PARAMS; u32 total; }; struct global { };\n";
     let body = "RANK_ENQUEUE\n{\n\tu32 local = 0;\n\n\tf->sum += p->bytes;\n\
                 \tc->total = c->total + p->bytes;\n\tlocal += p->bytes;\n\
+                \tf->sum = add(f->sum, p->bytes);\n\tf->wide = add(f->wide, p->bytes);\n\
                 \tf->wide += p->bytes;\n\tf->last = p->bytes;\n\
                 \tf->last = (u32)(f->last + p->bytes);\n\treturn f->sum + local;\n}\n";
     let written = write(&format!("{BEGIN}{state}{body}"));
@@ -226,7 +227,8 @@ fn sums_of_bytes_in_32_bits_are_found() {
         [
             "f->sum += p->bytes;",
             "c->total = c->total + p->bytes;",
-            "local += p->bytes;"
+            "local += p->bytes;",
+            "f->sum = add(f->sum, p->bytes);",
         ]
     );
     for file in shipped() {
