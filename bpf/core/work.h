@@ -45,6 +45,7 @@ enum fp_packet_kind {
 #define FP_TCP_SYN 0x02
 #define FP_TCP_RST 0x04
 #define FP_TCP_ACK 0x10
+#define FP_TCP_URG 0x20
 
 #define FP_PACKET_HAS_TS 0x01
 /* First fragment of a TCP segment, whose end is unknown. */

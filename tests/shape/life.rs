@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairpath_testbed::{Need, Offloads, Ping, Router, Veth, requires};
+use fairpath_testbed::{Iperf3, Iperf3Server, Need, Offloads, Ping, Router, Veth, requires};
 use fairpath_tests::{Daemon, binary};
 use fairpath_units::{Disturbed, repeat_disturbed};
 use nix::sys::signal::Signal;
@@ -216,6 +216,33 @@ fn a_flood_waits_for_half_a_second_at_most(port: &'static str) {
         let too_old = &anna["dropped_packets_by_reason"]["too_old"];
         assert!(too_old.as_u64() > Some(100), "{anna:#}");
     }
+    assert!(daemon.stop().success());
+}
+
+by!(acks_of_a_download_are_filtered: nfqueue, afxdp);
+
+fn acks_of_a_download_are_filtered(port: &'static str) {
+    requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    // An ACK for two packets of a download takes a fiftieth of its rate.
+    let rates = |filter: bool| format!("down = \"40mbit\"\nup = \"200kbit\"\nack_filter = {filter}");
+    let daemon = scene.shape(&rates(false), "");
+    scene.meet(&[Router::CLIENT.v4]);
+    let mut got = Vec::new();
+    for (at, filter) in [false, true].into_iter().enumerate() {
+        scene.configure(&rates(filter), "");
+        daemon.reload();
+        let server = Iperf3Server::start(&scene.net.client, 5201 + at as u16).unwrap();
+        let bulk = Iperf3::to(Router::CLIENT.v4, server.port()).seconds(6);
+        let _bulk = bulk.start(&scene.net.server).unwrap();
+        for_a_time(Duration::from_secs(5));
+        got.push(queue(&daemon, "down", None)["rate_bps"].as_f64().unwrap());
+    }
+    let up = queue(&daemon, "up", None);
+    println!("{port}: {got:.0?} bit/s without and with the filter; {up}");
+    let filtered = up["dropped_packets_by_reason"]["ack_filtered"].as_u64();
+    assert!(filtered > Some(100), "{up:#}");
+    assert!(got[1] > 0.9 * got[0] && got[1] > 20e6, "{got:?}");
     assert!(daemon.stop().success());
 }
 

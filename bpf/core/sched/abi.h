@@ -61,9 +61,12 @@ struct fp_meta {
 	u8 dscp;
 	u8 ecn;
 	u8 segments; /* of a GSO packet; 0 counts as 1 */
-	u32 zero;
-	u32 zero2;
+	u32 ack_flags; /* of an ACK that a later one can replace: FP_PURE_ACK and its TCP flags; else 0 */
+	u32 ack;       /* what it acknowledges */
 };
+
+/* A TCP segment without data, and without options other than timestamps. */
+#define FP_PURE_ACK 0x100
 
 /* Why a packet was dropped. 1 to 15: refused by a queue (enum fp_refusal). */
 enum fp_drop {
@@ -83,6 +86,7 @@ enum fp_drop {
 	FP_DROP_NO_FLOW,      /* flows of other leaves wait in all entries of its set */
 	FP_DROP_IMPAIRED,     /* lost by the impairment of its leaf */
 	FP_DROP_TOO_OLD,      /* it waited longer than max_sojourn */
+	FP_DROP_ACK_FILTERED, /* a later ACK of its connection came */
 	FP_DROP_REASONS,
 };
 
@@ -213,6 +217,8 @@ struct fp_sched_config {
 	u32 words;		   /* of 8 bytes: tables of impairments */
 	u32 service;		   /* the impairment whose rate trace the root follows; 0 none */
 	struct fp_framing framing; /* of the link, for back ends: they pass bytes on the link */
+	u32 ack_filter;		   /* 1: in leaves over flows, an ACK replaces the one ahead */
+	u32 zero;
 };
 
 /* Counters, sums since the start. */

@@ -417,4 +417,39 @@ FP_INLINE int fp_remove_packet(struct fp_sched FP_MEM *s, u32 handle, u32 reason
 	return 0;
 }
 
+/*
+ * True if an ACK has all that an earlier one has: of the same connection and direction, with the same
+ * flags, and acknowledging more. Its timestamp is not older then. A duplicate replaces none: three of them
+ * mean a loss.
+ */
+FP_INLINE int fp_replaces_ack(const struct fp_meta FP_MEM *later,
+			      const struct fp_meta FP_MEM *earlier)
+{
+	return later->ack_flags == earlier->ack_flags && (s32)(later->ack - earlier->ack) > 0 &&
+	       later->flow_hash == earlier->flow_hash &&
+	       later->source_port == earlier->source_port &&
+	       later->destination_port == earlier->destination_port &&
+	       fp_load64_raw(later->source) == fp_load64_raw(earlier->source) &&
+	       fp_load64_raw(later->source + 8) == fp_load64_raw(earlier->source + 8) &&
+	       fp_load64_raw(later->destination) == fp_load64_raw(earlier->destination) &&
+	       fp_load64_raw(later->destination + 8) == fp_load64_raw(earlier->destination + 8);
+}
+
+/*
+ * Drops the packet ahead of an ACK in the queue of its flow, if the ACK replaces it. The flow has a packet
+ * all the time, so it keeps its turn.
+ */
+FP_FUNC int fp_filter_ack(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
+{
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+	u32 ahead = p->prev;
+	u64 at = s->at;
+
+	if (!ahead || !fp_replaces_ack(&p->meta, &fp_slot_at(s, ahead)->meta))
+		return 0;
+	fp_remove_packet(s, ahead, FP_DROP_ACK_FILTERED);
+	s->at = at;
+	return 0;
+}
+
 #endif /* FP_SCHED_LEAF_H */

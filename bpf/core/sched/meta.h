@@ -36,6 +36,27 @@ enum fp_end {
 	FP_OF_RECEIVER = 1,
 };
 
+/*
+ * The flags of an ACK that a later one of its connection can replace; 0 for other packets. Its length
+ * shows that it has no data, and no options but timestamps: neither SACK blocks nor those of MPTCP.
+ */
+FP_INLINE u32 fp_pure_ack(const struct fp_work FP_MEM *w)
+{
+	u32 flags = w->packet.tcp_flags;
+	u32 bytes = w->packet.key.family == 4 ? 40 : 60;
+
+	if (w->packet.flags & FP_PACKET_HAS_TS)
+		bytes += 12;
+	if ((w->packet.flags & (FP_PACKET_CUT | FP_PACKET_CUT_OPTIONS)) ||
+	    w->packet.ip_bytes != bytes || w->frame.segs > 1)
+		return 0;
+	/* Other protocols have no flags. */
+	if ((flags & (FP_TCP_FIN | FP_TCP_SYN | FP_TCP_RST | FP_TCP_ACK | FP_TCP_URG)) !=
+	    FP_TCP_ACK)
+		return 0;
+	return FP_PURE_ACK | flags;
+}
+
 /* Metadata from the packet itself, as fp_parse() left it in w->packet. */
 FP_INLINE void fp_fill_meta(const struct fp_rtt FP_MEM *r, struct fp_meta FP_MEM *m,
 			    const struct fp_work FP_MEM *w)
@@ -58,8 +79,8 @@ FP_INLINE void fp_fill_meta(const struct fp_rtt FP_MEM *r, struct fp_meta FP_MEM
 	FP_PUT(m->protocol, is_ip ? w->packet.key.proto : 0);
 	FP_PUT(m->dscp, is_ip ? w->packet.dscp : 0);
 	FP_PUT(m->ecn, is_ip ? w->packet.ecn : 0);
-	FP_PUT(m->zero, 0);
-	FP_PUT(m->zero2, 0);
+	FP_PUT(m->ack_flags, is_ip ? fp_pure_ack(w) : 0);
+	FP_PUT(m->ack, m->ack_flags ? w->packet.ack : 0);
 	FP_PUT(m->flow_hash, fp_meta_hash(&r->hash, m));
 }
 

@@ -98,6 +98,9 @@ FP_INLINE int fp_admit(struct fp_sched FP_MEM *s, u32 handle)
 			fp_end_waiting(s, handle);
 		}
 	}
+	if (!refused && s->config.ack_filter && p->meta.ack_flags &&
+	    n->config.over == FP_OVER_FLOWS)
+		fp_filter_ack(s, handle);
 	if (refused && refused != FP_DROP_REFUSED && n->undo)
 		fp_undo_step(s, 0);
 	if (refused && fp_counts_hosts(n) && fp_is_idle(s, p->flow))

@@ -380,6 +380,50 @@ fn at_low_rates_packets_wait_for_four_lengths() {
     assert_eq!(outcomes[0].drop(), Some(Drop::TooOld));
 }
 
+/// An ACK of 66 bytes that can be replaced.
+fn ack(flow: u32, number: u32) -> Meta {
+    Meta {
+        ack_flags: Meta::PURE_ACK | 0x10,
+        ack: number,
+        ..packet(flow, 66)
+    }
+}
+
+#[test]
+fn a_later_ack_replaces_the_one_ahead() {
+    let mut plan = one(leaf("fq_codel", Over::Flows, &[]));
+    plan.config.ack_filter = 1;
+    let mut watched = Watched::natively(&plan);
+    // The numbers wrap.
+    for handle in 1..=10 {
+        watched.run(&[Op::enqueue(
+            0,
+            handle,
+            ack(1, (handle * 1000).wrapping_sub(3000)),
+        )]);
+    }
+    // Data, a duplicate, an older one, other flags and another flow stay.
+    watched.run(&[Op::enqueue(0, 11, packet(1, 66))]);
+    watched.run(&[Op::enqueue(0, 12, ack(1, 8_000))]);
+    watched.run(&[Op::enqueue(0, 13, ack(1, 8_000))]);
+    watched.run(&[Op::enqueue(0, 14, ack(1, 7_000))]);
+    let echo = Meta {
+        ack_flags: Meta::PURE_ACK | 0x50,
+        ..ack(1, 9_000)
+    };
+    watched.run(&[Op::enqueue(0, 15, echo)]);
+    watched.run(&[Op::enqueue(0, 16, ack(2, 9_000))]);
+    let outcomes = watched.run(&[Op::enqueue(0, 17, ack(2, 9_001))]);
+    let dropped: Vec<_> = outcomes
+        .iter()
+        .filter_map(|o| Some((o.handle, o.drop()?)))
+        .collect();
+    assert_eq!(dropped, [(16, Drop::AckFiltered)]);
+    let mut left = watched.at(0).dequeue_many(20);
+    left.sort_unstable();
+    assert_eq!(left, [10, 11, 12, 13, 14, 15, 17]);
+}
+
 #[test]
 fn packets_leave_at_the_times_that_they_carry() {
     let node = leaf("pacing", Over::Packets, &[("by_hint", 1)]);

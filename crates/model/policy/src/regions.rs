@@ -114,6 +114,6 @@ pub(super) fn packet_words(packet: &Meta) -> [u64; PACKET_WORDS] {
         half(&packet.destination, 0),
         half(&packet.destination, 8),
         pair(ports, u32::from_le_bytes(tail)),
-        pair(packet.zero[0], packet.zero[1]),
+        pair(packet.ack_flags, packet.ack),
     ]
 }

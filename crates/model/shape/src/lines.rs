@@ -111,6 +111,8 @@ pub struct Settings {
     pub own: Option<Own>,
     /// The tins of each class, without a tree in TOML.
     pub diffserv: Diffserv,
+    /// A TCP ACK replaces one ahead in the queue of its flow.
+    pub ack_filter: bool,
     /// Parameters, as `fairpath sched run --set` takes them.
     pub set: Vec<String>,
     /// Packets that each line holds at most; `None`: the tree's limit.
@@ -138,6 +140,7 @@ impl Default for Settings {
             policy: "fq_codel".to_owned(),
             own: None,
             diffserv: Diffserv::default(),
+            ack_filter: false,
             set: Vec::new(),
             limit_packets: None,
             framing: Framing::default(),
@@ -293,6 +296,7 @@ fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<(Tree, u32), 
         config.limit_packets = limit;
         config.packets = config.packets.max(limit);
     }
+    config.ack_filter = settings.ack_filter.into();
     config.max_sojourn = match (settings.max_sojourn_ns, config.max_sojourn) {
         (Some(given), _) => given,
         (None, 0) => DEFAULT_MAX_SOJOURN_NS,

@@ -32,6 +32,7 @@ pub static DESCRIPTION: Description = Description {
         record: None,
         framing: None,
         tins: None,
+        ack_filter: None,
         impair: None,
         change: None,
         vlans: true,

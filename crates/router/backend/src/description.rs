@@ -62,6 +62,8 @@ pub struct Shapes {
     pub framing: Option<Refusal>,
     /// Split classes by DSCP.
     pub tins: Option<Refusal>,
+    /// Filter ACKs.
+    pub ack_filter: Option<Refusal>,
     /// Impair packets in any way.
     pub impair: Option<Refusal>,
     /// Duplicate or corrupt packets.

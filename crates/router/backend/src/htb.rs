@@ -46,6 +46,11 @@ pub static DESCRIPTION: Description = Description {
             why: "HTB counts a GSO packet as one packet",
             remedy: "use \"nfqueue\", \"afxdp\" or \"qdisc\"",
         }),
+        ack_filter: Some(Refusal {
+            what: "filter ACKs",
+            why: "HTB and its leaves do not",
+            remedy: "use \"nfqueue\", \"afxdp\" or \"qdisc\"",
+        }),
         tins: Some(Refusal {
             what: "split classes by DSCP",
             why: "HTB has one leaf for a class",

@@ -32,6 +32,7 @@ pub static DESCRIPTION: Description = Description {
         record: None,
         framing: None,
         tins: None,
+        ack_filter: None,
         impair: None,
         change: Some(Refusal {
             what: "duplicate or corrupt packets",

@@ -34,6 +34,7 @@ pub static DESCRIPTION: Description = Description {
         record: Some("its scheduler runs in the kernel"),
         framing: None,
         tins: None,
+        ack_filter: None,
         impair: None,
         change: Some(Refusal {
             what: "duplicate or corrupt packets",

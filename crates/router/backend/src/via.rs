@@ -139,6 +139,7 @@ mod tests {
                 record: None,
                 framing: None,
                 tins: None,
+                ack_filter: None,
                 impair: None,
                 change: None,
                 vlans: false,

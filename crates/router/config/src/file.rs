@@ -133,6 +133,7 @@ pub struct Shape {
     pub tree: Given<String>,
     pub set: Vec<Spanned<String>>,
     pub diffserv: Given<String>,
+    pub ack_filter: Given<bool>,
     pub overhead: Given<Overhead>,
     pub mpu: Given<i64>,
     pub atm: Given<String>,

@@ -77,6 +77,7 @@ impl Check<'_, '_> {
                     self.number("[shape] packets", Some(packets), 10_240, PACKETS) as u32
                 }),
                 diffserv,
+                ack_filter: given.ack_filter.is_some_and(Spanned::into_inner),
                 framing: self.framing(given.overhead, given.mpu, given.atm),
                 max_sojourn_ns: given.max_sojourn.map(|time| {
                     let time = self.time("[shape] max_sojourn", Some(time), 0.0, MAX_SOJOURN_S);

@@ -51,11 +51,16 @@ pub struct Meta {
     pub ecn: u8,
     /// Segments of a GSO packet; 0 counts as 1.
     pub segments: u8,
-    /// Always 0.
-    pub zero: [u32; 2],
+    /// Of a TCP ACK that a later one can replace: [`Meta::PURE_ACK`] and its flags; else 0.
+    pub ack_flags: u32,
+    /// Its acknowledgement number.
+    pub ack: u32,
 }
 
 impl Meta {
+    /// A TCP segment without data, and without options other than timestamps.
+    pub const PURE_ACK: u32 = 0x100;
+
     /// Addresses in one format.
     pub fn between(mut self, source: IpAddr, destination: IpAddr) -> Meta {
         let mapped = |ip: IpAddr| match ip {
@@ -385,11 +390,13 @@ pub enum Drop {
     Impaired = 29,
     /// It waited longer than [`SchedConfig::max_sojourn`].
     TooOld = 30,
+    /// A later ACK of its connection came ([`SchedConfig::ack_filter`]).
+    AckFiltered = 31,
 }
 
 impl Drop {
     /// All, in the order of their numbers.
-    pub const ALL: [Drop; 22] = [
+    pub const ALL: [Drop; 23] = [
         Drop::QueueFull,
         Drop::Below,
         Drop::Beyond,
@@ -412,6 +419,7 @@ impl Drop {
         Drop::NoFlow,
         Drop::Impaired,
         Drop::TooOld,
+        Drop::AckFiltered,
     ];
 
     fn from_abi(reason: u8) -> Drop {
@@ -444,6 +452,7 @@ impl Drop {
             Drop::NoFlow => "no_flow",
             Drop::Impaired => "impaired",
             Drop::TooOld => "too_old",
+            Drop::AckFiltered => "ack_filtered",
         }
     }
 }
@@ -613,6 +622,10 @@ pub struct SchedConfig {
     pub service: u32,
     /// Of the link. Back ends apply it: [`Meta::bytes`] are bytes on the link.
     pub framing: Framing,
+    /// 1: in leaves over flows, a TCP ACK replaces one ahead that acknowledges less.
+    pub ack_filter: u32,
+    /// Always 0.
+    pub zero: u32,
 }
 
 /// Counters (`struct fp_sched_stats`).

@@ -127,7 +127,7 @@ mod tests {
     use crate::sched::memory::HEADER;
     use crate::sched::{Drop, Meta, Policy};
 
-    const LENGTH: usize = 46;
+    const LENGTH: usize = 48;
 
     unsafe extern "C" {
         static fp_native_sched_layout: [u32; LENGTH];
@@ -169,7 +169,9 @@ mod tests {
             offset_of!(RawPolicy, queue),
             offset_of!(Account, sojourn),
             offset_of!(RawParam, standard),
-            Drop::TooOld as usize,
+            Drop::AckFiltered as usize,
+            offset_of!(SchedConfig, ack_filter),
+            offset_of!(Meta, ack),
             Policy::CUSTOM as usize,
             size_of::<RawChanges>(),
             offset_of!(RawChanges, nodes),

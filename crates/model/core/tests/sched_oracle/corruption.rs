@@ -6,9 +6,9 @@
 use super::log::Random;
 
 /// Words of `struct fp_sched` before what changes while it runs (`now`).
-const HEAD: usize = 40;
+const HEAD: usize = 41;
 /// The word that says where the pool is.
-const POOL_AT: usize = 13;
+const POOL_AT: usize = 14;
 /// Words of the pool's own head.
 const POOL_HEAD: usize = 16;
 

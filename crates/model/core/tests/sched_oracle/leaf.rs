@@ -101,8 +101,31 @@ impl Oracle {
                 self.world.packets.get_mut(&handle).unwrap().rank = rank;
             }
             self.rest_if_idle(handle);
+        } else if self.plan.config.ack_filter != 0 && config.over == Over::Flows {
+            self.filter_ack(handle);
         }
         admitted
+    }
+
+    /// Drops the ACK ahead of a later one, unless that is a duplicate.
+    fn filter_ack(&mut self, handle: u32) {
+        let packet = self.world.packets[&handle];
+        let queue = &self.flow_mut(packet.flow.unwrap()).queue;
+        let Some(ahead) = queue.iter().rev().nth(1).copied() else {
+            return;
+        };
+        let (new, old) = (packet.meta, self.world.packets[&ahead].meta);
+        let end = |meta: &Meta| {
+            let ports = (meta.source_port, meta.destination_port);
+            (meta.source, meta.destination, ports, meta.ack_flags)
+        };
+        let acknowledged = new.ack.wrapping_sub(old.ack) as i32;
+        let parent = self.config(packet.leaf).parent;
+        // References to it cannot be found.
+        let is_referred = parent != 0 && self.config(parent).over == Over::References;
+        if new.ack_flags != 0 && end(&new) == end(&old) && acknowledged > 0 && !is_referred {
+            self.take_out(ahead, reason::ACK_FILTERED);
+        }
     }
 
     fn is_idle(&mut self, key: (u32, u32)) -> bool {

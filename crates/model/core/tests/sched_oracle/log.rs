@@ -80,6 +80,12 @@ impl Writer {
             ecn: random.below(4) as u8,
             ..Meta::default()
         };
+        if random.below(3) > 0 {
+            meta.ack_flags = Meta::PURE_ACK | random.pick(&[0x10, 0x10, 0x10, 0x50]);
+            meta.ack = random
+                .pick(&[0u32, u32::MAX])
+                .wrapping_add(random.below(5) as u32);
+        }
         meta.source[15] = random.below(4) as u8;
         meta.destination[15] = random.below(4) as u8;
         meta

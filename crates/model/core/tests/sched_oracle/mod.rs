@@ -48,6 +48,7 @@ pub mod reason {
     pub const REMOVED: u8 = 27;
     pub const IMPAIRED: u8 = 29;
     pub const TOO_OLD: u8 = 30;
+    pub const ACK_FILTERED: u8 = 31;
 }
 
 /// `FP_DEQUEUE_TRIES`.

@@ -227,6 +227,7 @@ fn config(random: &mut Random, style: &Style, huge: bool) -> SchedConfig {
             Overflow::Tail
         },
         seed: random.draw() as u32,
+        ack_filter: random.below(2) as u32,
         horizon: random.pick(&[0, 0, 0, 300, 2_000_000]),
         max_sojourn: random.pick(&[0, 0, 0, 300, 100_000, 2_000_000]),
         ..SchedConfig::default()

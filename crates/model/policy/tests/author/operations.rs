@@ -220,7 +220,8 @@ fn policies_receive_packets_as_struct_fp_meta() {
         dscp: 46,
         ecn: 2,
         segments: 5,
-        zero: [0; 2],
+        ack_flags: 0x110,
+        ack: 77,
     };
     // (size in BPF's bits, offset, value)
     let members = [

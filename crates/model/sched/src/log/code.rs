@@ -112,7 +112,8 @@ mod packet {
     pub const MARK: u8 = 8;
     pub const SEGMENTS: u8 = 16;
     pub const NEW_FLOW: u8 = 32;
-    pub const ALL: u8 = 63;
+    pub const ACK: u8 = 64;
+    pub const ALL: u8 = 127;
 }
 
 fn flag(set: bool, flag: u8) -> u8 {
@@ -158,7 +159,8 @@ impl Encoder {
                 | flag(meta.class_id != 0, packet::CLASS)
                 | flag(meta.mark != 0, packet::MARK)
                 | flag(meta.segments != 0, packet::SEGMENTS)
-                | flag(index == next, packet::NEW_FLOW),
+                | flag(index == next, packet::NEW_FLOW)
+                | flag(meta.ack_flags != 0, packet::ACK),
         );
         to.extend_from_slice(&[meta.dscp, meta.ecn]);
         number(to, meta.bytes.into());
@@ -173,6 +175,10 @@ impl Encoder {
         ];
         for field in fields.into_iter().filter(|field| *field != 0) {
             number(to, field);
+        }
+        if meta.ack_flags != 0 {
+            number(to, meta.ack_flags.into());
+            number(to, meta.ack.into());
         }
         if index == next {
             to.extend_from_slice(&flow.source);
@@ -247,6 +253,9 @@ impl Decoder {
         if has & packet::SEGMENTS != 0 {
             let segments = u8::try_from(from.number()?);
             meta.segments = segments.map_err(|_| "a packet has more than 255 segments")?;
+        }
+        if has & packet::ACK != 0 {
+            (meta.ack_flags, meta.ack) = (from.small()?, from.small()?);
         }
         if has & packet::NEW_FLOW != 0 {
             self.flows.push(flow(from)?);

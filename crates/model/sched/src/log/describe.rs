@@ -57,6 +57,7 @@ pub fn op(op: &Op) -> String {
                 ("dscp", meta.dscp.into()),
                 ("ecn", meta.ecn.into()),
                 ("segments", meta.segments.into()),
+                ("ack", meta.ack.into()),
             ];
             for (name, value) in extras.into_iter().filter(|(_, value)| *value != 0) {
                 text += &format!(", {name} {value}");

@@ -197,7 +197,7 @@ fn list<'a, T>(
     (0..count).map(|_| item(from)).collect()
 }
 
-fn config_fields(config: &SchedConfig) -> [u64; 14] {
+fn config_fields(config: &SchedConfig) -> [u64; 15] {
     [
         config.packets.into(),
         config.limit_packets.into(),
@@ -213,6 +213,7 @@ fn config_fields(config: &SchedConfig) -> [u64; 14] {
         config.horizon,
         config.service.into(),
         config.max_sojourn,
+        config.ack_filter.into(),
     ]
 }
 
@@ -280,6 +281,7 @@ fn decode_plan(from: &mut Bytes<'_>) -> Result<Plan, Bad> {
         horizon: from.number()?,
         service: from.small()?,
         max_sojourn: from.number()?,
+        ack_filter: from.small()?,
         ..SchedConfig::default()
     };
     let nodes = list(from, MAX_NODES, decode_node)?;

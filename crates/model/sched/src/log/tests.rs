@@ -85,6 +85,8 @@ fn an_op() -> impl Strategy<Value = Op> {
         dscp,
         ecn,
         segments,
+        ack_flags: narrow[0] % 2 * 0x110,
+        ack: narrow[0] % 2 * narrow[1],
         ..Meta::default()
     });
     let meta = prop_oneof![Just(Meta::default()), meta];

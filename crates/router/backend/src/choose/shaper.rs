@@ -46,7 +46,9 @@ pub fn takes(via: Via, config: &ShapeConfig, impaired: Impaired) -> Result<(), S
         return refuse(cannot.what, cannot.why, cannot.remedy);
     }
     let splits = config.lines.diffserv != Diffserv::BestEffort;
-    if let Some(cannot) = shapes.tins.filter(|_| splits) {
+    let filters = config.lines.ack_filter;
+    let cannot = shapes.tins.filter(|_| splits);
+    if let Some(cannot) = cannot.or_else(|| shapes.ack_filter.filter(|_| filters)) {
         return refuse(cannot.what, cannot.why, cannot.remedy);
     }
     let in_process = "use \"nfqueue\" or \"afxdp\"";
@@ -102,6 +104,12 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet, impaired: Impaired) -> C
     if config.lines.diffserv != Diffserv::BestEffort {
         let text = format!("{none}, and HTB does not split classes by DSCP");
         return chosen(Via::Nfqueue, text);
+    }
+    if config.lines.ack_filter {
+        return chosen(
+            Via::Nfqueue,
+            format!("{none}, and HTB does not filter ACKs"),
+        );
     }
     let plain = config.lines.tree.is_none() && config.lines.set.is_empty();
     if !plain || config.lines.policy != "fq_codel" {

@@ -111,6 +111,9 @@ struct StartArgs {
         conflicts_with = "tree"
     )]
     diffserv: Option<String>,
+    /// Drop a TCP ACK if a later one of its connection waits behind it, as tc-cake(8) with ack-filter
+    #[arg(long, requires = "inside")]
+    ack_filter: bool,
     /// Bytes that a packet takes on the link in addition to the IP packet, -64 to 256, or the link by its
     /// name in tc-cake(8), for example pppoe-ptm [default: an Ethernet header, 14]
     #[arg(
@@ -335,6 +338,7 @@ fn configuration(args: &StartArgs) -> String {
         ),
         ("tree", args.tree.as_ref().map(path)),
         ("diffserv", word(&args.diffserv)),
+        ("ack_filter", args.ack_filter.then(|| "true".to_owned())),
         (
             "overhead",
             args.overhead
