@@ -15,8 +15,8 @@ use anyhow::{Context, bail};
 use fairpath_bpf::SchedRun;
 use fairpath_bpf::author::Compiler;
 use fairpath_core::sched::{
-    COST_ONE, Meta, NodeConfig, Op, Outcome, OutcomeKind, Plan, Policy, SchedConfig, SchedRuntime,
-    Scheduler, encode_rate, policies,
+    COST_ONE, Meta, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan, Policy, SchedConfig,
+    SchedRuntime, Scheduler, encode_rate, policies,
 };
 use fairpath_policy::Author;
 use fairpath_sched::tree::{Known, Tree};
@@ -249,7 +249,44 @@ fn class_tree() -> anyhow::Result<Plan> {
     })
 }
 
+/// Classes whose weights are 1 and 10,000 in turn.
+const WEIGHTED: u32 = 100;
+
+/// Children of a root that shares by weight.
+fn weighted(policy: &str) -> anyhow::Result<Plan> {
+    let fifo = shipped("fifo")?;
+    let root = NodeConfig {
+        over: Over::Children,
+        ..node(0, shipped(policy)?)
+    };
+    let child = |class: u32| NodeConfig {
+        cost: COST_ONE * if class.is_multiple_of(2) { 10_000 } else { 1 },
+        ..node(1, fifo)
+    };
+    let packets = 3 * WEIGHTED;
+    Ok(Plan {
+        config: SchedConfig {
+            packets,
+            limit_packets: packets,
+            ..SchedConfig::default()
+        },
+        nodes: std::iter::once(root).chain((0..WEIGHTED).map(child)).collect(),
+        class_table: std::iter::once(0).chain(2..WEIGHTED + 2).collect(),
+        ..Plan::default()
+    })
+}
+
 fn cases() -> anyhow::Result<Vec<Case>> {
+    let by_weight = |name, policy| -> anyhow::Result<Case> {
+        Ok(Case {
+            name,
+            plan: weighted(policy)?,
+            busy: WEIGHTED,
+            by_class: true,
+            one_host: false,
+            target: false,
+        })
+    };
     let flows = |name, policy, busy| -> anyhow::Result<Case> {
         Ok(Case {
             name,
@@ -267,6 +304,8 @@ fn cases() -> anyhow::Result<Vec<Case>> {
         flows("fq_codel, 100 flows", "fq_codel", 100)?,
         flows("fq_codel, 1,000 flows", "fq_codel", 1_000)?,
         flows("fq_codel, 20 flows to one host", "fq_codel", 20)?,
+        by_weight("drr, 100 classes, weights 1 and 10,000", "drr")?,
+        by_weight("stfq, 100 classes, weights 1 and 10,000", "stfq")?,
         Case {
             name: "class tree, 4 levels, 10,000 classes",
             plan: class_tree()?,
