@@ -270,7 +270,9 @@ fn weighted(policy: &str) -> anyhow::Result<Plan> {
             limit_packets: packets,
             ..SchedConfig::default()
         },
-        nodes: std::iter::once(root).chain((0..WEIGHTED).map(child)).collect(),
+        nodes: std::iter::once(root)
+            .chain((0..WEIGHTED).map(child))
+            .collect(),
         class_table: std::iter::once(0).chain(2..WEIGHTED + 2).collect(),
         ..Plan::default()
     })
