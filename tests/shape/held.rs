@@ -52,7 +52,13 @@ fn a_second_process_on_the_interface_is_refused(port: &'static str) {
         for part in [&format!("{interface:?}"), &process, "kill"] {
             assert!(output.contains(part), "{part} is not in: {output}");
         }
-        assert_eq!(attached(&scene), before, "{second} on {interface}");
+        let after = attached(&scene);
+        assert_eq!(
+            after,
+            before,
+            "{second} on {interface}: {output}; {}",
+            holder.process.stderr()
+        );
     }
     assert_eq!(snapshot(&holder)["running"], true);
     assert!(holder.stop().success());

@@ -93,6 +93,25 @@ fn in_order(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<TcxProgram>> {
         Hook::TcxEgress => libbpf_sys::BPF_TCX_EGRESS,
         Hook::Xdp => return Ok(Vec::new()),
     };
+    let named = ids(ifindex, kind)?.into_iter().map(|id| (id, name_of(id)));
+    let named: Vec<_> = named.collect();
+    // A program without a name was detached after the first list, or cannot be read.
+    let still = match named.iter().all(|(_, name)| name.is_some()) {
+        true => Vec::new(),
+        false => ids(ifindex, kind)?,
+    };
+    let attached = named
+        .into_iter()
+        .filter(|(id, name)| name.is_some() || still.contains(id));
+    let program = |(id, name): (u32, Option<String>)| TcxProgram {
+        id,
+        name: name.unwrap_or_default(),
+    };
+    Ok(attached.map(program).collect())
+}
+
+/// The ids of the programs at a hook, in order.
+fn ids(ifindex: IfIndex, kind: u32) -> std::io::Result<Vec<u32>> {
     let mut ids = [0; MAX_PROGRAMS];
     let mut query = libbpf_sys::bpf_prog_query_opts {
         sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
@@ -111,11 +130,7 @@ fn in_order(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<TcxProgram>> {
     }
     // SAFETY: a plain number, which the kernel wrote.
     let count = unsafe { query.__bindgen_anon_1.count } as usize;
-    let each = ids.iter().take(count).map(|id| TcxProgram {
-        id: *id,
-        name: name_of(*id).unwrap_or_default(),
-    });
-    Ok(each.collect())
+    Ok(ids[..count.min(MAX_PROGRAMS)].to_vec())
 }
 
 #[cfg(test)]
