@@ -142,11 +142,15 @@ pub(super) fn leaf_steps(
     remove.into_iter().chain([make]).map(step).collect()
 }
 
-/// A running leaf without a listed qdisc has HTB's own FIFO: a run was interrupted.
+/// A running leaf without a listed qdisc has HTB's own FIFO: a run was interrupted. A class that has
+/// children until they are retired cannot have a qdisc; it gets one with the next tree.
 fn lacks_leaf(running: &HtbRunning, minor: u16, leaves: Leaves) -> bool {
     let there = running.leaves.get(&minor);
     match leaves {
-        Leaves::Best => !running.classes.contains_key(&minor) || there.is_none(),
+        Leaves::Best => match running.classes.get(&minor) {
+            Some(class) => class.leaf && there.is_none(),
+            None => true,
+        },
         Leaves::Only(wanted) => there.and_then(|leaf| leaf.kind) != Some(wanted),
     }
 }
