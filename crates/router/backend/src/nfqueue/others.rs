@@ -1,30 +1,26 @@
 //! Rules of other programs that send packets to our queues: such packets would be scheduled as ours, and a
 //! packet that passes both rules twice.
 
+use super::diversion::output;
 use std::ops::RangeInclusive;
-use std::process::Command;
 
-/// Listings of all rules. Of those that the host has, the first is of nftables, the others of iptables.
-const NFT: &[&str] = &["nft", "list", "ruleset"];
+/// All rules of nftables, without the contents of sets, which can be large.
+const NFT: [&str; 3] = ["--terse", "list", "ruleset"];
+/// All rules of iptables; the newer form of its commands is in the list of nftables.
 const SAVES: [&str; 2] = ["iptables-legacy-save", "ip6tables-legacy-save"];
 
 /// The first rule of another program that sends packets to one of `queues`, with its table and chain. `own` begins the
 /// names of Fairpath's table or chains. A host without a tool has no rules by it.
 pub fn rule_to(queues: &RangeInclusive<u16>, own: &str) -> Option<String> {
-    let nft = listing(NFT).and_then(|text| in_nftables(&text, queues, own));
+    let listing = |command, words: &[&str]| output(command, words, "").ok();
+    let nft = listing("nft", &NFT).and_then(|text| in_nftables(&text, queues, own));
     let legacy = || {
         SAVES.iter().find_map(|save| {
-            let found = in_iptables(&listing(&[save])?, queues, own)?;
+            let found = in_iptables(&listing(save, &[])?, queues, own)?;
             Some(format!("{}: {found}", save.trim_end_matches("-save")))
         })
     };
     nft.map(|rule| format!("nft: {rule}")).or_else(legacy)
-}
-
-fn listing(words: &[&str]) -> Option<String> {
-    let output = Command::new(words[0]).args(&words[1..]).output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    output.status.success().then_some(text)
 }
 
 fn overlaps(queues: &RangeInclusive<u16>, first: u16, last: u16) -> bool {
