@@ -1,4 +1,8 @@
 //! Shaping in the loop of the daemon: configuration, running back end, and counters.
+//!
+//! Interfaces that are removed and return are those of [`sides`].
+
+mod sides;
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
@@ -10,7 +14,6 @@ use fairpath_class::ClassSet;
 use fairpath_core::Rules;
 use fairpath_core::sched::{Drop as Reason, NodeConfig, Op, Setting, decode_rate, encode_rate};
 use fairpath_history::snapshot::{Queue, Shape, ShapeSet, ShapedLink, StackTraffic};
-use fairpath_netlink::Link;
 use fairpath_sched::tree::{STACK_SHARE, Tree};
 use fairpath_shape::{Both, Figures, Impaired, Lines, Side, Sojourns, StackAlarm, StackCounts};
 use fairpath_units::IfIndex;
@@ -22,6 +25,7 @@ use crate::description::Shapes;
 use crate::hold::Hold;
 use crate::shape::{Backend, Job, Reading, find_links, no_such_interface};
 use crate::{OnBypass, Prepared, ShapeConfig, Via};
+use sides::absent;
 
 /// Quantiles look back over one to two of these.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -127,17 +131,6 @@ impl Shaping {
             seed: getrandom::u32().context("draw the seed of the flow hash")?,
             complete: true,
         })
-    }
-
-    /// Checks that every configured interface is there.
-    ///
-    /// # Errors
-    /// The first that is absent.
-    pub fn expect_interfaces(&self, config: &ShapeConfig) -> anyhow::Result<()> {
-        match absent(config, &find_links(config)?).first() {
-            Some((_, name)) => bail!(no_such_interface(name)),
-            None => Ok(()),
-        }
     }
 
     /// Starts, unless it runs already. Returns the back end as text.
@@ -403,12 +396,11 @@ impl Shaping {
             match port.take_reading(&self.lines, monitor) {
                 Ok(()) => {
                     let stopped = port.reading.stopped.take();
-                    let has_absent = config
-                        .sides()
-                        .any(|(side, _)| port.present.get(side).is_none());
                     return match stopped {
                         Some(why) => Some(self.end_stopped(config, &why)),
-                        None if has_absent => self.follow_links(config, classes, monitor),
+                        None if port.has_absent(config) => {
+                            self.follow_links(config, classes, monitor)
+                        }
                         None => None,
                     };
                 }
@@ -476,131 +468,6 @@ impl Shaping {
         };
         let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
         poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
-    }
-
-    /// Applies added, removed and changed links.
-    pub fn follow_links(
-        &mut self,
-        config: &ShapeConfig,
-        classes: &ClassSet,
-        monitor: &mut RttMonitor,
-    ) -> Option<String> {
-        let followed = match &mut self.port {
-            None => return self.start_if_awaited(config, classes, monitor),
-            Some(port) => port.backend.follow_links(),
-        };
-        match followed.and_then(|()| self.follow_sides(config, classes)) {
-            Ok(text) => text,
-            Err(error) => {
-                let text = format!("shaping failed: {error:#}");
-                Some(self.fail(text))
-            }
-        }
-    }
-
-    /// Starts at once if an interface was absent, and no longer is.
-    fn start_if_awaited(
-        &mut self,
-        config: &ShapeConfig,
-        classes: &ClassSet,
-        monitor: &mut RttMonitor,
-    ) -> Option<String> {
-        if self.stopped || self.failure.is_none() {
-            return None;
-        }
-        let was_complete = self.complete;
-        self.complete = find_links(config).is_ok_and(|links| absent(config, &links).is_empty());
-        if was_complete || !self.complete {
-            return None;
-        }
-        self.start(config, classes, monitor).ok()
-    }
-
-    /// Ends the sides whose interface was removed or replaced, and shapes those whose interface is there again.
-    fn follow_sides(
-        &mut self,
-        config: &ShapeConfig,
-        classes: &ClassSet,
-    ) -> anyhow::Result<Option<String>> {
-        let began = Instant::now();
-        let Some(port) = &mut self.port else {
-            return Ok(None);
-        };
-        let separate = shapes(port.backend.via())?.separate;
-        let job = Job {
-            config,
-            classes,
-            lines: &self.lines,
-            rules: &self.rules,
-            slots: &self.slots,
-            links: find_links(config)?,
-        };
-        let (mut happened, mut failed) = (Vec::new(), Vec::new());
-        for (side, name) in config.sides() {
-            let now = job.links.get(side).as_ref();
-            let before = *port.present.get(side);
-            if now.map(|link| link.ifindex) == before {
-                continue;
-            }
-            if !separate {
-                self.complete = now.is_some();
-                bail!("the interface {name:?} was removed");
-            }
-            if let Some(ifindex) = before {
-                port.hold.release(ifindex);
-                *port.present.get_mut(side) = None;
-                if let Err(error) = port.backend.leave(side) {
-                    tracing::warn!("end shaping of {name:?}, which was removed: {error:#}");
-                }
-                happened.push(format!(
-                    "interface {name:?} was removed: shaping {} ends until it returns",
-                    side.name()
-                ));
-            }
-            if now.is_some() {
-                match port.join(&job, side) {
-                    Ok(()) => happened.push(format!(
-                        "interface {name:?} is there: shaping {} after {} ms",
-                        side.name(),
-                        began.elapsed().as_millis()
-                    )),
-                    Err(error) => failed.push(format!(
-                        "interface {name:?} is there: shaping {} failed, and is retried: {error:#}",
-                        side.name()
-                    )),
-                }
-            }
-        }
-        if !failed.is_empty() {
-            let text = failed.join("; ");
-            if self.failure() != Some(&text) {
-                happened.push(text.clone());
-            }
-            self.failure = Some((text, Instant::now()));
-        } else {
-            self.note_absent(config);
-        }
-        Ok((!happened.is_empty()).then(|| happened.join("; ")))
-    }
-
-    /// Reports sides that are not shaped although others are.
-    fn note_absent(&mut self, config: &ShapeConfig) {
-        let Some(port) = &self.port else {
-            return;
-        };
-        let absent = config
-            .sides()
-            .filter(|(side, _)| port.present.get(*side).is_none());
-        let absent: Vec<String> = absent
-            .map(|(side, name)| {
-                format!(
-                    "{} is not shaped: interface {name:?} is absent",
-                    side.name()
-                )
-            })
-            .collect();
-        let any = !absent.is_empty();
-        self.failure = any.then(|| (absent.join("; "), Instant::now()));
     }
 
     /// The present failure.
@@ -719,25 +586,7 @@ impl Shaping {
     }
 }
 
-/// The configured sides without a link, and their interfaces.
-fn absent<'a>(config: &'a ShapeConfig, links: &Both<Option<Link>>) -> Vec<(Side, &'a str)> {
-    let is_absent = |(side, _): &(Side, &str)| links.get(*side).is_none();
-    config.sides().filter(is_absent).collect()
-}
-
 impl Port {
-    /// Shapes a side again, with the rates that were set.
-    fn join(&mut self, job: &Job<'_>, side: Side) -> anyhow::Result<()> {
-        let link = job.link(side)?;
-        self.hold.add(link)?;
-        if let Err(error) = self.backend.join(job, side) {
-            self.hold.release(link.ifindex);
-            return Err(error);
-        }
-        *self.present.get_mut(side) = Some(link.ifindex);
-        self.set_again(side)
-    }
-
     fn take_reading(&mut self, lines: &Lines, monitor: &RttMonitor) -> anyhow::Result<()> {
         let reading = self.backend.read(monitor)?;
         let now = Instant::now();
