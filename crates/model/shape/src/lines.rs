@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::impaired::{Impaired, Impairments, pipes_of_nodes};
 use fairpath_class::ClassSet;
-use fairpath_core::sched::{End, Framing, Policy, policies};
+use fairpath_core::sched::{End, Framing, Over, Policy, policies};
 use fairpath_policy::Author;
 use fairpath_sched::tree::{
     BadTree, Diffserv, Direction, Known, LINK_BURST_NS, Link, SetError, TooDeep, Tree,
@@ -187,6 +187,11 @@ pub enum LineError {
         /// The nearest known one, as a question.
         near: String,
     },
+    /// No queue has flows, whose ACKs could be filtered.
+    #[error(
+        "filter ACKs: no policy here has a queue for each flow: use fq_codel, or a tree with such a leaf, or omit ack_filter"
+    )]
+    NoFlows,
     /// A class that there is not is to be impaired.
     #[error("impair class {name:?}: there is no such class; name one that the configuration has")]
     Impaired {
@@ -296,6 +301,10 @@ fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<(Tree, u32), 
         config.limit_packets = limit;
         config.packets = config.packets.max(limit);
     }
+    if settings.ack_filter && tree.plan.nodes.iter().all(|node| node.over != Over::Flows) {
+        return Err(LineError::NoFlows);
+    }
+    let config = &mut tree.plan.config;
     config.ack_filter = settings.ack_filter.into();
     config.max_sojourn = match (settings.max_sojourn_ns, config.max_sojourn) {
         (Some(given), _) => given,

@@ -499,6 +499,22 @@ fn invalid_framing_is_refused_with_a_remedy() {
 }
 
 #[test]
+fn ack_filters_need_queues_of_flows() {
+    let read = |keys: &str| shape_of(MINE, keys).map(|config| config.shape.unwrap().lines);
+    let lines = |keys: &str| Lines::new(&ClassSet::default(), &read(keys).unwrap());
+    let filtered = lines("ack_filter = true").unwrap();
+    assert_eq!(filtered.trees.up.plan.config.ack_filter, 1);
+    assert_eq!(lines("").unwrap().trees.up.plan.config.ack_filter, 0);
+    for (keys, reported) in [
+        ("policy = \"fifo\"", "use fq_codel"),
+        ("via = \"kernel\"", "via kernel cannot filter ACKs"),
+    ] {
+        let problems = read(&format!("ack_filter = true\n{keys}")).unwrap_err();
+        assert!(problems[0].contains(reported), "{problems:#?}");
+    }
+}
+
+#[test]
 fn diffserv_is_refused_where_leaves_are_fixed() {
     let read = |keys: &str| shape_of(MINE, keys).map(|config| config.shape.unwrap().lines.diffserv);
     assert_eq!(read("").unwrap(), Diffserv::BestEffort);
