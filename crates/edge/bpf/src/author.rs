@@ -16,6 +16,7 @@
 //! runtimes of the scheduler do.
 
 mod read;
+mod sums;
 mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -121,45 +122,6 @@ impl Compiler {
              const u32 fp_author_sizes[3] = {\n\
              \tsizeof(struct flow), sizeof(struct class), sizeof(struct global)};\n";
         self.compile(file, "policy", SIZES, &GUARDS)
-    }
-
-    /// Lines of the policy file where a sum with `p->bytes` is kept in 32 bits or fewer, with their
-    /// text. Sums with a cast are deliberate.
-    ///
-    /// clang compiles the file with 64 bits for the field, and marks each narrowing. A sum that passes another
-    /// variable of 32 bits first is not found.
-    ///
-    /// # Errors
-    /// The messages of clang.
-    pub fn narrow_sums(&self, file: &Path) -> Result<Vec<(usize, String)>, CompileError> {
-        let narrowed = self.narrowed(file)?;
-        let text = fs::read_to_string(file);
-        let text = text.map_err(|error| CompileError::Read(file.to_owned(), error))?;
-        let lines = text
-            .lines()
-            .enumerate()
-            .map(|(at, line)| (at + 1, line.trim()));
-        let adds = |line: &str| line.contains('+') || line.contains("add(");
-        let found = lines
-            .filter(|(at, line)| narrowed.contains(at) && adds(line) && line.contains("bytes"));
-        Ok(found.map(|(at, line)| (at, line.to_owned())).collect())
-    }
-
-    /// Lines where a value is narrowed, if `p->bytes` has 64 bits.
-    fn narrowed(&self, file: &Path) -> Result<BTreeSet<usize>, CompileError> {
-        let arguments = [
-            "-O0",
-            "-S",
-            "-emit-llvm",
-            "-Wno-everything",
-            "-Xclang",
-            "-fsanitize=implicit-unsigned-integer-truncation",
-            "-Xclang",
-            "-fsanitize-minimal-runtime",
-            "-DFP_META_BYTES=u64",
-        ];
-        let code = self.compile(file, "narrow", "", &arguments)?;
-        Ok(trapped_lines(&String::from_utf8_lossy(&code)))
     }
 
     /// The file and a program that calls each of its functions, which `has` lists.

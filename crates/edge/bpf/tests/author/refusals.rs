@@ -217,7 +217,10 @@ fn sums_of_bytes_in_32_bits_are_found() {
                 \tc->total = c->total + p->bytes;\n\tlocal += p->bytes;\n\
                 \tf->sum = add(f->sum, p->bytes);\n\tf->wide = add(f->wide, p->bytes);\n\
                 \tf->wide += p->bytes;\n\tf->last = p->bytes;\n\
-                \tf->last = (u32)(f->last + p->bytes);\n\treturn f->sum + local;\n}\n";
+                \tf->last = (u32)(f->last + p->bytes);\n\treturn f->sum + local;\n}\n\n\
+                RANK_DEQUEUE\n{\n\tu32 len = p->bytes;\n\tu32 n, cost;\n\n\tcost = len + 38;\n\tn = cost;\n\
+                \tf->sum += n;\n\tc->total = add(c->total, len);\n\tf->wide += cost;\n\
+                \tf->last = cost + 1;\n\treturn 0;\n}\n";
     let written = write(&format!("{BEGIN}{state}{body}"));
     let compiler = Compiler::new().expect("clang");
     let found = compiler.narrow_sums(&written.file).expect("compiles");
@@ -229,6 +232,8 @@ fn sums_of_bytes_in_32_bits_are_found() {
             "c->total = c->total + p->bytes;",
             "local += p->bytes;",
             "f->sum = add(f->sum, p->bytes);",
+            "f->sum += n;",
+            "c->total = add(c->total, len);",
         ]
     );
     for file in shipped() {
