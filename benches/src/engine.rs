@@ -15,8 +15,8 @@ use anyhow::{Context, bail};
 use fairpath_bpf::SchedRun;
 use fairpath_bpf::author::Compiler;
 use fairpath_core::sched::{
-    COST_ONE, Meta, NodeConfig, Op, Outcome, OutcomeKind, Over, Plan, Policy, SchedConfig,
-    SchedRuntime, Scheduler, encode_rate, policies,
+    COST_ONE, Meta, NodeConfig, Op, Outcome, OutcomeKind, Plan, Policy, SchedConfig, SchedRuntime,
+    Scheduler, encode_rate, policies,
 };
 use fairpath_policy::Author;
 use fairpath_sched::tree::{Known, Tree};
@@ -254,28 +254,22 @@ const WEIGHTED: u32 = 100;
 
 /// Children of a root that shares by weight.
 fn weighted(policy: &str) -> anyhow::Result<Plan> {
-    let fifo = shipped("fifo")?;
-    let root = NodeConfig {
-        over: Over::Children,
-        ..node(0, shipped(policy)?)
+    let child = |class: u32| {
+        let weight = if class.is_multiple_of(2) { 10_000 } else { 1 };
+        format!(
+            "[[node]]\nname = \"c{class}\"\nparent = \"root\"\npolicy = \"fifo\"\nweight = {weight}\nmatch = {{ class = [{class}] }}\n"
+        )
     };
-    let child = |class: u32| NodeConfig {
-        cost: COST_ONE * if class.is_multiple_of(2) { 10_000 } else { 1 },
-        ..node(1, fifo)
+    let packets = (WAITING * WEIGHTED).max(2 * BATCH as u32);
+    let children: String = (1..=WEIGHTED).map(child).collect();
+    let text = format!(
+        "[scheduler]\nlimit = \"{packets} packets\"\n[[node]]\nname = \"root\"\npolicy = \"{policy}\"\n{children}"
+    );
+    let known = Known {
+        policies: policies(),
+        classes: &[],
     };
-    let packets = 3 * WEIGHTED;
-    Ok(Plan {
-        config: SchedConfig {
-            packets,
-            limit_packets: packets,
-            ..SchedConfig::default()
-        },
-        nodes: std::iter::once(root)
-            .chain((0..WEIGHTED).map(child))
-            .collect(),
-        class_table: std::iter::once(0).chain(2..WEIGHTED + 2).collect(),
-        ..Plan::default()
-    })
+    Ok(Tree::read("weighted.toml", &text, known)?.plan)
 }
 
 fn cases() -> anyhow::Result<Vec<Case>> {
