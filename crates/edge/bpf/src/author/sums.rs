@@ -59,7 +59,7 @@ impl Compiler {
     /// Lines where a value is narrowed, if `p->bytes` has 64 bits. `wide` is the text of `file` to compile.
     fn narrowed(&self, file: &Path, wide: &Path) -> Result<BTreeSet<usize>, CompileError> {
         let file = absolute(file)?;
-        let beside = format!("-iquote{}", file.parent().unwrap_or(&file).display());
+        let headers = format!("-iquote{}", file.parent().unwrap_or(&file).display());
         let arguments = [
             "-O0",
             "-S",
@@ -70,7 +70,7 @@ impl Compiler {
             "-Xclang",
             "-fsanitize-minimal-runtime",
             "-DFP_META_BYTES=u64",
-            &beside,
+            &headers,
         ];
         let code = self.compile(wide, "narrow", "", &arguments)?;
         Ok(trapped_lines(&String::from_utf8_lossy(&code)))
