@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{CompileError, Compiler, absolute, trapped_lines};
 
-/// A value that passes more variables than this before it is added is no longer followed.
+/// A value that passes more variables than this before the sum is not followed.
 const VARIABLES: usize = 8;
 
 impl Compiler {
@@ -37,15 +37,12 @@ impl Compiler {
                 .into_iter()
                 .filter(|&at| lines.get(at - 1).is_some_and(|line| uses(line, &names)))
                 .collect();
-            found.extend(narrowed.iter().filter(|&&at| accumulates(&lines[at - 1])));
+            found.extend(narrowed.iter().filter(|&&at| is_sum(&lines[at - 1])));
             let before = names.len();
             for at in narrowed.into_iter().filter(|at| !found.contains(at)) {
-                let name = variable(&lines[at - 1]).map(str::to_owned);
-                names.extend(
-                    name.and_then(|name| widen(&mut lines[..at], &name))
-                        .into_iter()
-                        .flatten(),
-                );
+                if let Some(name) = variable(&lines[at - 1]).map(str::to_owned) {
+                    names.extend(widen(&mut lines[..at], name));
+                }
             }
             if names.len() == before {
                 break;
@@ -66,7 +63,7 @@ impl Compiler {
             "-emit-llvm",
             "-Wno-everything",
             "-Xclang",
-            "-fsanitize=implicit-unsigned-integer-truncation",
+            "-fsanitize=implicit-unsigned-integer-truncation,implicit-signed-integer-truncation",
             "-Xclang",
             "-fsanitize-minimal-runtime",
             "-DFP_META_BYTES=u64",
@@ -87,17 +84,23 @@ fn uses(line: &str, names: &[String]) -> bool {
     words(line).any(|word| names.iter().any(|name| name == word))
 }
 
-/// True if the assigned object is also a part of its new value.
-fn accumulates(line: &str) -> bool {
+/// True if the line adds to a value of earlier packets: to the assigned object, or to a member of the
+/// policy's state. A line without an assignment is part of a longer statement, and may be one.
+fn is_sum(line: &str) -> bool {
+    let adds = |value: &str| value.contains('+') || value.contains("add(");
     let Some((object, value)) = line.split_once('=') else {
-        return false;
+        return adds(line);
     };
-    let object = object.trim();
-    object.ends_with('+') || (value.contains(object) && adds(value))
-}
-
-fn adds(value: &str) -> bool {
-    value.contains('+') || value.contains("add(")
+    if object.trim_end().ends_with('+') {
+        return true;
+    }
+    let (object, value_words): (Vec<_>, Vec<_>) = (words(object).collect(), words(value).collect());
+    let to_itself = value_words
+        .windows(object.len().max(1))
+        .any(|part| part == object);
+    let mut members = value.match_indices("->");
+    let to_state = members.any(|(at, _)| words(&value[..at]).last() != Some("p"));
+    adds(value) && (to_itself || to_state)
 }
 
 /// The variable that `TYPE NAME = ...` or `NAME = ...` assigns. Members of structures are none.
@@ -107,10 +110,19 @@ fn variable(line: &str) -> Option<&str> {
     words(object).last().filter(|_| !member)
 }
 
-/// Gives 64 bits to the nearest declaration of a variable. Returns the names that it declares, or None if no
+/// Gives 64 bits to the nearest declaration of a variable. Returns the names that it declares, none if no
 /// line is one.
-fn widen(lines: &mut [String], name: &str) -> Option<Vec<String>> {
-    const TYPES: [&str; 6] = ["unsigned int", "__u32", "u32", "u16", "unsigned", "int"];
+fn widen(lines: &mut [String], name: String) -> Vec<String> {
+    const TYPES: [&str; 8] = [
+        "unsigned int",
+        "__u32",
+        "u32",
+        "u16",
+        "unsigned",
+        "__s32",
+        "s32",
+        "int",
+    ];
     let narrow = |line: &str| {
         let line = line.trim_start().trim_start_matches("const ");
         TYPES.into_iter().find(|of| {
@@ -118,12 +130,15 @@ fn widen(lines: &mut [String], name: &str) -> Option<Vec<String>> {
             rest.is_some_and(|rest| rest.starts_with(' ') && words(rest).any(|word| word == name))
         })
     };
-    let (line, of) = lines
+    let declaration = lines
         .iter_mut()
         .rev()
-        .find_map(|line| narrow(line).map(|of| (line, of)))?;
+        .find_map(|line| narrow(line).map(|of| (line, of)));
+    let Some((line, of)) = declaration else {
+        return Vec::new();
+    };
     *line = line.replacen(of, "u64", 1);
     let declared = line.split('=').next().unwrap_or_default();
     let declared = words(declared).filter(|word| !["const", "u64"].contains(word));
-    Some(declared.chain([name]).map(str::to_owned).collect())
+    declared.map(str::to_owned).chain([name.clone()]).collect()
 }

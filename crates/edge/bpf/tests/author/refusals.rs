@@ -211,7 +211,7 @@ fn constant_tables_and_local_functions_are_accepted() {
 
 #[test]
 fn sums_of_bytes_in_32_bits_are_found() {
-    let state = "struct flow { u32 sum; u64 wide; u32 last; };\n\
+    let state = "struct flow { u32 sum; u64 wide; u32 last; s32 sent; };\n\
                  struct class { PARAMS; u32 total; }; struct global { };\n";
     let body = "RANK_ENQUEUE\n{\n\tu32 local = 0;\n\n\tf->sum += p->bytes;\n\
                 \tc->total = c->total + p->bytes;\n\tlocal += p->bytes;\n\
@@ -220,7 +220,9 @@ fn sums_of_bytes_in_32_bits_are_found() {
                 \tf->last = (u32)(f->last + p->bytes);\n\treturn f->sum + local;\n}\n\n\
                 RANK_DEQUEUE\n{\n\tu32 len = p->bytes;\n\tu32 n, cost;\n\n\tcost = len + 38;\n\tn = cost;\n\
                 \tf->sum += n;\n\tc->total = add(c->total, len);\n\tf->wide += cost;\n\
-                \tf->last = cost + 1;\n\treturn 0;\n}\n";
+                \tf->last = cost + 1;\n\tn = len + 1;\n\treturn n;\n}\n\n\
+                SEND_TIME\n{\n\tu32 next = f->sum + p->bytes;\n\n\tf->sum = next;\n\
+                \tc->total =\n\t\tc->total + p->bytes;\n\tf->sent += p->bytes;\n\treturn 0;\n}\n";
     let written = write(&format!("{BEGIN}{state}{body}"));
     let compiler = Compiler::new().expect("clang");
     let found = compiler.narrow_sums(&written.file).expect("compiles");
@@ -234,6 +236,9 @@ fn sums_of_bytes_in_32_bits_are_found() {
             "f->sum = add(f->sum, p->bytes);",
             "f->sum += n;",
             "c->total = add(c->total, len);",
+            "u32 next = f->sum + p->bytes;",
+            "c->total + p->bytes;",
+            "f->sent += p->bytes;",
         ]
     );
     for file in shipped() {
