@@ -70,14 +70,15 @@ fn senders(near: u8, is_v4: bool) -> Vec<IpAddr> {
 fn send(from: &Netns, near: u8, to: Host) {
     for to in to.both() {
         let senders = senders(near, to.is_ipv4());
-        let each = |verb: &str| -> Vec<String> {
+        let each = |verb: &str, flag: &str| -> Vec<String> {
             let bits = if to.is_ipv4() { 32 } else { 128 };
             let others = senders[1..].iter();
             others
-                .map(|ip| format!("address {verb} {ip}/{bits} dev lo"))
+                .map(|ip| format!("address {verb} {ip}/{bits} dev lo {flag}"))
                 .collect()
         };
-        from.ip_batch(&each("add")).unwrap();
+        // With `nodad`, an IPv6 address can be bound at once.
+        from.ip_batch(&each("add", "nodad")).unwrap();
         from.enter(|| {
             for ip in &senders {
                 let socket = UdpSocket::bind((*ip, 0)).unwrap();
@@ -87,7 +88,7 @@ fn send(from: &Netns, near: u8, to: Host) {
             }
         })
         .unwrap();
-        from.ip_batch(&each("del")).unwrap();
+        from.ip_batch(&each("del", "")).unwrap();
     }
 }
 
