@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, UdpSocket};
 use std::thread;
+use std::time::Duration;
 
 use fairpath_afxdp::QueueId;
 use fairpath_bpf::{ForwardOutcome, Forwarding};
@@ -60,6 +61,29 @@ fn turn_until(through: &mut Through, received: u64) {
     });
     let (counts, outcomes) = (forwarder.counts(), through.monitor.outcomes());
     assert!(done.is_some(), "{counts:?} {outcomes:?}");
+}
+
+#[test]
+fn packets_decided_before_a_pause_are_dropped() {
+    requires!(Need::Root);
+    in_bridge(|bridge| {
+        let mut through = setup(bridge, false).open().unwrap();
+        bridge.send(SERVER, 3, 100);
+        turn_until(&mut through, 3);
+        let before = through.forwarder.counts();
+        assert!(before.sent >= 3 && before.stale == 0, "{before:?}");
+        through.forwarder.order_mut().pause = Some(Duration::from_secs(1));
+        bridge.send(SERVER, 3, 100);
+        turn_until(&mut through, 6);
+        let paused = through.forwarder.counts().since(&before);
+        assert_eq!((paused.sent, paused.stale), (0, 3), "{paused:?}");
+        // What comes afterwards passes.
+        through.forwarder.order_mut().pause = None;
+        bridge.send(SERVER, 3, 100);
+        turn_until(&mut through, 9);
+        let after = through.forwarder.counts().since(&before);
+        assert!(after.sent >= 3 && after.stale == 3, "{after:?}");
+    });
 }
 
 #[test]

@@ -286,6 +286,9 @@ pub struct Counted {
     thread: Option<thread::JoinHandle<()>>,
 }
 
+/// The maximum age of a packet after a pause of the daemon, with a margin for the schedule of this machine.
+const OLD: Duration = Duration::from_millis(1050);
+
 /// The arrivals.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Arrived {
@@ -295,6 +298,8 @@ pub struct Arrived {
     pub reordered: u64,
     /// The maximum age of a datagram of [`Numbered`].
     pub oldest: Duration,
+    /// Datagrams of [`Numbered`] that were older than [`OLD`].
+    pub old: u64,
     /// The longest time between two.
     pub longest_gap: Duration,
     /// The time of the last one.
@@ -316,6 +321,7 @@ impl Seen {
                 .elapsed()
                 .saturating_sub(Duration::from_nanos(sent_ns));
             arrived.oldest = arrived.oldest.max(age);
+            arrived.old += u64::from(age > OLD);
         }
         arrived.count += 1;
         arrived.reordered += u64::from(self.max.is_some_and(|max| number < max));

@@ -1,5 +1,8 @@
 //! Forwarding by the monitor's own XDP program: monitor, port and forwarder, assembled.
 
+use std::thread;
+use std::time::Duration;
+
 use anyhow::{Context, Result};
 use fairpath_afxdp::{Arrival, Fifo, Forwarder, LinkQueue, Order, Outcome, Plan, Port, QueueId};
 use fairpath_bpf::{
@@ -23,6 +26,8 @@ pub struct Recorder {
     pub seen: Option<Vec<(Arrival, Vec<u8>)>>,
     /// Set CE.
     pub mark: bool,
+    /// Stops the thread for this long when packets leave, which is a pause ([`Order::max_pause`]).
+    pub pause: Option<Duration>,
 }
 
 impl Recorder {
@@ -32,6 +37,7 @@ impl Recorder {
             fifo: Fifo::new(queues, LIMIT),
             seen: None,
             mark: false,
+            pause: None,
         }
     }
 }
@@ -52,6 +58,13 @@ impl Order for Recorder {
                 *change = Change::MARK;
             }
         }
+        if let (Some(pause), true) = (self.pause, out.len() > before) {
+            thread::sleep(pause);
+        }
+    }
+
+    fn max_pause(&self) -> Option<Nanos> {
+        self.pause.map(|pause| Nanos(pause.as_nanos() as u64 / 2))
     }
 
     fn limit(&self) -> u32 {

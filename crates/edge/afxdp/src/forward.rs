@@ -358,11 +358,6 @@ impl<O: Order> Forwarder<O> {
     pub fn turn(&mut self) -> bool {
         let mut now = wait::now();
         let before = self.counts;
-        let pause = Nanos(now.0.saturating_sub(self.ran.0));
-        if self.order.max_pause().is_some_and(|most| pause > most) && self.ran.0 > 0 {
-            self.stale.fill(MAX_RING);
-        }
-        self.ran = now;
         if now >= self.next_check {
             self.look(now);
         }
@@ -388,6 +383,10 @@ impl<O: Order> Forwarder<O> {
         let mut arrived = std::mem::take(&mut self.arrived);
         self.port.receive(from, BATCH as usize, &mut arrived);
         let now = wait::now();
+        if self.ran.0 > 0 && self.paused(self.ran, now) {
+            self.stale.fill(MAX_RING);
+        }
+        self.ran = now;
         self.counts.received += arrived.len() as u64;
         if self.stale[from.0] > 0 {
             self.drop_stale(from, &mut arrived);
@@ -405,6 +404,12 @@ impl<O: Order> Forwarder<O> {
         self.settle(None);
         self.port.refill(from);
         now
+    }
+
+    /// True if the thread did not run for too long.
+    fn paused(&self, since: Nanos, now: Nanos) -> bool {
+        let pause = Nanos(now.0.saturating_sub(since.0));
+        self.order.max_pause().is_some_and(|most| pause > most)
     }
 
     /// Drops what was in the ring of a queue before the thread ran again: until the ring is empty.
@@ -454,6 +459,7 @@ impl<O: Order> Forwarder<O> {
         let before = self.counts;
         if capacity > 0 {
             self.order.leave(to, now, capacity, &mut self.outcomes);
+            self.drop_old_decisions(now);
             self.settle(Some((to, up)));
         }
         let left = self.counts.sent + self.counts.no_link - before.sent - before.no_link;
@@ -467,6 +473,22 @@ impl<O: Order> Forwarder<O> {
         if capacity > 0 {
             self.order.handed(to, &self.counts.since(&before));
         }
+    }
+
+    /// Drops packets that were to leave at `now`, if the thread was stopped since.
+    fn drop_old_decisions(&mut self, now: Nanos) {
+        if self.outcomes.is_empty() || !self.paused(now, wait::now()) {
+            return;
+        }
+        let mut outcomes = std::mem::take(&mut self.outcomes);
+        outcomes.retain(|outcome| match outcome {
+            Outcome::Drop(_) => true,
+            Outcome::Send(frame, _) => {
+                self.counts.stale += u64::from(self.port.discard(*frame));
+                false
+            }
+        });
+        self.outcomes = outcomes;
     }
 
     /// Carries out the decisions of the order.

@@ -37,6 +37,8 @@ pub struct Instance {
     leaving: Vec<Leaving>,
     passed: Passed,
     next: Option<u64>,
+    /// When the packets in `leaving` were decided on.
+    decided: u64,
     no_handle: u64,
     stale: u64,
     failed: u64,
@@ -50,6 +52,7 @@ impl Instance {
             leaving: Vec::new(),
             passed: Passed::default(),
             next: None,
+            decided: 0,
             no_handle: 0,
             stale: 0,
             failed: 0,
@@ -110,12 +113,20 @@ impl Schedule for Instance {
 
     fn turn(&mut self, now: u64) -> anyhow::Result<()> {
         self.next = self.shaping.turn(now, TURN, &mut self.leaving)?;
+        self.decided = now;
         Ok(())
     }
 
     fn release(&mut self, waiting: &mut Waiting<u32>) -> anyhow::Result<usize> {
         let now = monotonic_ns()?;
+        // The thread was stopped, and these are as old as what waited in the kernel.
+        let too_late = now.saturating_sub(self.decided) > orders::MAX_PAUSE_NS;
+        let stale = &mut self.stale;
         let departures = self.leaving.drain(..).map(|leaving| match leaving {
+            Leaving::Send { handle, .. } if too_late => {
+                *stale += 1;
+                (handle, Departure::Dropped)
+            }
             Leaving::Send { handle, change } if change.mark => (handle, Departure::Marked),
             Leaving::Send { handle, .. } => (handle, Departure::Accepted),
             Leaving::Drop { handle, .. } => (handle, Departure::Dropped),
@@ -136,6 +147,7 @@ impl Schedule for Instance {
 
     fn obey(&mut self, order: Command<Counts>, waiting: &mut Waiting<u32>) -> anyhow::Result<()> {
         orders::obey(&mut self.shaping, order, monotonic_ns()?, &mut self.leaving);
+        self.decided = monotonic_ns()?;
         self.release(waiting)?;
         Ok(())
     }
