@@ -1,15 +1,16 @@
 //! Rates, floors and ceilings as they are configured.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use fairpath_core::Prefix;
 use fairpath_netlink::HtbClass;
 use fairpath_shape::htb::base_quantum_bytes;
-use fairpath_testbed::{Iperf3, Iperf3Server, Need, Offloads, Router, requires, wait_for};
+use fairpath_testbed::{Iperf3, Iperf3Server, Need, Offloads, Ping, Router, requires, wait_for};
 use fairpath_tests::htb::{FRAME, LINE, OTHER, Shaped, class, tree};
 use fairpath_units::{Disturbed, Share, repeat_disturbed};
 
-use super::site::{PATIENCE, Site, by_prefix, rates};
+use super::site::{PATIENCE, Site, Stream, by_prefix, rates};
 
 const MBIT: f64 = 1e6;
 
@@ -105,33 +106,57 @@ const SMALL: Sizes = (200, None);
 const FULL: Sizes = (1448, None);
 const GSO: Sizes = (1448, Some(44));
 
+/// A line with a class for each of some hosts, whose floors have this rate.
+struct Hosts {
+    shaped: Shaped,
+    site: Site,
+    addresses: Vec<IpAddr>,
+    minors: Vec<u16>,
+    line_bps: u64,
+}
+
+impl Hosts {
+    fn new(count: u16, line_bps: u64, floor_bps: u64) -> Hosts {
+        let site = Site::new(Offloads::On);
+        let addresses: Vec<_> = (10..10 + count)
+            .map(|n| format!("10.10.1.{n}").parse::<IpAddr>().unwrap())
+            .collect();
+        let add = |ip: &IpAddr| format!("address add {ip}/24 dev eth0");
+        let lines: Vec<_> = addresses.iter().map(add).collect();
+        site.net.client.ip_batch(&lines).unwrap();
+        let minors: Vec<u16> = (5..5 + count).collect();
+        let of = |minor: &u16| HtbClass {
+            quantum_bytes: base_quantum_bytes(line_bps, 1, 1, FRAME),
+            ..class(*minor, LINE, floor_bps, line_bps)
+        };
+        let shared = tree(line_bps, &minors.iter().map(of).collect::<Vec<_>>());
+        let prefixes: Vec<_> = addresses.iter().map(|ip| Prefix::new(*ip, 32)).collect();
+        let all: Vec<u16> = [OTHER].iter().chain(&minors).copied().collect();
+        let shaped = site.shape(&shared, &by_prefix(&prefixes), &all);
+        Hosts {
+            shaped,
+            site,
+            addresses,
+            minors,
+            line_bps,
+        }
+    }
+
+    /// Streams to the first hosts, by the sizes of their packets: one and a half times the line together.
+    fn flood(&self, sizes: &[Sizes]) -> Vec<Stream> {
+        let wanted_bps = self.line_bps * 3 / 2 / sizes.len() as u64;
+        let stream = |(host, (bytes, segments)): (&IpAddr, &Sizes)| {
+            self.site.stream(*host, *bytes, *segments, wanted_bps)
+        };
+        self.addresses.iter().zip(sizes).map(stream).collect()
+    }
+}
+
 /// The shares of classes that all want more, of a line of this rate.
 fn shares(line_bps: u64, sizes: &[Sizes]) -> Vec<f64> {
-    let site = Site::new(Offloads::On);
-    let others = ["10.10.1.3", "10.10.1.4"].map(|ip| ip.parse::<IpAddr>().unwrap());
-    for ip in others {
-        let address = format!("{ip}/24");
-        let words = ["ip", "address", "add", &address, "dev", "eth0"];
-        site.net.client.run(&words).unwrap();
-    }
-    let hosts = [IpAddr::from(Router::CLIENT.v4), others[0], others[1]];
-    let minors = [5, 6, 7];
-    let of = |minor| HtbClass {
-        quantum_bytes: base_quantum_bytes(line_bps, 1, 1, FRAME),
-        ..class(minor, LINE, 1_000_000, line_bps)
-    };
-    let shared = tree(line_bps, &minors.map(of)[..sizes.len()]);
-    let prefixes = hosts.map(|ip| Prefix::new(ip, 32));
-    let mut shaped = site.shape(&shared, &by_prefix(&prefixes), &[OTHER, 5, 6, 7]);
-    let _streams: Vec<_> = hosts
-        .iter()
-        .zip(sizes)
-        .map(|(host, (bytes, segments))| {
-            let wanted_bps = line_bps * 3 / 2 / sizes.len() as u64;
-            site.stream(*host, *bytes, *segments, wanted_bps)
-        })
-        .collect();
-    let got = rates(&mut shaped, &minors[..sizes.len()], line_bps / 8 * 5);
+    let mut hosts = Hosts::new(sizes.len() as u16, line_bps, 1_000_000);
+    let _streams = hosts.flood(sizes);
+    let got = rates(&mut hosts.shaped, &hosts.minors, line_bps / 8 * 5);
     let sum: f64 = got.iter().sum();
     got.iter()
         .map(|bps| bps / sum * sizes.len() as f64)
@@ -161,4 +186,34 @@ fn leaves_share_evenly_whatever_their_packet_sizes() {
             },
         );
     }
+}
+
+/// The p99 of pings to a sparse class, while eight send full packets at 20 Mbit/s.
+fn sparse_p99(floor_bps: u64) -> Duration {
+    let line_bps = 20_000_000;
+    let mut hosts = Hosts::new(9, line_bps, floor_bps);
+    let _streams = hosts.flood(&[FULL; 8]);
+    rates(&mut hosts.shaped, &hosts.minors[..8], line_bps / 8);
+    let ping = Ping::to(hosts.addresses[8]).count(300);
+    let ping = ping.interval(Duration::from_millis(15));
+    let report = ping.run(&hosts.site.net.server).unwrap();
+    assert_eq!(report.received, 300, "{report:?}");
+    report.quantile(0.99)
+}
+
+#[test]
+fn sparse_classes_wait_for_turns_without_a_floor() {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    repeat_disturbed(
+        "htb::rates::sparse_classes_wait_for_turns_without_a_floor",
+        3,
+        |_| {
+            // The pings take 52 kbit/s. Eight turns take 22 ms (docs/guide/shape.md).
+            let [without, with] = [20_000, 1_000_000].map(sparse_p99);
+            let what = format!("p99 {without:?} without a floor, {with:?} with one");
+            println!("{what}");
+            let short = without < Duration::from_millis(30) && with < Duration::from_millis(3);
+            Disturbed::unless(short, what)
+        },
+    );
 }

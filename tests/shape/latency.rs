@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fairpath_testbed::{Iperf3, Iperf3Server, Need, Offloads, Ping, Router, requires};
+use fairpath_testbed::{Iperf3, Iperf3Server, Need, Offloads, Ping, PingReport, Router, requires};
 
 use fairpath_units::{Disturbed, repeat_disturbed};
 
@@ -16,13 +16,6 @@ const FLOWS: u32 = 10;
 /// The number of repetitions of a disturbed measurement.
 const TIMES: u32 = 4;
 
-/// Of nearest rank.
-fn quantile(times: &[Duration], q: f64) -> Duration {
-    let mut sorted = times.to_vec();
-    sorted.sort_unstable();
-    sorted[((sorted.len() as f64 * q).ceil() as usize).max(1) - 1]
-}
-
 /// Jain's index: 1 where all have the same.
 fn jain(rates: &[f64]) -> f64 {
     let sum: f64 = rates.iter().sum();
@@ -30,13 +23,13 @@ fn jain(rates: &[f64]) -> f64 {
     sum * sum / (rates.len() as f64 * squares)
 }
 
-fn ping(scene: &Scene, count: u32) -> Vec<Duration> {
+fn ping(scene: &Scene, count: u32) -> PingReport {
     let ping = Ping::to(Router::SERVER.v4).count(count);
     // Up to 10 ms, `ping` keeps a CPU busy instead of sleeping.
     let ping = ping.interval(Duration::from_millis(15));
     let report = ping.run(&scene.net.client).unwrap();
     assert!(report.received * 100 >= count * 98, "{report:?}");
-    report.times
+    report
 }
 
 /// The counter of the client's interface, read at some time between the two.
@@ -107,14 +100,14 @@ impl Measured {
 
 /// Ten flows and a ping through the line.
 fn under_load(scene: &Scene, server: &Iperf3Server, port: &str) -> Measured {
-    let idle = quantile(&ping(scene, 100), 0.99);
+    let idle = ping(scene, 100).quantile(0.99);
     let bulk = Iperf3::to(Router::CLIENT.v4, server.port());
     let bulk = bulk.parallel(FLOWS).seconds(10).congestion("cubic");
     let bulk = bulk.start(&scene.net.server).unwrap();
     // Slow start is over, and CoDel has found its pace.
     for_a_time(Duration::from_secs(3));
     let before = read_bytes(scene);
-    let loaded = quantile(&ping(scene, 400), 0.99);
+    let loaded = ping(scene, 400).quantile(0.99);
     let [slowest, fastest] = rates(&before, &read_bytes(scene));
     let report = bulk.finish().unwrap();
     println!(
@@ -171,7 +164,7 @@ fn a_fifo_of_the_same_rate_does_not(port: &'static str) {
         .seconds(6);
     let bulk = bulk.congestion("cubic").start(&scene.net.server).unwrap();
     for_a_time(Duration::from_secs(3));
-    let loaded = quantile(&ping(&scene, 150), 0.5);
+    let loaded = ping(&scene, 150).quantile(0.5);
     drop(bulk);
     println!("{port}: ping p50 {loaded:?} behind a FIFO");
     assert!(loaded > 4 * TARGET, "{loaded:?}");

@@ -125,6 +125,14 @@ pub struct PingReport {
 }
 
 impl PingReport {
+    /// The round-trip time that a share `q` of the answers do not exceed, of nearest rank; zero without answers.
+    pub fn quantile(&self, q: f64) -> Duration {
+        let mut sorted = self.times.clone();
+        sorted.sort_unstable();
+        let rank = (sorted.len() as f64 * q).ceil() as usize;
+        sorted.get(rank.max(1) - 1).copied().unwrap_or_default()
+    }
+
     fn read(output: &str) -> Option<PingReport> {
         let summary = output
             .lines()
