@@ -212,7 +212,7 @@ fn sparse_classes_wait_for_turns_without_a_floor() {
             let [without, with] = [20_000, 1_000_000].map(sparse_p99);
             let what = format!("p99 {without:?} without a floor, {with:?} with one");
             println!("{what}");
-            let short = without < Duration::from_millis(30) && with < Duration::from_millis(3);
+            let short = without < Duration::from_millis(27) && with < Duration::from_millis(3);
             Disturbed::unless(short, what)
         },
     );
