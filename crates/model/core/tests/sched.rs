@@ -214,6 +214,16 @@ fn plans_that_strand_flows_are_refused() {
 }
 
 #[test]
+fn plans_beyond_the_memory_are_refused() {
+    let root = node(0, "fifo", Over::Children);
+    let leaf = node(1, "fifo", Over::Packets);
+    let mut plan = plan([vec![root], vec![leaf; 1 << 16]].concat(), vec![2]);
+    plan.config.packets = 1 << 24;
+    let error = Scheduler::new(&plan).unwrap_err().to_string();
+    assert!(error.contains("this machine does not provide"), "{error}");
+}
+
+#[test]
 fn weights_given_before_the_first_packet_are_kept() {
     let mut scheduler = Scheduler::new(&plan(vec![node(0, "stfq", Over::Flows)], vec![1])).unwrap();
     let weights: Vec<Op> = (0..32).map(|flow| Op::weight(0, 1, flow, 1)).collect();

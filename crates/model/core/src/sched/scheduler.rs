@@ -1,6 +1,6 @@
 //! The native runtime: one scheduler in plain memory.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ impl Scheduler {
     /// Builds a plan of shipped policies. O(its memory).
     ///
     /// # Errors
-    /// [`SchedRuntimeError::Plan`]: an invalid plan, with the reason.
+    /// [`SchedRuntimeError::Plan`]: an invalid plan, or too large for this machine.
     pub fn new(plan: &Plan) -> Result<Scheduler, SchedRuntimeError> {
         Scheduler::build(plan, None)
     }
@@ -113,7 +113,7 @@ impl Scheduler {
     /// Builds a plan whose policy [`Policy::CUSTOM`] is `policy`, run by `custom`.
     ///
     /// # Errors
-    /// [`SchedRuntimeError::Plan`]: an invalid plan, with the reason.
+    /// [`SchedRuntimeError::Plan`]: an invalid plan, or too large for this machine.
     pub fn with_custom(
         plan: &Plan,
         policy: &Policy,
@@ -129,13 +129,16 @@ impl Scheduler {
     fn build(plan: &Plan, policy: Option<&Policy>) -> Result<Scheduler, SchedRuntimeError> {
         let mut built = SchedLayout::new(plan, policy)?;
         let bytes = built.bytes() as usize;
-        let layout = Layout::from_size_align(bytes + ALIGN, size_of::<usize>()).map_err(|_| {
-            SchedRuntimeError::Plan(format!("{bytes} bytes exceed the address space"))
-        })?;
-        // SAFETY: the size is not zero: a header always exists.
-        let Some(allocated) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
-            handle_alloc_error(layout)
+        let refused = || {
+            SchedRuntimeError::Plan(format!(
+                "this machine does not provide {bytes} bytes of memory; use fewer packets or flows, \
+                 or queues of lower capacity"
+            ))
         };
+        let layout = Layout::from_size_align(bytes + ALIGN, size_of::<usize>());
+        let layout = layout.map_err(|_| refused())?;
+        // SAFETY: the size is not zero: a header always exists.
+        let allocated = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(refused)?;
         // SAFETY: less than ALIGN further, where at least `bytes` bytes follow.
         let at = unsafe { allocated.add(allocated.align_offset(ALIGN)) };
         let allocation = Arc::new(Allocation {
