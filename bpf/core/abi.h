@@ -12,7 +12,7 @@
 #include "rtt/methods.h"
 #include "runtime.h"
 
-#define FP_ABI_VERSION 2
+#define FP_ABI_VERSION 3
 
 /* The first header of a frame. */
 enum fp_link {
@@ -106,6 +106,8 @@ struct fp_config {
 	u32 remote_v4;	       /* prefix length by which IPv4 remotes are distinguished */
 	u32 remote_v6;	       /* the same for IPv6 */
 	u32 quiet;	       /* no events: counts only */
+	u32 ring_bytes;	       /* of the ring of events of each CPU; a power of two */
+	u32 zero;
 };
 
 /* Maximum of filters of one monitor. */

@@ -8,7 +8,7 @@
  * accepts, unaligned big-endian loads, three atomic operations and one bounded lock.
  *
  * Deliberately absent: allocation (see segments.h), clocks (`now` is an argument), output (of the
- * monitor: fp_emit(), declared in work.h; of the scheduler: outcomes in its memory).
+ * monitor: rings of events; of the scheduler: outcomes; both in their memory).
  */
 #ifndef FP_RUNTIME_H
 #define FP_RUNTIME_H
@@ -153,6 +153,16 @@ FP_INLINE void fp_store_release32(u32 FP_MEM *p, u32 value)
 #endif
 }
 
+FP_INLINE void fp_store_release64(u64 FP_MEM *p, u64 value)
+{
+#ifdef __TARGET_ARCH_x86
+	asm volatile("" : : : "memory");
+	*(volatile u64 FP_MEM *)p = value;
+#else
+	__sync_lock_test_and_set(p, value);
+#endif
+}
+
 #else /* native */
 
 #include <string.h>
@@ -257,6 +267,11 @@ FP_INLINE void fp_add64(u64 *p, u64 value)
 }
 
 FP_INLINE void fp_store_release32(u32 *p, u32 value)
+{
+	*p = value;
+}
+
+FP_INLINE void fp_store_release64(u64 *p, u64 value)
 {
 	*p = value;
 }

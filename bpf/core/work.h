@@ -2,10 +2,10 @@
 /*
  * work.h: the memory of one monitor, and the scratch of one CPU.
  *
- *   +---------+-----------+-----------+-------+------------+-------+-----------+
- *   | fp_rtt  | fp_work   | half sets | flows | flow sets  | flows | chunks    |
- *   | header  | per CPU   |           | (half)|            |       |           |
- *   +---------+-----------+-----------+-------+------------+-------+-----------+
+ *   +---------+---------+---------+-----------+-------+-----------+-------+--------+
+ *   | fp_rtt  | fp_work | events  | half sets | flows | flow sets | flows | chunks |
+ *   | header  | per CPU | per CPU |           | (half)|           |       |        |
+ *   +---------+---------+---------+-----------+-------+-----------+-------+--------+
  *   +---------+-----------+-----------+-----------+-------------+--------+
  *   | refused | classes   | cells     | pairs     | images of   | replay |
  *   | marks   |           | (twice)   | (twice)   | rules (two) | (test) |
@@ -113,13 +113,24 @@ struct fp_peer {
 	u32 zero;
 };
 
+/* The ring of events of one CPU (rtt/ring.h). Positions count bytes, and never wrap. */
+struct fp_ring {
+	u64 head;  /* of the writer, which publishes by it */
+	u64 next;  /* head after the event that is being written */
+	u64 seen;  /* the reader's position when the writer last looked */
+	u64 start; /* offset of the ring from the header */
+	u64 zero[4];
+	u64 tail; /* of the reader, in a separate cache line */
+	u64 zero2[7];
+};
+
 struct fp_work {
+	struct fp_ring ring;
 	struct fp_frame frame;
 	struct fp_packet packet;
 	u64 point;	/* capture point: interface, direction and VLAN in one number */
 	u32 hash;	/* of packet.key */
 	u32 busy;	/* claimed, where softirqs can nest (PREEMPT_RT) */
-	u64 sink;	/* of the runtime: where fp_emit() writes */
 	u32 head_bytes; /* valid bytes in head */
 	u32 way;	/* counter of fp_expire_set() */
 	u32 wire_bytes; /* length of the frame, from fp_parse() on: fp_wire_bytes() */
@@ -127,8 +138,7 @@ struct fp_work {
 	struct fp_covered newest; /* of those that an ACK covers */
 	struct fp_covered echoed; /* the newest whose TSval the ACK echoes */
 	struct fp_covered oldest;
-	u32 behind; /* the interface towards the sender, 0 unknown or this host */
-	struct fp_flow_event event;
+	u32 behind;    /* the interface towards the sender, 0 unknown or this host */
 	u32 slot[2];   /* class of each side, if classes are counted */
 	u32 facts[2];  /* hash of what selects it in addition to the address */
 	u8 natural[2]; /* whether this hook counts the side */
@@ -165,6 +175,7 @@ struct fp_rtt {
 	struct fp_config config;
 	u64 bytes; /* all of it */
 	u64 work;  /* offsets from here on */
+	u64 rings;
 	u64 half_sets;
 	u64 half_flows;
 	u64 flow_sets;
@@ -249,8 +260,5 @@ FP_INLINE int fp_is_watched(struct fp_rtt FP_MEM *r, u32 ifindex)
 {
 	return fp_watched(r, ifindex) != FP_MAX_WATCHED;
 }
-
-/* Hands w->event (`bytes` of it) to the runtime's reader; 0, or -1 where it had to be dropped. */
-FP_FUNC int fp_emit(struct fp_work FP_MEM *w FP_ARG, u32 bytes);
 
 #endif /* FP_WORK_H */

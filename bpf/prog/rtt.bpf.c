@@ -29,12 +29,6 @@ struct {
 	__ulong(map_extra, 2ull << 44);
 } arena SEC(".maps");
 
-/* Events, struct fp_event or fp_flow_event by kind. Written by the programs, read by user space. */
-struct {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 24); /* bytes; set before loading */
-} events SEC(".maps");
-
 /* Claim the work area by an atomic bit: softirqs nest on PREEMPT_RT. Set before loading. */
 const volatile u32 softirqs_nest = 0;
 
@@ -48,35 +42,6 @@ FP_INLINE struct fp_rtt FP_MEM *the_monitor(void)
 {
 	asm volatile("" : : "r"(&arena));
 	return (struct fp_rtt FP_MEM *)FP_ARENA_START;
-}
-
-FP_INLINE void copy_words(u64 *to, const struct fp_work FP_MEM *w, u32 bytes)
-{
-	const u64 FP_MEM *from = (const u64 FP_MEM *)&w->event;
-	u32 i;
-
-	for (i = 0; i < bytes / 8; i++)
-		to[i] = from[i];
-}
-
-FP_FUNC int fp_emit(struct fp_work FP_MEM *w FP_ARG, u32 bytes)
-{
-	u64 *to;
-
-	if (bytes == sizeof(struct fp_event)) {
-		to = bpf_ringbuf_reserve(&events, sizeof(struct fp_event), 0);
-		if (!to)
-			return -1;
-		copy_words(to, w, sizeof(struct fp_event));
-	} else {
-		to = bpf_ringbuf_reserve(&events, sizeof(struct fp_flow_event), 0);
-		if (!to)
-			return -1;
-		copy_words(to, w, sizeof(struct fp_flow_event));
-	}
-	/* A wake-up would cost an interrupt to this CPU under a lock. The reader polls instead. */
-	bpf_ringbuf_submit(to, BPF_RB_NO_WAKEUP);
-	return 0;
 }
 
 /* The scratch of this CPU, claimed if necessary. 0 if it is in use or missing. */

@@ -13,6 +13,7 @@
 #define FP_FLOW_LIFE_H
 
 #include "../class/tally.h"
+#include "ring.h"
 
 /*
  * A one-sided flow (no packet of the other side) is safe from eviction by new flows for this time.
@@ -23,11 +24,16 @@
 FP_FUNC int fp_fill_flow_event(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			       struct fp_flow FP_MEM *f FP_ARG, u32 kind_reason_side, u64 now)
 {
-	struct fp_flow_event FP_MEM *e = &w->event;
+	struct fp_flow_event FP_MEM *e;
 	u32 side;
+	u64 at;
 
 	if (r->config.quiet)
 		return 0;
+	at = fp_ring_place(r, w, sizeof(*e));
+	if (!at)
+		return 0;
+	e = FP_AT(struct fp_flow_event, r, at);
 	e->head.time = now;
 	e->head.number = w->frame.number;
 	FP_PUT(e->head.rtt, 0);
@@ -52,8 +58,7 @@ FP_FUNC int fp_fill_flow_event(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP
 		e->min[side] = f->dir[!side].min;
 		e->towards[side] = f->dir[side].behind;
 	}
-	if (fp_emit(w, sizeof(struct fp_flow_event)))
-		w->stats.events_lost++;
+	fp_ring_publish(w);
 	return 0;
 }
 

@@ -44,6 +44,8 @@ static u64 fp_layout_tables(struct fp_rtt *r, const struct fp_config *config)
 
 	r->work = at;
 	at += fp_align((u64)config->cpus * sizeof(struct fp_work));
+	r->rings = at;
+	at += fp_align((u64)config->cpus * config->ring_bytes);
 	r->half_sets = at;
 	at += fp_align((u64)config->half_sets * sizeof(struct fp_run_set_op));
 	r->half_flows = at;
@@ -63,12 +65,17 @@ static u64 fp_layout_tables(struct fp_rtt *r, const struct fp_config *config)
 }
 
 /*
- * Formats zeroed memory of fp_layout_tables() bytes. Zero means empty, so only the header is
- * written. In an arena, also touch every page: the kernel's side cannot fault one in.
+ * Formats zeroed memory of fp_layout_tables() bytes. Zero means empty, so only the header and the
+ * places of the rings are written. In an arena, also touch every page: the kernel's side cannot
+ * fault one in.
  */
 static void fp_format(struct fp_rtt *r, const struct fp_config *config)
 {
+	u32 cpu;
+
 	fp_layout_tables(r, config);
+	for (cpu = 0; cpu < config->cpus; cpu++)
+		fp_work_of(r, cpu)->ring.start = r->rings + (u64)cpu * config->ring_bytes;
 	r->abi = FP_ABI_VERSION;
 	r->config = *config;
 	fp_hash_fill(&r->hash, config->seed);

@@ -10,6 +10,7 @@
 #define FP_SAMPLE_H
 
 #include "../class/tally.h"
+#include "ring.h"
 
 FP_INLINE u8 fp_own_queue(const struct fp_work FP_MEM *w, u32 segment_flags)
 {
@@ -54,8 +55,8 @@ FP_FUNC int fp_take_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 	const struct fp_match FP_MEM *m = &w->match;
 	u32 from = !w->packet.side;
 	struct fp_dir FP_MEM *data = &f->dir[from];
-	struct fp_event FP_MEM *e = &w->event.head;
-	u64 now = w->frame.now, rtt = now - m->time;
+	u64 now = w->frame.now, rtt = now - m->time, at;
+	struct fp_event FP_MEM *e;
 
 	/*
 	 * Its ingress is monitored too, perhaps with other addresses (NAT), and takes the sample.
@@ -87,6 +88,10 @@ FP_FUNC int fp_take_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 	}
 	data->given = now;
 
+	at = fp_ring_place(r, w, sizeof(*e));
+	if (!at)
+		return 0;
+	e = FP_AT(struct fp_event, r, at);
 	e->time = now;
 	e->number = w->frame.number;
 	e->rtt = rtt;
@@ -106,8 +111,7 @@ FP_FUNC int fp_take_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 	e->direction = w->frame.direction;
 	e->seen = 3;
 	e->opened = f->opened;
-	if (fp_emit(w, sizeof(struct fp_event)))
-		w->stats.events_lost++;
+	fp_ring_publish(w);
 	return 0;
 }
 

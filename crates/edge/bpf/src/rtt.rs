@@ -1,10 +1,8 @@
 //! The kernel runtime of the RTT monitor: loaded, attached, read and ended.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
-use std::rc::Rc;
 use std::time::Duration;
 
 use fairpath_core::{
@@ -13,7 +11,7 @@ use fairpath_core::{
 };
 use fairpath_units::IfIndex;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, OpenObject, ProgramInput, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{OpenObject, ProgramInput};
 
 use crate::arena::{self, PAGE, START, STRIDE, touch};
 use crate::attach::{self, AttachError, Attached, Hook};
@@ -21,9 +19,12 @@ use crate::cost::{self, RunTime};
 use crate::skel::rtt::{OpenRttSkel, RttSkel, RttSkelBuilder};
 use crate::stage::{self, Stage};
 
-/// Interval of reads: a full ring of [`Options::live`] then holds some seven million samples a
+/// Interval of reads: the smallest ring of [`Options::live`] then holds 400,000 samples of a CPU per
 /// second.
 pub const READ_EVERY: Duration = Duration::from_millis(20);
+/// Bytes of the rings of all CPUs, as long as each has [`RING_BYTES`] to eight times as many.
+const RINGS_BYTES: u32 = 1 << 24;
+const RING_BYTES: u32 = 1 << 20;
 /// Frames of one test run. The kernel limits the time of its loops (a quarter of a second).
 const REPLAY_FRAMES: usize = 2048;
 
@@ -51,9 +52,6 @@ pub enum LoadError {
 /// A loaded monitor could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// Reading the ring failed.
-    #[error("read events of the RTT programs: {0}")]
-    Read(#[source] libbpf_rs::Error),
     /// There is no memory for frames of a test run.
     #[error("replay frames: this monitor was loaded for live use; load it with `Options::replay`")]
     NoSpace,
@@ -65,10 +63,9 @@ pub enum RunError {
 /// Options of loading a monitor.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Tables and methods. [`RttMonitor::load`] sets `cpus` and `seed` where they are 0.
+    /// Tables and methods. [`RttMonitor::load`] sets `cpus` where it is 0 or 1, and `ring_bytes`
+    /// unless no event is wanted (`quiet`).
     pub config: Config,
-    /// Bytes of the event ring; a power of two, at least a page.
-    pub ring_bytes: u32,
     /// Memory for this number of frames of test runs; 0 for live use.
     pub replay_frames: usize,
     /// Also load the program that forwards through AF_XDP: [`RttMonitor::attach_forward`].
@@ -78,7 +75,7 @@ pub struct Options {
 /// Events that were read and not taken yet.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// In the order of the ring.
+    /// In the order of their times.
     pub events: Vec<Event>,
     /// Entries that were not an event.
     pub bad: u64,
@@ -86,8 +83,7 @@ pub struct Batch {
 
 /// A loaded RTT monitor.
 pub struct RttMonitor {
-    ring: RingBuffer<'static>,
-    batch: Rc<RefCell<Batch>>,
+    batch: Batch,
     memory: Memory,
     table_bytes: u64,
     replay_frames: usize,
@@ -108,6 +104,15 @@ impl RttMonitor {
         let mut config = options.config;
         if config.cpus <= 1 {
             config.cpus = libbpf_rs::num_possible_cpus().map_err(LoadError::Refused)? as u32;
+        }
+        if config.quiet == 0 {
+            // Test runs use one CPU, and are read after each part.
+            let cpus = if options.replay_frames > 0 {
+                1
+            } else {
+                config.cpus
+            };
+            config.ring_bytes = ring_bytes(cpus);
         }
         let bytes = START + Memory::bytes(&config) + Memory::replay_bytes(options.replay_frames);
         let pages = bytes.div_ceil(PAGE);
@@ -131,11 +136,8 @@ impl RttMonitor {
         let memory = unsafe { Memory::format(at, &config) };
         // SAFETY: the mapping has that many pages.
         unsafe { touch(start, used_pages(&config, pages)) };
-        let batch = Rc::new(RefCell::new(Batch::default()));
-        let ring = read_ring(&skel, &batch).map_err(LoadError::Refused)?;
         Ok(RttMonitor {
-            ring,
-            batch,
+            batch: Batch::default(),
             memory,
             table_bytes: used_pages(&config, pages) * PAGE,
             replay_frames: options.replay_frames,
@@ -192,18 +194,15 @@ impl RttMonitor {
         self.roots.remove(&ifindex);
     }
 
-    /// Reads all available events. The programs do not wake the reader: call it every
-    /// [`READ_EVERY`].
-    ///
-    /// # Errors
-    /// [`RunError::Read`].
-    pub fn read(&self) -> Result<(), RunError> {
-        self.ring.consume().map_err(RunError::Read)
+    /// Reads all events up to `until`, the monotonic time before the call, or all with `u64::MAX`.
+    /// The programs do not wake the reader: call it every [`READ_EVERY`].
+    pub fn read(&mut self, until: u64) {
+        self.batch.bad += self.memory.read_events(until, &mut self.batch.events);
     }
 
     /// Returns the events that were read.
-    pub fn take(&self) -> Batch {
-        self.batch.take()
+    pub fn take(&mut self) -> Batch {
+        std::mem::take(&mut self.batch)
     }
 
     /// Checks the next `sets` sets for idle flows.
@@ -243,7 +242,7 @@ impl RttMonitor {
                 .rtt_replay
                 .test_run(input)
                 .map_err(RunError::TestRun)?;
-            self.ring.consume().map_err(RunError::Read)?;
+            self.read(u64::MAX);
         }
         Ok(())
     }
@@ -264,7 +263,8 @@ impl RttMonitor {
             ..ProgramInput::default()
         };
         program.test_run(input).map_err(RunError::TestRun)?;
-        self.ring.consume().map_err(RunError::Read)
+        self.read(u64::MAX);
+        Ok(())
     }
 
     /// Activates rules under traffic: every packet uses either the old or the new ones.
@@ -376,7 +376,6 @@ impl Options {
     pub fn replay(config: Config) -> Options {
         Options {
             config,
-            ring_bytes: 1 << 24,
             replay_frames: REPLAY_FRAMES,
             forwarding: false,
         }
@@ -386,7 +385,6 @@ impl Options {
     pub fn live(config: Config) -> Options {
         Options {
             config,
-            ring_bytes: 1 << 24,
             replay_frames: 0,
             forwarding: false,
         }
@@ -410,7 +408,6 @@ fn open(
     let mut open = RttSkelBuilder::default().open(place)?;
     open.maps.arena.set_max_entries(pages as u32)?;
     open.maps.arena.set_map_extra(arena::next_address())?;
-    open.maps.events.set_max_entries(options.ring_bytes)?;
     // The verifier takes 0.1 s per program, so unused ones are not loaded.
     let replay = options.replay_frames > 0;
     let programs = &mut open.progs;
@@ -461,23 +458,11 @@ fn used_pages(config: &Config, pages: u64) -> u64 {
     written.div_ceil(PAGE).min(pages)
 }
 
-fn read_ring(
-    skel: &RttSkel<'static>,
-    batch: &Rc<RefCell<Batch>>,
-) -> Result<RingBuffer<'static>, libbpf_rs::Error> {
-    let batch = Rc::clone(batch);
-    let mut builder = RingBufferBuilder::new();
-    // The builder needs the map for this call only: it keeps a separate descriptor.
-    let events: &dyn MapCore = &skel.maps.events;
-    builder.add(events, move |bytes| {
-        let mut batch = batch.borrow_mut();
-        match Event::from_bytes(bytes) {
-            Ok(event) => batch.events.push(event),
-            Err(_) => batch.bad += 1,
-        }
-        0
-    })?;
-    builder.build()
+/// Bytes of the ring of each CPU.
+fn ring_bytes(cpus: u32) -> u32 {
+    let share = (RINGS_BYTES / cpus.max(1)).clamp(RING_BYTES, 8 * RING_BYTES);
+    // A power of two, not larger.
+    1 << share.ilog2()
 }
 
 impl std::fmt::Debug for RttMonitor {

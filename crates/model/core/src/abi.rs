@@ -191,7 +191,14 @@ pub struct Config {
     pub remote_v6: u32,
     /// 1: no events, counts only.
     pub quiet: u32,
+    /// Bytes of the ring of events of each CPU: a power of two, at least [`MIN_RING_BYTES`].
+    pub ring_bytes: u32,
+    /// Always 0.
+    pub zero: u32,
 }
+
+/// The smallest ring of events: one set of flows fits.
+pub const MIN_RING_BYTES: u32 = 1 << 12;
 
 /// Cells in a set (`FP_CELL_WAYS`).
 pub const CELL_WAYS: u32 = 8;
@@ -237,6 +244,8 @@ impl Default for Config {
             remote_v4: 24,
             remote_v6: 48,
             quiet: 0,
+            ring_bytes: MIN_RING_BYTES,
+            zero: 0,
         }
     }
 }
@@ -599,63 +608,20 @@ pub enum Event {
     Alive(FlowRecord),
 }
 
-/// Bytes that are not an event: another ABI version, or corrupted memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "read event of the packet path: {bytes} bytes of kind {kind} are not an event; was the object built from other sources?"
-)]
-pub struct BadEvent {
-    /// The number of bytes.
-    pub bytes: usize,
-    /// The kind in them.
-    pub kind: u8,
-}
-
-impl RawFlowEvent {
-    /// Reads an event in host order; a sample may be shorter than a flow record.
-    fn read(bytes: &[u8]) -> Option<RawFlowEvent> {
-        let full = size_of::<RawFlowEvent>();
-        if bytes.len() < size_of::<RawEvent>() {
-            return None;
-        }
-        let mut event = RawFlowEvent::default();
-        let count = bytes.len().min(full);
-        // SAFETY: `event` is plain integers without padding (layout test) and `count` fits both.
-        unsafe {
-            std::ptr::copy_nonoverlapping(
-                bytes.as_ptr(),
-                std::ptr::from_mut(&mut event).cast::<u8>(),
-                count,
-            );
-        }
-        Some(event)
-    }
-}
-
 impl Event {
-    /// Reads an event from the kernel or the native core.
-    ///
-    /// # Errors
-    /// [`BadEvent`] if length, kind or a discriminant is invalid.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Event, BadEvent> {
-        let bad = BadEvent {
-            bytes: bytes.len(),
-            kind: 0,
-        };
-        let raw = RawFlowEvent::read(bytes).ok_or(bad)?;
-        Event::from_raw(&raw, bytes.len()).ok_or(BadEvent {
-            kind: raw.head.kind,
-            ..bad
-        })
+    /// The time of the packet that completed or caused it, by the clock of the runtime.
+    pub fn time(&self) -> u64 {
+        match self {
+            Event::Sample(sample) => sample.time,
+            Event::Opened(record) | Event::Closed(record) | Event::Alive(record) => record.time,
+        }
     }
 
-    pub(crate) fn from_raw(raw: &RawFlowEvent, bytes: usize) -> Option<Event> {
+    /// Reads an event of the core. `None` if its kind or a discriminant is invalid.
+    pub(crate) fn from_raw(raw: &RawFlowEvent) -> Option<Event> {
         let head = &raw.head;
         if head.kind == 1 {
             return Sample::from_raw(head).map(Event::Sample);
-        }
-        if bytes < size_of::<RawFlowEvent>() {
-            return None;
         }
         let record = FlowRecord {
             time: head.time,

@@ -11,14 +11,6 @@ pub(crate) struct Rtt {
     _opaque: [u8; 0],
 }
 
-/// `struct fp_sink`.
-#[repr(C)]
-pub(crate) struct Sink {
-    pub events: *mut RawFlowEvent,
-    pub capacity: u32,
-    pub used: u32,
-}
-
 /// `struct fp_pair`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -65,11 +57,17 @@ unsafe extern "C" {
     pub(crate) fn fp_native_format(rtt: *mut Rtt, config: *const Config);
     pub(crate) fn fp_native_frame(
         rtt: *mut Rtt,
+        cpu: u32,
         frame: *const Frame,
         data: *const u8,
         bytes: u32,
-        sink: *mut Sink,
     ) -> i32;
+    pub(crate) fn fp_native_event(
+        rtt: *mut Rtt,
+        cpu: u32,
+        until: u64,
+        out: *mut RawFlowEvent,
+    ) -> u32;
     pub(crate) fn fp_native_look(
         rtt: *mut Rtt,
         frame: *const Frame,
@@ -86,8 +84,8 @@ unsafe extern "C" {
     pub(crate) fn fp_native_hash_1(keys: *const HashKeys, a: u64) -> u64;
     #[cfg(test)]
     pub(crate) fn fp_native_hash_3(keys: *const HashKeys, a: u64, b: u64, c: u64) -> u64;
-    pub(crate) fn fp_native_expire(rtt: *mut Rtt, now: u64, sets: u32, sink: *mut Sink);
-    pub(crate) fn fp_native_finish(rtt: *mut Rtt, now: u64, set: *mut u32, sink: *mut Sink) -> i32;
+    pub(crate) fn fp_native_expire(rtt: *mut Rtt, now: u64, sets: u32);
+    pub(crate) fn fp_native_finish(rtt: *mut Rtt, now: u64, set: *mut u32) -> i32;
     pub(crate) fn fp_native_usage(rtt: *mut Rtt, used: *mut [u64; 5]);
     pub(crate) fn fp_native_held(rtt: *mut Rtt) -> u64;
     pub(crate) fn fp_native_stats(rtt: *mut Rtt, sum: *mut Stats);

@@ -8,11 +8,11 @@ use std::ptr::NonNull;
 
 use crate::abi::{Config, Event, Frame, HEAD_BYTES, RawFlowEvent, Stats};
 use crate::aggregate::Rules;
-use crate::ffi::{self, Rtt, Sink};
+use crate::ffi::{self, Rtt};
 use crate::sched::{End, Meta};
 
-/// Maximum of events of one call.
-const SINK_EVENTS: usize = 64;
+/// Maximum of sets that one call checks for idle flows: their events fit the smallest ring.
+const EXPIRE_SETS: u32 = 1;
 
 /// Used entries in a monitor's tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,8 +56,8 @@ unsafe impl Send for Memory {}
 
 /// Offsets of `struct fp_rtt` fields for test runs; checked by the layout test.
 #[cfg(test)]
-pub(crate) const REPLAY_OFFSET: usize = 192;
-pub(crate) const EXPIRE_CURSOR_OFFSET: usize = 204;
+pub(crate) const REPLAY_OFFSET: usize = 208;
+pub(crate) const EXPIRE_CURSOR_OFFSET: usize = 220;
 
 /// One frame of a test run in memory (`struct fp_replay`).
 #[repr(C)]
@@ -162,33 +162,66 @@ impl Memory {
 
     /// Reports every flow that is still open. Needs exclusive use of the memory.
     pub fn finish(&mut self, now: u64, mut report: impl FnMut(Event)) {
+        self.drain(&mut report);
         let mut set = 0;
         let mut over = 0;
         while over == 0 {
-            with_sink(
-                |sink| {
-                    // SAFETY: `rtt` is formatted, `set` and `sink` live through the call.
-                    over = unsafe {
-                        ffi::fp_native_finish(self.rtt.as_ptr(), now, &raw mut set, sink)
-                    };
-                },
-                &mut report,
-            );
+            // SAFETY: `rtt` is formatted, and `set` lives through the call.
+            over = unsafe { ffi::fp_native_finish(self.rtt.as_ptr(), now, &raw mut set) };
+            self.drain(&mut report);
         }
     }
 
     /// Runs one frame through the native runtime; `data` are its captured bytes.
     pub(crate) fn frame(&mut self, frame: &Frame, data: &[u8], report: &mut impl FnMut(Event)) {
+        if self.frame_on(0, frame, data) {
+            self.drain(report);
+        }
+    }
+
+    /// Processes a frame as a CPU. True if its ring has events.
+    fn frame_on(&mut self, cpu: u32, frame: &Frame, data: &[u8]) -> bool {
         let bytes = data.len().min(HEAD_BYTES) as u32;
-        with_sink(
-            |sink| {
-                // SAFETY: `data` has at least `bytes` bytes; all pointers live through the call.
-                unsafe {
-                    ffi::fp_native_frame(self.rtt.as_ptr(), frame, data.as_ptr(), bytes, sink);
-                }
-            },
-            report,
-        );
+        let (rtt, data) = (self.rtt.as_ptr(), data.as_ptr());
+        // SAFETY: `data` has at least `bytes` bytes; all pointers live through the call.
+        unsafe { ffi::fp_native_frame(rtt, cpu, frame, data, bytes) != 0 }
+    }
+
+    /// Takes the next event of a CPU that is not later than `until`. `Some(None)`: it is invalid.
+    fn event(&mut self, cpu: u32, until: u64) -> Option<Option<Event>> {
+        let mut raw = RawFlowEvent::default();
+        // SAFETY: `rtt` is formatted, and `raw` lives through the call. Only this process reads.
+        let bytes = unsafe { ffi::fp_native_event(self.rtt.as_ptr(), cpu, until, &raw mut raw) };
+        (bytes > 0).then(|| Event::from_raw(&raw))
+    }
+
+    /// Reports the events of the first CPU, which is that of the native runtime.
+    fn drain(&mut self, report: &mut impl FnMut(Event)) {
+        while let Some(event) = self.event(0, u64::MAX) {
+            event.into_iter().for_each(&mut *report);
+        }
+    }
+
+    /// Appends the events of all CPUs up to `until`, in the order of the writer, or of
+    /// their times if there are several. Returns the number of invalid ones. O(CPUs) without events.
+    ///
+    /// An event of another CPU may have an earlier time than those already read, if it was published
+    /// after this call began. If `until` is the time before the call, this is the time of a packet.
+    pub fn read_events(&mut self, until: u64, into: &mut Vec<Event>) -> u64 {
+        let begin = into.len();
+        let (mut invalid, mut writers) = (0, 0);
+        for cpu in 0..self.config.cpus {
+            let before = into.len();
+            while let Some(event) = self.event(cpu, until) {
+                invalid += u64::from(event.is_none());
+                into.extend(event);
+            }
+            writers += u32::from(into.len() > before);
+        }
+        if writers > 1 {
+            into[begin..].sort_by_key(Event::time);
+        }
+        invalid
     }
 
     /// The metadata of a frame for policies, with the class of one of its ends. False if it is not
@@ -206,19 +239,14 @@ impl Memory {
 
     /// Closes idle flows in the next `sets` sets.
     pub(crate) fn expire(&mut self, now: u64, sets: u32, report: &mut impl FnMut(Event)) {
-        // A set reports at most one event per way, so the sink limits the number of sets per call.
-        let step = SINK_EVENTS as u32 / crate::abi::WAYS;
+        // A set reports at most one event per way, so the ring limits the number of sets per call.
         let mut left = sets;
         while left > 0 {
-            let now_sets = left.min(step);
-            // SAFETY: `rtt` is formatted, the sink lives through the call.
-            with_sink(
-                |sink| unsafe {
-                    ffi::fp_native_expire(self.rtt.as_ptr(), now, now_sets, sink);
-                },
-                report,
-            );
-            left -= now_sets;
+            let step = left.min(EXPIRE_SETS);
+            // SAFETY: `rtt` is formatted.
+            unsafe { ffi::fp_native_expire(self.rtt.as_ptr(), now, step) };
+            self.drain(report);
+            left -= step;
         }
     }
 
@@ -260,49 +288,12 @@ impl Memory {
     }
 }
 
-/// Runs `call` with an empty sink and returns the events.
-fn with_sink(call: impl FnOnce(*mut Sink), report: &mut impl FnMut(Event)) {
-    let mut events = [const { std::mem::MaybeUninit::<RawFlowEvent>::uninit() }; SINK_EVENTS];
-    let mut sink = Sink {
-        events: events.as_mut_ptr().cast(),
-        capacity: SINK_EVENTS as u32,
-        used: 0,
-    };
-    call(&raw mut sink);
-    for event in events.iter_mut().take(sink.used as usize) {
-        // SAFETY: the core wrote at least the head; samples use nothing behind it, and every bit
-        // pattern of the integers behind it is valid once they are zeroed below.
-        let raw = unsafe { event_of(event) };
-        if let Some(reported) = Event::from_raw(&raw, size_of::<RawFlowEvent>()) {
-            report(reported);
-        }
-    }
-}
-
-/// Reads one event of the core; the unused tail of a sample is zero.
-///
-/// # Safety
-/// At least the head of the event is written, and all of it unless it is a sample.
-unsafe fn event_of(event: &std::mem::MaybeUninit<RawFlowEvent>) -> RawFlowEvent {
-    let at = event.as_ptr();
-    // SAFETY: the head is written.
-    let head = unsafe { (*at).head };
-    if head.kind == 1 {
-        return RawFlowEvent {
-            head,
-            ..RawFlowEvent::default()
-        };
-    }
-    // SAFETY: flow events are written completely.
-    unsafe { at.read() }
-}
-
 #[cfg(test)]
 mod tests {
     use std::mem::offset_of;
 
     use super::*;
-    use crate::abi::{Counts, Key, RawEvent};
+    use crate::abi::{Counts, Key, Link, MIN_RING_BYTES, RawEvent};
     use crate::aggregate::{ClassCounts, DirCounts};
     use crate::hash::HashKeys;
     use crate::image;
@@ -356,5 +347,124 @@ mod tests {
             size_of::<HashKeys>(),
         ];
         assert_eq!(c.map(|n| n as usize), rust);
+    }
+
+    /// A monitor with the smallest rings, on as many CPUs.
+    struct Rings {
+        memory: Memory,
+        _bytes: Vec<[u64; 8]>,
+    }
+
+    impl Rings {
+        fn new(cpus: u32) -> Rings {
+            let config = Config {
+                cpus,
+                ring_bytes: MIN_RING_BYTES,
+                ..Config::default().with_flows(64)
+            };
+            let mut bytes = vec![[0; 8]; Memory::bytes(&config) as usize / 64 + 2];
+            let at = NonNull::new(bytes.as_mut_ptr().cast::<u8>()).unwrap();
+            // SAFETY: less than 64 further, where enough zeroed bytes follow.
+            let at = unsafe { at.add(at.align_offset(64)) };
+            // SAFETY: as above; they live as long.
+            let memory = unsafe { Memory::format(at, &config) };
+            Rings {
+                memory,
+                _bytes: bytes,
+            }
+        }
+
+        /// An echo and its answer, a sample at `now`, of as many bytes in the ring as two lines.
+        fn echo(&mut self, cpu: u32, now: u64, number: u16) {
+            for (kind, from, to) in [(8, 1, 2), (0, 2, 1)] {
+                let mut data = [0; 42];
+                data[12..14].copy_from_slice(&[0x08, 0x00]);
+                data[14..18].copy_from_slice(&[0x45, 0, 0, 28]);
+                data[23] = 1;
+                data[29] = from;
+                data[33] = to;
+                data[34] = kind;
+                data[40..42].copy_from_slice(&number.to_be_bytes());
+                let frame = Frame {
+                    now,
+                    wire_len: 42,
+                    link: Link::Ethernet as u16,
+                    ..Frame::default()
+                };
+                self.memory.frame_on(cpu, &frame, &data);
+            }
+        }
+
+        /// The numbers of the echoes whose samples are read.
+        fn read(&mut self, until: u64) -> Vec<u32> {
+            let mut events = Vec::new();
+            assert_eq!(self.memory.read_events(until, &mut events), 0);
+            let number = |event: &Event| match event {
+                Event::Sample(sample) => Some(sample.seq),
+                _ => None,
+            };
+            events.iter().filter_map(number).collect()
+        }
+    }
+
+    #[test]
+    fn events_keep_their_order_where_rings_wrap() {
+        let mut rings = Rings::new(1);
+        let (mut next, mut read) = (0, Vec::new());
+        for round in 0..500 {
+            for _ in 0..1 + round % 7 {
+                rings.echo(0, 1 + u64::from(next), next);
+                next += 1;
+            }
+            read.extend(rings.read(u64::MAX));
+        }
+        assert_eq!(read, (0..u32::from(next)).collect::<Vec<_>>());
+        assert_eq!(rings.memory.stats().events_lost, 0);
+    }
+
+    #[test]
+    fn full_rings_drop_events_and_count_them() {
+        let mut rings = Rings::new(1);
+        for number in 0..100 {
+            rings.echo(0, 1, number);
+        }
+        let read = rings.read(u64::MAX);
+        let lost = rings.memory.stats().events_lost;
+        // The opening of the flow takes five lines, each sample two.
+        assert_eq!(read, (0..(64 - 5) / 2).collect::<Vec<_>>());
+        assert_eq!(read.len() as u64 + lost, 100);
+        rings.echo(0, 2, 100);
+        assert_eq!(rings.read(u64::MAX), [100]);
+    }
+
+    #[test]
+    fn events_of_cpus_are_read_in_time_order() {
+        let mut rings = Rings::new(3);
+        for number in 0..12_u16 {
+            rings.echo(u32::from(number * 7 % 3), 10 + u64::from(number), number);
+        }
+        assert_eq!(rings.read(15), [0, 1, 2, 3, 4, 5]);
+        rings.echo(1, 40, 12);
+        assert_eq!(rings.read(u64::MAX), [6, 7, 8, 9, 10, 11, 12]);
+        assert_eq!(rings.read(u64::MAX), []);
+    }
+
+    #[test]
+    fn corrupted_rings_end_reading() {
+        for word in [1, 63, 4_095, 4_096, 4_097, 1 << 40, u64::MAX] {
+            let mut rings = Rings::new(1);
+            rings.echo(0, 1, 1);
+            // The head is the first word of the first scratch, which follows the header.
+            // SAFETY: a constant of the native library.
+            let header = unsafe { ffi::fp_native_layout[7] } as usize;
+            let work = header.next_multiple_of(64);
+            // SAFETY: within the memory.
+            let head = unsafe { rings.memory.rtt.as_ptr().cast::<u8>().add(work) };
+            // SAFETY: as above; aligned to 64.
+            unsafe { head.cast::<u64>().write(word) };
+            let mut events = Vec::new();
+            rings.memory.read_events(u64::MAX, &mut events);
+            assert!(events.len() <= 64, "head {word}: {} events", events.len());
+        }
     }
 }

@@ -7,24 +7,6 @@
 #include "rtt/layout.h"
 #include "sched/meta.h"
 
-/* Where fp_emit() writes: events in an array of struct fp_flow_event. */
-struct fp_sink {
-	u8 *events;
-	u32 capacity; /* in events */
-	u32 used;
-};
-
-static int fp_emit(struct fp_work *w, u32 bytes)
-{
-	struct fp_sink *sink = (struct fp_sink *)(size_t)w->sink;
-
-	if (!sink || sink->used >= sink->capacity)
-		return -1;
-	memcpy(sink->events + (size_t)sink->used * sizeof(struct fp_flow_event), &w->event, bytes);
-	sink->used++;
-	return 0;
-}
-
 u64 fp_native_bytes(const struct fp_config *config)
 {
 	struct fp_rtt r;
@@ -43,16 +25,58 @@ u64 fp_native_seed(const struct fp_rtt *r)
 	return r->config.seed;
 }
 
-int fp_native_frame(struct fp_rtt *r, const struct fp_frame *frame, const u8 *data, u32 bytes,
-		    struct fp_sink *sink)
+/* Processes a frame with the scratch of a CPU. Returns whether events wait in its ring. */
+int fp_native_frame(struct fp_rtt *r, u32 cpu, const struct fp_frame *frame, const u8 *data,
+		    u32 bytes)
 {
-	struct fp_work *w = fp_work_of(r, 0);
+	struct fp_work *w = fp_work_of(r, cpu);
 
 	w->frame = *frame;
-	w->sink = (u64)(size_t)sink;
 	w->head_bytes = bytes < FP_HEAD_BYTES ? bytes : FP_HEAD_BYTES;
 	memcpy(w->head, data, w->head_bytes);
-	return fp_rtt_frame(r, w, 1);
+	fp_rtt_frame(r, w, 1);
+	return w->ring.head != w->ring.tail;
+}
+
+/* Ends what the reader reads at the position `tail`. Returns 0. */
+static u32 fp_ring_read_to(struct fp_ring *ring, u64 tail)
+{
+	__atomic_store_n(&ring->tail, tail, __ATOMIC_RELEASE);
+	return 0;
+}
+
+/*
+ * Takes the next event of a CPU, unless it is later than `until`. Returns its bytes, 0 without one.
+ * A ring that contradicts itself is emptied.
+ */
+u32 fp_native_event(struct fp_rtt *r, u32 cpu, u64 until, struct fp_flow_event *out)
+{
+	struct fp_ring *ring = &fp_work_of(r, cpu)->ring;
+	u64 head = __atomic_load_n(&ring->head, __ATOMIC_ACQUIRE), tail = ring->tail;
+	u32 size = r->config.ring_bytes, at = (u32)tail & (size - 1), bytes;
+	const struct fp_event *e = FP_AT(struct fp_event, r, ring->start + at);
+
+	if (head == tail)
+		return 0;
+	if (head - tail > size)
+		return fp_ring_read_to(ring, head);
+	if (e->time == FP_RING_SKIP) {
+		tail += size - at;
+		at = 0;
+		e = FP_AT(struct fp_event, r, ring->start);
+		if (head == tail)
+			return fp_ring_read_to(ring, head);
+	}
+	if (at + sizeof(*e) > size)
+		return fp_ring_read_to(ring, head);
+	bytes = e->kind == FP_EVENT_SAMPLE ? sizeof(*e) : sizeof(*out);
+	if (at + bytes > size)
+		return fp_ring_read_to(ring, head);
+	if (e->time > until)
+		return 0;
+	memcpy(out, e, bytes);
+	fp_ring_read_to(ring, tail + fp_ring_space(bytes));
+	return bytes;
 }
 
 /* The metadata of a frame for policies, with the class of one of its ends. */
@@ -93,11 +117,10 @@ u64 fp_native_hash_3(const struct fp_hash_keys *h, u64 a, u64 b, u64 c)
 	return fp_hash_3(h, a, b, c);
 }
 
-void fp_native_expire(struct fp_rtt *r, u64 now, u32 sets, struct fp_sink *sink)
+void fp_native_expire(struct fp_rtt *r, u64 now, u32 sets)
 {
 	struct fp_work *w = fp_work_of(r, 0);
 
-	w->sink = (u64)(size_t)sink;
 	r->expire_now = now;
 	r->expire_sets = sets;
 	fp_rtt_expire(r, w);
@@ -122,17 +145,17 @@ static void fp_finish_set(struct fp_rtt *r, struct fp_work *w, u32 set, u64 now)
 	}
 }
 
-/* Continues from `*set` until the sink is full. Returns 1 after the whole table. */
-int fp_native_finish(struct fp_rtt *r, u64 now, u32 *set, struct fp_sink *sink)
+/* Continues from `*set` until the ring is full. Returns 1 after the whole table. */
+int fp_native_finish(struct fp_rtt *r, u64 now, u32 *set)
 {
+	u32 a_set = (FP_WAYS + 1) * fp_ring_space(sizeof(struct fp_flow_event));
 	struct fp_work *w = fp_work_of(r, 0);
 
-	w->sink = (u64)(size_t)sink;
 	w->frame.number = 0;
 	w->frame.ifindex = 0;
 	w->image = r->image;
 	for (; *set < r->config.flow_sets; (*set)++) {
-		if (sink->used + FP_WAYS > sink->capacity)
+		if (!fp_ring_fits(r, &w->ring, a_set))
 			return 0;
 		fp_finish_set(r, w, *set, now);
 	}

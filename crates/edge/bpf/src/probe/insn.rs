@@ -32,16 +32,6 @@ pub(super) const fn mov(dst: u8, value: i32) -> Insn {
     Insn::new(0xb7, dst, 0, 0, value)
 }
 
-/// `dst = src`
-pub(super) const fn mov_reg(dst: u8, src: u8) -> Insn {
-    Insn::new(0xbf, dst, src, 0, 0)
-}
-
-/// `dst += value`
-pub(super) const fn add(dst: u8, value: i32) -> Insn {
-    Insn::new(0x07, dst, 0, 0, value)
-}
-
 /// `dst = 64-bit value`, two slots long
 pub(super) const fn load_u64(dst: u8, value: u64) -> [Insn; 2] {
     [
@@ -63,11 +53,6 @@ pub(super) const fn store_u32(dst: u8, offset: i16, value: i32) -> Insn {
     Insn::new(0x62, dst, 0, offset, value)
 }
 
-/// `*(u64 *)(dst + offset) = value`
-pub(super) const fn store_u64(dst: u8, offset: i16, value: i32) -> Insn {
-    Insn::new(0x7a, dst, 0, offset, value)
-}
-
 /// Turns an arena address in `register` into one the kernel can use (Linux 6.9).
 pub(super) const fn arena_to_kernel(register: u8) -> Insn {
     Insn::new(0xbf, register, register, ADDR_SPACE_CAST, ARENA_TO_KERNEL)
@@ -83,11 +68,6 @@ pub(super) const fn may_goto(offset: i16) -> Insn {
     Insn::new(0xe5, 0, 0, offset, 0)
 }
 
-/// Calls the helper numbered `helper`.
-pub(super) const fn call(helper: i32) -> Insn {
-    Insn::new(0x85, 0, 0, 0, helper)
-}
-
 /// Returns r0.
 pub(super) const fn exit() -> Insn {
     Insn::new(0x95, 0, 0, 0, 0)
@@ -100,7 +80,7 @@ mod tests {
     #[test]
     fn instruction_is_eight_bytes_and_registers_share_one() {
         assert_eq!(size_of::<Insn>(), 8);
-        assert_eq!(mov_reg(2, 10).registers, 0xa2);
+        assert_eq!(Insn::new(0xbf, 2, 10, 0, 0).registers, 0xa2);
         let [low, high] = load_u64(1, 0x0000_1000_8000_0001);
         assert_eq!(low.immediate as u32, 0x8000_0001);
         assert_eq!(high.immediate, 0x1000);

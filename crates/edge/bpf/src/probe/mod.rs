@@ -20,7 +20,6 @@ pub use congestion::congestion_info;
 pub use kernel_type::{KernelStruct, kernel_struct};
 pub use try_bpf::{
     arena, bpf, bpf_qdisc, bpf_stats, bpf_tcp_cc, kernel_btf, may_goto, prog_test_run_syscall,
-    ringbuf,
 };
 pub use try_hooks::{XdpPlace, netfilter, tcx, xdp, xdp_link};
 

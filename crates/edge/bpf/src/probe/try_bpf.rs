@@ -7,17 +7,14 @@ use std::ptr;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::Struct;
 use libbpf_sys::{
-    BPF_F_MMAPABLE, BPF_F_SLEEPABLE, BPF_MAP_TYPE_ARENA, BPF_MAP_TYPE_RINGBUF,
-    BPF_PROG_TYPE_SCHED_CLS, BPF_PROG_TYPE_STRUCT_OPS, BPF_PROG_TYPE_SYSCALL,
+    BPF_F_MMAPABLE, BPF_F_SLEEPABLE, BPF_MAP_TYPE_ARENA, BPF_PROG_TYPE_SCHED_CLS,
+    BPF_PROG_TYPE_STRUCT_OPS, BPF_PROG_TYPE_SYSCALL,
 };
 
 use super::insn::{
-    add, arena_to_kernel, call, exit, jump, load_map, load_u64, may_goto as may_goto_insn, mov,
-    mov_reg, store_u32, store_u64,
+    arena_to_kernel, exit, jump, load_map, load_u64, may_goto as may_goto_insn, mov, store_u32,
 };
 use super::kernel::{ProgramKind, create_map, enable_stats, load, run};
-
-const BPF_FUNC_RINGBUF_OUTPUT: i32 = 130;
 
 const SCHED_CLS: ProgramKind = ProgramKind {
     program_type: BPF_PROG_TYPE_SCHED_CLS,
@@ -41,25 +38,6 @@ pub fn bpf() -> io::Result<()> {
 /// Loads a traffic-control program whose loop is bounded by `may_goto`.
 pub fn may_goto() -> io::Result<()> {
     load(SCHED_CLS, &[mov(0, 0), may_goto_insn(1), jump(-2), exit()]).map(drop)
-}
-
-/// Creates a ring buffer and loads a program that writes to it.
-pub fn ringbuf() -> io::Result<()> {
-    let ring = create_map(BPF_MAP_TYPE_RINGBUF, page_bytes() as u32, 0)?;
-    let [map_low, map_high] = load_map(1, ring.as_raw_fd());
-    let program = [
-        store_u64(10, -8, 0),
-        map_low,
-        map_high,
-        mov_reg(2, 10),
-        add(2, -8),
-        mov(3, 8),
-        mov(4, 0),
-        call(BPF_FUNC_RINGBUF_OUTPUT),
-        mov(0, 0),
-        exit(),
-    ];
-    load(SCHED_CLS, &program).map(drop)
 }
 
 /// Loads a SYSCALL program and runs it.
@@ -217,7 +195,6 @@ mod tests {
         bpf().unwrap();
         kernel_btf().unwrap();
         may_goto().unwrap();
-        ringbuf().unwrap();
         prog_test_run_syscall().unwrap();
         arena().unwrap();
         bpf_stats().unwrap();

@@ -7,13 +7,6 @@
 #include <stdlib.h>
 #include "rtt/flow.h"
 
-static int fp_emit(struct fp_work *w, u32 bytes)
-{
-	(void)w;
-	(void)bytes;
-	return -1;
-}
-
 /* Inlined into each caller, which may then move these stores. */
 FP_INLINE void fill(struct fp_key *key, const u64 *words)
 {

@@ -27,7 +27,6 @@ use crate::orders::Command;
 
 /// For the monitor, whose flows are not used.
 const FLOWS: u32 = 1024;
-const RING_BYTES: u32 = 1 << 12;
 
 /// Reasons for packets between both interfaces to pass through the stack.
 const SLIPS: [ForwardOutcome; 7] = [
@@ -117,11 +116,7 @@ fn load() -> anyhow::Result<RttMonitor> {
     let mut core = Config::default().with_flows(FLOWS);
     core.seed = getrandom::u64().context("draw the seed of the flow hash")?;
     core.quiet = 1;
-    let options = Options {
-        ring_bytes: RING_BYTES,
-        ..Options::live(core)
-    };
-    Ok(RttMonitor::load(&options.with_forwarding())?)
+    Ok(RttMonitor::load(&Options::live(core).with_forwarding())?)
 }
 
 impl Engine for Afxdp {

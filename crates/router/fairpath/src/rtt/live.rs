@@ -194,7 +194,7 @@ impl Live {
     }
 
     fn read(&mut self) -> anyhow::Result<()> {
-        self.monitor.read()?;
+        self.monitor.read(monotonic_ns()?);
         let batch = self.monitor.take();
         self.invalid_entries += batch.bad;
         for event in &batch.events {
@@ -224,7 +224,7 @@ impl Live {
         let over = self.interfaces.is_over();
         let cost = meter.map(|m| m.read(&self.monitor)).transpose()?;
         drop(self.interfaces);
-        self.monitor.read()?;
+        self.monitor.read(u64::MAX);
         let rest = self.monitor.take();
         for event in &rest.events {
             self.output.event(event)?;
@@ -242,7 +242,7 @@ impl Live {
         let mut notes = Vec::new();
         if self.invalid_entries > 0 {
             notes.push(format!(
-                "{} entries of the ring buffer are invalid",
+                "{} entries of the rings of events are invalid",
                 self.invalid_entries
             ));
         }

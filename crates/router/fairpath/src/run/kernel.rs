@@ -18,8 +18,6 @@ use fairpath_watch::{Change, Interfaces};
 /// The interval of searches for silent flows, and the number of calls that search all of the tables.
 const EXPIRE_EVERY: Duration = Duration::from_millis(500);
 const EXPIRE_PARTS: u32 = 64;
-/// The ring buffer is empty in quiet mode; one page is the minimum.
-const RING_BYTES: u32 = 1 << 12;
 /// Slots for interfaces and growth, in addition to those of classes and subnets.
 const SPARE_SLOTS: usize = 768;
 
@@ -58,10 +56,7 @@ impl Kernel {
         // A secret seed, so that no sender can choose addresses that share one set.
         core.seed = getrandom::u64().context("draw the seed of the flow hash")?;
         let interfaces = Interfaces::new(&monitor.interfaces, monitor.hook)?;
-        let mut options = Options {
-            ring_bytes: RING_BYTES,
-            ..Options::live(core)
-        };
+        let mut options = Options::live(core);
         // With the forwarding back end, its own program measures at XDP.
         let wanted = config.shape.as_ref().and_then(|shape| shape.via);
         let shapes = wanted.and_then(|via| via.description().shapes.as_ref());
