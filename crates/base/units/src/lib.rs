@@ -27,18 +27,46 @@ impl Nanos {
     pub const SECOND: Nanos = Nanos(1_000_000_000);
     /// One millisecond.
     pub const MILLISECOND: Nanos = Nanos(1_000_000);
+
+    /// Appends the text of [`fmt::Display`]. O(length), without floating point.
+    pub fn append(self, out: &mut Vec<u8>) {
+        let (thousandth, unit): (u64, &[u8]) = match self.0 {
+            ns @ 0..1_000 => {
+                decimal(out, ns, 1);
+                out.extend_from_slice(b" ns");
+                return;
+            }
+            1_000..1_000_000 => (1, b" us"),
+            1_000_000..1_000_000_000 => (1_000, b" ms"),
+            _ => (1_000_000, b" s"),
+        };
+        let thousandths = self.0.saturating_add(thousandth / 2) / thousandth;
+        decimal(out, thousandths / 1_000, 1);
+        out.push(b'.');
+        decimal(out, thousandths % 1_000, 3);
+        out.extend_from_slice(unit);
+    }
+}
+
+/// Appends a number of at least `digits` digits, with leading zeros. O(digits).
+pub fn decimal(out: &mut Vec<u8>, number: u64, digits: usize) {
+    const MOST: usize = 20;
+    let mut text = [b'0'; MOST];
+    let (mut left, mut begin) = (number, MOST);
+    while left > 0 || MOST - begin < digits.min(MOST) {
+        begin -= 1;
+        text[begin] = b'0' + (left % 10) as u8;
+        left /= 10;
+    }
+    out.extend_from_slice(&text[begin..]);
 }
 
 impl fmt::Display for Nanos {
     /// Three significant decimals in the largest unit that keeps the number at or above one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self.0 {
-            ns @ 0..1_000 => format!("{ns} ns"),
-            ns @ 1_000..1_000_000 => format!("{:.3} us", ns as f64 / 1e3),
-            ns @ 1_000_000..1_000_000_000 => format!("{:.3} ms", ns as f64 / 1e6),
-            ns => format!("{:.3} s", ns as f64 / 1e9),
-        };
-        f.pad(&text)
+        let mut text = Vec::with_capacity(24);
+        self.append(&mut text);
+        f.pad(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -62,5 +90,18 @@ mod tests {
         assert_eq!(Nanos(1_500).to_string(), "1.500 us");
         assert_eq!(Nanos(20_130_000).to_string(), "20.130 ms");
         assert_eq!(Nanos(2_000_000_000).to_string(), "2.000 s");
+    }
+
+    #[test]
+    fn a_span_is_rounded_to_three_decimals() {
+        assert_eq!(Nanos(0).to_string(), "0 ns");
+        assert_eq!(Nanos(1_000_499).to_string(), "1.000 ms");
+        assert_eq!(Nanos(1_000_501).to_string(), "1.001 ms");
+        assert_eq!(Nanos(999_999_999).to_string(), "1000.000 ms");
+        assert_eq!(Nanos(u64::MAX).to_string(), "18446744073.709 s");
+        assert_eq!(
+            format!("{:>9}|{:<9}", Nanos(7), Nanos(7)),
+            "     7 ns|7 ns     "
+        );
     }
 }

@@ -115,6 +115,28 @@ impl Key {
         [x[0], x[1], y[0], y[1], u64::from_ne_bytes(rest)]
     }
 
+    /// The key of two endpoints of one family: side 0 is the first. Ports are echo identifiers for ICMP.
+    pub fn new(proto: u8, ends: [SocketAddr; 2]) -> Key {
+        let words = |end: &SocketAddr| {
+            let bytes = match end.ip() {
+                IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+                IpAddr::V6(v6) => v6,
+            };
+            let bytes = bytes.octets();
+            [0, 8].map(|at| {
+                let half = std::array::from_fn(|i| bytes[at + i]);
+                u64::from_ne_bytes(half)
+            })
+        };
+        Key {
+            addr: [words(&ends[0]), words(&ends[1])],
+            port: [ends[0].port().to_be(), ends[1].port().to_be()],
+            proto,
+            family: if ends[0].is_ipv4() { 4 } else { 6 },
+            zero: 0,
+        }
+    }
+
     #[cfg(test)]
     pub(crate) fn of_words([a, b, c, d, rest]: [u64; 5]) -> Key {
         let [p, q, r, s, proto, family, _, _] = rest.to_ne_bytes();

@@ -49,6 +49,8 @@ pub struct Memory {
     pub(crate) generation: u32,
     /// The largest images so far, alternately: memory that was used stays used.
     pub(crate) image_bytes: [u64; 2],
+    /// The event that was read last.
+    raw: Box<RawFlowEvent>,
 }
 
 // SAFETY: the memory is plain bytes; every access goes through the core, which locks what it shares.
@@ -95,6 +97,7 @@ impl Memory {
             config: *config,
             generation: 0,
             image_bytes: [0; 2],
+            raw: Box::default(),
         };
         if config.slots > 0 {
             memory
@@ -189,10 +192,10 @@ impl Memory {
 
     /// Takes the next event of a CPU that is not later than `until`. `Some(None)`: it is invalid.
     fn event(&mut self, cpu: u32, until: u64) -> Option<Option<Event>> {
-        let mut raw = RawFlowEvent::default();
+        let raw = &raw mut *self.raw;
         // SAFETY: `rtt` is formatted, and `raw` lives through the call. Only this process reads.
-        let bytes = unsafe { ffi::fp_native_event(self.rtt.as_ptr(), cpu, until, &raw mut raw) };
-        (bytes > 0).then(|| Event::from_raw(&raw))
+        let bytes = unsafe { ffi::fp_native_event(self.rtt.as_ptr(), cpu, until, raw) };
+        (bytes > 0).then(|| Event::from_raw(&self.raw))
     }
 
     /// Reports the events of the first CPU, which is that of the native runtime.

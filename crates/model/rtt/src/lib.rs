@@ -5,6 +5,7 @@
 mod record;
 mod summary;
 mod table;
+pub mod text;
 
 pub use record::{Clock, Context, FlowLine, SampleLine, SideLine, endpoint};
 pub use summary::{FlowRow, LegLine, LossLine, MAX_FLOW_ROWS, Summary, SummaryLine};

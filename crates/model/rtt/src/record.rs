@@ -1,4 +1,4 @@
-//! One record for each event, printed as a line of text or of JSON.
+//! One record for each event, printed as a line of JSON; `text.rs` has the lines of text.
 //!
 //! Keys follow three rules. An address is in `ROLE_address` and its port in `ROLE_port`. Names of
 //! quantities end in their unit. A value that was not measured is null, never 0.
@@ -8,7 +8,6 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use fairpath_core::{Counts, FlowRecord, Key, OwnQueue, Reason, Sample};
-use fairpath_units::Nanos;
 use serde::Serialize;
 
 /// The schema number of every JSON record. It grows when a key changes its meaning or is removed.
@@ -27,12 +26,6 @@ impl Clock {
         let unix = self.unix_of_zero_ns + i128::from(time_ns);
         jiff::Timestamp::from_nanosecond(unix)
             .map_or_else(|_| unix.to_string(), |t| format!("{t:.9}"))
-    }
-
-    /// Time of day with microseconds, in UTC.
-    pub fn time_of_day(&self, time_ns: u64) -> String {
-        let text = self.rfc3339(time_ns);
-        text.get(11..26).unwrap_or(&text).to_owned()
     }
 }
 
@@ -78,7 +71,7 @@ pub(crate) fn protocol(key: &Key) -> &'static str {
     }
 }
 
-fn reason(reason: Reason) -> &'static str {
+pub(crate) fn reason(reason: Reason) -> &'static str {
     match reason {
         Reason::Syn => "syn",
         Reason::SynAck => "syn-ack",
@@ -154,23 +147,6 @@ impl SampleLine {
             ack: sample.ack,
             acked_bytes: sample.acked_bytes,
         }
-    }
-
-    /// The line of text.
-    pub fn text(sample: &Sample, context: &Context) -> String {
-        let towards = context
-            .interface(sample.towards)
-            .map(|n| format!(" towards {n}"));
-        format!(
-            "{} {:>11}  min {:>11}  {:<9} {} -> {}{}",
-            context.clock.time_of_day(sample.time),
-            Nanos(sample.rtt).to_string(),
-            Nanos(sample.min).to_string(),
-            sample.method.name(),
-            endpoint(&sample.key, 1 - sample.measured),
-            endpoint(&sample.key, sample.measured),
-            towards.unwrap_or_default(),
-        )
     }
 }
 
@@ -265,21 +241,6 @@ impl FlowLine {
                 SideLine::new(flow, 1, context),
             ],
         }
-    }
-
-    /// The line of text.
-    pub fn text(event: &'static str, flow: &FlowRecord, context: &Context) -> String {
-        let by = match flow.reason {
-            Reason::FirstSeen | Reason::Timeout | Reason::Evicted | Reason::End => String::new(),
-            _ => format!(" by {}", endpoint(&flow.key, flow.side)),
-        };
-        format!(
-            "{} {event:<7} {} <-> {} ({}{by})",
-            context.clock.time_of_day(flow.time),
-            endpoint(&flow.key, 0),
-            endpoint(&flow.key, 1),
-            reason(flow.reason),
-        )
     }
 }
 

@@ -1,5 +1,3 @@
-use std::net::SocketAddr;
-
 use fairpath_class::{Drafts, Uplinks};
 use fairpath_core::{Cell, ClassCounts, FrameDirection, Method, OwnQueue, Reason};
 
@@ -11,26 +9,9 @@ const B: u64 = 10_092_544;
 /// In the same bucket as `A`, which begins at 999,424 ns.
 const BELOW_A: u64 = 1_000_000;
 
-/// A key whose side 0 is `a`, as the core writes it.
+/// A key whose side 0 is `a`.
 fn key(proto: u8, a: &str, b: &str) -> Key {
-    let mut bytes = [0; 112];
-    let ends: [SocketAddr; 2] = [a.parse().unwrap(), b.parse().unwrap()];
-    for (side, end) in ends.iter().enumerate() {
-        let address = match end.ip() {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-            IpAddr::V6(v6) => v6,
-        };
-        bytes[32 + 16 * side..][..16].copy_from_slice(&address.octets());
-        bytes[64 + 2 * side..][..2].copy_from_slice(&end.port().to_be_bytes());
-    }
-    bytes[68] = proto;
-    bytes[69] = if ends[0].is_ipv4() { 4 } else { 6 };
-    // The kind and the method of a sample.
-    (bytes[96], bytes[97]) = (1, Method::ALL[0] as u8);
-    match Event::from_bytes(&bytes) {
-        Ok(Event::Sample(sample)) => sample.key,
-        other => panic!("{other:?}"),
-    }
+    Key::new(proto, [a, b].map(|end| end.parse().unwrap()))
 }
 
 fn sample(key: Key, measured: usize, rtt: u64) -> Event {

@@ -5,9 +5,9 @@ use std::io::{self, BufWriter, Write};
 use anyhow::Context as _;
 use fairpath_core::{Event, Stats};
 use fairpath_files::Existing;
-use fairpath_rtt::{Context, FlowLine, SampleLine, Summary};
+use fairpath_rtt::{Context, FlowLine, SampleLine, Summary, text};
 
-use fairpath_units::text::{line, lines};
+use fairpath_units::text::lines;
 
 use super::args::{Args, Format};
 use super::by::ByTable;
@@ -19,6 +19,8 @@ pub const SUMMARY_FLOWS: usize = 20;
 /// Writes records, and collects the summary or the table.
 pub struct Output {
     out: BufWriter<Box<dyn Write>>,
+    /// The last line of text: memory that is used again.
+    line: Vec<u8>,
     to_file: bool,
     format: Format,
     quiet: bool,
@@ -49,6 +51,7 @@ impl Output {
         };
         Ok(Output {
             out: BufWriter::with_capacity(1 << 16, out),
+            line: Vec::new(),
             to_file: args.write.is_some(),
             format: args.format,
             quiet: args.quiet,
@@ -97,27 +100,15 @@ impl Output {
 
     fn text(&mut self, event: &Event) -> io::Result<()> {
         let context = &self.context;
+        self.line.clear();
         match event {
-            Event::Sample(sample) => {
-                writeln!(self.out, "{}", line(&SampleLine::text(sample, context)))
-            }
-            Event::Opened(flow) => {
-                writeln!(
-                    self.out,
-                    "{}",
-                    line(&FlowLine::text("opened", flow, context))
-                )
-            }
-            Event::Closed(flow) => {
-                writeln!(
-                    self.out,
-                    "{}",
-                    line(&FlowLine::text("closed", flow, context))
-                )
-            }
+            Event::Sample(sample) => text::sample(&mut self.line, sample, context),
+            Event::Opened(flow) => text::flow(&mut self.line, "opened", flow, context),
+            Event::Closed(flow) => text::flow(&mut self.line, "closed", flow, context),
             // Open flows are in the summary.
-            Event::Alive(_) => Ok(()),
+            Event::Alive(_) => {}
         }
+        self.out.write_all(&self.line)
     }
 
     fn json(&mut self, event: &Event) -> io::Result<()> {
