@@ -33,7 +33,9 @@ use toml::Spanned;
 
 pub use classes::Direction;
 pub use draft::dscp_number;
-pub use layout::{DEFAULT_BURST_NS, DEFAULT_HOSTS, DEFAULT_LIMIT_PACKETS, SPARE_HANDLES, cost};
+pub use layout::{
+    DEFAULT_BURST_NS, DEFAULT_HOSTS, DEFAULT_LIMIT_PACKETS, SPARE_HANDLES, cost, exact_cost,
+};
 pub use link::{LINK_BURST_NS, Link, STACK_SHARE, TooDeep, stack_floor};
 pub use matching::MAX_CLASS;
 pub use problem::{BadTree, MAX_PROBLEMS, Problem};
