@@ -816,7 +816,7 @@ mod silence {
             let mut leaf = node(0, name, over);
             if name == "sp_pifo" {
                 leaf = with_param(leaf, name, "fair", 1);
-                // The bounds of its own queue outlast a busy period.
+                // Bounds of FP_SP_PIFO outlast a busy period.
                 (leaf.queue, leaf.queue_buckets) = (policies::HEAP, 0);
             }
             let leaf = || {

@@ -16,7 +16,7 @@ const LONGEST: u64 = 65_536;
 enum Span {
     /// Below this rank, always.
     Fixed(u64),
-    /// So many, and the lowest rank grows.
+    /// The number of them, and the lowest rank grows.
     Moving(u64),
     /// The reason why there is no number.
     Unbounded(&'static str),
@@ -49,7 +49,7 @@ fn span(policy: &str, node: &NodeConfig, lightest: u64, limit: u64) -> Span {
         ("class_tree", _) => Span::Moving(virtual_time(2 * LONGEST, lightest)),
         ("hclock", _) => Span::Unbounded("floors have no maximum lead over shares"),
         ("qfq", _) => Span::Unbounded("ranks begin again at 0 when nothing waits"),
-        // The window of its own queue (FQ_CODEL_AHEAD).
+        // Ranks of its standard queue (FQ_CODEL_AHEAD).
         ("fq_codel", _) => Span::Moving(2 * 120 + 2),
         // The weight is the rank.
         ("priority", Over::Children) => Span::Fixed(lightest + 1),
