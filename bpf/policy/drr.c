@@ -12,6 +12,9 @@
  * needs thousands for. So the queue is a heap, because a window would clamp these rounds. Quanta are
  * counted in parts of a byte, because those of light children are a few bytes.
  *
+ * Debts end with the busy period of a node, as in the paper, where an empty flow has no deficit: when
+ * nothing waits, the round moves to the last one in which a child is due.
+ *
  * Section numbers are those of the paper. Deliberately absent: its hash of flows into queues, which
  * the scheduler does.
  */
@@ -26,6 +29,7 @@ struct class
 {
 	PARAMS;
 	u64 round;
+	u64 last; /* children: the last round in which one is due */
 };
 
 struct global {
@@ -68,6 +72,8 @@ RANK_ENQUEUE
 		return KEEP;
 	if (r->over == FP_OVER_FLOWS)
 		return c->round + 1;
+	if (!r->waiting)
+		c->round = max(c->round, c->last);
 	/* A child that returns before its debt is paid waits for its round anyway. */
 	if (f->turn <= c->round) {
 		f->turn = c->round + 1;
@@ -91,6 +97,7 @@ FP_INLINE u64 drr_charge_child(const struct fp_meta *p, struct flow *f, struct c
 	rounds = div(parts - f->deficit, quantum) + 1;
 	f->deficit = f->deficit + rounds * quantum - parts;
 	f->turn = add(r->rank, rounds);
+	c->last = max(c->last, f->turn);
 	return f->turn;
 }
 

@@ -14,6 +14,9 @@
  * Virtual time advances by bytes over the sum of weights, and jumps to the lowest S' if none is
  * eligible. With a sum of weights of 1, B-WFI = weight * (3 slots + 2 longest packets).
  *
+ * When nothing waits, a new busy period begins: virtual time and all start times are 0 again, and
+ * the sum has the weights of children that sent in this period.
+ *
  * Section numbers are those of the paper. Deliberately absent: groups and their bitmaps (section
  * 4), which find the same child in O(1). The scheduler's queues find it in O(log children).
  */
@@ -22,6 +25,7 @@
 struct flow {
 	u64 start;
 	u64 weight; /* as counted in class.weights */
+	u64 period; /* the busy period of both */
 };
 
 struct class
@@ -29,6 +33,7 @@ struct class
 	PARAMS;
 	u64 virtual; /* read by WANTS_ELIGIBLE */
 	u64 weights;
+	u64 period;
 };
 
 struct global {
@@ -73,6 +78,14 @@ RANK_ENQUEUE
 {
 	if (r->backlogged)
 		return KEEP;
+	if (!r->waiting) {
+		c->period++;
+		c->virtual = c->weights = 0;
+	}
+	if (f->period != c->period) {
+		f->period = c->period;
+		f->start = f->weight = 0;
+	}
 	qfq_weigh(f, c, r);
 	f->start = max(f->start, c->virtual);
 	return qfq_rank(f, c, r);

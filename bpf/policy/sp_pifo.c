@@ -6,8 +6,9 @@
  * inversions: packets of larger rank that leave before smaller ones, more often with fewer queues
  * and less regular ranks. Low ranks can starve the last queues, and some orders defeat it.
  *
- * The rank is the packet's `hint`, or with `fair` 1 its start time by weight as in stfq. The bounds
- * belong to the queue (FP_SP_PIFO), which any policy over packets may use in its tree.
+ * The rank is the packet's `hint`, or with `fair` 1 its start time by weight as in stfq, whose debts
+ * end with the busy period. The bounds belong to the queue (FP_SP_PIFO), which any policy over
+ * packets may use in its tree.
  */
 #include <fairpath/policy.h>
 
@@ -19,6 +20,7 @@ struct class
 {
 	PARAMS;
 	u64 virtual;
+	u64 finish; /* the largest of all flows */
 };
 
 struct global {
@@ -41,11 +43,15 @@ POLICY{
 
 RANK_ENQUEUE
 {
-	u64 start = max(c->virtual, f->finish);
+	u64 start;
 
 	if (!c->param[SP_PIFO_FAIR])
 		return p->hint;
+	if (!r->waiting)
+		c->virtual = max(c->virtual, c->finish);
+	start = max(c->virtual, f->finish);
 	f->finish = add(start, virtual_time(p->bytes, r->cost));
+	c->finish = max(c->finish, f->finish);
 	return start;
 }
 

@@ -6,7 +6,8 @@
  * first while it is below its threshold, and the heaviest one last: it has all that the others
  * leave. A child with a weight of at most 1/`low` (bulk) goes after the other light ones. A child
  * above its threshold sends only if no other child may send, the one that is the least ahead first.
- * So nothing is unused, and no tin starves if the thresholds sum to less than one.
+ * So nothing is unused, and no tin starves if the thresholds sum to less than one. Debts end with the
+ * busy period of a node, as in stfq.
  *
  *   weight 4 of 16 (voice)   first, up to 1/4       at   the time of its next packet:
  *   weight 1 of 16 (bulk)    then, up to 1/16            + bytes / threshold each
@@ -34,6 +35,7 @@ struct class
 {
 	PARAMS;
 	u64 virtual; /* read by WANTS_ELIGIBLE: bytes of all children */
+	u64 finish;  /* the largest `at` of all children */
 };
 
 struct global {
@@ -68,6 +70,8 @@ RANK_ENQUEUE
 {
 	if (r->backlogged)
 		return KEEP;
+	if (!r->waiting)
+		c->virtual = max(c->virtual, c->finish);
 	f->at = max(f->at, c->virtual);
 	return tins_rank(f, c, r);
 }
@@ -77,5 +81,6 @@ RANK_DEQUEUE
 	c->virtual = add(c->virtual, virtual_time(p->bytes, FP_COST_ONE));
 	f->at = max(f->at, sub(c->virtual, virtual_time(TINS_LEAD, FP_COST_ONE)));
 	f->at = add(f->at, virtual_time(p->bytes, r->cost));
+	c->finish = max(c->finish, f->at);
 	return tins_rank(f, c, r);
 }

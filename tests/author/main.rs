@@ -132,6 +132,81 @@ fn invalid_policy_names_are_refused() {
     assert_eq!(usage.status.code(), Some(2));
 }
 
+/// The problem that `sched check` prints for a policy that the verifier refuses: all but its facts.
+fn refusal(body: &str) -> String {
+    let directory = directory();
+    policy(directory.path(), body);
+    let checked = sched(directory.path(), &["check", "mine.c"]);
+    assert_eq!(checked.status.code(), Some(1), "{body}: {checked:?}");
+    let printed = stdout(&checked);
+    let (_, problem) = printed.split_once("problem   ").expect("a problem");
+    problem.to_owned()
+}
+
+/// True if a text has values of registers or of the verifier's states.
+fn has_registers(text: &str) -> bool {
+    ["R1=", "R10=", "fp0", " state:", "processed "]
+        .iter()
+        .any(|part| text.contains(part))
+}
+
+#[test]
+fn endless_loops_are_refused_by_function_and_line() {
+    requires!(Need::Root);
+    let barrier = "asm volatile(\"\" ::: \"memory\")";
+    for (body, function, line) in [
+        (
+            "RANK_ENQUEUE\n{\n\twhile (1)\n\t\t;\n\treturn 0;\n}".to_owned(),
+            "RANK_ENQUEUE",
+            "mine.c:9: while (1)",
+        ),
+        (
+            format!(
+                "RANK_ENQUEUE\n{{\n\tif (p->hint)\n\t\twhile (1)\n\t\t\t{barrier};\n\treturn 0;\n}}"
+            ),
+            "RANK_ENQUEUE",
+            "mine.c:10: while (1)",
+        ),
+        (
+            format!(
+                "RANK_ENQUEUE\n{{\n\treturn 0;\n}}\nSEND_TIME\n{{\n\twhile (1)\n\t\t{barrier};\n}}"
+            ),
+            "SEND_TIME",
+            "mine.c:13: while (1)",
+        ),
+    ] {
+        let problem = refusal(&body);
+        let expected = format!(
+            "the verifier refuses {function} at {line}\n  \
+             the loop may never end: loop a constant number of times (verifier: infinite loop detected at insn "
+        );
+        assert!(problem.starts_with(&expected), "{body}: {problem}");
+        assert!(!has_registers(&problem), "{problem}");
+        assert_eq!(problem.lines().count(), 2, "{problem}");
+    }
+}
+
+/// The verifier names no function if it refuses the program as a whole.
+#[test]
+fn refusals_without_function_name_the_policy() {
+    requires!(Need::Root);
+    for (body, reason) in [
+        (
+            "RANK_ENQUEUE\n{\n\tasm volatile(\"exit\");\n\treturn 7;\n}",
+            "it has instructions that never run: ",
+        ),
+        (
+            "RANK_ENQUEUE\n{\n\tvolatile u64 many[50];\n\tmany[p->dscp & 31] = 1;\n\treturn many[3];\n}",
+            "it needs too much stack: ",
+        ),
+    ] {
+        let problem = refusal(body);
+        let expected = format!("the verifier refuses the policy\n  {reason}");
+        assert!(problem.starts_with(&expected), "{body}: {problem}");
+        assert!(!has_registers(&problem), "{problem}");
+    }
+}
+
 #[test]
 fn problems_have_their_line_and_exit_with_1() {
     let directory = directory();

@@ -328,6 +328,39 @@ fn errors_have_a_remedy_and_exit_with_1() {
 }
 
 #[test]
+fn run_warns_of_long_rounds() {
+    let directory = tempfile::tempdir().unwrap();
+    let child = |name: &str, weight: u32, class: &str| {
+        format!(
+            "[[node]]\nname = \"{name}\"\nparent = \"root\"\npolicy = \"fifo\"\nweight = {weight}\nmatch = {{ class = [{class}] }}\n"
+        )
+    };
+    let root = "[[node]]\nname = \"root\"\npolicy = \"stfq\"\n";
+    let tree = [
+        root,
+        &child("heavy", 1000, "1"),
+        &child("light", 1, "\"*\""),
+    ]
+    .concat();
+    fs::write(directory.path().join("long.toml"), tree).unwrap();
+    // 1,001 packets of 1514 bytes.
+    for (rate, time, warns) in [("100mbit", "121.2 ms", true), ("1gbit", "12.1 ms", false)] {
+        let words = ["run", "long.toml", "--duration", "10ms", "--rate", rate];
+        let output = sched(
+            directory.path(),
+            &[&words[..], &["--traffic", "cbr rate=1mbit"]].concat(),
+        );
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let printed = stderr(&output);
+        let round =
+            format!("node \"root\": a round of its 2 children is 1515514 bytes, {time} at {rate}");
+        assert!(printed.contains(&round), "{printed}");
+        let remedy = "the lightest child can wait as long: use weights that differ less";
+        assert_eq!(printed.contains(remedy), warns, "{printed}");
+    }
+}
+
+#[test]
 fn wrong_usage_exits_2() {
     for words in [
         &["run", "fifo", "--rate", "1mbit"][..],

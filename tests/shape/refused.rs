@@ -149,6 +149,44 @@ fn a_refused_reload_changes_nothing(port: &'static str) {
     assert!(daemon.stop().success());
 }
 
+fn hundred_classes() -> String {
+    let class = |n| format!("[[class]]\nname = \"s{n}\"\nprefix = \"100.64.0.{n}\"\n");
+    (1..=100).map(class).collect()
+}
+
+by!(a_reload_warns_of_long_rounds: nfqueue);
+
+fn a_reload_warns_of_long_rounds(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let classes = hundred_classes();
+    let warning = "shape down: node";
+    let daemon = scene.shape("down = \"100mbit\"", &classes);
+    assert_eq!(daemon.count_in_log(warning), 0);
+    // A packet of each of 100 children takes 121 ms. The second time, nothing changes.
+    for _ in 0..2 {
+        scene.configure("down = \"10mbit\"", &classes);
+        assert_eq!(daemon.reload()["answer"], "done");
+        daemon.logs("the lightest child can wait as long");
+        assert_eq!(daemon.count_in_log(warning), 1);
+    }
+    scene.configure("down = \"5mbit\"", &classes);
+    assert_eq!(daemon.reload()["answer"], "done");
+    assert_eq!(daemon.count_in_log(warning), 2);
+    assert!(daemon.stop().success());
+}
+
+by!(a_start_warns_of_long_rounds: nfqueue);
+
+fn a_start_warns_of_long_rounds(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let classes = hundred_classes();
+    let daemon = scene.shape("down = \"10mbit\"", &classes);
+    daemon.logs("the lightest child can wait as long");
+    assert!(daemon.stop().success());
+}
+
 by!(more_packets_than_a_port_was_made_for_take_another: nfqueue, afxdp);
 
 fn more_packets_than_a_port_was_made_for_take_another(port: &'static str) {

@@ -150,6 +150,11 @@ impl<'p> Daemon<'p> {
             .unwrap_or_else(|error| panic!("{error}; {}", self.process.stderr()));
     }
 
+    /// The number of times that it has logged the text so far.
+    pub fn count_in_log(&self, text: &str) -> usize {
+        self.process.stderr().matches(text).count()
+    }
+
     /// Asks over the control socket.
     ///
     /// # Panics

@@ -488,6 +488,11 @@ mod qfq {
         }
 
         fn enqueue(&mut self, child: usize, handle: u32, bytes: u32) {
+            // A busy period begins with no time stamps.
+            if self.children.iter().all(|child| child.queue.is_empty()) {
+                self.children.fill_with(Child::default);
+                (self.now, self.sum) = (0, 0);
+            }
             if self.children[child].queue.is_empty() {
                 if !self.children[child].weighed {
                     self.children[child].weighed = true;
@@ -670,14 +675,18 @@ mod silence {
     /// 1,500 bytes at 1 Gbit/s.
     const PACKET_TIME: u64 = 12_000;
 
-    /// Two leaves of weights 1 and 1,000 below a root, or below a node below the root.
-    fn siblings(name: &str, over: Over, depth: u32) -> Watched<Scheduler> {
+    /// Two leaves of weights 1 and `weight` below a root, or below a node below the root.
+    fn siblings(name: &str, over: Over, depth: u32, weight: u32) -> Watched<Scheduler> {
         let mut nodes = vec![];
         for parent in 0..depth {
             nodes.push(node(parent, name, over));
         }
+        // The heaviest child has COST_ONE.
+        nodes.push(NodeConfig {
+            cost: COST_ONE * weight,
+            ..node(depth, "fifo", Over::Packets)
+        });
         nodes.push(node(depth, "fifo", Over::Packets));
-        nodes.push(weighing(node(depth, "fifo", Over::Packets), 1000));
         Watched::natively(&plan(nodes, vec![0, depth + 1, depth + 2]))
     }
 
@@ -691,7 +700,7 @@ mod silence {
             ("hclock", Over::Children),
         ] {
             for (depth, silence) in [(1, HOUR), (1, PACKET_TIME), (2, HOUR), (2, PACKET_TIME)] {
-                let mut runtime = siblings(name, over, depth);
+                let mut runtime = siblings(name, over, depth, 1000);
                 // The light class is alone: after each packet, virtual time is 1,000 packets behind.
                 for handle in 1..=10 {
                     runtime.enqueue(handle, of_class(1, 1, 1500));
@@ -734,16 +743,111 @@ mod silence {
         }
     }
 
+    /// Packets 101 to 120 of the second class, and packet 1 of the first in their midst, leave.
+    fn order_of_both(runtime: &mut Watched<Scheduler>, of: impl Fn(u32) -> Meta) -> Vec<u32> {
+        for handle in 101..=110 {
+            runtime.enqueue(handle, of(2));
+        }
+        runtime.enqueue(1, of(1));
+        for handle in 111..=120 {
+            runtime.enqueue(handle, of(2));
+        }
+        runtime.dequeue_many(30)
+    }
+
+    /// The first class is alone until it has debts, then nothing waits.
+    fn alone(runtime: &mut Watched<Scheduler>, of: impl Fn(u32) -> Meta) {
+        for handle in 1..=10 {
+            runtime.enqueue(handle, of(1));
+        }
+        while runtime.dequeue().is_some() {}
+    }
+
+    #[test]
+    fn after_silence_a_node_is_as_new() {
+        let of = |class: u32| of_class(class, class, 1500);
+        let mut wrong = Vec::new();
+        for (name, over) in [
+            ("drr", Over::Children),
+            ("stfq", Over::Children),
+            ("stfq", Over::References),
+            ("hpfq", Over::References),
+            ("qfq", Over::Children),
+            ("tins", Over::Children),
+            ("priority", Over::Children),
+            ("class_tree", Over::Children),
+            ("hclock", Over::Children),
+        ] {
+            for (depth, weight, silence) in [
+                (1, 10, HOUR),
+                (1, 1000, HOUR),
+                (1, 1000, PACKET_TIME),
+                (2, 10, PACKET_TIME),
+                (2, 1000, HOUR),
+            ] {
+                let new = order_of_both(&mut siblings(name, over, depth, weight), of);
+                let mut runtime = siblings(name, over, depth, weight);
+                alone(&mut runtime, of);
+                runtime.at(silence);
+                let order = order_of_both(&mut runtime, of);
+                if order != new {
+                    wrong.push(format!(
+                        "{name} over {over:?}, depth {depth}, 1:{weight}: {order:?}, not {new:?}"
+                    ));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    #[test]
+    fn after_silence_a_leaf_is_as_new() {
+        // A GSO packet is more than a flow of fq_codel may send in a turn.
+        let of = |flow: u32| packet(flow, 60_000);
+        let mut wrong = Vec::new();
+        for (name, over) in [
+            ("drr", Over::Flows),
+            ("stfq", Over::Packets),
+            ("stfq", Over::Flows),
+            ("hpfq", Over::Packets),
+            ("sp_pifo", Over::Packets),
+            ("fq_codel", Over::Flows),
+        ] {
+            let mut leaf = node(0, name, over);
+            if name == "sp_pifo" {
+                leaf = with_param(leaf, name, "fair", 1);
+                // Bounds of FP_SP_PIFO outlast a busy period.
+                (leaf.queue, leaf.queue_buckets) = (policies::HEAP, 0);
+            }
+            let leaf = || {
+                let mut runtime = Watched::natively(&plan(vec![leaf], vec![1]));
+                runtime.run(&[Op::weight(0, 1, 2, COST_ONE / 1000)]);
+                runtime
+            };
+            let new = order_of_both(&mut leaf(), of);
+            let mut runtime = leaf();
+            alone(&mut runtime, of);
+            runtime.at(HOUR);
+            let order = order_of_both(&mut runtime, of);
+            if order != new {
+                wrong.push(format!("{name} over {over:?}: {order:?}, not {new:?}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
     /// No silence, no forgiveness: while the heavy class waits, the light one pays.
     #[test]
     fn without_silence_a_light_class_pays() {
         for (name, over) in [
+            ("drr", Over::Children),
             ("stfq", Over::Children),
             ("hpfq", Over::References),
+            ("qfq", Over::Children),
             ("class_tree", Over::Children),
             ("hclock", Over::Children),
         ] {
-            let mut runtime = siblings(name, over, 1);
+            let mut runtime = siblings(name, over, 1, 1000);
             for handle in 1..=500 {
                 runtime.enqueue(100 + handle, of_class(2, 2, 1500));
             }

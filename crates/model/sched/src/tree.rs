@@ -22,6 +22,7 @@ mod queue;
 mod rounds;
 mod shape;
 mod tins;
+mod window;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,7 +34,9 @@ use toml::Spanned;
 
 pub use classes::Direction;
 pub use draft::dscp_number;
-pub use layout::{DEFAULT_BURST_NS, DEFAULT_HOSTS, DEFAULT_LIMIT_PACKETS, SPARE_HANDLES, cost};
+pub use layout::{
+    DEFAULT_BURST_NS, DEFAULT_HOSTS, DEFAULT_LIMIT_PACKETS, SPARE_HANDLES, cost, exact_cost,
+};
 pub use link::{LINK_BURST_NS, Link, STACK_SHARE, TooDeep, stack_floor};
 pub use matching::MAX_CLASS;
 pub use problem::{BadTree, MAX_PROBLEMS, Problem};
@@ -201,7 +204,14 @@ impl Tree {
         for (node, index, value) in settings {
             self.plan.nodes[node as usize - 1].params[index] = value;
         }
-        Ok(())
+        let policy_of = |at: usize| Some(self.names.policy(at as u32 + 1)?.name.as_str());
+        match window::clamped(&self.plan, policy_of).first() {
+            None => Ok(()),
+            Some((at, wrong)) => Err(SetError {
+                assignment: assignment.to_owned(),
+                wrong: format!("node {}: queue: {wrong}", self.names.node(*at as u32 + 1)),
+            }),
+        }
     }
 
     /// The nodes, indices and encoded values of an assignment; see [`Tree::set`].
@@ -299,7 +309,12 @@ fn build(
     }
     let full: Vec<u32> = plan.nodes.iter().map(|node| node.queue_full).collect();
     check::check(draft, &shape, &overs, &full, &mut problems);
-    rounds::refuse_clamped(draft, &shape, &chosen, &plan.nodes, &mut problems);
+    let policy_of = |place: usize| chosen[shape.order[place]].map(|policy| policy.name.as_str());
+    for (place, wrong) in window::clamped(&plan, policy_of) {
+        let node = &draft.nodes[shape.order[place]];
+        let text = format!("node \"{}\": queue: {wrong}", node.name);
+        problems.error(node.place.clone(), text);
+    }
     matching::fill(draft, &shape, known.classes, &mut plan, &mut problems);
     let impairments = impaired::add_to_plan(draft, &shape, &mut plan, &mut problems);
     let is_sound = !problems.has_errors();

@@ -67,7 +67,7 @@ name = "best"
 parent = "tins"
 policy = "stfq"
 over = "flows"
-queue = { kind = "cffs", buckets = 512, granularity = 1024, beyond = "clamp" }
+queue = { kind = "cffs", buckets = 4096, granularity = 1024, beyond = "clamp" }
 match = { dscp = ["*"] }
 "#;
 
@@ -109,7 +109,7 @@ fn plan_matches_the_tree_in_toml() {
             best.queue_beyond,
             gold.queue_beyond
         ),
-        (3, 512, 10, 0, 1)
+        (3, 4096, 10, 0, 1)
     );
     assert_eq!(
         (plan.config.limit_packets, plan.config.limit_bytes),

@@ -65,6 +65,14 @@ pub enum SimulateError {
         /// The difference.
         wrong: String,
     },
+    /// The cost of a flow would change its weight.
+    #[error("flow {flow:?}: {why}")]
+    Weight {
+        /// The name of its row.
+        flow: String,
+        /// The change, and a remedy.
+        why: String,
+    },
     /// There is no free handle although the scheduler is below its limit.
     #[error(
         "the plan has no free handle at {at_ns} ns with a backlog of {backlog} packets: give it more handles than its limit"

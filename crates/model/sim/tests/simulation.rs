@@ -76,6 +76,58 @@ fn stfq_shares_follow_weights_within_1_percent() {
     assert_eq!(findings.weights_refused, 0);
 }
 
+/// The shares are those of the weights, or the weight is refused by name.
+#[test]
+fn flow_weights_above_a_thousand_are_exact() {
+    for weight in [1_000, 2_000, 10_000] {
+        let traffic = format!(
+            "bulk name=a cc=none rtt=1ms start=100ms; bulk name=b cc=none rtt=1ms weight={weight}"
+        );
+        let link = settings(1_000_000_000, 3.0);
+        let findings = run(&policy("stfq"), &traffic, link, 1).unwrap();
+        let [light, heavy] = ["a", "b"].map(|name| rate(&findings, name));
+        // The heavy flow fills its window before the light one starts.
+        let packets = light * 3.0 / 8.0 / 1514.0;
+        let expected = heavy * 2.9 / 8.0 / 1514.0 / f64::from(weight);
+        assert!(
+            (packets - expected).abs() <= 1.01,
+            "1:{weight}: {packets} packets, not {expected}"
+        );
+        let refused = run(&policy("drr"), &traffic, settings(100_000_000, 0.1), 1);
+        let refused = refused.unwrap_err().to_string();
+        assert!(
+            refused.starts_with(&format!(
+                "flow \"b\": weight: {weight} would be rounded to "
+            )),
+            "{refused}"
+        );
+    }
+}
+
+/// `rate` of pacing is that of a flow of weight 1, whatever the weights of the others are.
+#[test]
+fn the_rate_of_pacing_is_of_weight_1() {
+    let mut tree = policy("pacing");
+    tree.set("rate=1mbit").unwrap();
+    let traffic = "bulk name=a cc=none rtt=1ms; bulk name=b cc=none rtt=1ms weight=4; bulk name=c cc=none rtt=1ms weight=1024";
+    let findings = run(&tree, traffic, settings(10_000_000_000, 1.0), 1).unwrap();
+    for (name, weight) in [("a", 1.0), ("b", 4.0), ("c", 1024.0)] {
+        let share = rate(&findings, name) / 1e6 / weight;
+        assert!((share - 1.0).abs() < 0.02, "{name}: {share}");
+    }
+}
+
+/// Transfers are new flows without a weight, and flows next to them have theirs.
+#[test]
+fn flows_without_a_weight_have_weight_1() {
+    let traffic = "transfers load=60mbit name=a; bulk name=b cc=none rtt=1ms weight=64";
+    let findings = run(&policy("stfq"), traffic, settings(65_000_000, 1.0), 1).unwrap();
+    let heavy = rate(&findings, "b") / 1e6;
+    assert!(heavy > 40.0, "{heavy} Mbit/s");
+    let refused = Spec::read("transfers load=1mbit weight=2").unwrap_err();
+    assert!(refused.to_string().contains("weight"), "{refused}");
+}
+
 #[test]
 fn overloaded_link_sends_at_its_rate() {
     let findings = run(

@@ -14,7 +14,7 @@ use fairpath_class::ClassSet;
 use fairpath_core::Rules;
 use fairpath_core::sched::{Drop as Reason, NodeConfig, Op, Setting, decode_rate, encode_rate};
 use fairpath_history::snapshot::{Queue, Shape, ShapeSet, ShapedLink, StackTraffic};
-use fairpath_sched::tree::{STACK_SHARE, Tree};
+use fairpath_sched::tree::{Round, STACK_SHARE, Tree};
 use fairpath_shape::{Both, Figures, Impaired, Lines, Side, Sojourns, StackAlarm, StackCounts};
 use fairpath_units::IfIndex;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -90,6 +90,20 @@ struct Port {
 /// True if NFQUEUE replaces AF_XDP after this error.
 fn hands_over(config: &ShapeConfig, error: &anyhow::Error) -> bool {
     config.on_bypass == OnBypass::Nfqueue && error.is::<Bypassed>()
+}
+
+/// Warns of the longest round of children that wait for each other, if it is noticeable and was not the
+/// same before.
+fn warn_of_long_rounds(lines: &Lines, before: Option<&Lines>) {
+    let longest = |lines: &Lines, side| lines.trees.get(side).rounds(0).into_iter().next();
+    for side in Side::BOTH {
+        let round = longest(lines, side).filter(Round::is_long);
+        if let Some(round) = round
+            && before.and_then(|before| longest(before, side)).as_ref() != Some(&round)
+        {
+            tracing::warn!("shape {}: {round}", side.name());
+        }
+    }
 }
 
 /// The back end of this configuration in this process.
@@ -233,7 +247,7 @@ impl Shaping {
         let backend = (shapes.start)(&job, monitor, &self.prepared)?;
         let present = job.links.map(|link| link.map(|link| link.ifindex));
         self.lines = lines;
-        self.warn_of_long_rounds();
+        warn_of_long_rounds(&self.lines, None);
         let now = Instant::now();
         Ok(Port {
             backend,
@@ -253,17 +267,6 @@ impl Shaping {
             stack_alarms: Both::default(),
             present,
         })
-    }
-
-    /// Warns of the longest round of children that wait for each other, if it is noticeable.
-    fn warn_of_long_rounds(&self) {
-        for side in Side::BOTH {
-            if let Some(round) = self.lines.trees.get(side).rounds(0).first()
-                && round.is_long()
-            {
-                tracing::warn!("shape {}: {round}", side.name());
-            }
-        }
     }
 
     /// Stops. Queued packets are sent.
@@ -338,6 +341,7 @@ impl Shaping {
             };
             port.backend.replace(&job, &self.lines)?;
             port.forget_windows();
+            warn_of_long_rounds(&lines, Some(&self.lines));
             (self.lines, self.rules, self.slots) = (lines, leads.rules, leads.slots);
             return Ok(None);
         }

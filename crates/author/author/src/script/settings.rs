@@ -1,12 +1,12 @@
 //! The verbs that set the tree, and the weights, rates and parameters of a running scheduler.
 
-use fairpath_core::sched::{COST_ONE, Op, OutcomeKind, Setting, encode_rate};
+use fairpath_core::sched::{Op, OutcomeKind, Setting, encode_rate};
 use mlua::{Table, Value};
 
 use super::packet::{item_of, number, packet_of, shown};
 use super::session::{Halt, Session};
 use super::verbs::{Verbs, node};
-use fairpath_sched::tree::{Known, Tree};
+use fairpath_sched::tree::{Known, Tree, exact_cost};
 use fairpath_units::nearest;
 use fairpath_units::quantity;
 
@@ -22,15 +22,7 @@ fn cost(weight: &Value, one: u64) -> Result<u32, Halt> {
             )));
         }
     };
-    let one = f64::from(COST_ONE) * one as f64;
-    let cost = (one / number).round();
-    if number > 0.0 && (1.0..=f64::from(u32::MAX)).contains(&cost) {
-        return Ok(cost as u32);
-    }
-    let (min, max) = (one / f64::from(u32::MAX), one);
-    Err(Halt::usage(format!(
-        "weight: {number} is out of range: write {min:.7} to {max}"
-    )))
+    exact_cost(number, one).map_err(Halt::usage)
 }
 
 pub(super) fn install(verbs: &Verbs<'_>) -> mlua::Result<()> {

@@ -146,11 +146,16 @@ fn drr_over_flows(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
 fn drr_over_children(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
     let (quantum, bytes) = (quantum(&s, r), u64::from(p.bytes) * BYTE);
     let [deficit, turn, ..] = s.flow;
-    let round = &mut s.class[PARAMS];
+    let [round, last, ..] = &mut s.class[PARAMS..] else {
+        unreachable!()
+    };
     match function {
         Function::OnDrop => return 0,
         Function::RankEnqueue if r.backlogged == 1 => return KEEP,
         Function::RankEnqueue => {
+            if r.waiting == 0 {
+                *round = (*round).max(*last);
+            }
             if *turn <= *round {
                 (*turn, *deficit) = (*round + 1, quantum);
             }
@@ -165,17 +170,23 @@ fn drr_over_children(function: Function, p: &Meta, s: State, r: &mut Call) -> u6
     let rounds = (bytes - *deficit) / quantum + 1;
     *deficit = *deficit + rounds * quantum - bytes;
     *turn = r.rank.saturating_add(rounds);
+    *last = (*last).max(*turn);
     *turn
 }
 
 /// Fractions of virtual time are of a byte's 64th, as everywhere.
 fn tins(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
     let low = u128::from(s.class[0]);
-    let now = &mut s.class[PARAMS];
+    let [now, largest, ..] = &mut s.class[PARAMS..] else {
+        unreachable!()
+    };
     let at = &mut s.flow[0];
     if function == Function::RankEnqueue {
         if r.backlogged == 1 {
             return KEEP;
+        }
+        if r.waiting == 0 {
+            *now = (*now).max(*largest);
         }
         *at = (*at).max(*now);
     } else {
@@ -184,6 +195,7 @@ fn tins(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
         *at = oldest
             .max(*at)
             .saturating_add(virtual_time(p.bytes, r.cost));
+        *largest = (*largest).max(*at);
     }
     r.due = *at;
     let times_lighter = u128::from(r.cost);

@@ -175,6 +175,34 @@ pub fn cost(heaviest: u64, weight: u64) -> u32 {
     u32::try_from(cost).unwrap_or(u32::MAX)
 }
 
+/// The cost of a byte at `weight`, where weight `one` has the cost [`COST_ONE`]. 1 for flows.
+///
+/// # Errors
+/// The cost would change the weight by more than 1 %. The error names a weight that it does not change.
+pub fn exact_cost(weight: f64, one: u64) -> Result<u32, String> {
+    let one = f64::from(COST_ONE) * one as f64;
+    let cost = (one / weight).round();
+    if weight.is_nan() || weight <= 0.0 || cost > f64::from(u32::MAX) {
+        let (min, max) = (one / f64::from(u32::MAX), one);
+        return Err(format!(
+            "weight: {weight} is out of range: write {min:.7} to {max}"
+        ));
+    }
+    let nearest = one / cost.max(1.0);
+    if (nearest / weight - 1.0).abs() > MAX_ROUNDING {
+        return Err(format!(
+            "weight: {weight} would be rounded to {nearest}: write that, or at most {}",
+            (one / SAFE_COST).floor()
+        ));
+    }
+    Ok(cost as u32)
+}
+
+/// The maximum relative change of a weight by its cost.
+const MAX_ROUNDING: f64 = 0.01;
+/// Rounding changes larger costs by less than that.
+const SAFE_COST: f64 = 0.5 / MAX_ROUNDING;
+
 /// The maximum weight of the children of each node, by draft.
 pub(super) fn heaviest_children(draft: &Draft, shape: &Shape) -> Vec<u64> {
     let weight = |child: &usize| draft.nodes[*child].weight.unwrap_or(1);

@@ -46,6 +46,16 @@ pub(super) fn has_headroom(kind: u32) -> bool {
     kind == AIFO
 }
 
+/// True if the queue has places for a range of ranks only.
+pub(super) fn has_window(kind: u32) -> bool {
+    is_fixed(kind) || matches!(kind, CFFS | GRADIENT)
+}
+
+/// True if this range never moves.
+pub(super) fn is_fixed(kind: u32) -> bool {
+    kind == BANDS
+}
+
 /// True if the queue is in exact order for all ranks.
 pub(super) fn is_exact(kind: u32) -> bool {
     kind == HEAP

@@ -5,14 +5,10 @@
 
 use std::fmt;
 
-use fairpath_core::sched::{COST_ONE, NodeConfig, Over, decode_rate};
+use fairpath_core::sched::{NodeConfig, decode_rate};
 use fairpath_units::quantity::written;
 
-use super::draft::Draft;
-use super::layout::Chosen;
-use super::problem::Problems;
-use super::shape::Shape;
-use super::{Tree, queue};
+use super::Tree;
 
 /// Policies that share among children by weight.
 const WEIGHTED: [&str; 6] = ["class_tree", "drr", "hclock", "hpfq", "qfq", "stfq"];
@@ -70,41 +66,6 @@ impl fmt::Display for Round {
             f.write_str(": the lightest child can wait as long: use weights that differ less, or fewer children")?;
         }
         Ok(())
-    }
-}
-
-/// Refuses nodes whose light children need more rounds than their queue has ranks: it would clamp
-/// them, and the children would get more than their share. O(nodes).
-pub(super) fn refuse_clamped(
-    draft: &Draft,
-    shape: &Shape,
-    chosen: &Chosen<'_>,
-    nodes: &[NodeConfig],
-    problems: &mut Problems,
-) {
-    let mut lightest = vec![0u64; nodes.len() + 1];
-    for node in nodes {
-        let cost = &mut lightest[node.parent as usize];
-        *cost = (*cost).max(node.cost.into());
-    }
-    for (place, at) in shape.order.iter().enumerate() {
-        let node = &nodes[place];
-        let is_drr = chosen[*at].is_some_and(|policy| policy.name == "drr");
-        if !is_drr || node.over != Over::Children || queue::is_exact(node.queue) {
-            continue;
-        }
-        // The quantum is the first parameter, of the heaviest child.
-        let quantum = (node.params[0] * u64::from(COST_ONE)).max(1);
-        let rounds = PACKET_BYTES.saturating_mul(lightest[place + 1]) / quantum + 2;
-        let ranks = u64::from(node.queue_buckets) << node.queue_shift.min(31);
-        if rounds > ranks {
-            let name = &draft.nodes[*at].name;
-            let text = format!(
-                "node \"{name}\": queue: its lightest child needs {rounds} ranks, and the queue has {ranks}: \
-                 omit queue (drr uses a heap), or increase buckets, granularity or quantum"
-            );
-            problems.error(draft.nodes[*at].place.clone(), text);
-        }
     }
 }
 
@@ -213,17 +174,5 @@ mod tests {
         assert_eq!(round.bytes, 2 * 1514);
         assert!(round.bps.abs_diff(10_000_000) < 1_000, "{}", round.bps);
         assert!(!round.is_long());
-    }
-
-    #[test]
-    fn windows_that_would_clamp_rounds_are_refused() {
-        let windowed = "policy = \"drr\"\nqueue = { kind = \"cffs\", buckets = 64 }";
-        tree(windowed, [50, 1]).unwrap();
-        let refused = tree(windowed, [10_000, 1]).unwrap_err();
-        assert!(
-            refused.contains("needs 10002 ranks, and the queue has 64"),
-            "{refused}"
-        );
-        tree("policy = \"drr\"", [10_000, 1]).unwrap();
     }
 }

@@ -8,7 +8,10 @@ use super::findings::{Findings, Inversions, Measured};
 use super::waiting::Waiting;
 use super::{BATCH, SimulateError, Tap};
 use crate::traffic::{Arrival, Arrivals, Finished, TrafficRow};
-use fairpath_sched::tree::{Tree, cost};
+use fairpath_sched::tree::{Tree, exact_cost};
+
+/// Policies in which only the ratios of weights matter. Others compare them with a rate or a quantum.
+const BY_RATIO: [&str; 3] = ["hpfq", "sp_pifo", "stfq"];
 
 /// A packet in the runtime, by its handle.
 #[derive(Clone, Copy, Debug, Default)]
@@ -126,21 +129,29 @@ impl<'h> Batch<'h> {
         self.backlog_before
     }
 
-    /// Sets the weights of flows before the first packet.
+    /// Sets the weights of flows before the first packet. Weight 1 has the cost `COST_ONE`, except where
+    /// only ratios matter: there the heaviest has it, because costs of light flows are exact.
     pub fn set_weights<A: Arrivals>(&mut self, traffic: &mut A) -> Result<(), SimulateError> {
         let rows = traffic.rows();
         let heaviest = rows.iter().map(|row| row.weight).max().unwrap_or(1);
         if heaviest == 1 {
             return Ok(());
         }
-        let known = rows
-            .iter()
-            .filter_map(|row| Some((row.weight, row.sample?)));
-        for (weight, meta) in known {
+        // Other flows have weight 1 and its cost.
+        let all_known = rows.iter().all(|row| row.sample.is_some());
+        let known = rows.iter().filter_map(|row| Some((row, row.sample?)));
+        for (row, meta) in known {
             let Some(leaf) = self.tree.leaf(&meta) else {
                 continue;
             };
-            let cost = cost(heaviest.into(), weight.into());
+            let policy = self.tree.names.policy(leaf);
+            let by_ratio = policy.is_some_and(|policy| BY_RATIO.contains(&policy.name.as_str()));
+            let one = if all_known && by_ratio { heaviest } else { 1 };
+            let cost = exact_cost(row.weight.into(), one.into());
+            let cost = cost.map_err(|why| SimulateError::Weight {
+                flow: row.name.clone(),
+                why,
+            })?;
             self.ops.push(Op::weight(0, leaf, meta.flow_hash, cost));
         }
         self.run(traffic).map(|_| ())

@@ -355,7 +355,11 @@ fn source(part: &str) -> Result<(Source, bool), String> {
         sizes: sizes(words.take("size"), is_voice)?,
         class: words.take("class").unwrap_or("0").to_owned(),
         dscp: dscp(words.take("dscp"), is_voice)?,
-        weight: words.number("weight", "", 1, [1, 65_536])? as u32,
+        weight: match kind {
+            // Every transfer is a new flow.
+            Kind::Transfers { .. } => 1,
+            _ => words.number("weight", "", 1, [1, 65_536])? as u32,
+        },
         hosts: words.number("hosts", "", u64::from(flows), [1, MAX_FLOWS])? as u32,
         protocol: protocol(words.take("proto"), &kind)?,
         port: words.number("port", "", 5001, [0, 65_535])? as u16,

@@ -23,6 +23,7 @@ struct class
 {
 	PARAMS;
 	u64 virtual;
+	u64 finish; /* the largest of all flows */
 };
 
 /* State that all nodes share, at most 64 bytes. */
@@ -55,6 +56,9 @@ RANK_ENQUEUE
 
 	if (r->backlogged)
 		return KEEP;
+	/* Nothing waits: no flow pays for what it sent before. */
+	if (!r->waiting)
+		c->virtual = max(c->virtual, add(c->finish, ahead));
 	return max(f->finish, sub(c->virtual, ahead));
 }
 
@@ -63,5 +67,6 @@ RANK_DEQUEUE
 {
 	c->virtual = max(c->virtual, r->rank);
 	f->finish = add(r->rank, (u64)p->bytes * r->cost);
+	c->finish = max(c->finish, f->finish);
 	return f->finish;
 }

@@ -186,6 +186,20 @@ fn weights_set_costs_and_parameters_are_checked() {
     assert_eq!(values, [8192, 32_768, 7, 5_000_000]);
 }
 
+/// A weight is exact within 1 %, or refused with one that is.
+#[test]
+fn weights_that_would_be_rounded_are_refused() {
+    let text = "local p = udp {}\n\
+        for _, weight in ipairs { 1, 64, 100, 300, 327, 1024, 4096, 8192, 16384, 0.001, 0.0001 } do set_flow_weight(p, weight) end\n\
+        expect_error(function() set_flow_weight(p, 1000) end, 'weight: 1000 would be rounded to 1024: write that, or at most 327')\n\
+        expect_error(function() set_flow_weight(p, 10000) end, 'rounded to 8192')\n\
+        expect_error(function() set_flow_weight(p, 65536) end, 'rounded to 16384')\n\
+        expect_error(function() set_node('fifo', { weight = 1000 }) end, 'rounded to 1024')\n";
+    Script::new("a.lua", text)
+        .run(&bench(vec![sorted(None)]))
+        .expect_pass();
+}
+
 #[derive(Default)]
 struct Ops(Vec<Op>);
 
