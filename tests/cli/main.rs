@@ -2,6 +2,7 @@
 
 mod by;
 mod errors;
+mod files;
 mod help;
 mod hostile;
 mod names;
