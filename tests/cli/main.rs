@@ -3,6 +3,7 @@
 mod by;
 mod errors;
 mod files;
+mod growth;
 mod help;
 mod hostile;
 mod names;
