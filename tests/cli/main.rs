@@ -1,6 +1,7 @@
 //! The command line of all binaries, by their own help: one grammar, and errors in one form.
 
 mod by;
+mod closed;
 mod errors;
 mod files;
 mod growth;
