@@ -24,12 +24,12 @@ const LIVE: [&str; 6] = [
 const FULL: &str = "/dev/full";
 
 /// One command line.
-struct Line<'a> {
+struct CommandLine<'a> {
     program: &'a Path,
     words: Vec<String>,
 }
 
-impl Line<'_> {
+impl CommandLine<'_> {
     fn command(&self) -> Command {
         let mut command = binary::command(self.program);
         command
@@ -118,7 +118,7 @@ impl Line<'_> {
     }
 }
 
-fn check_all(lines: Vec<Line<'_>>) {
+fn check_all(lines: Vec<CommandLine<'_>>) {
     let next = std::sync::atomic::AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -142,7 +142,7 @@ fn help_pages_survive_closed_outputs() {
     let mut lines = Vec::new();
     for help in &all {
         for option in ["--help", "-h", "--no-such-option"] {
-            lines.push(Line {
+            lines.push(CommandLine {
                 program: &help.path,
                 words: page(help, option),
             });
@@ -236,12 +236,12 @@ lab compare {none} {none}"
     let lines = table.lines().filter_map(|line| {
         let (name, words) = line.split_once(' ')?;
         let binary = binaries.iter().find(|b| b.words.last() == Some(&name))?;
-        Some(Line {
+        Some(CommandLine {
             program: &binary.path,
             words: words.split(' ').map(str::to_owned).collect(),
         })
     });
-    let lines: Vec<Line<'_>> = lines.collect();
+    let lines: Vec<CommandLine<'_>> = lines.collect();
     let by_parser = ["--version", "help"];
     for line in &lines {
         if !by_parser.contains(&line.words[0].as_str()) {

@@ -389,7 +389,7 @@ fn concatenations_end_with_the_time() {
         limits,
         ..bench(vec![sorted(None)])
     };
-    // As many as a stride can have, and each as long as a tenth of the memory.
+    // As many as a stride can have, and each with 10 % of the memory.
     let unrolled = "t = s .. 1\n".repeat(100);
     for text in [
         "local s = ('x'):rep(1 << 22)\nfor i = 1, 1e9 do local t = s .. i end".to_owned(),
