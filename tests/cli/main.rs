@@ -1,7 +1,10 @@
 //! The command line of all binaries, by their own help: one grammar, and errors in one form.
 
 mod by;
+mod closed;
 mod errors;
+mod files;
+mod growth;
 mod help;
 mod hostile;
 mod names;

@@ -97,8 +97,8 @@ fn every_place_on_the_page_exists() {
     }
 }
 
-/// Source files below `folder` that are no tests, by their paths from the root.
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+/// Files below `folder` with these endings that are no tests, by their paths from the root.
+fn files_below(folder: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(root().join(folder)).expect("a folder") {
         let entry = entry.expect("an entry");
         let path = folder.join(entry.file_name());
@@ -107,8 +107,8 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
             continue;
         }
         if entry.file_type().expect("a type").is_dir() {
-            sources(&path, found);
-        } else if ["rs", "c", "h"]
+            files_below(&path, endings, found);
+        } else if endings
             .iter()
             .any(|known| path.extension() == Some(known.as_ref()))
         {
@@ -130,7 +130,7 @@ fn has_word(line: &str, word: &str) -> bool {
 fn examples_are_named_in_their_places_only() {
     let mut files = Vec::new();
     for folder in ["bpf", "crates", "xtask"] {
-        sources(Path::new(folder), &mut files);
+        files_below(Path::new(folder), &["rs", "c", "h"], &mut files);
     }
     let rows = rows();
     let mut named = vec![0; rows.len()];
@@ -162,6 +162,69 @@ fn examples_are_named_in_their_places_only() {
 }
 
 /// The three that are decisions of the core, and the other kinds, have examples.
+/// Words for the numbers from ten.
+const NUMBERS: [&str; 21] = [
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+    "twenty",
+    "twenty-one",
+    "twenty-two",
+    "twenty-three",
+    "twenty-four",
+    "twenty-five",
+    "twenty-six",
+    "twenty-seven",
+    "twenty-eight",
+    "twenty-nine",
+    "thirty",
+];
+
+/// Smaller numbers count a selection.
+#[test]
+fn pages_count_every_policy_and_experiment() {
+    let experiments = fs::read_dir(root().join("crates/lab/analysis/experiments")).unwrap();
+    let counts = [
+        ("policies", fairpath_core::sched::policies().len()),
+        ("experiments", experiments.count()),
+    ];
+    let mut pages = vec!["README.md".into(), "CHANGELOG.md".into()];
+    for folder in ["docs", "crates"] {
+        files_below(Path::new(folder), &["md", "rs"], &mut pages);
+    }
+    let mut found = 0;
+    for page in &pages {
+        let text = fs::read_to_string(root().join(page))
+            .unwrap()
+            .to_lowercase();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        for pair in words.windows(2) {
+            let number = NUMBERS.iter().position(|word| *word == pair[0]);
+            let noun = pair[1].trim_matches(|c: char| !c.is_alphabetic());
+            let count = counts.iter().find(|(name, _)| *name == noun);
+            let (Some(number), Some((name, count))) = (number, count) else {
+                continue;
+            };
+            found += 1;
+            assert_eq!(
+                number + 10,
+                *count,
+                "{}: {} {name}",
+                page.display(),
+                pair[0]
+            );
+        }
+    }
+    assert!(found >= 4, "{found} counts");
+}
+
 #[test]
 fn extensible_parts_have_an_example_row() {
     let rows = rows();

@@ -127,6 +127,7 @@ pub fn output(path: &Path, existing: Existing) -> io::Result<File> {
     let directory = directory_of(path);
     let file = match check_directory(directory) {
         Ok(()) => options.open(path)?,
+        Err(error) if is_prepared_link(&error) => return Err(error),
         Err(_) => {
             let file = open_no_link(&options, path)?;
             check_file(path, &file.metadata()?, &fs::metadata(directory)?)?;
@@ -177,6 +178,23 @@ pub fn create_directory(path: &Path, mode: u32) -> io::Result<()> {
     }
     DirBuilder::new().recursive(true).mode(mode).create(path)?;
     check_directory(path)
+}
+
+/// Creates a directory if necessary, and moves the files that `write` creates into it.
+///
+/// They replace files and links of their names, and have the modes that `write` gave them.
+///
+/// # Errors
+/// `write` fails, or the kernel refuses: in `/tmp`, it refuses to replace files of another user.
+pub fn fill(directory: &Path, write: impl FnOnce(&Path) -> io::Result<()>) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    let new = tempfile::tempdir_in(directory)?;
+    write(new.path())?;
+    for file in fs::read_dir(new.path())? {
+        let file = file?;
+        fs::rename(file.path(), directory.join(file.file_name()))?;
+    }
+    Ok(())
 }
 
 /// The directory that contains a file.
@@ -271,6 +289,17 @@ fn check_file(path: &Path, found: &Metadata, directory: &Metadata) -> io::Result
         links: found.nlink(),
     }
     .into())
+}
+
+/// True for a link of another user in a directory where every user can create one.
+fn is_prepared_link(error: &io::Error) -> bool {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+    let Some(UnsafePlace::OtherOwner { path, .. }) = cause else {
+        return false;
+    };
+    let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    let place = fs::metadata(directory_of(path));
+    is_link && place.is_ok_and(|place| place.mode() & libc::S_IWOTH != 0)
 }
 
 fn check_parent(path: &Path, found: &Metadata, user: u32) -> io::Result<()> {
@@ -475,6 +504,14 @@ mod tests {
             }
             assert_eq!(fs::read(&secret).unwrap(), b"precious");
         }
+        if rustix::process::geteuid().is_root() {
+            let link = shared.join("link");
+            symlink(place.path(), &link).unwrap();
+            output(&link.join("ours"), Existing::Append).unwrap();
+            std::os::unix::fs::lchown(&link, Some(OTHER), None).unwrap();
+            assert!(refusal(output(&link.join("secret"), Existing::Truncate)).contains("65534"));
+            assert_eq!(fs::read(&secret).unwrap(), b"precious");
+        }
         output(&path, Existing::Append)
             .unwrap()
             .write_all(b"ab")
@@ -498,6 +535,23 @@ mod tests {
             .write_all(b"e")
             .unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"de");
+    }
+
+    #[test]
+    fn filling_a_directory_replaces_links() {
+        let place = tempfile::tempdir().unwrap();
+        let (secret, dir) = (place.path().join("secret"), place.path().join("new/pages"));
+        fs::write(&secret, "precious").unwrap();
+        for _ in 0..2 {
+            fill(&dir, |new| fs::write(new.join("a.1"), "page")).unwrap();
+            let names: Vec<_> = fs::read_dir(&dir).unwrap().collect();
+            assert_eq!(names.len(), 1, "{names:?}");
+            assert_eq!(fs::read(dir.join("a.1")).unwrap(), b"page");
+            assert!(!fs::symlink_metadata(dir.join("a.1")).unwrap().is_symlink());
+            fs::remove_file(dir.join("a.1")).unwrap();
+            symlink(&secret, dir.join("a.1")).unwrap();
+        }
+        assert_eq!(fs::read(&secret).unwrap(), b"precious");
     }
 
     #[test]

@@ -34,9 +34,8 @@ pub struct Reported {
 }
 
 impl Classes {
-    /// Starts the daemon on the router, its files in `folder`, which is made.
+    /// Starts the daemon on the router, its files in `folder`.
     pub fn start(net: &Router, folder: &Path) -> anyhow::Result<Classes> {
-        fs::create_dir_all(folder).with_context(|| format!("make the directory {folder:?}"))?;
         let folder = folder.canonicalize()?;
         let file = folder.join("fairpath.toml");
         fs::write(&file, configuration()).with_context(|| format!("write {file:?}"))?;

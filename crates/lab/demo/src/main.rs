@@ -79,6 +79,12 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
     needs::check()?;
     let out = Out::prepare(&cli.output)?;
     interrupt::remove_when_interrupted(&out)?;
+    let passed = demonstrate(cli, &out);
+    out.remove_daemon();
+    passed
+}
+
+fn demonstrate(cli: &Cli, out: &Out) -> anyhow::Result<bool> {
     let samples = out.samples();
 
     let plan = if cli.quick { Plan::QUICK } else { Plan::FULL };
@@ -86,7 +92,7 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
     let mut progress = Progress::new(parts.len(), cli.global.quiet);
     let lab = progress.run(
         "client, router and server in namespaces; fairpath rtt and fairpath run start",
-        || Lab::build(&samples, &out.daemon()),
+        || Lab::build(&samples, out.daemon()),
     )?;
     let mut done = Vec::new();
     for part in parts {
@@ -100,7 +106,6 @@ fn run(cli: &Cli) -> anyhow::Result<bool> {
     let records = Records::read(&samples)?;
     let report = DemoReport::new(&done, &records, reported, schedule, wire_drops);
     let text = report.text(progress.elapsed(), &samples);
-    out.remove_daemon();
     out.write("rtt-summary.txt", &summary)?;
     out.write("report.txt", &text)?;
     fairpath_cli::print(text)?;

@@ -5,8 +5,7 @@
 
 mod outline;
 
-use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap_complete::Shell;
@@ -46,24 +45,25 @@ enum Kind {
 /// The directory cannot be created or written.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let dir = &args.dir;
-    fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
-    let written = match args.kind {
-        Kind::Man => clap_mangen::generate_to(crate::definition(), dir),
-        Kind::Completions => write_completions(args),
-    };
+    let written = fairpath_files::fill(dir, |new| match args.kind {
+        Kind::Man => clap_mangen::generate_to(crate::definition(), new),
+        Kind::Completions => write_completions(new),
+    });
     written.with_context(|| format!("write to {}", dir.display()))
 }
 
-fn write_completions(args: &Args) -> std::io::Result<()> {
+fn write_completions(dir: &Path) -> std::io::Result<()> {
     let mut command = completions::whole();
     for shell in SHELLS {
-        clap_complete::generate_to(shell, &mut command, "fairpath", &args.dir)?;
+        clap_complete::generate_to(shell, &mut command, "fairpath", dir)?;
     }
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn generated(kind: Kind) -> (tempfile::TempDir, Vec<String>) {

@@ -3,7 +3,6 @@
 //! Hidden, since it is for packaging. `fairpath` writes the completions and reads the outline for
 //! them: JSON with the options, values and help texts of each command.
 
-use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -35,8 +34,7 @@ enum Artifact {
 pub fn run(mut command: Command, args: &Args) -> anyhow::Result<()> {
     match &args.artifact {
         Artifact::Man { dir } => {
-            fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
-            clap_mangen::generate_to(command, dir)
+            fairpath_files::fill(dir, |new| clap_mangen::generate_to(command, new))
                 .with_context(|| format!("write into {}", dir.display()))
         }
         Artifact::Outline => {

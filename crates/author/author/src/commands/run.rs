@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use fairpath_class::ClassSet;
 use fairpath_core::sched::{Op, Outcome};
+use fairpath_files::Existing;
 use fairpath_sched::log::{self, LogError};
 use fairpath_sched::tree::Tree;
 use fairpath_sim::report::SimulationReport;
@@ -120,8 +121,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     )?;
     print_rounds(&tree, args.rate);
     // A file that cannot be written is reported before the simulation, not after it.
-    let create =
-        |path: &PathBuf| File::create(path).with_context(|| format!("create the figure {path:?}"));
+    let create = |path: &PathBuf| {
+        fairpath_files::output(path, Existing::Truncate)
+            .with_context(|| format!("create the figure {path:?}"))
+    };
     let figure_file = args.svg.as_ref().map(create).transpose()?;
     let link = Link {
         args,
@@ -263,8 +266,8 @@ struct Recorder {
 
 impl Recorder {
     fn begin(path: &Path, link: &Link<'_>) -> anyhow::Result<Recorder> {
-        let file =
-            File::create(path).with_context(|| format!("create the operation log {path:?}"))?;
+        let file = fairpath_files::output(path, Existing::Truncate)
+            .with_context(|| format!("create the operation log {path:?}"))?;
         let run = log::Run::of(link.args.runtime.name(), link.tree);
         let writer = log::Writer::new(BufWriter::new(file)).and_then(|mut writer| {
             writer.begin(&run)?;

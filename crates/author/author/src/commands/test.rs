@@ -11,6 +11,7 @@ use crate::script::{
     Bench, FailureKind, Limits, MAX_INSTRUCTIONS, MAX_MEMORY_BYTES, MAX_TIME, Script, ScriptReport,
 };
 use anyhow::{Context, bail};
+use fairpath_files::Existing;
 use fairpath_sched::log::Writer;
 use fairpath_units::quantity;
 use serde_json::json;
@@ -133,7 +134,8 @@ fn no_runtime(report: &ScriptReport) -> Option<&str> {
 
 /// Creates an operation log.
 fn create(path: &Path) -> anyhow::Result<Rc<RefCell<Writer<BufWriter<File>>>>> {
-    let file = File::create(path).with_context(|| format!("create the operation log {path:?}"))?;
+    let file = fairpath_files::output(path, Existing::Truncate)
+        .with_context(|| format!("create the operation log {path:?}"))?;
     Ok(Rc::new(RefCell::new(Writer::new(BufWriter::new(file))?)))
 }
 

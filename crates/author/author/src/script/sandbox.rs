@@ -10,8 +10,10 @@
 //! - The library has loops (patterns that backtrack, ranges of `table`). Their work is bounded in
 //!   advance and counted as instructions, as is the length of strings that it copies.
 //!
-//! The operator `..` copies strings without a call. One of them takes the time to copy the memory of
-//! the script, so the limit of time ends a loop of them.
+//! Operators (`..`, comparisons, `...`) process long strings without a call, and Lua has no hook for
+//! them, so they are not charged by length. A stride has at most 33 of them, each reads or copies at
+//! most the memory of the script, and the limit of time is checked after it: 33 strings of 500 MiB
+//! took 6 s of processor time.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -120,6 +122,12 @@ impl Budget {
         self.check()
     }
 
+    /// Charges a library call for its arguments or results, and for the bytes of strings that it made.
+    fn charge_values(&self, values: &MultiValue, bytes: u64) -> mlua::Result<()> {
+        let charged = self.charge(values.len() as u64 + bytes / BYTES_AN_INSTRUCTION);
+        charged.map_err(mlua::Error::external)
+    }
+
     /// Charges a library call for the bytes that it processes.
     fn charge_bytes(&self, bytes: u64) -> mlua::Result<()> {
         let charged = self.charge(bytes / BYTES_AN_INSTRUCTION);
@@ -142,7 +150,8 @@ pub(super) fn lua(limits: Limits, budget: &Budget, seed: u64) -> mlua::Result<Lu
     guard_metatables(&lua, &globals)?;
     guard_strings(&lua, &globals.raw_get("string")?, budget)?;
     guard_tables(&lua, &globals.raw_get("table")?, budget)?;
-    fix_random(&lua, &globals.raw_get("math")?, seed)?;
+    guard_by_arguments(&lua, &globals, &["tonumber"], budget)?;
+    fix_random(&lua, &globals.raw_get("math")?, budget, seed)?;
     let budget = budget.clone();
     let triggers = HookTriggers::new().every_nth_instruction(STRIDE);
     lua.set_global_hook(triggers, move |lua, _| {
@@ -156,18 +165,52 @@ pub(super) fn lua(limits: Limits, budget: &Budget, seed: u64) -> mlua::Result<Lu
     Ok(lua)
 }
 
-/// Wraps `library[name]` so that `check` can refuse its arguments.
-fn guarded(
+/// Wraps `library[name]` so that `check` can refuse its arguments, and charges its values and results.
+fn guard(
     lua: &Lua,
     library: &Table,
-    name: &str,
+    name: &'static str,
+    budget: &Budget,
     check: impl Fn(&MultiValue) -> mlua::Result<()> + 'static,
-) -> mlua::Result<Function> {
+) -> mlua::Result<()> {
     let original: Function = library.raw_get(name)?;
-    lua.create_function(move |_, args: MultiValue| {
+    let budget = budget.clone();
+    let wrapped = lua.create_function(move |_, args: MultiValue| {
+        budget.charge_values(&args, 0)?;
         check(&args)?;
-        original.call::<MultiValue>(args)
-    })
+        let results: MultiValue = original.call(args).map_err(|error| named(error, name))?;
+        let strings = results.iter().filter_map(Value::as_string);
+        let bytes = strings.map(|text| text.as_bytes().len() as u64).sum();
+        budget.charge_values(&results, bytes)?;
+        Ok(results)
+    })?;
+    library.raw_set(name, wrapped)
+}
+
+/// Lua finds no name of a function that it does not call itself.
+fn named(error: mlua::Error, name: &str) -> mlua::Error {
+    match error {
+        mlua::Error::RuntimeError(text) => {
+            mlua::Error::RuntimeError(text.replacen("to '?'", &format!("to '{name}'"), 1))
+        }
+        error => error,
+    }
+}
+
+/// Charges functions for the length of their arguments.
+fn guard_by_arguments(
+    lua: &Lua,
+    library: &Table,
+    names: &[&'static str],
+    budget: &Budget,
+) -> mlua::Result<()> {
+    for name in names {
+        let own = budget.clone();
+        guard(lua, library, name, budget, move |args| {
+            own.charge_bytes(args.iter().map(|value| length(Some(value))).sum())
+        })?;
+    }
+    Ok(())
 }
 
 fn refuse(what: impl Into<String>) -> mlua::Error {
@@ -217,7 +260,7 @@ fn guard_metatables(lua: &Lua, globals: &Table) -> mlua::Result<()> {
 fn guard_strings(lua: &Lua, string: &Table, budget: &Budget) -> mlua::Result<()> {
     string.raw_set("dump", Value::Nil)?;
     for name in ["find", "match", "gmatch", "gsub"] {
-        let budget = budget.clone();
+        let own = budget.clone();
         let check = move |args: &MultiValue| {
             let plain = name == "find"
                 && args
@@ -236,25 +279,26 @@ fn guard_strings(lua: &Lua, string: &Table, budget: &Budget) -> mlua::Result<()>
                     lengths[0].len()
                 )));
             }
-            budget.charge_bytes(steps)
+            own.charge_bytes(steps)
         };
-        string.raw_set(name, guarded(lua, string, name, check)?)?;
+        guard(lua, string, name, budget, check)?;
     }
-    for name in ["upper", "lower", "reverse", "format"] {
-        let budget = budget.clone();
-        let check = move |args: &MultiValue| {
-            let bytes = args.iter().map(|value| length(Some(value)));
-            budget.charge_bytes(bytes.sum())
-        };
-        string.raw_set(name, guarded(lua, string, name, check)?)?;
+    let whole = ["upper", "lower", "reverse", "format", "pack", "packsize"];
+    guard_by_arguments(lua, string, &whole, budget)?;
+    // They read a part of a string: the part is their result.
+    for name in ["sub", "byte", "char"] {
+        guard(lua, string, name, budget, |_| Ok(()))?;
     }
-    let budget = budget.clone();
+    let own = budget.clone();
+    let check = move |args: &MultiValue| own.charge_bytes(length(args.front()));
+    guard(lua, string, "unpack", budget, check)?;
+    let own = budget.clone();
     let check = move |args: &MultiValue| {
         let times = args.get(1).and_then(Value::as_integer).unwrap_or(0);
         let each = length(args.front()).saturating_add(length(args.get(2)));
-        budget.charge_bytes(times.max(0).cast_unsigned().saturating_mul(each))
+        own.charge_bytes(times.max(0).cast_unsigned().saturating_mul(each))
     };
-    string.raw_set("rep", guarded(lua, string, "rep", check)?)
+    guard(lua, string, "rep", budget, check)
 }
 
 fn length(value: Option<&Value>) -> u64 {
@@ -273,35 +317,41 @@ fn text(value: Option<&Value>) -> Vec<u8> {
     }
 }
 
-/// Worst-case steps of a match: each repetition can have any length at each position of the text, and
-/// each comparison with a set reads the whole set, which is shorter than the pattern.
+/// Worst-case steps of a match: each repetition can have any length at each position of the text. Then
+/// each single item is compared, and each set is read, which is shorter than the pattern.
 fn pattern_steps(length: usize, pattern: &[u8]) -> u64 {
     let length = length as u64 + 1;
     let mut steps = length;
-    if pattern.contains(&b'[') {
-        steps = steps.saturating_mul(pattern.len() as u64);
-    }
+    let mut items: u64 = 0;
     let mut bytes = pattern.iter();
     while let Some(byte) = bytes.next() {
         match byte {
             b'%' => {
+                items += 1;
                 // %b and back references read further. Other escaped characters match themselves.
                 if matches!(bytes.next(), Some(b'b' | b'0'..=b'9')) {
                     steps = steps.saturating_mul(length);
                 }
             }
-            b'*' | b'+' | b'-' => steps = steps.saturating_mul(length),
+            b'*' | b'+' | b'-' => {
+                items = items.saturating_sub(1);
+                steps = steps.saturating_mul(length);
+            }
             b'?' => steps = steps.saturating_mul(2),
-            _ => {}
+            b'(' | b')' => {}
+            _ => items += 1,
         }
     }
-    steps
+    if pattern.contains(&b'[') {
+        items = pattern.len() as u64;
+    }
+    steps.saturating_mul(items.max(1))
 }
 
 /// Bounds the loops of `table`. A metatable could define `#` and `__index` without a bound.
 fn guard_tables(lua: &Lua, table: &Table, budget: &Budget) -> mlua::Result<()> {
     for name in ["concat", "insert", "move", "remove", "sort", "unpack"] {
-        let budget = budget.clone();
+        let own = budget.clone();
         let check = move |args: &MultiValue| {
             let mut elements = 0;
             for value in args {
@@ -330,13 +380,29 @@ fn guard_tables(lua: &Lua, table: &Table, budget: &Budget) -> mlua::Result<()> {
                 ("insert", 2) | ("remove", 1) => 1,
                 _ => range,
             };
-            budget
-                .charge(moved.max(0).cast_unsigned())
-                .map_err(mlua::Error::external)
+            own.charge(moved.max(0).cast_unsigned())
+                .map_err(mlua::Error::external)?;
+            match (name, args.front(), args.get(1)) {
+                ("sort", Some(Value::Table(table)), None | Some(Value::Nil)) => {
+                    own.charge_bytes(sort_bytes(table)?)
+                }
+                _ => Ok(()),
+            }
         };
-        table.raw_set(name, guarded(lua, table, name, check)?)?;
+        guard(lua, table, name, budget, check)?;
     }
     Ok(())
+}
+
+/// Bytes that sorting without a function compares: each element about twice in each round of halving.
+fn sort_bytes(table: &Table) -> mlua::Result<u64> {
+    let mut bytes = 0;
+    for index in 1..=table.raw_len() {
+        let value: Value = table.raw_get(index)?;
+        bytes += BYTES_AN_INSTRUCTION + value.as_string().map_or(0, |_| length(Some(&value)));
+    }
+    let rounds = table.raw_len().checked_ilog2().unwrap_or(0) + 1;
+    Ok(bytes.saturating_mul(2 * u64::from(rounds)))
 }
 
 /// The number of elements from argument `first` (default 1) to `last` (default `length`).
@@ -353,7 +419,7 @@ fn range(args: &MultiValue, first: usize, last: usize, length: i64) -> i64 {
 }
 
 /// Seeds `math.random`, so that every run has the same numbers.
-fn fix_random(lua: &Lua, math: &Table, seed: u64) -> mlua::Result<()> {
+fn fix_random(lua: &Lua, math: &Table, budget: &Budget, seed: u64) -> mlua::Result<()> {
     let randomseed: Function = math.raw_get("randomseed")?;
     randomseed.call::<()>(seed.cast_signed())?;
     let check = |args: &MultiValue| match args.front() {
@@ -362,5 +428,5 @@ fn fix_random(lua: &Lua, math: &Table, seed: u64) -> mlua::Result<()> {
             "math.randomseed: expected a number, so that runs are repeatable",
         )),
     };
-    math.raw_set("randomseed", guarded(lua, math, "randomseed", check)?)
+    guard(lua, math, "randomseed", budget, check)
 }

@@ -2,7 +2,6 @@
 //!
 //! Hidden, since only packaging needs it.
 
-use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context;
@@ -29,9 +28,8 @@ enum What {
 /// The directory cannot be created or written.
 pub fn run(command: clap::Command, args: &Args) -> anyhow::Result<()> {
     let dir = &args.dir;
-    fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
     match args.what {
-        What::Man => clap_mangen::generate_to(command, dir),
+        What::Man => fairpath_files::fill(dir, |new| clap_mangen::generate_to(command, new)),
     }
     .with_context(|| format!("write into {}", dir.display()))
 }

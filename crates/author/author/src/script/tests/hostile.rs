@@ -89,6 +89,7 @@ fn memory_is_limited() {
 fn unbounded_library_loops_are_refused() {
     for text in [
         "string.find(('a'):rep(1000), ('.-'):rep(20) .. 'b')",
+        "string.find(('a'):rep(1 << 18), ('a'):rep(1 << 15) .. 'b.')",
         "return ('a'):rep(30):match(('a*'):rep(30) .. 'b')",
         "table.move({}, 1, math.maxinteger - 1, 2)",
         "table.concat(setmetatable({}, { __index = table.concat }), '', 1, 1 << 62)",
@@ -321,9 +322,26 @@ fn work_on_long_strings_is_charged_by_length() {
         "string.rep('x', 1 << 20)",
         "string.rep('', 1 << 20, 'x')",
         "string.format('%s', s)",
+        "string.sub(s, 2)",
+        "s:sub(-1000000, -2)",
+        "string.byte(s, 1, 10000)",
+        "string.char(s:byte(1, 10000))",
+        "string.find(s, t .. '.')",
+        "string.match(s, ('.'):rep(90))",
+        "string.gsub('aaaaaaaa', 'a', s)",
+        "string.pack('s', s)",
+        "string.pack('c1000000', '')",
+        "string.packsize(('b'):rep(1000))",
+        "string.unpack('z', z)",
+        "tonumber(blank)",
+        "table.concat({ s, s })",
+        "table.concat({ '', '' }, s)",
+        "table.sort { s, s, s }",
     ] {
         let text = format!(
-            "local s, t = ('a'):rep(1 << 20), ('a'):rep(90) .. 'b'\nfor i = 1, 1e6 do {call} end"
+            "local s, t = ('a'):rep(1 << 20), ('a'):rep(90) .. 'b'\n\
+             local z, blank = s .. '\\0', (' '):rep(1 << 20) .. '1'\n\
+             for i = 1, 1e6 do {call} end"
         );
         let failure = failure_of(&limited(&text, 1_000_000, MAX_MEMORY_BYTES));
         assert_eq!(
@@ -340,8 +358,29 @@ fn work_on_long_strings_is_charged_by_length() {
     }
 }
 
+/// It took ten seconds in one call, whatever the limits.
 #[test]
-fn time_is_limited() {
+fn sorting_long_strings_is_refused_in_advance() {
+    let text = "local t, s = {}, ('a'):rep(1 << 20)\n\
+                for i = 1, 20000 do t[i] = s end\ntable.sort(t)";
+    let begin = std::time::Instant::now();
+    let failure = failure_of(&limited(text, 1_000_000, MAX_MEMORY_BYTES));
+    assert_eq!(failure.kind, FailureKind::Limit, "{}", failure.message);
+    assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
+}
+
+#[test]
+fn wrong_arguments_name_the_function() {
+    for name in ["sub", "upper", "rep", "byte"] {
+        let failure = failure_of(&run(&format!("string.{name}(nil)")));
+        let expected = format!("bad argument #1 to '{name}'");
+        assert!(failure.message.contains(&expected), "{}", failure.message);
+    }
+}
+
+/// Lua has no hook for `..`: the time ends a loop after at most one stride of concatenations.
+#[test]
+fn concatenations_end_with_the_time() {
     let limits = Limits {
         time: std::time::Duration::from_millis(200),
         ..Limits::default()
@@ -350,15 +389,21 @@ fn time_is_limited() {
         limits,
         ..bench(vec![sorted(None)])
     };
-    let text = "local s = ('x'):rep(1 << 22)\nfor i = 1, 1e9 do local t = s .. i end";
-    let begin = std::time::Instant::now();
-    let failure = failure_of(&Script::new("a.lua", text).run(&bench));
-    assert_eq!(failure.kind, FailureKind::Limit, "{}", failure.message);
-    assert!(
-        failure.message.contains("--max-time"),
-        "{}",
-        failure.message
-    );
-    // A stride of concatenations takes less than a second on a slow machine.
-    assert!(begin.elapsed().as_secs() < 30, "{:?}", begin.elapsed());
+    // As many as a stride can have, and each with 10 % of the memory.
+    let unrolled = "t = s .. 1\n".repeat(100);
+    for text in [
+        "local s = ('x'):rep(1 << 22)\nfor i = 1, 1e9 do local t = s .. i end".to_owned(),
+        format!("local t, s = '', ('x'):rep(100 << 20)\nwhile true do {unrolled} end"),
+    ] {
+        let begin = std::time::Instant::now();
+        let failure = failure_of(&Script::new("a.lua", text).run(&bench));
+        assert_eq!(failure.kind, FailureKind::Limit, "{}", failure.message);
+        assert!(
+            failure.message.contains("--max-time"),
+            "{}",
+            failure.message
+        );
+        // 1 s of processor time, for 3 GiB.
+        assert!(begin.elapsed().as_secs() < 30, "{:?}", begin.elapsed());
+    }
 }
