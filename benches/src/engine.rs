@@ -29,6 +29,8 @@ use crate::table::build;
 const NATIVE_NS: f64 = 100.0;
 /// Dequeues, or enqueues, of one run.
 const BATCH: usize = 512;
+/// Batches before those that count.
+const PREPARE: u32 = 40;
 /// Of a packet.
 const BYTES: u32 = 1_500;
 /// At 10 Gbit/s.
@@ -351,6 +353,20 @@ fn ready(args: &Args) -> anyhow::Result<Vec<Ready>> {
         benches.push((name, false, interpreted(100)?));
     }
     Ok(benches)
+}
+
+/// Sends at least `packets` through a case, natively.
+///
+/// # Errors
+/// There is no such case, or packets stay.
+pub fn keep_busy(case: &str, packets: u32) -> anyhow::Result<()> {
+    let cases = cases()?;
+    let case = cases.iter().find(|known| known.name == case);
+    let case = case.context("find the case")?;
+    let runtime = Box::new(Scheduler::new(&case.plan)?);
+    let mut bench = Bench::new(runtime, case)?;
+    bench.run(PREPARE + packets.div_ceil(BATCH as u32))?;
+    Ok(())
 }
 
 /// Measures it all.

@@ -31,7 +31,7 @@ const MILLI: u64 = 1_000_000;
 const EPOCH_NS: u64 = 1_735_689_600_000_000_000;
 
 /// A packet that is still to be written.
-struct Segment {
+pub struct Segment {
     time: u64,
     flow: u32,
     from_server: bool,
@@ -134,17 +134,9 @@ impl Download {
         self.push(
             all,
             self.now,
-            self.ack(FIRST_SEQ + 1, self.now, self.now - self.near),
+            Segment::ack(FIRST_SEQ + 1, self.now, self.now - self.near),
         );
         self.now += self.far;
-    }
-
-    /// An ACK of the client that echoes what the server sent past the tap at `echoed`.
-    fn ack(&self, ack: u32, now: u64, echoed: u64) -> Segment {
-        Segment {
-            tsecr: ticks(echoed),
-            ..Segment::client(CLIENT_SEQ + 1, ack, now)
-        }
     }
 
     /// A window of data with its ACKs; true if something of it was lost.
@@ -159,14 +151,14 @@ impl Download {
             if random.below(1000) < LOST {
                 holes.push(seq);
             } else if let Some(&hole) = holes.first() {
-                let mut duplicate = self.ack(hole, back, self.now);
+                let mut duplicate = Segment::ack(hole, back, self.now);
                 duplicate.sack = Some((holes[holes.len() - 1] + MSS, self.next));
                 self.push(all, back, duplicate);
             } else if i % 2 == 1 || i + 1 == count {
                 self.push(
                     all,
                     back,
-                    self.ack(self.next, back, time - GAP_NS * (i % 2)),
+                    Segment::ack(self.next, back, time - GAP_NS * (i % 2)),
                 );
             }
         }
@@ -175,7 +167,7 @@ impl Download {
             self.push(all, self.now, Segment::server(hole, MSS, self.now));
             let back = self.now + self.near;
             let upto = holes.get(i + 1).copied().unwrap_or(self.next);
-            self.push(all, back, self.ack(upto, back, self.now));
+            self.push(all, back, Segment::ack(upto, back, self.now));
             self.now = back + self.far;
         }
         self.segments -= count;
@@ -190,7 +182,7 @@ impl Download {
             Segment::server(self.next, 0, self.now).flags(fin),
         );
         let back = self.now + self.near;
-        let answer = self.ack(self.next + 1, back, self.now).flags(fin);
+        let answer = Segment::ack(self.next + 1, back, self.now).flags(fin);
         self.push(all, back, answer);
         let last = back + self.far;
         let mut ack = Segment::server(self.next + 1, 0, last);
@@ -205,7 +197,8 @@ fn ticks(time: u64) -> u32 {
 }
 
 impl Segment {
-    fn server(seq: u32, len: u32, now: u64) -> Segment {
+    /// Data of the server, or its acknowledgement if `len` is 0.
+    pub fn server(seq: u32, len: u32, now: u64) -> Segment {
         Segment {
             time: now,
             flow: 0,
@@ -230,13 +223,26 @@ impl Segment {
         }
     }
 
+    /// An ACK of the client that echoes what the server sent past the tap at `echoed`.
+    pub fn ack(ack: u32, now: u64, echoed: u64) -> Segment {
+        Segment {
+            tsecr: ticks(echoed),
+            ..Segment::client(CLIENT_SEQ + 1, ack, now)
+        }
+    }
+
+    /// The same of another flow.
+    pub fn of_flow(self, flow: u32) -> Segment {
+        Segment { flow, ..self }
+    }
+
     fn flags(mut self, flags: tcp::Flags) -> Segment {
         self.flags = flags;
         self
     }
 
     /// Its headers and zeros as captured, and its length on the wire.
-    fn emit(&self, out: &mut Vec<u8>) -> u32 {
+    pub fn emit(&self, out: &mut Vec<u8>) -> u32 {
         let client = Ipv4Addr::from(0x0a40_0001 + self.flow / 40_000);
         let server = Ipv4Addr::from(0xc000_0201 + self.flow % 100);
         // A port that no dissector claims.

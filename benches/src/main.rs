@@ -10,6 +10,7 @@
 //!   pifo.rs     a pop and a push, natively and in the kernel
 //!   sched.rs    a simulated link: packets a second of CPU time
 //!   engine.rs   a packet through a policy, natively and in the kernel
+//!   counters.rs instructions, cache lines and pages of a packet, by source file
 //!   impair.rs   loss by XDP at 0 % and an empty program; lateness of a delay
 //!   nfqueue.rs  a packet's visit to user space, and with the C library
 //!   shape.rs    TCP through a router that shapes, and HTB by hand
@@ -23,6 +24,7 @@
 mod afxdp;
 mod check;
 mod classes;
+mod counters;
 mod cpus;
 mod daemon;
 mod engine;
@@ -90,6 +92,11 @@ enum What {
     Sched(sched::Args),
     /// Nanoseconds of a packet through a policy, natively and in the kernel (root)
     Engine(engine::Args),
+    /// Instructions, cache lines and pages of a packet by source file, counted by valgrind
+    Counters(counters::Args),
+    /// A case; started by `counters`
+    #[command(hide = true)]
+    Counted(counters::CountedArgs),
     /// Cost of a packet's visit to user space through NFQUEUE, compared with the C library (root)
     Nfqueue(nfqueue::Args),
     /// Accepts every packet of queue 0; started by `nfqueue`
@@ -121,6 +128,9 @@ fn main() -> anyhow::Result<()> {
     if let Some(What::Answer(args)) = &args.what {
         return nfqueue::answer(args);
     }
+    if let Some(What::Counted(args)) = &args.what {
+        return counters::counted(args);
+    }
     let machine = Machine::look()?;
     let text = args.format == Format::Text;
     if text {
@@ -135,8 +145,9 @@ fn main() -> anyhow::Result<()> {
         mut pifo,
         mut sched,
         mut engine,
+        mut counters,
         mut offline,
-    ) = (None, None, None, None, None, None, None, None);
+    ) = (None, None, None, None, None, None, None, None, None);
     let (mut afxdp, mut nfqueue, mut shape, mut impair) = (None, None, None, None);
     match args.what {
         Some(What::Afxdp(args)) => afxdp = Some(args),
@@ -147,11 +158,12 @@ fn main() -> anyhow::Result<()> {
         Some(What::Pifo(args)) => pifo = Some(args),
         Some(What::Sched(args)) => sched = Some(args),
         Some(What::Engine(args)) => engine = Some(args),
+        Some(What::Counters(args)) => counters = Some(args),
         Some(What::Offline(args)) => offline = Some(args),
         Some(What::Nfqueue(args)) => nfqueue = Some(args),
         Some(What::Shape(args)) => shape = Some(args),
         Some(What::Impair(args)) => impair = Some(args),
-        Some(What::AfxdpForward { .. } | What::Answer(_)) | None => {}
+        Some(What::AfxdpForward { .. } | What::Answer(_) | What::Counted(_)) | None => {}
     }
     let live = live.or_else(|| all.then(live::Args::usual));
     let live = part(live, live::run, live::LiveReport::text, text)?;
@@ -167,6 +179,13 @@ fn main() -> anyhow::Result<()> {
     let sched = part(sched, sched::run, sched::SchedReport::text, text)?;
     let engine = engine.or_else(|| all.then(engine::Args::usual));
     let engine = part(engine, engine::run, engine::EngineReport::text, text)?;
+    let counters = counters.or_else(|| all.then(counters::Args::usual));
+    let counters = part(
+        counters,
+        counters::run,
+        counters::CountersReport::text,
+        text,
+    )?;
     let nfqueue = nfqueue.or_else(|| all.then(nfqueue::Args::usual));
     let nfqueue = part(nfqueue, nfqueue::run, nfqueue::NfqueueReport::text, text)?;
     let shape = shape.or_else(|| all.then(shape::Args::usual));
@@ -187,7 +206,7 @@ fn main() -> anyhow::Result<()> {
         let all = json!({
             "schema": 1, "machine": machine,
             "live": live, "classes": classes, "daemon": daemon, "check": check, "pifo": pifo,
-            "sched": sched, "engine": engine, "offline": offline, "afxdp": afxdp, "nfqueue": nfqueue,
+            "sched": sched, "engine": engine, "counters": counters, "offline": offline, "afxdp": afxdp, "nfqueue": nfqueue,
             "shape": shape, "latency": latency, "impair": impair
         });
         println!("{all}");
