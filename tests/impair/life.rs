@@ -294,8 +294,11 @@ fn changes_by_others_keep_the_delay(port: &'static str) {
         let report = ping.interval(Duration::from_millis(100)).run(&net.client);
         let report = report.unwrap();
         assert_eq!(report.received, 3, "{change}: {report:?}");
-        let least = report.times.iter().min().unwrap();
-        assert!(*least >= Duration::from_millis(20), "{change}: {report:?}");
+        let shortest = report.times.iter().min().unwrap();
+        assert!(
+            *shortest >= Duration::from_millis(20),
+            "{change}: {report:?}"
+        );
     }
     let ended = impaired.end();
     assert_eq!(ended.number("to-peer", "stopped_packets"), 0);

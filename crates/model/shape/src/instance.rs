@@ -817,7 +817,7 @@ mod tests {
         assert!(at - hour <= 2 * MS, "{} ns", at - hour);
     }
 
-    /// A FIFO that drops nothing but for its limit of packets.
+    /// A FIFO that drops nothing except above its limit of packets.
     fn unlimited(bps: u64, limit: u32, handles: u32) -> ShapeInstance {
         let settings = Settings {
             bps: Both { down: bps, up: bps },
@@ -866,8 +866,8 @@ mod tests {
                 8e12 * f64::from(packets) / bps as f64,
             );
             // The time of a packet is in whole nanoseconds, rounded down.
-            let least = due_ns - f64::from(packets);
-            let holds = (least..1.001 * due_ns).contains(&(took as f64));
+            let shortest = due_ns - f64::from(packets);
+            let holds = (shortest..1.001 * due_ns).contains(&(took as f64));
             assert!(holds, "{bps} bit/s: {took} ns, {due_ns} expected");
         }
     }

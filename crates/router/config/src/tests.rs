@@ -547,7 +547,7 @@ fn diffserv_is_refused_where_leaves_are_fixed() {
     }
 }
 
-/// Each with its least and greatest value, and one beyond each.
+/// Each with its minimum and maximum, and one beyond each.
 #[test]
 fn limits_of_shaping_keys_are_exact() {
     let sojourn = "out of range: 0s to 60s";
