@@ -3,24 +3,7 @@
  * programs.bpf.c: ids and names of all BPF programs. The kernel gives a name by id to CAP_SYS_ADMIN
  * only, but an iterator needs CAP_BPF and CAP_PERFMON, which the daemon keeps.
  */
-#include "kernel.h"
-
-#define NAME_BYTES 16
-
-struct seq_file;
-
-struct bpf_iter_meta {
-	struct seq_file *seq;
-} FP_CO_RE;
-
-struct bpf_prog_aux {
-	u32 id;
-	char name[NAME_BYTES];
-} FP_CO_RE;
-
-struct bpf_prog {
-	struct bpf_prog_aux *aux;
-} FP_CO_RE;
+#include "iter.h"
 
 struct bpf_iter__bpf_prog {
 	struct bpf_iter_meta *meta;

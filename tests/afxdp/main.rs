@@ -9,6 +9,7 @@
 mod bridge;
 mod bytes;
 mod carried;
+mod documented;
 mod process;
 mod refused;
 mod routed;

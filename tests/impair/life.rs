@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fairpath_testbed::{Need, Netns, Router, requires, wait_for};
+use fairpath_testbed::{Need, Netns, Ping, Router, requires, wait_for};
 use fairpath_tests::PATIENCE;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -272,4 +272,35 @@ fn the_check_passes_and_attaches_nothing() {
     for part in ["loss", "delay", "rate", "order"] {
         assert!(out.contains(part), "{part}: {out}");
     }
+}
+
+by!(changes_by_others_keep_the_delay: afxdp, nfqueue);
+
+/// Changes that no back end has to end for.
+fn changes_by_others_keep_the_delay(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let net = router();
+    let impaired = Impaired::between(&net, port, &["--to-peer", "delay 20ms"]);
+    for change in [
+        "ip neigh flush dev wan",
+        "ip address add 10.77.0.1/24 dev wan",
+        "ip route add 10.10.2.2/32 dev wan",
+        "ip link set wan mtu 1450",
+        "ethtool -K wan gro on",
+    ] {
+        let words: Vec<&str> = change.split(' ').collect();
+        net.router.run(&words).unwrap();
+        let ping = Ping::to(Router::SERVER.v4).count(3);
+        let report = ping.interval(Duration::from_millis(100)).run(&net.client);
+        let report = report.unwrap();
+        assert_eq!(report.received, 3, "{change}: {report:?}");
+        let shortest = report.times.iter().min().unwrap();
+        assert!(
+            *shortest >= Duration::from_millis(20),
+            "{change}: {report:?}"
+        );
+    }
+    let ended = impaired.end();
+    assert_eq!(ended.number("to-peer", "stopped_packets"), 0);
+    ended.assert_true_or_late();
 }

@@ -1,8 +1,9 @@
 //! Which interfaces are watched as links come, change their names and go.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
-use fairpath_bpf::{Hook, Passer};
+use fairpath_bpf::{Dropper, Hook, Passer};
 use fairpath_testbed::{Encap, LinkEnd, Need, Netns, Ping, Testbed, Tun, Veth, Wire, requires};
 use fairpath_tests::{PATIENCE, Rtt, rtt};
 use fairpath_units::IfIndex;
@@ -172,4 +173,54 @@ fn a_program_ahead_at_tcx_hides_nothing_unnoticed() {
     }
     let records = rtt.stop();
     assert_eq!(records.samples.len(), 3, "those before");
+}
+
+/// With XDP, which a change of the interface could detach.
+#[test]
+fn changes_by_others_leave_xdp_measuring() {
+    requires!(
+        Need::Root,
+        Need::Tool("ping"),
+        Need::Tool("nft"),
+        Need::Tool("ethtool")
+    );
+    let testbed = Testbed::new();
+    let [here, there] = ["here", "there"].map(|n| testbed.netns(n).unwrap());
+    let _link = link(&here, "wan", &there, 1);
+    let rtt = Rtt::watch(&here, &["wan"], &["--hook", "xdp"]);
+    let ping = |ns: &Netns| {
+        let ping = Ping::to([10, 9, 1, 2]).count(3);
+        let report = ping.interval(Duration::from_millis(100)).run(ns).unwrap();
+        assert_eq!(report.received, 3);
+    };
+    ping(&here);
+    let changes = [
+        "nft flush ruleset",
+        "tc qdisc replace dev wan root pfifo",
+        "tc qdisc del dev wan root",
+        "tc qdisc add dev wan clsact",
+        "ip link set wan mtu 1400",
+        "ip address add 10.77.0.1/24 dev wan",
+        "ip route add 10.9.1.2/32 dev wan",
+        "ip neigh flush dev wan",
+        "ethtool -K wan gro off",
+        "ip link set wan down",
+        "ip link set wan up",
+    ];
+    for change in changes {
+        let words: Vec<&str> = change.split(' ').collect();
+        here.run(&words).unwrap_or_else(|error| panic!("{error}"));
+        if !change.ends_with("down") {
+            ping(&here);
+        }
+    }
+    // The kernel refuses another XDP program.
+    let attach = || {
+        let index = IfIndex(if_nametoindex("wan").unwrap());
+        Dropper::attach(index, "wan", 1.0, 0).map(drop).is_err()
+    };
+    assert!(here.enter(attach).unwrap());
+    ping(&here);
+    let samples = rtt.stop().by("icmp").count();
+    assert_eq!(samples, 3 * (changes.len() + 1));
 }

@@ -1,9 +1,12 @@
 //! Changes of the router by other programs while a back end runs: it continues, or reports that it does not.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use fairpath_bpf::{Dropper, Hook};
-use fairpath_testbed::{Iperf3, Iperf3Run, Iperf3Server, Need, Netns, Offloads, Router, requires};
+use fairpath_testbed::{
+    Iperf3, Iperf3Run, Iperf3Server, LinkEnd, Need, Netns, Offloads, Router, Veth, requires,
+};
 use fairpath_units::IfIndex;
 use nix::net::if_::if_nametoindex;
 use serde_json::Value;
@@ -39,9 +42,16 @@ const CHANGES: [[&str; 2]; 10] = [
     ["ethtool -K lan gro on", "ethtool -K lan gro off"],
 ];
 
+/// Of [`CHANGES`], those that concern GSO packets: rules, qdisc, MTU, GRO.
+const OF_GSO: [usize; 4] = [0, 3, 4, 9];
+
 /// Received bit/s of Ethernet frames.
 fn rate(scene: &Scene) -> f64 {
-    let read = || scene.net.client.link_counters("eth0").unwrap().rx_bytes;
+    rate_by(scene, "eth0")
+}
+
+fn rate_by(scene: &Scene, interface: &str) -> f64 {
+    let read = || scene.net.client.link_counters(interface).unwrap().rx_bytes;
     let (begin, before) = (Instant::now(), read());
     for_a_time(Duration::from_millis(800));
     (read() - before) as f64 * 8.0 / begin.elapsed().as_secs_f64()
@@ -71,17 +81,27 @@ fn execute(router: &Netns, line: &str) {
 by!(changes_by_others_are_survived_or_reported: nfqueue, afxdp, kernel);
 
 fn changes_by_others_are_survived_or_reported(port: &'static str) {
+    survives_or_reports(port, Offloads::Off, &CHANGES);
+}
+
+by!(changes_with_gso_are_survived_or_reported: nfqueue, afxdp, kernel);
+
+fn changes_with_gso_are_survived_or_reported(port: &'static str) {
+    survives_or_reports(port, Offloads::On, &OF_GSO.map(|at| CHANGES[at]));
+}
+
+fn survives_or_reports(port: &'static str, offloads: Offloads, changes: &[[&str; 2]]) {
     requires!(
         Need::Root,
         Need::Tool("ethtool"),
         Need::Tool("iperf3"),
         Need::Tool("nft")
     );
-    let scene = Scene::new(port, Offloads::Off);
+    let scene = Scene::new(port, offloads);
     let daemon = scene.shape(RATES, "");
     let _download = download(&scene);
     for_a_time(Duration::from_secs(1));
-    for [change, removal] in CHANGES {
+    for [change, removal] in changes {
         execute(&scene.net.router, change);
         // Lost packets are sent again, and a back end that starts again has its burst.
         for_a_time(Duration::from_secs(1));
@@ -106,6 +126,44 @@ fn changes_by_others_are_survived_or_reported(port: &'static str) {
         let bps = rate(&scene);
         assert!(is_shaped(bps), "{port}, after {change}: {bps} bit/s");
     }
+    assert!(daemon.stop().success());
+}
+
+by!(a_route_to_another_interface_leaves_shaping: nfqueue, afxdp, kernel);
+
+/// Only `lan` and `wan` are shaped: packets that the route leads elsewhere arrive, unshaped.
+fn a_route_to_another_interface_leaves_shaping(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"), Need::Tool("iperf3"));
+    let scene = Scene::new(port, Offloads::Off);
+    let address = |last| IpAddr::from([10, 10, 3, last]);
+    let _third = Veth::between(
+        LinkEnd::new(&scene.net.router, "third").with_address(address(1), 24),
+        LinkEnd::new(&scene.net.client, "eth1").with_address(address(2), 24),
+    )
+    .build()
+    .unwrap();
+    let daemon = scene.shape(RATES, "");
+    let _download = download(&scene);
+    for_a_time(Duration::from_secs(1));
+    assert!(is_shaped(rate(&scene)));
+    execute(
+        &scene.net.router,
+        "ip route add 10.10.1.2/32 via 10.10.3.2 dev third",
+    );
+    for_a_time(Duration::from_secs(1));
+    let (by_lan, by_third) = (rate(&scene), rate_by(&scene, "eth1"));
+    println!("{port}: {by_lan:.0} bit/s by lan, {by_third:.0} by the third interface");
+    assert!(by_lan < 0.05 * LINE_BPS, "{port}: {by_lan} bit/s by lan");
+    assert!(by_third > 2.0 * LINE_BPS, "{port}: {by_third} bit/s");
+    assert!(runs(&daemon.status()));
+    execute(
+        &scene.net.router,
+        "ip route del 10.10.1.2/32 via 10.10.3.2 dev third",
+    );
+    for_a_time(Duration::from_secs(2));
+    let bps = rate(&scene);
+    assert!(is_shaped(bps), "{port}: {bps} bit/s by lan again");
+    assert!(runs(&daemon.status()));
     assert!(daemon.stop().success());
 }
 

@@ -30,7 +30,15 @@ fn other(port: &str, interface: &str) -> Place {
     let shape = format!(
         "[shape]\ninside = \"{interface}\"\nvia = \"{port}\"\nqueue = 50\ndown = \"10mbit\""
     );
-    place.configure(&[interface], &shape);
+    match port {
+        // It needs both sides.
+        "afxdp" => {
+            let peer = if interface == "lan" { "wan" } else { "lan" };
+            let shape = format!("{shape}\noutside = \"{peer}\"");
+            place.configure(&[interface, peer], &shape);
+        }
+        _ => place.configure(&[interface], &shape),
+    }
     place
 }
 
@@ -41,7 +49,12 @@ fn a_second_process_on_the_interface_is_refused(port: &'static str) {
     let scene = Scene::new(port, Offloads::Off);
     let holder = scene.shape(RATES, "");
     let before = attached(&scene);
-    for (second, interface) in [("kernel", "lan"), ("kernel", "wan"), ("nfqueue", "wan")] {
+    for (second, interface) in [
+        ("kernel", "lan"),
+        ("kernel", "wan"),
+        ("nfqueue", "wan"),
+        ("afxdp", "lan"),
+    ] {
         let place = other(second, interface);
         let mut refused = Daemon::spawn(&scene.net.router, &place);
         let status = refused.process.wait(PATIENCE).unwrap();

@@ -10,6 +10,7 @@
 mod accounts;
 mod author;
 mod changes;
+mod clamps;
 mod classes;
 mod framing;
 mod gso;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairpath_bpf::{Dropper, Hook, Passer};
+use fairpath_bpf::{Dropper, Hook, Passer, probe};
 use fairpath_testbed::{Need, requires};
 use fairpath_tests::Rtt;
 use fairpath_units::IfIndex;
@@ -48,6 +48,38 @@ fn programs_at_tcx_are_never_bypassed() {
         let start = scene.command(&["start"]);
         assert!(start.status.success(), "{start:?}");
     }
+    assert!(daemon.stop().success());
+}
+
+/// Not even on a kernel that cannot list functions at netfilter hooks.
+#[test]
+fn programs_at_netfilter_hooks_are_never_bypassed() {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    const NF_DROP: i32 = 0;
+    let scene = scene();
+    let attach = || probe::netfilter_link(NF_DROP);
+    let Ok(program) = scene.net.router.enter(attach).unwrap() else {
+        fairpath_units::skip_test(
+            "programs_at_netfilter_hooks_are_never_bypassed",
+            "feature:netfilter_bpf",
+            "the kernel has no such hook",
+        );
+        return;
+    };
+    drop(program);
+    let daemon = scene.start();
+    assert!(passes(&scene));
+    let program = scene.net.router.enter(attach).unwrap().unwrap();
+    let name = "netfilter (ip forward, the program \"fairpath_probe\"";
+    assert_ended(&scene, &daemon, name);
+    assert!(!passes(&scene), "the kernel drops them");
+    let start = scene.command(&["start"]);
+    let text = String::from_utf8_lossy(&start.stderr).into_owned();
+    assert!(!start.status.success() && text.contains(name), "{text}");
+    drop(program);
+    let start = scene.command(&["start"]);
+    assert!(start.status.success(), "{start:?}");
+    assert!(passes(&scene) && runs(&daemon.status()));
     assert!(daemon.stop().success());
 }
 

@@ -37,6 +37,7 @@ fn main() {
         "impair",
         "inject",
         "mark",
+        "netfilter",
         "pifo",
         "pifo_bench",
         "programs",

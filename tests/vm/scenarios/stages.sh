@@ -32,11 +32,16 @@ table inet filter {
 	chain through { type filter hook forward priority 0; ct state invalid drop; }
 	chain empty { type filter hook prerouting priority 0; }
 }
+table inet fast {
+	flowtable f { hook ingress priority 0; devices = { near0 }; }
+	chain away { type filter hook forward priority 1; meta l4proto { tcp, udp } flow add @f; }
+}
 NFT
 tc -n near qdisc add dev near0 clsact
 tc -n near filter add dev near0 egress protocol ip flower action pass
 await 10 ip netns exec near ping -c 1 -W 2 $FAR
 told "netfilter (nft inet filter through)
+netfilter (nft inet fast away)
 NAT (nft ip nat out)
 conntrack (1 connections tracked; without such rules, \`conntrack -F\` removes what is left)
 tc filter (egress flower on \"near0\")"

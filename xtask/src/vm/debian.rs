@@ -26,11 +26,12 @@ use crate::deb;
 pub const KERNEL_ARGUMENTS: &str = "systemd.show_status=false \
      systemd.mask=serial-getty@ttyS0.service systemd.mask=getty.target systemd.mask=e2scrub_reap.service";
 /// The programs that scenarios use in addition to the dependencies of the package.
-const PROGRAMS: [&str; 5] = [
+const PROGRAMS: [&str; 6] = [
     "systemd-sysv",
     "kmod",
     "iproute2",
     "iputils-ping",
+    "curl",
     "nftables",
 ];
 /// Files without use in a guest, which would double its size.

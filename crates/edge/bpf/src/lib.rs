@@ -15,6 +15,7 @@ mod impair;
 mod inject;
 mod mark;
 mod names;
+mod netfilter;
 mod objects;
 mod pass;
 mod pifo;
@@ -40,6 +41,7 @@ pub use forward::{
 pub use impair::{Loss, LossCounts, LossError, LossOptions};
 pub use inject::{Arrived, InjectError, Injector, Side, Traffic};
 pub use mark::{Mark, MarkCount, MarkError, MarkOptions, Took};
+pub use netfilter::{HookedProgram, netfilter_programs};
 pub use objects::{Loaded, load_all};
 pub use pass::Passer;
 pub use pifo::{KernelPool, PoolError};
@@ -95,6 +97,9 @@ mod skel {
     }
     pub mod pifo_bench {
         include!(concat!(env!("OUT_DIR"), "/pifo_bench.skel.rs"));
+    }
+    pub mod netfilter {
+        include!(concat!(env!("OUT_DIR"), "/netfilter.skel.rs"));
     }
     pub mod programs {
         include!(concat!(env!("OUT_DIR"), "/programs.skel.rs"));

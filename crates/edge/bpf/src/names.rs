@@ -61,7 +61,7 @@ fn listed() -> Result<BTreeMap<u32, String>, libbpf_rs::Error> {
     Ok(bytes.chunks_exact(ENTRY_BYTES).filter_map(entry).collect())
 }
 
-fn text(name: &[u8]) -> String {
+pub(crate) fn text(name: &[u8]) -> String {
     let end = name.iter().position(|byte| *byte == 0);
     String::from_utf8_lossy(&name[..end.unwrap_or(name.len())]).into_owned()
 }

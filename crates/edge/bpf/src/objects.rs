@@ -95,6 +95,14 @@ fn load_mark() -> Result<(), libbpf_rs::Error> {
     open.load().map(drop)
 }
 
+fn load_netfilter() -> Result<(), libbpf_rs::Error> {
+    let mut place = MaybeUninit::uninit();
+    skel::netfilter::NetfilterSkelBuilder::default()
+        .open(&mut place)?
+        .load()
+        .map(drop)
+}
+
 fn load_programs() -> Result<(), libbpf_rs::Error> {
     let mut place = MaybeUninit::uninit();
     skel::programs::ProgramsSkelBuilder::default()
@@ -207,6 +215,10 @@ pub fn load_all() -> Vec<Loaded> {
         Loaded {
             name: "pifo_bench",
             result: load_pifo_bench(),
+        },
+        Loaded {
+            name: "netfilter",
+            result: load_netfilter(),
         },
         Loaded {
             name: "programs",

@@ -10,8 +10,8 @@
 //! chains, which the firewall of every distribution leaves, are not listed. Chains for local
 //! traffic only (input, output) are not listed either.
 //!
-//! Deliberately absent: other programs at tcx and XDP (see `fairpath_bpf::tcx_programs` and
-//! [`crate::Link::xdp`]), and `bridge-nf-call-iptables`, which sends bridged packets through the
+//! Deliberately absent: other BPF programs at tcx, netfilter hooks and XDP (see
+//! `fairpath_bpf::tcx_programs`, `netfilter_programs` and [`crate::Link::xdp`]), and `bridge-nf-call-iptables`, which sends bridged packets through the
 //! chains listed here.
 
 mod device;

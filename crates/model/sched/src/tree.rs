@@ -295,9 +295,14 @@ fn build(
     text: &str,
 ) -> Result<Tree, BadTree> {
     let shape = shape::grow(&draft.nodes, &mut problems);
+    // Without a hierarchy, every other message would be a wrong one.
+    if draft.nodes.len() > MAX_NODES {
+        let (problems, omitted) = problems.located(file, text);
+        return Err(BadTree { problems, omitted });
+    }
     let chosen = layout::choose(&draft.nodes, known.policies, &mut problems);
     let over = |(at, node): (usize, &NodeDraft)| {
-        let is_leaf = shape.children.get(at).is_none_or(Vec::is_empty);
+        let is_leaf = shape.children[at].is_empty();
         chosen[at].map_or_else(Over::default, |policy| {
             layout::over_of(node, policy, is_leaf, &mut problems)
         })

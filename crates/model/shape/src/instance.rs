@@ -817,6 +817,120 @@ mod tests {
         assert!(at - hour <= 2 * MS, "{} ns", at - hour);
     }
 
+    /// A FIFO that drops nothing except above its limit of packets.
+    fn unlimited(bps: u64, limit: u32, handles: u32) -> ShapeInstance {
+        let settings = Settings {
+            bps: Both { down: bps, up: bps },
+            policy: "fifo".to_owned(),
+            limit_packets: Some(limit),
+            max_sojourn_ns: Some(0),
+            ..Settings::default()
+        };
+        let lines = Lines::new(&ClassSet::default(), &settings).unwrap();
+        let (tree, rules) = (&lines.trees.down, Rules::default());
+        ShapeInstance::new(tree, End::Receiver, &rules, handles, false).unwrap()
+    }
+
+    /// The time that `packets` of 1,000 bytes take, after the burst.
+    fn time_of(bps: u64, packets: u32) -> u64 {
+        let mut instance = unlimited(bps, 2 * packets, 2 * packets);
+        let (mut now, mut sent, mut leaving) = (0, 0, Vec::new());
+        let mut times = Vec::new();
+        for handle in 1..=2 * packets {
+            instance.arrive(handle, &frame(0), &packet(1), 1000);
+        }
+        while sent < 2 * packets {
+            let next = instance.turn(now, 1, &mut leaving).unwrap();
+            for left in leaving.drain(..) {
+                assert!(matches!(left, Leaving::Send { .. }), "{bps}: {left:?}");
+                sent += 1;
+                times.push(now);
+            }
+            now = next.unwrap_or(now).max(now);
+        }
+        times[2 * packets as usize - 1] - times[packets as usize - 1]
+    }
+
+    /// From 1 bit/s, where a packet of 1,000 bytes takes more than two hours, to 1 Tbit/s, where it takes 8 ns.
+    #[test]
+    fn rates_hold_at_every_size() {
+        for (bps, packets) in [
+            (1, 20),
+            (1_000, 20),
+            (100_000_000_000, 100_000),
+            (400_000_000_000, 400_000),
+            (1_000_000_000_000, 500_000),
+        ] {
+            let (took, due_ns) = (
+                time_of(bps, packets),
+                8e12 * f64::from(packets) / bps as f64,
+            );
+            // The time of a packet is in whole nanoseconds, rounded down.
+            let shortest = due_ns - f64::from(packets);
+            let holds = (shortest..1.001 * due_ns).contains(&(took as f64));
+            assert!(holds, "{bps} bit/s: {took} ns, {due_ns} expected");
+        }
+    }
+
+    #[test]
+    fn the_packet_limit_is_exact_at_both_ends() {
+        for limit in [64, 1 << 20] {
+            let handles = limit + 10;
+            let mut instance = unlimited(1_000_000, limit, handles);
+            for handle in 1..=handles {
+                instance.arrive(handle, &frame(0), &packet(1), 1000);
+            }
+            let mut leaving = Vec::new();
+            instance.turn(0, 0, &mut leaving).unwrap();
+            let dropped = leaving
+                .iter()
+                .filter(|left| matches!(left, Leaving::Drop { .. }));
+            assert_eq!(dropped.count(), 10, "{limit}");
+        }
+    }
+
+    /// Nothing of before is left: no credit beyond the burst, no packet, no time to come.
+    #[test]
+    fn an_hour_of_silence_leaves_no_credit() {
+        const BPS: u64 = 8_000_000;
+        let (mut instance, places) = instance(BPS, 4000, false);
+        let hour = 3_600_000 * MS;
+        let mut of_second = Vec::new();
+        for begin in [0, hour, 2 * hour] {
+            let (mut now, mut leaving, mut sent) = (begin, Vec::new(), 0);
+            for handle in 1..=2000 {
+                instance.arrive(handle, &frame(begin), &packet(1), 1000);
+            }
+            let mut next = Some(begin);
+            while let Some(at) = next.filter(|at| *at < begin + 1000 * MS) {
+                assert!(at >= now, "{at} is before {now}");
+                now = at.max(now + 1);
+                next = instance.turn(now, 4000, &mut leaving).unwrap();
+                let of_now = leaving.drain(..);
+                sent += of_now
+                    .filter(|left| matches!(left, Leaving::Send { .. }))
+                    .count();
+            }
+            of_second.push(sent);
+            // What waited for an hour is too old, and the link is idle then.
+            let end = begin + hour - 1;
+            while instance.turn(end, 4000, &mut leaving).unwrap().is_some() {}
+            let late = leaving
+                .drain(..)
+                .filter(|left| matches!(left, Leaving::Send { .. }));
+            assert!(late.count() <= 4, "packets of an hour ago");
+            let reader = instance.reader();
+            let figures = places.read(|node| (reader.node_stats(node), reader.account(node)));
+            assert_eq!(figures[0].held, 0);
+            instance.audit().unwrap();
+        }
+        // A packet a millisecond, and none that waited for more than 500; then also a burst of 5 ms.
+        assert!((495..=502).contains(&of_second[0]), "{of_second:?}");
+        let after_silence = of_second[0] + 3..=of_second[0] + 5;
+        assert!(after_silence.contains(&of_second[1]), "{of_second:?}");
+        assert_eq!(of_second[1], of_second[2]);
+    }
+
     #[test]
     fn the_stacks_share_follows_the_link_rate() {
         let mut flood = Flood::new(8_000_000, 100);

@@ -546,3 +546,63 @@ fn diffserv_is_refused_where_leaves_are_fixed() {
         assert!(problems.contains(reported), "{keys}: {problems}");
     }
 }
+
+/// Each with its minimum and maximum, and one beyond each.
+#[test]
+fn limits_of_shaping_keys_are_exact() {
+    let sojourn = "out of range: 0s to 60s";
+    for (key, accepted, refused, reported) in [
+        (
+            "packets",
+            ["64", "1048576"],
+            ["63", "1048577"],
+            "out of range: 64 to 1048576",
+        ),
+        (
+            "overhead",
+            ["-64", "256"],
+            ["-65", "257"],
+            "out of range: -64 to 256",
+        ),
+        ("mpu", ["0", "256"], ["-1", "257"], "out of range: 0 to 256"),
+        (
+            "queue",
+            ["0", "65530"],
+            ["-1", "65531"],
+            "out of range: 0 to 65530",
+        ),
+        (
+            "max_sojourn",
+            ["\"0s\"", "\"60s\""],
+            ["\"60001ms\"", "\"61s\""],
+            sojourn,
+        ),
+        (
+            "down",
+            ["\"1bit\"", "\"1000tbit\""],
+            ["\"0bit\"", "\"1001tbit\""],
+            "rate",
+        ),
+        (
+            "inside_vlan",
+            ["1", "4094"],
+            ["0", "4095"],
+            "out of range: 1 to 4094",
+        ),
+    ] {
+        let keys = |value: &str| {
+            let armed = "outside = \"eth0\"\nvia = \"afxdp\"\noutside_vlan = 7\n";
+            let around = if key == "inside_vlan" { armed } else { "" };
+            format!("{around}{key} = {value}")
+        };
+        for value in accepted {
+            let read = shape_of(MINE, &keys(value));
+            assert!(read.is_ok(), "{key} = {value}: {:#?}", read.unwrap_err());
+        }
+        for value in refused {
+            let problems = shape_of(MINE, &keys(value)).unwrap_err();
+            let named = |text: &String| text.contains(key) && text.contains(reported);
+            assert!(problems.iter().any(named), "{key} = {value}: {problems:#?}");
+        }
+    }
+}

@@ -52,6 +52,7 @@ const FILTERS: &[&str] = &[
     "tracked_connections_rules_filters_and_qdiscs_are_named",
     "programs_at_tcx_are_never_bypassed",
 ];
+const CAPTURES: &[&str] = &["captures_on_the_router_miss_carried_packets"];
 const SENDERS: &[&str] = &[
     "spoofed_senders_pass_only_as_in_the_kernel",
     "rp_filter_is_followed_while_afxdp_runs",
@@ -72,14 +73,14 @@ const fn row(
 }
 
 /// In the order of a packet.
-pub static FORWARDING: [ForwardingStage; 25] = {
+pub static FORWARDING: [ForwardingStage; 30] = {
     use Decision::{Documented, Done, Refused, Stack};
     [
         row(
             "packet sockets (tcpdump) at ingress",
             Documented,
             "they do not see these packets; a capture on the other side of the link does",
-            &[],
+            CAPTURES,
         ),
         row(
             "tc filters and programs at ingress",
@@ -145,8 +146,8 @@ pub static FORWARDING: [ForwardingStage; 25] = {
         row(
             "several next hops of a route",
             Documented,
-            "the hash has no ports, so `fib_multipath_hash_policy` 1 may select another next hop than the kernel",
-            &[],
+            "the hash has no ports, so `fib_multipath_hash_policy` 1 may select another next hop than the kernel; each destination has one",
+            &["several_next_hops_are_chosen_without_ports"],
         ),
         row(
             "source check of IPv4 (`rp_filter`, addresses of this host)",
@@ -188,13 +189,37 @@ pub static FORWARDING: [ForwardingStage; 25] = {
             "ICMP redirect",
             Documented,
             "none is sent for a packet that leaves by its ingress interface",
-            &[],
+            &["afxdp_sends_no_icmp_redirects"],
         ),
         row(
             "netfilter forward and postrouting",
             Refused,
             "a chain with rules, or with a policy that drops",
             IPTABLES,
+        ),
+        row(
+            "flowtables of nftables",
+            Refused,
+            "the rule that adds flows is in a forward chain, and their connections are tracked",
+            NFTABLES,
+        ),
+        row(
+            "BPF programs at netfilter hooks",
+            Refused,
+            "any, at the hooks of forwarded packets; found at most 250 ms later",
+            &["programs_at_netfilter_hooks_are_never_bypassed"],
+        ),
+        row(
+            "IPVS",
+            Refused,
+            "any service; found at most 250 ms later",
+            &["services_of_ipvs_are_a_stage"],
+        ),
+        row(
+            "functions of other modules at netfilter hooks",
+            Refused,
+            "any unknown one, where the kernel lists them (`nfnetlink_hook`); other kernels do not report them",
+            &["unknown_hooks_are_listed_once"],
         ),
         row(
             "tunnels of a route (lwtunnel)",
@@ -215,10 +240,16 @@ pub static FORWARDING: [ForwardingStage; 25] = {
             FILTERS,
         ),
         row(
+            "packet sockets (tcpdump) at egress",
+            Documented,
+            "as at ingress",
+            CAPTURES,
+        ),
+        row(
             "counters of `nstat` (IpForwDatagrams)",
             Documented,
             "they count packets of the stack only",
-            &[],
+            &["nstat_counts_packets_of_the_stack_only"],
         ),
     ]
 };

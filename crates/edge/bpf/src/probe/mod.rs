@@ -21,7 +21,7 @@ pub use kernel_type::{KernelStruct, kernel_struct};
 pub use try_bpf::{
     arena, bpf, bpf_qdisc, bpf_stats, bpf_tcp_cc, kernel_btf, may_goto, prog_test_run_syscall,
 };
-pub use try_hooks::{XdpPlace, netfilter, tcx, xdp, xdp_link};
+pub use try_hooks::{XdpPlace, netfilter, netfilter_link, tcx, xdp, xdp_link};
 
 /// The kernel's internal `ENOTSUPP`, which BPF returns to user space although it has no name there.
 pub const ENOTSUPP: i32 = 524;

@@ -68,8 +68,14 @@ pub fn xdp_link(ifindex: IfIndex, place: XdpPlace) -> io::Result<()> {
 /// Attaches a program that accepts everything at netfilter's IPv4 `forward` hook, by a link.
 pub fn netfilter() -> io::Result<()> {
     const NF_ACCEPT: i32 = 1;
+    netfilter_link(NF_ACCEPT).map(drop)
+}
+
+/// Attaches a program that returns `verdict` at netfilter's IPv4 `forward` hook. It ends with the
+/// descriptor.
+pub fn netfilter_link(verdict: i32) -> io::Result<OwnedFd> {
     const NF_INET_FORWARD: u32 = 2;
-    let program = pass_all(BPF_PROG_TYPE_NETFILTER, BPF_NETFILTER, NF_ACCEPT)?;
+    let program = pass_all(BPF_PROG_TYPE_NETFILTER, BPF_NETFILTER, verdict)?;
     let mut options = bpf_link_create_opts::default();
     options.__bindgen_anon_1.netfilter = bpf_link_create_opts__bindgen_ty_1__bindgen_ty_5 {
         pf: libc::NFPROTO_IPV4 as u32,
@@ -77,7 +83,7 @@ pub fn netfilter() -> io::Result<()> {
         priority: -128,
         flags: 0,
     };
-    create_link(&program, 0, BPF_NETFILTER, options).map(drop)
+    create_link(&program, 0, BPF_NETFILTER, options)
 }
 
 fn pass_all_xdp() -> io::Result<OwnedFd> {

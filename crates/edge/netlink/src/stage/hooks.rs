@@ -1,12 +1,13 @@
-//! Other functions at netfilter hooks (`nfnetlink_hook`, Linux 5.14, if built): BPF programs, IPVS,
-//! modules.
+//! Other functions at netfilter hooks (`nfnetlink_hook`, Linux 5.14, if built): IPVS, modules.
 //!
-//! The other files of this module list chains, NAT and connection tracking, which are skipped here.
+//! The other files of this module list chains, NAT and connection tracking, and
+//! `fairpath_bpf::netfilter_programs` lists BPF programs: all these are skipped here. A kernel without
+//! `nfnetlink_hook` still shows the services of IPVS. Other modules of third parties are then unknown.
 
 use netlink_sys::protocols::NETLINK_NETFILTER;
 
 use super::nftables::NFGEN_LEN;
-use super::{Stage, StageError, StageKind, absent};
+use super::{Stage, StageError, StageKind, absent, read};
 use crate::connection::{Connection, NetlinkError, dumped};
 use crate::message::{Request, attr_str};
 
@@ -18,10 +19,11 @@ const FAMILIES: [(u8, &str); 3] = [(2, "ip"), (10, "ip6"), (7, "bridge")];
 const HOOKS: [(u32, &str); 3] = [(0, "prerouting"), (2, "forward"), (4, "postrouting")];
 /// Functions (prefixes) that their rules represent, or that have no effect. Those of security
 /// modules apply to local sockets of every host.
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 16] = [
     "apparmor_",
     "selinux_",
     "smack_",
+    "nf_hook_run_bpf",
     "nft_",
     "ipt_do_table",
     "ip6t_do_table",
@@ -36,7 +38,7 @@ const KNOWN: [&str; 15] = [
     "ip_sabotage_in",
 ];
 
-/// Unknown functions at the hooks of forwarded packets. None if the kernel cannot list them.
+/// Unknown functions at the hooks of forwarded packets; of a kernel that cannot list them, IPVS.
 pub(super) fn others() -> Result<Vec<Stage>, StageError> {
     let mut found = Vec::new();
     for (family, family_name) in FAMILIES {
@@ -55,7 +57,24 @@ pub(super) fn others() -> Result<Vec<Stage>, StageError> {
             }));
         }
     }
+    if !found.iter().any(|stage| stage.name.contains("ip_vs")) {
+        found.extend(read("/proc/net/ip_vs")?.and_then(|text| ipvs(&text)));
+    }
     Ok(found)
+}
+
+/// IPVS, if its table has services: its functions are at the hooks then.
+fn ipvs(table: &str) -> Option<Stage> {
+    let is_service = |line: &&str| {
+        let mut kinds = ["TCP ", "UDP ", "SCTP ", "FWM "].into_iter();
+        kinds.any(|kind| line.starts_with(kind))
+    };
+    let services = table.lines().filter(is_service).count();
+    (services > 0).then(|| Stage {
+        kind: StageKind::Netfilter,
+        name: format!("IPVS with {services} services; `ipvsadm -L` lists them"),
+        interface: None,
+    })
 }
 
 fn known(function: &str) -> bool {
@@ -77,7 +96,7 @@ fn functions(family: u8, hook: u32) -> Result<Vec<(String, Option<String>)>, Net
 
 #[cfg(test)]
 mod tests {
-    use super::known;
+    use super::{ipvs, known};
 
     #[test]
     fn unknown_hooks_are_listed_once() {
@@ -89,8 +108,27 @@ mod tests {
         ] {
             assert!(known(reported), "{reported}");
         }
-        for stranger in ["ip_vs_in_hook", "bpf_prog_50e5_drop"] {
+        for stranger in ["ip_vs_in_hook", "their_hook"] {
             assert!(!known(stranger), "{stranger}");
         }
+    }
+
+    #[test]
+    fn services_of_ipvs_are_a_stage() {
+        let empty = "\
+IP Virtual Server version 1.2.1 (size=4096)
+Prot LocalAddress:Port Scheduler Flags
+  -> RemoteAddress:Port Forward Weight ActiveConn InActConn
+";
+        assert_eq!(ipvs(empty), None);
+        let table = format!(
+            "{empty}TCP  C0000201:0050 rr  \n  -> 0A0A0102:0050      Route   1      0          0         \n\
+             UDP  [2001:0db8:0000:0000:0000:0000:0000:0001]:0035 rr  \nFWM  00000007 wlc \n"
+        );
+        let name = ipvs(&table).map(|stage| stage.name);
+        assert_eq!(
+            name.as_deref(),
+            Some("IPVS with 3 services; `ipvsadm -L` lists them")
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Both interfaces, as they are when the port is opened: what is forwarded between them, and by which rings.
 
 use anyhow::{Context, bail};
-use fairpath_afxdp::{LinkQueue, Placement, Plan, Port, QueueId};
+use fairpath_afxdp::{LinkQueue, MAX_FRAMES, Placement, Plan, Port, QueueId};
 use fairpath_bpf::{Exit, ForwardPlan, Forwarding, SenderCheck};
 use fairpath_netlink::{Ethtool, Link, Links};
 use fairpath_shape::{Both, Side};
@@ -192,6 +192,13 @@ pub fn open_port(ends: &Ends, held: u32) -> anyhow::Result<(Port, u32, Placement
     let placement = Placement::of(&queues, &[]);
     let mut plan = Plan::new(queues).sized(RING, held);
     plan.node = placement.node;
+    if plan.frames > MAX_FRAMES {
+        let most = MAX_FRAMES - (plan.frames - held).min(MAX_FRAMES);
+        bail!(
+            "hold {held} packets via afxdp: it has frames for {most}: lower [shape] packets or --max-packets, \
+             which count in each direction, or use via = \"nfqueue\" or \"kernel\""
+        );
+    }
     let mtu = ends.inside.mtu_bytes.max(ends.outside.mtu_bytes);
     if mtu > Plan::largest_mtu(plan.frame_bytes) {
         plan.frame_bytes = 4096;

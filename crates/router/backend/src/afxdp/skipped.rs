@@ -1,12 +1,14 @@
 //! Stages of the stack that packets pass by where AF_XDP carries them.
 
 use anyhow::Context;
-use fairpath_bpf::{Hook, tcx_programs};
+use fairpath_bpf::{Hook, HookedProgram, netfilter_programs, tcx_programs};
 use fairpath_netlink::{Device, Link, StageKind, stages as stack_stages};
 use nix::errno::Errno;
 use nix::net::if_::if_indextoname;
 
 use crate::Mode;
+
+const NFPROTO_IPV6: u32 = 10;
 
 /// Packets would bypass stages: which, and the remedy.
 #[derive(Debug)]
@@ -115,10 +117,35 @@ fn stages(links: &[Link; 2], mode: Mode) -> anyhow::Result<Vec<String>> {
     };
     let all = all.into_iter().filter(|stage| met(stage.kind));
     let mut named: Vec<String> = all.map(|stage| stage.to_string()).collect();
+    if met(StageKind::Netfilter) {
+        named.extend(hooked_programs()?);
+    }
     for device in &devices {
         named.extend(programs(device)?);
     }
     Ok(named)
+}
+
+/// BPF programs at the hooks of forwarded packets. `nfnetlink_hook` lists them too, where it is built.
+fn hooked_programs() -> anyhow::Result<Vec<String>> {
+    let all = netfilter_programs().context("list the BPF programs at netfilter hooks")?;
+    let named = all.iter().filter_map(
+        |HookedProgram {
+             program,
+             family,
+             hook,
+         }| {
+            let hook = match hook {
+                0 => "prerouting",
+                2 => "forward",
+                4 => "postrouting",
+                _ => return None,
+            };
+            let family = if *family == NFPROTO_IPV6 { "ip6" } else { "ip" };
+            Some(format!("netfilter ({family} {hook}, {program})"))
+        },
+    );
+    Ok(named.collect())
 }
 
 /// Programs of other owners at tcx, in the words of [`Stage`](fairpath_netlink::Stage).
