@@ -255,7 +255,7 @@ fn acks_of_a_download_are_filtered(port: &'static str) {
 }
 
 /// No rule, no qdisc, no program.
-fn left_nothing(scene: &Scene) {
+pub fn left_nothing(scene: &Scene) {
     let router = &scene.net.router;
     let qdiscs = router.run(&["tc", "qdisc", "show"]).unwrap();
     assert!(
@@ -356,7 +356,7 @@ fn the_other_side_continues(scene: &Scene, daemon: &Daemon<'_>) {
 }
 
 /// A hundred datagrams pass, and are in the figures of both sides.
-fn passes_and_is_counted(scene: &Scene, daemon: &Daemon<'_>) {
+pub fn passes_and_is_counted(scene: &Scene, daemon: &Daemon<'_>) {
     scene.meet(&[Router::CLIENT.v4]);
     let before = ["down", "up"].map(|side| number(&queue(daemon, side, None), "sent_packets"));
     let ping = Ping::to(Router::CLIENT.v4).count(100);

@@ -16,7 +16,6 @@ use fairpath_core::sched::{Drop as Reason, NodeConfig, Op, Setting, decode_rate,
 use fairpath_history::snapshot::{Queue, Shape, ShapeSet, ShapedLink, StackTraffic};
 use fairpath_sched::tree::{STACK_SHARE, Tree};
 use fairpath_shape::{Both, Figures, Impaired, Lines, Side, Sojourns, StackAlarm, StackCounts};
-use fairpath_units::IfIndex;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::afxdp::skipped::Bypassed;
@@ -25,7 +24,7 @@ use crate::description::Shapes;
 use crate::hold::Hold;
 use crate::shape::{Backend, Job, Reading, find_links, no_such_interface};
 use crate::{OnBypass, Prepared, ShapeConfig, Via};
-use sides::absent;
+use sides::{Present, absent};
 
 /// Quantiles look back over one to two of these.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -84,7 +83,7 @@ struct Port {
     window: Instant,
     stack_alarms: Both<StackAlarm>,
     /// The interfaces that are shaped; none where one is absent.
-    present: Both<Option<IfIndex>>,
+    present: Both<Option<Present>>,
 }
 
 /// True if NFQUEUE replaces AF_XDP after this error.
@@ -231,7 +230,7 @@ impl Shaping {
             .filter_map(|side| job.links.get(*side).as_ref());
         let hold = Hold::of(found)?;
         let backend = (shapes.start)(&job, monitor, &self.prepared)?;
-        let present = job.links.map(|link| link.map(|link| link.ifindex));
+        let present = job.links.map(|link| link.as_ref().map(Present::from));
         self.lines = lines;
         self.warn_of_long_rounds();
         let now = Instant::now();
