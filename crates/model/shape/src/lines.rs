@@ -179,6 +179,11 @@ pub enum LineError {
     /// A parameter.
     #[error(transparent)]
     Set(#[from] SetError),
+    /// A class has the name of the whole link.
+    #[error(
+        "class \"line\": this is the name of the whole link in the status and in `fairpath shape set`: name the class differently"
+    )]
+    Reserved,
     /// There is no such policy.
     #[error("policy {name:?}: unknown policy{near}: `fairpath sched list` lists all")]
     Policy {
@@ -230,6 +235,9 @@ impl Lines {
     /// # Errors
     /// [`LineError`] says what is wrong.
     pub fn new(set: &ClassSet, settings: &Settings) -> Result<Lines, LineError> {
+        if set.classes().iter().any(|class| class.name == "line") {
+            return Err(LineError::Reserved);
+        }
         let mut pipes = Both::default();
         let trees = Both::try_of(|side| {
             let (tree, pipe) = line(set, settings, side)?;

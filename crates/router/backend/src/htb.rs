@@ -263,7 +263,7 @@ impl HtbLink {
         {
             note.push_str(&format!(
                 ", GSO packets get more than their share of {}",
-                written(bps, "bit")
+                written(bps, "bps")
             ));
         }
         if let Some(first) = plan.unkept.first() {

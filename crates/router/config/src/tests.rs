@@ -499,6 +499,16 @@ fn invalid_framing_is_refused_with_a_remedy() {
 }
 
 #[test]
+fn no_class_has_the_name_of_the_link() {
+    let classes = "[[class]]\nname = \"line\"\nprefix = \"10.0.0.0/8\"";
+    let problems = shape_of(MINE, &format!("{classes}\n[alerts]")).unwrap_err();
+    assert!(
+        problems[0].contains("name the class differently"),
+        "{problems:#?}"
+    );
+}
+
+#[test]
 fn ack_filters_need_queues_of_flows() {
     let read = |keys: &str| shape_of(MINE, keys).map(|config| config.shape.unwrap().lines);
     let lines = |keys: &str| Lines::new(&ClassSet::default(), &read(keys).unwrap());
