@@ -192,6 +192,14 @@ pub enum LineError {
         /// The nearest known one, as a question.
         near: String,
     },
+    /// A policy of children at classes, which have none.
+    #[error(
+        "policy {name:?}: it ranks children, and classes have packets and flows: choose another, such as \"fq_codel\", or use it in a tree"
+    )]
+    Children {
+        /// As given.
+        name: String,
+    },
     /// No queue has flows, whose ACKs could be filtered.
     #[error(
         "filter ACKs: no policy here has a queue for each flow: use fq_codel, or a tree with such a leaf, or omit ack_filter"
@@ -335,8 +343,14 @@ pub(crate) fn direction_of(side: Side) -> u64 {
 }
 
 fn find(name: &str, policies: &[Policy]) -> Result<(), LineError> {
-    if policies.iter().any(|policy| policy.name == name) {
-        return Ok(());
+    if let Some(policy) = policies.iter().find(|policy| policy.name == name) {
+        let at_leaves = policy.over.iter().chain([&policy.usual]);
+        return match at_leaves.into_iter().any(|over| *over != Over::Children) {
+            true => Ok(()),
+            false => Err(LineError::Children {
+                name: name.to_owned(),
+            }),
+        };
     }
     let known = policies.iter().map(|policy| policy.name.as_str());
     Err(LineError::Policy {

@@ -501,11 +501,34 @@ fn invalid_framing_is_refused_with_a_remedy() {
 #[test]
 fn no_class_has_the_name_of_the_link() {
     let classes = "[[class]]\nname = \"line\"\nprefix = \"10.0.0.0/8\"";
-    let problems = shape_of(MINE, &format!("{classes}\n[alerts]")).unwrap_err();
+    let problems = shape_of(MINE, classes).unwrap_err();
     assert!(
         problems[0].contains("name the class differently"),
         "{problems:#?}"
     );
+}
+
+#[test]
+fn problems_of_links_have_the_line_of_their_key() {
+    for (keys, reported) in [
+        (
+            "set = [\n\"quantum=300B\",\n\"nobody.quantum=300B\"]",
+            "5:1: [shape] set",
+        ),
+        (
+            "policy = \"fifo\"\nack_filter = true",
+            "4:14: [shape] filter ACKs",
+        ),
+        ("inside_vlan = 5", "3:15: [shape] inside_vlan"),
+        (
+            "policy = \"tins\"",
+            "3:10: [shape] policy \"tins\": it ranks children",
+        ),
+        ("policy = \"foo\"", "3:10: [shape] policy \"foo\": unknown"),
+    ] {
+        let problems = shape_of(MINE, keys).unwrap_err();
+        assert!(problems[0].contains(reported), "{keys}: {problems:#?}");
+    }
 }
 
 #[test]
