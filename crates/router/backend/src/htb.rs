@@ -25,6 +25,8 @@ use crate::shape::{Backend, Ended, Job, Reading};
 
 /// Ethernet's header, which an MTU does not count.
 const ETHERNET: u32 = 14;
+/// The lowest rate of HTB, which counts bytes.
+const MIN_BPS: u64 = 8;
 /// Class numbers that are left free, for classes that come later.
 const SPARE_CLASSES: u32 = 1024;
 
@@ -230,6 +232,16 @@ impl HtbLink {
         let plan = htb_plan(tree, self.frame_bytes, HTB_MAJOR, |minor| {
             known.get(&minor).copied()
         })?;
+        let too_low = |node: &&HtbNode| node.rate_bps.min(node.ceil_bps) < MIN_BPS;
+        if let Some(low) = plan.classes.iter().find(too_low) {
+            let index = (low.node as usize).wrapping_sub(1);
+            let class = tree.names.nodes().get(index);
+            bail!(
+                "shape {:?} via kernel: class {:?}: HTB has no rate below {MIN_BPS} bit/s: raise it, or use \"nfqueue\"",
+                self.name,
+                class.map_or("line", |name| name)
+            );
+        }
         let applied = self.htb.apply(device, &tree_of(&plan), false)?;
         let classes = counted(plan.classes.len(), "class", "classes");
         let mut note = format!("{} by HTB, {classes}", self.name);
