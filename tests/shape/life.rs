@@ -177,6 +177,9 @@ fn set_rates_stay_until_a_reload(port: &'static str) {
         let (done, text) = command(words);
         assert!(done, "{text}");
     }
+    // Ahead of the first reading.
+    let links = daemon.status()["shape"]["links"].clone();
+    assert_eq!(links.as_array().map(Vec::len), Some(2), "{links:#}");
     assert_eq!(ceil(), 20_000_000);
     daemon.reload();
     assert_eq!(ceil(), 2_000_000);

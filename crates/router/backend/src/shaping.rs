@@ -193,7 +193,9 @@ impl Shaping {
             ));
         }
         match self.open(config, classes, monitor) {
-            Ok(port) => {
+            Ok(mut port) => {
+                // The status has figures at once. A failure is that of the next reading, too.
+                let _ = port.take_reading(&self.lines, monitor);
                 let text = format!(
                     "shaping via {} ({}): {}",
                     port.backend.via().name(),
@@ -384,6 +386,7 @@ impl Shaping {
             };
             port.backend.replace(&job, &self.lines)?;
             port.forget_windows();
+            let _ = port.take_reading(&lines, monitor);
             (self.lines, self.rules, self.slots) = (lines, leads.rules, leads.slots);
             self.set = Both::default();
             return Ok(None);
