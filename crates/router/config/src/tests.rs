@@ -509,7 +509,7 @@ fn no_class_has_the_name_of_the_link() {
 }
 
 #[test]
-fn problems_of_links_have_the_line_of_their_key() {
+fn problems_of_links_have_their_line() {
     for (keys, reported) in [
         (
             "set = [\n\"quantum=300B\",\n\"nobody.quantum=300B\"]",

@@ -190,7 +190,7 @@ impl<K> Waiting<K> {
         )
     }
 
-    /// The number of packets in the kernel that nobody took, `u32::MAX` if it is unknown.
+    /// The number of packets in the kernel that were not read, `u32::MAX` if it is unknown.
     pub fn unread(&mut self, place: Place) -> u32 {
         let (queue, _) = self.at(place);
         let held = queue.held() as u32;
