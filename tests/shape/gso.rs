@@ -15,11 +15,14 @@ use fairpath_wire::IpProto;
 use fairpath_wire::capture::Reader;
 use fairpath_wire::checksum::checksum;
 use fairpath_wire::ip::pseudo_header;
+use nix::sys::signal::Signal;
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::{Ipv4Tos, Ipv6TClass, UdpGsoSegment};
 
 use crate::by;
-use crate::scene::{Counted, PORT, Scene, for_a_time, number, settled, snapshot};
+use crate::scene::{
+    Arrived, BERT, Counted, Numbered, PORT, Scene, for_a_time, number, settled, snapshot,
+};
 
 /// The number of repetitions of a disturbed measurement.
 const TIMES: u32 = 4;
@@ -122,6 +125,9 @@ fn nfqueue_delays_pings_like_afxdp() {
 const SEGMENTS: u64 = 40;
 const SEGMENT: usize = 1000;
 
+/// 13 Mbit/s of blocks.
+const BLOCK_EVERY: Duration = Duration::from_millis(25);
+
 /// GSO packets of UDP: datagrams as of [`Numbered`](crate::scene::Numbered), which this host does not split.
 struct Blocks {
     socket: UdpSocket,
@@ -216,13 +222,13 @@ fn every_segment_of_a_gso_packet_leaves_once(port: &'static str) {
     }
 }
 
-/// Sends blocks at 13 Mbit/s, while `body` runs. The datagrams so far are in `blocks`.
-fn while_sending<T>(blocks: &mut Blocks, body: impl FnOnce() -> T) -> T {
+/// Sends a block every `every`, while `body` runs. The datagrams so far are in `blocks`.
+fn while_sending<T>(blocks: &mut Blocks, every: Duration, body: impl FnOnce() -> T) -> T {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let sender = scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                blocks.send(1, Duration::from_millis(25));
+                blocks.send(1, every);
             }
         });
         let result = body();
@@ -246,7 +252,9 @@ fn gso_packets_of_udp_delay_no_ping(port: &'static str) {
     repeat_disturbed(&test, TIMES, |_| {
         let ping = Ping::to(Router::SERVER.v4).count(300);
         let ping = ping.interval(Duration::from_millis(11));
-        let report = while_sending(&mut blocks, || ping.run(&scene.net.client).unwrap());
+        let report = while_sending(&mut blocks, BLOCK_EVERY, || {
+            ping.run(&scene.net.client).unwrap()
+        });
         let mut times = report.times;
         times.sort_unstable();
         let at = |share: usize| times[times.len() * share / 100];
@@ -261,6 +269,38 @@ fn gso_packets_of_udp_delay_no_ping(port: &'static str) {
     });
 }
 
+const PAUSES: u64 = 5;
+
+by!(pauses_while_splitting_leave_no_old_packets: nfqueue);
+
+/// Each pause begins at another step of the worker, which splits most of the time.
+fn pauses_while_splitting_leave_no_old_packets(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::On);
+    let daemon = scene.shape("down = \"100mbit\"\nup = \"20mbit\"", "");
+    scene.meet(&[Router::CLIENT.v4, BERT]);
+    let sink = Counted::bind(&scene.net.client, BERT.into());
+    let every = Duration::from_millis(5);
+    let source = Numbered::start(&scene.net.server, BERT.into(), every, 100);
+    let mut blocks = Blocks::open(&scene.net.server, scene.to_client());
+    // Three times the rate.
+    while_sending(&mut blocks, Duration::from_millis(1), || {
+        for _ in 0..PAUSES {
+            for_a_time(Duration::from_millis(700));
+            daemon.process.signal(Signal::SIGSTOP);
+            for_a_time(Duration::from_millis(1300));
+            daemon.process.signal(Signal::SIGCONT);
+        }
+    });
+    source.finish();
+    let Arrived { oldest, old, .. } = sink.drain(Duration::from_secs(1));
+    let stale = counter(&daemon, "nfqueue_down_stale");
+    println!("{port}: {old} old packets, the oldest {oldest:?}, {stale} dropped");
+    // With each pause, one may have been about to leave.
+    assert!(old <= PAUSES, "{old} old packets, {oldest:?}");
+    assert!(daemon.stop().success());
+}
+
 by!(stopped_and_started_no_segment_is_lost: nfqueue);
 
 fn stopped_and_started_no_segment_is_lost(port: &'static str) {
@@ -273,7 +313,7 @@ fn stopped_and_started_no_segment_is_lost(port: &'static str) {
     scene.meet(&[Router::CLIENT.v4]);
     let sink = Counted::bind(&scene.net.client, scene.to_client());
     let mut blocks = Blocks::open(&scene.net.server, scene.to_client());
-    while_sending(&mut blocks, || {
+    while_sending(&mut blocks, BLOCK_EVERY, || {
         for _ in 0..5 {
             for words in [["stop"], ["start"]] {
                 for_a_time(Duration::from_millis(200));

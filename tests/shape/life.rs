@@ -153,6 +153,43 @@ fn rates_are_set_while_packets_flow(port: &'static str) {
     assert!(output.contains("no such class"), "{output}");
 }
 
+by!(set_rates_stay_until_a_reload: nfqueue);
+
+fn set_rates_stay_until_a_reload(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let anna = "[[class]]\nname = \"anna\"\nprefix = \"10.10.1.2\"\ndown = \"2mbit\"\n";
+    let daemon = scene.shape(RATES, anna);
+    let ceil = || queue(&daemon, "down", Some("anna"))["ceil_bps"].clone();
+    let command = |words: &[&str]| {
+        let output = scene.command(words);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success(), text)
+    };
+    let (done, text) = command(&["set", "anna", "--down-floor", "3mbit"]);
+    let expected = "down: floor 3mbit is above ceiling 2mbit";
+    assert!(!done && text.contains(expected), "{text}");
+    for words in [
+        &["set", "anna", "--down", "20mbit", "--down-floor", "3mbit"][..],
+        &["stop"],
+        &["start"],
+    ] {
+        let (done, text) = command(words);
+        assert!(done, "{text}");
+    }
+    // Ahead of the first reading.
+    let links = daemon.status()["shape"]["links"].clone();
+    assert_eq!(links.as_array().map(Vec::len), Some(2), "{links:#}");
+    assert_eq!(ceil(), 20_000_000);
+    daemon.reload();
+    assert_eq!(ceil(), 2_000_000);
+    for words in [["stop"], ["start"]] {
+        assert!(command(&words).0);
+    }
+    assert_eq!(ceil(), 2_000_000);
+    assert!(daemon.stop().success());
+}
+
 /// A packet whose verdict the process was about to send when it was stopped.
 const ABOUT_TO_LEAVE: u64 = 1;
 
@@ -255,7 +292,7 @@ fn acks_of_a_download_are_filtered(port: &'static str) {
 }
 
 /// No rule, no qdisc, no program.
-fn left_nothing(scene: &Scene) {
+pub fn left_nothing(scene: &Scene) {
     let router = &scene.net.router;
     let qdiscs = router.run(&["tc", "qdisc", "show"]).unwrap();
     assert!(
@@ -356,7 +393,7 @@ fn the_other_side_continues(scene: &Scene, daemon: &Daemon<'_>) {
 }
 
 /// A hundred datagrams pass, and are in the figures of both sides.
-fn passes_and_is_counted(scene: &Scene, daemon: &Daemon<'_>) {
+pub fn passes_and_is_counted(scene: &Scene, daemon: &Daemon<'_>) {
     scene.meet(&[Router::CLIENT.v4]);
     let before = ["down", "up"].map(|side| number(&queue(daemon, side, None), "sent_packets"));
     let ping = Ping::to(Router::CLIENT.v4).count(100);

@@ -23,6 +23,7 @@ mod own;
 mod programs;
 mod recorded;
 mod refused;
+mod renamed;
 mod scene;
 mod soak;
 mod tins;

@@ -166,8 +166,6 @@ pub fn queue(daemon: &Daemon<'_>, side: &str, class: Option<&str>) -> Value {
 pub fn upstream_lost(daemon: &Daemon<'_>, port: &str, side: &str) -> u64 {
     let counters = snapshot(daemon)["counters"].clone();
     let count = |name: String| counters[&name].as_u64().unwrap_or(0);
-    // A ring is its interface's: what leaves by one side came by the other.
-    let other = if side == "down" { "up" } else { "down" };
     match port {
         "nfqueue" => ["queue_dropped", "user_dropped", "no_handle", "stale"]
             .map(|column| count(format!("nfqueue_{side}_{column}")))
@@ -175,7 +173,7 @@ pub fn upstream_lost(daemon: &Daemon<'_>, port: &str, side: &str) -> u64 {
             .sum(),
         _ => {
             let rings = ["rx_dropped", "rx_ring_full"];
-            let rings = rings.map(|column| count(format!("afxdp_{other}_{column}")));
+            let rings = rings.map(|column| count(format!("afxdp_{side}_{column}")));
             rings.iter().sum::<u64>() + count("afxdp_stale".to_owned())
         }
     }

@@ -179,6 +179,11 @@ pub enum LineError {
     /// A parameter.
     #[error(transparent)]
     Set(#[from] SetError),
+    /// A class has the name of the whole link.
+    #[error(
+        "class \"line\": this is the name of the whole link in the status and in `fairpath shape set`: name the class differently"
+    )]
+    Reserved,
     /// There is no such policy.
     #[error("policy {name:?}: unknown policy{near}: `fairpath sched list` lists all")]
     Policy {
@@ -186,6 +191,14 @@ pub enum LineError {
         name: String,
         /// The nearest known one, as a question.
         near: String,
+    },
+    /// A policy of children at classes, which have none.
+    #[error(
+        "policy {name:?}: it ranks children, and classes have packets and flows: choose another, such as \"fq_codel\", or use it in a tree"
+    )]
+    Children {
+        /// As given.
+        name: String,
     },
     /// No queue has flows, whose ACKs could be filtered.
     #[error(
@@ -230,6 +243,9 @@ impl Lines {
     /// # Errors
     /// [`LineError`] says what is wrong.
     pub fn new(set: &ClassSet, settings: &Settings) -> Result<Lines, LineError> {
+        if set.classes().iter().any(|class| class.name == "line") {
+            return Err(LineError::Reserved);
+        }
         let mut pipes = Both::default();
         let trees = Both::try_of(|side| {
             let (tree, pipe) = line(set, settings, side)?;
@@ -327,8 +343,14 @@ pub(crate) fn direction_of(side: Side) -> u64 {
 }
 
 fn find(name: &str, policies: &[Policy]) -> Result<(), LineError> {
-    if policies.iter().any(|policy| policy.name == name) {
-        return Ok(());
+    if let Some(policy) = policies.iter().find(|policy| policy.name == name) {
+        let at_leaves = policy.over.iter().chain([&policy.usual]);
+        return match at_leaves.into_iter().any(|over| *over != Over::Children) {
+            true => Ok(()),
+            false => Err(LineError::Children {
+                name: name.to_owned(),
+            }),
+        };
     }
     let known = policies.iter().map(|policy| policy.name.as_str());
     Err(LineError::Policy {

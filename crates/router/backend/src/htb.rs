@@ -25,6 +25,8 @@ use crate::shape::{Backend, Ended, Job, Reading};
 
 /// Ethernet's header, which an MTU does not count.
 const ETHERNET: u32 = 14;
+/// The lowest rate of HTB, which counts bytes.
+const MIN_BPS: u64 = 8;
 /// Class numbers that are left free, for classes that come later.
 const SPARE_CLASSES: u32 = 1024;
 
@@ -230,6 +232,16 @@ impl HtbLink {
         let plan = htb_plan(tree, self.frame_bytes, HTB_MAJOR, |minor| {
             known.get(&minor).copied()
         })?;
+        let too_low = |node: &&HtbNode| node.rate_bps.min(node.ceil_bps) < MIN_BPS;
+        if let Some(low) = plan.classes.iter().find(too_low) {
+            let index = (low.node as usize).wrapping_sub(1);
+            let class = tree.names.nodes().get(index);
+            bail!(
+                "shape {:?} via kernel: class {:?}: HTB has no rate below {MIN_BPS} bit/s: raise it, or use \"nfqueue\"",
+                self.name,
+                class.map_or("line", |name| name)
+            );
+        }
         let applied = self.htb.apply(device, &tree_of(&plan), false)?;
         let classes = counted(plan.classes.len(), "class", "classes");
         let mut note = format!("{} by HTB, {classes}", self.name);
@@ -263,7 +275,7 @@ impl HtbLink {
         {
             note.push_str(&format!(
                 ", GSO packets get more than their share of {}",
-                written(bps, "bit")
+                written(bps, "bps")
             ));
         }
         if let Some(first) = plan.unkept.first() {
@@ -327,6 +339,29 @@ impl HtbLink {
             *before = before.saturating_sub(marked.packets);
         }
         Ok(())
+    }
+
+    /// Removes program and tree, unless they were removed by another program or with their interface.
+    /// Returns the number of packets in the tree.
+    fn end(mut self, pins: Option<&Pins>, ended: &mut Ended) -> u64 {
+        let stats = self.stats().unwrap_or_default();
+        let waited = (stats.iter().flatten())
+            .map(|class| u64::from(class.backlog_packets))
+            .sum();
+        self.attached = None;
+        if let Some(pins) = pins {
+            let unpinned = Mark::detach_pinned(pins, self.ifindex);
+            ended.note(unpinned.map(drop).map_err(Into::into));
+        }
+        let device = Device {
+            ifindex: self.ifindex,
+            name: &self.name,
+        };
+        if matches!(self.htb.running(device, HTB_MAJOR), Ok(Some(_))) {
+            let removed = self.htb.remove(device, HTB_MAJOR);
+            ended.note(removed.map(drop).map_err(Into::into));
+        }
+        waited
     }
 
     /// Marks by node: of each class's leaf.
@@ -445,11 +480,14 @@ impl Backend for Kernel {
     }
 
     fn leave(&mut self, side: Side) -> anyhow::Result<()> {
-        // Its qdisc and its program were removed with the interface.
-        if let (Some(line), Some(pins)) = (self.sides.get_mut(side).take(), &self.pins) {
-            Mark::detach_pinned(pins, line.ifindex)?;
+        match self.sides.get_mut(side).take() {
+            Some(line) => {
+                let mut ended = Ended::default();
+                line.end(self.pins.as_ref(), &mut ended);
+                ended.reported(String::new()).map(drop)
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn join(&mut self, job: &Job<'_>, side: Side) -> anyhow::Result<()> {
@@ -458,29 +496,16 @@ impl Backend for Kernel {
         Ok(())
     }
 
+    fn resize(&mut self, job: &Job<'_>, side: Side) -> anyhow::Result<()> {
+        // The tree continues, with other bursts and quanta.
+        self.join(job, side)
+    }
+
     fn stop(mut self: Box<Self>) -> anyhow::Result<String> {
         let (mut ended, mut waited) = (Ended::default(), 0);
         for side in Side::BOTH {
-            let Some(mut line) = self.sides.get_mut(side).take() else {
-                continue;
-            };
-            let stats = line.stats().unwrap_or_default();
-            waited += (stats.iter().flatten())
-                .map(|class| u64::from(class.backlog_packets))
-                .sum::<u64>();
-            line.attached = None;
-            if let Some(pins) = &self.pins {
-                let unpinned = Mark::detach_pinned(pins, line.ifindex);
-                ended.note(unpinned.map(drop).map_err(Into::into));
-            }
-            let device = Device {
-                ifindex: line.ifindex,
-                name: &line.name,
-            };
-            // Another program removed it, or its interface was removed.
-            if matches!(line.htb.running(device, HTB_MAJOR), Ok(Some(_))) {
-                let removed = line.htb.remove(device, HTB_MAJOR);
-                ended.note(removed.map(drop).map_err(Into::into));
+            if let Some(line) = self.sides.get_mut(side).take() {
+                waited += line.end(self.pins.as_ref(), &mut ended);
             }
         }
         ended.reported(format!(

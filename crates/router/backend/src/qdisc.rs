@@ -298,6 +298,19 @@ impl QdiscLink {
         Ok(next.give(&mut self.qdisc)?)
     }
 
+    /// Removes the qdisc, unless it was removed by another program or with its interface. Returns the
+    /// number of packets in it.
+    fn end(self, pins: Option<&Pins>, ended: &mut Ended) -> u64 {
+        let waited = self.qdisc.counters().waiting;
+        if self.qdisc.is_used() {
+            let taken = Tc::open()
+                .and_then(|mut tc| tc.take_off(self.ifindex, QdiscPlace::Root, self.qdisc.name()));
+            ended.note(taken.map(drop).map_err(Into::into));
+        }
+        ended.note(self.qdisc.remove(pins).map_err(Into::into));
+        waited
+    }
+
     fn replace(&mut self, job: &Job<'_>, side: Side, pins: Option<&Pins>) -> anyhow::Result<()> {
         self.settle();
         let next = Next::of(job, side, &self.known);
@@ -431,7 +444,11 @@ impl Backend for Qdisc {
 
     fn leave(&mut self, side: Side) -> anyhow::Result<()> {
         match self.sides.get_mut(side).take() {
-            Some(line) => Ok(line.qdisc.remove(self.pins.as_ref())?),
+            Some(line) => {
+                let mut ended = Ended::default();
+                line.end(self.pins.as_ref(), &mut ended);
+                ended.reported(String::new()).map(drop)
+            }
             None => Ok(()),
         }
     }
@@ -444,20 +461,11 @@ impl Backend for Qdisc {
     }
 
     fn stop(mut self: Box<Self>) -> anyhow::Result<String> {
-        let mut tc = Tc::open()?;
         let (mut ended, mut waited) = (Ended::default(), 0);
         for side in Side::BOTH {
-            let Some(line) = self.sides.get_mut(side).take() else {
-                continue;
-            };
-            waited += line.qdisc.counters().waiting;
-            // Another program may have removed it, or its interface was removed.
-            if line.qdisc.is_used() {
-                let taken = tc.take_off(line.ifindex, QdiscPlace::Root, line.qdisc.name());
-                ended.note(taken.map(drop).map_err(Into::into));
+            if let Some(line) = self.sides.get_mut(side).take() {
+                waited += line.end(self.pins.as_ref(), &mut ended);
             }
-            let removed = line.qdisc.remove(self.pins.as_ref());
-            ended.note(removed.map_err(Into::into));
         }
         ended.reported(format!(
             "{waited} queued packets were dropped with their queue"

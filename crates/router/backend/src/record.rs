@@ -82,6 +82,12 @@ fn write(file: File, run: &Run, from: &Receiver<Batch>) -> Result<u64, LogError>
 fn report(path: &PathBuf, written: Result<u64, LogError>) {
     match written {
         Ok(count) => tracing::info!("recorded {count} operations to {path:?}"),
-        Err(error) => tracing::warn!("record to {path:?}: {error}; the file is incomplete"),
+        Err(error) => {
+            let error = anyhow::Error::new(error);
+            tracing::warn!(
+                "record to {path:?}: {error:#}; the recording ends, and its file cannot be replayed: \
+                 free space on its disk, then restart shaping with `fairpath shape stop` and `start`"
+            );
+        }
     }
 }

@@ -132,15 +132,7 @@ pub trait Backend: Send {
     /// Where that cannot be; then all is as it was.
     fn replace(&mut self, job: &Job<'_>, before: &Lines) -> anyhow::Result<()>;
 
-    /// Applies changes of links that are there; [`Backend::leave`] and [`Backend::join`] apply others.
-    ///
-    /// # Errors
-    /// The back end failed.
-    fn follow_links(&mut self) -> anyhow::Result<()> {
-        Ok(())
-    }
-
-    /// Continues without a side, whose interface was removed. Called only with [`crate::description::Shapes::separate`].
+    /// Continues without a side, whose interface was removed or renamed. Called only with [`crate::description::Shapes::separate`].
     ///
     /// # Errors
     /// Something of it remains; the side is not shaped.
@@ -154,6 +146,14 @@ pub trait Backend: Send {
     /// It cannot be shaped; the other continues.
     fn join(&mut self, _: &Job<'_>, side: Side) -> anyhow::Result<()> {
         bail!("{} cannot be shaped separately", side.name())
+    }
+
+    /// Applies another MTU of a side's link. Called only with [`crate::description::Shapes::separate`].
+    ///
+    /// # Errors
+    /// The back end failed.
+    fn resize(&mut self, _: &Job<'_>, _: Side) -> anyhow::Result<()> {
+        Ok(())
     }
 
     /// Readable when it has ended before it was stopped; [`Backend::read`] returns the reason.

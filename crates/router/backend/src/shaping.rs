@@ -16,7 +16,7 @@ use fairpath_core::sched::{Drop as Reason, NodeConfig, Op, Setting, decode_rate,
 use fairpath_history::snapshot::{Queue, Shape, ShapeSet, ShapedLink, StackTraffic};
 use fairpath_sched::tree::{Round, STACK_SHARE, Tree};
 use fairpath_shape::{Both, Figures, Impaired, Lines, Side, Sojourns, StackAlarm, StackCounts};
-use fairpath_units::IfIndex;
+use fairpath_units::quantity::written;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::afxdp::skipped::Bypassed;
@@ -25,7 +25,7 @@ use crate::description::Shapes;
 use crate::hold::Hold;
 use crate::shape::{Backend, Job, Reading, find_links, no_such_interface};
 use crate::{OnBypass, Prepared, ShapeConfig, Via};
-use sides::absent;
+use sides::{Present, absent};
 
 /// Quantiles look back over one to two of these.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -56,6 +56,19 @@ pub struct Shaping {
     seed: u32,
     /// No interface was absent when shaping ended or failed to start.
     complete: bool,
+    /// Rates that [`Shaping::set`] changed, bit/s, by name; `true` is the floor. A start sets them again.
+    set: Both<BTreeMap<(String, bool), u64>>,
+}
+
+/// The name of the whole link in commands.
+const LINE: &str = "line";
+
+/// The node of a class, or of the whole link.
+fn node_of(tree: &Tree, class: &str) -> Option<u32> {
+    match class {
+        LINE => Some(Tree::SHARED),
+        class => tree.names.id(class),
+    }
 }
 
 /// The shaping of a back end.
@@ -84,7 +97,35 @@ struct Port {
     window: Instant,
     stack_alarms: Both<StackAlarm>,
     /// The interfaces that are shaped; none where one is absent.
-    present: Both<Option<IfIndex>>,
+    present: Both<Option<Present>>,
+}
+
+fn setting(is_floor: bool) -> Setting {
+    match is_floor {
+        true => Setting::Floor,
+        false => Setting::Ceil,
+    }
+}
+
+/// Fails if the wanted ceiling and floor, or those that stay, contradict each other. 0 is none.
+fn refuse_floor(
+    class: &str,
+    side: Side,
+    wanted: [Option<u64>; 2],
+    present: [Option<u64>; 2],
+) -> anyhow::Result<()> {
+    let then = |at: usize| wanted[at].or(present[at]).filter(|bps| *bps > 0);
+    if let (Some(ceil), Some(floor)) = (then(0), then(1))
+        && floor > ceil
+    {
+        bail!(
+            "set the rates of {class:?}: {}: floor {} is above ceiling {}: lower the floor, or raise the ceiling",
+            side.name(),
+            written(floor, "bps"),
+            written(ceil, "bps"),
+        );
+    }
+    Ok(())
 }
 
 /// True if NFQUEUE replaces AF_XDP after this error.
@@ -144,6 +185,7 @@ impl Shaping {
             prepared,
             seed: getrandom::u32().context("draw the seed of the flow hash")?,
             complete: true,
+            set: Both::default(),
         })
     }
 
@@ -165,7 +207,9 @@ impl Shaping {
             ));
         }
         match self.open(config, classes, monitor) {
-            Ok(port) => {
+            Ok(mut port) => {
+                // The status has figures at once. A failure is that of the next reading, too.
+                let _ = port.take_reading(&self.lines, monitor);
                 let text = format!(
                     "shaping via {} ({}): {}",
                     port.backend.via().name(),
@@ -175,6 +219,9 @@ impl Shaping {
                 self.port = Some(port);
                 self.failure = None;
                 self.note_absent(config);
+                if let Err(error) = self.set_again() {
+                    tracing::warn!("{error:#}");
+                }
                 Ok(text)
             }
             Err(error) => {
@@ -245,7 +292,7 @@ impl Shaping {
             .filter_map(|side| job.links.get(*side).as_ref());
         let hold = Hold::of(found)?;
         let backend = (shapes.start)(&job, monitor, &self.prepared)?;
-        let present = job.links.map(|link| link.map(|link| link.ifindex));
+        let present = job.links.map(|link| link.as_ref().map(Present::from));
         self.lines = lines;
         warn_of_long_rounds(&self.lines, None);
         let now = Instant::now();
@@ -314,6 +361,7 @@ impl Shaping {
         } == *config;
         let Some(port) = &mut self.port else {
             (self.lines, self.rules, self.slots) = (lines, leads.rules, leads.slots);
+            self.set = Both::default();
             return Ok(None);
         };
         let via = port.backend.via();
@@ -342,7 +390,9 @@ impl Shaping {
             port.backend.replace(&job, &self.lines)?;
             port.forget_windows();
             warn_of_long_rounds(&lines, Some(&self.lines));
+            let _ = port.take_reading(&lines, monitor);
             (self.lines, self.rules, self.slots) = (lines, leads.rules, leads.slots);
+            self.set = Both::default();
             return Ok(None);
         }
         if let Some(shapes) = config.via.and_then(|via| via.description().shapes.as_ref()) {
@@ -351,6 +401,7 @@ impl Shaping {
         let begin = Instant::now();
         let ended = self.stop().unwrap_or_else(|error| format!("{error:#}"));
         (self.lines, self.rules, self.slots) = (lines, leads.rules, leads.slots);
+        self.set = Both::default();
         // The old back end has ended. A failure is reported, and the start is retried.
         let begun = match self.start(config, classes, monitor) {
             Ok(begun) => {
@@ -379,13 +430,33 @@ impl Shaping {
         if leads.rules == self.rules && leads.slots == self.slots {
             return Ok(());
         }
-        let port = self.port.as_mut();
-        let changed = port.map(|port| std::mem::take(&mut port.changed));
+        let set = self.set.clone();
         let done = self.reload(config, config, classes, leads, monitor);
-        if let (Some(port), Some(changed)) = (&mut self.port, changed) {
-            port.change_again(changed)?;
-        }
+        self.set = set;
+        self.set_again()?;
         done.map(drop)
+    }
+
+    /// Sets the rates again that [`Shaping::set`] changed. Classes that are no more have none.
+    fn set_again(&mut self) -> anyhow::Result<()> {
+        let Some(port) = &mut self.port else {
+            return Ok(());
+        };
+        for side in Side::BOTH {
+            let tree = self.lines.trees.get(side);
+            let by_node = self
+                .set
+                .get(side)
+                .iter()
+                .filter_map(|((class, is_floor), bps)| {
+                    Some(((node_of(tree, class)?, *is_floor), *bps))
+                });
+            *port.changed.get_mut(side) = by_node.collect();
+            if port.present.get(side).is_some() {
+                port.set_again(side)?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads the counters. A back end that failed is stopped and restarted later.
@@ -490,41 +561,40 @@ impl Shaping {
                 wanted.class
             );
         };
-        let mut done = Vec::new();
-        for (side, setting, word, bps) in [
-            (Side::Down, Setting::Ceil, "down", wanted.down_bps),
-            (Side::Up, Setting::Ceil, "up", wanted.up_bps),
-            (
-                Side::Down,
-                Setting::Floor,
-                "down floor",
-                wanted.floor_down_bps,
-            ),
-            (Side::Up, Setting::Floor, "up floor", wanted.floor_up_bps),
+        let class = &wanted.class;
+        let mut ops = Vec::new();
+        for (side, [ceil, floor]) in [
+            (Side::Down, [wanted.down_bps, wanted.floor_down_bps]),
+            (Side::Up, [wanted.up_bps, wanted.floor_up_bps]),
         ] {
-            let Some(bps) = bps else { continue };
-            let names = &self.lines.trees.get(side).names;
-            let node = match wanted.class.as_str() {
-                "line" => Some(Tree::SHARED),
-                class => names.id(class),
-            };
-            let Some(node) = node else {
+            if ceil.or(floor).is_none() {
+                continue;
+            }
+            let tree = self.lines.trees.get(side);
+            let Some(node) = node_of(tree, class) else {
                 bail!(
-                    "set the rates of {:?}: no such class: `fairpath shape status` lists classes, and \"line\" is the total",
-                    wanted.class
+                    "set the rates of {class:?}: no such class: `fairpath shape status` lists classes, and {LINE:?} is the total"
                 );
             };
-            let op = Op::node(0, node, setting, encode_rate(bps));
+            refuse_floor(class, side, [ceil, floor], port.limits(tree, side, node))?;
+            let floor_word = format!("{} floor", side.name());
+            ops.extend(ceil.map(|bps| (side, node, false, side.name().to_owned(), bps)));
+            ops.extend(floor.map(|bps| (side, node, true, floor_word, bps)));
+        }
+        let mut done = Vec::new();
+        for (side, node, is_floor, word, bps) in ops {
+            let op = Op::node(0, node, setting(is_floor), encode_rate(bps));
             port.backend.apply(side, op).with_context(|| {
                 let so_far = match done.is_empty() {
                     true => String::new(),
                     false => format!(", after {}", done.join(", ")),
                 };
-                format!("set the rates of {:?}: {word}{so_far}", wanted.class)
+                format!("set the rates of {class:?}: {word}{so_far}")
             })?;
-            let changed = port.changed.get_mut(side);
-            changed.insert((node, setting == Setting::Floor), bps);
-            let rate = fairpath_units::quantity::written(bps, "bps");
+            port.changed.get_mut(side).insert((node, is_floor), bps);
+            let set = self.set.get_mut(side);
+            set.insert((class.clone(), is_floor), bps);
+            let rate = written(bps, "bps");
             done.push(format!("{word} {}", if bps == 0 { "none" } else { &rate }));
         }
         if done.is_empty() {
@@ -650,25 +720,9 @@ impl Port {
         self.changed = Both::default();
     }
 
-    /// Changes rates of nodes, whose numbers are still the same.
-    fn change_again(&mut self, changed: Both<BTreeMap<(u32, bool), u64>>) -> anyhow::Result<()> {
-        self.changed = changed;
-        for side in Side::BOTH {
-            if self.present.get(side).is_some() {
-                self.set_again(side)?;
-            }
-        }
-        Ok(())
-    }
-
     fn set_again(&mut self, side: Side) -> anyhow::Result<()> {
         for ((node, is_floor), bps) in self.changed.get(side) {
-            let setting = if *is_floor {
-                Setting::Floor
-            } else {
-                Setting::Ceil
-            };
-            let op = Op::node(0, *node, setting, encode_rate(*bps));
+            let op = Op::node(0, *node, setting(*is_floor), encode_rate(*bps));
             let applied = self.backend.apply(side, op);
             applied.context("set the rates of `fairpath shape set` again")?;
         }

@@ -131,9 +131,29 @@ impl<'a> Problems<'a> {
         let message = error.message();
         let text = match suggestion(message) {
             Some(near) => format!("{message}; did you mean `{near}`?"),
-            None => message.to_owned(),
+            None => self.of_type(error).unwrap_or_else(|| message.to_owned()),
         };
         self.note(error.span().unwrap_or(0..0), text.replace('\n', "; "));
+    }
+
+    /// An error about the type of a value, with its key and how to write it.
+    fn of_type(&self, error: &toml::de::Error) -> Option<String> {
+        let message = error.message();
+        let (_, expected) = message
+            .strip_prefix("invalid type: ")?
+            .rsplit_once(", expected ")?;
+        let remedy = match expected {
+            "a string" => "write it in quotes, with its unit if it has one",
+            "a boolean" => "write true or false, without quotes",
+            "i64" | "f64" => "write a number, without quotes",
+            "a sequence" => "write a list: [\"...\", \"...\"]",
+            _ => return None,
+        };
+        let before = self.text.get(..error.span()?.start)?;
+        let line = before.rsplit('\n').next()?;
+        let (key, _) = line.rsplit_once('=')?;
+        let key = key.trim_end().rsplit([' ', '{', ',']).next()?;
+        Some(format!("{key}: {message}: {remedy}"))
     }
 
     /// All problems.
@@ -162,6 +182,29 @@ mod tests {
         problems.note(11..12, "y");
         let shown: Vec<String> = problems.found().iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["f:1:1: x", "f:2:4: y"]);
+    }
+
+    #[test]
+    fn values_of_another_type_name_key_and_remedy() {
+        #[derive(Debug, serde::Deserialize)]
+        #[expect(dead_code, reason = "only its errors are read")]
+        struct File {
+            time: Option<String>,
+            on: Option<bool>,
+            count: Option<i64>,
+            list: Option<Vec<String>>,
+        }
+        for (text, key, remedy) in [
+            ("# x = y\ntime = 5", "f:2:8: time: ", "write it in quotes"),
+            ("on = \"yes\"", "f:1:6: on: ", "write true or false"),
+            ("count = \"5\"", "f:1:9: count: ", "write a number"),
+            ("list = \"a\"", "f:1:8: list: ", "write a list"),
+        ] {
+            let mut problems = Problems::of("f", text);
+            problems.note_syntax(&toml::from_str::<File>(text).unwrap_err());
+            let shown = problems.found()[0].to_string();
+            assert!(shown.starts_with(key) && shown.contains(remedy), "{shown}");
+        }
     }
 
     #[test]

@@ -47,6 +47,7 @@ pub fn check(
     let files = check.files("class_files", given.class_files);
     let labels = given.labels.file.into_iter().collect();
     let labels = check.files("[labels] file", labels).pop();
+    let places = shape::Places::of(given.shape.as_ref());
     let mut config = check.config(Rest {
         monitor: given.monitor,
         subnets: given.subnets,
@@ -72,7 +73,12 @@ pub fn check(
     let filtered = std::mem::take(&mut check.filtered);
     match classes::read(sources, problems) {
         Ok(classes) => {
-            shape::check_lines(config.shape.as_ref(), &classes.set, problems);
+            shape::check_lines(
+                config.shape.as_ref(),
+                places.as_ref(),
+                &classes.set,
+                problems,
+            );
             for (key, class, span) in filtered {
                 if classes.set.get(&class).is_none() {
                     problems.note(span, format!("{key}: no class has the name {class:?}"));

@@ -10,7 +10,7 @@ use fairpath_bpf::author;
 use fairpath_class::ClassSet;
 use fairpath_sched::impair::{BadSpec, Spec};
 use fairpath_sched::tree::Diffserv;
-use fairpath_shape::{Both, Impairments, Lines, Own, Settings};
+use fairpath_shape::{Both, Impairments, LineError, Lines, Own, Settings};
 use fairpath_units::quantity::read_rate;
 use toml::Spanned;
 
@@ -246,6 +246,8 @@ impl Check<'_, '_> {
             number(self, "[shape] inside_vlan", &given.inside_vlan),
             number(self, "[shape] outside_vlan", &given.outside_vlan),
         ];
+        let span = |vlan: &Given<i64>| vlan.as_ref().map(Spanned::span);
+        let [inside_at, outside_at] = [&given.inside_vlan, &given.outside_vlan].map(span);
         let at = given.outside.as_ref().map_or(0..0, Spanned::span);
         match (outside == Some(inside), vlans) {
             (true, [Some(a), Some(b)]) if a != b => Some([a, b]),
@@ -256,8 +258,12 @@ impl Check<'_, '_> {
             }
             (false, [None, None]) => None,
             (false, _) => {
-                let text = "VLANs are for sides that share one interface: remove [shape] inside_vlan and [shape] outside_vlan";
-                self.wrong("[shape] outside", at, text);
+                let (key, at) = match (inside_at, outside_at) {
+                    (Some(at), _) => ("[shape] inside_vlan", at),
+                    (None, outside_at) => ("[shape] outside_vlan", outside_at.unwrap_or(at)),
+                };
+                let text = "is for sides that share one interface: remove [shape] inside_vlan and [shape] outside_vlan";
+                self.wrong(key, at, text);
                 None
             }
         }
@@ -323,25 +329,75 @@ impl Check<'_, '_> {
     }
 }
 
+/// The places of the keys that problems of links are about.
+pub(super) struct Places {
+    section: Range<usize>,
+    set: Vec<Spanned<String>>,
+    policy: Option<Range<usize>>,
+    tree: Option<Range<usize>>,
+    ack_filter: Option<Range<usize>>,
+}
+
+impl Places {
+    /// Those of a section.
+    pub(super) fn of(given: Option<&Spanned<file::Shape>>) -> Option<Places> {
+        let (section, given) = (given?.span(), given?.get_ref());
+        Some(Places {
+            section,
+            set: given.set.clone(),
+            policy: given.policy.as_ref().map(Spanned::span),
+            tree: given.tree.as_ref().map(Spanned::span),
+            ack_filter: given.ack_filter.as_ref().map(Spanned::span),
+        })
+    }
+
+    /// The section, if no key is the cause.
+    fn of_error(&self, error: &LineError) -> Range<usize> {
+        let key = match error {
+            LineError::Set(error) => {
+                let mut set = self.set.iter();
+                let wrong = set.find(|set| *set.get_ref() == error.assignment);
+                wrong.map(Spanned::span)
+            }
+            LineError::NoFlows => self.ack_filter.clone(),
+            LineError::Policy { .. } | LineError::Children { .. } | LineError::Unused { .. } => {
+                self.policy.clone()
+            }
+            LineError::Tree(_) | LineError::Deep(_) => self.tree.clone(),
+            LineError::Reserved | LineError::Impaired { .. } | LineError::TraceOfClass => None,
+        };
+        key.unwrap_or_else(|| self.section.clone())
+    }
+}
+
 /// Reports problems of the links of these classes.
-pub(super) fn check_lines(shape: Option<&Shape>, set: &ClassSet, problems: &mut Problems<'_>) {
-    let Some(shape) = shape else {
+pub(super) fn check_lines(
+    shape: Option<&Shape>,
+    places: Option<&Places>,
+    set: &ClassSet,
+    problems: &mut Problems<'_>,
+) {
+    let (Some(shape), Some(places)) = (shape, places) else {
         return;
     };
     match Lines::new(set, &shape.lines) {
-        Err(error) => problems.note(0..0, format!("[shape] {error}")),
-        Ok(lines) => check_nodes(shape, &lines, problems),
+        Err(error) => problems.note(places.of_error(&error), format!("[shape] {error}")),
+        Ok(lines) => {
+            let at = places.tree.as_ref().unwrap_or(&places.section);
+            check_nodes(shape, &lines, at, problems);
+        }
     }
 }
 
 /// Reports impairments of a configured tree that the back end does not support.
-fn check_nodes(shape: &Shape, lines: &Lines, problems: &mut Problems<'_>) {
+fn check_nodes(shape: &Shape, lines: &Lines, at: &Range<usize>, problems: &mut Problems<'_>) {
     let Some(via) = shape.via else {
         return;
     };
     if takes(via, shape, shape.lines.impair.impaired()).is_ok()
         && let Err(text) = takes(via, shape, lines.impaired())
     {
-        problems.note(0..0, format!("[shape] tree: {text}, or remove impair"));
+        let text = format!("[shape] tree: {text}, or remove impair");
+        problems.note(at.clone(), text);
     }
 }

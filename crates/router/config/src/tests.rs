@@ -499,6 +499,39 @@ fn invalid_framing_is_refused_with_a_remedy() {
 }
 
 #[test]
+fn no_class_has_the_name_of_the_link() {
+    let classes = "[[class]]\nname = \"line\"\nprefix = \"10.0.0.0/8\"";
+    let problems = shape_of(MINE, classes).unwrap_err();
+    assert!(
+        problems[0].contains("name the class differently"),
+        "{problems:#?}"
+    );
+}
+
+#[test]
+fn problems_of_links_have_their_line() {
+    for (keys, reported) in [
+        (
+            "set = [\n\"quantum=300B\",\n\"nobody.quantum=300B\"]",
+            "5:1: [shape] set",
+        ),
+        (
+            "policy = \"fifo\"\nack_filter = true",
+            "4:14: [shape] filter ACKs",
+        ),
+        ("inside_vlan = 5", "3:15: [shape] inside_vlan"),
+        (
+            "policy = \"tins\"",
+            "3:10: [shape] policy \"tins\": it ranks children",
+        ),
+        ("policy = \"foo\"", "3:10: [shape] policy \"foo\": unknown"),
+    ] {
+        let problems = shape_of(MINE, keys).unwrap_err();
+        assert!(problems[0].contains(reported), "{keys}: {problems:#?}");
+    }
+}
+
+#[test]
 fn ack_filters_need_queues_of_flows() {
     let read = |keys: &str| shape_of(MINE, keys).map(|config| config.shape.unwrap().lines);
     let lines = |keys: &str| Lines::new(&ClassSet::default(), &read(keys).unwrap());

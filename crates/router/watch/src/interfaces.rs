@@ -31,6 +31,7 @@ pub struct Interfaces {
 
 struct Watched {
     name: String,
+    mtu_bytes: u32,
     _programs: Vec<Attached>,
     hooks: [BpfHook; 2],
     /// By hook: programs ahead that were reported.
@@ -149,7 +150,7 @@ impl Interfaces {
         links.find(|link| link.name == name).map(|l| l.ifindex)
     }
 
-    /// A number that changes when a link appears, is removed or is renamed.
+    /// A number that changes when a link appears, is removed or is renamed, or a watched one has another MTU.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -175,12 +176,13 @@ impl Interfaces {
     pub fn follow(&mut self, monitor: &mut RttMonitor) -> anyhow::Result<Vec<Change>> {
         let mut changes = Vec::new();
         for event in self.watch.events()? {
-            if !matches!(
-                event,
-                LinkEvent::Up(_) | LinkEvent::Down(_) | LinkEvent::Changed(_)
-            ) {
-                self.generation += 1;
-            }
+            let is_change = match &event {
+                LinkEvent::Up(link) | LinkEvent::Down(link) | LinkEvent::Changed(link) => {
+                    self.note_mtu(link)
+                }
+                _ => true,
+            };
+            self.generation += u64::from(is_change);
             match event {
                 LinkEvent::Appeared(link) => {
                     changes.push(Change::Known(link.ifindex, link.name.clone()));
@@ -202,6 +204,14 @@ impl Interfaces {
             self.check_order(&mut changes);
         }
         Ok(changes)
+    }
+
+    /// True if a watched link has another MTU.
+    fn note_mtu(&mut self, link: &Link) -> bool {
+        let watched = self.attached.get_mut(&link.ifindex);
+        watched.is_some_and(|watched| {
+            std::mem::replace(&mut watched.mtu_bytes, link.mtu_bytes) != link.mtu_bytes
+        })
     }
 
     /// Programs that attach later may go ahead. The kernel reports no change: it has to be asked.
@@ -230,6 +240,7 @@ impl Interfaces {
             Ok((programs, hooks)) => {
                 let watched = Watched {
                     name: link.name.clone(),
+                    mtu_bytes: link.mtu_bytes,
                     _programs: programs,
                     hooks,
                     ahead: Default::default(),

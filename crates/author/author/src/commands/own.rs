@@ -35,7 +35,7 @@ impl Own {
         let file = self.file.display();
         let warning = |(at, line)| {
             format!(
-                "{file}:{at}: {line}: the sum of p->bytes has 32 bits and wraps after 4 GB: keep it in a u64"
+                "{file}:{at}: {line}: the sum of p->bytes wraps, with 32 bits after 4 GB: keep it in a u64"
             )
         };
         let sums = self.compiler.narrow_sums(&self.file)?;

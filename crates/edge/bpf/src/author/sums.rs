@@ -63,7 +63,7 @@ impl Compiler {
             "-emit-llvm",
             "-Wno-everything",
             "-Xclang",
-            "-fsanitize=implicit-unsigned-integer-truncation,implicit-signed-integer-truncation",
+            "-fsanitize=implicit-unsigned-integer-truncation,implicit-signed-integer-truncation,implicit-bitfield-conversion",
             "-Xclang",
             "-fsanitize-minimal-runtime",
             "-DFP_META_BYTES=u64",

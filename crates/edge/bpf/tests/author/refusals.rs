@@ -211,7 +211,7 @@ fn constant_tables_and_local_functions_are_accepted() {
 
 #[test]
 fn sums_of_bytes_in_32_bits_are_found() {
-    let state = "struct flow { u32 sum; u64 wide; u32 last; s32 sent; };\n\
+    let state = "struct flow { u32 sum; u64 wide; u32 last; s32 sent; u16 few; u32 part : 20, rest : 12; };\n\
                  struct class { PARAMS; u32 total; }; struct global { };\n";
     let body = "RANK_ENQUEUE\n{\n\tu32 local = 0;\n\n\tf->sum += p->bytes;\n\
                 \tc->total = c->total + p->bytes;\n\tlocal += p->bytes;\n\
@@ -222,7 +222,8 @@ fn sums_of_bytes_in_32_bits_are_found() {
                 \tf->sum += n;\n\tc->total = add(c->total, len);\n\tf->wide += cost;\n\
                 \tf->last = cost + 1;\n\tn = len + 1;\n\treturn n;\n}\n\n\
                 SEND_TIME\n{\n\tu32 next = f->sum + p->bytes;\n\n\tf->sum = next;\n\
-                \tc->total =\n\t\tc->total + p->bytes;\n\tf->sent += p->bytes;\n\treturn 0;\n}\n";
+                \tc->total =\n\t\tc->total + p->bytes;\n\tf->sent += p->bytes;\n\
+                \tf->few += p->bytes;\n\tf->part += p->bytes;\n\tf->rest = p->bytes;\n\treturn 0;\n}\n";
     let written = write(&format!("{BEGIN}{state}{body}"));
     let compiler = Compiler::new().expect("clang");
     let found = compiler.narrow_sums(&written.file).expect("compiles");
@@ -239,6 +240,8 @@ fn sums_of_bytes_in_32_bits_are_found() {
             "u32 next = f->sum + p->bytes;",
             "c->total + p->bytes;",
             "f->sent += p->bytes;",
+            "f->few += p->bytes;",
+            "f->part += p->bytes;",
         ]
     );
     for file in shipped() {

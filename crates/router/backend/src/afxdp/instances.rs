@@ -26,7 +26,8 @@ const FLUSH: Duration = Duration::from_millis(300);
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     pub forwarder: ForwardCounts,
-    /// By side: packets that the kernel dropped before the scheduler, and that it could not send.
+    /// By the side that they leave by: packets that the kernel dropped before the scheduler, and that it could not
+    /// send.
     pub rings: Both<RingStatistics>,
     pub refused: Both<u64>,
     /// Traffic of the stack by the same interfaces.
@@ -260,10 +261,15 @@ fn counts(forwarder: &Forwarder<ShapeInstances>) -> Counts {
             false => Side::Down,
         };
         if let Ok(ring) = port.statistics(queue) {
-            let sum = counts.rings.get_mut(side);
+            // Packets leave by the other interface than they come by. One interface has the rings of both sides.
+            let leaves_by = match side {
+                Side::Down if up != down => Side::Up,
+                _ => Side::Down,
+            };
+            let sum = counts.rings.get_mut(leaves_by);
             sum.rx_dropped += ring.rx_dropped;
             sum.rx_ring_full += ring.rx_ring_full;
-            sum.tx_invalid += ring.tx_invalid;
+            counts.rings.get_mut(side).tx_invalid += ring.tx_invalid;
         }
         if port.state(queue) == LinkState::Removed {
             counts.removed = Some(port.link(queue).name.clone());

@@ -142,7 +142,7 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet, impaired: Impaired) -> C
     if let Some(bps) = unfair_to_gso_bps(config, classes).filter(|_| leaf != LeafKind::Cake) {
         let text = format!(
             "{none}, and HTB with {leaf} gives GSO packets more than their share of {}",
-            written(bps, "bit")
+            written(bps, "bps")
         );
         return chosen(Via::Nfqueue, text);
     }

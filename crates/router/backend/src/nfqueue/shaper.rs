@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 use fairpath_bpf::RttMonitor;
 use fairpath_class::Whom;
 use fairpath_core::sched::Op;
-use fairpath_netlink::{Link, Links};
+use fairpath_netlink::Link;
 use fairpath_nfqueue::Config;
 use fairpath_shape::{Both, Lines, Side};
 
@@ -47,9 +47,6 @@ struct NfqueueLink {
     running: Running<Counts>,
     gauge: Gauge,
     handles: u32,
-    /// As it was at the start.
-    interface: String,
-    mtu_bytes: u32,
 }
 
 impl Nfqueue {
@@ -168,8 +165,6 @@ impl NfqueueLink {
             running,
             gauge,
             handles,
-            interface: link.name.clone(),
-            mtu_bytes: link.mtu_bytes,
         };
         Ok((line, note))
     }
@@ -237,22 +232,6 @@ impl Backend for Nfqueue {
         Ok(())
     }
 
-    fn follow_links(&mut self) -> anyhow::Result<()> {
-        let mut links = Links::open()?;
-        for side in Side::BOTH {
-            let Some(line) = self.sides.get(side) else {
-                continue;
-            };
-            let name = &line.interface;
-            if let Some(link) = links.by_name(name)?
-                && link.mtu_bytes != line.mtu_bytes
-            {
-                bail!("the MTU of {name:?} changed to {}", link.mtu_bytes);
-            }
-        }
-        Ok(())
-    }
-
     fn leave(&mut self, side: Side) -> anyhow::Result<()> {
         // The rule waits for an interface of the same name.
         match self.sides.get_mut(side).take() {
@@ -265,6 +244,12 @@ impl Backend for Nfqueue {
         let (line, _) = NfqueueLink::start(job, side, job.link(side)?)?;
         *self.sides.get_mut(side) = Some(line);
         Ok(())
+    }
+
+    fn resize(&mut self, job: &Job<'_>, side: Side) -> anyhow::Result<()> {
+        // GSO packets are charged by the MTU.
+        self.leave(side)?;
+        self.join(job, side)
     }
 
     fn stop(mut self: Box<Self>) -> anyhow::Result<String> {

@@ -190,6 +190,15 @@ impl<K> Waiting<K> {
         )
     }
 
+    /// The number of packets in the kernel that were not read, `u32::MAX` if it is unknown.
+    pub fn unread(&mut self, place: Place) -> u32 {
+        let (queue, _) = self.at(place);
+        let held = queue.held() as u32;
+        queue
+            .kernel_counts()
+            .map_or(u32::MAX, |counts| counts.waiting.saturating_sub(held))
+    }
+
     /// Keeps a packet that arrived.
     pub fn keep(&mut self, handle: u32, place: Place, held: Held, kept: K) {
         self.arrived += 1;

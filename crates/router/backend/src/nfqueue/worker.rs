@@ -25,8 +25,6 @@ use crate::orders::{self, Command, Lead, Orders, Orphan};
 
 /// The maximum time for leaving.
 const DRAIN: Duration = Duration::from_secs(2);
-/// Packets that are dropped after a pause, at most: those that the queues hold.
-const MAX_STALE: u32 = 1 << 20;
 /// Before verdicts that could not be sent are sent again.
 const SHORT_OF_MEMORY: Duration = Duration::from_millis(1);
 
@@ -155,7 +153,7 @@ impl<C: Send + 'static> Running<C> {
         let worker = Worker {
             waiting: Waiting::new(queue, sides, handles),
             ran: monotonic_ns()?,
-            stale: 0,
+            stale: Stale::default(),
             schedule,
             orders,
             bell,
@@ -195,12 +193,49 @@ struct Worker<S: Schedule> {
     waiting: Waiting<S::Kept>,
     /// When packets were read last.
     ran: u64,
-    /// The maximum number of packets to drop, because they came during a pause.
-    stale: u32,
+    stale: Stale,
     schedule: S,
     orders: Orders<S::Counts>,
     bell: Arc<EventFd>,
     at: At,
+}
+
+/// Packets to drop, because they came during a pause: by the queue that they waited in. The pause is noticed once,
+/// by the queue that is read first.
+#[derive(Debug, Default)]
+struct Stale {
+    main: u32,
+    segments: u32,
+}
+
+impl Stale {
+    /// All that waits now.
+    fn of(mut unread: impl FnMut(Place) -> u32) -> Stale {
+        Stale {
+            main: unread(Place::Main),
+            segments: unread(Place::Segments),
+        }
+    }
+
+    fn left(&mut self, place: Place) -> &mut u32 {
+        match place {
+            Place::Main => &mut self.main,
+            Place::Segments => &mut self.segments,
+        }
+    }
+
+    /// True if the next packet of this queue is one of them.
+    fn take(&mut self, place: Place) -> bool {
+        let left = self.left(place);
+        let is_stale = *left > 0;
+        *left = left.saturating_sub(1);
+        is_stale
+    }
+
+    /// This queue is empty.
+    fn end(&mut self, place: Place) {
+        *self.left(place) = 0;
+    }
 }
 
 impl<S: Schedule> Worker<S> {
@@ -268,8 +303,8 @@ impl<S: Schedule> Worker<S> {
         let (mut arrived, mut taken, mut refused) = (0, Vec::new(), Vec::new());
         let mut split = None;
         let can_split = place == Place::Main && self.waiting.can_split();
-        let (queue, free) = self.waiting.at(place);
-        let read = queue.receive(Wait::Not)?;
+        let (mut queue, mut free) = self.waiting.at(place);
+        let mut read = queue.receive(Wait::Not)?;
         // Read the clock after the packets, so that no packet arrived later than the clock shows. With an
         // earlier reading, packets that arrived in between would leave too early.
         let now = monotonic_ns()?;
@@ -280,12 +315,14 @@ impl<S: Schedule> Worker<S> {
             .max_pause_ns()
             .is_some_and(|most| pause > most)
         {
-            self.stale = MAX_STALE;
+            self.stale = Stale::of(|place| self.waiting.unread(place));
+            // The same packets again, of which none was taken.
+            (queue, free) = self.waiting.at(place);
+            read = queue.receive(Wait::Not)?;
         }
         for (packet, held) in read.packets {
             arrived += 1;
-            if self.stale > 0 {
-                self.stale -= 1;
+            if self.stale.take(place) {
                 self.schedule.note_stale();
                 refused.push(held);
                 continue;
@@ -319,7 +356,7 @@ impl<S: Schedule> Worker<S> {
             }
         }
         if arrived == 0 {
-            self.stale = 0;
+            self.stale.end(place);
         }
         for held in refused {
             let given = queue.release().give(held, Verdict::DROP);
@@ -380,4 +417,22 @@ impl<S: Schedule> Worker<S> {
 
 fn is_short_of_memory(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(QueueError::Send { .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_segments_hide_no_stale_packets() {
+        let mut stale = Stale::of(|place| match place {
+            Place::Main => 2,
+            Place::Segments => 5,
+        });
+        assert!(stale.take(Place::Segments));
+        stale.end(Place::Segments);
+        assert!(!stale.take(Place::Segments));
+        let taken = [(); 3].map(|()| stale.take(Place::Main));
+        assert_eq!(taken, [true, true, false]);
+    }
 }

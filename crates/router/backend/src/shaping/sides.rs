@@ -1,4 +1,4 @@
-//! Interfaces that are removed, replaced or return while shaping runs.
+//! Interfaces that are removed, renamed or replaced, return or get another MTU while shaping runs.
 //!
 //! A back end whose sides are separate continues with one of them. Another ends, and starts when both
 //! interfaces are there.
@@ -8,12 +8,29 @@ use std::time::Instant;
 use anyhow::bail;
 use fairpath_bpf::RttMonitor;
 use fairpath_class::ClassSet;
-use fairpath_netlink::Link;
+use fairpath_netlink::{Link, Links};
 use fairpath_shape::{Both, Side};
+use fairpath_units::IfIndex;
 
 use super::{Port, Shaping, shapes};
 use crate::ShapeConfig;
 use crate::shape::{Job, find_links, no_such_interface};
+
+/// The link that a side is shaped on, as it was then.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Present {
+    ifindex: IfIndex,
+    mtu_bytes: u32,
+}
+
+impl From<&Link> for Present {
+    fn from(link: &Link) -> Present {
+        Present {
+            ifindex: link.ifindex,
+            mtu_bytes: link.mtu_bytes,
+        }
+    }
+}
 
 impl Shaping {
     /// Checks that every configured interface is there.
@@ -34,11 +51,10 @@ impl Shaping {
         classes: &ClassSet,
         monitor: &mut RttMonitor,
     ) -> Option<String> {
-        let followed = match &mut self.port {
-            None => return self.start_if_awaited(config, classes, monitor),
-            Some(port) => port.backend.follow_links(),
-        };
-        match followed.and_then(|()| self.follow_sides(config, classes)) {
+        if self.port.is_none() {
+            return self.start_if_awaited(config, classes, monitor);
+        }
+        match self.follow_sides(config, classes) {
             Ok(text) => text,
             Err(error) => {
                 let text = format!("shaping failed: {error:#}");
@@ -85,39 +101,56 @@ impl Shaping {
             links: find_links(config)?,
         };
         let (mut happened, mut failed) = (Vec::new(), Vec::new());
+        // If names were swapped, each side joins what the other leaves: all leave first.
         for (side, name) in config.sides() {
-            let now = job.links.get(side).as_ref();
-            let before = *port.present.get(side);
-            if now.map(|link| link.ifindex) == before {
+            let now = job.links.get(side).as_ref().map(Present::from);
+            let Some(before) = *port.present.get(side) else {
+                continue;
+            };
+            if now.is_some_and(|now| now.ifindex == before.ifindex) {
                 continue;
             }
             if !separate {
                 self.complete = now.is_some();
-                bail!("the interface {name:?} was removed");
+                bail!("the interface {name:?} was removed or renamed");
             }
-            if let Some(ifindex) = before {
-                port.hold.release(ifindex);
-                *port.present.get_mut(side) = None;
-                if let Err(error) = port.backend.leave(side) {
-                    tracing::warn!("end shaping of {name:?}, which was removed: {error:#}");
+            port.hold.release(before.ifindex);
+            *port.present.get_mut(side) = None;
+            let what = match Links::open()?.list()? {
+                links if links.iter().any(|link| link.ifindex == before.ifindex) => "renamed",
+                _ => "removed",
+            };
+            if let Err(error) = port.backend.leave(side) {
+                tracing::warn!("end shaping of {name:?}, which was {what}: {error:#}");
+            }
+            happened.push(format!(
+                "interface {name:?} was {what}: shaping {} ends until it returns",
+                side.name()
+            ));
+        }
+        for (side, name) in config.sides() {
+            let Some(link) = job.links.get(side) else {
+                continue;
+            };
+            let (is, joined) = match *port.present.get(side) {
+                Some(before) if before == Present::from(link) => continue,
+                Some(_) if !separate => continue,
+                Some(_) => {
+                    port.resize(&job, side)?;
+                    (format!("has another MTU, {}", link.mtu_bytes), Ok(()))
                 }
-                happened.push(format!(
-                    "interface {name:?} was removed: shaping {} ends until it returns",
+                None => ("is there".to_owned(), port.join(&job, side)),
+            };
+            match joined {
+                Ok(()) => happened.push(format!(
+                    "interface {name:?} {is}: shaping {} after {} ms",
+                    side.name(),
+                    began.elapsed().as_millis()
+                )),
+                Err(error) => failed.push(format!(
+                    "interface {name:?} {is}: shaping {} failed, and is retried: {error:#}",
                     side.name()
-                ));
-            }
-            if now.is_some() {
-                match port.join(&job, side) {
-                    Ok(()) => happened.push(format!(
-                        "interface {name:?} is there: shaping {} after {} ms",
-                        side.name(),
-                        began.elapsed().as_millis()
-                    )),
-                    Err(error) => failed.push(format!(
-                        "interface {name:?} is there: shaping {} failed, and is retried: {error:#}",
-                        side.name()
-                    )),
-                }
+                )),
             }
         }
         if !failed.is_empty() {
@@ -180,7 +213,14 @@ impl Port {
             self.hold.release(link.ifindex);
             return Err(error);
         }
-        *self.present.get_mut(side) = Some(link.ifindex);
+        *self.present.get_mut(side) = Some(link.into());
+        self.set_again(side)
+    }
+
+    /// Applies another MTU of a side's link, with the rates that were set.
+    fn resize(&mut self, job: &Job<'_>, side: Side) -> anyhow::Result<()> {
+        self.backend.resize(job, side)?;
+        *self.present.get_mut(side) = Some(job.link(side)?.into());
         self.set_again(side)
     }
 }
