@@ -100,7 +100,10 @@ enum fp_op_kind {
 	FP_OP_IMPAIR = 7,  /* impairment `node`, word `count` of fp_impair_config, value */
 };
 
-/* Settings of FP_OP_NODE; effective when the node is ranked next. */
+/*
+ * Settings of FP_OP_NODE; effective when the node is ranked next. If its floor or ceiling changes,
+ * that is now: a node that waits for a time of the old rate gets one of the new rate.
+ */
 enum fp_setting {
 	FP_SET_COST = 0, /* not 0 */
 	FP_SET_FLOOR = 1,
