@@ -255,7 +255,10 @@ struct fp_node_stats {
 #define FP_SOJOURN_OCTAVES 24
 #define FP_SOJOURN_BINS	   (4 * FP_SOJOURN_OCTAVES)
 
-/* Counts of all packets of a leaf; number 0 counts bad handles and packets without a leaf. */
+/*
+ * Counts of all packets of a leaf. Those of an inner node, or of number 0, are of packets of the past:
+ * of nodes below that a handover ended. Number 0 also has bad handles and packets without a leaf.
+ */
 struct fp_account {
 	u64 arrived;
 	u64 arrived_bytes;
