@@ -12,7 +12,7 @@
 
 #include "../runtime.h"
 
-#define FP_SCHED_VERSION 3
+#define FP_SCHED_VERSION 4
 #define FP_SCHED_MAGIC	 0x64637366u /* "fscd" */
 
 /* Never, as a time or a rank. */
@@ -40,6 +40,9 @@
  */
 #define FP_FAT_BATCH 64
 
+/* Blocks of a SACK option (RFC 2018, section 3). */
+#define FP_SACK_BLOCKS 4
+
 /* `sched check` compiles a policy with u64 also, to find sums of bytes kept in 32 bits. */
 #ifndef FP_META_BYTES
 #define FP_META_BYTES u32
@@ -63,9 +66,10 @@ struct fp_meta {
 	u8 segments; /* of a GSO packet; 0 counts as 1 */
 	u32 ack_flags; /* of an ACK that a later one can replace: FP_PURE_ACK and its TCP flags; else 0 */
 	u32 ack;       /* what it acknowledges */
+	u64 sack[FP_SACK_BLOCKS]; /* blocks beyond that: left edge << 32 | right edge; 0 none */
 };
 
-/* A TCP segment without data, and without options other than timestamps. */
+/* A TCP segment without data, and without options other than timestamps and SACK blocks. */
 #define FP_PURE_ACK 0x100
 
 /* Why a packet was dropped. 1 to 15: refused by a queue (enum fp_refusal). */
@@ -86,7 +90,7 @@ enum fp_drop {
 	FP_DROP_NO_FLOW,      /* flows of other leaves wait in all entries of its set */
 	FP_DROP_IMPAIRED,     /* lost by the impairment of its leaf */
 	FP_DROP_TOO_OLD,      /* it waited longer than max_sojourn */
-	FP_DROP_ACK_FILTERED, /* a later ACK of its connection came */
+	FP_DROP_ACK_FILTERED, /* a later ACK of its connection has all that it has */
 	FP_DROP_REASONS,
 };
 
