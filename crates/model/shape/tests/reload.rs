@@ -30,7 +30,7 @@ const TREES: [(&[&str], Diffserv); 7] = [
         &["bob,,10.1.0.3/32", "tv,bob,10.1.0.4/32"],
         Diffserv::Diffserv3,
     ),
-    // Its child is a class of its own now.
+    // Its former child has no parent now.
     (
         &["bob,,10.1.0.3/32", "tv,,10.1.0.4/32"],
         Diffserv::BestEffort,

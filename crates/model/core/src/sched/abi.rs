@@ -118,7 +118,8 @@ pub enum OpKind {
 }
 
 /// A setting of a node that can change while the scheduler runs (`enum fp_setting`). It is
-/// effective when the node is ranked next: when it starts to wait, or has sent.
+/// effective when the node is ranked next: when it starts to wait, or has sent. A changed floor or
+/// ceiling is effective at once: a waiting node is ranked again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Setting {
