@@ -69,7 +69,7 @@ struct fp_packet {
 	u16 vlan;	/* outermost tag's identifier */
 	u8 dscp;
 	u8 ecn;
-	u16 zero2;
+	u16 sack_at; /* of its SACK option in the head; 0 none */
 	/*
 	 * On the wire, headers of all segments included, and never more than the frame has; 0: no
 	 * IP header was read.
@@ -152,7 +152,7 @@ struct fp_work {
 	u32 image; /* which image of the rules this packet goes by */
 	struct fp_peer peer;
 	struct fp_stats stats;
-	u64 own_use[16]; /* for the runtime: its state of a frame */
+	u64 own_use[18]; /* for the runtime: its state of a frame */
 	u8 head[FP_HEAD_BYTES];
 } __attribute__((aligned(64)));
 

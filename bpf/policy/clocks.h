@@ -9,7 +9,8 @@
  *
  * Every packet advances all clocks by its bytes. After an idle time, the real clocks of a child are
  * at most `credit` ns behind, and its share is not before the virtual time of the node. Idle time
- * gives no more than that.
+ * gives no more than that. A real clock that is ahead owes bytes, at the rate that they were charged
+ * at. If the rate changes, it owes the same bytes at the new one.
  *
  * Source: Billaud, Gulati: hClock, EuroSys 2013 (reservation, limit, share); the virtual time is
  * that of Goyal, Vin, Cheng: Start-time Fair Queueing, SIGCOMM 1996.
@@ -23,11 +24,35 @@ struct clocks {
 	u64 owed;
 	u64 share;
 	u64 free;
+	u64 floor; /* the rate that `owed` is charged at */
+	u64 ceil;  /* the rate that `free` is charged at */
 };
+
+/* The time `at`, which a clock reached at rate `was`, as its bytes reach it at `rate`. */
+FP_INLINE u64 clocks_at_rate(u64 at, u64 was, u64 rate, u64 now, u64 credit)
+{
+	u64 ahead = sub(at, now);
+	u64 bytes =
+		ahead >> 44 ? div(ahead, was >> FP_RATE_SHIFT) : div(ahead << FP_RATE_SHIFT, was);
+
+	return ahead ? add(now, time_at(bytes, rate)) : max(at, sub(now, credit));
+}
+
+/* Follows changed rates of the child. `credit` is the most that it may be behind then. */
+FP_INLINE void clocks_follow_rates(struct clocks *h, const struct fp_call *r, u64 credit)
+{
+	if (h->ceil != r->ceil)
+		h->free = clocks_at_rate(h->free, h->ceil, r->ceil, r->now, credit);
+	if (h->floor != r->floor)
+		h->owed = clocks_at_rate(h->owed, h->floor, r->floor, r->now, credit);
+	h->ceil = r->ceil;
+	h->floor = r->floor;
+}
 
 /* Returns the rank of a child that has packets again, and sets r->due. */
 FP_INLINE u64 clocks_begin(struct clocks *h, u64 virtual, struct fp_call *r, u64 credit)
 {
+	clocks_follow_rates(h, r, credit);
 	h->owed = max(h->owed, sub(r->now, credit));
 	h->free = max(h->free, sub(r->now, credit));
 	h->share = max(h->share, virtual);

@@ -286,8 +286,8 @@ fn acks_of_a_download_are_filtered(port: &'static str) {
     println!("{port}: {got:.0?} bytes without and with the filter; {up}");
     let filtered = up["dropped_packets_by_reason"]["ack_filtered"].as_u64();
     assert!(filtered > Some(100), "{up:#}");
-    // One run of TCP differs from another by a third.
-    assert!(got[1] > 0.7 * got[0], "{got:?}");
+    // Four times as much: 32 MB in place of 7.
+    assert!(got[1] > 2.0 * got[0], "{got:?}");
     assert!(daemon.stop().success());
 }
 

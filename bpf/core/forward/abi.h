@@ -94,7 +94,7 @@ struct fp_metadata {
 	struct fp_meta meta;
 };
 
-_Static_assert(sizeof(struct fp_metadata) == 88, "what metadata.rs reads");
+_Static_assert(sizeof(struct fp_metadata) == 120, "what metadata.rs reads");
 
 /* The kernel's struct bpf_fib_lookup: query and result. */
 struct fp_fib {

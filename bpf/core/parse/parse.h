@@ -282,6 +282,7 @@ FP_FUNC int fp_parse_tcp_options(struct fp_work FP_MEM *w FP_ARG, u32 at, u32 en
 		if (kind == 8 && bytes == 10)
 			fp_read_timestamps(w, at + 2);
 		if (kind == 5 && bytes >= 10) {
+			FP_PUT(w->packet.sack_at, (u16)at);
 			w->packet.sack[0][0] = fp_load32(w->head + at + 2);
 			w->packet.sack[0][1] = fp_load32(w->head + at + 6);
 			if (bytes >= 18) {
@@ -396,6 +397,7 @@ FP_FUNC int fp_parse(struct fp_work FP_MEM *w FP_ARG)
 	FP_PUT(w->packet.flags, 0);
 	FP_PUT(w->packet.tcp_flags, 0);
 	FP_PUT(w->packet.ack, 0);
+	FP_PUT(w->packet.sack_at, (u16)0);
 	FP_PUT(w->packet.sack[0][0], 0);
 	FP_PUT(w->packet.sack[0][1], 0);
 	FP_PUT(w->packet.sack[1][0], 0);

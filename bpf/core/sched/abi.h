@@ -12,7 +12,7 @@
 
 #include "../runtime.h"
 
-#define FP_SCHED_VERSION 3
+#define FP_SCHED_VERSION 4
 #define FP_SCHED_MAGIC	 0x64637366u /* "fscd" */
 
 /* Never, as a time or a rank. */
@@ -40,6 +40,9 @@
  */
 #define FP_FAT_BATCH 64
 
+/* Blocks of a SACK option (RFC 2018, section 3). */
+#define FP_SACK_BLOCKS 4
+
 /* `sched check` compiles a policy with u64 also, to find sums of bytes kept in 32 bits. */
 #ifndef FP_META_BYTES
 #define FP_META_BYTES u32
@@ -63,9 +66,10 @@ struct fp_meta {
 	u8 segments; /* of a GSO packet; 0 counts as 1 */
 	u32 ack_flags; /* of an ACK that a later one can replace: FP_PURE_ACK and its TCP flags; else 0 */
 	u32 ack;       /* what it acknowledges */
+	u64 sack[FP_SACK_BLOCKS]; /* blocks beyond that: left edge << 32 | right edge; 0 none */
 };
 
-/* A TCP segment without data, and without options other than timestamps. */
+/* A TCP segment without data, and without options other than timestamps and SACK blocks. */
 #define FP_PURE_ACK 0x100
 
 /* Why a packet was dropped. 1 to 15: refused by a queue (enum fp_refusal). */
@@ -86,7 +90,7 @@ enum fp_drop {
 	FP_DROP_NO_FLOW,      /* flows of other leaves wait in all entries of its set */
 	FP_DROP_IMPAIRED,     /* lost by the impairment of its leaf */
 	FP_DROP_TOO_OLD,      /* it waited longer than max_sojourn */
-	FP_DROP_ACK_FILTERED, /* a later ACK of its connection came */
+	FP_DROP_ACK_FILTERED, /* a later ACK of its connection has all that it has */
 	FP_DROP_REASONS,
 };
 
@@ -100,7 +104,10 @@ enum fp_op_kind {
 	FP_OP_IMPAIR = 7,  /* impairment `node`, word `count` of fp_impair_config, value */
 };
 
-/* Settings of FP_OP_NODE; effective when the node is ranked next. */
+/*
+ * Settings of FP_OP_NODE; effective when the node is ranked next. If its floor or ceiling changes,
+ * that is now: a node that waits for a time of the old rate gets one of the new rate.
+ */
 enum fp_setting {
 	FP_SET_COST = 0, /* not 0 */
 	FP_SET_FLOOR = 1,
@@ -252,7 +259,10 @@ struct fp_node_stats {
 #define FP_SOJOURN_OCTAVES 24
 #define FP_SOJOURN_BINS	   (4 * FP_SOJOURN_OCTAVES)
 
-/* Counts of all packets of a leaf; number 0 counts bad handles and packets without a leaf. */
+/*
+ * Counts of all packets of a leaf. Those of an inner node, or of number 0, are of packets of the past:
+ * of nodes below that a handover ended. Number 0 also has bad handles and packets without a leaf.
+ */
 struct fp_account {
 	u64 arrived;
 	u64 arrived_bytes;

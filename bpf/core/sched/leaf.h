@@ -417,15 +417,36 @@ FP_INLINE int fp_remove_packet(struct fp_sched FP_MEM *s, u32 handle, u32 reason
 	return 0;
 }
 
-/*
- * True if an ACK has all that an earlier one has: of the same connection and direction, with the same
- * flags, and acknowledging more. Its timestamp is not older then. A duplicate replaces none: three of them
- * mean a loss.
- */
-FP_INLINE int fp_replaces_ack(const struct fp_meta FP_MEM *later,
-			      const struct fp_meta FP_MEM *earlier)
+/* True if ACK `m` reports all SACK blocks of ACK `of` as received: by its number, or by a block. */
+FP_FUNC int fp_covers_sacks(const struct fp_meta FP_MEM *m FP_ARG,
+			    const struct fp_meta FP_MEM *of FP_ARG)
 {
-	return later->ack_flags == earlier->ack_flags && (s32)(later->ack - earlier->ack) > 0 &&
+	u32 i, j;
+
+	fp_loop(i, FP_SACK_BLOCKS) {
+		u64 block = of->sack[i & (FP_SACK_BLOCKS - 1)];
+		int covered = !block || fp_serial(m->ack, (u32)block) >= 0;
+
+		fp_loop(j, FP_SACK_BLOCKS) {
+			u64 in = m->sack[j & (FP_SACK_BLOCKS - 1)];
+
+			covered |= in && fp_serial((u32)(block >> 32), (u32)(in >> 32)) >= 0 &&
+				   fp_serial((u32)block, (u32)in) <= 0;
+		}
+		if (!covered)
+			return 0;
+	}
+	return 1;
+}
+
+/*
+ * True if two ACKs are of the same connection and direction, with the same flags, and the later one
+ * acknowledges at least as much.
+ */
+FP_INLINE int fp_follows_ack(const struct fp_meta FP_MEM *later,
+			     const struct fp_meta FP_MEM *earlier)
+{
+	return later->ack_flags == earlier->ack_flags && fp_serial(later->ack, earlier->ack) >= 0 &&
 	       later->flow_hash == earlier->flow_hash &&
 	       later->source_port == earlier->source_port &&
 	       later->destination_port == earlier->destination_port &&
@@ -433,6 +454,18 @@ FP_INLINE int fp_replaces_ack(const struct fp_meta FP_MEM *later,
 	       fp_load64_raw(later->source + 8) == fp_load64_raw(earlier->source + 8) &&
 	       fp_load64_raw(later->destination) == fp_load64_raw(earlier->destination) &&
 	       fp_load64_raw(later->destination + 8) == fp_load64_raw(earlier->destination + 8);
+}
+
+/*
+ * True if an ACK has all that an earlier one has, and more: its number is higher, or it has SACK blocks
+ * that the earlier one lacks. Its timestamp is not older then. A duplicate replaces none: without SACK,
+ * three of them mean a loss.
+ */
+FP_INLINE int fp_replaces_ack(const struct fp_meta FP_MEM *later,
+			      const struct fp_meta FP_MEM *earlier)
+{
+	return fp_follows_ack(later, earlier) && fp_covers_sacks(later, earlier) &&
+	       (later->ack != earlier->ack || !fp_covers_sacks(earlier, later));
 }
 
 /*

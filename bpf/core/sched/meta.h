@@ -37,8 +37,37 @@ enum fp_end {
 };
 
 /*
+ * Sets the SACK blocks of an ACK that has the option. Returns 0 if one of them is not beyond its number, or the first is
+ * in the second: that one reports a duplicate (RFC 2883), which no later ACK repeats.
+ */
+FP_FUNC int fp_fill_sacks(struct fp_meta FP_MEM *m FP_ARG, const struct fp_work FP_MEM *w FP_ARG)
+{
+	u32 at = w->packet.sack_at;
+	u32 bytes = w->head[at + 1];
+	int beyond = 1;
+	u32 i;
+
+	fp_loop(i, FP_SACK_BLOCKS) {
+		u32 edge = at + 2 + 8 * i;
+		u32 left = 0, right = 0;
+
+		if (bytes >= 10 + 8 * i) {
+			left = fp_load32(w->head + edge);
+			right = fp_load32(w->head + edge + 4);
+			if (fp_serial(left, w->packet.ack) <= 0 || fp_serial(right, left) <= 0)
+				beyond = 0;
+		}
+		FP_PUT(m->sack[i & (FP_SACK_BLOCKS - 1)], (u64)left << 32 | right);
+	}
+	if (m->sack[1] && fp_serial((u32)(m->sack[0] >> 32), (u32)(m->sack[1] >> 32)) >= 0 &&
+	    fp_serial((u32)m->sack[0], (u32)m->sack[1]) <= 0)
+		beyond = 0;
+	return beyond;
+}
+
+/*
  * The flags of an ACK that a later one of its connection can replace; 0 for other packets. Its length
- * shows that it has no data, and no options but timestamps: neither SACK blocks nor those of MPTCP.
+ * shows that it has no data, and no options but timestamps and SACK blocks, such as those of MPTCP.
  */
 FP_INLINE u32 fp_pure_ack(const struct fp_work FP_MEM *w)
 {
@@ -47,6 +76,9 @@ FP_INLINE u32 fp_pure_ack(const struct fp_work FP_MEM *w)
 
 	if (w->packet.flags & FP_PACKET_HAS_TS)
 		bytes += 12;
+	/* After two NOPs. */
+	if (w->packet.sack_at)
+		bytes += 2 + w->head[w->packet.sack_at + 1];
 	if ((w->packet.flags & (FP_PACKET_CUT | FP_PACKET_CUT_OPTIONS)) ||
 	    w->packet.ip_bytes != bytes || w->frame.segs > 1)
 		return 0;
@@ -63,6 +95,7 @@ FP_INLINE void fp_fill_meta(const struct fp_rtt FP_MEM *r, struct fp_meta FP_MEM
 {
 	u32 sender = w->packet.side & 1;
 	int is_ip = w->packet.ip_bytes != 0;
+	u32 i;
 
 	FP_PUT(m->hint, 0ull);
 	if (is_ip) {
@@ -80,6 +113,10 @@ FP_INLINE void fp_fill_meta(const struct fp_rtt FP_MEM *r, struct fp_meta FP_MEM
 	FP_PUT(m->dscp, is_ip ? w->packet.dscp : 0);
 	FP_PUT(m->ecn, is_ip ? w->packet.ecn : 0);
 	FP_PUT(m->ack_flags, is_ip ? fp_pure_ack(w) : 0);
+	for (i = 0; i < FP_SACK_BLOCKS; i++)
+		FP_PUT(m->sack[i], 0ull);
+	if (m->ack_flags && w->packet.sack_at && !fp_fill_sacks(m, w))
+		FP_PUT(m->ack_flags, 0);
 	FP_PUT(m->ack, m->ack_flags ? w->packet.ack : 0);
 	FP_PUT(m->flow_hash, fp_meta_hash(&r->hash, m));
 }

@@ -68,22 +68,64 @@ FP_INLINE int fp_can_carry_over(struct fp_node FP_MEM *n, struct fp_node FP_MEM 
 	       fp_charges_on_dequeue(n);
 }
 
-/*
- * Continues an account without the waiting packets, which are counted again when they are enqueued.
- */
-FP_FUNC int fp_carry_account(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG,
-			     u32 node, u32 id)
+FP_INLINE int fp_keeps_accounts(struct fp_sched FP_MEM *s, struct fp_sched FP_MEM *old)
 {
-	struct fp_account FP_MEM *a = fp_account_at(s, node);
-	struct fp_node FP_MEM *was = fp_node_at(old, id);
+	return s->config.accounts && old->config.accounts;
+}
 
-	if (!s->config.accounts || !old->config.accounts)
+/* Adds the counts of a node that ends to the node above it, or to number 0. */
+FP_FUNC int fp_pass_account_up(struct fp_sched FP_MEM *old FP_ARG, u32 id)
+{
+	struct fp_node FP_MEM *was = fp_node_at(old, id);
+	struct fp_account FP_MEM *from = fp_account_at(old, id);
+	struct fp_account FP_MEM *to = fp_account_at(old, was->config.parent);
+	u32 i;
+
+	to->arrived += from->arrived;
+	to->arrived_bytes += from->arrived_bytes;
+	to->dropped_bytes += from->dropped_bytes;
+	fp_loop(i, 32)
+		to->dropped[i & 31] += from->dropped[i & 31];
+	fp_loop(i, FP_SOJOURN_BINS)
+		to->sojourn[i % FP_SOJOURN_BINS] += from->sojourn[i % FP_SOJOURN_BINS];
+	fp_node_at(old, was->config.parent)->stats.marked += was->stats.marked;
+	return 0;
+}
+
+/*
+ * The counts of nodes that no node of the new tree continues are those of the next node above that
+ * continues: its packets of the past. O(nodes).
+ */
+FP_FUNC int fp_gather_accounts(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM *old FP_ARG,
+			       struct fp_changes FP_MEM *c FP_ARG)
+{
+	u32 i;
+
+	if (!fp_keeps_accounts(s, old))
 		return 0;
-	FP_COPY(a, fp_account_at(old, id));
-	if (id) {
-		a->arrived -= was->stats.packets;
-		a->arrived_bytes -= was->stats.bytes;
+	fp_loop(i, s->config.nodes)
+		FP_PUT(fp_node_at(old, fp_old_node(old, c, i + 1))->continues, 1);
+	/* Parents come before their children. */
+	fp_loop(i, old->config.nodes) {
+		if (!fp_node_at(old, old->config.nodes - i)->continues)
+			fp_pass_account_up(old, old->config.nodes - i);
 	}
+	return 0;
+}
+
+/* An inner node becomes a leaf: it sent what its account has, not what nodes below it sent. */
+FP_FUNC int fp_begin_leaf_stats(struct fp_sched FP_MEM *s FP_ARG, u32 node)
+{
+	struct fp_node FP_MEM *n = fp_node_at(s, node);
+	struct fp_account FP_MEM *a = fp_account_at(s, node);
+	u64 dropped = 0;
+	u32 i;
+
+	fp_loop(i, 32)
+		dropped += a->dropped[i & 31];
+	n->stats.dropped = dropped;
+	n->stats.sent = a->arrived - dropped;
+	n->stats.sent_bytes = a->arrived_bytes - a->dropped_bytes;
 	return 0;
 }
 
@@ -119,12 +161,16 @@ FP_FUNC int fp_carry_node(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_M
 
 	if (!id)
 		return 0;
-	fp_carry_account(s, old, node, id);
+	if (fp_keeps_accounts(s, old))
+		FP_COPY(fp_account_at(s, node), fp_account_at(old, id));
 	if (n->config.impair && was->config.impair)
 		fp_carry_impair(s, n->config.impair, old, was->config.impair);
 	FP_COPY(&n->stats, &was->stats);
 	FP_PUT(n->stats.packets, 0);
 	FP_PUT(n->stats.bytes, 0);
+	if (fp_keeps_accounts(s, old) && n->config.over <= FP_OVER_FLOWS &&
+	    was->config.over > FP_OVER_FLOWS)
+		fp_begin_leaf_stats(s, node);
 	if (fp_can_carry_over(n, was)) {
 		for (i = FP_PARAMS; i < FP_PARAMS + FP_STATE_WORDS; i++)
 			FP_PUT(n->class[i], was->class[i]);
@@ -174,6 +220,19 @@ FP_FUNC int fp_carry_service(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched F
 	return 0;
 }
 
+/* A waiting packet leaves the account of its leaf. It is counted again when it is enqueued. */
+FP_FUNC int fp_uncount_waiting(struct fp_sched FP_MEM *old FP_ARG, u32 handle)
+{
+	struct fp_slot FP_MEM *p = fp_slot_at(old, handle);
+	struct fp_account FP_MEM *a = fp_account_at(old, p->leaf);
+
+	if (old->config.accounts) {
+		a->arrived--;
+		a->arrived_bytes -= p->meta.bytes;
+	}
+	return 0;
+}
+
 /* Puts all waiting packets into the old shaper by arrival, and removes everything else from it. */
 FP_FUNC int fp_sort_by_arrival(struct fp_sched FP_MEM *old FP_ARG)
 {
@@ -192,6 +251,7 @@ FP_FUNC int fp_sort_by_arrival(struct fp_sched FP_MEM *old FP_ARG)
 			continue;
 		if (fp_is_item_queued(old, handle))
 			fp_pifo_remove(pool, handle);
+		fp_uncount_waiting(old, handle);
 		fp_pifo_push_as(pool, FP_SHAPER, handle, p->order, FP_HEAP);
 	}
 	return 0;
@@ -202,7 +262,9 @@ FP_FUNC int fp_carry_nodes(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_
 {
 	u32 i;
 
-	fp_carry_account(s, old, 0, 0);
+	fp_gather_accounts(s, old, c);
+	if (fp_keeps_accounts(s, old))
+		FP_COPY(fp_account_at(s, 0), fp_account_at(old, 0));
 	fp_loop(i, s->config.nodes)
 		fp_carry_node(s, old, c, i + 1);
 	return fp_carry_service(s, old);

@@ -7,7 +7,8 @@
  * own. It accesses nothing else, calls nothing, and stores no pointer. Functions:
  *
  *   RANK_ENQUEUE  a packet came (r->backlogged is 1 if its flow waited already): returns the rank
- *                 of packet, flow or child. KEEP leaves a waiting flow at its rank.
+ *                 of packet, flow or child. KEEP leaves a waiting flow at its rank. Also called for
+ *                 a waiting child whose floor or ceiling changed, with an empty packet.
  *
  *   RANK_DEQUEUE  its packet is about to leave: returns the next rank of flow or child (KEEP: the
  *                 same). r->verdict is SEND (the default), DROP (drop this packet and try the

@@ -505,6 +505,44 @@ FP_FUNC int fp_dequeue(struct fp_sched FP_MEM *s FP_ARG, u32 count, u64 bytes)
 	return 0;
 }
 
+/*
+ * Ranks a waiting child again, because a rate of it was changed. In the shaper it may wait for hours
+ * at the old one: it gets the time of the new one, and a due one leaves with the next operation.
+ */
+FP_FUNC int fp_rank_child_again(struct fp_sched FP_MEM *s FP_ARG, u32 child)
+{
+	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+	struct fp_node FP_MEM *n = fp_node_at(s, child);
+	u32 parent = n->config.parent;
+	u32 item = fp_node_item(s, child);
+	u64 rank;
+
+	if (fp_node_at(s, parent)->config.over != FP_OVER_CHILDREN || !fp_is_item_queued(s, item))
+		return 0;
+	/* As for a woken child, its packet is unknown. */
+	fp_prepare_call(s, parent, 0, 0);
+	fp_prepare_child_call(s, child, 0);
+	FP_PUT(s->call.backlogged, 1);
+	s->call.rank = n->rank;
+	rank = fp_call_policy_or(s, parent, FP_RANK_ENQUEUE, KEEP);
+	if (rank != KEEP) {
+		n->rank = rank;
+		n->due = s->call.due;
+	}
+	if (fp_item_at(pool, item)->pifo == FP_SHAPER)
+		return fp_pifo_move(pool, item, max(fp_send_time(s, parent), s->now));
+	if (rank == KEEP)
+		return 0;
+	fp_remove_child(s, child);
+	return fp_push_child(s, child);
+}
+
+FP_INLINE int fp_changes_rate(struct fp_node FP_MEM *n, u32 setting, u64 value)
+{
+	return (setting == FP_SET_FLOOR && n->config.floor != value) ||
+	       (setting == FP_SET_CEIL && n->config.ceil != value);
+}
+
 /* Changes what the parent of a node uses of it. */
 FP_INLINE int fp_set_node(struct fp_node FP_MEM *n, u32 setting, u64 value)
 {
@@ -561,6 +599,7 @@ FP_FUNC int fp_run_set_op(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM 
 {
 	struct fp_node FP_MEM *n = fp_node_at(s, op->node);
 	int known = op->node && op->node <= s->config.nodes;
+	int changed = fp_changes_rate(n, op->count, op->value);
 	u32 flow;
 
 	if (op->kind == FP_OP_PARAM && known && op->count < FP_PARAMS) {
@@ -572,6 +611,8 @@ FP_FUNC int fp_run_set_op(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM 
 			FP_PUT(fp_fq_at(s, flow)->cost, (u32)op->value);
 		fp_report_outcome(s, flow ? FP_DONE : FP_FAILED, 0, 0, s->now);
 	} else if (op->kind == FP_OP_NODE && known && fp_set_node(n, op->count, op->value)) {
+		if (changed)
+			fp_rank_child_again(s, op->node);
 		fp_report_outcome(s, FP_DONE, 0, 0, s->now);
 	} else if (op->kind == FP_OP_IMPAIR && fp_set_impair(s, op->node, op->count, op->value)) {
 		fp_report_outcome(s, FP_DONE, 0, 0, s->now);

@@ -106,8 +106,8 @@ struct fp_node {
 	u32 level;     /* root 0 */
 	u32 supports_flows;
 	struct fp_node_stats stats;
-	u32 undo; /* a packet may be refused after ranks were computed */
-	u32 zero;
+	u32 undo;      /* a packet may be refused after ranks were computed */
+	u32 continues; /* of a handover: as a node of the new tree */
 };
 
 enum fp_function {

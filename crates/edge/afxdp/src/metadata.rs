@@ -1,7 +1,7 @@
 //! Metadata of a packet from the XDP program, before the frame. Pure.
 //!
 //! ```text
-//!   magic u32 | exit u32 | struct fp_meta (80 bytes) | Ethernet header ...
+//!   magic u32 | exit u32 | struct fp_meta (112 bytes) | Ethernet header ...
 //! ```
 //!
 //! Mirrors `struct fp_metadata` of `bpf/core/forward/abi.h`. Bytes without the magic are not valid:
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn metadata_needs_magic_and_matches_the_c_layout() {
         let mut bytes = [0; METADATA_BYTES];
-        assert_eq!((METADATA_BYTES, FrameMetadata::read(&bytes)), (88, None));
+        assert_eq!((METADATA_BYTES, FrameMetadata::read(&bytes)), (120, None));
         bytes[..4].copy_from_slice(b"fpnt");
         bytes[4] = 1;
         bytes[8 + 16] = 60;

@@ -59,15 +59,46 @@ fn plain_acks_can_be_replaced() {
     }
 }
 
+/// Timestamps and SACK blocks: left and right edges.
+fn with_sack(blocks: &[(u32, u32)]) -> Vec<TcpOption> {
+    let sack = TcpOption::Sack(blocks.to_vec());
+    [timestamps(), vec![TcpOption::Nop, TcpOption::Nop, sack]].concat()
+}
+
+#[test]
+fn sack_blocks_of_acks_are_read() {
+    let nops = || vec![TcpOption::Nop, TcpOption::Nop];
+    let four = TcpOption::Sack(vec![(10, 20), (30, 40), (50, 60), (70, 80)]);
+    let block = |left: u64| left << 32 | (left + 10);
+    for (options, expected) in [
+        (with_sack(&[(10, 20)]), [block(10), 0, 0, 0]),
+        (
+            with_sack(&[(30, 40), (10, 20), (50, 60)]),
+            [block(30), block(10), block(50), 0],
+        ),
+        ([nops(), vec![four]].concat(), [10, 30, 50, 70].map(block)),
+        (timestamps(), [0; 4]),
+    ] {
+        for meta in metas(Flags::ACK, options, 0) {
+            assert_eq!((meta.ack_flags, meta.ack), (Meta::PURE_ACK | 0x10, NUMBER));
+            assert_eq!(meta.sack, expected);
+        }
+    }
+}
+
 #[test]
 fn acks_with_more_information_stay() {
-    let sack = TcpOption::Sack(vec![(100, 200)]);
-    let with_sack = [timestamps(), vec![TcpOption::Nop, TcpOption::Nop, sack]].concat();
+    // These report a duplicate (RFC 2883): before the number, and in the second block.
+    let before = with_sack(&[(NUMBER - 20, NUMBER)]);
+    let inside = with_sack(&[(20, 30), (10, 40)]);
     // An option of MPTCP (kind 30).
     let other = TcpOption::Raw(vec![30, 4, 0, 0]);
     for (flags, options, data) in [
         (Flags::ACK, timestamps(), 1),
-        (Flags::ACK, with_sack, 0),
+        (Flags::ACK, before, 0),
+        (Flags::ACK, inside, 0),
+        (Flags::ACK, with_sack(&[(30, 20)]), 0),
+        (Flags::ACK, with_sack(&[(20, 30)]), 1),
         (Flags::ACK, [timestamps(), vec![other]].concat(), 0),
         (Flags::ACK | Flags::SYN, timestamps(), 0),
         (Flags::ACK | Flags::FIN, timestamps(), 0),

@@ -424,6 +424,57 @@ fn a_later_ack_replaces_the_one_ahead() {
     assert_eq!(left, [10, 11, 12, 13, 14, 15, 17]);
 }
 
+/// An ACK with these SACK blocks: left and right edges.
+fn sack(number: u32, blocks: &[(u32, u32)]) -> Meta {
+    let mut meta = ack(1, number);
+    for (to, (left, right)) in meta.sack.iter_mut().zip(blocks) {
+        *to = u64::from(*left) << 32 | u64::from(*right);
+    }
+    meta
+}
+
+#[test]
+fn acks_replace_those_whose_blocks_they_cover() {
+    let is_replaced = |earlier: Meta, later: Meta| {
+        let mut plan = one(leaf("fq_codel", Over::Flows, &[]));
+        plan.config.ack_filter = 1;
+        let mut watched = Watched::natively(&plan);
+        watched.run(&[Op::enqueue(0, 1, earlier)]);
+        let outcomes = watched.run(&[Op::enqueue(0, 2, later)]);
+        outcomes.iter().any(|o| o.drop() == Some(Drop::AckFiltered))
+    };
+    let top = u32::MAX - 10;
+    for (earlier, later, replaced) in [
+        // A run of packets after a hole grows.
+        (sack(10, &[(20, 30)]), sack(10, &[(20, 40)]), true),
+        (sack(10, &[]), sack(10, &[(20, 30)]), true),
+        // The hole is filled, in part or whole.
+        (sack(10, &[(20, 30)]), sack(15, &[(20, 40)]), true),
+        (sack(10, &[(20, 30)]), sack(30, &[]), true),
+        (sack(10, &[(20, 30), (40, 50)]), sack(30, &[(40, 60)]), true),
+        // Another hole, reported in another order.
+        (sack(10, &[(20, 30)]), sack(10, &[(40, 50), (20, 30)]), true),
+        (sack(10, &[(40, 50), (20, 30)]), sack(10, &[(20, 60)]), true),
+        // Numbers wrap.
+        (sack(top, &[(top + 5, 3)]), sack(top, &[(top + 5, 6)]), true),
+        // Duplicates, and those with less.
+        (sack(10, &[(20, 30)]), sack(10, &[(20, 30)]), false),
+        (sack(10, &[(20, 40)]), sack(10, &[(20, 30)]), false),
+        (sack(10, &[(20, 30)]), sack(10, &[]), false),
+        (sack(10, &[(20, 30)]), sack(9, &[(20, 40)]), false),
+        // Blocks of a full option push others out.
+        (sack(10, &[(20, 30)]), sack(10, &[(40, 50)]), false),
+        (sack(10, &[(20, 30)]), sack(15, &[(40, 50)]), false),
+        (sack(10, &[(20, 30)]), sack(29, &[]), false),
+    ] {
+        assert_eq!(
+            is_replaced(earlier, later),
+            replaced,
+            "{earlier:?} {later:?}"
+        );
+    }
+}
+
 #[test]
 fn packets_leave_at_the_times_that_they_carry() {
     let node = leaf("pacing", Over::Packets, &[("by_hint", 1)]);

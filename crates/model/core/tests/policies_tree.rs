@@ -8,8 +8,8 @@ mod policies;
 mod tree_oracle;
 
 use fairpath_core::sched::{
-    COST_ONE, Meta, NodeConfig, Op, OutcomeKind, Over, Plan, SchedConfig, SchedRuntime, Scheduler,
-    encode_rate,
+    COST_ONE, Changes, Meta, NodeConfig, Op, OutcomeKind, Over, Plan, SchedConfig, SchedRuntime,
+    Scheduler, Setting, encode_rate,
 };
 use link::{Audited, Link, MS, SECOND, Sent, bytes_by_source, within_a_percent};
 use policies::{node, packet, plan, weighing};
@@ -17,6 +17,7 @@ use proptest::prelude::*;
 use tree_oracle::{Node, Tree};
 
 const MBIT: u64 = 1_000_000;
+const GBIT: u64 = 1000 * MBIT;
 
 fn inner(parent: u32) -> NodeConfig {
     node(parent, "class_tree", Over::Children)
@@ -372,6 +373,160 @@ fn unused_rate_goes_to_sibling_sites() {
                 expected * MBIT,
                 "one is silent, and its place is lent",
             );
+        }
+    }
+}
+
+/// Rates that a person may type, and the clamps: 1 bit/s, the largest, and none.
+const WRONG_RATES: [u64; 6] = [1, 100, 1_000, 100 * GBIT, u64::MAX, 0];
+
+/// One backlogged class of `policy` with this ceiling, or this floor, and its parent.
+fn one_class(policy: &str, setting: Setting, bps: u64) -> Plan {
+    let mut class = leaf(1);
+    match setting {
+        Setting::Floor => class.floor = encode_rate(bps),
+        _ => class.ceil = encode_rate(bps),
+    }
+    plan(vec![node(0, policy, Over::Children), class], vec![0, 2])
+}
+
+/// Times at which packets of 1,000 bytes leave a backlogged class until `end`.
+fn leaving_times(scheduler: &mut Scheduler, from: u64, end: u64) -> Vec<u64> {
+    let mut times = vec![];
+    let mut now = from;
+    while now < end {
+        let mut outcomes = vec![];
+        scheduler
+            .run(&[Op::dequeue(now, 1)], &mut outcomes)
+            .unwrap();
+        for outcome in outcomes {
+            match outcome.kind {
+                OutcomeKind::Sent => {
+                    times.push(now);
+                    let again = Op::enqueue(now, outcome.handle, of_class(1));
+                    scheduler.run(&[again], &mut vec![]).unwrap();
+                    // The link takes 80 Mbit/s.
+                    now += MS / 10;
+                }
+                OutcomeKind::Nothing => now = outcome.at,
+                _ => {}
+            }
+        }
+    }
+    scheduler.audit().unwrap();
+    times
+}
+
+/// A class with the rate `wrong` for two seconds, then 8 Mbit/s, by `set` or by a reload: when its
+/// packets leave in the second after that.
+fn after_a_correction(policy: &str, wrong: u64, reload: bool) -> Vec<u64> {
+    let plan_of = |bps| one_class(policy, Setting::Ceil, bps);
+    let mut scheduler = Scheduler::new(&plan_of(wrong)).unwrap();
+    for handle in 1..=20 {
+        let op = Op::enqueue(SECOND, handle, of_class(1));
+        scheduler.run(&[op], &mut vec![]).unwrap();
+    }
+    let corrected = 3 * SECOND;
+    leaving_times(&mut scheduler, SECOND, corrected);
+    if reload {
+        let mut old = scheduler;
+        scheduler = Scheduler::new(&plan_of(8 * MBIT)).unwrap();
+        let changes = Changes::none(2);
+        scheduler
+            .adopt(&mut old, &changes, corrected, &mut vec![])
+            .unwrap();
+    } else {
+        let op = Op::node(corrected, 2, Setting::Ceil, encode_rate(8 * MBIT));
+        scheduler.run(&[op], &mut vec![]).unwrap();
+    }
+    leaving_times(&mut scheduler, corrected, corrected + SECOND)
+}
+
+#[test]
+fn corrected_ceilings_take_effect_within_a_frame() {
+    for policy in ["class_tree", "hclock"] {
+        for (wrong, reload) in WRONG_RATES
+            .into_iter()
+            .flat_map(|bps| [(bps, false), (bps, true)])
+        {
+            let times = after_a_correction(policy, wrong, reload);
+            let what = format!("{policy}, {wrong} bit/s, reload {reload}: {times:?}");
+            // A frame takes a millisecond; a thousand of them a second.
+            assert!(
+                times
+                    .first()
+                    .is_some_and(|at| *at <= 3 * SECOND + MS + MS / 10),
+                "{what}"
+            );
+            assert!(
+                (999..=1002).contains(&times.len()),
+                "{} {what}",
+                times.len()
+            );
+            assert!(
+                times.windows(3).all(|three| three[2] - three[0] >= MS),
+                "{what}"
+            );
+        }
+    }
+}
+
+#[test]
+fn repeated_equal_rates_change_nothing() {
+    let set = |bps| {
+        let mut scheduler = Scheduler::new(&one_class("class_tree", Setting::Ceil, MBIT)).unwrap();
+        for handle in 1..=20 {
+            let op = Op::enqueue(SECOND, handle, of_class(1));
+            scheduler.run(&[op], &mut vec![]).unwrap();
+        }
+        let mut times = vec![];
+        for ms in 1000..3000 {
+            let op = Op::node(ms * MS, 2, Setting::Ceil, encode_rate(bps));
+            scheduler.run(&[op], &mut vec![]).unwrap();
+            times.extend(leaving_times(&mut scheduler, ms * MS, (ms + 1) * MS));
+        }
+        times.len()
+    };
+    // Two seconds, and the packet that may leave at once.
+    assert_eq!(set(MBIT), 250);
+}
+
+#[test]
+fn alternating_rates_gain_no_packet() {
+    let mut scheduler = Scheduler::new(&one_class("class_tree", Setting::Ceil, MBIT)).unwrap();
+    for handle in 1..=20 {
+        let op = Op::enqueue(SECOND, handle, of_class(1));
+        scheduler.run(&[op], &mut vec![]).unwrap();
+    }
+    let mut sent = 0;
+    for ms in 1000..3000 {
+        let bps = [MBIT, 2 * MBIT][ms as usize % 2];
+        let op = Op::node(ms * MS, 2, Setting::Ceil, encode_rate(bps));
+        scheduler.run(&[op], &mut vec![]).unwrap();
+        sent += leaving_times(&mut scheduler, ms * MS, (ms + 1) * MS).len();
+    }
+    // Two seconds at 1.5 Mbit/s.
+    assert!((374..=376).contains(&sent), "{sent}");
+}
+
+#[test]
+fn corrected_floors_take_effect_within_a_frame() {
+    for policy in ["class_tree", "hclock"] {
+        for wrong in WRONG_RATES {
+            // A floor of 60 of 100 Mbit/s, and a sibling that weighs a thousand times more.
+            let leaves = [between(leaf(1), wrong, 0, 0), weighing(leaf(1), 1000)];
+            let mut link = link_below(policy, 100 * MBIT, &leaves, &[1000]);
+            link.saturate(SECOND, 5, |_, _| true);
+            link.runtime.run(Op::node(
+                link.now,
+                2,
+                Setting::Floor,
+                encode_rate(60 * MBIT),
+            ));
+            let from = link.now;
+            let sent = link.saturate(from + SECOND, 5, |_, _| true);
+            let bytes = bytes_by_source(&sent, 2)[0];
+            within_a_percent(bytes * 8, 60 * MBIT, policy);
         }
     }
 }

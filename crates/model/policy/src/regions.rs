@@ -104,6 +104,7 @@ pub(super) fn packet_words(packet: &Meta) -> [u64; PACKET_WORDS] {
         |bytes: &[u8; 16], at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
     let ports = u32::from(packet.source_port) | u32::from(packet.destination_port) << 16;
     let tail = [packet.protocol, packet.dscp, packet.ecn, packet.segments];
+    let [one, two, three, four] = packet.sack;
     [
         packet.arrival,
         packet.hint,
@@ -115,5 +116,9 @@ pub(super) fn packet_words(packet: &Meta) -> [u64; PACKET_WORDS] {
         half(&packet.destination, 8),
         pair(ports, u32::from_le_bytes(tail)),
         pair(packet.ack_flags, packet.ack),
+        one,
+        two,
+        three,
+        four,
     ]
 }

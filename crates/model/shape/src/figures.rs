@@ -98,6 +98,18 @@ impl Figures {
         self.sojourns.add(&account.sojourn);
     }
 
+    /// Packets that left or were dropped at nodes below that have ended since, and at no leaf.
+    fn add_ended(&mut self, stats: &NodeStats, account: &Account) {
+        let dropped = account.dropped.iter().sum();
+        let ended = NodeStats {
+            sent: account.arrived.saturating_sub(dropped),
+            sent_bytes: account.arrived_bytes.saturating_sub(account.dropped_bytes),
+            marked: stats.marked,
+            ..NodeStats::default()
+        };
+        self.add_leaf(&ended, account);
+    }
+
     fn add(&mut self, other: &Figures) {
         self.arrived += other.arrived;
         self.arrived_bytes += other.arrived_bytes;
@@ -144,15 +156,17 @@ impl Places {
         let mut all = vec![Figures::default(); self.parents.len() + 1];
         // Children come after their parents.
         for at in (1..all.len()).rev() {
+            let (stats, account) = node(at as u32);
             if self.is_leaf[at] {
-                let (stats, account) = node(at as u32);
                 all[at].add_leaf(&stats, &account);
+            } else {
+                all[at].add_ended(&stats, &account);
             }
             let (above, below) = all.split_at_mut(at);
             above[self.parents[at - 1] as usize].add(&below[0]);
         }
         let (_, nobody) = node(0);
-        all[0].add_leaf(&NodeStats::default(), &nobody);
+        all[0].add_ended(&NodeStats::default(), &nobody);
         all
     }
 }

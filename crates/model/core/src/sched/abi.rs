@@ -55,11 +55,16 @@ pub struct Meta {
     pub ack_flags: u32,
     /// Its acknowledgement number.
     pub ack: u32,
+    /// Its SACK blocks: left edge << 32 | right edge; 0 none.
+    pub sack: [u64; Meta::SACK_BLOCKS],
 }
 
 impl Meta {
-    /// A TCP segment without data, and without options other than timestamps.
+    /// A TCP segment without data, and without options other than timestamps and SACK blocks.
     pub const PURE_ACK: u32 = 0x100;
+
+    /// `FP_SACK_BLOCKS`: blocks of an ACK.
+    pub const SACK_BLOCKS: usize = 4;
 
     /// Addresses in one format.
     pub fn between(mut self, source: IpAddr, destination: IpAddr) -> Meta {
@@ -113,7 +118,8 @@ pub enum OpKind {
 }
 
 /// A setting of a node that can change while the scheduler runs (`enum fp_setting`). It is
-/// effective when the node is ranked next: when it starts to wait, or has sent.
+/// effective when the node is ranked next: when it starts to wait, or has sent. A changed floor or
+/// ceiling is effective at once: a waiting node is ranked again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Setting {
@@ -390,7 +396,7 @@ pub enum Drop {
     Impaired = 29,
     /// It waited longer than [`SchedConfig::max_sojourn`].
     TooOld = 30,
-    /// A later ACK of its connection came ([`SchedConfig::ack_filter`]).
+    /// The next ACK of its connection reports all that it does, and more ([`SchedConfig::ack_filter`]).
     AckFiltered = 31,
 }
 

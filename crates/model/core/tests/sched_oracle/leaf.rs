@@ -119,11 +119,23 @@ impl Oracle {
             let ports = (meta.source_port, meta.destination_port);
             (meta.source, meta.destination, ports, meta.ack_flags)
         };
+        let reported = |of: &Meta, by: &Meta| {
+            let edges = |block: u64| [(block >> 32) as u32, block as u32];
+            let blocks = |meta: &Meta| meta.sack.into_iter().filter(|b| *b != 0).map(edges);
+            let at_least = |a: u32, b: u32| a.wrapping_sub(b) as i32 >= 0;
+            blocks(of).all(|[left, right]| {
+                let mut in_blocks =
+                    blocks(by).map(|[l, r]| at_least(left, l) && at_least(r, right));
+                at_least(by.ack, right) || in_blocks.any(|is_in| is_in)
+            })
+        };
         let acknowledged = new.ack.wrapping_sub(old.ack) as i32;
+        let more = acknowledged > 0 || acknowledged == 0 && !reported(&new, &old);
         let parent = self.config(packet.leaf).parent;
         // References to it cannot be found.
         let is_referred = parent != 0 && self.config(parent).over == Over::References;
-        if new.ack_flags != 0 && end(&new) == end(&old) && acknowledged > 0 && !is_referred {
+        let is_covered = more && reported(&old, &new);
+        if new.ack_flags != 0 && end(&new) == end(&old) && is_covered && !is_referred {
             self.take_out(ahead, reason::ACK_FILTERED);
         }
     }

@@ -85,6 +85,11 @@ impl Writer {
             meta.ack = random
                 .pick(&[0u32, u32::MAX])
                 .wrapping_add(random.below(5) as u32);
+            for block in meta.sack.iter_mut().take(random.below(3) as usize) {
+                let left = meta.ack.wrapping_add(1 + random.below(4) as u32);
+                let right = left.wrapping_add(1 + random.below(4) as u32);
+                *block = u64::from(left) << 32 | u64::from(right);
+            }
         }
         meta.source[15] = random.below(4) as u8;
         meta.destination[15] = random.below(4) as u8;

@@ -278,6 +278,16 @@ impl Oracle {
     }
 
     fn set_node(&mut self, op: &Op) -> bool {
+        let rates = |config: &NodeConfig| (config.floor, config.ceil);
+        let before = rates(self.config(op.node));
+        let known = self.set_config(op);
+        if rates(self.config(op.node)) != before {
+            self.rank_again(op.node);
+        }
+        known
+    }
+
+    fn set_config(&mut self, op: &Op) -> bool {
         let config = &mut self.plan.nodes[op.node as usize - 1];
         match (op.count, u32::try_from(op.value)) {
             (0, Ok(cost)) if cost > 0 => config.cost = cost,

@@ -57,6 +57,15 @@ fn time_at(bytes: u64, rate: u64) -> u64 {
     bytes.wrapping_mul(rate) >> RATE_SHIFT
 }
 
+/// Bytes that take `ns` at `rate`; whole nanoseconds of a byte where `ns` is hours.
+fn bytes_until(ns: u64, rate: u64) -> u64 {
+    let (ns, rate) = match ns >> 44 {
+        0 => (ns << RATE_SHIFT, rate),
+        _ => (ns, rate >> RATE_SHIFT),
+    };
+    ns.checked_div(rate).unwrap_or(0)
+}
+
 fn stfq(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
     let finish = &mut s.flow[0];
     let [now, largest, ..] = &mut s.class[PARAMS..] else {
@@ -270,7 +279,7 @@ fn pacing(function: Function, p: &Meta, s: State, r: &Call) -> u64 {
 }
 
 fn class_tree(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
-    let [owed, share, free, ..] = s.flow;
+    let [owed, share, free, floor, ceil, ..] = s.flow;
     let [now, largest, ..] = &mut s.class[PARAMS..] else {
         unreachable!()
     };
@@ -280,6 +289,14 @@ fn class_tree(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
         Function::RankEnqueue => {
             if r.waiting == 0 {
                 *now = (*now).max(*largest);
+            }
+            for (at, was, rate) in [(&mut *owed, floor, r.floor), (&mut *free, ceil, r.ceil)] {
+                if *was != rate && *at > r.now {
+                    *at = r
+                        .now
+                        .saturating_add(time_at(bytes_until(*at - r.now, *was), rate));
+                }
+                *was = rate;
             }
             *owed = credit.max(*owed);
             *free = credit.max(*free);

@@ -87,6 +87,34 @@ impl Oracle {
         self.activate(parent, leaf, meta);
     }
 
+    /// A rate of `child` changed: where it waits, it gets the rank and the time of the new rate.
+    pub(super) fn rank_again(&mut self, child: u32) {
+        let item = Item::Node(child);
+        let Some(parent) = self.parent(child, Over::Children) else {
+            return;
+        };
+        if !self.holds(item) {
+            return;
+        }
+        self.begin_call(parent, 0);
+        let about = self.about_child(child);
+        (self.call.backlogged, self.call.rank) = (1, self.node_mut(child).rank);
+        let empty = Meta::default();
+        let rank = self.query_again(parent, Function::RankEnqueue, &empty, about);
+        let rank = rank.filter(|rank| *rank != KEEP);
+        if let Some(rank) = rank {
+            (self.node_mut(child).rank, self.node_mut(child).due) = (rank, self.call.due);
+        }
+        if self.world.shaper.values().any(|held| *held == item) {
+            let at = self.send_time(parent, &empty, about).max(self.now);
+            self.unshape(item);
+            self.shape(item, at);
+        } else if rank.is_some() {
+            self.hide(child);
+            self.show(child);
+        }
+    }
+
     /// `child` may have nothing to send any more.
     pub(super) fn settle(&mut self, child: u32) {
         let parent = self.config(child).parent;

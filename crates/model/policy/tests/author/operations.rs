@@ -222,6 +222,7 @@ fn policies_receive_packets_as_struct_fp_meta() {
         segments: 5,
         ack_flags: 0x110,
         ack: 77,
+        sack: [78 << 32 | 79, 0, 0, 80 << 32 | 81],
     };
     // (size in BPF's bits, offset, value)
     let members = [

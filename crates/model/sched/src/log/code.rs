@@ -113,7 +113,7 @@ mod packet {
     pub const SEGMENTS: u8 = 16;
     pub const NEW_FLOW: u8 = 32;
     pub const ACK: u8 = 64;
-    pub const ALL: u8 = 127;
+    pub const SACK: u8 = 128;
 }
 
 fn flag(set: bool, flag: u8) -> u8 {
@@ -151,6 +151,7 @@ impl Encoder {
             protocol: meta.protocol,
             hash: meta.flow_hash,
         };
+        let no_sack = Meta::default().sack;
         let next = self.flows.len() as u64;
         let index = *self.flows.entry(flow).or_insert(next);
         to.push(
@@ -160,7 +161,8 @@ impl Encoder {
                 | flag(meta.mark != 0, packet::MARK)
                 | flag(meta.segments != 0, packet::SEGMENTS)
                 | flag(index == next, packet::NEW_FLOW)
-                | flag(meta.ack_flags != 0, packet::ACK),
+                | flag(meta.ack_flags != 0, packet::ACK)
+                | flag(meta.sack != no_sack, packet::SACK),
         );
         to.extend_from_slice(&[meta.dscp, meta.ecn]);
         number(to, meta.bytes.into());
@@ -179,6 +181,9 @@ impl Encoder {
         if meta.ack_flags != 0 {
             number(to, meta.ack_flags.into());
             number(to, meta.ack.into());
+        }
+        if meta.sack != no_sack {
+            meta.sack.iter().for_each(|block| number(to, *block));
         }
         if index == next {
             to.extend_from_slice(&flow.source);
@@ -223,9 +228,6 @@ impl Decoder {
 
     fn meta(&mut self, from: &mut Bytes<'_>) -> Result<Meta, Bad> {
         let has = from.byte()?;
-        if has & !packet::ALL != 0 {
-            return Err("a packet has fields that this version does not support");
-        }
         let [dscp, ecn] = [from.byte()?, from.byte()?];
         if dscp > 63 || ecn > 3 {
             return Err("a packet's DSCP or ECN is out of range");
@@ -256,6 +258,11 @@ impl Decoder {
         }
         if has & packet::ACK != 0 {
             (meta.ack_flags, meta.ack) = (from.small()?, from.small()?);
+        }
+        if has & packet::SACK != 0 {
+            for block in &mut meta.sack {
+                *block = from.number()?;
+            }
         }
         if has & packet::NEW_FLOW != 0 {
             self.flows.push(flow(from)?);

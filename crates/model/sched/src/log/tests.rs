@@ -87,6 +87,7 @@ fn an_op() -> impl Strategy<Value = Op> {
         segments,
         ack_flags: narrow[0] % 2 * 0x110,
         ack: narrow[0] % 2 * narrow[1],
+        sack: [wide[1] & 0xff, 0, wide[1], 0],
         ..Meta::default()
     });
     let meta = prop_oneof![Just(Meta::default()), meta];
