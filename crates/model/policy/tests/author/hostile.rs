@@ -51,7 +51,7 @@ fn long_loop_within_budget_runs_to_its_end() {
 #[test]
 fn every_structure_ends_where_it_ends() {
     // (argument, bytes): packet, flow, class, global, call
-    for (register, bytes) in [(1, 80), (2, 64), (3, 128), (4, 64), (5, 120)] {
+    for (register, bytes) in [(1, 112), (2, 64), (3, 128), (4, 64), (5, 120)] {
         for off in [-1, bytes - 7, bytes, i16::MAX, i16::MIN] {
             let read = violation(&[op(0x79, 0, register, off, 0), EXIT]);
             assert!(
@@ -82,7 +82,7 @@ fn the_packet_is_read_only() {
     let write = violation(&[op(0x72, 1, 0, 0, 1), EXIT]);
     assert_eq!(
         write.to_string(),
-        "it writes 1 bytes at byte 0 of packet p, which has 80 and is read only"
+        "it writes 1 bytes at byte 0 of packet p, which has 112 and is read only"
     );
 }
 
