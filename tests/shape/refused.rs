@@ -226,3 +226,18 @@ fn kernel_without_lasting_pins_is_refused() {
     let daemon = scene.start();
     assert!(daemon.stop().success());
 }
+
+by!(a_rate_too_low_for_htb_names_its_class: kernel);
+
+fn a_rate_too_low_for_htb_names_its_class(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let scene = Scene::new(port, Offloads::Off);
+    let before = qdiscs(&scene);
+    let class = "[[class]]\nname = \"anna\"\nprefix = \"100.64.1.0/24\"\ndown = \"10mbit\"";
+    scene.configure(RATES, &format!("{class}\ndown_floor = \"1bit\"\n"));
+    let output = refuses(&scene);
+    for part in ["class \"anna\"", "8 bit/s", "nfqueue"] {
+        assert!(output.contains(part), "{part} is not in: {output}");
+    }
+    assert_eq!(qdiscs(&scene), before);
+}
