@@ -77,8 +77,11 @@ impl Shell {
     fn script(&self, blocks: &[Block]) -> String {
         let mut script = String::from("set -e\n");
         if self.is_root {
-            script += "mount -t tmpfs tmpfs /run\nmkdir /run/netns\n";
-            script += "mount -t tmpfs tmpfs /tmp\n";
+            // The binaries may be below /tmp.
+            let programs = binary::fairpath().with_file_name("");
+            script += "mount -t tmpfs tmpfs /run\nmkdir /run/netns /run/programs\n";
+            script += &format!("mount --bind '{}' /run/programs\n", programs.display());
+            script += "mount -t tmpfs tmpfs /tmp\nPATH=/run/programs:$PATH\n";
         }
         script += "cd \"$(mktemp -d)\"\n";
         script += &self.set_up;
