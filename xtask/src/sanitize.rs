@@ -46,6 +46,8 @@ pub fn run() -> Result<()> {
             "RUSTFLAGS",
             format!("-Clinker={clang} -Clink-arg=-fsanitize={SANITIZERS}"),
         )
+        // A test plans more memory than there is.
+        .env("ASAN_OPTIONS", "allocator_may_return_null=1")
         .env("UBSAN_OPTIONS", "print_stacktrace=1");
     run::run(&mut cargo)
 }
