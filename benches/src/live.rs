@@ -23,6 +23,12 @@ const PLACES_PER_FLOW: u32 = 2;
 const USUAL_PLACES: u32 = 65_536;
 /// ns a hook execution that are good enough, by number of flows.
 const TARGETS: [(u32, f64); 2] = [(1_000, 100.0), (100_000, 150.0)];
+const EPPING_ALL: &str = "ePPing, every TSval";
+/// Its default.
+const EPPING_SAMPLED: &str = "ePPing, every 100 ms";
+/// Of ePPing's sampled cost, at every number of flows.
+const EPPING_SHARE: f64 = 0.5;
+const ONE_INTERFACE: &str = "fairpath, one interface";
 /// tcx hooks, where all that is compared here sits.
 const HOOKS: [Hook; 2] = [Hook::TcxIngress, Hook::TcxEgress];
 
@@ -160,15 +166,18 @@ fn watchers(
         flows: (PLACES_PER_FLOW * flows).max(USUAL_PLACES),
     };
     let mut all = vec![
-        ("fairpath, one interface", fairpath(&[LAN])),
+        (ONE_INTERFACE, fairpath(&[LAN])),
         ("fairpath, both", fairpath(&[LAN, WAN])),
     ];
     if let Some(path) = epping {
-        let epping = Watcher::Epping {
-            path: path.clone(),
-            interface: LAN,
-        };
-        all.push(("ePPing, one interface", epping));
+        for (name, every_ms) in [(EPPING_ALL, 0), (EPPING_SAMPLED, 100)] {
+            let epping = Watcher::Epping {
+                path: path.clone(),
+                interface: LAN,
+                every_ms,
+            };
+            all.push((name, epping));
+        }
     }
     all
 }
@@ -290,7 +299,7 @@ fn mean_net(programs: &[Program]) -> Option<f64> {
 }
 
 fn targets(scenarios: &[Scenario]) -> Vec<Target> {
-    let mut all = Vec::new();
+    let mut all: Vec<Target> = scenarios.iter().filter_map(of_epping).collect();
     for scenario in scenarios {
         let Some((_, bound)) = TARGETS.iter().find(|(flows, _)| *flows == scenario.flows) else {
             continue;
@@ -325,6 +334,21 @@ fn targets(scenarios: &[Scenario]) -> Vec<Target> {
         }
     }
     all
+}
+
+/// The cost on one interface, relative to that of ePPing's samples.
+fn of_epping(scenario: &Scenario) -> Option<Target> {
+    let cost = |name: &str| {
+        let watched = scenario.watched.iter().find(|w| w.name == name);
+        watched.map(|w| w.net_ns_a_packet.median)
+    };
+    let what = format!(
+        "{ONE_INTERFACE}, {} bytes, {} flows, relative to {EPPING_SAMPLED}, by throughput",
+        scenario.ip_bytes,
+        grouped(scenario.flows.into()),
+    );
+    let share = cost(ONE_INTERFACE)? / cost(EPPING_SAMPLED)?;
+    Some(Target::at_most(what, share, EPPING_SHARE, "x"))
 }
 
 impl LiveReport {

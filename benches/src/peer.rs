@@ -30,12 +30,14 @@ pub enum Watcher {
         /// `--max-flows`.
         flows: u32,
     },
-    /// ePPing on one interface, every TSval, individual output that no program reads.
+    /// ePPing on one interface, individual output that no program reads.
     Epping {
-        /// The binary.
+        /// The binary; its object file is next to it.
         path: PathBuf,
         /// The watched interface.
         interface: &'static str,
+        /// Minimum time between two samples of a flow; 0: every TSval.
+        every_ms: u32,
     },
 }
 
@@ -103,11 +105,16 @@ impl Watcher {
                 command.args(["--quiet", "--format", "json", "--limit", "0", "--max-flows"]);
                 command.arg(flows.to_string());
             }
-            Watcher::Epping { path, interface } => {
-                command.args(["sh", "-c", "exec \"$0\" \"$@\" > /dev/null"]);
-                command
-                    .arg(path)
-                    .args(["-i", interface, "-I", "tc", "-r", "0"]);
+            Watcher::Epping {
+                path,
+                interface,
+                every_ms,
+            } => {
+                // It opens its object file in the current directory.
+                let start = "cd \"$(dirname \"$0\")\" && exec \"$0\" \"$@\" > /dev/null";
+                command.args(["sh", "-c", start]).arg(path);
+                command.args(["-i", interface, "-I", "tc", "-r"]);
+                command.arg(every_ms.to_string());
             }
         }
         let mut watching = Watching {
