@@ -8,7 +8,7 @@
  *
  * One writer, the owner of the scratch of this CPU, and one reader, in user space. Events are
  * written in place, and published by one store. They begin at cache lines. No event wraps: where
- * the rest of the ring is too small, the first word there is FP_RING_SKIP. A full ring drops the
+ * the rest of the ring is too small, time and number there are FP_RING_SKIP. A full ring drops the
  * event, and counts it.
  *
  * Deliberately absent: a wake-up of the reader (an interrupt to this CPU under a lock), and an order
@@ -20,7 +20,7 @@
 #include "../work.h"
 
 #define FP_RING_LINE 64
-/* In place of the time of an event. */
+/* In place of time and number of an event. A capture may have this time, but no frame this number. */
 #define FP_RING_SKIP (~0ull)
 
 /* Bytes of the ring that an event of `bytes` uses. */
@@ -50,7 +50,8 @@ FP_INLINE u64 fp_ring_place(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u
 		return 0;
 	}
 	if (skipped) {
-		*FP_AT(volatile u64, r, ring->start + at) = FP_RING_SKIP;
+		FP_PUT(FP_AT(struct fp_event, r, ring->start + at)->time, FP_RING_SKIP);
+		FP_PUT(FP_AT(struct fp_event, r, ring->start + at)->number, FP_RING_SKIP);
 		at = 0;
 	}
 	ring->next = ring->head + skipped + space;

@@ -11,9 +11,6 @@ use crate::aggregate::Rules;
 use crate::ffi::{self, Rtt};
 use crate::sched::{End, Meta};
 
-/// Maximum of sets that one call checks for idle flows: their events fit the smallest ring.
-const EXPIRE_SETS: u32 = 1;
-
 /// Used entries in a monitor's tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -242,14 +239,11 @@ impl Memory {
 
     /// Closes idle flows in the next `sets` sets.
     pub(crate) fn expire(&mut self, now: u64, sets: u32, report: &mut impl FnMut(Event)) {
-        // A set reports at most one event per way, so the ring limits the number of sets per call.
-        let mut left = sets;
-        while left > 0 {
-            let step = left.min(EXPIRE_SETS);
+        // A set reports at most one event per way, which fit the smallest ring.
+        for _ in 0..sets {
             // SAFETY: `rtt` is formatted.
-            unsafe { ffi::fp_native_expire(self.rtt.as_ptr(), now, step) };
+            unsafe { ffi::fp_native_expire(self.rtt.as_ptr(), now, 1) };
             self.drain(report);
-            left -= step;
         }
     }
 
@@ -450,6 +444,18 @@ mod tests {
         rings.echo(1, 40, 12);
         assert_eq!(rings.read(u64::MAX), [6, 7, 8, 9, 10, 11, 12]);
         assert_eq!(rings.read(u64::MAX), []);
+    }
+
+    #[test]
+    fn the_last_time_is_no_end_of_rings() {
+        let mut rings = Rings::new(1);
+        for number in 0..200 {
+            // The second event of each reading has the time.
+            rings.echo(0, u64::from(number), number);
+            rings.echo(0, u64::MAX, number + 1_000);
+            let read = rings.read(u64::MAX);
+            assert_eq!(read, [u32::from(number), u32::from(number) + 1_000]);
+        }
     }
 
     #[test]

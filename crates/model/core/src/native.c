@@ -60,7 +60,7 @@ u32 fp_native_event(struct fp_rtt *r, u32 cpu, u64 until, struct fp_flow_event *
 		return 0;
 	if (head - tail > size)
 		return fp_ring_read_to(ring, head);
-	if (e->time == FP_RING_SKIP) {
+	if (e->time == FP_RING_SKIP && e->number == FP_RING_SKIP) {
 		tail += size - at;
 		at = 0;
 		e = FP_AT(struct fp_event, r, ring->start);
