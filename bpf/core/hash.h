@@ -61,6 +61,11 @@ FP_INLINE u64 fp_hash_1(const struct fp_hash_keys FP_MEM *h, u64 a)
 	return fp_mix64(h->key[0] + fp_hash_word(h, 0, a));
 }
 
+FP_INLINE u64 fp_hash_2(const struct fp_hash_keys FP_MEM *h, u64 a, u64 b)
+{
+	return fp_mix64(h->key[0] + fp_hash_word(h, 0, a) + fp_hash_word(h, 1, b));
+}
+
 FP_INLINE u64 fp_hash_3(const struct fp_hash_keys FP_MEM *h, u64 a, u64 b, u64 c)
 {
 	return fp_mix64(h->key[0] + fp_hash_word(h, 0, a) + fp_hash_word(h, 1, b) +

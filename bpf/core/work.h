@@ -60,7 +60,7 @@ struct fp_packet {
 	u32 payload; /* bytes after the TCP header; of ICMP the whole message */
 	u32 tsval;
 	u32 tsecr;
-	u32 sack[2][2]; /* first two SACK blocks: left, right; equal where absent */
+	u32 sack[2][2]; /* first two SACK blocks, if sack_at: left, right; equal where absent */
 	u16 window;	/* as sent, unscaled; of ICMP the checksum */
 	u8 kind;	/* enum fp_packet_kind */
 	u8 side;	/* of the sender, in key */

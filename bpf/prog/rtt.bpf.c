@@ -13,7 +13,7 @@
 #include "kernel.h"
 #include "../core/rtt/rtt.h"
 #include "forward.h"
-#include "head.h"
+#include "usual.h"
 #include "stack_sent.h"
 
 /* Work area of a test run. */
@@ -88,6 +88,7 @@ FP_INLINE int watch_skb(struct __sk_buff *skb, u32 way, u32 link)
 	struct fp_work FP_MEM *w = claim_work(r);
 	const u8 *data = (const u8 *)(u64)skb->data, *end = (const u8 *)(u64)skb->data_end;
 	u32 shown;
+	int err;
 
 	if (forwarding && way == FP_EGRESS)
 		count_stack(skb);
@@ -107,12 +108,19 @@ FP_INLINE int watch_skb(struct __sk_buff *skb, u32 way, u32 link)
 	if (way == FP_EGRESS && w->frame.rx_ifindex && fp_is_watched(r, w->frame.rx_ifindex))
 		w->frame.flags = FP_FRAME_SEEN_BEFORE;
 
+	if (link == FP_LINK_ETHERNET && parse_usual(skb, w)) {
+		fp_rtt_parsed(r, w, FP_PARSED);
+		release_work(w);
+		return TCX_NEXT;
+	}
 	shown = copy_linear(w, data, end);
 	w->head_bytes = shown;
-	if (fp_rtt_frame(r, w, shown >= skb->len) == FP_TRUNCATED && shown < skb->len) {
+	err = fp_parse_any(w);
+	if (err == FP_TRUNCATED && shown < skb->len) {
 		load_skb(skb, w, skb->len);
-		fp_rtt_frame(r, w, 1);
+		err = fp_parse(w);
 	}
+	fp_rtt_parsed(r, w, err);
 	release_work(w);
 	return TCX_NEXT;
 }

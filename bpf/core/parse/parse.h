@@ -14,6 +14,7 @@
 
 #include "../work.h"
 #include "numbers.h"
+#include "usual.h"
 
 #define FP_MAX_VLAN_TAGS   4
 #define FP_MAX_EXTENSIONS  8
@@ -128,22 +129,6 @@ FP_INLINE int fp_parse_link(struct fp_work FP_MEM *w, struct fp_cursor *c)
 	return FP_PARSED;
 }
 
-/* Writes the two endpoints into the key, the lower one as side 0. */
-FP_INLINE void fp_set_key(struct fp_work FP_MEM *w, u64 src0, u64 src1, u64 dst0, u64 dst1,
-			  u32 sport, u32 dport)
-{
-	struct fp_key FP_MEM *key = &w->packet.key;
-	int swap = src0 != dst0 ? src0 > dst0 : src1 != dst1 ? src1 > dst1 : sport > dport;
-
-	w->packet.side = swap;
-	key->addr[0][0] = swap ? dst0 : src0;
-	key->addr[0][1] = swap ? dst1 : src1;
-	key->addr[1][0] = swap ? src0 : dst0;
-	key->addr[1][1] = swap ? src1 : dst1;
-	key->port[0] = swap ? dport : sport;
-	key->port[1] = swap ? sport : dport;
-}
-
 /*
  * The bytes from c->at to the end of the frame. They pass through memory: otherwise the verifier
  * would follow c->at through every iteration of its loops, to decide a comparison of the result.
@@ -246,13 +231,6 @@ FP_INLINE int fp_parse_ipv6(struct fp_work FP_MEM *w, struct fp_cursor *c, u32 *
 	return FP_PARSED;
 }
 
-FP_INLINE void fp_read_timestamps(struct fp_work FP_MEM *w, u32 at)
-{
-	w->packet.tsval = fp_load32(w->head + at);
-	w->packet.tsecr = fp_load32(w->head + at + 4);
-	w->packet.flags |= FP_PACKET_HAS_TS;
-}
-
 /* Options that the capture truncated count as absent. */
 FP_FUNC int fp_parse_tcp_options(struct fp_work FP_MEM *w FP_ARG, u32 at, u32 end)
 {
@@ -279,16 +257,17 @@ FP_FUNC int fp_parse_tcp_options(struct fp_work FP_MEM *w FP_ARG, u32 at, u32 en
 		bytes = w->head[at + 1];
 		if (bytes < 2 || at + bytes > end)
 			break;
-		if (kind == 8 && bytes == 10)
-			fp_read_timestamps(w, at + 2);
+		if (kind == 8 && bytes == 10) {
+			w->packet.tsval = fp_load32(w->head + at + 2);
+			w->packet.tsecr = fp_load32(w->head + at + 6);
+			w->packet.flags |= FP_PACKET_HAS_TS;
+		}
 		if (kind == 5 && bytes >= 10) {
 			FP_PUT(w->packet.sack_at, (u16)at);
 			w->packet.sack[0][0] = fp_load32(w->head + at + 2);
 			w->packet.sack[0][1] = fp_load32(w->head + at + 6);
-			if (bytes >= 18) {
-				w->packet.sack[1][0] = fp_load32(w->head + at + 10);
-				w->packet.sack[1][1] = fp_load32(w->head + at + 14);
-			}
+			w->packet.sack[1][0] = bytes >= 18 ? fp_load32(w->head + at + 10) : 0;
+			w->packet.sack[1][1] = bytes >= 18 ? fp_load32(w->head + at + 14) : 0;
 		}
 		at += bytes;
 	}
@@ -314,11 +293,7 @@ FP_INLINE int fp_parse_tcp(struct fp_work FP_MEM *w, struct fp_cursor *c)
 	c->l4_header = header;
 	if (c->more_frag)
 		w->packet.flags |= FP_PACKET_CUT;
-	/* Nearly every segment: NOP, NOP, timestamps. */
-	if (header == 32 && c->at + 32 <= w->head_bytes &&
-	    fp_load32(w->head + c->at + 20) == 0x0101080a)
-		fp_read_timestamps(w, c->at + 24);
-	else if (header > 20)
+	if (header > 20)
 		fp_parse_tcp_options(w, c->at + 20, c->at + header);
 	return FP_PARSED;
 }
@@ -379,12 +354,7 @@ FP_INLINE int fp_parse_result(const struct fp_work FP_MEM *w, int err)
 	return err == FP_TRUNCATED && fp_wire_bytes(w) == w->head_bytes ? FP_MALFORMED : err;
 }
 
-/*
- * Fills w->packet from w->frame and w->head, the same in every runtime. Addresses, ip_bytes and
- * dscp are valid if an IP header was read, also a malformed one, which has the bytes of its frame;
- * otherwise ip_bytes is 0.
- */
-FP_FUNC int fp_parse(struct fp_work FP_MEM *w FP_ARG)
+FP_FUNC int fp_parse_any(struct fp_work FP_MEM *w FP_ARG)
 {
 	struct fp_cursor c = {};
 	u64 src0, src1, dst0, dst1;
@@ -398,10 +368,6 @@ FP_FUNC int fp_parse(struct fp_work FP_MEM *w FP_ARG)
 	FP_PUT(w->packet.tcp_flags, 0);
 	FP_PUT(w->packet.ack, 0);
 	FP_PUT(w->packet.sack_at, (u16)0);
-	FP_PUT(w->packet.sack[0][0], 0);
-	FP_PUT(w->packet.sack[0][1], 0);
-	FP_PUT(w->packet.sack[1][0], 0);
-	FP_PUT(w->packet.sack[1][1], 0);
 	FP_PUT(w->packet.ip_bytes, 0);
 	err = fp_parse_link(w, &c);
 	if (err)
@@ -424,8 +390,8 @@ FP_FUNC int fp_parse(struct fp_work FP_MEM *w FP_ARG)
 
 	if (w->packet.key.family == 4) {
 		src0 = dst0 = 0;
-		src1 = (u64)fp_load32_raw(w->head + ip + 12) << 32 | 0xffff0000u;
-		dst1 = (u64)fp_load32_raw(w->head + ip + 16) << 32 | 0xffff0000u;
+		src1 = fp_mapped(fp_load32_raw(w->head + ip + 12));
+		dst1 = fp_mapped(fp_load32_raw(w->head + ip + 16));
 	} else {
 		src0 = fp_load64_raw(w->head + ip + 8);
 		src1 = fp_load64_raw(w->head + ip + 16);
@@ -434,6 +400,16 @@ FP_FUNC int fp_parse(struct fp_work FP_MEM *w FP_ARG)
 	}
 	fp_set_key(w, src0, src1, dst0, dst1, sport, dport);
 	return fp_parse_result(w, err);
+}
+
+/*
+ * Fills w->packet from w->frame and w->head, the same in every runtime. Addresses, ip_bytes and
+ * dscp are valid if an IP header was read, also a malformed one, which has the bytes of its frame;
+ * otherwise ip_bytes is 0. The SACK blocks are valid if sack_at is not 0.
+ */
+FP_FUNC int fp_parse(struct fp_work FP_MEM *w FP_ARG)
+{
+	return fp_parse_usual_head(w) ? FP_PARSED : fp_parse_any(w);
 }
 
 #endif /* FP_PARSE_H */

@@ -133,13 +133,21 @@ FP_INLINE u64 fp_key_rest(const struct fp_key FP_MEM *key)
 	return fp_load64_raw((const u8 FP_MEM *)key->port);
 }
 
+/* IPv4 has both addresses in one word. Families do not collide: the key has its family. */
 FP_INLINE u32 fp_hash_key(const struct fp_hash_keys FP_MEM *h, const struct fp_key FP_MEM *key)
 {
+	if (key->family == 4)
+		return (u32)fp_hash_2(h, key->addr[0][1] >> 32 | (key->addr[1][1] & ~0ull << 32),
+				      fp_key_rest(key));
 	return (u32)fp_hash_5(h, key->addr[0][0], key->addr[0][1], key->addr[1][0], key->addr[1][1],
 			      fp_key_rest(key));
 }
 
-/* Tag by all bits of the hash except the lowest; never 0. The set by as many of them as needed. */
+/*
+ * Tag by all bits of the hash except the lowest; never 0. The set by as many of them as needed. The
+ * way by the highest three: nearly all flows have that one, so that it is tried first, and its flow
+ * can be loaded with its set.
+ */
 FP_INLINE u32 fp_tag(u32 hash)
 {
 	return hash | 1;
@@ -148,6 +156,11 @@ FP_INLINE u32 fp_tag(u32 hash)
 FP_INLINE u32 fp_set_of(u32 hash, u32 mask)
 {
 	return (hash >> 1) & mask;
+}
+
+FP_INLINE u32 fp_way_of(u32 hash)
+{
+	return hash >> 29;
 }
 
 FP_INLINE int fp_key_equal(const struct fp_key FP_MEM *a, const struct fp_key FP_MEM *b)
@@ -162,9 +175,12 @@ FP_INLINE u32 fp_find(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, const s
 		      u32 set)
 {
 	struct fp_run_set_op FP_MEM *s = fp_set_at(r, t, set);
-	u32 way, tag = fp_tag(w->hash);
+	u32 i, way = fp_way_of(w->hash), tag = fp_tag(w->hash);
 
-	fp_loop(way, FP_WAYS) {
+	if (s->tag[way] == tag && fp_key_equal(&fp_flow_at(r, t, set, way)->key, &w->packet.key))
+		return way;
+	fp_loop(i, FP_WAYS - 1) {
+		way = (way + 1) & (FP_WAYS - 1);
 		if (s->tag[way] == tag &&
 		    fp_key_equal(&fp_flow_at(r, t, set, way)->key, &w->packet.key))
 			return way;

@@ -157,12 +157,12 @@ FP_FUNC u32 fp_choose_victim(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_M
 	struct fp_table t = half ? fp_half_table(r) : fp_flow_table(r);
 	u32 set = fp_set_of(w->hash, t.mask);
 	struct fp_run_set_op FP_MEM *s = fp_set_at(r, &t, set);
-	u32 way, best = FP_NO_WAY, best_ready = 0;
+	u32 i, best = FP_NO_WAY, best_ready = 0;
 	u64 now = w->frame.now, best_idle = 0;
 
-	fp_loop(way, FP_WAYS) {
+	fp_loop(i, FP_WAYS) {
+		u32 way = (fp_way_of(w->hash) + i) & (FP_WAYS - 1), ready;
 		struct fp_flow FP_MEM *f = fp_flow_at(r, &t, set, way);
-		u32 ready;
 		u64 idle;
 
 		if (!s->tag[way])

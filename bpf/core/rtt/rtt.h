@@ -295,17 +295,9 @@ FP_INLINE void fp_count_unparsed(struct fp_work FP_MEM *w, int err)
 	}
 }
 
-/*
- * Handles one frame: w->frame, w->head and w->head_bytes are set. Returns enum fp_parsed. On
- * FP_TRUNCATED, a runtime that passed only part of the headers can pass more and call again;
- * `final` says that there is no more.
- */
-FP_FUNC int fp_rtt_frame(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 final)
+/* Handles a frame for which the parser returned `err`. Returns enum fp_parsed. */
+FP_FUNC int fp_rtt_parsed(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, int err)
 {
-	int err = fp_parse(w);
-
-	if (err == FP_TRUNCATED && !final)
-		return err;
 	w->stats.frames += w->frame.segs ? w->frame.segs : 1;
 	w->stats.frame_bytes += fp_wire_bytes(w);
 	if (r->filters && w->packet.ip_bytes && fp_filtered(r, w)) {
@@ -328,6 +320,18 @@ FP_FUNC int fp_rtt_frame(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 	if (r->config.slots)
 		fp_tally_volume(r, w);
 	return FP_PARSED;
+}
+
+/*
+ * Handles one frame: w->frame, w->head and w->head_bytes are set. Returns enum fp_parsed. On
+ * FP_TRUNCATED, a runtime that passed only part of the headers can pass more and call again;
+ * `final` says that there is no more.
+ */
+FP_INLINE int fp_rtt_frame(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 final)
+{
+	int err = fp_parse(w);
+
+	return err == FP_TRUNCATED && !final ? err : fp_rtt_parsed(r, w, err);
 }
 
 FP_FUNC int fp_expire_way(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 half,

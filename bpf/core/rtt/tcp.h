@@ -266,7 +266,8 @@ FP_INLINE void fp_handle_ack(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 		d->flags |= FP_DIR_WINDOW_0;
 	else
 		d->flags &= ~FP_DIR_WINDOW_0;
-	fp_count_dsack(w, d);
+	if (w->packet.sack_at)
+		fp_count_dsack(w, d);
 	if (fp_serial(ack, d->next) > 0) { /* of data that was not observed here */
 		if (fp_serial(ack, d->next) > FP_SEQ_JUMP)
 			return;

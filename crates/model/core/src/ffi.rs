@@ -79,6 +79,15 @@ unsafe extern "C" {
     pub(crate) fn fp_native_hash_fill(keys: *mut HashKeys, seed: u64);
     pub(crate) fn fp_native_meta_hash(keys: *const HashKeys, meta: *const Meta) -> u32;
     #[cfg(test)]
+    pub(crate) fn fp_native_parse(
+        rtt: *mut Rtt,
+        frame: *const Frame,
+        data: *const u8,
+        bytes: u32,
+        path: u32,
+        result: *mut [u8; 256],
+    ) -> i32;
+    #[cfg(test)]
     pub(crate) fn fp_native_hash_key(keys: *const HashKeys, key: *const Key) -> u32;
     #[cfg(test)]
     pub(crate) fn fp_native_hash_1(keys: *const HashKeys, a: u64) -> u64;

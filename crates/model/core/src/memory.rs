@@ -237,6 +237,31 @@ impl Memory {
         !(NOT_IP..=MALFORMED).contains(&parsed)
     }
 
+    /// What the parser returns and finds (`struct fp_packet`, then the length of the frame).
+    #[cfg(test)]
+    pub(crate) fn parse(
+        &mut self,
+        frame: &Frame,
+        data: &[u8],
+        path: ParserPath,
+    ) -> (i32, [u8; 256]) {
+        let mut result = [0; 256];
+        let bytes = data.len().min(HEAD_BYTES) as u32;
+        let rtt = self.rtt.as_ptr();
+        // SAFETY: `data` has at least `bytes` bytes; all pointers live through the call.
+        let parsed = unsafe {
+            ffi::fp_native_parse(
+                rtt,
+                frame,
+                data.as_ptr(),
+                bytes,
+                path as u32,
+                &raw mut result,
+            )
+        };
+        (parsed, result)
+    }
+
     /// Closes idle flows in the next `sets` sets.
     pub(crate) fn expire(&mut self, now: u64, sets: u32, report: &mut impl FnMut(Event)) {
         // A set reports at most one event per way, which fit the smallest ring.
@@ -283,6 +308,16 @@ impl Memory {
         // SAFETY: they are aligned fields of T.
         unsafe { place.write_volatile(value) };
     }
+}
+
+/// The paths of the parser.
+#[cfg(test)]
+#[derive(Clone, Copy)]
+pub(crate) enum ParserPath {
+    Both = 0,
+    Long = 1,
+    /// Returns 1 if it takes the packet.
+    Usual = 2,
 }
 
 #[cfg(test)]

@@ -86,6 +86,17 @@ impl Monitor {
         self.memory.look(frame, data, end, meta)
     }
 
+    /// See [`Memory::parse`].
+    #[cfg(test)]
+    pub(crate) fn parse(
+        &mut self,
+        frame: &Frame,
+        data: &[u8],
+        path: crate::memory::ParserPath,
+    ) -> (i32, [u8; 256]) {
+        self.memory.parse(frame, data, path)
+    }
+
     /// Leaves idle flows to [`Monitor::expire`]. Otherwise each second of the frames' time checks a
     /// part of the tables. The kernel runtime, to which this one is compared, does not.
     pub fn expire_by_hand(&mut self) {
@@ -181,3 +192,6 @@ impl Drop for Monitor {
         unsafe { dealloc(self.allocated.as_ptr(), self.layout) };
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -91,6 +91,27 @@ int fp_native_look(struct fp_rtt *r, const struct fp_frame *frame, const u8 *dat
 	return fp_parse_and_classify(r, w, meta, end);
 }
 
+/* For tests: the packet and the length of a frame, by both paths of the parser or only by one. */
+int fp_native_parse(struct fp_rtt *r, const struct fp_frame *frame, const u8 *data, u32 bytes,
+		    u32 path, u8 result[256])
+{
+	struct fp_work *w = fp_work_of(r, 0);
+	int parsed;
+
+	memset(&w->packet, 0, sizeof(w->packet));
+	w->frame = *frame;
+	w->head_bytes = bytes < FP_HEAD_BYTES ? bytes : FP_HEAD_BYTES;
+	memcpy(w->head, data, w->head_bytes);
+	if (path == 0)
+		parsed = fp_parse(w);
+	else
+		parsed = path == 1 ? fp_parse_any(w) : fp_parse_usual_head(w);
+	_Static_assert(sizeof(w->packet) + sizeof(u32) <= 256, "");
+	memcpy(result, &w->packet, sizeof(w->packet));
+	memcpy(result + sizeof(w->packet), &w->wire_bytes, sizeof(u32));
+	return parsed;
+}
+
 void fp_native_hash_fill(struct fp_hash_keys *h, u64 seed)
 {
 	fp_hash_fill(h, seed);
