@@ -2,10 +2,10 @@
 /*
  * work.h: the memory of one monitor, and the scratch of one CPU.
  *
- *   +---------+---------+---------+-----------+-------+-----------+-------+--------+
- *   | fp_rtt  | fp_work | events  | half sets | flows | flow sets | flows | chunks |
- *   | header  | per CPU | per CPU |           | (half)|           |       |        |
- *   +---------+---------+---------+-----------+-------+-----------+-------+--------+
+ *   +---------+---------+---------+-----------+-----------+--------+-------+--------+--------+
+ *   | fp_rtt  | fp_work | events  | half sets | flow sets | flows  | flows | rest   | chunks |
+ *   | header  | per CPU | per CPU |           |           | (half) |       | of all |        |
+ *   +---------+---------+---------+-----------+-----------+--------+-------+--------+--------+
  *   +---------+-----------+-----------+-----------+-------------+--------+
  *   | refused | classes   | cells     | pairs     | images of   | replay |
  *   | marks   |           | (twice)   | (twice)   | rules (two) | (test) |
@@ -130,6 +130,7 @@ struct fp_work {
 	struct fp_packet packet;
 	u64 point;	/* capture point: interface, direction and VLAN in one number */
 	u32 hash;	/* of packet.key */
+	u32 packets;	/* on the wire: segments of a GSO packet */
 	u32 busy;	/* claimed, where softirqs can nest (PREEMPT_RT) */
 	u32 head_bytes; /* valid bytes in head */
 	u32 way;	/* counter of fp_expire_set() */
@@ -180,6 +181,7 @@ struct fp_rtt {
 	u64 half_flows;
 	u64 flow_sets;
 	u64 flows;
+	u64 rare; /* from each flow to its rest */
 	u64 chunks;
 	u64 replay;
 	u32 next_flow;

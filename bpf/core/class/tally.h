@@ -199,7 +199,7 @@ FP_INLINE u32 fp_interface_slot(struct fp_rtt FP_MEM *r, u32 ifindex)
 FP_FUNC int fp_tally_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			    struct fp_flow FP_MEM *f FP_ARG, u64 rtt)
 {
-	struct fp_tally FP_MEM *t = &f->tally;
+	struct fp_tally FP_MEM *t = &fp_rare_of(r, f)->tally;
 	u32 measured = w->packet.side & 1, other = !measured;
 	u32 near = t->slot[measured], far = t->slot[other];
 	u64 us = rtt / 1000 < FP_FLUSH_MAX ? rtt / 1000 : FP_FLUSH_MAX;
@@ -379,21 +379,21 @@ FP_INLINE void fp_count_flow(struct fp_rtt FP_MEM *r, const struct fp_tally FP_M
 FP_FUNC int fp_tally_opened(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_MEM *f FP_ARG)
 {
 	if (r->config.slots)
-		fp_count_flow(r, &f->tally, FP_TALLY_OPENED);
+		fp_count_flow(r, &fp_rare_of(r, f)->tally, FP_TALLY_OPENED);
 	return 0;
 }
 
 /* ----- counts that a flow adds from time to time ------------------------------------------ */
 
 /* Adds to `field` of direction `way` of both classes: packets of side `from`. */
-#define FP_REPORT(field)                                                                           \
+#define FP_REPORT(counts, field)                                                                   \
 	do {                                                                                       \
-		u32 more_ = (__typeof__(reported->field))(c->field - reported->field);             \
+		u32 more_ = (__typeof__(reported->field))(counts->field - reported->field);        \
 		if (more_) {                                                                       \
 			fp_add32(&up->field, more_);                                               \
 			if (down != up)                                                            \
 				fp_add32(&down->field, more_);                                     \
-			reported->field = c->field;                                                \
+			reported->field = counts->field;                                           \
 		}                                                                                  \
 	} while (0)
 
@@ -401,9 +401,10 @@ FP_FUNC int fp_tally_opened(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_ME
 FP_FUNC int fp_report_counts(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			     struct fp_flow FP_MEM *f FP_ARG, u32 from)
 {
-	struct fp_tally FP_MEM *t = &f->tally;
-	struct fp_reported FP_MEM *reported = &f->reported[from & 1];
-	const struct fp_counts FP_MEM *c = &f->dir[from & 1].counts;
+	struct fp_tally FP_MEM *t = &fp_rare_of(r, f)->tally;
+	struct fp_reported FP_MEM *reported = &fp_rare_of(r, f)->reported[from & 1];
+	const struct fp_rare FP_MEM *c = fp_rare(r, f, from);
+	const struct fp_totals FP_MEM *totals = &f->totals[from & 1];
 	u32 mine = t->slot[from & 1], other = t->slot[!(from & 1)];
 	struct fp_class_losses FP_MEM *up = &fp_class_at(r, mine)->losses[FP_UP];
 	struct fp_class_losses FP_MEM *down = &fp_class_at(r, other)->losses[FP_DOWN];
@@ -419,11 +420,11 @@ FP_FUNC int fp_report_counts(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_M
 		up = down;
 	else if (other == FP_OTHER && mine != FP_OTHER)
 		down = up;
-	FP_REPORT(data_packets);
-	FP_REPORT(retransmitted_packets);
-	FP_REPORT(upstream_lost_packets);
-	FP_REPORT(spurious_packets);
-	FP_REPORT(reordered_packets);
+	FP_REPORT(totals, data_packets);
+	FP_REPORT(c, retransmitted_packets);
+	FP_REPORT(c, upstream_lost_packets);
+	FP_REPORT(c, spurious_packets);
+	FP_REPORT(c, reordered_packets);
 	return 0;
 }
 
@@ -450,7 +451,7 @@ FP_INLINE void fp_clear_dead_slots(struct fp_rtt FP_MEM *r, struct fp_tally FP_M
 FP_FUNC int fp_fill_peer(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			 struct fp_flow FP_MEM *f FP_ARG, u32 side)
 {
-	struct fp_tally FP_MEM *t = &f->tally;
+	struct fp_tally FP_MEM *t = &fp_rare_of(r, f)->tally;
 	u32 mine = side & 1, other = !mine;
 
 	w->peer.bytes[FP_UP] = t->pending_bytes[mine];
@@ -470,7 +471,7 @@ FP_FUNC int fp_fill_peer(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 /* Called before a flow ends, perhaps long after its last packet. */
 FP_FUNC int fp_tally_end(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_MEM *f FP_ARG, u32 what)
 {
-	struct fp_tally FP_MEM *t = &f->tally;
+	struct fp_tally FP_MEM *t = &fp_rare_of(r, f)->tally;
 
 	fp_clear_dead_slots(r, t);
 	fp_count_flow(r, t, what);
@@ -485,7 +486,7 @@ FP_FUNC int fp_tally_flush(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 		return 0;
 	if (what)
 		fp_tally_end(r, f, what);
-	f->tally.flushed = w->frame.now;
+	fp_rare_of(r, f)->tally.flushed = w->frame.now;
 	FP_PUT(w->peer.lost_on[0], 0);
 	FP_PUT(w->peer.lost_on[1], 0);
 	fp_report_counts(r, w, f, 0);
@@ -493,7 +494,7 @@ FP_FUNC int fp_tally_flush(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 	fp_report_peers(r, w, &f->key, fp_fill_peer(r, w, f, 0));
 	fp_report_peers(r, w, &f->key, fp_fill_peer(r, w, f, 1));
 	for (what = 0; what < 2; what++) {
-		struct fp_tally FP_MEM *t = &f->tally;
+		struct fp_tally FP_MEM *t = &fp_rare_of(r, f)->tally;
 
 		FP_PUT(t->samples[what], 0);
 		FP_PUT(t->max_rtt_us[what], 0);
@@ -518,7 +519,7 @@ FP_INLINE void fp_move_open_flow(struct fp_rtt FP_MEM *r, u32 from, u32 to, u32 
 FP_FUNC int fp_tally_reclassify(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 				struct fp_flow FP_MEM *f FP_ARG, u32 side)
 {
-	struct fp_tally FP_MEM *t = &f->tally;
+	struct fp_tally FP_MEM *t = &fp_rare_of(r, f)->tally;
 	u32 s = side & 1, generation = fp_image_at(r, w->image)->generation;
 	u32 was = fp_is_slot_current(r, t->slot[s], t->context[s]) ? t->slot[s] : FP_OTHER;
 	u32 is = fp_class_of(r, w, s, w->natural[s]);
@@ -555,7 +556,7 @@ FP_INLINE int fp_tally_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 
 	if (!r->config.slots)
 		return 1;
-	t = &f->tally;
+	t = &fp_rare_of(r, f)->tally;
 	generation = (u64)fp_image_at(r, w->image)->generation << 32;
 	for (side = 0; side < 2; side++) {
 		int current = t->context[side] >> 32 == generation >> 32;
@@ -567,7 +568,7 @@ FP_INLINE int fp_tally_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 	w->known = 1;
 	if (!fp_is_wanted(r, w))
 		return 0;
-	w->measured = (f->dir[0].counts.samples | f->dir[1].counts.samples) != 0;
+	w->measured = (f->totals[0].samples | f->totals[1].samples) != 0;
 	if (w->natural[w->packet.side & 1])
 		t->pending_bytes[w->packet.side & 1] += w->packet.ip_bytes;
 	return 1;
@@ -577,7 +578,7 @@ FP_INLINE int fp_tally_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 FP_INLINE void fp_tally_due(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 			    struct fp_flow FP_MEM *f)
 {
-	const struct fp_tally FP_MEM *t = &f->tally;
+	const struct fp_tally FP_MEM *t = &fp_rare_of(r, f)->tally;
 	u32 largest =
 		t->pending_bytes[0] | t->pending_bytes[1] | t->rtt_sum_us[0] | t->rtt_sum_us[1];
 
@@ -592,7 +593,7 @@ FP_INLINE void fp_count_volume(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w
 {
 	struct fp_class FP_MEM *c = fp_class_at(r, slot);
 
-	fp_add64(&c->packets[way], w->frame.segs ? w->frame.segs : 1);
+	fp_add64(&c->packets[way], w->packets);
 	fp_add64(&c->bytes[way], w->packet.ip_bytes);
 	if (!w->measured)
 		fp_add64(&c->unmeasured_bytes[way], w->packet.ip_bytes);

@@ -22,7 +22,8 @@ FP_INLINE struct fp_segment FP_MEM *fp_echo_find(struct fp_rtt FP_MEM *r, struct
 	u32 count = d->segments.count;
 
 	fp_loop(i, count) {
-		struct fp_segment FP_MEM *s = &fp_chunk(r, chunk)->segment[at];
+		struct fp_segment FP_MEM *s =
+			i + 1 == count ? &d->segments.newest : &fp_chunk(r, chunk)->segment[at];
 
 		if (s->seq == w->packet.seq)
 			return s;
@@ -95,11 +96,9 @@ FP_FUNC int fp_echo(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_
 		}
 		mine->point = w->point;
 	}
-	mine->last = w->frame.now;
 	mine->behind = w->behind;
 	mine->flags |= FP_DIR_SEEN;
-	mine->counts.packets++;
-	mine->counts.bytes += w->packet.payload;
+	fp_count_packet(r, w, f, w->packet.side);
 	w->stats.echo_packets++;
 	if (request) {
 		fp_echo_request(r, w, mine, s);

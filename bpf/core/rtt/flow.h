@@ -3,7 +3,8 @@
  * flow.h: a flow, and the two tables that hold flows: the flow table and the half-open table.
  *
  * Both are set-associative: a hash selects a set of FP_WAYS entries, with one lock and one cache
- * line of tags. A handshake is in the half-open table until its third packet, so a SYN flood fills
+ * line of tags. An entry has two parts: four lines that every packet uses (struct fp_flow), and
+ * elsewhere what few need (struct fp_flow_rare). A handshake is in the half-open table until its third packet, so a SYN flood fills
  * only that table. Lock order: flow set, then half-open set.
  *
  * Lookup only. flow_life.h has the start and end of a flow.
@@ -21,7 +22,8 @@
 #define FP_DIR_WINDOW_0 0x10 /* the receiver of this direction's data closed its window */
 #define FP_DIR_MIDFLOW	0x20 /* began without a SYN: earlier data is unknown */
 #define FP_DIR_SEEN	0x40
-#define FP_DIR_TS	0x80 /* tsval is valid */
+#define FP_DIR_TS	0x80  /* tsval is valid */
+#define FP_DIR_TROUBLE	0x100 /* has a chunk of holes and retransmissions */
 
 /* Flow flags. */
 #define FP_FLOW_SYN	  0x01 /* began with a SYN */
@@ -35,19 +37,38 @@
 #define FP_HOLE_RETRANSMITTED 0x200 /* a retransmission that its own TSval identifies */
 #define FP_HOLE_AMBIGUOUS     0x400 /* a TSval that several copies carried */
 
-struct fp_dir {	   /* the packets of one side */
-	u64 last;  /* time of its last packet */
-	u64 point; /* capture point where it is counted */
-	u64 min;   /* minimum RTT towards the receiver of this data, if counts.samples */
-	u64 given; /* when a sample was last reported */
+/* The packets of one side, in one cache line. */
+struct fp_dir {
 	struct fp_segments segments;
-	u32 next;    /* highest sequence number seen, plus one */
-	u32 una;     /* highest acknowledgement of it */
-	u32 trouble; /* chunk of holes and retransmissions, 0 none */
-	u32 behind;  /* the interface towards its sender */
-	u32 flags;   /* FP_DIR_* */
-	u32 tsval;   /* newest TSval sent, if FP_DIR_TS */
-	struct fp_counts counts;
+	u64 point;  /* capture point where it is counted */
+	u32 next;   /* highest sequence number seen, plus one */
+	u32 behind; /* the interface towards its sender */
+	u32 flags;  /* FP_DIR_* */
+	u32 tsval;  /* newest TSval sent, if FP_DIR_TS */
+};
+
+/* What every packet of one side counts, except their number. */
+struct fp_totals {
+	u64 bytes;
+	u64 sampled_bytes;
+	u64 min; /* minimum RTT towards the receiver of this data, if samples */
+	u32 samples;
+	u32 data_packets;
+};
+
+/* What few packets of one side change. */
+struct fp_rare {
+	u64 given; /* when a sample was last reported, with a rate limit */
+	u64 retransmitted_bytes;
+	u64 upstream_lost_bytes;
+	u32 retransmitted_packets;
+	u32 upstream_lost_packets;
+	u32 spurious_packets;
+	u32 reordered_packets;
+	u32 unobserved_bytes;
+	u32 packets_high; /* upper half of the number of packets */
+	u32 trouble;	  /* chunk of holes and retransmissions, if FP_DIR_TROUBLE */
+	u32 isn;	  /* initial sequence number, if FP_DIR_SYN */
 };
 
 /* Pending counts of a flow for the classes of its ends (tally.h), in one cache line. */
@@ -69,19 +90,32 @@ struct fp_reported {
 	u16 reordered_packets;
 };
 
+/* Four cache lines: the flow, each of its sides, and totals. Arrays are by side. */
 struct fp_flow {
 	struct fp_key key;
-	u64 opened;
+	u64 last; /* time of its last packet */
 	u32 id;
-	u8 flags;     /* FP_FLOW_* */
-	u8 initiator; /* side */
-	u8 reason;    /* enum fp_reason: how it was opened */
-	u8 closer;    /* side that sent the first FIN */
-	u32 isn[2];   /* initial sequence number of each side, if FP_DIR_SYN */
-	struct fp_tally tally;
+	u8 flags;	/* FP_FLOW_* */
+	u8 initiator;	/* side */
+	u8 reason;	/* enum fp_reason: how it was opened */
+	u8 closer;	/* side that sent the first FIN */
+	u32 packets[2]; /* lower half of the number of packets */
 	struct fp_dir dir[2];
-	struct fp_reported reported[2]; /* of dir[].counts: what the classes have */
+	struct fp_totals totals[2];
 } __attribute__((aligned(64)));
+
+/* The rest of a flow. Of the same size, so that one offset leads from a flow to its rest. */
+struct fp_flow_rare {
+	struct fp_tally tally;
+	u64 opened;
+	struct fp_reported reported[2]; /* of its counts: what the classes have */
+	struct fp_rare side[2];
+	u64 zero[6];
+} __attribute__((aligned(64)));
+
+_Static_assert(sizeof(struct fp_dir) == 64 && sizeof(struct fp_flow) == 256 &&
+		       sizeof(struct fp_flow_rare) == sizeof(struct fp_flow),
+	       "a flow is four lines and as many");
 
 struct fp_run_set_op {
 	u32 lock;
@@ -125,6 +159,17 @@ FP_INLINE struct fp_flow FP_MEM *fp_flow_at(struct fp_rtt FP_MEM *r, const struc
 {
 	return FP_AT(struct fp_flow, r,
 		     t->flows + ((u64)set * FP_WAYS + way) * sizeof(struct fp_flow));
+}
+
+FP_INLINE struct fp_flow_rare FP_MEM *fp_rare_of(struct fp_rtt FP_MEM *r, struct fp_flow FP_MEM *f)
+{
+	return FP_AT(struct fp_flow_rare, f, r->rare);
+}
+
+FP_INLINE struct fp_rare FP_MEM *fp_rare(struct fp_rtt FP_MEM *r, struct fp_flow FP_MEM *f,
+					 u32 side)
+{
+	return &fp_rare_of(r, f)->side[side & 1];
 }
 
 /* Ports, protocol and family as one word. */
@@ -193,16 +238,45 @@ FP_INLINE int fp_side_seen(const struct fp_flow FP_MEM *f, u32 side)
 	return (f->dir[side].flags & FP_DIR_SEEN) != 0;
 }
 
-FP_INLINE u64 fp_flow_last(const struct fp_flow FP_MEM *f)
+/* A packet of `side` that counts at this hook. */
+FP_INLINE void fp_count_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			       struct fp_flow FP_MEM *f, u32 side)
 {
-	return f->dir[0].last > f->dir[1].last ? f->dir[0].last : f->dir[1].last;
+	u32 packets = w->packets, sum = f->packets[side & 1] + packets;
+
+	f->last = w->frame.now;
+	f->packets[side & 1] = sum;
+	if (sum < packets)
+		fp_rare(r, f, side)->packets_high++;
+	f->totals[side & 1].bytes += w->packet.payload;
+}
+
+/* All counts of one side. */
+FP_FUNC int fp_counts_of(struct fp_rtt FP_MEM *r FP_ARG, struct fp_flow FP_MEM *f FP_ARG,
+			 struct fp_counts FP_MEM *c FP_ARG, u32 side)
+{
+	const struct fp_totals FP_MEM *t = &f->totals[side & 1];
+	const struct fp_rare FP_MEM *rare = fp_rare(r, f, side);
+
+	c->packets = (u64)rare->packets_high << 32 | f->packets[side & 1];
+	c->bytes = t->bytes;
+	c->retransmitted_bytes = rare->retransmitted_bytes;
+	c->upstream_lost_bytes = rare->upstream_lost_bytes;
+	c->sampled_bytes = t->sampled_bytes;
+	c->retransmitted_packets = rare->retransmitted_packets;
+	c->upstream_lost_packets = rare->upstream_lost_packets;
+	c->spurious_packets = rare->spurious_packets;
+	c->reordered_packets = rare->reordered_packets;
+	c->unobserved_bytes = rare->unobserved_bytes;
+	c->samples = t->samples;
+	c->data_packets = t->data_packets;
+	FP_PUT(c->zero, 0);
+	return 0;
 }
 
 FP_INLINE u64 fp_idle(const struct fp_flow FP_MEM *f, u64 now)
 {
-	u64 last = fp_flow_last(f);
-
-	return now > last ? now - last : 0;
+	return now > f->last ? now - f->last : 0;
 }
 
 FP_INLINE int fp_flow_expired(struct fp_rtt FP_MEM *r, const struct fp_flow FP_MEM *f, int half,

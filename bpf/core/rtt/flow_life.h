@@ -52,10 +52,10 @@ FP_FUNC int fp_fill_flow_event(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP
 	FP_PUT(e->head.own_queue, 0);
 	FP_PUT(e->head.direction, 0);
 	e->head.seen = fp_side_seen(f, 0) | fp_side_seen(f, 1) << 1;
-	e->head.opened = f->opened;
+	e->head.opened = fp_rare_of(r, f)->opened;
 	fp_loop(side, 2) {
-		FP_COPY(&e->counts[side], &f->dir[side].counts);
-		e->min[side] = f->dir[!side].min;
+		fp_counts_of(r, f, &e->counts[side], side);
+		e->min[side] = f->totals[!side].min;
 		e->towards[side] = f->dir[side].behind;
 	}
 	fp_ring_publish(w);
@@ -77,7 +77,7 @@ FP_INLINE void fp_close_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 	f->flags |= FP_FLOW_CLOSED;
 	if (!(f->flags & FP_FLOW_ANNOUNCED)) {
 		w->stats.one_sided_flows++;
-		w->stats.one_sided_bytes += f->dir[0].counts.bytes + f->dir[1].counts.bytes;
+		w->stats.one_sided_bytes += f->totals[0].bytes + f->totals[1].bytes;
 		fp_tally_flush(r, w, f, FP_TALLY_ONE_SIDED);
 		return;
 	}
@@ -103,9 +103,9 @@ FP_FUNC int fp_flow_free(struct fp_rtt FP_MEM *r FP_ARG, struct fp_run_set_op FP
 
 		if (d->segments.head)
 			fp_segments_clear(r, &d->segments, way);
-		if (d->trouble)
-			fp_chunk_give(r, d->trouble, way);
-		d->trouble = 0;
+		if (d->flags & FP_DIR_TROUBLE)
+			fp_chunk_give(r, fp_rare(r, f, side)->trouble, way);
+		d->flags &= ~FP_DIR_TROUBLE;
 	}
 	if (way < FP_WAYS)
 		s->tag[way] = 0;
@@ -201,16 +201,18 @@ FP_FUNC int fp_flow_start(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 	struct fp_table t = half ? fp_half_table(r) : fp_flow_table(r);
 	u32 set = fp_set_of(w->hash, t.mask), i;
 	struct fp_flow FP_MEM *f = fp_flow_at(r, &t, set, way);
-	volatile u64 FP_MEM *word = (volatile u64 FP_MEM *)f;
+	struct fp_flow_rare FP_MEM *rare = fp_rare_of(r, f);
 
 	for (i = 0; i < sizeof(*f) / 8; i++)
-		word[i] = 0;
+		((volatile u64 FP_MEM *)f)[i] = 0;
+	for (i = 0; i < sizeof(*rare) / 8; i++)
+		((volatile u64 FP_MEM *)rare)[i] = 0;
 	FP_COPY(&f->key, &w->packet.key);
-	f->opened = w->frame.now;
+	rare->opened = w->frame.now;
 	f->id = fp_fetch_add32(&r->next_flow, 1);
 	f->initiator = w->packet.side;
 	f->closer = w->packet.side;
-	f->tally.flushed = w->frame.now;
+	rare->tally.flushed = w->frame.now;
 	fp_set_at(r, &t, set)->tag[way] = fp_tag(w->hash);
 	if (!half)
 		fp_add32(&r->flows_used, 1);

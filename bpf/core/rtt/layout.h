@@ -40,7 +40,7 @@ static u64 fp_layout_classes(struct fp_rtt *r, const struct fp_config *config, u
 /* Writes the offsets into `r` and returns the size of all of it. */
 static u64 fp_layout_tables(struct fp_rtt *r, const struct fp_config *config)
 {
-	u64 at = fp_align(sizeof(*r));
+	u64 at = fp_align(sizeof(*r)), flows;
 
 	r->work = at;
 	at += fp_align((u64)config->cpus * sizeof(struct fp_work));
@@ -48,12 +48,15 @@ static u64 fp_layout_tables(struct fp_rtt *r, const struct fp_config *config)
 	at += fp_align((u64)config->cpus * config->ring_bytes);
 	r->half_sets = at;
 	at += fp_align((u64)config->half_sets * sizeof(struct fp_run_set_op));
-	r->half_flows = at;
-	at += fp_align((u64)config->half_sets * FP_WAYS * sizeof(struct fp_flow));
 	r->flow_sets = at;
 	at += fp_align((u64)config->flow_sets * sizeof(struct fp_run_set_op));
+	flows = at;
+	r->half_flows = at;
+	at += fp_align((u64)config->half_sets * FP_WAYS * sizeof(struct fp_flow));
 	r->flows = at;
 	at += fp_align((u64)config->flow_sets * FP_WAYS * sizeof(struct fp_flow));
+	r->rare = at - flows;
+	at += r->rare;
 	r->chunks = at;
 	at += fp_align(((u64)config->chunks + 1) * sizeof(struct fp_chunk));
 	r->refused = at;

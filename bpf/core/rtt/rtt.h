@@ -51,6 +51,7 @@ FP_FUNC int fp_promote(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w 
 	}
 	to = fp_flow_at(r, &main, set, way);
 	FP_COPY(to, from);
+	FP_COPY(fp_rare_of(r, to), fp_rare_of(r, from));
 	fp_set_at(r, &main, set)->tag[way] = fp_tag(w->hash);
 	fp_add32(&r->flows_used, 1);
 	fp_set_at(r, &half, half_set)->tag[halfway] = 0;
@@ -117,8 +118,8 @@ FP_FUNC int fp_track_half_open(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP
 		goto out;
 	taken = 1;
 	/* Another initial sequence number: the client gave up and started again. */
-	if (syn && !ack && (f->dir[w->packet.side].flags & FP_DIR_SEQ) && !fp_is_same_syn(w, f) &&
-	    w->packet.side == f->initiator) {
+	if (syn && !ack && (f->dir[w->packet.side].flags & FP_DIR_SEQ) &&
+	    !fp_is_same_syn(r, w, f) && w->packet.side == f->initiator) {
 		fp_flow_free(r, s, f, FP_WAYS);
 		fp_flow_start(r, w, 1, way);
 		f->reason = FP_OPENED_SYN;
@@ -166,7 +167,7 @@ FP_INLINE int fp_is_for_half_open(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM
 	u32 syn = w->packet.tcp_flags & FP_TCP_SYN;
 
 	/* Repeated packets of the handshake (its last ACK was lost) stay with the flow. */
-	if (syn && !(f->flags & (FP_FLOW_CLOSED | FP_FLOW_REOPENING)) && fp_is_same_syn(w, f))
+	if (syn && !(f->flags & (FP_FLOW_CLOSED | FP_FLOW_REOPENING)) && fp_is_same_syn(r, w, f))
 		return 0;
 	if (syn)
 		f->flags |= FP_FLOW_REOPENING;
@@ -298,7 +299,8 @@ FP_INLINE void fp_count_unparsed(struct fp_work FP_MEM *w, int err)
 /* Handles a frame for which the parser returned `err`. Returns enum fp_parsed. */
 FP_FUNC int fp_rtt_parsed(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, int err)
 {
-	w->stats.frames += w->frame.segs ? w->frame.segs : 1;
+	w->packets = w->frame.segs ? w->frame.segs : 1;
+	w->stats.frames += w->packets;
 	w->stats.frame_bytes += fp_wire_bytes(w);
 	if (r->filters && w->packet.ip_bytes && fp_filtered(r, w)) {
 		w->stats.filtered++;

@@ -34,18 +34,25 @@ FP_INLINE void fp_count_sample(struct fp_work FP_MEM *w, u32 method)
 }
 
 /* Whether a sample of this leg may be reported at `now`. */
-FP_INLINE int fp_may_report_sample(struct fp_rtt FP_MEM *r, const struct fp_dir FP_MEM *data,
+FP_INLINE int fp_may_report_sample(struct fp_rtt FP_MEM *r, struct fp_flow FP_MEM *f, u32 from,
 				   u64 now)
 {
 	u64 gap = r->config.rate_limit;
+	struct fp_rare FP_MEM *rare;
 
 	if (r->config.rate_limit_rtts) {
-		u64 rtts = (data->min * r->config.rate_limit_rtts) >> 8;
+		u64 rtts = (f->totals[from & 1].min * r->config.rate_limit_rtts) >> 8;
 
 		if (rtts > gap)
 			gap = rtts;
 	}
-	return !data->given || gap == 0 || now - data->given >= gap;
+	if (gap == 0)
+		return 1;
+	rare = fp_rare(r, f, from);
+	if (rare->given && now - rare->given < gap)
+		return 0;
+	rare->given = now;
+	return 1;
 }
 
 /* Takes a sample of the data of `f` from side `from`, completed by the current packet. */
@@ -54,7 +61,7 @@ FP_FUNC int fp_take_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 {
 	const struct fp_match FP_MEM *m = &w->match;
 	u32 from = !w->packet.side;
-	struct fp_dir FP_MEM *data = &f->dir[from];
+	struct fp_totals FP_MEM *data = &f->totals[from & 1];
 	u64 now = w->frame.now, rtt = now - m->time, at;
 	struct fp_event FP_MEM *e;
 
@@ -72,22 +79,20 @@ FP_FUNC int fp_take_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 		return 0;
 	}
 	fp_count_sample(w, m->method);
-	data->counts.samples++;
-	data->counts.sampled_bytes += m->acked;
+	data->samples++;
+	data->sampled_bytes += m->acked;
 	if (m->method != FP_METHOD_ICMP)
 		w->stats.tcp_bytes_sampled += m->acked;
-	if (data->counts.samples == 1 || rtt < data->min)
+	if (data->samples == 1 || rtt < data->min)
 		data->min = rtt;
 	if (r->config.slots)
 		fp_tally_sample(r, w, f, rtt);
 	if (r->config.quiet)
 		return 0;
-	if (!fp_may_report_sample(r, data, now)) {
+	if (!fp_may_report_sample(r, f, from, now)) {
 		w->stats.samples_suppressed++;
 		return 0;
 	}
-	data->given = now;
-
 	at = fp_ring_place(r, w, sizeof(*e));
 	if (!at)
 		return 0;
@@ -110,7 +115,7 @@ FP_FUNC int fp_take_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 	e->own_queue = fp_own_queue(w, m->flags);
 	e->direction = w->frame.direction;
 	e->seen = 3;
-	e->opened = f->opened;
+	FP_PUT(e->opened, 0);
 	fp_ring_publish(w);
 	return 0;
 }

@@ -2,15 +2,16 @@
 /*
  * segments.h: the outstanding segments of a direction, in chunks from one bounded pool.
  *
- * The segments of a direction are in sequence order in a doubly linked list of chunks:
+ * The newest segment of a direction is in its flow. Those before it are in sequence order in a doubly
+ * linked list of chunks:
  *
  *        head                                   tail
- *   [ . . 2 3 4 ] <-> [ 5 6 7 8 9 ] <-> [ 10 11 . . . ]
+ *   [ . . 2 3 4 ] <-> [ 5 6 7 8 9 ] <-> [ 10 11 . . . ]     newest: 12
  *         ^ head_at                            ^ tail_at
  *
- * Data appends at the tail, an ACK removes from the head, and Karn's rule cuts at the tail. Each
- * segment enters and leaves once, so all three are O(1) amortised. Chunk 0 is unused, and index 0
- * means "none". Free chunks are on FP_POOL_SHARDS lock-free stacks (Treiber) with a tag against
+ * Data appends, an ACK removes from the head, and Karn's rule cuts at the tail. Each segment enters
+ * and leaves once, so all three are O(1) amortised. A flow with one segment outstanding, as most have,
+ * uses no chunk. Chunk 0 is unused, and index 0 means "none". Free chunks are on FP_POOL_SHARDS lock-free stacks (Treiber) with a tag against
  * ABA.
  */
 #ifndef FP_SEGMENTS_H
@@ -20,6 +21,8 @@
 
 #define FP_CHUNK_SEGMENTS 5
 #define FP_POOL_TRIES	  64
+/* Of a direction: struct fp_segments has 16 bits for their number. */
+#define FP_MAX_SEGMENTS 0xffff
 
 /* Segment flags. */
 #define FP_SEGMENT_TS	     0x01 /* tsval is valid */
@@ -43,11 +46,13 @@ struct fp_chunk {
 };
 
 struct fp_segments {
+	struct fp_segment newest; /* if count is not 0 */
 	u32 head;
 	u32 tail;
-	u32 count;
-	u16 head_at;
-	u16 tail_at; /* one after the last; 0 only in an empty list without chunks */
+	u32 una;   /* data before it is acknowledged, if FP_DIR_ACKED */
+	u16 count; /* with the newest */
+	u8 head_at;
+	u8 tail_at; /* one after the last; 0 only without chunks */
 };
 
 FP_INLINE struct fp_chunk FP_MEM *fp_chunk(struct fp_rtt FP_MEM *r, u32 index)
@@ -114,22 +119,16 @@ FP_FUNC int fp_chunk_give(struct fp_rtt FP_MEM *r FP_ARG, u32 index, u32 near)
 FP_INLINE struct fp_segment FP_MEM *fp_segments_first(struct fp_rtt FP_MEM *r,
 						      struct fp_segments FP_MEM *list)
 {
+	if (list->count == 1)
+		return &list->newest;
 	return &fp_chunk(r, list->head)->segment[list->head_at];
 }
 
-FP_INLINE struct fp_segment FP_MEM *fp_segments_last(struct fp_rtt FP_MEM *r,
-						     struct fp_segments FP_MEM *list)
+/* Moves the newest segment to the last chunk. Returns 0 when the pool is exhausted. */
+FP_FUNC int fp_segments_push(struct fp_rtt FP_MEM *r FP_ARG, struct fp_segments FP_MEM *list FP_ARG,
+			     u32 near)
 {
-	return &fp_chunk(r, list->tail)->segment[list->tail_at - 1];
-}
-
-/* The entry after the last segment, or 0 when `limit` or the pool is exhausted. */
-FP_INLINE struct fp_segment FP_MEM *
-fp_segments_append(struct fp_rtt FP_MEM *r, struct fp_segments FP_MEM *list, u32 limit, u32 near)
-{
-	if (list->count >= limit)
-		return 0;
-	if (list->count == 0 && list->tail) { /* the last chunk stays with its list */
+	if (list->count == 1 && list->tail) { /* the last chunk stays with its list */
 		FP_PUT(list->head_at, 0);
 		FP_PUT(list->tail_at, 0);
 	} else if (!list->tail || list->tail_at == FP_CHUNK_SEGMENTS) {
@@ -147,14 +146,29 @@ fp_segments_append(struct fp_rtt FP_MEM *r, struct fp_segments FP_MEM *list, u32
 		list->tail = index;
 		list->tail_at = 0;
 	}
+	FP_COPY(&fp_chunk(r, list->tail)->segment[list->tail_at], &list->newest);
+	list->tail_at++;
+	return 1;
+}
+
+/* The entry of another segment, or 0 when `limit` or the pool is exhausted. */
+FP_INLINE struct fp_segment FP_MEM *
+fp_segments_append(struct fp_rtt FP_MEM *r, struct fp_segments FP_MEM *list, u32 limit, u32 near)
+{
+	if (list->count >= limit || list->count >= FP_MAX_SEGMENTS)
+		return 0;
+	if (list->count && !fp_segments_push(r, list, near))
+		return 0;
 	list->count++;
-	return &fp_chunk(r, list->tail)->segment[list->tail_at++];
+	return &list->newest;
 }
 
 FP_INLINE void fp_segments_drop_first(struct fp_rtt FP_MEM *r, struct fp_segments FP_MEM *list,
 				      u32 near)
 {
 	list->count--;
+	if (!list->count)
+		return;
 	list->head_at++;
 	if (list->head_at == FP_CHUNK_SEGMENTS && list->head != list->tail) {
 		u32 old = list->head;
@@ -170,7 +184,10 @@ FP_INLINE void fp_segments_drop_last(struct fp_rtt FP_MEM *r, struct fp_segments
 				     u32 near)
 {
 	list->count--;
+	if (!list->count)
+		return;
 	list->tail_at--;
+	FP_COPY(&list->newest, &fp_chunk(r, list->tail)->segment[list->tail_at]);
 	if (list->tail_at == 0 && list->head != list->tail) {
 		u32 old = list->tail;
 

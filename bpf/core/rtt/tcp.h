@@ -32,10 +32,11 @@
 #define FP_REORDER_NS 3000000ull
 #define FP_NO_PLACE   FP_CHUNK_SEGMENTS
 
-FP_INLINE struct fp_segment FP_MEM *fp_hole_at(struct fp_rtt FP_MEM *r, struct fp_dir FP_MEM *d,
-					       u32 i)
+/* The FP_CHUNK_SEGMENTS records of holes of one side, if FP_DIR_TROUBLE. */
+FP_INLINE struct fp_segment FP_MEM *fp_holes(struct fp_rtt FP_MEM *r, struct fp_flow FP_MEM *f,
+					     u32 side)
 {
-	return &fp_chunk(r, d->trouble)->segment[i];
+	return fp_chunk(r, fp_rare(r, f, side)->trouble)->segment;
 }
 
 /*
@@ -43,21 +44,27 @@ FP_INLINE struct fp_segment FP_MEM *fp_hole_at(struct fp_rtt FP_MEM *r, struct f
  * chunk.
  */
 FP_FUNC u32 fp_hole_new(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
-			struct fp_dir FP_MEM *d FP_ARG)
+			struct fp_flow FP_MEM *f FP_ARG, u32 side)
 {
+	struct fp_dir FP_MEM *d = &f->dir[side & 1];
+	struct fp_segment FP_MEM *holes;
 	u32 i, oldest = 0;
 
-	if (!d->trouble) {
-		d->trouble = fp_chunk_take(r, w->hash);
-		if (!d->trouble)
+	if (!(d->flags & FP_DIR_TROUBLE)) {
+		u32 chunk = fp_chunk_take(r, w->hash);
+
+		if (!chunk)
 			return FP_NO_PLACE;
+		fp_rare(r, f, side)->trouble = chunk;
+		d->flags |= FP_DIR_TROUBLE;
 		fp_loop(i, FP_CHUNK_SEGMENTS)
-			fp_hole_at(r, d, i)->flags = 0;
+			fp_chunk(r, chunk)->segment[i].flags = 0;
 	}
+	holes = fp_holes(r, f, side);
 	fp_loop(i, FP_CHUNK_SEGMENTS) {
-		if (!fp_hole_at(r, d, i)->flags)
+		if (!holes[i].flags)
 			return i;
-		if (fp_hole_at(r, d, i)->time < fp_hole_at(r, d, oldest)->time)
+		if (holes[i].time < holes[oldest].time)
 			oldest = i;
 	}
 	w->stats.holes_dropped++;
@@ -65,13 +72,14 @@ FP_FUNC u32 fp_hole_new(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 }
 
 /* Drops holes and retransmissions that `ack` covers. Unfilled holes were not observed here. */
-FP_FUNC int fp_holes_acked(struct fp_rtt FP_MEM *r FP_ARG, struct fp_dir FP_MEM *d FP_ARG, u32 ack,
-			   u32 near)
+FP_FUNC int fp_holes_acked(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			   struct fp_flow FP_MEM *f FP_ARG, u32 side)
 {
-	u32 i, left = 0;
+	struct fp_segment FP_MEM *holes = fp_holes(r, f, side);
+	u32 i, left = 0, ack = w->packet.ack;
 
 	fp_loop(i, FP_CHUNK_SEGMENTS) {
-		struct fp_segment FP_MEM *t = fp_hole_at(r, d, i);
+		struct fp_segment FP_MEM *t = &holes[i];
 
 		if (!t->flags)
 			continue;
@@ -80,29 +88,31 @@ FP_FUNC int fp_holes_acked(struct fp_rtt FP_MEM *r FP_ARG, struct fp_dir FP_MEM 
 			continue;
 		}
 		if (t->flags & FP_HOLE_MISSING)
-			d->counts.unobserved_bytes += t->end - t->seq;
+			fp_rare(r, f, side)->unobserved_bytes += t->end - t->seq;
 		t->flags = 0;
 	}
 	if (!left) {
-		fp_chunk_give(r, d->trouble, near);
-		d->trouble = 0;
+		fp_chunk_give(r, fp_rare(r, f, side)->trouble, w->hash);
+		f->dir[side & 1].flags &= ~FP_DIR_TROUBLE;
 	}
 	return 0;
 }
 
 /* The newest retransmission whose own TSval is echoed and that the ACK newly covers. */
 FP_FUNC int fp_match_retransmission(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
-				    struct fp_dir FP_MEM *d FP_ARG)
+				    struct fp_flow FP_MEM *f FP_ARG, u32 side)
 {
+	struct fp_segment FP_MEM *holes = fp_holes(r, f, side);
+	struct fp_dir FP_MEM *d = &f->dir[side & 1];
 	struct fp_match FP_MEM *m = &w->match;
 	u32 i;
 
 	fp_loop(i, FP_CHUNK_SEGMENTS) {
-		struct fp_segment FP_MEM *t = fp_hole_at(r, d, i);
+		struct fp_segment FP_MEM *t = &holes[i];
 
 		if (!(t->flags & FP_HOLE_RETRANSMITTED) || t->tsval != w->packet.tsecr)
 			continue;
-		if (d->flags & FP_DIR_ACKED && fp_serial(t->end, d->una) <= 0)
+		if (d->flags & FP_DIR_ACKED && fp_serial(t->end, d->segments.una) <= 0)
 			continue;
 		/*
 		 * An ambiguous record applies to any part of it: the answer may be for that part.
@@ -173,7 +183,7 @@ FP_INLINE int fp_echo_contradicts(struct fp_work FP_MEM *w, const struct fp_dir 
 	 * Only if the list starts where the last ACK ended, the echo is that of the oldest segment.
 	 */
 	if (!(oldest->flags & FP_SEGMENT_TS) ||
-	    ((d->flags & FP_DIR_ACKED) && oldest->seq != d->una))
+	    ((d->flags & FP_DIR_ACKED) && oldest->seq != d->segments.una))
 		return 0;
 	if (fp_serial(w->packet.tsecr, oldest->tsval) < 0) {
 		w->stats.refused_old_echo++;
@@ -194,22 +204,52 @@ FP_INLINE void fp_use_match(struct fp_work FP_MEM *w, const struct fp_covered FP
 }
 
 /* A SYN that this side sent before: a repeated handshake. */
-FP_INLINE int fp_is_same_syn(const struct fp_work FP_MEM *w, const struct fp_flow FP_MEM *f)
+FP_INLINE int fp_is_same_syn(struct fp_rtt FP_MEM *r, const struct fp_work FP_MEM *w,
+			     struct fp_flow FP_MEM *f)
 {
 	u32 side = w->packet.side;
 
-	return (f->dir[side].flags & FP_DIR_SYN) && f->isn[side] == w->packet.seq;
+	return (f->dir[side].flags & FP_DIR_SYN) && fp_rare(r, f, side)->isn == w->packet.seq;
 }
 
-/* Handles an ACK that advances over data of side `from`: at most one sample. */
-FP_FUNC int fp_match_ack(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
-			 struct fp_flow FP_MEM *f FP_ARG, u32 unseen)
+/*
+ * Matches an ACK whose data is one segment that ends there, as most do, without a list. Returns 1 if
+ * it did; w->match.method is then 0 if the echo contradicts.
+ */
+FP_INLINE int fp_match_single(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			      struct fp_dir FP_MEM *d)
 {
-	struct fp_dir FP_MEM *d = &f->dir[!w->packet.side];
-	struct fp_match FP_MEM *m = &w->match;
+	const struct fp_segment FP_MEM *s = &d->segments.newest;
+	u32 acked = (d->flags & FP_DIR_ACKED) != 0, una = d->segments.una;
+
+	if (d->segments.count != 1 || s->end != w->packet.ack || r->config.mode != FP_MODE_HYBRID)
+		return 0;
+	d->segments.count = 0;
+	w->match.method = s->flags & FP_SEGMENT_SYN ? FP_METHOD_HANDSHAKE : FP_METHOD_SEQ;
+	if ((w->packet.flags & FP_PACKET_HAS_TS) && (s->flags & FP_SEGMENT_TS) &&
+	    s->tsval != w->packet.tsecr) {
+		if (fp_serial(w->packet.tsecr, s->tsval) > 0) {
+			w->stats.refused_stale_ack++;
+			FP_PUT(w->match.method, 0);
+		} else if (!acked || s->seq == una) {
+			w->stats.refused_old_echo++;
+			FP_PUT(w->match.method, 0);
+		}
+	}
+	w->match.time = s->time;
+	w->match.end = s->end;
+	w->match.flags = s->flags;
+	w->match.acked = w->packet.ack - s->seq;
+	return 1;
+}
+
+/* Matches an ACK of any segments. `unseen`: it covers data that was not observed. */
+FP_FUNC int fp_match_segments(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			      struct fp_dir FP_MEM *d FP_ARG, u32 unseen)
+{
 	u32 ack = w->packet.ack, mode = r->config.mode;
 
-	FP_PUT(m->method, 0);
+	FP_PUT(w->match.method, 0);
 	FP_PUT(w->newest.any, 0);
 	FP_PUT(w->echoed.any, 0);
 	FP_PUT(w->oldest.any, 0);
@@ -223,8 +263,22 @@ FP_FUNC int fp_match_ack(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 		if (mode == FP_MODE_SEQ || !fp_echo_contradicts(w, d))
 			fp_use_match(w, &w->newest, FP_METHOD_SEQ);
 	}
-	if (!m->method && mode != FP_MODE_SEQ && d->trouble && (w->packet.flags & FP_PACKET_HAS_TS))
-		fp_match_retransmission(r, w, d);
+	return 0;
+}
+
+/* Handles an ACK that advances over data of the other side: at most one sample. */
+FP_FUNC int fp_match_ack(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
+			 struct fp_flow FP_MEM *f FP_ARG, u32 unseen)
+{
+	u32 from = !w->packet.side, ack = w->packet.ack, mode = r->config.mode;
+	struct fp_dir FP_MEM *d = &f->dir[from & 1];
+	struct fp_match FP_MEM *m = &w->match;
+
+	if (unseen || !fp_match_single(r, w, d))
+		fp_match_segments(r, w, d, unseen);
+	if (!m->method && mode != FP_MODE_SEQ && (d->flags & FP_DIR_TROUBLE) &&
+	    (w->packet.flags & FP_PACKET_HAS_TS))
+		fp_match_retransmission(r, w, f, from);
 	if (mode == FP_MODE_HANDSHAKE && m->method != FP_METHOD_HANDSHAKE)
 		m->method = 0;
 
@@ -232,18 +286,19 @@ FP_FUNC int fp_match_ack(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 		if (m->flags & FP_SEGMENT_SYN)
 			m->acked = 0;
 		else if (d->flags & FP_DIR_ACKED)
-			m->acked = ack - d->una;
+			m->acked = ack - d->segments.una;
 		fp_take_sample(r, w, f);
 	}
-	d->una = ack;
+	d->segments.una = ack;
 	d->flags |= FP_DIR_ACKED;
-	if (d->trouble)
-		fp_holes_acked(r, d, ack, w->hash);
+	if (d->flags & FP_DIR_TROUBLE)
+		fp_holes_acked(r, w, f, from);
 	return 0;
 }
 
 /* RFC 2883: the first SACK block reports a duplicate if it is acknowledged or inside the second. */
-FP_INLINE void fp_count_dsack(struct fp_work FP_MEM *w, struct fp_dir FP_MEM *d)
+FP_INLINE void fp_count_dsack(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			      struct fp_flow FP_MEM *f)
 {
 	u32 left = w->packet.sack[0][0], right = w->packet.sack[0][1];
 	int inside = w->packet.sack[1][0] != w->packet.sack[1][1] &&
@@ -251,7 +306,7 @@ FP_INLINE void fp_count_dsack(struct fp_work FP_MEM *w, struct fp_dir FP_MEM *d)
 		     fp_serial(right, w->packet.sack[1][1]) <= 0;
 
 	if (left != right && (inside || fp_serial(right, w->packet.ack) <= 0))
-		d->counts.spurious_packets++;
+		fp_rare(r, f, !w->packet.side)->spurious_packets++;
 }
 
 FP_INLINE void fp_handle_ack(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
@@ -264,18 +319,18 @@ FP_INLINE void fp_handle_ack(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 		return;
 	if (w->packet.window == 0 && !(w->packet.tcp_flags & FP_TCP_RST))
 		d->flags |= FP_DIR_WINDOW_0;
-	else
+	else if (d->flags & FP_DIR_WINDOW_0)
 		d->flags &= ~FP_DIR_WINDOW_0;
 	if (w->packet.sack_at)
-		fp_count_dsack(w, d);
+		fp_count_dsack(r, w, f);
 	if (fp_serial(ack, d->next) > 0) { /* of data that was not observed here */
 		if (fp_serial(ack, d->next) > FP_SEQ_JUMP)
 			return;
-		d->counts.unobserved_bytes += ack - d->next;
+		fp_rare(r, f, !w->packet.side)->unobserved_bytes += ack - d->next;
 		d->next = ack;
 		unseen = 1;
 	}
-	if (!(d->flags & FP_DIR_ACKED) || fp_serial(ack, d->una) > 0)
+	if (!(d->flags & FP_DIR_ACKED) || fp_serial(ack, d->segments.una) > 0)
 		fp_match_ack(r, w, f, unseen);
 }
 
@@ -289,7 +344,7 @@ FP_FUNC int fp_apply_karn(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 	u32 i, count = d->segments.count;
 
 	fp_loop(i, count) {
-		if (fp_serial(fp_segments_last(r, &d->segments)->end, w->packet.seq) <= 0)
+		if (fp_serial(d->segments.newest.end, w->packet.seq) <= 0)
 			break;
 		fp_segments_drop_last(r, &d->segments, w->hash);
 	}
@@ -325,26 +380,27 @@ FP_INLINE void fp_fill_segment(const struct fp_work FP_MEM *w, struct fp_segment
  */
 FP_FUNC int fp_record_retransmission(struct fp_rtt FP_MEM *r FP_ARG,
 				     struct fp_work FP_MEM *w FP_ARG,
-				     struct fp_dir FP_MEM *d FP_ARG, u32 end)
+				     struct fp_flow FP_MEM *f FP_ARG, u32 end)
 {
 	u32 flags = fp_segment_flags(w) | FP_HOLE_RETRANSMITTED;
-	u32 place;
+	u32 place, side = w->packet.side;
+	const struct fp_dir FP_MEM *d = &f->dir[side & 1];
 
 	if (!(w->packet.flags & FP_PACKET_HAS_TS))
 		return 0;
 	if ((d->flags & FP_DIR_TS) && fp_serial(w->packet.tsval, d->tsval) <= 0)
 		flags |= FP_HOLE_AMBIGUOUS;
-	place = fp_hole_new(r, w, d);
+	place = fp_hole_new(r, w, f, side);
 	if (place != FP_NO_PLACE)
-		fp_fill_segment(w, fp_hole_at(r, d, place), w->packet.seq, end, flags);
+		fp_fill_segment(w, &fp_holes(r, f, side)[place], w->packet.seq, end, flags);
 	return 0;
 }
 
 /* Whether the data of the hole was sent before the data that arrived ahead of it. */
-FP_INLINE int fp_is_reordered(const struct fp_work FP_MEM *w, const struct fp_flow FP_MEM *f,
-			      const struct fp_segment FP_MEM *hole)
+FP_FUNC int fp_is_reordered(struct fp_work FP_MEM *w FP_ARG, struct fp_flow FP_MEM *f FP_ARG,
+			    struct fp_segment FP_MEM *hole FP_ARG)
 {
-	u64 rtt = f->dir[0].min + f->dir[1].min, age = w->frame.now - hole->time;
+	u64 rtt = f->totals[0].min + f->totals[1].min, age = w->frame.now - hole->time;
 
 	if ((hole->flags & FP_SEGMENT_TS) && (w->packet.flags & FP_PACKET_HAS_TS)) {
 		s32 order = fp_serial(w->packet.tsval, hole->tsval);
@@ -353,7 +409,7 @@ FP_INLINE int fp_is_reordered(const struct fp_work FP_MEM *w, const struct fp_fl
 			return order < 0;
 	}
 	/* A retransmission needs at least the sender's round trip. */
-	if (f->dir[0].min && f->dir[1].min)
+	if (f->totals[0].min && f->totals[1].min)
 		return age < rtt / 2;
 	return age < FP_REORDER_NS;
 }
@@ -362,11 +418,12 @@ FP_INLINE int fp_is_reordered(const struct fp_work FP_MEM *w, const struct fp_fl
 FP_FUNC u32 fp_fill_holes(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 			  struct fp_flow FP_MEM *f FP_ARG, u32 end)
 {
-	struct fp_dir FP_MEM *d = &f->dir[w->packet.side];
-	u32 i, filled = 0, reordered = 0, seq = w->packet.seq;
+	struct fp_segment FP_MEM *holes = fp_holes(r, f, w->packet.side);
+	struct fp_rare FP_MEM *rare = fp_rare(r, f, w->packet.side);
+	u32 i, side = w->packet.side, filled = 0, reordered = 0, seq = w->packet.seq;
 
 	fp_loop(i, FP_CHUNK_SEGMENTS) {
-		struct fp_segment FP_MEM *t = fp_hole_at(r, d, i);
+		struct fp_segment FP_MEM *t = &holes[i];
 		u32 from, to, tail;
 
 		if (!(t->flags & FP_HOLE_MISSING))
@@ -379,17 +436,17 @@ FP_FUNC u32 fp_fill_holes(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 		if (fp_is_reordered(w, f, t))
 			reordered = 1;
 		else
-			d->counts.upstream_lost_bytes += to - from;
+			rare->upstream_lost_bytes += to - from;
 		tail = t->end;
 		if (from == t->seq) {
 			t->seq = to;
 		} else {
 			t->end = from;
 			if (to != tail) { /* a hole on both sides of it */
-				u32 place = fp_hole_new(r, w, d);
+				u32 place = fp_hole_new(r, w, f, side);
 
 				if (place != FP_NO_PLACE && place != i) {
-					struct fp_segment FP_MEM *rest = fp_hole_at(r, d, place);
+					struct fp_segment FP_MEM *rest = &holes[place];
 
 					FP_COPY(rest, t);
 					rest->seq = to;
@@ -402,9 +459,9 @@ FP_FUNC u32 fp_fill_holes(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 	}
 	if (filled) {
 		if (reordered)
-			d->counts.reordered_packets++;
+			rare->reordered_packets++;
 		else
-			d->counts.upstream_lost_packets++;
+			rare->upstream_lost_packets++;
 	}
 	return filled;
 }
@@ -417,30 +474,31 @@ FP_FUNC int fp_handle_old_data(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP
 			       struct fp_flow FP_MEM *f FP_ARG, u32 end)
 {
 	struct fp_dir FP_MEM *d = &f->dir[w->packet.side];
+	struct fp_rare FP_MEM *rare = fp_rare(r, f, w->packet.side);
 	u32 seq = w->packet.seq, bytes, filled = 0;
 	u32 last = fp_serial(end, d->next) < 0 ? end : d->next;
 
 	bytes = last - seq;
 	/* A keep-alive repeats the last byte, or one before the next (RFC 9293 section 3.8.4). */
-	if (end - seq <= 1 && seq + 1 == d->next && d->una == d->next &&
+	if (end - seq <= 1 && seq + 1 == d->next && d->segments.una == d->next &&
 	    (d->flags & FP_DIR_ACKED) && !(w->packet.tcp_flags & (FP_TCP_SYN | FP_TCP_FIN))) {
 		w->stats.keepalives++;
 		return 0;
 	}
-	if (d->trouble)
+	if (d->flags & FP_DIR_TROUBLE)
 		filled = fp_fill_holes(r, w, f, last);
-	if (!filled && (d->flags & FP_DIR_ACKED) && fp_serial(last, d->una) <= 0) {
-		d->counts.spurious_packets++;
-		d->counts.retransmitted_packets++;
-		d->counts.retransmitted_bytes += bytes;
+	if (!filled && (d->flags & FP_DIR_ACKED) && fp_serial(last, d->segments.una) <= 0) {
+		rare->spurious_packets++;
+		rare->retransmitted_packets++;
+		rare->retransmitted_bytes += bytes;
 		return 0;
 	}
 	if (filled < bytes) {
-		d->counts.retransmitted_packets += w->frame.segs ? w->frame.segs : 1;
-		d->counts.retransmitted_bytes += bytes - filled;
+		rare->retransmitted_packets += w->packets;
+		rare->retransmitted_bytes += bytes - filled;
 	}
 	fp_apply_karn(r, w, d);
-	fp_record_retransmission(r, w, d, end);
+	fp_record_retransmission(r, w, f, end);
 	return 0;
 }
 
@@ -456,10 +514,10 @@ FP_FUNC int fp_handle_new_data(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP
 		fp_segments_clear(r, &d->segments, w->hash);
 		d->flags &= ~FP_DIR_ACKED;
 	} else if (fp_serial(seq, d->next) > 0) {
-		u32 place = fp_hole_new(r, w, d);
+		u32 side = w->packet.side, place = fp_hole_new(r, w, f, side);
 
 		if (place != FP_NO_PLACE)
-			fp_fill_segment(w, fp_hole_at(r, d, place), d->next, seq,
+			fp_fill_segment(w, &fp_holes(r, f, side)[place], d->next, seq,
 					fp_segment_flags(w) | FP_HOLE_MISSING);
 	} else if (fp_serial(seq, d->next) < 0) {
 		whole = 0; /* fp_handle_old_data() handled its beginning */
@@ -495,11 +553,11 @@ FP_INLINE void fp_handle_data(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 		d->flags |= FP_DIR_SEQ | (syn ? FP_DIR_SYN : FP_DIR_MIDFLOW);
 		if (!syn)
 			return;
-		f->isn[w->packet.side] = w->packet.seq;
+		fp_rare(r, f, w->packet.side)->isn = w->packet.seq;
 	}
 	if (!bytes)
 		return;
-	d->counts.data_packets += w->frame.segs ? w->frame.segs : 1;
+	f->totals[w->packet.side & 1].data_packets += w->packets;
 	if (fp_serial(w->packet.seq, d->next) < 0)
 		fp_handle_old_data(r, w, f, end);
 	if (fp_serial(end, d->next) > 0)
@@ -528,7 +586,8 @@ FP_INLINE int fp_advances(const struct fp_work FP_MEM *w, const struct fp_flow F
 	if (!(mine->flags & FP_DIR_SEQ) || fp_serial(end, mine->next) > 0)
 		return 1;
 	return (flags & FP_TCP_ACK) && (other->flags & FP_DIR_SEQ) &&
-	       (!(other->flags & FP_DIR_ACKED) || fp_serial(w->packet.ack, other->una) > 0);
+	       (!(other->flags & FP_DIR_ACKED) ||
+		fp_serial(w->packet.ack, other->segments.una) > 0);
 }
 
 /* FIN and RST. */
@@ -559,17 +618,15 @@ FP_FUNC int fp_tcp(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_A
 
 	if (mine->point != w->point) {
 		if (mine->point && !fp_advances(w, f)) {
-			w->stats.second_hook_packets += w->frame.segs ? w->frame.segs : 1;
+			w->stats.second_hook_packets += w->packets;
 			return 0;
 		}
 		mine->point = w->point;
 	}
-	mine->last = w->frame.now;
+	fp_count_packet(r, w, f, w->packet.side);
 	mine->behind = w->behind;
 	mine->flags |= FP_DIR_SEEN;
-	mine->counts.packets += w->frame.segs ? w->frame.segs : 1;
-	mine->counts.bytes += w->packet.payload;
-	w->stats.tcp_packets += w->frame.segs ? w->frame.segs : 1;
+	w->stats.tcp_packets += w->packets;
 	w->stats.tcp_bytes += w->packet.payload;
 
 	if (w->packet.tcp_flags & FP_TCP_ACK)

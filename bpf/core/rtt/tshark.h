@@ -26,19 +26,23 @@
 
 /* Walks through the segments of a direction, the oldest first. */
 struct fp_tshark_walk {
+	struct fp_segments *list;
 	u32 chunk;
 	u32 at;
+	u32 left;
 };
 
-static struct fp_tshark_walk fp_tshark_begin(const struct fp_segments *list)
+static struct fp_tshark_walk fp_tshark_begin(struct fp_segments *list)
 {
-	struct fp_tshark_walk walk = { list->head, list->head_at };
+	struct fp_tshark_walk walk = { list, list->head, list->head_at, list->count };
 
 	return walk;
 }
 
 static struct fp_segment *fp_tshark_next(struct fp_rtt *r, struct fp_tshark_walk *walk)
 {
+	if (--walk->left == 0)
+		return &walk->list->newest;
 	if (walk->at == FP_CHUNK_SEGMENTS) {
 		walk->chunk = fp_chunk(r, walk->chunk)->next;
 		walk->at = 0;
@@ -121,7 +125,7 @@ static void fp_tshark_tcp(struct fp_rtt *r, struct fp_work *w, struct fp_flow *f
 {
 	struct fp_dir *mine = &f->dir[w->packet.side], *other = &f->dir[!w->packet.side];
 
-	w->stats.tcp_packets += w->frame.segs ? w->frame.segs : 1;
+	w->stats.tcp_packets += w->packets;
 	w->stats.tcp_bytes += w->packet.payload;
 	if (w->packet.flags & FP_PACKET_CUT)
 		return;
@@ -183,11 +187,9 @@ static void fp_tshark_in_flow(struct fp_rtt *r, struct fp_work *w, struct fp_flo
 {
 	struct fp_dir *mine = &f->dir[w->packet.side];
 
-	mine->last = w->frame.now;
+	fp_count_packet(r, w, f, w->packet.side);
 	mine->behind = w->behind;
 	mine->flags |= FP_DIR_SEEN;
-	mine->counts.packets += w->frame.segs ? w->frame.segs : 1;
-	mine->counts.bytes += w->packet.payload;
 	if (w->packet.kind == FP_PACKET_TCP)
 		fp_tshark_tcp(r, w, f);
 	else

@@ -55,8 +55,8 @@ unsafe impl Send for Memory {}
 
 /// Offsets of `struct fp_rtt` fields for test runs; checked by the layout test.
 #[cfg(test)]
-pub(crate) const REPLAY_OFFSET: usize = 208;
-pub(crate) const EXPIRE_CURSOR_OFFSET: usize = 220;
+pub(crate) const REPLAY_OFFSET: usize = 216;
+pub(crate) const EXPIRE_CURSOR_OFFSET: usize = 228;
 
 /// One frame of a test run in memory (`struct fp_replay`).
 #[repr(C)]

@@ -216,7 +216,8 @@ void fp_native_usage(struct fp_rtt *r, u64 used[5])
 /* Chunks of one direction's list, or ~0 if the list contradicts itself. */
 static u64 fp_held_by(struct fp_rtt *r, const struct fp_dir *d)
 {
-	u32 index = d->segments.head, last = 0, chunks = 0, places;
+	const struct fp_segments *list = &d->segments;
+	u32 index = list->head, last = 0, chunks = 0, places, in_chunks;
 
 	for (; index && chunks <= r->config.chunks; index = fp_chunk(r, index)->next) {
 		if (index > r->config.chunks || fp_chunk(r, index)->prev != last)
@@ -224,11 +225,15 @@ static u64 fp_held_by(struct fp_rtt *r, const struct fp_dir *d)
 		last = index;
 		chunks++;
 	}
-	places = (chunks ? chunks - 1 : 0) * FP_CHUNK_SEGMENTS + d->segments.tail_at;
-	if (last != d->segments.tail || places != d->segments.head_at + d->segments.count ||
-	    d->segments.tail_at > FP_CHUNK_SEGMENTS || d->segments.count > r->config.max_segments)
+	places = (chunks ? chunks - 1 : 0) * FP_CHUNK_SEGMENTS + list->tail_at;
+	in_chunks = list->count ? list->count - 1u : 0;
+	if (last != list->tail || list->tail_at > FP_CHUNK_SEGMENTS ||
+	    list->count > r->config.max_segments)
 		return ~0ull;
-	return chunks + (d->trouble != 0);
+	/* Without segments in it, the last chunk stays with old places. */
+	if (in_chunks ? places != list->head_at + in_chunks : chunks > 1)
+		return ~0ull;
+	return chunks + ((d->flags & FP_DIR_TROUBLE) != 0);
 }
 
 /* Chunks of flows, or ~0 if a list contradicts itself. Walks through everything; for tests. */
@@ -455,19 +460,20 @@ u32 fp_native_flows(struct fp_rtt *r, u32 slot, u32 *at, struct fp_flow_view *ou
 	for (; *at < r->config.flow_sets && used + FP_WAYS <= space; (*at)++) {
 		for (way = 0; way < FP_WAYS; way++) {
 			struct fp_flow *f = fp_flow_at(r, &t, *at, way);
-			const struct fp_tally *tally = &f->tally;
+			const struct fp_flow_rare *rare = fp_rare_of(r, f);
+			const struct fp_tally *tally = &rare->tally;
 
 			if (!fp_set_at(r, &t, *at)->tag[way])
 				continue;
 			if (slot != ~0u && tally->slot[0] != slot && tally->slot[1] != slot)
 				continue;
 			out[used].key = f->key;
-			out[used].opened = f->opened;
-			out[used].last = fp_flow_last(f);
+			out[used].opened = rare->opened;
+			out[used].last = f->last;
 			out[used].closed = (f->flags & FP_FLOW_CLOSED) != 0;
 			for (side = 0; side < 2; side++) {
-				out[used].min[side] = f->dir[!side].min;
-				out[used].counts[side] = f->dir[side].counts;
+				out[used].min[side] = f->totals[!side].min;
+				fp_counts_of(r, f, &out[used].counts[side], side);
 				out[used].slot[side] = tally->slot[side];
 			}
 			used++;

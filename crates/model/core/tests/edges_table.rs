@@ -236,7 +236,7 @@ fn chunks_come_back_when_flows_end() {
         talk.at(100).from(B).seq(501).ack(1001).data(700).send();
     }
     assert_eq!(talk.monitor.held(), Some(talk.monitor.usage().chunks));
-    assert!(talk.monitor.usage().chunks >= 3 * 99);
+    assert!(talk.monitor.usage().chunks >= 2 * 99);
     talk.flow.port[A] = 9999;
     for second in 1..60 {
         talk.at(second * 1000).seq(1).ack(1).send();
