@@ -124,17 +124,29 @@ struct fp_ring {
 	u64 zero2[7];
 };
 
+/* What identifies a packet of an established connection when it is seen again. */
+struct fp_identity {
+	struct fp_key key;
+	u32 seq;
+	u32 ack;
+	u32 payload;
+	u32 tsval;
+	u32 flags; /* of the packet and of TCP */
+	u32 zero;
+};
+
 struct fp_work {
 	struct fp_ring ring;
 	struct fp_frame frame;
 	struct fp_packet packet;
-	u64 point;	/* capture point: interface, direction and VLAN in one number */
-	u32 hash;	/* of packet.key */
-	u32 packets;	/* on the wire: segments of a GSO packet */
-	u32 busy;	/* claimed, where softirqs can nest (PREEMPT_RT) */
-	u32 head_bytes; /* valid bytes in head */
-	u32 way;	/* counter of fp_expire_set() */
-	u32 wire_bytes; /* length of the frame, from fp_parse() on: fp_wire_bytes() */
+	struct fp_identity seen; /* last packet here that a later hook sees; flags 0 none */
+	u64 point;		 /* capture point: interface, direction and VLAN in one number */
+	u32 hash;		 /* of packet.key */
+	u32 packets;		 /* on the wire: segments of a GSO packet */
+	u32 busy;		 /* claimed, where softirqs can nest (PREEMPT_RT) */
+	u32 head_bytes;		 /* valid bytes in head */
+	u32 way;		 /* counter of fp_expire_set() */
+	u32 wire_bytes;		 /* length of the frame, from fp_parse() on: fp_wire_bytes() */
 	struct fp_match match;
 	struct fp_covered newest; /* of those that an ACK covers */
 	struct fp_covered echoed; /* the newest whose TSval the ACK echoes */

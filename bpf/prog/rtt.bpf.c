@@ -94,7 +94,6 @@ FP_INLINE int watch_skb(struct __sk_buff *skb, u32 way, u32 link)
 		count_stack(skb);
 	if (!w)
 		return TCX_NEXT;
-	w->frame.now = bpf_ktime_get_ns();
 	w->frame.number = 0;
 	w->frame.wire_len = skb->len;
 	w->frame.segs = skb->gso_segs;
@@ -109,10 +108,17 @@ FP_INLINE int watch_skb(struct __sk_buff *skb, u32 way, u32 link)
 		w->frame.flags = FP_FRAME_SEEN_BEFORE;
 
 	if (link == FP_LINK_ETHERNET && parse_usual(skb, w)) {
+		/* A packet that was measured at its ingress needs no time. */
+		if (way == FP_EGRESS && fp_rtt_seen(r, w)) {
+			release_work(w);
+			return TCX_NEXT;
+		}
+		w->frame.now = bpf_ktime_get_ns();
 		fp_rtt_parsed(r, w, FP_PARSED);
 		release_work(w);
 		return TCX_NEXT;
 	}
+	w->frame.now = bpf_ktime_get_ns();
 	shown = copy_linear(w, data, end);
 	w->head_bytes = shown;
 	err = fp_parse_any(w);
@@ -167,6 +173,19 @@ FP_INLINE void begin_xdp(struct xdp_md *ctx, struct fp_work FP_MEM *w, u32 bytes
 	w->head_bytes = copy_linear(w, (const u8 *)(u64)ctx->data, (const u8 *)(u64)ctx->data_end);
 }
 
+/* Loads more of the headers only if the parser needs them. */
+FP_INLINE void measure_xdp(struct xdp_md *ctx, struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			   u32 bytes)
+{
+	int err = fp_parse(w);
+
+	if (err == FP_TRUNCATED && w->head_bytes < bytes) {
+		load_xdp(ctx, w, bytes);
+		err = fp_parse(w);
+	}
+	fp_rtt_parsed(r, w, err);
+}
+
 SEC("xdp.frags")
 int rtt_xdp(struct xdp_md *ctx)
 {
@@ -177,10 +196,7 @@ int rtt_xdp(struct xdp_md *ctx)
 	if (!w)
 		return XDP_PASS;
 	begin_xdp(ctx, w, bytes);
-	if (fp_rtt_frame(r, w, w->head_bytes >= bytes) == FP_TRUNCATED && w->head_bytes < bytes) {
-		load_xdp(ctx, w, bytes);
-		fp_rtt_frame(r, w, 1);
-	}
+	measure_xdp(ctx, r, w, bytes);
 	release_work(w);
 	return XDP_PASS;
 }
@@ -224,11 +240,7 @@ int rtt_forward(struct xdp_md *ctx)
 		if (FP_GO_OUTCOME(go) == FP_GO_TO_SOCKET)
 			go_through(w, f, go);
 		w->known = 0;
-		if (fp_rtt_frame(r, w, w->head_bytes >= bytes) == FP_TRUNCATED &&
-		    w->head_bytes < bytes) {
-			load_xdp(ctx, w, bytes);
-			fp_rtt_frame(r, w, 1);
-		}
+		measure_xdp(ctx, r, w, bytes);
 	}
 	if (FP_GO_OUTCOME(go) == FP_GO_TO_SOCKET) {
 		fp_fill_metadata(r, w, go);
@@ -270,7 +282,7 @@ int rtt_replay(void *ctx)
 			((volatile u64 FP_MEM *)w->head)[j] =
 				fp_load64_raw(FP_AT(u8, r, f->data + 8 * j));
 		w->head_bytes = bytes;
-		f->result = fp_rtt_frame(r, w, 1);
+		f->result = fp_rtt_frame(r, w);
 	}
 	return 0;
 }

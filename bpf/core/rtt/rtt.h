@@ -176,6 +176,60 @@ FP_INLINE int fp_is_for_half_open(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM
 	return fp_track_half_open(r, w, 1);
 }
 
+/* The flags of a packet that w->seen may describe, never 0; 0 for packets that open or close. */
+FP_INLINE u32 fp_identity_flags(const struct fp_work FP_MEM *w)
+{
+	if (w->packet.kind != FP_PACKET_TCP ||
+	    (w->packet.tcp_flags & (FP_TCP_SYN | FP_TCP_FIN | FP_TCP_RST)))
+		return 0;
+	return 1u << 16 | w->packet.flags << 8 | w->packet.tcp_flags;
+}
+
+/*
+ * Notes a packet at the ingress of a monitored interface, if it was counted there and has nothing new
+ * any more: its next hook recognises it without its flow.
+ */
+FP_INLINE void fp_note_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
+			      const struct fp_flow FP_MEM *f)
+{
+	u32 flags = fp_identity_flags(w);
+
+	if (r->watched_count < 2 || w->frame.direction != FP_INGRESS)
+		return;
+	if (!flags || f->dir[w->packet.side & 1].point != w->point || fp_advances(w, f)) {
+		FP_PUT(w->seen.flags, 0);
+		return;
+	}
+	FP_COPY(&w->seen.key, &w->packet.key);
+	w->seen.seq = w->packet.seq;
+	w->seen.ack = w->packet.ack;
+	w->seen.payload = w->packet.payload;
+	w->seen.tsval = w->packet.tsval;
+	w->seen.flags = flags;
+}
+
+/*
+ * Counts a packet at egress that this CPU measured last, at its ingress. Returns 0 for others, also
+ * where each hook needs the flow of the packet or a filter decides. Needs no time.
+ */
+FP_FUNC int fp_rtt_seen(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG)
+{
+	u32 packets = w->frame.segs ? w->frame.segs : 1;
+
+	if (!(w->frame.flags & FP_FRAME_SEEN_BEFORE) || r->config.slots || r->filters)
+		return 0;
+	if (w->seen.flags != fp_identity_flags(w) || !w->seen.flags ||
+	    w->seen.seq != w->packet.seq || w->seen.ack != w->packet.ack ||
+	    w->seen.payload != w->packet.payload ||
+	    ((w->packet.flags & FP_PACKET_HAS_TS) && w->seen.tsval != w->packet.tsval) ||
+	    !fp_key_equal(&w->seen.key, &w->packet.key))
+		return 0;
+	w->stats.frames += packets;
+	w->stats.frame_bytes += fp_wire_bytes(w);
+	w->stats.second_hook_packets += packets;
+	return 1;
+}
+
 FP_INLINE void fp_measure_in_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 				  struct fp_flow FP_MEM *f)
 {
@@ -188,6 +242,7 @@ FP_INLINE void fp_measure_in_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM
 		fp_announce_flow(r, w, f);
 	if (counted && w->packet.kind == FP_PACKET_TCP)
 		fp_handle_end(r, w, f);
+	fp_note_packet(r, w, f);
 	fp_tally_due(r, w, f);
 }
 
@@ -324,16 +379,14 @@ FP_FUNC int fp_rtt_parsed(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 	return FP_PARSED;
 }
 
-/*
- * Handles one frame: w->frame, w->head and w->head_bytes are set. Returns enum fp_parsed. On
- * FP_TRUNCATED, a runtime that passed only part of the headers can pass more and call again;
- * `final` says that there is no more.
- */
-FP_INLINE int fp_rtt_frame(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 final)
+/* Handles one frame: w->frame, w->head and w->head_bytes are set. Returns enum fp_parsed. */
+FP_INLINE int fp_rtt_frame(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
 {
 	int err = fp_parse(w);
 
-	return err == FP_TRUNCATED && !final ? err : fp_rtt_parsed(r, w, err);
+	if (err == FP_PARSED && fp_rtt_seen(r, w))
+		return err;
+	return fp_rtt_parsed(r, w, err);
 }
 
 FP_FUNC int fp_expire_way(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG, u32 half,

@@ -34,7 +34,7 @@ int fp_native_frame(struct fp_rtt *r, u32 cpu, const struct fp_frame *frame, con
 	w->frame = *frame;
 	w->head_bytes = bytes < FP_HEAD_BYTES ? bytes : FP_HEAD_BYTES;
 	memcpy(w->head, data, w->head_bytes);
-	fp_rtt_frame(r, w, 1);
+	fp_rtt_frame(r, w);
 	return w->ring.head != w->ring.tail;
 }
 

@@ -8,7 +8,9 @@ mod traffic;
 
 use std::collections::HashMap;
 
-use fairpath_core::{Config, Event, FlowRecord, Key, Mode, Monitor, Sample, Stats};
+use fairpath_core::{
+    Config, Event, Filter, FlowRecord, Frame, FrameDirection, Key, Mode, Monitor, Sample, Stats,
+};
 use fairpath_units::{Share, test_seed};
 use oracle::{Oracle, OracleSample};
 use traffic::{Flow, Options, SECOND, Traffic, generate};
@@ -383,4 +385,59 @@ fn the_traffic_has_what_the_tests_are_about() {
     assert!(lost > 50 && again > 50 && reordered > 50);
     assert!(sum.keepalives > 5 && sum.samples_ts > 50 && sum.samples_handshake > 50);
     assert!(sum.tcp_packets > SECOND / 100_000);
+}
+
+/// Counts and samples of packets at two hooks each. A packet at its egress is recognised without its
+/// flow if it was measured last, unless there are `filters`.
+fn at_two_hooks(frames: &[(Frame, Vec<u8>)], filters: &[Filter]) -> (Stats, Vec<(u64, u64)>) {
+    let mut monitor = Monitor::new(&Config::default().with_flows(4096));
+    assert!(monitor.watch(2, true, 0) && monitor.watch(3, true, 0));
+    assert!(monitor.set_filters(filters));
+    let mut samples = Vec::new();
+    for (frame, data) in frames {
+        let ingress = Frame {
+            ifindex: 2,
+            direction: FrameDirection::In as u8,
+            ..*frame
+        };
+        let egress = Frame {
+            ifindex: 3,
+            rx_ifindex: 2,
+            direction: FrameDirection::Out as u8,
+            flags: Frame::SEEN_BEFORE,
+            ..*frame
+        };
+        for frame in [ingress, egress] {
+            monitor.frame(&frame, data, |event| {
+                if let Event::Sample(sample) = event {
+                    samples.push((sample.number, sample.rtt));
+                }
+            });
+        }
+    }
+    (monitor.stats(), samples)
+}
+
+#[test]
+fn packets_just_seen_count_as_by_their_flow() {
+    let no_packet = Filter {
+        port: Some(9),
+        except: true,
+        prefix: None,
+    };
+    for seed in seeds() {
+        let options = Options {
+            flows: 12,
+            bytes: 30_000,
+            ..Options::default()
+        };
+        let frames: Vec<_> = generate(seed, &options).frames().collect();
+        let (recognised, by_flow) = (
+            at_two_hooks(&frames, &[]),
+            at_two_hooks(&frames, &[no_packet]),
+        );
+        assert_eq!(recognised.0, by_flow.0, "seed {seed}");
+        assert!(recognised.1 == by_flow.1, "seed {seed}: other samples");
+        assert!(recognised.1.len() > 100, "seed {seed}");
+    }
 }
