@@ -26,6 +26,13 @@ typedef u16 net16;
 typedef u64 __attribute__((may_alias)) fp_any64;
 
 #define FP_INLINE static __attribute__((always_inline)) inline
+/*
+ * Conditions of a path that nearly all packets take. Between two packets of a hook, the kernel's
+ * code replaces this code and its branches in the caches of a CPU: then each taken branch costs as
+ * much as a wrong prediction, so that path should have none.
+ */
+#define fp_likely(condition)   __builtin_expect(!!(condition), 1)
+#define fp_unlikely(condition) __builtin_expect(!!(condition), 0)
 
 #ifdef __bpf__
 
@@ -326,7 +333,7 @@ FP_INLINE int fp_lock(u32 FP_MEM *lock)
 {
 	u32 i;
 
-	if (fp_cas32(lock, 0, 1) == 0)
+	if (fp_likely(fp_cas32(lock, 0, 1) == 0))
 		return 1;
 	fp_loop(i, FP_LOCK_TRIES) {
 		if (*(volatile u32 FP_MEM *)lock == 0 && fp_cas32(lock, 0, 1) == 0)

@@ -60,13 +60,12 @@ struct fp_packet {
 	u32 payload; /* bytes after the TCP header; of ICMP the whole message */
 	u32 tsval;
 	u32 tsecr;
-	u32 sack[2][2]; /* first two SACK blocks, if sack_at: left, right; equal where absent */
-	u16 window;	/* as sent, unscaled; of ICMP the checksum */
-	u8 kind;	/* enum fp_packet_kind */
-	u8 side;	/* of the sender, in key */
-	u8 tcp_flags;	/* FP_TCP_* */
-	u8 flags;	/* FP_PACKET_* */
-	u16 vlan;	/* outermost tag's identifier */
+	u16 window;   /* as sent, unscaled; of ICMP the checksum */
+	u8 kind;      /* enum fp_packet_kind */
+	u8 side;      /* of the sender, in key */
+	u8 tcp_flags; /* FP_TCP_* */
+	u8 flags;     /* FP_PACKET_* */
+	u16 vlan;     /* outermost tag's identifier */
 	u8 dscp;
 	u8 ecn;
 	u16 sack_at; /* of its SACK option in the head; 0 none */
@@ -75,6 +74,8 @@ struct fp_packet {
 	 * IP header was read.
 	 */
 	u32 ip_bytes;
+	u32 sack[2][2]; /* first two SACK blocks, if sack_at: left, right; equal where absent */
+	u32 zero;
 };
 
 /* The matched data of a sample. */
@@ -135,23 +136,25 @@ struct fp_identity {
 	u32 zero;
 };
 
+/* What every packet uses is in the first 128 bytes: machine code has shorter addresses for these. */
 struct fp_work {
-	struct fp_ring ring;
-	struct fp_frame frame;
 	struct fp_packet packet;
-	struct fp_identity seen; /* last packet here that a later hook sees; flags 0 none */
-	u64 point;		 /* capture point: interface, direction and VLAN in one number */
-	u32 hash;		 /* of packet.key */
-	u32 packets;		 /* on the wire: segments of a GSO packet */
-	u32 busy;		 /* claimed, where softirqs can nest (PREEMPT_RT) */
-	u32 head_bytes;		 /* valid bytes in head */
-	u32 way;		 /* counter of fp_expire_set() */
-	u32 wire_bytes;		 /* length of the frame, from fp_parse() on: fp_wire_bytes() */
+	u32 packets;	/* on the wire: segments of a GSO packet */
+	u32 wire_bytes; /* length of the frame, from fp_parse() on: fp_wire_bytes() */
+	u32 hash;	/* of packet.key */
+	u32 behind;	/* the interface towards the sender, 0 unknown or this host */
+	u64 point;	/* capture point: interface, direction and VLAN in one number */
+	struct fp_frame frame;
 	struct fp_match match;
+	struct fp_identity seen; /* last packet here that a later hook sees; flags 0 none */
+	struct fp_ring ring __attribute__((aligned(64)));
+	u32 busy;	/* claimed, where softirqs can nest (PREEMPT_RT) */
+	u32 head_bytes; /* valid bytes in head */
+	u32 way;	/* counter of fp_expire_set() */
+	u32 zero;
 	struct fp_covered newest; /* of those that an ACK covers */
 	struct fp_covered echoed; /* the newest whose TSval the ACK echoes */
 	struct fp_covered oldest;
-	u32 behind;    /* the interface towards the sender, 0 unknown or this host */
 	u32 slot[2];   /* class of each side, if classes are counted */
 	u32 facts[2];  /* hash of what selects it in addition to the address */
 	u8 natural[2]; /* whether this hook counts the side */
@@ -182,6 +185,7 @@ struct fp_pool_shard {
 	u64 pad[7];
 };
 
+/* What packets use is at the start, and what user space or few packets use at the end. */
 struct fp_rtt {
 	u32 abi; /* FP_ABI_VERSION */
 	u32 ready;
@@ -201,28 +205,29 @@ struct fp_rtt {
 	u64 expire_now;
 	u32 expire_sets; /* sets that one call checks */
 	u32 replay_frames;
-	u32 watched[FP_MAX_WATCHED];	  /* ifindex; open addressing, 0 empty, ~0 deleted */
-	u32 watched_slot[FP_MAX_WATCHED]; /* where the interface is counted, 0 nowhere */
-	u32 chunks_begun;		  /* chunks up to here were taken once */
+	struct fp_hash_keys hash; /* from config.seed */
 	u32 watched_count;
+	u32 filters;
+	u32 filters_only;    /* some filter says what is wanted */
+	u32 interface_slots; /* interfaces that are counted separately */
+	u32 class_filters;   /* FP_CLASS_ONLY, FP_CLASS_EXCEPT: some class has it */
+	u32 image;	     /* the one active; written by user space */
+	u32 reading;	     /* cells and pairs that are being filled; written by user space */
+	u32 zero;
 	u64 classes; /* offsets */
 	u64 cells[2];
 	u64 pair_sets[2];
 	u64 pairs[2];
 	u64 images[2];
-	u32 image;   /* the one active; written by user space */
-	u32 reading; /* cells and pairs that are being filled; written by user space */
-	u32 filters;
-	u32 filters_only;	  /* some filter says what is wanted */
-	u32 interface_slots;	  /* interfaces that are counted separately */
-	u32 class_filters;	  /* FP_CLASS_ONLY, FP_CLASS_EXCEPT: some class has it */
-	struct fp_hash_keys hash; /* from config.seed */
+	u64 refused; /* offset of FP_REFUSED_MARKS bytes, by hash: 1 if a flow was refused */
+	/* The flow table as a whole; flows write here only when they start, end or are refused. */
+	u32 flows_used __attribute__((aligned(64)));
+	u32 refused_at;		     /* minimum of flows_used when a flow was refused; 0 none was */
+	u32 chunks_begun;	     /* chunks up to here were taken once */
+	u32 watched[FP_MAX_WATCHED]; /* ifindex; open addressing, 0 empty, ~0 deleted */
+	u32 watched_slot[FP_MAX_WATCHED]; /* where the interface is counted, 0 nowhere */
 	struct fp_filter filter[FP_MAX_FILTERS];
 	struct fp_pool_shard pool[FP_POOL_SHARDS];
-	/* The flow table as a whole; flows write here only when they start, end or are refused. */
-	u32 flows_used;
-	u32 refused_at; /* minimum of flows_used when a flow was refused; 0 none was */
-	u64 refused;	/* offset of FP_REFUSED_MARKS bytes, by hash: 1 if a flow was refused */
 } __attribute__((aligned(64)));
 
 /*

@@ -227,7 +227,7 @@ FP_INLINE u32 fp_facts_of(const struct fp_rtt FP_MEM *r, const struct fp_work FP
  * Starts the classification of a packet: its image, and for each end whether it counts here and by
  * what.
  */
-FP_INLINE void fp_classify_begin(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
+FP_FUNC int fp_classify_begin(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG)
 {
 	struct fp_image FP_MEM *image;
 	u32 sender = w->packet.side & 1, uses;
@@ -244,6 +244,7 @@ FP_INLINE void fp_classify_begin(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM 
 	}
 	w->known = 0;
 	w->measured = 0;
+	return 0;
 }
 
 #endif /* FP_CLASSIFY_H */

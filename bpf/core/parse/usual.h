@@ -45,16 +45,16 @@ FP_INLINE u32 fp_usual_header(const struct fp_usual *u, const struct fp_usual_tc
 {
 	u32 header = (t->flags >> 4 & 15) * 4;
 
-	if (header != 20 && (header != 32 || t->options != FP_USUAL_OPTIONS))
+	if (fp_unlikely((header ^ 32) | (t->options ^ FP_USUAL_OPTIONS)) && header != 20)
 		return 0;
-	if (t->at + header > u->bytes || header > t->l4_bytes)
+	if (fp_unlikely(t->at + header > u->bytes || header > t->l4_bytes))
 		return 0;
 	return header;
 }
 
 FP_INLINE void fp_usual_put_tcp(struct fp_work FP_MEM *w, const struct fp_usual_tcp *t, u32 header)
 {
-	u32 has_ts = header == 32;
+	u32 has_ts = header >> 5 & FP_PACKET_HAS_TS;
 
 	w->packet.seq = fp_be32(t->seq);
 	w->packet.ack = fp_be32(t->ack);
@@ -62,11 +62,9 @@ FP_INLINE void fp_usual_put_tcp(struct fp_work FP_MEM *w, const struct fp_usual_
 	w->packet.window = fp_be16(t->flags >> 16);
 	w->packet.kind = FP_PACKET_TCP;
 	w->packet.tcp_flags = t->flags >> 8;
-	w->packet.flags = has_ts ? FP_PACKET_HAS_TS : 0;
-	if (has_ts) {
-		w->packet.tsval = fp_be32(t->tsval);
-		w->packet.tsecr = fp_be32(t->tsecr);
-	}
+	w->packet.flags = has_ts;
+	w->packet.tsval = fp_be32(t->tsval) & (0 - has_ts);
+	w->packet.tsecr = fp_be32(t->tsecr) & (0 - has_ts);
 }
 
 /* Writes the two endpoints into the key, the lower one as side 0. */
@@ -91,6 +89,25 @@ FP_INLINE u64 fp_mapped(u32 address)
 	return (u64)address << 32 | 0xffff0000u;
 }
 
+/* The same for IPv4, without branches: which side is lower is random. */
+FP_INLINE void fp_set_key_v4(struct fp_work FP_MEM *w, u32 src, u32 dst, u32 sport, u32 dport)
+{
+	struct fp_key FP_MEM *key = &w->packet.key;
+	u64 s = (u64)src << 16 | sport, d = (u64)dst << 16 | dport;
+	/* The compiler would compare and branch. */
+	u64 swap = fp_hide32((d - s) >> 32) >> 31, change = (s ^ d) & (0 - swap);
+
+	s ^= change;
+	d ^= change;
+	w->packet.side = swap;
+	FP_PUT(key->addr[0][0], 0ull);
+	key->addr[0][1] = fp_mapped(s >> 16);
+	FP_PUT(key->addr[1][0], 0ull);
+	key->addr[1][1] = fp_mapped(d >> 16);
+	key->port[0] = s;
+	key->port[1] = d;
+}
+
 /* What both families have, after their parts. `ip_header` is its length. */
 FP_INLINE void fp_usual_put(struct fp_work FP_MEM *w, const struct fp_usual_tcp *t, u32 header,
 			    u32 ip_header, u32 family, u32 traffic_class)
@@ -98,7 +115,7 @@ FP_INLINE void fp_usual_put(struct fp_work FP_MEM *w, const struct fp_usual_tcp 
 	u32 ip_bytes = ip_header + t->l4_bytes;
 
 	fp_usual_put_tcp(w, t, header);
-	if (w->frame.segs > 1)
+	if (fp_unlikely(w->frame.segs > 1))
 		ip_bytes += (w->frame.segs - 1) * (ip_header + header);
 	w->packet.ip_bytes = ip_bytes;
 	w->packet.vlan = w->frame.vlan & 0x0fff;
@@ -113,7 +130,7 @@ FP_INLINE void fp_usual_put(struct fp_work FP_MEM *w, const struct fp_usual_tcp 
 /* The length of the frame: that on the wire, captured or not (fp_wire_bytes()). */
 FP_INLINE u32 fp_usual_wire_bytes(const struct fp_work FP_MEM *w, const struct fp_usual *u)
 {
-	return w->frame.wire_len > u->bytes ? w->frame.wire_len : u->bytes;
+	return fp_unlikely(w->frame.wire_len < u->bytes) ? u->bytes : w->frame.wire_len;
 }
 
 FP_INLINE int fp_usual_v4(struct fp_work FP_MEM *w, const struct fp_usual *u)
@@ -132,16 +149,17 @@ FP_INLINE int fp_usual_v4(struct fp_work FP_MEM *w, const struct fp_usual *u)
 	};
 
 	/* Version and length; no fragment of several; the protocol. */
-	if ((ip & 0xff3f0000000000ffull) != 0x45 || (u->word[2] & 0xff00) != FP_PROTO_TCP << 8 ||
-	    u->bytes < 54 || total < 40 || total > wire - 14)
+	if (fp_unlikely(((ip & 0xff3f0000000000ffull) ^ 0x45) |
+			((u->word[2] & 0xff00) ^ FP_PROTO_TCP << 8)))
+		return 0;
+	if (fp_unlikely(u->bytes < 54 || total < 40 || total > wire - 14))
 		return 0;
 	header = fp_usual_header(u, &t);
-	if (!header)
+	if (fp_unlikely(!header))
 		return 0;
 	FP_PUT(w->wire_bytes, wire);
 	fp_usual_put(w, &t, header, 20, 4, ip >> 8 & 0xff);
-	fp_set_key(w, 0, fp_mapped(u->word[2] >> 32), 0, fp_mapped(addresses),
-		   addresses >> 32 & 0xffff, addresses >> 48);
+	fp_set_key_v4(w, u->word[2] >> 32, addresses, addresses >> 32 & 0xffff, addresses >> 48);
 	return 1;
 }
 
@@ -160,11 +178,12 @@ FP_INLINE int fp_usual_v6(struct fp_work FP_MEM *w, const struct fp_usual *u)
 		.l4_bytes = left,
 	};
 
-	if ((ip & 0x00ff0000000000f0ull) != (0x60 | (u64)FP_PROTO_TCP << 48) || u->bytes < 74 ||
-	    left < 20 || 40 + left > wire - 14)
+	if (fp_unlikely((ip & 0x00ff0000000000f0ull) != (0x60 | (u64)FP_PROTO_TCP << 48)))
+		return 0;
+	if (fp_unlikely(u->bytes < 74 || left < 20 || 40 + left > wire - 14))
 		return 0;
 	header = fp_usual_header(u, &t);
-	if (!header)
+	if (fp_unlikely(!header))
 		return 0;
 	FP_PUT(w->wire_bytes, wire);
 	fp_usual_put(w, &t, header, 40, 6, fp_be16(ip) >> 4 & 0xff);
@@ -178,11 +197,9 @@ FP_INLINE int fp_parse_usual(struct fp_work FP_MEM *w, const struct fp_usual *u)
 {
 	u32 type = u->word[0] >> 48;
 
-	if (type == fp_be16(FP_ETH_IPV4))
-		return fp_usual_v4(w, u);
-	if (type == fp_be16(FP_ETH_IPV6))
-		return fp_usual_v6(w, u);
-	return 0;
+	if (fp_unlikely(type != fp_be16(FP_ETH_IPV4)))
+		return type == fp_be16(FP_ETH_IPV6) && fp_usual_v6(w, u);
+	return fp_usual_v4(w, u);
 }
 
 /* The same for w->head. */
@@ -191,7 +208,7 @@ FP_INLINE int fp_parse_usual_head(struct fp_work FP_MEM *w)
 	struct fp_usual u;
 	u32 i;
 
-	if (w->frame.link != FP_LINK_ETHERNET)
+	if (fp_unlikely(w->frame.link != FP_LINK_ETHERNET))
 		return 0;
 	FP_UNROLL
 	for (i = 0; i < FP_USUAL_WORDS; i++)

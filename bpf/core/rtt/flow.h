@@ -181,7 +181,7 @@ FP_INLINE u64 fp_key_rest(const struct fp_key FP_MEM *key)
 /* IPv4 has both addresses in one word. Families do not collide: the key has its family. */
 FP_INLINE u32 fp_hash_key(const struct fp_hash_keys FP_MEM *h, const struct fp_key FP_MEM *key)
 {
-	if (key->family == 4)
+	if (fp_likely(key->family == 4))
 		return (u32)fp_hash_2(h, key->addr[0][1] >> 32 | (key->addr[1][1] & ~0ull << 32),
 				      fp_key_rest(key));
 	return (u32)fp_hash_5(h, key->addr[0][0], key->addr[0][1], key->addr[1][0], key->addr[1][1],
@@ -210,9 +210,10 @@ FP_INLINE u32 fp_way_of(u32 hash)
 
 FP_INLINE int fp_key_equal(const struct fp_key FP_MEM *a, const struct fp_key FP_MEM *b)
 {
-	return a->addr[0][0] == b->addr[0][0] && a->addr[0][1] == b->addr[0][1] &&
-	       a->addr[1][0] == b->addr[1][0] && a->addr[1][1] == b->addr[1][1] &&
-	       fp_key_rest(a) == fp_key_rest(b);
+	/* One branch for all words. */
+	return !((a->addr[0][0] ^ b->addr[0][0]) | (a->addr[0][1] ^ b->addr[0][1]) |
+		 (a->addr[1][0] ^ b->addr[1][0]) | (a->addr[1][1] ^ b->addr[1][1]) |
+		 (fp_key_rest(a) ^ fp_key_rest(b)));
 }
 
 /* The way of `key` in a locked set, or FP_NO_WAY. */
@@ -222,7 +223,8 @@ FP_INLINE u32 fp_find(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, const s
 	struct fp_run_set_op FP_MEM *s = fp_set_at(r, t, set);
 	u32 i, way = fp_way_of(w->hash), tag = fp_tag(w->hash);
 
-	if (s->tag[way] == tag && fp_key_equal(&fp_flow_at(r, t, set, way)->key, &w->packet.key))
+	if (fp_likely(s->tag[way] == tag) &&
+	    fp_likely(fp_key_equal(&fp_flow_at(r, t, set, way)->key, &w->packet.key)))
 		return way;
 	fp_loop(i, FP_WAYS - 1) {
 		way = (way + 1) & (FP_WAYS - 1);
@@ -246,7 +248,7 @@ FP_INLINE void fp_count_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w
 
 	f->last = w->frame.now;
 	f->packets[side & 1] = sum;
-	if (sum < packets)
+	if (fp_unlikely(sum < packets))
 		fp_rare(r, f, side)->packets_high++;
 	f->totals[side & 1].bytes += w->packet.payload;
 }

@@ -32,7 +32,7 @@ FP_INLINE u32 fp_ring_space(u32 bytes)
 /* Whether `bytes` more fit. Looks where the reader is only if they did not fit before. */
 FP_INLINE int fp_ring_fits(struct fp_rtt FP_MEM *r, struct fp_ring FP_MEM *ring, u64 bytes)
 {
-	if (ring->head + bytes - ring->seen <= r->config.ring_bytes)
+	if (fp_likely(ring->head + bytes - ring->seen <= r->config.ring_bytes))
 		return 1;
 	ring->seen = *(volatile u64 FP_MEM *)&ring->tail;
 	return ring->head + bytes - ring->seen <= r->config.ring_bytes;
@@ -45,11 +45,11 @@ FP_INLINE u64 fp_ring_place(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u
 	u32 space = fp_ring_space(bytes), at = (u32)ring->head & (r->config.ring_bytes - 1);
 	u32 rest = r->config.ring_bytes - at, skipped = space <= rest ? 0 : rest;
 
-	if (!fp_ring_fits(r, ring, skipped + space)) {
+	if (fp_unlikely(!fp_ring_fits(r, ring, skipped + space))) {
 		w->stats.events_lost++;
 		return 0;
 	}
-	if (skipped) {
+	if (fp_unlikely(skipped)) {
 		FP_PUT(FP_AT(struct fp_event, r, ring->start + at)->time, FP_RING_SKIP);
 		FP_PUT(FP_AT(struct fp_event, r, ring->start + at)->number, FP_RING_SKIP);
 		at = 0;

@@ -167,12 +167,12 @@ FP_INLINE int fp_is_for_half_open(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM
 	u32 syn = w->packet.tcp_flags & FP_TCP_SYN;
 
 	/* Repeated packets of the handshake (its last ACK was lost) stay with the flow. */
+	if (fp_likely(!(syn | (f->flags & FP_FLOW_REOPENING))))
+		return 0;
 	if (syn && !(f->flags & (FP_FLOW_CLOSED | FP_FLOW_REOPENING)) && fp_is_same_syn(r, w, f))
 		return 0;
 	if (syn)
 		f->flags |= FP_FLOW_REOPENING;
-	if (!(f->flags & FP_FLOW_REOPENING))
-		return 0;
 	return fp_track_half_open(r, w, 1);
 }
 
@@ -196,7 +196,8 @@ FP_INLINE void fp_note_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 
 	if (r->watched_count < 2 || w->frame.direction != FP_INGRESS)
 		return;
-	if (!flags || f->dir[w->packet.side & 1].point != w->point || fp_advances(w, f)) {
+	if (fp_unlikely(!flags) || f->dir[w->packet.side & 1].point != w->point ||
+	    fp_advances(w, f)) {
 		FP_PUT(w->seen.flags, 0);
 		return;
 	}
@@ -237,10 +238,12 @@ FP_INLINE void fp_measure_in_flow(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM
 
 	if (!fp_tally_packet(r, w, f))
 		return;
-	counted = w->packet.kind == FP_PACKET_TCP ? fp_tcp(r, w, f) : fp_echo(r, w, f);
-	if (counted && !(f->flags & FP_FLOW_ANNOUNCED) && fp_side_seen(f, 0) && fp_side_seen(f, 1))
+	counted = fp_likely(w->packet.kind == FP_PACKET_TCP) ? fp_tcp(r, w, f) : fp_echo(r, w, f);
+	if (fp_unlikely(!(f->flags & FP_FLOW_ANNOUNCED)) && counted && fp_side_seen(f, 0) &&
+	    fp_side_seen(f, 1))
 		fp_announce_flow(r, w, f);
-	if (counted && w->packet.kind == FP_PACKET_TCP)
+	if (fp_unlikely(w->packet.tcp_flags & (FP_TCP_FIN | FP_TCP_RST)) && counted &&
+	    w->packet.kind == FP_PACKET_TCP)
 		fp_handle_end(r, w, f);
 	fp_note_packet(r, w, f);
 	fp_tally_due(r, w, f);
@@ -266,22 +269,22 @@ FP_INLINE int fp_track(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
 	w->hash = fp_hash_key(&r->hash, &w->packet.key);
 	set = fp_set_of(w->hash, t.mask);
 	s = fp_set_at(r, &t, set);
-	if (!fp_lock(&s->lock)) {
+	if (fp_unlikely(!fp_lock(&s->lock))) {
 		w->stats.lock_failures++;
 		return 0;
 	}
 	way = fp_find(r, w, &t, set);
-	if (way < FP_WAYS) {
+	if (fp_likely(way < FP_WAYS)) {
 		struct fp_flow FP_MEM *f = fp_flow_at(r, &t, set, way);
 
-		if (w->packet.kind == FP_PACKET_TCP && fp_is_for_half_open(r, w, f))
+		if (fp_likely(w->packet.kind == FP_PACKET_TCP) && fp_is_for_half_open(r, w, f))
 			goto out;
 	} else {
 		if (w->packet.kind == FP_PACKET_TCP && fp_track_half_open(r, w, 0))
 			goto out;
 		way = fp_start_midflow(r, w);
 	}
-	if (way < FP_WAYS)
+	if (fp_likely(way < FP_WAYS))
 		fp_measure_in_flow(r, w, fp_flow_at(r, &t, set, way));
 out:
 	fp_unlock(&s->lock);
@@ -357,13 +360,13 @@ FP_FUNC int fp_rtt_parsed(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 	w->packets = w->frame.segs ? w->frame.segs : 1;
 	w->stats.frames += w->packets;
 	w->stats.frame_bytes += fp_wire_bytes(w);
-	if (r->filters && w->packet.ip_bytes && fp_filtered(r, w)) {
+	if (fp_unlikely(r->filters) && w->packet.ip_bytes && fp_filtered(r, w)) {
 		w->stats.filtered++;
 		return err == FP_TRUNCATED ? FP_PARSED : err;
 	}
 	if (r->config.slots && w->packet.ip_bytes)
 		fp_classify_begin(r, w);
-	if (err != FP_PARSED) {
+	if (fp_unlikely(err != FP_PARSED)) {
 		fp_count_unparsed(w, err);
 		if (r->config.slots && w->packet.ip_bytes)
 			fp_tally_volume(r, w);

@@ -46,7 +46,7 @@ FP_INLINE int fp_may_report_sample(struct fp_rtt FP_MEM *r, struct fp_flow FP_ME
 		if (rtts > gap)
 			gap = rtts;
 	}
-	if (gap == 0)
+	if (fp_likely(gap == 0))
 		return 1;
 	rare = fp_rare(r, f, from);
 	if (rare->given && now - rare->given < gap)
@@ -68,13 +68,13 @@ FP_FUNC int fp_take_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 	/*
 	 * Its ingress is monitored too, perhaps with other addresses (NAT), and takes the sample.
 	 */
-	if (w->frame.flags & FP_FRAME_SEEN_BEFORE)
+	if (fp_unlikely(w->frame.flags & FP_FRAME_SEEN_BEFORE))
 		return 0;
-	if (now < m->time) {
+	if (fp_unlikely(now < m->time)) {
 		w->stats.refused_clock++;
 		return 0;
 	}
-	if (rtt > r->config.max_rtt) {
+	if (fp_unlikely(rtt > r->config.max_rtt)) {
 		w->stats.refused_age++;
 		return 0;
 	}
@@ -94,7 +94,7 @@ FP_FUNC int fp_take_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM
 		return 0;
 	}
 	at = fp_ring_place(r, w, sizeof(*e));
-	if (!at)
+	if (fp_unlikely(!at))
 		return 0;
 	e = FP_AT(struct fp_event, r, at);
 	e->time = now;

@@ -222,7 +222,8 @@ FP_INLINE int fp_match_single(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 	const struct fp_segment FP_MEM *s = &d->segments.newest;
 	u32 acked = (d->flags & FP_DIR_ACKED) != 0, una = d->segments.una;
 
-	if (d->segments.count != 1 || s->end != w->packet.ack || r->config.mode != FP_MODE_HYBRID)
+	if (fp_unlikely((d->segments.count ^ 1) | (s->end ^ w->packet.ack) |
+			(r->config.mode ^ FP_MODE_HYBRID)))
 		return 0;
 	d->segments.count = 0;
 	w->match.method = s->flags & FP_SEGMENT_SYN ? FP_METHOD_HANDSHAKE : FP_METHOD_SEQ;
@@ -274,16 +275,16 @@ FP_FUNC int fp_match_ack(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 	struct fp_dir FP_MEM *d = &f->dir[from & 1];
 	struct fp_match FP_MEM *m = &w->match;
 
-	if (unseen || !fp_match_single(r, w, d))
+	if (fp_unlikely(unseen) || !fp_match_single(r, w, d))
 		fp_match_segments(r, w, d, unseen);
-	if (!m->method && mode != FP_MODE_SEQ && (d->flags & FP_DIR_TROUBLE) &&
+	if (fp_unlikely(!m->method) && mode != FP_MODE_SEQ && (d->flags & FP_DIR_TROUBLE) &&
 	    (w->packet.flags & FP_PACKET_HAS_TS))
 		fp_match_retransmission(r, w, f, from);
-	if (mode == FP_MODE_HANDSHAKE && m->method != FP_METHOD_HANDSHAKE)
+	if (fp_unlikely(mode == FP_MODE_HANDSHAKE) && m->method != FP_METHOD_HANDSHAKE)
 		m->method = 0;
 
-	if (m->method) {
-		if (m->flags & FP_SEGMENT_SYN)
+	if (fp_likely(m->method)) {
+		if (fp_unlikely(m->flags & FP_SEGMENT_SYN))
 			m->acked = 0;
 		else if (d->flags & FP_DIR_ACKED)
 			m->acked = ack - d->segments.una;
@@ -291,7 +292,7 @@ FP_FUNC int fp_match_ack(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *
 	}
 	d->segments.una = ack;
 	d->flags |= FP_DIR_ACKED;
-	if (d->flags & FP_DIR_TROUBLE)
+	if (fp_unlikely(d->flags & FP_DIR_TROUBLE))
 		fp_holes_acked(r, w, f, from);
 	return 0;
 }
@@ -310,20 +311,19 @@ FP_INLINE void fp_count_dsack(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 }
 
 FP_INLINE void fp_handle_ack(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
-			     struct fp_flow FP_MEM *f)
+			     struct fp_flow FP_MEM *f, struct fp_dir FP_MEM *d)
 {
-	struct fp_dir FP_MEM *d = &f->dir[!w->packet.side];
 	u32 ack = w->packet.ack, unseen = 0;
 
 	if (!(d->flags & FP_DIR_SEQ))
 		return;
-	if (w->packet.window == 0 && !(w->packet.tcp_flags & FP_TCP_RST))
+	if (fp_unlikely(w->packet.window == 0) && !(w->packet.tcp_flags & FP_TCP_RST))
 		d->flags |= FP_DIR_WINDOW_0;
-	else if (d->flags & FP_DIR_WINDOW_0)
+	else if (fp_unlikely(d->flags & FP_DIR_WINDOW_0))
 		d->flags &= ~FP_DIR_WINDOW_0;
-	if (w->packet.sack_at)
+	if (fp_unlikely(w->packet.sack_at))
 		fp_count_dsack(r, w, f);
-	if (fp_serial(ack, d->next) > 0) { /* of data that was not observed here */
+	if (fp_unlikely(fp_serial(ack, d->next) > 0)) { /* of data that was not observed here */
 		if (fp_serial(ack, d->next) > FP_SEQ_JUMP)
 			return;
 		fp_rare(r, f, !w->packet.side)->unobserved_bytes += ack - d->next;
@@ -510,7 +510,7 @@ FP_FUNC int fp_handle_new_data(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP
 	u32 seq = w->packet.seq, whole = 1;
 	struct fp_segment FP_MEM *s;
 
-	if (fp_serial(seq, d->next) > FP_SEQ_JUMP) {
+	if (fp_unlikely(fp_serial(seq, d->next) > FP_SEQ_JUMP)) {
 		fp_segments_clear(r, &d->segments, w->hash);
 		d->flags &= ~FP_DIR_ACKED;
 	} else if (fp_serial(seq, d->next) > 0) {
@@ -535,16 +535,15 @@ FP_FUNC int fp_handle_new_data(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP
 }
 
 FP_INLINE void fp_handle_data(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
-			      struct fp_flow FP_MEM *f)
+			      struct fp_flow FP_MEM *f, struct fp_dir FP_MEM *d, u32 side)
 {
-	struct fp_dir FP_MEM *d = &f->dir[w->packet.side];
 	u32 syn = (w->packet.tcp_flags & FP_TCP_SYN) != 0;
 	u32 bytes = w->packet.payload + syn + ((w->packet.tcp_flags & FP_TCP_FIN) != 0);
 	u32 end = w->packet.seq + bytes;
 
-	if (w->packet.flags & FP_PACKET_CUT)
+	if (fp_unlikely(w->packet.flags & FP_PACKET_CUT))
 		return;
-	if (!(d->flags & FP_DIR_SEQ)) {
+	if (fp_unlikely(!(d->flags & FP_DIR_SEQ))) {
 		/*
 		 * In the middle of a flow, the first data may be a retransmission: it only shows
 		 * where new data begins.
@@ -553,12 +552,12 @@ FP_INLINE void fp_handle_data(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 		d->flags |= FP_DIR_SEQ | (syn ? FP_DIR_SYN : FP_DIR_MIDFLOW);
 		if (!syn)
 			return;
-		fp_rare(r, f, w->packet.side)->isn = w->packet.seq;
+		fp_rare(r, f, side)->isn = w->packet.seq;
 	}
 	if (!bytes)
 		return;
-	f->totals[w->packet.side & 1].data_packets += w->packets;
-	if (fp_serial(w->packet.seq, d->next) < 0)
+	f->totals[side].data_packets += w->packets;
+	if (fp_unlikely(fp_serial(w->packet.seq, d->next) < 0))
 		fp_handle_old_data(r, w, f, end);
 	if (fp_serial(end, d->next) > 0)
 		fp_handle_new_data(r, w, f, end);
@@ -614,25 +613,26 @@ FP_INLINE void fp_handle_end(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 FP_FUNC int fp_tcp(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG,
 		   struct fp_flow FP_MEM *f FP_ARG)
 {
-	struct fp_dir FP_MEM *mine = &f->dir[w->packet.side];
+	u32 side = w->packet.side & 1;
+	struct fp_dir FP_MEM *mine = &f->dir[side];
 
-	if (mine->point != w->point) {
+	if (fp_unlikely(mine->point != w->point)) {
 		if (mine->point && !fp_advances(w, f)) {
 			w->stats.second_hook_packets += w->packets;
 			return 0;
 		}
 		mine->point = w->point;
 	}
-	fp_count_packet(r, w, f, w->packet.side);
+	fp_count_packet(r, w, f, side);
 	mine->behind = w->behind;
 	mine->flags |= FP_DIR_SEEN;
 	w->stats.tcp_packets += w->packets;
 	w->stats.tcp_bytes += w->packet.payload;
 
 	if (w->packet.tcp_flags & FP_TCP_ACK)
-		fp_handle_ack(r, w, f);
+		fp_handle_ack(r, w, f, &f->dir[side ^ 1]);
 	if (!(w->packet.tcp_flags & FP_TCP_RST))
-		fp_handle_data(r, w, f);
+		fp_handle_data(r, w, f, mine, side);
 	fp_update_tsval(w, mine);
 	return 1;
 }
