@@ -308,7 +308,7 @@ impl ClassesReport {
         out += &build(&heads, &rows);
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         out += &format!(
-            "\n  loading {:.0} ms; reload of {} classes {:.0} ms, reading them {:.0} ms (both wait for running programs)\n  memory: {:.1} MiB count 16,000 classes on any number of CPUs\n\n",
+            "\n  loading {:.0} ms; reload of {} classes {:.0} ms, reading them {:.0} ms (both wait for running programs)\n  memory: {:.1} MiB count 16,000 classes on one CPU\n\n",
             self.load_ms,
             grouped(RELOAD_CLASSES.into()),
             self.reload_ms.median,

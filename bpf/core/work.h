@@ -8,7 +8,8 @@
  *   +---------+---------+---------+-----------+-----------+--------+-------+--------+--------+
  *   +---------+-----------+-----------+-----------+-------------+--------+
  *   | refused | classes   | cells     | pairs     | images of   | replay |
- *   | marks   |           | (twice)   | (twice)   | rules (two) | (test) |
+ *   | marks   | (also by  | (twice)   | (twice)   | rules (two) | (test) |
+ *   |         | CPU)      |           |           |             |        |
  *   +---------+-----------+-----------+-----------+-------------+--------+
  *
  * Everything is addressed by offsets from the header, so the same bytes are valid in the kernel's
@@ -148,10 +149,10 @@ struct fp_work {
 	struct fp_match match;
 	struct fp_identity seen; /* last packet here that a later hook sees; flags 0 none */
 	struct fp_ring ring __attribute__((aligned(64)));
-	u32 busy;	/* claimed, where softirqs can nest (PREEMPT_RT) */
-	u32 head_bytes; /* valid bytes in head */
-	u32 way;	/* counter of fp_expire_set() */
-	u32 zero;
+	u32 busy;		  /* claimed, where softirqs can nest (PREEMPT_RT) */
+	u32 head_bytes;		  /* valid bytes in head */
+	u32 way;		  /* counter of fp_expire_set() */
+	u32 cpu;		  /* whose scratch this is */
 	struct fp_covered newest; /* of those that an ACK covers */
 	struct fp_covered echoed; /* the newest whose TSval the ACK echoes */
 	struct fp_covered oldest;
@@ -215,6 +216,8 @@ struct fp_rtt {
 	u32 reading;	     /* cells and pairs that are being filled; written by user space */
 	u32 zero;
 	u64 classes; /* offsets */
+	u64 volumes; /* by CPU and class */
+	u64 legs;    /* the same */
 	u64 cells[2];
 	u64 pair_sets[2];
 	u64 pairs[2];

@@ -12,8 +12,9 @@
  * rules or the facts changed. The flow adds rare events (loss, peers) every FP_FLUSH_NS and at its
  * end, not with each packet.
  *
- * All CPUs share the counts (atomic additions), because a set per CPU would need sixteen times the
- * memory. Cells and pairs exist twice: user space swaps the halves with r->reading, waits until no
+ * What every packet and sample counts for a class, each CPU has apart (struct fp_volume, two of struct
+ * fp_leg_counts): no atomic additions, and no cache line that CPUs exchange. The reader adds them up.
+ * All CPUs share the rest (atomic additions). Cells and pairs exist twice: user space swaps the halves with r->reading, waits until no
  * packet uses the old half, reads it and clears it. If no entry is free, the counts of the class
  * (unbinned) or a statistic (pairs_evicted) show it.
  */
@@ -66,24 +67,23 @@ struct fp_class_losses {
 /* Its packets are excluded. */
 #define FP_CLASS_EXCEPT 0x02
 
-/*
- * The entry of a class: one cache line for every packet, two for the rest. Arrays: FP_UP, FP_DOWN.
- */
+/* What all CPUs share of a class: one cache line. Arrays: FP_UP, FP_DOWN. */
 struct fp_class {
-	u64 packets[2];
-	u64 bytes[2];
-	u64 unmeasured_bytes[2];
 	u32 born;  /* generation of the rules that first used it; written by user space */
 	u32 flags; /* FP_CLASS_*; written by user space */
-	u64 zero;
-
-	struct fp_leg_counts leg[2]; /* FP_INSIDE, FP_OUTSIDE */
 	struct fp_class_losses losses[2];
 	u32 flows_opened;
 	u32 flows_closed;
 	u32 handshakes_failed;
 	u32 one_sided;
-	u64 zero2[5];
+} __attribute__((aligned(64)));
+
+/* What each CPU counts of a class with every packet. Arrays: FP_UP, FP_DOWN. */
+struct fp_volume {
+	u64 packets[2];
+	u64 bytes[2];
+	u64 unmeasured_bytes[2];
+	u64 zero[2];
 } __attribute__((aligned(64)));
 
 /* A count of round-trip times; 0 is empty. */
@@ -113,6 +113,27 @@ FP_INLINE struct fp_class FP_MEM *fp_class_at(struct fp_rtt FP_MEM *r, u32 slot)
 	if (slot >= r->config.slots)
 		slot = FP_OTHER;
 	return FP_AT(struct fp_class, r, r->classes + (u64)slot * sizeof(struct fp_class));
+}
+
+/* The entry of a class among those of a CPU. */
+FP_INLINE u64 fp_cpu_entry(struct fp_rtt FP_MEM *r, u32 cpu, u32 slot)
+{
+	if (slot >= r->config.slots)
+		slot = FP_OTHER;
+	return (u64)cpu * r->config.slots + slot;
+}
+
+FP_INLINE struct fp_volume FP_MEM *fp_volume_at(struct fp_rtt FP_MEM *r, u32 cpu, u32 slot)
+{
+	return FP_AT(struct fp_volume, r,
+		     r->volumes + fp_cpu_entry(r, cpu, slot) * sizeof(struct fp_volume));
+}
+
+/* Its two legs: FP_INSIDE, FP_OUTSIDE. */
+FP_INLINE struct fp_leg_counts FP_MEM *fp_legs_at(struct fp_rtt FP_MEM *r, u32 cpu, u32 slot)
+{
+	return FP_AT(struct fp_leg_counts, r,
+		     r->legs + fp_cpu_entry(r, cpu, slot) * (2 * sizeof(struct fp_leg_counts)));
 }
 
 /* ----- round-trip times ------------------------------------------------------------------- */
@@ -174,12 +195,12 @@ FP_FUNC int fp_count_cell(struct fp_rtt FP_MEM *r FP_ARG, u32 slot, u32 leg_buck
 FP_INLINE void fp_count_leg(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 slot, u32 leg,
 			    u64 rtt)
 {
-	struct fp_leg_counts FP_MEM *counts = &fp_class_at(r, slot)->leg[leg];
+	struct fp_leg_counts FP_MEM *counts = &fp_legs_at(r, w->cpu, slot)[leg];
 
-	fp_add32(&counts->samples, 1);
-	fp_add64(&counts->sum_ns, rtt);
+	counts->samples++;
+	counts->sum_ns += rtt;
 	if (fp_count_cell(r, slot, leg << 10 | fp_bucket(rtt))) {
-		fp_add32(&counts->unbinned, 1);
+		counts->unbinned++;
 		w->stats.samples_unbinned++;
 	}
 }
@@ -591,12 +612,12 @@ FP_INLINE void fp_tally_due(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 
 FP_INLINE void fp_count_volume(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 slot, u32 way)
 {
-	struct fp_class FP_MEM *c = fp_class_at(r, slot);
+	struct fp_volume FP_MEM *c = fp_volume_at(r, w->cpu, slot);
 
-	fp_add64(&c->packets[way], w->packets);
-	fp_add64(&c->bytes[way], w->packet.ip_bytes);
+	c->packets[way] += w->packets;
+	c->bytes[way] += w->packet.ip_bytes;
 	if (!w->measured)
-		fp_add64(&c->unmeasured_bytes[way], w->packet.ip_bytes);
+		c->unmeasured_bytes[way] += w->packet.ip_bytes;
 }
 
 /* A packet without a flow: looks up its ends each time and adds its bytes to peers at once. */

@@ -22,6 +22,10 @@ static u64 fp_layout_classes(struct fp_rtt *r, const struct fp_config *config, u
 		return at;
 	r->classes = at;
 	at += fp_align((u64)config->slots * sizeof(struct fp_class));
+	r->volumes = at;
+	at += fp_align((u64)config->cpus * config->slots * sizeof(struct fp_volume));
+	r->legs = at;
+	at += fp_align((u64)config->cpus * config->slots * 2 * sizeof(struct fp_leg_counts));
 	for (half = 0; half < 2; half++) {
 		r->cells[half] = at;
 		at += fp_align((u64)config->cell_sets * FP_CELL_WAYS * sizeof(struct fp_cell));
@@ -77,8 +81,10 @@ static void fp_format(struct fp_rtt *r, const struct fp_config *config)
 	u32 cpu;
 
 	fp_layout_tables(r, config);
-	for (cpu = 0; cpu < config->cpus; cpu++)
+	for (cpu = 0; cpu < config->cpus; cpu++) {
+		fp_work_of(r, cpu)->cpu = cpu;
 		fp_work_of(r, cpu)->ring.start = r->rings + (u64)cpu * config->ring_bytes;
+	}
 	r->abi = FP_ABI_VERSION;
 	r->config = *config;
 	fp_hash_fill(&r->hash, config->seed);

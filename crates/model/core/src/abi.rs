@@ -296,13 +296,12 @@ impl Config {
         self
     }
 
-    /// Bytes of kernel memory for counts, cells and pairs of classes, for any number of CPUs. The
-    /// rules are in addition.
+    /// Bytes of kernel memory for counts, cells and pairs of classes. The rules are in addition.
     pub fn class_bytes(&self) -> u64 {
         if self.slots == 0 {
             return 0;
         }
-        u64::from(self.slots) * 192
+        u64::from(self.slots) * (64 + u64::from(self.cpus) * (64 + 32))
             + u64::from(self.cell_sets) * u64::from(CELL_WAYS) * 8 * 2
             + u64::from(self.pair_sets) * (u64::from(PAIR_WAYS) * 64 + 8) * 2
     }

@@ -325,20 +325,27 @@ fn keep_busiest(flows: &mut Vec<FlowView>, limit: usize) {
 mod tests {
     use crate::abi::Config;
 
+    /// A CPU costs 96 bytes a class.
     #[test]
-    fn sixteen_thousand_classes_are_counted_in_eight_mebibytes() {
+    fn class_counts_are_limited_by_classes_and_cpus() {
         let one = Config::default().with_classes(16_000);
-        let sixteen = Config { cpus: 16, ..one };
-        assert!(one.slots > 16_000);
-        assert!(one.class_bytes() <= 8 << 20, "{}", one.class_bytes());
-        assert_eq!(one.class_bytes(), sixteen.class_bytes());
-        // Nothing else in the layout grows with classes, except the rules.
-        let all = |config: &Config| crate::Memory::bytes(config) - 2 * config.image_bytes;
-        let without = Config {
-            slots: 0,
-            image_bytes: 0,
-            ..one
+        let many = Config {
+            cpus: 64,
+            ..Config::default().with_classes(10_000)
         };
-        assert!(all(&one) - all(&without) <= one.class_bytes() + 4096);
+        assert!(one.slots > 16_000 && many.slots > 10_000);
+        assert!(one.class_bytes() <= 8 << 20, "{}", one.class_bytes());
+        let of_cpus = many.class_bytes() - Config { cpus: 0, ..many }.class_bytes();
+        assert!(of_cpus <= 64 << 20, "{of_cpus}");
+        // Nothing else in the layout grows with classes, except the rules.
+        for config in [one, many] {
+            let all = |config: &Config| crate::Memory::bytes(config) - 2 * config.image_bytes;
+            let without = Config {
+                slots: 0,
+                image_bytes: 0,
+                ..config
+            };
+            assert!(all(&config) - all(&without) <= config.class_bytes() + 4096);
+        }
     }
 }

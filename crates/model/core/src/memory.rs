@@ -326,7 +326,8 @@ mod tests {
 
     use super::*;
     use crate::abi::{Counts, Key, Link, MIN_RING_BYTES, RawEvent};
-    use crate::aggregate::{ClassCounts, DirCounts};
+    use crate::aggregate::{ClassCounts, DirCounts, Rules};
+    use crate::classes::ClassReading;
     use crate::hash::HashKeys;
     use crate::image;
 
@@ -365,7 +366,7 @@ mod tests {
             EXPIRE_CURSOR_OFFSET + 16,
             size_of::<ClassCounts>(),
             size_of::<DirCounts>(),
-            192, // as computed by Config::class_bytes()
+            64, // as computed by Config::class_bytes()
             size_of::<ffi::RawPair>(),
             c[30] as usize,
             size_of::<ffi::RawFlow>(),
@@ -389,10 +390,16 @@ mod tests {
 
     impl Rings {
         fn new(cpus: u32) -> Rings {
-            let config = Config {
+            Rings::with(Config {
                 cpus,
+                ..Config::default()
+            })
+        }
+
+        fn with(config: Config) -> Rings {
+            let config = Config {
                 ring_bytes: MIN_RING_BYTES,
-                ..Config::default().with_flows(64)
+                ..config.with_flows(64)
             };
             let mut bytes = vec![[0; 8]; Memory::bytes(&config) as usize / 64 + 2];
             let at = NonNull::new(bytes.as_mut_ptr().cast::<u8>()).unwrap();
@@ -455,6 +462,30 @@ mod tests {
     }
 
     #[test]
+    fn class_counts_of_all_cpus_add_up() {
+        let mut rings = Rings::with(Config {
+            cpus: 3,
+            ..Config::default().with_classes(10)
+        });
+        for number in 0..12 {
+            rings.echo(u32::from(number % 3), 1 + u64::from(number), number);
+        }
+        let mut reading = ClassReading::default();
+        let half = rings.memory.turn_reading();
+        rings.memory.read_classes(half, &mut reading);
+        // Neither end has a class.
+        let other = &reading.counts[0];
+        assert_eq!(other.dir.iter().map(|dir| dir.packets).sum::<u64>(), 24 * 2);
+        assert_eq!(other.leg.iter().map(|leg| leg.samples).sum::<u32>(), 12);
+        rings
+            .memory
+            .set_rules(&Rules::default(), &[0])
+            .expect("there are none");
+        rings.memory.read_classes(half, &mut reading);
+        assert_eq!(reading.counts[0], ClassCounts::default());
+    }
+
+    #[test]
     fn full_rings_drop_events_and_count_them() {
         let mut rings = Rings::new(1);
         for number in 0..100 {
@@ -498,14 +529,15 @@ mod tests {
         for word in [1, 63, 4_095, 4_096, 4_097, 1 << 40, u64::MAX] {
             let mut rings = Rings::new(1);
             rings.echo(0, 1, 1);
-            // The head is the first word of the first scratch, which follows the header.
-            // SAFETY: a constant of the native library.
-            let header = unsafe { ffi::fp_native_layout[7] } as usize;
-            let work = header.next_multiple_of(64);
+            // The head is the first word of the ring of the first scratch, which follows the header.
+            // SAFETY: constants of the native library.
+            let layout = unsafe { ffi::fp_native_layout };
+            let at = (layout[7] as usize).next_multiple_of(64) + layout[30] as usize;
             // SAFETY: within the memory.
-            let head = unsafe { rings.memory.rtt.as_ptr().cast::<u8>().add(work) };
+            let head = unsafe { rings.memory.rtt.as_ptr().cast::<u8>().add(at) };
             // SAFETY: as above; aligned to 64.
-            unsafe { head.cast::<u64>().write(word) };
+            let before = unsafe { head.cast::<u64>().replace(word) };
+            assert!(before > 0 && before.is_multiple_of(64), "no head: {before}");
             let mut events = Vec::new();
             rings.memory.read_events(u64::MAX, &mut events);
             assert!(events.len() <= 64, "head {word}: {} events", events.len());

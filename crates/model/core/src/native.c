@@ -353,8 +353,13 @@ void fp_native_turn_image(struct fp_rtt *r)
 void fp_native_begin_slot(struct fp_rtt *r, u32 slot, u32 generation)
 {
 	struct fp_class *c = fp_class_at(r, slot);
+	u32 cpu;
 
 	memset(c, 0, sizeof(*c));
+	for (cpu = 0; cpu < r->config.cpus; cpu++) {
+		memset(fp_volume_at(r, cpu, slot), 0, sizeof(struct fp_volume));
+		memset(fp_legs_at(r, cpu, slot), 0, 2 * sizeof(struct fp_leg_counts));
+	}
 	c->born = generation;
 }
 
@@ -369,23 +374,36 @@ void fp_native_filter_classes(struct fp_rtt *r, u32 some)
 	__atomic_store_n(&r->class_filters, some, __ATOMIC_RELEASE);
 }
 
+/* Adds what a CPU counted of a class. */
+static void fp_add_counts(struct fp_rtt *r, u32 cpu, u32 slot, struct fp_class_counts *to)
+{
+	const struct fp_volume *volume = fp_volume_at(r, cpu, slot);
+	const struct fp_leg_counts *leg = fp_legs_at(r, cpu, slot);
+	u32 i;
+
+	for (i = 0; i < 2; i++) {
+		to->dir[i].packets += volume->packets[i];
+		to->dir[i].bytes += volume->bytes[i];
+		to->dir[i].unmeasured_bytes += volume->unmeasured_bytes[i];
+		to->leg[i].samples += leg[i].samples;
+		to->leg[i].unbinned += leg[i].unbinned;
+		to->leg[i].sum_ns += leg[i].sum_ns;
+	}
+}
+
 static void fp_read_class(const struct fp_class *c, struct fp_class_counts *to)
 {
 	u32 direction;
 
+	memset(to, 0, sizeof(*to));
 	for (direction = 0; direction < 2; direction++) {
 		struct fp_dir_counts *d = &to->dir[direction];
 
-		d->packets = c->packets[direction];
-		d->bytes = c->bytes[direction];
-		d->unmeasured_bytes = c->unmeasured_bytes[direction];
 		d->data_packets = c->losses[direction].data_packets;
 		d->retransmitted_packets = c->losses[direction].retransmitted_packets;
 		d->upstream_lost_packets = c->losses[direction].upstream_lost_packets;
 		d->spurious_packets = c->losses[direction].spurious_packets;
 		d->reordered_packets = c->losses[direction].reordered_packets;
-		d->zero = 0;
-		to->leg[direction] = c->leg[direction];
 	}
 	to->flows_opened = c->flows_opened;
 	to->flows_closed = c->flows_closed;
@@ -395,10 +413,14 @@ static void fp_read_class(const struct fp_class *c, struct fp_class_counts *to)
 
 void fp_native_counts(struct fp_rtt *r, struct fp_class_counts *counts)
 {
-	u32 slot;
+	u32 slot, cpu;
 
 	for (slot = 0; slot < r->config.slots; slot++)
 		fp_read_class(fp_class_at(r, slot), &counts[slot]);
+	for (cpu = 0; cpu < r->config.cpus; cpu++) {
+		for (slot = 0; slot < r->config.slots; slot++)
+			fp_add_counts(r, cpu, slot, &counts[slot]);
+	}
 }
 
 /* Switches cells and pairs to the other half. Returns the half to read. */
@@ -515,7 +537,7 @@ const u32 fp_native_layout[] = {
 	sizeof(struct fp_dir_counts),
 	sizeof(struct fp_class),
 	sizeof(struct fp_pair),
-	sizeof(struct fp_flow),
+	AT(fp_work, ring),
 	sizeof(struct fp_flow_view),
 	sizeof(struct fp_filter),
 	sizeof(struct fp_image),
