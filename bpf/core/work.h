@@ -126,7 +126,7 @@ struct fp_ring {
 	u64 zero2[7];
 };
 
-/* What identifies a packet of an established connection when it is seen again. */
+/* Identifies a packet of an established connection when it is seen again. */
 struct fp_identity {
 	struct fp_key key;
 	u32 seq;
@@ -137,7 +137,7 @@ struct fp_identity {
 	u32 zero;
 };
 
-/* What every packet uses is in the first 128 bytes: machine code has shorter addresses for these. */
+/* The first 128 bytes are used by every packet: machine code has shorter addresses for these. */
 struct fp_work {
 	struct fp_packet packet;
 	u32 packets;	/* on the wire: segments of a GSO packet */
@@ -186,7 +186,7 @@ struct fp_pool_shard {
 	u64 pad[7];
 };
 
-/* What packets use is at the start, and what user space or few packets use at the end. */
+/* Fields for all packets are at the start, those for user space and few packets at the end. */
 struct fp_rtt {
 	u32 abi; /* FP_ABI_VERSION */
 	u32 ready;

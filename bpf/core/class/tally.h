@@ -67,7 +67,7 @@ struct fp_class_losses {
 /* Its packets are excluded. */
 #define FP_CLASS_EXCEPT 0x02
 
-/* What all CPUs share of a class: one cache line. Arrays: FP_UP, FP_DOWN. */
+/* Counts of a class that all CPUs share: one cache line. Arrays: FP_UP, FP_DOWN. */
 struct fp_class {
 	u32 born;  /* generation of the rules that first used it; written by user space */
 	u32 flags; /* FP_CLASS_*; written by user space */
@@ -78,7 +78,7 @@ struct fp_class {
 	u32 one_sided;
 } __attribute__((aligned(64)));
 
-/* What each CPU counts of a class with every packet. Arrays: FP_UP, FP_DOWN. */
+/* Counts of a class with every packet, on each CPU. Arrays: FP_UP, FP_DOWN. */
 struct fp_volume {
 	u64 packets[2];
 	u64 bytes[2];

@@ -47,7 +47,7 @@ struct fp_dir {
 	u32 tsval;  /* newest TSval sent, if FP_DIR_TS */
 };
 
-/* What every packet of one side counts, except their number. */
+/* Counts of every packet of one side, except their number. */
 struct fp_totals {
 	u64 bytes;
 	u64 sampled_bytes;
@@ -56,7 +56,7 @@ struct fp_totals {
 	u32 data_packets;
 };
 
-/* What few packets of one side change. */
+/* State of one side that few packets change. */
 struct fp_rare {
 	u64 given; /* when a sample was last reported, with a rate limit */
 	u64 retransmitted_bytes;

@@ -237,7 +237,7 @@ impl Memory {
         !(NOT_IP..=MALFORMED).contains(&parsed)
     }
 
-    /// What the parser returns and finds (`struct fp_packet`, then the length of the frame).
+    /// The result of the parser, `struct fp_packet` and the length of the frame.
     #[cfg(test)]
     pub(crate) fn parse(
         &mut self,
