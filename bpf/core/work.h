@@ -154,8 +154,8 @@ struct fp_work {
 	u32 way;		  /* counter of fp_expire_set() */
 	u32 cpu;		  /* whose scratch this is */
 	struct fp_covered newest; /* of those that an ACK covers */
-	struct fp_covered echoed; /* the newest whose TSval the ACK echoes */
-	struct fp_covered oldest;
+	struct fp_covered echoed; /* the newest whose TSval the ACK echoes, by --method ts */
+	struct fp_covered oldest; /* sequence number, TSval and flags only */
 	u32 slot[2];   /* class of each side, if classes are counted */
 	u32 facts[2];  /* hash of what selects it in addition to the address */
 	u8 natural[2]; /* whether this hook counts the side */

@@ -141,7 +141,7 @@ FP_FUNC int fp_remove_covered(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_
 {
 	struct fp_covered FP_MEM *newest = &w->newest;
 	u32 i, ack = w->packet.ack, count = d->segments.count;
-	u32 echoes = w->packet.flags & FP_PACKET_HAS_TS;
+	u32 echoes = r->config.mode == FP_MODE_TS && (w->packet.flags & FP_PACKET_HAS_TS);
 
 	fp_loop(i, count) {
 		struct fp_segment FP_MEM *s = fp_segments_first(r, &d->segments);
@@ -153,9 +153,12 @@ FP_FUNC int fp_remove_covered(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_
 		newest->end = s->end;
 		newest->tsval = s->tsval;
 		newest->flags = s->flags;
+		if (!newest->any) {
+			w->oldest.seq = s->seq;
+			w->oldest.tsval = s->tsval;
+			w->oldest.flags = s->flags;
+		}
 		newest->any = 1;
-		if (!w->oldest.any)
-			FP_COPY(&w->oldest, newest);
 		if (echoes && (s->flags & FP_SEGMENT_TS) && s->tsval == w->packet.tsecr)
 			FP_COPY(&w->echoed, newest);
 		if (fp_serial(ack, s->end) < 0) {
@@ -253,7 +256,6 @@ FP_FUNC int fp_match_segments(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_
 	FP_PUT(w->match.method, 0);
 	FP_PUT(w->newest.any, 0);
 	FP_PUT(w->echoed.any, 0);
-	FP_PUT(w->oldest.any, 0);
 
 	if (d->segments.count)
 		fp_remove_covered(r, w, d);
