@@ -156,14 +156,14 @@ struct fp_work {
 	struct fp_covered newest; /* of those that an ACK covers */
 	struct fp_covered echoed; /* the newest whose TSval the ACK echoes, by --method ts */
 	struct fp_covered oldest; /* sequence number, TSval and flags only */
-	u32 slot[2];   /* class of each side, if classes are counted */
-	u32 facts[2];  /* hash of what selects it in addition to the address */
-	u8 natural[2]; /* whether this hook counts the side */
-	u8 measured;   /* the packet's flow gave samples */
-	u8 known;      /* slot[] is valid */
-	u32 family;    /* fp_match_prefix(): which levels */
-	u64 look[2];   /* the address looked up; a pair's address */
-	u32 low;       /* its binary search */
+	u32 slot[2];		  /* class of each side, if classes are counted */
+	u32 facts[2];		  /* hash of what selects it in addition to the address */
+	u8 natural[2];		  /* whether this hook counts the side */
+	u8 measured;		  /* the packet's flow gave samples */
+	u8 known;		  /* slot[] is valid */
+	u32 family;		  /* fp_match_prefix(): which levels */
+	u64 look[2];		  /* the address looked up; a pair's address */
+	u32 low;		  /* its binary search */
 	u32 high;
 	u32 best;
 	u32 image; /* which image of the rules this packet goes by */
@@ -215,9 +215,11 @@ struct fp_rtt {
 	u32 image;	     /* the one active; written by user space */
 	u32 reading;	     /* cells and pairs that are being filled; written by user space */
 	u32 zero;
-	u64 classes; /* offsets */
-	u64 volumes; /* by CPU and class */
-	u64 legs;    /* the same */
+	u32 uses[2];	   /* of each image, copied from it */
+	u32 generation[2]; /* the same */
+	u64 classes;	   /* offsets */
+	u64 volumes;	   /* by CPU and class */
+	u64 legs;	   /* the same */
 	u64 cells[2];
 	u64 pair_sets[2];
 	u64 pairs[2];

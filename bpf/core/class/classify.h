@@ -190,20 +190,23 @@ FP_FUNC u32 fp_class_of(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 	return slot;
 }
 
-/* True if this hook counts this end. */
-FP_INLINE int fp_is_counted_here(struct fp_rtt FP_MEM *r, const struct fp_work FP_MEM *w, u32 uses,
-				 int sender)
+/* Whether this hook counts the sender and the receiver: w->natural[]. */
+FP_INLINE void fp_fill_natural(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 uses,
+			       u32 sender)
 {
+	u32 only = r->watched_count <= 1;
 	/* Netfilter sets the mark before the packet leaves. */
-	int late = (uses & FP_USES(FP_RULE_MARK)) && r->watched_count > 1;
+	u32 late = (uses & FP_USES(FP_RULE_MARK)) && !only;
+	u32 of_sender = 1, of_receiver = 1;
 
-	if (w->frame.direction == FP_DIRECTION_UNKNOWN || (w->frame.flags & FP_FRAME_THROUGH))
-		return 1;
-	if (!sender)
-		return w->frame.direction == FP_EGRESS || r->watched_count <= 1;
-	if (w->frame.direction == FP_INGRESS)
-		return !late;
-	return late || !(w->frame.flags & FP_FRAME_SEEN_BEFORE);
+	if (w->frame.direction == FP_INGRESS && !(w->frame.flags & FP_FRAME_THROUGH)) {
+		of_sender = !late;
+		of_receiver = only;
+	} else if (w->frame.direction == FP_EGRESS && !(w->frame.flags & FP_FRAME_THROUGH)) {
+		of_sender = late || !(w->frame.flags & FP_FRAME_SEEN_BEFORE);
+	}
+	w->natural[sender] = of_sender;
+	w->natural[!sender] = of_receiver;
 }
 
 /* Everything except the address that selects the class of `side`, as a number that is not 0. */
@@ -223,28 +226,31 @@ FP_INLINE u32 fp_facts_of(const struct fp_rtt FP_MEM *r, const struct fp_work FP
 	       1;
 }
 
+/* Where classes are selected by more than addresses: by what, for each end that counts here. */
+FP_FUNC int fp_fill_facts(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG)
+{
+	struct fp_image FP_MEM *image = fp_image_at(r, w->image);
+
+	w->facts[0] = w->natural[0] ? fp_facts_of(r, w, image, 0) : 0;
+	w->facts[1] = w->natural[1] ? fp_facts_of(r, w, image, 1) : 0;
+	return 0;
+}
+
 /*
  * Starts the classification of a packet: its image, and for each end whether it counts here and by
  * what.
  */
-FP_FUNC int fp_classify_begin(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG)
+FP_INLINE void fp_classify_begin(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w)
 {
-	struct fp_image FP_MEM *image;
-	u32 sender = w->packet.side & 1, uses;
+	u32 image = *(volatile u32 FP_MEM *)&r->image, uses = r->uses[image & 1];
 
-	w->image = *(volatile u32 FP_MEM *)&r->image;
-	image = fp_image_at(r, w->image);
-	uses = image->uses;
-	w->natural[sender] = fp_is_counted_here(r, w, uses, 1);
-	w->natural[!sender] = fp_is_counted_here(r, w, uses, 0);
+	w->image = image;
+	fp_fill_natural(r, w, uses, w->packet.side & 1);
 	w->facts[0] = w->facts[1] = 1;
-	if (uses & FP_USES_FACTS) {
-		w->facts[0] = w->natural[0] ? fp_facts_of(r, w, image, 0) : 0;
-		w->facts[1] = w->natural[1] ? fp_facts_of(r, w, image, 1) : 0;
-	}
+	if (uses & FP_USES_FACTS)
+		fp_fill_facts(r, w);
 	w->known = 0;
 	w->measured = 0;
-	return 0;
 }
 
 #endif /* FP_CLASSIFY_H */

@@ -541,7 +541,7 @@ FP_FUNC int fp_tally_reclassify(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work F
 				struct fp_flow FP_MEM *f FP_ARG, u32 side)
 {
 	struct fp_tally FP_MEM *t = &fp_rare_of(r, f)->tally;
-	u32 s = side & 1, generation = fp_image_at(r, w->image)->generation;
+	u32 s = side & 1, generation = r->generation[w->image & 1];
 	u32 was = fp_is_slot_current(r, t->slot[s], t->context[s]) ? t->slot[s] : FP_OTHER;
 	u32 is = fp_class_of(r, w, s, w->natural[s]);
 
@@ -578,7 +578,7 @@ FP_INLINE int fp_tally_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 	if (!r->config.slots)
 		return 1;
 	t = &fp_rare_of(r, f)->tally;
-	generation = (u64)fp_image_at(r, w->image)->generation << 32;
+	generation = (u64)r->generation[w->image & 1] << 32;
 	for (side = 0; side < 2; side++) {
 		int current = t->context[side] >> 32 == generation >> 32;
 

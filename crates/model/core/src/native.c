@@ -346,7 +346,11 @@ u32 fp_native_image(const struct fp_rtt *r)
 /* Activates the other image. */
 void fp_native_turn_image(struct fp_rtt *r)
 {
-	__atomic_store_n(&r->image, !(r->image & 1), __ATOMIC_SEQ_CST);
+	u32 other = !(r->image & 1);
+
+	r->uses[other] = fp_image_at(r, other)->uses;
+	r->generation[other] = fp_image_at(r, other)->generation;
+	__atomic_store_n(&r->image, other, __ATOMIC_SEQ_CST);
 }
 
 /* A slot gets another owner: results of older rules do not apply to it. */
