@@ -45,10 +45,9 @@ FP_INLINE int fp_before(struct fp_item FP_MEM *a, struct fp_item FP_MEM *b)
 }
 
 /* Moves the hole at `pos`, which has memory, up to the position of `item`. */
-FP_FUNC int fp_heap_up(struct fp_pool FP_MEM *pool FP_ARG, struct fp_pifo FP_MEM *p FP_ARG,
-		       u32 item, u32 pos)
+FP_FUNC int fp_heap_up(struct fp_pool FP_MEM *pool FP_ARG, u32 FP_MEM *slots FP_ARG, u32 item,
+		       u32 pos)
 {
-	u32 FP_MEM *slots = fp_heap_slots(pool, p);
 	struct fp_item FP_MEM *it = fp_item_at(pool, item);
 	u32 i;
 
@@ -71,31 +70,43 @@ FP_FUNC int fp_heap_up(struct fp_pool FP_MEM *pool FP_ARG, struct fp_pifo FP_MEM
 	return 0;
 }
 
+/* Replaces position `*min` by `pos` if its item is before `it`. Returns the item of `*min`. */
+FP_INLINE struct fp_item FP_MEM *fp_heap_prefer(struct fp_pool FP_MEM *pool,
+						const u32 FP_MEM *slots, u32 pos, u32 *min,
+						struct fp_item FP_MEM *it)
+{
+	struct fp_item FP_MEM *other = fp_item_at(pool, slots[pos]);
+
+	if (!fp_before(other, it))
+		return it;
+	*min = pos;
+	return other;
+}
+
+/* The first of up to four positions from `first` on, which is one of `count`. */
 FP_INLINE u32 fp_heap_first_of(struct fp_pool FP_MEM *pool, const u32 FP_MEM *slots, u32 first,
 			       u32 count)
 {
 	struct fp_item FP_MEM *it = fp_item_at(pool, slots[first]);
-	u32 min = first, c;
+	u32 min = first;
 
-	for (c = 1; c < 4; c++) {
-		struct fp_item FP_MEM *other;
-
-		if (first + c >= count)
-			break;
-		other = fp_item_at(pool, slots[first + c]);
-		if (fp_before(other, it)) {
-			min = first + c;
-			it = other;
-		}
+	if (count - first > 3) {
+		it = fp_heap_prefer(pool, slots, first + 1, &min, it);
+		it = fp_heap_prefer(pool, slots, first + 2, &min, it);
+		fp_heap_prefer(pool, slots, first + 3, &min, it);
+		return min;
 	}
+	if (count - first > 1)
+		it = fp_heap_prefer(pool, slots, first + 1, &min, it);
+	if (count - first > 2)
+		fp_heap_prefer(pool, slots, first + 2, &min, it);
 	return min;
 }
 
 /* Moves the hole at `pos` down to the position of `item`, in a heap of `count`, all with memory. */
-FP_FUNC int fp_heap_down(struct fp_pool FP_MEM *pool FP_ARG, struct fp_pifo FP_MEM *p FP_ARG,
-			 u32 item, u32 pos, u32 count)
+FP_FUNC int fp_heap_down(struct fp_pool FP_MEM *pool FP_ARG, u32 FP_MEM *slots FP_ARG, u32 item,
+			 u32 pos, u32 count)
 {
-	u32 FP_MEM *slots = fp_heap_slots(pool, p);
 	struct fp_item FP_MEM *it = fp_item_at(pool, item);
 	u32 i;
 
@@ -121,15 +132,13 @@ FP_FUNC int fp_heap_down(struct fp_pool FP_MEM *pool FP_ARG, struct fp_pifo FP_M
 }
 
 /* Moves the hole at `pos` up or down to the position of `item`. `count` as in fp_heap_down(). */
-FP_INLINE void fp_heap_settle(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 item,
-			      u32 pos, u32 count)
+FP_INLINE void fp_heap_settle(struct fp_pool FP_MEM *pool, u32 FP_MEM *slots, u32 item,
+			      struct fp_item FP_MEM *it, u32 pos, u32 count)
 {
-	const u32 FP_MEM *slots = fp_heap_slots(pool, p);
-
-	if (pos && fp_before(fp_item_at(pool, item), fp_item_at(pool, slots[(pos - 1) / 4])))
-		fp_heap_up(pool, p, item, pos);
+	if (pos && fp_before(it, fp_item_at(pool, slots[(pos - 1) / 4])))
+		fp_heap_up(pool, slots, item, pos);
 	else
-		fp_heap_down(pool, p, item, pos, count);
+		fp_heap_down(pool, slots, item, pos, count);
 }
 
 /* Adds an item. The caller ensures that count < capacity. */
@@ -138,7 +147,7 @@ FP_INLINE void fp_heap_add(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p
 	u32 pos = p->count++;
 
 	if (fp_heap_bound(pool, p, p->count) > pos)
-		fp_heap_up(pool, p, item, pos);
+		fp_heap_up(pool, fp_heap_slots(pool, p), item, pos);
 	else
 		pool->broken++;
 }
@@ -151,7 +160,8 @@ FP_INLINE void fp_heap_take(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *
 
 	p->count = end;
 	if (pos < count)
-		fp_heap_settle(pool, p, filler, pos, count);
+		fp_heap_settle(pool, fp_heap_slots(pool, p), filler, fp_item_at(pool, filler), pos,
+			       count);
 }
 
 /* The largest rank, the latest of those. O(n). */

@@ -456,14 +456,20 @@ FP_FUNC u32 fp_pifo_peek(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 	return 0;
 }
 
+/* fp_pifo_peek() of `p`, the PIFO `q`: of a heap without a call. */
+FP_INLINE u32 fp_pifo_first(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q)
+{
+	if (p->kind == FP_HEAP)
+		return p->count ? fp_item_bound(pool, *fp_heap_slot(pool, p, 0)) : 0;
+	return fp_pifo_peek(pool, q);
+}
+
 /*
  * Advances a window like fp_pifo_pop(), for a caller that peeks at the first item and then moves or
  * removes it.
  */
-FP_INLINE void fp_pifo_turn(struct fp_pool FP_MEM *pool, u32 q)
+FP_INLINE void fp_pifo_turn(struct fp_pifo FP_MEM *p)
 {
-	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
-
 	if (fp_is_window(p->kind) && p->count && !p->top[p->half & 1])
 		fp_window_rotate(p);
 }
@@ -566,14 +572,15 @@ FP_INLINE int fp_heap_move(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p
 			   struct fp_item FP_MEM *it, u64 rank)
 {
 	u32 count = fp_heap_bound(pool, p, p->count), place = it->place;
+	u32 FP_MEM *slots = fp_heap_slots(pool, p);
 
-	if (place >= count || fp_heap_slots(pool, p)[place] != item) {
+	if (place >= count || slots[place] != item) {
 		pool->broken++;
 		return fp_refuse_item(pool);
 	}
 	it->rank = rank;
 	it->seq = ++pool->seq;
-	fp_heap_settle(pool, p, item, place, count);
+	fp_heap_settle(pool, slots, item, it, place, count);
 	p->moved++;
 	return 0;
 }
