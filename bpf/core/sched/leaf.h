@@ -131,10 +131,9 @@ FP_INLINE int fp_push_packet(struct fp_sched FP_MEM *s, u32 handle, struct fp_sl
 }
 
 /* Enqueue at a leaf over packets, with s->call prepared. Returns 0, or the reason of a drop. */
-FP_FUNC int fp_enqueue_packet(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
+FP_FUNC int fp_enqueue_packet(struct fp_sched FP_MEM *s FP_ARG, u32 handle,
+			      struct fp_slot FP_MEM *p FP_ARG, struct fp_node FP_MEM *n FP_ARG)
 {
-	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
-	struct fp_node FP_MEM *n = fp_node_at(s, p->leaf);
 	u64 at;
 	int refused;
 
@@ -184,12 +183,11 @@ FP_FUNC int fp_rank_flow(struct fp_sched FP_MEM *s FP_ARG, struct fp_node FP_MEM
 }
 
 /* Enqueue at a leaf over flows, with s->call prepared. Returns 0, or the reason of a drop. */
-FP_FUNC int fp_enqueue_in_flow(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
+FP_FUNC int fp_enqueue_in_flow(struct fp_sched FP_MEM *s FP_ARG, u32 handle,
+			       struct fp_slot FP_MEM *p FP_ARG, struct fp_node FP_MEM *n FP_ARG,
+			       struct fp_fq FP_MEM *f FP_ARG)
 {
-	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
-	struct fp_node FP_MEM *n = fp_node_at(s, p->leaf);
 	u32 flow = p->flow;
-	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
 	u64 rank;
 	int refused;
 

@@ -94,8 +94,8 @@ FP_INLINE int fp_admit(struct fp_sched FP_MEM *s, u32 handle)
 	}
 	if (n->undo)
 		fp_save_step(s, 0, leaf, n);
-	refused = n->config.over == FP_OVER_PACKETS ? fp_enqueue_packet(s, handle)
-						    : fp_enqueue_in_flow(s, handle);
+	refused = n->config.over == FP_OVER_PACKETS ? fp_enqueue_packet(s, handle, p, n)
+						    : fp_enqueue_in_flow(s, handle, p, n, f);
 	if (!refused && s->at <= s->now) {
 		refused = fp_add_references(s, leaf, leaf, handle, 1);
 		if (refused) {

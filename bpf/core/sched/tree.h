@@ -363,8 +363,17 @@ FP_FUNC int fp_add_references_upwards(struct fp_sched FP_MEM *s FP_ARG, u32 chil
 FP_INLINE int fp_add_references(struct fp_sched FP_MEM *s, u32 child, u32 leaf, u32 handle,
 				u32 step)
 {
-	int refused = fp_add_references_upwards(s, child, leaf, handle, step);
+	u32 parent = fp_node_at(s, child)->config.parent;
+	int refused;
 
+	/* Nothing is above, or the child waits already. */
+	if (!parent || fp_is_item_queued(s, fp_node_item(s, child)))
+		return 0;
+	if (fp_node_at(s, parent)->config.over != FP_OVER_REFERENCES) {
+		fp_activate(s, child, leaf, handle);
+		return 0;
+	}
+	refused = fp_add_references_upwards(s, child, leaf, handle, step);
 	if (refused)
 		fp_undo_steps(s, step);
 	else if (s->upwards)
