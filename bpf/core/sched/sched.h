@@ -384,7 +384,7 @@ FP_FUNC int fp_charge_child(struct fp_sched FP_MEM *s FP_ARG, u32 level,
 	}
 	if (rank != KEEP)
 		fp_pifo_move(pool, item, rank);
-	/* Most children have no floor: then there is nothing to look at. */
+	/* Most children have no floor, and so no entry there. */
 	if ((above->wants & WANTS_DUE) && (was_due & n->due) != FP_NEVER)
 		fp_rank_due(s, child, parent, n->due);
 	return 1;

@@ -97,7 +97,7 @@ struct fp_reference {
 	u64 rank;
 };
 
-/* What packets need of fp_node_config; its parameters are in `class`. */
+/* The part of fp_node_config that packets need; its parameters are in `class`. */
 struct fp_node_settings {
 	u32 parent;
 	u32 policy;
