@@ -299,7 +299,8 @@ FP_INLINE void fp_store_release64(u64 *p, u64 value)
  */
 #define FP_PUT(place, value) (*(volatile __typeof__(place) *)&(place) = (value))
 
-/* Copies a whole structure of u64 size, word by word for the same reason. */
+/* Copies a whole structure of u64 size; in BPF word by word for the same reason. */
+#ifdef __bpf__
 #define FP_COPY(to, from)                                                                          \
 	do {                                                                                       \
 		volatile fp_any64 FP_MEM *to_ = (volatile fp_any64 FP_MEM *)(to);                  \
@@ -309,6 +310,13 @@ FP_INLINE void fp_store_release64(u64 *p, u64 value)
 		for (word_ = 0; word_ < sizeof(*(to)) / 8; word_++)                                \
 			to_[word_] = from_[word_];                                                 \
 	} while (0)
+#else
+#define FP_COPY(to, from)                                                                          \
+	do {                                                                                       \
+		_Static_assert(sizeof(*(to)) == sizeof(*(from)), "");                              \
+		memcpy(to, from, sizeof(*(to)));                                                   \
+	} while (0)
+#endif
 
 /* Counts `i` from 0 to `bound` - 1 in a form that every runtime accepts. */
 #define fp_loop(i, bound) for ((i) = FP_ZERO; (i) < (bound) && fp_can_loop; (i)++)

@@ -29,9 +29,12 @@ enum {
 	FQ_CODEL_HOSTS,
 };
 
-/* Maximum of rounds that a flow skips at once, and the ranks of these: the window of the queue. */
-#define FQ_CODEL_AHEAD	120
-#define FQ_CODEL_WINDOW 256
+/*
+ * Maximum of rounds that a flow skips at once, and the ranks of these: the window of the queue, which
+ * is most of the memory of a class. A flow that needs more rounds waits again at that turn.
+ */
+#define FQ_CODEL_AHEAD	31
+#define FQ_CODEL_WINDOW 64
 
 /* Credit is counted in parts of a byte, so that division of the quantum does not round it to 0. */
 #define FQ_CODEL_BYTE 256

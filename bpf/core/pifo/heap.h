@@ -24,23 +24,30 @@ FP_INLINE u32 FP_MEM *fp_heap_slot(struct fp_pool FP_MEM *pool, struct fp_pifo F
 	return (u32 FP_MEM *)fp_word_at(pool, p, pos / 2) + pos % 2;
 }
 
+/* The items from position 0 on; the caller checks positions once, with fp_heap_bound(). */
+FP_INLINE u32 FP_MEM *fp_heap_slots(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p)
+{
+	return (u32 FP_MEM *)fp_word_at(pool, p, 0);
+}
+
+/* `count`, or fewer: as many positions as there is memory for. */
+FP_INLINE u32 fp_heap_bound(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 count)
+{
+	u64 at = (p->arrays & ~7ull) - sizeof(struct fp_pool);
+	u64 space = at < pool->capacity ? (pool->capacity - at) / 4 : 1;
+
+	return count < space ? count : (u32)space;
+}
+
 FP_INLINE int fp_before(struct fp_item FP_MEM *a, struct fp_item FP_MEM *b)
 {
 	return a->rank < b->rank || (a->rank == b->rank && a->seq < b->seq);
 }
 
-/* Stores the position of an item in the heap and in the item. */
-FP_INLINE void fp_heap_put(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 pos, u32 item,
-			   struct fp_item FP_MEM *it)
+/* Moves the hole at `pos`, which has memory, up to the position of `item`. */
+FP_FUNC int fp_heap_up(struct fp_pool FP_MEM *pool FP_ARG, u32 FP_MEM *slots FP_ARG, u32 item,
+		       u32 pos)
 {
-	*fp_heap_slot(pool, p, pos) = item;
-	it->place = pos;
-}
-
-/* Moves the hole at `pos` up to the position of `item`. */
-FP_FUNC int fp_heap_up(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u32 pos)
-{
-	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
 	struct fp_item FP_MEM *it = fp_item_at(pool, item);
 	u32 i;
 
@@ -50,75 +57,111 @@ FP_FUNC int fp_heap_up(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u32 
 
 		if (!pos)
 			break;
-		above = *fp_heap_slot(pool, p, up);
+		above = slots[up];
 		parent = fp_item_at(pool, above);
 		if (!fp_before(it, parent))
 			break;
-		fp_heap_put(pool, p, pos, above, parent);
+		slots[pos] = above;
+		parent->place = pos;
 		pos = up;
 	}
-	fp_heap_put(pool, p, pos, item, it);
+	slots[pos] = item;
+	it->place = pos;
 	return 0;
 }
 
-/* The position of the first of up to four children of `pos`, FP_NO_PLACE if there is none. */
-FP_INLINE u32 fp_heap_min_child(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 pos)
+/* Replaces position `*min` by `pos` if its item is before `it`. Returns the item of `*min`. */
+FP_INLINE struct fp_item FP_MEM *fp_heap_prefer(struct fp_pool FP_MEM *pool,
+						const u32 FP_MEM *slots, u32 pos, u32 *min,
+						struct fp_item FP_MEM *it)
 {
-	u64 first = (u64)pos * 4 + 1, rank = 0, seq = 0;
-	u32 min = FP_NO_PLACE, c;
+	struct fp_item FP_MEM *other = fp_item_at(pool, slots[pos]);
 
-	for (c = 0; c < 4; c++) {
-		struct fp_item FP_MEM *child;
+	if (!fp_before(other, it))
+		return it;
+	*min = pos;
+	return other;
+}
 
-		if (first + c >= p->count)
-			break;
-		child = fp_item_at(pool, *fp_heap_slot(pool, p, first + c));
-		if (!c || child->rank < rank || (child->rank == rank && child->seq < seq)) {
-			min = (u32)(first + c);
-			rank = child->rank;
-			seq = child->seq;
-		}
+/* The first of up to four positions from `first` on, which is one of `count`. */
+FP_INLINE u32 fp_heap_first_of(struct fp_pool FP_MEM *pool, const u32 FP_MEM *slots, u32 first,
+			       u32 count)
+{
+	struct fp_item FP_MEM *it = fp_item_at(pool, slots[first]);
+	u32 min = first;
+
+	if (count - first > 3) {
+		it = fp_heap_prefer(pool, slots, first + 1, &min, it);
+		it = fp_heap_prefer(pool, slots, first + 2, &min, it);
+		fp_heap_prefer(pool, slots, first + 3, &min, it);
+		return min;
 	}
+	if (count - first > 1)
+		it = fp_heap_prefer(pool, slots, first + 1, &min, it);
+	if (count - first > 2)
+		fp_heap_prefer(pool, slots, first + 2, &min, it);
 	return min;
 }
 
-/* Moves the hole at `pos` down to the position of `item`. */
-FP_FUNC int fp_heap_down(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u32 pos)
+/* Moves the hole at `pos` down to the position of `item`, in a heap of `count`, all with memory. */
+FP_FUNC int fp_heap_down(struct fp_pool FP_MEM *pool FP_ARG, u32 FP_MEM *slots FP_ARG, u32 item,
+			 u32 pos, u32 count)
 {
-	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
 	struct fp_item FP_MEM *it = fp_item_at(pool, item);
 	u32 i;
 
 	fp_loop(i, FP_HEAP_LEVELS) {
-		u32 down = fp_heap_min_child(pool, p, pos), below;
+		u64 first = (u64)pos * 4 + 1;
 		struct fp_item FP_MEM *child;
+		u32 down, below;
 
-		if (down == FP_NO_PLACE)
+		if (first >= count)
 			break;
-		below = *fp_heap_slot(pool, p, down);
+		down = fp_heap_first_of(pool, slots, (u32)first, count);
+		below = slots[down];
 		child = fp_item_at(pool, below);
 		if (!fp_before(child, it))
 			break;
-		fp_heap_put(pool, p, pos, below, child);
+		slots[pos] = below;
+		child->place = pos;
 		pos = down;
 	}
-	fp_heap_put(pool, p, pos, item, it);
+	slots[pos] = item;
+	it->place = pos;
 	return 0;
 }
 
+/* Moves the hole at `pos` up or down to the position of `item`. `count` as in fp_heap_down(). */
+FP_INLINE void fp_heap_settle(struct fp_pool FP_MEM *pool, u32 FP_MEM *slots, u32 item,
+			      struct fp_item FP_MEM *it, u32 pos, u32 count)
+{
+	if (pos && fp_before(it, fp_item_at(pool, slots[(pos - 1) / 4])))
+		fp_heap_up(pool, slots, item, pos);
+	else
+		fp_heap_down(pool, slots, item, pos, count);
+}
+
+/* Adds an item. The caller ensures that count < capacity. */
+FP_INLINE void fp_heap_add(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 item)
+{
+	u32 pos = p->count++;
+
+	if (fp_heap_bound(pool, p, p->count) > pos)
+		fp_heap_up(pool, fp_heap_slots(pool, p), item, pos);
+	else
+		pool->broken++;
+}
+
 /* Removes the item at `pos`. The last item fills the hole. The caller ensures that count > 0. */
-FP_INLINE void fp_heap_take(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 pos)
+FP_INLINE void fp_heap_take(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 pos)
 {
 	u32 end = p->count - 1, filler = *fp_heap_slot(pool, p, end);
-	struct fp_item FP_MEM *it = fp_item_at(pool, filler);
+	u32 count = fp_heap_bound(pool, p, end);
 
 	p->count = end;
-	if (pos >= end)
-		return;
-	if (pos && fp_before(it, fp_item_at(pool, *fp_heap_slot(pool, p, (pos - 1) / 4))))
-		fp_heap_up(pool, q, filler, pos);
-	else
-		fp_heap_down(pool, q, filler, pos);
+	if (pos < count)
+		fp_heap_settle(pool, fp_heap_slots(pool, p), filler, fp_item_at(pool, filler), pos,
+			       count);
 }
 
 /* The largest rank, the latest of those. O(n). */

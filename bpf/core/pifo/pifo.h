@@ -99,7 +99,7 @@ FP_INLINE void fp_enter_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p
 {
 	it->pifo = q;
 	if (kind == FP_HEAP) {
-		fp_heap_up(pool, q, item, p->count++);
+		fp_heap_add(pool, p, item);
 		return;
 	}
 	it->place = place;
@@ -125,7 +125,7 @@ FP_INLINE int fp_leave_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 			pool->broken++;
 			return 1;
 		}
-		fp_heap_take(pool, p, q, place);
+		fp_heap_take(pool, p, place);
 	} else {
 		p->count--;
 		if (kind == FP_SP_PIFO)
@@ -212,7 +212,7 @@ FP_INLINE u32 fp_take_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 		return 0;
 	if (kind == FP_HEAP) {
 		item = fp_item_bound(pool, *fp_heap_slot(pool, p, 0));
-		fp_heap_take(pool, p, q, 0);
+		fp_heap_take(pool, p, 0);
 	} else {
 		place = fp_front_as(pool, p, q, kind);
 		if (place == FP_NOWHERE) {
@@ -456,14 +456,20 @@ FP_FUNC u32 fp_pifo_peek(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 	return 0;
 }
 
+/* fp_pifo_peek() of `p`, the PIFO `q`: of a heap without a call. */
+FP_INLINE u32 fp_pifo_first(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q)
+{
+	if (p->kind == FP_HEAP)
+		return p->count ? fp_item_bound(pool, *fp_heap_slot(pool, p, 0)) : 0;
+	return fp_pifo_peek(pool, q);
+}
+
 /*
  * Advances a window like fp_pifo_pop(), for a caller that peeks at the first item and then moves or
  * removes it.
  */
-FP_INLINE void fp_pifo_turn(struct fp_pool FP_MEM *pool, u32 q)
+FP_INLINE void fp_pifo_turn(struct fp_pifo FP_MEM *p)
 {
-	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
-
 	if (fp_is_window(p->kind) && p->count && !p->top[p->half & 1])
 		fp_window_rotate(p);
 }
@@ -539,16 +545,13 @@ FP_FUNC u32 fp_new_place(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u64 rank, u3
 	return 0;
 }
 
-/* Adds an item that left at the position from fp_new_place(). */
+/* Adds an item that left at the position from fp_new_place(); not in a heap. */
 FP_FUNC int fp_enter(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u32 place)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
 	struct fp_item FP_MEM *it = fp_item_at(pool, item);
 
 	switch (p->kind) {
-	case FP_HEAP:
-		fp_enter_as(pool, p, q, item, it, place, FP_HEAP);
-		break;
 	case FP_CFFS:
 		fp_enter_as(pool, p, q, item, it, place, FP_CFFS);
 		break;
@@ -564,6 +567,24 @@ FP_FUNC int fp_enter(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u32 pl
 	return 0;
 }
 
+/* fp_pifo_move() in a heap: only the items between the two positions move. */
+FP_INLINE int fp_heap_move(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 item,
+			   struct fp_item FP_MEM *it, u64 rank)
+{
+	u32 count = fp_heap_bound(pool, p, p->count), place = it->place;
+	u32 FP_MEM *slots = fp_heap_slots(pool, p);
+
+	if (place >= count || slots[place] != item) {
+		pool->broken++;
+		return fp_refuse_item(pool);
+	}
+	it->rank = rank;
+	it->seq = ++pool->seq;
+	fp_heap_settle(pool, slots, item, it, place, count);
+	p->moved++;
+	return 0;
+}
+
 /*
  * Changes the rank of a queued item, which counts as a new arrival. Returns 0, FP_REFUSED_ITEM if
  * it is in no PIFO, or the refusal of the rank; then it stays where it was. An FP_AIFO always
@@ -573,9 +594,12 @@ FP_FUNC int fp_pifo_move(struct fp_pool FP_MEM *pool FP_ARG, u32 item, u64 rank)
 {
 	struct fp_item FP_MEM *it = fp_item_at(pool, item);
 	u32 q = it->pifo, place;
+	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
 
 	if (!item || item > pool->items || !q)
 		return fp_refuse_item(pool);
+	if (p->kind == FP_HEAP)
+		return fp_heap_move(pool, p, item, it, rank);
 	place = fp_new_place(pool, q, rank, it->place);
 	if (place & FP_NOWHERE)
 		return fp_refusal_of(place);
@@ -584,7 +608,7 @@ FP_FUNC int fp_pifo_move(struct fp_pool FP_MEM *pool FP_ARG, u32 item, u64 rank)
 	it->rank = rank;
 	it->seq = ++pool->seq;
 	fp_enter(pool, q, item, place);
-	fp_pifo_at(pool, q)->moved++;
+	p->moved++;
 	return 0;
 }
 

@@ -12,7 +12,7 @@
 
 #include "../runtime.h"
 
-#define FP_SCHED_VERSION 4
+#define FP_SCHED_VERSION 5
 #define FP_SCHED_MAGIC	 0x64637366u /* "fscd" */
 
 /* Never, as a time or a rank. */
@@ -245,13 +245,13 @@ struct fp_sched_stats {
 
 /* A node's counters and content. */
 struct fp_node_stats {
+	u32 packets;
+	u32 bytes;
 	u64 sent;
 	u64 sent_bytes;
 	u64 dropped;
 	u64 marked;
 	u64 by_floor; /* packets sent because the floor was due */
-	u32 packets;
-	u32 bytes;
 };
 
 /* Histogram of sojourn times: four bins per octave, from 2^10 ns (1 us) to 2^34 ns (17 s). */

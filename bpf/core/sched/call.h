@@ -93,12 +93,12 @@ FP_INLINE u64 fp_call_on_scratch(struct fp_scratch *d, u32 which)
 }
 
 /*
- * The caller sets s->flow_at, s->handle and s->call. The policy answers in s->call and in the
- * return value.
+ * The caller sets s->flow_at, s->handle and s->call. The policy of node `n` answers in s->call and in
+ * the return value.
  */
-FP_FUNC u64 fp_call_policy(struct fp_sched FP_MEM *s FP_ARG, u32 node, u32 function)
+FP_FUNC u64 fp_call_policy(struct fp_sched FP_MEM *s FP_ARG, struct fp_node FP_MEM *n FP_ARG,
+			   u32 function)
 {
-	struct fp_node FP_MEM *n = fp_node_at(s, node);
 	u32 policy = n->config.policy & (FP_POLICIES_MAX - 1);
 	struct fp_scratch *d = fp_scratch_of_cpu();
 	u64 answer;
@@ -126,44 +126,43 @@ u64 fp_native_custom(u64 custom, u32 function, const struct fp_meta *packet, u64
 		     u64 *global, struct fp_call *call);
 
 #define FP_CALL_ARGS(name)                                                                         \
-	&fp_slot_at(s, s->handle)->meta, FP_AT(struct name##_flow, s, s->flow_at),                 \
-		(struct name##_class *)n->class,                                                   \
+	p, FP_AT(struct name##_flow, s, s->flow_at), (struct name##_class *)n->class,              \
 		(struct name##_global *)s->global[number_of_##name], &s->call
 
 #define FP_NUMBER_OF(number, name, e, d, t, p) number_of_##name = number,
 enum { FP_POLICIES(FP_NUMBER_OF) };
 
-static u64 fp_call_policy(struct fp_sched *s, u32 node, u32 function)
+static u64 fp_call_policy(struct fp_sched *s, struct fp_node *n, u32 function)
 {
-	struct fp_node *n = fp_node_at(s, node);
+	const struct fp_meta *p = &fp_slot_at(s, s->handle)->meta;
 	u32 policy = n->config.policy & (FP_POLICIES_MAX - 1);
 
 	switch (policy * 4 + function) {
 		FP_POLICIES(FP_CALL_ALL)
 	}
 	if (policy == FP_CUSTOM)
-		return fp_native_custom(s->custom, function, &fp_slot_at(s, s->handle)->meta,
-					FP_AT(u64, s, s->flow_at), n->class, s->global[policy],
-					&s->call);
+		return fp_native_custom(s->custom, function, p, FP_AT(u64, s, s->flow_at), n->class,
+					s->global[policy], &s->call);
 	return 0;
 }
 
 #endif
 
 /* True if the policy of the node has the function. */
-FP_INLINE int fp_policy_has(struct fp_sched FP_MEM *s, u32 node, u32 function)
+FP_INLINE int fp_policy_has(struct fp_node FP_MEM *n, u32 function)
 {
-	return fp_node_at(s, node)->functions >> function & 1;
+	return n->functions >> function & 1;
 }
 
 /* The rank from the policy of the node, or `otherwise` if it has no such function. */
-FP_INLINE u64 fp_call_policy_or(struct fp_sched FP_MEM *s, u32 node, u32 function, u64 otherwise)
+FP_INLINE u64 fp_call_policy_or(struct fp_sched FP_MEM *s, struct fp_node FP_MEM *n, u32 function,
+				u64 otherwise)
 {
 	FP_PUT(s->call.due, FP_NEVER);
 	FP_PUT(s->call.verdict, SEND);
-	if (!fp_policy_has(s, node, function))
+	if (!fp_policy_has(n, function))
 		return otherwise;
-	return fp_call_policy(s, node, function);
+	return fp_call_policy(s, n, function);
 }
 
 #endif /* FP_SCHED_CALL_H */

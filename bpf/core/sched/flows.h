@@ -34,10 +34,14 @@ FP_INLINE void fp_begin_flow(struct fp_sched FP_MEM *s, u32 flow, u32 leaf, u32 
 }
 
 /* An idle flow may be evicted: it has no packets, and is neither in a queue nor in the shaper. */
+FP_INLINE int fp_is_idle_flow(struct fp_sched FP_MEM *s, const struct fp_fq FP_MEM *f, u32 flow)
+{
+	return !f->packets && !fp_item_at(fp_pool_of(s), fp_flow_item(s, flow))->pifo;
+}
+
 FP_INLINE int fp_is_idle(struct fp_sched FP_MEM *s, u32 flow)
 {
-	return !fp_fq_at(s, flow)->packets &&
-	       !fp_item_at(fp_pool_of(s), fp_flow_item(s, flow))->pifo;
+	return fp_is_idle_flow(s, fp_fq_at(s, flow), flow);
 }
 
 /*
@@ -62,7 +66,7 @@ FP_FUNC u32 fp_find_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 hash)
 		}
 		if (f->leaf == leaf && (!shared || way == (mixed & (FP_FLOW_WAYS - 1))))
 			shared = first + way;
-		if (f->used < oldest && fp_is_idle(s, first + way)) {
+		if (f->used < oldest && fp_is_idle_flow(s, f, first + way)) {
 			oldest = f->used;
 			idle = first + way;
 		}
@@ -136,9 +140,8 @@ FP_INLINE void fp_uncount_hosts(struct fp_sched FP_MEM *s, u32 flow)
 	FP_PUT(f->destination, 0);
 }
 
-FP_INLINE u32 fp_busier_host(struct fp_sched FP_MEM *s, u32 flow)
+FP_INLINE u32 fp_busier_host(struct fp_sched FP_MEM *s, const struct fp_fq FP_MEM *f)
 {
-	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
 	u32 a = f->source ? fp_host_at(s, f->source)->flows : 0;
 	u32 b = f->destination ? fp_host_at(s, f->destination)->flows : 0;
 	u32 most = a > b ? a : b;
@@ -177,11 +180,9 @@ FP_FUNC int fp_update_fat_band(struct fp_sched FP_MEM *s FP_ARG, u32 flow)
 	return 0;
 }
 
-FP_INLINE void fp_append(struct fp_sched FP_MEM *s, u32 flow, u32 handle)
+FP_INLINE void fp_append(struct fp_sched FP_MEM *s, struct fp_fq FP_MEM *f, u32 handle,
+			 struct fp_slot FP_MEM *p)
 {
-	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
-	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
-
 	FP_PUT(p->next, 0);
 	FP_PUT(p->prev, f->packets ? f->tail : 0);
 	if (f->packets)
@@ -193,11 +194,9 @@ FP_INLINE void fp_append(struct fp_sched FP_MEM *s, u32 flow, u32 handle)
 	f->bytes += p->meta.bytes;
 }
 
-FP_INLINE void fp_unlink(struct fp_sched FP_MEM *s, u32 flow, u32 handle)
+FP_INLINE void fp_unlink(struct fp_sched FP_MEM *s, struct fp_fq FP_MEM *f,
+			 struct fp_slot FP_MEM *p)
 {
-	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
-	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
-
 	if (p->prev)
 		FP_PUT(fp_slot_at(s, p->prev)->next, p->next);
 	else

@@ -158,18 +158,30 @@ static u32 fp_format_queues(struct fp_sched *s, const struct fp_plan *p, const u
 
 static void fp_format_node(struct fp_sched *s, const struct fp_plan *p, u32 node)
 {
+	const struct fp_node_config *c = &p->nodes[node - 1];
 	struct fp_node *n = fp_node_at(s, node);
 	u32 i;
 
-	n->config = p->nodes[node - 1];
+	n->config = (struct fp_node_settings){
+		.parent = c->parent,
+		.policy = c->policy,
+		.over = c->over,
+		.impair = c->impair,
+		.split = c->split,
+		.limit_packets = c->limit_packets,
+		.limit_bytes = c->limit_bytes,
+		.cost = c->cost,
+		.floor = c->floor,
+		.ceil = c->ceil,
+		.burst = c->burst,
+	};
 	for (i = 0; i < FP_PARAMS; i++)
-		n->class[i] = n->config.params[i];
-	n->functions = p->functions[node - 1];
+		n->class[i] = c->params[i];
+	n->functions = (u8)p->functions[node - 1];
 	n->wants = p->wants[node - 1];
-	n->level = n->config.parent ? fp_node_at(s, n->config.parent)->level + 1 : 0;
 	n->supports_flows = n->config.over == FP_OVER_FLOWS ||
 			    (n->config.over == FP_OVER_PACKETS && p->flow_bytes[node - 1]);
-	n->undo = (u32)fp_queue_may_refuse(p, node);
+	n->undo = (u8)fp_queue_may_refuse(p, node);
 	n->due = FP_NEVER;
 }
 

@@ -83,13 +83,13 @@ FP_INLINE void fp_flow_becomes_idle(struct fp_sched FP_MEM *s, u32 leaf, u32 flo
 }
 
 /* Counts a packet of a leaf over packets in its flow, which has no queue there. */
-FP_INLINE void fp_count_in_flow(struct fp_sched FP_MEM *s, u32 handle, int comes)
+FP_INLINE void fp_count_in_flow(struct fp_sched FP_MEM *s, struct fp_slot FP_MEM *p, int comes)
 {
-	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
-	struct fp_fq FP_MEM *f = fp_fq_at(s, p->flow);
+	struct fp_fq FP_MEM *f;
 
 	if (!p->flow)
 		return;
+	f = fp_fq_at(s, p->flow);
 	if (comes) {
 		f->packets++;
 		f->bytes += p->meta.bytes;
@@ -100,70 +100,67 @@ FP_INLINE void fp_count_in_flow(struct fp_sched FP_MEM *s, u32 handle, int comes
 }
 
 /* Drops a packet whose entry went to another packet. */
-FP_INLINE void fp_drop_pushed_out(struct fp_sched FP_MEM *s, u32 handle)
+FP_FUNC int fp_drop_pushed_out(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
 {
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+	struct fp_node FP_MEM *n = fp_node_at(s, p->leaf);
 	u32 new = s->handle;
 
-	if (!handle)
-		return;
-	fp_count_in_flow(s, handle, 0);
-	fp_end_waiting(s, handle);
-	if (fp_policy_has(s, fp_slot_at(s, handle)->leaf, FP_ON_DROP)) {
-		u32 leaf = fp_slot_at(s, handle)->leaf;
-
-		fp_prepare_call(s, leaf, leaf, handle);
-		fp_prepare_flow_call(s, leaf, fp_slot_at(s, handle)->flow);
+	fp_count_in_flow(s, p, 0);
+	fp_end_waiting(s, n, p->meta.bytes);
+	if (fp_policy_has(n, FP_ON_DROP)) {
+		fp_prepare_call(s, p->leaf, n, handle);
+		fp_prepare_flow_call(s, n, p->flow, fp_fq_at(s, p->flow));
 		FP_PUT(s->call.reason, FP_DROP_PUSHED_OUT);
-		fp_call_policy(s, leaf, FP_ON_DROP);
+		fp_call_policy(s, n, FP_ON_DROP);
 	}
 	fp_drop_packet(s, handle, FP_DROP_PUSHED_OUT);
 	s->handle = new;
+	return 0;
 }
 
 /* Pushes a ranked packet into the queue of its leaf. Returns 0, or the reason of a refusal. */
-FP_INLINE int fp_push_packet(struct fp_sched FP_MEM *s, u32 handle)
+FP_INLINE int fp_push_packet(struct fp_sched FP_MEM *s, u32 handle, struct fp_slot FP_MEM *p)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
-	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 	int refused = fp_pifo_push(pool, fp_queue_of(p->leaf), handle, p->rank);
 
-	if (!refused)
+	if (!refused && pool->pushed_out)
 		fp_drop_pushed_out(s, pool->pushed_out);
 	return refused;
 }
 
 /* Enqueue at a leaf over packets, with s->call prepared. Returns 0, or the reason of a drop. */
-FP_FUNC int fp_enqueue_packet(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
+FP_FUNC int fp_enqueue_packet(struct fp_sched FP_MEM *s FP_ARG, u32 handle,
+			      struct fp_slot FP_MEM *p FP_ARG, struct fp_node FP_MEM *n FP_ARG)
 {
-	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
-	u32 leaf = p->leaf;
 	u64 at;
 	int refused;
 
-	p->rank = fp_call_policy_or(s, leaf, FP_RANK_ENQUEUE, 0);
+	p->rank = fp_call_policy_or(s, n, FP_RANK_ENQUEUE, 0);
 	if (s->call.verdict & DROP)
 		return FP_DROP_REFUSED;
-	at = fp_send_time(s, leaf);
+	at = fp_send_time(s, n);
 	if (at > s->now) {
 		if (s->config.horizon && at - s->now > s->config.horizon)
 			return FP_DROP_HORIZON;
 		refused = fp_pifo_push(fp_pool_of(s), FP_SHAPER, handle, at);
 	} else {
-		refused = fp_push_packet(s, handle);
+		refused = fp_push_packet(s, handle, p);
 	}
 	if (refused)
 		return refused;
-	fp_count_in_flow(s, handle, 1);
-	fp_begin_waiting(s, handle);
+	fp_count_in_flow(s, p, 1);
+	fp_begin_waiting(s, n, p->meta.bytes);
 	s->at = at > s->now ? at : s->now;
 	return 0;
 }
 
-/* Gives a flow of `leaf` its first entry, or a new rank. */
-FP_FUNC int fp_rank_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 flow, u64 rank)
+/* Gives flow `f` of leaf `n` its first entry, or a new rank. */
+FP_FUNC int fp_rank_flow(struct fp_sched FP_MEM *s FP_ARG, struct fp_node FP_MEM *n FP_ARG,
+			 u32 flow, struct fp_fq FP_MEM *f FP_ARG, u64 rank)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
-	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
 	u32 item = fp_flow_item(s, flow);
 	u32 in = fp_item_at(pool, item)->pifo;
 	u64 at;
@@ -179,59 +176,46 @@ FP_FUNC int fp_rank_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 flow, u
 		return 0;
 	}
 	f->rank = rank;
-	at = fp_send_time(s, leaf);
+	at = fp_send_time(s, n);
 	if (at > s->now)
 		return fp_pifo_push(pool, FP_SHAPER, item, at);
-	return fp_pifo_push(pool, fp_queue_of(leaf), item, rank);
+	return fp_pifo_push(pool, fp_queue_of(f->leaf), item, rank);
 }
 
 /* Enqueue at a leaf over flows, with s->call prepared. Returns 0, or the reason of a drop. */
-FP_FUNC int fp_enqueue_in_flow(struct fp_sched FP_MEM *s FP_ARG, u32 handle)
+FP_FUNC int fp_enqueue_in_flow(struct fp_sched FP_MEM *s FP_ARG, u32 handle,
+			       struct fp_slot FP_MEM *p FP_ARG, struct fp_node FP_MEM *n FP_ARG,
+			       struct fp_fq FP_MEM *f FP_ARG)
 {
-	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
-	u32 leaf = p->leaf;
 	u32 flow = p->flow;
 	u64 rank;
 	int refused;
 
-	rank = fp_call_policy_or(s, leaf, FP_RANK_ENQUEUE, 0);
+	rank = fp_call_policy_or(s, n, FP_RANK_ENQUEUE, 0);
 	if (s->call.verdict & DROP)
 		return FP_DROP_REFUSED;
 	p->rank = rank;
-	refused = fp_rank_flow(s, leaf, flow, rank);
+	refused = fp_rank_flow(s, n, flow, f, rank);
 	if (refused)
 		return refused;
-	fp_append(s, flow, handle);
+	fp_append(s, f, handle, p);
 	if (s->config.overflow == FP_OVERFLOW_FATTEST)
 		fp_update_fat_band(s, flow);
-	fp_begin_waiting(s, handle);
+	fp_begin_waiting(s, n, p->meta.bytes);
 	/* It waits for the time of its flow, which is not a time of the packet. */
 	s->at = fp_item_at(fp_pool_of(s), fp_flow_item(s, flow))->pifo == FP_SHAPER ? FP_NEVER
 										    : s->now;
 	return 0;
 }
 
-/* Prepares the call for the packet that is about to leave. */
-FP_INLINE void fp_prepare_dequeue_call(struct fp_sched FP_MEM *s, u32 leaf, u32 handle, u32 item)
-{
-	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
-
-	fp_prepare_call(s, leaf, leaf, handle);
-	fp_prepare_flow_call(s, leaf, p->flow);
-	FP_PUT(s->call.sojourn, s->now - p->enqueued);
-	s->call.rank = fp_item_at(fp_pool_of(s), item)->rank;
-}
-
 /*
  * True if the packet whose call is prepared waited too long: its policy learns of the drop, and does
  * not charge it. At a low rate, a packet may wait for a few of its length.
  */
-FP_FUNC int fp_give_up_if_old(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 handle)
+FP_FUNC int fp_give_up(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 handle)
 {
 	u64 sojourn = s->call.sojourn;
 
-	if (!s->config.max_sojourn || sojourn <= s->config.max_sojourn)
-		return 0;
 	/* Encoded rates are shifted. */
 	if (sojourn > 1ull << 40)
 		sojourn = 1ull << 40;
@@ -239,9 +223,16 @@ FP_FUNC int fp_give_up_if_old(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 ha
 			       sojourn / FP_OLD_PACKETS))
 		return 0;
 	FP_PUT(s->call.reason, FP_DROP_TOO_OLD);
-	fp_call_policy_or(s, leaf, FP_ON_DROP, 0);
+	fp_call_policy_or(s, fp_node_at(s, leaf), FP_ON_DROP, 0);
 	FP_PUT(s->call.verdict, DROP);
 	return 1;
+}
+
+FP_INLINE int fp_give_up_if_old(struct fp_sched FP_MEM *s, u32 leaf, u32 handle)
+{
+	if (!s->config.max_sojourn || s->call.sojourn <= s->config.max_sojourn)
+		return 0;
+	return fp_give_up(s, leaf, handle);
 }
 
 /* Dequeue from a leaf over packets: the first packet leaves, or is dropped. */
@@ -249,21 +240,26 @@ FP_FUNC int fp_dequeue_packet(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	u32 handle = fp_pifo_peek(pool, fp_queue_of(leaf));
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+	struct fp_node FP_MEM *n = fp_node_at(s, leaf);
 	int old;
 
 	/* Corrupted memory: the entry is not a packet of this leaf. */
-	if (!handle || handle > s->config.packets || fp_slot_at(s, handle)->leaf != leaf) {
+	if (!handle || handle > s->config.packets || p->leaf != leaf) {
 		fp_pifo_pop(pool, fp_queue_of(leaf));
 		s->stats.dropped[FP_DROP_BROKEN]++;
 		return FP_TAKEN_NOTHING;
 	}
-	fp_prepare_dequeue_call(s, leaf, handle, handle);
+	fp_prepare_call(s, leaf, n, handle);
+	fp_prepare_flow_call(s, n, p->flow, fp_fq_at(s, p->flow));
+	FP_PUT(s->call.sojourn, s->now - p->enqueued);
+	s->call.rank = fp_item_at(pool, handle)->rank;
 	old = fp_give_up_if_old(s, leaf, handle);
 	if (!old)
-		fp_call_policy_or(s, leaf, FP_RANK_DEQUEUE, 0);
+		fp_call_policy_or(s, n, FP_RANK_DEQUEUE, 0);
 	fp_pifo_pop(pool, fp_queue_of(leaf));
-	fp_count_in_flow(s, handle, 0);
-	fp_end_waiting(s, handle);
+	fp_count_in_flow(s, p, 0);
+	fp_end_waiting(s, n, p->meta.bytes);
 	if (old)
 		return FP_TAKEN_TOO_OLD;
 	return s->call.verdict & DROP ? FP_TAKEN_DROPPED : FP_TAKEN_SENT;
@@ -273,10 +269,10 @@ FP_FUNC int fp_dequeue_packet(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
  * After a packet of the flow left or was dropped: moves its entry, passes it to the shaper, or
  * removes it.
  */
-FP_INLINE int fp_rerank_flow(struct fp_sched FP_MEM *s, u32 leaf, u32 flow, u64 rank)
+FP_INLINE int fp_rerank_flow(struct fp_sched FP_MEM *s, u32 leaf, struct fp_node FP_MEM *n,
+			     u32 flow, struct fp_fq FP_MEM *f, u64 rank)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
-	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
 	u32 item = fp_flow_item(s, flow);
 	u32 verdict = s->call.verdict;
 
@@ -285,7 +281,7 @@ FP_INLINE int fp_rerank_flow(struct fp_sched FP_MEM *s, u32 leaf, u32 flow, u64 
 	if (!f->packets) {
 		if ((verdict & LINGER) && rank != KEEP)
 			fp_pifo_move(pool, item, rank);
-		if (!(verdict & LINGER) && !(fp_node_at(s, leaf)->wants & WANTS_EMPTY)) {
+		if (!(verdict & LINGER) && !(n->wants & WANTS_EMPTY)) {
 			fp_pifo_remove(pool, item);
 			fp_flow_becomes_idle(s, leaf, flow);
 		}
@@ -293,12 +289,12 @@ FP_INLINE int fp_rerank_flow(struct fp_sched FP_MEM *s, u32 leaf, u32 flow, u64 
 	}
 	if (verdict & DROP)
 		return 0;
-	if (fp_policy_has(s, leaf, FP_SEND_TIME)) {
+	if (fp_policy_has(n, FP_SEND_TIME)) {
 		u64 at;
 
-		fp_prepare_call(s, leaf, leaf, f->head);
-		fp_prepare_flow_call(s, leaf, flow);
-		at = fp_call_policy(s, leaf, FP_SEND_TIME);
+		fp_prepare_call(s, leaf, n, f->head);
+		fp_prepare_flow_call(s, n, flow, f);
+		at = fp_call_policy(s, n, FP_SEND_TIME);
 		s->call.verdict = verdict;
 		if (at > s->now) {
 			f->rank = rank == KEEP ? fp_item_at(pool, item)->rank : rank;
@@ -315,14 +311,15 @@ FP_INLINE int fp_rerank_flow(struct fp_sched FP_MEM *s, u32 leaf, u32 flow, u64 
 FP_FUNC int fp_handle_empty_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 flow)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+	struct fp_node FP_MEM *n = fp_node_at(s, leaf);
 	u32 item = fp_flow_item(s, flow);
 	u64 rank;
 
-	if (fp_node_at(s, leaf)->wants & WANTS_EMPTY) {
-		fp_prepare_call(s, leaf, leaf, 0);
-		fp_prepare_flow_call(s, leaf, flow);
+	if (n->wants & WANTS_EMPTY) {
+		fp_prepare_call(s, leaf, n, 0);
+		fp_prepare_flow_call(s, n, flow, fp_fq_at(s, flow));
 		s->call.rank = fp_item_at(pool, item)->rank;
-		rank = fp_call_policy_or(s, leaf, FP_RANK_DEQUEUE, KEEP);
+		rank = fp_call_policy_or(s, n, FP_RANK_DEQUEUE, KEEP);
 		if ((s->call.verdict & LINGER) && rank != KEEP) {
 			s->stats.put_off++;
 			return fp_pifo_move(pool, item, rank);
@@ -339,43 +336,49 @@ FP_FUNC int fp_handle_empty_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32
 FP_FUNC int fp_dequeue_from_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
-	u32 item = fp_pifo_peek(pool, fp_queue_of(leaf));
+	struct fp_pifo FP_MEM *queue = fp_pifo_at(pool, fp_queue_of(leaf));
+	u32 item = fp_pifo_first(pool, queue, fp_queue_of(leaf));
 	u32 flow = item - s->config.packets;
 	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
+	struct fp_node FP_MEM *n = fp_node_at(s, leaf);
 	u32 handle = f->head;
+	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+	/* Not in corrupted memory. */
+	int is_flow =
+		item > s->config.packets && flow <= fp_flow_entries(&s->config) && f->leaf == leaf;
 	u64 rank;
 	int old;
 
-	if (item > s->config.packets && flow <= fp_flow_entries(&s->config) && f->leaf == leaf &&
-	    !f->packets) {
+	if (is_flow && !f->packets) {
 		fp_handle_empty_flow(s, leaf, flow);
 		return FP_TAKEN_NOTHING;
 	}
-	/* Corrupted memory. */
-	if (item <= s->config.packets || flow > fp_flow_entries(&s->config) || f->leaf != leaf ||
-	    fp_slot_at(s, handle)->flow != flow) {
+	if (!is_flow || p->flow != flow) {
 		fp_pifo_pop(pool, fp_queue_of(leaf));
 		s->stats.dropped[FP_DROP_BROKEN]++;
 		return FP_TAKEN_NOTHING;
 	}
-	fp_pifo_turn(pool, fp_queue_of(leaf));
-	fp_prepare_dequeue_call(s, leaf, handle, item);
-	if (fp_slot_at(s, handle)->next) {
-		struct fp_slot FP_MEM *next = fp_slot_at(s, fp_slot_at(s, handle)->next);
+	fp_pifo_turn(queue);
+	fp_prepare_call(s, leaf, n, handle);
+	fp_prepare_flow_call(s, n, flow, f);
+	FP_PUT(s->call.sojourn, s->now - p->enqueued);
+	s->call.rank = fp_item_at(pool, item)->rank;
+	if (p->next) {
+		struct fp_slot FP_MEM *next = fp_slot_at(s, p->next);
 
 		FP_PUT(s->call.next_hint, next->meta.hint);
 		FP_PUT(s->call.next_bytes, next->meta.bytes);
 	}
 	old = fp_give_up_if_old(s, leaf, handle);
-	rank = old ? KEEP : fp_call_policy_or(s, leaf, FP_RANK_DEQUEUE, KEEP);
+	rank = old ? KEEP : fp_call_policy_or(s, n, FP_RANK_DEQUEUE, KEEP);
 	if ((s->call.verdict & LATER) && !(s->call.verdict & DROP)) {
 		fp_pifo_move(pool, item, rank);
 		s->stats.put_off++;
 		return FP_TAKEN_NOTHING;
 	}
-	fp_unlink(s, flow, handle);
-	fp_end_waiting(s, handle);
-	fp_rerank_flow(s, leaf, flow, rank);
+	fp_unlink(s, f, p);
+	fp_end_waiting(s, n, p->meta.bytes);
+	fp_rerank_flow(s, leaf, n, flow, f, rank);
 	s->handle = handle;
 	if (old)
 		return FP_TAKEN_TOO_OLD;
@@ -391,28 +394,29 @@ FP_INLINE int fp_remove_packet(struct fp_sched FP_MEM *s, u32 handle, u32 reason
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 	u32 leaf = p->leaf;
+	struct fp_node FP_MEM *n = fp_node_at(s, leaf);
 	u32 flow = p->flow;
+	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
 
-	if (!leaf ||
-	    fp_node_at(s, fp_node_at(s, leaf)->config.parent)->config.over == FP_OVER_REFERENCES)
+	if (!leaf || fp_node_at(s, n->config.parent)->config.over == FP_OVER_REFERENCES)
 		return -1;
-	fp_prepare_call(s, leaf, leaf, handle);
-	fp_prepare_flow_call(s, leaf, flow);
+	fp_prepare_call(s, leaf, n, handle);
+	fp_prepare_flow_call(s, n, flow, f);
 	FP_PUT(s->call.reason, reason);
-	fp_call_policy_or(s, leaf, FP_ON_DROP, 0);
-	if (fp_node_at(s, leaf)->config.over == FP_OVER_PACKETS) {
+	fp_call_policy_or(s, n, FP_ON_DROP, 0);
+	if (n->config.over == FP_OVER_PACKETS) {
 		fp_pifo_remove(pool, handle);
-		fp_count_in_flow(s, handle, 0);
+		fp_count_in_flow(s, p, 0);
 	} else {
-		fp_unlink(s, flow, handle);
+		fp_unlink(s, f, p);
 		if (s->config.overflow == FP_OVERFLOW_FATTEST)
 			fp_update_fat_band(s, flow);
-		if (!fp_fq_at(s, flow)->packets && !(fp_node_at(s, leaf)->wants & WANTS_EMPTY)) {
+		if (!f->packets && !(n->wants & WANTS_EMPTY)) {
 			fp_pifo_remove(pool, fp_flow_item(s, flow));
 			fp_flow_becomes_idle(s, leaf, flow);
 		}
 	}
-	fp_end_waiting(s, handle);
+	fp_end_waiting(s, n, p->meta.bytes);
 	fp_drop_packet(s, handle, reason);
 	return 0;
 }

@@ -104,7 +104,7 @@ FP_FUNC int fp_gather_accounts(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched
 	if (!fp_keeps_accounts(s, old))
 		return 0;
 	fp_loop(i, s->config.nodes)
-		FP_PUT(fp_node_at(old, fp_old_node(old, c, i + 1))->continues, 1);
+		FP_PUT(fp_node_at(old, fp_old_node(old, c, i + 1))->continues, (u8)1);
 	/* Parents come before their children. */
 	fp_loop(i, old->config.nodes) {
 		if (!fp_node_at(old, old->config.nodes - i)->continues)
@@ -335,8 +335,8 @@ FP_FUNC u32 fp_move_out(struct fp_sched FP_MEM *s FP_ARG, struct fp_sched FP_MEM
 	if (fp_is_delayed(old, handle))
 		old->delayed--;
 	else
-		fp_end_waiting(old, handle);
-	fp_free_handle(old, handle);
+		fp_end_waiting(old, fp_node_at(old, from->leaf), from->meta.bytes);
+	fp_free_handle(from);
 	return handle;
 }
 
@@ -413,7 +413,7 @@ FP_FUNC u32 fp_clear(struct fp_sched FP_MEM *s FP_ARG)
 			continue;
 		fp_node_at(s, p->leaf)->stats.dropped++;
 		fp_account_dropped(s, p->leaf, FP_DROP_REMOVED, p->meta.bytes);
-		fp_free_handle(s, i + 1);
+		fp_free_handle(p);
 	}
 	fp_loop(i, fp_flow_entries(&s->config)) {
 		struct fp_fq FP_MEM *f = fp_fq_at(s, i + 1);

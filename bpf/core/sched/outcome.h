@@ -10,10 +10,10 @@
 
 #include "state.h"
 
-FP_INLINE void fp_report_outcome(struct fp_sched FP_MEM *s, u32 kind, u32 handle, u32 reason,
-				 u64 at)
+/* `p` is the packet of the handle; the handle is 0 for an outcome without a packet. */
+FP_INLINE void fp_report_packet(struct fp_sched FP_MEM *s, u32 kind, u32 handle,
+				const struct fp_slot FP_MEM *p, u32 reason, u64 at)
 {
-	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 	struct fp_outcome FP_MEM *o;
 
 	if (s->outcomes >= s->outcomes_most)
@@ -34,11 +34,15 @@ FP_INLINE void fp_report_outcome(struct fp_sched FP_MEM *s, u32 kind, u32 handle
 	s->outcomes++;
 }
 
-/* Frees the handle for the back end. */
-FP_INLINE void fp_free_handle(struct fp_sched FP_MEM *s, u32 handle)
+FP_INLINE void fp_report_outcome(struct fp_sched FP_MEM *s, u32 kind, u32 handle, u32 reason,
+				 u64 at)
 {
-	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
+	fp_report_packet(s, kind, handle, fp_slot_at(s, handle), reason, at);
+}
 
+/* Frees the handle of a packet for the back end. */
+FP_INLINE void fp_free_handle(struct fp_slot FP_MEM *p)
+{
 	FP_PUT(p->leaf, 0);
 	FP_PUT(p->flow, 0);
 }
@@ -104,31 +108,25 @@ FP_FUNC int fp_drop_packet(struct fp_sched FP_MEM *s FP_ARG, u32 handle, u32 rea
 	n->stats.dropped++;
 	fp_account_dropped(s, p->leaf, reason, p->meta.bytes);
 	fp_report_outcome(s, FP_DROPPED, handle, reason, fp_sojourn_of(s, handle));
-	fp_free_handle(s, handle);
+	fp_free_handle(p);
 	return 0;
 }
 
 /* A packet counts as waiting from here, until fp_end_waiting(). */
-FP_INLINE void fp_begin_waiting(struct fp_sched FP_MEM *s, u32 handle)
+FP_INLINE void fp_begin_waiting(struct fp_sched FP_MEM *s, struct fp_node FP_MEM *leaf, u32 bytes)
 {
-	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
-	struct fp_node FP_MEM *n = fp_node_at(s, p->leaf);
-
-	n->stats.packets++;
-	n->stats.bytes += p->meta.bytes;
+	leaf->stats.packets++;
+	leaf->stats.bytes += bytes;
 	s->packets++;
-	s->bytes_waiting += p->meta.bytes;
+	s->bytes_waiting += bytes;
 }
 
-FP_INLINE void fp_end_waiting(struct fp_sched FP_MEM *s, u32 handle)
+FP_INLINE void fp_end_waiting(struct fp_sched FP_MEM *s, struct fp_node FP_MEM *leaf, u32 bytes)
 {
-	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
-	struct fp_node FP_MEM *n = fp_node_at(s, p->leaf);
-
-	n->stats.packets--;
-	n->stats.bytes -= p->meta.bytes;
+	leaf->stats.packets--;
+	leaf->stats.bytes -= bytes;
 	s->packets--;
-	s->bytes_waiting -= p->meta.bytes;
+	s->bytes_waiting -= bytes;
 }
 
 #endif /* FP_SCHED_OUTCOME_H */

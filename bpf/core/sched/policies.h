@@ -11,7 +11,7 @@
 #include "policy_files.h"
 
 #define FP_POLICIES(X)                                                                             \
-	X(1, fifo, E, N, N, N)                                                                     \
+	X(1, fifo, N, N, N, N)                                                                     \
 	X(2, stfq, E, D, N, N)                                                                     \
 	X(3, fq_codel, E, D, N, N)                                                                 \
 	X(4, class_tree, E, D, T, N)                                                               \

@@ -67,35 +67,41 @@ FP_INLINE int fp_admit(struct fp_sched FP_MEM *s, u32 handle)
 	struct fp_slot FP_MEM *p = fp_slot_at(s, handle);
 	u32 leaf = p->leaf;
 	struct fp_node FP_MEM *n = fp_node_at(s, leaf);
+	struct fp_item FP_MEM *it;
+	struct fp_fq FP_MEM *f;
+	u32 flow = 0;
 	int refused;
 
 	if (n->supports_flows)
-		FP_PUT(p->flow, fp_find_flow(s, leaf, p->meta.flow_hash));
-	if (n->config.over == FP_OVER_FLOWS && !p->flow)
+		flow = fp_find_flow(s, leaf, p->meta.flow_hash);
+	FP_PUT(p->flow, flow);
+	if (n->config.over == FP_OVER_FLOWS && !flow)
 		return FP_DROP_NO_FLOW;
 	if ((n->config.limit_packets && n->stats.packets >= n->config.limit_packets) ||
 	    (n->config.limit_bytes && n->stats.bytes + p->meta.bytes > n->config.limit_bytes))
 		return FP_DROP_NODE_LIMIT;
-	if (fp_counts_hosts(n) && fp_is_idle(s, p->flow))
-		fp_count_hosts(s, p->flow, handle);
-	fp_prepare_call(s, leaf, leaf, handle);
-	fp_prepare_flow_call(s, leaf, p->flow);
-	FP_PUT(s->call.backlogged,
-	       p->flow && fp_is_item_queued(s, fp_flow_item(s, p->flow)) ? 1 : 0);
+	f = fp_fq_at(s, flow);
+	if (fp_counts_hosts(n) && fp_is_idle_flow(s, f, flow))
+		fp_count_hosts(s, flow, handle);
+	fp_prepare_call(s, leaf, n, handle);
+	fp_prepare_flow_call(s, n, flow, f);
 	FP_PUT(s->call.packets, s->call.packets + 1);
 	FP_PUT(s->call.bytes, s->call.bytes + p->meta.bytes);
-	if (p->flow)
-		s->call.rank = fp_item_at(fp_pool_of(s), fp_flow_item(s, p->flow))->rank;
+	if (flow) {
+		it = fp_item_at(fp_pool_of(s), fp_flow_item(s, flow));
+		FP_PUT(s->call.backlogged, it->pifo ? 1 : 0);
+		s->call.rank = it->rank;
+	}
 	if (n->undo)
-		fp_save_step(s, 0, leaf);
-	refused = n->config.over == FP_OVER_PACKETS ? fp_enqueue_packet(s, handle)
-						    : fp_enqueue_in_flow(s, handle);
+		fp_save_step(s, 0, leaf, n);
+	refused = n->config.over == FP_OVER_PACKETS ? fp_enqueue_packet(s, handle, p, n)
+						    : fp_enqueue_in_flow(s, handle, p, n, f);
 	if (!refused && s->at <= s->now) {
 		refused = fp_add_references(s, leaf, leaf, handle, 1);
 		if (refused) {
 			fp_pifo_remove(fp_pool_of(s), handle);
-			fp_count_in_flow(s, handle, 0);
-			fp_end_waiting(s, handle);
+			fp_count_in_flow(s, p, 0);
+			fp_end_waiting(s, n, p->meta.bytes);
 		}
 	}
 	if (!refused && s->config.ack_filter && p->meta.ack_flags &&
@@ -103,8 +109,8 @@ FP_INLINE int fp_admit(struct fp_sched FP_MEM *s, u32 handle)
 		fp_filter_ack(s, handle);
 	if (refused && refused != FP_DROP_REFUSED && n->undo)
 		fp_undo_step(s, 0);
-	if (refused && fp_counts_hosts(n) && fp_is_idle(s, p->flow))
-		fp_flow_becomes_idle(s, leaf, p->flow);
+	if (refused && fp_counts_hosts(n) && fp_is_idle(s, flow))
+		fp_flow_becomes_idle(s, leaf, flow);
 	return refused;
 }
 
@@ -207,14 +213,15 @@ FP_FUNC int fp_wake_item(struct fp_sched FP_MEM *s FP_ARG, u32 item)
 
 	s->stats.woken++;
 	if (item <= s->config.packets) {
-		refused = fp_push_packet(s, item);
+		struct fp_slot FP_MEM *p = fp_slot_at(s, item);
+
+		refused = fp_push_packet(s, item, p);
 		if (!refused)
-			refused = fp_add_references(s, fp_slot_at(s, item)->leaf,
-						    fp_slot_at(s, item)->leaf, item, 1);
+			refused = fp_add_references(s, p->leaf, p->leaf, item, 1);
 		if (refused) {
 			fp_pifo_remove(fp_pool_of(s), item);
-			fp_count_in_flow(s, item, 0);
-			fp_end_waiting(s, item);
+			fp_count_in_flow(s, p, 0);
+			fp_end_waiting(s, fp_node_at(s, p->leaf), p->meta.bytes);
 			fp_drop_packet(s, item, (u32)refused);
 		}
 	} else if (flow <= fp_flow_entries(&s->config)) {
@@ -225,13 +232,15 @@ FP_FUNC int fp_wake_item(struct fp_sched FP_MEM *s FP_ARG, u32 item)
 		fp_pifo_push(fp_pool_of(s), fp_queue_of(f->leaf), item, f->rank);
 		fp_activate(s, f->leaf, f->leaf, f->head);
 	} else if (node <= s->config.nodes) {
-		if (!fp_waiting(s, node))
+		struct fp_node FP_MEM *n = fp_node_at(s, node);
+
+		if (!fp_waiting_at(s, node, n))
 			return 0;
-		fp_push_child(s, node);
+		fp_push_child(s, node, n, fp_node_at(s, n->config.parent));
 		/*
 		 * The leaf of the entry is unknown here, so its ancestors are called for packet 0.
 		 */
-		fp_activate(s, fp_node_at(s, node)->config.parent, 0, 0);
+		fp_activate(s, n->config.parent, 0, 0);
 	} else if (reference <= s->config.references) {
 		u32 parent = fp_node_at(s, ref->child)->config.parent;
 
@@ -271,6 +280,15 @@ FP_FUNC int fp_wake(struct fp_sched FP_MEM *s FP_ARG)
 	return 0;
 }
 
+/* The most overdue child of node `node`, 0 if none is due. */
+FP_INLINE u32 fp_first_due(struct fp_sched FP_MEM *s, struct fp_pool FP_MEM *pool, u32 node)
+{
+	u32 q = fp_due_queue_of(s, node);
+	u32 due = fp_pifo_first(pool, fp_pifo_at(pool, q), q);
+
+	return due && fp_item_at(pool, due)->rank <= s->now ? due - fp_due_item(s, 0) : 0;
+}
+
 /* Follows the first entries from the root to a leaf. Returns 0 if a queue on the path is empty. */
 FP_FUNC u32 fp_choose_leaf(struct fp_sched FP_MEM *s FP_ARG)
 {
@@ -281,9 +299,11 @@ FP_FUNC u32 fp_choose_leaf(struct fp_sched FP_MEM *s FP_ARG)
 	s->depth = 0;
 	fp_loop(level, FP_SCHED_LEVELS) {
 		struct fp_node FP_MEM *n = fp_node_at(s, node);
+		struct fp_pifo FP_MEM *p = fp_pifo_at(pool, fp_queue_of(node));
 		u32 place = level & (FP_SCHED_LEVELS - 1);
-		u32 item = 0;
+		u32 parent = node;
 		u32 due = 0;
+		u32 item;
 
 		FP_PUT(s->path[place], node);
 		s->depth = level;
@@ -292,24 +312,18 @@ FP_FUNC u32 fp_choose_leaf(struct fp_sched FP_MEM *s FP_ARG)
 		if (n->wants & WANTS_ELIGIBLE)
 			fp_make_eligible(s, node);
 		if (n->wants & WANTS_DUE)
-			due = fp_pifo_peek(pool, fp_due_queue_of(s, node));
-		if (due && fp_item_at(pool, due)->rank <= s->now)
-			item = due - s->config.nodes - s->config.references;
-		else
-			due = 0;
-		if (!item)
-			item = fp_pifo_peek(pool, fp_queue_of(node));
+			due = fp_first_due(s, pool, node);
+		item = due ? fp_node_item(s, due) : fp_pifo_first(pool, p, fp_queue_of(node));
 		FP_PUT(s->entry[place], item);
 		FP_PUT(s->by_floor[place], due ? 1 : 0);
 		if (!item)
 			return 0;
-		fp_pifo_turn(pool, fp_queue_of(node));
+		fp_pifo_turn(p);
 		node = item - fp_node_item(s, 0);
 		if (n->config.over == FP_OVER_REFERENCES)
 			node = fp_reference_at(s, item - fp_reference_item(s, 0))->child;
 		/* Corrupted memory: not a child of this node. */
-		if (fp_node_at(s, node)->config.parent != s->path[place] ||
-		    node > s->config.nodes) {
+		if (fp_node_at(s, node)->config.parent != parent || node > s->config.nodes) {
 			fp_pifo_remove(pool, item);
 			s->stats.dropped[FP_DROP_BROKEN]++;
 			return 0;
@@ -318,64 +332,85 @@ FP_FUNC u32 fp_choose_leaf(struct fp_sched FP_MEM *s FP_ARG)
 	return 0;
 }
 
-/* Charges node `child` for s->handle of `leaf` by the policy of its parent, and ranks it again. */
-FP_FUNC int fp_charge_child(struct fp_sched FP_MEM *s FP_ARG, u32 level, u32 leaf)
+/* Moves a child in the queue of due times of its parent, adds it, or removes it: FP_NEVER. */
+FP_FUNC int fp_rank_due(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 parent, u64 due)
+{
+	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+	u32 item = fp_due_item(s, child);
+
+	if (fp_is_item_queued(s, item))
+		return due == FP_NEVER ? fp_pifo_remove(pool, item) : fp_pifo_move(pool, item, due);
+	return due == FP_NEVER ? 0 : fp_pifo_push(pool, fp_due_queue_of(s, parent), item, due);
+}
+
+/*
+ * Charges node `n`, the child on the path below node `above`, for s->handle by the policy of that
+ * node, and ranks it again. fp_prepare_calls_above() precedes. Returns 0 if the child is empty.
+ */
+FP_FUNC int fp_charge_child(struct fp_sched FP_MEM *s FP_ARG, u32 level,
+			    struct fp_node FP_MEM *n FP_ARG, struct fp_node FP_MEM *above FP_ARG)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	u32 place = level & (FP_SCHED_LEVELS - 1);
 	u32 parent = s->path[place];
 	u32 child = s->path[(level + 1) & (FP_SCHED_LEVELS - 1)];
-	struct fp_node FP_MEM *n = fp_node_at(s, child);
 	u32 item = s->entry[place];
+	u64 was_due = n->due;
 	u64 rank;
 	u64 at;
 
-	fp_prepare_call(s, parent, leaf, s->handle);
-	fp_prepare_child_call(s, child, leaf);
-	s->call.sojourn = s->now - fp_slot_at(s, s->handle)->enqueued;
+	fp_prepare_child_call(s, parent, above, n);
 	s->call.by_floor = s->by_floor[place];
 	s->call.rank = fp_item_at(pool, item)->rank;
-	rank = fp_call_policy_or(s, parent, FP_RANK_DEQUEUE, s->call.rank);
-	n->stats.by_floor += s->by_floor[place];
-	if (fp_node_at(s, parent)->config.over == FP_OVER_REFERENCES || !fp_waiting(s, child))
+	rank = fp_call_policy_or(s, above, FP_RANK_DEQUEUE, s->call.rank);
+	if (s->by_floor[place])
+		n->stats.by_floor++;
+	if (above->config.over == FP_OVER_REFERENCES)
+		return 1;
+	if (!fp_waiting_at(s, child, n))
 		return 0;
 	n->rank = rank == KEEP ? s->call.rank : rank;
 	n->due = s->call.due;
-	at = fp_send_time(s, parent);
+	at = fp_send_time(s, above);
 	if (at > s->now) {
 		fp_remove_child(s, child);
-		return fp_pifo_push(pool, FP_SHAPER, item, at);
+		fp_pifo_push(pool, FP_SHAPER, item, at);
+		return 1;
 	}
-	if (fp_node_at(s, parent)->wants & WANTS_ELIGIBLE) {
+	if (above->wants & WANTS_ELIGIBLE) {
 		fp_pifo_remove(pool, item);
-		return fp_push_child(s, child);
+		fp_push_child(s, child, n, above);
+		return 1;
 	}
 	if (rank != KEEP)
 		fp_pifo_move(pool, item, rank);
-	if (fp_node_at(s, parent)->wants & WANTS_DUE) {
-		fp_pifo_remove(pool, fp_due_item(s, child));
-		if (n->due != FP_NEVER)
-			fp_pifo_push(pool, fp_due_queue_of(s, parent), fp_due_item(s, child),
-				     n->due);
-	}
-	return 0;
+	/* Most children have no floor, and so no entry there. */
+	if ((above->wants & WANTS_DUE) && (was_due & n->due) != FP_NEVER)
+		fp_rank_due(s, child, parent, n->due);
+	return 1;
 }
 
 /*
- * Updates the ancestors of a leaf: frees references, charges and ranks children, removes empty
+ * Updates the ancestors of leaf `n`: frees references, charges and ranks children, removes empty
  * ones.
  */
-FP_FUNC int fp_update_ancestors(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 sent)
+FP_FUNC int fp_update_ancestors(struct fp_sched FP_MEM *s FP_ARG, struct fp_node FP_MEM *n FP_ARG,
+				u32 sent)
 {
-	u32 handle = s->handle;
-	u32 bytes = fp_slot_at(s, handle)->meta.bytes;
+	struct fp_slot FP_MEM *p = fp_slot_at(s, s->handle);
+	u32 bytes = p->meta.bytes;
 	u32 level = s->depth;
 	u32 i;
 
+	if (sent && level) {
+		fp_prepare_calls_above(s, n, s->handle);
+		s->call.sojourn = s->now - p->enqueued;
+	}
 	fp_loop(i, FP_SCHED_LEVELS) {
-		u32 place = level & (FP_SCHED_LEVELS - 1);
-		u32 node = s->path[place];
-		struct fp_node FP_MEM *n = fp_node_at(s, node);
+		u32 node = s->path[level & (FP_SCHED_LEVELS - 1)];
+		struct fp_node FP_MEM *above;
+		int waits;
+		u32 place;
 
 		if (sent) {
 			n->stats.sent++;
@@ -385,15 +420,15 @@ FP_FUNC int fp_update_ancestors(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 
 			return 0;
 		level--;
 		place = level & (FP_SCHED_LEVELS - 1);
-		s->handle = handle;
-		if (sent)
-			fp_charge_child(s, level, leaf);
-		if (fp_node_at(s, s->path[place])->config.over == FP_OVER_REFERENCES) {
+		above = fp_node_at(s, s->path[place]);
+		waits = sent ? fp_charge_child(s, level, n, above) : fp_waiting_at(s, node, n) != 0;
+		if (above->config.over == FP_OVER_REFERENCES) {
 			fp_pifo_remove(fp_pool_of(s), s->entry[place]);
 			fp_free_reference(s, s->entry[place] - fp_reference_item(s, 0));
-		} else if (!fp_waiting(s, node) && fp_is_child_queued(s, node)) {
+		} else if (!waits && fp_is_child_queued(s, node, s->path[place])) {
 			fp_remove_child(s, node);
 		}
+		n = above;
 	}
 	return 0;
 }
@@ -405,6 +440,7 @@ FP_FUNC int fp_update_ancestors(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 
 FP_INLINE int fp_dequeue_try(struct fp_sched FP_MEM *s)
 {
 	u32 leaf = fp_choose_leaf(s);
+	struct fp_node FP_MEM *n = fp_node_at(s, leaf);
 	int taken;
 	u32 marked;
 
@@ -412,22 +448,19 @@ FP_INLINE int fp_dequeue_try(struct fp_sched FP_MEM *s)
 		fp_deactivate_if_empty(s, s->path[s->depth & (FP_SCHED_LEVELS - 1)]);
 		return FP_TAKEN_NOTHING;
 	}
-	taken = fp_node_at(s, leaf)->config.over == FP_OVER_PACKETS ? fp_dequeue_packet(s, leaf)
-								    : fp_dequeue_from_flow(s, leaf);
+	taken = n->config.over == FP_OVER_PACKETS ? fp_dequeue_packet(s, leaf)
+						  : fp_dequeue_from_flow(s, leaf);
 	if (taken == FP_TAKEN_NOTHING) {
 		fp_deactivate_if_empty(s, leaf);
 		return taken;
 	}
 	marked = taken == FP_TAKEN_SENT && (s->call.verdict & MARK);
-	fp_node_at(s, leaf)->stats.marked += marked ? 1 : 0;
-	s->stats.marked += marked ? 1 : 0;
-	s->marked = marked;
-	{
-		u32 handle = s->handle;
-
-		fp_update_ancestors(s, leaf, taken == FP_TAKEN_SENT);
-		s->handle = handle;
+	if (marked) {
+		n->stats.marked++;
+		s->stats.marked++;
 	}
+	s->marked = marked;
+	fp_update_ancestors(s, n, taken == FP_TAKEN_SENT);
 	return taken;
 }
 
@@ -452,10 +485,10 @@ FP_INLINE void fp_send_packet(struct fp_sched FP_MEM *s)
 	if (s->config.service)
 		fp_charge_service(s, p->meta.bytes);
 	fp_account_sent(s, p->leaf, s->now - p->enqueued);
-	fp_report_outcome(s, FP_SENT, s->handle, 0, s->now - p->enqueued);
+	fp_report_packet(s, FP_SENT, s->handle, p, 0, s->now - p->enqueued);
 	if ((s->marked || p->impaired) && s->outcomes)
 		fp_report_flags(s, p);
-	fp_free_handle(s, s->handle);
+	fp_free_handle(p);
 }
 
 /* The next time at which a packet may leave; now if one may leave already. */
@@ -514,27 +547,28 @@ FP_FUNC int fp_rank_child_again(struct fp_sched FP_MEM *s FP_ARG, u32 child)
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	struct fp_node FP_MEM *n = fp_node_at(s, child);
 	u32 parent = n->config.parent;
+	struct fp_node FP_MEM *above = fp_node_at(s, parent);
 	u32 item = fp_node_item(s, child);
 	u64 rank;
 
-	if (fp_node_at(s, parent)->config.over != FP_OVER_CHILDREN || !fp_is_item_queued(s, item))
+	if (above->config.over != FP_OVER_CHILDREN || !fp_is_item_queued(s, item))
 		return 0;
 	/* As for a woken child, its packet is unknown. */
-	fp_prepare_call(s, parent, 0, 0);
-	fp_prepare_child_call(s, child, 0);
+	fp_prepare_calls_above(s, fp_node_at(s, 0), 0);
+	fp_prepare_child_call(s, parent, above, n);
 	FP_PUT(s->call.backlogged, 1);
 	s->call.rank = n->rank;
-	rank = fp_call_policy_or(s, parent, FP_RANK_ENQUEUE, KEEP);
+	rank = fp_call_policy_or(s, above, FP_RANK_ENQUEUE, KEEP);
 	if (rank != KEEP) {
 		n->rank = rank;
 		n->due = s->call.due;
 	}
 	if (fp_item_at(pool, item)->pifo == FP_SHAPER)
-		return fp_pifo_move(pool, item, max(fp_send_time(s, parent), s->now));
+		return fp_pifo_move(pool, item, max(fp_send_time(s, above), s->now));
 	if (rank == KEEP)
 		return 0;
 	fp_remove_child(s, child);
-	return fp_push_child(s, child);
+	return fp_push_child(s, child, n, above);
 }
 
 FP_INLINE int fp_changes_rate(struct fp_node FP_MEM *n, u32 setting, u64 value)

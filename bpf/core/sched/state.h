@@ -47,16 +47,17 @@
 
 /* A packet; its handle is its index. */
 struct fp_slot {
-	struct fp_meta meta;
 	u64 enqueued; /* ns */
 	u64 rank;
 	u32 leaf; /* 0: the handle is free */
 	u32 flow; /* 0: its leaf has no flows */
 	u32 next; /* in its flow */
 	u32 prev;
-	u64 order;    /* of arrival */
 	u32 bit;      /* to be inverted */
 	u32 impaired; /* FP_OUTCOME_*, FP_IMPAIRED_DELAYED; from bit 8: additional bytes on the link */
+	u64 order;    /* of arrival */
+	struct fp_meta meta;
+	u64 pad[4];
 };
 
 /* In the delay queue. */
@@ -78,6 +79,7 @@ struct fp_fq {
 	u32 zero;
 	u64 used; /* last use, in packets that arrived; 0: never */
 	u64 rank; /* while in the shaper */
+	u64 pad;
 	u64 state[FP_STATE_WORDS];
 };
 
@@ -95,20 +97,39 @@ struct fp_reference {
 	u64 rank;
 };
 
-struct fp_node {
-	struct fp_node_config config;	       /* its parameters are in `class` */
-	u64 class[FP_PARAMS + FP_STATE_WORDS]; /* parameters, then state */
-	u64 child[FP_STATE_WORDS];	       /* its state as a child of its parent */
-	u64 rank;			       /* while in the shaper */
-	u64 due;
-	u32 functions; /* bits of fp_function that its policy has */
-	u32 wants;     /* of its policy */
-	u32 level;     /* root 0 */
-	u32 supports_flows;
-	struct fp_node_stats stats;
-	u32 undo;      /* a packet may be refused after ranks were computed */
-	u32 continues; /* of a handover: as a node of the new tree */
+/* The part of fp_node_config that packets need; its parameters are in `class`. */
+struct fp_node_settings {
+	u32 parent;
+	u32 policy;
+	u32 over;
+	u32 impair;
+	u32 split;
+	u32 limit_packets;
+	u32 limit_bytes;
+	u32 cost;
+	u64 floor;
+	u64 ceil;
+	u64 burst;
 };
+
+/* Five lines. A packet needs the first three of its leaf, and of the nodes above. */
+struct fp_node {
+	struct fp_node_settings config;
+	u32 wants;    /* of its policy */
+	u8 functions; /* bits of fp_function that its policy has */
+	u8 supports_flows;
+	u8 undo;      /* a packet may be refused after ranks were computed */
+	u8 continues; /* of a handover: as a node of the new tree */
+	struct fp_node_stats stats;
+	u64 rank; /* while in the shaper */
+	u64 due;
+	u64 child[FP_STATE_WORDS];	       /* its state as a child of its parent */
+	u64 class[FP_PARAMS + FP_STATE_WORDS]; /* parameters, then state */
+};
+
+_Static_assert(sizeof(struct fp_node) == 320, "five cache lines");
+_Static_assert(sizeof(struct fp_slot) == 192, "three cache lines");
+_Static_assert(sizeof(struct fp_fq) == 128, "two cache lines");
 
 enum fp_function {
 	FP_RANK_ENQUEUE = 0,
@@ -291,14 +312,19 @@ FP_INLINE u32 fp_due_queue_of(const struct fp_sched FP_MEM *s, u32 node)
 	return FP_DELAY_QUEUE + s->config.nodes + node;
 }
 
-/* The number of entries in the queue of a node that may leave, eligible or not. */
-FP_INLINE u32 fp_waiting(struct fp_sched FP_MEM *s, u32 node)
+/* The number of entries in the queue of node `n` that may leave, eligible or not. */
+FP_INLINE u32 fp_waiting_at(struct fp_sched FP_MEM *s, u32 node, const struct fp_node FP_MEM *n)
 {
 	u32 count = fp_pifo_at(fp_pool_of(s), fp_queue_of(node))->count;
 
-	if (!count && (fp_node_at(s, node)->wants & WANTS_ELIGIBLE))
+	if (!count && (n->wants & WANTS_ELIGIBLE))
 		count = fp_pifo_at(fp_pool_of(s), fp_due_queue_of(s, node))->count;
 	return count;
+}
+
+FP_INLINE u32 fp_waiting(struct fp_sched FP_MEM *s, u32 node)
+{
+	return fp_waiting_at(s, node, fp_node_at(s, node));
 }
 
 #endif /* FP_SCHED_STATE_H */

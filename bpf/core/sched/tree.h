@@ -17,19 +17,11 @@
 /* Maximum of children that become eligible at once. The rest follow at the next call. */
 #define FP_RELEASE_BATCH 4096
 
-/*
- * Prepares a call of the policy of `node` for packet `handle`: the fields that every function
- * reads.
- */
-FP_FUNC int fp_prepare_call(struct fp_sched FP_MEM *s FP_ARG, u32 node, u32 leaf, u32 handle)
+/* Prepares calls of policies for packet `handle` of leaf `l`: the fields that every function reads. */
+FP_INLINE void fp_prepare_packet(struct fp_sched FP_MEM *s, struct fp_node FP_MEM *l, u32 handle)
 {
-	struct fp_node FP_MEM *n = fp_node_at(s, node);
-	struct fp_node FP_MEM *l = fp_node_at(s, leaf);
-
 	s->handle = handle;
 	FP_PUT(s->call.now, s->now);
-	FP_PUT(s->call.over, n->config.over);
-	FP_PUT(s->call.waiting, fp_waiting(s, node));
 	FP_PUT(s->call.queue_packets, l->stats.packets);
 	FP_PUT(s->call.queue_bytes, l->stats.bytes);
 	FP_PUT(s->call.sojourn, 0ull);
@@ -39,32 +31,53 @@ FP_FUNC int fp_prepare_call(struct fp_sched FP_MEM *s FP_ARG, u32 node, u32 leaf
 	FP_PUT(s->call.by_floor, 0);
 	FP_PUT(s->call.reason, 0);
 	FP_PUT(s->call.rank, 0ull);
+}
+
+/* Those of the policy of node `n`. */
+FP_INLINE void fp_prepare_node(struct fp_sched FP_MEM *s, u32 node, struct fp_node FP_MEM *n)
+{
+	FP_PUT(s->call.over, n->config.over);
+	FP_PUT(s->call.waiting, fp_waiting_at(s, node, n));
+}
+
+/* Prepares a call of the policy of leaf `l`. */
+FP_FUNC int fp_prepare_call(struct fp_sched FP_MEM *s FP_ARG, u32 leaf,
+			    struct fp_node FP_MEM *l FP_ARG, u32 handle)
+{
+	fp_prepare_packet(s, l, handle);
+	fp_prepare_node(s, leaf, l);
 	return 0;
 }
 
-/* Prepares a call for a child of the node. */
-FP_FUNC int fp_prepare_child_call(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf)
+/* Prepares calls of the policies of nodes above leaf `l`: the fields that do not change on the way. */
+FP_FUNC int fp_prepare_calls_above(struct fp_sched FP_MEM *s FP_ARG,
+				   struct fp_node FP_MEM *l FP_ARG, u32 handle)
 {
-	struct fp_node FP_MEM *n = fp_node_at(s, child);
-	struct fp_node FP_MEM *l = fp_node_at(s, leaf);
-
-	s->flow_at = (u64)((u8 FP_MEM *)n->child - (u8 FP_MEM *)s);
-	FP_PUT(s->call.floor, n->config.floor);
-	FP_PUT(s->call.ceil, n->config.ceil);
-	FP_PUT(s->call.burst, n->config.burst);
-	FP_PUT(s->call.cost, n->config.cost);
+	fp_prepare_packet(s, l, handle);
 	FP_PUT(s->call.packets, l->stats.packets);
 	FP_PUT(s->call.bytes, l->stats.bytes);
 	FP_PUT(s->call.hosts, 1);
 	return 0;
 }
 
-/* Prepares a call for a flow of a leaf, or a packet of it. Flow 0 has neither state nor weight. */
-FP_FUNC int fp_prepare_flow_call(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32 flow)
+/* The other fields, for child `n` of node `above`. */
+FP_INLINE void fp_prepare_child_call(struct fp_sched FP_MEM *s, u32 parent,
+				     struct fp_node FP_MEM *above, struct fp_node FP_MEM *n)
 {
-	struct fp_node FP_MEM *l = fp_node_at(s, leaf);
-	struct fp_fq FP_MEM *f = fp_fq_at(s, flow);
+	fp_prepare_node(s, parent, above);
+	s->flow_at = (u64)((u8 FP_MEM *)n->child - (u8 FP_MEM *)s);
+	FP_PUT(s->call.floor, n->config.floor);
+	FP_PUT(s->call.ceil, n->config.ceil);
+	FP_PUT(s->call.burst, n->config.burst);
+	FP_PUT(s->call.cost, n->config.cost);
+}
 
+/*
+ * Prepares a call for flow `f` of leaf `l`, or a packet of it. Flow 0 has neither state nor weight.
+ */
+FP_FUNC int fp_prepare_flow_call(struct fp_sched FP_MEM *s FP_ARG, struct fp_node FP_MEM *l FP_ARG,
+				 u32 flow, struct fp_fq FP_MEM *f FP_ARG)
+{
 	s->flow_at = flow ? (u64)((u8 FP_MEM *)f->state - (u8 FP_MEM *)s)
 			  : (u64)((u8 FP_MEM *)s->nobody - (u8 FP_MEM *)s);
 	FP_PUT(s->call.floor, l->config.floor);
@@ -73,25 +86,27 @@ FP_FUNC int fp_prepare_flow_call(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32
 	FP_PUT(s->call.cost, flow ? f->cost : FP_COST_ONE);
 	FP_PUT(s->call.packets, f->packets);
 	FP_PUT(s->call.bytes, f->bytes);
-	FP_PUT(s->call.hosts, l->wants & WANTS_HOSTS ? fp_busier_host(s, flow) : 1);
+	FP_PUT(s->call.hosts, l->wants & WANTS_HOSTS ? fp_busier_host(s, f) : 1);
 	return 0;
 }
 
 /* The send time of the entry of s->call. Keeps its verdict and due time. */
-FP_INLINE u64 fp_send_time(struct fp_sched FP_MEM *s, u32 node)
+FP_INLINE u64 fp_send_time(struct fp_sched FP_MEM *s, struct fp_node FP_MEM *n)
 {
-	if (!fp_policy_has(s, node, FP_SEND_TIME))
+	if (!fp_policy_has(n, FP_SEND_TIME))
 		return 0;
-	return fp_call_policy(s, node, FP_SEND_TIME);
+	return fp_call_policy(s, n, FP_SEND_TIME);
 }
 
-/* Puts the child into the queue of its parent at child->rank, and into the queue of due times. */
-FP_INLINE int fp_push_child(struct fp_sched FP_MEM *s, u32 child)
+/*
+ * Puts child `n` into the queue of node `above`, its parent, at n->rank, and into the queue of due
+ * times.
+ */
+FP_INLINE int fp_push_child(struct fp_sched FP_MEM *s, u32 child, struct fp_node FP_MEM *n,
+			    struct fp_node FP_MEM *above)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
-	struct fp_node FP_MEM *n = fp_node_at(s, child);
 	u32 parent = n->config.parent;
-	struct fp_node FP_MEM *above = fp_node_at(s, parent);
 
 	if (above->wants & WANTS_ELIGIBLE) {
 		if (n->due != FP_NEVER && n->due > above->class[FP_PARAMS])
@@ -116,10 +131,9 @@ FP_INLINE int fp_remove_child(struct fp_sched FP_MEM *s, u32 child)
 	return 0;
 }
 
-/* True if the child is in the queue of its parent, eligible or not, and not in the shaper. */
-FP_INLINE int fp_is_child_queued(struct fp_sched FP_MEM *s, u32 child)
+/* True if the child is in the queue of node `parent`, eligible or not, and not in the shaper. */
+FP_INLINE int fp_is_child_queued(struct fp_sched FP_MEM *s, u32 child, u32 parent)
 {
-	u32 parent = fp_node_at(s, child)->config.parent;
 	u32 in = fp_item_at(fp_pool_of(s), fp_node_item(s, child))->pifo;
 
 	return in == fp_queue_of(parent) || in == fp_due_queue_of(s, parent);
@@ -161,26 +175,32 @@ FP_INLINE int fp_is_item_queued(struct fp_sched FP_MEM *s, u32 item)
  */
 FP_FUNC int fp_activate(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf, u32 handle)
 {
+	u32 prepared = 0;
 	u32 level;
 
 	fp_loop(level, FP_SCHED_LEVELS) {
 		struct fp_node FP_MEM *n = fp_node_at(s, child);
 		u32 parent = n->config.parent;
+		struct fp_node FP_MEM *above;
 		u64 at;
 
-		if (!parent || fp_node_at(s, parent)->config.over != FP_OVER_CHILDREN ||
-		    fp_is_item_queued(s, fp_node_item(s, child)))
+		if (!parent || fp_is_item_queued(s, fp_node_item(s, child)))
 			return 0;
-		fp_prepare_call(s, parent, leaf, handle);
-		fp_prepare_child_call(s, child, leaf);
-		n->rank = fp_call_policy_or(s, parent, FP_RANK_ENQUEUE, 0);
+		above = fp_node_at(s, parent);
+		if (above->config.over != FP_OVER_CHILDREN)
+			return 0;
+		if (!prepared)
+			fp_prepare_calls_above(s, fp_node_at(s, leaf), handle);
+		prepared = 1;
+		fp_prepare_child_call(s, parent, above, n);
+		n->rank = fp_call_policy_or(s, above, FP_RANK_ENQUEUE, 0);
 		n->due = s->call.due;
-		at = fp_send_time(s, parent);
+		at = fp_send_time(s, above);
 		if (at > s->now) {
 			fp_pifo_push(fp_pool_of(s), FP_SHAPER, fp_node_item(s, child), at);
 			return 0;
 		}
-		fp_push_child(s, child);
+		fp_push_child(s, child, n, above);
 		child = parent;
 	}
 	return 0;
@@ -192,12 +212,13 @@ FP_FUNC int fp_deactivate_if_empty(struct fp_sched FP_MEM *s FP_ARG, u32 child)
 	u32 level;
 
 	fp_loop(level, FP_SCHED_LEVELS) {
-		u32 parent = fp_node_at(s, child)->config.parent;
+		struct fp_node FP_MEM *n = fp_node_at(s, child);
+		u32 parent = n->config.parent;
 
-		if (!parent || fp_waiting(s, child))
+		if (!parent || fp_waiting_at(s, child, n))
 			return 0;
 		if (fp_node_at(s, parent)->config.over == FP_OVER_CHILDREN &&
-		    fp_is_child_queued(s, child))
+		    fp_is_child_queued(s, child, parent))
 			fp_remove_child(s, child);
 		child = parent;
 	}
@@ -224,10 +245,9 @@ FP_FUNC int fp_free_reference(struct fp_sched FP_MEM *s FP_ARG, u32 reference)
 }
 
 /* Saves what the policy of `node` may change, to restore it if a push fails. */
-FP_INLINE void fp_save_step(struct fp_sched FP_MEM *s, u32 step, u32 node)
+FP_INLINE void fp_save_step(struct fp_sched FP_MEM *s, u32 step, u32 node, struct fp_node FP_MEM *n)
 {
 	struct fp_undo FP_MEM *u = &s->undo[step & (FP_SCHED_LEVELS - 1)];
-	struct fp_node FP_MEM *n = fp_node_at(s, node);
 	u64 FP_MEM *state = FP_AT(u64, s, s->flow_at);
 	u32 policy = n->config.policy & (FP_POLICIES_MAX - 1);
 	u32 i;
@@ -291,7 +311,9 @@ FP_FUNC int fp_add_references_upwards(struct fp_sched FP_MEM *s FP_ARG, u32 chil
 
 	s->upwards = 0;
 	fp_loop(level, FP_SCHED_LEVELS) {
-		u32 parent = fp_node_at(s, child)->config.parent;
+		struct fp_node FP_MEM *n = fp_node_at(s, child);
+		u32 parent = n->config.parent;
+		struct fp_node FP_MEM *above = fp_node_at(s, parent);
 		struct fp_reference FP_MEM *ref;
 		u32 reference;
 		int refused;
@@ -299,13 +321,13 @@ FP_FUNC int fp_add_references_upwards(struct fp_sched FP_MEM *s FP_ARG, u32 chil
 
 		if (!parent)
 			return 0;
-		if (fp_node_at(s, parent)->config.over != FP_OVER_REFERENCES) {
+		if (above->config.over != FP_OVER_REFERENCES) {
 			s->upwards = child;
 			return 0;
 		}
-		fp_prepare_call(s, parent, leaf, handle);
-		fp_prepare_child_call(s, child, leaf);
-		fp_save_step(s, step, parent);
+		fp_prepare_calls_above(s, fp_node_at(s, leaf), handle);
+		fp_prepare_child_call(s, parent, above, n);
+		fp_save_step(s, step, parent, above);
 		reference = fp_take_reference(s);
 		refused = FP_DROP_NO_REFERENCE;
 		if (reference) {
@@ -313,8 +335,8 @@ FP_FUNC int fp_add_references_upwards(struct fp_sched FP_MEM *s FP_ARG, u32 chil
 			FP_PUT(s->undo[step & (FP_SCHED_LEVELS - 1)].reference, reference);
 			FP_PUT(ref->child, child);
 			FP_PUT(ref->leaf, leaf);
-			ref->rank = fp_call_policy_or(s, parent, FP_RANK_ENQUEUE, 0);
-			at = fp_send_time(s, parent);
+			ref->rank = fp_call_policy_or(s, above, FP_RANK_ENQUEUE, 0);
+			at = fp_send_time(s, above);
 			if (at > s->now) {
 				fp_pifo_push(fp_pool_of(s), FP_SHAPER,
 					     fp_reference_item(s, reference), at);
@@ -341,8 +363,17 @@ FP_FUNC int fp_add_references_upwards(struct fp_sched FP_MEM *s FP_ARG, u32 chil
 FP_INLINE int fp_add_references(struct fp_sched FP_MEM *s, u32 child, u32 leaf, u32 handle,
 				u32 step)
 {
-	int refused = fp_add_references_upwards(s, child, leaf, handle, step);
+	u32 parent = fp_node_at(s, child)->config.parent;
+	int refused;
 
+	/* Nothing is above, or the child waits already. */
+	if (!parent || fp_is_item_queued(s, fp_node_item(s, child)))
+		return 0;
+	if (fp_node_at(s, parent)->config.over != FP_OVER_REFERENCES) {
+		fp_activate(s, child, leaf, handle);
+		return 0;
+	}
+	refused = fp_add_references_upwards(s, child, leaf, handle, step);
 	if (refused)
 		fp_undo_steps(s, step);
 	else if (s->upwards)

@@ -666,6 +666,10 @@ pub struct SchedStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct NodeStats {
+    /// Waiting at this leaf.
+    pub packets: u32,
+    /// Their bytes.
+    pub bytes: u32,
     /// Packets sent through it.
     pub sent: u64,
     /// Their bytes.
@@ -676,10 +680,6 @@ pub struct NodeStats {
     pub marked: u64,
     /// Packets sent because its floor was due.
     pub by_floor: u64,
-    /// Waiting at this leaf.
-    pub packets: u32,
-    /// Their bytes.
-    pub bytes: u32,
 }
 
 /// Histogram of sojourn times: four bins per octave of nanoseconds, from 2^10 (1 us) to 2^34 (17

@@ -392,7 +392,7 @@ fn check_references(built: &SchedLayout) -> Result<(), SchedRuntimeError> {
 }
 
 /// `FP_SCHED_MAGIC`, `FP_SCHED_VERSION`: the first words of a scheduler.
-pub(super) const HEADER: [u32; 2] = [0x6463_7366, 4];
+pub(super) const HEADER: [u32; 2] = [0x6463_7366, 5];
 
 impl SchedMemory {
     /// A scheduler of this version that another process formatted; `None` if there is none.

@@ -460,7 +460,7 @@ fn fq_codel(function: Function, p: &Meta, s: State, r: &mut Call) -> u64 {
     s.class[PARAMS] = round;
     let after = |credit: &mut i64| {
         let mut rounds = 0;
-        while *credit <= 0 && rounds < 120 {
+        while *credit <= 0 && rounds < 31 {
             *credit += grant;
             rounds += 1;
         }

@@ -50,7 +50,7 @@ fn span(policy: &str, node: &NodeConfig, lightest: u64, limit: u64) -> Span {
         ("hclock", _) => Span::Unbounded("floors have no maximum lead over shares"),
         ("qfq", _) => Span::Unbounded("ranks begin again at 0 when nothing waits"),
         // Ranks of its standard queue (FQ_CODEL_AHEAD).
-        ("fq_codel", _) => Span::Moving(2 * 120 + 2),
+        ("fq_codel", _) => Span::Moving(2 * 31 + 2),
         // The weight is the rank.
         ("priority", Over::Children) => Span::Fixed(lightest + 1),
         ("tins", _) => Span::Fixed((1 << 26) + 1),
@@ -168,21 +168,24 @@ mod tests {
     #[test]
     fn windows_that_would_clamp_flows_are_refused() {
         let small = "over = \"flows\"\nparams = { quantum = 64 }\nqueue = { kind = \"cffs\", buckets = 64 }";
-        for (text, needs) in [
-            (format!("policy = \"drr\"\n{small}"), 898),
+        for (text, has, needs) in [
+            (format!("policy = \"drr\"\n{small}"), 64, 898),
             (
                 "policy = \"stfq\"\nover = \"flows\"\nqueue = { kind = \"cffs\", buckets = 64 }"
                     .to_owned(),
+                64,
                 1 << 22,
             ),
             (
-                "policy = \"fq_codel\"\nqueue = { kind = \"cffs\", buckets = 64 }".to_owned(),
-                242,
+                "policy = \"fq_codel\"\nqueue = { kind = \"cffs\", buckets = 63 }".to_owned(),
+                63,
+                64,
             ),
         ] {
             let refused = tree(&text, None).unwrap_err();
-            let expected =
-                format!("a flow of weight 1 needs {needs} ranks, and the queue has 64: omit queue");
+            let expected = format!(
+                "a flow of weight 1 needs {needs} ranks, and the queue has {has}: omit queue"
+            );
             assert!(refused.contains(&expected), "{text}: {refused}");
         }
         tree(

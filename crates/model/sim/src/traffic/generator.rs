@@ -3,6 +3,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::net::{IpAddr, Ipv4Addr};
 
 use fairpath_core::sched::Meta;
@@ -156,23 +157,12 @@ impl Generator {
         self.rows.len() as u32 - 1
     }
 
-    /// Processes the next event of flow `at`, which can be a packet.
-    fn step(&mut self, now: u64, at: u32) -> Option<Arrival> {
-        let flow = &mut self.flows[at as usize];
-        let source = &self.sources[flow.source as usize];
-        let is_transfer = matches!(flow.state, State::Transfer(_));
-        if now >= source.stop_ns && !is_transfer {
-            return None;
-        }
-        if let State::Begins = flow.state {
-            let next = now + self.random.exponential(source.between_ns());
-            self.events.push(Reverse((next, at)));
-            self.transfer(now, at);
-            return None;
-        }
-        let (bytes, next) = flow.state.send(now, source, &mut self.random);
-        self.events.extend(next.map(|next| Reverse((next, at))));
-        (bytes > 0).then(|| packet(flow, source, at, now, bytes))
+    /// Starts a transfer, and schedules the next of flow `at`.
+    fn start_transfer(&mut self, now: u64, at: u32) {
+        let source = &self.sources[self.flows[at as usize].source as usize];
+        let next = now + self.random.exponential(source.between_ns());
+        self.events.push(Reverse((next, at)));
+        self.transfer(now, at);
     }
 
     /// Starts a transfer in a free entry.
@@ -248,6 +238,14 @@ impl Generator {
             bytes,
             lost,
         })
+    }
+}
+
+/// Replaces the first event by the next of its flow, which costs less than to pop and push.
+fn replace(mut first: PeekMut<'_, Reverse<(u64, u32)>>, next: Option<Reverse<(u64, u32)>>) {
+    match next {
+        Some(next) => *first = next,
+        None => drop(PeekMut::pop(first)),
     }
 }
 
@@ -420,10 +418,23 @@ fn packet(flow: &Flow, source: &Source, at: u32, now: u64, bytes: u32) -> Arriva
 impl Arrivals for Generator {
     fn next_time(&mut self) -> Result<Option<u64>, TrafficError> {
         while self.next.is_none() {
-            let Some(Reverse((now, at))) = self.events.pop() else {
+            let Some(first) = self.events.peek_mut() else {
                 break;
             };
-            self.next = self.step(now, at);
+            let Reverse((now, at)) = *first;
+            let flow = &mut self.flows[at as usize];
+            let source = &self.sources[flow.source as usize];
+            let stops = now >= source.stop_ns && !matches!(flow.state, State::Transfer(_));
+            if stops || matches!(flow.state, State::Begins) {
+                PeekMut::pop(first);
+                if !stops {
+                    self.start_transfer(now, at);
+                }
+                continue;
+            }
+            let (bytes, next) = flow.state.send(now, source, &mut self.random);
+            replace(first, next.map(|next| Reverse((next, at))));
+            self.next = (bytes > 0).then(|| packet(flow, source, at, now, bytes));
         }
         Ok(self.next.map(|next| next.meta.arrival))
     }
