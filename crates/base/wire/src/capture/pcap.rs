@@ -87,9 +87,8 @@ impl Header {
     /// The next record, packet `number`, if the whole of it is in `visible` and its length is valid.
     #[inline]
     pub(super) fn record(&self, visible: &[u8], number: u64) -> Option<Record> {
-        let fields: &[u8; RECORD_BYTES] = visible.first_chunk()?;
-        let field = |at: usize| self.order.u32_at(fields, at);
-        let (len, wire_len) = self.lengths(field(8), field(12));
+        let [seconds, fraction, len, wire_len] = self.order.words(visible.first_chunk()?);
+        let (len, wire_len) = self.lengths(len, wire_len);
         let record_len = self.record_bytes + len as usize;
         if len > MAX_PACKET_BYTES || record_len > visible.len() {
             return None;
@@ -97,7 +96,7 @@ impl Header {
         Some(Record {
             number,
             // At most 2^32 * 10^9 + 2^32 * 1000: fits.
-            time_ns: u64::from(field(0)) * 1_000_000_000 + u64::from(field(4)) * self.unit_ns,
+            time_ns: u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.unit_ns,
             wire_len,
             data: self.record_bytes..record_len,
             record_len,
@@ -110,7 +109,7 @@ impl Header {
     /// Up to version 2.2 the two lengths were swapped, and in 2.3 some programs still wrote them so.
     #[inline]
     fn lengths(&self, len: u32, wire_len: u32) -> (u32, u32) {
-        if self.minor < 3 || self.minor == 3 && len > wire_len {
+        if self.minor <= 3 && (self.minor < 3 || len > wire_len) {
             (wire_len, len)
         } else {
             (len, wire_len)

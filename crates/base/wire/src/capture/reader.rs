@@ -236,6 +236,17 @@ impl Order {
         }
     }
 
+    /// Four words, by one decision.
+    #[inline]
+    pub(super) fn words(self, bytes: &[u8; 16]) -> [u32; 4] {
+        let (words, _) = bytes.as_chunks::<4>();
+        let words = [words[0], words[1], words[2], words[3]].map(u32::from_le_bytes);
+        match self {
+            Order::Little => words,
+            Order::Big => words.map(u32::swap_bytes),
+        }
+    }
+
     /// The two bytes at `at`, which the caller knows are there.
     #[inline]
     pub(super) fn u16_at(self, bytes: &[u8], at: usize) -> u16 {

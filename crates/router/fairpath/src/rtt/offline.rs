@@ -226,17 +226,24 @@ impl Capture {
     }
 }
 
-/// The frame of a captured packet for the core; `None` for an unsupported link type.
-fn frame_of(packet: &Packet<'_>) -> Option<Frame> {
-    let link = match packet.link.canonical() {
-        LinkType::ETHERNET => Link::Ethernet,
+fn link_of(packet: &Packet<'_>) -> Option<Link> {
+    // The most frequent one first.
+    if packet.link == LinkType::ETHERNET {
+        return Some(Link::Ethernet);
+    }
+    Some(match packet.link.canonical() {
         LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 => Link::Raw,
         LinkType::LINUX_SLL => Link::Sll,
         LinkType::LINUX_SLL2 => Link::Sll2,
         LinkType::NULL | LinkType::LOOP => Link::Null,
         LinkType::PPP => Link::Ppp,
         _ => return None,
-    };
+    })
+}
+
+/// The frame of a captured packet for the core; `None` for an unsupported link type.
+fn frame_of(packet: &Packet<'_>) -> Option<Frame> {
+    let link = link_of(packet)?;
     let mut direction = match packet.direction {
         Some(Direction::Inbound) => FrameDirection::In,
         Some(Direction::Outbound) => FrameDirection::Out,
