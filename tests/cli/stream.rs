@@ -218,7 +218,7 @@ fn write_slowly(out: impl Write) -> io::Result<()> {
 }
 
 #[test]
-fn progress_without_a_terminal_is_lines_and_only_if_requested() {
+fn requested_progress_is_lines_without_a_terminal() {
     for (words, begins) in [(&["--progress"][..], "read "), (&[], "")] {
         let mut child = rtt(words);
         write_slowly(child.stdin.take().unwrap()).unwrap();
@@ -233,7 +233,7 @@ fn progress_without_a_terminal_is_lines_and_only_if_requested() {
 }
 
 #[test]
-fn progress_on_a_terminal_is_cleared_before_the_summary() {
+fn progress_on_terminals_is_cleared_before_the_summary() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("capture");
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();

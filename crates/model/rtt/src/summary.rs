@@ -150,7 +150,7 @@ struct Towards {
 }
 
 /// Hashes one number by a multiplication (Fibonacci hashing; Knuth, The Art of Computer Programming 3,
-/// 6.4). The core counts flows, and all maps here are small, so nobody gains by collisions.
+/// 6.4). The core counts flows, and all maps here are small: collisions cost little.
 #[derive(Default)]
 struct NumberHasher(u64);
 

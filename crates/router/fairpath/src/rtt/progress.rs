@@ -9,8 +9,8 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Packets between two looks at the clock.
-const PACKETS_PER_LOOK: u64 = 8192;
+/// Packets between two readings of the clock.
+const PACKETS_PER_READING: u64 = 8192;
 /// Between two updates of a terminal.
 const UPDATE_EVERY: Duration = Duration::from_millis(250);
 /// Between two lines elsewhere.
@@ -74,7 +74,7 @@ impl Progress {
     /// After each packet.
     #[inline]
     pub fn packet(&mut self, packets: u64) {
-        if packets.is_multiple_of(PACKETS_PER_LOOK) && self.next.is_some() {
+        if packets.is_multiple_of(PACKETS_PER_READING) && self.next.is_some() {
             self.update();
         }
     }
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_of_a_pipe_or_a_grown_file_has_no_total() {
+    fn progress_of_pipes_has_no_total() {
         let elapsed = Duration::from_secs(2);
         let expected = "read 1.0 GB, 500.0 MB/s";
         assert_eq!(line(1_000_000_000, None, elapsed), expected);
