@@ -111,9 +111,10 @@ impl Queue for OfPool {
     fn run(&mut self, ops: u32) -> anyhow::Result<()> {
         let OfPool(pool, draw) = self;
         for _ in 0..ops {
-            let item = pool.pop(1).unwrap_or_default();
-            let rank = draw.later(pool.rank(item));
-            pool.push(1, item, rank)?;
+            let Some((item, rank)) = pool.pop_ranked(1) else {
+                bail!("the queue is empty");
+            };
+            pool.push(1, item, draw.later(rank))?;
         }
         Ok(())
     }

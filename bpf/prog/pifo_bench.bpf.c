@@ -142,8 +142,11 @@ FP_INLINE u64 later(u64 rank)
 
 FP_INLINE struct fp_pool FP_MEM *the_pool(void)
 {
-	asm volatile("" : : "r"(&arena));
-	return (struct fp_pool FP_MEM *)FP_ARENA_START;
+	struct fp_pool FP_MEM *pool = (struct fp_pool FP_MEM *)FP_ARENA_START;
+
+	/* Hides the number, so that the address is kept and fields are offsets from it. */
+	asm volatile("" : "+r"(pool) : "r"(&arena));
+	return pool;
 }
 
 FP_INLINE struct listed *take_slot(u32 number)

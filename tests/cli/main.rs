@@ -8,6 +8,7 @@ mod growth;
 mod help;
 mod hostile;
 mod names;
+mod stream;
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

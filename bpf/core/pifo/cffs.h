@@ -33,10 +33,10 @@
 /* Below the top: 64^4 > 2^20 buckets. */
 #define FP_CFFS_LEVELS 3
 
-/* The position of a bucket of a half. */
+/* The position of a bucket of the primary half (0) or secondary half (1). */
 FP_INLINE u32 fp_window_at(struct fp_pifo FP_MEM *p, u32 half, u32 bucket)
 {
-	return (half & 1 ? p->stride : 0) + bucket;
+	return p->at[half & 1] + bucket;
 }
 
 /* Moves an empty window so that `rank` is in the middle of its primary half. */
@@ -53,50 +53,42 @@ FP_INLINE void fp_window_rebase(struct fp_pifo FP_MEM *p, u64 rank)
  */
 FP_INLINE u32 fp_window_place(struct fp_pifo FP_MEM *p, u64 rank, u32 others)
 {
-	u32 n = p->buckets, half = p->half & 1;
+	u32 n = p->buckets;
 	u64 at;
 
 	if (rank < p->base) {
 		p->was_below++;
-		return fp_outside_place(p, p->below, FP_REFUSED_BELOW, fp_window_at(p, half, 0));
+		return fp_outside_place(p, p->below, FP_REFUSED_BELOW, fp_window_at(p, 0, 0));
 	}
 	at = (rank - p->base) >> (p->shift & 63);
 	if (at < n)
-		return fp_window_at(p, half, (u32)at);
+		return fp_window_at(p, 0, (u32)at);
 	if (at < 2ull * n)
-		return fp_window_at(p, half ^ 1, (u32)(at - n));
+		return fp_window_at(p, 1, (u32)(at - n));
 	if (!others) {
 		fp_window_rebase(p, rank);
-		return fp_window_at(p, half, n / 2);
+		return fp_window_at(p, 0, n / 2);
 	}
 	p->was_beyond++;
-	return fp_outside_place(p, p->beyond, FP_REFUSED_BEYOND, fp_window_at(p, half ^ 1, n - 1));
-}
-
-/* Makes the secondary half the primary one. */
-FP_INLINE void fp_window_rotate(struct fp_pifo FP_MEM *p)
-{
-	p->half = (p->half & 1) ^ 1;
-	p->base += (u64)p->buckets << (p->shift & 63);
-	p->rotations++;
+	return fp_outside_place(p, p->beyond, FP_REFUSED_BEYOND, fp_window_at(p, 1, n - 1));
 }
 
 /* Half and bucket of a position. */
 FP_INLINE u32 fp_half_of(struct fp_pifo FP_MEM *p, u32 place)
 {
-	return place >= p->stride;
+	return place - p->at[0] >= p->buckets;
 }
 
 FP_INLINE u32 fp_bucket_of(struct fp_pifo FP_MEM *p, u32 place)
 {
-	return place >= p->stride ? place - p->stride : place;
+	return place - p->at[fp_half_of(p, place)];
 }
 
 /* Word `word` of the index of a half, which follows its buckets. */
 FP_INLINE u64 FP_MEM *fp_index_word(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 half,
 				    u64 word)
 {
-	return fp_word_at(pool, p, (u64)(half & 1 ? p->stride : 0) + p->buckets + word);
+	return fp_pool_bound(pool, (u64)p->at[half & 1] + p->buckets + word);
 }
 
 /* Sets a bit. Returns 1 if its word was 0, so that the level above changes. */
@@ -121,6 +113,37 @@ FP_INLINE int fp_index_clear(u64 FP_MEM *word, u32 i)
 FP_INLINE u64 fp_level_at(struct fp_pifo FP_MEM *p, u32 level)
 {
 	return level ? p->level_at[(level - 1) & 1] : 0;
+}
+
+/* The first non-empty bucket of a half of one level. */
+FP_INLINE u32 fp_cffs_first_flat(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 half)
+{
+	u32 i = fp_lowest(p->top[half & 1]);
+
+	return i * 64 + fp_lowest(*fp_index_word(pool, p, half, i));
+}
+
+/* Looks up `first` after a change of the index. */
+FP_INLINE void fp_cffs_seek(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p)
+{
+	if (p->levels == 1)
+		p->first =
+			p->top[0] ? fp_window_at(p, 0, fp_cffs_first_flat(pool, p, 0)) : FP_NO_LIST;
+}
+
+/* Makes the secondary half the primary one. */
+FP_INLINE void fp_window_rotate(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p)
+{
+	u64 top = p->top[0];
+	u32 at = p->at[0];
+
+	p->top[0] = p->top[1];
+	p->top[1] = top;
+	p->at[0] = p->at[1];
+	p->at[1] = at;
+	p->base += (u64)p->buckets << (p->shift & 63);
+	p->rotations++;
+	fp_cffs_seek(pool, p);
 }
 
 /* Sets or clears bucket `i` on all levels, for windows of more than 4,096 buckets. */
@@ -170,6 +193,7 @@ FP_INLINE void fp_cffs_set(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p
 		fp_cffs_change_deep(pool, q, half, i, 1);
 	else if (fp_index_set(fp_index_word(pool, p, half, i >> 6), i))
 		p->top[half & 1] |= fp_bit(i >> 6);
+	fp_cffs_seek(pool, p);
 }
 
 /* Marks bucket `i` as empty. */
@@ -180,72 +204,67 @@ FP_INLINE void fp_cffs_clear(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM 
 		fp_cffs_change_deep(pool, q, half, i, 0);
 	else if (fp_index_clear(fp_index_word(pool, p, half, i >> 6), i))
 		p->top[half & 1] &= ~fp_bit(i >> 6);
+	fp_cffs_seek(pool, p);
 }
 
 /* The first non-empty bucket of a half. The caller ensures that top[half] is not 0. */
 FP_INLINE u32 fp_cffs_first(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 half)
 {
-	u32 i;
-
-	if (p->levels != 1)
-		return fp_cffs_find_deep(pool, q, half, 0);
-	i = fp_lowest(p->top[half & 1]);
-	return i * 64 + fp_lowest(*fp_index_word(pool, p, half, i));
+	return p->levels == 1 ? fp_cffs_first_flat(pool, p, half)
+			      : fp_cffs_find_deep(pool, q, half, 0);
 }
 
 /* Like fp_window_place(), for a rank in the window. */
 FP_INLINE u32 fp_cffs_place(struct fp_pifo FP_MEM *p, u64 rank, u32 others)
 {
 	u64 at = (rank - p->base) >> (p->shift & 63), n = p->buckets;
-	u32 half = p->half & 1;
 
 	if (rank >= p->base && at < n)
-		return fp_window_at(p, half, (u32)at);
+		return fp_window_at(p, 0, (u32)at);
 	return fp_window_place(p, rank, others);
-}
-
-/* True if it is an FP_CFFS of one level: one comparison of kind and levels. */
-FP_INLINE int fp_cffs_is_flat(struct fp_pifo FP_MEM *p)
-{
-	return p->kind == FP_CFFS && p->levels == 1;
 }
 
 /*
  * The common case of a pop: a window of one level with a non-empty primary half. Returns 0 in other
- * cases, or if the memory is inconsistent, without changes. Random events (a bucket or a word
- * becomes empty) are not branches, because a misprediction costs as much as all the rest. A list
- * becomes empty if its head is its tail, which is known before its item is read.
+ * cases, or if the memory is inconsistent, without changes.
+ *
+ * `first` names the list, so that this pop need not wait for the search, which serves the next one.
+ * Whether a word runs empty is random, so it is not a branch.
  */
-FP_INLINE u32 fp_cffs_pop_soon(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p)
+FP_INLINE u32 fp_cffs_pop_soon(struct fp_pool FP_MEM *pool, u32 q)
 {
-	u32 half = p->half & 1, item;
-	u64 top = p->top[half], at, bits, i, runs_empty;
+	struct fp_pifo FP_MEM *p = fp_pifo_known(pool, q);
+	u64 first, index, i, word, bits;
 	struct fp_list FP_MEM *list;
-	struct fp_item FP_MEM *it;
-	u64 FP_MEM *word;
+	u32 item;
 
-	if (!top || !fp_cffs_is_flat(p))
+	if (q > pool->pifos)
 		return 0;
-	at = (p->arrays & ~7ull) + 8ull * fp_if(half, p->stride);
-	i = fp_lowest_of(top);
-	if (!fp_pool_has(pool, at + 8 * (p->buckets + i)))
+	first = p->first;
+	if (first >= pool->capacity)
 		return 0;
-	word = FP_AT(u64, pool, at + 8 * (p->buckets + i));
-	bits = *word;
-	i = i * 64 + fp_lowest_of(bits | 1ull << 63);
-	if (!fp_pool_has(pool, at + 8 * i))
-		return 0;
-	list = FP_AT(struct fp_list, pool, at + 8 * i);
+	list = (struct fp_list FP_MEM *)fp_pool_word(pool, first);
 	item = list->head;
 	if ((u32)(item - 1) >= pool->items)
 		return 0;
-	it = fp_item_at(pool, item);
-	runs_empty = fp_is_zero(item ^ list->tail);
-	list->head = fp_if(!runs_empty, it->next);
-	it->pifo = 0;
-	bits &= ~(runs_empty << (i & 63));
-	*word = bits;
-	p->top[half] = top & ~(fp_is_zero(bits) << (i >> 6 & 63));
+	if (item != list->tail) {
+		list->head = fp_item_known(pool, item)->next;
+	} else {
+		index = (u64)p->at[0] + p->buckets;
+		if (index + 63 >= pool->capacity)
+			return 0;
+		i = first - p->at[0];
+		word = i >> 6 & 63;
+		list->head = 0;
+		bits = *fp_pool_word(pool, index + word) & ~fp_bit((u32)i);
+		*fp_pool_word(pool, index + word) = bits;
+		bits = p->top[0] & ~(fp_is_zero(bits) << word);
+		p->top[0] = bits;
+		word = fp_lowest(bits);
+		first = p->at[0] + word * 64 + fp_lowest(*fp_pool_word(pool, index + word));
+		p->first = bits ? (u32)first : FP_NO_LIST;
+	}
+	fp_item_known(pool, item)->pifo = 0;
 	p->count--;
 	p->popped++;
 	return item;
@@ -255,41 +274,51 @@ FP_INLINE u32 fp_cffs_pop_soon(struct fp_pool FP_MEM *pool, struct fp_pifo FP_ME
  * The common case of a push: one level, a free item, a rank in the window, and capacity. Returns 0
  * in other cases, without changes.
  */
-FP_INLINE int fp_cffs_push_soon(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q,
-				u32 item, u64 rank, u64 seq)
+FP_INLINE int fp_cffs_push_soon(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u64 seq)
 {
-	u64 bucket = (rank - p->base) >> (p->shift & 63), n = p->buckets, at, word_at, second;
-	struct fp_item FP_MEM *it = fp_item_at(pool, item);
-	u32 half, first, head, was_empty;
+	struct fp_pifo FP_MEM *p = fp_pifo_known(pool, q);
 	struct fp_list FP_MEM *list;
+	struct fp_item FP_MEM *it;
+	u64 i, n, second, at, index;
 
-	if (rank < p->base || bucket >= 2 * n || p->count >= p->capacity || !fp_cffs_is_flat(p) ||
-	    (u32)(item - 1) >= pool->items || it->pifo)
+	if (q > pool->pifos)
 		return 0;
-	/* The half is random too, so it is not a branch. */
-	second = (n - 1 - bucket) >> 63;
-	half = (p->half & 1) ^ (u32)second;
-	bucket -= fp_if(second, (u32)n);
-	first = fp_if(half, p->stride);
-	at = (p->arrays & ~7ull) + 8ull * first;
-	word_at = at + 8 * (n + bucket / 64);
-	if (!fp_pool_has(pool, at + 8 * bucket) || !fp_pool_has(pool, word_at))
+	i = (rank - p->base) >> (p->shift & 63);
+	n = p->buckets;
+	if (rank < p->base || i >= 2 * n || p->count >= p->capacity || p->first == FP_NO_FIRST ||
+	    (u32)(item - 1) >= pool->items)
 		return 0;
-	list = FP_AT(struct fp_list, pool, at + 8 * bucket);
-	head = list->head;
-	was_empty = (u32)fp_is_zero(head);
+	it = fp_item_known(pool, item);
+	if (it->pifo)
+		return 0;
+	/* The half is random, so it is not a branch. */
+	second = (n - 1 - i) >> 63;
+	i -= n & -second;
+	at = p->at[second] + i;
+	/* The index is after the lists, so one comparison is for both. */
+	index = p->at[second] + n + (i >> 6);
+	if (index >= pool->capacity)
+		return 0;
+	list = (struct fp_list FP_MEM *)fp_pool_word(pool, at);
 	it->rank = rank;
 	it->seq = seq;
 	it->next = 0;
-	it->prev = list->tail;
-	it->place = first + (u32)bucket;
+	it->place = (u32)at;
 	it->pifo = q;
-	/* In an empty list the tail is undefined: item 0 takes the write. */
-	fp_item_at(pool, fp_if(was_empty ^ 1, list->tail))->next = item;
-	list->head = head | fp_if(was_empty, item);
-	list->tail = item;
-	*FP_AT(u64, pool, word_at) |= fp_bit((u32)bucket);
-	p->top[half] |= fp_bit((u32)bucket / 64);
+	if (list->head) {
+		u32 tail = list->tail;
+
+		it->prev = tail;
+		list->tail = item;
+		fp_item_at(pool, tail)->next = item;
+	} else {
+		FP_PUT(list->head, item);
+		list->tail = item;
+		*fp_pool_word(pool, index) |= fp_bit((u32)i);
+		p->top[second] |= fp_bit((u32)i >> 6);
+		if ((at | -second) < p->first)
+			p->first = (u32)at;
+	}
 	p->count++;
 	p->pushed++;
 	pool->pushed_out = 0;

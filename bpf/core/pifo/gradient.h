@@ -78,7 +78,7 @@ FP_FUNC u32 fp_gradient_first(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 hal
 
 		if (bucket >= p->buckets)
 			continue;
-		if (fp_list_at(pool, p, fp_window_at(p, half, bucket))->head)
+		if (fp_list_at(pool, p, fp_window_at(p, half, bucket), FP_GRADIENT)->head)
 			return bucket;
 		p->searched++;
 	}
@@ -94,7 +94,7 @@ FP_FUNC u32 fp_gradient_last(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 half
 	fp_loop(i, FP_MAX_GRADIENT) {
 		if (i >= n)
 			break;
-		if (fp_list_at(pool, p, fp_window_at(p, half, n - 1 - i))->head)
+		if (fp_list_at(pool, p, fp_window_at(p, half, n - 1 - i), FP_GRADIENT)->head)
 			return n - 1 - i;
 	}
 	return n;

@@ -33,8 +33,8 @@ FP_INLINE u32 FP_MEM *fp_heap_slots(struct fp_pool FP_MEM *pool, struct fp_pifo 
 /* `count`, or fewer: as many positions as there is memory for. */
 FP_INLINE u32 fp_heap_bound(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 count)
 {
-	u64 at = (p->arrays & ~7ull) - sizeof(struct fp_pool);
-	u64 space = at < pool->capacity ? (pool->capacity - at) / 4 : 1;
+	u64 at = p->at[0];
+	u64 space = at < pool->capacity ? (pool->capacity - at) * 2 : 1;
 
 	return count < space ? count : (u32)space;
 }

@@ -24,7 +24,7 @@
 #include "../runtime.h"
 
 #define FP_PIFO_MAGIC	0x4f464950u /* "PIFO" */
-#define FP_PIFO_VERSION 1
+#define FP_PIFO_VERSION 2
 
 /* Limits of one PIFO. */
 #define FP_MAX_BUCKETS	     (1u << 20) /* FP_CFFS */
@@ -34,6 +34,11 @@
 #define FP_AIFO_HEADROOM_ONE 256	/* the unit of headroom */
 #define FP_POP_BATCH	     64		/* items of one fp_pifo_pop_batch() */
 #define FP_NEVER	     (~0ull)	/* a time that never comes */
+
+/* fp_pifo.first: the primary half is empty. Every pool has fewer words. */
+#define FP_NO_LIST 0x7fffffffu
+/* fp_pifo.first: not an FP_CFFS of one level. */
+#define FP_NO_FIRST 0xffffffffu
 
 enum fp_pifo_kind {
 	FP_HEAP = 1,	 /* heap.h: exact for any ranks */
@@ -76,7 +81,7 @@ struct fp_item {
 	u64 seq;   /* arrival: larger is later, over all PIFOs of the pool */
 	u32 next;  /* in its list; free for the caller while the item is in no PIFO */
 	u32 prev;  /* the same; of the head of a list: undefined */
-	u32 place; /* its list (of a window: half * stride + bucket), or position in the heap */
+	u32 place; /* its list (of a window: its word after the header), or position in the heap */
 	u32 pifo;  /* its PIFO, 0 none */
 };
 
@@ -97,14 +102,13 @@ struct fp_pifo {
 	u8 beyond; /* enum fp_outside */
 	u8 shift;  /* a bucket is 2^shift ranks wide */
 	u8 levels; /* of bitmaps below `top`: 1 to 3 */
-	u8 half;   /* the array of buckets that is the primary half */
-	u8 zero;
+	u8 zero[2];
 	u32 capacity; /* maximum of items */
 	u32 count;
 	u32 buckets; /* of each half; lists of FP_BANDS, FP_SP_PIFO, FP_AIFO */
-	u32 stride;  /* 64-bit words of a half: its buckets, then its index */
-	u64 arrays;  /* offset from the pool */
-	u64 base;   /* first rank of the primary half; FP_AIFO: ranks so far; FP_PIEO: latest now */
+	u32 first;   /* FP_CFFS of one level: the first list of the primary half, counted as `at` */
+	u32 at[2]; /* of a window, its halves; of others, twice the arrays: words after the header */
+	u64 base;  /* first rank of the primary half; FP_AIFO: ranks so far; FP_PIEO: latest now */
 	u64 top[2]; /* of each half: bit i <=> bucket, or word of the level below, is not empty */
 	u64 pushed;
 	u64 popped;
@@ -132,7 +136,7 @@ struct fp_pool {
 	u32 magic;    /* FP_PIFO_MAGIC */
 	u32 version;  /* FP_PIFO_VERSION */
 	u64 bytes;    /* all bytes, with arrays */
-	u64 capacity; /* bytes after the header where an fp_item can begin */
+	u64 capacity; /* 64-bit words after the header where an fp_item can begin */
 	u64 pifo_at;  /* offset of pifo 0 */
 	u64 arrays;   /* offset of the space for arrays */
 	u32 items;    /* the largest number */
@@ -156,42 +160,60 @@ FP_INLINE u32 fp_item_bound(struct fp_pool FP_MEM *pool, u32 i)
 	return i <= pool->items ? i : 0;
 }
 
+/* Item `i`, which exists. */
+FP_INLINE struct fp_item FP_MEM *fp_item_known(struct fp_pool FP_MEM *pool, u32 i)
+{
+	return FP_AT(struct fp_item, pool,
+		     sizeof(struct fp_pool) + (u64)i * sizeof(struct fp_item));
+}
+
 /* Item `i`; item 0 if it does not exist. O(1). */
 FP_INLINE struct fp_item FP_MEM *fp_item_at(struct fp_pool FP_MEM *pool, u32 i)
 {
-	return FP_AT(struct fp_item, pool,
-		     sizeof(struct fp_pool) + (u64)fp_item_bound(pool, i) * sizeof(struct fp_item));
+	return fp_item_known(pool, fp_item_bound(pool, i));
+}
+
+/* PIFO `q`, which exists. */
+FP_INLINE struct fp_pifo FP_MEM *fp_pifo_known(struct fp_pool FP_MEM *pool, u32 q)
+{
+	return FP_AT(struct fp_pifo, pool, pool->pifo_at + (u64)q * sizeof(struct fp_pifo));
 }
 
 /* PIFO `q`; PIFO 0, without a kind, if it does not exist. O(1). */
 FP_INLINE struct fp_pifo FP_MEM *fp_pifo_at(struct fp_pool FP_MEM *pool, u32 q)
 {
-	q = q <= pool->pifos ? q : 0;
-	return FP_AT(struct fp_pifo, pool, pool->pifo_at + (u64)q * sizeof(struct fp_pifo));
+	return fp_pifo_known(pool, q <= pool->pifos ? q : 0);
 }
 
-/* `at` if an object of up to 32 bytes fits there after the header, else the offset of item 0. */
-FP_INLINE u64 fp_pool_bound(struct fp_pool FP_MEM *pool, u64 at)
+/* Word `word` after the header, which is less than the pool's capacity. */
+FP_INLINE u64 FP_MEM *fp_pool_word(struct fp_pool FP_MEM *pool, u64 word)
 {
-	return at - sizeof(struct fp_pool) < pool->capacity ? at : sizeof(struct fp_pool);
+	return FP_AT(u64, pool, sizeof(struct fp_pool) + 8 * word);
 }
 
-/* True if an object of up to 32 bytes fits there after the header. */
-FP_INLINE int fp_pool_has(struct fp_pool FP_MEM *pool, u64 at)
+/* Word `word` after the header, else that of item 0. Up to 32 bytes from there are in the pool. */
+FP_INLINE u64 FP_MEM *fp_pool_bound(struct fp_pool FP_MEM *pool, u64 word)
 {
-	return at - sizeof(struct fp_pool) < pool->capacity;
+	return fp_pool_word(pool, word < pool->capacity ? word : 0);
 }
 
-/* 64-bit word `word` of the arrays of a PIFO. */
+/* 64-bit word `word` of the arrays of a PIFO without halves. */
 FP_INLINE u64 FP_MEM *fp_word_at(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u64 word)
 {
-	return FP_AT(u64, pool, fp_pool_bound(pool, (p->arrays & ~7ull) + word * 8));
+	return fp_pool_bound(pool, p->at[0] + word);
 }
 
-FP_INLINE struct fp_list FP_MEM *fp_list_at(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
-					    u64 place)
+FP_INLINE int fp_is_window(u32 kind)
 {
-	return (struct fp_list FP_MEM *)fp_word_at(pool, p, place);
+	return kind == FP_CFFS || kind == FP_GRADIENT;
+}
+
+/* The list at `place` of a PIFO of this kind. */
+FP_INLINE struct fp_list FP_MEM *fp_list_at(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
+					    u32 place, u32 kind)
+{
+	return (struct fp_list FP_MEM *)(fp_is_window(kind) ? fp_pool_bound(pool, place)
+							    : fp_word_at(pool, p, place));
 }
 
 /*
@@ -258,16 +280,23 @@ FP_INLINE u64 fp_bit(u32 i)
 	return 1ull << (i & 63);
 }
 
-/* The lowest set bit of a word that is not 0. */
-FP_INLINE u32 fp_lowest_of(u64 word)
-{
-	return (u32)__builtin_ctzll(word);
-}
+#ifdef __bpf__
+/* The bit that a de Bruijn sequence shifts to its upper 6 bits: BPF has no instruction for it. */
+static const u8 fp_lowest_bit[64] = {
+	0,  1,	2,  7,	3,  13, 8,  19, 4,  25, 14, 28, 9,  34, 20, 40, 5,  17, 26, 38, 15, 46,
+	29, 48, 10, 31, 35, 54, 21, 50, 41, 57, 63, 6,	12, 18, 24, 27, 33, 39, 16, 37, 45, 47,
+	30, 53, 49, 56, 62, 11, 23, 32, 36, 44, 52, 55, 61, 22, 43, 51, 60, 42, 59, 58,
+};
+#endif
 
 /* The lowest set bit; 0 for 0. */
 FP_INLINE u32 fp_lowest(u64 word)
 {
+#ifdef __bpf__
+	return fp_lowest_bit[(word & -word) * 0x0218a392cd3d5dbfull >> 58];
+#else
 	return word ? (u32)__builtin_ctzll(word) : 0;
+#endif
 }
 
 /* The highest set bit; 0 for 0. */

@@ -46,11 +46,6 @@ FP_INLINE int fp_refuse_pifo(struct fp_pool FP_MEM *pool)
 	return FP_REFUSED_PIFO;
 }
 
-FP_INLINE int fp_is_window(u32 kind)
-{
-	return kind == FP_CFFS || kind == FP_GRADIENT;
-}
-
 /* Marks the list at `place` as not empty. */
 FP_INLINE void fp_mark(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 place,
 		       u32 kind)
@@ -106,7 +101,7 @@ FP_INLINE void fp_enter_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p
 	p->count++;
 	if (kind == FP_SP_PIFO)
 		(*fp_sp_held(pool, p, place))++;
-	if (fp_list_append(pool, fp_list_at(pool, p, place), item, it))
+	if (fp_list_append(pool, fp_list_at(pool, p, place, kind), item, it))
 		fp_mark(pool, p, q, place, kind);
 }
 
@@ -130,7 +125,7 @@ FP_INLINE int fp_leave_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 		p->count--;
 		if (kind == FP_SP_PIFO)
 			(*fp_sp_held(pool, p, place))--;
-		if (fp_list_unlink(pool, fp_list_at(pool, p, place), item, it))
+		if (fp_list_unlink(pool, fp_list_at(pool, p, place, kind), item, it))
 			fp_unmark(pool, p, q, place, kind);
 	}
 	it->pifo = 0;
@@ -140,12 +135,10 @@ FP_INLINE int fp_leave_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 /* The list that is served first, FP_NOWHERE if there is none. Does not move the window. */
 FP_INLINE u32 fp_front_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 kind)
 {
-	u32 half = p->half & 1, first;
+	u32 half = !p->top[0], first;
 
 	if (!fp_is_window(kind))
 		return p->top[0] ? fp_lowest(p->top[0]) : FP_NOWHERE;
-	if (!p->top[half])
-		half ^= 1;
 	if (!p->top[half])
 		return FP_NOWHERE;
 	first = kind == FP_CFFS ? fp_cffs_first(pool, p, q, half)
@@ -156,12 +149,10 @@ FP_INLINE u32 fp_front_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 /* The list that is served last, FP_NOWHERE if there is none. */
 FP_INLINE u32 fp_back_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 kind)
 {
-	u32 half = (p->half & 1) ^ 1, last;
+	u32 half = p->top[1] != 0, last;
 
 	if (!fp_is_window(kind))
 		return p->top[0] ? fp_highest(p->top[0]) : FP_NOWHERE;
-	if (!p->top[half])
-		half ^= 1;
 	if (!p->top[half])
 		return FP_NOWHERE;
 	last = kind == FP_CFFS ? fp_cffs_find_deep(pool, q, half, 1)
@@ -182,7 +173,7 @@ FP_INLINE u32 fp_pifo_peek_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 	place = fp_front_as(pool, p, q, kind);
 	if (place == FP_NOWHERE)
 		return 0;
-	return fp_item_bound(pool, fp_list_at(pool, p, place)->head);
+	return fp_item_bound(pool, fp_list_at(pool, p, place, kind)->head);
 }
 
 /* fp_pifo_last() for a known kind. */
@@ -198,7 +189,7 @@ FP_INLINE u32 fp_pifo_last_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 	place = fp_back_as(pool, p, q, kind);
 	if (place == FP_NOWHERE)
 		return 0;
-	return fp_item_bound(pool, fp_list_at(pool, p, place)->tail);
+	return fp_item_bound(pool, fp_list_at(pool, p, place, kind)->tail);
 }
 
 /* Pops in any case. */
@@ -219,9 +210,9 @@ FP_INLINE u32 fp_take_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 			pool->broken++;
 			return 0;
 		}
-		if (fp_is_window(kind) && fp_half_of(p, place) != (p->half & 1))
-			fp_window_rotate(p);
-		list = fp_list_at(pool, p, place);
+		if (fp_is_window(kind) && fp_half_of(p, place))
+			fp_window_rotate(pool, p);
+		list = fp_list_at(pool, p, place, kind);
 		item = fp_item_bound(pool, list->head);
 		next = fp_item_at(pool, item)->next;
 		list->head = next;
@@ -241,7 +232,7 @@ FP_INLINE u32 fp_turn_of(struct fp_pifo FP_MEM *p, u32 place, u32 kind)
 {
 	if (!fp_is_window(kind))
 		return place;
-	return fp_bucket_of(p, place) + (fp_half_of(p, place) == (p->half & 1) ? 0 : p->buckets);
+	return fp_bucket_of(p, place) + (fp_half_of(p, place) ? p->buckets : 0);
 }
 
 /*
@@ -354,6 +345,8 @@ FP_FUNC int fp_pifo_put(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u64
 	case FP_BANDS:
 		return fp_give_as(pool, q, item, rank, seq, FP_BANDS);
 	case FP_CFFS:
+		if (fp_cffs_push_soon(pool, q, item, rank, seq))
+			return 0;
 		return fp_give_as(pool, q, item, rank, seq, FP_CFFS);
 	}
 	pool->pushed_out = 0;
@@ -398,13 +391,16 @@ FP_FUNC u32 fp_pifo_pop_approximate(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 /* Removes the item of the smallest rank, the earliest of those. Returns 0 if there is none. */
 FP_FUNC u32 fp_pifo_pop(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 {
+	u32 item;
+
 	switch (fp_pifo_at(pool, q)->kind) {
 	case FP_HEAP:
 		return fp_take_as(pool, q, FP_HEAP);
 	case FP_BANDS:
 		return fp_take_as(pool, q, FP_BANDS);
 	case FP_CFFS:
-		return fp_take_as(pool, q, FP_CFFS);
+		item = fp_cffs_pop_soon(pool, q);
+		return item ? item : fp_take_as(pool, q, FP_CFFS);
 	}
 	return fp_pifo_pop_approximate(pool, q);
 }
@@ -419,7 +415,7 @@ FP_INLINE u32 fp_pifo_pop_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 
 	if (kind != FP_CFFS)
 		return fp_take_as(pool, q, kind);
-	item = fp_cffs_pop_soon(pool, fp_pifo_at(pool, q));
+	item = fp_cffs_pop_soon(pool, q);
 	return item ? item : fp_pifo_pop(pool, q);
 }
 
@@ -431,7 +427,7 @@ FP_INLINE int fp_pifo_push_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 
 	pool->seq = seq;
 	if (kind != FP_CFFS)
 		return fp_give_as(pool, q, item, rank, seq, kind);
-	if (fp_cffs_push_soon(pool, fp_pifo_at(pool, q), q, item, rank, seq))
+	if (fp_cffs_push_soon(pool, q, item, rank, seq))
 		return 0;
 	return fp_pifo_put_any(pool, q, item, rank, seq);
 }
@@ -468,10 +464,10 @@ FP_INLINE u32 fp_pifo_first(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *
  * Advances a window like fp_pifo_pop(), for a caller that peeks at the first item and then moves or
  * removes it.
  */
-FP_INLINE void fp_pifo_turn(struct fp_pifo FP_MEM *p)
+FP_INLINE void fp_pifo_turn(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p)
 {
-	if (fp_is_window(p->kind) && p->count && !p->top[p->half & 1])
-		fp_window_rotate(p);
+	if (fp_is_window(p->kind) && p->count && !p->top[0])
+		fp_window_rotate(pool, p);
 }
 
 /* The queued item that would be served last, which stays. 0 if there is none. */

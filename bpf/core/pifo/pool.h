@@ -19,6 +19,8 @@
 
 #define FP_MAX_ITEMS (1u << 28)
 #define FP_MAX_PIFOS (1u << 24)
+/* FP_NO_LIST is the number of no word. */
+#define FP_MAX_POOL_BYTES (8ull * FP_NO_LIST)
 
 struct fp_pool_config {
 	u32 items;	 /* 1 to FP_MAX_ITEMS */
@@ -69,8 +71,14 @@ FP_INLINE u64 fp_pool_arrays(const struct fp_pool_config *config)
 /* Bytes of a pool with its arrays. */
 FP_INLINE u64 fp_pool_bytes(const struct fp_pool_config *config)
 {
-	/* An array of one word at the end is read like an item: 32 bytes. */
-	return fp_pool_arrays(config) + fp_pool_align(config->array_bytes) + 64;
+	/* An array of one word at the end is read like an item, and as a whole index: 64 words. */
+	return fp_pool_arrays(config) + fp_pool_align(config->array_bytes) + 1024;
+}
+
+/* fp_pool.capacity: words after the header with an item's space up to the end. */
+FP_INLINE u64 fp_pool_words(u64 bytes)
+{
+	return (bytes - sizeof(struct fp_pool) - sizeof(struct fp_item)) / 8 + 1;
 }
 
 /* Words of a half's bitmaps below the top: ceil(N / 64), ceil of that / 64, ... up to 64. */
@@ -130,20 +138,21 @@ FP_FUNC int fp_pool_sound(const struct fp_pool *pool, u64 bytes)
 	       pool->pifos <= FP_MAX_PIFOS && pool->arrays == fp_pool_arrays(&config) &&
 	       pool->pifo_at == sizeof(*pool) + fp_pool_align(((u64)pool->items + 1) *
 							      sizeof(struct fp_item)) &&
-	       pool->bytes >= fp_pool_bytes(&config) &&
-	       pool->capacity == pool->bytes - sizeof(*pool) - sizeof(struct fp_item) + 1;
+	       pool->bytes >= fp_pool_bytes(&config) && pool->bytes <= FP_MAX_POOL_BYTES &&
+	       pool->capacity == fp_pool_words(pool->bytes);
 }
 
 /* Formats zeroed memory of fp_pool_bytes(). Returns 0, or FP_INVALID_NUMBER. */
 FP_FUNC int fp_pool_format(struct fp_pool *pool, const struct fp_pool_config *config)
 {
 	if (!config->items || !config->pifos || config->items > FP_MAX_ITEMS ||
-	    config->pifos > FP_MAX_PIFOS)
+	    config->pifos > FP_MAX_PIFOS || config->array_bytes > FP_MAX_POOL_BYTES ||
+	    fp_pool_bytes(config) > FP_MAX_POOL_BYTES)
 		return FP_INVALID_NUMBER;
 	memset(pool, 0, sizeof(*pool));
 	pool->version = FP_PIFO_VERSION;
 	pool->bytes = fp_pool_bytes(config);
-	pool->capacity = pool->bytes - sizeof(*pool) - sizeof(struct fp_item) + 1;
+	pool->capacity = fp_pool_words(pool->bytes);
 	pool->items = config->items;
 	pool->pifos = config->pifos;
 	pool->pifo_at =
@@ -233,14 +242,15 @@ FP_FUNC int fp_pifo_format(struct fp_pool *pool, u32 q, const struct fp_pifo_con
 	p->full = config->full;
 	p->below = config->below;
 	p->beyond = config->beyond;
-	p->arrays = at;
+	p->at[0] = (u32)((at - sizeof(*pool)) / 8);
 	p->base = fp_is_window(config->kind) ? config->base >> config->shift << config->shift : 0;
-	p->stride = config->buckets;
+	p->at[1] = p->at[0];
 	if (config->kind == FP_CFFS)
-		p->stride += fp_bitmap_words(config->buckets, &levels, level_at);
+		p->at[1] += config->buckets + fp_bitmap_words(config->buckets, &levels, level_at);
 	if (config->kind == FP_GRADIENT)
-		p->stride += 2;
+		p->at[1] += config->buckets + 2;
 	p->levels = (u8)levels;
+	p->first = levels == 1 ? FP_NO_LIST : FP_NO_FIRST;
 	p->level_at[0] = level_at[0];
 	p->level_at[1] = level_at[1];
 	p->window = config->kind == FP_AIFO ? config->buckets : 0;

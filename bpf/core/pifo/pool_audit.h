@@ -38,23 +38,22 @@ static int fp_audit_geometry(struct fp_pool *pool, struct fp_pifo *p, struct fp_
 {
 	u32 levels = 0, at[2] = { 0, 0 }, stride;
 	u32 buckets = p->kind == FP_AIFO ? p->window : p->buckets;
-	u64 bytes;
+	u32 first = p->at[1] < p->at[0] ? p->at[1] : p->at[0];
+	u64 bytes, begin = sizeof(*pool) + 8ull * first;
 
 	if (!fp_buckets_fit(p->kind, buckets) || p->capacity > pool->items ||
-	    p->count > p->capacity || p->half > 1 || p->shift > 63 ||
-	    (p->kind == FP_AIFO && p->buckets != 1))
+	    p->count > p->capacity || p->shift > 63 || (p->kind == FP_AIFO && p->buckets != 1))
 		return fp_flawed(audit, FP_FLAW_GEOMETRY, 0);
 	bytes = fp_pifo_bytes(p->kind, p->capacity, buckets);
-	if (p->arrays % 8 || p->arrays < pool->arrays || p->arrays > pool->bytes ||
-	    bytes > pool->bytes - p->arrays)
+	if (begin < pool->arrays || begin > pool->bytes || bytes > pool->bytes - begin)
 		return fp_flawed(audit, FP_FLAW_GEOMETRY, 0);
-	stride = buckets;
+	stride = 0;
 	if (p->kind == FP_CFFS)
-		stride += fp_bitmap_words(p->buckets, &levels, at);
+		stride = buckets + fp_bitmap_words(p->buckets, &levels, at);
 	if (p->kind == FP_GRADIENT)
-		stride += 2;
-	if (p->stride != stride || p->levels != levels || p->level_at[0] != at[0] ||
-	    p->level_at[1] != at[1])
+		stride = buckets + 2;
+	if (p->at[0] + p->at[1] - 2 * first != stride || p->levels != levels ||
+	    p->level_at[0] != at[0] || p->level_at[1] != at[1])
 		return fp_flawed(audit, FP_FLAW_GEOMETRY, 0);
 	return 0;
 }
@@ -79,7 +78,7 @@ static int fp_audit_heap(struct fp_pool *pool, struct fp_pifo *p, struct fp_audi
 static int fp_audit_list(struct fp_pool *pool, struct fp_pifo *p, u32 place, u64 *held,
 			 struct fp_audit *audit)
 {
-	struct fp_list *list = fp_list_at(pool, p, place);
+	struct fp_list *list = fp_list_at(pool, p, place, p->kind);
 	u32 item = list->head, before = 0;
 
 	while (item) {
@@ -119,7 +118,8 @@ static int fp_audit_bitmaps(struct fp_pool *pool, struct fp_pifo *p, u32 half,
 			if (level)
 				has = *fp_index_word(pool, p, half, at[level - 1] + i) != 0;
 			else
-				has = fp_list_at(pool, p, fp_window_at(p, half, i))->head != 0;
+				has = fp_list_at(pool, p, fp_window_at(p, half, i), FP_CFFS)
+					      ->head != 0;
 			if (level == p->levels) {
 				top |= has ? fp_bit(i) : 0;
 				continue;
@@ -141,7 +141,7 @@ static int fp_audit_sums(struct fp_pool *pool, struct fp_pifo *p, u32 half, stru
 	for (bucket = 0; bucket < p->buckets; bucket++) {
 		u64 i = (u64)FP_GRADIENT_MIN + p->buckets - 1 - bucket;
 
-		if (!fp_list_at(pool, p, fp_window_at(p, half, bucket))->head)
+		if (!fp_list_at(pool, p, fp_window_at(p, half, bucket), FP_GRADIENT)->head)
 			continue;
 		a += fp_gradient_weight((u32)i);
 		b += i * fp_gradient_weight((u32)i);
@@ -154,15 +154,21 @@ static int fp_audit_sums(struct fp_pool *pool, struct fp_pifo *p, u32 half, stru
 
 static int fp_audit_index(struct fp_pool *pool, struct fp_pifo *p, struct fp_audit *audit)
 {
+	u32 i, first = FP_NO_FIRST;
 	u64 top = 0;
-	u32 i;
 
-	if (p->kind == FP_CFFS)
-		return fp_audit_bitmaps(pool, p, 0, audit) || fp_audit_bitmaps(pool, p, 1, audit);
+	if (p->kind == FP_CFFS) {
+		if (fp_audit_bitmaps(pool, p, 0, audit) || fp_audit_bitmaps(pool, p, 1, audit))
+			return 1;
+		if (p->levels == 1)
+			first = p->top[0] ? fp_window_at(p, 0, fp_cffs_first_flat(pool, p, 0))
+					  : FP_NO_LIST;
+		return p->first == first ? 0 : fp_flawed(audit, FP_FLAW_INDEX, 0);
+	}
 	if (p->kind == FP_GRADIENT)
 		return fp_audit_sums(pool, p, 0, audit) || fp_audit_sums(pool, p, 1, audit);
 	for (i = 0; i < p->buckets; i++)
-		top |= fp_list_at(pool, p, i)->head ? fp_bit(i) : 0;
+		top |= fp_list_at(pool, p, i, p->kind)->head ? fp_bit(i) : 0;
 	return top == p->top[0] ? 0 : fp_flawed(audit, FP_FLAW_INDEX, 0);
 }
 
@@ -182,7 +188,9 @@ static int fp_audit_pifo(struct fp_pool *pool, u32 q, struct fp_audit *audit)
 	if (p->kind == FP_HEAP)
 		return fp_audit_heap(pool, p, audit);
 	for (i = 0; i < lists; i++) {
-		place = i < p->buckets ? i : p->stride + i - p->buckets;
+		place = i;
+		if (fp_is_window(p->kind))
+			place = fp_window_at(p, i >= p->buckets, i % p->buckets);
 		before = held;
 		if (fp_audit_list(pool, p, place, &held, audit))
 			return 1;

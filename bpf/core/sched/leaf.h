@@ -358,7 +358,7 @@ FP_FUNC int fp_dequeue_from_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf)
 		s->stats.dropped[FP_DROP_BROKEN]++;
 		return FP_TAKEN_NOTHING;
 	}
-	fp_pifo_turn(queue);
+	fp_pifo_turn(pool, queue);
 	fp_prepare_call(s, leaf, n, handle);
 	fp_prepare_flow_call(s, n, flow, f);
 	FP_PUT(s->call.sojourn, s->now - p->enqueued);

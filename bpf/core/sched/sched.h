@@ -318,7 +318,7 @@ FP_FUNC u32 fp_choose_leaf(struct fp_sched FP_MEM *s FP_ARG)
 		FP_PUT(s->by_floor[place], due ? 1 : 0);
 		if (!item)
 			return 0;
-		fp_pifo_turn(p);
+		fp_pifo_turn(pool, p);
 		node = item - fp_node_item(s, 0);
 		if (n->config.over == FP_OVER_REFERENCES)
 			node = fp_reference_at(s, item - fp_reference_item(s, 0))->child;

@@ -73,17 +73,46 @@ void fp_native_pool_run(struct fp_pool *pool, struct fp_pool_op *ops, u64 count)
 		fp_pool_run_op(pool, &ops[i]);
 }
 
-/* Returns 0 or a refusal in the lower half, and the pushed-out item above. */
-u64 fp_native_pifo_push(struct fp_pool *pool, u32 q, u32 item, u64 rank)
+/* Not inline, so that the common case saves no registers. */
+static __attribute__((noinline)) u64 fp_native_put(struct fp_pool *pool, u32 q, u32 item, u64 rank,
+						   u64 seq)
 {
-	u32 refused = fp_pifo_push_as(pool, q, item, rank, FP_CFFS);
+	u32 refused = fp_pifo_put_any(pool, q, item, rank, seq);
 
 	return (u64)pool->pushed_out << 32 | refused;
 }
 
-u32 fp_native_pifo_pop(struct fp_pool *pool, u32 q)
+/* Returns 0 or a refusal in the lower half, and the pushed-out item above. */
+u64 fp_native_pifo_push(struct fp_pool *pool, u32 q, u32 item, u64 rank)
 {
-	return fp_pifo_pop_as(pool, q, FP_CFFS);
+	u64 seq = ++pool->seq;
+
+	if (fp_cffs_push_soon(pool, q, item, rank, seq))
+		return 0;
+	return fp_native_put(pool, q, item, rank, seq);
+}
+
+/* An item, or 0, and its rank, in registers. */
+struct fp_native_popped {
+	u64 item;
+	u64 rank;
+};
+
+/* Not inline, for the same reason. */
+static __attribute__((noinline)) struct fp_native_popped fp_native_take(struct fp_pool *pool, u32 q)
+{
+	u32 item = fp_pifo_pop(pool, q);
+
+	return (struct fp_native_popped){ item, fp_item_at(pool, item)->rank };
+}
+
+struct fp_native_popped fp_native_pifo_pop(struct fp_pool *pool, u32 q)
+{
+	u32 item = fp_cffs_pop_soon(pool, q);
+
+	if (!item)
+		return fp_native_take(pool, q);
+	return (struct fp_native_popped){ item, fp_item_known(pool, item)->rank };
 }
 
 u32 fp_native_pifo_peek(struct fp_pool *pool, u32 q)

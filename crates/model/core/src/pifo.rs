@@ -273,9 +273,15 @@ impl Pool {
 
     /// Removes the item of the smallest rank, the earliest of those.
     pub fn pop(&mut self, q: u32) -> Option<u32> {
+        self.pop_ranked(q).map(|(item, _)| item)
+    }
+
+    /// [`Pool::pop`], with the rank of the item.
+    pub fn pop_ranked(&mut self, q: u32) -> Option<(u32, u64)> {
         self.check().ok()?;
         // SAFETY: as in push().
-        found(unsafe { ffi::fp_native_pifo_pop(self.pool.as_ptr(), q) })
+        let popped = unsafe { ffi::fp_native_pifo_pop(self.pool.as_ptr(), q) };
+        found(popped.item as u32).map(|item| (item, popped.rank))
     }
 
     /// The item that [`Pool::pop`] would remove.

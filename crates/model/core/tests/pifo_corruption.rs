@@ -69,7 +69,7 @@ fn corrupted_words_never_cause_hangs_or_overruns() {
 fn invalid_headers_refuse_until_repaired() {
     let mut pool = Pool::new(10, &[PifoConfig::new(Kind::Heap, 10)]).unwrap();
     pool.push(1, 1, 5).unwrap();
-    let magic_and_version = 0x4f46_4950 | 1 << 32;
+    let magic_and_version = 0x4f46_4950 | 2 << 32;
     pool.overwrite(0, magic_and_version + 1);
     assert_eq!(pool.push(1, 2, 5), Err(Refusal::Pifo));
     assert_eq!(

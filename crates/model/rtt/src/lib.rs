@@ -2,6 +2,7 @@
 //!
 //! Nothing here reads a clock, queries an interface or prints.
 
+pub mod json;
 mod record;
 mod summary;
 mod table;

@@ -5,6 +5,8 @@
 //! pairs of flow and leg. Later pairs are counted, and their samples are in the totals only.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use fairpath_core::{Counts, Event, FlowRecord, Key, Method, Sample, Stats};
 use hdrhistogram::Histogram;
@@ -14,6 +16,8 @@ use crate::record::{Context, SCHEMA, endpoint};
 
 /// Maximum number of flow legs with a histogram.
 pub const MAX_FLOW_ROWS: usize = 4096;
+/// Maximum number of interfaces with a row. A capture of all interfaces names any number of them.
+pub const MAX_TOWARDS_ROWS: usize = 1024;
 /// Two significant digits: values are exact to within 1 %.
 const DIGITS: u8 = 2;
 const LOWEST_NS: u64 = 1_000;
@@ -139,14 +143,52 @@ struct FlowLeg {
     distribution: Distribution,
 }
 
+/// The rows of one interface.
+struct Towards {
+    rtt: Distribution,
+    loss: LossLine,
+}
+
+/// Hashes one number by a multiplication (Fibonacci hashing; Knuth, The Art of Computer Programming 3,
+/// 6.4). The core counts flows, and all maps here are small: collisions cost little.
+#[derive(Default)]
+struct NumberHasher(u64);
+
+impl Hasher for NumberHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(self.0 ^ u64::from(byte));
+        }
+    }
+
+    #[inline]
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    #[inline]
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        // Maps use the lowest and the highest bits; the highest are the best mixed ones.
+        self.0.rotate_left(26)
+    }
+}
+
+type ByNumber<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
+
 /// Collects the events of a run.
 #[derive(Default)]
 pub struct Summary {
-    by_interface: HashMap<u32, Distribution>,
-    legs: HashMap<(u32, usize), FlowLeg>,
+    towards: ByNumber<u32, Towards>,
+    towards_excluded: u64,
+    /// By twice the number of the flow, and the measured side.
+    legs: ByNumber<u64, FlowLeg>,
     legs_excluded: u64,
-    ended: HashMap<u32, [Counts; 2]>,
-    loss: HashMap<u32, LossLine>,
+    ended: ByNumber<u32, [Counts; 2]>,
     methods: [u64; Method::ALL.len()],
     opened: u64,
     closed: u64,
@@ -178,6 +220,8 @@ pub struct SummaryLine {
     pub events_lost: u64,
     /// Round-trip times by the interface behind which the measured host is.
     pub towards: Vec<TowardsLine>,
+    /// Samples towards further interfaces, which have no row.
+    pub towards_samples_excluded: u64,
     pub flows: Vec<FlowRow>,
     pub flow_rows_excluded: u64,
     /// Every counter of the packet path by name.
@@ -224,23 +268,42 @@ impl Summary {
 
     fn add_sample(&mut self, sample: &Sample) {
         self.methods[sample.method as usize - 1] += 1;
-        self.by_interface
-            .entry(sample.towards)
-            .or_insert_with(Distribution::new)
-            .add(sample.rtt);
-        let leg = (sample.flow, sample.measured);
-        if self.legs.len() >= MAX_FLOW_ROWS && !self.legs.contains_key(&leg) {
+        match self.towards_row(sample.towards) {
+            Some(row) => row.rtt.add(sample.rtt),
+            None => self.towards_excluded += 1,
+        }
+        let leg = 2 * u64::from(sample.flow) + sample.measured as u64;
+        if let Some(row) = self.legs.get_mut(&leg) {
+            row.distribution.add(sample.rtt);
+            return;
+        }
+        if self.legs.len() >= MAX_FLOW_ROWS {
             self.legs_excluded += 1;
             return;
         }
-        let row = self.legs.entry(leg).or_insert_with(|| FlowLeg {
+        let mut distribution = Distribution::new();
+        distribution.add(sample.rtt);
+        let row = FlowLeg {
             flow: sample.flow,
             key: sample.key,
             measured: sample.measured,
             towards: sample.towards,
-            distribution: Distribution::new(),
-        });
-        row.distribution.add(sample.rtt);
+            distribution,
+        };
+        self.legs.insert(leg, row);
+    }
+
+    /// The row of an interface, unless there are too many.
+    fn towards_row(&mut self, ifindex: u32) -> Option<&mut Towards> {
+        let is_full = self.towards.len() >= MAX_TOWARDS_ROWS;
+        match self.towards.entry(ifindex) {
+            Entry::Occupied(row) => Some(row.into_mut()),
+            Entry::Vacant(_) if is_full => None,
+            Entry::Vacant(place) => Some(place.insert(Towards {
+                rtt: Distribution::new(),
+                loss: LossLine::default(),
+            })),
+        }
     }
 
     fn add_flow(&mut self, flow: &FlowRecord) {
@@ -248,11 +311,9 @@ impl Summary {
             return;
         }
         for side in 0..2 {
-            let towards = flow.towards[1 - side];
-            self.loss
-                .entry(towards)
-                .or_default()
-                .add(&flow.counts[side]);
+            if let Some(row) = self.towards_row(flow.towards[1 - side]) {
+                row.loss.add(&flow.counts[side]);
+            }
         }
         if self.ended.len() < MAX_FLOW_ROWS {
             self.ended.insert(flow.flow, flow.counts);
@@ -304,12 +365,13 @@ impl Summary {
 
     fn towards(&self, context: &Context) -> Vec<TowardsLine> {
         let mut lines: Vec<TowardsLine> = self
-            .by_interface
+            .towards
             .iter()
-            .map(|(ifindex, distribution)| TowardsLine {
+            .filter(|(_, row)| !row.rtt.histogram.is_empty())
+            .map(|(ifindex, row)| TowardsLine {
                 towards: context.interface(*ifindex),
-                rtt: distribution.line(),
-                loss: self.loss.get(ifindex).copied().unwrap_or_default(),
+                rtt: row.rtt.line(),
+                loss: row.loss,
             })
             .collect();
         lines.sort_by(|a, b| a.towards.cmp(&b.towards));
@@ -343,6 +405,7 @@ impl Summary {
             samples_suppressed: stats.samples_suppressed,
             events_lost: stats.events_lost,
             towards: self.towards(context),
+            towards_samples_excluded: self.towards_excluded,
             flows: self.rows(rows, context),
             flow_rows_excluded: (self.legs.len().saturating_sub(rows)) as u64 + self.legs_excluded,
             counters: stats

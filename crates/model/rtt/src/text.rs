@@ -2,7 +2,7 @@
 //! reader of captures is otherwise the formatting of numbers.
 
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use fairpath_core::{FlowRecord, Key, Reason, Sample};
 use fairpath_units::text::line;
@@ -83,12 +83,7 @@ fn endpoint(out: &mut Vec<u8>, key: &Key, side: usize) {
     let has_port = key.proto == 6;
     match key.endpoint(side) {
         SocketAddr::V4(at) => {
-            let [a, b, c, d] = at.ip().octets();
-            decimal(out, a.into(), 1);
-            for octet in [b, c, d] {
-                out.push(b'.');
-                decimal(out, octet.into(), 1);
-            }
+            address_v4(out, *at.ip());
             if has_port {
                 out.push(b':');
                 decimal(out, at.port().into(), 1);
@@ -96,6 +91,15 @@ fn endpoint(out: &mut Vec<u8>, key: &Key, side: usize) {
         }
         SocketAddr::V6(at) if has_port => write!(out, "{at}").expect("memory takes all"),
         SocketAddr::V6(at) => write!(out, "{}", at.ip()).expect("memory takes all"),
+    }
+}
+
+pub(crate) fn address_v4(out: &mut Vec<u8>, ip: Ipv4Addr) {
+    let [a, b, c, d] = ip.octets();
+    decimal(out, a.into(), 1);
+    for octet in [b, c, d] {
+        out.push(b'.');
+        decimal(out, octet.into(), 1);
     }
 }
 

@@ -83,8 +83,42 @@ pub(super) fn begin<R: Read>(window: &mut Window<R>) -> Result<Header, ReadError
     })
 }
 
+impl Header {
+    /// The next record, packet `number`, if the whole of it is in `visible` and its length is valid.
+    #[inline]
+    pub(super) fn record(&self, visible: &[u8], number: u64) -> Option<Record> {
+        let [seconds, fraction, len, wire_len] = self.order.words(visible.first_chunk()?);
+        let (len, wire_len) = self.lengths(len, wire_len);
+        let record_len = self.record_bytes + len as usize;
+        if len > MAX_PACKET_BYTES || record_len > visible.len() {
+            return None;
+        }
+        Some(Record {
+            number,
+            // At most 2^32 * 10^9 + 2^32 * 1000: fits.
+            time_ns: u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.unit_ns,
+            wire_len,
+            data: self.record_bytes..record_len,
+            record_len,
+            link: self.link,
+            interface: 0,
+            direction: None,
+        })
+    }
+
+    /// Up to version 2.2 the two lengths were swapped, and in 2.3 some programs still wrote them so.
+    #[inline]
+    fn lengths(&self, len: u32, wire_len: u32) -> (u32, u32) {
+        if self.minor <= 3 && (self.minor < 3 || len > wire_len) {
+            (wire_len, len)
+        } else {
+            (len, wire_len)
+        }
+    }
+}
+
 /// Reads the next record and makes it visible; `None` at the end of the file. `packets` were read before.
-#[inline]
+#[cold]
 pub(super) fn next<R: Read>(
     header: &Header,
     window: &mut Window<R>,
@@ -105,15 +139,8 @@ pub(super) fn next<R: Read>(
             Err(place.truncated(window))
         };
     }
-    let order = header.order;
-    let fields = window.visible();
-    let seconds = order.u32_at(fields, 0);
-    let fraction = order.u32_at(fields, 4);
-    let (mut len, mut wire_len) = (order.u32_at(fields, 8), order.u32_at(fields, 12));
-    // Up to version 2.2 the two lengths were swapped, and in 2.3 some programs still wrote them so.
-    if header.minor < 3 || header.minor == 3 && len > wire_len {
-        std::mem::swap(&mut len, &mut wire_len);
-    }
+    let field = |at| header.order.u32_at(window.visible(), at);
+    let (len, _) = header.lengths(field(8), field(12));
     if len > MAX_PACKET_BYTES {
         return Err(ReadError::PacketTooLong {
             offset: place.offset,
@@ -125,15 +152,5 @@ pub(super) fn next<R: Read>(
     if !window.need(record_len).map_err(|e| place.fill(e))? {
         return Err(place.truncated(window));
     }
-    Ok(Some(Record {
-        number: packet,
-        // At most 2^32 * 10^9 + 2^32 * 1000: fits.
-        time_ns: u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * header.unit_ns,
-        wire_len,
-        data: header.record_bytes..record_len,
-        record_len,
-        link: header.link,
-        interface: 0,
-        direction: None,
-    }))
+    Ok(header.record(window.visible(), packet))
 }

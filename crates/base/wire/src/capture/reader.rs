@@ -108,18 +108,16 @@ impl<R: Read> Reader<R> {
         if self.done {
             return Ok(None);
         }
-        let result = match &mut self.parser {
-            Parser::Pcap(header) => pcap::next(header, &mut self.window, self.packets),
-            Parser::Pcapng(section) => pcapng::next(
-                section,
-                &mut self.interfaces,
-                &mut self.window,
-                self.packets,
-            ),
+        let visible = match &self.parser {
+            Parser::Pcap(header) => header.record(self.window.visible(), self.packets + 1),
+            Parser::Pcapng(_) => None,
         };
-        let Ok(Some(record)) = result else {
-            self.done = true;
-            return result.map(|_| None);
+        let record = match visible {
+            Some(record) => record,
+            None => match self.record()? {
+                Some(record) => record,
+                None => return Ok(None),
+            },
         };
         self.packets += 1;
         let bytes = self.window.take(record.record_len);
@@ -132,6 +130,17 @@ impl<R: Read> Reader<R> {
             interface: record.interface,
             direction: record.direction,
         }))
+    }
+
+    /// Reads the next record and makes it visible.
+    fn record(&mut self) -> Result<Option<Record>, ReadError> {
+        let (window, packets) = (&mut self.window, self.packets);
+        let result = match &mut self.parser {
+            Parser::Pcap(header) => pcap::next(header, window, packets),
+            Parser::Pcapng(section) => pcapng::next(section, &mut self.interfaces, window, packets),
+        };
+        self.done = !matches!(result, Ok(Some(_)));
+        result
     }
 
     /// The format, known from the first bytes.
@@ -224,6 +233,17 @@ impl Order {
         match self {
             Order::Little => u32::from_le_bytes(bytes),
             Order::Big => u32::from_be_bytes(bytes),
+        }
+    }
+
+    /// Four words, by one decision.
+    #[inline]
+    pub(super) fn words(self, bytes: &[u8; 16]) -> [u32; 4] {
+        let (words, _) = bytes.as_chunks::<4>();
+        let words = [words[0], words[1], words[2], words[3]].map(u32::from_le_bytes);
+        match self {
+            Order::Little => words,
+            Order::Big => words.map(u32::swap_bytes),
         }
     }
 

@@ -53,13 +53,12 @@ pub(crate) struct RawPifo {
     pub policies: [u8; 3],
     pub shift: u8,
     pub levels: u8,
-    pub half: u8,
-    pub zero: u8,
+    pub zero: [u8; 2],
     pub capacity: u32,
     pub count: u32,
     pub buckets: u32,
-    pub stride: u32,
-    pub arrays: u64,
+    pub first: u32,
+    pub at: [u32; 2],
     pub base: u64,
     pub top: [u64; 2],
     pub pushed: u64,
@@ -94,6 +93,14 @@ pub(crate) struct RawAudit {
     pub zero: u32,
 }
 
+/// `struct fp_native_popped` of pifo.c.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct RawPopped {
+    pub item: u64,
+    pub rank: u64,
+}
+
 unsafe extern "C" {
     pub(crate) fn fp_native_pool_bytes(config: *const RawPoolConfig) -> u64;
     pub(crate) fn fp_native_pool_arrays(config: *const RawPoolConfig) -> u64;
@@ -113,7 +120,7 @@ unsafe extern "C" {
     pub(crate) fn fp_native_pool_pifo(pool: *mut RawPool, q: u32, out: *mut RawPifo);
     pub(crate) fn fp_native_pool_run(pool: *mut RawPool, ops: *mut super::Op, count: u64);
     pub(crate) fn fp_native_pifo_push(pool: *mut RawPool, q: u32, item: u32, rank: u64) -> u64;
-    pub(crate) fn fp_native_pifo_pop(pool: *mut RawPool, q: u32) -> u32;
+    pub(crate) fn fp_native_pifo_pop(pool: *mut RawPool, q: u32) -> RawPopped;
     pub(crate) fn fp_native_pifo_peek(pool: *mut RawPool, q: u32) -> u32;
     pub(crate) fn fp_native_pifo_last(pool: *mut RawPool, q: u32) -> u32;
     pub(crate) fn fp_native_pifo_pop_batch(

@@ -51,6 +51,9 @@ pub struct Args {
     /// Print the summary only, no records
     #[arg(short, long)]
     pub quiet: bool,
+    /// Print the progress of reading to standard error, also if it is no terminal
+    #[arg(long, requires = "read")]
+    pub progress: bool,
     /// Print no records of flows that open and close
     #[arg(long)]
     pub samples_only: bool,

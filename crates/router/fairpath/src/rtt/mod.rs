@@ -11,6 +11,7 @@ mod by;
 mod live;
 mod offline;
 mod output;
+mod progress;
 mod report;
 
 pub use args::Args;

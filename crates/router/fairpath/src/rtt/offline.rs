@@ -1,7 +1,7 @@
 //! Measurement of a capture in the native runtime.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -14,6 +14,7 @@ use fairpath_wire::capture::{Direction, Interface, LinkType, Packet, ReadError, 
 use super::args::{Args, Match};
 use super::by::{self, ByTable, Named};
 use super::output::Output;
+use super::progress::Progress;
 use super::report::Run;
 
 /// The packet type of outgoing packets in Linux cooked captures.
@@ -21,17 +22,25 @@ const SLL_OUTGOING: u16 = 4;
 /// Maximum number of times that interfaces of a capture change the rules of `--by class`.
 const MAX_TIMES_CLASSIFIED: usize = 1024;
 
+/// The stream of a capture, and its length if it is a file.
+fn open(path: &Path) -> anyhow::Result<(Box<dyn Read>, Option<u64>)> {
+    if path == Path::new("-") {
+        return Ok((Box::new(io::stdin().lock()), None));
+    }
+    let file = File::open(path).with_context(|| format!("open capture {path:?}"))?;
+    let about = file.metadata().ok().filter(Metadata::is_file);
+    Ok((Box::new(file), about.map(|about| about.len())))
+}
+
 /// Reads a capture to its end.
 ///
 /// # Errors
 /// The file cannot be opened, is not a capture, or output fails. A truncated or corrupted capture is
 /// measured up to its end or the corruption; the summary and the exit status report it.
 pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
-    let stream: Box<dyn Read> = if path == Path::new("-") {
-        Box::new(io::stdin().lock())
-    } else {
-        Box::new(File::open(path).with_context(|| format!("open capture {path:?}"))?)
-    };
+    let (stream, total) = open(path)?;
+    let records = !args.quiet && args.by.is_none() && args.write.is_none();
+    let (stream, mut progress) = Progress::of(stream, total, args.progress, records);
     let mut reader = Reader::new(stream).with_context(|| format!("read capture {path:?}"))?;
     let filters = args.filters()?;
     let table = ByTable::new(args)?;
@@ -54,6 +63,7 @@ pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
         tshark: args.pairing == Match::Tshark,
     };
     let packets_per_reading = ByTable::packets_per_reading(&config);
+    let mut until_reading = packets_per_reading;
     let mut stopped = None;
     let mut failed = Ok(());
     while !output.done() && failed.is_ok() {
@@ -67,13 +77,17 @@ pub fn run(args: &Args, path: &Path) -> anyhow::Result<()> {
                 break;
             }
         }
-        if names.add(reader.interfaces(), &mut output) {
+        if names.read < reader.interfaces().len() && names.add(reader.interfaces(), &mut output) {
             names.classify(&mut monitor, &output)?;
         }
-        if reader.packets().is_multiple_of(packets_per_reading) {
+        until_reading -= 1;
+        if until_reading == 0 {
+            until_reading = packets_per_reading;
             read_classes(&mut monitor, &mut output);
         }
+        progress.packet(reader.packets());
     }
+    drop(progress);
     failed?;
     let mut open: Vec<Event> = Vec::new();
     monitor.finish(|event| open.push(event));
@@ -212,17 +226,24 @@ impl Capture {
     }
 }
 
-/// The frame of a captured packet for the core; `None` for an unsupported link type.
-fn frame_of(packet: &Packet<'_>) -> Option<Frame> {
-    let link = match packet.link.canonical() {
-        LinkType::ETHERNET => Link::Ethernet,
+fn link_of(packet: &Packet<'_>) -> Option<Link> {
+    // The most frequent one first.
+    if packet.link == LinkType::ETHERNET {
+        return Some(Link::Ethernet);
+    }
+    Some(match packet.link.canonical() {
         LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 => Link::Raw,
         LinkType::LINUX_SLL => Link::Sll,
         LinkType::LINUX_SLL2 => Link::Sll2,
         LinkType::NULL | LinkType::LOOP => Link::Null,
         LinkType::PPP => Link::Ppp,
         _ => return None,
-    };
+    })
+}
+
+/// The frame of a captured packet for the core; `None` for an unsupported link type.
+fn frame_of(packet: &Packet<'_>) -> Option<Frame> {
+    let link = link_of(packet)?;
     let mut direction = match packet.direction {
         Some(Direction::Inbound) => FrameDirection::In,
         Some(Direction::Outbound) => FrameDirection::Out,

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use anyhow::Context as _;
 use fairpath_core::{Event, Stats};
 use fairpath_files::Existing;
-use fairpath_rtt::{Context, FlowLine, SampleLine, Summary, text};
+use fairpath_rtt::{Context, Summary, json, text};
 
 use fairpath_units::text::lines;
 
@@ -19,7 +19,7 @@ pub const SUMMARY_FLOWS: usize = 20;
 /// Writes records, and collects the summary or the table.
 pub struct Output {
     out: BufWriter<Box<dyn Write>>,
-    /// The last line of text: memory that is used again.
+    /// The last line: memory that is used again.
     line: Vec<u8>,
     to_file: bool,
     format: Format,
@@ -89,45 +89,36 @@ impl Output {
         if self.quiet || self.is_closed || (self.samples_only && !sample) {
             return Ok(());
         }
-        let written = match self.format {
+        self.line.clear();
+        match self.format {
             Format::Text => self.text(event),
             Format::Json => self.json(event),
             // CSV is for tables only.
-            Format::Csv => Ok(()),
-        };
+            Format::Csv => {}
+        }
+        let written = self.out.write_all(&self.line);
         self.check(written)
     }
 
-    fn text(&mut self, event: &Event) -> io::Result<()> {
-        let context = &self.context;
-        self.line.clear();
+    fn text(&mut self, event: &Event) {
+        let (line, context) = (&mut self.line, &self.context);
         match event {
-            Event::Sample(sample) => text::sample(&mut self.line, sample, context),
-            Event::Opened(flow) => text::flow(&mut self.line, "opened", flow, context),
-            Event::Closed(flow) => text::flow(&mut self.line, "closed", flow, context),
+            Event::Sample(sample) => text::sample(line, sample, context),
+            Event::Opened(flow) => text::flow(line, "opened", flow, context),
+            Event::Closed(flow) => text::flow(line, "closed", flow, context),
             // Open flows are in the summary.
             Event::Alive(_) => {}
         }
-        self.out.write_all(&self.line)
     }
 
-    fn json(&mut self, event: &Event) -> io::Result<()> {
-        let context = &self.context;
+    fn json(&mut self, event: &Event) {
+        let (line, context) = (&mut self.line, &self.context);
         match event {
-            Event::Sample(sample) => {
-                serde_json::to_writer(&mut self.out, &SampleLine::new(sample, context))?;
-            }
-            Event::Opened(flow) => {
-                serde_json::to_writer(&mut self.out, &FlowLine::new("opened", flow, context))?;
-            }
-            Event::Closed(flow) => {
-                serde_json::to_writer(&mut self.out, &FlowLine::new("closed", flow, context))?;
-            }
-            Event::Alive(flow) => {
-                serde_json::to_writer(&mut self.out, &FlowLine::new("alive", flow, context))?;
-            }
+            Event::Sample(sample) => json::sample(line, sample, context),
+            Event::Opened(flow) => json::flow(line, "opened", flow, context),
+            Event::Closed(flow) => json::flow(line, "closed", flow, context),
+            Event::Alive(flow) => json::flow(line, "alive", flow, context),
         }
-        self.out.write_all(b"\n")
     }
 
     /// Flushes the output.

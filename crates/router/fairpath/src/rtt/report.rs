@@ -181,6 +181,13 @@ fn legs(out: &mut String, line: &SummaryLine) -> std::fmt::Result {
             percent(leg.loss.downstream_loss_ratio),
         )?;
     }
+    if line.towards_samples_excluded > 0 {
+        writeln!(
+            out,
+            "  {} samples towards other interfaces",
+            grouped(line.towards_samples_excluded)
+        )?;
+    }
     Ok(())
 }
 
