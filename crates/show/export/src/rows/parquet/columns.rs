@@ -95,11 +95,7 @@ fn write_column(
                 Some(&levels),
             )
         }
-        Values::Text(value) => (
-            Vec::new(),
-            rows.iter().map(|row| value(row).into()).collect(),
-            None,
-        ),
+        Values::Text(value) => (Vec::new(), texts(rows.iter().map(value)), None),
         Values::MaybeText(value) => {
             levels = rows
                 .iter()
@@ -107,7 +103,7 @@ fn write_column(
                 .collect();
             (
                 Vec::new(),
-                rows.iter().filter_map(value).map(ByteArray::from).collect(),
+                texts(rows.iter().filter_map(value)),
                 Some(&levels),
             )
         }
@@ -121,6 +117,20 @@ fn write_column(
             .write_batch(&numbers, levels, None)?,
     };
     Ok(())
+}
+
+/// Rows that follow each other often have the same text, which is copied once.
+fn texts<'a>(values: impl Iterator<Item = &'a str>) -> Vec<ByteArray> {
+    let mut last: Option<(&str, ByteArray)> = None;
+    let mut array = |text: &'a str| match &last {
+        Some((same, array)) if *same == text => array.clone(),
+        _ => {
+            let array = ByteArray::from(text);
+            last = Some((text, array.clone()));
+            array
+        }
+    };
+    values.map(&mut array).collect()
 }
 
 /// Saturates at the maximum of INT64, which no count of an interval reaches.
