@@ -70,6 +70,8 @@ pub struct Options {
     pub replay_frames: usize,
     /// Also load the program that forwards through AF_XDP: [`RttMonitor::attach_forward`].
     pub forwarding: bool,
+    /// Also load the program of [`Hook::Xdp`].
+    pub xdp: bool,
 }
 
 /// Events that were read and not taken yet.
@@ -378,6 +380,7 @@ impl Options {
             config,
             replay_frames: REPLAY_FRAMES,
             forwarding: false,
+            xdp: false,
         }
     }
 
@@ -387,7 +390,14 @@ impl Options {
             config,
             replay_frames: 0,
             forwarding: false,
+            xdp: true,
         }
+    }
+
+    /// The same, to attach at tcx only.
+    #[must_use]
+    pub fn without_xdp(self) -> Options {
+        Options { xdp: false, ..self }
     }
 
     /// The same, to forward through AF_XDP as well.
@@ -417,10 +427,10 @@ fn open(
         &mut programs.rtt_ingress_raw,
         &mut programs.rtt_egress,
         &mut programs.rtt_egress_raw,
-        &mut programs.rtt_xdp,
     ] {
         hook.set_autoload(!replay);
     }
+    programs.rtt_xdp.set_autoload(options.xdp);
     // Kernels without AF_XDP have no such map.
     programs.rtt_forward.set_autoload(options.forwarding);
     open.maps.sockets.set_autocreate(options.forwarding)?;

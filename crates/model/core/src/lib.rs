@@ -16,6 +16,7 @@ mod image;
 mod memory;
 mod monitor;
 pub mod pifo;
+mod prefetch;
 pub mod sched;
 
 pub use abi::*;
@@ -24,3 +25,4 @@ pub use classes::{ClassReading, Filter, FlowView, MAX_FILTERS};
 pub use image::TooManyRules;
 pub use memory::{Memory, Replay, Usage};
 pub use monitor::Monitor;
+pub use prefetch::prefetch;

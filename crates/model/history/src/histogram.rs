@@ -29,6 +29,20 @@ impl Histogram {
         }
     }
 
+    /// Adds buckets that are sorted. O(buckets of both) if it has them already.
+    pub(crate) fn add_sorted(&mut self, buckets: impl Iterator<Item = (u16, u64)>) {
+        let mut at = 0;
+        for (bucket, count) in buckets.filter(|(_, count)| *count > 0) {
+            while self.counts.get(at).is_some_and(|(b, _)| *b < bucket) {
+                at += 1;
+            }
+            match self.counts.get_mut(at) {
+                Some((there, sum)) if *there == bucket => *sum += count,
+                _ => self.counts.insert(at, (bucket, count)),
+            }
+        }
+    }
+
     /// Adds one sample.
     pub fn record(&mut self, rtt_ns: u64) {
         self.add(bucket_of(rtt_ns), 1);

@@ -1,5 +1,6 @@
 //! The counts of a (kind, name), which stay when slots, parents and ceilings change.
 
+use fairpath_core::prefetch;
 use serde::{Deserialize, Serialize};
 
 use super::alerts::Watch;
@@ -55,6 +56,18 @@ impl Account {
         }
     }
 
+    /// Loads what an interval needs outside of this structure.
+    pub fn prefetch(&self) {
+        self.window.iter().for_each(|window| prefetch(&**window));
+        self.learnt.iter().for_each(|learnt| prefetch(&**learnt));
+    }
+
+    /// The same for what those need, later.
+    pub fn prefetch_more(&self) {
+        self.window.iter().for_each(|window| window.prefetch());
+        self.learnt.iter().for_each(|learnt| learnt.load.prefetch());
+    }
+
     /// Adds an interval, except values that depend on ceilings.
     pub fn add(&mut self, t: u64, interval: u64, step: u32, entry: &Entry, point: Point) {
         self.active_at = t;
@@ -69,14 +82,13 @@ impl Account {
         let Some(window) = &mut self.window else {
             return;
         };
-        while let Some(left) = window.leave(oldest, sums) {
-            for (sum, part) in self.spread.iter_mut().zip(&left.spread) {
-                sum.merge(part);
+        let (spread, day) = (&mut self.spread, &mut self.day);
+        window.leave(oldest, sums, |step, sum, part| {
+            part.add_to(spread);
+            if let Some(day) = day {
+                day.add(step, sum, part);
             }
-            if let Some(day) = &mut self.day {
-                day.add(left.step, &left.sum, &left.spread);
-            }
-        }
+        });
     }
 
     /// A copy for the state file, with all intervals settled.
@@ -87,19 +99,25 @@ impl Account {
             active_at: self.active_at,
             learnt: self.learnt.clone(),
             day: self.day.clone(),
-            window: self.window.clone(),
             ..Account::default()
         };
-        saved.settle(u64::MAX, sums);
-        saved.window = None;
+        if let Some(window) = &self.window {
+            window.by_step(u64::MAX, sums, |step, sum, part| {
+                part.add_to(&mut saved.spread);
+                if let Some(day) = &mut saved.day {
+                    day.add(step, sum, part);
+                }
+            });
+        }
         saved
     }
 
-    /// Distribution of a leg's totals.
-    pub fn spread(&self, leg: usize, sums: &mut Sums) -> Histogram {
-        let mut spread = self.spread[leg].clone();
+    /// Distributions of the totals by leg.
+    pub fn spread(&self, sums: &mut Sums) -> [Histogram; 2] {
+        let mut spread = self.spread.clone();
         if let Some(window) = &self.window {
-            spread.merge(&window.spread(sums)[leg]);
+            window.add_up(0, sums);
+            sums.add_to(&mut spread);
         }
         spread
     }

@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP, bucket_middle, bucket_of};
 use serde::{Deserialize, Serialize};
 
+use super::pad::Sums;
 use super::tally::{Share, Tally};
 use crate::Histogram;
 use crate::snapshot::DayPoint;
@@ -117,7 +118,7 @@ pub(super) struct Day {
 
 impl Day {
     /// Adds counts of a step, or of a part of it. O(buckets).
-    pub fn add(&mut self, step: u32, tally: &Tally, spread: &[Histogram; 2]) {
+    pub fn add(&mut self, step: u32, tally: &Tally, spread: &Sums) {
         if self.open.number != step {
             self.begin(step);
         }
@@ -125,9 +126,7 @@ impl Day {
         for dir in [UP, DOWN] {
             open.bytes[dir] += tally.dir[dir].bytes;
         }
-        for (sum, part) in open.spread.iter_mut().zip(spread) {
-            sum.merge(part);
-        }
+        spread.add_to(&mut open.spread);
         let loss = tally.loss(INSIDE).both();
         open.lost += loss.lost;
         open.data += loss.of;
@@ -181,6 +180,7 @@ impl Step {
 
 #[cfg(test)]
 mod tests {
+    use super::super::pad::pack;
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
@@ -194,9 +194,10 @@ mod tests {
             tally.dir[DOWN].bytes = 125_000;
             tally.dir[DOWN].data = 100;
             tally.dir[DOWN].lost_downstream = 1;
-            let mut spread = <[Histogram; 2]>::default();
-            spread[INSIDE].record(20_000_000);
-            day.add(clock.step(), &tally, &spread);
+            let (mut words, mut sums) = (Vec::new(), Sums::default());
+            pack(&mut words, bucket_of(20_000_000), INSIDE, 1);
+            sums.set(&words);
+            day.add(clock.step(), &tally, &sums);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The last interval: the counts of each active class and of its ancestors.
 
-use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP};
+use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP, prefetch};
 
 use super::pad::Sums;
 use super::tally::Tally;
@@ -61,6 +61,11 @@ impl Interval {
             self.entries.push(Entry { row, ..spare });
         }
         &mut self.entries[self.at[row] as usize]
+    }
+
+    /// Loads the entry of a row.
+    pub fn prefetch(&self, row: usize) {
+        self.get(row).inspect(|entry| prefetch(*entry));
     }
 
     /// The entry of a row, if it was active.

@@ -5,7 +5,7 @@
 //! otherwise. Without configured ceiling, the maximum observed rate is used. It halves every
 //! [`PEAK_HALF_LIFE_NS`] and is at least [`PEAK_FLOOR_BPS`].
 
-use fairpath_core::bucket_middle;
+use fairpath_core::{bucket_middle, prefetch};
 use serde::{Deserialize, Serialize};
 
 use crate::snapshot::Load;
@@ -161,6 +161,12 @@ impl LoadMeter {
                 }
             }
         }
+    }
+
+    /// Loads what [`LoadMeter::note`] needs.
+    pub fn prefetch(&self) {
+        prefetch(&*self.idle.cells);
+        prefetch(&*self.busy.cells);
     }
 
     /// The load at `t`.

@@ -21,7 +21,7 @@
 //! | name, ceilings, totals | always | 600 |
 //! | distributions of the totals | once measured | 16 per used bucket and leg |
 //! | load, baselines, alerts | once active | 700, and 8 per bucket of load |
-//! | window | active in the window | up to twice its intervals: 112 each, and 4 per bucket and leg |
+//! | window | active in the window | 300, and up to twice its intervals: 112 each, and 4 per bucket and leg |
 //! | sparkline | once active | 1,000 |
 //! | peers | once active | 48 each, [`MAX_PEERS`] over all rows |
 //! | day | [`MAX_DAY_CLASSES`] rows | 24 per five minutes with traffic, and the buckets of the open step |

@@ -2,7 +2,8 @@
 //!
 //! A word has bucket (10 bits), leg (1) and count (21). A distribution is a list of words in any order,
 //! with repeated buckets. It takes a quarter of the memory of a histogram. Adding and copying need no
-//! lookup, and the array for sums fits into the cache.
+//! lookup, and the array for sums fits into the cache. A sum is a short list: a class uses a few of
+//! the buckets.
 
 use fairpath_core::{INSIDE, OUTSIDE, bucket_middle};
 
@@ -10,8 +11,8 @@ use crate::Histogram;
 
 const COUNT_BITS: u32 = 21;
 const MAX_COUNT: u64 = (1 << COUNT_BITS) - 1;
-/// Number of array entries: bucket and leg, with the leg in the lowest bit.
-const ENTRIES: usize = 1 << (u32::BITS - COUNT_BITS);
+/// Number of buckets that a word can have.
+const BUCKETS: usize = 1 << (u32::BITS - COUNT_BITS - 1);
 
 /// Adds `count` samples of a bucket to a distribution.
 pub(super) fn pack(words: &mut Vec<u32>, bucket: u16, leg: usize, count: u64) {
@@ -24,23 +25,23 @@ pub(super) fn pack(words: &mut Vec<u32>, bucket: u16, leg: usize, count: u64) {
     }
 }
 
-/// Distributions of both legs in an array.
+/// The sum of distributions of both legs.
 #[derive(Clone, Debug)]
 pub(super) struct Sums {
-    /// By entry.
-    counts: Vec<u64>,
-    /// Used entries: from, to (exclusive), both even.
-    used: (usize, usize),
+    /// Used buckets and their counts by leg, sorted by bucket.
+    buckets: Vec<(u16, [u64; 2])>,
     /// Number of samples by leg.
     all: [u64; 2],
+    /// For additions: counts by bucket and leg, all 0 between two calls.
+    counts: Box<[[u64; 2]; BUCKETS]>,
 }
 
 impl Default for Sums {
     fn default() -> Sums {
         Sums {
-            counts: vec![0; ENTRIES],
-            used: (0, 0),
+            buckets: Vec::new(),
             all: [0; 2],
+            counts: Box::new([[0; 2]; BUCKETS]),
         }
     }
 }
@@ -48,25 +49,26 @@ impl Default for Sums {
 impl Sums {
     /// Removes all samples.
     pub fn clear(&mut self) {
-        self.counts[self.used.0..self.used.1].fill(0);
-        (self.used, self.all) = Default::default();
+        self.buckets.clear();
+        self.all = [0; 2];
     }
 
     /// Replaces the content by a sum. O(words + range of used buckets).
     pub fn set<'a>(&mut self, words: impl IntoIterator<Item = &'a u32>) {
         self.clear();
-        let (mut from, mut to) = (ENTRIES - 2, 0);
+        let (mut from, mut to) = (BUCKETS, 0);
         for word in words {
-            let entry = (word >> COUNT_BITS) as usize;
-            self.counts[entry] += u64::from(*word) & MAX_COUNT;
-            (from, to) = (from.min(entry), to.max(entry));
+            let (bucket, leg) = ((word >> COUNT_BITS >> 1) as usize, word >> COUNT_BITS & 1);
+            self.counts[bucket][leg as usize] += u64::from(*word) & MAX_COUNT;
+            (from, to) = (from.min(bucket), to.max(bucket + 1));
         }
-        if from <= to {
-            self.used = (from & !1, (to | 1) + 1);
-        }
-        for pair in self.counts[self.used.0..self.used.1].chunks_exact(2) {
-            self.all[INSIDE] += pair[INSIDE];
-            self.all[OUTSIDE] += pair[OUTSIDE];
+        for bucket in from..to {
+            let counts = std::mem::take(&mut self.counts[bucket]);
+            if counts != [0; 2] {
+                self.all[INSIDE] += counts[INSIDE];
+                self.all[OUTSIDE] += counts[OUTSIDE];
+                self.buckets.push((bucket as u16, counts));
+            }
         }
     }
 
@@ -89,20 +91,15 @@ impl Sums {
 
     /// The buckets of a leg and their counts, sorted by bucket. Counts may be 0.
     pub fn buckets(&self, leg: usize) -> impl Iterator<Item = (u16, u64)> {
-        let (from, to) = self.used;
-        let pairs = self.counts[from..to].chunks_exact(2).enumerate();
-        pairs.map(move |(at, pair)| ((from / 2 + at) as u16, pair[leg]))
+        let buckets = self.buckets.iter();
+        buckets.map(move |(bucket, counts)| (*bucket, counts[leg]))
     }
 
-    /// The histograms by leg.
-    pub fn histograms(&self) -> [Histogram; 2] {
-        [INSIDE, OUTSIDE].map(|leg| {
-            let mut histogram = Histogram::default();
-            for (bucket, count) in self.buckets(leg) {
-                histogram.add(bucket, count);
-            }
-            histogram
-        })
+    /// Adds it to histograms by leg.
+    pub fn add_to(&self, histograms: &mut [Histogram; 2]) {
+        for leg in [INSIDE, OUTSIDE] {
+            histograms[leg].add_sorted(self.buckets(leg));
+        }
     }
 
     /// Replaces `words` by the packed content, with each bucket once.
@@ -135,8 +132,13 @@ mod tests {
             spread[leg].add(bucket, count);
         }
         let mut sums = Sums::default();
+        let histograms = |sums: &Sums| {
+            let mut histograms = Default::default();
+            sums.add_to(&mut histograms);
+            histograms
+        };
         sums.set(&words);
-        assert_eq!(sums.histograms(), spread);
+        assert_eq!(histograms(&sums), spread);
         for leg in [INSIDE, OUTSIDE] {
             assert_eq!(sums.count(leg), spread[leg].count());
             for q in [0.0, 0.5, 1.0] {
@@ -145,9 +147,9 @@ mod tests {
         }
         sums.pack(&mut words);
         sums.set(&words);
-        assert_eq!(sums.histograms(), spread);
+        assert_eq!(histograms(&sums), spread);
         sums.set(&[]);
-        assert_eq!(sums.histograms(), <[Histogram; 2]>::default());
+        assert_eq!(histograms(&sums), <[Histogram; 2]>::default());
         assert_eq!(sums.quantile(INSIDE, 0.5), None);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use fairpath_core::{Pair, PairKind, Prefix};
+use fairpath_core::{Pair, PairKind, Prefix, prefetch};
 
 use super::peers::{MAX_PEERS, PEER_FORGOTTEN_NS, PEER_HALF_LIFE_NS, PEERS_PER_CLASS};
 use crate::snapshot::Peer;
@@ -202,6 +202,12 @@ impl List {
             sign.rank = rank(entry);
         }
         self.at = t;
+    }
+
+    /// Loads what [`List::add`] searches.
+    pub fn prefetch(&self) {
+        prefetch(&*self.signs);
+        self.entries.first().inspect(|entry| prefetch(*entry));
     }
 
     /// Adds to an existing entry. Returns false if there is none.

@@ -44,6 +44,17 @@ impl Peers {
         self.worst.add_by_slowness(pair, t, places);
     }
 
+    /// Loads the lists of a kind of pairs.
+    pub fn prefetch(&self, kind: PairKind) {
+        match kind {
+            PairKind::Talker => self.hosts.prefetch(),
+            _ => [&self.busiest, &self.worst]
+                .map(List::prefetch)
+                .into_iter()
+                .collect(),
+        }
+    }
+
     /// Removes idle entries.
     pub fn forget(&mut self, t: u64, places: &mut Places) {
         for list in [&mut self.busiest, &mut self.worst, &mut self.hosts] {

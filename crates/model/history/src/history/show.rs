@@ -219,8 +219,7 @@ impl History {
         let [mut inside, mut outside] =
             [INSIDE, OUTSIDE].map(|leg| leg_of(account, &window, sums, leg));
         if parts.histograms {
-            inside.total.histogram = account.spread(INSIDE, sums);
-            outside.total.histogram = account.spread(OUTSIDE, sums);
+            [inside.total.histogram, outside.total.histogram] = account.spread(sums);
         }
         SnapshotRow {
             name: spec.name.clone(),

@@ -1,9 +1,12 @@
 //! Adds a reading.
 
-use fairpath_core::{BUCKETS, Cell, ClassCounts, DOWN, INSIDE, OUTSIDE, Pair, PairKind, UP};
+use fairpath_core::{
+    BUCKETS, Cell, ClassCounts, DOWN, INSIDE, OUTSIDE, Pair, PairKind, UP, prefetch,
+};
 
 use super::alerts::{Evidence, MAX_ACTIVE_ALERTS, MAX_ALERTS_PER_INTERVAL, Proposal, WATCHED};
 use super::day::MAX_DAY_CLASSES;
+use super::interval::Entry;
 use super::pad::pack;
 use super::{History, Moment, NO_ROW, Node, PARKED_NS, Reading};
 use crate::snapshot::{Alert, Point};
@@ -11,6 +14,9 @@ use crate::snapshot::{Alert, Point};
 const LEGS: [usize; 2] = [INSIDE, OUTSIDE];
 /// Each interval searches 1/64 of the rows for idle peers.
 const FORGET_PARTS: usize = 64;
+/// Rows, cells or pairs between an early load and the next one that depends on it, or the use. The
+/// data of a row is in many lines of memory, which wait for each other otherwise.
+const AHEAD: usize = 4;
 
 impl History {
     /// Adds an interval, and returns the alerts that began or ended with it.
@@ -64,7 +70,13 @@ impl History {
     }
 
     fn read_cells(&mut self, cells: &[Cell]) {
-        for cell in cells {
+        for (at, cell) in cells.iter().enumerate() {
+            let slot = |ahead: usize| {
+                let cell = cells.get(at + ahead)?;
+                self.slots.get(cell.slot as usize)
+            };
+            slot(4 * AHEAD).inspect(|slot| prefetch(&slot.row));
+            slot(2 * AHEAD).inspect(|slot| self.interval.prefetch(slot.row as usize));
             let slot = self.slots.get(cell.slot as usize);
             let row = slot.map(|slot| slot.row).filter(|row| *row != NO_ROW);
             let exists = usize::from(cell.bucket) < BUCKETS && cell.leg <= OUTSIDE as u8;
@@ -83,7 +95,24 @@ impl History {
     }
 
     fn read_pairs(&mut self, pairs: &[Pair]) {
-        for pair in pairs {
+        for (at, pair) in pairs.iter().enumerate() {
+            let peers = |ahead: usize| {
+                let pair = pairs.get(at + ahead)?;
+                let slot = self.slots.get(pair.slot as usize)?;
+                let node = self.nodes.get(slot.row as usize)?;
+                Some(&node.account.peers)
+            };
+            if let Some(pair) = pairs.get(at + 4 * AHEAD) {
+                let slot = self.slots.get(pair.slot as usize);
+                slot.inspect(|slot| prefetch(&slot.row));
+            }
+            peers(3 * AHEAD).inspect(|peers| prefetch(*peers));
+            if let Some(Some(peers)) = peers(2 * AHEAD) {
+                prefetch(&**peers);
+            }
+            if let Some(Some(peers)) = peers(AHEAD) {
+                peers.prefetch(pairs[at + AHEAD].kind);
+            }
             if pair.kind == PairKind::Unmatched {
                 self.unmatched.add(pair);
                 continue;
@@ -104,7 +133,8 @@ impl History {
     fn post(&mut self) {
         let step = self.day_clock.step();
         let mut without_day = Vec::new();
-        for entry in &self.interval.entries {
+        for (at, entry) in self.interval.entries.iter().enumerate() {
+            prefetch_rows(&self.interval.entries, at, &self.nodes);
             let Node { place, account } = &mut self.nodes[entry.row];
             let rates = self.interval.rates_bps(entry);
             self.sums.set(&entry.words);
@@ -172,17 +202,19 @@ impl History {
         }
     }
 
-    /// Removes old intervals from windows: immediately for idle rows, and once per window length for
-    /// others, at different times.
+    /// Removes old intervals from the windows of idle rows. [`History::judge`] does so for others.
     fn expire(&mut self) {
-        let length = u64::from(self.settings.window_intervals);
         let (now, oldest) = (self.clock.interval, self.clock.oldest());
-        let (nodes, sums) = (&mut self.nodes, &mut self.sums);
+        let (nodes, sums, interval) = (&mut self.nodes, &mut self.sums, &self.interval);
+        let length = self.settings.window_intervals;
         self.recent.retain(|row| {
+            if interval.get(*row).is_some() {
+                return true;
+            }
             let account = &mut nodes[*row].account;
             let newest = account.window.as_ref().and_then(|window| window.newest());
             account.recent = newest.is_some_and(|newest| newest >= oldest);
-            if !account.recent || (now + *row as u64).is_multiple_of(length) {
+            if !account.recent || is_due(*row, now, length) {
                 account.settle(oldest, sums);
             }
             account.recent
@@ -207,15 +239,22 @@ impl History {
         }
     }
 
-    /// Compares active rows, and rows with active alerts.
+    /// Removes old intervals from the windows of active rows, once per window length. Compares active
+    /// rows, and rows with active alerts.
     fn judge(&mut self) -> Vec<Alert> {
         let mut proposals: Vec<(usize, Proposal)> = Vec::new();
-        let oldest = self.clock.oldest();
-        for entry in &self.interval.entries {
+        let (now, oldest) = (self.clock.interval, self.clock.oldest());
+        let length = self.settings.window_intervals;
+        for (at, entry) in self.interval.entries.iter().enumerate() {
+            prefetch_rows(&self.interval.entries, at, &self.nodes);
             let Node { place, account } = &mut self.nodes[entry.row];
-            let (Some(learnt), Some(window)) = (&mut account.learnt, &account.window) else {
+            if is_due(entry.row, now, length) {
+                account.settle(oldest, &mut self.sums);
+            }
+            let (Some(learnt), Some(window)) = (&mut account.learnt, &mut account.window) else {
                 continue;
             };
+            window.advance(oldest);
             if !self.settings.alerts.kinds.contains(&place.spec.kind) {
                 continue;
             }
@@ -224,7 +263,7 @@ impl History {
                 t: self.clock.t,
                 dt_ns: self.interval.dt_ns,
                 unix_ns: self.clock.last.unix_ns,
-                window_intervals: self.settings.window_intervals,
+                window_intervals: length,
                 spread: &self.sums,
                 sum: &window.sum(oldest),
                 new_rtts: LEGS.map(|leg| entry.tally.leg[leg].samples > 0),
@@ -277,6 +316,22 @@ impl History {
         }
         alerts
     }
+}
+
+/// True once per window length, at different times for different rows.
+fn is_due(row: usize, now: u64, length: u32) -> bool {
+    (now + row as u64).is_multiple_of(u64::from(length))
+}
+
+/// Loads the data of rows that follow the entry `at`.
+fn prefetch_rows(entries: &[Entry], at: usize, nodes: &[Node]) {
+    let account = |ahead: usize| {
+        let entry = entries.get(at + ahead)?;
+        Some(&nodes[entry.row].account)
+    };
+    account(3 * AHEAD).inspect(|account| prefetch(*account));
+    account(2 * AHEAD).inspect(|account| account.prefetch());
+    account(AHEAD).inspect(|account| account.prefetch_more());
 }
 
 /// The record of a begin or an end.

@@ -2,19 +2,22 @@
 //!
 //! An idle interval has no entry, so an idle class costs nothing after its last entry has left the
 //! window. Distributions are packed. Queries add them up in plain arrays that fit into the cache.
+//! Counts have a sum, to which an interval is added when it begins and subtracted when it leaves.
 
 use std::collections::VecDeque;
 
-use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP};
+use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP, prefetch};
 
 use super::interval;
 use super::pad::Sums;
 use super::tally::Tally;
-use crate::Histogram;
 use crate::snapshot::Point;
 
 /// Points of a sparkline.
 pub const HISTORY_POINTS: usize = 60;
+
+/// Words of distributions that are loaded early.
+const PREFETCHED_WORDS: usize = 128;
 
 /// The part of a tally that the window needs, in 72 bytes. Packets saturate.
 #[derive(Clone, Copy, Debug)]
@@ -46,16 +49,22 @@ impl Compact {
     }
 
     fn add_to(&self, sum: &mut Tally) {
+        self.apply(sum, u64::wrapping_add);
+    }
+
+    /// Applies `op` to each count of `sum` and its own.
+    fn apply(&self, sum: &mut Tally, op: impl Fn(u64, u64) -> u64) {
+        let apply = |sum: &mut u64, count: u64| *sum = op(*sum, count);
         for (dir, sum) in sum.dir.iter_mut().enumerate() {
-            sum.bytes += self.bytes[dir];
-            sum.unmeasured_bytes += self.unmeasured_bytes[dir];
-            sum.packets += u64::from(self.packets[dir]);
-            sum.data += u64::from(self.data[dir]);
-            sum.lost_downstream += u64::from(self.lost_downstream[dir]);
-            sum.lost_upstream += u64::from(self.lost_upstream[dir]);
+            apply(&mut sum.bytes, self.bytes[dir]);
+            apply(&mut sum.unmeasured_bytes, self.unmeasured_bytes[dir]);
+            apply(&mut sum.packets, self.packets[dir].into());
+            apply(&mut sum.data, self.data[dir].into());
+            apply(&mut sum.lost_downstream, self.lost_downstream[dir].into());
+            apply(&mut sum.lost_upstream, self.lost_upstream[dir].into());
         }
         for (leg, rtts) in sum.leg.iter_mut().enumerate() {
-            rtts.samples += u64::from(self.samples[leg]);
+            apply(&mut rtts.samples, self.samples[leg].into());
         }
     }
 }
@@ -69,14 +78,6 @@ struct Entry {
     /// Its number of [`Window::words`].
     words: u32,
     counts: Compact,
-}
-
-/// The sum of entries that leave the window, for one step of the day.
-#[derive(Clone, Debug)]
-pub(super) struct Left {
-    pub step: u32,
-    pub sum: Tally,
-    pub spread: [Histogram; 2],
 }
 
 /// One point of the sparkline, 16 bytes. An infinite time means no value.
@@ -95,17 +96,23 @@ pub(super) struct Window {
     /// Packed distributions of the entries, in their order.
     words: VecDeque<u32>,
     marks: VecDeque<Mark>,
+    /// Number of entries that [`Window::advance`] excluded, and of their words.
+    old: (usize, usize),
+    /// The sum of the other entries.
+    sum: Tally,
 }
 
 impl Window {
     /// Adds an interval and its point of the sparkline. O(buckets).
     pub fn push(&mut self, interval: u64, step: u32, from: &interval::Entry, point: Point) {
+        let counts = Compact::of(&from.tally);
+        counts.add_to(&mut self.sum);
         self.words.extend(&from.words);
         self.entries.push_back(Entry {
             interval,
             step,
             words: from.words.len() as u32,
-            counts: Compact::of(&from.tally),
+            counts,
         });
         while self.marks.len() >= HISTORY_POINTS {
             self.marks.pop_front();
@@ -117,42 +124,75 @@ impl Window {
         });
     }
 
+    /// Loads what the next interval needs.
+    pub fn prefetch(&self) {
+        self.entries.back().inspect(|entry| prefetch(*entry));
+        self.entries
+            .get(self.old.0)
+            .inspect(|entry| prefetch(*entry));
+        self.marks.back().inspect(|mark| prefetch(*mark));
+        for words in <[&[u32]; 2]>::from(self.words.as_slices()) {
+            prefetch(&words[words.len().saturating_sub(PREFETCHED_WORDS)..]);
+        }
+    }
+
     /// The last active interval.
     pub fn newest(&self) -> Option<u64> {
         self.entries.back().map(|entry| entry.interval)
     }
 
-    /// Removes intervals before `oldest`, one step of the day per call. `None` if none are left.
-    pub fn leave(&mut self, oldest: u64, sums: &mut Sums) -> Option<Left> {
-        let step = self.entries.front()?.step;
-        let leaves = |entry: &Entry| entry.interval < oldest && entry.step == step;
-        let count = self
-            .entries
-            .iter()
-            .take_while(|entry| leaves(entry))
-            .count();
-        if count == 0 {
-            return None;
+    /// Excludes intervals before `oldest` from the sum, which [`Window::sum`] then need not add up.
+    /// Later calls have no earlier interval.
+    pub fn advance(&mut self, oldest: u64) {
+        while let Some(entry) = self.entries.get(self.old.0)
+            && entry.interval < oldest
+        {
+            entry.counts.apply(&mut self.sum, u64::wrapping_sub);
+            self.old.0 += 1;
+            self.old.1 += entry.words as usize;
         }
-        let (mut sum, mut words) = (Tally::default(), 0);
-        for entry in self.entries.drain(..count) {
-            entry.counts.add_to(&mut sum);
-            words += entry.words as usize;
-        }
-        sums.set(self.words.range(..words));
+    }
+
+    /// Removes intervals before `oldest`, and calls `take` with their counts and their distribution, once
+    /// for each step of the day.
+    pub fn leave(&mut self, oldest: u64, sums: &mut Sums, take: impl FnMut(u32, &Tally, &Sums)) {
+        self.advance(oldest);
+        let (entries, words) = self.by_step(oldest, sums, take);
+        self.entries.drain(..entries);
         self.words.drain(..words);
+        self.old = (self.old.0 - entries, self.old.1 - words);
         if self.entries.is_empty() {
             (self.entries, self.words) = Default::default();
         }
-        Some(Left {
-            step,
-            sum,
-            spread: sums.histograms(),
-        })
+    }
+
+    /// As [`Window::leave`], but removes nothing. Returns the number of intervals and of their words.
+    pub fn by_step(
+        &self,
+        oldest: u64,
+        sums: &mut Sums,
+        mut take: impl FnMut(u32, &Tally, &Sums),
+    ) -> (usize, usize) {
+        let (mut at, mut words) = (0, 0);
+        while let Some(first) = self.entries.get(at).filter(|e| e.interval < oldest) {
+            let leaves = |entry: &&Entry| entry.interval < oldest && entry.step == first.step;
+            let (mut sum, begin) = (Tally::default(), words);
+            for entry in self.entries.range(at..).take_while(leaves) {
+                entry.counts.add_to(&mut sum);
+                words += entry.words as usize;
+                at += 1;
+            }
+            sums.set(self.words.range(begin..words));
+            take(first.step, &sum, sums);
+        }
+        (at, words)
     }
 
     /// The counts from `oldest` on, those of [`Compact`].
     pub fn sum(&self, oldest: u64) -> Tally {
+        if self.is_at(oldest) {
+            return self.sum;
+        }
         let mut sum = Tally::default();
         for entry in self.since(oldest) {
             entry.counts.add_to(&mut sum);
@@ -162,14 +202,24 @@ impl Window {
 
     /// Sets `sums` to the distributions from `oldest` on.
     pub fn add_up(&self, oldest: u64, sums: &mut Sums) {
-        let words: u32 = self.since(oldest).map(|entry| entry.words).sum();
-        sums.set(self.words.range(self.words.len() - words as usize..));
+        let begin = if self.is_at(oldest) {
+            self.old.1
+        } else {
+            let words: u32 = self.since(oldest).map(|entry| entry.words).sum();
+            self.words.len() - words as usize
+        };
+        sums.set(self.words.range(begin..));
     }
 
-    /// The sum of all distributions.
-    pub fn spread(&self, sums: &mut Sums) -> [Histogram; 2] {
-        self.add_up(0, sums);
-        sums.histograms()
+    /// True if exactly the intervals before `oldest` are excluded.
+    fn is_at(&self, oldest: u64) -> bool {
+        let is_old = |entry: &Entry| entry.interval < oldest;
+        let newest_old = self
+            .old
+            .0
+            .checked_sub(1)
+            .and_then(|at| self.entries.get(at));
+        newest_old.is_none_or(is_old) && !self.entries.get(self.old.0).is_some_and(is_old)
     }
 
     fn since(&self, oldest: u64) -> impl Iterator<Item = &Entry> {
@@ -234,12 +284,41 @@ mod tests {
             window.push(at, at as u32 / 2, &did(1 << at, &[1_000_000]), POINT);
         }
         let mut left = Vec::new();
-        while let Some(part) = window.leave(5, &mut sums) {
-            let samples = part.spread[INSIDE].count();
-            left.push((part.step, part.sum.dir[UP].bytes, samples));
-        }
+        window.leave(5, &mut sums, |step, sum, part| {
+            left.push((step, sum.dir[UP].bytes, part.count(INSIDE)));
+        });
         assert_eq!(left, [(0, 1 + 2, 2), (1, 4 + 8, 2), (2, 16, 1)]);
         assert_eq!(window.sum(0).dir[UP].bytes, 32);
+    }
+
+    #[test]
+    fn sums_are_those_of_the_entries() {
+        let (mut window, mut sums) = (Window::default(), Sums::default());
+        let mut bytes = Vec::new();
+        for at in 1..200u64 {
+            // Some intervals are idle, and the window changes its length.
+            if at % 7 > 1 {
+                window.push(
+                    at,
+                    0,
+                    &did(at * at, &[1_000_000; 3][..(at % 4) as usize]),
+                    POINT,
+                );
+                bytes.push((at, at * at, at % 4));
+            }
+            let oldest = at.saturating_sub(if at < 100 { 10 } else { 5 });
+            if at % 3 > 0 {
+                window.advance(oldest);
+            }
+            if at % 11 == 0 {
+                window.leave(oldest, &mut sums, |_, _, _| ());
+            }
+            let recent = bytes.iter().filter(|(at, _, _)| *at >= oldest);
+            let (wanted, count) = recent.fold((0, 0), |sum, (_, n, k)| (sum.0 + n, sum.1 + k));
+            window.add_up(oldest, &mut sums);
+            assert_eq!(window.sum(oldest).dir[UP].bytes, wanted, "{at}");
+            assert_eq!(sums.count(INSIDE), count, "{at}");
+        }
     }
 
     #[test]

@@ -57,6 +57,9 @@ impl Kernel {
         core.seed = getrandom::u64().context("draw the seed of the flow hash")?;
         let interfaces = Interfaces::new(&monitor.interfaces, monitor.hook)?;
         let mut options = Options::live(core);
+        if monitor.hook == Hook::Tcx {
+            options = options.without_xdp();
+        }
         // With the forwarding back end, its own program measures at XDP.
         let wanted = config.shape.as_ref().and_then(|shape| shape.via);
         let shapes = wanted.and_then(|via| via.description().shapes.as_ref());

@@ -203,7 +203,7 @@ impl Files {
 
     fn take(&mut self, job: Job) {
         match job {
-            Job::Rows(rows) => self.write(&rows),
+            Job::Rows(rows) => self.write(rows),
             Job::Alert(alert) => self.write_alert(&alert),
             Job::Set(prepared) => {
                 self.alerts = prepared.alerts;
@@ -216,8 +216,8 @@ impl Files {
         }
     }
 
-    fn write(&mut self, rows: &[IntervalRow]) {
-        let json = self.json.as_mut().map(|json| json.write(rows).map(drop));
+    fn write(&mut self, rows: Vec<IntervalRow>) {
+        let json = self.json.as_mut().map(|json| json.write(&rows).map(drop));
         let parquet = self
             .parquet
             .as_mut()

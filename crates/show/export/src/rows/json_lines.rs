@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use fairpath_history::IntervalRow;
 use jiff::Timestamp;
-use serde::Serialize;
 
+use super::columns::{Values, columns};
 use super::{RowsError, RowsWanted};
 
 /// Appends rows to a file, one JSON object per line.
@@ -19,15 +19,9 @@ pub struct JsonLines {
     path: PathBuf,
     wanted: RowsWanted,
     file: File,
+    /// The lines of an interval. Its memory is used again.
+    text: Vec<u8>,
     lost_rows: u64,
-}
-
-#[derive(Serialize)]
-struct RowLine<'a> {
-    /// When the interval began, RFC 3339, UTC.
-    time: String,
-    #[serde(flatten)]
-    row: &'a IntervalRow,
 }
 
 impl JsonLines {
@@ -37,6 +31,7 @@ impl JsonLines {
             file: open(path)?,
             path: path.to_owned(),
             wanted,
+            text: Vec::new(),
             lost_rows: 0,
         })
     }
@@ -49,22 +44,23 @@ impl JsonLines {
 
     /// Appends the selected rows of an interval, all or none. Returns their number.
     pub fn write(&mut self, rows: &[IntervalRow]) -> Result<usize, RowsError> {
-        let mut text = Vec::new();
-        let mut count = 0;
-        let wanted = self.wanted;
+        let mut text = std::mem::take(&mut self.text);
+        text.clear();
+        let (mut count, wanted) = (0, self.wanted);
+        let (mut unix_ns, mut time) = (None, String::new());
         for row in rows.iter().filter(|row| wanted.takes(row)) {
-            let time =
-                Timestamp::from_nanosecond(i128::from(row.unix_ns)).unwrap_or(Timestamp::MAX);
-            let line = RowLine {
-                time: time.to_string(),
-                row,
-            };
-            let written = serde_json::to_writer(&mut text, &line).map_err(io::Error::from);
-            written.map_err(|source| self.failed(count + 1, source))?;
-            text.push(b'\n');
+            // The rows of an interval have one time.
+            if unix_ns.replace(row.unix_ns) != Some(row.unix_ns) {
+                let at = Timestamp::from_nanosecond(i128::from(row.unix_ns));
+                time = at.unwrap_or(Timestamp::MAX).to_string();
+            }
             count += 1;
+            let written = write_line(&mut text, &time, row).map_err(io::Error::from);
+            written.map_err(|source| self.failed(count, source))?;
         }
-        append(&mut self.file, &text).map_err(|source| self.failed(count, source))?;
+        let appended = append(&mut self.file, &text);
+        self.text = text;
+        appended.map_err(|source| self.failed(count, source))?;
         Ok(count)
     }
 
@@ -80,6 +76,25 @@ impl JsonLines {
             source,
         }
     }
+}
+
+/// Writes a row as a line, the time of its begin as RFC 3339, UTC.
+fn write_line(text: &mut Vec<u8>, time: &str, row: &IntervalRow) -> serde_json::Result<()> {
+    let mut before = b'{';
+    for column in columns() {
+        text.push(before);
+        before = b',';
+        text.extend_from_slice(column.key.as_bytes());
+        match column.values {
+            Values::Time => serde_json::to_writer(&mut *text, time)?,
+            Values::Count(value) => serde_json::to_writer(&mut *text, &value(row))?,
+            Values::Maybe(value) => serde_json::to_writer(&mut *text, &value(row))?,
+            Values::Text(value) => serde_json::to_writer(&mut *text, value(row))?,
+            Values::MaybeText(value) => serde_json::to_writer(&mut *text, &value(row))?,
+        }
+    }
+    text.extend_from_slice(b"}\n");
+    Ok(())
 }
 
 fn open(path: &Path) -> Result<File, RowsError> {

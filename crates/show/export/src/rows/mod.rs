@@ -3,6 +3,7 @@
 //! The keys are `time` and those of [`IntervalRow`]. A reader never finds a partial line or a partial
 //! Parquet file. Rows that cannot be written are counted and discarded.
 
+mod columns;
 mod json_lines;
 mod parquet;
 

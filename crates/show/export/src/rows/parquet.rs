@@ -98,13 +98,9 @@ impl ParquetWriter {
     ///
     /// After a failure, the rows of the failed file are lost and counted, and the next call begins a
     /// new file.
-    pub fn write(&mut self, rows: &[IntervalRow]) -> Result<Option<PathBuf>, RowsError> {
+    pub fn write(&mut self, mut rows: Vec<IntervalRow>) -> Result<Option<PathBuf>, RowsError> {
         let wanted = self.options.wanted;
-        let rows: Vec<IntervalRow> = rows
-            .iter()
-            .filter(|row| wanted.takes(row))
-            .cloned()
-            .collect();
+        rows.retain(|row| wanted.takes(row));
         let Some(first) = rows.first() else {
             return Ok(None);
         };

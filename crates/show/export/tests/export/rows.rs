@@ -185,7 +185,7 @@ fn parquet_reads_back_every_field_of_every_row() {
     let mut writer = ParquetWriter::open(dir.path(), options()).unwrap();
     let wanted: Vec<IntervalRow> = (0..6000).flat_map(interval).collect();
     for rows in wanted.chunks(3) {
-        if let Some(path) = writer.write(rows).unwrap() {
+        if let Some(path) = writer.write(rows.to_vec()).unwrap() {
             assert_eq!(path, dir.path().join("fairpath-20251103T120000Z.parquet"));
         }
     }
@@ -216,7 +216,7 @@ fn parquet_reads_back_every_field_of_every_row() {
 fn the_schema_matches_the_documentation() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = ParquetWriter::open(dir.path(), options()).unwrap();
-    writer.write(&interval(0)).unwrap();
+    writer.write(interval(0)).unwrap();
     let path = writer.finish().unwrap().unwrap();
     let columns: BTreeSet<String> = read(&path)[0].keys().cloned().collect();
     let page = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../docs/export.md");
@@ -234,7 +234,7 @@ fn the_schema_matches_the_documentation() {
 fn incomplete_files_of_a_crash_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     let mut writer = ParquetWriter::open(dir.path(), options()).unwrap();
-    writer.write(&interval(0)).unwrap();
+    writer.write(interval(0)).unwrap();
     assert_eq!(
         names(dir.path()),
         ["fairpath-20251103T120000Z.parquet.part"]
@@ -255,7 +255,7 @@ fn a_dropped_writer_completes_its_file() {
     for _ in 0..2 {
         ParquetWriter::open(dir.path(), options())
             .unwrap()
-            .write(&interval(0))
+            .write(interval(0))
             .unwrap();
     }
     assert_eq!(
@@ -281,7 +281,7 @@ fn only_the_newest_files_are_kept() {
         ..options()
     };
     let mut writer = ParquetWriter::open(dir.path(), options).unwrap();
-    (0..40).for_each(|at| drop(writer.write(&interval(at)).unwrap()));
+    (0..40).for_each(|at| drop(writer.write(interval(at)).unwrap()));
     writer.finish().unwrap();
     assert_eq!(
         names(dir.path()),
@@ -301,16 +301,16 @@ fn a_removed_directory_counts_lost_rows() {
         ..options()
     };
     let mut writer = ParquetWriter::open(&into, options).unwrap();
-    writer.write(&interval(0)).unwrap();
+    writer.write(interval(0)).unwrap();
     fs::remove_dir_all(&into).unwrap();
-    assert!(writer.write(&interval(20)).is_err());
+    assert!(writer.write(interval(20)).is_err());
     assert_eq!(
         writer.lost_rows(),
         6,
         "rows of the file and of the failed call"
     );
     fs::create_dir(&into).unwrap();
-    writer.write(&interval(30)).unwrap();
+    writer.write(interval(30)).unwrap();
     writer.finish().unwrap();
     assert_eq!(names(&into), ["fairpath-20251103T120030Z.parquet"]);
 }

@@ -1,79 +1,25 @@
 //! The schema of Parquet files, and the conversion of rows into columns.
 //!
-//! The first column is `time`: `unix_ns` as a timestamp type that every reader supports. The others
-//! are the fields of [`IntervalRow`] in their order. Counts are INT64, because not every reader
+//! `time` has a timestamp type that every reader supports. Counts are INT64, because not every reader
 //! supports unsigned integers. A value that was not measured is null.
 
 use std::io::Write;
 use std::sync::Arc;
 
 use fairpath_history::IntervalRow;
-use fairpath_history::snapshot::Kind;
 use parquet::basic::{ConvertedType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
 
-/// The values of a column.
-enum Values {
-    /// Microseconds since 1970, UTC.
-    Time(fn(&IntervalRow) -> u64),
-    Count(fn(&IntervalRow) -> u64),
-    Maybe(fn(&IntervalRow) -> Option<u64>),
-    Text(fn(&IntervalRow) -> &str),
-    MaybeText(fn(&IntervalRow) -> Option<&str>),
-}
-
-/// Makes columns with the names of their fields.
-macro_rules! columns {
-    ($($values:ident $field:ident,)*) => {
-        [$((stringify!($field), Values::$values(|row| row.$field)),)*]
-    };
-}
-
-const IDENTITY: [(&str, Values); 6] = [
-    ("time", Values::Time(|row| row.unix_ns / 1000)),
-    ("unix_ns", Values::Count(|row| row.unix_ns)),
-    ("interval_ns", Values::Count(|row| row.interval_ns)),
-    ("name", Values::Text(|row| &row.name)),
-    ("kind", Values::Text(kind)),
-    ("parent", Values::MaybeText(|row| row.parent.as_deref())),
-];
-
-const MEASURED: [(&str, Values); 34] = columns![
-    Count bytes_up, Count bytes_down, Count packets_up, Count packets_down,
-    Count unmeasured_bytes_up, Count unmeasured_bytes_down,
-    Count inside_samples, Maybe inside_min_rtt_ns, Maybe inside_p50_rtt_ns, Maybe inside_p95_rtt_ns,
-    Maybe inside_p99_rtt_ns, Maybe inside_max_rtt_ns, Maybe inside_mean_rtt_ns,
-    Count inside_lost_to_packets, Count inside_data_to_packets,
-    Count inside_lost_from_packets, Count inside_data_from_packets,
-    Count outside_samples, Maybe outside_min_rtt_ns, Maybe outside_p50_rtt_ns, Maybe outside_p95_rtt_ns,
-    Maybe outside_p99_rtt_ns, Maybe outside_max_rtt_ns, Maybe outside_mean_rtt_ns,
-    Count outside_lost_to_packets, Count outside_data_to_packets,
-    Count outside_lost_from_packets, Count outside_data_from_packets,
-    Count reordered_packets_up, Count reordered_packets_down,
-    Count flows_opened, Count flows_closed, Count handshakes_failed, Count flows_one_sided,
-];
-
-fn kind(row: &IntervalRow) -> &str {
-    match row.kind {
-        Kind::Class => "class",
-        Kind::Subnet => "subnet",
-        Kind::Interface => "interface",
-        Kind::Other => "other",
-    }
-}
-
-fn columns() -> impl Iterator<Item = &'static (&'static str, Values)> {
-    IDENTITY.iter().chain(&MEASURED)
-}
+use crate::rows::columns::{Column, Values, columns};
 
 /// The schema of every file.
 pub(super) fn schema() -> Result<Type, ParquetError> {
-    let field = |(name, values): &(&str, Values)| {
-        let (physical, converted, repetition) = match values {
-            Values::Time(_) => (
+    let field = |column: &Column| {
+        let (physical, converted, repetition) = match column.values {
+            Values::Time => (
                 Physical::INT64,
                 ConvertedType::TIMESTAMP_MICROS,
                 Repetition::REQUIRED,
@@ -91,7 +37,7 @@ pub(super) fn schema() -> Result<Type, ParquetError> {
                 Repetition::OPTIONAL,
             ),
         };
-        let field = Type::primitive_type_builder(name, physical)
+        let field = Type::primitive_type_builder(column.name(), physical)
             .with_converted_type(converted)
             .with_repetition(repetition)
             .build();
@@ -109,10 +55,13 @@ pub(super) fn write_group<W: Write + Send>(
     rows: &[IntervalRow],
 ) -> Result<(), ParquetError> {
     let mut group = writer.next_row_group()?;
-    for (name, values) in columns() {
-        let missing = || ParquetError::General(format!("the schema has no column {name}"));
+    for wanted in columns() {
+        let missing = || {
+            let name = wanted.name();
+            ParquetError::General(format!("the schema has no column {name}"))
+        };
         let mut column = group.next_column()?.ok_or_else(missing)?;
-        write_column(&mut column, values, rows)?;
+        write_column(&mut column, &wanted.values, rows)?;
         column.close()?;
     }
     group.close().map(drop)
@@ -125,7 +74,12 @@ fn write_column(
 ) -> Result<(), ParquetError> {
     let levels: Vec<i16>;
     let (numbers, texts, levels): (Vec<i64>, Vec<ByteArray>, Option<&[i16]>) = match values {
-        Values::Time(value) | Values::Count(value) => (
+        Values::Time => (
+            rows.iter().map(|row| signed(row.unix_ns / 1000)).collect(),
+            Vec::new(),
+            None,
+        ),
+        Values::Count(value) => (
             rows.iter().map(|row| signed(value(row))).collect(),
             Vec::new(),
             None,
@@ -141,11 +95,7 @@ fn write_column(
                 Some(&levels),
             )
         }
-        Values::Text(value) => (
-            Vec::new(),
-            rows.iter().map(|row| value(row).into()).collect(),
-            None,
-        ),
+        Values::Text(value) => (Vec::new(), texts(rows.iter().map(value)), None),
         Values::MaybeText(value) => {
             levels = rows
                 .iter()
@@ -153,7 +103,7 @@ fn write_column(
                 .collect();
             (
                 Vec::new(),
-                rows.iter().filter_map(value).map(ByteArray::from).collect(),
+                texts(rows.iter().filter_map(value)),
                 Some(&levels),
             )
         }
@@ -167,6 +117,20 @@ fn write_column(
             .write_batch(&numbers, levels, None)?,
     };
     Ok(())
+}
+
+/// Rows that follow each other often have the same text, which is copied once.
+fn texts<'a>(values: impl Iterator<Item = &'a str>) -> Vec<ByteArray> {
+    let mut last: Option<(&str, ByteArray)> = None;
+    let mut array = |text: &'a str| match &last {
+        Some((same, array)) if *same == text => array.clone(),
+        _ => {
+            let array = ByteArray::from(text);
+            last = Some((text, array.clone()));
+            array
+        }
+    };
+    values.map(&mut array).collect()
 }
 
 /// Saturates at the maximum of INT64, which no count of an interval reaches.
