@@ -133,9 +133,15 @@ struct fp_identity {
 	u32 ack;
 	u32 payload;
 	u32 tsval;
-	u32 flags; /* of the packet and of TCP */
+	u32 flags; /* of the packet and of TCP; 0 none */
 	u32 zero;
 };
+
+/*
+ * Packets that arrive in one batch (NAPI hands over eight) pass ingress before the first of them
+ * leaves.
+ */
+#define FP_SEEN_BITS 5
 
 /* The first 128 bytes are used by every packet: machine code has shorter addresses for these. */
 struct fp_work {
@@ -147,12 +153,13 @@ struct fp_work {
 	u64 point;	/* capture point: interface, direction and VLAN in one number */
 	struct fp_frame frame;
 	struct fp_match match;
-	struct fp_identity seen; /* last packet here that a later hook sees; flags 0 none */
 	struct fp_ring ring __attribute__((aligned(64)));
-	u32 busy;		  /* claimed, where softirqs can nest (PREEMPT_RT) */
-	u32 head_bytes;		  /* valid bytes in head */
-	u32 way;		  /* counter of fp_expire_set() */
-	u32 cpu;		  /* whose scratch this is */
+	u32 busy;	/* claimed, where softirqs can nest (PREEMPT_RT) */
+	u32 head_bytes; /* valid bytes in head */
+	u32 way;	/* counter of fp_expire_set() */
+	u32 cpu;	/* whose scratch this is */
+	/* Packets that were measured last, by fp_seen_place(): a later hook may see them. */
+	struct fp_identity seen[1 << FP_SEEN_BITS] __attribute__((aligned(64)));
 	struct fp_covered newest; /* of those that an ACK covers */
 	struct fp_covered echoed; /* the newest whose TSval the ACK echoes, by --method ts */
 	struct fp_covered oldest; /* sequence number, TSval and flags only */

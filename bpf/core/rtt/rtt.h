@@ -185,45 +185,60 @@ FP_INLINE u32 fp_identity_flags(const struct fp_work FP_MEM *w)
 	return 1u << 16 | w->packet.flags << 8 | w->packet.tcp_flags;
 }
 
+/* The entry of a packet in w->seen. */
+FP_INLINE struct fp_identity FP_MEM *fp_seen_place(struct fp_work FP_MEM *w)
+{
+	u32 mixed = w->packet.seq ^ w->packet.ack ^ w->packet.key.port[0] ^
+		    (u32)w->packet.key.port[1] << 16;
+
+	return &w->seen[mixed * 0x9e3779b1u >> (32 - FP_SEEN_BITS)];
+}
+
+/* Whether hooks at egress recognise packets: not where each hook needs the flow, or a filter decides. */
+FP_INLINE int fp_recognises(struct fp_rtt FP_MEM *r)
+{
+	return r->watched_count > 1 && !r->config.slots && !r->filters;
+}
+
 /*
  * Notes a packet at the ingress of a monitored interface, if it was counted there and has nothing new
- * any more: its next hook recognises it without its flow.
+ * any more: its next hook recognises it without its flow. fp_rtt_parsed() removed an earlier note.
  */
 FP_INLINE void fp_note_packet(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w,
 			      const struct fp_flow FP_MEM *f)
 {
+	struct fp_identity FP_MEM *seen = fp_seen_place(w);
 	u32 flags = fp_identity_flags(w);
 
-	if (r->watched_count < 2 || w->frame.direction != FP_INGRESS)
+	if (!fp_recognises(r) || w->frame.direction != FP_INGRESS)
 		return;
-	if (fp_unlikely(!flags) || f->dir[w->packet.side & 1].point != w->point ||
-	    fp_advances(w, f)) {
-		FP_PUT(w->seen.flags, 0);
+	if (!flags || f->dir[w->packet.side & 1].point != w->point || fp_advances(w, f))
 		return;
-	}
-	FP_COPY(&w->seen.key, &w->packet.key);
-	w->seen.seq = w->packet.seq;
-	w->seen.ack = w->packet.ack;
-	w->seen.payload = w->packet.payload;
-	w->seen.tsval = w->packet.tsval;
-	w->seen.flags = flags;
+	FP_COPY(&seen->key, &w->packet.key);
+	seen->seq = w->packet.seq;
+	seen->ack = w->packet.ack;
+	seen->payload = w->packet.payload;
+	seen->tsval = w->packet.tsval;
+	seen->flags = flags;
 }
 
 /*
- * Counts a packet at egress that this CPU measured last, at its ingress. Returns 0 for others, also
- * where each hook needs the flow of the packet or a filter decides. Needs no time.
+ * Counts a packet at egress that this CPU measured shortly before, at its ingress. Returns 0 for
+ * others. Needs no time.
  */
 FP_FUNC int fp_rtt_seen(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w FP_ARG)
 {
+	const struct fp_identity FP_MEM *seen = fp_seen_place(w);
 	u32 packets = w->frame.segs ? w->frame.segs : 1;
+	u32 flags = fp_identity_flags(w);
 
-	if (!(w->frame.flags & FP_FRAME_SEEN_BEFORE) || r->config.slots || r->filters)
+	if (!(w->frame.flags & FP_FRAME_SEEN_BEFORE) || !fp_recognises(r) || !flags)
 		return 0;
-	if (w->seen.flags != fp_identity_flags(w) || !w->seen.flags ||
-	    w->seen.seq != w->packet.seq || w->seen.ack != w->packet.ack ||
-	    w->seen.payload != w->packet.payload ||
-	    ((w->packet.flags & FP_PACKET_HAS_TS) && w->seen.tsval != w->packet.tsval) ||
-	    !fp_key_equal(&w->seen.key, &w->packet.key))
+	if ((seen->flags ^ flags) | (seen->seq ^ w->packet.seq) | (seen->ack ^ w->packet.ack) |
+	    (seen->payload ^ w->packet.payload))
+		return 0;
+	if (((w->packet.flags & FP_PACKET_HAS_TS) && seen->tsval != w->packet.tsval) ||
+	    !fp_key_equal(&seen->key, &w->packet.key))
 		return 0;
 	w->stats.frames += packets;
 	w->stats.frame_bytes += fp_wire_bytes(w);
@@ -372,6 +387,8 @@ FP_FUNC int fp_rtt_parsed(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM 
 			fp_tally_volume(r, w);
 		return err;
 	}
+	if (w->frame.direction == FP_INGRESS && fp_recognises(r))
+		FP_PUT(fp_seen_place(w)->flags, 0);
 	w->point = fp_capture_point(w);
 	w->behind = w->frame.direction == FP_INGRESS  ? w->frame.ifindex
 		    : w->frame.direction == FP_EGRESS ? w->frame.rx_ifindex
