@@ -346,7 +346,7 @@ static struct {
 	u64 class[FP_PARAMS + FP_STATE_WORDS];
 	u64 global[FP_STATE_WORDS];
 	struct fp_call call;
-} scratch;
+} scratch __attribute__((unused));
 #define SCRATCH &scratch.packet, (void *)scratch.flow, (void *)scratch.class, (void *)scratch.global, &scratch.call
 __attribute__((section("syscall"), used)) int fairpath_check(void *context)
 {

@@ -39,8 +39,11 @@ pub enum Defect {
     /// A parameter behind an empty one.
     #[error("parameter [{0}] has no name: number them from [0], without gaps")]
     Gap(usize),
-    /// None of the four functions.
-    #[error("it has no RANK_ENQUEUE: return 0 there for first in, first out")]
+    /// Ranks nothing, and its queue has an order.
+    #[error(
+        "it has no RANK_ENQUEUE: return 0 there for first in, first out, \
+         or choose a queue of one band (.queue = {{ .kind = FP_BANDS, .buckets = 1 }})"
+    )]
     NoRank,
 }
 
@@ -51,6 +54,9 @@ fn remedy(bad: &BadPolicy) -> &'static str {
         BadPolicy::Range(_) => "",
     }
 }
+
+/// Kind and buckets of a queue in which all ranks are equal: one band (`FP_BANDS`).
+const ONE_BAND: [u32; 2] = [2, 1];
 
 /// Reads the block. `sizes` are those of flow, class and global that the compiler reports, if any.
 pub(super) fn describe(
@@ -66,7 +72,8 @@ pub(super) fn describe(
     if policy.wants & !Policy::WANTS != 0 {
         defects.push(Defect::Wants(policy.wants));
     }
-    if !functions.contains(&Function::RankEnqueue) {
+    let one_band = policy.queue[..2] == ONE_BAND;
+    if !functions.contains(&Function::RankEnqueue) && !one_band {
         defects.push(Defect::NoRank);
     }
     check_sizes(policy.state_bytes, sizes, &mut defects);
