@@ -190,7 +190,7 @@ FP_FUNC u32 fp_class_of(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_MEM *w
 	return slot;
 }
 
-/* Whether this hook counts the sender and the receiver: w->natural[]. */
+/* Sets w->natural[] for the sender and the receiver: true if this hook counts the end. */
 FP_INLINE void fp_fill_natural(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 uses,
 			       u32 sender)
 {
