@@ -19,12 +19,13 @@ const PACKETS: &str = "4096";
 /// Instructions and lines of each case and file of the page.
 type Budget = BTreeMap<String, BTreeMap<String, [f64; 2]>>;
 
-/// The rows `| case | file | instructions | lines |`.
+/// The rows `| case | file | instructions | lines |`, whose file is `all` or in backquotes.
 fn budget(page: &str) -> Budget {
     let mut budget = Budget::new();
     for line in page.lines() {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         if let [_, case, file, instructions, lines, _] = cells[..]
+            && (file == "all" || file.starts_with('`'))
             && let (Ok(instructions), Ok(lines)) = (instructions.parse(), lines.parse())
         {
             let files = budget.entry(case.to_owned()).or_default();

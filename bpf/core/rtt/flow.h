@@ -4,8 +4,8 @@
  *
  * Both are set-associative: a hash selects a set of FP_WAYS entries, with one lock and one cache
  * line of tags. An entry has two parts: four lines that every packet uses (struct fp_flow), and
- * elsewhere what few need (struct fp_flow_rare). A handshake is in the half-open table until its third packet, so a SYN flood fills
- * only that table. Lock order: flow set, then half-open set.
+ * elsewhere what few need (struct fp_flow_rare). A handshake is in the half-open table until its
+ * third packet, so a SYN flood fills only that table. Lock order: flow set, then half-open set.
  *
  * Lookup only. flow_life.h has the start and end of a flow.
  */

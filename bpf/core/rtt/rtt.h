@@ -194,7 +194,7 @@ FP_INLINE struct fp_identity FP_MEM *fp_seen_place(struct fp_work FP_MEM *w)
 	return &w->seen[mixed * 0x9e3779b1u >> (32 - FP_SEEN_BITS)];
 }
 
-/* Whether hooks at egress recognise packets: not where each hook needs the flow, or a filter decides. */
+/* True if hooks at egress recognise packets: not where classes need the flow, or a filter decides. */
 FP_INLINE int fp_recognises(struct fp_rtt FP_MEM *r)
 {
 	return r->watched_count > 1 && !r->config.slots && !r->filters;

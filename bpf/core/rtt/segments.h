@@ -11,8 +11,8 @@
  *
  * Data appends, an ACK removes from the head, and Karn's rule cuts at the tail. Each segment enters
  * and leaves once, so all three are O(1) amortised. A flow with one segment outstanding, as most have,
- * uses no chunk. Chunk 0 is unused, and index 0 means "none". Free chunks are on FP_POOL_SHARDS lock-free stacks (Treiber) with a tag against
- * ABA.
+ * uses no chunk. Chunk 0 is unused, and index 0 means "none". Free chunks are on FP_POOL_SHARDS
+ * lock-free stacks (Treiber) with a tag against ABA.
  */
 #ifndef FP_SEGMENTS_H
 #define FP_SEGMENTS_H
