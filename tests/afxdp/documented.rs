@@ -139,21 +139,30 @@ fn afxdp_sends_no_icmp_redirects() {
 const DESTINATIONS: u8 = 64;
 const PORTS: u16 = 4;
 
+/// The first source port of a family. They differ, because a socket of IPv6 takes the port of IPv4 too.
+/// Each port has one socket: a process that another test starts can hold a closed one for a moment.
+const fn first_port(is_ipv4: bool) -> u16 {
+    if is_ipv4 { 20_000 } else { 20_100 }
+}
+
 /// The last byte of the next hop's MAC address, by the datagram's destination and source port.
 type NextHops = BTreeMap<(Vec<u8>, u16), u8>;
 
 fn next_hops(router: &Router) -> NextHops {
     let arrived = capture(&router.server, "eth0", Direction::In);
     let send = || {
+        let sockets = [true, false].map(|is_ipv4| {
+            let bind = |port| UdpSocket::bind((any(is_ipv4), first_port(is_ipv4) + port)).unwrap();
+            (0..PORTS).map(bind).collect::<Vec<_>>()
+        });
         for number in 0..DESTINATIONS {
             let to: [IpAddr; 2] = [
                 Ipv4Addr::new(198, 51, 100, number).into(),
                 Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, number.into()).into(),
             ];
-            for to in to {
-                for port in 0..PORTS {
-                    let socket = UdpSocket::bind((any(to.is_ipv4()), 20_000 + port)).unwrap();
-                    socket.send_to(&[0; 10], (to, 7777)).unwrap();
+            for (to, sockets) in to.iter().zip(&sockets) {
+                for socket in sockets {
+                    socket.send_to(&[0; 10], (*to, 7777)).unwrap();
                 }
             }
         }
@@ -204,7 +213,7 @@ fn several_next_hops_are_chosen_without_ports() {
             }
             // Every next hop is used, and a destination has one.
             let by_port = |hops: &NextHops| {
-                let first = |to: &Vec<u8>| hops[&(to.clone(), 20_000)];
+                let first = |to: &Vec<u8>| hops[&(to.clone(), first_port(to.len() == 4))];
                 let differ = hops.iter().filter(|((to, _), hop)| **hop != first(to));
                 differ.count()
             };
