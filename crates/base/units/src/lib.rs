@@ -7,6 +7,7 @@ pub mod quantity;
 mod repeat;
 mod seed;
 mod skip;
+mod span;
 mod suggest;
 pub mod text;
 
@@ -16,6 +17,7 @@ pub use count::counted;
 pub use repeat::{Disturbed, RETRIES_LOG_ENV, repeat_disturbed, report_retry};
 pub use seed::{Share, TEST_SEED_ENV, TEST_SHARE_ENV, test_seed, test_seeds};
 pub use skip::{SKIP_LOG_ENV, skip_test};
+pub use span::span;
 pub use suggest::nearest;
 
 /// A span or a point of time in nanoseconds (monotonic live, the capture's clock offline).

@@ -52,12 +52,7 @@ impl Progress {
 
 /// "3 min 20 s".
 pub fn written(time: Duration) -> String {
-    let seconds = time.as_secs_f64().round() as u64;
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
-    }
+    fairpath_units::span(time.as_secs_f64().round() as u64)
 }
 
 #[cfg(test)]

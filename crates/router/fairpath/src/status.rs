@@ -179,15 +179,11 @@ fn or_none(text: String) -> String {
     }
 }
 
-/// A time in its two largest units.
+/// A time in its two largest units, in milliseconds below a second.
 fn span(ns: u64) -> String {
-    let seconds = ns / 1_000_000_000;
-    match seconds {
+    match ns / 1_000_000_000 {
         0 => format!("{} ms", ns / 1_000_000),
-        1..60 => format!("{seconds} s"),
-        60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        3_600..86_400 => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
-        _ => format!("{} d {} h", seconds / 86_400, seconds / 3_600 % 24),
+        seconds => fairpath_units::span(seconds),
     }
 }
 

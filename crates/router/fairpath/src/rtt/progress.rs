@@ -9,6 +9,8 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use fairpath_units::span;
+
 /// Packets between two readings of the clock.
 const PACKETS_PER_READING: u64 = 8192;
 /// Between two updates of a terminal.
@@ -118,7 +120,7 @@ fn line(bytes: u64, total: Option<u64>, elapsed: Duration) -> String {
     let _ = write!(line, ", {}/s", size(rate));
     if let Some(total) = total {
         let left = (total - bytes) as f64 / rate.max(1.0);
-        let _ = write!(line, ", {} left", time(left));
+        let _ = write!(line, ", {} left", span(left.ceil() as u64));
     }
     line
 }
@@ -129,15 +131,6 @@ fn size(bytes: f64) -> String {
     match units.into_iter().find(|(_, unit)| bytes >= *unit) {
         Some((name, unit)) => format!("{:.1} {name}", bytes / unit),
         None => format!("{bytes:.0} B"),
-    }
-}
-
-fn time(seconds: f64) -> String {
-    let seconds = seconds.ceil() as u64;
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
     }
 }
 
