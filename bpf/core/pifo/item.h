@@ -24,7 +24,7 @@
 #include "../runtime.h"
 
 #define FP_PIFO_MAGIC	0x4f464950u /* "PIFO" */
-#define FP_PIFO_VERSION 2
+#define FP_PIFO_VERSION 3
 
 /* Limits of one PIFO. */
 #define FP_MAX_BUCKETS	     (1u << 20) /* FP_CFFS */
@@ -79,9 +79,9 @@ enum fp_refusal {
 struct fp_item {
 	u64 rank;
 	u64 seq;   /* arrival: larger is later, over all PIFOs of the pool */
-	u32 next;  /* in its list; free for the caller while the item is in no PIFO */
+	u32 next;  /* in its list or run; free for the caller while the item is in no PIFO */
 	u32 prev;  /* the same; of the head of a list: undefined */
-	u32 place; /* its list (of a window: its word after the header), or position in the heap */
+	u32 place; /* its list (of a window: its word after the header); heap.h: its run or position */
 	u32 pifo;  /* its PIFO, 0 none */
 };
 

@@ -9,14 +9,14 @@
  *
  *   kind          order           push   pop    move,   last   memory plus 32 bytes an item
  *                                               remove         and 192 a PIFO
- *   FP_HEAP       exact           log n  log n  log n   n      4 bytes an item
+ *   FP_HEAP       exact           log n* log n* log n*  n      64 bytes, and 4 an item
  *   FP_BANDS      exact           1      1      1       1      8 bytes a band
  *   FP_CFFS       exact by g      1      1      1       1      16.25 bytes a bucket
  *   FP_GRADIENT   approximate     1      1      1       N      16 bytes a bucket
  *   FP_SP_PIFO    approximate     lists  1      lists   1      24 bytes a list
  *   FP_AIFO       of arrival      W      1      1       1      8 bytes a remembered rank
  *
- * Exact by g: by buckets of g ranks, by arrival within a bucket. Formats and sizes: pool.h.
+ * *: 1 where ranks come in order. Exact by g: by buckets of g ranks, by arrival within a bucket. Formats and sizes: pool.h.
  * Eligible times: pieo.h. Errors: enum fp_refusal, counted in struct fp_pifo and struct fp_pool. A
  * refused call changes nothing else (an FP_AIFO stores the rank).
  *
@@ -93,12 +93,12 @@ FP_INLINE void fp_enter_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p
 			   struct fp_item FP_MEM *it, u32 place, u32 kind)
 {
 	it->pifo = q;
+	p->count++;
 	if (kind == FP_HEAP) {
-		fp_heap_add(pool, p, item);
+		fp_heap_add(pool, p, item, it);
 		return;
 	}
 	it->place = place;
-	p->count++;
 	if (kind == FP_SP_PIFO)
 		(*fp_sp_held(pool, p, place))++;
 	if (fp_list_append(pool, fp_list_at(pool, p, place, kind), item, it))
@@ -116,11 +116,9 @@ FP_INLINE int fp_leave_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 		return 1;
 	}
 	if (kind == FP_HEAP) {
-		if (place >= p->count || *fp_heap_slot(pool, p, place) != item) {
-			pool->broken++;
+		if (fp_heap_take(pool, p, item, it, 0))
 			return 1;
-		}
-		fp_heap_take(pool, p, place);
+		p->count--;
 	} else {
 		p->count--;
 		if (kind == FP_SP_PIFO)
@@ -169,7 +167,7 @@ FP_INLINE u32 fp_pifo_peek_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 	if (!p->count || p->kind != kind)
 		return 0;
 	if (kind == FP_HEAP)
-		return fp_item_bound(pool, *fp_heap_slot(pool, p, 0));
+		return fp_heap_first(pool, p);
 	place = fp_front_as(pool, p, q, kind);
 	if (place == FP_NOWHERE)
 		return 0;
@@ -202,8 +200,14 @@ FP_INLINE u32 fp_take_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 	if (!p->count || p->kind != kind)
 		return 0;
 	if (kind == FP_HEAP) {
-		item = fp_item_bound(pool, *fp_heap_slot(pool, p, 0));
-		fp_heap_take(pool, p, 0);
+		item = fp_heap_first(pool, p);
+		if (!item) {
+			pool->broken++;
+			return 0;
+		}
+		if (fp_heap_take(pool, p, item, fp_item_at(pool, item), 0))
+			return 0;
+		p->count--;
 	} else {
 		place = fp_front_as(pool, p, q, kind);
 		if (place == FP_NOWHERE) {
@@ -235,20 +239,11 @@ FP_INLINE u32 fp_turn_of(struct fp_pifo FP_MEM *p, u32 place, u32 kind)
 	return fp_bucket_of(p, place) + (fp_half_of(p, place) ? p->buckets : 0);
 }
 
-/*
- * Pushes out the last item for an item of `rank` at `place`, unless that one would be the last.
- * Returns 0 if there is capacity now.
- */
-FP_INLINE int fp_push_out_last_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q,
-				  u64 rank, u32 place, u32 kind)
+/* Item `last` makes room, unless it `stays`. Returns 0 if there is capacity now. */
+FP_INLINE int fp_count_pushed_out(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 last,
+				  int stays)
 {
-	u32 last = p->full == FP_FULL_PUSH_OUT ? fp_pifo_last_as(pool, q, kind) : 0;
-	struct fp_item FP_MEM *it = fp_item_at(pool, last);
-	int is_last = kind == FP_HEAP
-			      ? rank >= it->rank
-			      : fp_turn_of(p, place, kind) >= fp_turn_of(p, it->place, kind);
-
-	if (!last || is_last || fp_leave_as(pool, p, q, last, it, kind)) {
+	if (stays) {
 		p->was_full++;
 		return FP_REFUSED_FULL;
 	}
@@ -257,19 +252,49 @@ FP_INLINE int fp_push_out_last_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP
 	return 0;
 }
 
-FP_FUNC int fp_push_out_last(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u64 rank, u32 place)
+/*
+ * Pushes out the last item of a heap for an item of `rank`, unless that one would be the last. It
+ * has no child, so that the stack for moving items down is not needed below long chains of calls.
+ */
+FP_FUNC int fp_push_out_of_heap(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u64 rank)
+{
+	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
+	u32 last = p->full == FP_FULL_PUSH_OUT ? fp_heap_last(pool, q) : 0;
+	struct fp_item FP_MEM *it = fp_item_at(pool, last);
+	int stays = !last || rank >= it->rank || fp_heap_take(pool, p, last, it, 1);
+
+	if (!stays) {
+		it->pifo = 0;
+		p->count--;
+	}
+	return fp_count_pushed_out(pool, p, last, stays);
+}
+
+/* The same for an item of `rank` at `place` of another kind. */
+FP_INLINE int fp_push_out_last_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q,
+				  u32 place, u32 kind)
+{
+	u32 last = p->full == FP_FULL_PUSH_OUT ? fp_pifo_last_as(pool, q, kind) : 0;
+	struct fp_item FP_MEM *it = fp_item_at(pool, last);
+
+	return fp_count_pushed_out(pool, p, last,
+				   !last ||
+					   fp_turn_of(p, place, kind) >=
+						   fp_turn_of(p, it->place, kind) ||
+					   fp_leave_as(pool, p, q, last, it, kind));
+}
+
+FP_FUNC int fp_push_out_of_list(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 place)
 {
 	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
 
 	switch (p->kind) {
-	case FP_HEAP:
-		return fp_push_out_last_as(pool, p, q, rank, place, FP_HEAP);
 	case FP_BANDS:
-		return fp_push_out_last_as(pool, p, q, rank, place, FP_BANDS);
+		return fp_push_out_last_as(pool, p, q, place, FP_BANDS);
 	case FP_CFFS:
-		return fp_push_out_last_as(pool, p, q, rank, place, FP_CFFS);
+		return fp_push_out_last_as(pool, p, q, place, FP_CFFS);
 	case FP_GRADIENT:
-		return fp_push_out_last_as(pool, p, q, rank, place, FP_GRADIENT);
+		return fp_push_out_last_as(pool, p, q, place, FP_GRADIENT);
 	}
 	p->was_full++;
 	return FP_REFUSED_FULL;
@@ -307,7 +332,8 @@ FP_INLINE int fp_give_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank,
 			return fp_refusal_of(place);
 	}
 	if (p->count >= p->capacity) {
-		refused = fp_push_out_last(pool, q, rank, place);
+		refused = kind == FP_HEAP ? fp_push_out_of_heap(pool, q, rank)
+					  : fp_push_out_of_list(pool, q, place);
 		if (refused)
 			return refused;
 	}
@@ -316,6 +342,13 @@ FP_INLINE int fp_give_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank,
 	fp_enter_as(pool, p, q, item, it, place, kind);
 	p->pushed++;
 	return 0;
+}
+
+/* fp_pifo_put() of FP_HEAP. */
+FP_FUNC int fp_pifo_put_in_heap(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u64 rank,
+				u64 seq)
+{
+	return fp_give_as(pool, q, item, rank, seq, FP_HEAP);
 }
 
 /* Kinds that are rarely on a hot path. */
@@ -333,15 +366,11 @@ FP_FUNC int fp_pifo_put_approximate(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u
 	return fp_refuse_pifo(pool);
 }
 
-/*
- * fp_pifo_push() of an item that arrived earlier. FP_HEAP orders equal ranks by `seq`. Other kinds
- * append it.
- */
-FP_FUNC int fp_pifo_put(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u64 rank, u64 seq)
+/* The other kinds. */
+FP_FUNC int fp_pifo_put_in_list(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u64 rank,
+				u64 seq)
 {
 	switch (fp_pifo_at(pool, q)->kind) {
-	case FP_HEAP:
-		return fp_give_as(pool, q, item, rank, seq, FP_HEAP);
 	case FP_BANDS:
 		return fp_give_as(pool, q, item, rank, seq, FP_BANDS);
 	case FP_CFFS:
@@ -353,12 +382,19 @@ FP_FUNC int fp_pifo_put(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u64
 	return fp_refuse_pifo(pool);
 }
 
-/* fp_pifo_put() also for approximate kinds. */
-FP_INLINE int fp_pifo_put_any(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u64 seq)
+/*
+ * fp_pifo_push() of an item that arrived earlier. FP_HEAP orders equal ranks by `seq`. Other kinds
+ * append it.
+ */
+FP_INLINE int fp_pifo_put(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u64 seq)
 {
-	if (fp_pifo_at(pool, q)->kind > FP_CFFS)
+	u32 kind = fp_pifo_at(pool, q)->kind;
+
+	if (kind == FP_HEAP)
+		return fp_pifo_put_in_heap(pool, q, item, rank, seq);
+	if (kind > FP_CFFS)
 		return fp_pifo_put_approximate(pool, q, item, rank, seq);
-	return fp_pifo_put(pool, q, item, rank, seq);
+	return fp_pifo_put_in_list(pool, q, item, rank, seq);
 }
 
 /*
@@ -371,7 +407,7 @@ FP_INLINE int fp_pifo_push(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 ran
 	u64 seq = pool->seq + 1;
 
 	pool->seq = seq;
-	return fp_pifo_put_any(pool, q, item, rank, seq);
+	return fp_pifo_put(pool, q, item, rank, seq);
 }
 
 /* Kinds that are rarely on a hot path. */
@@ -429,7 +465,7 @@ FP_INLINE int fp_pifo_push_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 
 		return fp_give_as(pool, q, item, rank, seq, kind);
 	if (fp_cffs_push_soon(pool, q, item, rank, seq))
 		return 0;
-	return fp_pifo_put_any(pool, q, item, rank, seq);
+	return fp_pifo_put(pool, q, item, rank, seq);
 }
 
 /* The item that fp_pifo_pop() would remove, which stays. 0 if there is none. */
@@ -456,7 +492,7 @@ FP_FUNC u32 fp_pifo_peek(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 FP_INLINE u32 fp_pifo_first(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q)
 {
 	if (p->kind == FP_HEAP)
-		return p->count ? fp_item_bound(pool, *fp_heap_slot(pool, p, 0)) : 0;
+		return p->count ? fp_heap_first(pool, p) : 0;
 	return fp_pifo_peek(pool, q);
 }
 
@@ -563,22 +599,38 @@ FP_FUNC int fp_enter(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 item, u32 pl
 	return 0;
 }
 
-/* fp_pifo_move() in a heap: only the items between the two positions move. */
+/* fp_pifo_move() in a heap. `seq` as for a put. */
 FP_INLINE int fp_heap_move(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 item,
-			   struct fp_item FP_MEM *it, u64 rank)
+			   struct fp_item FP_MEM *it, u64 rank, u64 seq)
 {
-	u32 count = fp_heap_bound(pool, p, p->count), place = it->place;
-	u32 FP_MEM *slots = fp_heap_slots(pool, p);
-
-	if (place >= count || slots[place] != item) {
-		pool->broken++;
-		return fp_refuse_item(pool);
-	}
 	it->rank = rank;
-	it->seq = ++pool->seq;
-	fp_heap_settle(pool, slots, item, it, place, count);
+	it->seq = seq;
+	if (!fp_heap_shift(pool, p, item, it)) {
+		if (fp_heap_leave(pool, p, item, it))
+			return fp_refuse_item(pool);
+		fp_heap_enter(pool, p, item, it);
+	}
 	p->moved++;
 	return 0;
+}
+
+/*
+ * fp_pifo_put() into a heap that has capacity: without pushing out, which needs more stack. Returns
+ * 0, or FP_REFUSED_ITEM.
+ */
+FP_INLINE int fp_heap_put(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank, u64 seq)
+{
+	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
+	struct fp_item FP_MEM *it = fp_item_at(pool, item);
+
+	if (p->kind != FP_HEAP || p->count >= p->capacity || it->pifo)
+		return fp_refuse_item(pool);
+	it->rank = rank;
+	it->seq = seq;
+	it->pifo = q;
+	p->count++;
+	p->pushed++;
+	return fp_heap_enter(pool, p, item, it);
 }
 
 /*
@@ -595,7 +647,7 @@ FP_FUNC int fp_pifo_move(struct fp_pool FP_MEM *pool FP_ARG, u32 item, u64 rank)
 	if (!item || item > pool->items || !q)
 		return fp_refuse_item(pool);
 	if (p->kind == FP_HEAP)
-		return fp_heap_move(pool, p, item, it, rank);
+		return fp_heap_move(pool, p, item, it, rank, ++pool->seq);
 	place = fp_new_place(pool, q, rank, it->place);
 	if (place & FP_NOWHERE)
 		return fp_refusal_of(place);

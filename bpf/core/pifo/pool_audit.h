@@ -58,11 +58,48 @@ static int fp_audit_geometry(struct fp_pool *pool, struct fp_pifo *p, struct fp_
 	return 0;
 }
 
+/* Walks through one run and adds to `held`. */
+static int fp_audit_run(struct fp_pool *pool, struct fp_pifo *p, u32 r, u64 *held,
+			struct fp_audit *audit)
+{
+	struct fp_runs *runs = fp_runs_of(pool, p);
+	u32 item = runs->list[r].head, before = 0;
+
+	if (item && runs->first[r] != fp_item_at(pool, item)->rank)
+		return fp_flawed(audit, FP_FLAW_INDEX, item);
+	while (item) {
+		struct fp_item *it = fp_item_at(pool, item);
+
+		if (item > pool->items || it->pifo != audit->pifo || it->place != (FP_IN_RUN | r))
+			return fp_flawed(audit, FP_FLAW_RECORD, item);
+		if (before && it->prev != before)
+			return fp_flawed(audit, FP_FLAW_LINKS, item);
+		if (before && fp_before(it, fp_item_at(pool, before)))
+			return fp_flawed(audit, FP_FLAW_ORDER, item);
+		if (++*held > p->count)
+			return fp_flawed(audit, FP_FLAW_COUNT, item);
+		before = item;
+		item = it->next;
+	}
+	if (before && runs->list[r].tail != before)
+		return fp_flawed(audit, FP_FLAW_LINKS, before);
+	if (before && runs->last[r] != fp_item_at(pool, before)->rank)
+		return fp_flawed(audit, FP_FLAW_INDEX, before);
+	return 0;
+}
+
 static int fp_audit_heap(struct fp_pool *pool, struct fp_pifo *p, struct fp_audit *audit)
 {
-	u32 pos;
+	u32 count = fp_runs_of(pool, p)->heap, pos, r;
+	u64 held = count;
 
-	for (pos = 0; pos < p->count; pos++) {
+	if (count > p->count)
+		return fp_flawed(audit, FP_FLAW_COUNT, 0);
+	for (r = 0; r < FP_RUNS; r++) {
+		if (fp_audit_run(pool, p, r, &held, audit))
+			return 1;
+	}
+	for (pos = 0; pos < count; pos++) {
 		u32 item = *fp_heap_slot(pool, p, pos);
 		struct fp_item *it = fp_item_at(pool, item);
 
@@ -71,7 +108,7 @@ static int fp_audit_heap(struct fp_pool *pool, struct fp_pifo *p, struct fp_audi
 		if (pos && fp_before(it, fp_item_at(pool, *fp_heap_slot(pool, p, (pos - 1) / 4))))
 			return fp_flawed(audit, FP_FLAW_ORDER, item);
 	}
-	return 0;
+	return held != p->count ? fp_flawed(audit, FP_FLAW_COUNT, 0) : 0;
 }
 
 /* Walks through one list and adds to `held`. */

@@ -263,7 +263,7 @@ FP_INLINE int fp_wake_one(struct fp_sched FP_MEM *s)
 	if (!item || fp_item_at(pool, item)->rank > s->now ||
 	    s->outcomes + FP_OUTCOMES_PER_OP + 2 > s->outcomes_most)
 		return 0;
-	fp_pifo_pop_as(pool, FP_SHAPER, FP_HEAP);
+	fp_pifo_pop(pool, FP_SHAPER);
 	fp_wake_item(s, item);
 	return 1;
 }

@@ -77,7 +77,7 @@ void fp_native_pool_run(struct fp_pool *pool, struct fp_pool_op *ops, u64 count)
 static __attribute__((noinline)) u64 fp_native_put(struct fp_pool *pool, u32 q, u32 item, u64 rank,
 						   u64 seq)
 {
-	u32 refused = fp_pifo_put_any(pool, q, item, rank, seq);
+	u32 refused = fp_pifo_put(pool, q, item, rank, seq);
 
 	return (u64)pool->pushed_out << 32 | refused;
 }

@@ -144,7 +144,7 @@ const FLAWS: [&str; 9] = [
     "its item count differs from the number of items in it",
     "an item's record names another position",
     "links contradict each other",
-    "a child precedes its parent",
+    "an item of a heap precedes its parent, or the item before it in a run",
     "bits or sums contradict the lists",
     "an item is marked as queued and is not",
 ];

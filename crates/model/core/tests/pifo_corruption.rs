@@ -69,7 +69,7 @@ fn corrupted_words_never_cause_hangs_or_overruns() {
 fn invalid_headers_refuse_until_repaired() {
     let mut pool = Pool::new(10, &[PifoConfig::new(Kind::Heap, 10)]).unwrap();
     pool.push(1, 1, 5).unwrap();
-    let magic_and_version = 0x4f46_4950 | 2 << 32;
+    let magic_and_version = 0x4f46_4950 | 3 << 32;
     pool.overwrite(0, magic_and_version + 1);
     assert_eq!(pool.push(1, 2, 5), Err(Refusal::Pifo));
     assert_eq!(
@@ -97,7 +97,8 @@ fn invalid_headers_refuse_until_repaired() {
 fn flaw_after(kind: Kind, change: impl Fn(&Pool) -> (usize, u64)) -> String {
     let mut pool = Pool::new(8, &[PifoConfig::new(kind, 8)]).unwrap();
     for item in 1..=6 {
-        pool.push(1, item, u64::from(item) % 4).unwrap();
+        // 3, 2, 2, 1, 1, 0: two runs, and a heap of three.
+        pool.push(1, item, u64::from(item) * 3 % 7 % 4).unwrap();
     }
     pool.audit().unwrap();
     let (word, value) = change(&pool);
@@ -121,11 +122,14 @@ fn an_audit_names_what_is_wrong() {
     };
     // The bits of each half of a window stand behind its own buckets.
     let bits = arrays + window.buckets as usize;
-    let cases: [(&str, Kind, usize, u64); 9] = [
+    let cases: [(&str, Kind, usize, u64); 12] = [
         ("descriptor", Kind::Heap, pifo(1), 0xff),
         ("pushed is not", Kind::Heap, pifo(1) + 7, 9),
         ("another position", Kind::Heap, item(2) + 3, 7 | 1 << 32),
-        ("child precedes", Kind::Heap, item(4), 99),
+        ("precedes", Kind::Heap, item(6), 99),
+        ("precedes", Kind::Heap, item(3), 1),
+        ("bits or sums", Kind::Heap, item(3), 99),
+        ("item count", Kind::Heap, arrays + 6, 2),
         (
             "another position",
             Kind::Cffs(window),
