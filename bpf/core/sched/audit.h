@@ -17,6 +17,7 @@ enum fp_fault {
 	FP_FAULT_IDLE = 6,	 /* where: an empty node in its parent's queue */
 	FP_FAULT_REFERENCES = 7, /* where: a node whose references differ from its packets */
 	FP_FAULT_SUM = 8,	 /* packets in differ from packets out, dropped and waiting */
+	FP_FAULT_DUE = 9,	 /* where: a child that is not where its due time belongs */
 };
 
 static u32 fp_audit_packets(struct fp_sched *s, u64 *where)
@@ -109,6 +110,54 @@ static u32 fp_audit_nodes(struct fp_sched *s, u64 *where)
 	return 0;
 }
 
+/* Child `n`, which waits, is where its due time belongs. */
+static int fp_audit_due(struct fp_sched *s, u32 child, struct fp_node *n)
+{
+	struct fp_item *it = fp_item_at(fp_pool_of(s), fp_due_item(s, child));
+
+	if (n->due_queued)
+		return it->pifo == fp_due_queue_of(s, n->config.parent) && it->rank == n->due;
+	return n->due == FP_NEVER ||
+	       (fp_due_slot(n->due) > fp_due_slot(s->now) && fp_is_in_wheel(n));
+}
+
+/* The wheel holds each child once that has a slot, there. */
+static u32 fp_audit_wheel(struct fp_sched *s, u64 *where)
+{
+	struct fp_wheel *w = FP_AT(struct fp_wheel, s, s->wheel_at);
+	u32 held = 0, found = 0, slot, child;
+
+	for (child = 1; child <= s->config.nodes; child++)
+		held += fp_node_at(s, child)->due_slot != 0;
+	for (slot = 0; slot < FP_DUE_SLOTS; slot++) {
+		for (child = w->first[slot]; child && found <= held; found++) {
+			*where = child;
+			if ((fp_node_at(s, child)->due_slot ^ slot) & (FP_DUE_SLOTS - 1))
+				return FP_FAULT_DUE;
+			child = *fp_wheel_next(s, child);
+		}
+	}
+	return found != held ? FP_FAULT_DUE : 0;
+}
+
+static u32 fp_audit_due_times(struct fp_sched *s, u64 *where)
+{
+	u32 i;
+
+	for (i = 2; i <= s->config.nodes; i++) {
+		struct fp_node *n = fp_node_at(s, i);
+		u32 in = fp_item_at(fp_pool_of(s), fp_node_item(s, i))->pifo;
+
+		*where = i;
+		/* Entries of slots that have come wait for the next operation. */
+		if ((fp_node_at(s, n->config.parent)->config.wants & WANTS_DUE) &&
+		    in == fp_queue_of(n->config.parent) &&
+		    s->due_slot == fp_due_slot(s->now) && !fp_audit_due(s, i, n))
+			return FP_FAULT_DUE;
+	}
+	return fp_audit_wheel(s, where);
+}
+
 static u32 fp_audit_sum(struct fp_sched *s, u64 *where)
 {
 	u64 dropped = 0;
@@ -131,6 +180,8 @@ static u32 fp_sched_audit(struct fp_sched *s, u64 *where)
 		fault = fp_audit_references(s, where);
 	if (!fault)
 		fault = fp_audit_nodes(s, where);
+	if (!fault)
+		fault = fp_audit_due_times(s, where);
 	if (!fault)
 		fault = fp_audit_sum(s, where);
 	return fault;

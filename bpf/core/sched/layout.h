@@ -102,6 +102,8 @@ static u64 fp_sched_offsets(struct fp_sched *s, const struct fp_plan *p, u64 arr
 	FP_PLACE(accounts_at, struct fp_account, c->accounts ? c->nodes + 1 : 0);
 	FP_PLACE(impairments_at, struct fp_impair, c->impairments + 1);
 	FP_PLACE(words_at, u64, c->words + 1);
+	FP_PLACE(wheel_at, struct fp_wheel, 1);
+	FP_PLACE(wheel_next_at, u32, c->nodes + 1);
 #undef FP_PLACE
 	s->pool_at = at;
 	return at + fp_pool_bytes(&pool);
@@ -164,8 +166,8 @@ static void fp_format_node(struct fp_sched *s, const struct fp_plan *p, u32 node
 
 	n->config = (struct fp_node_settings){
 		.parent = c->parent,
-		.policy = c->policy,
-		.over = c->over,
+		.policy = (u8)c->policy,
+		.over = (u8)c->over,
 		.impair = c->impair,
 		.split = c->split,
 		.limit_packets = c->limit_packets,
@@ -174,14 +176,14 @@ static void fp_format_node(struct fp_sched *s, const struct fp_plan *p, u32 node
 		.floor = c->floor,
 		.ceil = c->ceil,
 		.burst = c->burst,
+		.wants = p->wants[node - 1],
 	};
 	for (i = 0; i < FP_PARAMS; i++)
 		n->class[i] = c->params[i];
 	n->functions = (u8)p->functions[node - 1];
-	n->wants = p->wants[node - 1];
-	n->supports_flows = n->config.over == FP_OVER_FLOWS ||
+	n->config.supports_flows = n->config.over == FP_OVER_FLOWS ||
 			    (n->config.over == FP_OVER_PACKETS && p->flow_bytes[node - 1]);
-	n->undo = (u8)fp_queue_may_refuse(p, node);
+	n->config.undo = (u8)fp_queue_may_refuse(p, node);
 	n->due = FP_NEVER;
 }
 

@@ -72,7 +72,7 @@ FP_FUNC int fp_takes_longer(struct fp_sched FP_MEM *s FP_ARG, const struct fp_me
 /* True if hosts count the waiting flows of a leaf. In a leaf over packets, no flow waits. */
 FP_INLINE int fp_counts_hosts(struct fp_node FP_MEM *leaf)
 {
-	return (leaf->wants & WANTS_HOSTS) && leaf->config.over == FP_OVER_FLOWS;
+	return (leaf->config.wants & WANTS_HOSTS) && leaf->config.over == FP_OVER_FLOWS;
 }
 
 /* A flow has no packets and no entry: its hosts have one waiting flow less. */
@@ -281,7 +281,7 @@ FP_INLINE int fp_rerank_flow(struct fp_sched FP_MEM *s, u32 leaf, struct fp_node
 	if (!f->packets) {
 		if ((verdict & LINGER) && rank != KEEP)
 			fp_pifo_move(pool, item, rank);
-		if (!(verdict & LINGER) && !(n->wants & WANTS_EMPTY)) {
+		if (!(verdict & LINGER) && !(n->config.wants & WANTS_EMPTY)) {
 			fp_pifo_remove(pool, item);
 			fp_flow_becomes_idle(s, leaf, flow);
 		}
@@ -315,7 +315,7 @@ FP_FUNC int fp_handle_empty_flow(struct fp_sched FP_MEM *s FP_ARG, u32 leaf, u32
 	u32 item = fp_flow_item(s, flow);
 	u64 rank;
 
-	if (n->wants & WANTS_EMPTY) {
+	if (n->config.wants & WANTS_EMPTY) {
 		fp_prepare_call(s, leaf, n, 0);
 		fp_prepare_flow_call(s, n, flow, fp_fq_at(s, flow));
 		s->call.rank = fp_item_at(pool, item)->rank;
@@ -411,7 +411,7 @@ FP_INLINE int fp_remove_packet(struct fp_sched FP_MEM *s, u32 handle, u32 reason
 		fp_unlink(s, f, p);
 		if (s->config.overflow == FP_OVERFLOW_FATTEST)
 			fp_update_fat_band(s, flow);
-		if (!f->packets && !(n->wants & WANTS_EMPTY)) {
+		if (!f->packets && !(n->config.wants & WANTS_EMPTY)) {
 			fp_pifo_remove(pool, fp_flow_item(s, flow));
 			fp_flow_becomes_idle(s, leaf, flow);
 		}

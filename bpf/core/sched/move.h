@@ -428,6 +428,7 @@ FP_FUNC u32 fp_clear(struct fp_sched FP_MEM *s FP_ARG)
 	fp_loop(i, s->config.nodes) {
 		FP_PUT(fp_node_at(s, i + 1)->stats.packets, 0);
 		FP_PUT(fp_node_at(s, i + 1)->stats.bytes, 0);
+		FP_PUT(fp_node_at(s, i + 1)->due_queued, (u8)0);
 	}
 	s->stats.dropped[FP_DROP_REMOVED] += waited;
 	s->packets = 0;

@@ -72,7 +72,7 @@ FP_INLINE int fp_admit(struct fp_sched FP_MEM *s, u32 handle)
 	u32 flow = 0;
 	int refused;
 
-	if (n->supports_flows)
+	if (n->config.supports_flows)
 		flow = fp_find_flow(s, leaf, p->meta.flow_hash);
 	FP_PUT(p->flow, flow);
 	if (n->config.over == FP_OVER_FLOWS && !flow)
@@ -92,7 +92,7 @@ FP_INLINE int fp_admit(struct fp_sched FP_MEM *s, u32 handle)
 		FP_PUT(s->call.backlogged, it->pifo ? 1 : 0);
 		s->call.rank = it->rank;
 	}
-	if (n->undo)
+	if (n->config.undo)
 		fp_save_step(s, 0, leaf, n);
 	refused = n->config.over == FP_OVER_PACKETS ? fp_enqueue_packet(s, handle, p, n)
 						    : fp_enqueue_in_flow(s, handle, p, n, f);
@@ -107,7 +107,7 @@ FP_INLINE int fp_admit(struct fp_sched FP_MEM *s, u32 handle)
 	if (!refused && s->config.ack_filter && p->meta.ack_flags &&
 	    n->config.over == FP_OVER_FLOWS)
 		fp_filter_ack(s, handle);
-	if (refused && refused != FP_DROP_REFUSED && n->undo)
+	if (refused && refused != FP_DROP_REFUSED && n->config.undo)
 		fp_undo_step(s, 0);
 	if (refused && fp_counts_hosts(n) && fp_is_idle(s, flow))
 		fp_flow_becomes_idle(s, leaf, flow);
@@ -309,9 +309,9 @@ FP_FUNC u32 fp_choose_leaf(struct fp_sched FP_MEM *s FP_ARG)
 		s->depth = level;
 		if (n->config.over <= FP_OVER_FLOWS)
 			return node;
-		if (n->wants & WANTS_ELIGIBLE)
+		if (n->config.wants & WANTS_ELIGIBLE)
 			fp_make_eligible(s, node);
-		if (n->wants & WANTS_DUE)
+		if (n->config.wants & WANTS_DUE)
 			due = fp_first_due(s, pool, node);
 		item = due ? fp_node_item(s, due) : fp_pifo_first(pool, p, fp_queue_of(node));
 		FP_PUT(s->entry[place], item);
@@ -330,17 +330,6 @@ FP_FUNC u32 fp_choose_leaf(struct fp_sched FP_MEM *s FP_ARG)
 		}
 	}
 	return 0;
-}
-
-/* Moves a child in the queue of due times of its parent, adds it, or removes it: FP_NEVER. */
-FP_FUNC int fp_rank_due(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 parent, u64 due)
-{
-	struct fp_pool FP_MEM *pool = fp_pool_of(s);
-	u32 item = fp_due_item(s, child);
-
-	if (fp_is_item_queued(s, item))
-		return due == FP_NEVER ? fp_pifo_remove(pool, item) : fp_pifo_move(pool, item, due);
-	return due == FP_NEVER ? 0 : fp_pifo_push(pool, fp_due_queue_of(s, parent), item, due);
 }
 
 /*
@@ -373,11 +362,11 @@ FP_FUNC int fp_charge_child(struct fp_sched FP_MEM *s FP_ARG, u32 level,
 	n->due = s->call.due;
 	at = fp_send_time(s, above);
 	if (at > s->now) {
-		fp_remove_child(s, child);
+		fp_remove_child(s, child, n);
 		fp_pifo_push(pool, FP_SHAPER, item, at);
 		return 1;
 	}
-	if (above->wants & WANTS_ELIGIBLE) {
+	if (above->config.wants & WANTS_ELIGIBLE) {
 		fp_pifo_remove(pool, item);
 		fp_push_child(s, child, n, above);
 		return 1;
@@ -385,8 +374,8 @@ FP_FUNC int fp_charge_child(struct fp_sched FP_MEM *s FP_ARG, u32 level,
 	if (rank != KEEP)
 		fp_pifo_move(pool, item, rank);
 	/* Most children have no floor, and so no entry there. */
-	if ((above->wants & WANTS_DUE) && (was_due & n->due) != FP_NEVER)
-		fp_rank_due(s, child, parent, n->due);
+	if ((above->config.wants & WANTS_DUE) && (was_due & n->due) != FP_NEVER)
+		fp_update_due(s, child, n);
 	return 1;
 }
 
@@ -426,7 +415,7 @@ FP_FUNC int fp_update_ancestors(struct fp_sched FP_MEM *s FP_ARG, struct fp_node
 			fp_pifo_remove(fp_pool_of(s), s->entry[place]);
 			fp_free_reference(s, s->entry[place] - fp_reference_item(s, 0));
 		} else if (!waits && fp_is_child_queued(s, node, s->path[place])) {
-			fp_remove_child(s, node);
+			fp_remove_child(s, node, n);
 		}
 		n = above;
 	}
@@ -567,7 +556,7 @@ FP_FUNC int fp_rank_child_again(struct fp_sched FP_MEM *s FP_ARG, u32 child)
 		return fp_pifo_move(pool, item, max(fp_send_time(s, above), s->now));
 	if (rank == KEEP)
 		return 0;
-	fp_remove_child(s, child);
+	fp_remove_child(s, child, n);
 	return fp_push_child(s, child, n, above);
 }
 
@@ -639,7 +628,7 @@ FP_FUNC int fp_run_set_op(struct fp_sched FP_MEM *s FP_ARG, struct fp_op FP_MEM 
 	if (op->kind == FP_OP_PARAM && known && op->count < FP_PARAMS) {
 		FP_PUT(n->class[op->count & (FP_PARAMS - 1)], op->value);
 		fp_report_outcome(s, FP_DONE, 0, 0, s->now);
-	} else if (op->kind == FP_OP_WEIGHT && known && n->supports_flows && op->value) {
+	} else if (op->kind == FP_OP_WEIGHT && known && n->config.supports_flows && op->value) {
 		flow = fp_find_flow(s, op->node, op->handle);
 		if (flow)
 			FP_PUT(fp_fq_at(s, flow)->cost, (u32)op->value);
@@ -663,6 +652,8 @@ FP_INLINE void fp_begin_op(struct fp_sched FP_MEM *s, u64 now)
 		s->now = now;
 	if (s->delayed | s->config.service)
 		fp_release_delayed(s);
+	if (fp_due_slot(s->now) != s->due_slot)
+		fp_take_due(s);
 	fp_wake(s);
 }
 

@@ -13,6 +13,7 @@
  *   accounts   if asked
  *   impairments
  *   words      what these look up
+ *   wheel      due times: slots, then for each node the next one in its slot
  *   queues     fp_pool
  *
  * Everything is addressed by offsets from the header. Items of the pool stand for packets, flows,
@@ -39,6 +40,9 @@
 #define FP_SHAPER      1
 #define FP_FAT	       2
 #define FP_DELAY_QUEUE 3
+/* The wheel: slots of 2^20 ns, which is 1 ms. */
+#define FP_DUE_SLOTS 1024
+#define FP_DUE_SHIFT 20
 /* Bands of FP_FAT: two per octave, the fattest flows first. */
 #define FP_FAT_BANDS 64
 /* Policies by number, the custom policy last. */
@@ -100,13 +104,16 @@ struct fp_reference {
 /* The part of fp_node_config that packets need; its parameters are in `class`. */
 struct fp_node_settings {
 	u32 parent;
-	u32 policy;
-	u32 over;
+	u8 policy;
+	u8 over;
+	u8 supports_flows;
+	u8 undo; /* a packet may be refused after ranks were computed */
 	u32 impair;
 	u32 split;
 	u32 limit_packets;
 	u32 limit_bytes;
 	u32 cost;
+	u32 wants; /* of its policy */
 	u64 floor;
 	u64 ceil;
 	u64 burst;
@@ -115,11 +122,11 @@ struct fp_node_settings {
 /* Five lines. A packet needs the first three of its leaf, and of the nodes above. */
 struct fp_node {
 	struct fp_node_settings config;
-	u32 wants;    /* of its policy */
+	u32 due_slot; /* in the wheel (due.h); 0: not there */
 	u8 functions; /* bits of fp_function that its policy has */
-	u8 supports_flows;
-	u8 undo;      /* a packet may be refused after ranks were computed */
+	u8 due_queued; /* in the queue of due times of its parent */
 	u8 continues; /* of a handover: as a node of the new tree */
+	u8 zero;
 	struct fp_node_stats stats;
 	u64 rank; /* while in the shaper */
 	u64 due;
@@ -130,6 +137,12 @@ struct fp_node {
 _Static_assert(sizeof(struct fp_node) == 320, "five cache lines");
 _Static_assert(sizeof(struct fp_slot) == 192, "three cache lines");
 _Static_assert(sizeof(struct fp_fq) == 128, "two cache lines");
+
+/* Entries of due times that have not come, by slots (due.h). */
+struct fp_wheel {
+	u64 bits[FP_DUE_SLOTS / 64]; /* bit set <=> the slot has entries */
+	u32 first[FP_DUE_SLOTS];     /* a child */
+};
 
 enum fp_function {
 	FP_RANK_ENQUEUE = 0,
@@ -164,6 +177,8 @@ struct fp_sched {
 	u64 accounts_at;
 	u64 impairments_at;
 	u64 words_at;
+	u64 wheel_at;
+	u64 wheel_next_at;
 	/* operations of a test run, and where outcomes go */
 	u64 ops_at;
 	u64 outcomes_at;
@@ -184,6 +199,8 @@ struct fp_sched {
 	u32 zero;
 	u32 free_reference;
 	u32 free_references;
+	u64 due_slot;  /* of the wheel: slots up to this one have come */
+	u64 due_words; /* bit set <=> the word of its bits is not 0 */
 	/* scratch */
 	u64 flow_at; /* offset of the state that the policy gets as f */
 	u64 at;	     /* when the new packet may leave, or be released */
@@ -317,7 +334,7 @@ FP_INLINE u32 fp_waiting_at(struct fp_sched FP_MEM *s, u32 node, const struct fp
 {
 	u32 count = fp_pifo_at(fp_pool_of(s), fp_queue_of(node))->count;
 
-	if (!count && (n->wants & WANTS_ELIGIBLE))
+	if (!count && (n->config.wants & WANTS_ELIGIBLE))
 		count = fp_pifo_at(fp_pool_of(s), fp_due_queue_of(s, node))->count;
 	return count;
 }

@@ -12,6 +12,7 @@
 #define FP_SCHED_TREE_H
 
 #include "call.h"
+#include "due.h"
 #include "flows.h"
 
 /* Maximum of children that become eligible at once. The rest follow at the next call. */
@@ -86,7 +87,7 @@ FP_FUNC int fp_prepare_flow_call(struct fp_sched FP_MEM *s FP_ARG, struct fp_nod
 	FP_PUT(s->call.cost, flow ? f->cost : FP_COST_ONE);
 	FP_PUT(s->call.packets, f->packets);
 	FP_PUT(s->call.bytes, f->bytes);
-	FP_PUT(s->call.hosts, l->wants & WANTS_HOSTS ? fp_busier_host(s, f) : 1);
+	FP_PUT(s->call.hosts, l->config.wants & WANTS_HOSTS ? fp_busier_host(s, f) : 1);
 	return 0;
 }
 
@@ -108,26 +109,23 @@ FP_INLINE int fp_push_child(struct fp_sched FP_MEM *s, u32 child, struct fp_node
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	u32 parent = n->config.parent;
 
-	if (above->wants & WANTS_ELIGIBLE) {
+	if (above->config.wants & WANTS_ELIGIBLE) {
 		if (n->due != FP_NEVER && n->due > above->class[FP_PARAMS])
 			return fp_pifo_push(pool, fp_due_queue_of(s, parent),
 					    fp_node_item(s, child), n->due);
 		return fp_pifo_push(pool, fp_queue_of(parent), fp_node_item(s, child), n->rank);
 	}
 	fp_pifo_push(pool, fp_queue_of(parent), fp_node_item(s, child), n->rank);
-	if (n->due != FP_NEVER)
-		fp_pifo_push(pool, fp_due_queue_of(s, parent), fp_due_item(s, child), n->due);
+	if ((above->config.wants & WANTS_DUE) && n->due != FP_NEVER)
+		fp_update_due(s, child, n);
 	return 0;
 }
 
-/* Removes the child from the queue of its parent, or from the shaper. */
-FP_INLINE int fp_remove_child(struct fp_sched FP_MEM *s, u32 child)
+/* Removes child `n` from the queue of its parent, or from the shaper. */
+FP_INLINE int fp_remove_child(struct fp_sched FP_MEM *s, u32 child, struct fp_node FP_MEM *n)
 {
-	struct fp_pool FP_MEM *pool = fp_pool_of(s);
-
-	fp_pifo_remove(pool, fp_node_item(s, child));
-	if (fp_item_at(pool, fp_due_item(s, child))->pifo)
-		fp_pifo_remove(pool, fp_due_item(s, child));
+	fp_pifo_remove(fp_pool_of(s), fp_node_item(s, child));
+	fp_forget_due(s, child, n);
 	return 0;
 }
 
@@ -219,7 +217,7 @@ FP_FUNC int fp_deactivate_if_empty(struct fp_sched FP_MEM *s FP_ARG, u32 child)
 			return 0;
 		if (fp_node_at(s, parent)->config.over == FP_OVER_CHILDREN &&
 		    fp_is_child_queued(s, child, parent))
-			fp_remove_child(s, child);
+			fp_remove_child(s, child, n);
 		child = parent;
 	}
 	return 0;

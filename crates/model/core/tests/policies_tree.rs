@@ -77,7 +77,15 @@ enum Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let after = || prop_oneof![4 => Just(0_u64), 8 => 0..2_000_000_u64, 1 => 0..100_000_000_u64];
+    let after = || {
+        prop_oneof![
+            4 => Just(0_u64),
+            8 => 0..2_000_000_u64,
+            1 => 0..100_000_000_u64,
+            // A turn of the wheel of due times and more, and silence of hours.
+            1 => prop_oneof![0..4_000_000_000_u64, 0..10_000_000_000_000_u64],
+        ]
+    };
     let bytes = prop_oneof![Just(1000_u32), 60..1500_u32];
     let comes = (after(), 0..100_usize, bytes).prop_map(|(after, leaf, bytes)| Step::Comes {
         after,
@@ -95,6 +103,8 @@ fn trees() -> impl Strategy<Value = Vec<NodeConfig>> {
             Just(0_u64),
             Just(MBIT),
             Just(4 * MBIT),
+            // A packet within minutes: later than all slots of the wheel.
+            100..100_000_u64,
             100_000..20_000_000_u64
         ]
     };
@@ -183,6 +193,34 @@ proptest! {
         let scheduler = Scheduler::new(&plan(nodes.clone(), classes)).unwrap();
         compare(scheduler, &nodes, &leaves, &steps);
     }
+}
+
+/// More children than one operation moves in the wheel of due times.
+#[test]
+fn after_silence_thousands_of_floors_are_due() {
+    const CHILDREN: u32 = 6_000;
+    let child = || between(leaf(1), MBIT / 10, 0, 0);
+    let nodes: Vec<NodeConfig> = std::iter::once(inner(0))
+        .chain((0..CHILDREN).map(|_| child()))
+        .collect();
+    let mut plan = plan(nodes, (0..=CHILDREN + 1).collect());
+    (plan.config.packets, plan.config.limit_packets) = (2 * CHILDREN, 2 * CHILDREN);
+    let mut scheduler = Scheduler::new(&plan).unwrap();
+    let mut outcomes = Vec::new();
+    let come: Vec<Op> = (0..2 * CHILDREN)
+        .map(|at| Op::enqueue(0, at + 1, of_class(2 + at % CHILDREN)))
+        .collect();
+    scheduler.run(&come, &mut outcomes).unwrap();
+    let mut by_floor = |now: u64| {
+        let leave: Vec<Op> = (0..CHILDREN).map(|_| Op::dequeue(now, 1)).collect();
+        scheduler.run(&leave, &mut outcomes).unwrap();
+        scheduler.audit().unwrap();
+        let stats = (2..=CHILDREN + 1).map(|node| scheduler.node_stats(node));
+        stats.map(|stats| stats.by_floor).sum::<u64>()
+    };
+    assert_eq!(by_floor(0), u64::from(CHILDREN));
+    // 1000 bytes at 100 kbit/s: 80 ms later, the others are due.
+    assert_eq!(by_floor(3_600_000_000_000), 2 * u64::from(CHILDREN));
 }
 
 fn order(sent: &[Sent]) -> String {

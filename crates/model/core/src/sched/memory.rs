@@ -392,7 +392,7 @@ fn check_references(built: &SchedLayout) -> Result<(), SchedRuntimeError> {
 }
 
 /// `FP_SCHED_MAGIC`, `FP_SCHED_VERSION`: the first words of a scheduler.
-pub(super) const HEADER: [u32; 2] = [0x6463_7366, 5];
+pub(super) const HEADER: [u32; 2] = [0x6463_7366, 6];
 
 impl SchedMemory {
     /// A scheduler of this version that another process formatted; `None` if there is none.
@@ -466,6 +466,7 @@ impl SchedMemory {
             7 => {
                 format!("the number of queued references, {place}, differs from the number in use")
             }
+            9 => format!("node {place} is not queued where its due time belongs"),
             _ => format!("of {place} enqueued packets, not all are sent, dropped or waiting"),
         };
         Err(words)

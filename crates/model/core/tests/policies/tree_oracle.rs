@@ -164,7 +164,7 @@ impl Tree {
             let child = &self.nodes[*child];
             child.floor > 0 && child.due <= self.now
         });
-        let due = due.min_by_key(|child| (self.nodes[*child].due, self.nodes[*child].since));
+        let due = due.min_by_key(|child| (self.nodes[*child].due, *child));
         let by_share =
             ready.min_by_key(|child| (self.nodes[*child].rank, self.nodes[*child].since));
         due.map(|child| (child, true))

@@ -49,12 +49,12 @@ impl Oracle {
     }
 
     fn show_due(&mut self, child: u32, parent: u32, due: u64) {
-        let seq = self.next_seq();
         let queue = &mut self.world.due[parent as usize - 1];
         queue.remove(Item::Node(child));
         if due != NEVER && self.wants(parent, DUE) {
             let queue = &mut self.world.due[parent as usize - 1];
-            queue.push(Item::Node(child), due, seq).unwrap();
+            // Of equal times, the child with the lowest number is the first.
+            queue.push(Item::Node(child), due, child.into()).unwrap();
         }
     }
 
