@@ -20,7 +20,6 @@ mod method;
 mod processors;
 mod provenance;
 mod runs_inside;
-mod scaled;
 mod setting_table;
 mod tables;
 mod validation;
@@ -34,7 +33,7 @@ use thiserror::Error;
 
 use crate::grid::Grid;
 use crate::results::Results;
-use crate::{sentences, talk};
+use crate::{scaled, sentences, summary, talk};
 
 /// Files that could not be read, named on the page; more are only counted.
 const MAX_NAMED_FILES: usize = 5;
@@ -148,6 +147,11 @@ fn notices(grid: &Grid, results: &Results) -> Vec<Notice> {
         notices.push(Notice::warning(format!(
             "{excluded} of {runs} runs have an invalid emulation. The list of runs names the reasons. No figure includes \
              these runs."
+        )));
+    }
+    if let (Some(settings), true) = (summary::without_valid_run(grid), excluded < runs) {
+        notices.push(Notice::warning(format!(
+            "No run of these settings is valid: {settings}. Figures show them as gaps."
         )));
     }
     notices.extend(unfinished(grid));

@@ -56,7 +56,7 @@ pub struct Args {
     fairpath: Option<PathBuf>,
 }
 
-/// Runs the experiment. Returns whether all of its runs are complete.
+/// Runs the experiment. Returns whether it is complete.
 ///
 /// # Errors
 /// The experiment cannot be run, or results cannot be written. Finished runs are kept.
@@ -94,13 +94,17 @@ pub fn run(args: &Args) -> anyhow::Result<Ended> {
     let ended = Session::new(&mut bench, &store, found, runs).go(&cells);
     drop((bench, own));
     // The page is written even after an error.
-    let page = session::report(&out);
+    let reported = session::report(&out);
     let ended = ended?;
-    fairpath_cli::print(format_args!("{}\n", page?.display()))?;
+    let reported = reported?;
+    reported.print()?;
     if ended == Ended::Interrupted {
         fairpath_cli::note("interrupted; repeat the command to continue");
     }
-    Ok(ended)
+    match ended {
+        Ended::Whole if !reported.has_all_settings => Ok(Ended::Incomplete),
+        ended => Ok(ended),
+    }
 }
 
 /// A factor of the rates.
