@@ -13,8 +13,10 @@ use crate::figure::thin::{MAX_DRAWN_POINTS, keep_extremes};
 
 /// Points up to which each has its mark and whisker; more are a line with a band.
 pub(crate) const MAX_MARKED: usize = 24;
-/// Points of a series that the pointer finds.
-const MAX_HITS: usize = 60;
+/// Points of a series that the pointer finds, at least and at most.
+const HITS: std::ops::RangeInclusive<usize> = 12..=60;
+/// Points of all series of a panel that the pointer finds, unless each series needs the least.
+const MAX_PANEL_HITS: usize = 240;
 /// Marks along a line of many points, so that lines differ in more than their colour.
 const SPARSE_MARKS: usize = 6;
 /// Between the whiskers of two series at one x.
@@ -307,11 +309,13 @@ impl<'a> Plot<'a> {
 
     /// The hover text with values.
     pub fn hits(&self, svg: &mut Svg) {
+        let each = MAX_PANEL_HITS / self.drawn.len().max(1);
+        let most = each.clamp(*HITS.start(), *HITS.end());
         for drawn in &self.drawn {
             if drawn.series.shape == Shape::Bars {
                 continue;
             }
-            let every = drawn.points.len().div_ceil(MAX_HITS).max(1);
+            let every = drawn.points.len().div_ceil(most).max(1);
             for (point, place) in drawn.points.iter().step_by(every) {
                 if self.frame.plot.holds(*place) {
                     svg.hit(*place, &self.report(drawn.series, point));
