@@ -22,6 +22,8 @@ use crate::theory;
 pub(super) const NO_VALID_RUN: &str = "no valid run";
 /// The part of an axis below a quantity's minimum, as a share of its range: a value at the minimum is seen.
 const BELOW_MINIMUM: f64 = 0.12;
+/// Ratio of two rates from which on their axis is logarithmic.
+const LINEAR_FACTOR: f64 = 100.0;
 /// Panels of one figure; settings beyond are named in its caption, and are in the list of runs.
 const MAX_PANELS: usize = 12;
 
@@ -280,7 +282,7 @@ pub(super) fn y_axis(grid: &Grid, spec: &FigureSpec, requested: &Requested) -> F
         FigureKind::Timeline => requested.quantity(),
         _ => requested.title(),
     };
-    if spec.log_y {
+    if spec.log_y || (spec.kind == FigureKind::Curve && spans_decades(grid, requested)) {
         return FigureAxis::log(&title, unit);
     }
     match metric.name {
@@ -293,6 +295,24 @@ pub(super) fn y_axis(grid: &Grid, spec: &FigureSpec, requested: &Requested) -> F
         name if name.starts_with("mos") => from_minimum(FigureAxis::linear(&title, unit), 1.0, 4.5),
         _ => FigureAxis::zero_based(&title, unit),
     }
+}
+
+/// True for rates of which a linear axis would show the lowest at 0 only.
+fn spans_decades(grid: &Grid, requested: &Requested) -> bool {
+    if requested.metric.measure != Measure::Rate {
+        return false;
+    }
+    let medians = grid
+        .cells
+        .iter()
+        .filter_map(|cell| cell.estimate(requested));
+    let rates: Vec<f64> = medians
+        .map(|median| median.value)
+        .filter(|rate| *rate > 0.0)
+        .collect();
+    let low = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = rates.iter().copied().fold(0.0, f64::max);
+    high >= low * LINEAR_FACTOR
 }
 
 /// An axis of a quantity with these ends, of which the lower one is off the edge.

@@ -4,7 +4,7 @@ use fairpath_analysis::figure::FigureKind;
 use fairpath_analysis::grid::Grid;
 use fairpath_analysis::results::Results;
 use fairpath_analysis::{page, summary};
-use fairpath_report::figure::{Figure, Role, Series};
+use fairpath_report::figure::{Figure, Role, Scale, Series};
 use fairpath_report::{Block, Cell, NoticeKind, ReportDocument, Section, Table};
 
 use crate::synthetic::{self, LIMIT_BPS, invalidate};
@@ -533,4 +533,107 @@ fn every_compared_figure_has_a_headline() {
             assert!(terminal.contains(&spec.title), "{}: {terminal}", spec.title);
         }
     }
+}
+
+/// Figures of the runs over time, by setting.
+fn over_time(report: &ReportDocument) -> Vec<(&str, &Figure)> {
+    let blocks = section(report, "Runs over time").blocks.iter();
+    blocks
+        .filter_map(|block| match block {
+            Block::Details(title, inner) => match &inner[..] {
+                [Block::Figure(figure)] => Some((title.as_str(), figure)),
+                _ => panic!("{title}"),
+            },
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn valid_runs_of_a_setting_are_overlaid() {
+    let mut results = quick();
+    let first = results.runs[0].setting.clone();
+    let mut of_first = results.runs.iter_mut().filter(|run| run.setting == first);
+    invalidate(of_first.next().unwrap());
+    let report = page::report(&results);
+    let settings = over_time(&report);
+    assert_eq!(
+        settings.len(),
+        12,
+        "two paths, two congestion controls, three losses"
+    );
+    let (title, figure) = settings[0];
+    assert_eq!(title, "symmetric, cubic, packets lost 0% (2 valid runs)");
+    let titles: Vec<&str> = figure.panels.iter().map(|p| p.title.as_str()).collect();
+    assert_eq!(titles, ["Rate", "Round trip", "Congestion window", "Queue"]);
+    for panel in &figure.panels {
+        let keys: Vec<&str> = panel.series.iter().map(|s| s.key.as_str()).collect();
+        assert_eq!(keys, ["cubic", "cubic"]);
+        assert!(
+            panel
+                .series
+                .iter()
+                .all(|s| (2..=100).contains(&s.points.len()))
+        );
+    }
+    // Round trips of 8 ms over links of 5 ms.
+    let [rtt, queue] = [1, 3].map(|panel| &figure.panels[panel].series[0].points);
+    for (rtt, queue) in rtt.iter().zip(queue) {
+        assert!(
+            (rtt.y - 0.005 - queue.y).abs() < 1e-12 && queue.y > 0.001,
+            "{queue:?}"
+        );
+    }
+    assert_eq!(report.first_colours[..2], ["cubic", "bbr"]);
+}
+
+#[test]
+fn flows_of_equal_congestion_are_named_over_time() {
+    let report = page::report(&synthetic::fairness(3));
+    let settings = over_time(&report);
+    let names = |index: usize| -> Vec<&str> {
+        let rate = &settings[index].1.panels[0];
+        rate.series
+            .iter()
+            .map(|s| s.name.as_str())
+            .take(2)
+            .collect()
+    };
+    assert_eq!(names(0), ["first (cubic)", "second (cubic)"]);
+    assert_eq!(names(4), ["bbr", "cubic"]);
+}
+
+#[test]
+fn large_grids_show_some_runs_over_time() {
+    let losses: Vec<String> = (0..40).map(|i| format!("{i}%")).collect();
+    let losses: Vec<&str> = losses.iter().map(String::as_str).collect();
+    let report = page::report(&synthetic::ripe88(&losses, 5));
+    let settings = over_time(&report);
+    assert_eq!(settings.len(), 24);
+    assert!(
+        settings[0].0.ends_with("(3 of 5 valid runs)"),
+        "{}",
+        settings[0].0
+    );
+    let Block::Text(text) = &section(&report, "Runs over time").blocks[0] else {
+        panic!("no text");
+    };
+    assert!(text.contains("136 further settings"), "{text}");
+}
+
+#[test]
+fn rates_over_decades_have_a_logarithmic_axis() {
+    let scale = |results: &Results| {
+        let report = page::report(results);
+        let goodput = figures(section(&report, "Results"))[0].clone();
+        goodput.panels[0].y.scale.clone()
+    };
+    let mut results = quick();
+    assert_eq!(scale(&results), Scale::Linear, "80 and 8 Mbit/s");
+    for run in &mut results.runs {
+        if run.setting["loss"] == "10%" && run.setting["cc"] == "cubic" {
+            run.flows[0].goodput_bps = 0.5e6;
+        }
+    }
+    assert_eq!(scale(&results), Scale::Log);
 }
