@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args as ClapArgs;
 use fairpath_analysis::experiment::{Document, FormName, ScaleChoice};
 use fairpath_analysis::manifest::{self, Manifest};
+use fairpath_cli::wrong_usage;
 use jiff::Timestamp;
 
 use crate::grid::{self, Cell};
@@ -144,17 +145,21 @@ fn selected(cells: Vec<Cell>, wanted: &[String]) -> anyhow::Result<Vec<Cell>> {
     for text in wanted {
         let (axis, values) = text
             .split_once('=')
-            .with_context(|| format!("--select {text}: write AXIS=VALUE,..."))?;
+            .ok_or_else(|| wrong_usage(format!("--select {text}: write AXIS=VALUE,...")))?;
         let values: Vec<&str> = values.split(',').collect();
         let known: Vec<&str> = kept
             .iter()
             .filter_map(|cell| cell.setting.get(axis).map(String::as_str))
             .collect();
         if known.is_empty() {
-            bail!("--select {text}: the experiment has no axis {axis}");
+            return Err(wrong_usage(format!(
+                "--select {text}: the experiment has no axis {axis}"
+            )));
         }
         if let Some(unknown) = values.iter().find(|value| !known.contains(value)) {
-            bail!("--select {text}: axis {axis} has no value {unknown} in this form");
+            return Err(wrong_usage(format!(
+                "--select {text}: axis {axis} has no value {unknown} in this form"
+            )));
         }
         kept.retain(|cell| values.contains(&cell.setting[axis].as_str()));
     }
@@ -162,7 +167,9 @@ fn selected(cells: Vec<Cell>, wanted: &[String]) -> anyhow::Result<Vec<Cell>> {
         cell.place = place;
     }
     if kept.is_empty() {
-        bail!("--select excludes every run; select values that occur together");
+        return Err(wrong_usage(
+            "--select excludes every run; select values that occur together",
+        ));
     }
     Ok(kept)
 }
@@ -241,6 +248,8 @@ fn command(args: &Args) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use fairpath_cli::WrongUsage;
+
     use super::*;
 
     fn cells() -> Vec<Cell> {
@@ -266,7 +275,8 @@ mod tests {
                 .all(|(at, cell)| cell.place as usize == at)
         );
         for wrong in ["cc", "colour=red", "cc=reno"] {
-            assert!(selected(cells(), &[wrong.to_owned()]).is_err(), "{wrong}");
+            let error = selected(cells(), &[wrong.to_owned()]).unwrap_err();
+            assert!(error.is::<WrongUsage>(), "{wrong}: {error}");
         }
     }
 }
