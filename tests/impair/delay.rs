@@ -1,8 +1,10 @@
 //! Delay, jitter, order and rate.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use fairpath_testbed::{Iperf3, Iperf3Server, Need, Ping, Router, requires};
+use fairpath_tests::PATIENCE;
 use serde_json::Value;
 
 use crate::by;
@@ -35,6 +37,27 @@ fn pings_take_twice_the_delay(port: &'static str) {
         );
         assert_eq!(direction["configured_delay_ns"], 20e6);
         assert!(ended.number(name, "enqueued_packets") >= 100);
+    }
+}
+
+/// From the router itself, to another host and over lo: the kernel's receive time precedes the last delay.
+#[test]
+fn ping_shows_the_predicted_part_of_own_delays() {
+    requires!(Need::Root, Need::Tool("ping"));
+    let net = router();
+    net.router.run(&["ip", "link", "set", "lo", "up"]).unwrap();
+    let lo = IpAddr::from(Ipv4Addr::LOCALHOST);
+    for (interface, to, shown) in [("lan", Router::CLIENT.v4.into(), 20), ("lo", lo, 60)] {
+        let impaired = Impaired::start(&net.router, &[interface, "--delay", "20ms"]);
+        let remark = format!("`ping` shows {shown} ms of it");
+        impaired.process.wait_stderr(&remark, PATIENCE).unwrap();
+        let report = Ping::to(to).count(20).interval(Duration::from_millis(23));
+        let report = report.run(&net.router).unwrap();
+        assert_eq!(report.received, 20, "{interface}: {report:?}");
+        let shown = Duration::from_millis(shown);
+        let is_shown = (shown..shown + Duration::from_millis(15)).contains(&report.min);
+        assert!(is_shown, "{interface}: {report:?}");
+        impaired.end().assert_true_or_late();
     }
 }
 

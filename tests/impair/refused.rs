@@ -24,7 +24,7 @@ fn refusal(net: &Scene, mut command: Command) -> (i32, String) {
 fn invalid_options_are_refused_with_a_remedy() {
     requires!(Need::Root);
     let net = router();
-    let cases: [(&[&str], i32, &str); 13] = [
+    let cases: [(&[&str], i32, &str); 17] = [
         (&["wan"], 2, "no impairment is configured"),
         (&[], 2, "<IF>"),
         (&["nowan", "--loss", "1%"], 1, "no such interface"),
@@ -44,20 +44,32 @@ fn invalid_options_are_refused_with_a_remedy() {
         ),
         (
             &["wan", "--delay", "1ms", "--via", "xdp"],
-            1,
+            2,
             "supports loss only",
         ),
         (
             &["wan", "--loss", "1%", "--via", "xdp"],
-            1,
+            2,
             "--ingress only",
         ),
-        (&["wan", "--delay", "1ms", "--via", "afxdp"], 1, "--peer"),
+        (&["wan", "--delay", "1ms", "--via", "afxdp"], 2, "--peer"),
         (
             &["wan", "--rate", "1mbit", "--policy", "fq_codl"],
             2,
             "fq_codel",
         ),
+        (&["wan", "--delay", "1ms", "--all"], 2, "--all"),
+        (
+            &["wan", "--ingress", "duplicate 1%"],
+            2,
+            "cannot be duplicated",
+        ),
+        (
+            &["lan", "--peer", "wan", "--loss", "1%", "--mode", "bridge"],
+            2,
+            "--mode",
+        ),
+        (&["wan", "--loss", "1%", "--write", "x"], 2, "--format json"),
     ];
     for (words, status, part) in cases {
         let (code, output) = refusal(&net, command(&net.router, words));

@@ -11,7 +11,14 @@ use crate::scene::{QUEUE, Scene, faults, stderr, write_script};
 
 /// The first record of a run that has a fault of this kind, and the page says so.
 fn assert_named(scene: &Scene, output: &Output, kind: &str) -> Value {
-    assert!(output.status.success(), "{}", stderr(output));
+    let text = stderr(output);
+    // One setting, whose runs are all invalid.
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("Invalid runs: 2 of 2"), "{text}");
+    assert!(
+        text.ends_with("Settings without a valid run: the only one\n\n"),
+        "{text}"
+    );
     let records = scene.records();
     assert!(
         faults(&records[0]).contains(&kind),

@@ -18,7 +18,7 @@ fn a_grid_runs_completely_with_configured_loss() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
     let scene = Scene::new(LOSSY);
     let output = scene.run();
-    assert!(output.status.success(), "{}", stderr(&output));
+    scene.assert_finished(&output);
     let manifest = scene.manifest();
     assert_eq!(
         (&manifest["runs_planned"], manifest["ended"].is_string()),
@@ -71,7 +71,7 @@ fn one_run_measures_all_subjects() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
     let scene = Scene::new(QUEUE);
     let output = scene.run();
-    assert!(output.status.success(), "{}", stderr(&output));
+    scene.assert_finished(&output);
     let run = &scene.records()[0];
     let flows = run["flows"].as_array().unwrap();
     let names: Vec<&Value> = flows.iter().map(|flow| &flow["name"]).collect();
@@ -106,7 +106,7 @@ fn an_unloaded_call_keeps_its_duration() {
     for alone in ["number = 0", "seconds = 2"] {
         let scene = Scene::new(&QUEUE.replace("number = 2", alone));
         let output = scene.run();
-        assert!(output.status.success(), "{alone}: {}", stderr(&output));
+        scene.assert_finished(&output);
         let run = &scene.records()[0];
         let packets = run["calls"][0]["delays_ns"].as_array().unwrap();
         assert!(packets.len() >= 75, "{alone}: {}", packets.len());
@@ -144,7 +144,7 @@ fn delays_change_at_the_configured_second() {
         repeat_disturbed(&test, STEP_TRIES, |_| {
             let scene = Scene::new(&text);
             let output = scene.run();
-            assert!(output.status.success(), "{}", stderr(&output));
+            scene.assert_finished(&output);
             let at = step_seen(&scene.records()[0]);
             // A packet leaves at the later delay from second 2 on; it may be late by what a machine is.
             let in_time = at.is_some_and(|at| (1.8..2.3).contains(&at));
@@ -187,7 +187,7 @@ fn interrupted_sessions_continue_with_the_remaining_runs() {
     let before = fs::read(&first).unwrap();
 
     let output = scene.run();
-    assert!(output.status.success(), "{}", stderr(&output));
+    scene.assert_finished(&output);
     assert!(scene.records().len() >= 4);
     assert!(
         fs::read(&first).unwrap() == before,

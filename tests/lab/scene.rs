@@ -1,5 +1,6 @@
 //! An experiment in a separate directory, run by the binary.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -79,6 +80,16 @@ impl Scene {
         self.command().output().unwrap()
     }
 
+    /// Asserts that a finished grid has the status of its runs: 0 if each setting has a valid one, otherwise 3.
+    pub fn assert_finished(&self, output: &Output) {
+        let records = self.records();
+        let all: BTreeSet<String> = records.iter().map(setting).collect();
+        let valid = records.iter().filter(|run| faults(run).is_empty());
+        let valid: BTreeSet<String> = valid.map(setting).collect();
+        let status = if all == valid { 0 } else { 3 };
+        assert_eq!(output.status.code(), Some(status), "{}", stderr(output));
+    }
+
     /// A program called `name` that is found before the real one.
     pub fn instead_of(&self, name: &str, script: &str) -> OsString {
         let folder = self.place.path().join("bin");
@@ -109,6 +120,10 @@ impl Scene {
 pub fn write_script(path: &Path, script: &str) {
     fs::write(path, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn setting(record: &Value) -> String {
+    record["setting"].to_string()
 }
 
 /// The output of a command to stderr.

@@ -194,7 +194,8 @@ fn run(experiment: &Path, seed: u32, only: Option<&Place>) -> Results {
         last = line;
     }
     let status = child.wait().unwrap();
-    assert!(status.success(), "{status}: {last}");
+    // 3: finished, and a setting has no valid run, which the caller counts.
+    assert!(matches!(status.code(), Some(0 | 3)), "{status}: {last}");
     let read = results::read(place.path()).unwrap();
     assert_eq!(read.unreadable, [""; 0]);
     read

@@ -3,9 +3,10 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use fairpath_report::Unit;
 use fairpath_report::statistics::{Estimate, median_with_interval};
 
-use super::{BOOTSTRAP_SEED, CONFIDENCE, theory};
+use super::{BOOTSTRAP_SEED, CONFIDENCE, scaled, theory};
 use crate::axis_value;
 use crate::figure::FigureSpec;
 use crate::manifest::{Axis, Manifest};
@@ -85,6 +86,8 @@ pub struct Grid<'a> {
     pub manifest: &'a Manifest,
     /// Settings that have a run, in the order of the axes' values.
     pub cells: Vec<Cell<'a>>,
+    /// Axes of scaled round trips: the emulated seconds of each value.
+    round_trips: BTreeMap<&'a str, BTreeMap<&'a str, f64>>,
 }
 
 impl<'a> Grid<'a> {
@@ -103,7 +106,17 @@ impl<'a> Grid<'a> {
         }
         let mut cells: Vec<Cell> = cells.into_values().collect();
         cells.sort_by_key(|cell| ranks(manifest, &cell.setting));
-        Grid { manifest, cells }
+        let mut grid = Grid {
+            manifest,
+            cells,
+            round_trips: BTreeMap::new(),
+        };
+        let axes = manifest.axes.iter().map(|axis| axis.name.as_str());
+        grid.round_trips = axes
+            .map(|axis| (axis, scaled::of_axis(&grid, axis)))
+            .filter(|(_, values)| !values.is_empty())
+            .collect();
+        grid
     }
 
     /// An axis by its name.
@@ -213,20 +226,40 @@ impl<'a> Grid<'a> {
 
     /// A setting in words, without the axes that everyone has alike: "cubic, loss 1%".
     pub fn words(&self, setting: &Setting) -> String {
-        let word = |axis: &Axis| setting.get(&axis.name).map(|value| word(axis, value));
+        let word = |axis: &Axis| setting.get(&axis.name).map(|value| self.word(axis, value));
         let words: Vec<String> = self.reporting_axes().into_iter().filter_map(word).collect();
         words.join(", ")
     }
-}
 
-/// A value with what it is a value of: "loss 1%", of "jitter, one way" "jitter 2ms"; names speak for
-/// themselves: "cubic".
-pub fn word(axis: &Axis, value: &str) -> String {
-    let title = axis.title();
-    let subject = title.split(',').next().unwrap_or_default();
-    match axis_value::number(value) {
-        Some(_) => format!("{subject} {value}"),
-        None => value.to_owned(),
+    /// Settings whose runs are all invalid.
+    pub fn without_valid_run(&self) -> impl Iterator<Item = &Cell<'a>> {
+        self.cells.iter().filter(|cell| cell.runs.is_empty())
+    }
+
+    /// A value with what it is a value of: "loss 1%", of "jitter, one way" "jitter 2ms"; names speak for
+    /// themselves: "cubic".
+    pub fn word(&self, axis: &Axis, value: &str) -> String {
+        let title = axis.title();
+        let subject = title.split(',').next().unwrap_or_default();
+        let shown = self.shown(&axis.name, value);
+        match axis_value::number(value) {
+            Some(_) => format!("{subject} {shown}"),
+            None => shown,
+        }
+    }
+
+    /// A value of an axis as readers see it next to measurements: as written, or a scaled round trip as it
+    /// was emulated ("5 ms" for "0.5ms" at a scale of 0.1).
+    pub fn shown(&self, axis: &str, value: &str) -> String {
+        match self.emulated(axis, value) {
+            Some(seconds) => Unit::seconds().show(seconds),
+            None => value.to_owned(),
+        }
+    }
+
+    /// The emulated round trip of a value of an axis of scaled round trips, seconds; none on other axes.
+    pub fn emulated(&self, axis: &str, value: &str) -> Option<f64> {
+        self.round_trips.get(axis)?.get(value).copied()
     }
 }
 

@@ -9,6 +9,7 @@
 //!                        ├─ theory, timeouts             models at the measured conditions, and their omissions
 //!                        ├─ change(baseline, metric)     in percent, with its interval
 //!                        ├─ sentences, talk              the first sentences of the page
+//!                        ├─ summary                      the same at the end of a command, in a terminal
 //!                        └─ page, compare                one page; two directories of results
 //! ```
 //!
@@ -31,7 +32,9 @@ pub mod playout;
 pub mod quantity;
 pub mod record;
 pub mod results;
+mod scaled;
 pub mod sentences;
+pub mod summary;
 pub mod talk;
 pub mod theory;
 pub mod timeouts;

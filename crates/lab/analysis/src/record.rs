@@ -333,6 +333,14 @@ pub struct CpuRecord {
     pub shared: Vec<String>,
 }
 
+impl CpuRecord {
+    /// Busy processors, everything together: never less than its parts. Samples of the kernel's tick miss
+    /// threads that sleep before it, and parts are accounted to the nanosecond.
+    pub fn total(&self) -> f64 {
+        self.busy.max(self.parts.values().sum())
+    }
+}
+
 /// Why a run is invalid.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,42 +6,78 @@
 use fairpath_report::Headline;
 
 use super::change::Change;
-use super::grid::{Cell, Grid, Setting, word};
+use super::grid::{Cell, Grid, Setting};
 use crate::axis_value;
 use crate::figure::{FigureKind, FigureSpec};
 use crate::metrics::{self, Measure, Requested};
 
 pub use super::model_sentences::on_theory;
 
-/// Sentences at the top of a page; more are in the figures.
+/// Sentences at the top of a page, unless there are more figures; more are in the figures.
 pub const MAX_HEADLINES: usize = 10;
 /// Sentences of the main figure, which is the first.
 const MAX_OF_MAIN: usize = 8;
-/// Sentences that another figure gives up, so that every figure has one.
+/// Sentences of another figure.
 const MAX_OF_FIGURE: usize = 6;
 
 /// The sentences of all figures in order. `ids` are the figures' ids, by their place in [`Grid::figures`].
+///
+/// Every figure that compares settings has one at least. Without any valid run there is none.
 pub fn headlines(grid: &Grid, ids: &[String]) -> Vec<Headline> {
+    let mut of_figures = of_figures(grid);
+    let mut spare = MAX_HEADLINES.saturating_sub(of_figures.len());
     let mut all = Vec::new();
-    for (spec, id) in grid.figures().zip(ids) {
-        let mut of_figure = figure_sentences(grid, spec);
-        // What did not change is news of the main figure only.
-        if !all.is_empty() {
-            of_figure.retain(|(value, _)| !value.is_empty());
-        }
+    for (index, sentences) in &mut of_figures {
         let most = if all.is_empty() {
             MAX_OF_MAIN
         } else {
             MAX_OF_FIGURE
         };
-        shorten(&mut of_figure, most);
-        all.extend(of_figure.into_iter().map(|(value, text)| Headline {
+        shorten(sentences, most.min(1 + spare));
+        spare -= sentences.len() - 1;
+        all.extend(sentences.drain(..).map(|(value, text)| Headline {
             value,
             text,
-            figure: Some(id.clone()),
+            figure: ids.get(*index).cloned(),
         }));
     }
-    all.truncate(MAX_HEADLINES);
+    all
+}
+
+/// The first sentence of each figure that compares settings, after the title of the figure.
+pub fn one_per_figure<'a>(grid: &Grid<'a>) -> Vec<(&'a str, String)> {
+    let specs: Vec<&'a FigureSpec> = grid.figures().collect();
+    let one = |(index, mut sentences): (usize, Vec<(String, String)>)| {
+        shorten(&mut sentences, 1);
+        let (value, text) = sentences.swap_remove(0);
+        let text = match value.as_str() {
+            "" => text,
+            value => format!("{value}: {text}"),
+        };
+        (specs[index].title.as_str(), text)
+    };
+    of_figures(grid).into_iter().map(one).collect()
+}
+
+/// (The place in [`Grid::figures`], its sentences) of each figure that has any.
+fn of_figures(grid: &Grid) -> Vec<(usize, Vec<(String, String)>)> {
+    let mut all: Vec<(usize, Vec<(String, String)>)> = Vec::new();
+    if grid.cells.iter().all(|cell| cell.runs.is_empty()) {
+        return all;
+    }
+    for (index, spec) in grid.figures().enumerate() {
+        let mut sentences = figure_sentences(grid, spec);
+        // What did not change is news of the main figure only, or once if there is nothing else.
+        if !all.is_empty() {
+            match sentences.iter().any(|(value, _)| !value.is_empty()) {
+                true => sentences.retain(|(value, _)| !value.is_empty()),
+                false => sentences.truncate(1),
+            }
+        }
+        if !sentences.is_empty() {
+            all.push((index, sentences));
+        }
+    }
     all
 }
 
@@ -64,7 +100,13 @@ fn figure_sentences(grid: &Grid, spec: &FigureSpec) -> Vec<(String, String)> {
         (None, Some(by), FigureKind::Distribution) => by,
         _ => return Vec::new(),
     };
-    let Some(baseline) = grid.baseline(axis) else {
+    // Not every value has the quantity: without a flow of BBR there is no share of it.
+    let is_measured = |value: &&str| {
+        let mut cells = grid.cells.iter().filter(|cell| cell.value(axis) == *value);
+        cells.any(|cell| cell.runs.is_empty() || !cell.values(&requested).is_empty())
+    };
+    let first = || grid.values(axis).into_iter().find(is_measured);
+    let Some(baseline) = grid.baseline(axis).filter(is_measured).or_else(first) else {
         return Vec::new();
     };
     let others: Vec<&str> = reported(&grid.values(axis), baseline);
@@ -130,15 +172,26 @@ fn sentence(
     line: &Setting,
     (from, to): (&Cell, &Cell),
 ) -> Option<(String, String)> {
-    let change = Change::between(&from.values(requested), &to.values(requested))?;
     let unit = requested.metric.measure.unit();
-    let (before, after) = (unit.show(change.from), unit.show(change.to));
-    let (was, is) = (from.value(axis), word(grid.axis(axis)?, to.value(axis)));
+    let known = grid.axis(axis)?;
+    let (was, is) = (
+        grid.shown(axis, from.value(axis)),
+        grid.word(known, to.value(axis)),
+    );
     let who = match grid.words(line) {
         empty if empty.is_empty() => String::new(),
         words => format!("{words}: "),
     };
     let quantity = lower_first(&requested.title());
+    if let Some(cell) = [to, from].into_iter().find(|cell| cell.runs.is_empty()) {
+        let without = grid.word(known, cell.value(axis));
+        let text = format!(
+            "{who}{quantity} with {is} instead of {was} is unknown, because no run with {without} is valid."
+        );
+        return Some((String::new(), text));
+    }
+    let change = Change::between(&from.values(requested), &to.values(requested))?;
+    let (before, after) = (unit.show(change.from), unit.show(change.to));
     let runs = from.values(requested).len().min(to.values(requested).len());
     if !change.is_shown() {
         let text = match change.can_be_shown() {

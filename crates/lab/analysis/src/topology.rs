@@ -38,6 +38,11 @@ const SHIPPED: &[(&str, &str)] = &[
     ),
 ];
 
+/// Names of the shipped topologies.
+pub fn shipped() -> impl Iterator<Item = &'static str> {
+    SHIPPED.iter().map(|(name, _)| *name)
+}
+
 /// The topology of an experiment: a name, or a drawing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -102,7 +107,7 @@ pub struct Seat<'a> {
 pub enum TopologyError {
     /// None of that name.
     #[error(
-        "no topology \"{name}\"; there are {known}, or draw one: [topology] with hosts and links"
+        "no topology \"{name}\"; there are {known} (`fairpath lab show --topologies`), or draw one: [topology] with hosts and links"
     )]
     Unknown {
         /// As requested.
@@ -127,9 +132,7 @@ impl Topology {
                 let found = SHIPPED.iter().find(|(known, _)| known == name);
                 let (_, text) = found.ok_or_else(|| TopologyError::Unknown {
                     name: name.clone(),
-                    known: (SHIPPED.iter().map(|(name, _)| *name))
-                        .collect::<Vec<_>>()
-                        .join(", "),
+                    known: shipped().collect::<Vec<_>>().join(", "),
                 })?;
                 toml::from_str(text).map_err(|error| TopologyError::Refused(error.to_string()))?
             }
@@ -314,9 +317,7 @@ mod tests {
 
     #[test]
     fn every_shipped_topology_can_be_built() {
-        for (name, _) in SHIPPED {
-            named(name);
-        }
+        shipped().for_each(|name| drop(named(name)));
     }
 
     #[test]

@@ -22,7 +22,8 @@ use fairpath_lab::{commands, interrupt};
         fairpath lab list\n  \
         fairpath lab run ripe88 --quick --output results\n  \
         fairpath lab report results\n\n\
-        Exit status: 0 success, 1 failure, 2 wrong usage, 130 interrupted."
+        Exit status: 0 success, 1 failure, 2 wrong usage, 3 finished but a setting has no valid run, \
+        130 interrupted."
 )]
 struct Cli {
     #[command(flatten)]
@@ -44,6 +45,9 @@ enum Command {
     Generate(commands::generate::Args),
 }
 
+/// The status of a finished experiment that has a setting without a valid run.
+const INCOMPLETE: u8 = 3;
+
 fn main() -> ExitCode {
     let cli: Cli = fairpath_cli::parse("lab");
     if !cli.global.verbose {
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
         Command::Generate(args) => commands::generate::run(fairpath_cli::command::<Cli>(), args),
         Command::Run(args) => match commands::run::run(args) {
             Ok(Ended::Whole) => Ok(()),
+            Ok(Ended::Incomplete) => return ExitCode::from(INCOMPLETE),
             Ok(Ended::Interrupted) => return ExitCode::from(interrupt::STATUS),
             Err(error) => Err(error),
         },

@@ -9,11 +9,13 @@
 //! last.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use fairpath_analysis::experiment::document::{Setting, words};
 use fairpath_analysis::experiment::{FormName, ScaleChoice};
+use fairpath_analysis::grid::Grid;
 use fairpath_analysis::manifest::Manifest;
 use fairpath_analysis::record::RunRecord;
 use fairpath_bpf::{BBR3LIKE, Bbr3Like};
@@ -37,6 +39,8 @@ const MAX_FAILED: usize = 3;
 pub enum Ended {
     /// All its runs are there.
     Whole,
+    /// The same, but a setting has no valid run.
+    Incomplete,
     /// A signal ended it; the same command continues.
     Interrupted,
 }
@@ -269,13 +273,41 @@ pub fn own_congestion(cells: &[Cell]) -> anyhow::Result<Option<Bbr3Like>> {
     registered.map(Some).context(remedy)
 }
 
-/// The path of the report that was written into a directory of results.
+/// A page of results that was written.
+#[derive(Clone, Debug)]
+pub struct Reported {
+    /// The path of the page.
+    pub page: PathBuf,
+    /// Headlines and limits of the results, lines for a terminal.
+    pub summary: String,
+    /// True if every setting with runs has a valid one.
+    pub has_all_settings: bool,
+}
+
+/// Writes the report of a directory of results.
 ///
 /// # Errors
 /// Results that cannot be read, or a report that cannot be written.
-pub fn report(directory: &std::path::Path) -> anyhow::Result<std::path::PathBuf> {
+pub fn report(directory: &Path) -> anyhow::Result<Reported> {
     let results = fairpath_analysis::results::read(directory)?;
-    fairpath_analysis::page::write(&results, directory).context("write the report")
+    let page = fairpath_analysis::page::write(&results, directory).context("write the report")?;
+    let grid = Grid::new(&results);
+    Ok(Reported {
+        page,
+        summary: fairpath_analysis::summary::text(&grid),
+        has_all_settings: grid.without_valid_run().next().is_none(),
+    })
+}
+
+impl Reported {
+    /// Prints the summary to standard error, and the path of the page, as the last line, to standard output.
+    ///
+    /// # Errors
+    /// Standard output cannot be written.
+    pub fn print(&self) -> anyhow::Result<()> {
+        fairpath_cli::print_stderr(format_args!("\n{}\n", self.summary));
+        fairpath_cli::print(format_args!("{}\n", self.page.display()))
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use fairpath_analysis::experiment::{
     CallSpec, Direction, Document, Experiment, FlowKind, FlowSpec, FormName, LinkSpec, PingSpec,
     ScaleChoice,
 };
-use fairpath_analysis::topology::{Topology, TopologyChoice};
+use fairpath_analysis::topology::{self, Topology, TopologyChoice};
 
 use crate::progress::written;
 
@@ -84,6 +84,32 @@ pub fn shown(document: &Document) -> String {
     text
 }
 
+/// The shipped topologies: hosts, and each link with its ends and the host that emulates it.
+///
+/// # Errors
+/// A shipped topology is invalid.
+pub fn topologies() -> anyhow::Result<String> {
+    let mut text = String::new();
+    for name in topology::shipped() {
+        let topology = Topology::of(&TopologyChoice::Named(name.to_owned()))?;
+        let _ = writeln!(text, "{name}");
+        let _ = writeln!(text, "    hosts  {}", topology.hosts.join(", "));
+        for link in &topology.links {
+            let [a, b] = &link.ends;
+            let emulated = match topology.seat(link) {
+                Some(seat) => format!("emulated at {}", seat.host),
+                None => "a plain cable, because neither end has exactly two links".to_owned(),
+            };
+            let _ = writeln!(text, "    link   {}: {a} to {b}, {emulated}", link.name);
+        }
+        for route in &topology.routes {
+            let (at, to, via) = (&route.at, &route.to, &route.via);
+            let _ = writeln!(text, "    route  {at} to {to} via {via}");
+        }
+    }
+    Ok(text)
+}
+
 fn network(base: &Experiment) -> String {
     let name = match &base.topology {
         TopologyChoice::Named(name) => name.as_str(),
@@ -124,11 +150,7 @@ pub fn direction(direction: &Direction) -> String {
         parts.push(format!("loss {}", direction.loss));
     }
     parts.extend(direction.policy.clone());
-    parts.extend(
-        direction
-            .limit
-            .map(|limit| format!("queue limit {limit} packets")),
-    );
+    parts.extend(direction.limit.map(|limit| format!("queue limit {limit}")));
     parts.extend(direction.impair.clone());
     for step in &direction.delay_steps {
         parts.push(format!("delay {} from {} s on", step.delay, step.at));
@@ -218,7 +240,47 @@ mod tests {
         let far = settings.iter().find(|setting| setting["rtt"] == "100ms");
         let run = document.at(FormName::Full, far.unwrap()).unwrap();
         assert_eq!((run.seconds, run.repeats), (24.0, 10));
-        assert_eq!(run.links["bottleneck"].limit, Some(7431));
+        let bottleneck = run.links["bottleneck"].towards("server");
+        assert_eq!(bottleneck.limit_packets(), Some(7431));
+    }
+
+    /// The example of the guide: 13 loss rates and three congestion controls, with the buffer of its path.
+    #[test]
+    fn the_guides_loss_matrix_is_shown_as_printed() {
+        let guide = include_str!("../../../../docs/guide/lab.md");
+        let text = guide.split("```toml\n").nth(1).unwrap();
+        let text = text.split("```").next().unwrap();
+        let document = Document::parse("loss-matrix.toml", text).unwrap();
+        let settings = document.settings(FormName::Full);
+        assert_eq!(settings.len(), 13 * 3);
+        for setting in &settings {
+            let run = document.at(FormName::Full, setting).unwrap();
+            let wan = run.links["wan"].towards("server");
+            // 100 Mbit/s times 30 ms, in frames of 1,514 bytes.
+            assert_eq!(wan.limit_packets(), Some(248), "{setting:?}");
+        }
+        let shown = shown(&document);
+        assert!(
+            guide.contains(&shown),
+            "docs/guide/lab.md must contain:\n{shown}"
+        );
+    }
+
+    #[test]
+    fn topologies_are_listed_with_links_and_hosts() {
+        let text = topologies().unwrap();
+        for part in [
+            "router\n    hosts  client, router, server\n    link   lan: client to router, emulated at router\n",
+            "    link   bottleneck: r3 to server, emulated at r3\n",
+            "    route  ",
+            "pair\n    hosts  ",
+            "a plain cable, because neither end has exactly two links",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        for name in topology::shipped() {
+            assert!(text.lines().any(|line| line == name), "{name}");
+        }
     }
 
     #[test]

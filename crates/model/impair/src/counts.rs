@@ -55,6 +55,10 @@ pub struct Counts {
     pub delay_squares: u128,
     /// The same as planned.
     pub planned_sum_ns: u128,
+    /// Squares of planned delays, ns squared.
+    pub planned_squares: u128,
+    /// Squares of the differences of added and planned delays, ns squared.
+    pub late_squares: u128,
     /// Packets in both sums.
     pub delays: u64,
     /// The time between the planned and the actual departure of packets, ns.
@@ -85,6 +89,8 @@ impl Default for Counts {
             delay_sum_ns: 0,
             delay_squares: 0,
             planned_sum_ns: 0,
+            planned_squares: 0,
+            late_squares: 0,
             delays: 0,
             lateness: Histogram::new_with_bounds(1, LATEST_NS, DIGITS)
                 .expect("bounds and digits are in range"),
@@ -100,6 +106,8 @@ impl Counts {
         self.delay_sum_ns += u128::from(added);
         self.delay_squares += u128::from(added).pow(2);
         self.planned_sum_ns += u128::from(planned);
+        self.planned_squares += u128::from(planned).pow(2);
+        self.late_squares += u128::from(added.abs_diff(planned)).pow(2);
         self.lateness
             .saturating_record(added.saturating_sub(planned));
     }
@@ -113,8 +121,24 @@ impl Counts {
     /// The standard deviation of the delay that was added, ns.
     pub fn delay_deviation_ns(&self) -> Option<f64> {
         let (mean, _) = self.mean_delays_ns()?;
-        let square = self.delay_squares as f64 / self.delays as f64;
-        Some((square - mean * mean).max(0.0).sqrt())
+        Some(self.deviation(self.delay_squares, mean))
+    }
+
+    /// The standard deviation of the planned delay, ns.
+    pub fn planned_deviation_ns(&self) -> Option<f64> {
+        let (_, mean) = self.mean_delays_ns()?;
+        Some(self.deviation(self.planned_squares, mean))
+    }
+
+    /// The standard deviation of the lateness, ns.
+    pub fn lateness_deviation_ns(&self) -> Option<f64> {
+        let (added, planned) = self.mean_delays_ns()?;
+        Some(self.deviation(self.late_squares, added - planned))
+    }
+
+    fn deviation(&self, squares: u128, mean: f64) -> f64 {
+        let square = squares as f64 / self.delays as f64;
+        (square - mean * mean).max(0.0).sqrt()
     }
 
     /// Lateness that half, 99 %, 99.9 % and all packets do not exceed, ns.
@@ -146,6 +170,9 @@ mod tests {
         // Of a thousand whole numbers in a row: the root of (1000^2 - 1) / 12.
         let deviation = counts.delay_deviation_ns().unwrap();
         assert!((deviation - 288.675).abs() < 0.001, "{deviation}");
+        let lateness = counts.lateness_deviation_ns().unwrap();
+        assert!((lateness - 288.675).abs() < 0.001, "{lateness}");
+        assert_eq!(counts.planned_deviation_ns(), Some(0.0));
         let [p50, p99, p999, most] = counts.lateness_ns().unwrap();
         let near = |value: u64, wanted: u64| value.abs_diff(wanted) <= wanted / 50 + 1;
         assert!(

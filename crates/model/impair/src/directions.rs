@@ -176,6 +176,7 @@ fn configuration_of(spec: &Spec, is_plain: bool, bps: u64) -> Configured {
         },
         delay_ns: (mean_ns > 0.0).then_some(mean_ns),
         jitter_ns: deviation_ns(spec),
+        deviation_ns: spec.delay_deviation_ns(),
         delay_inflation: (1.0 + rho) / (1.0 - rho),
         only_delay: is_plain && delays_are_own(spec),
         holds: spec.delays() || bps > 0 || spec.rate_trace.is_some(),
@@ -301,6 +302,21 @@ mod tests {
             (3e6, 3.0)
         );
         assert!(configured.kept_order);
+    }
+
+    /// The deviation of a normal distribution's positive part with mass at 0 is 0.58 of the whole.
+    #[test]
+    fn clamped_delays_scatter_less_than_their_jitter() {
+        for (words, wanted) in [
+            ("delay 20ms", 0.0),
+            ("delay 20ms jitter 3ms distribution normal", 3e6),
+            ("delay 20ms jitter 3ms", 3e6 / 3.0_f64.sqrt()),
+            ("jitter 3ms distribution normal", 3e6 * 0.5838),
+        ] {
+            let deviation = ready(words).direction.configured.deviation_ns;
+            let is_near = (deviation - wanted).abs() <= 0.01 * wanted;
+            assert!(is_near, "{words}: {deviation} instead of {wanted}");
+        }
     }
 
     #[test]

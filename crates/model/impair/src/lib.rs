@@ -21,6 +21,7 @@ mod own_drops;
 mod path;
 mod plan;
 mod report;
+mod round_trip;
 mod validation;
 
 pub use counts::Counts;
@@ -30,4 +31,5 @@ pub use own_drops::OwnDrops;
 pub use path::{Departure, Path};
 pub use plan::Plan;
 pub use report::{Direction, ImpairmentReport, Json};
+pub use round_trip::remark as round_trip_remark;
 pub use validation::Configured;

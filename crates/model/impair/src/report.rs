@@ -79,6 +79,8 @@ struct DirectionReport {
     mean_delay_ns: Option<f64>,
     planned_delay_ns: Option<f64>,
     delay_deviation_ns: Option<f64>,
+    planned_deviation_ns: Option<f64>,
+    lateness_deviation_ns: Option<f64>,
     /// p50, p99, p99.9, maximum.
     lateness_ns: Option<[u64; 4]>,
     reordered_packets: u64,
@@ -208,6 +210,8 @@ fn report_of(
         mean_delay_ns: delays.map(|(added, _)| added),
         planned_delay_ns: delays.map(|(_, planned)| planned),
         delay_deviation_ns: counts.delay_deviation_ns(),
+        planned_deviation_ns: counts.planned_deviation_ns(),
+        lateness_deviation_ns: counts.lateness_deviation_ns(),
         lateness_ns: counts.lateness_ns(),
         reordered_packets: counts.reordered,
         is_valid: validation.why.is_empty(),

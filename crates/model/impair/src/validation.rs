@@ -5,14 +5,18 @@
 //! | loss | the 99.9 % interval of the measured loss contains the configured one ([`interval`]) |
 //! | pattern | exactly the packets of the pattern are lost |
 //! | delay | the mean added delay is within 5 % of the planned, and the planned of the configured |
+//! | scatter | the deviation of the lateness is within 5 % of the planned delay, and the planned deviation is the configured one |
 //! | bypassed | at most 0.1 % of the packets that should be impaired, or ten |
 //! | unplanned drops | none in this process or in the queues of the kernel, and the counters are readable |
 //!
 //! The planned delay of a packet is its random delay plus the time for rate and queue in virtual time.
 //! It is compared with the configuration only if nothing else delays packets. Keeping the order under
 //! jitter lengthens delays by design, which is reported but valid. The added delay is compared with the
-//! planned one for all packets that wait, also for a rate, a slot or a release. Lateness is always
-//! reported. It has no separate limit, since the mean delay includes it.
+//! planned one for all packets that wait, also for a rate, a slot or a release.
+//!
+//! Mean and scatter are each compared by two clocks: the virtual clock of the plan with the
+//! configuration, and the clock of the back end with the plan. A mean alone is valid also if a few
+//! packets are very late. The maximum of the lateness has no limit, since one late wake-up determines it.
 
 use std::sync::Arc;
 
@@ -28,6 +32,16 @@ const MIN_LATE_NS: f64 = 50e3;
 const MIN_LATE_OF_LINK_NS: f64 = 500e3;
 /// Minimum delayed packets for a comparison of means.
 const MIN_DELAYS: u64 = 10;
+/// The same for deviations. Of fewer packets, one late wake-up decides.
+const MIN_SCATTERED: u64 = 100;
+/// The limits of the lateness's deviation are those of its mean, times this where they are constant. A
+/// timer of a virtual machine that is 2 ms late once in a thousand times adds 63 us.
+const SCATTERS: f64 = 5.0;
+/// Difference of planned deviations that rounding can cause, ns.
+const ROUNDING_NS: f64 = 1e3;
+/// The deviation of an observed deviation, times the root of the packets, as a share of it: 0.7 for a
+/// normal distribution, 3 for one with a kurtosis of 37.
+const HEAVY_TAIL: f64 = 3.0;
 /// Maximum share of packets that bypass the impairment. The first packet to an unresolved neighbour
 /// always does.
 const BYPASSED_SHARE: f64 = 0.001;
@@ -50,6 +64,8 @@ pub struct Configured {
     pub delay_ns: Option<f64>,
     /// The deviation of delays, ns.
     pub jitter_ns: f64,
+    /// The deviation of delays, ns, of which negative ones count as 0.
+    pub deviation_ns: f64,
     /// The effect of correlated delays: `n` of them are worth `n / delay_inflation` independent ones.
     pub delay_inflation: f64,
     /// Only the configured delay affects packets: no rate, and no early packets.
@@ -72,6 +88,14 @@ pub struct Validation {
 }
 
 impl Configured {
+    /// Mean lateness that is always allowed.
+    fn min_late_ns(&self) -> f64 {
+        match self.delay_ns {
+            Some(_) => MIN_LATE_NS,
+            None => MIN_LATE_OF_LINK_NS,
+        }
+    }
+
     /// The losses of a pattern in `packets` packets, or `None` for random losses.
     pub fn lost_by_pattern(&self, packets: u64) -> Option<u64> {
         let bits = self.pattern.as_ref().filter(|bits| !bits.is_empty())?;
@@ -95,6 +119,12 @@ pub fn validate(configured: &Configured, counts: &Counts) -> Validation {
         .why
         .extend(of_loss(configured, counts, [low, high]));
     validation.why.extend(of_delay(configured, counts));
+    validation
+        .why
+        .extend(of_lateness_scatter(configured, counts));
+    validation
+        .why
+        .extend(of_planned_scatter(configured, counts));
     validation.why.extend(of_drops(counts));
     validation
 }
@@ -128,10 +158,7 @@ fn of_delay(configured: &Configured, counts: &Counts) -> Option<String> {
     if counts.delays < MIN_DELAYS || !configured.holds {
         return None;
     }
-    let min = match configured.delay_ns {
-        Some(_) => MIN_LATE_NS,
-        None => MIN_LATE_OF_LINK_NS,
-    };
+    let min = configured.min_late_ns();
     if (added - planned).abs() > (planned * DELAY_SHARE).max(min) {
         return Some(format!(
             "the mean lateness was {:.3} ms, more than 5 % of the planned {:.3} ms",
@@ -148,6 +175,44 @@ fn of_delay(configured: &Configured, counts: &Counts) -> Option<String> {
     (configured.only_delay && (longer || shorter)).then(|| {
         format!(
             "the mean delay was {:.3} ms, not within 5 % of {:.3} ms",
+            planned / 1e6,
+            wanted / 1e6
+        )
+    })
+}
+
+/// By the clock of the back end: packets that are late by different times.
+fn of_lateness_scatter(configured: &Configured, counts: &Counts) -> Option<String> {
+    let (_, planned) = counts.mean_delays_ns()?;
+    let scatter = counts.lateness_deviation_ns()?;
+    if counts.delays < MIN_SCATTERED || !configured.holds {
+        return None;
+    }
+    let max = (planned * DELAY_SHARE).max(configured.min_late_ns() * SCATTERS);
+    (scatter > max).then(|| {
+        format!(
+            "the lateness had a standard deviation of {:.3} ms, more than {:.3} ms: other programs need the processors, or the rate is too high",
+            scatter / 1e6,
+            max / 1e6
+        )
+    })
+}
+
+/// By the virtual clock: delays that scatter more or less than configured.
+fn of_planned_scatter(configured: &Configured, counts: &Counts) -> Option<String> {
+    let planned = counts.planned_deviation_ns()?;
+    // Packets that keep their order wait for each other, and scatter less.
+    let is_own = configured.only_delay && !configured.kept_order;
+    if counts.delays < MIN_SCATTERED || !is_own || configured.delay_ns.is_none() {
+        return None;
+    }
+    let wanted = configured.deviation_ns;
+    let worth = counts.delays as f64 / configured.delay_inflation.max(1.0);
+    let chance = DEVIATIONS * HEAVY_TAIL * wanted / worth.sqrt();
+    let max = wanted * DELAY_SHARE + chance + ROUNDING_NS;
+    ((planned - wanted).abs() > max).then(|| {
+        format!(
+            "the planned delays had a standard deviation of {:.3} ms instead of {:.3} ms",
             planned / 1e6,
             wanted / 1e6
         )
@@ -210,6 +275,7 @@ mod tests {
         pattern: None,
         delay_ns: Some(20e6),
         jitter_ns: 0.0,
+        deviation_ns: 0.0,
         delay_inflation: 1.0,
         only_delay: true,
         holds: true,
@@ -292,6 +358,115 @@ mod tests {
                 "{configured:?}"
             );
         }
+    }
+
+    /// Packets with these planned delays and lateness.
+    fn scattered(packets: u64, each: impl Fn(u64) -> (u64, u64)) -> Counts {
+        let mut counts = Counts::default();
+        for n in 0..packets {
+            let (planned, late) = each(n);
+            counts.note_left(1, planned, 1 + planned + late);
+        }
+        counts
+    }
+
+    const DELAY: Configured = Configured {
+        loss: 0.0,
+        ..CONFIGURED
+    };
+
+    #[test]
+    fn scattered_lateness_is_invalid_with_a_valid_mean() {
+        // One of a hundred packets is 17 ms late: a mean of 0.17 ms, a deviation of 1.7 ms.
+        let late = |n: u64| {
+            (
+                20_000_000,
+                if n.is_multiple_of(100) { 17_000_000 } else { 0 },
+            )
+        };
+        let reasons = why(&DELAY, &scattered(10_000, late));
+        let [reason] = &reasons[..] else {
+            panic!("{reasons:?}");
+        };
+        assert!(
+            reason.starts_with("the lateness had a standard deviation of 1.69"),
+            "{reason}"
+        );
+        // One of ten thousand alone is a late wake-up.
+        let once = |n: u64| (20_000_000, if n == 77 { 17_000_000 } else { 30_000 });
+        assert_eq!(why(&DELAY, &scattered(10_000, once)), [""; 0]);
+        // 5 % of the planned delay, or 250 us of a short one.
+        let by = |delay: u64, off: u64| {
+            scattered(1_000, move |n| {
+                (delay, if n.is_multiple_of(2) { off } else { 0 })
+            })
+        };
+        let short = Configured {
+            delay_ns: Some(300e3),
+            ..DELAY
+        };
+        assert_eq!(why(&DELAY, &by(20_000_000, 1_900_000)).len(), 0);
+        assert_eq!(
+            why(&DELAY, &by(20_000_000, 2_100_000)).len(),
+            2,
+            "and its mean"
+        );
+        assert!(why(&short, &by(300_000, 90_000)).is_empty());
+        // A rate alone: idle links wait for threads to wake.
+        let line = Configured {
+            delay_ns: None,
+            only_delay: false,
+            ..DELAY
+        };
+        let wakes = |late: u64| {
+            scattered(1_000, move |n| {
+                (0, if n.is_multiple_of(20) { late } else { 0 })
+            })
+        };
+        assert!(why(&line, &wakes(9_000_000)).is_empty());
+        assert_eq!(why(&line, &wakes(12_000_000)).len(), 2, "and its mean");
+    }
+
+    #[test]
+    fn planned_scatter_is_compared_with_the_jitter() {
+        let jitter = Configured {
+            jitter_ns: 5e6,
+            deviation_ns: 5e6,
+            ..DELAY
+        };
+        let by = |off: u64| {
+            scattered(100_000, move |n| {
+                (
+                    if n.is_multiple_of(2) {
+                        20_000_000 + off
+                    } else {
+                        20_000_000 - off
+                    },
+                    0,
+                )
+            })
+        };
+        assert_eq!(why(&jitter, &by(5_000_000)), [""; 0]);
+        for off in [0, 4_000_000, 6_000_000] {
+            let reasons = why(&jitter, &by(off));
+            assert!(
+                reasons[0].contains("instead of 5.000 ms"),
+                "{off}: {reasons:?}"
+            );
+        }
+        let reasons = why(&DELAY, &by(500_000));
+        assert!(
+            reasons[0].contains("0.500 ms instead of 0.000 ms"),
+            "{reasons:?}"
+        );
+        // Order shortens the scatter, and few packets do not show it.
+        let kept = Configured {
+            kept_order: true,
+            ..jitter.clone()
+        };
+        assert!(why(&kept, &by(1_000_000)).is_empty());
+        let few = scattered(99, |_| (20_000_000, 0));
+        assert!(why(&jitter, &few).is_empty());
     }
 
     #[test]

@@ -163,4 +163,11 @@ impl Spec {
             None => mean(self.delay_ns),
         }
     }
+
+    /// The configured standard deviation of a delay in ns, without a delay trace and the effects of
+    /// order, slots and release. Negative delays count as 0.
+    pub fn delay_deviation_ns(&self) -> f64 {
+        let deviations = self.distribution.deviations(self.jitter_ns);
+        normal::deviation_of_delay(self.delay_ns, &deviations)
+    }
 }

@@ -46,7 +46,7 @@ impl ReportDocument {
             Item::Table(_) => None,
         });
         Catalog {
-            palette: Palette::of(figures),
+            palette: Palette::beginning_with(&self.first_colours, figures),
             entries: named(&items),
         }
     }

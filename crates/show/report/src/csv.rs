@@ -15,7 +15,8 @@ pub fn of_item(item: Item) -> String {
     }
 }
 
-/// Every finite point of every series of every panel: panel, series, source, x, y, low, high, note.
+/// Every finite point of every series of every panel: panel, series, source, x, y, low, high, note. A gap
+/// has its label as the note, and no y.
 pub fn of_figure(figure: &Figure) -> String {
     let mut text = String::new();
     // Panels share their quantities; where units differ, the header names those of the first.
@@ -43,11 +44,26 @@ fn points(text: &mut String, panel: &Panel, series: &Series) {
         Role::Theory => "model",
         Role::Published => "published",
     };
+    let shown = |x: f64| match &panel.x.scale {
+        Scale::Names(_) => panel.x.show(x),
+        _ => x.to_string(),
+    };
+    for gap in &series.gaps {
+        let (x, none) = (shown(gap.x), String::new());
+        let fields = [
+            &panel.title,
+            &series.name,
+            source,
+            &x,
+            &none,
+            &none,
+            &none,
+            &gap.label,
+        ];
+        line(text, &fields);
+    }
     for point in series.finite() {
-        let x = match &panel.x.scale {
-            Scale::Names(_) => panel.x.show(point.x),
-            _ => point.x.to_string(),
-        };
+        let x = shown(point.x);
         let end = |end: Option<f64>| end.map(|e| e.to_string()).unwrap_or_default();
         let (low, high) = (point.interval.map(|i| i.0), point.interval.map(|i| i.1));
         let y = point.y.to_string();

@@ -26,6 +26,9 @@ pub struct ReportDocument {
     pub command: String,
     /// Name and version of the program that made it.
     pub made_by: String,
+    /// Keys of series that have the colour and mark of their place in this list in every report.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub first_colours: Vec<String>,
 }
 
 /// A name and its value.

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use super::document::{Document, LoadError, nearest};
 use super::form::FormName;
-use super::{Experiment, ScaleChoice};
+use super::{Experiment, LinkSpec, ScaleChoice, buffer};
 use crate::results::MAX_RUNS;
 use crate::topology::Topology;
 
@@ -84,11 +84,11 @@ fn grids(document: &Document, form: FormName) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that one setting can be run on its topology.
+/// Checks that one setting can be run on its topology, and writes its buffers in packets.
 ///
 /// # Errors
 /// Object, cause, remedy.
-pub fn setting(experiment: &Experiment) -> Result<(), String> {
+pub fn setting(experiment: &mut Experiment) -> Result<(), String> {
     let topology = Topology::of(&experiment.topology).map_err(|error| error.to_string())?;
     let hosts: Vec<&str> = topology.hosts.iter().map(String::as_str).collect();
     times(experiment)?;
@@ -115,7 +115,7 @@ pub fn setting(experiment: &Experiment) -> Result<(), String> {
         known("host", from, &hosts, name)?;
         known("host", to, &hosts, name)?;
     }
-    Ok(())
+    buffer::in_packets(experiment, &topology)
 }
 
 fn times(experiment: &Experiment) -> Result<(), String> {
@@ -156,6 +156,7 @@ fn links(experiment: &Experiment, topology: &Topology) -> Result<(), String> {
             let ends: Vec<&str> = link.ends.iter().map(String::as_str).collect();
             known("end", host, &ends, &format!("link {name}"))?;
         }
+        round_trip_alone(name, spec)?;
         if link.ends.iter().all(|end| spec.towards(end).is_plain()) {
             continue;
         }
@@ -173,6 +174,22 @@ fn links(experiment: &Experiment, topology: &Topology) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// A round trip is halved between both directions: a delay next to it would replace one half.
+fn round_trip_alone(name: &str, spec: &LinkSpec) -> Result<(), String> {
+    let Some(rtt) = spec.rtt else {
+        return Ok(());
+    };
+    let own = spec.to.iter().find(|(_, own)| own.delay.is_some());
+    let key = match (spec.delay, own) {
+        (Some(_), _) => "delay".to_owned(),
+        (None, Some((host, _))) => format!("to.{host}.delay"),
+        (None, None) => return Ok(()),
+    };
+    Err(format!(
+        "link {name}: rtt {rtt} and {key} are both set; set rtt for both directions together, or delays"
+    ))
 }
 
 /// `name` among `names`, or what was probably meant.

@@ -219,10 +219,10 @@ impl Document {
             }
         }
         let experiment: Result<Experiment, _> = Value::Table(table).try_into();
-        let experiment = experiment.map_err(|error: toml::de::Error| {
+        let mut experiment = experiment.map_err(|error: toml::de::Error| {
             self.refused(&words(setting), &reported(error.message()))
         })?;
-        check::setting(&experiment).map_err(|text| self.refused(&words(setting), &text))?;
+        check::setting(&mut experiment).map_err(|text| self.refused(&words(setting), &text))?;
         Ok(experiment)
     }
 
@@ -418,6 +418,19 @@ grid = [{ loss = ["1%"], who = ["one", "two"] }, { loss = ["0%", "1%"] }]
         let error = refusal("[links.wan]", "[links.wna]");
         assert!(
             error.contains("wna") && error.contains("did you mean wan"),
+            "{error}"
+        );
+        let error = refusal("rate = \"100mbit\"", "rtt = \"20ms\"\ndelay = \"5ms\"");
+        assert!(
+            error.contains("link wan: rtt 20ms and delay are both set"),
+            "{error}"
+        );
+        let error = refusal(
+            "rate = \"100mbit\"",
+            "rtt = \"20ms\"\n[links.wan.to.server]\ndelay = \"5ms\"",
+        );
+        assert!(
+            error.contains("rtt 20ms and to.server.delay are both set"),
             "{error}"
         );
         let error = refusal("loss = [\"1%\"]", "loss = [\"2%\"]");

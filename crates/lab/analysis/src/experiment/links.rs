@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::buffer::Limit;
 use crate::quantity::{Rate, Share, Time};
 
 /// Bits of a full frame.
@@ -43,7 +44,7 @@ pub struct LinkSpec {
     pub loss: Option<Share>,
     /// Packets that wait for the rate at most.
     #[serde(default)]
-    pub limit: Option<u32>,
+    pub limit: Option<Limit>,
     /// The order of waiting packets: a policy of `fairpath sched list`.
     #[serde(default)]
     pub policy: Option<String>,
@@ -121,7 +122,7 @@ pub struct Towards {
     pub loss: Option<Share>,
     /// As [`LinkSpec::limit`].
     #[serde(default)]
-    pub limit: Option<u32>,
+    pub limit: Option<Limit>,
     /// As [`LinkSpec::policy`].
     #[serde(default)]
     pub policy: Option<String>,
@@ -146,7 +147,7 @@ pub struct Direction {
     /// Of wire packets; what `impair` says of loss is not in here.
     pub loss: Share,
     /// Packets that wait at most.
-    pub limit: Option<u32>,
+    pub limit: Option<Limit>,
     /// The order of waiting packets.
     pub policy: Option<String>,
     /// Delays at times.
@@ -168,6 +169,14 @@ impl Direction {
                 loss: self.loss,
                 ..Direction::default()
             }
+    }
+
+    /// Packets that wait at most, if they are a number: at a setting of the axes they always are.
+    pub fn limit_packets(&self) -> Option<u32> {
+        match self.limit {
+            Some(Limit::Packets(packets)) => Some(packets),
+            Some(Limit::Products(_)) | None => None,
+        }
     }
 
     /// Full frames that the longest of its delays holds at its rate; 0 without either.

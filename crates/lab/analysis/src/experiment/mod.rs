@@ -9,6 +9,7 @@
 //! A [`Document`](document::Document) is the file as it was written; an [`Experiment`] is it with every
 //! axis at one value. Unknown keys are refused everywhere, with the nearest known one.
 
+pub mod buffer;
 pub mod check;
 pub mod document;
 pub mod form;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::figure::FigureSpec;
 use crate::topology::TopologyChoice;
+pub use buffer::Limit;
 pub use document::{Document, LoadError};
 pub use form::{Axis, Form, FormName, Grid, Point};
 pub(crate) use links::FRAME_BITS;

@@ -164,7 +164,7 @@ fn marks(run: &RunRecord, who: Who) -> Option<f64> {
 }
 
 fn cpu(run: &RunRecord, _who: Who) -> Option<f64> {
-    (run.cpu.cpus > 0).then_some(run.cpu.busy)
+    (run.cpu.cpus > 0).then(|| run.cpu.total())
 }
 
 fn cpu_of(run: &RunRecord, is_part: fn(&str) -> bool) -> Option<f64> {

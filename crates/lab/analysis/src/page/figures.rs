@@ -5,19 +5,25 @@
 use std::collections::BTreeSet;
 
 use fairpath_report::figure::{
-    Axis as FigureAxis, Figure, Panel, Point, Reference, ReferenceLine, Series,
+    Axis as FigureAxis, Figure, Gap, Panel, Point, Reference, ReferenceLine, Series,
 };
 use fairpath_report::{Block, Notice, Section};
 
 use super::provenance::command_line;
 use super::runs_inside::{distribution, timeline};
-use super::scaled;
 use crate::axis_value::{self, Kind};
 use crate::figure::{FigureKind, FigureSpec};
-use crate::grid::{Cell, Grid, Setting, word};
+use crate::grid::{Cell, Grid, Setting};
 use crate::metrics::{self, Measure, Requested};
+use crate::scaled;
 use crate::theory;
 
+/// The label of a setting whose runs are all invalid.
+pub(super) const NO_VALID_RUN: &str = "no valid run";
+/// The part of an axis below a quantity's minimum, as a share of its range: a value at the minimum is seen.
+const BELOW_MINIMUM: f64 = 0.12;
+/// Ratio of two rates from which on their axis is logarithmic.
+const LINEAR_FACTOR: f64 = 100.0;
 /// Panels of one figure; settings beyond are named in its caption, and are in the list of runs.
 const MAX_PANELS: usize = 12;
 
@@ -126,7 +132,7 @@ pub(super) fn lines(
     let line = |value: &str| {
         let mut part = part.clone();
         part.insert(by.clone(), value.to_owned());
-        (word(axis, value), part)
+        (grid.word(axis, value), part)
     };
     grid.values(by).into_iter().map(line).collect()
 }
@@ -141,14 +147,12 @@ fn over_axis(
 ) -> Panel {
     let x = spec.x.as_deref().unwrap_or_default();
     let values = grid.values(x);
-    let numbers = axis_value::numbers(values.iter().copied());
-    let numbers = numbers.filter(|_| spec.kind == FigureKind::Curve);
+    let numbers = numbers(grid, x, &values).filter(|_| spec.kind == FigureKind::Curve);
     let label = grid.axis(x).map_or(x, |axis| axis.title());
-    let label = &format!("{label}{}", scaled::label(grid, x));
     let x_axis = match &numbers {
         Some((kind, _)) if spec.log_x => FigureAxis::log(label, kind.unit()),
         Some((kind, _)) => FigureAxis::linear(label, kind.unit()),
-        None => FigureAxis::names(label, values.iter().map(|v| (*v).to_owned()).collect()),
+        None => FigureAxis::names(label, values.iter().map(|v| grid.shown(x, v)).collect()),
     };
     let place = |cell: &Cell| -> Option<f64> {
         let index = values.iter().position(|value| *value == cell.value(x))?;
@@ -163,10 +167,18 @@ fn over_axis(
     for (name, part) in &lines {
         let point = |cell: &Cell| Some(Point::estimate(place(cell)?, &cell.estimate(requested)?));
         let points: Vec<Point> = grid.cells_of(part).filter_map(point).collect();
-        panel = panel.with(match numbers.is_some() {
+        let gap = |cell: &Cell| {
+            Some(Gap {
+                x: place(cell)?,
+                label: NO_VALID_RUN.to_owned(),
+            })
+        };
+        let invalid = grid.cells_of(part).filter(|cell| cell.runs.is_empty());
+        let series = match numbers.is_some() {
             true => Series::line(name, points),
             false => Series::bars(name, points),
-        });
+        };
+        panel = panel.with(series.gaps(invalid.filter_map(gap).collect()));
     }
     if spec.theory && is_goodput(requested) {
         for (name, part) in &lines {
@@ -186,6 +198,15 @@ fn over_axis(
         panel.references.extend(meeting(grid, part));
     }
     panel
+}
+
+/// The numbers of an axis, if its values are numbers; round trips as they were emulated.
+fn numbers(grid: &Grid, axis: &str, values: &[&str]) -> Option<(Kind, Vec<f64>)> {
+    let (kind, mut numbers) = axis_value::numbers(values.iter().copied())?;
+    for (number, value) in numbers.iter_mut().zip(values) {
+        *number = grid.emulated(axis, value).unwrap_or(*number);
+    }
+    Some((kind, numbers))
 }
 
 fn is_goodput(requested: &Requested) -> bool {
@@ -261,15 +282,42 @@ pub(super) fn y_axis(grid: &Grid, spec: &FigureSpec, requested: &Requested) -> F
         FigureKind::Timeline => requested.quantity(),
         _ => requested.title(),
     };
-    if spec.log_y {
+    if spec.log_y || (spec.kind == FigureKind::Curve && spans_decades(grid, requested)) {
         return FigureAxis::log(&title, unit);
     }
     match metric.name {
         // Of n flows the index is 1/n at least.
-        "jain" => FigureAxis::linear(&title, unit).range(1.0 / most_flows(grid), 1.0),
-        name if name.starts_with("mos") => FigureAxis::linear(&title, unit).range(1.0, 4.5),
+        "jain" => from_minimum(
+            FigureAxis::linear(&title, unit),
+            1.0 / most_flows(grid),
+            1.0,
+        ),
+        name if name.starts_with("mos") => from_minimum(FigureAxis::linear(&title, unit), 1.0, 4.5),
         _ => FigureAxis::zero_based(&title, unit),
     }
+}
+
+/// True for rates of which a linear axis would show the lowest at 0 only.
+fn spans_decades(grid: &Grid, requested: &Requested) -> bool {
+    if requested.metric.measure != Measure::Rate {
+        return false;
+    }
+    let medians = grid
+        .cells
+        .iter()
+        .filter_map(|cell| cell.estimate(requested));
+    let rates: Vec<f64> = medians
+        .map(|median| median.value)
+        .filter(|rate| *rate > 0.0)
+        .collect();
+    let low = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = rates.iter().copied().fold(0.0, f64::max);
+    high >= low * LINEAR_FACTOR
+}
+
+/// An axis of a quantity with these ends, of which the lower one is off the edge.
+fn from_minimum(axis: FigureAxis, min: f64, max: f64) -> FigureAxis {
+    axis.range(min - BELOW_MINIMUM * (max - min), max)
 }
 
 fn most_flows(grid: &Grid) -> f64 {

@@ -5,6 +5,7 @@
 //! results    the experiment's figures                              figures
 //! correlations rank correlations of quantities with axes       correlations
 //! theory     models and measurements; the talk, for ripe88         tables
+//! runs over time   rate, round trip, window and queue of single runs   over_time
 //! validation achieved loss, lateness; invalid runs and reasons     validation
 //! method     procedure and computations                            method
 //! provenance machine, offloads, commands, every run                provenance
@@ -17,10 +18,10 @@ mod correlations;
 mod figures;
 mod limits;
 mod method;
+mod over_time;
 mod processors;
 mod provenance;
 mod runs_inside;
-mod scaled;
 mod setting_table;
 mod tables;
 mod validation;
@@ -34,8 +35,10 @@ use thiserror::Error;
 
 use crate::grid::Grid;
 use crate::results::Results;
-use crate::{sentences, talk};
+use crate::{scaled, sentences, summary, talk};
 
+/// Congestion controls with the first colours, so that each has one look on all pages.
+const CONGESTION: [&str; 4] = ["cubic", "bbr", "reno", "fp_bbr3like"];
 /// Files that could not be read, named on the page; more are only counted.
 const MAX_NAMED_FILES: usize = 5;
 /// Below this many runs no interval of a median reaches 95 %.
@@ -61,6 +64,7 @@ pub fn report(results: &Results) -> ReportDocument {
     if talk::is_of(&manifest.experiment) {
         sections.extend(tables::talk(&grid));
     }
+    sections.extend(over_time::section(&grid));
     sections.push(validation::section(&grid));
     sections.push(method::section(&grid));
     sections.push(provenance::section(&grid, results));
@@ -80,6 +84,7 @@ pub fn report(results: &Results) -> ReportDocument {
             .collect(),
         command: provenance::command_line(&manifest.command),
         made_by: format!("fairpath-lab {}", manifest.fairpath_version),
+        first_colours: CONGESTION.map(str::to_owned).into(),
     }
 }
 
@@ -148,6 +153,11 @@ fn notices(grid: &Grid, results: &Results) -> Vec<Notice> {
         notices.push(Notice::warning(format!(
             "{excluded} of {runs} runs have an invalid emulation. The list of runs names the reasons. No figure includes \
              these runs."
+        )));
+    }
+    if let (Some(settings), true) = (summary::without_valid_run(grid), excluded < runs) {
+        notices.push(Notice::warning(format!(
+            "No run of these settings is valid: {settings}. Figures show them as gaps."
         )));
     }
     notices.extend(unfinished(grid));

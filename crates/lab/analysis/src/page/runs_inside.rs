@@ -4,7 +4,7 @@
 use fairpath_report::Unit;
 use fairpath_report::figure::{Axis as FigureAxis, Panel, Point, Reference, ReferenceLine, Series};
 
-use super::figures::{lines, y_axis};
+use super::figures::{NO_VALID_RUN, lines, y_axis};
 use crate::figure::FigureSpec;
 use crate::grid::{Grid, Setting};
 use crate::metrics::Requested;
@@ -33,6 +33,7 @@ pub(super) fn timeline(
             .cells_of(&part)
             .find_map(|cell| cell.typical(requested))
         else {
+            panel.series.extend(invalid(grid, &name, &part));
             continue;
         };
         let series = requested.series(run);
@@ -55,6 +56,13 @@ pub(super) fn timeline(
         }
     }
     panel
+}
+
+/// An entry of the legend for a line whose runs are all invalid; none if it has a valid one.
+fn invalid(grid: &Grid, name: &str, part: &Setting) -> Option<Series> {
+    let is_invalid = grid.cells_of(part).all(|cell| cell.runs.is_empty());
+    let named = format!("{name}: {NO_VALID_RUN}");
+    is_invalid.then(|| Series::line(&named, Vec::new()).like(name))
 }
 
 /// The moments of a run: the measurement began, the network changed, or a flow its congestion control.
@@ -115,6 +123,7 @@ pub(super) fn distribution(
         let runs = grid.cells_of(&part).flat_map(|cell| &cell.runs);
         let samples: Vec<f64> = runs.flat_map(|run| requested.samples(run)).collect();
         if samples.is_empty() {
+            panel.series.extend(invalid(grid, &name, &part));
             continue;
         }
         let step = samples.len().div_ceil(MAX_SAMPLES);

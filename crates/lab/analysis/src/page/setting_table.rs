@@ -28,7 +28,7 @@ impl<'g, 'a> SettingTable<'g, 'a> {
     pub fn push(&mut self, setting: &Setting, cells: Vec<TableCell>, marked: bool) {
         let axes = self.grid.reporting_axes().into_iter().map(|axis| {
             let value = setting.get(&axis.name).map_or("", String::as_str);
-            TableCell::from(value)
+            TableCell::from(self.grid.shown(&axis.name, value))
         });
         self.table.rows.push(TableRow {
             cells: axes.chain(cells).collect(),

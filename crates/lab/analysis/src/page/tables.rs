@@ -11,7 +11,7 @@ use crate::change::{Change, signed};
 use crate::grid::{Cell, Grid};
 use crate::manifest::Axis;
 use crate::metrics;
-use crate::{sentences, talk, theory};
+use crate::{scaled, sentences, talk, theory};
 
 /// Mathis, RFC 9438 and Padhye with the measurements; none if no figure has models.
 pub fn theory(grid: &Grid) -> Option<Section> {
@@ -89,6 +89,7 @@ pub fn talk(grid: &Grid) -> Option<Section> {
     let axis = loss_axis(grid)?;
     let baseline = grid.baseline(axis)?;
     let goodput = metrics::find("goodput").ok()?;
+    let is_scaled = scaled::is_scaled(grid);
     let title = "The talk at RIPE 88 and this experiment";
     let mut table = SettingTable::new(grid, "talk", title, talk_columns());
     for cell in &grid.cells {
@@ -100,11 +101,13 @@ pub fn talk(grid: &Grid) -> Option<Section> {
             let ours = cell
                 .estimate(&goodput)
                 .map_or(TableCell::Missing, TableCell::from);
+            // Scaled rates are not shown next to others.
+            let ours = if is_scaled { TableCell::Missing } else { ours };
             let cells = vec![
-                (theirs.mbit * 1e6).into(),
-                ours,
                 their_change(theirs),
                 change_cell(change),
+                (theirs.mbit * 1e6).into(),
+                ours,
             ];
             table.push(&cell.setting, cells, false);
         }
@@ -118,7 +121,7 @@ pub fn talk(grid: &Grid) -> Option<Section> {
 }
 
 const TALK_CAPTION: &str = "The talk states neither its round-trip time nor its link rate, so rates are not comparable. Changes \
-    relative to no loss are.";
+    relative to no loss are. Rates of a scaled network are in the other tables only.";
 
 /// The talk's change against its own goodput without loss; nothing for that itself.
 fn their_change(theirs: &talk::TalkFigure) -> TableCell {
@@ -139,10 +142,10 @@ fn their_change(theirs: &talk::TalkFigure) -> TableCell {
 
 fn talk_columns() -> Vec<Column> {
     vec![
-        Column::number("The talk", Unit::bits_per_second()),
-        Column::number("Here", Unit::bits_per_second()),
         Column::number("The talk, change", Unit::share()),
         Column::number("Here, change", Unit::share()),
+        Column::number("The talk", Unit::bits_per_second()),
+        Column::number("Here", Unit::bits_per_second()),
     ]
 }
 

@@ -105,7 +105,7 @@ impl Path {
         if let Some(rate) = direction.rate {
             // What waits, and the packet itself.
             let holds = |limit: u32| (f64::from(limit) + 1.0) * FRAME_BITS / rate.bps() * 1e9;
-            let more = direction.limit.map(holds);
+            let more = direction.limit_packets().map(holds);
             self.queue_ns = self.queue_ns.zip(more).map(|(sum, more)| sum + more);
         }
     }

@@ -1,8 +1,10 @@
 //! The statements of a page on runs with known properties.
 
-use fairpath_analysis::page;
+use fairpath_analysis::figure::FigureKind;
+use fairpath_analysis::grid::Grid;
 use fairpath_analysis::results::Results;
-use fairpath_report::figure::{Figure, Role, Series};
+use fairpath_analysis::{page, summary};
+use fairpath_report::figure::{Figure, Role, Scale, Series};
 use fairpath_report::{Block, Cell, NoticeKind, ReportDocument, Section, Table};
 
 use crate::synthetic::{self, LIMIT_BPS, invalidate};
@@ -286,7 +288,8 @@ fn flows_of_one_run_are_lines_of_timeline() {
     assert_eq!(names, ["first", "second"]);
     assert_eq!(figures[1].panels.len(), 6, "three pairs, two buffers");
     let jain = &figures[0].panels[0];
-    assert_eq!(jain.y.range, Some((0.5, 1.0)));
+    let (low, high) = jain.y.range.unwrap();
+    assert!(low < 0.5 && high == 1.0, "the least index is not the edge");
     let share = series(figures[2], "", "buffer 30kb");
     assert_eq!(share.points.len(), 2, "no share of BBR where there is none");
 }
@@ -301,7 +304,8 @@ fn jitter_lowers_the_call_rating() {
         "{:?}",
         cubic.points
     );
-    assert_eq!(mos.panels[0].y.range, Some((1.0, 4.5)));
+    let (low, high) = mos.panels[0].y.range.unwrap();
+    assert!(low < 1.0 && high == 4.5, "a rating of 1 is not the edge");
     let together = table(section(&report, "Correlations"), "correlations").unwrap();
     let rho = |row: &fairpath_report::TableRow| match row.cells[3] {
         fairpath_report::Cell::Number(rho) => rho,
@@ -323,8 +327,8 @@ fn a_second_grid_has_its_own_figure() {
     assert_eq!(
         titles(results[0]),
         [
-            "symmetric, round trip 0.5ms",
-            "asymmetric, round trip 0.5ms"
+            "symmetric, round trip 5\u{a0}ms",
+            "asymmetric, round trip 5\u{a0}ms"
         ],
         "round trips with two losses only belong to another figure"
     );
@@ -342,7 +346,7 @@ fn a_second_grid_has_its_own_figure() {
     let reported = report
         .summary
         .iter()
-        .filter(|h| h.text.contains("round trip 50ms"));
+        .filter(|h| h.text.contains("round trip 500\u{a0}ms"));
     assert!(reported.count() <= 2, "{:?}", report.summary);
     assert!(
         report.summary[0].text.contains("packets lost 1%"),
@@ -390,22 +394,246 @@ fn a_constant_axis_makes_no_empty_figure() {
 }
 
 #[test]
-fn scaled_round_trips_are_named_everywhere() {
+fn scaled_rates_stand_next_to_scaled_round_trips() {
     let full = page::report(&synthetic::ripe88_full(3));
     let results = section(&full, "Results");
+    let plain = |text: &str| text.replace('\u{a0}', " ");
     let by_rtt = figures(results)
         .into_iter()
         .find(|figure| figure.id.contains("by-rtt"))
         .unwrap();
-    let label = &by_rtt.panels[0].x.label;
-    assert_eq!(label, "round trip as configured; here 10 times as long");
-    let caption = by_rtt.caption.replace('\u{a0}', " ");
-    let stated = "0.5ms is 5 ms, 5ms is 50 ms, 50ms is 500 ms.";
+    assert_eq!(by_rtt.panels[0].x.label, "round trip");
+    let cubic = series(by_rtt, "symmetric, packets lost 1%", "cubic");
+    let at: Vec<f64> = cubic.points.iter().map(|point| point.x).collect();
+    assert_eq!(at, [0.005, 0.05, 0.5], "seconds of the scaled network");
+    let stated = "scaled: 5 ms is configured as 0.5ms, 50 ms as 5ms, 500 ms as 50ms.";
+    let caption = plain(&by_rtt.caption);
     assert!(caption.ends_with(stated), "{caption}");
+    assert_eq!(
+        plain(&figures(results)[0].panels[0].title),
+        "symmetric, round trip 5 ms"
+    );
+    let everywhere = full.summary.iter().map(|headline| plain(&headline.text));
+    for text in everywhere {
+        assert!(!text.contains("0.5ms"), "{text}");
+    }
+    let runs = table(section(&full, "Provenance"), "runs").unwrap();
+    assert!(runs.rows[0].cells.contains(&"5\u{a0}ms".into()));
     let quick = page::report(&quick());
     let fact = quick.facts.iter().find(|fact| fact.name == "Round trip");
-    let fact = fact.unwrap().value.replace('\u{a0}', " ");
-    assert_eq!(fact, "500 µs, here 5 ms");
+    let fact = plain(&fact.unwrap().value);
+    assert_eq!(fact, "5 ms, configured as 500 µs");
+    // The talk's rates are those of a real network.
+    let talk = table(section(&quick, "Comparison with the talk"), "talk").unwrap();
+    let names: Vec<&str> = talk.columns.iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(
+        names[names.len() - 3..],
+        ["The talk, change", "Here, change", "The talk"]
+    );
     let unscaled = page::report(&synthetic::voice(3));
     assert!(unscaled.facts.iter().all(|fact| fact.name != "Round trip"));
+}
+
+/// The quick form, in which CUBIC has no valid run at 1 % on the symmetric path.
+fn with_a_gap() -> Results {
+    let mut results = quick();
+    for run in &mut results.runs {
+        let setting = &run.setting;
+        if setting["cc"] == "cubic" && setting["loss"] == "1%" && setting["topology"] == "symmetric"
+        {
+            invalidate(run);
+        }
+    }
+    results
+}
+
+#[test]
+fn a_setting_without_valid_run_is_a_gap() {
+    let results = with_a_gap();
+    let report = page::report(&results);
+    let shown = figures(section(&report, "Results"));
+    let cubic = series(shown[0], "symmetric", "cubic");
+    let [gap] = &cubic.gaps[..] else {
+        panic!("{:?}", cubic.gaps);
+    };
+    assert_eq!((gap.x, gap.label.as_str()), (0.01, "no valid run"));
+    let at: Vec<f64> = cubic.points.iter().map(|p| p.x).collect();
+    assert_eq!(at, [0.0, 0.1]);
+    assert!(series(shown[0], "asymmetric", "cubic").gaps.is_empty());
+    // Bars: the place of the name.
+    assert_eq!(series(shown[1], "symmetric", "cubic").gaps[0].x, 1.0);
+    // Inside runs: an entry of the legend, in the colour of the line.
+    for figure in &shown[2..4] {
+        let named = series(figure, "symmetric, packets lost 1%", "cubic: no valid run");
+        assert_eq!((named.key.as_str(), named.points.len()), ("cubic", 0));
+    }
+}
+
+#[test]
+fn settings_without_valid_run_are_named_first() {
+    let results = with_a_gap();
+    let report = page::report(&results);
+    let named = "No run of these settings is valid: symmetric, cubic, packets lost 1%.";
+    let warned = |n: &&fairpath_report::Notice| n.kind == NoticeKind::Warning;
+    let mut warnings = report.notices.iter().filter(warned);
+    assert!(
+        warnings.any(|n| n.text.contains(named)),
+        "{:?}",
+        report.notices
+    );
+    let unknown = "symmetric, cubic: goodput with packets lost 1% instead of 0% is unknown, because no run \
+        with packets lost 1% is valid.";
+    let texts: Vec<&str> = report.summary.iter().map(|h| h.text.as_str()).collect();
+    assert!(texts.contains(&unknown), "{texts:?}");
+
+    let terminal = summary::text(&Grid::new(&results));
+    let lines: Vec<&str> = terminal.lines().collect();
+    assert_eq!(lines[0], "What loss costs CUBIC and BBR");
+    assert_eq!(
+        lines[lines.len() - 2..],
+        [
+            "Invalid runs: 3 of 36, excluded from all figures",
+            "Settings without a valid run: symmetric, cubic, packets lost 1%"
+        ]
+    );
+    let whole = summary::text(&Grid::new(&quick()));
+    assert!(whole.ends_with("Invalid runs: none of 36\n"), "{whole}");
+}
+
+#[test]
+fn many_settings_without_valid_run_are_counted() {
+    let losses: Vec<String> = (0..30).map(|i| format!("{i}%")).collect();
+    let losses: Vec<&str> = losses.iter().map(String::as_str).collect();
+    let mut results = synthetic::ripe88(&losses, 1);
+    results.runs.iter_mut().skip(1).for_each(invalidate);
+    let named = summary::without_valid_run(&Grid::new(&results)).unwrap();
+    assert_eq!(named.split("; ").count(), summary::MAX_NAMED_SETTINGS + 1);
+    assert!(named.ends_with("; 99 more"), "{named}");
+}
+
+#[test]
+fn every_compared_figure_has_a_headline() {
+    for results in [quick(), synthetic::fairness(3), synthetic::voice(3)] {
+        let grid = Grid::new(&results);
+        let figures: Vec<_> = grid.figures().collect();
+        let compared = figures
+            .iter()
+            .filter(|spec| spec.kind != FigureKind::Timeline)
+            .count();
+        let report = page::report(&results);
+        let mut shown: Vec<&str> = report
+            .summary
+            .iter()
+            .filter_map(|h| h.figure.as_deref())
+            .collect();
+        shown.dedup();
+        assert_eq!(shown.len(), compared, "{shown:?}");
+        let terminal = summary::text(&grid);
+        for spec in figures.iter().filter(|s| s.kind != FigureKind::Timeline) {
+            assert!(terminal.contains(&spec.title), "{}: {terminal}", spec.title);
+        }
+    }
+}
+
+/// Figures of the runs over time, by setting.
+fn over_time(report: &ReportDocument) -> Vec<(&str, &Figure)> {
+    let blocks = section(report, "Runs over time").blocks.iter();
+    blocks
+        .filter_map(|block| match block {
+            Block::Details(title, inner) => match &inner[..] {
+                [Block::Figure(figure)] => Some((title.as_str(), figure)),
+                _ => panic!("{title}"),
+            },
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn valid_runs_of_a_setting_are_overlaid() {
+    let mut results = quick();
+    let first = results.runs[0].setting.clone();
+    let mut of_first = results.runs.iter_mut().filter(|run| run.setting == first);
+    invalidate(of_first.next().unwrap());
+    let report = page::report(&results);
+    let settings = over_time(&report);
+    assert_eq!(
+        settings.len(),
+        12,
+        "two paths, two congestion controls, three losses"
+    );
+    let (title, figure) = settings[0];
+    assert_eq!(title, "symmetric, cubic, packets lost 0% (2 valid runs)");
+    let titles: Vec<&str> = figure.panels.iter().map(|p| p.title.as_str()).collect();
+    assert_eq!(titles, ["Rate", "Round trip", "Congestion window", "Queue"]);
+    for panel in &figure.panels {
+        let keys: Vec<&str> = panel.series.iter().map(|s| s.key.as_str()).collect();
+        assert_eq!(keys, ["cubic", "cubic"]);
+        assert!(
+            panel
+                .series
+                .iter()
+                .all(|s| (2..=100).contains(&s.points.len()))
+        );
+    }
+    // Round trips of 8 ms over links of 5 ms.
+    let [rtt, queue] = [1, 3].map(|panel| &figure.panels[panel].series[0].points);
+    for (rtt, queue) in rtt.iter().zip(queue) {
+        assert!(
+            (rtt.y - 0.005 - queue.y).abs() < 1e-12 && queue.y > 0.001,
+            "{queue:?}"
+        );
+    }
+    assert_eq!(report.first_colours[..2], ["cubic", "bbr"]);
+}
+
+#[test]
+fn flows_of_equal_congestion_are_named_over_time() {
+    let report = page::report(&synthetic::fairness(3));
+    let settings = over_time(&report);
+    let names = |index: usize| -> Vec<&str> {
+        let rate = &settings[index].1.panels[0];
+        rate.series
+            .iter()
+            .map(|s| s.name.as_str())
+            .take(2)
+            .collect()
+    };
+    assert_eq!(names(0), ["first (cubic)", "second (cubic)"]);
+    assert_eq!(names(4), ["bbr", "cubic"]);
+}
+
+#[test]
+fn large_grids_show_some_runs_over_time() {
+    let losses: Vec<String> = (0..40).map(|i| format!("{i}%")).collect();
+    let losses: Vec<&str> = losses.iter().map(String::as_str).collect();
+    let report = page::report(&synthetic::ripe88(&losses, 5));
+    let settings = over_time(&report);
+    assert_eq!(settings.len(), 24);
+    assert!(
+        settings[0].0.ends_with("(3 of 5 valid runs)"),
+        "{}",
+        settings[0].0
+    );
+    let Block::Text(text) = &section(&report, "Runs over time").blocks[0] else {
+        panic!("no text");
+    };
+    assert!(text.contains("136 further settings"), "{text}");
+}
+
+#[test]
+fn rates_over_decades_have_a_logarithmic_axis() {
+    let scale = |results: &Results| {
+        let report = page::report(results);
+        let goodput = figures(section(&report, "Results"))[0].clone();
+        goodput.panels[0].y.scale.clone()
+    };
+    let mut results = quick();
+    assert_eq!(scale(&results), Scale::Linear, "80 and 8 Mbit/s");
+    for run in &mut results.runs {
+        if run.setting["loss"] == "10%" && run.setting["cc"] == "cubic" {
+            run.flows[0].goodput_bps = 0.5e6;
+        }
+    }
+    assert_eq!(scale(&results), Scale::Log);
 }

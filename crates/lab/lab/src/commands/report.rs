@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 
 use crate::session;
 
-/// Write the page of complete or partial results, and print its path.
+/// Write the page of complete or partial results, and print a summary and the path of the page.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:\n  \
     fairpath lab report results\n  \
@@ -17,11 +17,10 @@ pub struct Args {
     directory: PathBuf,
 }
 
-/// Writes the page into the directory of results, and prints its path.
+/// Writes the page into the directory of results, and prints a summary and the path.
 ///
 /// # Errors
 /// There are no results, or the file system is full.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let page = session::report(&args.directory)?;
-    fairpath_cli::print(format_args!("{}\n", page.display()))
+    session::report(&args.directory)?.print()
 }

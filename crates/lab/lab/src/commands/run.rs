@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args as ClapArgs;
 use fairpath_analysis::experiment::{Document, FormName, ScaleChoice};
 use fairpath_analysis::manifest::{self, Manifest};
+use fairpath_cli::wrong_usage;
 use jiff::Timestamp;
 
 use crate::grid::{self, Cell};
@@ -56,7 +57,7 @@ pub struct Args {
     fairpath: Option<PathBuf>,
 }
 
-/// Runs the experiment. Returns whether all of its runs are complete.
+/// Runs the experiment. Returns whether it is complete.
 ///
 /// # Errors
 /// The experiment cannot be run, or results cannot be written. Finished runs are kept.
@@ -94,13 +95,17 @@ pub fn run(args: &Args) -> anyhow::Result<Ended> {
     let ended = Session::new(&mut bench, &store, found, runs).go(&cells);
     drop((bench, own));
     // The page is written even after an error.
-    let page = session::report(&out);
+    let reported = session::report(&out);
     let ended = ended?;
-    fairpath_cli::print(format_args!("{}\n", page?.display()))?;
+    let reported = reported?;
+    reported.print()?;
     if ended == Ended::Interrupted {
         fairpath_cli::note("interrupted; repeat the command to continue");
     }
-    Ok(ended)
+    match ended {
+        Ended::Whole if !reported.has_all_settings => Ok(Ended::Incomplete),
+        ended => Ok(ended),
+    }
 }
 
 /// A factor of the rates.
@@ -140,17 +145,21 @@ fn selected(cells: Vec<Cell>, wanted: &[String]) -> anyhow::Result<Vec<Cell>> {
     for text in wanted {
         let (axis, values) = text
             .split_once('=')
-            .with_context(|| format!("--select {text}: write AXIS=VALUE,..."))?;
+            .ok_or_else(|| wrong_usage(format!("--select {text}: write AXIS=VALUE,...")))?;
         let values: Vec<&str> = values.split(',').collect();
         let known: Vec<&str> = kept
             .iter()
             .filter_map(|cell| cell.setting.get(axis).map(String::as_str))
             .collect();
         if known.is_empty() {
-            bail!("--select {text}: the experiment has no axis {axis}");
+            return Err(wrong_usage(format!(
+                "--select {text}: the experiment has no axis {axis}"
+            )));
         }
         if let Some(unknown) = values.iter().find(|value| !known.contains(value)) {
-            bail!("--select {text}: axis {axis} has no value {unknown} in this form");
+            return Err(wrong_usage(format!(
+                "--select {text}: axis {axis} has no value {unknown} in this form"
+            )));
         }
         kept.retain(|cell| values.contains(&cell.setting[axis].as_str()));
     }
@@ -158,7 +167,9 @@ fn selected(cells: Vec<Cell>, wanted: &[String]) -> anyhow::Result<Vec<Cell>> {
         cell.place = place;
     }
     if kept.is_empty() {
-        bail!("--select excludes every run; select values that occur together");
+        return Err(wrong_usage(
+            "--select excludes every run; select values that occur together",
+        ));
     }
     Ok(kept)
 }
@@ -237,6 +248,8 @@ fn command(args: &Args) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use fairpath_cli::WrongUsage;
+
     use super::*;
 
     fn cells() -> Vec<Cell> {
@@ -262,7 +275,8 @@ mod tests {
                 .all(|(at, cell)| cell.place as usize == at)
         );
         for wrong in ["cc", "colour=red", "cc=reno"] {
-            assert!(selected(cells(), &[wrong.to_owned()]).is_err(), "{wrong}");
+            let error = selected(cells(), &[wrong.to_owned()]).unwrap_err();
+            assert!(error.is::<WrongUsage>(), "{wrong}: {error}");
         }
     }
 }

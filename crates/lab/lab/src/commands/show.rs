@@ -11,14 +11,18 @@ use crate::words;
 #[command(after_help = "Examples:\n  \
     fairpath lab show ripe88\n  \
     fairpath lab show ripe88 --toml > my.toml\n  \
-    fairpath lab show --metrics")]
+    fairpath lab show --metrics\n  \
+    fairpath lab show --topologies")]
 pub struct Args {
     /// Name of an experiment of `fairpath lab list`, or a file that ends in .toml
-    #[arg(value_name = "NAME|FILE.toml", required_unless_present = "metrics")]
+    #[arg(value_name = "NAME|FILE.toml", required_unless_present_any = ["metrics", "topologies"])]
     experiment: Option<String>,
     /// List the quantities that the y axis of a figure can have
     #[arg(long, conflicts_with_all = ["toml", "experiment"])]
     metrics: bool,
+    /// List the topologies with the names of their hosts and links
+    #[arg(long, conflicts_with_all = ["toml", "experiment", "metrics"])]
+    topologies: bool,
     /// Print the file of the experiment, as a template
     #[arg(long)]
     toml: bool,
@@ -30,6 +34,7 @@ pub struct Args {
 /// The experiment does not exist or is invalid.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let text = match &args.experiment {
+        None if args.topologies => words::topologies()?,
         None => quantities(),
         Some(name) => {
             let document = Document::open(name)?;

@@ -111,7 +111,7 @@ fn arguments(
 /// The maximum number of packets in each direction, where it exceeds the default.
 fn packets(directions: &[Direction; 2]) -> Option<u32> {
     let held = |direction: &Direction| {
-        SURGE * direction.pipe_packets() + f64::from(direction.limit.unwrap_or(0))
+        SURGE * direction.pipe_packets() + f64::from(direction.limit_packets().unwrap_or(0))
     };
     let most = directions.iter().map(held).fold(0.0, f64::max);
     (most > PACKETS).then(|| {
@@ -157,7 +157,8 @@ fn words(direction: &Direction, set: &[String], lead: Duration) -> String {
     if direction.policy.is_some() {
         words.extend(set.iter().map(|parameter| format!("set {parameter}")));
     }
-    words.extend(direction.limit.map(|limit| format!("queue-limit {limit}")));
+    let limit = direction.limit_packets();
+    words.extend(limit.map(|limit| format!("queue-limit {limit}")));
     words.extend(direction.impair.clone());
     if words.is_empty() {
         PLAIN.to_owned()

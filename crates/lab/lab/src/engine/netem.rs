@@ -71,7 +71,7 @@ fn words(direction: &Direction) -> Result<Vec<String>, &'static str> {
     // Its limit counts what the line holds, too.
     let pipe = direction.pipe_packets().ceil() as u64;
     let limit = direction
-        .limit
+        .limit_packets()
         .map_or(LIMIT, |limit| u64::from(limit) + pipe);
     words.extend(["limit".to_owned(), limit.to_string()]);
     if direction.delay.ns() > 0 || direction.jitter.ns() > 0 {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fairpath_analysis::experiment::buffer::round_trip_ns;
 use fairpath_analysis::experiment::{Experiment, FlowKind, FlowSpec};
 use fairpath_analysis::record::Bottleneck;
 use fairpath_analysis::topology::Topology;
@@ -31,14 +32,12 @@ const UDP_HEADERS: u32 = 28;
 pub fn bottleneck(experiment: &Experiment, topology: &Topology) -> Option<Bottleneck> {
     let flow = experiment.flows.values().find(|flow| flow.number > 0)?;
     let there = topology.path(&flow.from, &flow.to)?;
-    let back = topology.path(&flow.to, &flow.from)?;
     let direction = |(link, towards): &(&fairpath_analysis::topology::Cable, &str)| {
         let spec = experiment.links.get(&link.name)?;
         Some(spec.towards(towards))
     };
     let rates = there.iter().filter_map(|step| direction(step)?.rate);
     let rate = rates.map(|rate| rate.bps()).min_by(f64::total_cmp)?;
-    let delays = there.iter().chain(&back).filter_map(direction);
     let mss = MTU - HEADERS;
     let packet = MTU + ETHERNET;
     Some(Bottleneck {
@@ -46,7 +45,7 @@ pub fn bottleneck(experiment: &Experiment, topology: &Topology) -> Option<Bottle
         mss_bytes: mss,
         packet_bytes: packet,
         goodput_limit_bps: rate * f64::from(mss) / f64::from(packet),
-        base_rtt_ns: delays.map(|direction| direction.delay.ns()).sum(),
+        base_rtt_ns: round_trip_ns(experiment, topology, &flow.from, &flow.to),
     })
 }
 

@@ -2,7 +2,9 @@
 
 use std::process::Command;
 
+use fairpath_analysis::figure::FigureKind;
 use fairpath_analysis::page;
+use fairpath_analysis::record::RunRecord;
 use fairpath_analysis::results::Results;
 use fairpath_report::Block;
 use serde_json::json;
@@ -16,10 +18,13 @@ use crate::synthetic::{self, store};
 const WIDE: u32 = 1280;
 const PHONE: u32 = 390;
 
-/// Every kind of page: models and the talk, a scale, excluded runs; timelines and bars; voice.
+/// Every kind of page: models and the talk, a scale, excluded runs and settings; timelines and bars; voice.
 fn kinds() -> [Results; 3] {
     let mut ripe88 = synthetic::ripe88_full(3);
-    for run in ripe88.runs.iter_mut().filter(|run| run.place % 20 == 7) {
+    let without = |run: &RunRecord| {
+        run.place % 20 == 7 || (run.setting["loss"] == "5%" && run.setting["cc"] == "bbr")
+    };
+    for run in ripe88.runs.iter_mut().filter(|run| without(run)) {
         synthetic::invalidate(run);
     }
     [ripe88, synthetic::fairness(3), synthetic::voice(3)]
@@ -99,6 +104,41 @@ fn the_lab_page_is_readable_light_and_dark() {
             browser.screenshot(&format!("lab-{name}-{scheme}"));
         }
     });
+}
+
+#[test]
+fn the_terminal_ends_with_headlines_and_invalid_settings() {
+    let [ripe88, ..] = kinds();
+    let dir = tempfile::tempdir().unwrap();
+    store(&ripe88, dir.path());
+    let made = Command::new(env!("CARGO_BIN_EXE_fairpath-lab"))
+        .arg("report")
+        .arg(dir.path())
+        .output()
+        .unwrap();
+    let page = dir.path().join("index.html");
+    assert_eq!(
+        String::from_utf8(made.stdout).unwrap(),
+        format!("{}\n", page.display()),
+        "programs read the path alone"
+    );
+    let text = String::from_utf8(made.stderr).unwrap();
+    for spec in &ripe88.manifest.figures {
+        let is_compared = spec.kind != FigureKind::Timeline;
+        assert_eq!(
+            text.contains(&format!("{}\n    ", spec.title)),
+            is_compared,
+            "{text}"
+        );
+    }
+    let invalid = ripe88.runs.iter().filter(|run| !run.is_true()).count();
+    let all = ripe88.runs.len();
+    let end = format!(
+        "Invalid runs: {invalid} of {all}, excluded from all figures\n\
+         Settings without a valid run: symmetric, bbr, packets lost 5%, round trip 5 ms; \
+         asymmetric, bbr, packets lost 5%, round trip 5 ms\n\n"
+    );
+    assert!(text.ends_with(&end), "{text}");
 }
 
 #[test]

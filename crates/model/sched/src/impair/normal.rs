@@ -81,13 +81,30 @@ pub(super) fn mean_of_delay(standing: u64, deviations: &[f64]) -> f64 {
     if deviations.is_empty() {
         return standing as f64;
     }
+    over_parts(standing, deviations, |from, to| (from + to) / 2.0)
+}
+
+/// The standard deviation of the same.
+pub(super) fn deviation_of_delay(standing: u64, deviations: &[f64]) -> f64 {
+    if deviations.is_empty() {
+        return 0.0;
+    }
+    let mean = mean_of_delay(standing, deviations);
+    // The mean square of what rises evenly between two values.
+    let square = |from: f64, to: f64| {
+        let (from, to) = (from - mean, to - mean);
+        (from * from + from * to + to * to) / 3.0
+    };
+    over_parts(standing, deviations, square).max(0.0).sqrt()
+}
+
+/// The sum over the parts between entries, each with its probability.
+fn over_parts(standing: u64, deviations: &[f64], of: impl Fn(f64, f64) -> f64) -> f64 {
     let delay = |deviation: f64| (standing as f64 + deviation).max(0.0);
     let bounds: Vec<f64> = entries().map(above).collect();
     let parts = bounds.windows(2).zip(deviations.windows(2));
     parts
-        .map(|(bound, deviation)| {
-            (bound[0] - bound[1]) * (delay(deviation[0]) + delay(deviation[1])) / 2.0
-        })
+        .map(|(bound, ends)| (bound[0] - bound[1]) * of(delay(ends[0]), delay(ends[1])))
         .sum()
 }
 

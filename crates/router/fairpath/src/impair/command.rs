@@ -9,12 +9,14 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use fairpath_backend::choose::{Choice, impairment::Wish};
 use fairpath_backend::{Engine, How, Login, Via, choose};
 use fairpath_cli::{Capability, Global, require, wrong_usage};
-use fairpath_impair::{Counts, ImpairmentReport, Json, Ready, check, directions};
-use fairpath_netlink::{Link, Links};
+use fairpath_impair::{
+    Counts, ImpairmentReport, Json, Ready, check, directions, round_trip_remark,
+};
+use fairpath_netlink::{ArpType, Link, Links};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -58,14 +60,20 @@ pub fn run(args: &Args, global: &Global) -> anyhow::Result<ExitCode> {
         check::all(&directions, false)?;
     }
     let (interface, peer) = links(args)?;
-    refuse_own_login(args)?;
+    let used: Vec<Link> = [Some(&interface), peer.as_ref()]
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
+    with_links(refuse_own_login(args), &used)?;
     let wish = Wish {
         via: args.via.0,
         peer: args.peer.is_some(),
         all: args.all,
         has_mode: args.mode.is_some(),
     };
-    let chosen = choose::impairment::choose(wish, &directions)?;
+    let chosen = choose::impairment::choose(wish, &directions)
+        .map_err(|error| wrong_usage(fairpath_cli::line(&error)))?;
     // Before anything is attached, so that a signal ends the run cleanly.
     let signals = Signals::take()?;
     let json = json.as_deref().map(Json::open).transpose()?;
@@ -85,11 +93,14 @@ pub fn run(args: &Args, global: &Global) -> anyhow::Result<ExitCode> {
     if starts_programs {
         keep()?;
     }
-    let engine = fairpath_backend::start(chosen.via, &how, interface, peer, &directions)?;
+    let engine = fairpath_backend::start(chosen.via, &how, interface, peer, &directions);
+    let engine = with_links(engine, &used)?;
     if !starts_programs {
         keep()?;
     }
-    print_ready(args, &chosen, engine.as_ref(), seed, &directions);
+    let is_loopback = used[0].arp_type == ArpType::Loopback;
+    let remark = round_trip_remark(is_loopback, &directions);
+    print_ready(args, &chosen, engine.as_ref(), seed, &directions, remark);
     let child = begin(args)?;
     let running = Running {
         args,
@@ -124,6 +135,27 @@ fn links(args: &Args) -> anyhow::Result<(Link, Option<Link>)> {
     Ok((interface, peer))
 }
 
+/// The result of a part of the start. If one of its interfaces was removed then, that is the error: a
+/// rule with the name of an interface needs no interface.
+fn with_links<T>(result: anyhow::Result<T>, used: &[Link]) -> anyhow::Result<T> {
+    let mut links = Links::open()?;
+    let is_removed = |link: &&Link| {
+        let found = links.by_name(&link.name);
+        found.is_ok_and(|found| found.is_none_or(|found| found.ifindex != link.ifindex))
+    };
+    let Some(link) = used.iter().find(is_removed) else {
+        return result;
+    };
+    let text = format!(
+        "impair {:?}: the interface was removed during the start: repeat the command when it is there again",
+        link.name
+    );
+    match result {
+        Ok(_) => Err(anyhow!(text)),
+        Err(error) => Err(error.context(text)),
+    }
+}
+
 fn refuse_own_login(args: &Args) -> anyhow::Result<()> {
     if args.yes {
         return Ok(());
@@ -145,7 +177,14 @@ fn refuse_own_login(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Prints the line that other programs wait for: packets are impaired from now on.
-fn print_ready(args: &Args, chosen: &Choice, engine: &dyn Engine, seed: u64, directions: &[Ready]) {
+fn print_ready(
+    args: &Args,
+    chosen: &Choice,
+    engine: &dyn Engine,
+    seed: u64,
+    directions: &[Ready],
+    remark: Option<String>,
+) {
     let names: Vec<&str> = [&args.interface, &args.peer]
         .into_iter()
         .flatten()
@@ -161,6 +200,7 @@ fn print_ready(args: &Args, chosen: &Choice, engine: &dyn Engine, seed: u64, dir
         text += &format!("{:<9} {}\n", ready.direction.name, ready.direction.text);
     }
     text += &format!("back end  {}\n", engine.about());
+    text.extend(remark.map(|remark| format!("delays    {remark}\n")));
     fairpath_cli::print_stderr(text);
 }
 
@@ -333,4 +373,43 @@ fn code(is_valid: bool, status: Option<ExitStatus>) -> ExitCode {
     let signal = status.signal().map(|signal| 128 + signal);
     let code = status.code().or(signal).unwrap_or(i32::from(INVALID));
     ExitCode::from(u8::try_from(code).unwrap_or(INVALID))
+}
+
+#[cfg(test)]
+mod tests {
+    use fairpath_units::IfIndex;
+
+    use super::*;
+
+    #[test]
+    fn a_removed_interface_is_the_reason() {
+        let loopback = Links::open().unwrap().by_name("lo").unwrap().unwrap();
+        let failed = || Err::<(), _>(anyhow!("attach: no such device"));
+        let there = std::slice::from_ref(&loopback);
+        assert!(with_links(Ok(()), there).is_ok());
+        let error = with_links(failed(), there).unwrap_err();
+        assert_eq!(fairpath_cli::line(&error), "attach: no such device");
+        let removed = Link {
+            name: "wan-that-left".to_owned(),
+            ..loopback.clone()
+        };
+        let replaced = Link {
+            ifindex: IfIndex(loopback.ifindex.0.checked_add(1).unwrap()),
+            ..loopback.clone()
+        };
+        for link in [removed, replaced] {
+            let used = [loopback.clone(), link.clone()];
+            let start = format!(
+                "impair {:?}: the interface was removed during the start",
+                link.name
+            );
+            for (result, end) in [
+                (Ok(()), "there again"),
+                (failed(), ": attach: no such device"),
+            ] {
+                let text = fairpath_cli::line(&with_links(result, &used).unwrap_err());
+                assert!(text.starts_with(&start) && text.ends_with(end), "{text}");
+            }
+        }
+    }
 }

@@ -26,7 +26,14 @@ pub(crate) fn panel_svg(panel: &Panel, palette: &Palette, size: Size) -> String 
             (plot.left + plot.right) / 2.0,
             (plot.top + plot.bottom) / 2.0,
         );
-        svg.label("", middle, Anchor::Middle, "nothing was measured");
+        let gaps = panel.series.iter().flat_map(|series| &series.gaps);
+        let why = gaps.map(|gap| gap.label.as_str()).next();
+        svg.label(
+            "",
+            middle,
+            Anchor::Middle,
+            why.unwrap_or("nothing was measured"),
+        );
         return svg.text;
     }
     let plot = Plot::new(panel, &frame, palette);
@@ -36,6 +43,7 @@ pub(crate) fn panel_svg(panel: &Panel, palette: &Palette, size: Size) -> String 
     plot.lines(&mut svg);
     svg.raw("</svg>");
     plot.points(&mut svg);
+    plot.gaps(&mut svg);
     reference::labels(&mut svg, panel, &frame, &plot.places());
     plot.hits(&mut svg);
     svg.text

@@ -134,17 +134,21 @@ fn inset(panel: &Panel) -> f64 {
     }
 }
 
-/// "Goodput, Mbit/s"; without the unit where each tick has its own.
+/// "Goodput, Mbit/s"; without the unit where each tick has its own. A log scale is named.
 fn title(axis: &Axis, range: &Range) -> String {
     let symbol = match axis.scale {
         Scale::Names(_) => String::new(),
         Scale::Log if axis.unit.prefixes != Prefixes::None => String::new(),
         _ => scaled(axis, range).symbol,
     };
-    match (axis.label.as_str(), symbol.as_str()) {
+    let title = match (axis.label.as_str(), symbol.as_str()) {
         (label, "") => label.to_owned(),
         ("", symbol) => symbol.to_owned(),
         (label, symbol) => format!("{label}, {symbol}"),
+    };
+    match axis.scale {
+        Scale::Log if !title.is_empty() => format!("{title} (logarithmic)"),
+        _ => title,
     }
 }
 
@@ -315,7 +319,7 @@ mod tests {
         let frame = Frame::new(&panels()[0], Size::NARROW);
         let labels: Vec<&str> = frame.x_ticks.iter().map(|t| t.lines[0].as_str()).collect();
         assert_eq!(labels, ["0", "1", "10"]);
-        assert_eq!(frame.x_title, "Loss, %");
+        assert_eq!(frame.x_title, "Loss, % (logarithmic)");
         assert_eq!(frame.y_title, "Goodput, Mbit/s");
     }
 
@@ -324,6 +328,6 @@ mod tests {
         let frame = Frame::new(&panels()[2], Size::WIDE);
         let labels: Vec<&str> = frame.x_ticks.iter().map(|t| t.lines[0].as_str()).collect();
         assert_eq!(labels, ["200\u{a0}µs", "1\u{a0}ms", "100\u{a0}ms"]);
-        assert_eq!(frame.x_title, "RTT");
+        assert_eq!(frame.x_title, "RTT (logarithmic)");
     }
 }

@@ -103,12 +103,12 @@ pub(crate) fn x_range(panel: &Panel) -> Range {
     if let Some(shared) = panel.x.shown {
         return shared;
     }
-    let points = panel.series.iter().flat_map(|series| series.finite());
+    let points = panel.series.iter().flat_map(|series| series.xs());
     let ups = panel.references.iter().filter_map(|r| match r.line {
         ReferenceLine::Up(x) => Some(x),
         ReferenceLine::Across(_) => None,
     });
-    let values: Vec<f64> = points.map(|point| point.x).chain(ups).collect();
+    let values: Vec<f64> = points.chain(ups).collect();
     match &panel.x.scale {
         Scale::Names(names) => Range {
             low: -0.5,

@@ -13,6 +13,7 @@
 mod axis;
 mod draw;
 mod frame;
+mod gaps;
 mod label;
 mod legend;
 mod mapping;
@@ -31,7 +32,7 @@ use serde::{Deserialize, Serialize};
 
 pub use axis::{Axis, Scale};
 pub use palette::{COLOURS, Palette};
-pub use series::{Point, Reference, ReferenceLine, Role, Series, Shape};
+pub use series::{Gap, Point, Reference, ReferenceLine, Role, Series, Shape};
 pub use thin::MAX_DRAWN_POINTS;
 
 pub(crate) use draw::{Size, panel_svg};

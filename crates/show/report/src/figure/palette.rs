@@ -33,6 +33,15 @@ pub struct Palette {
 impl Palette {
     /// Slots in order of first appearance: what is measured first, then what only models or others name.
     pub fn of<'a>(figures: impl Iterator<Item = &'a Figure> + Clone) -> Palette {
+        Palette::beginning_with(&[], figures)
+    }
+
+    /// The same, but each of `first` that appears has the slot of its place there, so it looks alike in all
+    /// reports. Other names have the slots that are left.
+    pub fn beginning_with<'a>(
+        first: &[String],
+        figures: impl Iterator<Item = &'a Figure> + Clone,
+    ) -> Palette {
         let mut palette = Palette::default();
         let series = || {
             figures
@@ -40,6 +49,11 @@ impl Palette {
                 .flat_map(|figure| &figure.panels)
                 .flat_map(|panel| &panel.series)
         };
+        for (slot, key) in first.iter().enumerate() {
+            if series().any(|series| series.key == *key) {
+                palette.slots.insert(key.clone(), slot);
+            }
+        }
         for series in series().filter(|s| s.role == Role::Measured) {
             palette.give(&series.key);
         }
@@ -50,8 +64,12 @@ impl Palette {
     }
 
     fn give(&mut self, key: &str) {
-        let next = self.slots.len();
-        self.slots.entry(key.to_owned()).or_insert(next);
+        if self.slots.contains_key(key) {
+            return;
+        }
+        let is_free = |slot: &usize| self.slots.values().all(|taken| taken != slot);
+        let free = (0..).find(is_free).expect("slots are finite");
+        self.slots.insert(key.to_owned(), free);
     }
 
     /// The number of the colour, below [`COLOURS`].
@@ -158,6 +176,25 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn first_names_have_one_look_in_all_reports() {
+        let first = ["cubic", "bbr", "reno"].map(str::to_owned);
+        let looks = |names: &[&str]| {
+            let axis = || crate::figure::Axis::linear("", crate::unit::Unit::none());
+            let mut panel = crate::figure::Panel::new("", axis(), axis());
+            panel.series = (names.iter())
+                .map(|name| crate::figure::Series::line(name, Vec::new()))
+                .collect();
+            let figure = Figure::new("f", "", vec![panel]);
+            let palette = Palette::beginning_with(&first, std::iter::once(&figure));
+            let look = |name: &&str| (palette.colour(name), palette.mark(name));
+            names.iter().map(look).collect::<Vec<_>>()
+        };
+        assert_eq!(looks(&["bbr", "fifo", "codel"]), [(1, 1), (0, 0), (2, 2)]);
+        assert_eq!(looks(&["reno", "cubic", "bbr"]), [(2, 2), (0, 0), (1, 1)]);
+        assert_eq!(looks(&["fifo", "codel"]), [(0, 0), (1, 1)], "none of them");
     }
 
     #[test]

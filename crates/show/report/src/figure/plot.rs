@@ -2,18 +2,21 @@
 
 use crate::figure::Panel;
 use crate::figure::axis::Scale;
-use crate::figure::frame::Frame;
+use crate::figure::frame::{Frame, scaled};
+use crate::figure::gaps::{self, PlacedGap};
 use crate::figure::label::{self, BETWEEN};
 use crate::figure::marks;
 use crate::figure::palette::Palette;
-use crate::figure::series::{Point, Role, Series, Shape};
+use crate::figure::series::{Gap, Point, Role, Series, Shape};
 use crate::figure::svg::{Anchor, Svg, at, polyline};
 use crate::figure::thin::{MAX_DRAWN_POINTS, keep_extremes};
 
 /// Points up to which each has its mark and whisker; more are a line with a band.
 pub(crate) const MAX_MARKED: usize = 24;
-/// Points of a series that the pointer finds.
-const MAX_HITS: usize = 60;
+/// Points of a series that the pointer finds, at least and at most.
+const HITS: std::ops::RangeInclusive<usize> = 12..=60;
+/// Points of all series of a panel that the pointer finds, unless each series needs the least.
+const MAX_PANEL_HITS: usize = 240;
 /// Marks along a line of many points, so that lines differ in more than their colour.
 const SPARSE_MARKS: usize = 6;
 /// Between the whiskers of two series at one x.
@@ -22,6 +25,8 @@ const DODGE: f64 = 7.0;
 pub(crate) const MAX_DODGE: f64 = 11.0;
 /// Share of a name's room that its bars take.
 const BARS: f64 = 0.74;
+/// The lowest bar.
+const MIN_BAR: f64 = 2.0;
 /// The widest bar.
 const MAX_BAR: f64 = 64.0;
 /// Half the cap of a whisker.
@@ -34,10 +39,21 @@ struct Drawn<'a> {
     mark: usize,
     /// In order of x, thinned; points that an axis cannot show are excluded.
     points: Vec<(Point, (f64, f64))>,
+    /// Places along x without a value, in order, each with its label.
+    gaps: Vec<(f64, &'a Gap)>,
     /// True if there are few enough points to mark each.
     few: bool,
     /// Its number among the series of its kind, which shifts the places of marks along lines.
     order: usize,
+}
+
+impl Drawn<'_> {
+    /// Parts of a line between which it has a gap.
+    fn parts<'p>(&self, places: &'p [(f64, f64)]) -> impl Iterator<Item = &'p [(f64, f64)]> {
+        let is_joined =
+            |a: &(f64, f64), b: &(f64, f64)| !self.gaps.iter().any(|(x, _)| a.0 < *x && *x < b.0);
+        places.chunk_by(is_joined)
+    }
 }
 
 pub(crate) struct Plot<'a> {
@@ -64,6 +80,7 @@ impl<'a> Plot<'a> {
                 colour: palette.colour(&series.key),
                 mark: palette.mark(&series.key),
                 points: placed(series, frame, shift),
+                gaps: placed_gaps(series, frame, shift),
                 few: series.finite().count() <= MAX_MARKED,
                 order,
             }
@@ -76,7 +93,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// Places of all marks, bar ends and their numbers, for labels to keep away from.
+    /// Places of all marks, bar ends, their numbers and gaps, for labels to keep away from.
     pub fn places(&self) -> Vec<(f64, f64)> {
         let drawn = self.drawn.iter();
         let places = drawn.flat_map(|drawn| {
@@ -84,7 +101,11 @@ impl<'a> Plot<'a> {
             let number = |(x, y): &(f64, f64)| (*x, y - label::LINE * 0.6);
             let points = drawn.points.iter().map(|(_, place)| *place);
             let numbers = drawn.points.iter().map(move |(_, place)| number(place));
-            points.chain(numbers.filter(move |_| is_bar))
+            let bottom = self.frame.plot.bottom;
+            let upwards =
+                move |x: f64| (0..6).map(move |i| (x, bottom - f64::from(i) * label::LINE));
+            let gaps = drawn.gaps.iter().flat_map(move |(x, _)| upwards(*x));
+            points.chain(numbers.filter(move |_| is_bar)).chain(gaps)
         });
         places.collect()
     }
@@ -103,8 +124,11 @@ impl<'a> Plot<'a> {
     fn bars(&self, svg: &mut Svg, drawn: &Drawn) {
         let floor = self.floor();
         for (point, (x, y)) in &drawn.points {
-            let corner = (x - self.bar / 2.0 + 1.0, y.min(floor));
-            let size = (self.bar - 2.0, (y - floor).abs());
+            // A bar of nothing is still seen.
+            let height = (y - floor).abs().max(MIN_BAR);
+            let top = if *y > floor { floor } else { floor - height };
+            let corner = (x - self.bar / 2.0 + 1.0, top);
+            let size = (self.bar - 2.0, height);
             let class = format!("bar c{}", drawn.colour);
             svg.bar(&class, corner, size, &self.report(drawn.series, point));
         }
@@ -147,7 +171,7 @@ impl<'a> Plot<'a> {
             };
             let places = self.beyond_the_gap(svg, drawn, class);
             let d = match drawn.series.shape {
-                Shape::Line => polyline(&places),
+                Shape::Line => drawn.parts(&places).map(polyline).collect(),
                 Shape::Steps => steps(&places),
                 Shape::Points | Shape::Bars => continue,
             };
@@ -166,8 +190,31 @@ impl<'a> Plot<'a> {
         }
         let over = &places[zeros - 1..places.len().min(zeros + 1)];
         let class = format!("{class} faint c{}", drawn.colour);
-        svg.path(&class, &polyline(over));
+        let d: String = drawn.parts(over).map(polyline).collect();
+        svg.path(&class, &d);
         places[zeros..].to_vec()
+    }
+
+    /// Crosses where there is no value, and their labels.
+    pub fn gaps(&self, svg: &mut Svg) {
+        let placed = |drawn: &Drawn<'a>| {
+            let (series, colour) = (drawn.series, drawn.colour);
+            let one = move |(x, gap): &(f64, &'a Gap)| PlacedGap {
+                x: *x,
+                label: &gap.label,
+                colour,
+                report: format!(
+                    "{}\n{} {}: {}",
+                    series.name,
+                    self.panel.x.label,
+                    self.panel.x.show(gap.x),
+                    gap.label
+                ),
+            };
+            drawn.gaps.iter().map(one).collect::<Vec<_>>()
+        };
+        let all: Vec<PlacedGap> = self.drawn.iter().flat_map(placed).collect();
+        gaps::draw(svg, self.frame, &all);
     }
 
     /// Whiskers, marks and the values of bars.
@@ -239,7 +286,8 @@ impl<'a> Plot<'a> {
 
     /// The number above each bar, if all of them fit.
     fn values(&self, svg: &mut Svg, drawn: &Drawn) {
-        let scaled = self.panel.y.unit.scaled(self.frame.y.range.high);
+        // As the numbers of the axis.
+        let scaled = scaled(&self.panel.y, &self.frame.y.range);
         let number = |point: &Point| crate::number::short(point.y / scaled.divide, 3);
         let bars = self.drawn.iter().filter(|d| d.series.shape == Shape::Bars);
         let mut points = bars.flat_map(|d| &d.points).map(|(point, _)| point);
@@ -261,11 +309,13 @@ impl<'a> Plot<'a> {
 
     /// The hover text with values.
     pub fn hits(&self, svg: &mut Svg) {
+        let each = MAX_PANEL_HITS / self.drawn.len().max(1);
+        let most = each.clamp(*HITS.start(), *HITS.end());
         for drawn in &self.drawn {
             if drawn.series.shape == Shape::Bars {
                 continue;
             }
-            let every = drawn.points.len().div_ceil(MAX_HITS).max(1);
+            let every = drawn.points.len().div_ceil(most).max(1);
             for (point, place) in drawn.points.iter().step_by(every) {
                 if self.frame.plot.holds(*place) {
                     svg.hit(*place, &self.report(drawn.series, point));
@@ -306,6 +356,11 @@ fn placed(series: &Series, frame: &Frame, shift: f64) -> Vec<(Point, (f64, f64))
     kept.into_iter().filter_map(place).collect()
 }
 
+fn placed_gaps<'a>(series: &'a Series, frame: &Frame, shift: f64) -> Vec<(f64, &'a Gap)> {
+    let place = |gap: &'a Gap| Some((frame.x.at(gap.x)? + shift, gap));
+    series.gaps.iter().filter_map(place).collect()
+}
+
 fn steps(places: &[(f64, f64)]) -> String {
     let mut d = String::new();
     for (i, (x, y)) in places.iter().enumerate() {
@@ -333,8 +388,12 @@ fn bar_width(panel: &Panel, frame: &Frame, bars: usize) -> f64 {
     (capacity * BARS / bars.max(1) as f64).clamp(2.0, MAX_BAR)
 }
 
-/// The sideways offset of each series' marks, so that whiskers at one x do not hide each other.
+/// The sideways offset of each series' marks between names, so that whiskers do not hide each other. On an
+/// axis of numbers a mark is at its number.
 fn dodges(panel: &Panel, frame: &Frame) -> Vec<f64> {
+    if !matches!(panel.x.scale, Scale::Names(_)) {
+        return vec![0.0; panel.series.len()];
+    }
     let moves = |s: &Series| {
         let few = s.points.len() <= MAX_MARKED && s.points.iter().any(|p| p.interval.is_some());
         s.role == Role::Measured && few && matches!(s.shape, Shape::Line | Shape::Points)
@@ -356,10 +415,101 @@ fn dodges(panel: &Panel, frame: &Frame) -> Vec<f64> {
 
 /// The least distance of two different x values, in pixels.
 fn nearest(panel: &Panel, frame: &Frame) -> f64 {
-    let points = panel.series.iter().flat_map(|s| s.finite());
-    let mut places: Vec<f64> = points.filter_map(|point| frame.x.at(point.x)).collect();
+    let all = panel.series.iter().flat_map(|s| s.xs());
+    let mut places: Vec<f64> = all.filter_map(|x| frame.x.at(x)).collect();
     places.sort_unstable_by(f64::total_cmp);
     let gaps = places.windows(2).map(|pair| pair[1] - pair[0]);
     gaps.filter(|gap| *gap > 0.5)
         .fold(frame.plot.right - frame.plot.left, f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::figure::{Axis, Figure, Palette, Panel, Point, Series, Size, panel_svg};
+    use crate::unit::Unit;
+
+    fn drawn(panel: Panel) -> String {
+        let figure = Figure::new("f", "", vec![panel]);
+        let palette = Palette::of(std::iter::once(&figure));
+        panel_svg(&figure.panels[0], &palette, Size::NARROW)
+    }
+
+    fn rate() -> Axis {
+        Axis::zero_based("Goodput", Unit::bits_per_second())
+    }
+
+    /// The attribute of every element of a class.
+    fn all<'a>(svg: &'a str, class: &str, attribute: &str) -> Vec<&'a str> {
+        let elements = svg
+            .split('<')
+            .filter(|e| e.contains(&format!("class=\"{class}")));
+        let value = |e: &'a str| {
+            e.split(&format!(" {attribute}=\""))
+                .nth(1)?
+                .split('"')
+                .next()
+        };
+        elements.filter_map(value).collect()
+    }
+
+    #[test]
+    fn numbers_of_bars_have_the_axis_prefix() {
+        let names = Axis::names(
+            "Queue",
+            ["fifo", "codel", "pie"].map(str::to_owned).to_vec(),
+        );
+        let bars = vec![
+            Point::new(0.0, 960e6),
+            Point::new(1.0, 700e6),
+            Point::new(2.0, 0.0),
+        ];
+        let svg = drawn(Panel::new("", names, rate()).with(Series::bars("bulk", bars)));
+        assert!(svg.contains("Goodput, Mbit/s"), "{svg}");
+        assert!(svg.contains(">700</text>"), "{svg}");
+        let heights = all(&svg, "bar", "height");
+        assert_eq!(heights[2], "2", "a bar of nothing is seen");
+    }
+
+    #[test]
+    fn points_are_at_their_numbers() {
+        let with_interval = |x: f64, y: f64| Point {
+            interval: Some((y * 0.9, y * 1.1)),
+            ..Point::new(x, y)
+        };
+        let line = |name: &str, y: f64| {
+            Series::line(name, vec![with_interval(0.0, y), with_interval(0.1, y)])
+        };
+        let x = Axis::linear("Loss", Unit::share());
+        let panel = Panel::new("", x, rate());
+        let svg = drawn(
+            panel
+                .with(line("a", 1e6))
+                .with(line("b", 2e6))
+                .with(line("c", 3e6)),
+        );
+        let mut places = all(&svg, "h", "cx");
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!(places.len(), 2, "{places:?}");
+    }
+
+    #[test]
+    fn ticks_are_where_data_are() {
+        let losses = [
+            0.0, 1e-5, 1e-4, 1e-3, 2e-3, 5e-3, 0.01, 0.02, 0.05, 0.1, 0.13, 0.16, 0.2,
+        ];
+        let points = losses.map(|x| Point::new(x, 1e6)).to_vec();
+        let x = Axis::linear("Loss", Unit::share());
+        let svg = drawn(Panel::new("", x, rate()).with(Series::line("a", points)));
+        let ticks: Vec<f64> = svg
+            .split("<text x=")
+            .filter(|text| text.contains("middle"))
+            .filter_map(|text| text.split(['>', '<']).nth(1)?.parse().ok())
+            .collect();
+        assert!(ticks.len() >= 3, "{svg}");
+        for tick in &ticks {
+            let is_value = losses.iter().any(|loss| (loss * 100.0 - tick).abs() < 1e-9);
+            assert!(is_value, "{tick} of {ticks:?}");
+        }
+    }
 }

@@ -18,6 +18,18 @@ pub struct Series {
     pub role: Role,
     /// Its points. Non-finite ones are excluded from figures and CSV.
     pub points: Vec<Point>,
+    /// Where there is no value although one was to be measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<Gap>,
+}
+
+/// A place without a value, drawn as a cross with its label. A line does not lead across it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gap {
+    /// As [`Point::x`].
+    pub x: f64,
+    /// The reason, a few words: "no valid run".
+    pub label: String,
 }
 
 /// The shape of a series.
@@ -115,6 +127,7 @@ impl Series {
             shape,
             role: Role::Measured,
             points,
+            gaps: Vec::new(),
         }
     }
 
@@ -161,10 +174,22 @@ impl Series {
         }
     }
 
+    /// With places that have no value.
+    pub fn gaps(mut self, gaps: Vec<Gap>) -> Series {
+        self.gaps = gaps;
+        self
+    }
+
     /// In the colour of another name.
     pub fn like(mut self, key: &str) -> Series {
         self.key = key.to_owned();
         self
+    }
+
+    /// The x values of its points and gaps.
+    pub(crate) fn xs(&self) -> impl Iterator<Item = f64> {
+        let gaps = self.gaps.iter().map(|gap| gap.x).filter(|x| x.is_finite());
+        self.finite().map(|point| point.x).chain(gaps)
     }
 
     /// Its finite points.

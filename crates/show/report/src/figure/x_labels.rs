@@ -6,11 +6,12 @@ use crate::figure::axis::{Axis, Scale};
 use crate::figure::frame::{MAX_TICKS, PlacedTick, Size, scaled, with_zero};
 use crate::figure::label::{self, BETWEEN, Bounds, LINE};
 use crate::figure::mapping::{Mapping, Range};
+use crate::figure::plot::MAX_MARKED;
 use crate::figure::series::Role;
 use crate::figure::ticks::{self, Tick};
 
-/// Different x values up to which ticks stand at the values themselves.
-const MAX_OWN_TICKS: usize = 9;
+/// Ticks at values themselves; round numbers are better than fewer.
+const MIN_OWN_TICKS: usize = 3;
 /// Lines that a name has at most before names are turned.
 const MAX_LINES: usize = 4;
 /// Room that turned names have below the axis; longer ones are cut.
@@ -21,28 +22,29 @@ pub(crate) fn x_labels(panel: &Panel, x: &Mapping, size: Size) -> (Vec<PlacedTic
     if let Scale::Names(names) = &panel.x.scale {
         return name_labels(names, x, size);
     }
-    let own = own_ticks(panel, &x.range);
-    let finer = (2..=MAX_TICKS)
+    let placed = |ticks: &[Tick]| -> Vec<PlacedTick> {
+        ticks.iter().filter_map(|t| below(t, x, size)).collect()
+    };
+    if let Some(ticks) = own_ticks(panel, &x.range) {
+        let kept = fitting(placed(&ticks));
+        if kept.len() >= MIN_OWN_TICKS.min(ticks.len()) {
+            return (kept, false);
+        }
+    }
+    let mut finer = (2..=MAX_TICKS)
         .rev()
         .map(|most| x_candidates(&panel.x, &x.range, most));
-    let mut candidates = own.into_iter().chain(finer);
-    let fitting = candidates.find_map(|ticks| {
-        let placed: Vec<PlacedTick> = ticks.iter().filter_map(|t| below(t, x, size)).collect();
-        apart(&placed).then_some(placed)
-    });
+    let fitting = finer.find_map(|ticks| Some(placed(&ticks)).filter(|ticks| apart(ticks)));
     (fitting.unwrap_or_default(), false)
 }
 
 /// Ticks at the values themselves, if there are few: "0, 1, 10 %" is clearer than 0, 2, 4 ...
 fn own_ticks(panel: &Panel, range: &Range) -> Option<Vec<Tick>> {
     let measured = panel.series.iter().filter(|s| s.role != Role::Theory);
-    let mut values: Vec<f64> = measured
-        .flat_map(|s| s.finite())
-        .map(|point| point.x)
-        .collect();
+    let mut values: Vec<f64> = measured.flat_map(|s| s.xs()).collect();
     values.sort_unstable_by(f64::total_cmp);
     values.dedup();
-    if values.is_empty() || values.len() > MAX_OWN_TICKS {
+    if values.is_empty() || values.len() > MAX_MARKED {
         return None;
     }
     let scaled = scaled(&panel.x, range);
@@ -51,6 +53,28 @@ fn own_ticks(panel: &Panel, range: &Range) -> Option<Vec<Tick>> {
         _ => crate::number::short(value / scaled.divide, 4),
     };
     Some(ticks::at_values(&values, of))
+}
+
+/// The first and the last tick, and between them, from the first on, each that fits.
+fn fitting(mut ticks: Vec<PlacedTick>) -> Vec<PlacedTick> {
+    ticks.sort_by(|a, b| a.bounds.left.total_cmp(&b.bounds.left));
+    let Some(last) = ticks.pop() else {
+        return ticks;
+    };
+    let mut kept: Vec<PlacedTick> = Vec::new();
+    for tick in ticks {
+        let before = kept.last().is_none_or(|kept| follows(kept, &tick));
+        if before && follows(&tick, &last) {
+            kept.push(tick);
+        }
+    }
+    kept.push(last);
+    kept
+}
+
+/// True if the second label fits to the right of the first.
+fn follows(first: &PlacedTick, second: &PlacedTick) -> bool {
+    first.bounds.right + BETWEEN <= second.bounds.left
 }
 
 fn x_candidates(axis: &Axis, range: &Range, most: usize) -> Vec<Tick> {
@@ -92,8 +116,7 @@ fn centred(place: f64, lines: Vec<String>, size: Size) -> PlacedTick {
 fn apart(ticks: &[PlacedTick]) -> bool {
     let mut sorted: Vec<&PlacedTick> = ticks.iter().collect();
     sorted.sort_by(|a, b| a.bounds.left.total_cmp(&b.bounds.left));
-    let capacity = |pair: &[&PlacedTick]| pair[0].bounds.right + BETWEEN <= pair[1].bounds.left;
-    sorted.windows(2).all(capacity)
+    sorted.windows(2).all(|pair| follows(pair[0], pair[1]))
 }
 
 fn name_labels(names: &[String], x: &Mapping, size: Size) -> (Vec<PlacedTick>, bool) {

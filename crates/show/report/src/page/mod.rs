@@ -2,7 +2,8 @@
 //!
 //! Style and script are inside and named by their hashes in the Content Security Policy, so that nothing
 //! else runs even if a text slipped through. The page is whole without its script, which only shows
-//! values near the pointer and opens what is folded before printing.
+//! values near the pointer, counts the columns of wide tables that are out of view, and opens what is
+//! folded before printing.
 
 mod blocks;
 mod figures;

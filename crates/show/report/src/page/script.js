@@ -1,4 +1,5 @@
-// Shows the values of the point nearest to the pointer, and opens what is folded for printing.
+// Shows the values of the point nearest to the pointer, counts the columns of wide tables that are out of
+// view, and opens what is folded for printing.
 "use strict";
 (() => {
   const REACH = 44; // pixels from the pointer to a point, beyond which nothing is shown
@@ -53,6 +54,27 @@
     svg.addEventListener("pointermove", show);
     svg.addEventListener("pointerdown", show);
     svg.addEventListener("pointerleave", hide);
+  }
+
+  // Tables that are wider than the page say so, with the number of columns that are not in view.
+  const hiddenColumns = (scroll) => {
+    const edge = scroll.getBoundingClientRect().right + 1;
+    return [...scroll.querySelectorAll("th")].filter((th) => th.getBoundingClientRect().right > edge).length;
+  };
+  const count = (scroll) => {
+    const hint = scroll.previousElementSibling, columns = hiddenColumns(scroll);
+    hint.hidden = scroll.scrollWidth <= scroll.clientWidth;
+    hint.textContent = columns === 0 ? "← The first columns are to the left."
+      : `${columns} more ${columns === 1 ? "column" : "columns"} to the right: scroll the table sideways →`;
+  };
+  const resized = new ResizeObserver((entries) => entries.forEach((entry) => count(entry.target)));
+  for (const scroll of document.querySelectorAll(".scroll")) {
+    const hint = document.createElement("p");
+    hint.className = "wider";
+    hint.hidden = true;
+    scroll.before(hint);
+    resized.observe(scroll);
+    scroll.addEventListener("scroll", () => count(scroll), { passive: true });
   }
 
   addEventListener("beforeprint", () => {

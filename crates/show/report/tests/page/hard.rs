@@ -1,6 +1,6 @@
 //! Figures that are hard to draw: many names, many series, lines close to each other, nothing at all.
 
-use fairpath_report::figure::{Axis, Figure, Panel, Point, Reference, ReferenceLine, Series};
+use fairpath_report::figure::{Axis, Figure, Gap, Panel, Point, Reference, ReferenceLine, Series};
 use fairpath_report::{Block, ReportDocument, Section, Unit};
 
 fn point(x: f64, y: f64) -> Point {
@@ -96,6 +96,32 @@ fn decades() -> Panel {
     ))
 }
 
+/// Places without a value: between points, after them, of two series at once, and of bars next to each other.
+fn gaps(named: bool) -> Panel {
+    let gap = |x: f64| Gap {
+        x,
+        label: "no valid run".to_owned(),
+    };
+    let names = || (0..5).map(|i| format!("queue {i}")).collect();
+    let x = match named {
+        true => Axis::names("Queue", names()),
+        false => Axis::linear("Loss", Unit::share()),
+    };
+    let place = |i: usize| if named { i as f64 } else { i as f64 / 100.0 };
+    let series = |name: &str, y: f64, without: [usize; 2]| {
+        let there = (0..5).filter(|i| !without.contains(i));
+        let points = there.map(|i| point(place(i), y)).collect();
+        let gaps = without.map(|i| gap(place(i))).to_vec();
+        match named {
+            true => Series::bars(name, points).gaps(gaps),
+            false => Series::line(name, points).gaps(gaps),
+        }
+    };
+    Panel::new("", x, Axis::zero_based("Goodput", Unit::bits_per_second()))
+        .with(series("cubic", 4e8, [1, 4]))
+        .with(series("bbr", 8e8, [1, 2]))
+}
+
 fn empty() -> Panel {
     Panel::new(
         "",
@@ -116,6 +142,8 @@ pub fn report() -> ReportDocument {
         figure("crowded", vec![crowded()]),
         figure("around zero", vec![around_zero()]),
         figure("decades", vec![decades()]),
+        figure("gaps", vec![gaps(false)]),
+        figure("gaps of bars", vec![gaps(true)]),
         figure("empty", vec![empty()]),
         figure("no panels", Vec::new()),
     ];

@@ -256,6 +256,7 @@ pub fn report(count: usize) -> ReportDocument {
         ],
         command: "fairpath lab run ripe88 --quick --seed 7 --output results/ripe88".into(),
         made_by: "fairpath-lab 0.1.0".into(),
+        first_colours: Vec::new(),
     }
 }
 
@@ -327,5 +328,6 @@ pub fn hostile() -> ReportDocument {
         ],
         command: text(),
         made_by: text(),
+        first_colours: Vec::new(),
     }
 }

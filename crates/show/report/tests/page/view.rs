@@ -70,6 +70,45 @@ fn nothing_is_wider_than_a_phone() {
     assert_quiet(&browser);
 }
 
+/// Of each table that scrolls: (columns out of view, the hint above it).
+const HINTS: &str = "[...document.querySelectorAll('.scroll')].filter((s) => s.scrollWidth > s.clientWidth).map((s) => {
+    const right = s.getBoundingClientRect().right + 1;
+    const hint = s.previousElementSibling;
+    return [[...s.querySelectorAll('th')].filter((th) => th.getBoundingClientRect().right > right).length,
+      hint.getBoundingClientRect().height > 0 ? hint.textContent : ''];
+  })";
+
+#[test]
+fn wide_tables_name_the_columns_out_of_view() {
+    let test = "wide_tables_name_the_columns_out_of_view";
+    let Some((_dir, mut browser)) = opened(test, &made::report(40), 390) else {
+        return;
+    };
+    browser.value("document.querySelectorAll('details').forEach((d) => { d.open = true; })");
+    let wide = "document.querySelectorAll('.wider:not([hidden])').length";
+    browser.until(&format!("{wide} > 0"));
+    let hints = browser.value(HINTS);
+    let hints = hints.as_array().unwrap();
+    assert!(!hints.is_empty());
+    for hint in hints {
+        let (columns, text) = (hint[0].as_u64().unwrap(), hint[1].as_str().unwrap());
+        let start = match columns {
+            1 => "1 more column to the right".to_owned(),
+            n => format!("{n} more columns to the right"),
+        };
+        assert!(columns > 0 && text.starts_with(&start), "{hint}");
+    }
+    browser.screenshot("report-wide-table");
+    browser.value(
+        "document.querySelectorAll('.scroll').forEach((s) => { s.scrollLeft = s.scrollWidth; })",
+    );
+    let back = "[...document.querySelectorAll('.wider:not([hidden])')].every((h) => h.textContent.startsWith('\u{2190}'))";
+    browser.until(back);
+    browser.resize(1900, 900);
+    browser.until(&format!("{wide} === 0"));
+    assert_quiet(&browser);
+}
+
 #[test]
 fn hard_figures_are_readable_too() {
     let test = "hard_figures_are_readable_too";

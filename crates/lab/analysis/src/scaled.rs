@@ -1,8 +1,11 @@
-//! Round trips where rates are scaled down: as the experiment says them, and as they are here.
+//! Round trips where rates are scaled down.
 //!
-//! Axes and names of settings keep the words of the experiment, so results of two machines have the same
-//! settings. For a comparison of y with x, delays are longer by the inverse of the factor. The axis of
-//! round-trip times is determined from the records, not from its name.
+//! Measured rates are those of the scaled network, so a page shows them next to the round trips of the
+//! scaled network: delays are longer by the inverse of the factor. The values that the experiment
+//! configured are in captions and facts only. The axis of round-trip times is determined from the
+//! records, not from its name.
+
+use std::collections::BTreeMap;
 
 use fairpath_report::Unit;
 use fairpath_report::statistics::median;
@@ -19,6 +22,11 @@ fn longer(grid: &Grid) -> Option<f64> {
     (factor > 0.0 && factor != 1.0).then(|| 1.0 / factor)
 }
 
+/// True if rates and round trips are not those of the experiment.
+pub fn is_scaled(grid: &Grid) -> bool {
+    longer(grid).is_some()
+}
+
 /// The round trip without a queue that these cells' runs had, seconds.
 fn round_trip<'c, 'a: 'c>(cells: impl Iterator<Item = &'c Cell<'a>>) -> Option<f64> {
     let runs = cells.flat_map(|cell| cell.runs.iter().chain(&cell.excluded));
@@ -27,11 +35,11 @@ fn round_trip<'c, 'a: 'c>(cells: impl Iterator<Item = &'c Cell<'a>>) -> Option<f
     median(&all).filter(|seconds| *seconds > 0.0)
 }
 
-/// (As the experiment says it, seconds here) of each value of an axis of scaled round trips; empty for
-/// every other axis.
-fn of_axis<'a>(grid: &Grid<'a>, axis: &str) -> Vec<(&'a str, f64)> {
+/// The emulated round trip, seconds, of each value of an axis of scaled round trips; empty for every other
+/// axis.
+pub fn of_axis<'a>(grid: &Grid<'a>, axis: &str) -> BTreeMap<&'a str, f64> {
     let Some(longer) = longer(grid) else {
-        return Vec::new();
+        return BTreeMap::new();
     };
     let here = |value: &'a str| {
         let stated = axis_value::number(value).filter(|(kind, _)| *kind == Kind::Time);
@@ -39,37 +47,31 @@ fn of_axis<'a>(grid: &Grid<'a>, axis: &str) -> Vec<(&'a str, f64)> {
         let (found, stated) = (round_trip(cells)?, stated?.1 * longer);
         ((found / stated - 1.0).abs() < SAME).then_some((value, found))
     };
-    let all: Option<Vec<(&str, f64)>> = grid.values(axis).into_iter().map(here).collect();
+    let all: Option<BTreeMap<&str, f64>> = grid.values(axis).into_iter().map(here).collect();
     all.unwrap_or_default()
 }
 
-/// The addition to the label of an axis: " as configured; here 10 times as long".
-pub fn label(grid: &Grid, axis: &str) -> String {
-    match longer(grid).filter(|_| !of_axis(grid, axis).is_empty()) {
-        // Scales are tenths and halves: more digits would be noise of the division.
-        Some(longer) => format!(
-            " as configured; here {} times as long",
-            (longer * 100.0).round() / 100.0
-        ),
-        None => String::new(),
-    }
-}
-
-/// A sentence for captions: "Round-trip times are scaled: 0.5ms is 5 ms, 5ms is 50 ms."; empty where nothing is scaled.
+/// A sentence for captions: "Rates and round trips are scaled: 5 ms is configured as 0.5ms, 50 ms as
+/// 5ms."; empty where nothing is scaled.
 pub fn caption(grid: &Grid) -> String {
-    let seconds = Unit::seconds();
-    let axes = grid.manifest.axes.iter();
-    let mut of_axes = axes.map(|axis| of_axis(grid, &axis.name));
-    if let Some(values) = of_axes.find(|values| values.len() > 1) {
-        let words: Vec<String> = (values.iter())
-            .map(|(stated, here)| format!("{stated} is {}", seconds.show(*here)))
-            .collect();
-        return format!(" Round-trip times are scaled: {}.", words.join(", "));
+    for axis in &grid.manifest.axes {
+        let values = grid.values(&axis.name);
+        let words = values.iter().filter_map(|value| {
+            let seconds = grid.emulated(&axis.name, value)?;
+            Some(format!("{} as {value}", Unit::seconds().show(seconds)))
+        });
+        let words: Vec<String> = words.collect();
+        if words.len() > 1 {
+            let words = words.join(", ").replacen(" as ", " is configured as ", 1);
+            return format!(" Rates and round trips are scaled: {words}.");
+        }
     }
-    fact(grid).map_or_else(String::new, |words| format!(" Round trip: {words}."))
+    fact(grid).map_or_else(String::new, |words| {
+        format!(" Rates and round trips are scaled. Round trip: {words}.")
+    })
 }
 
-/// "500 µs, here 5 ms": the one round trip of all runs; none where it is not scaled, or not one.
+/// "5 ms, configured as 500 µs": the one round trip of all runs; none where it is not scaled, or not one.
 pub fn fact(grid: &Grid) -> Option<String> {
     let longer = longer(grid)?;
     let all: Option<Vec<f64>> = (grid.cells.iter())
@@ -81,9 +83,9 @@ pub fn fact(grid: &Grid) -> Option<String> {
     let seconds = Unit::seconds();
     is_one.then(|| {
         format!(
-            "{}, here {}",
-            seconds.show(here / longer),
-            seconds.show(here)
+            "{}, configured as {}",
+            seconds.show(here),
+            seconds.show(here / longer)
         )
     })
 }
@@ -123,45 +125,48 @@ mod tests {
         }
     }
 
-    fn reported(results: &Results, axis: &str) -> (String, String, Option<String>) {
+    fn reported(results: &Results, axis: &str) -> (Vec<String>, String, Option<String>) {
         let grid = Grid::new(results);
         let plain = |text: String| text.replace('\u{a0}', " ");
+        let values = grid.values(axis).into_iter();
         (
-            plain(label(&grid, axis)),
+            values.map(|value| plain(grid.shown(axis, value))).collect(),
             plain(caption(&grid)),
             fact(&grid).map(plain),
         )
     }
 
     #[test]
-    fn an_rtt_axis_shows_the_actual_values() {
+    fn an_rtt_axis_shows_the_emulated_values() {
         let axis = results("rtt", 0.25, &[("0.5ms", 2_000_000), ("5ms", 20_000_000)]);
-        let (label, caption, fact) = reported(&axis, "rtt");
-        assert_eq!(label, " as configured; here 4 times as long");
+        let (shown, caption, fact) = reported(&axis, "rtt");
+        assert_eq!(shown, ["2 ms", "20 ms"]);
         assert_eq!(
             caption,
-            " Round-trip times are scaled: 0.5ms is 2 ms, 5ms is 20 ms."
+            " Rates and round trips are scaled: 2 ms is configured as 0.5ms, 20 ms as 5ms."
         );
         assert_eq!(fact, None, "there are two");
     }
 
     #[test]
-    fn a_common_rtt_shows_configured_and_measured_values() {
+    fn a_common_rtt_shows_emulated_and_configured_values() {
         let axis = results("cc", 0.25, &[("cubic", 2_000_000), ("bbr", 2_000_000)]);
-        let (label, caption, fact) = reported(&axis, "cc");
-        assert_eq!(label, "");
-        assert_eq!(caption, " Round trip: 500 µs, here 2 ms.");
-        assert_eq!(fact.as_deref(), Some("500 µs, here 2 ms"));
+        let (shown, caption, fact) = reported(&axis, "cc");
+        assert_eq!(shown, ["cubic", "bbr"]);
+        assert_eq!(
+            caption,
+            " Rates and round trips are scaled. Round trip: 2 ms, configured as 500 µs."
+        );
+        assert_eq!(fact.as_deref(), Some("2 ms, configured as 500 µs"));
     }
 
     #[test]
     fn other_times_and_scale_one_have_no_remark() {
         let jitter = results("jitter", 0.25, &[("1ms", 80_000_000), ("5ms", 80_000_000)]);
-        assert_eq!(reported(&jitter, "jitter").0, "");
+        assert_eq!(reported(&jitter, "jitter").0, ["1ms", "5ms"]);
         let whole = results("rtt", 1.0, &[("0.5ms", 500_000), ("5ms", 5_000_000)]);
-        assert_eq!(
-            reported(&whole, "rtt"),
-            (String::new(), String::new(), None)
-        );
+        let (shown, caption, fact) = reported(&whole, "rtt");
+        assert_eq!((caption, fact), (String::new(), None));
+        assert_eq!(shown, ["0.5ms", "5ms"]);
     }
 }
