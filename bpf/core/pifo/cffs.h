@@ -320,7 +320,6 @@ FP_INLINE int fp_cffs_push_soon(struct fp_pool FP_MEM *pool, u32 q, u32 item, u6
 			p->first = (u32)at;
 	}
 	p->count++;
-	p->pushed++;
 	pool->pushed_out = 0;
 	return 1;
 }

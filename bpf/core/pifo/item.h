@@ -92,8 +92,7 @@ struct fp_list {
 };
 
 /*
- * One PIFO. Always, pushed = popped + removed + pushed_out + count. below and beyond count ranks
- * outside (also of moves), with any result.
+ * One PIFO. was_below and was_beyond count ranks outside (also of moves), with any result.
  */
 struct fp_pifo {
 	u8 kind;   /* enum fp_pifo_kind, 0 none */
@@ -110,8 +109,8 @@ struct fp_pifo {
 	u32 at[2]; /* of a window, its halves; of others, twice the arrays: words after the header */
 	u64 base;  /* first rank of the primary half; FP_AIFO: ranks so far; FP_PIEO: latest now */
 	u64 top[2]; /* of each half: bit i <=> bucket, or word of the level below, is not empty */
-	u64 pushed;
 	u64 popped;
+	u64 pushed; /* FP_PIEO; of others, fp_pifo_pushed() */
 	u64 removed;
 	u64 moved;
 	u64 pushed_out;
@@ -153,6 +152,12 @@ struct fp_pool {
 _Static_assert(sizeof(struct fp_item) == 32, "two to a cache line");
 _Static_assert(sizeof(struct fp_pifo) == 192, "three cache lines");
 _Static_assert(sizeof(struct fp_pool) == 128, "item 0 follows");
+
+/* The number of pushes. It is not a field, so that a push and a pop need one line of the PIFO. */
+FP_INLINE u64 fp_pifo_pushed(const struct fp_pifo FP_MEM *p)
+{
+	return p->kind == FP_PIEO ? p->pushed : p->popped + p->removed + p->pushed_out + p->count;
+}
 
 /* `i` if the item exists, else 0. */
 FP_INLINE u32 fp_item_bound(struct fp_pool FP_MEM *pool, u32 i)

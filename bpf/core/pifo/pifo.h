@@ -340,7 +340,6 @@ FP_INLINE int fp_give_as(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank,
 	it->rank = rank;
 	it->seq = seq;
 	fp_enter_as(pool, p, q, item, it, place, kind);
-	p->pushed++;
 	return 0;
 }
 
@@ -629,7 +628,6 @@ FP_INLINE int fp_heap_put(struct fp_pool FP_MEM *pool, u32 q, u32 item, u64 rank
 	it->seq = seq;
 	it->pifo = q;
 	p->count++;
-	p->pushed++;
 	return fp_heap_enter(pool, p, item, it);
 }
 

@@ -137,10 +137,9 @@ pub struct Flaw {
 }
 
 /// `enum fp_flaw`.
-const FLAWS: [&str; 9] = [
+const FLAWS: [&str; 8] = [
     "the header does not match its format",
     "the descriptor matches no format",
-    "pushed is not popped + removed + pushed out + count",
     "its item count differs from the number of items in it",
     "an item's record names another position",
     "links contradict each other",
@@ -411,7 +410,7 @@ impl Pool {
         PifoCounts {
             count: raw.count,
             base: raw.base,
-            pushed: raw.pushed,
+            pushed: raw.pushes(),
             popped: raw.popped,
             removed: raw.removed,
             moved: raw.moved,

@@ -61,8 +61,8 @@ pub(crate) struct RawPifo {
     pub at: [u32; 2],
     pub base: u64,
     pub top: [u64; 2],
-    pub pushed: u64,
     pub popped: u64,
+    pub pushed: u64,
     pub removed: u64,
     pub moved: u64,
     pub pushed_out: u64,
@@ -81,6 +81,15 @@ pub(crate) struct RawPifo {
     pub ready: u32,
     pub each: u32,
     pub zero2: u32,
+}
+
+impl RawPifo {
+    /// `fp_pifo_pushed()`: the field is of an `FP_PIEO`, and 0 in others.
+    pub fn pushes(&self) -> u64 {
+        let left = self.popped.wrapping_add(self.removed);
+        let known = left.wrapping_add(self.pushed_out).wrapping_add(self.count.into());
+        if self.pushed == 0 { known } else { self.pushed }
+    }
 }
 
 /// `struct fp_audit`.
