@@ -87,7 +87,8 @@ pub struct Totals {
 /// The delay that the load of a class causes on its inside leg.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// Median RTT while the class is idle.
+    /// Median RTT while the class is idle, or its lowest RTT of three days if it was not idle and its
+    /// busy median is far above.
     pub idle_p50_rtt_ns: Option<u64>,
     /// Median RTT while it is busy.
     pub loaded_p50_rtt_ns: Option<u64>,

@@ -7,6 +7,7 @@ use fairpath_core::{
 use super::alerts::{Evidence, MAX_ACTIVE_ALERTS, MAX_ALERTS_PER_INTERVAL, Proposal, WATCHED};
 use super::day::MAX_DAY_CLASSES;
 use super::interval::Entry;
+use super::load::Seen;
 use super::pad::pack;
 use super::{History, Moment, NO_ROW, Node, PARKED_NS, Reading};
 use crate::snapshot::{Alert, Point};
@@ -147,10 +148,16 @@ impl History {
                 account.recent = true;
                 self.recent.push(entry.row);
             }
-            let plan = [place.spec.ceil_up_bps, place.spec.ceil_down_bps];
             let learnt = account.learnt.get_or_insert_default();
+            let seen = Seen {
+                dt_ns: self.interval.dt_ns,
+                rates_bps: rates,
+                plan_bps: [place.spec.ceil_up_bps, place.spec.ceil_down_bps],
+                loss: entry.tally.loss(INSIDE).both(),
+                one_line: place.one_line(),
+            };
             let inside = self.sums.buckets(INSIDE);
-            learnt.load.note(self.clock.t, rates, plan, inside);
+            learnt.load.note(self.clock.t, &seen, inside);
             if account.day.is_none() {
                 without_day.push(entry.row);
             }

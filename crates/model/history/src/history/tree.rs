@@ -87,6 +87,13 @@ pub(super) struct Place {
     pub end: usize,
 }
 
+impl Place {
+    /// True if its hosts may share one line: a class or a subnet without rows below.
+    pub fn one_line(&self) -> bool {
+        matches!(self.spec.kind, Kind::Class | Kind::Subnet) && self.children == 0
+    }
+}
+
 /// Checks rows and orders them: descendants follow their parent, siblings keep their order.
 pub(super) fn arrange(rows: Vec<RowSpec>) -> Result<Vec<Place>, ConfigureError> {
     check(&rows)?;

@@ -2,6 +2,7 @@
 
 mod alerts;
 mod limits;
+mod lines;
 mod oracle;
 mod queries;
 mod restarts;
