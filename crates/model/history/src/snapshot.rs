@@ -94,7 +94,8 @@ pub struct Load {
     pub loaded_p50_rtt_ns: Option<u64>,
     /// 95th percentile while it is busy.
     pub loaded_p95_rtt_ns: Option<u64>,
-    /// Busy median minus idle median, 0 if negative.
+    /// Busy median minus idle median, 0 if negative. Of an interface and of a row with classes below at
+    /// least the geometric mean of theirs.
     pub rtt_growth_ns: Option<u64>,
     /// From 0 (unusable under load) to 100 (load causes no delay). docs/guide/top.md has the formula.
     pub score: Option<u8>,

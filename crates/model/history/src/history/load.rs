@@ -11,6 +11,10 @@
 //!
 //! A class that was not idle is compared with the lowest RTT of the last days, if it is surely above.
 //! Everything is learned again after a change of a ceiling, because the line is then another one.
+//!
+//! An interface and a class with classes below have many lines. Each of the classes reports its score
+//! to them while it is busy. Their score is the mean, weighted by busy time, if that is lower than
+//! their own.
 
 use fairpath_core::{bucket_middle, prefetch};
 use serde::{Deserialize, Serialize};
@@ -27,6 +31,8 @@ pub const IDLE_SHARE: f64 = 0.1;
 pub const IDLE_MAX_BPS: f64 = 50e3;
 /// Time for which a saturation of the line is valid.
 pub const SATURATED_NS: u64 = 24 * 3_600_000_000_000;
+/// Minimum (decayed) busy time of classes for a score of an interface or of a class above them, seconds.
+const CLASSES_MIN_BUSY_S: f32 = 10.0;
 /// Weight of a saturated block for the rate of its line, if that is lower than before.
 const SATURATED_WEIGHT: f32 = 0.25;
 /// Minimum ceiling of a direction without configured ceiling, bits per second. A lower rate does not
@@ -57,6 +63,49 @@ pub fn score(rtt_growth_ns: u64) -> u8 {
     let growth = rtt_growth_ns.clamp(GROWTH_UNFELT_NS, GROWTH_UNUSABLE_NS) as f64;
     let (best, worst) = (GROWTH_UNFELT_NS as f64, GROWTH_UNUSABLE_NS as f64);
     (100.0 * (1.0 - (growth / best).ln() / (worst / best).ln())).round() as u8
+}
+
+/// The growth that has a score, as of [`score`], nanoseconds.
+fn growth_of(score: f64) -> u64 {
+    let (best, worst) = (GROWTH_UNFELT_NS as f64, GROWTH_UNUSABLE_NS as f64);
+    (best * (worst / best).powf(1.0 - score / 100.0)) as u64
+}
+
+/// The score of a class, for as long as it was busy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct BusyScore {
+    seconds: f32,
+    score: u8,
+}
+
+/// The mean score of classes, weighted by their busy time. It halves every [`LOAD_HALF_LIFE_NS`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct MeanScore {
+    seconds: f32,
+    /// Sum of the products of seconds and scores.
+    sum: f32,
+    /// Time of both, seconds.
+    at_s: u32,
+}
+
+impl MeanScore {
+    fn add(&mut self, t: u64, busy: &BusyScore) {
+        let left = self.left(t);
+        self.seconds = self.seconds * left + busy.seconds;
+        self.sum = self.sum * left + busy.seconds * f32::from(busy.score);
+        self.at_s = seconds(t);
+    }
+
+    fn left(&self, t: u64) -> f32 {
+        let passed = u64::from(seconds(t).saturating_sub(self.at_s));
+        faded(passed * 1_000_000_000, LOAD_HALF_LIFE_NS) as f32
+    }
+
+    /// `None` for less than [`CLASSES_MIN_BUSY_S`].
+    fn value(&self, t: u64) -> Option<f64> {
+        let enough = self.seconds * self.left(t) >= CLASSES_MIN_BUSY_S;
+        enough.then(|| f64::from(self.sum / self.seconds))
+    }
 }
 
 /// A decaying distribution: each count halves in [`LOAD_HALF_LIFE_NS`].
@@ -162,11 +211,21 @@ pub(super) struct Learned {
     line: AccessLine,
     /// History time of the last saturation, seconds, 0 for none.
     saturated_s: [u32; 2],
+    /// Busy time in the current block of the line, seconds.
+    busy_s: f32,
+    /// The scores of the classes below.
+    classes: MeanScore,
 }
 
 impl LoadMeter {
-    /// Adds an interval that ends at `t`, with the buckets of the inside leg. O(buckets).
-    pub fn note(&mut self, t: u64, seen: &Seen, inside: impl Iterator<Item = (u16, u64)> + Clone) {
+    /// Adds an interval that ends at `t`, with the buckets of the inside leg. Returns the score for rows
+    /// above, once per block of the line in which it was busy. O(buckets).
+    pub fn note(
+        &mut self,
+        t: u64,
+        seen: &Seen,
+        inside: impl Iterator<Item = (u16, u64)> + Clone,
+    ) -> Option<BusyScore> {
         let plan_bps = seen.plan_bps.map(|plan| plan.unwrap_or(0) as f32);
         if self.line.plan_bps != plan_bps {
             *self = LoadMeter::default();
@@ -178,14 +237,23 @@ impl LoadMeter {
         let shares = [0, 1].map(|dir| seen.rates_bps[dir] / reference[dir]);
         if shares.iter().any(|share| *share >= BUSY_SHARE) {
             self.busy.add(t, inside.clone());
+            self.line.busy_s += seen.dt_ns as f32 / 1e9;
         } else if shares.iter().all(|share| *share < IDLE_SHARE)
             || seen.rates_bps.iter().all(|rate| *rate < IDLE_MAX_BPS)
         {
             self.idle.add(t, inside.clone());
         }
-        if seen.one_line {
-            self.note_line(t, seen, reference, inside);
+        if !seen.one_line || !self.note_line(t, seen, reference, inside) {
+            return None;
         }
+        let seconds = std::mem::take(&mut self.line.busy_s);
+        let score = self.load(t).score.filter(|_| seconds > 0.0)?;
+        Some(BusyScore { seconds, score })
+    }
+
+    /// Adds the score of a class below.
+    pub fn note_class(&mut self, t: u64, busy: &BusyScore) {
+        self.line.classes.add(t, busy);
     }
 
     /// Updates the maximum rates of directions that are not saturated.
@@ -199,17 +267,17 @@ impl LoadMeter {
         }
     }
 
-    /// Updates the rates of directions that are saturated, or were.
+    /// Updates the rates of directions that are saturated, or were. Returns true at the end of a block.
     fn note_line(
         &mut self,
         t: u64,
         seen: &Seen,
         reference: [f64; 2],
         inside: impl Iterator<Item = (u16, u64)>,
-    ) {
+    ) -> bool {
         let line = &mut self.line.line;
         let Some(block) = line.add(seen.dt_ns, seen.rates_bps, seen.loss, inside) else {
-            return;
+            return false;
         };
         let now = line.learn(t, &block, reference);
         for dir in 0..2 {
@@ -226,6 +294,7 @@ impl LoadMeter {
         if let Some(dir) = now {
             self.line.saturated_s[dir] = seconds(t).max(1);
         }
+        true
     }
 
     fn saturated(&self, t: u64, dir: usize) -> bool {
@@ -278,6 +347,7 @@ impl LoadMeter {
         let growth = idle
             .zip(loaded)
             .map(|(idle, loaded)| loaded.saturating_sub(idle));
+        let growth = growth.max(self.line.classes.value(t).map(growth_of));
         Load {
             idle_p50_rtt_ns: idle,
             loaded_p50_rtt_ns: loaded,
@@ -313,12 +383,12 @@ mod tests {
             loss: Share::default(),
             one_line: true,
         };
-        meter.note(t, &seen, inside);
+        let _ = meter.note(t, &seen, inside);
     }
 
     #[test]
-    fn a_line_takes_80_bytes() {
-        assert_eq!(size_of::<Learned>(), 80);
+    fn a_line_takes_96_bytes() {
+        assert_eq!(size_of::<Learned>(), 96);
     }
 
     #[test]
@@ -329,6 +399,7 @@ mod tests {
             [100, 100, 59, 43, 16, 0, 0]
         );
         assert!((0..500).map(at).is_sorted_by(|a, b| a >= b));
+        assert!((0..=100).all(|n| score(growth_of(f64::from(n))) == n));
     }
 
     #[test]

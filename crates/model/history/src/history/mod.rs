@@ -20,7 +20,7 @@
 //! |---|---|---|
 //! | name, ceilings, totals | always | 600 |
 //! | distributions of the totals | once measured | 16 per used bucket and leg |
-//! | load, baselines, alerts | once active | 780, and 8 per bucket of load |
+//! | load, baselines, alerts | once active | 800, and 8 per bucket of load |
 //! | window | active in the window | 300, and up to twice its intervals: 112 each, and 4 per bucket and leg |
 //! | sparkline | once active | 1,000 |
 //! | peers | once active | 48 each, [`MAX_PEERS`] over all rows |

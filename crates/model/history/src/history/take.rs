@@ -7,7 +7,7 @@ use fairpath_core::{
 use super::alerts::{Evidence, MAX_ACTIVE_ALERTS, MAX_ALERTS_PER_INTERVAL, Proposal, WATCHED};
 use super::day::MAX_DAY_CLASSES;
 use super::interval::Entry;
-use super::load::Seen;
+use super::load::{BusyScore, Seen};
 use super::pad::pack;
 use super::{History, Moment, NO_ROW, Node, PARKED_NS, Reading};
 use crate::snapshot::{Alert, Point};
@@ -134,6 +134,7 @@ impl History {
     fn post(&mut self) {
         let step = self.day_clock.step();
         let mut without_day = Vec::new();
+        let mut busy = Vec::new();
         for (at, entry) in self.interval.entries.iter().enumerate() {
             prefetch_rows(&self.interval.entries, at, &self.nodes);
             let Node { place, account } = &mut self.nodes[entry.row];
@@ -157,12 +158,29 @@ impl History {
                 one_line: place.one_line(),
             };
             let inside = self.sums.buckets(INSIDE);
-            learnt.load.note(self.clock.t, &seen, inside);
+            let score = learnt.load.note(self.clock.t, &seen, inside);
+            busy.extend(score.map(|score| (entry.row, score)));
             if account.day.is_none() {
                 without_day.push(entry.row);
             }
         }
         self.assign_days(&without_day);
+        for (row, score) in busy {
+            self.note_class(row, &score);
+        }
+    }
+
+    /// Adds the score of a busy class to the rows above it, and to its interface. O(depth).
+    fn note_class(&mut self, class: usize, score: &BusyScore) {
+        let above = |row: &usize| self.nodes[*row].place.spec.parent;
+        let mut rows: Vec<usize> = std::iter::successors(Some(class), above).collect();
+        let mut interfaces = rows.iter().map(|row| self.nodes[*row].place.spec.interface);
+        let interface = interfaces.find_map(|interface| interface);
+        rows.extend(interface);
+        for row in &rows[1..] {
+            let learnt = self.nodes[*row].account.learnt.get_or_insert_default();
+            learnt.load.note_class(self.clock.t, score);
+        }
     }
 
     /// Assigns days to rows. If there are too many, rows are evicted that were not active in the

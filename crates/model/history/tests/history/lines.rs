@@ -5,7 +5,7 @@
 
 use fairpath_core::{DOWN, INSIDE, UP};
 use fairpath_history::history::{History, RowSpec, Settings, State};
-use fairpath_history::snapshot::Load;
+use fairpath_history::snapshot::{Kind, Load};
 
 use crate::world::*;
 
@@ -97,15 +97,15 @@ impl Live {
         }
     }
 
-    /// Counts an interval of the class of `slot`. `fault_ms` is added to all round-trip times.
-    pub fn interval(&mut self, world: &mut World, slot: u32, seconds: f64, dice: &mut Dice) {
-        self.interval_with(world, slot, seconds, 0.0, dice);
+    /// Counts an interval of the rows of `slots`. `fault_ms` is added to all round-trip times.
+    pub fn interval(&mut self, world: &mut World, slots: &[u32], seconds: f64, dice: &mut Dice) {
+        self.interval_with(world, slots, seconds, 0.0, dice);
     }
 
     pub fn interval_with(
         &mut self,
         world: &mut World,
-        slot: u32,
+        slots: &[u32],
         seconds: f64,
         fault_ms: f64,
         dice: &mut Dice,
@@ -130,14 +130,16 @@ impl Live {
         let carried = [up + 0.025 * down, down + 0.025 * up];
         for dir in [UP, DOWN] {
             let bytes = (carried[dir] * seconds / 8.0) as u64;
-            world.bytes(slot, dir, bytes / 1_000 + 1, bytes);
-            world.data(slot, dir, (bytes / 1_400) as u32, 0, 0);
+            for slot in slots {
+                world.bytes(*slot, dir, bytes / 1_000 + 1, bytes);
+                world.data(*slot, dir, (bytes / 1_400) as u32, 0, 0);
+            }
         }
         let wanted = 1.0 + (carried[UP] + carried[DOWN]) * seconds / 1e6;
         for _ in 0..wanted.min(MAX_SAMPLES) as u64 {
             let base = dice.rtt(self.line.base_ms, self.line.sigma);
             let rtt = base + ((fault_ms + queue_ms) * 1e6) as u64;
-            world.rtt(slot, INSIDE, rtt);
+            slots.iter().for_each(|slot| world.rtt(*slot, INSIDE, rtt));
         }
     }
 
@@ -172,7 +174,8 @@ impl One {
 
     fn run(&mut self, seconds: u64) -> Load {
         for _ in 0..seconds {
-            self.live.interval(&mut self.world, 1, 1.0, &mut self.dice);
+            self.live
+                .interval(&mut self.world, &[1], 1.0, &mut self.dice);
             self.world.second(&mut self.history);
         }
         row(&self.history, "a").load
@@ -289,7 +292,7 @@ fn a_fault_is_no_load() {
         // An hour with 80 ms more, whatever the load.
         for _ in 0..3600 {
             let (world, dice) = (&mut one.world, &mut one.dice);
-            one.live.interval_with(world, 1, 1.0, 80.0, dice);
+            one.live.interval_with(world, &[1], 1.0, 80.0, dice);
             one.world.second(&mut one.history);
         }
         let load = row(&one.history, "a").load;
@@ -298,4 +301,80 @@ fn a_fault_is_no_load() {
             "{habit:?}: {load:?}"
         );
     }
+}
+
+/// A site of classes behind an interface, which has the last slot and the last row.
+struct Site {
+    world: World,
+    history: History,
+    lives: Vec<Live>,
+    dice: Dice,
+}
+
+impl Site {
+    fn new(lines: Vec<Access>) -> Site {
+        let lives: Vec<Live> = lines.into_iter().map(Live::new).collect();
+        let lan = lives.len() as u32 + 1;
+        let mut specs = vec![RowSpec {
+            interface: Some(lan as usize),
+            ..group("site")
+        }];
+        for (at, live) in lives.iter().enumerate() {
+            let slot = at as u32 + 1;
+            specs.push(below(0, live.spec(&format!("c{slot}"), slot)));
+        }
+        specs.push(RowSpec {
+            kind: Kind::Interface,
+            ..class("lan0", lan)
+        });
+        let world = World::new(lan as usize + 1);
+        Site {
+            history: world.history(specs),
+            world,
+            lives,
+            dice: Dice(fairpath_units::test_seed()),
+        }
+    }
+
+    /// The loads of the interface and of the class above the others.
+    fn run(&mut self, seconds: u64) -> [Load; 2] {
+        let lan = self.lives.len() as u32 + 1;
+        for _ in 0..seconds {
+            for (at, live) in self.lives.iter_mut().enumerate() {
+                live.interval(&mut self.world, &[at as u32 + 1, lan], 1.0, &mut self.dice);
+            }
+            self.world.second(&mut self.history);
+        }
+        ["lan0", "site"].map(|name| row(&self.history, name).load)
+    }
+}
+
+#[test]
+fn interfaces_are_weighed_by_their_suffering_classes() {
+    // One class with a queue among nine that use their line little.
+    let mut lines = vec![sound(Habit::Pages); 9];
+    lines.push(COUNTER_EXAMPLE);
+    let mut site = Site::new(lines);
+    let loads = site.run(1800);
+    let worst = row(&site.history, "c10").load.score.unwrap();
+    for load in loads {
+        assert!(load.score.unwrap() < 70, "{worst} {load:?}");
+    }
+    // One hour of load in each of five classes, one of which has a queue.
+    let mut lines = vec![sound(Habit::Greedy(0.5)); 4];
+    lines.push(Access {
+        habit: Habit::Greedy(0.5),
+        ..COUNTER_EXAMPLE
+    });
+    let loads = Site::new(lines).run(1800);
+    for load in loads {
+        let expected = (4.0 * 100.0 + f64::from(worst)) / 5.0;
+        let score = f64::from(load.score.unwrap());
+        assert!((score - expected).abs() < 6.0, "{expected} {load:?}");
+    }
+    let loads = Site::new(vec![sound(Habit::Greedy(0.5)); 3]).run(900);
+    assert!(
+        loads.iter().all(|load| load.score.unwrap() > 90),
+        "{loads:?}"
+    );
 }
