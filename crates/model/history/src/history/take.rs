@@ -284,6 +284,7 @@ impl History {
                 continue;
             }
             window.add_up(oldest, &mut self.sums);
+            let sla = self.settings.alerts.sla(place);
             let evidence = Evidence {
                 t: self.clock.t,
                 dt_ns: self.interval.dt_ns,
@@ -294,7 +295,7 @@ impl History {
                 new_rtts: LEGS.map(|leg| entry.tally.leg[leg].samples > 0),
                 new_data: LEGS.map(|leg| entry.tally.loss(leg).both().of > 0),
                 open_flows: account.totals.flows().open(),
-                sla: &place.spec.sla,
+                sla: &sla,
             };
             let judged = learnt.watch.judge(&self.settings.alerts, &evidence);
             proposals.extend(judged.into_iter().map(|proposal| (entry.row, proposal)));

@@ -99,9 +99,14 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// True for a class without classes below.
+    pub fn is_subscriber(&self) -> bool {
+        self.spec.kind == Kind::Class && self.children == 0
+    }
+
     /// True if its hosts may share one line: a class or a subnet without rows below.
     pub fn one_line(&self) -> bool {
-        matches!(self.spec.kind, Kind::Class | Kind::Subnet) && self.children == 0
+        self.is_subscriber() || self.spec.kind == Kind::Subnet
     }
 }
 
