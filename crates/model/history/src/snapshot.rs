@@ -90,6 +90,10 @@ pub struct Load {
     /// Median RTT while the class is idle, or its lowest RTT of three days if it was not idle and its
     /// busy median is far above.
     pub idle_p50_rtt_ns: Option<u64>,
+    /// Lowest RTT of three days, of blocks of ten seconds. `None` for a row with rows below, and for an
+    /// interface. If the idle median is far above it, the access is slow without load.
+    #[serde(default)]
+    pub base_rtt_ns: Option<u64>,
     /// Median RTT while it is busy.
     pub loaded_p50_rtt_ns: Option<u64>,
     /// 95th percentile while it is busy.

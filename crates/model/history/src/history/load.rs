@@ -316,16 +316,17 @@ impl LoadMeter {
         })
     }
 
-    /// Intervals were not busy if a reference has doubled since, and not idle if it has halved.
+    /// Intervals were not busy if a reference has doubled since. If it has halved, they were not idle,
+    /// and busy on another line.
     fn drop_invalid(&mut self, reference: [f64; 2]) {
         for (valid_for, now) in self.valid_for.iter_mut().zip(reference) {
             let (now, before) = (now as f32, *valid_for);
-            if now > 2.0 * before {
-                self.busy = Fading::default();
-            } else if now < 0.5 * before {
-                self.idle = Fading::default();
-            } else {
+            if (0.5 * before..=2.0 * before).contains(&now) {
                 continue;
+            }
+            self.busy = Fading::default();
+            if now < before {
+                self.idle = Fading::default();
             }
             *valid_for = now;
         }
@@ -350,6 +351,7 @@ impl LoadMeter {
         let growth = growth.max(self.line.classes.value(t).map(growth_of));
         Load {
             idle_p50_rtt_ns: idle,
+            base_rtt_ns: self.line.line.base.value(),
             loaded_p50_rtt_ns: loaded,
             loaded_p95_rtt_ns: self.busy.quantile(t, 0.95),
             rtt_growth_ns: growth,

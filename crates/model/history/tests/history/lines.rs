@@ -3,7 +3,7 @@
 //! A line has one queue in each direction. A greedy transfer fills it and keeps it between 70 % and
 //! 100 % of its depth, as CUBIC does. Below its rate there is no queue.
 
-use fairpath_core::{DOWN, INSIDE, UP};
+use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP};
 use fairpath_history::history::{History, RowSpec, Settings, State};
 use fairpath_history::snapshot::{Kind, Load};
 
@@ -59,12 +59,25 @@ pub fn sound(habit: Habit) -> Access {
     }
 }
 
+/// Disturbances that do not depend on load.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Fault {
+    /// Additional round-trip times.
+    pub inside_ms: f64,
+    pub outside_ms: f64,
+    /// Shares of lost packets.
+    pub inside_loss: f64,
+    pub outside_loss: f64,
+}
+
 /// Offers more than any line can carry.
 const GREEDY_BPS: f64 = f64::INFINITY;
 /// Time for which a greedy transfer fills a queue.
 const FILL_S: f64 = 4.0;
 /// Maximum number of round-trip times of an interval, which bounds the time of a test.
 const MAX_SAMPLES: f64 = 12.0;
+/// Round-trip times to remote hosts.
+const OUTSIDE_MS: f64 = 25.0;
 
 /// A line in use.
 pub struct Live {
@@ -97,9 +110,9 @@ impl Live {
         }
     }
 
-    /// Counts an interval of the rows of `slots`. `fault_ms` is added to all round-trip times.
+    /// Counts an interval of the rows of `slots`.
     pub fn interval(&mut self, world: &mut World, slots: &[u32], seconds: f64, dice: &mut Dice) {
-        self.interval_with(world, slots, seconds, 0.0, dice);
+        self.interval_with(world, slots, seconds, &Fault::default(), dice);
     }
 
     pub fn interval_with(
@@ -107,7 +120,7 @@ impl Live {
         world: &mut World,
         slots: &[u32],
         seconds: f64,
-        fault_ms: f64,
+        fault: &Fault,
         dice: &mut Dice,
     ) {
         let offered = self.offered(dice);
@@ -132,14 +145,26 @@ impl Live {
             let bytes = (carried[dir] * seconds / 8.0) as u64;
             for slot in slots {
                 world.bytes(*slot, dir, bytes / 1_000 + 1, bytes);
-                world.data(*slot, dir, (bytes / 1_400) as u32, 0, 0);
+                let packets = bytes as f64 / 1_400.0;
+                let [inside, outside] = [fault.inside_loss, fault.outside_loss];
+                let (again, before) = if dir == DOWN {
+                    (inside, outside)
+                } else {
+                    (outside, inside)
+                };
+                let mut lost = |share: f64| (packets * share + dice.share()) as u32;
+                world.data(*slot, dir, packets as u32, lost(again), lost(before));
             }
         }
-        let wanted = 1.0 + (carried[UP] + carried[DOWN]) * seconds / 1e6;
+        let wanted = seconds * (1.0 + (carried[UP] + carried[DOWN]) / 1e6);
         for _ in 0..wanted.min(MAX_SAMPLES) as u64 {
             let base = dice.rtt(self.line.base_ms, self.line.sigma);
-            let rtt = base + ((fault_ms + queue_ms) * 1e6) as u64;
-            slots.iter().for_each(|slot| world.rtt(*slot, INSIDE, rtt));
+            let rtt = base + ((fault.inside_ms + queue_ms) * 1e6) as u64;
+            let outside = dice.rtt(OUTSIDE_MS, 0.3) + (fault.outside_ms * 1e6) as u64;
+            for slot in slots {
+                world.rtt(*slot, INSIDE, rtt);
+                world.rtt(*slot, OUTSIDE, outside);
+            }
         }
     }
 
@@ -280,6 +305,42 @@ fn a_line_is_known_after_a_restart() {
 }
 
 #[test]
+fn intervals_of_any_length_are_judged() {
+    for seconds in [10, 60] {
+        let mut one = One::new(Access {
+            habit: Habit::Greedy(0.6),
+            ..COUNTER_EXAMPLE
+        });
+        for _ in 0..4 * 3600 / seconds {
+            let (world, dice) = (&mut one.world, &mut one.dice);
+            one.live.interval(world, &[1], seconds as f64, dice);
+            one.world.now.mono_ns += seconds * SECOND;
+            one.world.read(&mut one.history);
+        }
+        let load = row(&one.history, "a").load;
+        assert!(
+            load.score.is_some_and(|score| score < 25),
+            "{seconds}: {load:?}"
+        );
+    }
+}
+
+#[test]
+fn a_line_that_changes_is_judged_again() {
+    let mut one = One::new(sound(Habit::Greedy(0.6)));
+    assert!(one.run(3600).score.unwrap() > 85);
+    // Rain: 3 of 105 Mbit/s, then a night, then the old rate.
+    one.live.line.rate_bps[DOWN] = 3e6;
+    one.live.line.queue_ms[DOWN] = 250.0;
+    let load = one.run(2400);
+    assert!(load.score.unwrap() < 25, "{load:?}");
+    one.world.now.mono_ns += 9 * 3600 * SECOND;
+    one.live.line = sound(Habit::Greedy(0.6));
+    let load = one.run(1200);
+    assert!(load.score.unwrap() > 85, "{load:?}");
+}
+
+#[test]
 fn a_fault_is_no_load() {
     for habit in [
         Habit::Greedy(0.5),
@@ -290,9 +351,13 @@ fn a_fault_is_no_load() {
         let mut one = One::new(sound(habit));
         one.run(3600);
         // An hour with 80 ms more, whatever the load.
+        let fault = Fault {
+            inside_ms: 80.0,
+            ..Fault::default()
+        };
         for _ in 0..3600 {
             let (world, dice) = (&mut one.world, &mut one.dice);
-            one.live.interval_with(world, &[1], 1.0, 80.0, dice);
+            one.live.interval_with(world, &[1], 1.0, &fault, dice);
             one.world.second(&mut one.history);
         }
         let load = row(&one.history, "a").load;
