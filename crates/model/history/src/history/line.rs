@@ -28,6 +28,9 @@ pub const SATURATED_FACTOR: f64 = 1.5;
 pub const SATURATED_FLOOR_NS: f64 = 10e6;
 /// ... or it surely lost more than this share.
 pub const SATURATED_LOSS: f64 = 0.01;
+/// A median is far above the base from this factor on. The base is the second lowest of thousands of
+/// blocks, so it is lower than the usual round-trip time where that varies, as by Wi-Fi.
+pub const FAR_FACTOR: f64 = 2.0;
 /// Minimum rate of a saturated line, bits per second.
 pub const SATURATED_MIN_BPS: f64 = 100e3;
 /// Rates of two blocks within this share of the larger one are a plateau.
@@ -84,11 +87,11 @@ impl Base {
         (low != NONE).then(|| bucket_middle(low))
     }
 
-    /// The base, if a round-trip time is above it by [`SATURATED_FACTOR`] and [`SATURATED_FLOOR_NS`].
-    pub fn below(&self, rtt_ns: u64) -> Option<u64> {
+    /// The base, if a round-trip time is above it by `factor` and [`SATURATED_FLOOR_NS`].
+    pub fn below(&self, rtt_ns: u64, factor: f64) -> Option<u64> {
         let is_above = |base: &u64| {
             let base = *base as f64;
-            rtt_ns as f64 > (base * SATURATED_FACTOR).max(base + SATURATED_FLOOR_NS)
+            rtt_ns as f64 > (base * factor).max(base + SATURATED_FLOOR_NS)
         };
         self.value().filter(is_above)
     }
@@ -160,13 +163,19 @@ impl AccessLine {
         })
     }
 
+    /// True for a block without delay and loss.
+    fn is_calm(&self, block: &Means) -> bool {
+        let rtt_ns = bucket_middle(block.bucket);
+        !block.lossy && self.base.below(rtt_ns, SATURATED_FACTOR).is_none()
+    }
+
     /// Learns a block, and returns the direction in which the line was saturated. `reference_bps` are
     /// the rates that the line is assumed to carry.
     pub fn learn(&mut self, t: u64, block: &Means, reference_bps: [f64; 2]) -> Option<usize> {
         self.base.add(t, block.bucket);
         let before = std::mem::replace(&mut self.before_bps, block.rates_bps.map(|r| r as f32));
         let rates = block.rates_bps;
-        if !block.lossy && self.base.below(bucket_middle(block.bucket)).is_none() {
+        if self.is_calm(block) {
             self.calm_bps = rates.map(|rate| rate.max(1.0) as f32);
             return None;
         }

@@ -9,7 +9,7 @@
 //! 3. else the maximum observed rate, which halves every [`PEAK_HALF_LIFE_NS`] and is at least
 //!    [`PEAK_FLOOR_BPS`].
 //!
-//! A class that was not idle is compared with the lowest RTT of the last days, if it is surely above.
+//! A class that was not idle is compared with the lowest RTT of the last days, if it is far above.
 //! Everything is learned again after a change of a ceiling, because the line is then another one.
 //!
 //! An interface and a class with classes below have many lines. Each of the classes reports its score
@@ -19,7 +19,7 @@
 use fairpath_core::{bucket_middle, prefetch};
 use serde::{Deserialize, Serialize};
 
-use super::line::AccessLine;
+use super::line::{AccessLine, FAR_FACTOR};
 use super::tally::Share;
 use crate::snapshot::Load;
 
@@ -343,7 +343,7 @@ impl LoadMeter {
         let loaded = self.busy.quantile(t, 0.5);
         // A class that is always busy may have a queue in its base too: without idle time, a delay is
         // evidence, and no delay is none.
-        let base = || loaded.and_then(|loaded| self.line.line.base.below(loaded));
+        let base = || loaded.and_then(|loaded| self.line.line.base.below(loaded, FAR_FACTOR));
         let idle = self.idle.quantile(t, 0.5).or_else(base);
         let growth = idle
             .zip(loaded)

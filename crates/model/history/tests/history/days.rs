@@ -22,6 +22,8 @@ const INTERVAL_S: u64 = 5;
 const WARNING: u8 = 70;
 /// Without FAIRPATH_VERDICT_DAYS.
 const DAYS: u64 = 50;
+/// Without FAIRPATH_VERDICT_SEED.
+const SEED: u64 = 20_261;
 
 /// A subscriber and its day.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +43,7 @@ type Verdicts = [bool; 3];
 const LEAST: [(&str, [f64; 2]); 3] = [
     ("suffers from load", [0.97, 0.95]),
     ("suffers from the access", [0.9, 0.85]),
-    ("suffers outside", [0.97, 0.8]),
+    ("suffers outside", [0.97, 0.75]),
 ];
 
 impl Subscriber {
@@ -231,7 +233,7 @@ impl Days {
 fn verdicts_about_days_have_precision_and_recall() {
     // A fixed seed, because shares are compared with limits.
     let days = environment("FAIRPATH_VERDICT_DAYS", DAYS);
-    let mut dice = Dice(20_261);
+    let mut dice = Dice(environment("FAIRPATH_VERDICT_SEED", SEED));
     let mut subscribers: Vec<Subscriber> = (1..days).map(|_| Subscriber::new(&mut dice)).collect();
     let counter_example = Subscriber {
         line: COUNTER_EXAMPLE,
