@@ -105,6 +105,14 @@ impl Draft {
         }
     }
 
+    /// Adds the service levels of another draft. The stricter ones apply.
+    pub fn promise(&mut self, other: &Draft) {
+        let rtts = [self.rtt_p95_ns, other.rtt_p95_ns];
+        self.rtt_p95_ns = rtts.into_iter().flatten().min();
+        let losses = [self.loss, other.loss];
+        self.loss = losses.into_iter().flatten().reduce(f64::min);
+    }
+
     /// Sets one value of `key` from `text`, or reports why it is invalid.
     pub fn set(&mut self, key: Key, text: &str, place: Place, problems: &mut Problems) {
         if let Err(error) = self.try_set(key, text, place, problems) {

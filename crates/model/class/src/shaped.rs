@@ -3,7 +3,8 @@
 //! The addresses of the devices of a circuit are its prefixes. If the devices of a circuit have different
 //! rates, each is a child class of the circuit. MAC addresses become attributes and not criteria,
 //! because LibreQoS uses addresses and the router rarely receives the MAC address of a subscriber.
-//! Columns are found by name, and unknown columns are ignored.
+//! Columns are found by name, and unknown columns are ignored. The columns of service levels are those
+//! of Fairpath's own files, which LibreQoS ignores.
 
 use std::collections::{HashMap, HashSet};
 
@@ -32,6 +33,8 @@ struct Columns {
     up_max: Option<usize>,
     comment: Option<usize>,
     sqm: Option<usize>,
+    rtt_p95: Option<usize>,
+    loss: Option<usize>,
 }
 
 impl Columns {
@@ -190,6 +193,7 @@ impl Drafts {
         whole.attribute("circuit_id", &circuit.id);
         if one_plan {
             for device in circuit.devices {
+                whole.promise(&device.draft);
                 (whole.up, whole.down) = (device.draft.up, device.draft.down);
                 whole.criteria.extend(device.draft.criteria);
                 for (name, value) in device.draft.attributes {
@@ -256,6 +260,8 @@ fn columns(rows: &Rows<'_>, problems: &mut Problems) -> Columns {
             "upload max" => &mut columns.up_max,
             "comment" => &mut columns.comment,
             "sqm" => &mut columns.sqm,
+            "rtt p95" => &mut columns.rtt_p95,
+            "loss" => &mut columns.loss,
             _ => continue,
         };
         *column = Some(at);
@@ -336,6 +342,12 @@ impl ShapedRow<'_> {
         }
         draft.down = self.rates(columns.down_min, columns.down_max, &circuit.id, problems);
         draft.up = self.rates(columns.up_min, columns.up_max, &circuit.id, problems);
+        for (key, column) in [(Key::RttP95, columns.rtt_p95), (Key::Loss, columns.loss)] {
+            let cell = self.text(column);
+            if !cell.text.is_empty() {
+                draft.set(key, cell.text, cell.place, problems);
+            }
+        }
         draft.attribute("mac", self.text(columns.mac).text);
         draft.attribute("comment", self.text(columns.comment).text);
         let id = self.text(columns.device_id).text.to_owned();

@@ -263,6 +263,47 @@ fn rows_of_an_older_format_get_one_error() {
 }
 
 #[test]
+fn circuits_have_the_strictest_service_level_of_devices() {
+    let header = format!("{HEADER_OF_15},rtt_p95,Loss");
+    let row = |circuit: u32, device: u32, down: &str, rest: &str| {
+        format!(
+            "{circuit},C{circuit},{device},D{device},AP,,,,100.64.{circuit}.{device},,1,1,{down},20,{rest}\n"
+        )
+    };
+    let outcome = read_with(
+        &header,
+        &[
+            row(1, 1, "155", ",80ms,1%"),
+            row(1, 2, "155", ",40ms,"),
+            row(2, 1, "155", ",,"),
+            row(2, 2, "155", ""),
+            row(3, 1, "155", ",80ms,"),
+            row(3, 2, "20", ",,0.02"),
+        ]
+        .concat(),
+    );
+    assert_eq!(reported(&outcome), [""; 0]);
+    let set = outcome.set.unwrap();
+    let level = |name: &str| {
+        let sla = set.get(name).unwrap().sla;
+        (sla.rtt_p95_ns.map(|ns| ns / 1_000_000), sla.loss)
+    };
+    assert_eq!(level("C1"), (Some(40), Some(0.01)));
+    assert_eq!(level("C2"), (None, None));
+    assert_eq!(level("C3"), (None, None), "its devices have other rates");
+    assert_eq!(level("C3 / D1"), (Some(80), None));
+    assert_eq!(level("C3 / D2"), (None, Some(0.02)));
+    let outcome = read_with(&header, &row(1, 1, "155", ",80,1"));
+    assert_eq!(
+        reported(&outcome),
+        [
+            "s.csv:2:41: error: class \"C1\": rtt_p95: \"80\" has no unit of time: write 40ms, 800us or 1.5s",
+            "s.csv:2:44: error: class \"C1\": loss: \"1\" is not a share: write 1% or 0.01",
+        ]
+    );
+}
+
+#[test]
 fn cells_after_the_rates_may_be_missing() {
     let header = format!("{HEADER_OF_15},sqm");
     let outcome = read_with(&header, "1,Ely,1,R,AP,,,,100.64.0.1,,1,1,155,20\n");

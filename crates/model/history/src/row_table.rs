@@ -10,7 +10,7 @@
 //! A name keeps its slot as long as it has a row. A released slot is reused only after
 //! [`RowTable::read`], when its last counts were read.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use fairpath_class::{Class, ClassSet, Criterion, Labels, SlotKey, Slots, Space};
@@ -166,9 +166,11 @@ impl RowTable {
             &watched.uplinks,
         );
         self.class_rows(&mut layout);
+        let mut interface_rows = HashMap::new();
         for (ifindex, name) in &watched.interfaces {
             if let Some(slot) = self.slots.get(&SlotKey::Interface((*name).to_owned())) {
                 layout.interfaces.push((*ifindex, slot));
+                interface_rows.insert(*name, layout.rows.len());
                 layout.rows.push(plain(slot, name, Kind::Interface));
             }
         }
@@ -180,6 +182,7 @@ impl RowTable {
                     .push(plain(slot, &subnet.to_string(), Kind::Subnet));
             }
         }
+        self.find_interfaces(watched, &interface_rows, &mut layout.rows);
         layout.rows.push(plain(OTHER, OTHER_NAME, Kind::Other));
         layout
     }
@@ -229,6 +232,33 @@ impl RowTable {
         }));
     }
 
+    /// Sets the interface of classes and subnets where it is known: by the class itself, or because all
+    /// monitored interfaces but one are uplinks.
+    fn find_interfaces(
+        &self,
+        watched: &Watched<'_>,
+        rows_of: &HashMap<&str, usize>,
+        rows: &mut [RowSpec],
+    ) {
+        let is_uplink = |index: &IfIndex| watched.uplinks.contains(&index.0);
+        let inside = watched.interfaces.iter();
+        let mut inside = inside.filter(|(index, _)| !is_uplink(index));
+        let only = inside.next().map(|(_, name)| *name);
+        let only = only.filter(|_| inside.next().is_none());
+        let (classes, others) = rows.split_at_mut(self.classes.classes().len());
+        for row in others.iter_mut().filter(|row| row.kind == Kind::Subnet) {
+            row.interface = only.and_then(|name| rows_of.get(name)).copied();
+        }
+        for (class, row) in self.classes.classes().iter().zip(classes) {
+            let named = class.criteria.iter().find_map(|criterion| match criterion {
+                Criterion::Interface(name) => Some(name.as_str()),
+                _ => None,
+            });
+            let name = named.or(only.filter(|_| class.parent.is_none()));
+            row.interface = name.and_then(|name| rows_of.get(name)).copied();
+        }
+    }
+
     /// Releases slots after a reading that followed the last active [`RowTable::layout`]. Returns
     /// whether a slot became free.
     pub fn read(&mut self) -> bool {
@@ -258,6 +288,7 @@ fn row(slot: u32, class: &Class) -> RowSpec {
         ceil_up_bps: class.up.ceil_bps,
         ceil_down_bps: class.down.ceil_bps,
         sla: class.sla,
+        interface: None,
     }
 }
 
@@ -301,6 +332,44 @@ mod tests {
         // As from a state file with a duplicate.
         table.set_subnets(vec![net(2), net(3), net(2)]);
         layout(&mut table);
+    }
+
+    #[test]
+    fn classes_have_the_interfaces_that_are_known() {
+        let mut drafts = Drafts::new();
+        let text = "[[class]]\nname = \"site\"\n\
+                    [[class]]\nname = \"emil\"\nparent = \"site\"\nprefix = \"10.10.4.0/24\"\n\
+                    [[class]]\nname = \"frida\"\ninterface = \"ppp0\"\n";
+        drafts.read_toml("f.toml", text);
+        let built = ClassSet::build(drafts, Uplinks::Unknown).set.unwrap();
+        let interfaces_of = |names: &[&'static str], uplinks: Vec<u32>| {
+            let mut table = RowTable::new(64);
+            table.set_classes(&Arc::new(built.clone()), &Arc::default());
+            table.set_subnets(vec![net(2)]);
+            let numbered = (1..).map(IfIndex).zip(names.iter().copied());
+            let rows = table.layout(&Watched {
+                interfaces: numbered.collect(),
+                uplinks,
+                index_of: &|_| None,
+            });
+            History::check(&rows.rows).unwrap();
+            let classes = ["site", "emil", "frida", "10.10.2.0/24"].map(|class| {
+                let row = rows.rows.iter().find(|row| row.name == class).unwrap();
+                row.interface.map(|at| rows.rows[at].name.clone())
+            });
+            classes.map(|name| name.unwrap_or_default())
+        };
+        // Classes below have that of their parent.
+        assert_eq!(
+            interfaces_of(&["lan0", "wan0"], vec![2]),
+            ["lan0", "", "", "lan0"]
+        );
+        assert_eq!(interfaces_of(&["lan0", "wan0"], vec![]), ["", "", "", ""]);
+        assert_eq!(
+            interfaces_of(&["lan0", "ppp0", "wan0"], vec![3]),
+            ["", "", "ppp0", ""]
+        );
+        assert_eq!(interfaces_of(&["lan0"], vec![]), ["lan0", "", "", "lan0"]);
     }
 
     #[test]

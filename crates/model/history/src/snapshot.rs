@@ -87,13 +87,19 @@ pub struct Totals {
 /// The delay that the load of a class causes on its inside leg.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
-    /// Median RTT while the class is idle.
+    /// Median RTT while the class is idle, or its lowest RTT of three days if it was not idle and its
+    /// busy median is far above.
     pub idle_p50_rtt_ns: Option<u64>,
+    /// Lowest RTT of three days, of blocks of ten seconds. `None` for a row with rows below, and for an
+    /// interface. If the idle median is far above it, the access is slow without load.
+    #[serde(default)]
+    pub base_rtt_ns: Option<u64>,
     /// Median RTT while it is busy.
     pub loaded_p50_rtt_ns: Option<u64>,
     /// 95th percentile while it is busy.
     pub loaded_p95_rtt_ns: Option<u64>,
-    /// Busy median minus idle median, 0 if negative.
+    /// Busy median minus idle median, 0 if negative. Of an interface and of a row with classes below at
+    /// least the geometric mean of theirs.
     pub rtt_growth_ns: Option<u64>,
     /// From 0 (unusable under load) to 100 (load causes no delay). docs/guide/top.md has the formula.
     pub score: Option<u8>,

@@ -139,6 +139,8 @@ pub struct Alerts {
     pub rtt_floor: Duration,
     /// Loss on a leg, as a share.
     pub loss: f64,
+    /// Maximum of the 95th percentile of RTTs inside, for classes without their own.
+    pub rtt_p95: Option<Duration>,
 }
 
 /// A command and its timeout.

@@ -100,6 +100,7 @@ pub struct Alerts {
     pub rtt_shift: Given<f64>,
     pub rtt_floor: Given<String>,
     pub loss: Given<f64>,
+    pub rtt_p95: Given<String>,
 }
 
 /// `[state]`

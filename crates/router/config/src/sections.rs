@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fairpath_core::{MAX_FILTERS, MAX_FLOWS, MAX_SLOTS};
 use fairpath_export::RowsWanted;
@@ -325,7 +326,14 @@ impl Check<'_, '_> {
             rtt_shift: self.real("[alerts] rtt_shift", given.rtt_shift, 1.5, 1.1..=100.0),
             rtt_floor: self.time("[alerts] rtt_floor", given.rtt_floor, 0.005, 0.0001..=60.0),
             loss: self.real("[alerts] loss", given.loss, 0.02, 0.0001..=1.0),
+            rtt_p95: self.service_level(given.rtt_p95),
         }
+    }
+
+    /// A service level; `None` for "off", the default.
+    fn service_level(&mut self, given: Given<String>) -> Option<Duration> {
+        let given = given.filter(|text| text.get_ref() != "off");
+        given.map(|text| self.time("[alerts] rtt_p95", Some(text), 0.0, 0.0001..=3600.0))
     }
 
     fn state_file(&mut self, given: Given<String>) -> Option<PathBuf> {

@@ -1,5 +1,7 @@
 //! Accepted and refused configurations, and the example file.
 
+use std::time::Duration;
+
 use fairpath_class::ClassSet;
 use fairpath_sched::tree::Diffserv;
 use fairpath_shape::Lines;
@@ -45,6 +47,7 @@ fn unknown_keys_are_refused_with_the_nearest_key() {
 fn all_invalid_values_are_reported_with_their_place() {
     let text = "[monitor]\ninterfaces = [\"eth0\", \"a/b\", \"eth0\"]\nflows = 3\nhook = \"tc\"\n\
                 [metrics]\n  listen = \"everywhere\"\n[alerts]\nhook = [\"mail\"]\nloss = 2.0\n\
+                rtt_p95 = \"40\"\n\
                 [state]\nsave_every = \"2 weeks\"\n";
     let expected = [
         ("2:23:", "\"a/b\" is not a valid interface name"),
@@ -54,7 +57,8 @@ fn all_invalid_values_are_reported_with_their_place() {
         ("6:12:", "\"everywhere\" is not an address with port"),
         ("8:8:", "\"mail\" is not an absolute path"),
         ("9:8:", "loss: 2 is out of range"),
-        ("11:14:", "time \"2 weeks\" is invalid"),
+        ("10:11:", "[alerts] rtt_p95: "),
+        ("12:14:", "time \"2 weeks\" is invalid"),
     ];
     let problems = shown(text);
     assert_eq!(problems.len(), expected.len(), "{problems:#?}");
@@ -64,6 +68,22 @@ fn all_invalid_values_are_reported_with_their_place() {
             .any(|p| p.starts_with(&format!("dir/f.toml:{at}")) && p.contains(message));
         assert!(found, "{at} {message} is not in {problems:#?}");
     }
+}
+
+#[test]
+fn a_general_service_level_is_off_by_default() {
+    let level = |text: &str| {
+        let text = format!("{MIN}[alerts]\n{text}\n");
+        parse("f.toml", &text).unwrap().alerts.rtt_p95
+    };
+    assert_eq!(level(""), None);
+    assert_eq!(level("rtt_p95 = \"off\""), None);
+    assert_eq!(
+        level("rtt_p95 = \"200ms\""),
+        Some(Duration::from_millis(200))
+    );
+    let refused = shown(&format!("{MIN}[alerts]\nrtt_p95 = \"2h\"\n"));
+    assert!(refused[0].contains("out of range"), "{refused:?}");
 }
 
 #[test]

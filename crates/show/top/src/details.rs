@@ -172,7 +172,7 @@ impl Page {
             )
         };
         let score = maybe(load.score, |score| format!("{score} of 100"));
-        let pieces = vec![
+        let mut pieces = vec![
             Span::raw(format!("p50 idle {}", ms(load.idle_p50_rtt_ns))),
             Span::raw(format!("busy {}", ms(load.loaded_p50_rtt_ns))),
             Span::raw(format!("p95 busy {}", ms(load.loaded_p95_rtt_ns))),
@@ -182,6 +182,9 @@ impl Page {
             ),
             judged(format!("score {score}"), judge::score(row)),
         ];
+        if load.base_rtt_ns.is_some() {
+            pieces.push(Span::raw(format!("lowest RTT {}", ms(load.base_rtt_ns))));
+        }
         self.wrap("load     ", pieces)
     }
 

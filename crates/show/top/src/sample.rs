@@ -49,6 +49,7 @@ pub fn busy(name: &str, parent: Option<&str>, depth: u32, seed: u64) -> Snapshot
     row.outside = leg(17_800, 0.0005);
     row.load = Load {
         idle_p50_rtt_ns: Some(4 * MS),
+        base_rtt_ns: Some(3 * MS),
         loaded_p50_rtt_ns: Some((5 + 15 * seed) * MS),
         loaded_p95_rtt_ns: Some((9 + 30 * seed) * MS),
         rtt_growth_ns: Some((1 + 15 * seed) * MS),

@@ -15,6 +15,7 @@ use super::Sla;
 use super::baseline::{Baseline, Judged, judge, share_at_least};
 use super::pad::Sums;
 use super::tally::{Loss, Tally};
+use super::tree::Place;
 use crate::snapshot::{AlertKind, Kind};
 
 /// Maximum number of active alerts. Further ones are counted and wait.
@@ -48,6 +49,9 @@ pub struct AlertRules {
     pub outside_min_flows: u64,
     /// Loss ratio of a leg, in either direction.
     pub loss: f64,
+    /// The service level of classes without classes below and without their own: maximum of the 95th
+    /// percentile inside, nanoseconds.
+    pub rtt_p95_ns: Option<u64>,
 }
 
 impl Default for AlertRules {
@@ -60,6 +64,19 @@ impl Default for AlertRules {
             shift_floor_ns: 5_000_000,
             outside_min_flows: 32,
             loss: 0.02,
+            rtt_p95_ns: None,
+        }
+    }
+}
+
+impl AlertRules {
+    /// The service levels of a row.
+    pub(super) fn sla(&self, place: &Place) -> Sla {
+        let own = place.spec.sla;
+        let general = self.rtt_p95_ns.filter(|_| place.is_subscriber());
+        Sla {
+            rtt_p95_ns: own.rtt_p95_ns.or(general),
+            ..own
         }
     }
 }

@@ -20,7 +20,7 @@
 //! |---|---|---|
 //! | name, ceilings, totals | always | 600 |
 //! | distributions of the totals | once measured | 16 per used bucket and leg |
-//! | load, baselines, alerts | once active | 700, and 8 per bucket of load |
+//! | load, baselines, alerts | once active | 800, and 8 per bucket of load |
 //! | window | active in the window | 300, and up to twice its intervals: 112 each, and 4 per bucket and leg |
 //! | sparkline | once active | 1,000 |
 //! | peers | once active | 48 each, [`MAX_PEERS`] over all rows |
@@ -32,6 +32,7 @@ mod baseline;
 mod configure;
 mod day;
 mod interval;
+mod line;
 mod load;
 mod pad;
 mod peer_list;
@@ -60,9 +61,13 @@ use day::DayClock;
 pub use day::{DAY_STEP_NS, DAY_STEPS, MAX_DAY_CLASSES};
 pub use fairpath_class::Sla;
 use interval::Interval;
+pub use line::{
+    BASE_SLOT_NS, BASE_SLOTS, BLOCK_MIN_SAMPLES, BLOCK_NS, FAR_FACTOR, SATURATED_FACTOR,
+    SATURATED_FLOOR_NS, SATURATED_LOSS, SATURATED_MIN_BPS,
+};
 pub use load::{
-    BUSY_SHARE, GROWTH_UNFELT_NS, GROWTH_UNUSABLE_NS, IDLE_SHARE, LOAD_HALF_LIFE_NS,
-    LOAD_MIN_SAMPLES, PEAK_FLOOR_BPS, PEAK_HALF_LIFE_NS, score,
+    BUSY_SHARE, GROWTH_UNFELT_NS, GROWTH_UNUSABLE_NS, IDLE_MAX_BPS, IDLE_SHARE, LOAD_HALF_LIFE_NS,
+    LOAD_MIN_SAMPLES, PEAK_FLOOR_BPS, PEAK_HALF_LIFE_NS, SATURATED_NS, score,
 };
 use pad::Sums;
 use peer_list::Places;

@@ -90,7 +90,7 @@ impl Sums {
     }
 
     /// The buckets of a leg and their counts, sorted by bucket. Counts may be 0.
-    pub fn buckets(&self, leg: usize) -> impl Iterator<Item = (u16, u64)> {
+    pub fn buckets(&self, leg: usize) -> impl Iterator<Item = (u16, u64)> + Clone {
         let buckets = self.buckets.iter();
         buckets.map(move |(bucket, counts)| (*bucket, counts[leg]))
     }

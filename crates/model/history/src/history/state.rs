@@ -1,24 +1,30 @@
 //! The content of the state file. The daemon writes and reads the file.
 //!
 //! ```text
-//! "fairpath"  version u32  length u64  CRC-32 u32  postcard
+//! "fairpath"  version u32  length u64  CRC-32 u32  postcard of State [postcard of Learned by row]
 //! ```
 //!
 //! Numbers are little-endian. Length and checksum are those of the postcard data. It contains totals,
 //! distributions, load, baselines, active alerts, days, and the time from which totals count. It does
 //! not contain windows, sparklines, peers and unmatched subnets, which minutes restore.
+//!
+//! Version 1 had no [`Learned`]. Its load is dropped when it is read, because idle and busy were
+//! compared with the plan only.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::account::Account;
 use super::day::DayClock;
+use super::load::{Learned, LoadMeter};
 use super::pad::Sums;
 use super::{Clock, History, Moment, Parked, Settings};
 use crate::snapshot::Kind;
 
-/// The version that is written. Older versions must be converted when read. There is none yet.
-pub const STATE_VERSION: u32 = 1;
+/// The version that is written. Older versions are converted when read.
+pub const STATE_VERSION: u32 = 2;
+/// The version without [`Learned`].
+const WITHOUT_LINES: u32 = 1;
 
 const MAGIC: &[u8; 8] = b"fairpath";
 const HEADER: usize = 24;
@@ -31,7 +37,7 @@ pub enum StateError {
     NotState,
     /// Another version of the format.
     #[error(
-        "the state file has version {found}, this program reads only {STATE_VERSION}: \
+        "the state file has version {found}, this program reads up to {STATE_VERSION}: \
          install the version that wrote it, or move the file to start without history"
     )]
     Version {
@@ -87,6 +93,10 @@ impl State {
         bytes = postcard::to_extend(self, bytes).map_err(|_| StateError::Corrupted {
             what: "it cannot be encoded",
         })?;
+        let learned: Vec<Learned> = self.loads().map(|load| load.line).collect();
+        bytes = postcard::to_extend(&learned, bytes).map_err(|_| StateError::Corrupted {
+            what: "it cannot be encoded",
+        })?;
         let body = &bytes[HEADER..];
         let (length, sum) = (body.len() as u64, crc32fast::hash(body));
         bytes[..8].copy_from_slice(MAGIC);
@@ -96,7 +106,18 @@ impl State {
         Ok(bytes)
     }
 
-    /// Decodes it, if it is complete and of this version.
+    /// The loads of its rows that were ever active.
+    fn loads(&self) -> impl Iterator<Item = &LoadMeter> {
+        let learnt = self.rows.iter().flat_map(|row| &row.account.learnt);
+        learnt.map(|learnt| &learnt.load)
+    }
+
+    fn loads_mut(&mut self) -> impl Iterator<Item = &mut LoadMeter> {
+        let learnt = self.rows.iter_mut().flat_map(|row| &mut row.account.learnt);
+        learnt.map(|learnt| &mut learnt.load)
+    }
+
+    /// Decodes it, if it is complete and of this version or an older one.
     pub fn from_bytes(bytes: &[u8]) -> Result<State, StateError> {
         let corrupted = |what| StateError::Corrupted { what };
         let Some((header, body)) = bytes.split_at_checked(HEADER) else {
@@ -110,7 +131,7 @@ impl State {
             return Err(StateError::NotState);
         }
         let found = little(&header[8..12]) as u32;
-        if found != STATE_VERSION {
+        if !(WITHOUT_LINES..=STATE_VERSION).contains(&found) {
             return Err(StateError::Version { found });
         }
         if body.len() as u64 != little(&header[12..20]) {
@@ -119,7 +140,22 @@ impl State {
         if u64::from(crc32fast::hash(body)) != little(&header[20..24]) {
             return Err(corrupted("its checksum is wrong"));
         }
-        postcard::from_bytes(body).map_err(|_| corrupted("its content cannot be decoded"))
+        let undecodable = |_| corrupted("its content cannot be decoded");
+        let (mut state, rest) = postcard::take_from_bytes::<State>(body).map_err(undecodable)?;
+        if found == WITHOUT_LINES {
+            state
+                .loads_mut()
+                .for_each(|load| *load = LoadMeter::default());
+            return Ok(state);
+        }
+        let learned: Vec<Learned> = postcard::from_bytes(rest).map_err(undecodable)?;
+        if learned.len() != state.loads().count() {
+            return Err(corrupted("it has not one line for each row"));
+        }
+        for (load, line) in state.loads_mut().zip(learned) {
+            load.line = line;
+        }
+        Ok(state)
     }
 }
 

@@ -7,6 +7,7 @@ use fairpath_core::{
 use super::alerts::{Evidence, MAX_ACTIVE_ALERTS, MAX_ALERTS_PER_INTERVAL, Proposal, WATCHED};
 use super::day::MAX_DAY_CLASSES;
 use super::interval::Entry;
+use super::load::{BusyScore, Seen};
 use super::pad::pack;
 use super::{History, Moment, NO_ROW, Node, PARKED_NS, Reading};
 use crate::snapshot::{Alert, Point};
@@ -133,6 +134,7 @@ impl History {
     fn post(&mut self) {
         let step = self.day_clock.step();
         let mut without_day = Vec::new();
+        let mut busy = Vec::new();
         for (at, entry) in self.interval.entries.iter().enumerate() {
             prefetch_rows(&self.interval.entries, at, &self.nodes);
             let Node { place, account } = &mut self.nodes[entry.row];
@@ -147,15 +149,38 @@ impl History {
                 account.recent = true;
                 self.recent.push(entry.row);
             }
-            let plan = [place.spec.ceil_up_bps, place.spec.ceil_down_bps];
             let learnt = account.learnt.get_or_insert_default();
+            let seen = Seen {
+                dt_ns: self.interval.dt_ns,
+                rates_bps: rates,
+                plan_bps: [place.spec.ceil_up_bps, place.spec.ceil_down_bps],
+                loss: entry.tally.loss(INSIDE).both(),
+                one_line: place.one_line(),
+            };
             let inside = self.sums.buckets(INSIDE);
-            learnt.load.note(self.clock.t, rates, plan, inside);
+            let score = learnt.load.note(self.clock.t, &seen, inside);
+            busy.extend(score.map(|score| (entry.row, score)));
             if account.day.is_none() {
                 without_day.push(entry.row);
             }
         }
         self.assign_days(&without_day);
+        for (row, score) in busy {
+            self.note_class(row, &score);
+        }
+    }
+
+    /// Adds the score of a busy class to the rows above it, and to its interface. O(depth).
+    fn note_class(&mut self, class: usize, score: &BusyScore) {
+        let above = |row: &usize| self.nodes[*row].place.spec.parent;
+        let mut rows: Vec<usize> = std::iter::successors(Some(class), above).collect();
+        let mut interfaces = rows.iter().map(|row| self.nodes[*row].place.spec.interface);
+        let interface = interfaces.find_map(|interface| interface);
+        rows.extend(interface);
+        for row in &rows[1..] {
+            let learnt = self.nodes[*row].account.learnt.get_or_insert_default();
+            learnt.load.note_class(self.clock.t, score);
+        }
     }
 
     /// Assigns days to rows. If there are too many, rows are evicted that were not active in the
@@ -259,6 +284,7 @@ impl History {
                 continue;
             }
             window.add_up(oldest, &mut self.sums);
+            let sla = self.settings.alerts.sla(place);
             let evidence = Evidence {
                 t: self.clock.t,
                 dt_ns: self.interval.dt_ns,
@@ -269,7 +295,7 @@ impl History {
                 new_rtts: LEGS.map(|leg| entry.tally.leg[leg].samples > 0),
                 new_data: LEGS.map(|leg| entry.tally.loss(leg).both().of > 0),
                 open_flows: account.totals.flows().open(),
-                sla: &place.spec.sla,
+                sla: &sla,
             };
             let judged = learnt.watch.judge(&self.settings.alerts, &evidence);
             proposals.extend(judged.into_iter().map(|proposal| (entry.row, proposal)));

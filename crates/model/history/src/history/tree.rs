@@ -23,6 +23,9 @@ pub struct RowSpec {
     pub kind: Kind,
     /// Index of its parent, which precedes it.
     pub parent: Option<usize>,
+    /// Index of the row of the interface that its hosts and those of its descendants are behind, if
+    /// that is known. A descendant may have another one.
+    pub interface: Option<usize>,
     /// Ceiling of the direction up.
     pub ceil_up_bps: Option<u64>,
     /// Ceiling of the direction down.
@@ -56,6 +59,14 @@ pub enum ConfigureError {
         /// Index of the parent.
         parent: usize,
     },
+    /// The interface of a row is not the row of an interface.
+    #[error("row {interface} is no interface, and cannot be that of {name:?}: name an interface")]
+    Interface {
+        /// The row.
+        name: String,
+        /// Index of its interface.
+        interface: usize,
+    },
     /// Two rows have one slot.
     #[error("slot {slot} belongs to {name:?} and to {other:?}: assign different slots")]
     Slot {
@@ -87,6 +98,18 @@ pub(super) struct Place {
     pub end: usize,
 }
 
+impl Place {
+    /// True for a class without classes below.
+    pub fn is_subscriber(&self) -> bool {
+        self.spec.kind == Kind::Class && self.children == 0
+    }
+
+    /// True if its hosts may share one line: a class or a subnet without rows below.
+    pub fn one_line(&self) -> bool {
+        self.is_subscriber() || self.spec.kind == Kind::Subnet
+    }
+}
+
 /// Checks rows and orders them: descendants follow their parent, siblings keep their order.
 pub(super) fn arrange(rows: Vec<RowSpec>) -> Result<Vec<Place>, ConfigureError> {
     check(&rows)?;
@@ -100,6 +123,7 @@ pub(super) fn arrange(rows: Vec<RowSpec>) -> Result<Vec<Place>, ConfigureError> 
     for old in order {
         let mut spec = rows[old].take().unwrap_or_default();
         spec.parent = spec.parent.map(|parent| new_index[parent]);
+        spec.interface = spec.interface.map(|interface| new_index[interface]);
         let depth = spec.parent.map_or(0, |parent| places[parent].depth + 1);
         if let Some(parent) = spec.parent {
             places[parent].children += 1;
@@ -135,6 +159,10 @@ pub(super) fn check(rows: &[RowSpec]) -> Result<(), ConfigureError> {
         }
         if let Some(parent) = row.parent.filter(|parent| *parent >= at) {
             return Err(ConfigureError::Parent { name, parent });
+        }
+        let is_interface = |at: &usize| rows.get(*at).is_some_and(|r| r.kind == Kind::Interface);
+        if let Some(interface) = row.interface.filter(|at| !is_interface(at)) {
+            return Err(ConfigureError::Interface { name, interface });
         }
         let slot = row.slot;
         if slot == NO_SLOT {
@@ -222,6 +250,14 @@ mod tests {
         assert!(slot.contains("belongs to \"y\" and to \"x\""), "{slot}");
         let beyond = refused(vec![row("x", MAX_ROWS as u32, None)]);
         assert!(beyond.contains("does not exist"), "{beyond}");
+        for interface in [0, 9] {
+            let behind = RowSpec {
+                interface: Some(interface),
+                ..row("x", 1, None)
+            };
+            let text = refused(vec![behind]);
+            assert!(text.contains("is no interface"), "{text}");
+        }
         let both = [Kind::Class, Kind::Subnet].map(|kind| RowSpec {
             kind,
             ..row("x", NO_SLOT, None)

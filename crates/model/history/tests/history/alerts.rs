@@ -259,6 +259,49 @@ fn service_levels_need_no_baseline() {
 }
 
 #[test]
+fn the_general_service_level_applies_to_subscribers() {
+    let own = |name: &str, slot: u32, ms: u64| RowSpec {
+        sla: Sla {
+            rtt_p95_ns: Some(ms * MS),
+            loss: None,
+        },
+        ..class(name, slot)
+    };
+    let mut rows = vec![group("site")];
+    rows.push(below(0, class("general", 1)));
+    rows.push(below(0, own("lax", 2, 500)));
+    rows.push(below(0, own("strict", 3, 60)));
+    rows.push(RowSpec {
+        kind: Kind::Interface,
+        ..class("wan0", 4)
+    });
+    let mut scene = Scene::new(rows);
+    scene.history.set_settings(Settings {
+        alerts: AlertRules {
+            rtt_p95_ns: Some(200 * MS),
+            ..AlertRules::default()
+        },
+        ..Settings::default()
+    });
+    let mut began = |median_ms: f64| {
+        let mut names = Vec::new();
+        for _ in 0..60 {
+            for slot in 1..=4 {
+                let traffic = Traffic { median_ms, ..CALM };
+                traffic.second(&mut scene.world, slot, &mut scene.dice);
+            }
+            let alerts = scene.world.second(&mut scene.history).into_iter();
+            let breaches = alerts.filter(|alert| alert.alert == AlertKind::SlaBreach);
+            names.extend(breaches.map(|alert| (alert.class, alert.limit / 1e6)));
+        }
+        names
+    };
+    assert_eq!(began(40.0), []);
+    assert_eq!(began(100.0), [("strict".to_owned(), 60.0)]);
+    assert_eq!(began(300.0), [("general".to_owned(), 200.0)]);
+}
+
+#[test]
 fn alerts_of_idle_and_removed_classes_end() {
     let mut scene = Scene::new(vec![class("a", 1)]);
     let lossy = Traffic { loss: 0.1, ..CALM };

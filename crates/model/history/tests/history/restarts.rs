@@ -154,10 +154,11 @@ fn a_newer_state_is_refused_with_a_remedy() {
     let before = bytes.clone();
     bytes[8..12].copy_from_slice(&(STATE_VERSION + 1).to_le_bytes());
     let error = State::from_bytes(&bytes).unwrap_err();
-    assert_eq!(error, StateError::Version { found: 2 });
+    let found = STATE_VERSION + 1;
+    assert_eq!(error, StateError::Version { found });
     let text = error.to_string();
     assert!(
-        text.contains("version 2") && text.contains("install"),
+        text.contains(&format!("version {found}")) && text.contains("install"),
         "{text}"
     );
     assert_eq!(
@@ -168,6 +169,36 @@ fn a_newer_state_is_refused_with_a_remedy() {
     bytes[8..12].copy_from_slice(&STATE_VERSION.to_le_bytes());
     assert_eq!(bytes, before);
     assert_eq!(State::from_bytes(&bytes).unwrap().rows(), history.rows());
+}
+
+/// The file is the state of `lived(5, 4, 5)` and 30 more seconds, written by the last program with
+/// version 1.
+#[test]
+fn state_version_1_loses_only_its_load() {
+    let bytes = include_bytes!("state-1.bin");
+    assert_eq!(bytes[8], 1);
+    let state = State::from_bytes(bytes).unwrap();
+    let mut history = History::restore(Settings::default(), World::new(4).now, state);
+    history.configure(specs(4), &[]).unwrap();
+    let totals = lasting_rows(&history).into_iter();
+    let totals: Vec<_> = totals
+        .map(|row| (row.name, row.up.bytes, row.inside.total.samples))
+        .collect();
+    let expected = [
+        ("a", 225_852, 527),
+        ("leaf 2", 225_852, 527),
+        ("b", 443_026, 1_719),
+        ("leaf 1", 207_156, 1_151),
+        ("leaf 3", 235_870, 568),
+    ];
+    assert_eq!(
+        totals,
+        expected.map(|(name, up, samples)| (name.to_owned(), up, samples))
+    );
+    assert_eq!(row(&history, "leaf 1").load, Default::default());
+    let again = history.save().to_bytes().unwrap();
+    assert_eq!(u32::from(again[8]), STATE_VERSION);
+    assert_eq!(State::from_bytes(&again).unwrap().rows(), 5);
 }
 
 #[test]

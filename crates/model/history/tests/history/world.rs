@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fairpath_core::{Cell, ClassCounts, Pair, bucket_of};
-use fairpath_history::history::{History, Meta, Moment, NO_SLOT, Reading, RowSpec, Settings, Sla};
+use fairpath_history::history::{History, Meta, Moment, NO_SLOT, Reading, RowSpec, Settings};
 use fairpath_history::snapshot::{Alert, Kind, Query, Snapshot, SnapshotRow};
 
 pub const SECOND: u64 = 1_000_000_000;
@@ -98,10 +98,7 @@ pub fn class(name: &str, slot: u32) -> RowSpec {
         slot,
         name: name.into(),
         kind: Kind::Class,
-        parent: None,
-        ceil_up_bps: None,
-        ceil_down_bps: None,
-        sla: Sla::default(),
+        ..RowSpec::default()
     }
 }
 

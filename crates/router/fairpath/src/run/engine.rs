@@ -216,6 +216,7 @@ fn rules(alerts: &Alerts) -> AlertRules {
         shift_factor: alerts.rtt_shift,
         shift_floor_ns: nanos(alerts.rtt_floor),
         loss: alerts.loss,
+        rtt_p95_ns: alerts.rtt_p95.map(nanos),
         ..AlertRules::default()
     }
 }
@@ -283,4 +284,18 @@ pub fn log_changes(changes: Vec<Change>) {
 fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alert_settings_reach_the_history() {
+        let text =
+            "[monitor]\ninterfaces = [\"lan0\"]\n[alerts]\nrtt_p95 = \"200ms\"\nloss = 0.5\n";
+        let config = fairpath_config::parse("f.toml", text).unwrap();
+        let rules = settings(&config).alerts;
+        assert_eq!((rules.rtt_p95_ns, rules.loss), (Some(200_000_000), 0.5));
+    }
 }

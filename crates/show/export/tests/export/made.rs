@@ -200,6 +200,7 @@ fn load(rtt: u64, number: u64) -> Load {
     }
     Load {
         idle_p50_rtt_ns: Some(rtt),
+        base_rtt_ns: Some(rtt - rtt / 8),
         loaded_p50_rtt_ns: Some(rtt + number * 4_000_000),
         loaded_p95_rtt_ns: Some(rtt * 2 + number * 9_000_000),
         rtt_growth_ns: Some(number * 4_000_000),

@@ -165,6 +165,7 @@ fn row() -> SnapshotRow {
         outside: leg(),
         load: Load {
             idle_p50_rtt_ns: Some(4_000_000),
+            base_rtt_ns: Some(3_000_000),
             loaded_p50_rtt_ns: Some(24_000_000),
             loaded_p95_rtt_ns: Some(40_000_000),
             rtt_growth_ns: Some(20_000_000),
