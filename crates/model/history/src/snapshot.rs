@@ -415,8 +415,12 @@ pub struct FlowLine {
     pub bytes_down: u64,
     /// Minimum RTT inside.
     pub inside_min_rtt_ns: Option<u64>,
+    /// Median RTT inside, estimated.
+    pub inside_p50_rtt_ns: Option<u64>,
     /// Minimum RTT outside.
     pub outside_min_rtt_ns: Option<u64>,
+    /// Median RTT outside, estimated.
+    pub outside_p50_rtt_ns: Option<u64>,
     /// Retransmissions that passed the router, both directions.
     pub retransmitted_packets: u64,
 }

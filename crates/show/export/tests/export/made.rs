@@ -314,7 +314,9 @@ fn flow(i: u16) -> FlowLine {
         bytes_up: 90_000 / u64::from(i + 1),
         bytes_down: 48_000_000 / u64::from(i + 1),
         inside_min_rtt_ns: Some(3_200_000),
+        inside_p50_rtt_ns: Some(4_100_000),
         outside_min_rtt_ns: (i != 3).then_some(11_800_000),
+        outside_p50_rtt_ns: (i != 3).then_some(13_400_000),
         retransmitted_packets: u64::from(i),
     }
 }

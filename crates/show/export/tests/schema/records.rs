@@ -270,7 +270,9 @@ pub fn detail() -> Detail {
             bytes_up: 3,
             bytes_down: 4,
             inside_min_rtt_ns: Some(5),
+            inside_p50_rtt_ns: Some(6),
             outside_min_rtt_ns: None,
+            outside_p50_rtt_ns: None,
             retransmitted_packets: 6,
         }],
         day: vec![DayPoint {

@@ -205,8 +205,8 @@ fn details_view_in_eighty_columns() {
             "10.0.7.3     156     372   840k   37.2M     12",
             "",
             "OPEN FLOWS ─────────────────────────────────────────────────────────────────────",
-            "host                  remote                in ms  out ms   up B  down B   retr",
-            "10.0.7.3:40008        198.51.100.17:443      24.0    9.00  96.0k   7.52M      8",
+            "host                  remote              in p50  out p50   up B  down B   retr",
+            "10.0.7.3:40008        198.51.100.17:443     32.0     11.0  96.0k   7.52M      8",
             "Esc back  up/down scroll  p pause  ? help  q quit",
         ],
     );
