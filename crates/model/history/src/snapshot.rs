@@ -5,6 +5,7 @@
 //! its port in `ROLE_port`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -321,6 +322,47 @@ pub struct Alert {
     pub text: String,
 }
 
+/// A name or pattern of the configuration without a monitored interface.
+///
+/// Its text names the value, the key and the remedy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingFor {
+    /// "interfaces" or "uplinks", keys of `[monitor]`.
+    pub key: String,
+    /// The configured name or pattern.
+    pub name: String,
+    /// An interface of this name exists, but it is not monitored.
+    pub exists: bool,
+    /// The existing interface with the most similar name.
+    pub nearest: Option<String>,
+}
+
+impl WaitingFor {
+    /// True if it is a pattern, which usually waits for interfaces that come and go.
+    pub fn is_pattern(&self) -> bool {
+        self.name.contains(['*', '?', '[', '{'])
+    }
+}
+
+impl fmt::Display for WaitingFor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (key, name) = (&self.key, fairpath_units::text::line(&self.name));
+        write!(f, "{name} ([monitor] {key}): ")?;
+        match (&self.nearest, self.exists, self.is_pattern()) {
+            (_, true, _) => f.write_str("it is not monitored: add it to [monitor] interfaces"),
+            (_, _, true) => f.write_str("no interface matches this pattern yet"),
+            (None, ..) => f.write_str("no interface has this name yet"),
+            (Some(near), ..) => {
+                let near = fairpath_units::text::line(near);
+                write!(
+                    f,
+                    "no interface has this name yet: did you mean \"{near}\"?"
+                )
+            }
+        }
+    }
+}
+
 /// All rows and counters at one time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
@@ -365,6 +407,9 @@ pub struct Snapshot {
     /// Interfaces that programs are attached to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<String>,
+    /// Configured interfaces and uplinks that are not monitored yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting_for: Vec<WaitingFor>,
     /// Texts for the operator, such as a refused configuration or a setting that needs a restart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

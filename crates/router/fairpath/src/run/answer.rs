@@ -160,6 +160,7 @@ impl Engine {
             configuration: self.generation,
             gauges: self.gauges(),
             interfaces: names.into_iter().map(|(_, name)| name.to_owned()).collect(),
+            waiting_for: self.waiting_for.clone(),
             notes: self.notes.values().cloned().collect(),
             interval_ns: nanos(self.config.monitor.interval),
             ..snapshot

@@ -97,9 +97,7 @@ impl Daemon {
 
     fn log_start(&mut self, kept: &[String], took: Duration) {
         let engine = &self.engine;
-        for missing in engine.kernel.interfaces().missing() {
-            tracing::warn!("waiting for interface {missing}: no interface has this name yet");
-        }
+        engine.log_waiting();
         if let Some(gap) = engine.history.gap_ns() {
             let gap = gap / 1_000_000;
             tracing::info!("state restored; no measurement for {gap} ms");

@@ -6,6 +6,7 @@ use fairpath_core::{
 use fairpath_history::snapshot::{
     Alert, AlertKind, DayPoint, Detail, FlowCounts, FlowLine, Kind, Leg, Load, Peer, Point, Queue,
     SNAPSHOT_SCHEMA, Shape, ShapedLink, Snapshot, SnapshotRow, StackTraffic, Totals, Volume,
+    WaitingFor,
 };
 use fairpath_history::{Histogram, IntervalRow};
 use fairpath_rtt::{Clock, Context, FlowLine as RttFlow, SampleLine, Summary};
@@ -229,6 +230,12 @@ pub fn snapshot() -> Snapshot {
             counters: [("qdisc_down_resets".to_owned(), 0)].into(),
         }),
         interfaces: vec!["lan".to_owned()],
+        waiting_for: vec![WaitingFor {
+            key: "uplinks".to_owned(),
+            name: "wna".to_owned(),
+            exists: false,
+            nearest: Some("wan".to_owned()),
+        }],
         notes: vec!["a restart is needed".to_owned()],
         ..empty_snapshot()
     }
