@@ -154,11 +154,11 @@ impl Engine {
         }
     }
 
-    fn finish(&self, snapshot: Snapshot) -> Answer {
+    fn finish(&self, mut snapshot: Snapshot) -> Answer {
         let names = self.kernel.interfaces().watched();
+        snapshot.gauges.extend(self.gauges());
         let snapshot = Snapshot {
             configuration: self.generation,
-            gauges: self.gauges(),
             interfaces: names.into_iter().map(|(_, name)| name.to_owned()).collect(),
             waiting_for: self.waiting_for.clone(),
             notes: self.notes.values().cloned().collect(),
