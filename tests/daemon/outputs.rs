@@ -255,8 +255,8 @@ fn broken_promise_runs_hook_and_fails_the_check() {
     let seen = seen();
     assert!(seen.starts_with("anna sla_breach begin\n"), "{seen}");
     let alert: Value = serde_json::from_str(seen.lines().nth(1).unwrap()).unwrap();
-    assert_eq!(alert["limit"], 5e6, "{alert}");
-    assert!(alert["value"].as_f64().unwrap() >= 38e6, "{alert}");
+    assert_eq!(alert["limit_rtt_ns"], 5_000_000, "{alert}");
+    assert!(alert["rtt_ns"].as_f64().unwrap() >= 38e6, "{alert}");
     assert!(seen.contains("CapEff:\t0000000000000000"), "{seen}");
     assert!(!seen.contains("\n0\n"), "runs as root: {seen}");
     assert!(

@@ -288,10 +288,13 @@ pub struct ShapeSet {
 }
 
 /// The condition of an alert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum AlertKind {
     /// The round-trip time is above its baseline.
+    #[default]
     RttShift,
     /// Loss is above the threshold.
     Loss,
@@ -299,23 +302,43 @@ pub enum AlertKind {
     SlaBreach,
 }
 
+/// The schema number of [`Alert`].
+pub const ALERT_SCHEMA: u32 = 1;
+
 /// The begin or the end of an alert.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+///
+/// Values are of RTT or of loss; the others are `None`, and all of them where an alert ends without a
+/// comparison.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Alert {
+    /// [`ALERT_SCHEMA`].
+    pub schema: u32,
     /// Unix time of the begin or end, nanoseconds.
     pub unix_ns: u64,
     /// True for a begin, false for an end.
     pub active: bool,
     /// The class.
     pub class: String,
+    /// The kind of its row.
+    pub kind: Kind,
     /// The condition.
     pub alert: AlertKind,
     /// "inside" or "outside".
     pub leg: String,
-    /// The measured value: nanoseconds for a round-trip time, a ratio for loss.
-    pub value: f64,
-    /// The baseline or the threshold that it is compared with, in the same unit.
-    pub limit: f64,
+    /// The statistic that is compared: "p50" or "p95" of the RTT, or "loss".
+    pub statistic: Option<String>,
+    /// Its value, if of RTT.
+    pub rtt_ns: Option<u64>,
+    /// The limit above which the alert begins.
+    pub limit_rtt_ns: Option<u64>,
+    /// The baseline from which the limit of a shift is computed.
+    pub baseline_rtt_ns: Option<u64>,
+    /// Its value, if of loss.
+    pub loss_ratio: Option<f64>,
+    /// The limit above which the alert begins.
+    pub limit_loss_ratio: Option<f64>,
+    /// Number of classes below with the same alert, which are not reported.
+    pub below: u64,
     /// Unix time at which the condition began, nanoseconds.
     pub since_unix_ns: u64,
     /// A text for people.
@@ -410,6 +433,9 @@ pub struct Snapshot {
     /// Configured interfaces and uplinks that are not monitored yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting_for: Vec<WaitingFor>,
+    /// Active alerts that were reported, by class. Those of classes below them are only counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alerts: Vec<Alert>,
     /// Texts for the operator, such as a refused configuration or a setting that needs a restart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

@@ -31,6 +31,7 @@ mod alerts;
 mod baseline;
 mod configure;
 mod day;
+mod faults;
 mod interval;
 mod load;
 mod pad;
@@ -59,6 +60,7 @@ pub use baseline::{BASELINE_NS, DEVIATIONS, MIN_SAMPLES, SURE, WARM_UP_NS};
 use day::DayClock;
 pub use day::{DAY_STEP_NS, DAY_STEPS, MAX_DAY_CLASSES};
 pub use fairpath_class::Sla;
+use faults::Faults;
 use interval::Interval;
 pub use load::{
     BUSY_SHARE, GROWTH_UNFELT_NS, GROWTH_UNUSABLE_NS, IDLE_SHARE, LOAD_HALF_LIFE_NS,
@@ -216,6 +218,7 @@ pub struct History {
     /// Number of active alerts, and the rows that have any.
     active_alerts: usize,
     alerting: Vec<usize>,
+    faults: Faults,
     /// Number of rows with a day, including parked ones.
     days: usize,
     unmatched: Unmatched,
@@ -242,6 +245,7 @@ impl History {
             sums: Sums::default(),
             active_alerts: 0,
             alerting: Vec::new(),
+            faults: Faults::default(),
             days: 0,
             unmatched: Unmatched::default(),
             places: Places::default(),

@@ -82,6 +82,7 @@ impl History {
                 .gauges()
                 .map(|(name, n)| (name.to_owned(), n))
                 .collect(),
+            alerts: self.faults.reported(),
             ..Snapshot::default()
         }
     }
