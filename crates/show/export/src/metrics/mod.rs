@@ -15,9 +15,9 @@ mod fold;
 mod text;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use fairpath_history::snapshot::{Snapshot, SnapshotRow};
+use fairpath_history::snapshot::{Alert, AlertKind, Kind as RowKind, Snapshot, SnapshotRow};
 
 use families::FAMILIES;
 pub use text::Exposition;
@@ -69,9 +69,10 @@ pub fn openmetrics(snapshot: &Snapshot, options: &MetricsOptions) -> String {
     let counters = counters(snapshot);
     let gauges = gauges(snapshot);
     let max_rows = options.max_series.saturating_sub(OWN_SERIES) / families::SERIES_PER_ROW;
-    let folded = fold::fold(&snapshot.rows, max_rows);
+    let reported = Reported::new(&snapshot.alerts);
+    let folded = fold::fold(&snapshot.rows, max_rows, &reported);
     let mut encoder = Encoder::new(options.exposition);
-    classes(&mut encoder, &folded.rows);
+    classes(&mut encoder, &folded.rows, &reported);
     monitor(&mut encoder, snapshot, folded.summed);
     for (name, value) in &gauges {
         let name = format!("fairpath_monitor_{name}");
@@ -96,12 +97,28 @@ pub fn openmetrics(snapshot: &Snapshot, options: &MetricsOptions) -> String {
     encoder.finish()
 }
 
-fn classes(encoder: &mut Encoder, rows: &[Cow<'_, SnapshotRow>]) {
+/// The alerts that were reported, one per fault: kind and name of the row, and condition.
+struct Reported<'a>(HashSet<(RowKind, &'a str, AlertKind)>);
+
+impl<'a> Reported<'a> {
+    fn new(alerts: &'a [Alert]) -> Reported<'a> {
+        let keys = alerts.iter().map(|a| (a.kind, a.class.as_str(), a.alert));
+        Reported(keys.collect())
+    }
+
+    /// The reported alerts of a row.
+    fn of(&self, row: &SnapshotRow) -> impl Iterator<Item = AlertKind> {
+        let alerts = row.alerts.iter().copied();
+        alerts.filter(|alert| self.0.contains(&(row.kind, row.name.as_str(), *alert)))
+    }
+}
+
+fn classes(encoder: &mut Encoder, rows: &[Cow<'_, SnapshotRow>], reported: &Reported<'_>) {
     families::rtt(encoder, rows);
     for family in FAMILIES {
         family.encode(encoder, rows);
     }
-    families::alerts(encoder, rows);
+    families::alerts(encoder, rows, reported);
     families::info(encoder, rows);
 }
 

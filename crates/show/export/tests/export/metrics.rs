@@ -183,6 +183,28 @@ fn the_needed_series_sum_no_row() {
     assert!(folded(needed - 1) > 0.0);
 }
 
+/// One fault is one alert: those of its parents and children are not reported.
+#[test]
+fn alerts_that_were_not_reported_are_0() {
+    let mut snapshot = snapshot();
+    let active = |snapshot: &Snapshot, max_series| {
+        let options = MetricsOptions {
+            max_series,
+            exposition: Exposition::OpenMetrics,
+        };
+        let text = openmetrics(snapshot, &options);
+        let lines = series(&text).into_iter();
+        let alerts = lines.filter(|line| line.starts_with("fairpath_alert_active"));
+        alerts.filter(|line| line.ends_with(" 1")).count()
+    };
+    let all = active(&snapshot, MAX_SERIES);
+    assert!(all > 0 && active(&snapshot, 1000) > 0, "also in sums");
+    snapshot.alerts.truncate(1);
+    assert_eq!(active(&snapshot, MAX_SERIES), 1);
+    snapshot.alerts.clear();
+    assert_eq!([MAX_SERIES, 1000].map(|max| active(&snapshot, max)), [0, 0]);
+}
+
 #[test]
 fn series_stay_within_the_limit() {
     for max_series in [0, 20, 100, 150, 400, 1000, 5000] {
