@@ -4,8 +4,9 @@ use std::os::unix::net::UnixDatagram;
 use std::time::Instant;
 
 use fairpath_testbed::{Need, Testbed, requires};
-use fairpath_tests::{Daemon, PATIENCE, Place};
+use fairpath_tests::{Daemon, PATIENCE, Place, binary};
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
 use super::{CLASSES, Site};
 
@@ -67,4 +68,33 @@ fn journal_lines_have_a_priority_and_no_time() {
     });
     daemon.logs("<6>ready after");
     daemon.logs("<4>waiting for interface missing");
+}
+
+#[test]
+fn misspelt_interfaces_name_the_nearest_one() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let site = Site::new(&testbed);
+    let place = Place::new();
+    let rest = format!("uplinks = [\"wna\"]\n{CLASSES}");
+    place.configure(&["lan", "wan"], &rest);
+    let expected = "wna ([monitor] uplinks): no interface has this name yet: did you mean \"wan\"?";
+    let mut check = site.router().command_without_sysfs(binary::fairpath());
+    check.args(["run", "--check", "--config"]);
+    let output = check.arg(place.path("fairpath.toml")).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && text.contains(expected), "{text}");
+
+    let daemon = Daemon::start(site.router(), &place);
+    daemon.logs(&format!("waiting for interface {expected}"));
+    let waiting_when = |what: &str, condition: fn(&Value) -> bool| {
+        daemon.status_when(what, |status| condition(&status["waiting_for"]))
+    };
+    waiting_when("the nearest name", |waiting| waiting[0]["nearest"] == "wan");
+    // It appears later, but is not monitored.
+    super::trouble::add_dummy(site.router(), "wna");
+    waiting_when("the link exists", |waiting| waiting[0]["exists"] == true);
+    place.configure(&["lan", "wan", "wna"], &rest);
+    daemon.reload();
+    waiting_when("it is monitored", Value::is_null);
 }

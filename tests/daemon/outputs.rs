@@ -1,10 +1,12 @@
 //! Out to other tools: metrics, rows, hooks, checks.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use fairpath_testbed::{Need, Netns, Testbed, requires, wait_for};
@@ -80,6 +82,101 @@ fn metrics_are_served_and_move_by_reload() {
         .enter(|| TcpStream::connect("127.0.0.1:9909").is_err())
         .unwrap();
     assert!(refused, "the old address is free");
+}
+
+/// The samples of metrics by series, after promtool accepted their text.
+fn samples(text: &str) -> BTreeMap<String, f64> {
+    let (_, body) = text.split_once("\r\n\r\n").unwrap();
+    if let Ok(mut promtool) = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+    {
+        let written = promtool.stdin.take().unwrap().write_all(body.as_bytes());
+        let output = promtool.wait_with_output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            written.is_ok() && output.status.success() && printed.is_empty(),
+            "{printed}"
+        );
+    }
+    let lines = body.lines().filter(|line| !line.starts_with('#'));
+    let sample = |line: &str| {
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        (series.to_owned(), value.parse().unwrap())
+    };
+    lines.map(sample).collect()
+}
+
+#[test]
+fn counters_grow_over_restarts_and_reloads() {
+    requires!(Need::Root, Need::Tool("promtool"));
+    let testbed = Testbed::new();
+    let site = Site::new(&testbed);
+    let place = Place::new();
+    let web = "[web]\nlisten = \"127.0.0.1:9912\"\n";
+    let configure = |more: &str| {
+        place.configure(&["lan", "wan"], &format!("{web}{more}{CLASSES}"));
+        let file = place.path("fairpath.toml");
+        let text = fs::read_to_string(&file).unwrap();
+        let text = text.replace("listen = \"off\"", "listen = \"127.0.0.1:9909\"");
+        fs::write(&file, text).unwrap();
+    };
+    configure("");
+    let daemon = Daemon::start(site.router(), &place);
+    site.exchange(ANNA, 3);
+    daemon.row_when("anna", "3 flows closed", |row| row["flows"]["closed"] == 3);
+    let refused = "fairpath_monitor_web_requests_refused_total";
+    get(site.router(), 9912, "/nowhere");
+    get(site.router(), 9909, "/nowhere");
+    get(site.router(), 9909, "/");
+    let read = |port| samples(&get(site.router(), port, "/metrics"));
+    assert_eq!([9909, 9912].map(|port| read(port)[refused]), [3.0; 2]);
+
+    // Another server of the page: what the old one counted stays.
+    configure("hosts = [\"router.example\"]\n");
+    assert_eq!(daemon.reload()["answer"], "done");
+    let before = read(9909);
+    assert_eq!(before[refused], 3.0);
+    assert!(daemon.stop().success());
+    let daemon = Daemon::start(site.router(), &place);
+    let after = read(9909);
+    let grows = |name: &str| name.contains("_total") || name.contains("_rtt_seconds_");
+    let of_rows = |name: &str| !name.starts_with("fairpath_monitor_") && grows(name);
+    let lost: Vec<_> = before
+        .iter()
+        .filter(|(name, value)| of_rows(name) && after.get(*name).is_none_or(|now| now < *value))
+        .collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    assert!(before.keys().filter(|name| of_rows(name)).count() > 100);
+    drop(daemon);
+}
+
+#[test]
+fn metrics_that_sum_rows_are_reported() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let site = Site::new(&testbed);
+    let place = Place::new();
+    place.configure(&["lan", "wan"], CLASSES);
+    let file = place.path("fairpath.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let limited = "listen = \"127.0.0.1:9909\"\nmax_series = 300";
+    fs::write(&file, text.replace("listen = \"off\"", limited)).unwrap();
+    let daemon = Daemon::start(site.router(), &place);
+    daemon.logs("set [metrics] max_series, now 300, to at least");
+    let metrics = samples(&get(site.router(), 9909, "/metrics"));
+    assert!(metrics["fairpath_rows_folded"] > 0.0);
+    let needed = metrics["fairpath_series_needed"];
+    let reported = |status: &Value| status["notes"].to_string().contains("max_series");
+    daemon.status_when("reported", reported);
+    let enough = limited.replace("300", &(needed as u64).to_string());
+    fs::write(&file, text.replace("listen = \"off\"", &enough)).unwrap();
+    assert_eq!(daemon.reload()["answer"], "done");
+    daemon.status_when("not reported", |status| !reported(status));
+    let metrics = samples(&get(site.router(), 9909, "/metrics"));
+    assert_eq!(metrics["fairpath_rows_folded"], 0.0);
 }
 
 #[test]
@@ -158,8 +255,8 @@ fn broken_promise_runs_hook_and_fails_the_check() {
     let seen = seen();
     assert!(seen.starts_with("anna sla_breach begin\n"), "{seen}");
     let alert: Value = serde_json::from_str(seen.lines().nth(1).unwrap()).unwrap();
-    assert_eq!(alert["limit"], 5e6, "{alert}");
-    assert!(alert["value"].as_f64().unwrap() >= 38e6, "{alert}");
+    assert_eq!(alert["limit_rtt_ns"], 5_000_000, "{alert}");
+    assert!(alert["rtt_ns"].as_f64().unwrap() >= 38e6, "{alert}");
     assert!(seen.contains("CapEff:\t0000000000000000"), "{seen}");
     assert!(!seen.contains("\n0\n"), "runs as root: {seen}");
     assert!(

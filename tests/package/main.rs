@@ -117,6 +117,8 @@ fn the_package_is_complete_and_owned_by_root() {
         "-rw-r--r-- root/root ./usr/share/fish/vendor_completions.d/fairpath.fish",
         "-rw-r--r-- root/root ./usr/share/doc/fairpath/copyright",
         "-rw-r--r-- root/root ./usr/share/doc/fairpath/guide/install.md",
+        "-rw-r--r-- root/root ./usr/share/doc/fairpath/export.md",
+        "-rw-r--r-- root/root ./usr/share/doc/fairpath/examples/prometheus/scrape.yml",
         "-rw-r--r-- root/root ./usr/share/doc/fairpath/examples/grafana/fairpath.json",
     ] {
         // MODE OWNER SIZE DATE TIME PATH
@@ -159,22 +161,107 @@ fn lintian_finds_no_error() {
     );
 }
 
+/// The files of the package, below `dir`.
+fn extracted(dir: &Path) -> PathBuf {
+    let tree = dir.join("tree");
+    let packed = packed();
+    let mut dpkg = Command::new("dpkg-deb");
+    output(dpkg.arg("--extract").arg(&packed.package).arg(&tree));
+    tree
+}
+
+/// The installed Markdown files below `dir`.
+fn pages(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let found = entries.flat_map(|path| match path.is_dir() {
+        true => pages(&path),
+        false => vec![path],
+    });
+    found
+        .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+        .collect()
+}
+
+/// The targets of the links of a page that lead to files.
+fn links(text: &str) -> Vec<String> {
+    let mut in_block = false;
+    let lines = text.lines().filter(|line| {
+        let fence = line.trim_start().starts_with("```");
+        in_block ^= fence;
+        !in_block && !fence
+    });
+    let prose = lines.map(|line| line.split('`').step_by(2).collect::<String>());
+    let mut targets = Vec::new();
+    for line in prose {
+        let links = line.split("](").skip(1);
+        let ends = links.filter_map(|link| Some(link.split_once(')')?.0));
+        let files = ends.map(|target| target.split('#').next().unwrap_or_default());
+        targets.extend(
+            files
+                .filter(|f| !f.is_empty() && !f.contains(':'))
+                .map(str::to_owned),
+        );
+    }
+    targets
+}
+
+#[test]
+fn links_of_installed_documents_resolve() {
+    if !has("links_of_installed_documents_resolve", "dpkg-deb") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let doc = extracted(dir.path()).join("usr/share/doc/fairpath");
+    let (mut checked, mut broken) = (0, Vec::new());
+    for page in pages(&doc) {
+        for link in links(&fs::read_to_string(&page).unwrap()) {
+            checked += 1;
+            if !page.parent().unwrap().join(&link).exists() {
+                broken.push(format!(
+                    "{}: {link}",
+                    page.strip_prefix(&doc).unwrap().display()
+                ));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+    assert!(checked > 200, "{checked}");
+}
+
+#[test]
+fn promtool_accepts_the_installed_configuration() {
+    let name = "promtool_accepts_the_installed_configuration";
+    if !has(name, "promtool") || !has(name, "dpkg-deb") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let tree = extracted(dir.path());
+    let examples = tree.join("usr/share/doc/fairpath/examples/prometheus");
+    let promtool = |words: &[&str]| {
+        let mut promtool = Command::new("promtool");
+        output(promtool.args(words).current_dir(&examples))
+    };
+    // Absolute paths in it are those of an installed system.
+    let scrape = fs::read_to_string(examples.join("scrape.yml")).unwrap();
+    let here = scrape.replace("/usr/share", &tree.join("usr/share").display().to_string());
+    assert_ne!(here, scrape);
+    fs::write(examples.join("here.yml"), here).unwrap();
+    let checked = promtool(&["check", "config", "here.yml"]);
+    assert!(checked.contains("rules found"), "{checked}");
+    promtool(&["check", "rules", "fairpath.rules.yml"]);
+    promtool(&["test", "rules", "fairpath.test.yml"]);
+}
+
 #[test]
 fn manual_pages_and_completions_are_well_formed() {
     let name = "manual_pages_and_completions_are_well_formed";
     if !has(name, "man") || !has(name, "dpkg-deb") {
         return;
     }
-    let packed = packed();
-    let package = &packed.package;
     let dir = tempfile::tempdir().unwrap();
-    let tree = dir.path().join("tree");
-    output(
-        Command::new("dpkg-deb")
-            .arg("--extract")
-            .arg(package)
-            .arg(&tree),
-    );
+    let tree = extracted(dir.path());
     for page in fs::read_dir(tree.join("usr/share/man/man1")).unwrap() {
         let page = page.unwrap().path();
         let mut man = Command::new("man");

@@ -7,6 +7,7 @@
 mod contents;
 mod control;
 mod licences;
+mod relink;
 
 use crate::{pages, run};
 use anyhow::{Context, Result, bail, ensure};

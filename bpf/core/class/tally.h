@@ -38,6 +38,9 @@
 #define FP_LAST_OCTAVE	35
 #define FP_BUCKETS	((FP_LAST_OCTAVE - FP_FIRST_OCTAVE + 1) * 32)
 
+/* Samples of a flow with steps of more than a bucket: 32 divided by their number. */
+#define FP_LONG_STEPS 32
+
 enum fp_pair_kind {
 	FP_PAIR_REMOTE = 1,
 	FP_PAIR_LABEL = 2,
@@ -193,16 +196,37 @@ FP_FUNC int fp_count_cell(struct fp_rtt FP_MEM *r FP_ARG, u32 slot, u32 leg_buck
 }
 
 FP_INLINE void fp_count_leg(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u32 slot, u32 leg,
-			    u64 rtt)
+			    u64 rtt, u32 bucket)
 {
 	struct fp_leg_counts FP_MEM *counts = &fp_legs_at(r, w->cpu, slot)[leg];
 
 	counts->samples++;
 	counts->sum_ns += rtt;
-	if (fp_count_cell(r, slot, leg << 10 | fp_bucket(rtt))) {
+	if (fp_count_cell(r, slot, leg << 10 | bucket)) {
 		counts->unbinned++;
 		w->stats.samples_unbinned++;
 	}
+}
+
+/*
+ * Moves the estimate of a median by a step towards `bucket` (Ma, Muthukrishnan and Sandler, Frugal
+ * Streaming for Estimating Quantiles, 2013). The first samples make long steps, since the very first
+ * one may be far away. Later ones make steps of one bucket, so that the estimate follows a change.
+ */
+FP_INLINE void fp_estimate_median(struct fp_dir FP_MEM *d, u32 samples, u32 bucket)
+{
+	u32 p50 = d->p50, step = 1;
+
+	if (samples <= 1) {
+		d->p50 = bucket;
+		return;
+	}
+	if (samples < FP_LONG_STEPS)
+		step = FP_LONG_STEPS / samples;
+	if (bucket > p50)
+		d->p50 = bucket - p50 > step ? p50 + step : bucket;
+	else
+		d->p50 = p50 - bucket > step ? p50 - step : bucket;
 }
 
 /* The slot of a monitored interface, FP_OTHER if it is not counted. */
@@ -222,21 +246,22 @@ FP_FUNC int fp_tally_sample(struct fp_rtt FP_MEM *r FP_ARG, struct fp_work FP_ME
 {
 	struct fp_tally FP_MEM *t = &fp_rare_of(r, f)->tally;
 	u32 measured = w->packet.side & 1, other = !measured;
-	u32 near = t->slot[measured], far = t->slot[other];
+	u32 near = t->slot[measured], far = t->slot[other], bucket = fp_bucket(rtt);
 	u64 us = rtt / 1000 < FP_FLUSH_MAX ? rtt / 1000 : FP_FLUSH_MAX;
 
 	if (near)
-		fp_count_leg(r, w, near, FP_INSIDE, rtt);
+		fp_count_leg(r, w, near, FP_INSIDE, rtt, bucket);
 	if (far)
-		fp_count_leg(r, w, far, FP_OUTSIDE, rtt);
+		fp_count_leg(r, w, far, FP_OUTSIDE, rtt, bucket);
 	if (!near && !far)
-		fp_count_leg(r, w, FP_OTHER, FP_INSIDE, rtt);
+		fp_count_leg(r, w, FP_OTHER, FP_INSIDE, rtt, bucket);
 	near = fp_interface_slot(r, f->dir[measured].behind);
 	if (near)
-		fp_count_leg(r, w, near, FP_INSIDE, rtt);
+		fp_count_leg(r, w, near, FP_INSIDE, rtt, bucket);
 	far = fp_interface_slot(r, f->dir[other].behind);
 	if (far)
-		fp_count_leg(r, w, far, FP_OUTSIDE, rtt);
+		fp_count_leg(r, w, far, FP_OUTSIDE, rtt, bucket);
+	fp_estimate_median(&f->dir[other], f->totals[other].samples, bucket);
 	t->samples[other]++;
 	t->rtt_sum_us[other] += us;
 	if (us > t->max_rtt_us[other])

@@ -43,7 +43,8 @@ struct fp_dir {
 	u64 point;  /* capture point where it is counted */
 	u32 next;   /* highest sequence number seen, plus one */
 	u32 behind; /* the interface towards its sender */
-	u32 flags;  /* FP_DIR_* */
+	u16 flags;  /* FP_DIR_* */
+	u16 p50;    /* bucket of the median RTT of this data, estimated, if samples and classes */
 	u32 tsval;  /* newest TSval sent, if FP_DIR_TS */
 };
 

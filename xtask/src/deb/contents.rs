@@ -17,6 +17,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 
+use super::relink::Documents;
 use super::{Order, licences};
 use crate::{pages, run, tidy};
 
@@ -60,8 +61,9 @@ const OF_THE_DEMO: [&str; 2] = ["fairpath-demo.1", "guide/demo.md"];
 const DOCUMENTS: &[&str] = &["md", "json", "svg", "png"];
 /// Documents that are not installed: a recorded report with its data.
 const RESULTS: &str = "results/";
-/// The project's README; README.md of the package is the index of the documents.
-const OVERVIEW: &str = "overview.md";
+/// Pages outside of docs/, and their names in the package, whose README.md is the index of the
+/// documents.
+const PAGES: [(&str, &str); 2] = [("README.md", "overview.md"), ("SECURITY.md", "SECURITY.md")];
 /// Below this prefix, dpkg keeps what the administrator changed.
 const CONFIGURATION: &str = "etc/";
 
@@ -171,22 +173,31 @@ pub fn fill(tree: &mut Tree, binary: &Path, made: &Path, order: &Order) -> Resul
 fn documentation(tree: &mut Tree, order: &Order) -> Result<()> {
     let root = run::root();
     let docs = root.join("docs");
-    for page in tidy::walk(&docs, DOCUMENTS)? {
-        // A page keeps its directory: pages link to one another.
-        let name = page.strip_prefix(&docs)?.to_string_lossy();
+    let mut documents = Documents::default();
+    for (page, name) in PAGES {
+        documents.add(Path::new(page), name);
+    }
+    documents.add(Path::new("CHANGELOG.md"), "changelog.gz");
+    let mut others = Vec::new();
+    for file in tidy::walk(&docs, DOCUMENTS)? {
+        // A page keeps its directory.
+        let name = file.strip_prefix(&docs)?.to_string_lossy().into_owned();
         if OF_THE_DEMO.contains(&&*name) || name.starts_with(RESULTS) {
             continue;
         }
-        let content = match &*name {
-            "README.md" => text(&page)?
-                .replace("](../README.md", &format!("]({OVERVIEW}"))
+        documents.add(file.strip_prefix(run::root())?, &name);
+        others.push((file, name));
+    }
+    let pages = PAGES.map(|(page, name)| (root.join(page), name.to_owned()));
+    for (file, name) in others.into_iter().chain(pages) {
+        let content = match name.ends_with(".md") {
+            true => documents
+                .relink(file.strip_prefix(run::root())?, &text(&file)?)
                 .into(),
-            _ => read(&page)?,
+            false => read(&file)?,
         };
         tree.put(&format!("{DOC}/{name}"), 0o644, &content)?;
     }
-    let overview = text(&root.join("README.md"))?.replace("](docs/", "](");
-    tree.put(&format!("{DOC}/{OVERVIEW}"), 0o644, overview.as_bytes())?;
     for (from, to) in EXAMPLES {
         let from = root.join(from);
         for example in from

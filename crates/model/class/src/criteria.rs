@@ -99,7 +99,7 @@ fn conflicts(tree: &Tree, sources: &Sources, uplinks: Uplinks, problems: &mut Pr
 
 fn empty(tree: &Tree, problems: &mut Problems) {
     for (at, node) in tree.nodes.iter().enumerate() {
-        if node.draft.criteria.is_empty() && node.end == at + 1 {
+        if node.draft.criteria.is_empty() && node.end == at + 1 && !node.draft.incomplete {
             let name = &node.draft.name;
             let text = format!("class \"{name}\": no criteria and no children");
             problems.warning(ProblemKind::Empty, node.draft.place, name, text);

@@ -18,6 +18,8 @@ pub(crate) struct DraftRates {
 /// A class before the check of the tree.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Draft {
+    /// Its row is too short, which is reported. It has a name only.
+    pub incomplete: bool,
     /// The position of its name, if it has one.
     pub place: Place,
     /// Empty if missing, which was reported.

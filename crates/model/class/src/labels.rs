@@ -9,7 +9,7 @@ use fairpath_core::Prefix;
 
 use crate::draft::Drafts;
 use crate::problem::{ProblemKind, Problems};
-use crate::table::{Cell, Rows};
+use crate::table::{Cell, Rows, ShortRows};
 use crate::value;
 
 /// Maximum number of labelled prefixes.
@@ -67,20 +67,26 @@ impl Drafts {
     pub fn read_labels(&mut self, file: &str, text: &str) {
         let start = self.sources.add(file, text);
         let mut rows = Rows::new(text, start);
-        let header = rows
-            .advance(&mut self.problems)
-            .then(|| columns(&rows))
-            .flatten();
-        let Some((prefix, label)) = header else {
-            let text = "not a table of labels: the first line must be prefix,label".to_owned();
-            self.problems.error(ProblemKind::Key, start, "", text);
+        let missing = "not a table of labels: the first line must be prefix,label";
+        if !rows.advance_to_header(missing, &mut self.problems) {
+            return;
+        }
+        let Some((prefix, label)) = columns(&rows) else {
+            self.problems
+                .error(ProblemKind::Key, start, "", missing.to_owned());
             return;
         };
+        let width = rows.len();
+        let mut short = ShortRows::default();
         let mut seen: HashMap<Prefix, u32> = self.labels.prefixes.iter().copied().collect();
         let mut excess = None;
         while rows.advance(&mut self.problems) {
             if seen.len() >= MAX_LABELS {
                 excess.get_or_insert((rows.place(), 0)).1 += 1;
+                continue;
+            }
+            if rows.len() < width {
+                short.note(&rows);
                 continue;
             }
             take(
@@ -91,6 +97,7 @@ impl Drafts {
                 &mut self.problems,
             );
         }
+        short.report(width, &mut self.problems);
         if let Some((place, count)) = excess {
             let text = format!(
                 "too many labelled prefixes: {count} more from here, the maximum is {MAX_LABELS}"

@@ -9,7 +9,7 @@
 use crate::draft::{Draft, Drafts};
 use crate::key::{self, ATTRIBUTE, Key};
 use crate::problem::{ProblemKind, Problems};
-use crate::table::{Cell, Rows};
+use crate::table::{Cell, Rows, ShortRows};
 
 enum Column {
     Key(Key),
@@ -23,18 +23,20 @@ impl Drafts {
     pub fn read_csv(&mut self, file: &str, text: &str) {
         let start = self.sources.add(file, text);
         let mut rows = Rows::new(text, start);
-        if !rows.advance(&mut self.problems) {
-            let text =
-                "no header: write column names in the first line, such as name,parent,prefix";
-            self.problems
-                .error(ProblemKind::Key, start, "", text.to_owned());
+        let missing = "no header: write column names in the first line, such as name,parent,prefix";
+        if !rows.advance_to_header(missing, &mut self.problems) {
             return;
         }
         let columns = header(&rows, &mut self.problems);
+        let mut short = ShortRows::default();
         while rows.advance(&mut self.problems) {
             let draft = draft(&rows, &columns, &mut self.problems);
+            if draft.incomplete {
+                short.note(&rows);
+            }
             self.push(draft);
         }
+        short.report(columns.len(), &mut self.problems);
     }
 }
 
@@ -78,6 +80,7 @@ fn header(rows: &Rows<'_>, problems: &mut Problems) -> Vec<Column> {
 fn draft(rows: &Rows<'_>, columns: &[Column], problems: &mut Problems) -> Draft {
     let mut draft = Draft {
         place: rows.place(),
+        incomplete: rows.len() < columns.len(),
         ..Draft::default()
     };
     let before = problems.errors();
@@ -91,6 +94,10 @@ fn draft(rows: &Rows<'_>, columns: &[Column], problems: &mut Problems) -> Draft 
     let is_name = |column: &Column| matches!(column, Column::Key(Key::Name));
     for (column, cell) in cells().filter(|(column, _)| is_name(column)) {
         set(&mut draft, column, cell, problems);
+    }
+    if draft.incomplete {
+        // Other cells may be shifted. The name remains, because other rows may have it as parent.
+        return draft;
     }
     for (column, cell) in cells().filter(|(column, _)| !is_name(column)) {
         set(&mut draft, column, cell, problems);

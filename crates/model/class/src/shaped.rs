@@ -13,7 +13,7 @@ use crate::key::Key;
 use crate::problem::{ProblemKind, Problems};
 use crate::source::{At, Place};
 use crate::sqm::RefusedQueues;
-use crate::table::{Cell, Rows};
+use crate::table::{Cell, Rows, ShortRows};
 use crate::value;
 
 /// Indices of the columns.
@@ -91,10 +91,8 @@ impl Drafts {
         let (file, text) = csv;
         let start = self.sources.add(file, text);
         let mut rows = Rows::new(text, start);
-        if !rows.advance(&mut self.problems) {
-            let text =
-                "no header: ShapedDevices.csv begins with Circuit ID,Circuit Name".to_owned();
-            self.problems.error(ProblemKind::Key, start, "", text);
+        let missing = "no header: ShapedDevices.csv begins with Circuit ID,Circuit Name";
+        if !rows.advance_to_header(missing, &mut self.problems) {
             return;
         }
         let columns = columns(&rows, &mut self.problems);
@@ -102,7 +100,7 @@ impl Drafts {
         let mut circuits: Vec<Circuit> = Vec::new();
         let mut by_id: HashMap<String, usize> = HashMap::new();
         let mut queues = RefusedQueues::default();
-        let mut short: Option<(Place, usize, usize)> = None;
+        let mut short = ShortRows::default();
         while rows.advance(&mut self.problems) {
             if rows.len() > width {
                 let text = format!(
@@ -113,7 +111,7 @@ impl Drafts {
                     .warning(ProblemKind::Syntax, rows.place(), "", text);
             }
             if rows.len() < columns.needed() {
-                short.get_or_insert((rows.place(), rows.len(), 0)).2 += 1;
+                short.note(&rows);
                 continue;
             }
             let row = ShapedRow {
@@ -135,14 +133,7 @@ impl Drafts {
             queues.read(row.text(columns.sqm));
         }
         queues.report(&mut self.problems);
-        if let Some((place, cells, count)) = short {
-            let unit = if count == 1 { "row has" } else { "rows have" };
-            let text = format!(
-                "{count} {unit} too few cells, here {cells}, but the header has {width}: \
-                 write a cell for each column, also for an empty one"
-            );
-            self.problems.error(ProblemKind::Syntax, place, "", text);
-        }
+        short.report(width, &mut self.problems);
         self.take_circuits(circuits);
     }
 

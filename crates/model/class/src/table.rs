@@ -30,6 +30,39 @@ impl<'t> Cell<'t> {
     }
 }
 
+/// Rows with fewer cells than the header, which get one error.
+#[derive(Default)]
+pub(crate) struct ShortRows {
+    /// The first one and its number of cells.
+    first: Option<(Place, usize)>,
+    count: usize,
+}
+
+impl ShortRows {
+    /// Counts the present row.
+    pub fn note(&mut self, rows: &Rows<'_>) {
+        self.first.get_or_insert((rows.place(), rows.len()));
+        self.count += 1;
+    }
+
+    /// Adds the error, if there is any such row. `width` is the number of cells of the header.
+    pub fn report(&self, width: usize, problems: &mut Problems) {
+        let Some((place, cells)) = self.first else {
+            return;
+        };
+        let unit = match self.count {
+            1 => "row has",
+            _ => "rows have",
+        };
+        let text = format!(
+            "{} {unit} too few cells, here {cells}, but the header has {width}: \
+             write a cell for each column, also for an empty one",
+            self.count
+        );
+        problems.error(ProblemKind::Syntax, place, "", text);
+    }
+}
+
 /// The records of a text.
 pub(crate) struct Rows<'t> {
     text: &'t str,
@@ -39,6 +72,8 @@ pub(crate) struct Rows<'t> {
     reader: Reader<&'t [u8]>,
     record: StringRecord,
     offsets: Vec<usize>,
+    /// A problem of the file was reported: there are no further records.
+    failed: bool,
 }
 
 impl<'t> Rows<'t> {
@@ -57,31 +92,58 @@ impl<'t> Rows<'t> {
             reader,
             record: StringRecord::new(),
             offsets: Vec::new(),
+            failed: false,
         }
+    }
+
+    /// Advances to the header. Otherwise the problem is reported, with `missing` for an empty file.
+    pub fn advance_to_header(&mut self, missing: &str, problems: &mut Problems) -> bool {
+        if !self.advance(problems) {
+            if !self.failed {
+                problems.error(ProblemKind::Key, self.start, "", missing.to_owned());
+            }
+            return false;
+        }
+        let header = self.cell(0);
+        let separators = match self.len() {
+            1 if header.text.contains(';') => "semicolons",
+            1 if header.text.contains('\t') => "tabs",
+            _ => return true,
+        };
+        let text = format!(
+            "columns are separated by {separators}: save the file with commas between columns"
+        );
+        problems.error(ProblemKind::Syntax, header.place, "", text);
+        false
     }
 
     /// Advances to the next record that is not empty.
     pub fn advance(&mut self, problems: &mut Problems) -> bool {
-        loop {
+        while !self.failed {
             match self.reader.read_record(&mut self.record) {
                 Ok(true) => {}
                 Ok(false) => return false,
                 Err(error) => {
+                    self.failed = true;
                     problems.error(
                         ProblemKind::Syntax,
                         self.start,
                         "",
                         format!("no CSV: {error}"),
                     );
-                    return false;
                 }
             }
-            if self.record.iter().any(|cell| !cell.trim().is_empty()) {
+            if !self.failed && self.record.iter().any(|cell| !cell.trim().is_empty()) {
                 let begin = self.record.position().map_or(0, |at| at.byte() as usize);
-                cell_offsets(self.text.as_bytes(), begin, &mut self.offsets);
-                return true;
+                let unclosed = cell_offsets(self.text.as_bytes(), begin, &mut self.offsets);
+                let Some(at) = unclosed else { return true };
+                self.failed = true;
+                let text = "the quote of this cell is not closed: write \" once more at the end of the cell, and quotes inside it as \"\"";
+                let place = self.start.at(at + self.skipped);
+                problems.error(ProblemKind::Syntax, place, "", text.to_owned());
             }
         }
+        false
     }
 
     /// Number of cells of the record.
@@ -113,8 +175,9 @@ impl<'t> Rows<'t> {
 }
 
 /// The start of the text of each cell, after its quote if it has one. The record begins after `begin`
-/// and after any empty lines and comments.
-fn cell_offsets(text: &[u8], begin: usize, offsets: &mut Vec<usize>) {
+/// and after any empty lines and comments. Returns the offset of a quote that is not closed at the end
+/// of its cell.
+fn cell_offsets(text: &[u8], begin: usize, offsets: &mut Vec<usize>) -> Option<usize> {
     let byte = |at: usize| text.get(at).copied();
     let mut at = begin;
     loop {
@@ -134,31 +197,36 @@ fn cell_offsets(text: &[u8], begin: usize, offsets: &mut Vec<usize>) {
         at += usize::from(quoted);
         offsets.push(at);
         if quoted {
-            at = behind_quote(text, at);
+            let quote = at - 1;
+            let ends = |at: &usize| byte(*at).is_none_or(|b| matches!(b, b',' | b'\n' | b'\r'));
+            match behind_quote(text, at).filter(ends) {
+                Some(behind) => at = behind,
+                None => return Some(quote),
+            }
         }
         while byte(at).is_some_and(|b| !matches!(b, b',' | b'\n' | b'\r')) {
             at += 1;
         }
         if byte(at) != Some(b',') {
-            return;
+            return None;
         }
         at += 1;
     }
 }
 
 /// The offset after the closing quote of the cell whose text begins at `at`. A doubled quote does not
-/// close it.
-fn behind_quote(text: &[u8], mut at: usize) -> usize {
+/// close it. `None` if no quote does.
+fn behind_quote(text: &[u8], mut at: usize) -> Option<usize> {
     while let Some(byte) = text.get(at) {
         at += 1;
         if *byte == b'"' {
             if text.get(at) != Some(&b'"') {
-                break;
+                return Some(at);
             }
             at += 1;
         }
     }
-    at
+    None
 }
 
 #[cfg(test)]

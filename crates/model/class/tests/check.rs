@@ -323,6 +323,82 @@ fn csv_headers_and_rows_are_checked() {
 }
 
 #[test]
+fn rows_with_too_few_cells_get_one_error() {
+    let rows = "site,,\na,site\nb,site,192.0.2.1\nc,site\nd\n";
+    assert_problems(
+        &csv(&format!("name,parent,prefix\n{rows}")),
+        &[
+            "c.csv:3:1: error: 3 rows have too few cells, here 2, but the header has 3: \
+             write a cell for each column, also for an empty one",
+        ],
+    );
+    let mut drafts = Drafts::new();
+    drafts.read_labels("l.csv", "prefix,label\n192.0.2.0/24\n");
+    assert_problems(
+        &ClassSet::build(drafts, Uplinks::Unknown),
+        &[
+            "l.csv:2:1: error: 1 row has too few cells, here 1, but the header has 2: \
+             write a cell for each column, also for an empty one",
+        ],
+    );
+}
+
+/// The problems of a file with this content.
+fn file(name: &str, content: &[u8]) -> Outcome {
+    let mut drafts = Drafts::new();
+    drafts.read_file(name, content);
+    ClassSet::build(drafts, Uplinks::Unknown)
+}
+
+#[test]
+fn other_separators_are_named() {
+    let headers = [
+        ("name;parent;prefix", "semicolons"),
+        ("Circuit ID;Circuit Name;IPv4", "semicolons"),
+        ("prefix\tlabel", "tabs"),
+        ("name\tparent\tprefix", "tabs"),
+        ("sep=;", "semicolons"),
+    ];
+    for (header, words) in headers {
+        let expected = format!(
+            "c.csv:1:1: error: columns are separated by {words}: \
+             save the file with commas between columns"
+        );
+        let rows = "a;b;192.0.2.1\na;b;192.0.2.2\n";
+        let outcome = file("c.csv", format!("{header}\n{rows}").as_bytes());
+        assert_problems(&outcome, &[&expected]);
+    }
+    // Values of a list are not columns.
+    assert_problems(&csv("name,prefix\na,192.0.2.1;192.0.2.2\n"), &[]);
+    let mut drafts = Drafts::new();
+    drafts.read_shaped_devices(("s.csv", "Circuit ID;Circuit Name\n1;a\n"), None);
+    let outcome = ClassSet::build(drafts, Uplinks::Unknown);
+    assert!(outcome.report.problems[0].text.contains("semicolons"));
+}
+
+#[test]
+fn unclosed_quotes_have_a_position() {
+    let text = |cell: &str| {
+        format!("{cell}: write \" once more at the end of the cell, and quotes inside it as \"\"")
+    };
+    let cause = text("the quote of this cell is not closed");
+    for content in [
+        "name,prefix\na,\"192.0.2.1\nb,192.0.2.2\nc,192.0.2.3\n",
+        // The next quote would end the cell lines below.
+        "name,prefix\na,\"192.0.2.1\nb,\"192.0.2.2\"\nc,192.0.2.3\n",
+        "name,prefix\na,\"192.0.2.1\" x\n",
+    ] {
+        let expected = format!("c.csv:2:3: error: {cause}");
+        assert_problems(&file("c.csv", content.as_bytes()), &[&expected]);
+    }
+    let expected = format!("c.csv:1:6: error: {cause}");
+    assert_problems(&csv("name,\"prefix\na,b\n"), &[&expected]);
+    // A line break and quotes in a cell are valid.
+    let valid = "name,prefix,attributes.note\na,192.0.2.1,\"two\nlines, \"\"quoted\"\"\"\n";
+    assert_problems(&csv(valid), &[]);
+}
+
+#[test]
 fn attributes_are_columns_too() {
     let set = csv("\u{feff}Name,Prefixes,attributes.Plan\na,192.0.2.1,gold\n")
         .set
@@ -425,13 +501,27 @@ fn labels_are_read_and_checked() {
 
 #[test]
 fn invalid_utf8_has_a_position() {
-    let mut drafts = Drafts::new();
-    drafts.read_file("c.csv", b"name,prefix\na,\xff\n");
-    let outcome = ClassSet::build(drafts, Uplinks::Unknown);
-    assert_problems(
-        &outcome,
-        &["c.csv:2:3: error: not UTF-8: save the file as UTF-8"],
+    let problem = |content: &[u8]| file("c.csv", content).report.problems[0].to_string();
+    assert_eq!(
+        problem(b"name,prefix\nM\xfcller,192.0.2.1\n"),
+        "c.csv:2:2: error: not UTF-8: byte 0xfc is \"\u{fc}\" in Latin-1; \
+         save the file as UTF-8, for example with iconv -f latin1 -t utf-8"
     );
+    assert_eq!(
+        problem(b"name,prefix\na \x80,192.0.2.1\n"),
+        "c.csv:2:3: error: not UTF-8: byte 0x80 is of another encoding, such as Windows-1252; \
+         save the file as UTF-8, for example with iconv -f windows-1252 -t utf-8"
+    );
+    assert_eq!(
+        problem(b"\xff\xfen\0a\0m\0e\0"),
+        "c.csv:1:1: error: not UTF-8: the file is UTF-16; \
+         save the file as UTF-8, for example with iconv -f utf-16 -t utf-8"
+    );
+    let mut drafts = Drafts::new();
+    drafts.read_labels_file("l.csv", b"prefix,label\n192.0.2.0/24,M\xfcller\n");
+    let outcome = ClassSet::build(drafts, Uplinks::Unknown);
+    let text = outcome.report.problems[0].to_string();
+    assert!(text.starts_with("l.csv:2:15: error: not UTF-8"), "{text}");
 }
 
 #[test]

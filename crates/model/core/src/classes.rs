@@ -8,7 +8,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::abi::{Counts, Key};
-use crate::aggregate::{Cell, ClassCounts, Pair, PairKind, Prefix, Rules};
+use crate::aggregate::{Cell, ClassCounts, Pair, PairKind, Prefix, Rules, bucket_middle};
 use crate::ffi::{self, RawFilter, RawFlow, RawPair};
 use crate::image::{self, TooManyRules};
 use crate::memory::Memory;
@@ -42,6 +42,11 @@ pub struct FlowView {
     pub last: u64,
     /// Minimum round-trip time towards side 0 and 1, nanoseconds; 0 without samples too.
     pub min: [u64; 2],
+    /// Estimated median round-trip time towards side 0 and 1, nanoseconds; invalid without samples.
+    ///
+    /// Of the flow so far, or of its recent samples after a change: each sample moves it by at most
+    /// one bucket of [`BUCKETS`](crate::BUCKETS), the first ones by more.
+    pub p50: [u64; 2],
     /// Counts of packets from side 0 and 1.
     pub counts: [Counts; 2],
     /// It ended, and keeps its entry for late packets.
@@ -311,6 +316,7 @@ fn view_of(raw: &RawFlow) -> FlowView {
         opened: raw.opened,
         last: raw.last,
         min: raw.min,
+        p50: raw.p50.map(bucket_middle),
         counts: raw.counts,
         closed: raw.closed != 0,
     }

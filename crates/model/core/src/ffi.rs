@@ -36,8 +36,8 @@ pub(crate) struct RawFlow {
     pub min: [u64; 2],
     pub counts: [Counts; 2],
     pub slot: [u32; 2],
+    pub p50: [u16; 2],
     pub closed: u32,
-    pub zero: u32,
 }
 
 /// `struct fp_filter`.

@@ -473,8 +473,8 @@ struct fp_flow_view {
 	u64 min[2]; /* towards side N */
 	struct fp_counts counts[2];
 	u32 slot[2];
+	u16 p50[2]; /* towards side N: bucket */
 	u32 closed; /* it ended, and stays for late packets */
-	u32 zero;
 };
 
 /* Flows of a class (all for ~0) from set `*at` of the table on, up to `space`. */
@@ -499,6 +499,7 @@ u32 fp_native_flows(struct fp_rtt *r, u32 slot, u32 *at, struct fp_flow_view *ou
 			out[used].closed = (f->flags & FP_FLOW_CLOSED) != 0;
 			for (side = 0; side < 2; side++) {
 				out[used].min[side] = f->totals[!side].min;
+				out[used].p50[side] = f->dir[!side].p50;
 				fp_counts_of(r, f, &out[used].counts[side], side);
 				out[used].slot[side] = tally->slot[side];
 			}

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fairpath_core::{
-    ClassReading, Config, DOWN, Event, Filter, Frame, FrameDirection, INSIDE, Link, Memory,
-    Monitor, OTHER, OUTSIDE, PairKind, Prefix, Rules, UP, bucket_of,
+    ClassReading, Config, DOWN, Event, Filter, FlowView, Frame, FrameDirection, INSIDE, Link,
+    Memory, Monitor, OTHER, OUTSIDE, PairKind, Prefix, Rules, UP, bucket_of,
 };
 use fairpath_units::{test_seed, test_seeds};
 use fairpath_wire::tcp::{Flags, Header};
@@ -636,6 +636,97 @@ fn moved_flows_count_as_open_once() {
     assert_eq!((flows(3), flows(5)), ((1, 1), (1, 0)));
     assert_eq!(monitor.flows(5, 10).len(), 1);
     assert_eq!(monitor.flows(3, 10).len(), 0);
+}
+
+/// A flow whose host acknowledges each byte of the server after one of `rtts`; its view at the end.
+fn acknowledged_after(rtts: &[u64]) -> FlowView {
+    let mut monitor = monitor(10, &[]);
+    monitor.set_rules(&host_rules(3), &[]).unwrap();
+    // Samples begin once both directions passed.
+    feed(
+        &mut monitor,
+        SECOND,
+        &tcp(HOST, SERVER, Flags::ACK, 2, 100),
+        1,
+    );
+    feed(
+        &mut monitor,
+        SECOND,
+        &tcp(SERVER, HOST, Flags::ACK, 100, 2),
+        1,
+    );
+    let mut now = 2 * SECOND;
+    for (at, rtt) in rtts.iter().enumerate() {
+        let seq = 100 + at as u32;
+        let mut data = tcp(SERVER, HOST, Flags::ACK, seq, 2);
+        data.push(0);
+        let total = (data.len() as u16).to_be_bytes();
+        data[2..4].copy_from_slice(&total);
+        feed(&mut monitor, now, &data, 1);
+        now += rtt;
+        let ack = tcp(HOST, SERVER, Flags::ACK, 2, seq + 1);
+        feed(&mut monitor, now, &ack, 1);
+        now += MS;
+    }
+    let views = monitor.flows(3, 10);
+    let samples = views[0].counts[1].samples.max(views[0].counts[0].samples);
+    assert_eq!(samples as usize, rtts.len());
+    views[0]
+}
+
+/// The estimate of the host's side, relative to the exact median of `rtts`.
+fn median_error(view: &FlowView, rtts: &[u64]) -> f64 {
+    let host = usize::from(view.slots[0] != 3);
+    let mut sorted = rtts.to_vec();
+    sorted.sort_unstable();
+    let exact = sorted[sorted.len() / 2] as f64;
+    view.p50[host] as f64 / exact - 1.0
+}
+
+#[test]
+fn flow_medians_are_near_exact_ones() {
+    for seed in test_seeds(200) {
+        let mut random = Random::new(seed);
+        let base = random.within(100, 400_000) * 1000;
+        // Half of the flows have a queue: an exponential delay of that mean in addition.
+        let queue = random.pick(&[0.0, 0.3, 1.0]);
+        let mut rtts = Vec::new();
+        // The handshake may take far longer than the rest.
+        rtts.push(base * random.pick(&[1, 4, 8]));
+        for _ in 0..300 {
+            let uniform = random.within(1, 1_000_000) as f64 / 1e6;
+            rtts.push((base as f64 * (1.0 - queue * uniform.ln())) as u64);
+        }
+        let error = median_error(&acknowledged_after(&rtts), &rtts);
+        let limit = if queue == 0.0 { 0.035 } else { 0.25 };
+        assert!(
+            error.abs() < limit,
+            "seed {seed}: base {base}, queue {queue}: {error}"
+        );
+    }
+}
+
+#[test]
+fn outliers_move_flow_medians_little() {
+    let one = [37 * MS];
+    assert!(median_error(&acknowledged_after(&one), &one).abs() < 0.016);
+    // The first one, of a handshake, is far away: the next ones make long steps.
+    let rtts = [&[80 * MS][..], &[20 * MS; 40]].concat();
+    let error = median_error(&acknowledged_after(&rtts), &rtts);
+    assert!(error.abs() < 0.035, "{error}");
+    let mut rtts = vec![20 * MS; 100];
+    for at in (5..100).step_by(10) {
+        rtts[at] = 900 * MS;
+    }
+    let error = median_error(&acknowledged_after(&rtts), &rtts);
+    assert!(error.abs() < 0.07, "{error}");
+}
+
+#[test]
+fn flow_medians_follow_a_change() {
+    let (before, after) = ([10 * MS; 1000], [40 * MS; 80]);
+    let error = median_error(&acknowledged_after(&[&before[..], &after].concat()), &after);
+    assert!(error.abs() < 0.035, "{error}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 //! its port in `ROLE_port`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -293,10 +294,13 @@ pub struct ShapeSet {
 }
 
 /// The condition of an alert.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum AlertKind {
     /// The round-trip time is above its baseline.
+    #[default]
     RttShift,
     /// Loss is above the threshold.
     Loss,
@@ -304,27 +308,88 @@ pub enum AlertKind {
     SlaBreach,
 }
 
+/// The schema number of [`Alert`].
+pub const ALERT_SCHEMA: u32 = 1;
+
 /// The begin or the end of an alert.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+///
+/// Values are of RTT or of loss; the others are `None`, and all of them where an alert ends without a
+/// comparison.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Alert {
+    /// [`ALERT_SCHEMA`].
+    pub schema: u32,
     /// Unix time of the begin or end, nanoseconds.
     pub unix_ns: u64,
     /// True for a begin, false for an end.
     pub active: bool,
     /// The class.
     pub class: String,
+    /// The kind of its row.
+    pub kind: Kind,
     /// The condition.
     pub alert: AlertKind,
     /// "inside" or "outside".
     pub leg: String,
-    /// The measured value: nanoseconds for a round-trip time, a ratio for loss.
-    pub value: f64,
-    /// The baseline or the threshold that it is compared with, in the same unit.
-    pub limit: f64,
+    /// The statistic that is compared: "p50" or "p95" of the RTT, or "loss".
+    pub statistic: Option<String>,
+    /// Its value, if of RTT.
+    pub rtt_ns: Option<u64>,
+    /// The limit above which the alert begins.
+    pub limit_rtt_ns: Option<u64>,
+    /// The baseline from which the limit of a shift is computed.
+    pub baseline_rtt_ns: Option<u64>,
+    /// Its value, if of loss.
+    pub loss_ratio: Option<f64>,
+    /// The limit above which the alert begins.
+    pub limit_loss_ratio: Option<f64>,
+    /// Number of classes below with the same alert, which are not reported.
+    pub below: u64,
     /// Unix time at which the condition began, nanoseconds.
     pub since_unix_ns: u64,
     /// A text for people.
     pub text: String,
+}
+
+/// A name or pattern of the configuration without a monitored interface.
+///
+/// Its text names the value, the key and the remedy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingFor {
+    /// "interfaces" or "uplinks", keys of `[monitor]`.
+    pub key: String,
+    /// The configured name or pattern.
+    pub name: String,
+    /// An interface of this name exists, but it is not monitored.
+    pub exists: bool,
+    /// The existing interface with the most similar name.
+    pub nearest: Option<String>,
+}
+
+impl WaitingFor {
+    /// True if it is a pattern, which usually waits for interfaces that come and go.
+    pub fn is_pattern(&self) -> bool {
+        self.name.contains(['*', '?', '[', '{'])
+    }
+}
+
+impl fmt::Display for WaitingFor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (key, name) = (&self.key, fairpath_units::text::line(&self.name));
+        write!(f, "{name} ([monitor] {key}): ")?;
+        match (&self.nearest, self.exists, self.is_pattern()) {
+            (_, true, _) => f.write_str("it is not monitored: add it to [monitor] interfaces"),
+            (_, _, true) => f.write_str("no interface matches this pattern yet"),
+            (None, ..) => f.write_str("no interface has this name yet"),
+            (Some(near), ..) => {
+                let near = fairpath_units::text::line(near);
+                write!(
+                    f,
+                    "no interface has this name yet: did you mean \"{near}\"?"
+                )
+            }
+        }
+    }
 }
 
 /// All rows and counters at one time.
@@ -371,6 +436,12 @@ pub struct Snapshot {
     /// Interfaces that programs are attached to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<String>,
+    /// Configured interfaces and uplinks that are not monitored yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting_for: Vec<WaitingFor>,
+    /// Active alerts that were reported, by class. Those of classes below them are only counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alerts: Vec<Alert>,
     /// Texts for the operator, such as a refused configuration or a setting that needs a restart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -421,8 +492,12 @@ pub struct FlowLine {
     pub bytes_down: u64,
     /// Minimum RTT inside.
     pub inside_min_rtt_ns: Option<u64>,
+    /// Median RTT inside, estimated.
+    pub inside_p50_rtt_ns: Option<u64>,
     /// Minimum RTT outside.
     pub outside_min_rtt_ns: Option<u64>,
+    /// Median RTT outside, estimated.
+    pub outside_p50_rtt_ns: Option<u64>,
     /// Retransmissions that passed the router, both directions.
     pub retransmitted_packets: u64,
 }

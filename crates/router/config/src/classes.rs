@@ -61,10 +61,7 @@ pub fn read(sources: Sources<'_>, problems: &mut Problems<'_>) -> Result<Classes
     if let Some(named) = sources.labels
         && let Some(content) = content(&named, problems)
     {
-        match String::from_utf8(content) {
-            Ok(text) => drafts.read_labels(&named.path.display().to_string(), &text),
-            Err(_) => problems.note(named.span, "[labels] file: it is not UTF-8"),
-        }
+        drafts.read_labels_file(&named.path.display().to_string(), &content);
     }
     let uplinks = match sources.uplinks {
         true => Uplinks::Given,

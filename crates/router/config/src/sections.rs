@@ -129,8 +129,8 @@ impl Check<'_, '_> {
                 max_series: self.number(
                     "[metrics] max_series",
                     given.metrics.max_series,
-                    20_000,
-                    100..=1_000_000,
+                    fairpath_export::MAX_SERIES as i64,
+                    100..=10_000_000,
                 ) as usize,
             },
             web: Web {

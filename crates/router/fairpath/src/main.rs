@@ -4,6 +4,7 @@
 //! `fairpath NAME` runs `fairpath-NAME`. They are separate binaries: the router links neither Lua
 //! nor a test bed.
 
+mod alerts;
 mod check;
 mod class;
 mod completions;
@@ -52,6 +53,7 @@ enum Command {
     Status(status::StatusArgs),
     Reload(status::ReloadArgs),
     Top(top::Args),
+    Alerts(alerts::Args),
     Check(check::Args),
     Rtt(Box<rtt::Args>),
     Class(class::Args),
@@ -100,6 +102,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Check(args) => return Ok(check::run(&args)),
         Command::Impair(args) => return impair::run(&args, &global),
+        Command::Alerts(args) => alerts::run(&args),
         Command::Class(args) => class::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Features(args) => features::run(&args),

@@ -124,6 +124,9 @@ fn text(snapshot: &Snapshot) -> String {
     });
     line("counting for", format!("{}{gap}", span(since)));
     line("watching", or_none(snapshot.interfaces.join(", ")));
+    for waiting in &snapshot.waiting_for {
+        line("waiting for", waiting.to_string());
+    }
     line(
         "rows",
         format!(
@@ -189,17 +192,28 @@ fn span(ns: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fairpath_history::snapshot::WaitingFor;
+
     use super::*;
 
     #[test]
     fn losses_are_printed_only_if_any() {
         let mut snapshot = Snapshot {
             interfaces: vec!["lan".into(), "wan".into()],
+            waiting_for: vec![WaitingFor {
+                key: "uplinks".into(),
+                name: "wna".into(),
+                nearest: Some("wan".into()),
+                ..WaitingFor::default()
+            }],
             gap_ns: Some(1_234_567_890),
             ..Snapshot::default()
         };
         let healthy = text(&snapshot);
         assert!(healthy.contains("watching      lan, wan\n"), "{healthy}");
+        let waiting = "waiting for   wna ([monitor] uplinks): no interface has this name yet: \
+                       did you mean \"wan\"?\n";
+        assert!(healthy.contains(waiting), "{healthy}");
         assert!(healthy.contains("gap of 1234 ms"), "{healthy}");
         assert!(!healthy.contains("lost"), "{healthy}");
         snapshot.counters.insert("events_lost".into(), 7);

@@ -118,19 +118,30 @@ impl Interfaces {
                     return Err(error);
                 }
             }
+            let links = self.links();
+            let near = fairpath_units::nearest(name, links.iter().copied());
+            let near = near.map_or(String::new(), |near| format!("did you mean \"{near}\"? "));
             bail!(
-                "watch {name:?}: no interface has this name: {}",
-                self.known()
+                "watch {name:?}: no interface has this name: {near}there are {}; a pattern such as 'ppp*' waits for interfaces",
+                links.join(", ")
             );
         }
         Ok(changes)
     }
 
-    /// Configured names without an interface.
+    /// Configured names without a watched interface.
     pub fn missing(&self) -> Vec<&str> {
         let is_there = |name: &str| self.attached.values().any(|w| w.name == name);
         let names = self.names.iter().map(String::as_str);
         names.filter(|name| !is_there(name)).collect()
+    }
+
+    /// Names of all links, watched or not, sorted.
+    pub fn links(&self) -> Vec<&str> {
+        let links = self.watch.table().links();
+        let mut names: Vec<&str> = links.map(|link| link.name.as_str()).collect();
+        names.sort_unstable();
+        names
     }
 
     /// Index and name of each watched interface, by name.
@@ -153,20 +164,6 @@ impl Interfaces {
     /// A number that changes when a link appears, is removed or is renamed, or a watched one has another MTU.
     pub fn generation(&self) -> u64 {
         self.generation
-    }
-
-    fn known(&self) -> String {
-        let mut names: Vec<&str> = self
-            .watch
-            .table()
-            .links()
-            .map(|l| l.name.as_str())
-            .collect();
-        names.sort_unstable();
-        format!(
-            "there are {}; a pattern such as 'ppp*' waits for interfaces",
-            names.join(", ")
-        )
     }
 
     /// Applies changes of links since the last call.

@@ -2,6 +2,8 @@
 
 mod clock;
 mod interfaces;
+mod waiting;
 
 pub use clock::unix_ns;
 pub use interfaces::{Change, Interfaces, MAX_INTERFACES};
+pub use waiting::waiting_for;

@@ -8,7 +8,9 @@ mod metrics;
 mod rows;
 mod web;
 
-pub use metrics::{Exposition, MAX_SERIES, MetricsOptions, RTT_BOUNDS_S, openmetrics};
+pub use metrics::{
+    Exposition, MAX_SERIES, MetricsOptions, RTT_BOUNDS_S, openmetrics, series_needed,
+};
 pub use rows::{JsonLines, PARQUET_SCHEMA, ParquetOptions, ParquetWriter, RowsError, RowsWanted};
 pub use web::{
     MAX_CONNECTIONS, MAX_SNAPSHOTS, SNAPSHOT_WAIT, ServeError, Server, ServerOptions,

@@ -206,13 +206,13 @@ const PRIORITY: [Column; 13] = [
     Column::Up,
     Column::OutP95,
     Column::LossIn,
+    Column::Score,
     Column::InP50,
     Column::Sojourn,
     Column::Dropped,
     Column::Flows,
     Column::LossOut,
     Column::OutP50,
-    Column::Score,
     Column::Growth,
 ];
 
@@ -364,19 +364,27 @@ mod tests {
     }
 
     #[test]
-    fn eighty_columns_show_rates_legs_losses_and_flows() {
+    fn eighty_columns_show_names_and_the_score() {
         let layout = Layout::new(80, 30, false);
-        use Column::{Down, Flows, InP50, InP95, LossIn, LossOut, OutP50, OutP95, Up};
+        use Column::{
+            Down, Dropped, Flows, InP50, InP95, LossIn, LossOut, OutP95, Score, Sojourn, Up,
+        };
         assert_eq!(
             layout.columns,
             [
-                Up, Down, InP50, InP95, OutP50, OutP95, LossIn, LossOut, Flows
+                Up, Down, InP50, InP95, OutP95, Score, LossIn, LossOut, Flows
             ]
         );
-        assert!(layout.name >= 20, "{layout:?}");
-        let shaped = Layout::new(80, 30, true).columns;
-        assert!(shaped.contains(&Column::Sojourn) && shaped.contains(&Column::Dropped));
-        assert!(Layout::new(80, 14, false).columns.contains(&Column::Score));
+        let shaped = Layout::new(80, 30, true);
+        assert_eq!(
+            shaped.columns,
+            [
+                Up, Down, InP50, InP95, OutP95, Score, LossIn, Sojourn, Dropped
+            ]
+        );
+        for layout in [layout, shaped] {
+            assert!(layout.name >= 20, "{layout:?}");
+        }
         assert!(Layout::new(120, 30, false).trend >= 10);
         assert!(
             Layout::new(160, 30, false)

@@ -138,7 +138,9 @@ pub fn carla() -> Detail {
         bytes_up: n * 12_000,
         bytes_down: n * 940_000,
         inside_min_rtt_ns: Some(n * 3 * MS),
+        inside_p50_rtt_ns: Some(n * 4 * MS),
         outside_min_rtt_ns: (n > 1).then_some(9 * MS),
+        outside_p50_rtt_ns: (n > 1).then_some(11 * MS),
         retransmitted_packets: n,
     };
     let step = |at: u64| DayPoint {

@@ -87,7 +87,9 @@ impl RawPifo {
     /// `fp_pifo_pushed()`: the field is of an `FP_PIEO`, and 0 in others.
     pub fn pushes(&self) -> u64 {
         let left = self.popped.wrapping_add(self.removed);
-        let known = left.wrapping_add(self.pushed_out).wrapping_add(self.count.into());
+        let known = left
+            .wrapping_add(self.pushed_out)
+            .wrapping_add(self.count.into());
         if self.pushed == 0 { known } else { self.pushed }
     }
 }

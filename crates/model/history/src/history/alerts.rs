@@ -16,7 +16,7 @@ use super::baseline::{Baseline, Judged, judge, share_at_least};
 use super::pad::Sums;
 use super::tally::{Loss, Tally};
 use super::tree::Place;
-use crate::snapshot::{AlertKind, Kind};
+use crate::snapshot::{Alert, AlertKind, Kind};
 
 /// Maximum number of active alerts. Further ones are counted and wait.
 pub const MAX_ACTIVE_ALERTS: usize = 4096;
@@ -102,7 +102,10 @@ enum Verdict {
 struct Finding {
     verdict: Verdict,
     value: f64,
+    /// The value above which an alert begins.
     limit: f64,
+    /// From which the limit of a shift is computed.
+    baseline: Option<f64>,
     /// "median", "95th percentile" or "loss".
     of: &'static str,
 }
@@ -120,6 +123,11 @@ pub(super) struct Hold {
 }
 
 impl Hold {
+    /// Unix time at which its condition began.
+    pub fn condition_unix_ns(&self) -> u64 {
+        self.since_unix_ns
+    }
+
     /// The measured part of the time since the first comparison of a beginning alert, if not all of it.
     fn gaps(&self, evidence: &Evidence) -> String {
         let dt_ns = evidence.dt_ns.max(1);
@@ -132,13 +140,35 @@ impl Hold {
     }
 }
 
+impl Proposal {
+    /// Writes the compared values into a record.
+    pub fn fill(&self, alert: &mut Alert) {
+        let Some(finding) = &self.finding else { return };
+        let ns = |value: f64| Some(value as u64);
+        let statistic = match finding.of {
+            "loss" => {
+                alert.loss_ratio = Some(finding.value);
+                alert.limit_loss_ratio = Some(finding.limit);
+                "loss"
+            }
+            of => {
+                alert.rtt_ns = ns(finding.value);
+                alert.limit_rtt_ns = ns(finding.limit);
+                alert.baseline_rtt_ns = finding.baseline.and_then(ns);
+                if of == "median" { "p50" } else { "p95" }
+            }
+        };
+        alert.statistic = Some(statistic.to_owned());
+    }
+}
+
 /// A proposed begin or end. [`Watch::settle`] applies it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Proposal {
     pub watched: usize,
     pub begins: bool,
-    pub value: f64,
-    pub limit: f64,
+    /// `None` without a comparison.
+    finding: Option<Finding>,
     pub since_unix_ns: u64,
     pub text: String,
     accepted: bool,
@@ -213,8 +243,7 @@ impl Watch {
         ends.map(|(watched, hold)| Proposal {
             watched,
             begins: false,
-            value: 0.0,
-            limit: 0.0,
+            finding: None,
             since_unix_ns: hold.since_unix_ns,
             text: text.to_owned(),
             accepted: false,
@@ -283,8 +312,7 @@ impl Watch {
         (hold.run >= needed || accepted).then(|| Proposal {
             watched,
             begins: !hold.active,
-            value: finding.value,
-            limit: finding.limit,
+            finding: Some(finding),
             since_unix_ns: hold.since_unix_ns,
             text: describe(&finding, kind, !hold.active, accepted) + &hold.gaps(evidence),
             accepted,
@@ -324,7 +352,8 @@ impl Watch {
             Some(Finding {
                 verdict,
                 value,
-                limit: normal,
+                limit: bound,
+                baseline: Some(normal),
                 of,
             })
         });
@@ -371,6 +400,7 @@ fn lossy(evidence: &Evidence, leg: usize, threshold: f64) -> Option<Finding> {
             verdict,
             value,
             limit: threshold,
+            baseline: None,
             of: "loss",
         }
     }))
@@ -392,6 +422,7 @@ fn breach(evidence: &Evidence, p95: Option<Judged>) -> Option<Finding> {
             },
             value: p95.value as f64,
             limit: limit as f64,
+            baseline: None,
             of: "95th percentile",
         });
     let loss = evidence
@@ -407,7 +438,8 @@ fn describe(finding: &Finding, kind: AlertKind, begins: bool, accepted: bool) ->
         "loss" => format!("{:.2} %", value * 100.0),
         _ => Nanos(value as u64).to_string(),
     };
-    let (value, limit, of) = (show(finding.value), show(finding.limit), finding.of);
+    let limit = finding.baseline.unwrap_or(finding.limit);
+    let (value, limit, of) = (show(finding.value), show(limit), finding.of);
     let against = match kind {
         AlertKind::RttShift => "baseline",
         AlertKind::Loss => "threshold",

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use fairpath_core::ClassCounts;
 
 use super::account::Account;
-use super::take::alert;
 use super::tally::Meter;
 use super::tree::{self, ConfigureError, NO_SLOT, Place, RowSpec};
 use super::unmatched::parse_subnet;
@@ -46,9 +45,10 @@ impl History {
         for place in places {
             self.add_row(place, &mut before, counts);
         }
+        let restored = self.configuration == 1 && self.gap_ns.is_some();
         let alerts = self.park(before.accounts);
         self.list_rows();
-        Ok(alerts)
+        Ok(self.report_rows(alerts, restored))
     }
 
     fn forget_subnets(&mut self, places: &[Place]) {
@@ -105,13 +105,14 @@ impl History {
     /// Parks removed rows with the data that a restart keeps, and ends their alerts.
     fn park(&mut self, removed: HashMap<(Kind, String), (Account, u32)>) -> Vec<Alert> {
         let mut alerts = Vec::new();
-        let (t, unix_ns) = (self.clock.t, self.clock.last.unix_ns);
+        let t = self.clock.t;
         for ((kind, name), (mut account, _)) in removed {
             if let Some(learnt) = &mut account.learnt {
-                for proposal in learnt.watch.end_all("over: the class was removed") {
-                    learnt.watch.settle(&proposal, t);
-                    alerts.push(alert(&name, &proposal, unix_ns));
+                let ends = learnt.watch.end_all("over: the class was removed");
+                for proposal in &ends {
+                    learnt.watch.settle(proposal, t);
                 }
+                alerts.extend(self.report_removed((kind, &name), &ends));
             }
             self.places.used -= account.peers.as_ref().map_or(0, |peers| peers.places());
             let account = account.saved(&mut self.sums);

@@ -31,6 +31,7 @@ mod alerts;
 mod baseline;
 mod configure;
 mod day;
+mod faults;
 mod interval;
 mod line;
 mod load;
@@ -60,6 +61,7 @@ pub use baseline::{BASELINE_NS, DEVIATIONS, MIN_SAMPLES, SURE, WARM_UP_NS};
 use day::DayClock;
 pub use day::{DAY_STEP_NS, DAY_STEPS, MAX_DAY_CLASSES};
 pub use fairpath_class::Sla;
+use faults::Faults;
 use interval::Interval;
 pub use line::{
     BASE_SLOT_NS, BASE_SLOTS, BLOCK_MIN_SAMPLES, BLOCK_NS, FAR_FACTOR, SATURATED_FACTOR,
@@ -221,6 +223,7 @@ pub struct History {
     /// Number of active alerts, and the rows that have any.
     active_alerts: usize,
     alerting: Vec<usize>,
+    faults: Faults,
     /// Number of rows with a day, including parked ones.
     days: usize,
     unmatched: Unmatched,
@@ -247,6 +250,7 @@ impl History {
             sums: Sums::default(),
             active_alerts: 0,
             alerting: Vec::new(),
+            faults: Faults::default(),
             days: 0,
             unmatched: Unmatched::default(),
             places: Places::default(),

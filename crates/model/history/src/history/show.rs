@@ -78,6 +78,11 @@ impl History {
             configuration: self.configuration,
             rows_total: self.nodes.len() as u64,
             counters,
+            gauges: self
+                .gauges()
+                .map(|(name, n)| (name.to_owned(), n))
+                .collect(),
+            alerts: self.faults.reported(),
             ..Snapshot::default()
         }
     }
@@ -89,15 +94,22 @@ impl History {
             ("history_cells_without_row", c.cells_without_row),
             ("history_pairs_without_row", c.pairs_without_row),
             ("history_counters_reset", c.counters_reset),
-            ("history_days_evicted", c.days_evicted),
-            ("history_days_refused", c.days_refused),
-            ("history_alerts_active", self.active_alerts as u64),
+            ("history_day_rows_evicted", c.days_evicted),
+            ("history_day_rows_refused", c.days_refused),
             ("history_alerts_waiting", c.alerts_waiting),
-            ("history_parked", self.parked.len() as u64),
             ("history_parked_dropped", c.parked_dropped),
-            ("history_peers", self.places.used as u64),
             ("history_peers_refused", self.places.refused),
             ("history_unmatched_dropped", self.unmatched.dropped),
+        ]
+        .into_iter()
+    }
+
+    /// Current sizes, by name. They may decrease, which counters never do.
+    pub fn gauges(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        [
+            ("history_alerts_active", self.active_alerts as u64),
+            ("history_parked", self.parked.len() as u64),
+            ("history_peers", self.places.used as u64),
         ]
         .into_iter()
     }

@@ -4,7 +4,7 @@ use fairpath_core::{
     BUCKETS, Cell, ClassCounts, DOWN, INSIDE, OUTSIDE, Pair, PairKind, UP, prefetch,
 };
 
-use super::alerts::{Evidence, MAX_ACTIVE_ALERTS, MAX_ALERTS_PER_INTERVAL, Proposal, WATCHED};
+use super::alerts::{Evidence, MAX_ACTIVE_ALERTS, MAX_ALERTS_PER_INTERVAL, Proposal};
 use super::day::MAX_DAY_CLASSES;
 use super::interval::Entry;
 use super::load::{BusyScore, Seen};
@@ -317,15 +317,14 @@ impl History {
     }
 
     fn settle(&mut self, proposals: Vec<(usize, Proposal)>) -> Vec<Alert> {
-        let mut alerts = Vec::new();
+        let mut settled = Vec::new();
         for (row, proposal) in proposals {
             let full = proposal.begins && self.active_alerts >= MAX_ACTIVE_ALERTS;
-            if full || alerts.len() >= MAX_ALERTS_PER_INTERVAL {
+            if full || settled.len() >= MAX_ALERTS_PER_INTERVAL {
                 self.counters.alerts_waiting += 1;
                 continue;
             }
-            let Node { place, account } = &mut self.nodes[row];
-            let Some(learnt) = &mut account.learnt else {
+            let Some(learnt) = &mut self.nodes[row].account.learnt else {
                 continue;
             };
             learnt.watch.settle(&proposal, self.clock.t);
@@ -335,12 +334,12 @@ impl History {
             } else {
                 self.active_alerts = self.active_alerts.saturating_sub(1);
             }
-            alerts.push(alert(&place.spec.name, &proposal, self.clock.last.unix_ns));
+            settled.push((row, proposal));
         }
-        if !alerts.is_empty() {
+        if !settled.is_empty() {
             self.list_alerting();
         }
-        alerts
+        self.report(settled)
     }
 }
 
@@ -358,21 +357,4 @@ fn prefetch_rows(entries: &[Entry], at: usize, nodes: &[Node]) {
     account(3 * AHEAD).inspect(|account| prefetch(*account));
     account(2 * AHEAD).inspect(|account| account.prefetch());
     account(AHEAD).inspect(|account| account.prefetch_more());
-}
-
-/// The record of a begin or an end.
-pub(super) fn alert(class: &str, proposal: &Proposal, unix_ns: u64) -> Alert {
-    let (kind, leg) = WATCHED[proposal.watched];
-    let leg = if leg == INSIDE { "inside" } else { "outside" };
-    Alert {
-        unix_ns,
-        active: proposal.begins,
-        class: class.to_owned(),
-        alert: kind,
-        leg: leg.to_owned(),
-        value: proposal.value,
-        limit: proposal.limit,
-        since_unix_ns: proposal.since_unix_ns,
-        text: format!("{class}: {leg}: {}", proposal.text),
-    }
 }

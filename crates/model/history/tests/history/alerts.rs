@@ -86,8 +86,19 @@ fn a_doubled_rtt_raises_one_alert() {
     assert!((15..=30).contains(delay), "{delay}");
     assert_eq!((alert.alert, alert.active), (AlertKind::RttShift, true));
     assert_eq!((alert.class.as_str(), alert.leg.as_str()), ("a", "inside"));
-    assert!((alert.limit / 20e6 - 1.0).abs() < 0.03, "{alert:?}");
-    assert!((alert.value / 40e6 - 1.0).abs() < 0.15, "{alert:?}");
+    let ns = |value: Option<u64>| value.unwrap() as f64;
+    assert!(
+        (ns(alert.baseline_rtt_ns) / 20e6 - 1.0).abs() < 0.03,
+        "{alert:?}"
+    );
+    let limit = ns(alert.limit_rtt_ns) / ns(alert.baseline_rtt_ns);
+    assert!(
+        (limit - 1.5).abs() < 0.01,
+        "the limit is the limit: {alert:?}"
+    );
+    assert!((ns(alert.rtt_ns) / 40e6 - 1.0).abs() < 0.15, "{alert:?}");
+    assert_eq!(alert.statistic.as_deref(), Some("p50"), "{alert:?}");
+    assert_eq!((alert.loss_ratio, alert.schema), (None, 1));
     let since = (alert.since_unix_ns - THEN) / SECOND;
     assert!((WARM..WARM + 12).contains(&since), "{since}");
     assert_eq!(scene.active_alerts(), [AlertKind::RttShift]);
@@ -160,7 +171,8 @@ fn a_baseline_does_not_move_during_an_alert() {
     assert_eq!(scene.run(6 * 3600, tripled).len(), 1);
     let ended = scene.run(60, CALM);
     assert_eq!(ended.len(), 1);
-    assert!((ended[0].1.limit / 20e6 - 1.0).abs() < 0.03, "{ended:?}");
+    let baseline = ended[0].1.baseline_rtt_ns.unwrap() as f64;
+    assert!((baseline / 20e6 - 1.0).abs() < 0.03, "{ended:?}");
 }
 
 #[test]
@@ -214,8 +226,12 @@ fn a_loss_alert_needs_statistical_confidence() {
     let (delay, alert) = &began[0];
     println!("a loss of 4 % is reported after {delay} s");
     assert!((15..=60).contains(delay), "{delay}");
-    assert_eq!((alert.alert, alert.limit), (AlertKind::Loss, 0.02));
-    assert!(alert.value > 0.02 && alert.value < 0.06);
+    assert_eq!(
+        (alert.alert, alert.limit_loss_ratio),
+        (AlertKind::Loss, Some(0.02))
+    );
+    let ratio = alert.loss_ratio.unwrap();
+    assert!(ratio > 0.02 && ratio < 0.06 && alert.rtt_ns.is_none());
     // 1 % does not end the alert. Half of the threshold does.
     assert!(scene.run(300, lossy(0.015)).is_empty());
     assert_eq!(scene.run(60, lossy(0.0)).len(), 1);
@@ -245,7 +261,8 @@ fn service_levels_need_no_baseline() {
     let began = scene.run(60, slow);
     assert_eq!(began.len(), 1, "{began:?}");
     let alert = &began[0].1;
-    assert_eq!((alert.alert, alert.limit), (AlertKind::SlaBreach, 40e6));
+    let limit = (alert.alert, alert.limit_rtt_ns, alert.baseline_rtt_ns);
+    assert_eq!(limit, (AlertKind::SlaBreach, Some(40_000_000), None));
     assert!(
         alert.text.contains("service level 40.000 ms"),
         "{}",
@@ -292,13 +309,13 @@ fn the_general_service_level_applies_to_subscribers() {
             }
             let alerts = scene.world.second(&mut scene.history).into_iter();
             let breaches = alerts.filter(|alert| alert.alert == AlertKind::SlaBreach);
-            names.extend(breaches.map(|alert| (alert.class, alert.limit / 1e6)));
+            names.extend(breaches.map(|alert| (alert.class, alert.limit_rtt_ns.unwrap())));
         }
         names
     };
     assert_eq!(began(40.0), []);
-    assert_eq!(began(100.0), [("strict".to_owned(), 60.0)]);
-    assert_eq!(began(300.0), [("general".to_owned(), 200.0)]);
+    assert_eq!(began(100.0), [("strict".to_owned(), 60 * MS)]);
+    assert_eq!(began(300.0), [("general".to_owned(), 200 * MS)]);
 }
 
 #[test]
@@ -342,6 +359,131 @@ fn unselected_kinds_have_no_alerts() {
         ..Settings::default()
     });
     assert_eq!(scene.run(120, lossy).len(), 1);
+}
+
+/// A region with two sites, of three and of two classes.
+fn region() -> Vec<RowSpec> {
+    vec![
+        group("region"),
+        below(0, group("north")),
+        below(1, class("a", 1)),
+        below(1, class("b", 2)),
+        below(1, class("c", 3)),
+        below(0, group("south")),
+        below(5, class("d", 4)),
+        below(5, class("e", 5)),
+    ]
+}
+
+/// Loss at some classes of the region for a time, and little loss at the others. Begins and ends.
+fn lossy_region(scene: &mut Scene, seconds: u64, lossy: &[u32]) -> Vec<String> {
+    losing(scene, seconds, lossy, 60)
+}
+
+/// The same with another number of packets lost, of 300 per second.
+fn losing(scene: &mut Scene, seconds: u64, lossy: &[u32], packets: u32) -> Vec<String> {
+    let mut reported = Vec::new();
+    for _ in 0..seconds {
+        for slot in 1..=5 {
+            let lost = if lossy.contains(&slot) { packets } else { 0 };
+            scene.world.data(slot, DOWN, 300, lost, 0);
+        }
+        for alert in scene.world.second(&mut scene.history) {
+            let state = if alert.active { "begins" } else { "ends" };
+            reported.push(format!("{} {state}, {} below", alert.class, alert.below));
+            assert_eq!(
+                alert.text.contains(" below"),
+                alert.below > 0 && alert.active
+            );
+        }
+    }
+    reported
+}
+
+fn listed(scene: &Scene) -> Vec<String> {
+    let alerts = snapshot_of(&scene.history).alerts.into_iter();
+    alerts
+        .map(|alert| format!("{} {}", alert.class, alert.below))
+        .collect()
+}
+
+#[test]
+fn a_fault_of_one_class_is_one_alert() {
+    let mut scene = Scene::new(region());
+    // The site and the region lose more than the threshold, too.
+    assert_eq!(lossy_region(&mut scene, 60, &[4]), ["d begins, 0 below"]);
+    for name in ["region", "south", "d"] {
+        assert_eq!(
+            row(&scene.history, name).alerts,
+            [AlertKind::Loss],
+            "{name}"
+        );
+    }
+    assert_eq!(listed(&scene), ["d 0"]);
+    assert_eq!(lossy_region(&mut scene, 60, &[]), ["d ends, 0 below"]);
+    assert!(listed(&scene).is_empty());
+}
+
+#[test]
+fn a_fault_of_a_site_is_one_alert() {
+    let mut scene = Scene::new(region());
+    let begins = ["north begins, 3 below"];
+    assert_eq!(lossy_region(&mut scene, 60, &[1, 2, 3]), begins);
+    assert_eq!(listed(&scene), ["north 3"]);
+    // One class has a separate fault, which stays when that of the site is over.
+    let rest = losing(&mut scene, 90, &[2], 4);
+    assert_eq!(rest, ["north ends, 0 below", "b begins, 0 below"]);
+    assert_eq!(listed(&scene), ["b 0"]);
+}
+
+#[test]
+fn a_fault_of_all_sites_is_one_alert() {
+    let mut scene = Scene::new(region());
+    let all = lossy_region(&mut scene, 60, &[1, 2, 3, 4, 5]);
+    assert_eq!(all, ["region begins, 7 below"]);
+    assert_eq!(lossy_region(&mut scene, 90, &[]), ["region ends, 0 below"]);
+}
+
+#[test]
+fn other_classes_below_an_alert_only_count() {
+    let mut scene = Scene::new(region());
+    let first = lossy_region(&mut scene, 60, &[1, 2]);
+    assert_eq!(first, ["north begins, 2 below"]);
+    assert!(lossy_region(&mut scene, 60, &[1, 2, 3]).is_empty());
+    assert_eq!(listed(&scene), ["north 3"]);
+    // Another fault, in another site, is another alert.
+    let other = lossy_region(&mut scene, 60, &[1, 2, 3, 5]);
+    assert!(
+        other
+            .iter()
+            .all(|text| text.starts_with("e ") || text.starts_with("region "))
+    );
+    assert!(!other.is_empty());
+}
+
+#[test]
+fn reported_alerts_survive_restarts_and_removed_sites() {
+    let mut scene = Scene::new(region());
+    assert_eq!(lossy_region(&mut scene, 60, &[1, 2, 3]).len(), 1);
+    let state = scene.history.save();
+    let mut again = History::restore(Settings::default(), scene.world.now, state);
+    let none = again.configure(region(), &scene.world.counts).unwrap();
+    assert!(none.is_empty(), "it was reported before: {none:?}");
+    scene.history = again;
+    assert_eq!(listed(&scene), ["north 3"]);
+    // Without the site, its classes have the fault.
+    let rows = vec![class("a", 1), class("b", 2), class("c", 3)];
+    let counts = scene.world.counts.clone();
+    let changed = scene.history.configure(rows, &counts).unwrap();
+    let texts: Vec<_> = changed
+        .iter()
+        .map(|a| (a.class.as_str(), a.active))
+        .collect();
+    assert_eq!(
+        texts,
+        [("north", false), ("a", true), ("b", true), ("c", true)]
+    );
+    assert_eq!(lossy_region(&mut scene, 60, &[]).len(), 3);
 }
 
 /// A normal class: the median and the number of samples of each second.

@@ -12,7 +12,7 @@ use fairpath_history::snapshot::Kind;
 use crate::world::*;
 
 fn counter(history: &History, name: &str) -> u64 {
-    let mut counters = history.counters();
+    let mut counters = history.counters().chain(history.gauges());
     counters.find(|(other, _)| *other == name).unwrap().1
 }
 
@@ -47,7 +47,51 @@ fn excess_alerts_wait_for_the_next_intervals() {
     }
     assert_eq!(reported, [MAX_ALERTS_PER_INTERVAL, 50]);
     assert_eq!(counter(&history, "history_alerts_waiting"), 50);
-    assert_eq!(counter(&history, "history_alerts_active"), u64::from(rows));
+    let mut gauges = history.gauges();
+    assert_eq!(
+        gauges.next(),
+        Some(("history_alerts_active", u64::from(rows)))
+    );
+}
+
+/// Alerts begin and end, rows are removed and return, peers appear and are forgotten.
+#[test]
+fn counters_only_grow() {
+    let rows = |n: u32| {
+        (1..=n)
+            .map(|at| class(&format!("c{at}"), at))
+            .collect::<Vec<_>>()
+    };
+    let mut world = World::new(5);
+    let mut history = world.history(rows(4));
+    let mut before: Vec<_> = history.counters().collect();
+    let mut sizes = std::collections::HashSet::new();
+    for second in 0..1500u32 {
+        if second < 60 {
+            world.data(1, DOWN, 1000, 200, 0);
+            world
+                .pairs
+                .push(pair(1, PairKind::Talker, 1 + second, 5_000_000));
+        }
+        match second {
+            100 => drop(history.configure(rows(2), &world.counts)),
+            200 => drop(history.configure(rows(4), &world.counts)),
+            _ => {}
+        }
+        world.second(&mut history);
+        let now: Vec<_> = history.counters().collect();
+        for ((name, old), (_, new)) in before.iter().zip(&now) {
+            assert!(new >= old, "{name} decreases from {old} to {new}");
+        }
+        before = now;
+        sizes.extend(history.gauges());
+    }
+    for name in ["history_alerts_active", "history_parked", "history_peers"] {
+        assert!(
+            sizes.iter().filter(|(other, _)| *other == name).count() > 1,
+            "{name}"
+        );
+    }
 }
 
 #[test]
@@ -70,7 +114,7 @@ fn the_least_recently_active_class_loses_its_day() {
     world.bytes(rows, DOWN, 1, 100);
     world.second(&mut history);
     assert!(!has_day(&history, rows) && has_day(&history, 1));
-    assert_eq!(counter(&history, "history_days_refused"), 1);
+    assert_eq!(counter(&history, "history_day_rows_refused"), 1);
     // Five minutes later, the least recently active one is evicted.
     world.now.unix_ns += 300 * SECOND;
     world.now.mono_ns += 300 * SECOND;
@@ -79,7 +123,7 @@ fn the_least_recently_active_class_loses_its_day() {
     world.bytes(rows, DOWN, 1, 100);
     world.second(&mut history);
     assert!(has_day(&history, rows) && has_day(&history, 2) && !has_day(&history, 5));
-    assert_eq!(counter(&history, "history_days_evicted"), 1);
+    assert_eq!(counter(&history, "history_day_rows_evicted"), 1);
 }
 
 #[test]

@@ -154,12 +154,13 @@ impl Engine {
         }
     }
 
-    fn finish(&self, snapshot: Snapshot) -> Answer {
+    fn finish(&self, mut snapshot: Snapshot) -> Answer {
         let names = self.kernel.interfaces().watched();
+        snapshot.gauges.extend(self.gauges());
         let snapshot = Snapshot {
             configuration: self.generation,
-            gauges: self.gauges(),
             interfaces: names.into_iter().map(|(_, name)| name.to_owned()).collect(),
+            waiting_for: self.waiting_for.clone(),
             notes: self.notes.values().cloned().collect(),
             interval_ns: nanos(self.config.monitor.interval),
             ..snapshot
@@ -266,7 +267,8 @@ fn line(view: &FlowView, slot: u32, now: u64) -> FlowLine {
     let remote = 1 - host;
     let ends = [host, remote].map(|side| view.key.endpoint(side));
     let ports = ends.map(|end| if view.key.proto == 6 { end.port() } else { 0 });
-    let min = |side: usize| (view.counts[1 - side].samples > 0).then_some(view.min[side]);
+    let measured =
+        |side: usize, rtt_ns: [u64; 2]| (view.counts[1 - side].samples > 0).then_some(rtt_ns[side]);
     let retransmitted = view
         .counts
         .iter()
@@ -287,8 +289,10 @@ fn line(view: &FlowView, slot: u32, now: u64) -> FlowLine {
         idle_ns: now.saturating_sub(view.last),
         bytes_up: view.counts[host].bytes,
         bytes_down: view.counts[remote].bytes,
-        inside_min_rtt_ns: min(host),
-        outside_min_rtt_ns: min(remote),
+        inside_min_rtt_ns: measured(host, view.min),
+        inside_p50_rtt_ns: measured(host, view.p50),
+        outside_min_rtt_ns: measured(remote, view.min),
+        outside_p50_rtt_ns: measured(remote, view.p50),
         retransmitted_packets: retransmitted,
     }
 }

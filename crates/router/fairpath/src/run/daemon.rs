@@ -97,9 +97,7 @@ impl Daemon {
 
     fn log_start(&mut self, kept: &[String], took: Duration) {
         let engine = &self.engine;
-        for missing in engine.kernel.interfaces().missing() {
-            tracing::warn!("waiting for interface {missing}: no interface has this name yet");
-        }
+        engine.log_waiting();
         if let Some(gap) = engine.history.gap_ns() {
             let gap = gap / 1_000_000;
             tracing::info!("state restored; no measurement for {gap} ms");
@@ -227,8 +225,29 @@ impl Daemon {
             });
         }
         self.engine.follow_traffic();
+        self.note_series();
         self.report_alerts();
         self.show_status();
+    }
+
+    /// Reports that metrics sum rows, or will at the next scrape.
+    fn note_series(&mut self) {
+        const ABOUT: &str = "series";
+        let limit = self.engine.config.metrics.max_series;
+        let needed = fairpath_export::series_needed(self.engine.history.rows());
+        if needed <= limit || self.web.addresses().next().is_none() {
+            self.engine.notes.remove(ABOUT);
+            return;
+        }
+        let text = format!(
+            "metrics: rows with the least traffic are summed as class=\"other\", because the {} rows need \
+             {needed} series: set [metrics] max_series, now {limit}, to at least {needed}",
+            self.engine.history.rows()
+        );
+        // The number of rows changes with subnets: logged once, and shown as it is now.
+        if self.engine.notes.insert(ABOUT, text.clone()).is_none() {
+            tracing::warn!("{text}");
+        }
     }
 
     /// Reports alerts that began or ended to log, files and hooks.

@@ -12,7 +12,7 @@ use fairpath_config::{Alerts, Config};
 use fairpath_core::Prefix;
 use fairpath_files::UnsafePlace;
 use fairpath_history::history::{AlertRules, History, Moment, Settings, State, parse_subnet};
-use fairpath_history::snapshot::{Alert, Kind};
+use fairpath_history::snapshot::{Alert, Kind, WaitingFor};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::kernel::{self, Kernel};
@@ -63,6 +63,8 @@ pub struct Engine {
     pub alerts: Vec<Alert>,
     /// Remarks for the operator, by subject.
     pub notes: BTreeMap<&'static str, String>,
+    /// Configured interfaces and uplinks that are not monitored.
+    pub waiting_for: Vec<WaitingFor>,
     /// Rows and rules must be rebuilt: links changed, or rows have no slot.
     pub layout_due: bool,
     /// Time of the next reading.
@@ -98,6 +100,7 @@ impl Engine {
             counters: Counters::default(),
             alerts: Vec::new(),
             notes: BTreeMap::new(),
+            waiting_for: kernel.waiting_for(&config.monitor),
             layout_due: false,
             next_reading: Instant::now() + config.monitor.interval,
             healthy: true,
@@ -155,6 +158,7 @@ impl Engine {
         let links = self.kernel.interfaces().generation();
         let changed = std::mem::replace(&mut self.links, links) != links;
         if changed {
+            self.waiting_for = self.kernel.waiting_for(&self.config.monitor);
             // Immediately, because the hosts of a new uplink are remote; but at most once per interval.
             self.layout_due = true;
             if self.rebuilt.elapsed() >= self.config.monitor.interval {
@@ -172,6 +176,16 @@ impl Engine {
             Err(error) => {
                 self.healthy = false;
                 self.warn("expiry", format!("close silent flows: {error:#}"));
+            }
+        }
+    }
+
+    /// Logs the configured interfaces and uplinks that are not monitored.
+    pub fn log_waiting(&self) {
+        for waiting in &self.waiting_for {
+            match waiting.is_pattern() && !waiting.exists {
+                true => tracing::info!("waiting for interface {waiting}"),
+                false => tracing::warn!("waiting for interface {waiting}"),
             }
         }
     }

@@ -194,18 +194,39 @@ fn start(words: &[String], alert: &Alert) -> anyhow::Result<Child> {
              CAP_SETGID and CAP_KILL"
         );
     }
+    command.env_clear();
+    // A value that was not compared has no variable.
+    for (name, value) in [
+        ("FAIRPATH_RTT_NS", alert.rtt_ns.map(|ns| ns.to_string())),
+        (
+            "FAIRPATH_LIMIT_RTT_NS",
+            alert.limit_rtt_ns.map(|ns| ns.to_string()),
+        ),
+        (
+            "FAIRPATH_BASELINE_RTT_NS",
+            alert.baseline_rtt_ns.map(|ns| ns.to_string()),
+        ),
+        (
+            "FAIRPATH_LOSS_RATIO",
+            alert.loss_ratio.map(|ratio| ratio.to_string()),
+        ),
+        (
+            "FAIRPATH_LIMIT_LOSS_RATIO",
+            alert.limit_loss_ratio.map(|ratio| ratio.to_string()),
+        ),
+    ] {
+        command.envs(value.map(|value| (name, value)));
+    }
     command
         .args(arguments)
         .current_dir("/")
-        .env_clear()
         .env("PATH", PATH)
         .env("LANG", "C.UTF-8")
         .env("FAIRPATH_CLASS", &alert.class)
         .env("FAIRPATH_ALERT", kind.as_str().unwrap_or_default())
         .env("FAIRPATH_STATE", state)
         .env("FAIRPATH_LEG", &alert.leg)
-        .env("FAIRPATH_VALUE", alert.value.to_string())
-        .env("FAIRPATH_LIMIT", alert.limit.to_string())
+        .env("FAIRPATH_BELOW", alert.below.to_string())
         .env("FAIRPATH_TEXT", &alert.text)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -289,10 +310,12 @@ mod tests {
             class: class.into(),
             alert: AlertKind::RttShift,
             leg: "inside".into(),
-            value: 2e7,
-            limit: 1e7,
+            rtt_ns: Some(20_000_000),
+            limit_rtt_ns: Some(15_000_000),
+            baseline_rtt_ns: Some(10_000_000),
             since_unix_ns: 1,
             text: "twice as slow".into(),
+            ..Alert::default()
         }
     }
 
@@ -349,8 +372,9 @@ mod tests {
     #[test]
     fn a_hook_inherits_no_variable_and_no_descriptor() {
         let names = output("env | cut -d= -f1 | sort | tr '\\n' ' '");
-        let ours = "FAIRPATH_ALERT FAIRPATH_CLASS FAIRPATH_LEG FAIRPATH_LIMIT FAIRPATH_STATE \
-                    FAIRPATH_TEXT FAIRPATH_VALUE LANG PATH";
+        let ours = "FAIRPATH_ALERT FAIRPATH_BASELINE_RTT_NS FAIRPATH_BELOW FAIRPATH_CLASS \
+                    FAIRPATH_LEG FAIRPATH_LIMIT_RTT_NS FAIRPATH_RTT_NS FAIRPATH_STATE \
+                    FAIRPATH_TEXT LANG PATH";
         let by_shell = ["PWD", "_", "SHLVL"];
         let names: Vec<&str> = names.split(' ').filter(|n| !by_shell.contains(n)).collect();
         assert_eq!(names.join(" "), ours);

@@ -13,7 +13,8 @@ use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use fairpath_backend::monotonic_ns;
 use fairpath_history::row_table::{Layout, RowTable, Watched};
-use fairpath_watch::{Change, Interfaces};
+use fairpath_history::snapshot::WaitingFor;
+use fairpath_watch::{Change, Interfaces, waiting_for};
 
 /// The interval of searches for silent flows, and the number of calls that search all of the tables.
 const EXPIRE_EVERY: Duration = Duration::from_millis(500);
@@ -104,6 +105,15 @@ impl Kernel {
     /// The watched interfaces.
     pub fn interfaces(&self) -> &Interfaces {
         &self.interfaces
+    }
+
+    /// The interfaces and uplinks of the configuration that are not monitored.
+    pub fn waiting_for(&self, monitor: &Monitor) -> Vec<WaitingFor> {
+        waiting_for(
+            &monitor.interfaces,
+            &monitor.uplinks,
+            &self.interfaces.links(),
+        )
     }
 
     /// Calls `with` with the watched interfaces.

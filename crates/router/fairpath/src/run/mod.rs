@@ -35,7 +35,9 @@ use std::path::PathBuf;
 
 use fairpath_cli::{Global, require, wrong_usage};
 use fairpath_config as config;
+use fairpath_netlink::Links;
 use fairpath_units::counted;
+use fairpath_watch::waiting_for;
 
 /// Run the daemon: measure on interfaces, count by class, alert and shape.
 ///
@@ -69,6 +71,10 @@ pub fn run(args: &Args, global: &Global) -> anyhow::Result<()> {
         tracing::warn!("{warning}");
     }
     if args.check {
+        warn_of_interfaces(&config.monitor);
+        for warning in missing_directories(&config) {
+            tracing::warn!("{warning}");
+        }
         return fairpath_cli::print(format!(
             "{}: valid, {}\n",
             args.config.display(),
@@ -77,6 +83,39 @@ pub fn run(args: &Args, global: &Global) -> anyhow::Result<()> {
     }
     require("run the daemon", &crate::MONITOR_CAPABILITIES)?;
     daemon::Daemon::start(Some(args.config.clone()), config)?.run()
+}
+
+/// Warns of interfaces and uplinks that this machine does not have. The configuration may be for
+/// another one, and interfaces may appear later, so it is valid.
+fn warn_of_interfaces(monitor: &config::Monitor) {
+    let links = match Links::dump() {
+        Ok(links) => links,
+        Err(error) => return tracing::warn!("list interfaces, to check their names: {error}"),
+    };
+    let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
+    for waiting in waiting_for(&monitor.interfaces, &monitor.uplinks, &names) {
+        tracing::warn!("{waiting}");
+    }
+}
+
+/// Directories of output files that do not exist on this machine.
+fn missing_directories(config: &config::Config) -> Vec<String> {
+    let files = [
+        ("[rows] json", &config.rows.json),
+        ("[alerts] json", &config.alerts.json),
+    ];
+    let missing = files.into_iter().filter_map(|(key, file)| {
+        let directory = fairpath_files::directory_of(file.as_ref()?);
+        let text = format!(
+            "{key}: directory {directory:?} does not exist: create it, or correct the path"
+        );
+        (!directory.exists()).then_some(text)
+    });
+    let parquet = config.rows.parquet.iter().filter(|path| !path.exists());
+    let parquet = parquet.map(|path| {
+        format!("[rows] parquet: directory {path:?} does not exist: the daemon creates it, or correct the path")
+    });
+    missing.chain(parquet).collect()
 }
 
 /// Runs a configuration that was made from options, in the foreground.
@@ -90,4 +129,33 @@ pub fn run_alone(text: &str, global: &Global) -> anyhow::Result<()> {
     require("shape", &crate::MONITOR_CAPABILITIES)?;
     let started = daemon::Daemon::start(None, config);
     started.map_err(config::error_of_options)?.run()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_directories_are_named() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().display();
+        let of = |json: &str, parquet: &str| {
+            let text = format!(
+                "[monitor]\ninterfaces = [\"a\"]\n[rows]\njson = \"{place}{json}\"\n\
+                 parquet = \"{place}{parquet}\"\n[alerts]\njson = \"{place}{json}\"\n"
+            );
+            missing_directories(&config::parse("test.toml", &text).unwrap())
+        };
+        assert!(of("/rows", "").is_empty());
+        let missing = of("/none/rows", "/parqet");
+        let expected = [
+            format!("[rows] json: directory \"{place}/none\" does not exist"),
+            format!("[alerts] json: directory \"{place}/none\" does not exist"),
+            format!("[rows] parquet: directory \"{place}/parqet\" does not exist"),
+        ];
+        assert_eq!(missing.len(), 3, "{missing:?}");
+        for (text, expected) in missing.iter().zip(expected) {
+            assert!(text.starts_with(&expected), "{text}");
+        }
+    }
 }

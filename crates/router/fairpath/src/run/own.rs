@@ -106,9 +106,15 @@ fn own(
     let mut engine = Engine::load(config)?;
     let missing = engine.kernel.interfaces().missing();
     if let Some(name) = missing.first() {
+        let waiting = engine
+            .waiting_for
+            .iter()
+            .find(|waiting| waiting.name == *name);
+        let near = waiting.and_then(|waiting| waiting.nearest.as_ref());
+        let near = near.map_or(String::new(), |near| format!("did you mean {near:?}? "));
         anyhow::bail!(
-            "watch {name:?}: no interface has this name, or it is not supported: a pattern such as \
-             'ppp*' waits for interfaces"
+            "watch {name:?}: no interface has this name, or it is not supported: {near}a pattern such \
+             as 'ppp*' waits for interfaces"
         );
     }
     engine.begin()?;

@@ -18,14 +18,14 @@ struct Snapshots {
 }
 
 impl SnapshotSource for Snapshots {
-    fn snapshot(&self, query: &Query) -> Snapshot {
+    fn snapshot(&self, query: &Query) -> Option<Snapshot> {
         let query = query.clone();
         match self.requester.query(Request::Snapshot { query }) {
-            Ok(Answer::Snapshot { snapshot }) => *snapshot,
-            Ok(_) => Snapshot::default(),
+            Ok(Answer::Snapshot { snapshot }) => Some(*snapshot),
+            Ok(_) => None,
             Err(error) => {
                 tracing::warn!("snapshot for the web server: {error}");
-                Snapshot::default()
+                None
             }
         }
     }
@@ -50,6 +50,8 @@ struct Site {
 #[derive(Debug, Default)]
 pub struct Web {
     sites: Vec<(Site, Server)>,
+    /// Counters of servers that ended, so that sums never decrease.
+    ended: BTreeMap<String, u64>,
 }
 
 /// Servers of another configuration: their addresses are bound, but not served yet.
@@ -93,7 +95,12 @@ impl Web {
     /// # Errors
     /// A server cannot start.
     pub fn start(&mut self, prepared: Prepared, requester: &Requester) -> anyhow::Result<()> {
-        self.sites.retain(|(site, _)| prepared.sites.contains(site));
+        let ended = self
+            .sites
+            .extract_if(.., |(site, _)| !prepared.sites.contains(site));
+        for (_, server) in ended {
+            add(&mut self.ended, server.counters());
+        }
         let mut listeners = prepared.listeners;
         for site in prepared.sites {
             let there = self.sites.iter().any(|(running, _)| *running == site);
@@ -114,9 +121,9 @@ impl Web {
 
     /// Counters of the servers, by name.
     pub fn counters(&self) -> BTreeMap<String, u64> {
-        let mut sums = BTreeMap::new();
-        for (name, count) in self.sites.iter().flat_map(|(_, server)| server.counters()) {
-            *sums.entry(name).or_default() += count;
+        let mut sums = self.ended.clone();
+        for (_, server) in &self.sites {
+            add(&mut sums, server.counters());
         }
         sums
     }
@@ -124,6 +131,12 @@ impl Web {
     /// The served addresses.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         self.sites.iter().map(|(site, _)| site.address)
+    }
+}
+
+fn add(sums: &mut BTreeMap<String, u64>, counters: BTreeMap<String, u64>) {
+    for (name, count) in counters {
+        *sums.entry(name).or_default() += count;
     }
 }
 

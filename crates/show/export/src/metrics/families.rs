@@ -7,8 +7,8 @@ use std::borrow::Cow;
 
 use fairpath_history::snapshot::{AlertKind, Kind as RowKind, Leg, Queue, SnapshotRow, Volume};
 
-use super::RTT_BOUNDS_S;
 use super::text::{Encoder, Kind};
+use super::{RTT_BOUNDS_S, Reported};
 
 /// Maximum number of series of a row: histograms, [`FAMILIES`], alerts, and info.
 pub(super) const SERIES_PER_ROW: usize =
@@ -300,26 +300,30 @@ pub(super) fn rtt(encoder: &mut Encoder, rows: &[Cow<'_, SnapshotRow>]) {
     }
 }
 
-/// `fairpath_alert_active`: 1 while an alert is active.
-pub(super) fn alerts(encoder: &mut Encoder, rows: &[Cow<'_, SnapshotRow>]) {
+/// `fairpath_alert_active`: 1 while an alert that was reported is active. A sum has those of its rows.
+pub(super) fn alerts(
+    encoder: &mut Encoder,
+    rows: &[Cow<'_, SnapshotRow>],
+    reported: &Reported<'_>,
+) {
     encoder.family(
         "fairpath_alert_active",
         Kind::Gauge,
         "",
-        "1 while the alert of the daemon is active",
+        "1 while an alert that the daemon reported is active: one for a fault, which may concern many classes",
     );
     for row in rows {
+        let active: Vec<AlertKind> = match row {
+            Cow::Borrowed(row) => reported.of(row).collect(),
+            Cow::Owned(sum) => sum.alerts.clone(),
+        };
         for (alert, name) in ALERTS {
             let labels = [
                 ("class", row.name.as_str()),
                 ("kind", kind(row)),
                 ("alert", name),
             ];
-            encoder.sample(
-                "",
-                &labels,
-                f64::from(u8::from(row.alerts.contains(&alert))),
-            );
+            encoder.sample("", &labels, f64::from(u8::from(active.contains(&alert))));
         }
     }
 }

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use fairpath_history::snapshot::{FlowCounts, Kind, Leg, SnapshotRow, Volume};
 
+use super::Reported;
+
 /// The class label of summed rows.
 const OTHER: &str = "other";
 
@@ -23,7 +25,11 @@ pub(super) struct Folded<'a> {
 /// Reduces `rows` to at most `max_rows` rows, sums included. O(n log n).
 ///
 /// A limit below the number of kinds leaves no rows and no sums.
-pub(super) fn fold(rows: &[SnapshotRow], max_rows: usize) -> Folded<'_> {
+pub(super) fn fold<'a>(
+    rows: &'a [SnapshotRow],
+    max_rows: usize,
+    reported: &Reported<'_>,
+) -> Folded<'a> {
     if rows.len() <= max_rows {
         return Folded {
             rows: rows.iter().map(Cow::Borrowed).collect(),
@@ -43,7 +49,7 @@ pub(super) fn fold(rows: &[SnapshotRow], max_rows: usize) -> Folded<'_> {
         .map(|(_, row)| Cow::Borrowed(row))
         .collect();
     if max_rows >= kinds.len() {
-        kept.extend(sums(&folded).into_values().map(Cow::Owned));
+        kept.extend(sums(&folded, reported).into_values().map(Cow::Owned));
     }
     Folded { rows: kept, summed }
 }
@@ -57,7 +63,7 @@ fn busiest(rows: &[SnapshotRow], count: usize) -> HashSet<usize> {
     order.into_iter().collect()
 }
 
-fn sums(folded: &[&SnapshotRow]) -> BTreeMap<Kind, SnapshotRow> {
+fn sums(folded: &[&SnapshotRow], reported: &Reported<'_>) -> BTreeMap<Kind, SnapshotRow> {
     let names: HashSet<(Kind, &str)> = folded
         .iter()
         .map(|row| (row.kind, row.name.as_str()))
@@ -76,7 +82,7 @@ fn sums(folded: &[&SnapshotRow]) -> BTreeMap<Kind, SnapshotRow> {
         if !in_parent {
             add(sum, row);
         }
-        sum.alerts.extend(&row.alerts);
+        sum.alerts.extend(reported.of(row));
     }
     sums
 }
@@ -112,7 +118,7 @@ fn add_leg(sum: &mut Leg, leg: &Leg) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fairpath_history::snapshot::AlertKind;
+    use fairpath_history::snapshot::{Alert, AlertKind};
 
     fn row(name: &str, parent: Option<&str>, bytes: u64) -> SnapshotRow {
         let mut row = SnapshotRow {
@@ -137,7 +143,12 @@ mod tests {
             row("d", Some("quiet"), 3),
         ];
         rows[5].alerts.push(AlertKind::Loss);
-        let folded = fold(&rows, 4);
+        let alerts = [Alert {
+            class: "d".to_owned(),
+            alert: AlertKind::Loss,
+            ..Alert::default()
+        }];
+        let folded = fold(&rows, 4, &Reported::new(&alerts));
         let names: Vec<&str> = folded.rows.iter().map(|row| row.name.as_str()).collect();
         assert_eq!(names, ["site", "a", "b", "other"]);
         assert_eq!(folded.summed, 3);
@@ -156,9 +167,10 @@ mod tests {
             row("a", None, 80),
             row("b", None, 1),
         ];
-        let folded = fold(&rows, 2);
+        let none = Reported::new(&[]);
+        let folded = fold(&rows, 2, &none);
         let names: Vec<&str> = folded.rows.iter().map(|row| row.name.as_str()).collect();
         assert_eq!(names, ["other"]);
-        assert_eq!(fold(&rows, 3).summed, 0);
+        assert_eq!(fold(&rows, 3, &none).summed, 0);
     }
 }

@@ -15,16 +15,17 @@ mod fold;
 mod text;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use fairpath_history::snapshot::{Snapshot, SnapshotRow};
+use fairpath_history::snapshot::{Alert, AlertKind, Kind as RowKind, Snapshot, SnapshotRow};
 
 use families::FAMILIES;
 pub use text::Exposition;
 use text::{Encoder, Kind};
 
-/// Default maximum number of series in one answer.
-pub const MAX_SERIES: usize = 20_000;
+/// Default maximum number of series in one answer: of 6,000 rows, so 5,000 subscribers with their
+/// sites, subnets and interfaces. An answer has at most about 80 bytes for each.
+pub const MAX_SERIES: usize = 500_000;
 
 /// Upper bounds of the histogram's buckets, seconds: dense in the usual range of subscribers' RTTs.
 ///
@@ -34,8 +35,13 @@ pub const RTT_BOUNDS_S: [f64; 19] = [
     2.0, 5.0, 10.0,
 ];
 
-/// Number of series in addition to those of rows and counters.
-const FIXED_SERIES: usize = 16;
+/// Series for counters of the daemon, and for what belongs to no row. There are fewer than these.
+const OWN_SERIES: usize = 200;
+
+/// The value of `max_series` with which no row of `rows` rows is summed. O(1).
+pub fn series_needed(rows: usize) -> usize {
+    OWN_SERIES + rows * families::SERIES_PER_ROW
+}
 
 /// Format and limit of metrics.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,11 +68,11 @@ impl Default for MetricsOptions {
 pub fn openmetrics(snapshot: &Snapshot, options: &MetricsOptions) -> String {
     let counters = counters(snapshot);
     let gauges = gauges(snapshot);
-    let fixed = FIXED_SERIES + counters.len() + gauges.len();
-    let max_rows = options.max_series.saturating_sub(fixed) / families::SERIES_PER_ROW;
-    let folded = fold::fold(&snapshot.rows, max_rows);
+    let max_rows = options.max_series.saturating_sub(OWN_SERIES) / families::SERIES_PER_ROW;
+    let reported = Reported::new(&snapshot.alerts);
+    let folded = fold::fold(&snapshot.rows, max_rows, &reported);
     let mut encoder = Encoder::new(options.exposition);
-    classes(&mut encoder, &folded.rows);
+    classes(&mut encoder, &folded.rows, &reported);
     monitor(&mut encoder, snapshot, folded.summed);
     for (name, value) in &gauges {
         let name = format!("fairpath_monitor_{name}");
@@ -91,18 +97,34 @@ pub fn openmetrics(snapshot: &Snapshot, options: &MetricsOptions) -> String {
     encoder.finish()
 }
 
-fn classes(encoder: &mut Encoder, rows: &[Cow<'_, SnapshotRow>]) {
+/// The alerts that were reported, one per fault: kind and name of the row, and condition.
+struct Reported<'a>(HashSet<(RowKind, &'a str, AlertKind)>);
+
+impl<'a> Reported<'a> {
+    fn new(alerts: &'a [Alert]) -> Reported<'a> {
+        let keys = alerts.iter().map(|a| (a.kind, a.class.as_str(), a.alert));
+        Reported(keys.collect())
+    }
+
+    /// The reported alerts of a row.
+    fn of(&self, row: &SnapshotRow) -> impl Iterator<Item = AlertKind> {
+        let alerts = row.alerts.iter().copied();
+        alerts.filter(|alert| self.0.contains(&(row.kind, row.name.as_str(), *alert)))
+    }
+}
+
+fn classes(encoder: &mut Encoder, rows: &[Cow<'_, SnapshotRow>], reported: &Reported<'_>) {
     families::rtt(encoder, rows);
     for family in FAMILIES {
         family.encode(encoder, rows);
     }
-    families::alerts(encoder, rows);
+    families::alerts(encoder, rows, reported);
     families::info(encoder, rows);
 }
 
 fn monitor(encoder: &mut Encoder, snapshot: &Snapshot, summed: usize) {
     let seconds = |ns: u64| ns as f64 / 1e9;
-    let gauges: [(&str, &str, &str, Option<f64>); 7] = [
+    let gauges: [(&str, &str, &str, Option<f64>); 8] = [
         (
             "fairpath_rows",
             "",
@@ -112,8 +134,14 @@ fn monitor(encoder: &mut Encoder, snapshot: &Snapshot, summed: usize) {
         (
             "fairpath_rows_folded",
             "",
-            "Rows summed into class=\"other\" because of max_series",
+            "Rows summed into class=\"other\": raise [metrics] max_series to fairpath_series_needed",
             Some(summed as f64),
+        ),
+        (
+            "fairpath_series_needed",
+            "",
+            "The value of [metrics] max_series with which no row is summed",
+            Some(series_needed(snapshot.rows.len()) as f64),
         ),
         (
             "fairpath_configuration_generation",

@@ -93,8 +93,10 @@ function flows(items) {
     ["", (f) => f.protocol, "extra"],
     ["Age", (f) => age(f.age_ns), "extra"],
     ["Down", (f) => bytes(f.bytes_down)],
-    ["In ms", (f) => ms(f.inside_min_rtt_ns)],
-    ["Out ms", (f) => ms(f.outside_min_rtt_ns)],
+    ["In p50", (f) => ms(f.inside_p50_rtt_ns)],
+    ["In min", (f) => ms(f.inside_min_rtt_ns), "extra"],
+    ["Out p50", (f) => ms(f.outside_p50_rtt_ns)],
+    ["Out min", (f) => ms(f.outside_min_rtt_ns), "extra"],
     ["Retr.", (f) => count(f.retransmitted_packets), "extra"],
   ]);
 }

@@ -65,7 +65,7 @@ pub enum RowsError {
         source: io::Error,
     },
     /// The file cannot be written, for example because the disk is full. The rows are lost and counted.
-    #[error("write rows to {path:?}: free disk space, or keep fewer files")]
+    #[error("write rows to {path:?}: check that its directory exists, and free disk space")]
     Write {
         /// The file.
         path: PathBuf,
@@ -73,7 +73,7 @@ pub enum RowsError {
         source: io::Error,
     },
     /// The Parquet file cannot be written. Its rows are lost and counted.
-    #[error("write rows to {path:?}: free disk space, or keep fewer files")]
+    #[error("write rows to {path:?}: check that its directory exists, and free disk space")]
     Parquet {
         /// The file.
         path: PathBuf,

@@ -152,6 +152,10 @@ impl ParquetWriter {
     /// Begins a file. A failure loses its first `rows` rows.
     fn begin(&mut self, unix_ns: u64, rows: u64) -> Result<(), RowsError> {
         let part = self.free_name(unix_ns, PART);
+        if !self.dir.exists() {
+            // It was removed or unmounted. A failure is reported with the file.
+            let _ = fairpath_files::create_directory(&self.dir, fairpath_files::DIRECTORY_MODE);
+        }
         let begin = || -> Result<_, ParquetError> {
             let file = fairpath_files::create(&part)?;
             SerializedFileWriter::new(file, Arc::new(columns::schema()?), Arc::new(properties()))

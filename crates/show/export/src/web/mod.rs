@@ -44,8 +44,8 @@ const STOP_WAIT: Duration = Duration::from_secs(1);
 ///
 /// Calls may block. They come from other threads, at most [`MAX_SNAPSHOTS`] at a time.
 pub trait SnapshotSource: Send + Sync {
-    /// The snapshot for a query.
-    fn snapshot(&self, query: &Query) -> Snapshot;
+    /// The snapshot for a query. `None` if the source does not answer, for example while it stops.
+    fn snapshot(&self, query: &Query) -> Option<Snapshot>;
     /// The details of one class, with lists of at most `limit`. `None` if there is no such class.
     fn detail(&self, class: &str, limit: usize) -> Option<Detail>;
 }

@@ -93,7 +93,7 @@ impl Site {
             "/api/snapshot" => {
                 let query = query::snapshot(parameters).map_err(bad_request)?;
                 let snapshot = self.read(move |source| source.snapshot(&query)).await?;
-                json(&snapshot)
+                json(&snapshot.ok_or_else(no_snapshot)?)
             }
             "/api/detail" => {
                 let (class, limit) = query::detail(parameters).map_err(bad_request)?;
@@ -134,11 +134,14 @@ impl Site {
             let mut snapshot = source.snapshot(&Query {
                 histograms: true,
                 ..Query::default()
-            });
-            snapshot.counters.extend(counters);
-            openmetrics(&snapshot, &options)
+            })?;
+            // The daemon's sums include those of its other addresses.
+            for (name, count) in counters {
+                snapshot.counters.entry(name).or_insert(count);
+            }
+            Some(openmetrics(&snapshot, &options))
         };
-        let text = self.read(metrics).await?;
+        let text = self.read(metrics).await?.ok_or_else(no_snapshot)?;
         Ok(answer(StatusCode::OK, kind, text.into()))
     }
 
@@ -181,6 +184,12 @@ impl Site {
         }
         answer
     }
+}
+
+/// Without a snapshot, zeros would look like measurements.
+fn no_snapshot() -> Refusal {
+    let text = "the daemon has no snapshot now, because it starts or stops: try again";
+    Refusal(StatusCode::SERVICE_UNAVAILABLE, text.to_owned())
 }
 
 fn not_found(path: &str) -> Refusal {

@@ -50,6 +50,7 @@ impl Router {
             window_ns: 10_000_000_000,
             configuration: 3,
             rows_total: rows.len() as u64,
+            alerts: rows.iter().flat_map(reported).collect(),
             rows,
             counters: [
                 ("frames", 812_345_678 + at * 90_000),
@@ -315,7 +316,9 @@ fn flow(i: u16) -> FlowLine {
         bytes_up: 90_000 / u64::from(i + 1),
         bytes_down: 48_000_000 / u64::from(i + 1),
         inside_min_rtt_ns: Some(3_200_000),
+        inside_p50_rtt_ns: Some(4_100_000),
         outside_min_rtt_ns: (i != 3).then_some(11_800_000),
+        outside_p50_rtt_ns: (i != 3).then_some(13_400_000),
         retransmitted_packets: u64::from(i),
     }
 }
@@ -342,4 +345,16 @@ fn day_point(start_unix_ns: u64, step: u64) -> DayPoint {
         outside_p95_rtt_ns: Some((17e6 + 8e6 * wobble) as u64),
         inside_loss_ratio: Some(0.004 * load),
     }
+}
+
+/// The alerts of a row as the daemon reported them.
+fn reported(row: &SnapshotRow) -> impl Iterator<Item = Alert> {
+    let alert = |alert: &AlertKind| Alert {
+        class: row.name.clone(),
+        kind: row.kind,
+        alert: *alert,
+        active: true,
+        ..Alert::default()
+    };
+    row.alerts.iter().map(alert)
 }

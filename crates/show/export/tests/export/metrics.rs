@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use fairpath_export::{Exposition, MetricsOptions, openmetrics};
-use fairpath_history::snapshot::Snapshot;
+use fairpath_export::{Exposition, MAX_SERIES, MetricsOptions, openmetrics, series_needed};
+use fairpath_history::snapshot::{Snapshot, SnapshotRow};
 
 use crate::made::{ODD, Router, TYPICAL_RTT_NS};
 use crate::needs::command;
@@ -149,6 +149,60 @@ fn an_unmeasured_value_has_no_series() {
         ),
         1.0
     );
+}
+
+/// 5,000 subscribers with their sites, subnets and interfaces, each with all values.
+#[test]
+fn the_default_limit_fits_5000_subscribers() {
+    let mut snapshot = snapshot();
+    let whole = snapshot.rows[0].clone();
+    snapshot.rows = (0..5_900)
+        .map(|at| SnapshotRow {
+            name: format!("row-{at}"),
+            ..whole.clone()
+        })
+        .collect();
+    let text = openmetrics(&snapshot, &MetricsOptions::default());
+    assert_eq!(value(&text, "fairpath_rows_folded"), 0.0);
+    let needed = value(&text, "fairpath_series_needed");
+    assert!(needed <= MAX_SERIES as f64, "{needed}");
+    assert!(series(&text).len() as f64 <= needed);
+    assert!(text.len() < 100 * series(&text).len(), "{}", text.len());
+}
+
+#[test]
+fn the_needed_series_sum_no_row() {
+    let rows = snapshot().rows.len();
+    let needed = series_needed(rows);
+    let folded = |max_series| {
+        let text = text(Exposition::OpenMetrics, max_series);
+        assert_eq!(value(&text, "fairpath_series_needed"), needed as f64);
+        value(&text, "fairpath_rows_folded")
+    };
+    assert_eq!(folded(needed), 0.0);
+    assert!(folded(needed - 1) > 0.0);
+}
+
+/// One fault is one alert: those of its parents and children are not reported.
+#[test]
+fn alerts_that_were_not_reported_are_0() {
+    let mut snapshot = snapshot();
+    let active = |snapshot: &Snapshot, max_series| {
+        let options = MetricsOptions {
+            max_series,
+            exposition: Exposition::OpenMetrics,
+        };
+        let text = openmetrics(snapshot, &options);
+        let lines = series(&text).into_iter();
+        let alerts = lines.filter(|line| line.starts_with("fairpath_alert_active"));
+        alerts.filter(|line| line.ends_with(" 1")).count()
+    };
+    let all = active(&snapshot, MAX_SERIES);
+    assert!(all > 0 && active(&snapshot, 1000) > 0, "also in sums");
+    snapshot.alerts.truncate(1);
+    assert_eq!(active(&snapshot, MAX_SERIES), 1);
+    snapshot.alerts.clear();
+    assert_eq!([MAX_SERIES, 1000].map(|max| active(&snapshot, max)), [0, 0]);
 }
 
 #[test]

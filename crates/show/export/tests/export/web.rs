@@ -14,8 +14,8 @@ use crate::made::{ODD, Router};
 const DEADLINE: Duration = Duration::from_secs(30);
 
 impl SnapshotSource for Router {
-    fn snapshot(&self, query: &Query) -> Snapshot {
-        self.answer(query)
+    fn snapshot(&self, query: &Query) -> Option<Snapshot> {
+        Some(self.answer(query))
     }
 
     fn detail(&self, class: &str, limit: usize) -> Option<Detail> {
@@ -293,10 +293,10 @@ impl Stuck {
 }
 
 impl SnapshotSource for Stuck {
-    fn snapshot(&self, _: &Query) -> Snapshot {
+    fn snapshot(&self, _: &Query) -> Option<Snapshot> {
         let free = self.free.lock().unwrap();
         drop(self.changed.wait_while(free, |free| !*free).unwrap());
-        Snapshot::default()
+        Some(Snapshot::default())
     }
 
     fn detail(&self, _: &str, _: usize) -> Option<Detail> {
@@ -318,6 +318,61 @@ fn a_stuck_daemon_delays_no_other_request() {
     assert_eq!(server.counters()["web_requests_timed_out"], 5);
     stuck.release();
     assert_eq!(get(address, "/metrics").0, 200, "later requests succeed");
+}
+
+/// A daemon that stops.
+struct Silent;
+
+impl SnapshotSource for Silent {
+    fn snapshot(&self, _: &Query) -> Option<Snapshot> {
+        None
+    }
+
+    fn detail(&self, _: &str, _: usize) -> Option<Detail> {
+        None
+    }
+}
+
+/// A scraper must not take zeros for measurements.
+#[test]
+fn without_a_snapshot_there_are_no_metrics() {
+    let (_server, address) = start(Arc::new(Silent), ServerOptions::default());
+    for target in ["/metrics", "/api/snapshot"] {
+        let (status, text) = get(address, target);
+        assert_eq!(status, 503, "{text}");
+        assert!(text.contains("no snapshot now"), "{text}");
+    }
+}
+
+/// A daemon with two addresses, which has refused seven requests.
+struct Sums;
+
+impl SnapshotSource for Sums {
+    fn snapshot(&self, _: &Query) -> Option<Snapshot> {
+        Some(Snapshot {
+            counters: [("web_requests_refused".to_owned(), 7)].into(),
+            ..Snapshot::default()
+        })
+    }
+
+    fn detail(&self, _: &str, _: usize) -> Option<Detail> {
+        None
+    }
+}
+
+#[test]
+fn metrics_show_the_refusals_of_all_addresses() {
+    let (_server, address) = start(Arc::new(Sums), ServerOptions::default());
+    assert_eq!(get(address, "/nowhere").0, 404);
+    let (_, text) = get(address, "/metrics");
+    assert!(
+        text.contains("fairpath_monitor_web_requests_refused_total 7\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("fairpath_monitor_web_requests_total 2\n"),
+        "{text}"
+    );
 }
 
 #[test]

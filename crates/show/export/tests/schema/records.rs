@@ -4,8 +4,9 @@ use fairpath_core::{
     Counts, Event, FlowRecord, Key, Method, OwnQueue, Reason, Sample as CoreSample, Stats,
 };
 use fairpath_history::snapshot::{
-    Alert, AlertKind, DayPoint, Detail, FlowCounts, FlowLine, Kind, Leg, Load, Peer, Point, Queue,
-    SNAPSHOT_SCHEMA, Shape, ShapedLink, Snapshot, SnapshotRow, StackTraffic, Totals, Volume,
+    ALERT_SCHEMA, Alert, AlertKind, DayPoint, Detail, FlowCounts, FlowLine, Kind, Leg, Load, Peer,
+    Point, Queue, SNAPSHOT_SCHEMA, Shape, ShapedLink, Snapshot, SnapshotRow, StackTraffic, Totals,
+    Volume, WaitingFor,
 };
 use fairpath_history::{Histogram, IntervalRow};
 use fairpath_rtt::{Clock, Context, FlowLine as RttFlow, SampleLine, Summary};
@@ -230,6 +231,13 @@ pub fn snapshot() -> Snapshot {
             counters: [("qdisc_down_resets".to_owned(), 0)].into(),
         }),
         interfaces: vec!["lan".to_owned()],
+        alerts: alerts(),
+        waiting_for: vec![WaitingFor {
+            key: "uplinks".to_owned(),
+            name: "wna".to_owned(),
+            exists: false,
+            nearest: Some("wan".to_owned()),
+        }],
         notes: vec!["a restart is needed".to_owned()],
         ..empty_snapshot()
     }
@@ -271,7 +279,9 @@ pub fn detail() -> Detail {
             bytes_up: 3,
             bytes_down: 4,
             inside_min_rtt_ns: Some(5),
+            inside_p50_rtt_ns: Some(6),
             outside_min_rtt_ns: None,
+            outside_p50_rtt_ns: None,
             retransmitted_packets: 6,
         }],
         day: vec![DayPoint {
@@ -286,21 +296,37 @@ pub fn detail() -> Detail {
 
 /// One alert of each kind.
 pub fn alerts() -> Vec<Alert> {
-    let alert = |alert, value, limit| Alert {
+    let alert = |alert| Alert {
+        schema: ALERT_SCHEMA,
         unix_ns: UNIX_NS,
         active: true,
         class: "anna".to_owned(),
         alert,
         leg: "inside".to_owned(),
-        value,
-        limit,
         since_unix_ns: UNIX_NS - 20,
         text: "anna: inside: median 40.000 ms, baseline 20.000 ms".to_owned(),
+        ..Alert::default()
     };
+    let of = |name: &str| Some(name.to_owned());
     vec![
-        alert(AlertKind::RttShift, 40e6, 20e6),
-        alert(AlertKind::Loss, 0.05, 0.02),
-        alert(AlertKind::SlaBreach, 50e6, 40e6),
+        Alert {
+            statistic: of("p50"),
+            rtt_ns: Some(40_000_000),
+            limit_rtt_ns: Some(30_000_000),
+            baseline_rtt_ns: Some(20_000_000),
+            below: 3,
+            ..alert(AlertKind::RttShift)
+        },
+        Alert {
+            statistic: of("loss"),
+            loss_ratio: Some(0.05),
+            limit_loss_ratio: Some(0.02),
+            ..alert(AlertKind::Loss)
+        },
+        Alert {
+            active: false,
+            ..alert(AlertKind::SlaBreach)
+        },
     ]
 }
 

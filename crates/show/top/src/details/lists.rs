@@ -21,15 +21,17 @@ const PEER: [Field; 5] = [
     field("lost", 5, 4),
 ];
 
-/// The fields of a flow.
-const FLOW: [Field; 7] = [
-    field("in ms", 5, 0),
-    field("out ms", 6, 1),
+/// The fields of a flow: medians and minima of RTT in milliseconds, volume, times.
+const FLOW: [Field; 9] = [
+    field("in p50", 6, 0),
+    field("in min", 6, 5),
+    field("out p50", 7, 1),
+    field("out min", 7, 6),
     field("up B", 5, 3),
     field("down B", 6, 2),
     field("retr", 5, 4),
-    field("age", 6, 5),
-    field("idle", 6, 6),
+    field("age", 6, 7),
+    field("idle", 6, 8),
 ];
 
 impl Page {
@@ -98,7 +100,9 @@ impl Page {
 
     fn flow(&self, flow: &FlowLine, ends: usize) -> Item {
         let figures = [
+            maybe(flow.inside_p50_rtt_ns, millis),
             maybe(flow.inside_min_rtt_ns, millis),
+            maybe(flow.outside_p50_rtt_ns, millis),
             maybe(flow.outside_min_rtt_ns, millis),
             scaled(flow.bytes_up as f64),
             scaled(flow.bytes_down as f64),
