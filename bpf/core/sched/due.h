@@ -82,11 +82,10 @@ FP_INLINE void fp_forget_due(struct fp_sched FP_MEM *s, u32 child, struct fp_nod
 	n->due_queued = 0;
 }
 
-/* True if the wheel looks at child `n` no later than in the slot of its due time. */
+/* True if the slot of child `n` in the wheel is not after that of its due time. */
 FP_INLINE int fp_is_in_wheel(const struct fp_node FP_MEM *n)
 {
-	return n->due_slot &&
-	       fp_serial((u32)fp_due_slot(n->due) << 1, n->due_slot << 1) >= 0;
+	return n->due_slot && fp_serial((u32)fp_due_slot(n->due) << 1, n->due_slot << 1) >= 0;
 }
 
 /* Puts child `n`, which waits in the queue of its parent, where its due time belongs. */
@@ -95,8 +94,8 @@ FP_FUNC int fp_place_due(struct fp_sched FP_MEM *s FP_ARG, u32 child,
 {
 	int in_wheel = fp_is_in_wheel(n);
 
-	if (n->due != FP_NEVER && (fp_due_slot(n->due) <= fp_due_slot(s->now) ||
-				   (n->due_slot && !in_wheel))) {
+	if (n->due != FP_NEVER &&
+	    (fp_due_slot(n->due) <= fp_due_slot(s->now) || (n->due_slot && !in_wheel))) {
 		fp_queue_due(s, child, n);
 		return 0;
 	}

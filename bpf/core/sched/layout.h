@@ -182,7 +182,7 @@ static void fp_format_node(struct fp_sched *s, const struct fp_plan *p, u32 node
 		n->class[i] = c->params[i];
 	n->functions = (u8)p->functions[node - 1];
 	n->config.supports_flows = n->config.over == FP_OVER_FLOWS ||
-			    (n->config.over == FP_OVER_PACKETS && p->flow_bytes[node - 1]);
+				   (n->config.over == FP_OVER_PACKETS && p->flow_bytes[node - 1]);
 	n->config.undo = (u8)fp_queue_may_refuse(p, node);
 	n->due = FP_NEVER;
 }

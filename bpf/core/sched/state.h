@@ -122,10 +122,10 @@ struct fp_node_settings {
 /* Five lines. A packet needs the first three of its leaf, and of the nodes above. */
 struct fp_node {
 	struct fp_node_settings config;
-	u32 due_slot; /* in the wheel (due.h); 0: not there */
-	u8 functions; /* bits of fp_function that its policy has */
+	u32 due_slot;  /* in the wheel (due.h); 0: not there */
+	u8 functions;  /* bits of fp_function that its policy has */
 	u8 due_queued; /* in the queue of due times of its parent */
-	u8 continues; /* of a handover: as a node of the new tree */
+	u8 continues;  /* of a handover: as a node of the new tree */
 	u8 zero;
 	struct fp_node_stats stats;
 	u64 rank; /* while in the shaper */
