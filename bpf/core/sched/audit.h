@@ -151,8 +151,8 @@ static u32 fp_audit_due_times(struct fp_sched *s, u64 *where)
 		*where = i;
 		/* Entries of slots that have come wait for the next operation. */
 		if ((fp_node_at(s, n->config.parent)->config.wants & WANTS_DUE) &&
-		    in == fp_queue_of(n->config.parent) &&
-		    s->due_slot == fp_due_slot(s->now) && !fp_audit_due(s, i, n))
+		    in == fp_queue_of(n->config.parent) && s->due_slot == fp_due_slot(s->now) &&
+		    !fp_audit_due(s, i, n))
 			return FP_FAULT_DUE;
 	}
 	return fp_audit_wheel(s, where);
