@@ -45,7 +45,7 @@ typedef u64 __attribute__((may_alias)) fp_any64;
 #define FP_FUNC __attribute__((noinline))
 /* A short function: inline natively, and verified once in BPF. */
 #define FP_SHORT FP_FUNC
-#define FP_ARG	__attribute__((btf_decl_tag("arg:arena")))
+#define FP_ARG	 __attribute__((btf_decl_tag("arg:arena")))
 /* Before a loop with few iterations of known number. */
 #define FP_UNROLL _Pragma("unroll")
 
@@ -178,7 +178,7 @@ FP_INLINE void fp_store_release64(u64 FP_MEM *p, u64 value)
 
 #define FP_MEM
 /* Not every includer uses all functions of a header. */
-#define FP_FUNC static __attribute__((unused))
+#define FP_FUNC	 static __attribute__((unused))
 #define FP_SHORT FP_INLINE
 #define FP_ARG
 #define FP_UNROLL

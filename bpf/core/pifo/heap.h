@@ -35,7 +35,7 @@ struct fp_runs {
 	u64 first[FP_RUNS]; /* rank of the head */
 	u64 last[FP_RUNS];  /* rank of the tail */
 	struct fp_list list[FP_RUNS];
-	u32 heap;	    /* items in the heap */
+	u32 heap; /* items in the heap */
 	u32 zero[3];
 };
 
@@ -47,8 +47,8 @@ FP_INLINE struct fp_runs FP_MEM *fp_runs_of(struct fp_pool FP_MEM *pool, struct 
 {
 	u64 at = p->at[0];
 
-	return (struct fp_runs FP_MEM *)fp_pool_bound(
-		pool, at + FP_RUN_WORDS <= pool->capacity ? at : 0);
+	return (struct fp_runs FP_MEM *)fp_pool_bound(pool,
+						      at + FP_RUN_WORDS <= pool->capacity ? at : 0);
 }
 
 /* The items from position 0 on, two per word; the caller checks positions, with fp_heap_bound(). */
@@ -176,7 +176,7 @@ FP_INLINE void fp_heap_settle(struct fp_pool FP_MEM *pool, u32 FP_MEM *slots, u3
 
 /* The run that the item continues: the one with the highest rank; FP_RUNS if there is none. */
 FP_SHORT u32 fp_run_for(struct fp_pool FP_MEM *pool FP_ARG, struct fp_runs FP_MEM *runs FP_ARG,
-		       u64 rank, u64 seq)
+			u64 rank, u64 seq)
 {
 	u32 found = FP_RUNS, r;
 	u64 best = 0;
@@ -233,8 +233,8 @@ FP_SHORT u32 fp_heap_first(struct fp_pool FP_MEM *pool FP_ARG, struct fp_pifo FP
 	for (r = 1; r < FP_RUNS; r++) {
 		other = runs->list[r].head;
 		if (other && (!first || runs->first[r] < rank ||
-			      (runs->first[r] == rank && fp_item_at(pool, other)->seq <
-								 fp_item_at(pool, first)->seq))) {
+			      (runs->first[r] == rank &&
+			       fp_item_at(pool, other)->seq < fp_item_at(pool, first)->seq))) {
 			first = other;
 			rank = runs->first[r];
 		}

@@ -277,11 +277,10 @@ FP_INLINE int fp_push_out_last_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP
 	u32 last = p->full == FP_FULL_PUSH_OUT ? fp_pifo_last_as(pool, q, kind) : 0;
 	struct fp_item FP_MEM *it = fp_item_at(pool, last);
 
-	return fp_count_pushed_out(pool, p, last,
-				   !last ||
-					   fp_turn_of(p, place, kind) >=
-						   fp_turn_of(p, it->place, kind) ||
-					   fp_leave_as(pool, p, q, last, it, kind));
+	return fp_count_pushed_out(
+		pool, p, last,
+		!last || fp_turn_of(p, place, kind) >= fp_turn_of(p, it->place, kind) ||
+			fp_leave_as(pool, p, q, last, it, kind));
 }
 
 FP_FUNC int fp_push_out_of_list(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u32 place)
