@@ -294,6 +294,22 @@ FP_INLINE int fp_heap_take(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p
 }
 
 /*
+ * Removes `item`, the first one. Where it is found counts, and not its record, which may be wrong.
+ * Returns 0, or 1 if it is not there.
+ */
+FP_INLINE int fp_heap_take_first(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 item,
+				 struct fp_item FP_MEM *it)
+{
+	struct fp_runs FP_MEM *runs = fp_runs_of(pool, p);
+
+	if (runs->list[0].head == item)
+		it->place = FP_IN_RUN;
+	else
+		it->place = runs->list[1].head == item ? FP_IN_RUN | 1 : 0;
+	return fp_heap_take(pool, p, item, it, 0);
+}
+
+/*
  * Moves an item of the heap whose rank and seq changed, if no run takes it: only the items between
  * the two positions move. Returns 0 in other cases, without changes.
  */

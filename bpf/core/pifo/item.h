@@ -78,7 +78,7 @@ enum fp_refusal {
 /* Written by the pool. `rank` and `seq` stay valid after the item left. */
 struct fp_item {
 	u64 rank;
-	u64 seq;  /* arrival: larger is later, over all PIFOs of the pool */
+	u64 seq;  /* order of equal ranks: by default of arrival, over all PIFOs of the pool */
 	u32 next; /* in its list or run; free for the caller while the item is in no PIFO */
 	u32 prev; /* the same; of the head of a list: undefined */
 	u32 place; /* its list (of a window: its word after the header); heap.h: its run or position */

@@ -88,7 +88,7 @@ FP_INLINE u32 fp_place_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p,
 	return 0;
 }
 
-/* Adds the item to this PIFO at `place`; in a heap at the end. */
+/* Adds the item to this PIFO at `place`; to a heap by its rank. */
 FP_INLINE void fp_enter_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q, u32 item,
 			   struct fp_item FP_MEM *it, u32 place, u32 kind)
 {
@@ -205,7 +205,7 @@ FP_INLINE u32 fp_take_as(struct fp_pool FP_MEM *pool, u32 q, u32 kind)
 			pool->broken++;
 			return 0;
 		}
-		if (fp_heap_take(pool, p, item, fp_item_at(pool, item), 0))
+		if (fp_heap_take_first(pool, p, item, fp_item_at(pool, item)))
 			return 0;
 		p->count--;
 	} else {

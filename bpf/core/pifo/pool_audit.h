@@ -14,7 +14,7 @@ enum fp_flaw {
 	FP_FLAW_COUNT = 2,    /* differs from the items in lists or heap */
 	FP_FLAW_RECORD = 3,   /* an item's pifo or place differs from its position */
 	FP_FLAW_LINKS = 4,    /* prev or tail contradict next */
-	FP_FLAW_ORDER = 5,    /* a child before its parent */
+	FP_FLAW_ORDER = 5,    /* an item before its parent, or before the previous one of a run */
 	FP_FLAW_INDEX = 6,    /* a bit, word or sum contradicts the lists */
 	FP_FLAW_STRAY = 7,    /* an item is marked as in a PIFO, and is in none */
 };

@@ -106,6 +106,24 @@ fn flaw_after(kind: Kind, change: impl Fn(&Pool) -> (usize, u64)) -> String {
     pool.audit().unwrap_err().to_string()
 }
 
+/// Each item of a heap leaves once, whatever its record says about its place.
+#[test]
+fn wrong_places_lose_no_item_of_a_heap() {
+    for place in [5, 1 << 31, 1 << 31 | 1, u64::from(u32::MAX)] {
+        for item in 1..=6_usize {
+            let mut pool = Pool::new(8, &[PifoConfig::new(Kind::Heap, 8)]).unwrap();
+            // Two runs, and a heap of three.
+            for (item, rank) in (1..).zip([30, 20, 21, 11, 12, 10]) {
+                pool.push(1, item, rank).unwrap();
+            }
+            pool.overwrite(16 + 4 * item + 3, place | 1 << 32);
+            let mut left: Vec<u32> = (0..8).filter_map(|_| pool.pop(1)).collect();
+            left.sort_unstable();
+            assert_eq!(left, [1, 2, 3, 4, 5, 6], "item {item} at {place:#x}");
+        }
+    }
+}
+
 #[test]
 fn an_audit_names_what_is_wrong() {
     // Items begin at word 16, four words each; descriptors behind nine of them, 24 words each.
