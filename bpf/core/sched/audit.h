@@ -118,7 +118,7 @@ static int fp_audit_due(struct fp_sched *s, u32 child, struct fp_node *n)
 	if (n->due_queued)
 		return it->pifo == fp_due_queue_of(s, n->config.parent) && it->rank == n->due;
 	return n->due == FP_NEVER ||
-	       (fp_due_slot(n->due) > fp_due_slot(s->now) && fp_is_in_wheel(n));
+	       (fp_due_slot(n->due) > fp_due_slot(s->now) && fp_is_in_wheel(s, n));
 }
 
 /* The wheel holds each child once that has a slot, there. */
@@ -149,7 +149,7 @@ static u32 fp_audit_due_times(struct fp_sched *s, u64 *where)
 		u32 in = fp_item_at(fp_pool_of(s), fp_node_item(s, i))->pifo;
 
 		*where = i;
-		/* Entries of slots that have come wait for the next operation. */
+		/* The rest of a slot that has come waits for the next operation. */
 		if ((fp_node_at(s, n->config.parent)->config.wants & WANTS_DUE) &&
 		    in == fp_queue_of(n->config.parent) && s->due_slot == fp_due_slot(s->now) &&
 		    !fp_audit_due(s, i, n))

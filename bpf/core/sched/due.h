@@ -16,16 +16,17 @@
  * Invariants, for a child that waits in the queue of its parent with due time t: if the slot of t is
  * not after that of `now`, it is in the heap (n->due_queued, at rank t). Otherwise it is there, or in
  * the wheel in a slot that is not after that of t (n->due_slot), or both. The entry of a child that
- * left stays in the wheel until its slot comes.
+ * left stays in the wheel until its slot comes. With s->due_rest, children of a slot that has come may
+ * still be in the wheel.
  */
 #ifndef FP_SCHED_DUE_H
 #define FP_SCHED_DUE_H
 
 #include "state.h"
 
-/* Maximum of entries of the wheel that one operation moves. The rest follow in the next. */
+/* Maximum of entries of the wheel that one operation moves. s->due_rest: the next one continues. */
 #define FP_DUE_BATCH 4096
-/* n->due_slot: the lower bits of the slot, and this one, because 0 is none. */
+/* n->due_slot: the index of the slot, and this bit, because 0 is none. */
 #define FP_IN_WHEEL 0x80000000u
 
 FP_INLINE u64 fp_due_slot(u64 at)
@@ -50,8 +51,8 @@ FP_INLINE void fp_wheel_enter(struct fp_sched FP_MEM *s, u32 child, struct fp_no
 		s->due_slot = fp_due_slot(s->now);
 	if (at - s->due_slot >= FP_DUE_SLOTS)
 		at = s->due_slot + FP_DUE_SLOTS - 1;
-	n->due_slot = (u32)at | FP_IN_WHEEL;
 	slot = (u32)at & (FP_DUE_SLOTS - 1);
+	n->due_slot = slot | FP_IN_WHEEL;
 	*fp_wheel_next(s, child) = w->first[slot];
 	w->first[slot] = child;
 	if (fp_index_set(&w->bits[slot >> 6], slot))
@@ -83,16 +84,18 @@ FP_INLINE void fp_forget_due(struct fp_sched FP_MEM *s, u32 child, struct fp_nod
 }
 
 /* True if the slot of child `n` in the wheel is not after that of its due time. */
-FP_INLINE int fp_is_in_wheel(const struct fp_node FP_MEM *n)
+FP_INLINE int fp_is_in_wheel(const struct fp_sched FP_MEM *s, const struct fp_node FP_MEM *n)
 {
-	return n->due_slot && fp_serial((u32)fp_due_slot(n->due) << 1, n->due_slot << 1) >= 0;
+	u64 ahead = (n->due_slot - s->due_slot) & (FP_DUE_SLOTS - 1);
+
+	return n->due_slot && fp_due_slot(n->due) >= s->due_slot + ahead;
 }
 
 /* Puts child `n`, which waits in the queue of its parent, where its due time belongs. */
 FP_FUNC int fp_place_due(struct fp_sched FP_MEM *s FP_ARG, u32 child,
 			 struct fp_node FP_MEM *n FP_ARG)
 {
-	int in_wheel = fp_is_in_wheel(n);
+	int in_wheel = fp_is_in_wheel(s, n);
 
 	if (n->due != FP_NEVER &&
 	    (fp_due_slot(n->due) <= fp_due_slot(s->now) || (n->due_slot && !in_wheel))) {
@@ -108,7 +111,7 @@ FP_FUNC int fp_place_due(struct fp_sched FP_MEM *s FP_ARG, u32 child,
 /* n->due changed. */
 FP_INLINE void fp_update_due(struct fp_sched FP_MEM *s, u32 child, struct fp_node FP_MEM *n)
 {
-	if (n->due_queued || !fp_is_in_wheel(n))
+	if (n->due_queued || !fp_is_in_wheel(s, n))
 		fp_place_due(s, child, n);
 }
 
@@ -140,7 +143,7 @@ FP_INLINE void fp_take_due_of(struct fp_sched FP_MEM *s, struct fp_wheel FP_MEM 
 	u32 next = *fp_wheel_next(s, child);
 
 	/* Corrupted memory. */
-	if (!child || child > s->config.nodes) {
+	if (!child || child > s->config.nodes || n->due_slot != (slot | FP_IN_WHEEL)) {
 		fp_pool_of(s)->broken++;
 		next = 0;
 	}
@@ -160,8 +163,9 @@ FP_FUNC int fp_take_due(struct fp_sched FP_MEM *s FP_ARG)
 	u64 to = fp_due_slot(s->now);
 	u32 i;
 
-	if (to <= s->due_slot)
+	if (to <= s->due_slot && !s->due_rest)
 		return 0;
+	s->due_rest = 1;
 	/* After a long silence, all slots have come: no more than two turns are needed. */
 	if (to - s->due_slot >= 2 * FP_DUE_SLOTS)
 		s->due_slot += ((to - s->due_slot) & ~(u64)(FP_DUE_SLOTS - 1)) - FP_DUE_SLOTS;
@@ -170,6 +174,7 @@ FP_FUNC int fp_take_due(struct fp_sched FP_MEM *s FP_ARG)
 
 		if (slot > to) {
 			s->due_slot = to;
+			s->due_rest = 0;
 			break;
 		}
 		s->due_slot = slot;

@@ -263,7 +263,8 @@ FP_INLINE int fp_wake_one(struct fp_sched FP_MEM *s)
 	if (!item || fp_item_at(pool, item)->rank > s->now ||
 	    s->outcomes + FP_OUTCOMES_PER_OP + 2 > s->outcomes_most)
 		return 0;
-	fp_pifo_pop(pool, FP_SHAPER);
+	if (fp_pifo_pop(pool, FP_SHAPER) != item)
+		return 0;
 	fp_wake_item(s, item);
 	return 1;
 }
@@ -286,7 +287,16 @@ FP_INLINE u32 fp_first_due(struct fp_sched FP_MEM *s, struct fp_pool FP_MEM *poo
 	u32 q = fp_due_queue_of(s, node);
 	u32 due = fp_pifo_first(pool, fp_pifo_at(pool, q), q);
 
-	return due && fp_item_at(pool, due)->rank <= s->now ? due - fp_due_item(s, 0) : 0;
+	if (!due || fp_item_at(pool, due)->rank > s->now)
+		return 0;
+	/* Corrupted memory: its child is not in the queue of the node. */
+	if (fp_item_at(pool, due - fp_due_item(s, 0) + fp_node_item(s, 0))->pifo !=
+	    fp_queue_of(node)) {
+		fp_pifo_remove(pool, due);
+		s->stats.dropped[FP_DROP_BROKEN]++;
+		return 0;
+	}
+	return due - fp_due_item(s, 0);
 }
 
 /* Follows the first entries from the root to a leaf. Returns 0 if a queue on the path is empty. */
@@ -652,7 +662,7 @@ FP_INLINE void fp_begin_op(struct fp_sched FP_MEM *s, u64 now)
 		s->now = now;
 	if (s->delayed | s->config.service)
 		fp_release_delayed(s);
-	if (fp_due_slot(s->now) != s->due_slot)
+	if (fp_due_slot(s->now) != s->due_slot || s->due_rest)
 		fp_take_due(s);
 	fp_wake(s);
 }

@@ -82,8 +82,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
             4 => Just(0_u64),
             8 => 0..2_000_000_u64,
             1 => 0..100_000_000_u64,
-            // A turn of the wheel of due times and more, and silence of hours.
-            1 => prop_oneof![0..4_000_000_000_u64, 0..10_000_000_000_000_u64],
+            // A turn of the wheel of due times and more, and silence of weeks.
+            1 => prop_oneof![0..4_000_000_000_u64, 0..4_000_000_000_000_000_u64],
         ]
     };
     let bytes = prop_oneof![Just(1000_u32), 60..1500_u32];
@@ -196,8 +196,7 @@ proptest! {
 }
 
 /// More children than one operation moves in the wheel of due times.
-#[test]
-fn after_silence_thousands_of_floors_are_due() {
+fn thousands_of_floors_are_due(after: u64) {
     const CHILDREN: u32 = 6_000;
     let child = || between(leaf(1), MBIT / 10, 0, 0);
     let nodes: Vec<NodeConfig> = std::iter::once(inner(0))
@@ -219,8 +218,18 @@ fn after_silence_thousands_of_floors_are_due() {
         stats.map(|stats| stats.by_floor).sum::<u64>()
     };
     assert_eq!(by_floor(0), u64::from(CHILDREN));
-    // 1000 bytes at 100 kbit/s: 80 ms later, the others are due.
-    assert_eq!(by_floor(3_600_000_000_000), 2 * u64::from(CHILDREN));
+    // 1000 bytes at 100 kbit/s: `after` 80 ms or more, the others are due.
+    assert_eq!(by_floor(after), 2 * u64::from(CHILDREN));
+}
+
+#[test]
+fn thousands_of_floors_are_due_after_silence() {
+    thousands_of_floors_are_due(3_600 * SECOND);
+}
+
+#[test]
+fn thousands_of_floors_are_due_at_once() {
+    thousands_of_floors_are_due(80 * MS);
 }
 
 fn order(sent: &[Sent]) -> String {
