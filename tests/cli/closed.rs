@@ -189,6 +189,7 @@ fairpath features
 fairpath features --format json
 fairpath features --docs
 fairpath status --socket {none}
+fairpath alerts --socket {none}
 fairpath reload --socket {none}
 fairpath top --once --socket {none}
 fairpath check --class a --socket {none}

@@ -6,7 +6,7 @@
 mod oracle;
 mod traffic;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use fairpath_core::{
     Config, Event, Filter, FlowRecord, Frame, FrameDirection, Key, Mode, Monitor, Sample, Stats,
@@ -462,10 +462,17 @@ fn packets_just_seen_count_as_by_their_flow() {
             2 * packets,
             "seed {seed}, burst {burst}"
         );
-        assert!(
-            recognised.1 == by_flow.1,
-            "seed {seed}, burst {burst}: other samples"
-        );
-        assert!(recognised.1.len() > 100, "seed {seed}");
+        // A packet that counts twice may cost the sample of its acknowledgement.
+        let alone = at_two_hooks(&frames, 1, &[]).1;
+        assert!(alone.len() > 100, "seed {seed}");
+        for (samples, counted) in [(recognised.1, counted), (by_flow.1, counted_by_flow)] {
+            let [alone, samples] =
+                [&alone, &samples].map(|all| all.iter().collect::<BTreeSet<_>>());
+            let others = alone.symmetric_difference(&samples).count() as u64;
+            assert!(
+                others <= counted - packets,
+                "seed {seed}, burst {burst}: {others} other samples, {counted} of {packets} counted"
+            );
+        }
     }
 }

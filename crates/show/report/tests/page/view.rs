@@ -87,6 +87,7 @@ fn wide_tables_name_the_columns_out_of_view() {
     browser.value("document.querySelectorAll('details').forEach((d) => { d.open = true; })");
     let wide = "document.querySelectorAll('.wider:not([hidden])').length";
     browser.until(&format!("{wide} > 0"));
+    browser.until(&format!("{HINTS}.every(([, text]) => text !== '')"));
     let hints = browser.value(HINTS);
     let hints = hints.as_array().unwrap();
     assert!(!hints.is_empty());
