@@ -106,6 +106,14 @@ pub struct Load {
     pub score: Option<u8>,
 }
 
+impl Load {
+    /// True if the growth is the mean of the classes below or behind, because the own one is lower.
+    pub fn grows_as_classes(&self) -> bool {
+        let medians = self.idle_p50_rtt_ns.zip(self.loaded_p50_rtt_ns);
+        self.rtt_growth_ns > medians.map(|(idle, busy)| busy.saturating_sub(idle))
+    }
+}
+
 /// The flows of a class since counting began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowCounts {
