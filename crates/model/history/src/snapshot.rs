@@ -447,7 +447,8 @@ pub struct Snapshot {
     /// Configured interfaces and uplinks that are not monitored yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting_for: Vec<WaitingFor>,
-    /// Active alerts that were reported, by class. Those of classes below them are only counted.
+    /// Active alerts that were reported, by class. Those of classes below them are only counted. Empty if
+    /// the query does not select them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alerts: Vec<Alert>,
     /// Texts for the operator, such as a refused configuration or a setting that needs a restart.
@@ -591,6 +592,8 @@ pub struct Query {
     pub histograms: bool,
     /// With `SnapshotRow::history`.
     pub history: bool,
+    /// With `Snapshot::alerts`: all of them, whichever rows are selected.
+    pub alerts: bool,
 }
 
 /// The schema number of [`Snapshot`] and the control socket.
@@ -615,7 +618,7 @@ pub enum Request {
         /// Maximum length of each list.
         limit: usize,
     },
-    /// A [`Snapshot`] without rows.
+    /// A [`Snapshot`] without rows, with the reported alerts.
     Status,
     /// Reload the configuration. Only root may do this.
     Reload,

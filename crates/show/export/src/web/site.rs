@@ -133,6 +133,7 @@ impl Site {
         let metrics = move |source: &dyn SnapshotSource| {
             let mut snapshot = source.snapshot(&Query {
                 histograms: true,
+                alerts: true,
                 ..Query::default()
             })?;
             // The daemon's sums include those of its other addresses.

@@ -89,6 +89,9 @@ impl Router {
         if query.limit > 0 {
             snapshot.rows.truncate(query.limit);
         }
+        if !query.alerts {
+            snapshot.alerts.clear();
+        }
         if !query.histograms {
             for row in &mut snapshot.rows {
                 row.inside.total.histogram.clear();
