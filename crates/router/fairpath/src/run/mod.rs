@@ -40,8 +40,8 @@ use fairpath_watch::Configured;
 
 /// Run the daemon: measure on interfaces, count by class, alert and shape.
 ///
-/// It serves `fairpath top`, `status`, `check` and `shape` over its control socket, and Prometheus
-/// and browsers over HTTP. It runs in the foreground; the systemd unit is fairpath.service. SIGHUP,
+/// It serves `fairpath top`, `status`, `check`, `alerts` and `shape` over its control socket, and
+/// Prometheus and browsers over HTTP. It runs in the foreground; the systemd unit is fairpath.service. SIGHUP,
 /// or `fairpath reload`, reloads the configuration without losing counts. SIGTERM ends it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
