@@ -120,6 +120,7 @@ impl Site {
     }
 
     async fn metrics<B>(&self, request: &Request<B>) -> Result<Answer, Refusal> {
+        count(&self.counters.scrapes);
         let accept = request
             .headers()
             .get(ACCEPT)

@@ -127,6 +127,7 @@ fn the_accept_header_selects_the_metrics_format() {
         classic.contains("content-type: text/plain; version=0.0.4") && !classic.contains("# EOF")
     );
     assert!(classic.contains("fairpath_monitor_web_requests_total 2\n"));
+    assert!(classic.contains("fairpath_monitor_web_scrapes_total 2\n"));
 }
 
 #[test]
