@@ -165,11 +165,13 @@ fn metrics_that_sum_rows_are_reported() {
     let limited = "listen = \"127.0.0.1:9909\"\nmax_series = 300";
     fs::write(&file, text.replace("listen = \"off\"", limited)).unwrap();
     let daemon = Daemon::start(site.router(), &place);
-    daemon.logs("set [metrics] max_series, now 300, to at least");
+    let reported = |status: &Value| status["notes"].to_string().contains("max_series");
+    let measured = |status: &Value| status["counters"]["readings"].as_u64() >= Some(3);
+    assert!(!reported(&daemon.status_when("measured", measured)));
     let metrics = samples(&get(site.router(), 9909, "/metrics"));
+    daemon.logs("set [metrics] max_series, now 300, to at least");
     assert!(metrics["fairpath_rows_folded"] > 0.0);
     let needed = metrics["fairpath_series_needed"];
-    let reported = |status: &Value| status["notes"].to_string().contains("max_series");
     daemon.status_when("reported", reported);
     let enough = limited.replace("300", &(needed as u64).to_string());
     fs::write(&file, text.replace("listen = \"off\"", &enough)).unwrap();

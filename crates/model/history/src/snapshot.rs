@@ -106,6 +106,14 @@ pub struct Load {
     pub score: Option<u8>,
 }
 
+impl Load {
+    /// True if the growth is the mean of the classes below or behind, because the own one is lower.
+    pub fn grows_as_classes(&self) -> bool {
+        let medians = self.idle_p50_rtt_ns.zip(self.loaded_p50_rtt_ns);
+        self.rtt_growth_ns > medians.map(|(idle, busy)| busy.saturating_sub(idle))
+    }
+}
+
 /// The flows of a class since counting began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowCounts {
@@ -439,7 +447,8 @@ pub struct Snapshot {
     /// Configured interfaces and uplinks that are not monitored yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting_for: Vec<WaitingFor>,
-    /// Active alerts that were reported, by class. Those of classes below them are only counted.
+    /// Active alerts that were reported, by class. Those of classes below them are only counted. Empty if
+    /// the query does not select them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alerts: Vec<Alert>,
     /// Texts for the operator, such as a refused configuration or a setting that needs a restart.
@@ -583,6 +592,8 @@ pub struct Query {
     pub histograms: bool,
     /// With `SnapshotRow::history`.
     pub history: bool,
+    /// With `Snapshot::alerts`: all of them, whichever rows are selected.
+    pub alerts: bool,
 }
 
 /// The schema number of [`Snapshot`] and the control socket.
@@ -607,7 +618,7 @@ pub enum Request {
         /// Maximum length of each list.
         limit: usize,
     },
-    /// A [`Snapshot`] without rows.
+    /// A [`Snapshot`] without rows, with the reported alerts.
     Status,
     /// Reload the configuration. Only root may do this.
     Reload,

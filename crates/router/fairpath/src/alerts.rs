@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use clap::ValueEnum;
 use fairpath_history::snapshot::{Alert, Answer, Request};
 use fairpath_top::{DEFAULT_SOCKET, SocketSource};
-
-use crate::status::Format;
 
 /// List the active alerts of the daemon.
 ///
@@ -21,9 +20,18 @@ pub struct Args {
     /// Control socket of the daemon
     #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
     pub socket: PathBuf,
-    /// Output format: one alert per line, as text or as a JSON object
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
+}
+
+/// Output format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// One alert per line, the oldest first
+    Text,
+    /// One JSON object per alert and line, nothing without an alert
+    Json,
 }
 
 /// Runs `fairpath alerts`.
@@ -75,6 +83,11 @@ mod tests {
             text: text.to_owned(),
             ..Alert::default()
         }
+    }
+
+    #[test]
+    fn json_without_alerts_is_empty() {
+        assert_eq!(json_lines(&[]).unwrap(), "");
     }
 
     #[test]

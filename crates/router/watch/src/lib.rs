@@ -6,4 +6,4 @@ mod waiting;
 
 pub use clock::unix_ns;
 pub use interfaces::{Change, Interfaces, MAX_INTERFACES};
-pub use waiting::waiting_for;
+pub use waiting::{Configured, globs};

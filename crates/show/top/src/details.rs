@@ -182,6 +182,9 @@ impl Page {
             ),
             judged(format!("score {score}"), judge::score(row)),
         ];
+        if load.grows_as_classes() {
+            pieces.insert(4, Span::raw("(mean of its classes)"));
+        }
         if load.base_rtt_ns.is_some() {
             pieces.push(Span::raw(format!("lowest RTT {}", ms(load.base_rtt_ns))));
         }
@@ -280,7 +283,39 @@ fn thin(points: &[Point], limit: usize) -> Vec<Point> {
 
 #[cfg(test)]
 mod tests {
+    use fairpath_history::snapshot::Load;
+
     use super::*;
+
+    #[test]
+    fn the_growth_of_classes_is_named() {
+        let look = Look::from_environment(true);
+        let text = |load: Load| {
+            let page = Page { width: 120, look };
+            let row = SnapshotRow {
+                load,
+                ..SnapshotRow::default()
+            };
+            let lines = page.load(&row);
+            lines.iter().map(ToString::to_string).collect::<String>()
+        };
+        let own = Load {
+            idle_p50_rtt_ns: Some(4_000_000),
+            loaded_p50_rtt_ns: Some(5_000_000),
+            rtt_growth_ns: Some(1_000_000),
+            ..Load::default()
+        };
+        assert!(!text(own).contains("mean") && !text(Load::default()).contains("mean"));
+        let mean = Load {
+            rtt_growth_ns: Some(90_000_000),
+            ..own
+        };
+        let text = text(mean);
+        assert!(
+            text.contains("growth 90.0 ms~  (mean of its classes)"),
+            "{text}"
+        );
+    }
 
     #[test]
     fn thinning_keeps_the_peaks() {

@@ -53,12 +53,24 @@ impl History {
                 .into_iter()
                 .map(|row| self.row(row, parts, &mut sums))
                 .collect(),
-            ..self.status(meta)
+            alerts: match query.alerts {
+                true => self.faults.reported(),
+                false => Vec::new(),
+            },
+            ..self.summary(meta)
         }
     }
 
-    /// The snapshot without rows.
+    /// The snapshot without rows, with the reported alerts.
     pub fn status(&self, meta: Meta) -> Snapshot {
+        Snapshot {
+            alerts: self.faults.reported(),
+            ..self.summary(meta)
+        }
+    }
+
+    /// The snapshot without rows and alerts.
+    fn summary(&self, meta: Meta) -> Snapshot {
         let clock = &self.clock;
         let unix_ns = clock.last.unix_ns;
         let time = jiff::Timestamp::from_nanosecond(i128::from(unix_ns)).unwrap_or_default();
@@ -82,7 +94,6 @@ impl History {
                 .gauges()
                 .map(|(name, n)| (name.to_owned(), n))
                 .collect(),
-            alerts: self.faults.reported(),
             ..Snapshot::default()
         }
     }

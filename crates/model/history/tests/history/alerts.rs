@@ -1,8 +1,8 @@
 //! Begin, end and delay of alerts, and the rate of false alerts.
 
 use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP};
-use fairpath_history::history::{AlertRules, History, RowSpec, Settings, Sla, UNJUDGED_NS};
-use fairpath_history::snapshot::{Alert, AlertKind, Kind};
+use fairpath_history::history::{AlertRules, History, Meta, RowSpec, Settings, Sla, UNJUDGED_NS};
+use fairpath_history::snapshot::{Alert, AlertKind, Kind, Query};
 
 use crate::world::*;
 
@@ -405,6 +405,23 @@ fn listed(scene: &Scene) -> Vec<String> {
     alerts
         .map(|alert| format!("{} {}", alert.class, alert.below))
         .collect()
+}
+
+/// Thousands of alerts must not travel with each row of `fairpath check`.
+#[test]
+fn alerts_are_listed_on_request_only() {
+    let mut scene = Scene::new(region());
+    lossy_region(&mut scene, 60, &[4]);
+    let listed = |query| scene.history.snapshot(&query, Meta::default()).alerts.len();
+    assert_eq!(listed(Query::default()), 0);
+    let limit = 1;
+    let query = |alerts| Query {
+        alerts,
+        limit,
+        ..Query::default()
+    };
+    assert_eq!([false, true].map(query).map(listed), [0, 1]);
+    assert_eq!(scene.history.status(Meta::default()).alerts.len(), 1);
 }
 
 #[test]

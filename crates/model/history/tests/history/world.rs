@@ -117,6 +117,7 @@ pub fn everything() -> Query {
     Query {
         histograms: true,
         history: true,
+        alerts: true,
         ..Query::default()
     }
 }

@@ -254,7 +254,7 @@ fn classes(args: &Args) -> anyhow::Result<(ClassSet, GlobSet)> {
             "classes by mark or DSCP need the interfaces of remote hosts: add --uplink IF, or use --config FILE",
         ));
     }
-    Ok((set, crate::run::globs(&uplinks)?))
+    Ok((set, fairpath_watch::globs(&uplinks)?))
 }
 
 /// An error of too many criteria.

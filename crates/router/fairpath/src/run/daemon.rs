@@ -230,20 +230,15 @@ impl Daemon {
         self.show_status();
     }
 
-    /// Reports that metrics sum rows, or will at the next scrape.
+    /// Reports that metrics sum rows.
     fn note_series(&mut self) {
         const ABOUT: &str = "series";
         let limit = self.engine.config.metrics.max_series;
-        let needed = fairpath_export::series_needed(self.engine.history.rows());
-        if needed <= limit || self.web.addresses().next().is_none() {
+        let scrapes = || self.web.counters().get("web_scrapes").copied();
+        let Some(text) = series_note(self.engine.history.rows(), limit, scrapes) else {
             self.engine.notes.remove(ABOUT);
             return;
-        }
-        let text = format!(
-            "metrics: rows with the least traffic are summed as class=\"other\", because the {} rows need \
-             {needed} series: set [metrics] max_series, now {limit}, to at least {needed}",
-            self.engine.history.rows()
-        );
+        };
         // The number of rows changes with subnets: logged once, and shown as it is now.
         if self.engine.notes.insert(ABOUT, text.clone()).is_none() {
             tracing::warn!("{text}");
@@ -347,6 +342,17 @@ fn start_shaping(
     Ok(Some(shaping))
 }
 
+/// The note on metrics that sum rows. None without a scrape: each web page has metrics, too.
+fn series_note(rows: usize, limit: usize, scrapes: impl FnOnce() -> Option<u64>) -> Option<String> {
+    let needed = fairpath_export::series_needed(rows);
+    (needed > limit && scrapes().unwrap_or(0) > 0).then(|| {
+        format!(
+            "metrics: rows with the least traffic are summed as class=\"other\", because the {rows} rows need \
+             {needed} series: set [metrics] max_series, now {limit}, to at least {needed}"
+        )
+    })
+}
+
 fn access_note(socket: &Socket) -> BTreeMap<&'static str, String> {
     let mut notes = BTreeMap::new();
     match socket.access() {
@@ -358,4 +364,20 @@ fn access_note(socket: &Socket) -> BTreeMap<&'static str, String> {
         }
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summed_rows_are_reported_to_scrapers_only() {
+        let needed = fairpath_export::series_needed(1_000);
+        let note = |limit, scrapes| series_note(1_000, limit, || scrapes);
+        assert_eq!(note(needed - 1, None), None);
+        assert_eq!(note(needed - 1, Some(0)), None);
+        assert_eq!(note(needed, Some(9)), None);
+        let text = note(needed - 1, Some(1)).unwrap();
+        assert!(text.ends_with(&format!("to at least {needed}")), "{text}");
+    }
 }

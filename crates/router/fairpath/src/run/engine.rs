@@ -100,7 +100,7 @@ impl Engine {
             counters: Counters::default(),
             alerts: Vec::new(),
             notes: BTreeMap::new(),
-            waiting_for: kernel.waiting_for(&config.monitor),
+            waiting_for: kernel.waiting_for(),
             layout_due: false,
             next_reading: Instant::now() + config.monitor.interval,
             healthy: true,
@@ -158,7 +158,7 @@ impl Engine {
         let links = self.kernel.interfaces().generation();
         let changed = std::mem::replace(&mut self.links, links) != links;
         if changed {
-            self.waiting_for = self.kernel.waiting_for(&self.config.monitor);
+            self.waiting_for = self.kernel.waiting_for();
             // Immediately, because the hosts of a new uplink are remote; but at most once per interval.
             self.layout_due = true;
             if self.rebuilt.elapsed() >= self.config.monitor.interval {

@@ -180,8 +180,6 @@ fn run(job: &Job, over: &AtomicBool) -> anyhow::Result<String> {
 
 fn start(words: &[String], alert: &Alert) -> anyhow::Result<Child> {
     let (program, arguments) = words.split_first().context("an empty command")?;
-    let state = if alert.active { "begin" } else { "end" };
-    let kind = serde_json::to_value(alert.alert).context("write the alert's kind")?;
     fairpath_netlink::close_on_exec().context("close the descriptors of the daemon")?;
     let mut command = Command::new(program);
     let mut user = String::new();
@@ -195,26 +193,7 @@ fn start(words: &[String], alert: &Alert) -> anyhow::Result<Child> {
         );
     }
     command.env_clear();
-    // A value that was not compared has no variable.
-    for (name, value) in [
-        ("FAIRPATH_RTT_NS", alert.rtt_ns.map(|ns| ns.to_string())),
-        (
-            "FAIRPATH_LIMIT_RTT_NS",
-            alert.limit_rtt_ns.map(|ns| ns.to_string()),
-        ),
-        (
-            "FAIRPATH_BASELINE_RTT_NS",
-            alert.baseline_rtt_ns.map(|ns| ns.to_string()),
-        ),
-        (
-            "FAIRPATH_LOSS_RATIO",
-            alert.loss_ratio.map(|ratio| ratio.to_string()),
-        ),
-        (
-            "FAIRPATH_LIMIT_LOSS_RATIO",
-            alert.limit_loss_ratio.map(|ratio| ratio.to_string()),
-        ),
-    ] {
+    for (name, value) in variables(alert) {
         command.envs(value.map(|value| (name, value)));
     }
     command
@@ -222,18 +201,34 @@ fn start(words: &[String], alert: &Alert) -> anyhow::Result<Child> {
         .current_dir("/")
         .env("PATH", PATH)
         .env("LANG", "C.UTF-8")
-        .env("FAIRPATH_CLASS", &alert.class)
-        .env("FAIRPATH_ALERT", kind.as_str().unwrap_or_default())
-        .env("FAIRPATH_STATE", state)
-        .env("FAIRPATH_LEG", &alert.leg)
-        .env("FAIRPATH_BELOW", alert.below.to_string())
-        .env("FAIRPATH_TEXT", &alert.text)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
         .spawn()
         .with_context(|| format!("start the command{user}"))
+}
+
+/// The variables of a hook. A value that was not compared has none.
+fn variables(alert: &Alert) -> [(&'static str, Option<String>); 11] {
+    // Kinds are strings in JSON.
+    let kind = serde_json::to_value(alert.alert).unwrap_or_default();
+    let state = if alert.active { "begin" } else { "end" };
+    let ns = |value: Option<u64>| value.map(|ns| ns.to_string());
+    let ratio = |value: Option<f64>| value.map(|ratio| ratio.to_string());
+    [
+        ("FAIRPATH_CLASS", Some(alert.class.clone())),
+        ("FAIRPATH_ALERT", kind.as_str().map(str::to_owned)),
+        ("FAIRPATH_STATE", Some(state.to_owned())),
+        ("FAIRPATH_LEG", Some(alert.leg.clone())),
+        ("FAIRPATH_RTT_NS", ns(alert.rtt_ns)),
+        ("FAIRPATH_LIMIT_RTT_NS", ns(alert.limit_rtt_ns)),
+        ("FAIRPATH_BASELINE_RTT_NS", ns(alert.baseline_rtt_ns)),
+        ("FAIRPATH_LOSS_RATIO", ratio(alert.loss_ratio)),
+        ("FAIRPATH_LIMIT_LOSS_RATIO", ratio(alert.limit_loss_ratio)),
+        ("FAIRPATH_BELOW", Some(alert.below.to_string())),
+        ("FAIRPATH_TEXT", Some(alert.text.clone())),
+    ]
 }
 
 /// User and group of hooks. The group decides whether a hook may use the control socket.
@@ -300,6 +295,9 @@ fn collect(pipe: &mut Option<impl Read + AsFd>, output: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::path::{Path, PathBuf};
+
     use super::*;
     use fairpath_history::snapshot::AlertKind;
 
@@ -389,6 +387,58 @@ mod tests {
             "n=0; while [ $n -lt 1000 ]; do [ -e /proc/$$/fd/$n ] && echo $n; n=$((n + 1)); done";
         assert_eq!(output(open), "0\n1\n2");
         drop(place);
+    }
+
+    /// The files of a directory of the sources and of those below it, with their texts.
+    fn texts_below(directory: &Path) -> Vec<(PathBuf, String)> {
+        let entries = std::fs::read_dir(directory).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        let texts = paths.flat_map(|path| match path.is_dir() {
+            true => texts_below(&path),
+            // An image or the like names no variable.
+            false => match std::fs::read_to_string(&path) {
+                Ok(text) => vec![(path, text)],
+                Err(_) => Vec::new(),
+            },
+        });
+        texts.collect()
+    }
+
+    /// The variables `FAIRPATH_...` in a text. `FAIRPATH_*` means all of them.
+    fn named(text: &str) -> impl Iterator<Item = String> {
+        let isolated = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+        let variables = isolated.filter(|word| word.starts_with("FAIRPATH_"));
+        variables
+            .filter(|word| *word != "FAIRPATH_")
+            .map(str::to_owned)
+    }
+
+    /// Documents for developers name variables of tests, too.
+    #[test]
+    fn documents_name_the_variables_that_hooks_get() {
+        let ours: BTreeSet<String> = variables(&Alert::default())
+            .map(|(name, _)| name.to_owned())
+            .into();
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+        let for_developers = |path: &Path| {
+            ["docs/design", "docs/promises.md"]
+                .iter()
+                .any(|place| path.starts_with(root.join(place)))
+        };
+        let texts = ["packaging", "docs"].map(|place| texts_below(&root.join(place)));
+        let mut documents = 0;
+        for (path, text) in texts.into_iter().flatten() {
+            if for_developers(&path) {
+                continue;
+            }
+            let found: BTreeSet<String> = named(&text).collect();
+            let unknown: Vec<&String> = found.difference(&ours).collect();
+            assert!(unknown.is_empty(), "{}: {unknown:?}", path.display());
+            documents += usize::from(!found.is_empty());
+        }
+        assert!(documents >= 2, "only {documents} documents name variables");
+        let guide = std::fs::read_to_string(root.join("docs/guide/run.md")).unwrap();
+        assert_eq!(named(&guide).collect::<BTreeSet<_>>(), ours);
     }
 
     #[test]

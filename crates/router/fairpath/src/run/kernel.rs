@@ -9,12 +9,11 @@ use fairpath_config::Hook;
 use fairpath_config::duration::nanos;
 use fairpath_config::{Config, Filters, Monitor};
 use fairpath_core::{ClassReading, Config as CoreConfig, FlowView, Stats};
-use globset::{Glob, GlobSet, GlobSetBuilder};
 
 use fairpath_backend::monotonic_ns;
 use fairpath_history::row_table::{Layout, RowTable, Watched};
 use fairpath_history::snapshot::WaitingFor;
-use fairpath_watch::{Change, Interfaces, waiting_for};
+use fairpath_watch::{Change, Configured, Interfaces};
 
 /// The interval of searches for silent flows, and the number of calls that search all of the tables.
 const EXPIRE_EVERY: Duration = Duration::from_millis(500);
@@ -26,7 +25,7 @@ const SPARE_SLOTS: usize = 768;
 pub struct Kernel {
     monitor: RttMonitor,
     interfaces: Interfaces,
-    uplinks: GlobSet,
+    configured: Configured,
     reading: ClassReading,
     next_expiry: Instant,
 }
@@ -70,7 +69,7 @@ impl Kernel {
         Ok(Kernel {
             monitor: RttMonitor::load(&options)?,
             interfaces,
-            uplinks: globs(&monitor.uplinks)?,
+            configured: Configured::new(&monitor.interfaces, &monitor.uplinks)?,
             reading: ClassReading::default(),
             next_expiry: Instant::now() + EXPIRE_EVERY,
         })
@@ -89,11 +88,11 @@ impl Kernel {
     /// # Errors
     /// A pattern is invalid; nothing has changed.
     pub fn want(&mut self, monitor: &Monitor) -> anyhow::Result<Vec<Change>> {
-        let uplinks = globs(&monitor.uplinks)?;
+        let configured = Configured::new(&monitor.interfaces, &monitor.uplinks)?;
         let changes = self
             .interfaces
             .want(&monitor.interfaces, &mut self.monitor)?;
-        self.uplinks = uplinks;
+        self.configured = configured;
         Ok(changes)
     }
 
@@ -108,18 +107,14 @@ impl Kernel {
     }
 
     /// The interfaces and uplinks of the configuration that are not monitored.
-    pub fn waiting_for(&self, monitor: &Monitor) -> Vec<WaitingFor> {
-        waiting_for(
-            &monitor.interfaces,
-            &monitor.uplinks,
-            &self.interfaces.links(),
-        )
+    pub fn waiting_for(&self) -> Vec<WaitingFor> {
+        self.configured.waiting_for(&self.interfaces.links())
     }
 
     /// Calls `with` with the watched interfaces.
     pub fn with_watched<T>(&self, with: impl FnOnce(&Watched<'_>) -> T) -> T {
         let interfaces = self.interfaces.watched();
-        let is_uplink = |(_, name): &&(_, &str)| self.uplinks.is_match(name);
+        let is_uplink = |(_, name): &&(_, &str)| self.configured.is_uplink(name);
         let uplinks = interfaces
             .iter()
             .filter(is_uplink)
@@ -219,16 +214,4 @@ fn core_config(config: &Config) -> anyhow::Result<CoreConfig> {
     core.remote_v6 = u32::from(config.subnets.v6);
     core.quiet = 1;
     Ok(core)
-}
-
-/// A set of interface names and patterns.
-///
-/// # Errors
-/// A pattern is invalid.
-pub fn globs(names: &[String]) -> anyhow::Result<GlobSet> {
-    let mut set = GlobSetBuilder::new();
-    for name in names {
-        set.add(Glob::new(name).with_context(|| format!("uplinks: invalid pattern {name:?}"))?);
-    }
-    set.build().context("uplinks")
 }

@@ -27,7 +27,6 @@ mod state;
 mod web;
 
 pub use fairpath_config::Wish;
-pub use kernel::globs;
 pub use own::Own;
 pub use signals::Signals;
 
@@ -37,12 +36,12 @@ use fairpath_cli::{Global, require, wrong_usage};
 use fairpath_config as config;
 use fairpath_netlink::Links;
 use fairpath_units::counted;
-use fairpath_watch::waiting_for;
+use fairpath_watch::Configured;
 
 /// Run the daemon: measure on interfaces, count by class, alert and shape.
 ///
-/// It serves `fairpath top`, `status`, `check` and `shape` over its control socket, and Prometheus
-/// and browsers over HTTP. It runs in the foreground; the systemd unit is fairpath.service. SIGHUP,
+/// It serves `fairpath top`, `status`, `check`, `alerts` and `shape` over its control socket, and
+/// Prometheus and browsers over HTTP. It runs in the foreground; the systemd unit is fairpath.service. SIGHUP,
 /// or `fairpath reload`, reloads the configuration without losing counts. SIGTERM ends it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -93,8 +92,13 @@ fn warn_of_interfaces(monitor: &config::Monitor) {
         Err(error) => return tracing::warn!("list interfaces, to check their names: {error}"),
     };
     let names: Vec<&str> = links.iter().map(|link| link.name.as_str()).collect();
-    for waiting in waiting_for(&monitor.interfaces, &monitor.uplinks, &names) {
-        tracing::warn!("{waiting}");
+    match Configured::new(&monitor.interfaces, &monitor.uplinks) {
+        Ok(configured) => {
+            for waiting in configured.waiting_for(&names) {
+                tracing::warn!("{waiting}");
+            }
+        }
+        Err(error) => tracing::warn!("{error:#}"),
     }
 }
 

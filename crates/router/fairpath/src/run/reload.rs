@@ -81,7 +81,7 @@ impl Daemon {
         self.web.start(prepared, &self.requester)?;
         let before = std::mem::replace(&mut self.engine.config, next);
         self.engine.generation += 1;
-        self.engine.waiting_for = self.engine.kernel.waiting_for(&self.engine.config.monitor);
+        self.engine.waiting_for = self.engine.kernel.waiting_for();
         self.engine.log_waiting();
         self.note_waiting(&waiting);
         let mut text = self.describe(&changes, &waiting);

@@ -208,7 +208,8 @@ pub(super) const FAMILIES: &[Family] = &[
         "fairpath_class_rtt_growth_seconds",
         Kind::Gauge,
         "seconds",
-        "Median inside RTT while the class is busy, minus the median while it is idle",
+        "Median inside RTT while the class is busy, minus the median while it is idle. Of an interface and of \
+         a class with classes below: this, or the geometric mean of their classes if that is higher",
         Shape::Single(|row| row.load.rtt_growth_ns.map(|ns| ns as f64 / 1e9)),
     ),
 ];

@@ -33,6 +33,15 @@ export function show(detail, countingSince) {
   flows(detail.flows);
 }
 
+// The growth, and its explanation: a row with classes below and an interface have the mean of these classes if that is higher than their own.
+function growthTile({ rtt_growth_ns: growth, idle_p50_rtt_ns: idle, loaded_p50_rtt_ns: busy, score }) {
+  const name = "Growth under load";
+  if (growth === null) return [name, NONE, "needs idle and busy intervals"];
+  const own = idle === null || busy === null ? null : Math.max(busy - idle, 0);
+  const source = growth === own ? "" : "mean of its classes; itself ";
+  return [name, `+${span(growth)}`, `${source}${span(idle)} idle, ${span(busy)} busy; score ${score ?? NONE}`];
+}
+
 function tiles(row) {
   const ceiling = (bps) => (bps === null ? "no ceiling" : `of ${rate(bps)}`);
   const unmeasured = (volume) => (volume.unmeasured_ratio === null ? "" : `, ${share(volume.unmeasured_ratio)} unmeasured`);
@@ -44,7 +53,7 @@ function tiles(row) {
     ["Up", rate(row.up.rate_bps), ceiling(row.ceil_up_bps) + unmeasured(row.up)],
     leg("Inside, median", row.inside),
     leg("Outside, median", row.outside),
-    ["Growth under load", load.rtt_growth_ns === null ? NONE : `+${span(load.rtt_growth_ns)}`, load.rtt_growth_ns === null ? "needs idle and busy intervals" : `${span(load.idle_p50_rtt_ns)} idle, ${span(load.loaded_p50_rtt_ns)} busy; score ${load.score ?? NONE}`],
+    growthTile(load),
     loss("Loss inside", row.inside),
     loss("Loss outside", row.outside),
     ["Open flows", count(f.opened - f.closed), `${count(f.opened)} opened, ${count(f.handshakes_failed)} handshakes failed`],

@@ -97,10 +97,12 @@ pub(crate) struct Counters {
     pub requests_refused: AtomicU64,
     /// Requests without a snapshot in time.
     pub requests_timed_out: AtomicU64,
+    /// Requests for metrics.
+    pub scrapes: AtomicU64,
 }
 
 impl Counters {
-    fn named(&self) -> [(&'static str, &AtomicU64); 6] {
+    fn named(&self) -> [(&'static str, &AtomicU64); 7] {
         [
             ("web_connections", &self.connections),
             ("web_connections_refused", &self.connections_refused),
@@ -108,6 +110,7 @@ impl Counters {
             ("web_requests", &self.requests),
             ("web_requests_refused", &self.requests_refused),
             ("web_requests_timed_out", &self.requests_timed_out),
+            ("web_scrapes", &self.scrapes),
         ]
     }
 

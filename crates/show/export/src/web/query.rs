@@ -14,7 +14,7 @@ const PEERS: usize = 10;
 /// Maximum size of a filter or of the name of a class, bytes.
 const MAX_TEXT_BYTES: usize = 512;
 
-/// The parameters of `/api/snapshot`: sort, limit, filter, under, kind, depth, history.
+/// The parameters of `/api/snapshot`: sort, limit, filter, under, kind, depth, history, alerts.
 pub(super) fn snapshot(parameters: &str) -> Result<Query, String> {
     let mut query = Query::default();
     for (name, value) in form_urlencoded::parse(parameters.as_bytes()) {
@@ -26,6 +26,7 @@ pub(super) fn snapshot(parameters: &str) -> Result<Query, String> {
             "depth" => query.depth = some(&name, &value, number)?,
             "limit" => query.limit = number(&name, &value)?,
             "history" => query.history = number::<u8>(&name, &value)? != 0,
+            "alerts" => query.alerts = number::<u8>(&name, &value)? != 0,
             _ => return Err(format!("unknown parameter {name:?}")),
         }
     }
@@ -99,6 +100,8 @@ mod tests {
             ..Query::default()
         };
         assert_eq!(query, Ok(wanted));
+        assert!(snapshot("alerts=1").unwrap().alerts);
+        assert!(!snapshot("limit=1&alerts=0").unwrap().alerts);
         assert_eq!(detail("class=S%C3%BCd&limit=5"), Ok(("Süd".to_owned(), 5)));
     }
 

@@ -120,6 +120,7 @@ impl Site {
     }
 
     async fn metrics<B>(&self, request: &Request<B>) -> Result<Answer, Refusal> {
+        count(&self.counters.scrapes);
         let accept = request
             .headers()
             .get(ACCEPT)
@@ -133,6 +134,7 @@ impl Site {
         let metrics = move |source: &dyn SnapshotSource| {
             let mut snapshot = source.snapshot(&Query {
                 histograms: true,
+                alerts: true,
                 ..Query::default()
             })?;
             // The daemon's sums include those of its other addresses.

@@ -89,6 +89,9 @@ impl Router {
         if query.limit > 0 {
             snapshot.rows.truncate(query.limit);
         }
+        if !query.alerts {
+            snapshot.alerts.clear();
+        }
         if !query.histograms {
             for row in &mut snapshot.rows {
                 row.inside.total.histogram.clear();
@@ -259,7 +262,10 @@ fn site_row(name: &str, children: &[SnapshotRow]) -> SnapshotRow {
         children: children.len() as u32,
         inside: children[1].inside.clone(),
         outside: children[1].outside.clone(),
-        load: children[1].load,
+        load: Load {
+            rtt_growth_ns: Some(90_000_000),
+            ..children[1].load
+        },
         history: children[1].history.clone(),
         ..SnapshotRow::default()
     };

@@ -142,6 +142,35 @@ fn a_click_opens_the_details_of_a_class() {
     });
 }
 
+/// The growth of a site may be the mean of its classes.
+#[test]
+fn the_growth_is_explained_by_its_note() {
+    with_page("the_growth_is_explained_by_its_note", 1400, |browser| {
+        let tile = "[...document.querySelectorAll('#tiles > div')].find((tile) => tile.innerText.includes('Growth'))";
+        let mut note = |row: u32, value: &str| {
+            browser.until(&format!("{ROWS} === 33"));
+            browser.click(&format!("#rows tr:nth-child({row}) td:nth-child(3)"));
+            browser.until(&format!(
+                "{tile}?.querySelector('.value').textContent === {value:?}"
+            ));
+            let note = browser.value(&format!("{tile}.querySelector('.note').textContent"));
+            browser.press("Escape");
+            browser.until("!document.getElementById('overview').hidden");
+            note.as_str().unwrap().to_owned()
+        };
+        let of_site = note(1, "+90 ms");
+        assert!(
+            of_site.starts_with("mean of its classes; itself ") && of_site.contains(" idle, "),
+            "{of_site}"
+        );
+        let of_subscriber = note(5, "+12 ms");
+        assert!(
+            !of_subscriber.contains("mean") && of_subscriber.contains(" idle, "),
+            "{of_subscriber}"
+        );
+    });
+}
+
 #[test]
 fn keys_select_collapse_and_open_rows() {
     with_page("keys_select_collapse_and_open_rows", 1400, |browser| {

@@ -127,6 +127,7 @@ fn the_accept_header_selects_the_metrics_format() {
         classic.contains("content-type: text/plain; version=0.0.4") && !classic.contains("# EOF")
     );
     assert!(classic.contains("fairpath_monitor_web_requests_total 2\n"));
+    assert!(classic.contains("fairpath_monitor_web_scrapes_total 2\n"));
 }
 
 #[test]
@@ -143,6 +144,15 @@ fn snapshots_and_details_are_valid_json() {
             .rows
             .is_sorted_by(|a, b| a.inside.p95_rtt_ns >= b.inside.p95_rtt_ns)
     );
+    let listed = |target: &str| {
+        let (_, body) = get(address, target);
+        serde_json::from_str::<Snapshot>(&body)
+            .unwrap()
+            .alerts
+            .len()
+    };
+    assert_eq!(listed("/api/snapshot?limit=1"), 0);
+    assert!(listed("/api/snapshot?limit=1&alerts=1") > 1, "of all rows");
     let class: String = form_urlencoded::byte_serialize(ODD.as_bytes()).collect();
     let (status, body) = get(address, &format!("/api/detail?class={class}&limit=2"));
     let detail: Detail = serde_json::from_str(&body).unwrap();
