@@ -70,6 +70,17 @@ impl Default for AlertRules {
 }
 
 impl AlertRules {
+    /// Successive comparisons before an alert begins.
+    pub(super) fn begins_after(&self, window_intervals: u32) -> u32 {
+        window_intervals.saturating_add(self.begin_intervals)
+    }
+
+    /// Intervals for which an alert that ended still includes those of its tree: the time that the
+    /// others need to end, too.
+    pub(super) fn cover_intervals(&self, window_intervals: u32) -> u32 {
+        window_intervals.saturating_add(self.end_intervals.max(1))
+    }
+
     /// The service levels of a row.
     pub(super) fn sla(&self, place: &Place) -> Sla {
         let own = place.spec.sla;
@@ -120,9 +131,37 @@ pub(super) struct Hold {
     since_unix_ns: u64,
     since: u64,
     judged: u64,
+    /// Successive comparisons of an active alert that were not in favour of its end.
+    #[serde(skip)]
+    stays: u32,
+    /// Its begin was reported. The state file contains it separately.
+    #[serde(skip)]
+    pub reported: bool,
+    /// The alert that included it has ended, or was active before a restart. [`Hold::stays`] decides
+    /// when it is reported.
+    #[serde(skip)]
+    pub held: bool,
+    /// History time until which an alert that ended still includes those of its tree.
+    #[serde(skip)]
+    pub covers_until: u64,
 }
 
 impl Hold {
+    /// True if it ended, but still includes others.
+    pub fn covers(&self, t: u64) -> bool {
+        !self.active && self.covers_until > t
+    }
+
+    /// True if it was active when the other one ended.
+    pub fn began_before_end_of(&self, other: &Hold) -> bool {
+        self.since <= other.since
+    }
+
+    /// True if it was compared at `t`, and long enough without a sign of its end.
+    pub fn stays(&self, t: u64, intervals: u32) -> bool {
+        self.judged == t && self.stays >= intervals
+    }
+
     /// Unix time at which its condition began.
     pub fn condition_unix_ns(&self) -> u64 {
         self.since_unix_ns
@@ -226,15 +265,42 @@ impl Watch {
         proposals
     }
 
+    /// The active alerts that were reported, as bits in the order of [`WATCHED`].
+    pub fn reported(&self) -> u8 {
+        let holds = self.holds.iter().enumerate();
+        let reported = holds.filter(|(_, hold)| hold.active && hold.reported);
+        reported.fold(0, |bits, (at, _)| bits | 1 << at)
+    }
+
+    /// Marks these of its active alerts as reported.
+    pub fn set_reported(&mut self, bits: u8) {
+        for (at, hold) in self.holds.iter_mut().enumerate() {
+            hold.reported = hold.active && bits & 1 << at != 0;
+        }
+    }
+
+    /// Continues after a restart. It is not known which alerts included those that were not reported.
+    pub fn restore(&mut self) {
+        for hold in &mut self.holds {
+            hold.held = hold.active && !hold.reported;
+            (hold.stays, hold.covers_until) = (0, 0);
+        }
+    }
+
     /// Ends alerts without comparison for [`UNJUDGED_NS`].
     pub fn rest(&self, t: u64) -> Vec<Proposal> {
         let unjudged = |hold: &Hold| t.saturating_sub(hold.judged) > UNJUDGED_NS;
         self.end(unjudged, "over: too little traffic to measure")
     }
 
-    /// Ends all alerts.
-    pub fn end_all(&self, text: &str) -> Vec<Proposal> {
-        self.end(|_| true, text)
+    /// Ends all alerts of a removed row. Returns the ends, with true for a reported alert.
+    pub fn remove(&mut self, text: &str, t: u64) -> Vec<(Proposal, bool)> {
+        let ends = self.end(|_| true, text).into_iter();
+        let settled = ends.map(|proposal| {
+            let reported = self.settle(&proposal, t, 0);
+            (proposal, reported)
+        });
+        settled.collect()
     }
 
     fn end(&self, which: impl Fn(&Hold) -> bool, text: &str) -> Vec<Proposal> {
@@ -251,20 +317,23 @@ impl Watch {
         .collect()
     }
 
-    /// Applies a proposal.
-    pub fn settle(&mut self, proposal: &Proposal, t: u64) {
+    /// Applies a proposal. A reported alert that ends includes others for `cover_ns` more. Returns true
+    /// if the alert was reported before.
+    pub fn settle(&mut self, proposal: &Proposal, t: u64, cover_ns: u64) -> bool {
         let (kind, leg) = WATCHED[proposal.watched];
         let hold = &mut self.holds[proposal.watched];
         let held = t.saturating_sub(hold.since);
+        let reported = hold.reported;
         *hold = Hold {
             active: proposal.begins,
             since_unix_ns: proposal.since_unix_ns,
             since: t,
             judged: t,
-            run: 0,
+            covers_until: if reported { t + cover_ns } else { 0 },
+            ..Hold::default()
         };
         if kind != AlertKind::RttShift || proposal.begins {
-            return;
+            return reported;
         }
         for baseline in &mut self.baselines[leg] {
             if proposal.accepted {
@@ -273,6 +342,7 @@ impl Watch {
                 baseline.resume(held < EXCURSION_NS);
             }
         }
+        reported
     }
 
     fn step(
@@ -298,13 +368,18 @@ impl Watch {
         } else {
             0
         };
+        hold.stays = if hold.active && !counts {
+            hold.stays.saturating_add(1)
+        } else {
+            0
+        };
         if hold.run == 1 && !hold.active {
             hold.since_unix_ns = evidence.unix_ns;
         }
         let needed = if hold.active {
             rules.end_intervals.max(1)
         } else {
-            evidence.window_intervals + rules.begin_intervals
+            rules.begins_after(evidence.window_intervals)
         };
         let kind = WATCHED[watched].0;
         let held = evidence.t.saturating_sub(hold.since);

@@ -224,6 +224,8 @@ pub struct History {
     active_alerts: usize,
     alerting: Vec<usize>,
     faults: Faults,
+    /// Restored rows with reported alerts that are not configured since the start.
+    missing: Vec<(Kind, String)>,
     /// Number of rows with a day, including parked ones.
     days: usize,
     unmatched: Unmatched,
@@ -251,6 +253,7 @@ impl History {
             active_alerts: 0,
             alerting: Vec::new(),
             faults: Faults::default(),
+            missing: Vec::new(),
             days: 0,
             unmatched: Unmatched::default(),
             places: Places::default(),

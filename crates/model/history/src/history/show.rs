@@ -82,7 +82,7 @@ impl History {
                 .gauges()
                 .map(|(name, n)| (name.to_owned(), n))
                 .collect(),
-            alerts: self.faults.reported(),
+            alerts: self.reported_alerts(),
             ..Snapshot::default()
         }
     }
@@ -314,8 +314,10 @@ fn leg_of(account: &Account, window: &Tally, sums: &Sums, leg: usize) -> Leg {
 
 /// The kinds of active alerts, without duplicates.
 fn alerts(node: &Node) -> Vec<AlertKind> {
-    let holds = node.account.learnt.iter().flat_map(|l| &l.watch.holds);
-    let active = WATCHED.iter().zip(holds).filter(|(_, hold)| hold.active);
+    let active = WATCHED
+        .iter()
+        .zip(node.account.holds())
+        .filter(|(_, hold)| hold.active);
     let mut seen = HashSet::new();
     active
         .map(|((kind, _), _)| *kind)

@@ -35,7 +35,9 @@ impl History {
         self.expire();
         self.read_pairs(reading.pairs);
         self.forget();
-        self.judge()
+        let mut alerts = self.end_missing();
+        alerts.extend(self.judge());
+        alerts
     }
 
     fn tick(&mut self, reading: &Reading) {
@@ -308,16 +310,21 @@ impl History {
         self.settle(proposals)
     }
 
-    /// Updates the list of rows with active alerts.
+    /// Updates the list of rows with active alerts, or with some that still include others.
     pub(super) fn list_alerting(&mut self) {
         self.alerting.sort_unstable();
         self.alerting.dedup();
-        let nodes = &self.nodes;
-        self.alerting.retain(|row| nodes[*row].account.alerts() > 0);
+        let (nodes, t) = (&self.nodes, self.clock.t);
+        self.alerting.retain(|row| nodes[*row].account.alerting(t));
     }
 
     fn settle(&mut self, proposals: Vec<(usize, Proposal)>) -> Vec<Alert> {
         let mut settled = Vec::new();
+        let cover = self
+            .settings
+            .alerts
+            .cover_intervals(self.settings.window_intervals);
+        let cover_ns = u64::from(cover).saturating_mul(self.interval.dt_ns);
         for (row, proposal) in proposals {
             let full = proposal.begins && self.active_alerts >= MAX_ACTIVE_ALERTS;
             if full || settled.len() >= MAX_ALERTS_PER_INTERVAL {
@@ -327,17 +334,14 @@ impl History {
             let Some(learnt) = &mut self.nodes[row].account.learnt else {
                 continue;
             };
-            learnt.watch.settle(&proposal, self.clock.t);
+            let reported = learnt.watch.settle(&proposal, self.clock.t, cover_ns);
             if proposal.begins {
                 self.active_alerts += 1;
                 self.alerting.push(row);
             } else {
                 self.active_alerts = self.active_alerts.saturating_sub(1);
             }
-            settled.push((row, proposal));
-        }
-        if !settled.is_empty() {
-            self.list_alerting();
+            settled.push((row, proposal, reported));
         }
         self.report(settled)
     }
