@@ -138,9 +138,4 @@ impl Account {
     pub fn holds(&self) -> impl Iterator<Item = &Hold> {
         self.learnt.iter().flat_map(|learnt| &learnt.watch.holds)
     }
-
-    /// Number of active alerts.
-    pub fn alerts(&self) -> usize {
-        self.holds().filter(|hold| hold.active).count()
-    }
 }

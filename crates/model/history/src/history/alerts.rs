@@ -18,8 +18,10 @@ use super::tally::{Loss, Tally};
 use super::tree::Place;
 use crate::snapshot::{Alert, AlertKind, Kind};
 
-/// Maximum number of active alerts. Further ones are counted and wait.
+/// Maximum number of active alerts of a condition and leg. Further ones are counted and wait.
 pub const MAX_ACTIVE_ALERTS: usize = 4096;
+/// Those of them that classes without classes below cannot use: interfaces, subnets and sites have them.
+pub const RESERVED_ALERTS: usize = 1024;
 /// Maximum number of alerts that begin or end in one interval. Further ones are counted and wait.
 pub const MAX_ALERTS_PER_INTERVAL: usize = 256;
 /// Time without a comparison after which an alert ends, and one that has not begun starts again.
@@ -81,6 +83,17 @@ impl AlertRules {
         window_intervals.saturating_add(self.end_intervals.max(1))
     }
 
+    /// The reason to end an active alert without a comparison: after a reload, nothing compares it.
+    pub(super) fn unwatched(&self, place: &Place, watched: usize) -> Option<&'static str> {
+        if !self.kinds.contains(&place.spec.kind) {
+            return Some("over: rows of this kind have no alerts now");
+        }
+        let level = self.sla(place);
+        let is_breach = WATCHED[watched].0 == AlertKind::SlaBreach;
+        let none = level.rtt_p95_ns.is_none() && level.loss.is_none();
+        (is_breach && none).then_some("over: the class has no service level now")
+    }
+
     /// The service levels of a row.
     pub(super) fn sla(&self, place: &Place) -> Sla {
         let own = place.spec.sla;
@@ -100,6 +113,32 @@ pub(super) const WATCHED: [(AlertKind, usize); 5] = [
     (AlertKind::Loss, OUTSIDE),
     (AlertKind::SlaBreach, INSIDE),
 ];
+
+/// Numbers of active alerts by condition and leg: of classes without classes below, and of other rows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Active([[usize; 2]; WATCHED.len()]);
+
+impl Active {
+    pub fn total(&self) -> usize {
+        self.0.iter().flatten().sum()
+    }
+
+    /// True if another one of this row must wait.
+    pub fn is_full(&self, watched: usize, place: &Place) -> bool {
+        let [subscribers, others] = self.0[watched];
+        let own = place.is_subscriber() && subscribers >= MAX_ACTIVE_ALERTS - RESERVED_ALERTS;
+        own || subscribers + others >= MAX_ACTIVE_ALERTS
+    }
+
+    pub fn begin(&mut self, watched: usize, place: &Place) {
+        self.0[watched][usize::from(!place.is_subscriber())] += 1;
+    }
+
+    pub fn end(&mut self, watched: usize, place: &Place) {
+        let active = &mut self.0[watched][usize::from(!place.is_subscriber())];
+        *active = active.saturating_sub(1);
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
@@ -287,15 +326,18 @@ impl Watch {
         }
     }
 
-    /// Ends alerts without comparison for [`UNJUDGED_NS`].
-    pub fn rest(&self, t: u64) -> Vec<Proposal> {
-        let unjudged = |hold: &Hold| t.saturating_sub(hold.judged) > UNJUDGED_NS;
-        self.end(unjudged, "over: too little traffic to measure")
+    /// Ends alerts that nothing compares, and those without comparison for [`UNJUDGED_NS`].
+    pub fn rest(&self, rules: &AlertRules, place: &Place, t: u64) -> Vec<Proposal> {
+        self.end(|watched, hold| {
+            let silent = t.saturating_sub(hold.judged) > UNJUDGED_NS;
+            let silent = silent.then_some("over: too little traffic to measure");
+            rules.unwatched(place, watched).or(silent)
+        })
     }
 
     /// Ends all alerts of a removed row. Returns the ends, with true for a reported alert.
     pub fn remove(&mut self, text: &str, t: u64) -> Vec<(Proposal, bool)> {
-        let ends = self.end(|_| true, text).into_iter();
+        let ends = self.end(|_, _| Some(text)).into_iter();
         let settled = ends.map(|proposal| {
             let reported = self.settle(&proposal, t, 0);
             (proposal, reported)
@@ -303,16 +345,19 @@ impl Watch {
         settled.collect()
     }
 
-    fn end(&self, which: impl Fn(&Hold) -> bool, text: &str) -> Vec<Proposal> {
+    /// Ends the active alerts that have a reason.
+    fn end<'a>(&self, reason: impl Fn(usize, &Hold) -> Option<&'a str>) -> Vec<Proposal> {
         let holds = self.holds.iter().enumerate();
-        let ends = holds.filter(|(_, hold)| hold.active && which(hold));
-        ends.map(|(watched, hold)| Proposal {
-            watched,
-            begins: false,
-            finding: None,
-            since_unix_ns: hold.since_unix_ns,
-            text: text.to_owned(),
-            accepted: false,
+        let ends = holds.filter(|(_, hold)| hold.active);
+        ends.filter_map(|(watched, hold)| {
+            Some(Proposal {
+                watched,
+                begins: false,
+                finding: None,
+                since_unix_ns: hold.since_unix_ns,
+                text: reason(watched, hold)?.to_owned(),
+                accepted: false,
+            })
         })
         .collect()
     }

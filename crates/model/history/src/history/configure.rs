@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use fairpath_core::ClassCounts;
 
 use super::account::Account;
-use super::alerts::{MAX_ALERTS_PER_INTERVAL, UNJUDGED_NS};
+use super::alerts::{Active, MAX_ALERTS_PER_INTERVAL, UNJUDGED_NS};
 use super::tally::Meter;
 use super::tree::{self, ConfigureError, NO_SLOT, Place, RowSpec};
 use super::unmatched::parse_subnet;
@@ -163,8 +163,12 @@ impl History {
         self.alerting = rows
             .filter(|row| account(row).alerting(self.clock.t))
             .collect();
+        self.active_alerts = Active::default();
+        for Node { place, account } in &self.nodes {
+            let active = account.holds().enumerate().filter(|(_, hold)| hold.active);
+            active.for_each(|(watched, _)| self.active_alerts.begin(watched, place));
+        }
         let nodes = self.nodes.iter().map(|node| &node.account);
-        self.active_alerts = nodes.clone().map(Account::alerts).sum();
         let parked = self.parked.values().map(|parked| &parked.account);
         let all = nodes.chain(parked);
         self.days = all.filter(|account| account.day.is_some()).count();

@@ -53,9 +53,10 @@ use fairpath_core::{Cell, ClassCounts, Pair, Prefix};
 use crate::rows::IntervalRow;
 use crate::snapshot::Kind;
 use account::Account;
+use alerts::Active;
 pub use alerts::{
     ACCEPTED_NS, AlertRules, EXCURSION_NS, LOSS_MIN_PACKETS, MAX_ACTIVE_ALERTS,
-    MAX_ALERTS_PER_INTERVAL, UNJUDGED_NS,
+    MAX_ALERTS_PER_INTERVAL, RESERVED_ALERTS, UNJUDGED_NS,
 };
 pub use baseline::{BASELINE_NS, DEVIATIONS, MIN_SAMPLES, SURE, WARM_UP_NS};
 use day::DayClock;
@@ -192,7 +193,7 @@ impl Clock {
     }
 }
 
-/// Counters of dropped and waiting data since the start.
+/// Counters of dropped data since the start.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
     cells_without_row: u64,
@@ -200,7 +201,6 @@ struct Counters {
     counters_reset: u64,
     days_evicted: u64,
     days_refused: u64,
-    alerts_waiting: u64,
     parked_dropped: u64,
 }
 
@@ -221,7 +221,9 @@ pub struct History {
     recent: Vec<usize>,
     sums: Sums,
     /// Number of active alerts, and the rows that have any.
-    active_alerts: usize,
+    active_alerts: Active,
+    /// Number of begins and ends that the last interval did not apply.
+    alerts_waiting: u64,
     alerting: Vec<usize>,
     faults: Faults,
     /// Restored rows with reported alerts that are not configured since the start.
@@ -250,7 +252,8 @@ impl History {
             interval: Interval::default(),
             recent: Vec::new(),
             sums: Sums::default(),
-            active_alerts: 0,
+            active_alerts: Active::default(),
+            alerts_waiting: 0,
             alerting: Vec::new(),
             faults: Faults::default(),
             missing: Vec::new(),

@@ -96,7 +96,6 @@ impl History {
             ("history_counters_reset", c.counters_reset),
             ("history_day_rows_evicted", c.days_evicted),
             ("history_day_rows_refused", c.days_refused),
-            ("history_alerts_waiting", c.alerts_waiting),
             ("history_parked_dropped", c.parked_dropped),
             ("history_peers_refused", self.places.refused),
             ("history_unmatched_dropped", self.unmatched.dropped),
@@ -107,7 +106,8 @@ impl History {
     /// Current sizes, by name. They may decrease, which counters never do.
     pub fn gauges(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         [
-            ("history_alerts_active", self.active_alerts as u64),
+            ("history_alerts_active", self.active_alerts.total() as u64),
+            ("history_alerts_waiting", self.alerts_waiting),
             ("history_parked", self.parked.len() as u64),
             ("history_peers", self.places.used as u64),
         ]

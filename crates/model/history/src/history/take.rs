@@ -4,7 +4,7 @@ use fairpath_core::{
     BUCKETS, Cell, ClassCounts, DOWN, INSIDE, OUTSIDE, Pair, PairKind, UP, prefetch,
 };
 
-use super::alerts::{Evidence, MAX_ACTIVE_ALERTS, MAX_ALERTS_PER_INTERVAL, Proposal};
+use super::alerts::{Evidence, MAX_ALERTS_PER_INTERVAL, Proposal};
 use super::day::MAX_DAY_CLASSES;
 use super::interval::Entry;
 use super::load::{BusyScore, Seen};
@@ -303,8 +303,10 @@ impl History {
             proposals.extend(judged.into_iter().map(|proposal| (entry.row, proposal)));
         }
         for row in &self.alerting {
-            let learnt = self.nodes[*row].account.learnt.iter();
-            let over = learnt.flat_map(|learnt| learnt.watch.rest(self.clock.t));
+            let Node { place, account } = &self.nodes[*row];
+            let (rules, t) = (&self.settings.alerts, self.clock.t);
+            let learnt = account.learnt.iter();
+            let over = learnt.flat_map(|learnt| learnt.watch.rest(rules, place, t));
             proposals.extend(over.map(|proposal| (*row, proposal)));
         }
         self.settle(proposals)
@@ -320,26 +322,29 @@ impl History {
 
     fn settle(&mut self, proposals: Vec<(usize, Proposal)>) -> Vec<Alert> {
         let mut settled = Vec::new();
+        self.alerts_waiting = 0;
         let cover = self
             .settings
             .alerts
             .cover_intervals(self.settings.window_intervals);
         let cover_ns = u64::from(cover).saturating_mul(self.interval.dt_ns);
         for (row, proposal) in proposals {
-            let full = proposal.begins && self.active_alerts >= MAX_ACTIVE_ALERTS;
+            let Node { place, account } = &mut self.nodes[row];
+            let (active, watched) = (&mut self.active_alerts, proposal.watched);
+            let full = proposal.begins && active.is_full(watched, place);
             if full || settled.len() >= MAX_ALERTS_PER_INTERVAL {
-                self.counters.alerts_waiting += 1;
+                self.alerts_waiting += 1;
                 continue;
             }
-            let Some(learnt) = &mut self.nodes[row].account.learnt else {
+            let Some(learnt) = &mut account.learnt else {
                 continue;
             };
             let reported = learnt.watch.settle(&proposal, self.clock.t, cover_ns);
             if proposal.begins {
-                self.active_alerts += 1;
+                active.begin(watched, place);
                 self.alerting.push(row);
             } else {
-                self.active_alerts = self.active_alerts.saturating_sub(1);
+                active.end(watched, place);
             }
             settled.push((row, proposal, reported));
         }

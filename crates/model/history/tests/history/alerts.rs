@@ -320,6 +320,51 @@ fn the_general_service_level_applies_to_subscribers() {
     assert_eq!(began(300.0), [("general".to_owned(), 200 * MS)]);
 }
 
+/// Level off, kind off, and a class below: each ends the breach in the next interval.
+#[test]
+fn a_breach_ends_with_its_service_level() {
+    let level = |ms: Option<u64>, kinds: &[Kind]| Settings {
+        alerts: AlertRules {
+            rtt_p95_ns: ms.map(|ms| ms * MS),
+            kinds: kinds.to_vec(),
+            ..AlertRules::default()
+        },
+        ..Settings::default()
+    };
+    let class_only = [Kind::Class];
+    for case in ["level", "kind", "child"] {
+        let mut scene = Scene::new(vec![class("a", 1)]);
+        scene.history.set_settings(level(Some(15), &class_only));
+        assert_eq!(scene.run(60, CALM).len(), 1);
+        let counts = scene.world.counts.clone();
+        let reason = match case {
+            "level" => {
+                scene.history.set_settings(level(None, &class_only));
+                "no service level"
+            }
+            "kind" => {
+                let interfaces = [Kind::Interface];
+                scene.history.set_settings(level(Some(15), &interfaces));
+                "rows of this kind"
+            }
+            _ => {
+                let rows = vec![class("a", 1), below(0, class("b", 2))];
+                let mut counts = counts;
+                counts.resize(3, Default::default());
+                scene.world.counts.clone_from(&counts);
+                assert_eq!(scene.history.configure(rows, &counts).unwrap(), []);
+                "no service level"
+            }
+        };
+        let ended = scene.run(1, CALM);
+        let [(_, end)] = &ended[..] else {
+            panic!("{case}: {ended:?}")
+        };
+        assert!(!end.active && end.text.contains(reason), "{case}: {end:?}");
+        assert!(scene.run(60, CALM).is_empty(), "{case}");
+    }
+}
+
 #[test]
 fn alerts_of_idle_and_removed_classes_end() {
     let mut scene = Scene::new(vec![class("a", 1)]);
