@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Sla;
 use super::baseline::{Baseline, Judged, judge, share_at_least};
+use super::fold::{FOLD_MIN_CLASSES, FOLD_SHARE};
 use super::pad::Sums;
 use super::tally::{Loss, Tally};
 use super::tree::Place;
@@ -88,10 +89,20 @@ impl AlertRules {
         if !self.kinds.contains(&place.spec.kind) {
             return Some("over: rows of this kind have no alerts now");
         }
+        let none = watched == BREACH && !self.has_level(place) && !self.folds(place);
+        none.then_some("over: the class has no service level now")
+    }
+
+    /// True if a row has a service level.
+    pub(super) fn has_level(&self, place: &Place) -> bool {
         let level = self.sla(place);
-        let is_breach = WATCHED[watched].0 == AlertKind::SlaBreach;
-        let none = level.rtt_p95_ns.is_none() && level.loss.is_none();
-        (is_breach && none).then_some("over: the class has no service level now")
+        level.rtt_p95_ns.is_some() || level.loss.is_some()
+    }
+
+    /// True if the service levels of the classes below decide ([`super::fold`]).
+    pub(super) fn folds(&self, place: &Place) -> bool {
+        let is_watched = self.kinds.contains(&Kind::Class) && place.spec.kind == Kind::Class;
+        is_watched && place.children > 0 && !self.has_level(place)
     }
 
     /// The service levels of a row.
@@ -113,6 +124,8 @@ pub(super) const WATCHED: [(AlertKind, usize); 5] = [
     (AlertKind::Loss, OUTSIDE),
     (AlertKind::SlaBreach, INSIDE),
 ];
+/// The index of the service levels in [`WATCHED`].
+pub(super) const BREACH: usize = 4;
 
 /// Numbers of active alerts by condition and leg: of classes without classes below, and of other rows.
 #[derive(Clone, Debug, Default)]
@@ -156,7 +169,7 @@ struct Finding {
     limit: f64,
     /// From which the limit of a shift is computed.
     baseline: Option<f64>,
-    /// "median", "95th percentile" or "loss".
+    /// "median", "95th percentile", "loss", or "classes" for a number of classes of another number.
     of: &'static str,
 }
 
@@ -206,10 +219,32 @@ impl Hold {
         self.since_unix_ns
     }
 
+    /// True while it is active or its last comparison was above.
+    pub fn is_above(&self) -> bool {
+        self.active || self.run > 0
+    }
+
+    /// True while it needs more comparisons to begin, and in the interval of its begin.
+    pub fn rises(&self, needed: u32) -> bool {
+        !self.active && (1..=needed).contains(&self.run)
+    }
+
+    /// True if it was ever compared.
+    pub fn compared(&self) -> bool {
+        self.judged > 0
+    }
+
+    /// True if its last comparison is within the time that a begin needs.
+    pub fn is_recent(&self, rules: &AlertRules, when: &When) -> bool {
+        let intervals = u64::from(rules.begins_after(when.window_intervals));
+        let ns = when.dt_ns.saturating_mul(intervals);
+        self.compared() && when.t.saturating_sub(self.judged) <= ns
+    }
+
     /// The measured part of the time since the first comparison of a beginning alert, if not all of it.
-    fn gaps(&self, evidence: &Evidence) -> String {
-        let dt_ns = evidence.dt_ns.max(1);
-        let elapsed_ns = evidence.unix_ns.saturating_sub(self.since_unix_ns);
+    fn gaps(&self, when: &When) -> String {
+        let dt_ns = when.dt_ns.max(1);
+        let elapsed_ns = when.unix_ns.saturating_sub(self.since_unix_ns);
         let intervals = (elapsed_ns + dt_ns / 2) / dt_ns + 1;
         match !self.active && intervals > u64::from(self.run) {
             true => format!(", measured in {} of {intervals} intervals", self.run),
@@ -224,6 +259,7 @@ impl Proposal {
         let Some(finding) = &self.finding else { return };
         let ns = |value: f64| Some(value as u64);
         let statistic = match finding.of {
+            "classes" => return,
             "loss" => {
                 alert.loss_ratio = Some(finding.value);
                 alert.limit_loss_ratio = Some(finding.limit);
@@ -252,12 +288,25 @@ pub(super) struct Proposal {
     accepted: bool,
 }
 
-/// The values of a class in one interval.
-pub(super) struct Evidence<'a> {
+/// The time of a comparison.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct When {
     pub t: u64,
     pub dt_ns: u64,
     pub unix_ns: u64,
     pub window_intervals: u32,
+}
+
+/// The classes below a parent that were compared with their service levels.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Below {
+    pub compared: u64,
+    pub above: u64,
+}
+
+/// The values of a class in one interval.
+pub(super) struct Evidence<'a> {
+    pub when: When,
     /// Distributions and sums of the window.
     pub spread: &'a Sums,
     pub sum: &'a Tally,
@@ -296,12 +345,32 @@ impl Watch {
         ];
         let mut proposals = Vec::new();
         for (watched, finding) in findings.into_iter().enumerate() {
-            proposals.extend(self.step(watched, finding, rules, evidence));
+            proposals.extend(self.step(watched, finding, rules, &evidence.when));
         }
         for (leg, judged) in judged.iter().enumerate() {
             self.learn(leg, judged.as_ref(), evidence);
         }
         proposals
+    }
+
+    /// Compares a parent with the service levels of the classes below. Ends its alert at once with the
+    /// reason `over`.
+    pub fn judge_below(
+        &mut self,
+        rules: &AlertRules,
+        when: &When,
+        below: &Below,
+        over: Option<&str>,
+    ) -> Option<Proposal> {
+        let finding = share(below);
+        if finding.is_none() && !self.holds[BREACH].active {
+            self.holds[BREACH].run = 0;
+        }
+        if over.is_some() {
+            let mut ends = self.end(|watched, _| over.filter(|_| watched == BREACH));
+            return ends.pop();
+        }
+        self.step(BREACH, finding, rules, when)
     }
 
     /// The active alerts that were reported, as bits in the order of [`WATCHED`].
@@ -395,14 +464,14 @@ impl Watch {
         watched: usize,
         finding: Option<Finding>,
         rules: &AlertRules,
-        evidence: &Evidence,
+        when: &When,
     ) -> Option<Proposal> {
         let hold = &mut self.holds[watched];
         let finding = finding?;
-        if !hold.active && evidence.t.saturating_sub(hold.judged) > UNJUDGED_NS {
+        if !hold.active && when.t.saturating_sub(hold.judged) > UNJUDGED_NS {
             hold.run = 0;
         }
-        hold.judged = evidence.t;
+        hold.judged = when.t;
         let counts = match finding.verdict {
             Verdict::Above => !hold.active,
             Verdict::Below => hold.active,
@@ -419,22 +488,22 @@ impl Watch {
             0
         };
         if hold.run == 1 && !hold.active {
-            hold.since_unix_ns = evidence.unix_ns;
+            hold.since_unix_ns = when.unix_ns;
         }
         let needed = if hold.active {
             rules.end_intervals.max(1)
         } else {
-            rules.begins_after(evidence.window_intervals)
+            rules.begins_after(when.window_intervals)
         };
         let kind = WATCHED[watched].0;
-        let held = evidence.t.saturating_sub(hold.since);
+        let held = when.t.saturating_sub(hold.since);
         let accepted = hold.active && kind == AlertKind::RttShift && held >= ACCEPTED_NS;
         (hold.run >= needed || accepted).then(|| Proposal {
             watched,
             begins: !hold.active,
             finding: Some(finding),
             since_unix_ns: hold.since_unix_ns,
-            text: describe(&finding, kind, !hold.active, accepted) + &hold.gaps(evidence),
+            text: describe(&finding, kind, !hold.active, accepted) + &hold.gaps(when),
             accepted,
         })
     }
@@ -443,12 +512,12 @@ impl Watch {
     /// by then, they count as normal.
     fn learn(&mut self, leg: usize, judged: Option<&[Judged; 2]>, evidence: &Evidence) {
         let hold = self.holds[leg];
-        let young = evidence.t.saturating_sub(hold.since) < EXCURSION_NS;
+        let young = evidence.when.t.saturating_sub(hold.since) < EXCURSION_NS;
         let judged = judged.into_iter().flatten();
         for (baseline, judged) in self.baselines[leg].iter_mut().zip(judged) {
             match (hold.active, young) {
-                (false, _) => baseline.learn(judged.value, evidence.dt_ns),
-                (true, true) => baseline.record_during_alert(judged.value, evidence.dt_ns),
+                (false, _) => baseline.learn(judged.value, evidence.when.dt_ns),
+                (true, true) => baseline.record_during_alert(judged.value, evidence.when.dt_ns),
                 (true, false) => {}
             }
         }
@@ -552,8 +621,32 @@ fn breach(evidence: &Evidence, p95: Option<Judged>) -> Option<Finding> {
     worst(rtt.into_iter().chain(loss))
 }
 
+/// Compares the share of classes below that exceed their service levels. Below means half of the share.
+fn share(below: &Below) -> Option<Finding> {
+    let (above, compared) = (below.above as f64, below.compared as f64);
+    let verdict = if above >= FOLD_SHARE * compared && below.above >= FOLD_MIN_CLASSES {
+        Verdict::Above
+    } else if above <= FOLD_SHARE / 2.0 * compared {
+        Verdict::Below
+    } else {
+        Verdict::Between
+    };
+    (below.compared > 0).then_some(Finding {
+        verdict,
+        value: above,
+        limit: compared,
+        baseline: None,
+        of: "classes",
+    })
+}
+
 /// The text of an alert, without class and leg.
 fn describe(finding: &Finding, kind: AlertKind, begins: bool, accepted: bool) -> String {
+    if finding.of == "classes" {
+        let (above, of) = (finding.value, finding.limit);
+        let over = if begins { "" } else { "over: " };
+        return format!("{over}{above:.0} of {of:.0} classes exceed their service level");
+    }
     let show = |value: f64| match finding.of {
         "loss" => format!("{:.2} %", value * 100.0),
         _ => Nanos(value as u64).to_string(),

@@ -163,6 +163,7 @@ impl History {
         self.alerting = rows
             .filter(|row| account(row).alerting(self.clock.t))
             .collect();
+        self.list_folding();
         self.active_alerts = Active::default();
         for Node { place, account } in &self.nodes {
             let active = account.holds().enumerate().filter(|(_, hold)| hold.active);

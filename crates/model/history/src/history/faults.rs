@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use fairpath_core::INSIDE;
 
-use super::alerts::{Hold, MAX_ALERTS_PER_INTERVAL, Proposal, WATCHED};
+use super::alerts::{BREACH, Hold, MAX_ALERTS_PER_INTERVAL, Proposal, WATCHED};
 use super::{History, Node};
 use crate::snapshot::{ALERT_SCHEMA, Alert, Kind};
 
@@ -208,6 +208,7 @@ impl History {
                 }
                 continue;
             }
+            let rises = watched == BREACH && self.parent_rises(tree.rows[at], needed);
             let key = self.alert_key(tree.rows[at], watched);
             let Some(alert) = self.faults.standing.get_mut(&key) else {
                 continue;
@@ -222,7 +223,7 @@ impl History {
             hold.held |= included == Included::InEnded;
             hold.held &= includes[at] != Included::InActive;
             if included == Included::No && !hold.reported {
-                let waits = hold.held && !hold.stays(t, needed);
+                let waits = rises || hold.held && !hold.stays(t, needed);
                 if waits || alerts.len() >= MAX_ALERTS_PER_INTERVAL {
                     self.faults.due(t);
                     continue;

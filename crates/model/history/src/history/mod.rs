@@ -32,6 +32,7 @@ mod baseline;
 mod configure;
 mod day;
 mod faults;
+mod fold;
 mod interval;
 mod line;
 mod load;
@@ -63,6 +64,7 @@ use day::DayClock;
 pub use day::{DAY_STEP_NS, DAY_STEPS, MAX_DAY_CLASSES};
 pub use fairpath_class::Sla;
 use faults::Faults;
+pub use fold::{FOLD_MIN_CLASSES, FOLD_SHARE};
 use interval::Interval;
 pub use line::{
     BASE_SLOT_NS, BASE_SLOTS, BLOCK_MIN_SAMPLES, BLOCK_NS, FAR_FACTOR, SATURATED_FACTOR,
@@ -226,6 +228,8 @@ pub struct History {
     alerts_waiting: u64,
     alerting: Vec<usize>,
     faults: Faults,
+    /// Parents whose classes exceed their service levels.
+    folding: Vec<usize>,
     /// Restored rows with reported alerts that are not configured since the start.
     missing: Vec<(Kind, String)>,
     /// Number of rows with a day, including parked ones.
@@ -256,6 +260,7 @@ impl History {
             alerts_waiting: 0,
             alerting: Vec::new(),
             faults: Faults::default(),
+            folding: Vec::new(),
             missing: Vec::new(),
             days: 0,
             unmatched: Unmatched::default(),

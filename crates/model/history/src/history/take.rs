@@ -1,10 +1,12 @@
 //! Adds a reading.
 
+use std::collections::BTreeSet;
+
 use fairpath_core::{
     BUCKETS, Cell, ClassCounts, DOWN, INSIDE, OUTSIDE, Pair, PairKind, UP, prefetch,
 };
 
-use super::alerts::{Evidence, MAX_ALERTS_PER_INTERVAL, Proposal};
+use super::alerts::{BREACH, Evidence, MAX_ALERTS_PER_INTERVAL, Proposal, When};
 use super::day::MAX_DAY_CLASSES;
 use super::interval::Entry;
 use super::load::{BusyScore, Seen};
@@ -272,6 +274,13 @@ impl History {
         let mut proposals: Vec<(usize, Proposal)> = Vec::new();
         let (now, oldest) = (self.clock.interval, self.clock.oldest());
         let length = self.settings.window_intervals;
+        let when = When {
+            t: self.clock.t,
+            dt_ns: self.interval.dt_ns,
+            unix_ns: self.clock.last.unix_ns,
+            window_intervals: length,
+        };
+        let mut parents = BTreeSet::new();
         for (at, entry) in self.interval.entries.iter().enumerate() {
             prefetch_rows(&self.interval.entries, at, &self.nodes);
             let Node { place, account } = &mut self.nodes[entry.row];
@@ -288,10 +297,7 @@ impl History {
             window.add_up(oldest, &mut self.sums);
             let sla = self.settings.alerts.sla(place);
             let evidence = Evidence {
-                t: self.clock.t,
-                dt_ns: self.interval.dt_ns,
-                unix_ns: self.clock.last.unix_ns,
-                window_intervals: length,
+                when,
                 spread: &self.sums,
                 sum: &window.sum(oldest),
                 new_rtts: LEGS.map(|leg| entry.tally.leg[leg].samples > 0),
@@ -301,7 +307,11 @@ impl History {
             };
             let judged = learnt.watch.judge(&self.settings.alerts, &evidence);
             proposals.extend(judged.into_iter().map(|proposal| (entry.row, proposal)));
+            if learnt.watch.holds[BREACH].is_above() {
+                parents.extend(place.spec.parent);
+            }
         }
+        proposals.extend(self.judge_parents(parents, &when));
         for row in &self.alerting {
             let Node { place, account } = &self.nodes[*row];
             let (rules, t) = (&self.settings.alerts, self.clock.t);
@@ -309,6 +319,8 @@ impl History {
             let over = learnt.flat_map(|learnt| learnt.watch.rest(rules, place, t));
             proposals.extend(over.map(|proposal| (*row, proposal)));
         }
+        // Those of parents first.
+        proposals.sort_by_key(|(row, _)| *row);
         self.settle(proposals)
     }
 

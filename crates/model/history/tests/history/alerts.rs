@@ -320,6 +320,85 @@ fn the_general_service_level_applies_to_subscribers() {
     assert_eq!(began(300.0), [("general".to_owned(), 200 * MS)]);
 }
 
+/// A region with this number of sites, of this number of classes each, with a general service level.
+fn slow_scene(sites: u32, classes: u32) -> Scene {
+    let mut rows = vec![group("region")];
+    for site in 0..sites {
+        let at = rows.len();
+        rows.push(below(0, group(&format!("site{site}"))));
+        let slots = site * classes + 1..=(site + 1) * classes;
+        rows.extend(slots.map(|slot| below(at, class(&format!("c{slot}"), slot))));
+    }
+    let mut scene = Scene::new(rows);
+    scene.history.set_settings(Settings {
+        alerts: AlertRules {
+            rtt_p95_ns: Some(50 * MS),
+            // Shifts are not of interest here.
+            shift_floor_ns: 3600 * SECOND,
+            ..AlertRules::default()
+        },
+        ..Settings::default()
+    });
+    scene
+}
+
+/// Each class measures once in one to four seconds. Those in `slow` have 90 ms, the others 20 ms.
+fn slow_for(
+    scene: &mut Scene,
+    seconds: u64,
+    slots: u32,
+    slow: impl Fn(u32) -> bool,
+) -> Vec<String> {
+    let mut reported = Vec::new();
+    for second in 1..=seconds {
+        for slot in 1..=slots {
+            if second % (1 + u64::from(slot % 4)) != 0 {
+                continue;
+            }
+            let median_ms = if slow(slot) { 90.0 } else { 20.0 };
+            for _ in 0..20 {
+                let rtt = scene.dice.rtt(median_ms, 0.2);
+                scene.world.rtt(slot, INSIDE, rtt);
+            }
+        }
+        for alert in scene.world.second(&mut scene.history) {
+            assert_eq!(alert.alert, AlertKind::SlaBreach);
+            let state = if alert.active { "begins" } else { "ends" };
+            reported.push(format!("{} {state}", alert.class));
+        }
+    }
+    reported
+}
+
+#[test]
+fn breaches_of_a_site_are_one_alert() {
+    let mut scene = slow_scene(3, 300);
+    assert!(slow_for(&mut scene, 30, 900, |_| false).is_empty());
+    let of_site = |slot: u32| slot <= 300;
+    assert_eq!(slow_for(&mut scene, 200, 900, of_site), ["site0 begins"]);
+    let alert = &snapshot_of(&scene.history).alerts[0];
+    assert_eq!(alert.below, 300, "{alert:?}");
+    let text = "classes exceed their service level, and 300 below";
+    assert!(alert.text.ends_with(text), "{}", alert.text);
+    let ended = slow_for(&mut scene, 300, 900, |_| false);
+    assert_eq!(ended, ["site0 ends"]);
+    // Scattered classes are reported each.
+    let scattered = |slot: u32| slot % 100 == 7;
+    assert_eq!(slow_for(&mut scene, 200, 900, scattered).len(), 9);
+    assert_eq!(listed(&scene).len(), 9);
+}
+
+#[test]
+fn breaches_of_all_sites_are_one_alert() {
+    let mut scene = slow_scene(4, 20);
+    assert_eq!(slow_for(&mut scene, 200, 80, |_| true), ["region begins"]);
+    assert_eq!(listed(&scene), ["region 84"]);
+    // Without a level, each ends at once.
+    scene.history.set_settings(Settings::default());
+    assert_eq!(slow_for(&mut scene, 1, 80, |_| true), ["region ends"]);
+    assert!(slow_for(&mut scene, 100, 80, |_| true).is_empty());
+}
+
 /// Level off, kind off, and a class below: each ends the breach in the next interval.
 #[test]
 fn a_breach_ends_with_its_service_level() {
@@ -353,7 +432,7 @@ fn a_breach_ends_with_its_service_level() {
                 counts.resize(3, Default::default());
                 scene.world.counts.clone_from(&counts);
                 assert_eq!(scene.history.configure(rows, &counts).unwrap(), []);
-                "no service level"
+                "classes below decide now"
             }
         };
         let ended = scene.run(1, CALM);
