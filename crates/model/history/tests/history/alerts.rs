@@ -355,9 +355,9 @@ fn slow_for(
             if second % (1 + u64::from(slot % 4)) != 0 {
                 continue;
             }
-            let median_ms = if slow(slot) { 90.0 } else { 20.0 };
+            let percent = if slow(slot) { MS * 9 / 10 } else { MS / 5 };
             for _ in 0..20 {
-                let rtt = scene.dice.rtt(median_ms, 0.2);
+                let rtt = percent * (90 + scene.dice.below(20));
                 scene.world.rtt(slot, INSIDE, rtt);
             }
         }
@@ -375,16 +375,16 @@ fn breaches_of_a_site_are_one_alert() {
     let mut scene = slow_scene(3, 300);
     assert!(slow_for(&mut scene, 30, 900, |_| false).is_empty());
     let of_site = |slot: u32| slot <= 300;
-    assert_eq!(slow_for(&mut scene, 200, 900, of_site), ["site0 begins"]);
+    assert_eq!(slow_for(&mut scene, 150, 900, of_site), ["site0 begins"]);
     let alert = &snapshot_of(&scene.history).alerts[0];
     assert_eq!(alert.below, 300, "{alert:?}");
     let text = "classes exceed their service level, and 300 below";
     assert!(alert.text.ends_with(text), "{}", alert.text);
-    let ended = slow_for(&mut scene, 300, 900, |_| false);
+    let ended = slow_for(&mut scene, 220, 900, |_| false);
     assert_eq!(ended, ["site0 ends"]);
     // Scattered classes are reported each.
     let scattered = |slot: u32| slot % 100 == 7;
-    assert_eq!(slow_for(&mut scene, 200, 900, scattered).len(), 9);
+    assert_eq!(slow_for(&mut scene, 150, 900, scattered).len(), 9);
     assert_eq!(listed(&scene).len(), 9);
 }
 
