@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::ValueEnum;
+use fairpath_history::history::{MAX_ACTIVE_ALERTS, MAX_ALERTS_PER_INTERVAL};
 use fairpath_history::snapshot::{Answer, Request, Snapshot};
 use fairpath_top::{DEFAULT_SOCKET, SocketSource};
 
@@ -159,6 +160,19 @@ fn text(snapshot: &Snapshot) -> String {
             span(snapshot.window_ns)
         ),
     );
+    let waiting = match gauge("history_alerts_waiting") {
+        0 => String::new(),
+        waiting => format!(
+            ", {waiting} waiting: at most {MAX_ACTIVE_ALERTS} of a condition and leg are active, \
+             and {MAX_ALERTS_PER_INTERVAL} begin or end in an interval"
+        ),
+    };
+    let active = gauge("history_alerts_active");
+    let reported = snapshot.alerts.len();
+    line(
+        "alerts",
+        format!("{active} active, {reported} of them reported{waiting}"),
+    );
     line(
         "configuration",
         format!("generation {}", snapshot.configuration),
@@ -216,6 +230,14 @@ mod tests {
         assert!(healthy.contains(waiting), "{healthy}");
         assert!(healthy.contains("gap of 1234 ms"), "{healthy}");
         assert!(!healthy.contains("lost"), "{healthy}");
+        let alerts = "alerts        0 active, 0 of them reported\n";
+        assert!(healthy.contains(alerts), "{healthy}");
+        snapshot.gauges.insert("history_alerts_waiting".into(), 9);
+        let waiting = text(&snapshot);
+        assert!(
+            waiting.contains("reported, 9 waiting: at most 4096"),
+            "{waiting}"
+        );
         snapshot.counters.insert("events_lost".into(), 7);
         assert!(text(&snapshot).contains("lost          7 events"));
     }

@@ -3,7 +3,7 @@
 use fairpath_core::prefetch;
 use serde::{Deserialize, Serialize};
 
-use super::alerts::Watch;
+use super::alerts::{Hold, Watch};
 use super::day::{Day, DayClock};
 use super::interval::Entry;
 use super::load::LoadMeter;
@@ -129,9 +129,13 @@ impl Account {
         day.flat_map(|day| day.points(clock)).collect()
     }
 
-    /// Number of active alerts.
-    pub fn alerts(&self) -> usize {
-        let holds = self.learnt.iter().flat_map(|learnt| &learnt.watch.holds);
-        holds.filter(|hold| hold.active).count()
+    /// True with an active alert, or with one that ended and still includes others.
+    pub fn alerting(&self, t: u64) -> bool {
+        self.holds().any(|hold| hold.active || hold.covers(t))
+    }
+
+    /// Its alerts, in the order of [`super::alerts::WATCHED`]. Empty if it was never active.
+    pub fn holds(&self) -> impl Iterator<Item = &Hold> {
+        self.learnt.iter().flat_map(|learnt| &learnt.watch.holds)
     }
 }

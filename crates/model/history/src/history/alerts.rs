@@ -13,13 +13,16 @@ use serde::{Deserialize, Serialize};
 
 use super::Sla;
 use super::baseline::{Baseline, Judged, judge, share_at_least};
+use super::fold::{FOLD_MIN_CLASSES, FOLD_SHARE};
 use super::pad::Sums;
 use super::tally::{Loss, Tally};
 use super::tree::Place;
 use crate::snapshot::{Alert, AlertKind, Kind};
 
-/// Maximum number of active alerts. Further ones are counted and wait.
+/// Maximum number of active alerts of a condition and leg. Further ones are counted and wait.
 pub const MAX_ACTIVE_ALERTS: usize = 4096;
+/// Those of them that classes without classes below cannot use: interfaces, subnets and sites have them.
+pub const RESERVED_ALERTS: usize = 1024;
 /// Maximum number of alerts that begin or end in one interval. Further ones are counted and wait.
 pub const MAX_ALERTS_PER_INTERVAL: usize = 256;
 /// Time without a comparison after which an alert ends, and one that has not begun starts again.
@@ -70,6 +73,38 @@ impl Default for AlertRules {
 }
 
 impl AlertRules {
+    /// Successive comparisons before an alert begins.
+    pub(super) fn begins_after(&self, window_intervals: u32) -> u32 {
+        window_intervals.saturating_add(self.begin_intervals)
+    }
+
+    /// Intervals for which an alert that ended still includes those of its tree: the time that the
+    /// others need to end, too.
+    pub(super) fn cover_intervals(&self, window_intervals: u32) -> u32 {
+        window_intervals.saturating_add(self.end_intervals.max(1))
+    }
+
+    /// The reason to end an active alert without a comparison: after a reload, nothing compares it.
+    pub(super) fn unwatched(&self, place: &Place, watched: usize) -> Option<&'static str> {
+        if !self.kinds.contains(&place.spec.kind) {
+            return Some("over: rows of this kind have no alerts now");
+        }
+        let none = watched == BREACH && !self.has_level(place) && !self.folds(place);
+        none.then_some("over: the class has no service level now")
+    }
+
+    /// True if a row has a service level.
+    pub(super) fn has_level(&self, place: &Place) -> bool {
+        let level = self.sla(place);
+        level.rtt_p95_ns.is_some() || level.loss.is_some()
+    }
+
+    /// True if the service levels of the classes below decide ([`super::fold`]).
+    pub(super) fn folds(&self, place: &Place) -> bool {
+        let is_watched = self.kinds.contains(&Kind::Class) && place.spec.kind == Kind::Class;
+        is_watched && place.children > 0 && !self.has_level(place)
+    }
+
     /// The service levels of a row.
     pub(super) fn sla(&self, place: &Place) -> Sla {
         let own = place.spec.sla;
@@ -89,6 +124,34 @@ pub(super) const WATCHED: [(AlertKind, usize); 5] = [
     (AlertKind::Loss, OUTSIDE),
     (AlertKind::SlaBreach, INSIDE),
 ];
+/// The index of the service levels in [`WATCHED`].
+pub(super) const BREACH: usize = 4;
+
+/// Numbers of active alerts by condition and leg: of classes without classes below, and of other rows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Active([[usize; 2]; WATCHED.len()]);
+
+impl Active {
+    pub fn total(&self) -> usize {
+        self.0.iter().flatten().sum()
+    }
+
+    /// True if another one of this row must wait.
+    pub fn is_full(&self, watched: usize, place: &Place) -> bool {
+        let [subscribers, others] = self.0[watched];
+        let own = place.is_subscriber() && subscribers >= MAX_ACTIVE_ALERTS - RESERVED_ALERTS;
+        own || subscribers + others >= MAX_ACTIVE_ALERTS
+    }
+
+    pub fn begin(&mut self, watched: usize, place: &Place) {
+        self.0[watched][usize::from(!place.is_subscriber())] += 1;
+    }
+
+    pub fn end(&mut self, watched: usize, place: &Place) {
+        let active = &mut self.0[watched][usize::from(!place.is_subscriber())];
+        *active = active.saturating_sub(1);
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
@@ -106,7 +169,7 @@ struct Finding {
     limit: f64,
     /// From which the limit of a shift is computed.
     baseline: Option<f64>,
-    /// "median", "95th percentile" or "loss".
+    /// "median", "95th percentile", "loss", or "classes" for a number of classes of another number.
     of: &'static str,
 }
 
@@ -120,18 +183,68 @@ pub(super) struct Hold {
     since_unix_ns: u64,
     since: u64,
     judged: u64,
+    /// Successive comparisons of an active alert that were not in favour of its end.
+    #[serde(skip)]
+    stays: u32,
+    /// Its begin was reported. The state file contains it separately.
+    #[serde(skip)]
+    pub reported: bool,
+    /// The alert that included it has ended, or was active before a restart. [`Hold::stays`] decides
+    /// when it is reported.
+    #[serde(skip)]
+    pub held: bool,
+    /// History time until which an alert that ended still includes those of its tree.
+    #[serde(skip)]
+    pub covers_until: u64,
 }
 
 impl Hold {
+    /// True if it ended, but still includes others.
+    pub fn covers(&self, t: u64) -> bool {
+        !self.active && self.covers_until > t
+    }
+
+    /// True if it was active when the other one ended.
+    pub fn began_before_end_of(&self, other: &Hold) -> bool {
+        self.since <= other.since
+    }
+
+    /// True if it was compared at `t`, and long enough without a sign of its end.
+    pub fn stays(&self, t: u64, intervals: u32) -> bool {
+        self.judged == t && self.stays >= intervals
+    }
+
     /// Unix time at which its condition began.
     pub fn condition_unix_ns(&self) -> u64 {
         self.since_unix_ns
     }
 
+    /// True while it is active or its last comparison was above.
+    pub fn is_above(&self) -> bool {
+        self.active || self.run > 0
+    }
+
+    /// True while it needs more comparisons to begin, and in the interval of its begin.
+    pub fn rises(&self, needed: u32) -> bool {
+        !self.active && (1..=needed).contains(&self.run)
+    }
+
+    /// True if it was ever compared.
+    pub fn compared(&self) -> bool {
+        self.judged > 0
+    }
+
+    /// True if its last comparison is within the time that a begin needs.
+    pub fn is_recent(&self, rules: &AlertRules, when: &When) -> bool {
+        let intervals = u64::from(rules.begins_after(when.window_intervals));
+        let ns = when.dt_ns.saturating_mul(intervals);
+        self.compared() && when.t.saturating_sub(self.judged) <= ns
+    }
+
     /// The measured part of the time since the first comparison of a beginning alert, if not all of it.
-    fn gaps(&self, evidence: &Evidence) -> String {
-        let dt_ns = evidence.dt_ns.max(1);
-        let elapsed_ns = evidence.unix_ns.saturating_sub(self.since_unix_ns);
+    fn gaps(&self, when: &When) -> String {
+        let dt_ns = when.dt_ns.max(1);
+        let elapsed_ns = when.unix_ns.saturating_sub(self.since_unix_ns);
         let intervals = (elapsed_ns + dt_ns / 2) / dt_ns + 1;
         match !self.active && intervals > u64::from(self.run) {
             true => format!(", measured in {} of {intervals} intervals", self.run),
@@ -146,6 +259,7 @@ impl Proposal {
         let Some(finding) = &self.finding else { return };
         let ns = |value: f64| Some(value as u64);
         let statistic = match finding.of {
+            "classes" => return,
             "loss" => {
                 alert.loss_ratio = Some(finding.value);
                 alert.limit_loss_ratio = Some(finding.limit);
@@ -174,12 +288,25 @@ pub(super) struct Proposal {
     accepted: bool,
 }
 
-/// The values of a class in one interval.
-pub(super) struct Evidence<'a> {
+/// The time of a comparison.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct When {
     pub t: u64,
     pub dt_ns: u64,
     pub unix_ns: u64,
     pub window_intervals: u32,
+}
+
+/// The classes below a parent that were compared with their service levels.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Below {
+    pub compared: u64,
+    pub above: u64,
+}
+
+/// The values of a class in one interval.
+pub(super) struct Evidence<'a> {
+    pub when: When,
     /// Distributions and sums of the window.
     pub spread: &'a Sums,
     pub sum: &'a Tally,
@@ -218,7 +345,7 @@ impl Watch {
         ];
         let mut proposals = Vec::new();
         for (watched, finding) in findings.into_iter().enumerate() {
-            proposals.extend(self.step(watched, finding, rules, evidence));
+            proposals.extend(self.step(watched, finding, rules, &evidence.when));
         }
         for (leg, judged) in judged.iter().enumerate() {
             self.learn(leg, judged.as_ref(), evidence);
@@ -226,45 +353,101 @@ impl Watch {
         proposals
     }
 
-    /// Ends alerts without comparison for [`UNJUDGED_NS`].
-    pub fn rest(&self, t: u64) -> Vec<Proposal> {
-        let unjudged = |hold: &Hold| t.saturating_sub(hold.judged) > UNJUDGED_NS;
-        self.end(unjudged, "over: too little traffic to measure")
+    /// Compares a parent with the service levels of the classes below. Ends its alert at once with the
+    /// reason `over`.
+    pub fn judge_below(
+        &mut self,
+        rules: &AlertRules,
+        when: &When,
+        below: &Below,
+        over: Option<&str>,
+    ) -> Option<Proposal> {
+        let finding = share(below);
+        if finding.is_none() && !self.holds[BREACH].active {
+            self.holds[BREACH].run = 0;
+        }
+        if over.is_some() {
+            let mut ends = self.end(|watched, _| over.filter(|_| watched == BREACH));
+            return ends.pop();
+        }
+        self.step(BREACH, finding, rules, when)
     }
 
-    /// Ends all alerts.
-    pub fn end_all(&self, text: &str) -> Vec<Proposal> {
-        self.end(|_| true, text)
-    }
-
-    fn end(&self, which: impl Fn(&Hold) -> bool, text: &str) -> Vec<Proposal> {
+    /// The active alerts that were reported, as bits in the order of [`WATCHED`].
+    pub fn reported(&self) -> u8 {
         let holds = self.holds.iter().enumerate();
-        let ends = holds.filter(|(_, hold)| hold.active && which(hold));
-        ends.map(|(watched, hold)| Proposal {
-            watched,
-            begins: false,
-            finding: None,
-            since_unix_ns: hold.since_unix_ns,
-            text: text.to_owned(),
-            accepted: false,
+        let reported = holds.filter(|(_, hold)| hold.active && hold.reported);
+        reported.fold(0, |bits, (at, _)| bits | 1 << at)
+    }
+
+    /// Marks these of its active alerts as reported.
+    pub fn set_reported(&mut self, bits: u8) {
+        for (at, hold) in self.holds.iter_mut().enumerate() {
+            hold.reported = hold.active && bits & 1 << at != 0;
+        }
+    }
+
+    /// Continues after a restart. It is not known which alerts included those that were not reported.
+    pub fn restore(&mut self) {
+        for hold in &mut self.holds {
+            hold.held = hold.active && !hold.reported;
+            (hold.stays, hold.covers_until) = (0, 0);
+        }
+    }
+
+    /// Ends alerts that nothing compares, and those without comparison for [`UNJUDGED_NS`].
+    pub fn rest(&self, rules: &AlertRules, place: &Place, t: u64) -> Vec<Proposal> {
+        self.end(|watched, hold| {
+            let silent = t.saturating_sub(hold.judged) > UNJUDGED_NS;
+            let silent = silent.then_some("over: too little traffic to measure");
+            rules.unwatched(place, watched).or(silent)
+        })
+    }
+
+    /// Ends all alerts of a removed row. Returns the ends, with true for a reported alert.
+    pub fn remove(&mut self, text: &str, t: u64) -> Vec<(Proposal, bool)> {
+        let ends = self.end(|_, _| Some(text)).into_iter();
+        let settled = ends.map(|proposal| {
+            let reported = self.settle(&proposal, t, 0);
+            (proposal, reported)
+        });
+        settled.collect()
+    }
+
+    /// Ends the active alerts that have a reason.
+    fn end<'a>(&self, reason: impl Fn(usize, &Hold) -> Option<&'a str>) -> Vec<Proposal> {
+        let holds = self.holds.iter().enumerate();
+        let ends = holds.filter(|(_, hold)| hold.active);
+        ends.filter_map(|(watched, hold)| {
+            Some(Proposal {
+                watched,
+                begins: false,
+                finding: None,
+                since_unix_ns: hold.since_unix_ns,
+                text: reason(watched, hold)?.to_owned(),
+                accepted: false,
+            })
         })
         .collect()
     }
 
-    /// Applies a proposal.
-    pub fn settle(&mut self, proposal: &Proposal, t: u64) {
+    /// Applies a proposal. A reported alert that ends includes others for `cover_ns` more. Returns true
+    /// if the alert was reported before.
+    pub fn settle(&mut self, proposal: &Proposal, t: u64, cover_ns: u64) -> bool {
         let (kind, leg) = WATCHED[proposal.watched];
         let hold = &mut self.holds[proposal.watched];
         let held = t.saturating_sub(hold.since);
+        let reported = hold.reported;
         *hold = Hold {
             active: proposal.begins,
             since_unix_ns: proposal.since_unix_ns,
             since: t,
             judged: t,
-            run: 0,
+            covers_until: if reported { t + cover_ns } else { 0 },
+            ..Hold::default()
         };
         if kind != AlertKind::RttShift || proposal.begins {
-            return;
+            return reported;
         }
         for baseline in &mut self.baselines[leg] {
             if proposal.accepted {
@@ -273,6 +456,7 @@ impl Watch {
                 baseline.resume(held < EXCURSION_NS);
             }
         }
+        reported
     }
 
     fn step(
@@ -280,14 +464,14 @@ impl Watch {
         watched: usize,
         finding: Option<Finding>,
         rules: &AlertRules,
-        evidence: &Evidence,
+        when: &When,
     ) -> Option<Proposal> {
         let hold = &mut self.holds[watched];
         let finding = finding?;
-        if !hold.active && evidence.t.saturating_sub(hold.judged) > UNJUDGED_NS {
+        if !hold.active && when.t.saturating_sub(hold.judged) > UNJUDGED_NS {
             hold.run = 0;
         }
-        hold.judged = evidence.t;
+        hold.judged = when.t;
         let counts = match finding.verdict {
             Verdict::Above => !hold.active,
             Verdict::Below => hold.active,
@@ -298,23 +482,28 @@ impl Watch {
         } else {
             0
         };
+        hold.stays = if hold.active && !counts {
+            hold.stays.saturating_add(1)
+        } else {
+            0
+        };
         if hold.run == 1 && !hold.active {
-            hold.since_unix_ns = evidence.unix_ns;
+            hold.since_unix_ns = when.unix_ns;
         }
         let needed = if hold.active {
             rules.end_intervals.max(1)
         } else {
-            evidence.window_intervals + rules.begin_intervals
+            rules.begins_after(when.window_intervals)
         };
         let kind = WATCHED[watched].0;
-        let held = evidence.t.saturating_sub(hold.since);
+        let held = when.t.saturating_sub(hold.since);
         let accepted = hold.active && kind == AlertKind::RttShift && held >= ACCEPTED_NS;
         (hold.run >= needed || accepted).then(|| Proposal {
             watched,
             begins: !hold.active,
             finding: Some(finding),
             since_unix_ns: hold.since_unix_ns,
-            text: describe(&finding, kind, !hold.active, accepted) + &hold.gaps(evidence),
+            text: describe(&finding, kind, !hold.active, accepted) + &hold.gaps(when),
             accepted,
         })
     }
@@ -323,12 +512,12 @@ impl Watch {
     /// by then, they count as normal.
     fn learn(&mut self, leg: usize, judged: Option<&[Judged; 2]>, evidence: &Evidence) {
         let hold = self.holds[leg];
-        let young = evidence.t.saturating_sub(hold.since) < EXCURSION_NS;
+        let young = evidence.when.t.saturating_sub(hold.since) < EXCURSION_NS;
         let judged = judged.into_iter().flatten();
         for (baseline, judged) in self.baselines[leg].iter_mut().zip(judged) {
             match (hold.active, young) {
-                (false, _) => baseline.learn(judged.value, evidence.dt_ns),
-                (true, true) => baseline.record_during_alert(judged.value, evidence.dt_ns),
+                (false, _) => baseline.learn(judged.value, evidence.when.dt_ns),
+                (true, true) => baseline.record_during_alert(judged.value, evidence.when.dt_ns),
                 (true, false) => {}
             }
         }
@@ -432,8 +621,32 @@ fn breach(evidence: &Evidence, p95: Option<Judged>) -> Option<Finding> {
     worst(rtt.into_iter().chain(loss))
 }
 
+/// Compares the share of classes below that exceed their service levels. Below means half of the share.
+fn share(below: &Below) -> Option<Finding> {
+    let (above, compared) = (below.above as f64, below.compared as f64);
+    let verdict = if above >= FOLD_SHARE * compared && below.above >= FOLD_MIN_CLASSES {
+        Verdict::Above
+    } else if above <= FOLD_SHARE / 2.0 * compared {
+        Verdict::Below
+    } else {
+        Verdict::Between
+    };
+    (below.compared > 0).then_some(Finding {
+        verdict,
+        value: above,
+        limit: compared,
+        baseline: None,
+        of: "classes",
+    })
+}
+
 /// The text of an alert, without class and leg.
 fn describe(finding: &Finding, kind: AlertKind, begins: bool, accepted: bool) -> String {
+    if finding.of == "classes" {
+        let (above, of) = (finding.value, finding.limit);
+        let over = if begins { "" } else { "over: " };
+        return format!("{over}{above:.0} of {of:.0} classes exceed their service level");
+    }
     let show = |value: f64| match finding.of {
         "loss" => format!("{:.2} %", value * 100.0),
         _ => Nanos(value as u64).to_string(),

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use fairpath_core::ClassCounts;
 
 use super::account::Account;
+use super::alerts::{Active, MAX_ALERTS_PER_INTERVAL, UNJUDGED_NS};
 use super::tally::Meter;
 use super::tree::{self, ConfigureError, NO_SLOT, Place, RowSpec};
 use super::unmatched::parse_subnet;
@@ -45,10 +46,9 @@ impl History {
         for place in places {
             self.add_row(place, &mut before, counts);
         }
-        let restored = self.configuration == 1 && self.gap_ns.is_some();
         let alerts = self.park(before.accounts);
         self.list_rows();
-        Ok(self.report_rows(alerts, restored))
+        Ok(self.report_rows(alerts))
     }
 
     fn forget_subnets(&mut self, places: &[Place]) {
@@ -108,10 +108,7 @@ impl History {
         let t = self.clock.t;
         for ((kind, name), (mut account, _)) in removed {
             if let Some(learnt) = &mut account.learnt {
-                let ends = learnt.watch.end_all("over: the class was removed");
-                for proposal in &ends {
-                    learnt.watch.settle(proposal, t);
-                }
+                let ends = learnt.watch.remove("over: the class was removed", t);
                 alerts.extend(self.report_removed((kind, &name), &ends));
             }
             self.places.used -= account.peers.as_ref().map_or(0, |peers| peers.places());
@@ -121,6 +118,26 @@ impl History {
         }
         self.drop_parked();
         alerts.sort_by(|a, b| a.class.cmp(&b.class));
+        alerts
+    }
+
+    /// Ends the alerts of restored rows that are missing for [`UNJUDGED_NS`], at most
+    /// [`MAX_ALERTS_PER_INTERVAL`] rows at once.
+    pub(super) fn end_missing(&mut self) -> Vec<Alert> {
+        let t = self.clock.t;
+        if t - self.clock.start_t < UNJUDGED_NS {
+            return Vec::new();
+        }
+        let rows = self.missing.len().min(MAX_ALERTS_PER_INTERVAL);
+        let missing: Vec<_> = self.missing.drain(..rows).collect();
+        let mut alerts = Vec::new();
+        for key in missing {
+            let parked = self.parked.get_mut(&key);
+            let learnt = parked.and_then(|parked| parked.account.learnt.as_mut());
+            let text = "over: the row has been missing since the restart";
+            let ends = learnt.map(|learnt| learnt.watch.remove(text, t));
+            alerts.extend(self.report_removed((key.0, &key.1), &ends.unwrap_or_default()));
+        }
         alerts
     }
 
@@ -143,9 +160,16 @@ impl History {
         let rows = 0..self.nodes.len();
         let account = |row: &usize| &self.nodes[*row].account;
         self.recent = rows.clone().filter(|row| account(row).recent).collect();
-        self.alerting = rows.filter(|row| account(row).alerts() > 0).collect();
+        self.alerting = rows
+            .filter(|row| account(row).alerting(self.clock.t))
+            .collect();
+        self.list_folding();
+        self.active_alerts = Active::default();
+        for Node { place, account } in &self.nodes {
+            let active = account.holds().enumerate().filter(|(_, hold)| hold.active);
+            active.for_each(|(watched, _)| self.active_alerts.begin(watched, place));
+        }
         let nodes = self.nodes.iter().map(|node| &node.account);
-        self.active_alerts = nodes.clone().map(Account::alerts).sum();
         let parked = self.parked.values().map(|parked| &parked.account);
         let all = nodes.chain(parked);
         self.days = all.filter(|account| account.day.is_some()).count();

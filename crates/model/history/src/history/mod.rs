@@ -32,6 +32,7 @@ mod baseline;
 mod configure;
 mod day;
 mod faults;
+mod fold;
 mod interval;
 mod line;
 mod load;
@@ -53,15 +54,17 @@ use fairpath_core::{Cell, ClassCounts, Pair, Prefix};
 use crate::rows::IntervalRow;
 use crate::snapshot::Kind;
 use account::Account;
+use alerts::Active;
 pub use alerts::{
     ACCEPTED_NS, AlertRules, EXCURSION_NS, LOSS_MIN_PACKETS, MAX_ACTIVE_ALERTS,
-    MAX_ALERTS_PER_INTERVAL, UNJUDGED_NS,
+    MAX_ALERTS_PER_INTERVAL, RESERVED_ALERTS, UNJUDGED_NS,
 };
 pub use baseline::{BASELINE_NS, DEVIATIONS, MIN_SAMPLES, SURE, WARM_UP_NS};
 use day::DayClock;
 pub use day::{DAY_STEP_NS, DAY_STEPS, MAX_DAY_CLASSES};
 pub use fairpath_class::Sla;
 use faults::Faults;
+pub use fold::{FOLD_MIN_CLASSES, FOLD_SHARE};
 use interval::Interval;
 pub use line::{
     BASE_SLOT_NS, BASE_SLOTS, BLOCK_MIN_SAMPLES, BLOCK_NS, FAR_FACTOR, SATURATED_FACTOR,
@@ -192,7 +195,7 @@ impl Clock {
     }
 }
 
-/// Counters of dropped and waiting data since the start.
+/// Counters of dropped data since the start.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counters {
     cells_without_row: u64,
@@ -200,7 +203,6 @@ struct Counters {
     counters_reset: u64,
     days_evicted: u64,
     days_refused: u64,
-    alerts_waiting: u64,
     parked_dropped: u64,
 }
 
@@ -221,9 +223,15 @@ pub struct History {
     recent: Vec<usize>,
     sums: Sums,
     /// Number of active alerts, and the rows that have any.
-    active_alerts: usize,
+    active_alerts: Active,
+    /// Number of begins and ends that the last interval did not apply.
+    alerts_waiting: u64,
     alerting: Vec<usize>,
     faults: Faults,
+    /// Parents whose classes exceed their service levels.
+    folding: Vec<usize>,
+    /// Restored rows with reported alerts that are not configured since the start.
+    missing: Vec<(Kind, String)>,
     /// Number of rows with a day, including parked ones.
     days: usize,
     unmatched: Unmatched,
@@ -248,9 +256,12 @@ impl History {
             interval: Interval::default(),
             recent: Vec::new(),
             sums: Sums::default(),
-            active_alerts: 0,
+            active_alerts: Active::default(),
+            alerts_waiting: 0,
             alerting: Vec::new(),
             faults: Faults::default(),
+            folding: Vec::new(),
+            missing: Vec::new(),
             days: 0,
             unmatched: Unmatched::default(),
             places: Places::default(),

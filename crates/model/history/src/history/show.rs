@@ -54,7 +54,7 @@ impl History {
                 .map(|row| self.row(row, parts, &mut sums))
                 .collect(),
             alerts: match query.alerts {
-                true => self.faults.reported(),
+                true => self.reported_alerts(),
                 false => Vec::new(),
             },
             ..self.summary(meta)
@@ -64,7 +64,7 @@ impl History {
     /// The snapshot without rows, with the reported alerts.
     pub fn status(&self, meta: Meta) -> Snapshot {
         Snapshot {
-            alerts: self.faults.reported(),
+            alerts: self.reported_alerts(),
             ..self.summary(meta)
         }
     }
@@ -107,7 +107,6 @@ impl History {
             ("history_counters_reset", c.counters_reset),
             ("history_day_rows_evicted", c.days_evicted),
             ("history_day_rows_refused", c.days_refused),
-            ("history_alerts_waiting", c.alerts_waiting),
             ("history_parked_dropped", c.parked_dropped),
             ("history_peers_refused", self.places.refused),
             ("history_unmatched_dropped", self.unmatched.dropped),
@@ -118,7 +117,8 @@ impl History {
     /// Current sizes, by name. They may decrease, which counters never do.
     pub fn gauges(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         [
-            ("history_alerts_active", self.active_alerts as u64),
+            ("history_alerts_active", self.active_alerts.total() as u64),
+            ("history_alerts_waiting", self.alerts_waiting),
             ("history_parked", self.parked.len() as u64),
             ("history_peers", self.places.used as u64),
         ]
@@ -325,8 +325,10 @@ fn leg_of(account: &Account, window: &Tally, sums: &Sums, leg: usize) -> Leg {
 
 /// The kinds of active alerts, without duplicates.
 fn alerts(node: &Node) -> Vec<AlertKind> {
-    let holds = node.account.learnt.iter().flat_map(|l| &l.watch.holds);
-    let active = WATCHED.iter().zip(holds).filter(|(_, hold)| hold.active);
+    let active = WATCHED
+        .iter()
+        .zip(node.account.holds())
+        .filter(|(_, hold)| hold.active);
     let mut seen = HashSet::new();
     active
         .map(|((kind, _), _)| *kind)

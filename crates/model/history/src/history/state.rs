@@ -1,7 +1,7 @@
 //! The content of the state file. The daemon writes and reads the file.
 //!
 //! ```text
-//! "fairpath"  version u32  length u64  CRC-32 u32  postcard of State [postcard of Learned by row]
+//! "fairpath"  version u32  length u64  CRC-32 u32  postcard of State [postcard of Learned and of reported alerts, by row]
 //! ```
 //!
 //! Numbers are little-endian. Length and checksum are those of the postcard data. It contains totals,
@@ -9,12 +9,13 @@
 //! not contain windows, sparklines, peers and unmatched subnets, which minutes restore.
 //!
 //! Version 1 had no [`Learned`]. Its load is dropped when it is read, because idle and busy were
-//! compared with the plan only.
+//! compared with the plan only. It reported every alert.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::account::Account;
+use super::alerts::Watch;
 use super::day::DayClock;
 use super::load::{Learned, LoadMeter};
 use super::pad::Sums;
@@ -97,6 +98,10 @@ impl State {
         bytes = postcard::to_extend(&learned, bytes).map_err(|_| StateError::Corrupted {
             what: "it cannot be encoded",
         })?;
+        let reported: Vec<u8> = self.watches().map(Watch::reported).collect();
+        bytes = postcard::to_extend(&reported, bytes).map_err(|_| StateError::Corrupted {
+            what: "it cannot be encoded",
+        })?;
         let body = &bytes[HEADER..];
         let (length, sum) = (body.len() as u64, crc32fast::hash(body));
         bytes[..8].copy_from_slice(MAGIC);
@@ -115,6 +120,17 @@ impl State {
     fn loads_mut(&mut self) -> impl Iterator<Item = &mut LoadMeter> {
         let learnt = self.rows.iter_mut().flat_map(|row| &mut row.account.learnt);
         learnt.map(|learnt| &mut learnt.load)
+    }
+
+    /// The alerts of the same rows.
+    fn watches(&self) -> impl Iterator<Item = &Watch> {
+        let learnt = self.rows.iter().flat_map(|row| &row.account.learnt);
+        learnt.map(|learnt| &learnt.watch)
+    }
+
+    fn watches_mut(&mut self) -> impl Iterator<Item = &mut Watch> {
+        let learnt = self.rows.iter_mut().flat_map(|row| &mut row.account.learnt);
+        learnt.map(|learnt| &mut learnt.watch)
     }
 
     /// Decodes it, if it is complete and of this version or an older one.
@@ -146,14 +162,23 @@ impl State {
             state
                 .loads_mut()
                 .for_each(|load| *load = LoadMeter::default());
+            state
+                .watches_mut()
+                .for_each(|watch| watch.set_reported(u8::MAX));
             return Ok(state);
         }
-        let learned: Vec<Learned> = postcard::from_bytes(rest).map_err(undecodable)?;
-        if learned.len() != state.loads().count() {
+        let (learned, rest) =
+            postcard::take_from_bytes::<Vec<Learned>>(rest).map_err(undecodable)?;
+        let reported: Vec<u8> = postcard::from_bytes(rest).map_err(undecodable)?;
+        let rows = state.loads().count();
+        if learned.len() != rows || reported.len() != rows {
             return Err(corrupted("it has not one line for each row"));
         }
         for (load, line) in state.loads_mut().zip(learned) {
             load.line = line;
+        }
+        for (watch, reported) in state.watches_mut().zip(reported) {
+            watch.set_reported(reported);
         }
         Ok(state)
     }
@@ -196,6 +221,8 @@ impl History {
     /// [`History::configure`] names it within [`super::PARKED_NS`].
     ///
     /// Open flows of the saved state count as closed, because the core opens continuing flows again.
+    /// A reported alert continues with its row. If its row is missing for [`super::UNJUDGED_NS`], the
+    /// alert ends.
     pub fn restore(settings: Settings, start: Moment, state: State) -> History {
         let mut history = History::new(settings, start);
         let gap_ns = start.unix_ns.checked_sub(state.unix_ns);
@@ -209,6 +236,12 @@ impl History {
             let open = account.totals.flows().open();
             account.totals.flows_closed += open;
             let key = (row.kind, row.name);
+            if let Some(learnt) = &mut account.learnt {
+                learnt.watch.restore();
+                if learnt.watch.reported() != 0 {
+                    history.missing.push(key.clone());
+                }
+            }
             history.parked.insert(key, Parked { account, since: t });
         }
         history.list_rows();

@@ -1,10 +1,12 @@
 //! Adds a reading.
 
+use std::collections::BTreeSet;
+
 use fairpath_core::{
     BUCKETS, Cell, ClassCounts, DOWN, INSIDE, OUTSIDE, Pair, PairKind, UP, prefetch,
 };
 
-use super::alerts::{Evidence, MAX_ACTIVE_ALERTS, MAX_ALERTS_PER_INTERVAL, Proposal};
+use super::alerts::{BREACH, Evidence, MAX_ALERTS_PER_INTERVAL, Proposal, When};
 use super::day::MAX_DAY_CLASSES;
 use super::interval::Entry;
 use super::load::{BusyScore, Seen};
@@ -35,7 +37,9 @@ impl History {
         self.expire();
         self.read_pairs(reading.pairs);
         self.forget();
-        self.judge()
+        let mut alerts = self.end_missing();
+        alerts.extend(self.judge());
+        alerts
     }
 
     fn tick(&mut self, reading: &Reading) {
@@ -270,6 +274,13 @@ impl History {
         let mut proposals: Vec<(usize, Proposal)> = Vec::new();
         let (now, oldest) = (self.clock.interval, self.clock.oldest());
         let length = self.settings.window_intervals;
+        let when = When {
+            t: self.clock.t,
+            dt_ns: self.interval.dt_ns,
+            unix_ns: self.clock.last.unix_ns,
+            window_intervals: length,
+        };
+        let mut parents = BTreeSet::new();
         for (at, entry) in self.interval.entries.iter().enumerate() {
             prefetch_rows(&self.interval.entries, at, &self.nodes);
             let Node { place, account } = &mut self.nodes[entry.row];
@@ -286,10 +297,7 @@ impl History {
             window.add_up(oldest, &mut self.sums);
             let sla = self.settings.alerts.sla(place);
             let evidence = Evidence {
-                t: self.clock.t,
-                dt_ns: self.interval.dt_ns,
-                unix_ns: self.clock.last.unix_ns,
-                window_intervals: length,
+                when,
                 spread: &self.sums,
                 sum: &window.sum(oldest),
                 new_rtts: LEGS.map(|leg| entry.tally.leg[leg].samples > 0),
@@ -299,45 +307,58 @@ impl History {
             };
             let judged = learnt.watch.judge(&self.settings.alerts, &evidence);
             proposals.extend(judged.into_iter().map(|proposal| (entry.row, proposal)));
+            if learnt.watch.holds[BREACH].is_above() {
+                parents.extend(place.spec.parent);
+            }
         }
+        proposals.extend(self.judge_parents(parents, &when));
         for row in &self.alerting {
-            let learnt = self.nodes[*row].account.learnt.iter();
-            let over = learnt.flat_map(|learnt| learnt.watch.rest(self.clock.t));
+            let Node { place, account } = &self.nodes[*row];
+            let (rules, t) = (&self.settings.alerts, self.clock.t);
+            let learnt = account.learnt.iter();
+            let over = learnt.flat_map(|learnt| learnt.watch.rest(rules, place, t));
             proposals.extend(over.map(|proposal| (*row, proposal)));
         }
+        // Those of parents first.
+        proposals.sort_by_key(|(row, _)| *row);
         self.settle(proposals)
     }
 
-    /// Updates the list of rows with active alerts.
+    /// Updates the list of rows with active alerts, or with some that still include others.
     pub(super) fn list_alerting(&mut self) {
         self.alerting.sort_unstable();
         self.alerting.dedup();
-        let nodes = &self.nodes;
-        self.alerting.retain(|row| nodes[*row].account.alerts() > 0);
+        let (nodes, t) = (&self.nodes, self.clock.t);
+        self.alerting.retain(|row| nodes[*row].account.alerting(t));
     }
 
     fn settle(&mut self, proposals: Vec<(usize, Proposal)>) -> Vec<Alert> {
         let mut settled = Vec::new();
+        self.alerts_waiting = 0;
+        let cover = self
+            .settings
+            .alerts
+            .cover_intervals(self.settings.window_intervals);
+        let cover_ns = u64::from(cover).saturating_mul(self.interval.dt_ns);
         for (row, proposal) in proposals {
-            let full = proposal.begins && self.active_alerts >= MAX_ACTIVE_ALERTS;
+            let Node { place, account } = &mut self.nodes[row];
+            let (active, watched) = (&mut self.active_alerts, proposal.watched);
+            let full = proposal.begins && active.is_full(watched, place);
             if full || settled.len() >= MAX_ALERTS_PER_INTERVAL {
-                self.counters.alerts_waiting += 1;
+                self.alerts_waiting += 1;
                 continue;
             }
-            let Some(learnt) = &mut self.nodes[row].account.learnt else {
+            let Some(learnt) = &mut account.learnt else {
                 continue;
             };
-            learnt.watch.settle(&proposal, self.clock.t);
+            let reported = learnt.watch.settle(&proposal, self.clock.t, cover_ns);
             if proposal.begins {
-                self.active_alerts += 1;
+                active.begin(watched, place);
                 self.alerting.push(row);
             } else {
-                self.active_alerts = self.active_alerts.saturating_sub(1);
+                active.end(watched, place);
             }
-            settled.push((row, proposal));
-        }
-        if !settled.is_empty() {
-            self.list_alerting();
+            settled.push((row, proposal, reported));
         }
         self.report(settled)
     }

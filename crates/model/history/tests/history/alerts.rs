@@ -1,7 +1,9 @@
 //! Begin, end and delay of alerts, and the rate of false alerts.
 
 use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP};
-use fairpath_history::history::{AlertRules, History, Meta, RowSpec, Settings, Sla, UNJUDGED_NS};
+use fairpath_history::history::{
+    AlertRules, History, MAX_ALERTS_PER_INTERVAL, Meta, RowSpec, Settings, Sla, State, UNJUDGED_NS,
+};
 use fairpath_history::snapshot::{Alert, AlertKind, Kind, Query};
 
 use crate::world::*;
@@ -318,6 +320,130 @@ fn the_general_service_level_applies_to_subscribers() {
     assert_eq!(began(300.0), [("general".to_owned(), 200 * MS)]);
 }
 
+/// A region with this number of sites, of this number of classes each, with a general service level.
+fn slow_scene(sites: u32, classes: u32) -> Scene {
+    let mut rows = vec![group("region")];
+    for site in 0..sites {
+        let at = rows.len();
+        rows.push(below(0, group(&format!("site{site}"))));
+        let slots = site * classes + 1..=(site + 1) * classes;
+        rows.extend(slots.map(|slot| below(at, class(&format!("c{slot}"), slot))));
+    }
+    let mut scene = Scene::new(rows);
+    scene.history.set_settings(Settings {
+        alerts: AlertRules {
+            rtt_p95_ns: Some(50 * MS),
+            // Shifts are not of interest here.
+            shift_floor_ns: 3600 * SECOND,
+            ..AlertRules::default()
+        },
+        ..Settings::default()
+    });
+    scene
+}
+
+/// Each class measures once in one to four seconds. Those in `slow` have 90 ms, the others 20 ms.
+fn slow_for(
+    scene: &mut Scene,
+    seconds: u64,
+    slots: u32,
+    slow: impl Fn(u32) -> bool,
+) -> Vec<String> {
+    let mut reported = Vec::new();
+    for second in 1..=seconds {
+        for slot in 1..=slots {
+            if second % (1 + u64::from(slot % 4)) != 0 {
+                continue;
+            }
+            let percent = if slow(slot) { MS * 9 / 10 } else { MS / 5 };
+            for _ in 0..20 {
+                let rtt = percent * (90 + scene.dice.below(20));
+                scene.world.rtt(slot, INSIDE, rtt);
+            }
+        }
+        for alert in scene.world.second(&mut scene.history) {
+            assert_eq!(alert.alert, AlertKind::SlaBreach);
+            let state = if alert.active { "begins" } else { "ends" };
+            reported.push(format!("{} {state}", alert.class));
+        }
+    }
+    reported
+}
+
+#[test]
+fn breaches_of_a_site_are_one_alert() {
+    let mut scene = slow_scene(3, 300);
+    assert!(slow_for(&mut scene, 30, 900, |_| false).is_empty());
+    let of_site = |slot: u32| slot <= 300;
+    assert_eq!(slow_for(&mut scene, 150, 900, of_site), ["site0 begins"]);
+    let alert = &snapshot_of(&scene.history).alerts[0];
+    assert_eq!(alert.below, 300, "{alert:?}");
+    let text = "classes exceed their service level, and 300 below";
+    assert!(alert.text.ends_with(text), "{}", alert.text);
+    let ended = slow_for(&mut scene, 220, 900, |_| false);
+    assert_eq!(ended, ["site0 ends"]);
+    // Scattered classes are reported each.
+    let scattered = |slot: u32| slot % 100 == 7;
+    assert_eq!(slow_for(&mut scene, 150, 900, scattered).len(), 9);
+    assert_eq!(listed(&scene).len(), 9);
+}
+
+#[test]
+fn breaches_of_all_sites_are_one_alert() {
+    let mut scene = slow_scene(4, 20);
+    assert_eq!(slow_for(&mut scene, 200, 80, |_| true), ["region begins"]);
+    assert_eq!(listed(&scene), ["region 84"]);
+    // Without a level, each ends at once.
+    scene.history.set_settings(Settings::default());
+    assert_eq!(slow_for(&mut scene, 1, 80, |_| true), ["region ends"]);
+    assert!(slow_for(&mut scene, 100, 80, |_| true).is_empty());
+}
+
+/// Level off, kind off, and a class below: each ends the breach in the next interval.
+#[test]
+fn a_breach_ends_with_its_service_level() {
+    let level = |ms: Option<u64>, kinds: &[Kind]| Settings {
+        alerts: AlertRules {
+            rtt_p95_ns: ms.map(|ms| ms * MS),
+            kinds: kinds.to_vec(),
+            ..AlertRules::default()
+        },
+        ..Settings::default()
+    };
+    let class_only = [Kind::Class];
+    for case in ["level", "kind", "child"] {
+        let mut scene = Scene::new(vec![class("a", 1)]);
+        scene.history.set_settings(level(Some(15), &class_only));
+        assert_eq!(scene.run(60, CALM).len(), 1);
+        let counts = scene.world.counts.clone();
+        let reason = match case {
+            "level" => {
+                scene.history.set_settings(level(None, &class_only));
+                "no service level"
+            }
+            "kind" => {
+                let interfaces = [Kind::Interface];
+                scene.history.set_settings(level(Some(15), &interfaces));
+                "rows of this kind"
+            }
+            _ => {
+                let rows = vec![class("a", 1), below(0, class("b", 2))];
+                let mut counts = counts;
+                counts.resize(3, Default::default());
+                scene.world.counts.clone_from(&counts);
+                assert_eq!(scene.history.configure(rows, &counts).unwrap(), []);
+                "classes below decide now"
+            }
+        };
+        let ended = scene.run(1, CALM);
+        let [(_, end)] = &ended[..] else {
+            panic!("{case}: {ended:?}")
+        };
+        assert!(!end.active && end.text.contains(reason), "{case}: {end:?}");
+        assert!(scene.run(60, CALM).is_empty(), "{case}");
+    }
+}
+
 #[test]
 fn alerts_of_idle_and_removed_classes_end() {
     let mut scene = Scene::new(vec![class("a", 1)]);
@@ -448,9 +574,67 @@ fn a_fault_of_a_site_is_one_alert() {
     assert_eq!(lossy_region(&mut scene, 60, &[1, 2, 3]), begins);
     assert_eq!(listed(&scene), ["north 3"]);
     // One class has a separate fault, which stays when that of the site is over.
-    let rest = losing(&mut scene, 90, &[2], 4);
+    let rest = losing(&mut scene, 120, &[2], 4);
     assert_eq!(rest, ["north ends, 0 below", "b begins, 0 below"]);
     assert_eq!(listed(&scene), ["b 0"]);
+}
+
+/// A site with this number of classes below a region. Class `at` has slot `at`, from 1.
+fn site_of(classes: u32) -> Vec<RowSpec> {
+    let mut rows = vec![group("region"), below(0, group("site"))];
+    rows.extend((1..=classes).map(|at| below(1, class(&format!("c{at}"), at))));
+    rows
+}
+
+/// Loses packets of 300 per second at each class. Returns begins and ends with their second.
+fn site_losing(scene: &mut Scene, seconds: u64, loss: impl Fn(u64, u32) -> f64) -> Vec<String> {
+    let classes = scene.history.rows() as u32 - 2;
+    let mut reported = Vec::new();
+    for second in 1..=seconds {
+        for slot in 1..=classes {
+            let mean = 300.0 * loss(second, slot);
+            let noise = scene.dice.normal() * mean.sqrt();
+            let lost = (mean + noise).round().max(0.0) as u32;
+            scene.world.data(slot, DOWN, 300, lost, 0);
+        }
+        for alert in scene.world.second(&mut scene.history) {
+            let state = if alert.active { "begins" } else { "ends" };
+            reported.push(format!("{} {state} at {second}", alert.class));
+        }
+    }
+    reported
+}
+
+/// 1,000 classes end in four intervals or, each with separate noise, within a minute. Sparse ones take
+/// minutes. Each has the alert of the site only.
+#[test]
+fn a_site_that_recovers_reports_one_end() {
+    let sparse = |second: u64, slot: u32| match (slot % 3, second % 5) {
+        (0, 1..) => 0.0,
+        _ => 1.0,
+    };
+    for rest in [0.0, 0.006] {
+        let mut scene = Scene::new(site_of(1_000));
+        let began = site_losing(&mut scene, 60, |_, _| 0.2);
+        assert_eq!(began.len(), 1, "{began:?}");
+        assert!(began[0].starts_with("site begins"), "{began:?}");
+        let ended = site_losing(&mut scene, 240, |second, slot| rest * sparse(second, slot));
+        assert_eq!(ended.len(), 1, "{rest}: {ended:?}");
+        assert!(ended[0].starts_with("site ends"), "{rest}: {ended:?}");
+        assert!(listed(&scene).is_empty());
+    }
+}
+
+/// A class that fails after the end of its site does not wait for the others.
+#[test]
+fn a_class_failing_after_its_site_is_reported() {
+    let mut scene = Scene::new(site_of(50));
+    assert_eq!(site_losing(&mut scene, 60, |_, _| 0.2).len(), 1);
+    assert_eq!(site_losing(&mut scene, 42, |_, _| 0.0).len(), 1);
+    let one = |_: u64, slot: u32| if slot == 7 { 0.2 } else { 0.0 };
+    let began = site_losing(&mut scene, 25, one);
+    assert_eq!(began.len(), 1, "{began:?}");
+    assert!(began[0].starts_with("c7 begins"), "{began:?}");
 }
 
 #[test]
@@ -501,6 +685,128 @@ fn reported_alerts_survive_restarts_and_removed_sites() {
         [("north", false), ("a", true), ("b", true), ("c", true)]
     );
     assert_eq!(lossy_region(&mut scene, 60, &[]).len(), 3);
+}
+
+/// Saves the state, and restores it with these rows.
+fn restart(scene: &mut Scene, rows: Vec<RowSpec>) {
+    let bytes = scene.history.save().to_bytes().unwrap();
+    let state = State::from_bytes(&bytes).unwrap();
+    scene.history = History::restore(Settings::default(), scene.world.now, state);
+    let again = scene.history.configure(rows, &scene.world.counts).unwrap();
+    assert!(again.is_empty(), "{again:?}");
+}
+
+#[test]
+fn no_reported_alert_is_repeated_after_a_restart() {
+    let classes = 2 * MAX_ALERTS_PER_INTERVAL as u32 - 100;
+    let rows: Vec<RowSpec> = (1..=classes)
+        .map(|at| class(&format!("c{at}"), at))
+        .collect();
+    let mut scene = Scene::new(rows.clone());
+    let run = |scene: &mut Scene, seconds: u64, lost: u32| {
+        let mut alerts = Vec::new();
+        for _ in 0..seconds {
+            (1..=classes).for_each(|slot| scene.world.data(slot, DOWN, 300, lost, 0));
+            alerts.extend(scene.world.second(&mut scene.history));
+        }
+        alerts
+    };
+    // The first restart is between the begins of the first classes and those of the others.
+    assert_eq!(run(&mut scene, 20, 60).len(), MAX_ALERTS_PER_INTERVAL);
+    restart(&mut scene, rows.clone());
+    let others = run(&mut scene, 60, 60);
+    assert_eq!(others.len(), classes as usize - MAX_ALERTS_PER_INTERVAL);
+    assert!(others.iter().all(|alert| alert.active));
+    restart(&mut scene, rows);
+    assert_eq!(run(&mut scene, 60, 60), []);
+    assert_eq!(listed(&scene).len(), classes as usize);
+    let ends = run(&mut scene, 60, 0);
+    assert_eq!(ends.len(), classes as usize);
+    assert!(ends.iter().all(|alert| !alert.active));
+}
+
+#[test]
+fn each_reported_alert_ends_after_a_restart() {
+    let mut scene = Scene::new(region());
+    assert_eq!(lossy_region(&mut scene, 60, &[1]), ["a begins, 0 below"]);
+    let site = lossy_region(&mut scene, 60, &[1, 2, 3]);
+    assert!(
+        site.iter().any(|text| text.starts_with("north begins")),
+        "{site:?}"
+    );
+    restart(&mut scene, region());
+    assert!(lossy_region(&mut scene, 60, &[1, 2, 3]).is_empty());
+    let mut ends = lossy_region(&mut scene, 120, &[]);
+    ends.sort();
+    let begun: std::collections::BTreeSet<_> = site
+        .iter()
+        .map(|text| text.split(' ').next().unwrap())
+        .chain(["a"])
+        .collect();
+    let expected: Vec<_> = begun
+        .iter()
+        .map(|name| format!("{name} ends, 0 below"))
+        .collect();
+    assert_eq!(ends, expected);
+}
+
+#[test]
+fn rows_that_appear_late_continue_their_alerts() {
+    let interface = |name: &str, slot: u32| RowSpec {
+        kind: Kind::Interface,
+        ..class(name, slot)
+    };
+    let rows = || vec![class("a", 1), interface("ppp0", 2)];
+    let mut scene = Scene::new(rows());
+    let begins = both_lossy(&mut scene, 60, 60);
+    assert_eq!(begins, ["a begins", "ppp0 begins"]);
+    // The interface appears after a minute, and the class a minute later.
+    restart(&mut scene, Vec::new());
+    for rows in [vec![interface("ppp0", 2)], rows()] {
+        (0..60).for_each(|_| assert_eq!(scene.world.second(&mut scene.history), []));
+        let counts = scene.world.counts.clone();
+        assert_eq!(scene.history.configure(rows, &counts).unwrap(), []);
+    }
+    assert_eq!(listed(&scene).len(), 2);
+    assert!(both_lossy(&mut scene, 60, 60).is_empty());
+    assert_eq!(both_lossy(&mut scene, 60, 0), ["a ends", "ppp0 ends"]);
+}
+
+/// Both slots lose this number of packets of 300 per second.
+fn both_lossy(scene: &mut Scene, seconds: u64, lost: u32) -> Vec<String> {
+    let mut reported = Vec::new();
+    for _ in 0..seconds {
+        (1..=2).for_each(|slot| scene.world.data(slot, DOWN, 300, lost, 0));
+        let alerts = scene.world.second(&mut scene.history).into_iter();
+        reported.extend(alerts.map(|alert| {
+            let state = if alert.active { "begins" } else { "ends" };
+            format!("{} {state}", alert.class)
+        }));
+    }
+    reported
+}
+
+#[test]
+fn alerts_of_rows_removed_while_stopped_end() {
+    let mut scene = Scene::new(vec![class("a", 1), class("b", 2)]);
+    assert_eq!(both_lossy(&mut scene, 60, 60).len(), 2);
+    restart(&mut scene, vec![class("b", 2)]);
+    let mut ended = Vec::new();
+    for second in 1..=UNJUDGED_NS / SECOND + 10 {
+        scene.world.data(2, DOWN, 300, 60, 0);
+        let alerts = scene.world.second(&mut scene.history).into_iter();
+        ended.extend(alerts.map(|alert| (second, alert)));
+    }
+    let [(second, end)] = &ended[..] else {
+        panic!("{ended:?}")
+    };
+    assert_eq!((end.class.as_str(), end.active), ("a", false));
+    assert!(*second >= UNJUDGED_NS / SECOND && end.text.contains("missing since the restart"));
+    // It returns without an alert.
+    let rows = vec![class("a", 1), class("b", 2)];
+    let counts = scene.world.counts.clone();
+    assert_eq!(scene.history.configure(rows, &counts).unwrap(), []);
+    assert_eq!(listed(&scene), ["b 0"]);
 }
 
 /// A normal class: the median and the number of samples of each second.

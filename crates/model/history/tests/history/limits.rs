@@ -5,9 +5,10 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use fairpath_core::{Cell, DOWN, INSIDE, OTHER, Pair, PairKind};
 use fairpath_history::history::{
-    History, MAX_ALERTS_PER_INTERVAL, MAX_DAY_CLASSES, MAX_PEERS, PEERS_PER_CLASS, Reading, RowSpec,
+    AlertRules, History, MAX_ACTIVE_ALERTS, MAX_ALERTS_PER_INTERVAL, MAX_DAY_CLASSES, MAX_PEERS,
+    PEERS_PER_CLASS, RESERVED_ALERTS, Reading, RowSpec, Settings,
 };
-use fairpath_history::snapshot::Kind;
+use fairpath_history::snapshot::{AlertKind, Kind};
 
 use crate::world::*;
 
@@ -38,20 +39,74 @@ fn excess_alerts_wait_for_the_next_intervals() {
     let mut world = World::new(rows as usize + 1);
     let mut history = world.history(specs);
     let mut reported = Vec::new();
+    let mut waiting = Vec::new();
     for _ in 0..30 {
         (1..=rows).for_each(|slot| world.data(slot, DOWN, 1000, 200, 0));
         let alerts = world.second(&mut history);
+        waiting.push(counter(&history, "history_alerts_waiting"));
         if !alerts.is_empty() {
             reported.push(alerts.len());
         }
     }
     assert_eq!(reported, [MAX_ALERTS_PER_INTERVAL, 50]);
-    assert_eq!(counter(&history, "history_alerts_waiting"), 50);
+    let (most, now) = (waiting.iter().max(), waiting.last());
+    assert_eq!((most, now), (Some(&50), Some(&0)));
     let mut gauges = history.gauges();
     assert_eq!(
         gauges.next(),
         Some(("history_alerts_active", u64::from(rows)))
     );
+}
+
+/// 5,000 subscribers exceed the general service level. Then a site, an interface and a few subscribers
+/// have other faults.
+#[test]
+fn many_breaches_hide_no_other_alert() {
+    let (subscribers, wan, last) = (5_000u32, 5_001, 5_010);
+    let mut rows = vec![group("site")];
+    rows.extend((1..=subscribers).map(|at| below(0, class(&format!("c{at}"), at))));
+    rows.push(RowSpec {
+        kind: Kind::Interface,
+        ..class("wan0", wan)
+    });
+    rows.extend((wan + 1..=last).map(|at| class(&format!("c{at}"), at)));
+    let mut world = World::new(last as usize + 1);
+    let mut history = world.history(rows);
+    history.set_settings(Settings {
+        alerts: AlertRules {
+            rtt_p95_ns: Some(30 * MS),
+            ..AlertRules::default()
+        },
+        ..Settings::default()
+    });
+    let mut slow = |seconds: u32, lost: u32| {
+        let mut loss = Vec::new();
+        for _ in 0..seconds {
+            for slot in 1..=subscribers {
+                (0..12).for_each(|_| world.rtt(slot, INSIDE, 90 * MS));
+            }
+            for slot in subscribers - 3..=last {
+                world.data(slot, DOWN, 1000, lost, 0);
+            }
+            let alerts = world.second(&mut history).into_iter();
+            let other = alerts.filter(|alert| alert.alert == AlertKind::Loss);
+            loss.extend(other.map(|alert| alert.class));
+        }
+        loss
+    };
+    assert!(slow(45, 0).is_empty());
+    let loss = slow(25, 200);
+    // Four subscribers of the site, which includes them.
+    assert_eq!(loss.len(), 2 + (last - wan) as usize, "{loss:?}");
+    for name in ["site", "wan0", "c5010"] {
+        assert!(loss.iter().any(|other| other == name), "{name}: {loss:?}");
+    }
+    let breaches = MAX_ACTIVE_ALERTS - RESERVED_ALERTS;
+    let active = counter(&history, "history_alerts_active");
+    println!("{active} active alerts");
+    assert!(active as usize > breaches + loss.len());
+    let waiting = counter(&history, "history_alerts_waiting");
+    assert_eq!(waiting as usize, subscribers as usize - breaches);
 }
 
 /// Alerts begin and end, rows are removed and return, peers appear and are forgotten.

@@ -126,7 +126,7 @@ impl Engine {
     pub fn build_rows(&mut self) -> anyhow::Result<()> {
         let rows = self.activate_rules()?;
         let counts = &self.kernel.read().counts;
-        self.history.configure(rows, counts)?;
+        self.alerts.extend(self.history.configure(rows, counts)?);
         Ok(())
     }
 
