@@ -25,8 +25,13 @@ use serde::Serialize;
 use crate::measure::{Measured, Target, thread_ns};
 use crate::table::build;
 
-/// A packet of FQ-CoDel or of the class tree, natively.
-const NATIVE_NS: f64 = 100.0;
+/// Targets of a packet, natively, ns.
+const NATIVE_NS: [(&str, f64); 4] = [
+    ("fq_codel, 1 flow", 80.0),
+    ("fq_codel, 100 flows", 100.0),
+    ("fq_codel, 1,000 flows", 120.0),
+    ("class tree, 4 levels, 10,000 classes", 200.0),
+];
 /// Dequeues, or enqueues, of one run.
 const BATCH: usize = 512;
 /// Batches before those that count.
@@ -83,8 +88,6 @@ struct EngineRow {
     case: &'static str,
     runtime: &'static str,
     ns_per_packet: Measured,
-    #[serde(skip)]
-    target: bool,
 }
 
 /// A tree, and what keeps it busy.
@@ -96,7 +99,6 @@ struct Case {
     by_class: bool,
     /// All flows go to the same one.
     one_host: bool,
-    target: bool,
 }
 
 /// A scheduler that is kept busy.
@@ -282,7 +284,6 @@ fn cases() -> anyhow::Result<Vec<Case>> {
             busy: WEIGHTED,
             by_class: true,
             one_host: false,
-            target: false,
         })
     };
     let flows = |name, policy, busy| -> anyhow::Result<Case> {
@@ -292,7 +293,6 @@ fn cases() -> anyhow::Result<Vec<Case>> {
             busy,
             by_class: false,
             one_host: name.ends_with("one host"),
-            target: policy == "fq_codel",
         })
     };
     Ok(vec![
@@ -310,7 +310,6 @@ fn cases() -> anyhow::Result<Vec<Case>> {
             busy: BELOW.iter().product(),
             by_class: true,
             one_host: false,
-            target: true,
         },
     ])
 }
@@ -329,28 +328,27 @@ fn interpreted(busy: u32) -> anyhow::Result<Bench> {
         busy,
         by_class: false,
         one_host: false,
-        target: false,
     };
     Bench::new(Box::new(runtime), &case)
 }
 
-/// A measurement: name, whether it has a target, and the bench.
-type Ready = (&'static str, bool, Bench);
+/// A measurement: name and bench.
+type Ready = (&'static str, Bench);
 
 fn ready(args: &Args) -> anyhow::Result<Vec<Ready>> {
     let wanted = |name: &str| args.only.as_deref().is_none_or(|only| name.contains(only));
     let mut benches = Vec::new();
     for case in cases()?.iter().filter(|case| wanted(case.name)) {
         let runtime = Box::new(Scheduler::new(&case.plan)?);
-        benches.push((case.name, case.target, Bench::new(runtime, case)?));
+        benches.push((case.name, Bench::new(runtime, case)?));
         if !args.native {
             let runtime = Box::new(SchedRun::load(&case.plan)?);
-            benches.push((case.name, false, Bench::new(runtime, case)?));
+            benches.push((case.name, Bench::new(runtime, case)?));
         }
     }
     let name = "stfq, 100 flows, interpreted";
     if wanted(name) {
-        benches.push((name, false, interpreted(100)?));
+        benches.push((name, interpreted(100)?));
     }
     Ok(benches)
 }
@@ -380,7 +378,7 @@ pub fn run(args: &Args) -> anyhow::Result<EngineReport> {
     }
     let mut each = vec![Vec::new(); benches.len()];
     for round in 0..=args.rounds {
-        for ((name, _, bench), each) in benches.iter_mut().zip(&mut each) {
+        for ((name, bench), each) in benches.iter_mut().zip(&mut each) {
             let ns = bench
                 .run(args.batches)
                 .with_context(|| format!("run {name}"))?;
@@ -391,18 +389,24 @@ pub fn run(args: &Args) -> anyhow::Result<EngineReport> {
     }
     let rows = benches.iter().zip(each);
     let cases: Vec<EngineRow> = rows
-        .map(|((case, target, bench), each)| EngineRow {
+        .map(|((case, bench), each)| EngineRow {
             case,
             runtime: bench.runtime.name(),
             ns_per_packet: Measured::of(each),
-            target: *target,
         })
         .collect();
     let target = |row: &EngineRow| {
+        let known = NATIVE_NS.iter().filter(|_| row.runtime == "native");
+        let (_, most) = known.into_iter().find(|(case, _)| *case == row.case)?;
         let what = format!("{}, {}", row.case, row.runtime);
-        Target::at_most(what, row.ns_per_packet.median, NATIVE_NS, "ns/packet")
+        Some(Target::at_most(
+            what,
+            row.ns_per_packet.median,
+            *most,
+            "ns/packet",
+        ))
     };
-    let targets = cases.iter().filter(|row| row.target).map(target).collect();
+    let targets = cases.iter().filter_map(target).collect();
     Ok(EngineReport { cases, targets })
 }
 

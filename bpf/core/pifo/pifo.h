@@ -16,9 +16,9 @@
  *   FP_SP_PIFO    approximate     lists  1      lists   1      24 bytes a list
  *   FP_AIFO       of arrival      W      1      1       1      8 bytes a remembered rank
  *
- * *: 1 where ranks come in order. Exact by g: by buckets of g ranks, by arrival within a bucket. Formats and sizes: pool.h.
- * Eligible times: pieo.h. Errors: enum fp_refusal, counted in struct fp_pifo and struct fp_pool. A
- * refused call changes nothing else (an FP_AIFO stores the rank).
+ * *: 1 where ranks come in order. Exact by g: by buckets of g ranks, by arrival within a bucket.
+ * Formats and sizes: pool.h. Eligible times: pieo.h. Errors: enum fp_refusal, counted in struct
+ * fp_pifo and struct fp_pool. A refused call changes nothing else (an FP_AIFO stores the rank).
  *
  * Every function takes the pool and numbers, so that a BPF program verifies each once. They nest at
  * most four deep (pieo.h: six). Functions that end in _as are the same code with the kind known at
@@ -270,7 +270,7 @@ FP_FUNC int fp_push_out_of_heap(struct fp_pool FP_MEM *pool FP_ARG, u32 q, u64 r
 	return fp_count_pushed_out(pool, p, last, stays);
 }
 
-/* The same for an item of `rank` at `place` of another kind. */
+/* The same for an item at `place` of another kind. */
 FP_INLINE int fp_push_out_last_as(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 q,
 				  u32 place, u32 kind)
 {
