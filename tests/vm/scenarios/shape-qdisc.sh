@@ -135,9 +135,9 @@ rate_holds 5000000 "TCP after two reloads without a packet between" 2
 pass "reloads without traffic: counts by class, a rate that was set, a second reload"
 
 ip -n near link delete near0
-await 10 sh -c "fairpath shape status --socket $SOCKET | grep 'down is not shaped: interface \"near0\" is absent'"
+await 30 sh -c "fairpath shape status --socket $SOCKET | grep 'down is not shaped: interface \"near0\" is absent'"
 link_near_and_far
-await 10 grep 'interface "near0" is there: shaping down after' /tmp/log
+await 30 grep 'interface "near0" is there: shaping down after' /tmp/log
 rate_holds 5000000 "TCP after the interface was removed and returned" 2
 pass "an interface that returns is shaped: $got of 5000000 bit/s; $(grep -o 'shaping down after.*' /tmp/log)"
 

@@ -10,7 +10,7 @@ use fairpath_bpf::{
 };
 use fairpath_core::Rules;
 use fairpath_core::sched::{Changes, End, Op, OpKind, Plan, Setting};
-use fairpath_netlink::{QdiscPlace, Tc};
+use fairpath_netlink::{Link, QdiscPlace, Tc};
 use fairpath_shape::{Both, Figures, Known, Lines, Places, Side};
 use fairpath_units::IfIndex;
 
@@ -158,7 +158,7 @@ impl Qdisc {
             let Some(link) = job.links.get(side) else {
                 continue;
             };
-            match QdiscLink::start(job, side, link.ifindex, &link.name, pins.as_ref()) {
+            match QdiscLink::start(job, side, link, pins.as_ref()) {
                 Ok(line) => {
                     found.push(format!("{} has {}", link.name, line.qdisc.name()));
                     *port.sides.get_mut(side) = Some(line);
@@ -194,6 +194,16 @@ fn namespace() -> String {
 
 impl QdiscLink {
     fn start(
+        job: &Job<'_>,
+        side: Side,
+        link: &Link,
+        pins: Option<&Pins>,
+    ) -> anyhow::Result<QdiscLink> {
+        QdiscLink::find_or_register(job, side, link.ifindex, &link.name, pins)
+            .with_context(|| format!("shape {}", link.name))
+    }
+
+    fn find_or_register(
         job: &Job<'_>,
         side: Side,
         ifindex: IfIndex,
@@ -455,7 +465,7 @@ impl Backend for Qdisc {
 
     fn join(&mut self, job: &Job<'_>, side: Side) -> anyhow::Result<()> {
         let link = job.link(side)?;
-        let line = QdiscLink::start(job, side, link.ifindex, &link.name, self.pins.as_ref())?;
+        let line = QdiscLink::start(job, side, link, self.pins.as_ref())?;
         *self.sides.get_mut(side) = Some(line);
         Ok(())
     }
