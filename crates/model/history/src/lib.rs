@@ -6,6 +6,7 @@ pub mod histogram;
 pub mod history;
 pub mod row_table;
 pub mod rows;
+pub mod series;
 pub mod snapshot;
 
 pub use histogram::Histogram;

@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
+use crate::series::{Series, SeriesQuery};
 
 /// The origin of a row.
 #[derive(
@@ -618,6 +619,11 @@ pub enum Request {
         /// Maximum length of each list.
         limit: usize,
     },
+    /// A [`Series`].
+    History {
+        /// Selects row, time and step.
+        query: SeriesQuery,
+    },
     /// A [`Snapshot`] without rows, with the reported alerts.
     Status,
     /// Reload the configuration. Only root may do this.
@@ -637,7 +643,10 @@ impl Request {
     /// True if it changes the daemon's state, which only root may do.
     pub fn changes(&self) -> bool {
         match self {
-            Request::Snapshot { .. } | Request::Detail { .. } | Request::Status => false,
+            Request::Snapshot { .. }
+            | Request::Detail { .. }
+            | Request::History { .. }
+            | Request::Status => false,
             Request::Reload
             | Request::ShapeStart
             | Request::ShapeStop
@@ -659,6 +668,11 @@ pub enum Answer {
     Detail {
         /// The details.
         detail: Box<Detail>,
+    },
+    /// To [`Request::History`].
+    History {
+        /// The counts in steps.
+        series: Box<Series>,
     },
     /// The request succeeded.
     Done {

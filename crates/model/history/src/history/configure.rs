@@ -156,6 +156,7 @@ impl History {
 
     /// Rebuilds lists and sums over rows.
     pub(super) fn list_rows(&mut self) {
+        self.names = None;
         self.interval.reset(self.nodes.len());
         let rows = 0..self.nodes.len();
         let account = |row: &usize| &self.nodes[*row].account;

@@ -2,6 +2,7 @@
 
 use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP, prefetch};
 
+use super::counts::Counts;
 use super::pad::Sums;
 use super::tally::Tally;
 use crate::rows::IntervalRow;
@@ -18,6 +19,8 @@ pub(super) struct Entry {
     pub tally: Tally,
     /// Packed distributions.
     pub words: Vec<u32>,
+    /// The row was busy.
+    pub busy: bool,
 }
 
 /// Entries of the active rows, sorted by row after [`Interval::roll_up`].
@@ -47,6 +50,7 @@ impl Interval {
             self.at[entry.row] = NONE;
             entry.tally = Tally::default();
             entry.words.clear();
+            entry.busy = false;
             self.spare.push(entry);
         }
         self.unix_ns = unix_ns;
@@ -108,6 +112,12 @@ impl Interval {
     /// Rates of an entry, bits per second, indexed by direction.
     pub fn rates_bps(&self, entry: &Entry) -> [f64; 2] {
         [UP, DOWN].map(|dir| rate_bps(entry.tally.dir[dir].bytes, self.dt_ns))
+    }
+
+    /// The counts of an entry.
+    pub fn counts(&self, entry: &Entry) -> Counts {
+        let busy_ns = if entry.busy { self.dt_ns } else { 0 };
+        Counts::of(&entry.tally, &entry.words, self.rates_bps(entry), busy_ns)
     }
 
     /// The interval row of an entry. Without entry it has zero counts.

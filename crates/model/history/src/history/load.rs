@@ -217,15 +217,23 @@ pub(super) struct Learned {
     classes: MeanScore,
 }
 
+/// The result of [`LoadMeter::note`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Judged {
+    /// The interval was busy.
+    pub busy: bool,
+    /// For rows above, once per block of the line in which it was busy.
+    pub score: Option<BusyScore>,
+}
+
 impl LoadMeter {
-    /// Adds an interval that ends at `t`, with the buckets of the inside leg. Returns the score for rows
-    /// above, once per block of the line in which it was busy. O(buckets).
+    /// Adds an interval that ends at `t`, with the buckets of the inside leg. O(buckets).
     pub fn note(
         &mut self,
         t: u64,
         seen: &Seen,
         inside: impl Iterator<Item = (u16, u64)> + Clone,
-    ) -> Option<BusyScore> {
+    ) -> Judged {
         let plan_bps = seen.plan_bps.map(|plan| plan.unwrap_or(0) as f32);
         if self.line.plan_bps != plan_bps {
             *self = LoadMeter::default();
@@ -235,7 +243,8 @@ impl LoadMeter {
         let reference = self.references(t);
         self.drop_invalid(reference);
         let shares = [0, 1].map(|dir| seen.rates_bps[dir] / reference[dir]);
-        if shares.iter().any(|share| *share >= BUSY_SHARE) {
+        let busy = shares.iter().any(|share| *share >= BUSY_SHARE);
+        if busy {
             self.busy.add(t, inside.clone());
             self.line.busy_s += seen.dt_ns as f32 / 1e9;
         } else if shares.iter().all(|share| *share < IDLE_SHARE)
@@ -243,9 +252,15 @@ impl LoadMeter {
         {
             self.idle.add(t, inside.clone());
         }
-        if !seen.one_line || !self.note_line(t, seen, reference, inside) {
-            return None;
+        let ended = seen.one_line && self.note_line(t, seen, reference, inside);
+        Judged {
+            busy,
+            score: ended.then(|| self.end_block(t)).flatten(),
         }
+    }
+
+    /// The score for the busy time since the last block.
+    fn end_block(&mut self, t: u64) -> Option<BusyScore> {
         let seconds = std::mem::take(&mut self.line.busy_s);
         let score = self.load(t).score.filter(|_| seconds > 0.0)?;
         Some(BusyScore { seconds, score })

@@ -29,7 +29,9 @@
 mod account;
 mod alerts;
 mod baseline;
+mod blocks;
 mod configure;
+mod counts;
 mod day;
 mod faults;
 mod fold;
@@ -48,6 +50,7 @@ mod unmatched;
 mod window;
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use fairpath_core::{Cell, ClassCounts, Pair, Prefix};
 
@@ -60,6 +63,8 @@ pub use alerts::{
     MAX_ALERTS_PER_INTERVAL, RESERVED_ALERTS, UNJUDGED_NS,
 };
 pub use baseline::{BASELINE_NS, DEVIATIONS, MIN_SAMPLES, SURE, WARM_UP_NS};
+pub use blocks::{BlockError, Effort, MAX_BLOCK_BYTES, decode, encode};
+pub use counts::{Counts, IntervalCounts, Losses, RowName};
 use day::DayClock;
 pub use day::{DAY_STEP_NS, DAY_STEPS, MAX_DAY_CLASSES};
 pub use fairpath_class::Sla;
@@ -239,6 +244,8 @@ pub struct History {
     labels: HashMap<u32, String>,
     counters: Counters,
     configuration: u64,
+    /// The rows, for [`History::interval_counts`]. Made when first needed.
+    names: Option<Arc<[RowName]>>,
     counting_since_unix_ns: u64,
     gap_ns: Option<u64>,
 }
@@ -268,6 +275,7 @@ impl History {
             labels: HashMap::new(),
             counters: Counters::default(),
             configuration: 0,
+            names: None,
             counting_since_unix_ns: start.unix_ns,
             gap_ns: None,
         };
@@ -327,6 +335,25 @@ impl History {
     pub fn all_interval_rows(&self) -> impl Iterator<Item = IntervalRow> + '_ {
         let mut sums = Sums::default();
         (0..self.nodes.len()).map(move |row| self.interval_row(row, &mut sums))
+    }
+
+    /// The last interval as counts that add up. O(active rows and their buckets), and O(rows) after a
+    /// configuration.
+    pub fn interval_counts(&mut self) -> IntervalCounts {
+        let nodes = self.nodes.iter().map(|node| &node.place.spec);
+        let names = self
+            .names
+            .get_or_insert_with(|| nodes.map(|spec| (spec.kind, spec.name.clone())).collect());
+        let interval = &self.interval;
+        let entries = interval.entries.iter();
+        IntervalCounts {
+            unix_ns: interval.unix_ns,
+            length_ns: interval.dt_ns,
+            names: Arc::clone(names),
+            rows: entries
+                .map(|entry| (entry.row as u32, interval.counts(entry)))
+                .collect(),
+        }
     }
 
     fn interval_row(&self, row: usize, sums: &mut Sums) -> IntervalRow {

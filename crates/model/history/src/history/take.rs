@@ -138,7 +138,7 @@ impl History {
     fn post(&mut self) {
         let step = self.day_clock.step();
         let mut without_day = Vec::new();
-        let mut busy = Vec::new();
+        let (mut busy, mut scores) = (Vec::new(), Vec::new());
         for (at, entry) in self.interval.entries.iter().enumerate() {
             prefetch_rows(&self.interval.entries, at, &self.nodes);
             let Node { place, account } = &mut self.nodes[entry.row];
@@ -162,14 +162,18 @@ impl History {
                 one_line: place.one_line(),
             };
             let inside = self.sums.buckets(INSIDE);
-            let score = learnt.load.note(self.clock.t, &seen, inside);
-            busy.extend(score.map(|score| (entry.row, score)));
+            let judged = learnt.load.note(self.clock.t, &seen, inside);
+            busy.extend(judged.busy.then_some(at));
+            scores.extend(judged.score.map(|score| (entry.row, score)));
             if account.day.is_none() {
                 without_day.push(entry.row);
             }
         }
         self.assign_days(&without_day);
-        for (row, score) in busy {
+        for at in busy {
+            self.interval.entries[at].busy = true;
+        }
+        for (row, score) in scores {
             self.note_class(row, &score);
         }
     }

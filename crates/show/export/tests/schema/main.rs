@@ -6,6 +6,7 @@ mod records;
 mod validator;
 
 use fairpath_export::{JsonLines, RowsWanted};
+use fairpath_history::series::{SERIES_SCHEMA, Series};
 use serde_json::Value;
 
 use validator::Schema;
@@ -48,6 +49,15 @@ fn snapshots_match_their_schema() {
 #[test]
 fn details_match_their_schema() {
     assert_valid("detail", &serde_json::to_value(records::detail()).unwrap());
+}
+
+#[test]
+fn series_match_their_schema() {
+    for series in [records::series(), Series::default()] {
+        let mut record = serde_json::to_value(&series).unwrap();
+        record["schema"] = SERIES_SCHEMA.into();
+        assert_valid("series", &record);
+    }
 }
 
 #[test]

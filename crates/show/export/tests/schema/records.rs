@@ -3,6 +3,7 @@
 use fairpath_core::{
     Counts, Event, FlowRecord, Key, Method, OwnQueue, Reason, Sample as CoreSample, Stats,
 };
+use fairpath_history::series::{Series, SeriesPoint, Span};
 use fairpath_history::snapshot::{
     ALERT_SCHEMA, Alert, AlertKind, DayPoint, Detail, FlowCounts, FlowLine, Kind, Leg, Load, Peer,
     Point, Queue, SNAPSHOT_SCHEMA, Shape, ShapedLink, Snapshot, SnapshotRow, StackTraffic, Totals,
@@ -346,4 +347,29 @@ pub fn interval_rows() -> Vec<IntervalRow> {
         ..silent.clone()
     };
     vec![active, silent]
+}
+
+pub fn series() -> Series {
+    let point = SeriesPoint {
+        unix_ns: UNIX_NS,
+        length_ns: 10_000_000_000,
+        measured_ns: 9_000_000_000,
+        bytes_up: 1,
+        inside_p50_rtt_ns: Some(4_000_000),
+        inside_p95_rtt_ns: Some(4_000_000),
+        inside_p99_rtt_ns: Some(4_000_000),
+        inside_loss: Some(0.5),
+        ..SeriesPoint::default()
+    };
+    Series {
+        name: "anna".to_owned(),
+        oldest_unix_ns: Some(UNIX_NS),
+        points: vec![point.clone()],
+        unmeasured: vec![Span {
+            since_unix_ns: UNIX_NS,
+            until_unix_ns: UNIX_NS + 1,
+        }],
+        total: Some(point),
+        ..Series::default()
+    }
 }
