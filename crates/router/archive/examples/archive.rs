@@ -1,0 +1,204 @@
+//! The cost of weeks of counts: bytes in the file, bytes written, CPU time and time of an answer.
+//!
+//! ```sh
+//! cargo run --release -p fairpath-archive --example archive -- [ROWS] [ACTIVE] [DAYS] [INTERVAL_S] [SAMPLES]
+//! ```
+//!
+//! ROWS classes (10,000), of which ACTIVE (2,000) have traffic in every interval, each with SAMPLES
+//! RTT samples a second on the inside leg and half of them outside (4), around its own round-trip time,
+//! with a tail. Others are active at times, so that each row is active once a day.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use fairpath_archive::Archive;
+use fairpath_core::{Cell, ClassCounts, bucket_of};
+use fairpath_history::history::{History, Moment, Reading, RowSpec, Settings};
+use fairpath_history::series::SeriesQuery;
+
+const SECOND: u64 = 1_000_000_000;
+
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+}
+
+/// A round-trip time of a class: its own base, jitter with a tail, sometimes a full queue.
+fn rtt(dice: &mut Dice, slot: u64) -> u64 {
+    let base = 2_000_000 + slot * 7_919 % 40_000_000;
+    let jitter = (0..4).map(|_| dice.below(1_000_000)).sum::<u64>();
+    let queue = match dice.below(50) {
+        0 => dice.below(150_000_000),
+        _ => 0,
+    };
+    base + jitter + queue
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let numbers: Vec<u64> = std::env::args()
+        .skip(1)
+        .map(|n| n.parse())
+        .collect::<Result<_, _>>()?;
+    let given = |at: usize, default| numbers.get(at).copied().unwrap_or(default);
+    let (rows, active, days, interval_s, per_second) = (
+        given(0, 10_000),
+        given(1, 2_000),
+        given(2, 2),
+        given(3, 10),
+        given(4, 4),
+    );
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("history");
+    let mut archive = Archive::open(&path)?;
+    archive.set_max_bytes(u64::MAX);
+    let mut now = Moment {
+        unix_ns: 1_800_000_000 * SECOND,
+        mono_ns: SECOND,
+    };
+    let mut counts = vec![ClassCounts::default(); rows as usize];
+    let mut history = History::new(Settings::default(), now);
+    let row = |slot: u64| RowSpec {
+        slot: slot as u32,
+        name: format!("subscriber-{slot}"),
+        ..RowSpec::default()
+    };
+    history.configure((0..rows).map(row).collect(), &counts)?;
+    let mut dice = Dice(88_172_645_463_325_252);
+    let (mut taking, mut last_day, mut size) = (Duration::ZERO, 0, 0);
+    let intervals = days * 86_400 / interval_s;
+    for interval in 0..intervals {
+        let mut cells = Vec::new();
+        let mut act = |slot: u64, counts: &mut Vec<ClassCounts>| {
+            let of = &mut counts[slot as usize];
+            for dir in &mut of.dir {
+                let bytes = dice.below(200_000 * interval_s);
+                dir.bytes += bytes;
+                dir.packets += bytes / 900;
+                dir.data_packets += (bytes / 1400) as u32;
+                dir.retransmitted_packets += u32::from(dice.below(20) == 0);
+            }
+            for leg in 0..2u8 {
+                for _ in 0..per_second * interval_s / (1 + u64::from(leg)) {
+                    let rtt = rtt(&mut dice, slot + rows * u64::from(leg));
+                    of.leg[usize::from(leg)].samples += 1;
+                    of.leg[usize::from(leg)].sum_ns += rtt;
+                    let bucket = bucket_of(rtt);
+                    cells.push(Cell {
+                        slot: slot as u32,
+                        leg,
+                        bucket,
+                        count: 1,
+                    });
+                }
+            }
+        };
+        (0..active).for_each(|slot| act(slot, &mut counts));
+        let others = rows - active;
+        if others > 0 {
+            act(active + interval % others, &mut counts);
+        }
+        now.unix_ns += interval_s * SECOND;
+        now.mono_ns += interval_s * SECOND;
+        history.take(&Reading {
+            unix_ns: now.unix_ns,
+            mono_ns: now.mono_ns,
+            counts: &counts,
+            cells: &cells,
+            pairs: &[],
+        });
+        let begun = Instant::now();
+        let counted = history.interval_counts();
+        archive.take(&counted)?;
+        taking += begun.elapsed();
+        let day = (interval + 1) * interval_s / 86_400;
+        if day > last_day {
+            last_day = day;
+            let before = std::mem::replace(&mut size, archive.counters().bytes);
+            println!(
+                "day {day}: {:.1} MB, {:+.1}",
+                mb(size),
+                mb(size) - mb(before)
+            );
+        }
+    }
+    let per_interval = taking / intervals.max(1) as u32;
+    println!("an interval of {interval_s} s takes {per_interval:?}");
+    println!("written: {:.2} GB", written()? as f64 / 1e9);
+    report_answers(&archive, now.unix_ns)?;
+    println!("{}", memory()?);
+    report_files(&path)
+}
+
+fn report_answers(archive: &Archive, until: u64) -> Result<(), Box<dyn std::error::Error>> {
+    for (text, time_s, step_s) in [
+        ("5 min by 1 s", 300, 1),
+        ("1 h by 10 s", 3_600, 10),
+        ("1 day by 1 min", 86_400, 60),
+        ("90 days by 5 min, summed to 6 h", 90 * 86_400, 21_600),
+    ] {
+        let begun = Instant::now();
+        let series = archive.series(&SeriesQuery {
+            name: "subscriber-7".to_owned(),
+            kind: None,
+            since_unix_ns: until - time_s * SECOND,
+            until_unix_ns: until,
+            step_ns: Some(step_s * SECOND),
+        })?;
+        println!(
+            "{text}: {} points in {:?}",
+            series.points.len(),
+            begun.elapsed()
+        );
+    }
+    Ok(())
+}
+
+fn report_files(path: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    let engine = rusqlite::Connection::open(path)?;
+    for (what, query) in [
+        (
+            "slices",
+            "select count(*), coalesce(sum(length(block)), 0) from slice_block",
+        ),
+        (
+            "blocks of hours",
+            "select count(*), coalesce(sum(length(block)), 0) from block join segment s on s.id = segment where level = 1",
+        ),
+        (
+            "blocks of days",
+            "select count(*), coalesce(sum(length(block)), 0) from block join segment s on s.id = segment where level = 2",
+        ),
+    ] {
+        let (count, bytes): (i64, i64) =
+            engine.query_row(query, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        println!("{what}: {count}, {:.1} MB", bytes as f64 / 1e6);
+    }
+    Ok(())
+}
+
+fn mb(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+fn written() -> Result<u64, Box<dyn std::error::Error>> {
+    let io = std::fs::read_to_string("/proc/self/io")?;
+    let line = io
+        .lines()
+        .find_map(|line| line.strip_prefix("write_bytes: "));
+    Ok(line.unwrap_or("0").parse()?)
+}
+
+fn memory() -> std::io::Result<String> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    Ok(status
+        .lines()
+        .find(|line| line.starts_with("VmHWM"))
+        .unwrap_or_default()
+        .to_owned())
+}
