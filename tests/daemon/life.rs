@@ -44,7 +44,11 @@ fn sigterm_ends_it_within_a_second() {
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
-    assert_eq!(left.len(), 2, "configuration and state alone: {left:?}");
+    assert_eq!(
+        left.len(),
+        3,
+        "configuration, state and history alone: {left:?}"
+    );
 }
 
 #[test]

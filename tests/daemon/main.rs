@@ -10,6 +10,7 @@
 mod classes;
 #[path = "../netns/configured_loss.rs"]
 mod configured_loss;
+mod history;
 mod life;
 mod loss;
 mod manager;

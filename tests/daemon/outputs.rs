@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::{ANNA, CLASSES, Site};
 
 /// The answer to one GET, from inside the namespace.
-fn get(ns: &Netns, port: u16, path: &str) -> String {
+pub fn get(ns: &Netns, port: u16, path: &str) -> String {
     let fetch = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port)))?;
         stream.set_read_timeout(Some(PATIENCE))?;

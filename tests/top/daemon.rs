@@ -162,6 +162,7 @@ fn answer(request: Request, shared: &mut Shared) -> Answer {
             }
         }
         Request::Status
+        | Request::History { .. }
         | Request::Reload
         | Request::ShapeStart
         | Request::ShapeStop

@@ -31,6 +31,8 @@ pub struct Config {
     pub alerts: Alerts,
     /// The state file.
     pub state: State,
+    /// Weeks of counts.
+    pub history: History,
     /// Shaping, if configured.
     pub shape: Option<Shape>,
     /// Classes and labels, of this file and of those that it names.
@@ -150,6 +152,15 @@ pub struct AlertHook {
     pub command: Vec<String>,
     /// Time after which it is killed.
     pub timeout: Duration,
+}
+
+/// `[history]`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct History {
+    /// The file.
+    pub file: Option<PathBuf>,
+    /// Its maximum size, bytes.
+    pub max_bytes: u64,
 }
 
 /// `[state]`

@@ -23,6 +23,7 @@ pub struct File {
     pub rows: Rows,
     pub alerts: Alerts,
     pub state: State,
+    pub history: History,
     pub labels: Labels,
     pub shape: Option<Spanned<Shape>>,
     pub class_files: Vec<Spanned<String>>,
@@ -109,6 +110,14 @@ pub struct Alerts {
 pub struct State {
     pub file: Given<String>,
     pub save_every: Given<String>,
+}
+
+/// `[history]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct History {
+    pub file: Given<String>,
+    pub max_bytes: Given<String>,
 }
 
 /// `[labels]`

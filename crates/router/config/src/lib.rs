@@ -21,7 +21,8 @@ mod shape;
 mod values;
 
 pub use checked::{
-    AlertHook, Alerts, Config, Control, Filters, Metrics, Monitor, Rows, State, Subnets, Web,
+    AlertHook, Alerts, Config, Control, Filters, History, Metrics, Monitor, Rows, State, Subnets,
+    Web,
 };
 pub use classes::Classes;
 pub use measure::{Hook, Method};

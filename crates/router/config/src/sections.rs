@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use fairpath_core::{MAX_FILTERS, MAX_FLOWS, MAX_SLOTS};
 use fairpath_export::RowsWanted;
+use fairpath_units::quantity;
 use globset::Glob;
 use toml::Spanned;
 
 use super::checked::{
-    AlertHook, Alerts, Config, Control, Filters, Metrics, Monitor, Rows, State, Subnets, Web,
+    AlertHook, Alerts, Config, Control, Filters, History, Metrics, Monitor, Rows, State, Subnets,
+    Web,
 };
 use super::classes::{self, Classes, Named, Sources};
 use super::file::{self, Given};
@@ -58,6 +60,7 @@ pub fn check(
         rows: given.rows,
         alerts: given.alerts,
         state: given.state,
+        history: given.history,
         shape: given.shape,
     });
     let named = |(path, span): &(PathBuf, Range<usize>)| Named {
@@ -102,10 +105,16 @@ struct Rest {
     rows: file::Rows,
     alerts: file::Alerts,
     state: file::State,
+    history: file::History,
     shape: Option<Spanned<file::Shape>>,
 }
 
 const DEFAULT_STATE: &str = "/var/lib/fairpath/state";
+/// Ending of the file of the history.
+const HISTORY_ENDING: &str = ".history";
+/// Default and minimum of its size, bytes: an hour of 10,000 active rows takes 150 MB.
+const MAX_HISTORY: u64 = 6 << 30;
+const MIN_HISTORY: u64 = 256 << 20;
 /// The kernel's limit of a name, without the terminating zero.
 const MAX_INTERFACE_NAME: usize = 15;
 /// Maximum number of words of a hook.
@@ -114,7 +123,9 @@ const MAX_HOOK_WORDS: usize = 64;
 impl Check<'_, '_> {
     fn config(&mut self, given: Rest) -> Config {
         let (shape, monitor) = self.shape(given.shape, given.monitor);
+        let state_file = self.state_file(given.state.file);
         Config {
+            history: self.history(given.history, state_file.as_deref()),
             monitor: self.monitor(monitor),
             shape,
             subnets: self.subnets(given.subnets),
@@ -149,7 +160,7 @@ impl Check<'_, '_> {
             },
             alerts: self.alerts(given.alerts),
             state: State {
-                file: self.state_file(given.state.file),
+                file: state_file,
                 save_every: self.time(
                     "[state] save_every",
                     given.state.save_every,
@@ -334,6 +345,32 @@ impl Check<'_, '_> {
     fn service_level(&mut self, given: Given<String>) -> Option<Duration> {
         let given = given.filter(|text| text.get_ref() != "off");
         given.map(|text| self.time("[alerts] rtt_p95", Some(text), 0.0, 0.0001..=3600.0))
+    }
+
+    /// The default file is that of the state, with an ending: none without state.
+    fn history(&mut self, given: file::History, state: Option<&Path>) -> History {
+        let file = match given.file {
+            None => state.map(|state| {
+                let mut name = state.as_os_str().to_owned();
+                name.push(HISTORY_ENDING);
+                name.into()
+            }),
+            Some(text) if text.get_ref() == "off" => None,
+            given => self.path("[history] file", given),
+        };
+        let max_bytes = self.read(
+            "[history] max_bytes",
+            given.max_bytes,
+            MAX_HISTORY,
+            |text| {
+                let bytes = quantity::read(&text, "bytes").map_err(|error| error.to_string())?;
+                match bytes >= MIN_HISTORY {
+                    true => Ok(bytes),
+                    false => Err(format!("{bytes} bytes are too few: at least {MIN_HISTORY}")),
+                }
+            },
+        );
+        History { file, max_bytes }
     }
 
     fn state_file(&mut self, given: Given<String>) -> Option<PathBuf> {

@@ -11,6 +11,7 @@ mod completions;
 mod external;
 mod features;
 mod generate;
+mod history;
 mod impair;
 mod rtt;
 mod run;
@@ -54,6 +55,7 @@ enum Command {
     Reload(status::ReloadArgs),
     Top(top::Args),
     Alerts(alerts::Args),
+    History(Box<history::Args>),
     Check(check::Args),
     Rtt(Box<rtt::Args>),
     Class(class::Args),
@@ -103,6 +105,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Check(args) => return Ok(check::run(&args)),
         Command::Impair(args) => return impair::run(&args, &global),
         Command::Alerts(args) => alerts::run(&args),
+        Command::History(args) => history::run(&args),
         Command::Class(args) => class::run(&args),
         Command::Completions(args) => completions::run(&args),
         Command::Features(args) => features::run(&args),

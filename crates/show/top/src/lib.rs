@@ -16,7 +16,7 @@
 
 mod columns;
 mod details;
-mod figures;
+pub mod figures;
 mod glyphs;
 mod grid;
 mod header;

@@ -25,6 +25,10 @@ const MAX_WALKS: usize = 16;
 impl Daemon {
     /// Answers one request. Never waits for the receiver.
     pub(super) fn answer(&mut self, pending: PendingRequest) {
+        if matches!(pending.request, Request::History { .. }) {
+            // Its thread answers.
+            return self.archiver.question(pending);
+        }
         let answer = match pending.request {
             Request::Reload => match self.reload() {
                 Ok(text) => Answer::Done { text },
@@ -59,10 +63,12 @@ impl Daemon {
                             .iter_mut()
                             .for_each(|row| self.add_queues(row));
                         let shaped = self.shaping.as_ref().zip(self.engine.config.shape.as_ref());
+                        let bytes = self.archiver.bytes();
+                        snapshot.gauges.insert("history_bytes".to_owned(), bytes);
                         snapshot.shape = shaped.map(|(shaping, config)| shaping.snapshot(config));
                     }
                     Answer::Detail { detail } => self.add_queues(&mut detail.row),
-                    Answer::Done { .. } | Answer::Error { .. } => {}
+                    Answer::History { .. } | Answer::Done { .. } | Answer::Error { .. } => {}
                 }
                 answer
             }
@@ -122,6 +128,7 @@ impl Daemon {
         ];
         let mut all: BTreeMap<String, u64> = self.web.counters();
         all.extend(self.sinks.counters().map(|(name, n)| (name.to_owned(), n)));
+        let daemon = daemon.into_iter().chain(self.archiver.counters());
         all.extend(daemon.map(|(name, n)| (name.to_owned(), n)));
         all
     }
@@ -145,6 +152,11 @@ impl Engine {
             }
             Request::Status => self.finish(self.history.status(self.meta(more()))),
             Request::Detail { class, limit } => self.detail(class, (*limit).min(MAX_LIST)),
+            Request::History { .. } => Answer::Error {
+                text:
+                    "history: this process keeps none: query the daemon, or name its file by --file"
+                        .to_owned(),
+            },
             Request::Reload => Answer::Error {
                 text: "reload: this process has no configuration file".to_owned(),
             },

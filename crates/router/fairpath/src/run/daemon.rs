@@ -9,6 +9,7 @@ use fairpath_config::Config;
 use fairpath_export::RowsWanted;
 use nix::poll::{PollFd, PollFlags};
 
+use super::archive::Archiver;
 use super::control::{self, Access, Socket};
 use super::engine::{Engine, MAX_REST};
 use super::hooks::Hooks;
@@ -36,6 +37,8 @@ pub struct Daemon {
     pub hooks: Hooks,
     /// Rows and alerts in files.
     pub sinks: Sinks,
+    /// Weeks of counts.
+    pub archiver: Archiver,
     /// The state file.
     pub writer: Writer,
     /// For servers that start later.
@@ -77,6 +80,7 @@ impl Daemon {
             control: control::Server::start(socket, requester.clone())?,
             hooks,
             sinks: Sinks::start(&engine.config)?,
+            archiver: Archiver::start(&engine.config)?,
             writer: Writer::start()?,
             manager: Manager::from_environment(),
             next_save: Instant::now() + engine.config.state.save_every,
@@ -224,6 +228,14 @@ impl Daemon {
                 RowsWanted::All => history.all_interval_rows().collect(),
             });
         }
+        if self.archiver.wants_intervals() {
+            self.archiver
+                .interval(self.engine.history.interval_counts());
+        }
+        match self.archiver.problem() {
+            Some(text) => drop(self.engine.notes.insert("history", text)),
+            None => drop(self.engine.notes.remove("history")),
+        }
         self.engine.follow_traffic();
         self.note_series();
         self.report_alerts();
@@ -304,6 +316,7 @@ impl Daemon {
         drop(self.engine);
         drop(self.hooks);
         drop(self.sinks);
+        drop(self.archiver);
         drop(self.writer);
         tracing::info!("stopped");
     }

@@ -10,6 +10,7 @@
 //! Only the loop owns kernel and history, and only its thread retains capabilities.
 
 mod answer;
+mod archive;
 mod control;
 mod daemon;
 mod engine;

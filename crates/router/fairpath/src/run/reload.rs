@@ -78,6 +78,7 @@ impl Daemon {
             .set_filters(&next.monitor.filters, &self.engine.row_table);
         self.engine.history.set_settings(settings(&next));
         self.sinks.set(sinks);
+        self.archiver.set(&next);
         self.web.start(prepared, &self.requester)?;
         let before = std::mem::replace(&mut self.engine.config, next);
         self.engine.generation += 1;

@@ -8,6 +8,7 @@ use std::thread;
 use anyhow::{Context, anyhow};
 use fairpath_config::Config;
 use fairpath_export::{Server, ServerOptions, SnapshotSource, serve};
+use fairpath_history::series::{Series, SeriesQuery};
 use fairpath_history::snapshot::{Answer, Detail, Query, Request, Snapshot};
 
 use super::query::Requester;
@@ -34,6 +35,15 @@ impl SnapshotSource for Snapshots {
         let class = class.to_owned();
         match self.requester.query(Request::Detail { class, limit }) {
             Ok(Answer::Detail { detail }) => Some(*detail),
+            _ => None,
+        }
+    }
+
+    fn series(&self, query: &SeriesQuery) -> Option<Result<Series, String>> {
+        let query = query.clone();
+        match self.requester.query(Request::History { query }) {
+            Ok(Answer::History { series }) => Some(Ok(*series)),
+            Ok(Answer::Error { text }) => Some(Err(text)),
             _ => None,
         }
     }

@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use fairpath_history::series::{Series, SeriesQuery};
 use fairpath_history::snapshot::{Detail, Query, Snapshot};
 use tokio::sync::oneshot;
 
@@ -48,6 +49,11 @@ pub trait SnapshotSource: Send + Sync {
     fn snapshot(&self, query: &Query) -> Option<Snapshot>;
     /// The details of one class, with lists of at most `limit`. `None` if there is no such class.
     fn detail(&self, class: &str, limit: usize) -> Option<Detail>;
+    /// The counts of a row over a long time. `None` if the source does not answer, a text if it has
+    /// no such counts.
+    fn series(&self, query: &SeriesQuery) -> Option<Result<Series, String>> {
+        Some(Err(format!("no history of {:?} is kept here", query.name)))
+    }
 }
 
 /// Options of the server.

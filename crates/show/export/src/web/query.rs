@@ -2,6 +2,7 @@
 //!
 //! Unknown parameters are refused, so that a misspelt filter cannot return all rows.
 
+use fairpath_history::series::SeriesQuery;
 use fairpath_history::snapshot::{Query, Sort};
 use serde::de::value::{Error as Unknown, StrDeserializer};
 use serde::de::{DeserializeOwned, IntoDeserializer};
@@ -48,6 +49,34 @@ pub(super) fn detail(parameters: &str) -> Result<(String, usize), String> {
     }
     let class = class.ok_or("parameter \"class\" is missing")?;
     Ok((class, limit.min(MAX_PEERS)))
+}
+
+/// The parameters of `/api/history`: name, kind, and since, until and step in seconds.
+pub(super) fn history(parameters: &str) -> Result<SeriesQuery, String> {
+    let seconds = |name: &str, value: &str| {
+        let seconds = number::<u64>(name, value)?;
+        let ns = seconds.checked_mul(1_000_000_000);
+        ns.ok_or_else(|| format!("parameter {name:?} is too large: {value:?}"))
+    };
+    let (mut name_of, mut kind, mut since, mut until, mut step_ns) = (None, None, None, None, None);
+    for (name, value) in form_urlencoded::parse(parameters.as_bytes()) {
+        match &*name {
+            "name" => name_of = Some(text(&name, &value)?),
+            "kind" => kind = some(&name, &value, word)?,
+            "since" => since = Some(seconds(&name, &value)?),
+            "until" => until = Some(seconds(&name, &value)?),
+            "step" => step_ns = Some(seconds(&name, &value)?),
+            _ => return Err(format!("unknown parameter {name:?}")),
+        }
+    }
+    let missing = |name: &str| format!("parameter {name:?} is missing");
+    Ok(SeriesQuery {
+        name: name_of.ok_or_else(|| missing("name"))?,
+        kind,
+        since_unix_ns: since.ok_or_else(|| missing("since"))?,
+        until_unix_ns: until.ok_or_else(|| missing("until"))?,
+        step_ns,
+    })
 }
 
 /// Returns `None` for an empty value.
@@ -103,6 +132,14 @@ mod tests {
         assert!(snapshot("alerts=1").unwrap().alerts);
         assert!(!snapshot("limit=1&alerts=0").unwrap().alerts);
         assert_eq!(detail("class=S%C3%BCd&limit=5"), Ok(("Süd".to_owned(), 5)));
+        let wanted = SeriesQuery {
+            name: "anna".to_owned(),
+            kind: Some(Kind::Class),
+            since_unix_ns: 5_000_000_000,
+            until_unix_ns: 9_000_000_000,
+            step_ns: None,
+        };
+        assert_eq!(history("name=anna&kind=class&since=5&until=9"), Ok(wanted));
     }
 
     #[test]
@@ -131,5 +168,15 @@ mod tests {
             );
         }
         assert!(detail("limit=3").unwrap_err().contains("class"));
+        for (parameters, name) in [
+            ("name=a&since=1", "until"),
+            ("since=1&until=2", "name"),
+            ("name=a&since=-1&until=2", "since"),
+            ("name=a&since=1&until=99999999999999", "until"),
+            ("name=a&since=1&until=2&limit=3", "limit"),
+        ] {
+            let refused = history(parameters).unwrap_err();
+            assert!(refused.contains(&format!("{name:?}")), "{refused}");
+        }
     }
 }

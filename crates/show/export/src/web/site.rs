@@ -107,6 +107,15 @@ impl Site {
                 };
                 json(&detail.ok_or_else(none)?)
             }
+            "/api/history" => {
+                let query = query::history(parameters).map_err(bad_request)?;
+                query
+                    .step()
+                    .map_err(|error| bad_request(error.to_string()))?;
+                let series = self.read(move |source| source.series(&query)).await?;
+                let series = series.ok_or_else(no_snapshot)?;
+                json(&series.map_err(|text| Refusal(StatusCode::NOT_FOUND, text))?)
+            }
             _ => {
                 let file = FILES.iter().find(|(at, _, _)| *at == path);
                 let (_, kind, content) = file.ok_or_else(|| not_found(path))?;
