@@ -2,7 +2,8 @@
 
 use std::cmp::Ordering;
 
-use fairpath_core::{BUCKETS, bucket_middle, bucket_of};
+pub use fairpath_core::bucket_middle;
+use fairpath_core::{BUCKETS, bucket_of};
 use serde::{Deserialize, Serialize};
 
 /// A sparse histogram: (bucket, count), sorted by bucket, without zero counts.

@@ -1,4 +1,5 @@
-//! The cost of weeks of counts: bytes in the file, bytes written, CPU time and time of an answer.
+//! The cost of weeks of counts: bytes in the file, bytes written, CPU time and time of an answer. And
+//! bytes of the same rows in Parquet files.
 //!
 //! ```sh
 //! cargo run --release -p fairpath-archive --example archive -- [ROWS] [ACTIVE] [DAYS] [INTERVAL_S] [SAMPLES]
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use fairpath_archive::Archive;
 use fairpath_core::{Cell, ClassCounts, bucket_of};
+use fairpath_export::{ParquetOptions, ParquetWriter};
 use fairpath_history::history::{History, Moment, Reading, RowSpec, Settings};
 use fairpath_history::series::SeriesQuery;
 
@@ -41,18 +43,14 @@ fn rtt(dice: &mut Dice, slot: u64) -> u64 {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let numbers: Vec<u64> = std::env::args()
+    let numbers: Vec<f64> = std::env::args()
         .skip(1)
         .map(|n| n.parse())
         .collect::<Result<_, _>>()?;
-    let given = |at: usize, default| numbers.get(at).copied().unwrap_or(default);
-    let (rows, active, days, interval_s, per_second) = (
-        given(0, 10_000),
-        given(1, 2_000),
-        given(2, 2),
-        given(3, 10),
-        given(4, 4),
-    );
+    let days = numbers.get(2).copied().unwrap_or(2.0);
+    let given = |at: usize, default| numbers.get(at).map_or(default, |n| *n as u64);
+    let (rows, active, interval_s, per_second) =
+        (given(0, 10_000), given(1, 2_000), given(3, 10), given(4, 4));
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("history");
     let mut archive = Archive::open(&path)?;
@@ -71,7 +69,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     history.configure((0..rows).map(row).collect(), &counts)?;
     let mut dice = Dice(88_172_645_463_325_252);
     let (mut taking, mut last_day, mut size) = (Duration::ZERO, 0, 0);
-    let intervals = days * 86_400 / interval_s;
+    let intervals = (days * 86_400.0) as u64 / interval_s;
+    let parquet = tempfile::tempdir()?;
+    let mut writer = ParquetWriter::open(parquet.path(), ParquetOptions::default())?;
+    let mut writing = Duration::ZERO;
     for interval in 0..intervals {
         let mut cells = Vec::new();
         let mut act = |slot: u64, counts: &mut Vec<ClassCounts>| {
@@ -116,6 +117,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let counted = history.interval_counts();
         archive.take(&counted)?;
         taking += begun.elapsed();
+        let begun = Instant::now();
+        writer.write(history.interval_rows().collect())?;
+        writing += begun.elapsed();
         let day = (interval + 1) * interval_s / 86_400;
         if day > last_day {
             last_day = day;
@@ -129,6 +133,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let per_interval = taking / intervals.max(1) as u32;
     println!("an interval of {interval_s} s takes {per_interval:?}");
+    writer.finish()?;
+    let files = std::fs::read_dir(parquet.path())?;
+    let sizes = files.map(|file| Ok(file?.metadata()?.len()));
+    let bytes: u64 = sizes.sum::<std::io::Result<u64>>()?;
+    println!(
+        "Parquet: {:.1} MB, {:.1} MB a day, an interval takes {:?}",
+        mb(bytes),
+        mb(bytes) / days,
+        writing / intervals.max(1) as u32
+    );
     println!("written: {:.2} GB", written()? as f64 / 1e9);
     report_answers(&archive, now.unix_ns)?;
     println!("{}", memory()?);

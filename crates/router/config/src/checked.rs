@@ -124,6 +124,10 @@ pub struct Rows {
     pub json: Option<PathBuf>,
     /// The directory of Parquet files.
     pub parquet: Option<PathBuf>,
+    /// Length of the steps of Parquet files.
+    pub parquet_step: Duration,
+    /// Maximum size of all Parquet files, bytes.
+    pub parquet_max_bytes: u64,
     /// All rows, or those with traffic.
     pub which: RowsWanted,
 }

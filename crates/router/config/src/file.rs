@@ -88,6 +88,8 @@ pub struct Web {
 pub struct Rows {
     pub json: Given<String>,
     pub parquet: Given<String>,
+    pub parquet_step: Given<String>,
+    pub parquet_max_bytes: Given<String>,
     pub which: Given<String>,
 }
 

@@ -115,6 +115,9 @@ const HISTORY_ENDING: &str = ".history";
 /// Default and minimum of its size, bytes: an hour of 10,000 active rows takes 150 MB.
 const MAX_HISTORY: u64 = 6 << 30;
 const MIN_HISTORY: u64 = 256 << 20;
+/// Default and minimum size of all Parquet files, bytes.
+const MAX_PARQUET: u64 = 10 << 30;
+const MIN_PARQUET: u64 = 16 << 20;
 /// The kernel's limit of a name, without the terminating zero.
 const MAX_INTERFACE_NAME: usize = 15;
 /// Maximum number of words of a hook.
@@ -156,6 +159,18 @@ impl Check<'_, '_> {
             rows: Rows {
                 json: self.path("[rows] json", given.rows.json),
                 parquet: self.path("[rows] parquet", given.rows.parquet),
+                parquet_step: self.time(
+                    "[rows] parquet_step",
+                    given.rows.parquet_step,
+                    60.0,
+                    0.1..=86_400.0,
+                ),
+                parquet_max_bytes: self.bytes(
+                    "[rows] parquet_max_bytes",
+                    given.rows.parquet_max_bytes,
+                    MAX_PARQUET,
+                    MIN_PARQUET,
+                ),
                 which: self.which(given.rows.which),
             },
             alerts: self.alerts(given.alerts),
@@ -347,6 +362,20 @@ impl Check<'_, '_> {
         given.map(|text| self.time("[alerts] rtt_p95", Some(text), 0.0, 0.0001..=3600.0))
     }
 
+    /// A size.
+    fn bytes(&mut self, key: &str, given: Given<String>, default: u64, minimum: u64) -> u64 {
+        self.read(key, given, default, |text| {
+            let bytes = quantity::read(&text, "bytes").map_err(|error| error.to_string())?;
+            match bytes >= minimum {
+                true => Ok(bytes),
+                false => Err(format!(
+                    "{text} is too small: at least {}",
+                    quantity::written(minimum, "bytes")
+                )),
+            }
+        })
+    }
+
     /// The default file is that of the state, with an ending: none without state.
     fn history(&mut self, given: file::History, state: Option<&Path>) -> History {
         let file = match given.file {
@@ -358,17 +387,11 @@ impl Check<'_, '_> {
             Some(text) if text.get_ref() == "off" => None,
             given => self.path("[history] file", given),
         };
-        let max_bytes = self.read(
+        let max_bytes = self.bytes(
             "[history] max_bytes",
             given.max_bytes,
             MAX_HISTORY,
-            |text| {
-                let bytes = quantity::read(&text, "bytes").map_err(|error| error.to_string())?;
-                match bytes >= MIN_HISTORY {
-                    true => Ok(bytes),
-                    false => Err(format!("{bytes} bytes are too few: at least {MIN_HISTORY}")),
-                }
-            },
+            MIN_HISTORY,
         );
         History { file, max_bytes }
     }

@@ -5,6 +5,7 @@ use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP, prefetch};
 use super::counts::Counts;
 use super::pad::Sums;
 use super::tally::Tally;
+use crate::Histogram;
 use crate::rows::IntervalRow;
 use crate::snapshot::Kind;
 
@@ -136,6 +137,10 @@ impl Interval {
         let (inside, outside) = (tally.loss(INSIDE), tally.loss(OUTSIDE));
         let near = Times::of(tally, sums, INSIDE);
         let far = Times::of(tally, sums, OUTSIDE);
+        let mut histograms = <[Histogram; 2]>::default();
+        sums.add_to(&mut histograms);
+        let [inside_histogram, outside_histogram] =
+            [INSIDE, OUTSIDE].map(|leg| std::mem::take(&mut histograms[leg]));
         IntervalRow {
             unix_ns: self.unix_ns,
             interval_ns: self.dt_ns,
@@ -155,6 +160,7 @@ impl Interval {
             inside_p99_rtt_ns: near.p99,
             inside_max_rtt_ns: near.max,
             inside_mean_rtt_ns: near.mean,
+            inside_sum_rtt_ns: tally.leg[INSIDE].sum_ns,
             inside_lost_to_packets: inside.to.lost,
             inside_data_to_packets: inside.to.of,
             inside_lost_from_packets: inside.from.lost,
@@ -166,6 +172,7 @@ impl Interval {
             outside_p99_rtt_ns: far.p99,
             outside_max_rtt_ns: far.max,
             outside_mean_rtt_ns: far.mean,
+            outside_sum_rtt_ns: tally.leg[OUTSIDE].sum_ns,
             outside_lost_to_packets: outside.to.lost,
             outside_data_to_packets: outside.to.of,
             outside_lost_from_packets: outside.from.lost,
@@ -176,6 +183,8 @@ impl Interval {
             flows_closed: tally.flows_closed,
             handshakes_failed: tally.handshakes_failed,
             flows_one_sided: tally.one_sided,
+            inside_histogram,
+            outside_histogram,
         }
     }
 }

@@ -9,10 +9,12 @@ use std::sync::mpsc::{self, SyncSender};
 use std::thread::{self, JoinHandle};
 
 use anyhow::Context;
+use fairpath_config::duration::nanos;
 use fairpath_config::{Config, Rows};
-use fairpath_export::{JsonLines, ParquetOptions, ParquetWriter};
+use fairpath_export::{JsonLines, ParquetOptions, ParquetWriter, RowsError};
 use fairpath_history::IntervalRow;
 use fairpath_history::snapshot::Alert;
+use fairpath_units::counted;
 
 use crate::privileges;
 
@@ -39,6 +41,7 @@ struct Counters {
     rows_dropped: AtomicU64,
     alerts_dropped: AtomicU64,
     writes_failed: AtomicU64,
+    files_removed: AtomicU64,
 }
 
 /// The thread that writes. Drop waits for it, and completes the Parquet file.
@@ -130,6 +133,7 @@ impl Sinks {
             ("rows_dropped", count(&self.counters.rows_dropped)),
             ("alert_lines_dropped", count(&self.counters.alerts_dropped)),
             ("row_writes_failed", count(&self.counters.writes_failed)),
+            ("row_files_removed", count(&self.counters.files_removed)),
         ]
         .into_iter()
     }
@@ -151,13 +155,27 @@ fn prepare(before: Option<&Rows>, config: &Config) -> anyhow::Result<Prepared> {
         .json
         .as_deref()
         .map(|path| JsonLines::open(path, rows.which));
-    let same = before.is_some_and(|b| (&b.parquet, b.which) == (&rows.parquet, rows.which));
+    // Without those of JSON lines.
+    let of_parquet = |rows: &Rows| Rows {
+        json: None,
+        ..rows.clone()
+    };
+    let same = before.is_some_and(|before| of_parquet(before) == of_parquet(rows));
     let parquet = || {
         let options = ParquetOptions {
             wanted: rows.which,
+            step_ns: nanos(rows.parquet_step),
+            max_bytes: rows.parquet_max_bytes,
             ..ParquetOptions::default()
         };
-        let open = |path: &PathBuf| ParquetWriter::open(path, options);
+        let open = |path: &PathBuf| -> Result<ParquetWriter, RowsError> {
+            let writer = ParquetWriter::open(path, options)?;
+            if writer.recovered() > 0 {
+                let files = counted(writer.recovered(), "file", "files");
+                tracing::info!("{}: completed {files} of an earlier run", path.display());
+            }
+            Ok(writer)
+        };
         rows.parquet.as_ref().map(open).transpose()
     };
     if let Some(path) = &config.alerts.json {
@@ -222,6 +240,16 @@ impl Files {
             .parquet
             .as_mut()
             .map(|parquet| parquet.write(rows).map(drop));
+        let removed = self.parquet.as_mut().map_or(0, ParquetWriter::take_removed);
+        if removed > 0 {
+            self.counters
+                .files_removed
+                .fetch_add(removed, Ordering::Relaxed);
+            let files = counted(removed as usize, "file", "files");
+            tracing::info!(
+                "rows: removed {files} above [rows] parquet_max_bytes or the number of files"
+            );
+        }
         for result in [json, parquet].into_iter().flatten() {
             self.note(result.map_err(anyhow::Error::from));
         }

@@ -1,7 +1,7 @@
 //! The columns of rows in files: `time`, then the fields of [`IntervalRow`] in their order.
 
-use fairpath_history::IntervalRow;
 use fairpath_history::snapshot::Kind;
+use fairpath_history::{Histogram, IntervalRow};
 
 /// One column.
 pub(super) struct Column {
@@ -63,15 +63,15 @@ const IDENTITY: [Column; 6] = [
     },
 ];
 
-const MEASURED: [Column; 34] = columns![
+const MEASURED: [Column; 36] = columns![
     Count bytes_up, Count bytes_down, Count packets_up, Count packets_down,
     Count unmeasured_bytes_up, Count unmeasured_bytes_down,
     Count inside_samples, Maybe inside_min_rtt_ns, Maybe inside_p50_rtt_ns, Maybe inside_p95_rtt_ns,
-    Maybe inside_p99_rtt_ns, Maybe inside_max_rtt_ns, Maybe inside_mean_rtt_ns,
+    Maybe inside_p99_rtt_ns, Maybe inside_max_rtt_ns, Maybe inside_mean_rtt_ns, Count inside_sum_rtt_ns,
     Count inside_lost_to_packets, Count inside_data_to_packets,
     Count inside_lost_from_packets, Count inside_data_from_packets,
     Count outside_samples, Maybe outside_min_rtt_ns, Maybe outside_p50_rtt_ns, Maybe outside_p95_rtt_ns,
-    Maybe outside_p99_rtt_ns, Maybe outside_max_rtt_ns, Maybe outside_mean_rtt_ns,
+    Maybe outside_p99_rtt_ns, Maybe outside_max_rtt_ns, Maybe outside_mean_rtt_ns, Count outside_sum_rtt_ns,
     Count outside_lost_to_packets, Count outside_data_to_packets,
     Count outside_lost_from_packets, Count outside_data_from_packets,
     Count reordered_packets_up, Count reordered_packets_down,
@@ -87,7 +87,39 @@ fn kind(row: &IntervalRow) -> &str {
     }
 }
 
-/// All columns in their order.
+/// A list of numbers, one for each used bucket of a distribution.
+pub(super) struct ListColumn {
+    pub name: &'static str,
+    pub histogram: fn(&IntervalRow) -> &Histogram,
+    /// From the middle of a bucket and the number of its samples.
+    pub value: fn(u64, u64) -> u64,
+}
+
+/// The distributions, which only Parquet files have.
+pub(super) const LISTS: [ListColumn; 4] = [
+    ListColumn {
+        name: "inside_bucket_rtt_ns",
+        histogram: |row| &row.inside_histogram,
+        value: |middle, _| middle,
+    },
+    ListColumn {
+        name: "inside_bucket_samples",
+        histogram: |row| &row.inside_histogram,
+        value: |_, samples| samples,
+    },
+    ListColumn {
+        name: "outside_bucket_rtt_ns",
+        histogram: |row| &row.outside_histogram,
+        value: |middle, _| middle,
+    },
+    ListColumn {
+        name: "outside_bucket_samples",
+        histogram: |row| &row.outside_histogram,
+        value: |_, samples| samples,
+    },
+];
+
+/// The columns of one value in their order: all of JSON lines.
 pub(super) fn columns() -> impl Iterator<Item = &'static Column> {
     IDENTITY.iter().chain(&MEASURED)
 }

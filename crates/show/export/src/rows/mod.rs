@@ -4,8 +4,10 @@
 //! Parquet file. Rows that cannot be written are counted and discarded.
 
 mod columns;
+mod journal;
 mod json_lines;
 mod parquet;
+mod roll_up;
 
 use std::io;
 use std::path::PathBuf;

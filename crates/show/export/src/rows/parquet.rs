@@ -1,13 +1,17 @@
-//! Writes Parquet files, by default one per hour.
+//! Writes Parquet files, by default one per hour, with a row per class and minute.
 //!
-//! The index of a Parquet file is at its end, so only a complete file is readable. A file has the
-//! suffix `.part` until it is complete. The next start removes `.part` files that a crash left. File
-//! names contain the time of the first row, so they sort by time. One directory has one writer.
+//! ```text
+//! rows of intervals --> steps --> journal (.journal) --> row groups (.part) --> file
+//! ```
+//!
+//! The index of a Parquet file is at its end, so only a complete file is readable. Until then the rows
+//! are in a journal. The next start completes the journals that a crash left: it loses the open step.
+//! File names contain the time of the first row, so they sort by time. One directory has one writer.
 
 mod columns;
 
-use std::fs::{self, File};
-use std::io;
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,15 +23,20 @@ use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
 
+use super::journal::{Frames, Journal};
+use super::roll_up::RollUp;
 use super::{RowsError, RowsWanted};
 
 /// The schema number of the files, `fairpath.schema` in their metadata.
-pub const PARQUET_SCHEMA: u32 = 1;
+pub const PARQUET_SCHEMA: u32 = 2;
 /// Rows of a row group. They are in memory until it is written, about 10 MB.
 const GROUP_ROWS: usize = 16_384;
 const PREFIX: &str = "fairpath-";
 const SUFFIX: &str = ".parquet";
 const PART: &str = ".part";
+const JOURNAL: &str = ".journal";
+/// Ending of a journal that cannot be read.
+const REFUSED: &str = ".refused";
 /// Maximum number of files that begin in the same second.
 const MAX_SAME_SECOND: u32 = 1000;
 
@@ -36,22 +45,28 @@ const MAX_SAME_SECOND: u32 = 1000;
 pub struct ParquetOptions {
     /// Selects the rows.
     pub wanted: RowsWanted,
+    /// Length of the steps that rows are added up to. Longer intervals are written as they are.
+    pub step_ns: u64,
     /// Maximum time that the rows of a file span.
     pub rotate_ns: u64,
-    /// Size at which a file is closed.
+    /// Size of the journal at which a file is completed.
     pub rotate_bytes: u64,
-    /// Number of closed files to keep, the newest. 0 keeps all.
+    /// Number of complete files to keep, the newest. 0 keeps all.
     pub keep_files: usize,
+    /// Maximum size of all complete files. The oldest are removed, except the last one.
+    pub max_bytes: u64,
 }
 
 impl Default for ParquetOptions {
-    /// One hour or 256 MiB per file, and 744 files: 31 days.
+    /// A minute per step, an hour or 256 MiB per file, and 744 files (31 days) of 10 GiB together.
     fn default() -> ParquetOptions {
         ParquetOptions {
             wanted: RowsWanted::Active,
+            step_ns: 60_000_000_000,
             rotate_ns: 3_600_000_000_000,
             rotate_bytes: 256 << 20,
             keep_files: 744,
+            max_bytes: 10 << 30,
         }
     }
 }
@@ -60,75 +75,68 @@ impl Default for ParquetOptions {
 pub struct ParquetWriter {
     dir: PathBuf,
     options: ParquetOptions,
+    steps: RollUp,
     open: Option<Open>,
     lost_rows: u64,
-    leftovers: usize,
+    recovered: usize,
+    removed: u64,
 }
 
 /// The file that is being written.
 struct Open {
-    part: PathBuf,
+    path: PathBuf,
     /// Unix time of its first row.
     unix_ns: u64,
-    writer: SerializedFileWriter<File>,
-    /// Rows of the next row group.
-    waiting: Vec<IntervalRow>,
     rows: u64,
+    journal: Journal,
 }
 
 impl ParquetWriter {
-    /// A writer into `dir`, which is created if necessary. Removes incomplete files of a crash.
+    /// A writer into `dir`, which is created if necessary. Completes the files of a crash.
     pub fn open(dir: &Path, options: ParquetOptions) -> Result<ParquetWriter, RowsError> {
-        let leftovers = fairpath_files::create_directory(dir, fairpath_files::DIRECTORY_MODE)
-            .and_then(|()| remove_leftovers(dir));
-        let leftovers = leftovers.map_err(|source| RowsError::Open {
-            path: dir.to_owned(),
-            source,
-        })?;
-        Ok(ParquetWriter {
+        let mut writer = ParquetWriter {
             dir: dir.to_owned(),
+            steps: RollUp::new(options.step_ns),
             options,
             open: None,
             lost_rows: 0,
-            leftovers,
-        })
+            recovered: 0,
+            removed: 0,
+        };
+        let prepared = fairpath_files::create_directory(dir, fairpath_files::DIRECTORY_MODE)
+            // Of conversions that did not end: their journals are still there.
+            .and_then(|()| own_files(dir, &format!("{SUFFIX}{PART}")))
+            .and_then(|parts| parts.iter().try_for_each(fs::remove_file));
+        prepared.map_err(|source| RowsError::Open {
+            path: dir.to_owned(),
+            source,
+        })?;
+        writer.complete_journals();
+        writer.remove_old();
+        Ok(writer)
     }
 
-    /// Writes the rows of an interval. Returns the path of a file that this completed.
+    /// Adds the rows of an interval. Returns the path of a file that this completed.
     ///
-    /// After a failure, the rows of the failed file are lost and counted, and the next call begins a
-    /// new file.
+    /// # Errors
+    /// Rows that could not be written are lost and counted. Rows in a journal stay there, until they
+    /// can be completed.
     pub fn write(&mut self, mut rows: Vec<IntervalRow>) -> Result<Option<PathBuf>, RowsError> {
         let wanted = self.options.wanted;
         rows.retain(|row| wanted.takes(row));
-        let Some(first) = rows.first() else {
-            return Ok(None);
-        };
-        let unix_ns = first.unix_ns;
-        let closed = if self.is_due(unix_ns) {
-            self.finish()
-        } else {
-            Ok(None)
-        };
-        if self.open.is_none() {
-            self.begin(unix_ns, rows.len() as u64)?;
-        }
-        self.add(rows)?;
-        closed
+        let step = self.steps.add(rows);
+        self.write_step(&step)
     }
 
-    /// Completes the open file, if there is one, and returns its path.
+    /// Completes the open file, if there is one, with the open step. Returns its path.
+    ///
+    /// # Errors
+    /// See [`ParquetWriter::write`].
     pub fn finish(&mut self) -> Result<Option<PathBuf>, RowsError> {
-        let Some(open) = self.open.take() else {
-            return Ok(None);
-        };
-        let (rows, part, unix_ns) = (open.rows, open.part.clone(), open.unix_ns);
-        let completed = complete(open).map_err(|source| self.failed(rows, &part, source))?;
-        let path = self.free_name(unix_ns, "");
-        let renamed = completed.sync_all().and_then(|()| fs::rename(&part, &path));
-        renamed.map_err(|error| self.failed(rows, &part, error.into()))?;
-        self.remove_old();
-        Ok(Some(path))
+        let step = self.steps.take();
+        let before = self.write_step(&step);
+        let last = self.close();
+        before.and_then(|before| Ok(last?.or(before)))
     }
 
     /// Rows that could not be written.
@@ -136,73 +144,149 @@ impl ParquetWriter {
         self.lost_rows
     }
 
-    /// Incomplete files of an earlier run that were removed.
-    pub fn leftovers(&self) -> usize {
-        self.leftovers
+    /// Files of an earlier run that were completed.
+    pub fn recovered(&self) -> usize {
+        self.recovered
+    }
+
+    /// Files that were removed since the last call, because of number or size.
+    pub fn take_removed(&mut self) -> u64 {
+        std::mem::take(&mut self.removed)
+    }
+
+    fn write_step(&mut self, rows: &[IntervalRow]) -> Result<Option<PathBuf>, RowsError> {
+        let Some(first) = rows.first() else {
+            return Ok(None);
+        };
+        let closed = match self.is_due(first.unix_ns) {
+            true => self.close(),
+            false => Ok(None),
+        };
+        let count = rows.len() as u64;
+        let open = match self.open.take() {
+            Some(open) => Ok(open),
+            None => self.begin(first.unix_ns),
+        };
+        let mut open = open.inspect_err(|_| self.lost_rows += count)?;
+        let appended = open.journal.append(rows);
+        open.rows += if appended.is_ok() { count } else { 0 };
+        self.lost_rows += if appended.is_ok() { 0 } else { count };
+        let path = open.path.clone();
+        self.open = Some(open);
+        appended.map_err(|error| failed(&path, error))?;
+        closed
     }
 
     fn is_due(&self, unix_ns: u64) -> bool {
         self.open.as_ref().is_some_and(|open| {
             // Also if the clock was set back.
             open.unix_ns.abs_diff(unix_ns) >= self.options.rotate_ns
-                || open.writer.bytes_written() as u64 >= self.options.rotate_bytes
+                || open.journal.bytes >= self.options.rotate_bytes
         })
     }
 
-    /// Begins a file. A failure loses its first `rows` rows.
-    fn begin(&mut self, unix_ns: u64, rows: u64) -> Result<(), RowsError> {
-        let part = self.free_name(unix_ns, PART);
+    fn begin(&self, unix_ns: u64) -> Result<Open, RowsError> {
         if !self.dir.exists() {
             // It was removed or unmounted. A failure is reported with the file.
             let _ = fairpath_files::create_directory(&self.dir, fairpath_files::DIRECTORY_MODE);
         }
-        let begin = || -> Result<_, ParquetError> {
-            let file = fairpath_files::create(&part)?;
-            SerializedFileWriter::new(file, Arc::new(columns::schema()?), Arc::new(properties()))
-        };
-        let writer = begin().map_err(|source| self.failed(rows, &part, source))?;
-        self.open = Some(Open {
-            part,
+        let path = self.free_name(unix_ns, JOURNAL);
+        let journal = Journal::create(&path).map_err(|error| failed(&path, error))?;
+        Ok(Open {
+            path,
             unix_ns,
-            writer,
-            waiting: Vec::new(),
             rows: 0,
-        });
-        Ok(())
-    }
-
-    fn add(&mut self, rows: Vec<IntervalRow>) -> Result<(), RowsError> {
-        let Some(open) = &mut self.open else {
-            return Ok(());
-        };
-        open.rows += rows.len() as u64;
-        open.waiting.extend(rows);
-        if open.waiting.len() < GROUP_ROWS {
-            return Ok(());
-        }
-        let (rows, part) = (open.rows, open.part.clone());
-        flush(open).map_err(|source| {
-            self.open = None;
-            self.failed(rows, &part, source)
+            journal,
         })
     }
 
-    /// Removes a failed file and counts its rows as lost.
-    fn failed(&mut self, rows: u64, part: &Path, source: ParquetError) -> RowsError {
-        self.lost_rows += rows;
-        // The next start tries to remove it again.
-        let _ = fs::remove_file(part);
-        RowsError::Parquet {
-            path: part.to_owned(),
-            source,
+    /// Completes the open file.
+    fn close(&mut self) -> Result<Option<PathBuf>, RowsError> {
+        let Some(open) = self.open.take() else {
+            return Ok(None);
+        };
+        let completed = self.complete(&open.path);
+        if completed.is_err() && !open.path.exists() {
+            // With its directory.
+            self.lost_rows += open.rows;
+        }
+        let path = completed?;
+        // Also those that could not be completed on a full disk.
+        self.complete_journals();
+        self.remove_old();
+        Ok(Some(path))
+    }
+
+    /// Makes a file of a journal, and removes the journal.
+    fn complete(&mut self, journal: &Path) -> Result<PathBuf, RowsError> {
+        // If a crash was between rename and removal, the same rows are written again.
+        let path = journal.with_extension("");
+        let mut part = path.clone().into_os_string();
+        part.push(PART);
+        let part = PathBuf::from(part);
+        let convert = || -> Result<u64, ParquetError> {
+            let mut frames = Frames::open(journal)?;
+            // Left by a conversion that failed.
+            let _ = fs::remove_file(&part);
+            let file = fairpath_files::create(&part)?;
+            let schema = Arc::new(columns::schema()?);
+            let mut writer = SerializedFileWriter::new(file, schema, Arc::new(properties()))?;
+            let mut group = Vec::new();
+            while let Some(rows) = frames.next()? {
+                group.extend(rows);
+                if group.len() >= GROUP_ROWS {
+                    columns::write_group(&mut writer, &group)?;
+                    group.clear();
+                }
+            }
+            if !group.is_empty() {
+                columns::write_group(&mut writer, &group)?;
+            }
+            writer.into_inner()?.sync_all()?;
+            fs::rename(&part, &path)?;
+            Ok(frames.lost_rows)
+        };
+        match convert() {
+            Ok(lost) => {
+                self.lost_rows += lost;
+                fs::remove_file(journal).map_err(|error| failed(journal, error))?;
+                Ok(path)
+            }
+            Err(source) => {
+                let _ = fs::remove_file(&part);
+                Err(RowsError::Parquet {
+                    path: journal.to_owned(),
+                    source,
+                })
+            }
         }
     }
 
-    /// An unused name for a file that begins at `unix_ns`.
+    /// Completes the journals without a writer. What cannot be completed now is tried again later; what
+    /// is no journal is renamed.
+    fn complete_journals(&mut self) {
+        let journals = own_files(&self.dir, &format!("{SUFFIX}{JOURNAL}")).unwrap_or_default();
+        for journal in journals {
+            if self.open.as_ref().is_some_and(|open| open.path == journal) {
+                continue;
+            }
+            let is_none =
+                Frames::open(&journal).is_err_and(|error| error.kind() == ErrorKind::InvalidData);
+            if is_none {
+                let mut refused = journal.clone().into_os_string();
+                refused.push(REFUSED);
+                let _ = fs::rename(&journal, refused);
+                continue;
+            }
+            self.recovered += usize::from(self.complete(&journal).is_ok());
+        }
+    }
+
+    /// An unused name for a file that begins at `unix_ns`: neither it nor a complete file is there.
     fn free_name(&self, unix_ns: u64, ending: &str) -> PathBuf {
         let time = Timestamp::from_nanosecond(i128::from(unix_ns)).unwrap_or(Timestamp::MAX);
         let time = time.strftime("%Y%m%dT%H%M%SZ");
-        let name = |number: u32| {
+        let name = |number: u32, ending: &str| {
             let number = if number == 0 {
                 String::new()
             } else {
@@ -211,19 +295,30 @@ impl ParquetWriter {
             self.dir
                 .join(format!("{PREFIX}{time}{number}{SUFFIX}{ending}"))
         };
-        let free = (0..MAX_SAME_SECOND).map(name).find(|path| !path.exists());
-        free.unwrap_or_else(|| name(MAX_SAME_SECOND))
+        let is_free = |number: &u32| !name(*number, ending).exists() && !name(*number, "").exists();
+        let free = (0..MAX_SAME_SECOND).find(is_free);
+        name(free.unwrap_or(MAX_SAME_SECOND), ending)
     }
 
-    /// Removes the oldest files above the limit. Files that remain are tried again with the next file.
-    fn remove_old(&self) {
+    /// Removes the oldest files above the limits. Files that remain are tried again with the next file.
+    fn remove_old(&mut self) {
         let Ok(mut files) = own_files(&self.dir, SUFFIX) else {
             return;
         };
         files.sort();
-        if self.options.keep_files > 0 {
-            files.truncate(files.len().saturating_sub(self.options.keep_files));
-            files.iter().for_each(|old| drop(fs::remove_file(old)));
+        let (mut count, mut bytes) = (0, 0u64);
+        let too_many =
+            |count: usize| self.options.keep_files > 0 && count > self.options.keep_files;
+        let mut old = Vec::new();
+        for file in files.iter().rev() {
+            count += 1;
+            bytes += fs::metadata(file).map_or(0, |found| found.len());
+            if count > 1 && (too_many(count) || bytes > self.options.max_bytes) {
+                old.push(file);
+            }
+        }
+        for file in old {
+            self.removed += u64::from(fs::remove_file(file).is_ok());
         }
     }
 }
@@ -245,24 +340,11 @@ fn properties() -> WriterProperties {
         .build()
 }
 
-fn flush(open: &mut Open) -> Result<(), ParquetError> {
-    if open.waiting.is_empty() {
-        return Ok(());
+fn failed(path: &Path, source: io::Error) -> RowsError {
+    RowsError::Write {
+        path: path.to_owned(),
+        source,
     }
-    columns::write_group(&mut open.writer, &open.waiting)?;
-    open.waiting.clear();
-    Ok(())
-}
-
-fn complete(mut open: Open) -> Result<File, ParquetError> {
-    flush(&mut open)?;
-    open.writer.into_inner()
-}
-
-fn remove_leftovers(dir: &Path) -> io::Result<usize> {
-    let leftovers = own_files(dir, &format!("{SUFFIX}{PART}"))?;
-    leftovers.iter().try_for_each(fs::remove_file)?;
-    Ok(leftovers.len())
 }
 
 /// The files of `dir` with this program's prefix and the given ending.

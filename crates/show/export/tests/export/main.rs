@@ -1,6 +1,7 @@
 //! Exported data in other programs: promtool, Prometheus, a browser, a Parquet reader.
 
 mod browser;
+mod duckdb;
 mod made;
 mod metrics;
 mod needs;

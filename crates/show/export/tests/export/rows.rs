@@ -3,10 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use fairpath_export::{JsonLines, ParquetOptions, ParquetWriter, RowsWanted};
-use fairpath_history::IntervalRow;
+use fairpath_history::histogram::bucket_middle;
 use fairpath_history::snapshot::Kind;
+use fairpath_history::{Histogram, IntervalRow};
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{SigHandler, Signal, signal};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use serde_json::{Value, json};
@@ -51,7 +55,19 @@ fn full(unix_ns: u64, at: u64) -> IntervalRow {
     }
     fields["name"] = json!(ODD);
     fields["unix_ns"] = json!(unix_ns);
-    serde_json::from_value(Value::Object(fields)).unwrap()
+    fields["interval_ns"] = json!(SECOND);
+    let row: IntervalRow = serde_json::from_value(Value::Object(fields)).unwrap();
+    let mut histograms = <[Histogram; 2]>::default();
+    for bucket in 0..at % 5 {
+        histograms[0].add((at % 300 + bucket * bucket) as u16, at + 1);
+        histograms[1].add((at % 200 + bucket) as u16, bucket + 1);
+    }
+    let [inside_histogram, outside_histogram] = histograms;
+    IntervalRow {
+        inside_histogram,
+        outside_histogram,
+        ..row
+    }
 }
 
 fn lines(path: &Path) -> Vec<Value> {
@@ -73,7 +89,12 @@ fn a_line_has_the_time_and_every_field() {
     for (line, row) in read.iter().zip(interval(3)) {
         assert_eq!(
             serde_json::from_value::<IntervalRow>(line.clone()).unwrap(),
-            row
+            IntervalRow {
+                // Lines have no distributions.
+                inside_histogram: Histogram::default(),
+                outside_histogram: Histogram::default(),
+                ..row
+            }
         );
     }
     assert_eq!(
@@ -156,25 +177,30 @@ fn names(dir: &Path) -> Vec<String> {
 /// The rows of a Parquet file as JSON, the timestamp as microseconds.
 fn read(path: &Path) -> Vec<BTreeMap<String, Value>> {
     let file = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
-    let value = |field: &Field| match field {
-        Field::Null => Value::Null,
-        Field::Long(number) | Field::TimestampMicros(number) => json!(number),
-        Field::Str(text) => json!(text),
-        other => panic!("{other:?}"),
-    };
     let rows = file.get_row_iter(None).unwrap();
     rows.map(|row| {
         row.unwrap()
             .get_column_iter()
-            .map(|(name, field)| (name.clone(), value(field)))
+            .map(|(name, field)| (name.clone(), value_of(field)))
             .collect()
     })
     .collect()
 }
 
+fn value_of(field: &Field) -> Value {
+    match field {
+        Field::Null => Value::Null,
+        Field::Long(number) | Field::TimestampMicros(number) => json!(number),
+        Field::Str(text) => json!(text),
+        Field::ListInternal(list) => list.elements().iter().map(value_of).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
 fn options() -> ParquetOptions {
     ParquetOptions {
         wanted: RowsWanted::All,
+        step_ns: SECOND,
         ..ParquetOptions::default()
     }
 }
@@ -222,6 +248,17 @@ fn parquet_reads_back_every_field_of_every_row() {
         };
         let mut fields: BTreeMap<String, Value> = fields.into_iter().collect();
         fields.insert("time".to_owned(), json!(wanted.unix_ns / 1000));
+        let list = |at: usize, histogram: &Histogram| -> Value {
+            let value = |(bucket, count)| [bucket_middle(bucket), count][at];
+            histogram.buckets().map(value).collect()
+        };
+        for (leg, histogram) in [
+            ("inside", &wanted.inside_histogram),
+            ("outside", &wanted.outside_histogram),
+        ] {
+            fields.insert(format!("{leg}_bucket_rtt_ns"), list(0, histogram));
+            fields.insert(format!("{leg}_bucket_samples"), list(1, histogram));
+        }
         assert_eq!(row, fields);
     }
 }
@@ -244,23 +281,171 @@ fn the_schema_matches_the_documentation() {
     assert_eq!(columns, documented);
 }
 
+/// The journal of three intervals, as a crash leaves it.
+fn crashed(dir: &Path) -> PathBuf {
+    let mut writer = ParquetWriter::open(dir, options()).unwrap();
+    (0..3).for_each(|at| drop(writer.write(interval(at)).unwrap()));
+    // Nothing is completed.
+    std::mem::forget(writer);
+    dir.join("fairpath-20251103T120000Z.parquet.journal")
+}
+
 #[test]
-fn incomplete_files_of_a_crash_are_removed() {
+fn files_of_a_crash_are_completed() {
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = ParquetWriter::open(dir.path(), options()).unwrap();
-    writer.write(interval(0)).unwrap();
+    let journal = crashed(dir.path());
+    fs::write(dir.path().join("notes.parquet.journal"), "not ours").unwrap();
+    // As of a crash while the file was made.
+    fs::write(
+        dir.path().join("fairpath-20251103T120000Z.parquet.part"),
+        "PAR1",
+    )
+    .unwrap();
+    let writer = ParquetWriter::open(dir.path(), options()).unwrap();
+    let expected = ["fairpath-20251103T120000Z.parquet", "notes.parquet.journal"];
+    assert_eq!((writer.recovered(), writer.lost_rows()), (1, 0));
+    assert_eq!(names(dir.path()), expected);
+    assert_eq!(read(&dir.path().join(expected[0])).len(), 9);
+    assert!(!journal.exists());
+}
+
+#[test]
+fn a_cut_journal_has_its_complete_steps() {
+    let dir = tempfile::tempdir().unwrap();
+    let whole = fs::read(crashed(dir.path())).unwrap();
+    let file = dir.path().join("fairpath-20251103T120000Z.parquet");
+    let journal = dir.path().join("fairpath-20251103T120000Z.parquet.journal");
+    let mut counts = BTreeSet::new();
+    // Every kill ends the journal somewhere.
+    for length in (0..whole.len()).step_by(7).chain([whole.len()]) {
+        fs::write(&journal, &whole[..length]).unwrap();
+        let writer = ParquetWriter::open(dir.path(), options()).unwrap();
+        let rows = read(&file).len();
+        assert_eq!(rows % 3, 0, "whole steps of {length} bytes");
+        assert!(rows as u64 + writer.lost_rows() <= 9);
+        counts.insert(rows);
+        fs::remove_file(&file).unwrap();
+    }
+    assert_eq!(counts.into_iter().collect::<Vec<_>>(), [0, 3, 6, 9]);
+    // Another content is kept under another name.
+    fs::write(&journal, "another content").unwrap();
+    ParquetWriter::open(dir.path(), options()).unwrap();
     assert_eq!(
         names(dir.path()),
-        ["fairpath-20251103T120000Z.parquet.part"]
+        ["fairpath-20251103T120000Z.parquet.journal.refused"]
     );
-    // As after a crash: no file is completed.
-    std::mem::forget(writer);
-    fs::write(dir.path().join("notes.parquet.part"), "not ours").unwrap();
-    let writer = ParquetWriter::open(dir.path(), options()).unwrap();
+}
+
+#[test]
+fn rows_are_added_up_to_steps() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = ParquetOptions {
+        step_ns: 60 * SECOND,
+        ..options()
+    };
+    let mut writer = ParquetWriter::open(dir.path(), options).unwrap();
+    (30..150).for_each(|at| drop(writer.write(interval(at)).unwrap()));
+    let read = read(&writer.finish().unwrap().unwrap());
+    let of_interface: Vec<_> = read.iter().filter(|row| row["name"] == "eth1").collect();
+    let brief = |key: &str| {
+        of_interface
+            .iter()
+            .map(|row| row[key].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(brief("bytes_down"), [30 * 4200, 60 * 4200, 30 * 4200]);
     assert_eq!(
-        (writer.leftovers(), names(dir.path())),
-        (1, vec!["notes.parquet.part".to_owned()])
+        brief("interval_ns"),
+        [30, 60, 30].map(|seconds| seconds * SECOND)
     );
+    let begins = [0, 60, 120].map(|seconds| START + seconds * SECOND);
+    assert_eq!(brief("unix_ns"), begins);
+}
+
+#[test]
+fn the_oldest_files_go_above_the_size() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |max_bytes: u64| {
+        let options = ParquetOptions {
+            rotate_ns: 10 * SECOND,
+            max_bytes,
+            ..options()
+        };
+        let mut writer = ParquetWriter::open(dir.path(), options).unwrap();
+        (0..60).for_each(|at| drop(writer.write(interval(at)).unwrap()));
+        writer.finish().unwrap();
+        writer.take_removed()
+    };
+    assert_eq!(write(u64::MAX), 0);
+    let all = names(dir.path());
+    let size: u64 = all
+        .iter()
+        .map(|name| fs::metadata(dir.path().join(name)).unwrap().len())
+        .sum();
+    assert_eq!(all.len(), 6);
+    fs::write(dir.path().join("aaa.parquet"), vec![0; 1 << 20]).unwrap();
+    assert!(write(size / 2) > 0);
+    let left = names(dir.path());
+    assert!(
+        left.contains(&"aaa.parquet".to_owned()),
+        "files of others stay: {left:?}"
+    );
+    assert!((2..=4).contains(&left.len()), "{left:?}");
+    // The newest stays, however large.
+    write(1);
+    assert_eq!(names(dir.path()).len(), 2);
+}
+
+const FULL: &str = "FAIRPATH_TEST_FULL_DISK";
+
+#[test]
+fn a_full_disk_loses_only_what_is_counted() {
+    if let Some(dir) = std::env::var_os(FULL) {
+        return fill(Path::new(&dir));
+    }
+    // The limit of sizes is that of a process.
+    let dir = tempfile::tempdir().unwrap();
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "rows::a_full_disk_loses_only_what_is_counted"])
+        .env(FULL, dir.path())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&child.stdout);
+    assert!(
+        child.status.success() && text.contains("1 passed"),
+        "{text}"
+    );
+    // The next start completes what could not be completed.
+    let writer = ParquetWriter::open(dir.path(), options()).unwrap();
+    assert_eq!(writer.recovered(), 1);
+    let read = read(&dir.path().join("fairpath-20251103T120000Z.parquet"));
+    let begins: BTreeSet<u64> = read
+        .iter()
+        .map(|row| row["unix_ns"].as_u64().unwrap())
+        .collect();
+    assert!(begins.into_iter().eq([START, START + 2 * SECOND]));
+}
+
+fn fill(dir: &Path) {
+    let mut writer = ParquetWriter::open(dir, options()).unwrap();
+    writer.write(interval(0)).unwrap();
+    let journal = dir.join("fairpath-20251103T120000Z.parquet.journal");
+    let size = fs::metadata(&journal).unwrap().len();
+    let limit = |bytes: u64| setrlimit(Resource::RLIMIT_FSIZE, bytes, u64::MAX >> 1).unwrap();
+    // SAFETY: ignoring a signal needs no handler.
+    unsafe { signal(Signal::SIGXFSZ, SigHandler::SigIgn) }.unwrap();
+    // The journal cannot grow: a step is lost, and nothing else.
+    limit(size + 10);
+    writer.write(interval(1)).unwrap_err();
+    assert_eq!(writer.lost_rows(), 3);
+    assert_eq!(fs::metadata(&journal).unwrap().len(), size);
+    limit(u64::MAX >> 1);
+    writer.write(interval(2)).unwrap();
+    // The file cannot be written: its journal stays.
+    limit(20);
+    writer.finish().unwrap_err();
+    assert_eq!(writer.lost_rows(), 3);
+    assert!(journal.exists());
 }
 
 #[test]

@@ -7,13 +7,14 @@ use std::io::Write;
 use std::sync::Arc;
 
 use fairpath_history::IntervalRow;
+use fairpath_history::histogram::bucket_middle;
 use parquet::basic::{ConvertedType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
 
-use crate::rows::columns::{Column, Values, columns};
+use crate::rows::columns::{Column, LISTS, ListColumn, Values, columns};
 
 /// The schema of every file.
 pub(super) fn schema() -> Result<Type, ParquetError> {
@@ -43,10 +44,28 @@ pub(super) fn schema() -> Result<Type, ParquetError> {
             .build();
         field.map(Arc::new)
     };
-    let fields = columns().map(field).collect::<Result<_, _>>()?;
+    let fields = columns().map(field).chain(LISTS.iter().map(list));
+    let fields = fields.collect::<Result<_, _>>()?;
     Type::group_type_builder("fairpath_interval")
         .with_fields(fields)
         .build()
+}
+
+/// A list without nulls, as the format recommends.
+fn list(column: &ListColumn) -> Result<Arc<Type>, ParquetError> {
+    let element = Type::primitive_type_builder("element", Physical::INT64)
+        .with_repetition(Repetition::REQUIRED)
+        .build()?;
+    let elements = Type::group_type_builder("list")
+        .with_repetition(Repetition::REPEATED)
+        .with_fields(vec![Arc::new(element)])
+        .build()?;
+    let list = Type::group_type_builder(column.name)
+        .with_repetition(Repetition::REQUIRED)
+        .with_converted_type(ConvertedType::LIST)
+        .with_fields(vec![Arc::new(elements)])
+        .build()?;
+    Ok(Arc::new(list))
 }
 
 /// Writes `rows` as one row group.
@@ -56,15 +75,45 @@ pub(super) fn write_group<W: Write + Send>(
 ) -> Result<(), ParquetError> {
     let mut group = writer.next_row_group()?;
     for wanted in columns() {
-        let missing = || {
-            let name = wanted.name();
-            ParquetError::General(format!("the schema has no column {name}"))
-        };
-        let mut column = group.next_column()?.ok_or_else(missing)?;
+        let next = group.next_column()?;
+        let mut column = next.ok_or_else(|| missing(wanted.name()))?;
         write_column(&mut column, &wanted.values, rows)?;
         column.close()?;
     }
+    for wanted in &LISTS {
+        let mut column = group.next_column()?.ok_or_else(|| missing(wanted.name))?;
+        write_list(&mut column, wanted, rows)?;
+        column.close()?;
+    }
     group.close().map(drop)
+}
+
+fn missing(name: &str) -> ParquetError {
+    ParquetError::General(format!("the schema has no column {name}"))
+}
+
+fn write_list(
+    column: &mut SerializedColumnWriter<'_>,
+    list: &ListColumn,
+    rows: &[IntervalRow],
+) -> Result<(), ParquetError> {
+    // Defined: 1 for an element, 0 for an empty list. Repeated: 0 begins a row.
+    let (mut values, mut defined, mut repeated) = (Vec::new(), Vec::new(), Vec::new());
+    for row in rows {
+        let before = values.len();
+        for (bucket, samples) in (list.histogram)(row).buckets() {
+            repeated.push(i16::from(values.len() > before));
+            defined.push(1);
+            values.push(signed((list.value)(bucket_middle(bucket), samples)));
+        }
+        if values.len() == before {
+            repeated.push(0);
+            defined.push(0);
+        }
+    }
+    let writer = column.typed::<Int64Type>();
+    writer.write_batch(&values, Some(&defined), Some(&repeated))?;
+    Ok(())
 }
 
 fn write_column(
