@@ -62,17 +62,38 @@ pub struct Args {
 pub enum Port {
     /// Past the stack
     Afxdp,
+    /// The same with --precise
+    AfxdpPrecise,
     /// By netfilter
     Nfqueue,
+    /// The same with --precise
+    NfqueuePrecise,
 }
 
 impl Port {
-    const ALL: [Port; 2] = [Port::Afxdp, Port::Nfqueue];
+    const ALL: [Port; 4] = [
+        Port::Afxdp,
+        Port::AfxdpPrecise,
+        Port::Nfqueue,
+        Port::NfqueuePrecise,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Port::Afxdp => "afxdp",
+            Port::AfxdpPrecise => "afxdp precise",
             Port::Nfqueue => "nfqueue",
+            Port::NfqueuePrecise => "nfqueue precise",
+        }
+    }
+
+    /// The options of the command.
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Port::Afxdp => &["--via", "afxdp"],
+            Port::AfxdpPrecise => &["--via", "afxdp", "--precise"],
+            Port::Nfqueue => &["--via", "nfqueue"],
+            Port::NfqueuePrecise => &["--via", "nfqueue", "--precise"],
         }
     }
 }
@@ -162,7 +183,8 @@ struct DirectionReport {
 fn delayed(net: &Router, port: Port, pace: u32, time: Duration) -> anyhow::Result<One> {
     let words = ["--to-peer", DELAY, "--from-peer", "none", "--seed", "1"];
     let mut command = net.router.command_without_sysfs(crate::fairpath()?);
-    command.args(["impair", "lan", "--peer", "wan", "--via", port.name()]);
+    command.args(["impair", "lan", "--peer", "wan"]);
+    command.args(port.options());
     command.args(words);
     command.args(["--format", "json", "--no-self-test", "--yes"]);
     let mut process = net.router.spawn(command)?;

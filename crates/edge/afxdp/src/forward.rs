@@ -319,10 +319,10 @@ impl<O: Order> Forwarder<O> {
         self.counts
     }
 
-    /// Stays awake for this time before a packet is due ([`Order::wake_at`]), so that it leaves on
-    /// time: waking up takes about 50 us. Costs that much of a CPU.
-    pub fn stay_awake(&mut self, before: Nanos) {
-        self.awake = Awake::before(before);
+    /// Stays awake before a packet is due ([`Order::wake_at`]), so that it leaves on time: waking up
+    /// takes about 50 us. Costs that much of a CPU.
+    pub fn stay_awake(&mut self, awake: Awake) {
+        self.awake = awake;
     }
 
     /// Wakes it from any thread.

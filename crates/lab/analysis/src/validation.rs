@@ -303,22 +303,36 @@ fn missing_parts(run: &RunRecord, experiment: &Experiment) -> Vec<Fault> {
     missing.into_iter().map(as_fault).collect()
 }
 
+/// The shares of the processors that the host took, and that others used.
+fn disturbances(run: &RunRecord) -> (f64, f64) {
+    let cpu = &run.cpu;
+    let all = f64::from(cpu.cpus.max(1));
+    let parts: f64 = cpu.parts.values().sum();
+    // Interrupts process packets of any process, and belong to none on an idle processor.
+    let others = (cpu.busy - cpu.interrupts - parts) / all;
+    (cpu.stolen / all, others)
+}
+
+/// True if the host or other programs took too much of the processors. Another run may be valid.
+pub fn is_disturbed(run: &RunRecord) -> bool {
+    let (stolen, others) = disturbances(run);
+    stolen > MAX_STOLEN || others > MAX_OTHERS
+}
+
 /// A program that waits for a processor is limited by it, on any link. Full processors alone prove
 /// nothing: an emulator that waits for the next packet busily fills one.
 fn processors(run: &RunRecord, experiment: &Experiment) -> Vec<Fault> {
     let cpu = &run.cpu;
     let all = f64::from(cpu.cpus.max(1));
+    let (stolen, others) = disturbances(run);
     let mut found = Vec::new();
-    if !experiment.measures_machine && cpu.stolen / all > MAX_STOLEN {
+    if !experiment.measures_machine && stolen > MAX_STOLEN {
         let text = format!(
             "the host took {:.0} % of the processors from this machine; run it when the host is quiet",
-            cpu.stolen / all * 100.0
+            stolen * 100.0
         );
         found.push(fault(FaultKind::SharedCpu, text));
     }
-    let parts: f64 = cpu.parts.values().sum();
-    // Interrupts process packets of any process, and belong to none on an idle processor.
-    let others = (cpu.busy - cpu.interrupts - parts) / all;
     if !experiment.measures_machine && others > MAX_OTHERS {
         let text = format!(
             "what is no part of the run used {:.0} % of the processors; end what else runs",

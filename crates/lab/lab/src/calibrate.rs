@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 
 use fairpath_analysis::experiment::{Experiment, NamedScale, ScaleChoice};
 use fairpath_analysis::manifest::Scale;
-use fairpath_analysis::record::RunRecord;
+use fairpath_analysis::record::{FaultKind, RunRecord};
+use fairpath_analysis::validation::is_disturbed;
 
 use crate::grid::Cell;
 use crate::run::{Bench, Trouble, base_rtt_ns};
@@ -25,6 +26,8 @@ const TRIAL_ROUND_TRIPS: f64 = 20.0;
 const WARMUP_ROUND_TRIPS: f64 = 10.0;
 /// A trial is never longer than this, seconds.
 const MAX_TRIAL_SECONDS: f64 = 15.0;
+/// A trial that the host or other programs disturbed is made this many times.
+const ATTEMPTS: u32 = 4;
 /// A trial's goodput is at least this share of what the link lets through: nothing else bounds it.
 const FULL_SHARE: f64 = 0.95;
 
@@ -61,7 +64,7 @@ fn by_trial(
 ) -> Result<(f64, Option<Scale>), Trouble> {
     let mut why = String::new();
     for factor in FACTORS {
-        match first_fault(bench, cells, factor)? {
+        match first_fault(bench, cells, factor, report)? {
             None => {
                 report(&format!("scale {factor}: valid"));
                 return Ok((
@@ -83,12 +86,52 @@ fn by_trial(
 }
 
 /// The first fault at a factor, of the first trial that is invalid.
-fn first_fault(bench: &mut Bench, cells: &[&Cell], factor: f64) -> Result<Option<String>, Trouble> {
+fn first_fault(
+    bench: &mut Bench,
+    cells: &[&Cell],
+    factor: f64,
+    report: &mut impl FnMut(&str),
+) -> Result<Option<String>, Trouble> {
     for cell in cells {
-        let run = bench.run(&trial(cell, factor), factor)?;
-        if let Some(fault) = fault(&run) {
+        let mut run = || bench.run(&trial(cell, factor), factor);
+        let fault = judged(factor, report, &mut run)?;
+        if fault.is_some() {
+            return Ok(fault);
+        }
+    }
+    Ok(None)
+}
+
+/// The fault of a trial at a factor. A smaller factor does not help against a host or other programs
+/// that take the processors, so a trial that they disturbed is repeated. If all were, only their effect
+/// is known: the factor is kept, unless the last trial has another fault.
+fn judged(
+    factor: f64,
+    report: &mut impl FnMut(&str),
+    run: &mut impl FnMut() -> Result<RunRecord, Trouble>,
+) -> Result<Option<String>, Trouble> {
+    for attempt in 1..=ATTEMPTS {
+        let run = run()?;
+        let Some(fault) = fault(&run) else {
+            return Ok(None);
+        };
+        if !is_disturbed(&run) {
             return Ok(Some(fault));
         }
+        if attempt < ATTEMPTS {
+            report(&format!("scale {factor}: {fault}; the trial is repeated"));
+            continue;
+        }
+        let other = run
+            .faults
+            .iter()
+            .find(|fault| fault.kind != FaultKind::SharedCpu);
+        if let Some(other) = other {
+            return Ok(Some(other.text.clone()));
+        }
+        report(&format!(
+            "scale {factor}: kept, although {ATTEMPTS} trials were disturbed: {fault}"
+        ));
     }
     Ok(None)
 }
@@ -170,7 +213,8 @@ fn words(factor: f64, why: &str) -> Option<Scale> {
             "Rates are {factor} of those of the experiment, and link delays are divided by that ({why}): the \
              processors of this machine cannot carry more. Rate times round trip stays, and with it windows in \
              packets, except what follows real time (CUBIC's cubic growth, timeouts, delayed \
-             acknowledgements). Shares of the link's rate can be compared, rates cannot. Where a value names a round \
+             acknowledgements). Neither rates nor shares of the link's rate can be compared with those of another \
+             scale. Where a value names a round \
              trip, it is the experiment's: here it is {:.0} times as long.",
             1.0 / factor
         ),
@@ -181,6 +225,7 @@ fn words(factor: f64, why: &str) -> Option<Scale> {
 mod tests {
     use super::*;
     use fairpath_analysis::experiment::{Document, FormName};
+    use fairpath_analysis::record::{Bottleneck, Fault, FlowRecord};
 
     #[test]
     fn trials_cover_every_network_without_loss() {
@@ -210,6 +255,62 @@ mod tests {
             at(0.02).seconds
         );
         assert!(at(1e-4).warmup < at(1e-4).seconds);
+    }
+
+    /// A trial whose flow reached `share` of the link, while others used `others` of two processors.
+    fn trial_with(share: f64, others: f64, kinds: &[FaultKind]) -> RunRecord {
+        let mut run = RunRecord::default();
+        run.cpu.cpus = 2;
+        run.cpu.busy = 2.0 * others;
+        run.bottleneck = Some(Bottleneck {
+            goodput_limit_bps: 100.0,
+            ..Bottleneck::default()
+        });
+        run.flows = vec![FlowRecord {
+            goodput_bps: 100.0 * share,
+            ..FlowRecord::default()
+        }];
+        let fault = |kind: &FaultKind| Fault {
+            kind: *kind,
+            text: format!("{kind:?}"),
+        };
+        run.faults = kinds.iter().map(fault).collect();
+        run
+    }
+
+    #[test]
+    fn disturbed_trials_are_repeated_and_do_not_shrink() {
+        let judge = |trials: Vec<RunRecord>| {
+            let (mut made, mut lines) = (trials.into_iter(), Vec::new());
+            let mut next = || Ok(made.next().unwrap());
+            let mut report = |line: &str| lines.push(line.to_owned());
+            let Ok(fault) = judged(0.5, &mut report, &mut next) else {
+                panic!("a trial failed");
+            };
+            (fault, lines, made.count())
+        };
+        let valid = || trial_with(1.0, 0.1, &[]);
+        let noisy = || trial_with(1.0, 0.7, &[FaultKind::SharedCpu]);
+        let slow = || trial_with(0.5, 0.1, &[]);
+        assert_eq!(judge(vec![valid(), valid()]), (None, vec![], 1));
+        let (fault, lines, left) = judge(vec![noisy(), noisy(), valid(), valid()]);
+        assert_eq!((fault, lines.len(), left), (None, 2, 1));
+        assert!(
+            lines[0].contains("SharedCpu; the trial is repeated"),
+            "{lines:?}"
+        );
+        // The link is too fast for this machine: no repetition.
+        let (fault, lines, left) = judge(vec![slow(), valid()]);
+        assert!(fault.unwrap().contains("50 % of the link") && lines.is_empty() && left == 1);
+        // Noise alone keeps the scale; another fault does not.
+        let (fault, lines, _) = judge(vec![noisy(), noisy(), noisy(), noisy()]);
+        assert!(
+            fault.is_none() && lines[3].contains("kept, although 4 trials"),
+            "{lines:?}"
+        );
+        let late = || trial_with(1.0, 0.7, &[FaultKind::SharedCpu, FaultKind::EmulatorFailed]);
+        let (fault, ..) = judge(vec![noisy(), noisy(), noisy(), late()]);
+        assert_eq!(fault.as_deref(), Some("EmulatorFailed"));
     }
 
     #[test]

@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use fairpath_analysis::experiment::document::{Setting, words};
+use fairpath_analysis::experiment::document::words;
 use fairpath_analysis::experiment::{FormName, ScaleChoice};
 use fairpath_analysis::grid::Grid;
 use fairpath_analysis::manifest::Manifest;
 use fairpath_analysis::record::RunRecord;
+use fairpath_analysis::validation::is_disturbed;
 use fairpath_bpf::{BBR3LIKE, Bbr3Like};
 use jiff::Timestamp;
 
@@ -31,6 +32,8 @@ use crate::words::run_cost;
 
 /// The maximum time of a quick form: runs are repeated only within it.
 pub const QUICK_BUDGET: Duration = Duration::from_secs(300);
+/// A run that the host or other programs disturbed is repeated this many times.
+const MAX_AGAIN: usize = 3;
 /// This number of unmeasurable runs in succession ends the grid: the next would fail too.
 const MAX_FAILED: usize = 3;
 
@@ -108,22 +111,27 @@ impl<'a> Session<'a> {
         for cell in missing {
             self.one(cell, &mut progress)?;
         }
-        let again = self.again(cells);
         self.manifest.not_again.clear();
-        for (done, cell) in again.iter().enumerate() {
-            if !has_time(&self.manifest.form, self.began.elapsed(), cell) {
-                let left = &again[done..];
-                self.manifest.not_again = first_places(cells, left);
-                fairpath_cli::print_stderr(format_args!(
-                    "{} invalid runs are not repeated: the time of the quick form is over\n",
-                    left.len()
-                ));
-                break;
+        // Disturbed runs once more after all others, so that the machine has time to become quiet.
+        loop {
+            let again = self.again(cells);
+            if again.is_empty() {
+                return Ok(());
             }
-            progress.add();
-            self.one(cell, &mut progress)?;
+            for (done, cell) in again.iter().enumerate() {
+                if !has_time(&self.manifest.form, self.began.elapsed(), cell) {
+                    let left = &again[done..];
+                    self.manifest.not_again = first_places(cells, left);
+                    fairpath_cli::print_stderr(format_args!(
+                        "{} invalid runs are not repeated: the time of the quick form is over\n",
+                        left.len()
+                    ));
+                    return Ok(());
+                }
+                progress.add();
+                self.one(cell, &mut progress)?;
+            }
         }
-        Ok(())
     }
 
     /// The scale of a grid is found once: all its runs have the same.
@@ -181,40 +189,62 @@ impl<'a> Session<'a> {
 
     /// Runs to be made once more, at places behind all others.
     fn again(&self, cells: &[Cell]) -> Vec<Cell> {
-        let first = cells.len() as u32;
-        let made: Vec<(&Setting, u32)> = (self.runs.iter())
-            .filter(|run| run.place >= first)
-            .map(|run| (&run.setting, run.repeat))
-            .collect();
-        let limit = again_limit(cells.len()).saturating_sub(made.len());
-        let next = self
-            .runs
-            .iter()
-            .map(|run| run.place + 1)
-            .max()
-            .unwrap_or(0)
-            .max(first);
-        let invalid = self
-            .runs
-            .iter()
-            .filter(|run| run.place < first && !run.is_true());
-        let mut again = Vec::new();
-        for run in invalid {
-            let is_made = made.contains(&(&run.setting, run.repeat));
-            let cell = cells.iter().find(|cell| cell.place == run.place);
-            if let (Some(cell), false) = (cell, is_made || again.len() >= limit) {
-                let place = next + again.len() as u32;
-                // Another seed: the same draws may be what was wrong.
-                let seed = crate::grid::mixed(cell.seed, u64::from(place));
-                again.push(Cell {
-                    place,
-                    seed,
-                    ..cell.clone()
-                });
-            }
-        }
-        again
+        again(cells, &self.runs)
     }
+}
+
+/// Runs to be made once more, at places behind all others: invalid ones once, for at most a share of the
+/// grid, and disturbed ones up to [`MAX_AGAIN`] times.
+fn again(cells: &[Cell], runs: &[RunRecord]) -> Vec<Cell> {
+    let first = cells.len() as u32;
+    // By setting and repetition: the runs so far, in their order.
+    let made = |cell: &Cell| {
+        let mut made: Vec<&RunRecord> = (runs.iter())
+            .filter(|run| run.setting == cell.setting && run.repeat == cell.repeat)
+            .collect();
+        made.sort_by_key(|run| run.place);
+        made
+    };
+    let undisturbed = |run: &&RunRecord| !is_disturbed(run);
+    let repeated = cells
+        .iter()
+        .flat_map(|cell| made(cell).into_iter().rev().skip(1).filter(undisturbed));
+    let limit = again_limit(cells.len()).saturating_sub(repeated.count());
+    let next = runs
+        .iter()
+        .map(|run| run.place + 1)
+        .max()
+        .unwrap_or(0)
+        .max(first);
+    let (mut again, mut counted) = (Vec::new(), 0);
+    for cell in cells {
+        let made = made(cell);
+        let Some(last) = made
+            .last()
+            .filter(|_| !made.iter().any(|run| run.is_true()))
+        else {
+            continue;
+        };
+        let is_wanted = match is_disturbed(last) {
+            true => made.len() <= MAX_AGAIN,
+            false => {
+                let others = made.iter().filter(|run| !is_disturbed(run)).count();
+                counted += 1;
+                others < 2 && counted <= limit
+            }
+        };
+        if is_wanted {
+            let place = next + again.len() as u32;
+            // Another seed: the same draws may be what was wrong.
+            let seed = crate::grid::mixed(cell.seed, u64::from(place));
+            again.push(Cell {
+                place,
+                seed,
+                ..cell.clone()
+            });
+        }
+    }
+    again
 }
 
 /// True if a run can still be repeated, at this time after the start of the grid.
@@ -314,6 +344,64 @@ impl Reported {
 mod tests {
     use super::*;
     use fairpath_analysis::experiment::Document;
+    use fairpath_analysis::record::{Fault, FaultKind};
+
+    /// A run of a cell. `others`: their share of the processors.
+    fn run(cell: &Cell, place: u32, is_true: bool, others: f64) -> RunRecord {
+        let mut run = RunRecord {
+            place,
+            setting: cell.setting.clone(),
+            repeat: cell.repeat,
+            ..RunRecord::default()
+        };
+        run.cpu.cpus = 2;
+        run.cpu.busy = 2.0 * others;
+        let fault = Fault {
+            kind: FaultKind::SharedCpu,
+            text: String::new(),
+        };
+        run.faults.extend((!is_true).then_some(fault));
+        run
+    }
+
+    #[test]
+    fn disturbed_runs_are_repeated_until_valid() {
+        let document = Document::open("ripe88").unwrap();
+        let cells = crate::grid::plan(&document, FormName::Quick, 88).unwrap();
+        let cells = &cells[..8];
+        let made = |which: &dyn Fn(&Cell) -> (bool, f64)| -> Vec<RunRecord> {
+            let run = |cell: &Cell| {
+                let (is_true, others) = which(cell);
+                run(cell, cell.place, is_true, others)
+            };
+            cells.iter().map(run).collect()
+        };
+        assert_eq!(again(cells, &made(&|_| (true, 0.1))), []);
+        // Invalid for another reason: once, a quarter of the grid.
+        let mut runs = made(&|_| (false, 0.1));
+        assert_eq!(again(cells, &runs).len(), 2);
+        runs.extend([8, 9].map(|place| run(&cells[place as usize - 8], place, false, 0.1)));
+        assert_eq!(again(cells, &runs), []);
+        // Disturbed: all of them, three times.
+        let mut runs = made(&|_| (false, 0.6));
+        for time in 1..=MAX_AGAIN as u32 {
+            let next = again(cells, &runs);
+            assert_eq!(next.len(), 8, "{time}");
+            assert_eq!(next[0].place, 8 * time);
+            runs.extend(next.iter().map(|cell| run(cell, cell.place, false, 0.6)));
+        }
+        assert_eq!(again(cells, &runs), []);
+        // One became valid.
+        let mut runs = made(&|_| (false, 0.6));
+        runs.push(run(&cells[3], 8, true, 0.1));
+        let next = again(cells, &runs);
+        assert!(
+            next.len() == 7
+                && next
+                    .iter()
+                    .all(|cell| cell.setting != cells[3].setting || cell.repeat != cells[3].repeat)
+        );
+    }
 
     #[test]
     fn no_repetition_would_exceed_the_quick_forms_limit() {

@@ -64,6 +64,6 @@ fn start(
     let peer = peer.unwrap_or_else(|| interface.clone());
     let plans: Vec<&Plan> = directions.iter().map(|ready| &ready.plan).collect();
     Ok(Box::new(impairment::Afxdp::start(
-        interface, peer, how.mode, &plans,
+        interface, peer, how, &plans,
     )?))
 }

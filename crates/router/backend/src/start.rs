@@ -16,6 +16,8 @@ pub struct How {
     pub mode: Option<Mode>,
     /// First queue number of NFQUEUE.
     pub queue: u16,
+    /// Threads stay awake for a millisecond before a packet is due.
+    pub precise: bool,
 }
 
 /// Starts the back end. Its counts have the order of the directions.

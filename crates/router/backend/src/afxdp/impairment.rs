@@ -13,15 +13,14 @@ use fairpath_core::Config;
 use fairpath_impair::{Counts, Plan};
 use fairpath_netlink::Link;
 use fairpath_shape::{CHARGES, Side};
-use fairpath_units::Nanos;
 
 use super::ends::{Ends, about, first_queues, open_port};
 use super::paths::Paths;
 use super::skipped::Skipped;
 use super::watch::Begun;
 use super::worker::{Running, Schedule, lead_packets};
-use crate::Mode;
-use crate::impair::{Engine, awake_ns};
+use crate::How;
+use crate::impair::{Engine, awake};
 use crate::interfaces::Interfaces;
 use crate::orders::Command;
 
@@ -63,12 +62,7 @@ impl Afxdp {
     ///
     /// # Errors
     /// Where interfaces are not fit, or the kernel refuses.
-    pub fn start(
-        interface: Link,
-        peer: Link,
-        mode: Option<Mode>,
-        plans: &[&Plan],
-    ) -> anyhow::Result<Afxdp> {
+    pub fn start(interface: Link, peer: Link, how: &How, plans: &[&Plan]) -> anyhow::Result<Afxdp> {
         let ends = Ends::look("impair", interface, peer)?;
         if ends.is_one_armed() {
             bail!(
@@ -76,7 +70,7 @@ impl Afxdp {
                 ends.inside.name
             );
         }
-        let mode = ends.mode(mode)?;
+        let mode = ends.mode(how.mode)?;
         let begun = Begun::new(Skipped::new(
             format!("impair {:?} and {:?}", ends.inside.name, ends.outside.name),
             [[&ends.inside, &ends.outside]],
@@ -95,7 +89,8 @@ impl Afxdp {
         let paths = [from_peer.path(frames)?, to_peer.path(frames)?];
         let exits = [first_queues(&ends).down, first_queues(&ends).up];
         let limit = plans.iter().map(|plan| plan.packets).sum();
-        let order = Paths::new(paths, exits, limit, ends.inside.ifindex.0);
+        let mut order = Paths::new(paths, exits, limit, ends.inside.ifindex.0);
+        order.precise = how.precise;
         let mut monitor = load()?;
         lead_packets(&mut monitor, &ends.plan(mode, None)?, &ends, &port)?;
         let about = about(&ends, mode, port.is_zero_copy(), &placement);
@@ -178,7 +173,8 @@ impl Schedule for Paths {
     type Counts = Reported;
 
     fn begin(forwarder: &mut Forwarder<Paths>) {
-        forwarder.stay_awake(Nanos(awake_ns()));
+        let precise = forwarder.order().precise;
+        forwarder.stay_awake(awake(precise));
     }
 
     fn not_pinned(why: &str) {

@@ -14,6 +14,8 @@ pub struct Paths {
     exits: [QueueId; 2],
     limit: u32,
     inside: u32,
+    /// Its thread stays awake before a packet is due, for most of the time if necessary.
+    pub precise: bool,
     failure: Option<SchedRuntimeError>,
 }
 
@@ -25,6 +27,7 @@ impl Paths {
             exits,
             limit,
             inside,
+            precise: false,
             failure: None,
         }
     }

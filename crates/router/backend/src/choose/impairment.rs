@@ -17,6 +17,8 @@ pub struct Wish {
     pub all: bool,
     /// --mode is given.
     pub has_mode: bool,
+    /// --precise is given.
+    pub precise: bool,
 }
 
 /// The needs of the directions.
@@ -74,6 +76,9 @@ fn by(wish: Wish, needs: Needs) -> anyhow::Result<Choice> {
             via.name()
         );
     }
+    if wish.precise && via == Via::Xdp {
+        bail!("impair via xdp: it delays no packet: remove --precise, or configure a delay");
+    }
     Ok(Choice {
         reason: reason.to_owned(),
         ..traits(via)
@@ -89,6 +94,7 @@ mod tests {
         peer: false,
         all: false,
         has_mode: false,
+        precise: false,
     };
     const NEEDS: Needs = Needs {
         only_loss: false,

@@ -60,7 +60,7 @@ pub fn start_directions(
             (direction, &ready.plan)
         })
         .collect();
-    Ok(Box::new(Nfqueue::start(how.queue, &directions)?))
+    Ok(Box::new(Nfqueue::start(how, &directions)?))
 }
 
 /// Where netfilter meets a direction's packets.
@@ -83,10 +83,10 @@ impl Nfqueue {
     ///
     /// # Errors
     /// Where a queue is taken, no rule can be made, or packets cannot be sent a second time.
-    pub fn start(queue: u16, directions: &[(ImpairedDirection, &Plan)]) -> anyhow::Result<Nfqueue> {
+    pub fn start(how: &How, directions: &[(ImpairedDirection, &Plan)]) -> anyhow::Result<Nfqueue> {
         let (mut lines, mut diverts, mut reported) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, (direction, plan)) in (queue..).zip(directions) {
-            let (line, buffer) = start(number, direction, plan)?;
+        for (number, (direction, plan)) in (how.queue..).zip(directions) {
+            let (line, buffer) = start(number, direction, plan, how.precise)?;
             lines.push(line);
             reported.push(format!("{} by queue {number}", direction.what));
             if buffer.bytes < buffer.requested_bytes {
@@ -106,7 +106,7 @@ impl Nfqueue {
             mark: MARK,
             neighbours: true,
         };
-        let watch = Watch::start(queue)?;
+        let watch = Watch::start(how.queue)?;
         let is_forwarded =
             |direction: &ImpairedDirection| matches!(direction.what, Diverted::Through(..));
         let forwarded = directions
@@ -114,7 +114,7 @@ impl Nfqueue {
             .all(|(direction, _)| is_forwarded(direction));
         let beyond = forwarded.then(Beyond::begin).flatten();
         let last = diverts.iter().map(|divert| divert.queue).max();
-        let queues = queue..=last.unwrap_or(queue);
+        let queues = how.queue..=last.unwrap_or(how.queue);
         let diversion = Diversion::begin(&diverts, queues, OnFailure::Pass, Some(exempt))?;
         reported.push(format!("rules by {}", diversion.by()));
         Ok(Nfqueue {
@@ -132,6 +132,7 @@ fn start(
     number: u16,
     direction: &ImpairedDirection,
     plan: &Plan,
+    precise: bool,
 ) -> anyhow::Result<(Running<Counts>, ReceiveBuffer)> {
     let copied = match plan.changes {
         true => COPY_LIMIT_BYTES,
@@ -152,7 +153,7 @@ fn start(
         mtu_bytes: direction.mtu_bytes,
     };
     let name = format!("impair {}", plan.name);
-    let schedule = Impaired::new(path, again);
+    let schedule = Impaired::new(path, again, precise);
     let running = Running::start(name, queue, None, schedule, at, plan.packets)?;
     Ok((running, buffer))
 }

@@ -8,7 +8,7 @@ use fairpath_units::Nanos;
 use super::again::Again;
 use super::waiting::Waiting;
 use super::worker::{Arrival, Arrived, Schedule};
-use crate::impair::awake_ns;
+use crate::impair;
 use crate::monotonic_ns;
 use crate::orders::Command;
 
@@ -21,14 +21,16 @@ pub struct Impaired {
     /// For duplicated or corrupted packets.
     again: Option<Again>,
     awake: Awake,
+    precise: bool,
 }
 
 impl Impaired {
-    pub fn new(path: Path, again: Option<Again>) -> Impaired {
+    pub fn new(path: Path, again: Option<Again>, precise: bool) -> Impaired {
         Impaired {
             path,
             again,
             awake: Awake::default(),
+            precise,
         }
     }
 
@@ -74,7 +76,7 @@ impl Schedule for Impaired {
     type Kept = Option<Rewrite>;
 
     fn begin(&mut self) {
-        self.awake = Awake::before(Nanos(awake_ns()));
+        self.awake = impair::awake(self.precise);
     }
 
     fn arrive(&mut self, arrival: &Arrival<'_>) -> anyhow::Result<Arrived<Option<Rewrite>>> {

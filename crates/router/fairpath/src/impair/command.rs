@@ -71,6 +71,7 @@ pub fn run(args: &Args, global: &Global) -> anyhow::Result<ExitCode> {
         peer: args.peer.is_some(),
         all: args.all,
         has_mode: args.mode.is_some(),
+        precise: args.precise,
     };
     let chosen = choose::impairment::choose(wish, &directions)
         .map_err(|error| wrong_usage(fairpath_cli::line(&error)))?;
@@ -81,6 +82,7 @@ pub fn run(args: &Args, global: &Global) -> anyhow::Result<ExitCode> {
         all: args.all,
         mode: args.mode,
         queue: args.queue_num,
+        precise: args.precise,
     };
     // A command inherits the privileges of the user.
     let keep = || match args.command.is_empty() {
