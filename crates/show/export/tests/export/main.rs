@@ -1,6 +1,7 @@
 //! Exported data in other programs: promtool, Prometheus, a browser, a Parquet reader.
 
 mod browser;
+mod large;
 mod made;
 mod metrics;
 mod needs;
@@ -8,4 +9,6 @@ mod page;
 mod prometheus;
 mod rows;
 mod scraper;
+mod screens;
+mod times;
 mod web;
