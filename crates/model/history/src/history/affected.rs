@@ -46,6 +46,11 @@ pub(super) fn note(learnt: &mut Learnt, spread: &Sums, sum: &Tally, many_flows: 
         let p95 = spread.quantile(leg, 0.95).filter(|_| measured);
         let loss = sum.loss(leg).both();
         let state = &mut learnt.afflictions[leg];
+        // Nothing is known of a time without comparisons.
+        let window_ns = u64::from(when.window_intervals).saturating_mul(when.dt_ns);
+        if when.t.saturating_sub(state.judged) > window_ns {
+            *state = Affliction::default();
+        }
         let next = Affliction {
             since_unix_ns: state.since_unix_ns,
             judged: when.t,

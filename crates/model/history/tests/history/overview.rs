@@ -84,6 +84,29 @@ fn affected_classes_have_side_and_begin() {
 }
 
 #[test]
+fn a_silent_class_is_affected_again() {
+    let mut world = World::new(2);
+    let mut history = world.history(vec![class("a", 1)]);
+    for at in 0..400 {
+        let silent = (90..300).contains(&at);
+        // Each interval has enough samples for a comparison.
+        for _ in 0..if silent { 0 } else { 5 } {
+            second(&mut world, 1, INSIDE, if at < 60 { 20 } else { 220 }, 0);
+        }
+        world.second(&mut history);
+        if (105..300).contains(&at) {
+            assert_eq!(affected_of(&history), [], "{at}");
+        }
+    }
+    let [found]: [Affected; 1] = overview(&history).affected.try_into().unwrap();
+    let begin = (found.since_unix_ns - THEN) / SECOND;
+    assert!(
+        (300..=304).contains(&begin),
+        "not known of the silence: {begin}"
+    );
+}
+
+#[test]
 fn outside_delay_of_few_flows_is_ignored() {
     for (flows, affected) in [(3, vec![]), (40, vec![pair("a", "outside")])] {
         let mut world = World::new(2);

@@ -20,6 +20,7 @@ let last = null;
 let recent = new Recent();
 let day = [];
 let dayAt = 0;
+let seenAt = 0;
 // Points of the daemon's history: [] until an answer, null if it keeps none.
 let stored = [];
 let storedView = null;
@@ -61,8 +62,8 @@ const timeline = new Timeline($("detail-range"), charts, () => {
 timeline.offer(RANGES);
 export const key = (name) => timeline.key(name);
 
-// True if the answer should have the day.
-export const wantsDay = () => last === null || Date.now() - dayAt > 60e3;
+// True if the answer should have the day and all seconds, also after a time without answers.
+export const wantsAll = () => last === null || Date.now() - dayAt > 60e3 || Date.now() - seenAt > 5e3;
 
 // Another class is shown.
 export function forget() {
@@ -77,10 +78,14 @@ export function show(detail, countingSince, unixMs) {
   $("class").textContent = row.name;
   $("about").textContent = [row.parent === null ? "" : `child of ${row.parent}`, KINDS[row.kind], row.children > 0 ? `${row.children} children` : ""].filter(Boolean).join(" · ");
   $("since").textContent = countingSince === null ? "" : `since ${moment(countingSince)}`;
-  recent.add((detail.recent ?? []).map(fromDetail));
+  seenAt = Date.now();
+  const points = (detail.recent ?? []).map(fromDetail);
+  // The clock of the daemon was set back.
+  if (points.length && points[points.length - 1].t < recent.last - 5e3) recent = new Recent();
+  recent.add(points);
   if (detail.day.length) {
-    const points = detail.day.map(fromDetail);
-    day = steady(points, stepOf(points, DAY_STEP));
+    const steps = detail.day.map(fromDetail);
+    day = steady(steps, stepOf(steps, DAY_STEP));
     dayAt = Date.now();
   } else if (dayAt === 0) {
     dayAt = Date.now();

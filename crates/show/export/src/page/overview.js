@@ -8,6 +8,7 @@ import { RANGES, Timeline } from "/timeline.js";
 const $ = (id) => document.getElementById(id);
 const ALERTS = { rtt_shift: "RTT", loss: "loss", sla_breach: "SLA" };
 const DAY_STEP = 300e3;
+const CLOCK_BACK = 5e3;
 // A smaller excess delay of a class with loss is not named.
 const MIN_DELAY_US = 1000;
 
@@ -52,6 +53,8 @@ export function forget() {
 
 export function show(view) {
   interval = view.interval_ns / 1e6 || 1000;
+  // The clock of the daemon was set back.
+  if (recent.last !== null && view.unix_ms < recent.last - CLOCK_BACK) return forget();
   if (view.total) {
     recent.add(view.total.recent.map(fromPage));
     if (view.total.day?.length || day.readAt === undefined) {

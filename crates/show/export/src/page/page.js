@@ -86,7 +86,7 @@ async function all() {
 
 async function one(name) {
   const parameters = { class: name, limit: 10 };
-  if (!detail.wantsDay()) parameters.brief = 1;
+  if (!detail.wantsAll()) parameters.brief = 1;
   const answer = await request("/api/detail", parameters);
   if (shownClass() !== name) return;
   // The time of the daemon: its clock may differ from that of this computer.

@@ -11,7 +11,9 @@ const LEVELS = ["", "warning", "critical"];
 const OVERSCAN = 4;
 // Maximum number of rows in an answer.
 const MAX_ROWS = 200;
+// Maximum number of folded rows, and of their characters in a request.
 const MAX_FOLDS = 100;
+const MAX_FOLD_CHARS = 8000;
 
 export const address = (name) => `#class=${encodeURIComponent(name)}`;
 
@@ -128,7 +130,8 @@ export class Table {
   // Folds or unfolds a row. The oldest of too many is reversed again.
   toggle(name) {
     if (!this.flips.delete(name)) this.flips.add(name);
-    if (this.flips.size > MAX_FOLDS) this.flips.delete(this.flips.values().next().value);
+    const size = () => [...this.flips].reduce((sum, flip) => sum + encodeURIComponent(flip).length + 6, 0);
+    while (this.flips.size > MAX_FOLDS || size() > MAX_FOLD_CHARS) this.flips.delete(this.flips.values().next().value);
     const at = [...this.rows].find(([, row]) => row.name === name)?.[0] ?? 0;
     for (const index of [...this.rows.keys()]) if (index > at) this.rows.delete(index);
     this.changed();

@@ -94,6 +94,17 @@ fn rows_appear_and_live_numbers_change() {
             "–",
             "a value that was not measured is a dash"
         );
+        // The verdicts of `top`: a score of 34 is critical, a growth of 44 ms a warning.
+        let classes = |column: u32| {
+            format!(
+                "[...document.querySelectorAll('#rows tr')].find((tr) => tr.innerText.includes('sub-10407')).cells[{column}].className"
+            )
+        };
+        for (column, level) in [(7, "warning"), (8, "critical")] {
+            let given = browser.value(&classes(column)).to_string();
+            assert!(given.contains(level), "{given}");
+        }
+        assert!(!browser.value(&classes(4)).to_string().contains("warning"));
         browser.prefer("dark");
         browser.screenshot("table-dark");
         for width in [1150, 900] {
