@@ -92,7 +92,7 @@ export function show(detail, countingSince, unixMs) {
   }
   now = Math.max(recent.last === null ? 0 : recent.last + 1000, unixMs ?? 0);
   timeline.now = now;
-  tiles(row);
+  tiles(row, detail.levels);
   configured(detail.configured);
   queryStore();
   redraw();
@@ -156,7 +156,7 @@ function growthTile({ rtt_growth_ns: growth, idle_p50_rtt_ns: idle, loaded_p50_r
   return [name, `+${span(growth)}`, `${source}${span(idle)} idle, ${span(busy)} busy; score ${score ?? NONE}`];
 }
 
-function tiles(row) {
+function tiles(row, levels) {
   const ceiling = (bps) => (bps === null ? "no ceiling" : `of ${rate(bps)}`);
   const unmeasured = (volume) => (volume.unmeasured_ratio === null ? "" : `, ${share(volume.unmeasured_ratio)} unmeasured`);
   const leg = (name, { p50_rtt_ns: p50, p95_rtt_ns: p95, min_rtt_ns: min, samples }) => [name, `${span(p50)}`, p50 === null ? "not measured" : `p95 ${span(p95)}, min ${span(min)}; ${count(samples)} samples`];
@@ -172,7 +172,12 @@ function tiles(row) {
     loss("Loss outside", row.outside),
     ["Open flows", count(f.opened - f.closed), `${count(f.opened)} opened, ${count(f.handshakes_failed)} handshakes failed`],
   ];
-  $("tiles").replaceChildren(...shown.map(([name, value, note]) => element("div", "", element("dt", "", name), element("dd", "value", value), element("dd", "note", note))));
+  // The verdict of each tile, the worse one of growth and score.
+  const verdicts = [0, 0, levels[0], levels[1], Math.max(levels[2], levels[3]), levels[4], levels[5], 0];
+  $("tiles").replaceChildren(...shown.map(([name, value, note], i) => {
+    const level = ["", " warning", " critical"][verdicts[i]];
+    return element("div", "", element("dt", "", name), element("dd", `value${level}`, value), element("dd", "note", note));
+  }));
 }
 
 export function redraw() {

@@ -136,7 +136,7 @@ impl Site {
                         format!("no class {class:?}: it was removed, or its name is wrong"),
                     )
                 };
-                json(&detail.ok_or_else(none)?)
+                json(&view::JudgedDetail::new(detail.ok_or_else(none)?))
             }
             _ => {
                 let file = FILES.iter().find(|(at, _, _)| *at == path);

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use fairpath_history::judge::{self, Level};
 use fairpath_history::snapshot::{
-    Affected, Alert, AlertKind, DayPoint, Kind, Point, Snapshot, SnapshotRow,
+    Affected, Alert, AlertKind, DayPoint, Detail, Kind, Point, Snapshot, SnapshotRow,
 };
 use fairpath_units::text::line;
 use serde::Serialize;
@@ -104,12 +104,27 @@ fn digit(level: Level) -> char {
     }
 }
 
-/// A row: name, kind, parent, depth, children, alerts, rate down and up, p50 and p95 inside, p50 and p95
-/// outside, growth, score, loss inside and outside, open flows, levels of six values, sparkline.
-fn row(row: &SnapshotRow) -> Value {
-    let alerts: Vec<&str> = row.alerts.iter().map(|kind| alert(*kind)).collect();
+/// Details, and the verdicts of its row.
+#[derive(Debug, Serialize)]
+pub(super) struct JudgedDetail {
+    #[serde(flatten)]
+    detail: Detail,
+    levels: String,
+}
+
+impl JudgedDetail {
+    pub fn new(detail: Detail) -> JudgedDetail {
+        JudgedDetail {
+            levels: levels(&detail.row),
+            detail,
+        }
+    }
+}
+
+/// The verdicts of `top`, one digit each: p95 inside and outside, growth, score, loss inside and outside.
+fn levels(row: &SnapshotRow) -> String {
     let [inside, outside] = [&row.inside, &row.outside].map(judge::larger_loss);
-    let levels: String = [
+    [
         judge::inside_p95(&row.inside),
         judge::outside_p95(&row.outside),
         judge::growth(row),
@@ -119,7 +134,14 @@ fn row(row: &SnapshotRow) -> Value {
     ]
     .map(digit)
     .iter()
-    .collect();
+    .collect()
+}
+
+/// A row: name, kind, parent, depth, children, alerts, rate down and up, p50 and p95 inside, p50 and p95
+/// outside, growth, score, loss inside and outside, open flows, levels of six values, sparkline.
+fn row(row: &SnapshotRow) -> Value {
+    let alerts: Vec<&str> = row.alerts.iter().map(|kind| alert(*kind)).collect();
+    let [inside, outside] = [&row.inside, &row.outside].map(judge::larger_loss);
     json!([
         row.name,
         kind(row.kind),
@@ -138,7 +160,7 @@ fn row(row: &SnapshotRow) -> Value {
         ppm(inside),
         ppm(outside),
         row.flows.open(),
-        levels,
+        levels(row),
         spark(&row.history),
     ])
 }

@@ -158,6 +158,11 @@ fn a_click_opens_the_details_of_a_class() {
             .value("document.getElementById('hosts').innerText")
             .to_string();
         assert!(hosts.contains("192.0.2.17"), "{hosts}");
+        assert_eq!(
+            browser.value("document.querySelectorAll('#tiles .warning, #tiles .critical').length"),
+            0,
+            "a calm class"
+        );
         browser.screenshot("detail-light");
         browser.prefer("dark");
         browser.screenshot("detail-dark");
@@ -192,6 +197,12 @@ fn the_growth_is_explained_by_its_note() {
             !of_subscriber.contains("mean") && of_subscriber.contains(" idle, "),
             "{of_subscriber}"
         );
+        // 90 ms of growth are a warning in `top`, too.
+        browser.until(&format!("{ROWS} === 33"));
+        browser.click("#rows tr:nth-child(1) td:nth-child(3)");
+        browser.until(&format!("{tile}?.querySelector('.value.warning')"));
+        browser.press("Escape");
+        browser.until("!document.getElementById('overview').hidden");
     });
 }
 
