@@ -192,8 +192,9 @@ impl Browser {
         let Some(dir) = std::env::var_os("FAIRPATH_SCREENSHOTS").map(PathBuf::from) else {
             return;
         };
-        // A page of thousands of rows is too large for one screenshot.
-        let whole = self.value("document.documentElement.scrollHeight < 8000");
+        // Rows below the window do not exist.
+        let whole = self
+            .value("['above', 'below'].every((id) => !document.getElementById(id)?.offsetHeight)");
         let shot = self.call(
             "Page.captureScreenshot",
             json!({"captureBeyondViewport": whole}),
