@@ -51,7 +51,7 @@ const PACE: Duration = Duration::from_millis(10);
 const PAGE: &str = "127.0.0.1:9910";
 /// The page requests this every second, Prometheus that every 15 s.
 const PAGE_EVERY: Duration = Duration::from_secs(1);
-const PAGE_REQUEST: &str = "GET /api/snapshot?sort=tree&filter=&limit=300&history=1 HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n";
+const PAGE_REQUEST: &str = "GET /api/page?sort=tree&offset=0&limit=34&lists=10&after_ms=9999999999999 HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n";
 const SCRAPE_EVERY: Duration = Duration::from_secs(15);
 const SCRAPE_REQUEST: &str =
     "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: application/openmetrics-text\r\n\r\n";

@@ -86,7 +86,7 @@ fn detail_names_remote_host_and_the_live_flow() {
     let labels = "[labels]\nfile = \"labels.csv\"\n";
     place.configure(
         &["lan", "wan"],
-        &format!("uplinks = [\"wan\"]\n{labels}{CLASSES}"),
+        &format!("uplinks = [\"wan\"]\n{labels}{CLASSES}{DORA}"),
     );
     let daemon = Daemon::start(site.router(), &place);
     let mut pair =
@@ -121,8 +121,45 @@ fn detail_names_remote_host_and_the_live_flow() {
     );
     assert_eq!(flow["protocol"], "tcp");
 
+    let recent = detail["recent"].as_array().unwrap();
+    let has_traffic = |point: &&Value| point["rate_down_bps"].as_f64() > Some(0.0);
+    assert!(recent.iter().any(|point| has_traffic(&point)), "{detail:#}");
+    assert_eq!(
+        detail["configured"]["criteria"],
+        json!(["prefix 10.10.1.2/32"])
+    );
+
     let unknown = daemon.query(&json!({"verb": "detail", "class": "carl", "limit": 5}));
     assert_eq!(unknown["answer"], "error", "{unknown}");
+}
+
+const DORA: &str = "[[class]]\nname = \"dora\"\nprefix = \"192.0.2.0/24\"\n\
+                    [class.attributes]\ncircuit = \"C-4711\"\ncomment = \"left\u{202e} door\"\n";
+
+#[test]
+fn a_search_finds_addresses_and_attributes() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let site = Site::new(&testbed);
+    let place = Place::new();
+    place.configure(&["lan", "wan"], &format!("{CLASSES}{DORA}"));
+    let daemon = Daemon::start(site.router(), &place);
+    let found = |text: &str| -> Vec<String> {
+        let query = json!({"verb": "snapshot", "query": {"search": text}});
+        let answer = daemon.query(&query);
+        let rows = answer["snapshot"]["rows"].as_array().unwrap();
+        let name = |row: &Value| row["name"].as_str().unwrap().to_owned();
+        rows.iter().map(name).collect()
+    };
+    for text in ["192.0.2.77", "192.0.2.64/30", "c-4711", "DORA"] {
+        assert_eq!(found(text), ["dora"], "{text}");
+    }
+    assert_eq!(found("10.10.1.2"), ["anna"]);
+    assert_eq!(found("198.51.100.1"), [""; 0]);
+    let detail = daemon.query(&json!({"verb": "detail", "class": "dora", "limit": 1}));
+    let configured = &detail["detail"]["configured"];
+    let attributes = json!({"circuit": "C-4711", "comment": "left? door"});
+    assert_eq!(configured["attributes"], attributes, "clean: {detail}");
 }
 
 #[test]

@@ -127,6 +127,15 @@ fn counters_grow_over_restarts_and_reloads() {
     let daemon = Daemon::start(site.router(), &place);
     site.exchange(ANNA, 3);
     daemon.row_when("anna", "3 flows closed", |row| row["flows"]["closed"] == 3);
+    let page = get(site.router(), 9912, "/api/page?lists=5&after_ms=0");
+    let (_, view) = page.split_once("\r\n\r\n").unwrap();
+    let view: Value = serde_json::from_str(view).unwrap();
+    let points = view["total"]["recent"].as_array().unwrap();
+    assert!(
+        points.iter().any(|point| point[1].as_u64() > Some(0)),
+        "{view}"
+    );
+    assert_eq!(view["lists"]["affected_total"], 0, "{view}");
     let refused = "fairpath_monitor_web_requests_refused_total";
     get(site.router(), 9912, "/nowhere");
     get(site.router(), 9909, "/nowhere");

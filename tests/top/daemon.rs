@@ -270,5 +270,7 @@ fn details(mut row: SnapshotRow) -> Detail {
             retransmitted_packets: 1,
         }],
         day: Vec::new(),
+        recent: Vec::new(),
+        configured: None,
     }
 }

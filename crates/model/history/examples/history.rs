@@ -207,6 +207,19 @@ fn main() {
         let snapshot = timed(name, || history.snapshot(&query, Meta::default()));
         assert!(snapshot.rows_total >= u64::from(rows));
     }
+    let page = Query {
+        history: true,
+        alerts: true,
+        affected: 10,
+        total_after_unix_ns: Some(u64::MAX),
+        ..query(Sort::Tree, 34)
+    };
+    // The clock of CPU time may have steps of milliseconds.
+    timed("the page 100 times: 34 rows, affected ones", || {
+        for _ in 0..100 {
+            std::hint::black_box(history.snapshot(&page, Meta::default()));
+        }
+    });
     timed("detail of a site", || history.detail("site 0", 20));
     let count = timed("rows for export", || history.interval_rows().count());
     println!("{:<44} {count:>8}", "of this number of active rows");

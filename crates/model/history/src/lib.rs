@@ -4,8 +4,10 @@
 
 pub mod histogram;
 pub mod history;
+pub mod judge;
 pub mod row_table;
 pub mod rows;
+pub mod search;
 pub mod series;
 pub mod snapshot;
 

@@ -432,6 +432,9 @@ pub struct Snapshot {
     pub configuration: u64,
     /// Number of rows, shown or not.
     pub rows_total: u64,
+    /// Number of rows that the query selects, without its `offset` and `limit`. 0 without a query.
+    #[serde(default)]
+    pub rows_selected: u64,
     /// In tree order unless sorted: each parent before its children, siblings as configured.
     pub rows: Vec<SnapshotRow>,
     /// Counters of the packet path and of the daemon, by name.
@@ -452,9 +455,52 @@ pub struct Snapshot {
     /// the query does not select them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alerts: Vec<Alert>,
+    /// The last reported alerts that ended since this process began, newest first. Empty unless requested.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub past_alerts: Vec<Alert>,
+    /// Classes with excess delay or loss now, worst first. Empty unless requested.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub affected: Vec<Affected>,
+    /// Their number, also of those not listed. 0 unless requested.
+    #[serde(default)]
+    pub affected_total: u64,
+    /// The traffic of all rows over time. `None` unless requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<Total>,
     /// Texts for the operator, such as a refused configuration or a setting that needs a restart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+/// A leg of a class with excess delay or loss.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Affected {
+    /// The class.
+    pub class: String,
+    /// The kind of its row.
+    pub kind: Kind,
+    /// Its parent class.
+    pub parent: Option<String>,
+    /// "inside" or "outside".
+    pub leg: String,
+    /// Unix time from which it is affected without a break, nanoseconds.
+    pub since_unix_ns: u64,
+    /// 95th percentile of the window.
+    pub p95_rtt_ns: Option<u64>,
+    /// The percentile minus the usual RTT. docs/export.md has the definition.
+    pub excess_rtt_ns: Option<u64>,
+    /// Loss ratio of both directions, in the window.
+    pub loss_ratio: Option<f64>,
+}
+
+/// The traffic of all rows together over time: rows without parent, except interfaces.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Total {
+    /// One point for each of the last intervals, oldest first.
+    pub recent: Vec<DayPoint>,
+    /// The last day since the start of this process, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub day: Vec<DayPoint>,
 }
 
 /// A remote prefix, a label of remote prefixes, or a host of a class.
@@ -512,7 +558,7 @@ pub struct FlowLine {
     pub retransmitted_packets: u64,
 }
 
-/// One step of the last day of a class.
+/// One step of the last day or the last minutes of a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DayPoint {
     /// Unix time at which the step begins, nanoseconds.
@@ -548,7 +594,35 @@ pub struct Detail {
     pub flows: Vec<FlowLine>,
     /// The last day, oldest first.
     pub day: Vec<DayPoint>,
+    /// One point for each of the last 60 intervals, oldest first.
+    #[serde(default)]
+    pub recent: Vec<DayPoint>,
+    /// Its configuration, for a row of kind class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configured: Option<Configured>,
 }
+
+/// The configuration of a class.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Configured {
+    /// Its criteria as text, for example "prefix 192.0.2.0/24", at most [`MAX_CRITERIA_SHOWN`].
+    pub criteria: Vec<String>,
+    /// Number of its criteria, also of those not listed.
+    pub criteria_total: u64,
+    /// Attributes of the operator, such as circuit ids and comments, at most [`MAX_ATTRIBUTES_SHOWN`].
+    pub attributes: BTreeMap<String, String>,
+    /// Its service level: maximum of the 95th percentile inside.
+    pub sla_p95_rtt_ns: Option<u64>,
+    /// Its service level: maximum loss ratio.
+    pub sla_loss_ratio: Option<f64>,
+}
+
+/// Maximum number of criteria in [`Configured`].
+pub const MAX_CRITERIA_SHOWN: usize = 64;
+/// Maximum number of attributes in [`Configured`].
+pub const MAX_ATTRIBUTES_SHOWN: usize = 32;
+/// Maximum size of an attribute's value in [`Configured`], characters.
+pub const MAX_ATTRIBUTE_CHARS: usize = 500;
 
 /// The sort order of rows, largest value first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -579,14 +653,26 @@ pub enum Sort {
 pub struct Query {
     /// Their order.
     pub sort: Sort,
+    /// Sorts siblings among themselves, so that each row follows its parent.
+    pub by_parent: bool,
     /// Only rows whose name contains this, ignoring case.
     pub filter: Option<String>,
+    /// As `filter`, and classes with a criterion or an attribute that matches: an address, a prefix, a
+    /// MAC address, or a part of a text.
+    pub search: Option<String>,
     /// Only this class and the classes below it.
     pub under: Option<String>,
     /// Only rows of this kind.
     pub kind: Option<Kind>,
     /// No deeper than this.
     pub depth: Option<u32>,
+    /// Without the rows below folded rows. A row is folded if its depth is at least this, unless it is
+    /// in `fold_except`.
+    pub folded_from_depth: Option<u32>,
+    /// Names of rows for which folding is reversed.
+    pub fold_except: Vec<String>,
+    /// Number of selected rows to skip.
+    pub offset: usize,
     /// Maximum number of rows, 0 for all.
     pub limit: usize,
     /// With `Totals::histogram` of both legs.
@@ -595,6 +681,12 @@ pub struct Query {
     pub history: bool,
     /// With `Snapshot::alerts`: all of them, whichever rows are selected.
     pub alerts: bool,
+    /// With `Snapshot::past_alerts`.
+    pub past_alerts: bool,
+    /// With `Snapshot::affected`, at most this number. 0 for none.
+    pub affected: usize,
+    /// With points of `Snapshot::total` that begin after this Unix time. 0 for all of them and the day.
+    pub total_after_unix_ns: Option<u64>,
 }
 
 /// The schema number of [`Snapshot`] and the control socket.

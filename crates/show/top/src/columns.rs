@@ -9,7 +9,7 @@
 use fairpath_history::snapshot::{Queue, SnapshotRow, Sort};
 
 use crate::figures::{count, maybe, millis, percent, scaled};
-use crate::judge::{self, Level};
+use fairpath_history::judge::{self, Level};
 
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

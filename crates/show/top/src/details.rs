@@ -9,9 +9,9 @@ use crate::figures::{count, grouped, maybe, millis, percent, scaled, span};
 use crate::glyphs::Look;
 use crate::grid::{self, Field, Item};
 use crate::histogram;
-use crate::judge::{self, Level};
 use crate::table::{Trend, sparkline};
 use crate::text::{cut, left};
+use fairpath_history::judge::{self, Level};
 
 const fn field(title: &'static str, width: usize, rank: u8) -> Field {
     Field { title, width, rank }

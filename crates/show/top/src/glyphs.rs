@@ -4,7 +4,7 @@ use std::env;
 
 use ratatui::style::{Color, Modifier, Style};
 
-use crate::judge::Level;
+use fairpath_history::judge::Level;
 
 /// Characters and colours of the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

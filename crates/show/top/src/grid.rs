@@ -4,8 +4,8 @@
 use ratatui::text::{Line, Span};
 
 use crate::glyphs::Look;
-use crate::judge::Level;
 use crate::text::{left, right, width};
+use fairpath_history::judge::Level;
 
 /// A column of figures.
 #[derive(Clone, Copy, Debug)]

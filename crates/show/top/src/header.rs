@@ -7,10 +7,10 @@ use ratatui::style::Style;
 
 use crate::figures::{grouped, scaled, span};
 use crate::glyphs::Look;
-use crate::judge::Level;
 use crate::state::State;
 use crate::text;
 use crate::view::View;
+use fairpath_history::judge::Level;
 
 /// Number of header lines.
 pub const LINES: u16 = 2;

@@ -21,7 +21,6 @@ mod glyphs;
 mod grid;
 mod header;
 mod histogram;
-mod judge;
 mod keys;
 mod listing;
 mod live;

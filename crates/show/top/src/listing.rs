@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 
 use fairpath_history::snapshot::{Kind, Leg, Query, SnapshotRow, Sort};
 
-use crate::judge;
+use fairpath_history::judge;
 
 /// Identifies a row. Names are unique only among rows of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -160,5 +160,7 @@ pub fn carla() -> Detail {
             flow("10.0.7.3", "192.0.2.1", 1),
         ],
         day: (0..288).map(step).collect(),
+        recent: Vec::new(),
+        configured: None,
     }
 }

@@ -19,11 +19,11 @@ use crate::columns::Layout;
 use crate::details;
 use crate::glyphs::Look;
 use crate::header;
-use crate::judge::Level;
 use crate::keys::HELP;
 use crate::state::State;
 use crate::table::Table;
 use crate::text;
+use fairpath_history::judge::Level;
 
 /// On a screen with fewer lines, header and group titles are not drawn.
 const SMALL: u16 = 8;

@@ -8,10 +8,10 @@ use ratatui::style::{Modifier, Style};
 use crate::columns::{Column, Layout};
 use crate::figures;
 use crate::glyphs::Look;
-use crate::judge::Level;
 use crate::listing::{Entry, Fold};
 use crate::text;
 use crate::view::{self, View};
+use fairpath_history::judge::Level;
 
 /// The quantity of the sparkline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

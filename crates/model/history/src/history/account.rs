@@ -3,6 +3,7 @@
 use fairpath_core::prefetch;
 use serde::{Deserialize, Serialize};
 
+use super::affected::Affliction;
 use super::alerts::{Hold, Watch};
 use super::day::{Day, DayClock};
 use super::interval::Entry;
@@ -10,15 +11,18 @@ use super::load::LoadMeter;
 use super::pad::Sums;
 use super::peers::Peers;
 use super::tally::Tally;
-use super::window::Window;
+use super::window::{Mark, Window};
 use crate::Histogram;
-use crate::snapshot::{DayPoint, Point};
+use crate::snapshot::DayPoint;
 
 /// Load and baselines of a class, created when it is first active.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Learnt {
     pub load: LoadMeter,
     pub watch: Watch,
+    /// By leg. Not saved.
+    #[serde(skip)]
+    pub afflictions: [Affliction; 2],
 }
 
 /// The stored data of a class, a few hundred bytes without traffic. See [`super`] for more.
@@ -69,12 +73,12 @@ impl Account {
     }
 
     /// Adds an interval, except values that depend on ceilings.
-    pub fn add(&mut self, t: u64, interval: u64, step: u32, entry: &Entry, point: Point) {
+    pub fn add(&mut self, t: u64, interval: u64, step: u32, entry: &Entry, mark: Mark) {
         self.active_at = t;
         self.active_step = step;
         self.totals.add(&entry.tally);
         let window = self.window.get_or_insert_default();
-        window.push(interval, step, entry, point);
+        window.push(interval, step, entry, mark);
     }
 
     /// Moves intervals before `oldest` from the window to distributions and day. O(buckets).

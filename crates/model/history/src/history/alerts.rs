@@ -523,6 +523,11 @@ impl Watch {
         }
     }
 
+    /// The baseline of the median of a leg, nanoseconds.
+    pub fn usual_rtt(&self, leg: usize) -> Option<u64> {
+        self.baselines[leg][0].value().map(|value| value as u64)
+    }
+
     /// The comparison of the quantile that is furthest above its baseline.
     fn shift(&self, rules: &AlertRules, leg: usize, judged: &[Judged; 2]) -> Option<Finding> {
         let findings = self.baselines[leg].iter().zip(judged);

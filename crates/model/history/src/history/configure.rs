@@ -48,7 +48,9 @@ impl History {
         }
         let alerts = self.park(before.accounts);
         self.list_rows();
-        Ok(self.report_rows(alerts))
+        let alerts = self.report_rows(alerts);
+        self.note_past(&alerts);
+        Ok(alerts)
     }
 
     fn forget_subnets(&mut self, places: &[Place]) {

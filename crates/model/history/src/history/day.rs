@@ -80,6 +80,25 @@ struct Step {
     loss: u16,
 }
 
+/// An RTT in two bytes, at the resolution of the core's buckets.
+pub(super) fn packed_rtt(rtt_ns: Option<u64>) -> u16 {
+    rtt_ns.map_or(NONE, bucket_of)
+}
+
+pub(super) fn unpacked_rtt(bucket: u16) -> Option<u64> {
+    (bucket != NONE).then(|| bucket_middle(bucket))
+}
+
+/// A ratio in two bytes.
+pub(super) fn packed_loss(loss: Share) -> u16 {
+    let value = loss.value();
+    value.map_or(NONE, |share| (share * ALL_LOST).round() as u16)
+}
+
+pub(super) fn unpacked_loss(loss: u16) -> Option<f64> {
+    (loss != NONE).then(|| f64::from(loss) / ALL_LOST)
+}
+
 /// The current step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Open {
@@ -92,7 +111,7 @@ struct Open {
 
 impl Open {
     fn close(&self) -> Step {
-        let bucket = |leg: usize, q: f64| self.spread[leg].quantile(q).map_or(NONE, bucket_of);
+        let bucket = |leg: usize, q: f64| packed_rtt(self.spread[leg].quantile(q));
         let loss = Share {
             lost: self.lost,
             of: self.data,
@@ -102,9 +121,7 @@ impl Open {
             bytes: self.bytes.map(|bytes| bytes as f32),
             p50: [INSIDE, OUTSIDE].map(|leg| bucket(leg, 0.5)),
             p95: [INSIDE, OUTSIDE].map(|leg| bucket(leg, 0.95)),
-            loss: loss
-                .value()
-                .map_or(NONE, |share| (share * ALL_LOST).round() as u16),
+            loss: packed_loss(loss),
         }
     }
 }
@@ -164,16 +181,15 @@ impl Step {
     fn point(self, clock: &DayClock) -> Option<DayPoint> {
         let measured_ns = clock.measured_ns(self.number)?.max(1);
         let rate = |bytes: f32| f64::from(bytes) * 8e9 / measured_ns as f64;
-        let rtt = |bucket: u16| (bucket != NONE).then(|| bucket_middle(bucket));
         Some(DayPoint {
             unix_ns: u64::from(self.number) * DAY_STEP_NS,
             rate_up_bps: rate(self.bytes[UP]),
             rate_down_bps: rate(self.bytes[DOWN]),
-            inside_p50_rtt_ns: rtt(self.p50[INSIDE]),
-            inside_p95_rtt_ns: rtt(self.p95[INSIDE]),
-            outside_p50_rtt_ns: rtt(self.p50[OUTSIDE]),
-            outside_p95_rtt_ns: rtt(self.p95[OUTSIDE]),
-            inside_loss_ratio: (self.loss != NONE).then(|| f64::from(self.loss) / ALL_LOST),
+            inside_p50_rtt_ns: unpacked_rtt(self.p50[INSIDE]),
+            inside_p95_rtt_ns: unpacked_rtt(self.p95[INSIDE]),
+            outside_p50_rtt_ns: unpacked_rtt(self.p50[OUTSIDE]),
+            outside_p95_rtt_ns: unpacked_rtt(self.p95[OUTSIDE]),
+            inside_loss_ratio: unpacked_loss(self.loss),
         })
     }
 }

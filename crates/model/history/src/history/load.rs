@@ -353,6 +353,11 @@ impl LoadMeter {
         prefetch(&*self.busy.cells);
     }
 
+    /// The lowest RTT of three days.
+    pub fn base_rtt_ns(&self) -> Option<u64> {
+        self.line.line.base.value()
+    }
+
     /// The load at `t`.
     pub fn load(&self, t: u64) -> Load {
         let loaded = self.busy.quantile(t, 0.5);
@@ -366,7 +371,7 @@ impl LoadMeter {
         let growth = growth.max(self.line.classes.value(t).map(growth_of));
         Load {
             idle_p50_rtt_ns: idle,
-            base_rtt_ns: self.line.line.base.value(),
+            base_rtt_ns: self.base_rtt_ns(),
             loaded_p50_rtt_ns: loaded,
             loaded_p95_rtt_ns: self.busy.quantile(t, 0.95),
             rtt_growth_ns: growth,

@@ -22,11 +22,12 @@
 //! | distributions of the totals | once measured | 16 per used bucket and leg |
 //! | load, baselines, alerts | once active | 800, and 8 per bucket of load |
 //! | window | active in the window | 300, and up to twice its intervals: 112 each, and 4 per bucket and leg |
-//! | sparkline | once active | 1,000 |
+//! | sparkline | once active | 1,500 |
 //! | peers | once active | 48 each, [`MAX_PEERS`] over all rows |
 //! | day | [`MAX_DAY_CLASSES`] rows | 24 per five minutes with traffic, and the buckets of the open step |
 
 mod account;
+mod affected;
 mod alerts;
 mod baseline;
 mod blocks;
@@ -45,6 +46,7 @@ mod show;
 mod state;
 mod take;
 mod tally;
+mod total;
 mod tree;
 mod unmatched;
 mod window;
@@ -55,7 +57,7 @@ use std::sync::Arc;
 use fairpath_core::{Cell, ClassCounts, Pair, Prefix};
 
 use crate::rows::IntervalRow;
-use crate::snapshot::Kind;
+use crate::snapshot::{Alert, Kind};
 use account::Account;
 use alerts::Active;
 pub use alerts::{
@@ -87,6 +89,8 @@ pub use peers::{
 pub use show::Meta;
 pub use state::{STATE_VERSION, State, StateError};
 use tally::Meter;
+pub use total::TOTAL_POINTS;
+use total::TotalMeter;
 use tree::Place;
 pub use tree::{ConfigureError, MAX_ROWS, NO_SLOT, RowSpec};
 use unmatched::Unmatched;
@@ -99,6 +103,9 @@ pub const MAX_WINDOW_INTERVALS: u32 = 120;
 pub const PARKED_NS: u64 = 3_600_000_000_000;
 /// Maximum number of parked rows, including restored ones. The oldest are dropped and counted.
 pub const MAX_PARKED: usize = MAX_ROWS;
+
+/// Maximum number of ended alerts in a snapshot. Older ones are only in logs and files.
+pub const MAX_PAST_ALERTS: usize = 100;
 
 /// Settings of window and alerts.
 #[derive(Clone, Debug, PartialEq)]
@@ -233,6 +240,9 @@ pub struct History {
     alerts_waiting: u64,
     alerting: Vec<usize>,
     faults: Faults,
+    /// The last ends of reported alerts, newest first.
+    past_alerts: VecDeque<Alert>,
+    total: TotalMeter,
     /// Parents whose classes exceed their service levels.
     folding: Vec<usize>,
     /// Restored rows with reported alerts that are not configured since the start.
@@ -267,6 +277,8 @@ impl History {
             alerts_waiting: 0,
             alerting: Vec::new(),
             faults: Faults::default(),
+            past_alerts: VecDeque::new(),
+            total: TotalMeter::default(),
             folding: Vec::new(),
             missing: Vec::new(),
             days: 0,

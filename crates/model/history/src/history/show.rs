@@ -1,6 +1,6 @@
 //! Snapshots and details of the history.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP};
 
@@ -13,8 +13,8 @@ use super::tally::Tally;
 use super::{History, Node};
 use crate::Histogram;
 use crate::snapshot::{
-    AlertKind, Detail, Leg, Load, Query, SNAPSHOT_SCHEMA, Snapshot, SnapshotRow, Sort, Totals,
-    Volume,
+    AlertKind, Detail, Kind, Leg, Load, Query, SNAPSHOT_SCHEMA, Snapshot, SnapshotRow, Sort,
+    Totals, Volume,
 };
 
 /// Parts of a snapshot that come from the daemon.
@@ -42,17 +42,46 @@ impl History {
     /// if they determine the order. `under` selects the first class of that name in tree order. Rows
     /// without the sort value are last, and equal rows keep their tree order.
     pub fn snapshot(&self, query: &Query, meta: Meta) -> Snapshot {
+        self.snapshot_with(query, meta, &|_, _| false)
+    }
+
+    /// As [`History::snapshot`]. `found` returns true for rows that `query.search` selects for another
+    /// reason than their name.
+    pub fn snapshot_with(
+        &self,
+        query: &Query,
+        meta: Meta,
+        found: &dyn Fn(Kind, &str) -> bool,
+    ) -> Snapshot {
         let parts = Parts {
             histograms: query.histograms,
             history: query.history,
         };
-        let rows = self.select(query);
+        let rows = self.select(query, found);
+        let (rows_selected, skipped) = (rows.len() as u64, query.offset.min(rows.len()));
+        let limit = if query.limit > 0 {
+            query.limit
+        } else {
+            rows.len()
+        };
+        let shown = rows.into_iter().skip(skipped).take(limit);
+        let (affected, affected_total) = match query.affected {
+            0 => (Vec::new(), 0),
+            limit => self.affected(limit),
+        };
         let mut sums = Sums::default();
         Snapshot {
-            rows: rows
-                .into_iter()
-                .map(|row| self.row(row, parts, &mut sums))
-                .collect(),
+            rows_selected,
+            affected,
+            affected_total,
+            past_alerts: match query.past_alerts {
+                true => self.past_alerts.iter().cloned().collect(),
+                false => Vec::new(),
+            },
+            total: query
+                .total_after_unix_ns
+                .map(|after| self.total.show(after, &self.day_clock)),
+            rows: shown.map(|row| self.row(row, parts, &mut sums)).collect(),
             alerts: match query.alerts {
                 true => self.reported_alerts(),
                 false => Vec::new(),
@@ -150,11 +179,20 @@ impl History {
             busiest_hosts: shown.hosts,
             flows: Vec::new(),
             day: node.account.day_points(&self.day_clock, &mut sums),
+            recent: node
+                .account
+                .window
+                .as_ref()
+                .map_or_else(Vec::new, |window| {
+                    let (first, last) = (node.account.first_interval, self.clock.interval);
+                    window.recent(first, last, self.interval.unix_ns, self.interval.dt_ns)
+                }),
+            configured: None,
         })
     }
 
-    /// The rows that a query selects, in its order.
-    fn select(&self, query: &Query) -> Vec<usize> {
+    /// All rows that a query selects, in its order.
+    fn select(&self, query: &Query, found: &dyn Fn(Kind, &str) -> bool) -> Vec<usize> {
         let range = match &query.under {
             None => 0..self.nodes.len(),
             Some(name) => {
@@ -162,15 +200,65 @@ impl History {
                 at.map_or(0..0, |at| at..self.nodes[at].place.end)
             }
         };
-        let filter = query.filter.as_ref().map(|filter| filter.to_lowercase());
-        let mut rows: Vec<usize> = range
-            .filter(|row| matches(&self.nodes[*row], query, filter.as_deref()))
+        let [filter, search] = [&query.filter, &query.search]
+            .map(|text| text.as_ref().map(|text| text.to_lowercase()));
+        let mut rows: Vec<usize> = self
+            .unfolded(range, query)
+            .into_iter()
+            .filter(|row| {
+                let node = &self.nodes[*row];
+                let spec = &node.place.spec;
+                matches(node, query, filter.as_deref())
+                    && (matches(node, query, search.as_deref()) || found(spec.kind, &spec.name))
+            })
             .collect();
-        self.sort(&mut rows, query.sort);
-        if query.limit > 0 {
-            rows.truncate(query.limit);
+        match query.by_parent && query.sort != Sort::Tree {
+            true => self.sort_by_parent(rows, query.sort),
+            false => {
+                self.sort(&mut rows, query.sort);
+                rows
+            }
+        }
+    }
+
+    /// The rows of a range, without those below folded rows.
+    fn unfolded(&self, range: std::ops::Range<usize>, query: &Query) -> Vec<usize> {
+        if query.folded_from_depth.is_none() && query.fold_except.is_empty() {
+            return range.collect();
+        }
+        let except: HashSet<&str> = query.fold_except.iter().map(String::as_str).collect();
+        let from = query.folded_from_depth.unwrap_or(u32::MAX);
+        let (mut rows, mut at) = (Vec::new(), range.start);
+        while at < range.end {
+            let place = &self.nodes[at].place;
+            rows.push(at);
+            let folded = (place.depth >= from) != except.contains(place.spec.name.as_str());
+            at = if folded { place.end } else { at + 1 };
         }
         rows
+    }
+
+    /// Sorts siblings, and lets the rows of `rows` below each follow it. O(rows * depth), plus sorting.
+    fn sort_by_parent(&self, rows: Vec<usize>, sort: Sort) -> Vec<usize> {
+        let selected: HashSet<usize> = rows.iter().copied().collect();
+        let above = |row: &usize| self.nodes[*row].place.spec.parent;
+        let mut below: HashMap<Option<usize>, Vec<usize>> = HashMap::new();
+        for row in rows {
+            let mut parents = std::iter::successors(above(&row), above);
+            let parent = parents.find(|parent| selected.contains(parent));
+            below.entry(parent).or_default().push(row);
+        }
+        for siblings in below.values_mut() {
+            self.sort(siblings, sort);
+            siblings.reverse();
+        }
+        let mut waiting = below.remove(&None).unwrap_or_default();
+        let mut sorted = Vec::with_capacity(selected.len());
+        while let Some(row) = waiting.pop() {
+            sorted.push(row);
+            waiting.extend(below.remove(&Some(row)).unwrap_or_default());
+        }
+        sorted
     }
 
     fn sort(&self, rows: &mut [usize], sort: Sort) {

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use fairpath_core::{
-    BUCKETS, Cell, ClassCounts, DOWN, INSIDE, OUTSIDE, Pair, PairKind, UP, prefetch,
-};
+use fairpath_core::{BUCKETS, Cell, ClassCounts, INSIDE, OUTSIDE, Pair, PairKind, prefetch};
 
+use super::affected;
 use super::alerts::{BREACH, Evidence, MAX_ALERTS_PER_INTERVAL, Proposal, When};
 use super::day::MAX_DAY_CLASSES;
 use super::interval::Entry;
 use super::load::{BusyScore, Seen};
 use super::pad::pack;
-use super::{History, Moment, NO_ROW, Node, PARKED_NS, Reading};
-use crate::snapshot::{Alert, Point};
+use super::window::Mark;
+use super::{History, MAX_PAST_ALERTS, Moment, NO_ROW, Node, PARKED_NS, Reading};
+use crate::snapshot::{Alert, Kind};
 
 const LEGS: [usize; 2] = [INSIDE, OUTSIDE];
 /// Each interval searches 1/64 of the rows for idle peers.
@@ -34,12 +34,38 @@ impl History {
         let parent = |row: usize| nodes[row].place.spec.parent;
         self.interval.roll_up(parent, &mut self.sums);
         self.post();
+        self.add_to_total();
         self.expire();
         self.read_pairs(reading.pairs);
         self.forget();
         let mut alerts = self.end_missing();
         alerts.extend(self.judge());
+        self.note_past(&alerts);
         alerts
+    }
+
+    /// Adds the interval to the traffic of all rows. O(words of rows without parent).
+    fn add_to_total(&mut self) {
+        let is_top = |entry: &&Entry| {
+            let spec = &self.nodes[entry.row].place.spec;
+            spec.parent.is_none() && spec.kind != Kind::Interface
+        };
+        let entries = self.interval.entries.iter().filter(is_top);
+        self.total.add(
+            entries,
+            self.interval.unix_ns,
+            self.interval.dt_ns,
+            self.day_clock.step(),
+            &mut self.sums,
+        );
+    }
+
+    /// Keeps the ends of alerts for snapshots.
+    pub(super) fn note_past(&mut self, alerts: &[Alert]) {
+        for alert in alerts.iter().filter(|alert| !alert.active) {
+            self.past_alerts.push_front(alert.clone());
+        }
+        self.past_alerts.truncate(MAX_PAST_ALERTS);
     }
 
     fn tick(&mut self, reading: &Reading) {
@@ -144,11 +170,9 @@ impl History {
             let Node { place, account } = &mut self.nodes[entry.row];
             let rates = self.interval.rates_bps(entry);
             self.sums.set(&entry.words);
-            let point = Point {
-                rate_bps: rates[UP] + rates[DOWN],
-                p95_rtt_ns: self.sums.quantile(INSIDE, 0.95),
-            };
-            account.add(self.clock.t, self.clock.interval, step, entry, point);
+            let loss = entry.tally.loss(INSIDE).both();
+            let mark = Mark::new(self.clock.interval, rates, &self.sums, loss);
+            account.add(self.clock.t, self.clock.interval, step, entry, mark);
             if !account.recent {
                 account.recent = true;
                 self.recent.push(entry.row);
@@ -158,7 +182,7 @@ impl History {
                 dt_ns: self.interval.dt_ns,
                 rates_bps: rates,
                 plan_bps: [place.spec.ceil_up_bps, place.spec.ceil_down_bps],
-                loss: entry.tally.loss(INSIDE).both(),
+                loss,
                 one_line: place.one_line(),
             };
             let inside = self.sums.buckets(INSIDE);
@@ -295,10 +319,19 @@ impl History {
                 continue;
             };
             window.advance(oldest);
-            if !self.settings.alerts.kinds.contains(&place.spec.kind) {
+            let watched = self.settings.alerts.kinds.contains(&place.spec.kind);
+            if !watched && !place.one_line() {
                 continue;
             }
             window.add_up(oldest, &mut self.sums);
+            if place.one_line() {
+                let known = self.settings.alerts.outside_min_flows;
+                let many = account.totals.flows().open() >= known;
+                affected::note(learnt, &self.sums, &window.sum(oldest), many, &when);
+            }
+            if !watched {
+                continue;
+            }
             let sla = self.settings.alerts.sla(place);
             let evidence = Evidence {
                 when,

@@ -8,10 +8,11 @@ use std::collections::VecDeque;
 
 use fairpath_core::{DOWN, INSIDE, OUTSIDE, UP, prefetch};
 
+use super::day::{packed_loss, packed_rtt, unpacked_loss, unpacked_rtt};
 use super::interval;
 use super::pad::Sums;
-use super::tally::Tally;
-use crate::snapshot::Point;
+use super::tally::{Share, Tally};
+use crate::snapshot::{DayPoint, Point};
 
 /// Points of a sparkline.
 pub const HISTORY_POINTS: usize = 60;
@@ -80,12 +81,49 @@ struct Entry {
     counts: Compact,
 }
 
-/// One point of the sparkline, 16 bytes. An infinite time means no value.
+/// The figures of one interval, 24 bytes. The numbers of intervals wrap after 136 years of seconds.
 #[derive(Clone, Copy, Debug)]
-struct Mark {
-    interval: u64,
-    rate_bps: f32,
-    p95_rtt_ns: f32,
+pub(super) struct Mark {
+    interval: u32,
+    rates_bps: [f32; 2],
+    p50: [u16; 2],
+    p95: [u16; 2],
+    loss: u16,
+}
+
+impl Mark {
+    /// `sums` has the distributions of the interval, `loss` is that of the inside leg.
+    pub fn new(interval: u64, rates_bps: [f64; 2], sums: &Sums, loss: Share) -> Mark {
+        let rtts = |q: f64| [INSIDE, OUTSIDE].map(|leg| packed_rtt(sums.quantile(leg, q)));
+        Mark {
+            interval: interval as u32,
+            rates_bps: rates_bps.map(|rate| rate as f32),
+            p50: rtts(0.5),
+            p95: rtts(0.95),
+            loss: packed_loss(loss),
+        }
+    }
+
+    fn point(&self) -> Point {
+        Point {
+            rate_bps: self.rates_bps.into_iter().map(f64::from).sum(),
+            p95_rtt_ns: unpacked_rtt(self.p95[INSIDE]),
+        }
+    }
+
+    /// The same with all figures.
+    pub fn day_point(&self, unix_ns: u64) -> DayPoint {
+        DayPoint {
+            unix_ns,
+            rate_up_bps: f64::from(self.rates_bps[UP]),
+            rate_down_bps: f64::from(self.rates_bps[DOWN]),
+            inside_p50_rtt_ns: unpacked_rtt(self.p50[INSIDE]),
+            inside_p95_rtt_ns: unpacked_rtt(self.p95[INSIDE]),
+            outside_p50_rtt_ns: unpacked_rtt(self.p50[OUTSIDE]),
+            outside_p95_rtt_ns: unpacked_rtt(self.p95[OUTSIDE]),
+            inside_loss_ratio: unpacked_loss(self.loss),
+        }
+    }
 }
 
 /// The last intervals of a class.
@@ -104,7 +142,7 @@ pub(super) struct Window {
 
 impl Window {
     /// Adds an interval and its point of the sparkline. O(buckets).
-    pub fn push(&mut self, interval: u64, step: u32, from: &interval::Entry, point: Point) {
+    pub fn push(&mut self, interval: u64, step: u32, from: &interval::Entry, mark: Mark) {
         let counts = Compact::of(&from.tally);
         counts.add_to(&mut self.sum);
         self.words.extend(&from.words);
@@ -117,11 +155,7 @@ impl Window {
         while self.marks.len() >= HISTORY_POINTS {
             self.marks.pop_front();
         }
-        self.marks.push_back(Mark {
-            interval,
-            rate_bps: point.rate_bps as f32,
-            p95_rtt_ns: point.p95_rtt_ns.map_or(f32::INFINITY, |ns| ns as f32),
-        });
+        self.marks.push_back(mark);
     }
 
     /// Loads what the next interval needs.
@@ -229,17 +263,37 @@ impl Window {
 
     /// One point for each interval from `first` (at most [`HISTORY_POINTS`]) to `last`.
     pub fn history(&self, first: u64, last: u64) -> Vec<Point> {
+        let marks = self.marks_of(first, last).into_iter();
+        marks
+            .map(|mark| mark.map_or_else(Point::default, Mark::point))
+            .collect()
+    }
+
+    /// The same with all figures. The last interval begins at `unix_ns`, each has `dt_ns`.
+    pub fn recent(&self, first: u64, last: u64, unix_ns: u64, dt_ns: u64) -> Vec<DayPoint> {
+        let marks = self.marks_of(first, last);
+        let begin = |at: usize| unix_ns.saturating_sub((marks.len() - 1 - at) as u64 * dt_ns);
+        let point = |(at, mark): (usize, &Option<&Mark>)| match mark {
+            Some(mark) => mark.day_point(begin(at)),
+            None => DayPoint {
+                unix_ns: begin(at),
+                ..DayPoint::default()
+            },
+        };
+        marks.iter().enumerate().map(point).collect()
+    }
+
+    /// The mark of each interval from `first` (at most [`HISTORY_POINTS`]) to `last`.
+    fn marks_of(&self, first: u64, last: u64) -> Vec<Option<&Mark>> {
         let first = first.max((last + 1).saturating_sub(HISTORY_POINTS as u64));
-        let mut points = vec![Point::default(); (last + 1).saturating_sub(first) as usize];
+        let mut marks = vec![None; (last + 1).saturating_sub(first) as usize];
         for mark in &self.marks {
-            let at = mark.interval.checked_sub(first);
-            if let Some(point) = at.and_then(|at| points.get_mut(at as usize)) {
-                point.rate_bps = f64::from(mark.rate_bps);
-                let p95 = mark.p95_rtt_ns;
-                point.p95_rtt_ns = p95.is_finite().then_some(p95 as u64);
+            let at = u64::from(mark.interval).checked_sub(first);
+            if let Some(place) = at.and_then(|at| marks.get_mut(at as usize)) {
+                *place = Some(mark);
             }
         }
-        points
+        marks
     }
 }
 
@@ -249,10 +303,11 @@ mod tests {
     use crate::history::pad;
     use fairpath_core::bucket_of;
 
-    const POINT: Point = Point {
-        rate_bps: 8.0,
-        p95_rtt_ns: Some(5_000_000),
-    };
+    fn mark(interval: u64, entry: &interval::Entry) -> Mark {
+        let mut sums = Sums::default();
+        sums.set(&entry.words);
+        Mark::new(interval, [3.0, 5.0], &sums, entry.tally.loss(INSIDE).both())
+    }
 
     fn did(bytes: u64, rtts: &[u64]) -> interval::Entry {
         let mut entry = interval::Entry::default();
@@ -268,7 +323,8 @@ mod tests {
     fn the_window_sums_the_last_intervals() {
         let (mut window, mut sums) = (Window::default(), Sums::default());
         for at in 0..5 {
-            window.push(at, 7, &did(1 << at, &[1_000_000 << at]), POINT);
+            let entry = did(1 << at, &[1_000_000 << at]);
+            window.push(at, 7, &entry, mark(at, &entry));
         }
         assert_eq!(window.sum(3).dir[UP].bytes, 8 + 16);
         window.add_up(3, &mut sums);
@@ -281,7 +337,8 @@ mod tests {
     fn intervals_leave_once_by_step_of_the_day() {
         let (mut window, mut sums) = (Window::default(), Sums::default());
         for at in 0..6u64 {
-            window.push(at, at as u32 / 2, &did(1 << at, &[1_000_000]), POINT);
+            let entry = did(1 << at, &[1_000_000]);
+            window.push(at, at as u32 / 2, &entry, mark(at, &entry));
         }
         let mut left = Vec::new();
         window.leave(5, &mut sums, |step, sum, part| {
@@ -298,12 +355,8 @@ mod tests {
         for at in 1..200u64 {
             // Some intervals are idle, and the window changes its length.
             if at % 7 > 1 {
-                window.push(
-                    at,
-                    0,
-                    &did(at * at, &[1_000_000; 3][..(at % 4) as usize]),
-                    POINT,
-                );
+                let entry = did(at * at, &[1_000_000; 3][..(at % 4) as usize]);
+                window.push(at, 0, &entry, mark(at, &entry));
                 bytes.push((at, at * at, at % 4));
             }
             let oldest = at.saturating_sub(if at < 100 { 10 } else { 5 });
@@ -324,7 +377,8 @@ mod tests {
     #[test]
     fn a_sparkline_has_points_for_idle_intervals() {
         let mut window = Window::default();
-        window.push(2, 0, &did(1, &[5_000_000]), POINT);
+        let entry = did(1, &[5_000_000]);
+        window.push(2, 0, &entry, mark(2, &entry));
         let points = window.history(0, 3);
         let rates: Vec<f64> = points.iter().map(|point| point.rate_bps).collect();
         assert_eq!(rates, [0.0, 0.0, 8.0, 0.0]);

@@ -5,6 +5,7 @@ mod days;
 mod limits;
 mod lines;
 mod oracle;
+mod overview;
 mod queries;
 mod restarts;
 mod world;

@@ -93,7 +93,68 @@ fn expected(all: &[SnapshotRow], query: &Query) -> Vec<String> {
                 .is_none_or(|part| name.contains(&part.to_lowercase()))
         })
         .collect();
-    match query.sort {
+    let folded = |row: &SnapshotRow| {
+        let from = query.folded_from_depth.unwrap_or(u32::MAX);
+        (row.depth >= from) != query.fold_except.contains(&row.name)
+    };
+    let in_range = |row: &&SnapshotRow| {
+        let under = query.under.as_ref();
+        under.is_none_or(|top| is_under(all, row, top))
+    };
+    rows.retain(|row| !ancestors(all, row).filter(in_range).any(folded));
+    if query.by_parent && query.sort != Sort::Tree {
+        rows = by_parent(all, &rows, query.sort);
+    } else {
+        order(&mut rows, query.sort);
+    }
+    let most = if query.limit == 0 {
+        rows.len()
+    } else {
+        query.limit
+    };
+    let shown = rows.iter().skip(query.offset).take(most);
+    shown.map(|row| row.name.clone()).collect()
+}
+
+fn ancestors<'a>(
+    all: &'a [SnapshotRow],
+    row: &'a SnapshotRow,
+) -> impl Iterator<Item = &'a SnapshotRow> {
+    let above = |row: &&SnapshotRow| {
+        let parent = row.parent.as_ref()?;
+        all.iter().find(|row| row.name == *parent)
+    };
+    std::iter::successors(above(&row), above)
+}
+
+/// The rows without selected ancestors in order, each before those below it.
+fn by_parent<'a>(
+    all: &'a [SnapshotRow],
+    rows: &[&'a SnapshotRow],
+    sort: Sort,
+) -> Vec<&'a SnapshotRow> {
+    let is_selected = |row: &SnapshotRow| rows.iter().any(|other| other.name == row.name);
+    let mut tops: Vec<&SnapshotRow> = rows
+        .iter()
+        .copied()
+        .filter(|row| !ancestors(all, row).any(is_selected))
+        .collect();
+    order(&mut tops, sort);
+    let mut sorted = Vec::new();
+    for top in tops {
+        let below: Vec<&SnapshotRow> = rows
+            .iter()
+            .copied()
+            .filter(|row| ancestors(all, row).any(|above| above.name == top.name))
+            .collect();
+        sorted.push(top);
+        sorted.extend(by_parent(all, &below, sort));
+    }
+    sorted
+}
+
+fn order(rows: &mut [&SnapshotRow], sort: Sort) {
+    match sort {
         Sort::Tree => {}
         Sort::Name => rows.sort_by_key(|row| row.name.clone()),
         sort => rows.sort_by(|a, b| {
@@ -101,12 +162,6 @@ fn expected(all: &[SnapshotRow], query: &Query) -> Vec<String> {
             value(b).total_cmp(&value(a))
         }),
     }
-    let most = if query.limit == 0 {
-        rows.len()
-    } else {
-        query.limit
-    };
-    rows.iter().take(most).map(|row| row.name.clone()).collect()
 }
 
 fn sorts() -> impl Strategy<Value = Sort> {
@@ -127,8 +182,13 @@ fn queries() -> impl Strategy<Value = Query> {
         .map(str::to_owned)
         .to_vec();
     let parts = ["site 1", "NORTH", "7", ""].map(str::to_owned).to_vec();
+    let folds = vec![None, Some(0), Some(1), Some(9)];
+    let folds = (
+        prop::sample::select(folds),
+        prop::sample::subsequence(names.clone(), 0..3),
+    );
     (
-        sorts(),
+        (sorts(), prop::bool::ANY, folds),
         prop::option::of(prop::sample::select(parts)),
         prop::option::of(prop::sample::select(names)),
         prop::option::of(prop::sample::select(vec![
@@ -137,17 +197,23 @@ fn queries() -> impl Strategy<Value = Query> {
             Kind::Other,
         ])),
         prop::option::of(0u32..3),
-        0usize..9,
+        (0usize..9, 0usize..4),
     )
-        .prop_map(|(sort, filter, under, kind, depth, limit)| Query {
-            sort,
-            filter,
-            under,
-            kind,
-            depth,
-            limit,
-            ..Query::default()
-        })
+        .prop_map(
+            |(order, filter, under, kind, depth, (limit, offset))| Query {
+                sort: order.0,
+                by_parent: order.1,
+                folded_from_depth: order.2.0,
+                fold_except: order.2.1,
+                offset,
+                filter,
+                under,
+                kind,
+                depth,
+                limit,
+                ..Query::default()
+            },
+        )
 }
 
 proptest! {
@@ -163,6 +229,8 @@ proptest! {
         let names: Vec<String> = reported.rows.iter().map(|row| row.name.clone()).collect();
         prop_assert_eq!(names, expected(&all, &query));
         prop_assert_eq!(reported.rows_total, all.len() as u64);
+        let whole = Query { limit: 0, offset: 0, ..query };
+        prop_assert_eq!(reported.rows_selected, expected(&all, &whole).len() as u64);
     }
 }
 

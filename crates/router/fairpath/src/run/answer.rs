@@ -9,8 +9,13 @@ use fairpath_class::SlotKey;
 use fairpath_config::duration::nanos;
 use fairpath_core::{FlowView, OTHER};
 use fairpath_history::history::{Meta, parse_subnet};
-use fairpath_history::snapshot::{Answer, Detail, FlowLine, Kind, Request, Snapshot, SnapshotRow};
+use fairpath_history::search::Search;
+use fairpath_history::snapshot::{
+    Answer, Configured, Detail, FlowLine, Kind, MAX_ATTRIBUTE_CHARS, MAX_ATTRIBUTES_SHOWN,
+    MAX_CRITERIA_SHOWN, Request, Snapshot, SnapshotRow,
+};
 use fairpath_shape::Side;
+use fairpath_units::text::line;
 
 use super::daemon::Daemon;
 use super::engine::Engine;
@@ -148,7 +153,13 @@ impl Engine {
     pub fn answer(&self, request: &Request, more: impl Fn() -> BTreeMap<String, u64>) -> Answer {
         match request {
             Request::Snapshot { query } => {
-                self.finish(self.history.snapshot(query, self.meta(more())))
+                let search = query.search.as_deref().map(Search::new);
+                let found = |kind: Kind, name: &str| {
+                    let search = search.as_ref();
+                    search.is_some_and(|search| self.row_table.found(search, kind, name))
+                };
+                let meta = self.meta(more());
+                self.finish(self.history.snapshot_with(query, meta, &found))
             }
             Request::Status => self.finish(self.history.status(self.meta(more()))),
             Request::Detail { class, limit } => self.detail(class, (*limit).min(MAX_LIST)),
@@ -232,9 +243,36 @@ impl Engine {
             };
         };
         detail.flows = self.flows(&detail, limit);
+        detail.configured = self.configured(&detail.row);
         Answer::Detail {
             detail: Box::new(detail),
         }
+    }
+
+    /// The configuration of a class, with clean texts.
+    fn configured(&self, row: &SnapshotRow) -> Option<Configured> {
+        let classes = self.row_table.classes();
+        let at = classes
+            .position(&row.name)
+            .filter(|_| row.kind == Kind::Class)?;
+        let class = &classes.classes()[at];
+        let clean = |text: &str| {
+            let text = line(text);
+            text.chars().take(MAX_ATTRIBUTE_CHARS).collect::<String>()
+        };
+        let criteria = class.criteria.iter().take(MAX_CRITERIA_SHOWN);
+        let attributes = class.attributes.iter().take(MAX_ATTRIBUTES_SHOWN);
+        Some(Configured {
+            criteria: criteria
+                .map(|criterion| clean(&criterion.to_string()))
+                .collect(),
+            criteria_total: class.criteria.len() as u64,
+            attributes: attributes
+                .map(|(name, value)| (clean(name), clean(value)))
+                .collect(),
+            sla_p95_rtt_ns: class.sla.rtt_p95_ns,
+            sla_loss_ratio: class.sla.loss,
+        })
     }
 
     /// Open flows of the row and of the rows below it.
@@ -246,7 +284,9 @@ impl Engine {
             .into_iter()
             .flat_map(|slot| {
                 let views = self.kernel.flows(slot, limit);
-                views.into_iter().map(move |view| line(&view, slot, now))
+                views
+                    .into_iter()
+                    .map(move |view| flow_line(&view, slot, now))
             })
             .collect();
         flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes_up + flow.bytes_down));
@@ -274,7 +314,7 @@ impl Engine {
 }
 
 /// A flow from the side of the class of `slot`.
-fn line(view: &FlowView, slot: u32, now: u64) -> FlowLine {
+fn flow_line(view: &FlowView, slot: u32, now: u64) -> FlowLine {
     let host = usize::from(view.slots[0] != slot);
     let remote = 1 - host;
     let ends = [host, remote].map(|side| view.key.endpoint(side));

@@ -1,13 +1,16 @@
-// Charts as SVG: sparklines, histograms over a logarithmic axis, lines over a day.
+// Charts as SVG: sparklines, histograms over a logarithmic axis, lines over time.
 //
 // Each function draws into a <figure> of any width, again with every snapshot. The style sheet has
 // the colours.
 
-import { clock, NONE, percent, span, tick } from "/numbers.js";
+import { clock, date, NONE, percent, span, tick } from "/numbers.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const LEFT = 68;
-const RIGHT = 10;
+const RIGHT = 12;
+// Estimated width of a character of labels, and minimum distance of labels, pixels.
+const CHAR = 6.6;
+const GAP = 10;
 const BOTTOM = 20;
 const TOP = 16;
 
@@ -25,10 +28,13 @@ function html(name, className, ...children) {
   return made;
 }
 
-export function sparkline(values, width = 120, height = 22) {
-  const max = Math.max(...values, 1);
+const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+// One digit of base 62 for each interval.
+export function sparkline(digits, width = 120, height = 22) {
+  const values = [...digits].map((digit) => DIGITS.indexOf(digit));
   const x = (i) => ((i / Math.max(values.length - 1, 1)) * (width - 2) + 1).toFixed(1);
-  const y = (value) => (height - 2 - (value / max) * (height - 4)).toFixed(1);
+  const y = (value) => (height - 2 - (value / (DIGITS.length - 1)) * (height - 4)).toFixed(1);
   const points = values.map((value, i) => `${x(i)},${y(value)}`).join(" ");
   const area = `M${x(0)},${height - 1} L${points.replaceAll(" ", " L")} L${x(values.length - 1)},${height - 1} Z`;
   const idle = values.every((value) => value === 0);
@@ -61,7 +67,7 @@ function line(className, x1, y1, x2, y2) {
 }
 
 function yAxis({ drawing, width, base }, top, write) {
-  const ticks = steps(top);
+  const ticks = steps(top, base - TOP < 90 ? 3 : 4);
   const max = ticks[ticks.length - 1];
   const y = (value) => base - (value / max) * (base - TOP);
   for (const value of ticks) {
@@ -129,86 +135,117 @@ export function histogram(figure, title, className, buckets, range) {
     shape.append(svg("title", {}, `${span(bar.from)} to ${span(bar.to)}: ${percent(bar.share)} %`));
     drawing.append(shape);
   }
-  for (const value of logTicks(range, inner)) drawing.append(label(Math.min(x(value), LEFT + inner - 12), base + 15, tick(value)));
+  let next = LEFT - 6;
+  for (const value of logTicks(range, inner)) {
+    const half = (tick(value).length * CHAR) / 2;
+    if (x(value) - half < next || x(value) + half > LEFT + inner + RIGHT) continue;
+    next = x(value) + half + GAP;
+    drawing.append(label(x(value), base + 15, tick(value)));
+  }
   if (samples) {
-    for (const [name, value] of [["p50", p50], ["p95", p95]]) {
-      drawing.append(line("mark", x(value), TOP - 2, x(value), base), label(x(value), TOP - 5, name, "middle", "mark-text"));
+    const close = x(p95) - x(p50) < 4 * CHAR;
+    for (const [name, value, side] of [["p50", p50, "end"], ["p95", p95, "start"]]) {
+      drawing.append(line("mark", x(value), TOP - 2, x(value), base), label(x(value) + (close ? (side === "end" ? -2 : 2) : 0), TOP - 5, name, close ? side : "middle", "mark-text"));
     }
   }
 }
 
-// Runs of successive points with a value. Other points are gaps.
+// Runs of successive points with a value. Other points, and missing ones, are gaps.
 function runs(points, value) {
   const made = [];
   let run = [];
   for (const point of points) {
-    if (value(point) === null || value(point) === undefined) {
-      if (run.length) made.push(run);
+    const last = run[run.length - 1];
+    const known = value(point) !== null && value(point) !== undefined;
+    if (run.length && (!known || point.t - last.t > last.step * 1.5 + point.step)) {
+      made.push(run);
       run = [];
-    } else {
-      run.push(point);
     }
+    if (known) run.push(point);
   }
   if (run.length) made.push(run);
   return made;
 }
 
+const HOUR = 3600;
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, 24 * HOUR, 48 * HOUR, 168 * HOUR, 336 * HOUR, 720 * HOUR];
+
+// Round local times between two times, milliseconds, with labels that fit: [[time, text]].
 function timeTicks(from, to, inner) {
-  const hour = 3600e9;
-  const every = [1, 2, 3, 4, 6, 12].find((h) => (inner / ((to - from) / hour)) * h >= 56) ?? 24;
+  const wide = (step) => (step < 60 ? 8 : 5) * CHAR + GAP;
+  const fits = (step) => (inner * step * 1000) / (to - from) >= wide(step);
+  const step = (STEPS.find(fits) ?? STEPS[STEPS.length - 1]) * 1000;
+  const local = -new Date(from).getTimezoneOffset() * 60000;
   const made = [];
-  const first = new Date(from / 1e6);
-  first.setMinutes(0, 0, 0);
-  for (let at = first.getTime() * 1e6; at <= to; at += hour) {
-    if (at >= from && new Date(at / 1e6).getHours() % every === 0) made.push(at);
+  for (let at = Math.ceil((from + local) / step) * step - local; at <= to; at += step) {
+    const midnight = (at + local) % 86400e3 === 0;
+    made.push([at, midnight && step >= 60000 ? date(at) : clock(at * 1e6, step < 60000)]);
   }
   return made;
 }
 
-// Lines over time. `series`: {name, className, value(point), area}. `write` formats a value.
-export function overTime(figure, title, points, series, write, writeTick) {
+// Lines of plans, with labels at the right, or at the left if the right one is taken.
+function planLines({ drawing, width }, y, lines) {
+  const taken = [];
+  for (const { value, text, className } of lines) {
+    const at = y(value);
+    const left = taken.some((other) => Math.abs(other - at) < 15);
+    taken.push(at);
+    const end = left ? LEFT + 6 : width - RIGHT - 4;
+    drawing.append(line(`plan ${className}`, LEFT, at, width - RIGHT, at), label(end, Math.max(at - 4, 11), text, left ? "start" : "end", "plan-text"));
+  }
+}
+
+// Lines between two times. `chart`: {figure, title, series: [{name, className, field, area}], write,
+// writeTick, lines(): [{value, text, className}], maximum}. `pointer` is the time under the pointer, and
+// `drag` two times.
+export function overTime(chart, points, [from, to], pointer, drag) {
+  const { figure, title, series, write, writeTick } = chart;
   const at = html("span", "at");
   const keys = series.map((s) => html("span", `key ${s.className}`, html("em", "", s.name)));
-  const frameOf = frame(figure, 168, [html("b", "", title), ...keys, at]);
-  const { drawing, inner, base } = frameOf;
-  const known = points.flatMap((point) => series.map((s) => s.value(point))).filter((v) => v !== null && v !== undefined);
+  const frameOf = frame(figure, chart.height ?? 150, [html("b", "", title), ...keys, at]);
+  const { drawing, width, inner, base } = frameOf;
+  const known = points.flatMap((point) => series.map((s) => point[s.field])).filter((v) => v !== null && v !== undefined);
+  const max = Math.max(...known, chart.minimum ?? 0);
   drawing.setAttribute("aria-label", known.length ? `${title}, up to ${write(Math.max(...known))}` : `${title}: not measured`);
-  if (known.length === 0 || points.length < 2) {
+  const x = (time) => LEFT + ((time - from) / (to - from)) * inner;
+  let next = -Infinity;
+  for (const [time, text] of timeTicks(from, to, inner)) {
+    const half = (text.length * CHAR) / 2;
+    if (x(time) - half < Math.max(next, LEFT - 6) || x(time) + half > width) continue;
+    next = x(time) + half + GAP / 2;
+    drawing.append(line("grid fine", x(time), TOP, x(time), base), label(x(time), base + 15, text));
+  }
+  if (known.length === 0) {
     at.textContent = "not measured";
     yAxis(frameOf, 1, () => "");
     return;
   }
-  const y = yAxis(frameOf, Math.max(...known), writeTick);
-  const [from, to] = [points[0].unix_ns, points[points.length - 1].unix_ns];
-  const x = (point) => LEFT + ((point.unix_ns - from) / (to - from)) * inner;
-  for (const time of timeTicks(from, to, inner)) drawing.append(label(x({ unix_ns: time }), base + 15, clock(time)));
+  // A plan far above the traffic would hide it: only the caption names it then.
+  const [lines, far] = [[], []];
+  for (const plan of chart.lines?.() ?? []) (plan.value <= 10 * max ? lines : far).push(plan);
+  if (far.length) at.before(html("span", "", far.map((plan) => plan.text).join(", ")));
+  const y = yAxis(frameOf, Math.max(max, ...lines.map((plan) => plan.value)), writeTick);
+  const clip = (time) => Math.min(Math.max(time, from), to);
   for (const s of series) {
-    for (const run of runs(points, s.value)) {
-      const path = run.map((point) => `${x(point).toFixed(1)},${y(s.value(point)).toFixed(1)}`);
-      if (s.area) drawing.append(svg("path", { class: `ink area ${s.className}`, d: `M${x(run[0]).toFixed(1)},${base} L${path.join(" L")} L${x(run[run.length - 1]).toFixed(1)},${base} Z` }));
+    for (const run of runs(points, (point) => point[s.field])) {
+      const path = run.map((point) => `${x(clip(point.t + point.step / 2)).toFixed(1)},${y(point[s.field]).toFixed(1)}`);
+      const [first, last] = [path[0].split(",")[0], path[path.length - 1].split(",")[0]];
+      if (s.area) drawing.append(svg("path", { class: `ink area ${s.className}`, d: `M${first},${base} L${path.join(" L")} L${last},${base} Z` }));
       drawing.append(svg("polyline", { class: `ink ${s.className}`, points: path.length > 1 ? path.join(" ") : `${path[0]} ${path[0]}` }));
     }
   }
-  readout(frameOf, points, series, x, write, at);
+  planLines(frameOf, y, lines);
+  if (drag) drawing.append(svg("rect", { class: "drag", x: x(drag[0]).toFixed(1), y: TOP, width: Math.max(x(drag[1]) - x(drag[0]), 0).toFixed(1), height: base - TOP }));
+  readout({ drawing, base }, points, series, x, write, at, pointer, to - from);
 }
 
-// Shows the values under the pointer.
-function readout({ drawing, width, inner, base }, points, series, x, write, at) {
-  const cursor = line("cursor", 0, TOP, 0, base);
-  cursor.setAttribute("visibility", "hidden");
-  drawing.append(cursor);
-  drawing.addEventListener("pointermove", (event) => {
-    const box = drawing.getBoundingClientRect();
-    const position = (((event.clientX - box.left) / box.width) * width - LEFT) / inner;
-    const point = points[Math.round(Math.min(Math.max(position, 0), 1) * (points.length - 1))];
-    cursor.setAttribute("visibility", "visible");
-    cursor.setAttribute("x1", x(point));
-    cursor.setAttribute("x2", x(point));
-    const values = series.map((s) => `${s.name} ${s.value(point) === null ? NONE : write(s.value(point))}`);
-    at.textContent = `${clock(point.unix_ns)}   ${values.join("   ")}`;
-  });
-  drawing.addEventListener("pointerleave", () => {
-    cursor.setAttribute("visibility", "hidden");
-    at.textContent = "";
-  });
+// The values of the point under the pointer, or the newest ones.
+function readout({ drawing, base }, points, series, x, write, at, pointer, length) {
+  const wanted = pointer ?? Infinity;
+  const point = points.findLast((p) => p.t <= wanted) ?? points[0];
+  if (pointer !== null) drawing.append(line("cursor", x(pointer), TOP, x(pointer), base));
+  const values = series.map((s) => `${s.name} ${point[s.field] === null ? NONE : write(point[s.field])}`);
+  const when = length > 24 * HOUR * 1000 ? `${date(point.t)} ${clock(point.t * 1e6)}` : clock(point.t * 1e6, length < HOUR * 1000);
+  at.textContent = pointer === null ? "" : `${when}   ${values.join("   ")}`;
 }

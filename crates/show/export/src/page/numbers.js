@@ -84,6 +84,11 @@ export function share(value) {
   return value === null || value === undefined ? NONE : `${percent(value)} %`;
 }
 
+// For axes, which have round values.
+export function shareTick(value) {
+  return `${+(value * 100).toPrecision(3)} %`;
+}
+
 // A duration in its two largest units.
 export function age(ns) {
   const s = Math.floor(ns / 1e9);
@@ -100,6 +105,12 @@ export function clock(unixNs, seconds = false) {
   const at = new Date(unixNs / 1e6);
   const text = `${two(at.getHours())}:${two(at.getMinutes())}`;
   return seconds ? `${text}:${two(at.getSeconds())}` : text;
+}
+
+// Local month and day of a time in milliseconds.
+export function date(unixMs) {
+  const at = new Date(unixMs);
+  return `${two(at.getMonth() + 1)}-${two(at.getDate())}`;
 }
 
 // Local date and time, largest unit first.

@@ -4,11 +4,14 @@
 
 import * as detail from "/detail.js";
 import { age, clock, count, span } from "/numbers.js";
-import * as table from "/table.js";
+import * as overview from "/overview.js";
+import { Table } from "/table.js";
 
 const INTERVAL_MS = 1000;
 const TIMEOUT_MS = 8000;
-const MAX_ROWS = 300;
+// Alerts and affected classes are requested less often than rows.
+const LISTS_MS = 5000;
+const LISTED = 10;
 
 const $ = (id) => document.getElementById(id);
 
@@ -16,6 +19,10 @@ let sort = "tree";
 let current = null;
 let timer = 0;
 let pending = null;
+let listsAt = -Infinity;
+// The position of the overview while details are shown.
+let place = null;
+const table = new Table(() => refresh());
 
 const shownClass = () => (location.hash.startsWith("#class=") ? decodeURIComponent(location.hash.slice(7)) : null);
 
@@ -39,7 +46,7 @@ async function refresh() {
   if (document.hidden) return;
   const name = shownClass();
   try {
-    await (name === null ? overview() : one(name));
+    await (name === null ? all() : one(name));
     problem(null);
   } catch (error) {
     // A newer request replaced this one.
@@ -50,41 +57,64 @@ async function refresh() {
   timer = setTimeout(refresh, INTERVAL_MS);
 }
 
-async function overview() {
-  const snapshot = await request("/api/snapshot", { sort, filter: $("filter").value.trim(), limit: MAX_ROWS, history: 1 });
+// The tree is shown in its order, or with sorted siblings. A search shows a flat list.
+const isTree = () => $("filter").value.trim() === "" && (sort === "tree" || $("by-parent").checked);
+
+async function all() {
+  const wanted = table.wanted;
+  const search = $("filter").value.trim();
+  const lists = performance.now() - listsAt >= LISTS_MS;
+  const parameters = [["sort", sort], ["offset", wanted.offset], ["limit", wanted.limit], ["after_ms", overview.after()]];
+  if (search) parameters.push(["search", search]);
+  if (isTree()) {
+    if ($("by-parent").checked) parameters.push(["by_parent", 1]);
+    if (table.foldFrom !== null) parameters.push(["fold_from", table.foldFrom]);
+    for (const name of table.flips) parameters.push(["fold", name]);
+  }
+  if (lists) parameters.push(["lists", LISTED]);
+  if ($("counters").parentElement.open) parameters.push(["counters", 1]);
+  const view = await request("/api/page", parameters);
   if (shownClass() !== null) return;
-  current = snapshot;
-  showState(snapshot);
+  if (current && view.counting_since_ms !== current.counting_since_ms) overview.forget();
+  if (lists) listsAt = performance.now();
+  current = view;
+  showState();
+  table.show(view.offset, view.rows, view.rows_selected, isTree());
+  overview.show(view);
   draw();
 }
 
 async function one(name) {
-  const [answer, since] = [await request("/api/detail", { class: name, limit: 10 }), current?.counting_since_unix_ns];
+  const parameters = { class: name, limit: 10 };
+  if (!detail.wantsAll()) parameters.brief = 1;
+  const answer = await request("/api/detail", parameters);
   if (shownClass() !== name) return;
-  if (since === undefined) {
-    current = await request("/api/snapshot", { limit: 1 });
+  // The time of the daemon: its clock may differ from that of this computer.
+  if (current === null) {
+    current = await request("/api/page", { limit: 1 });
+    current.received = performance.now();
   }
-  detail.show(answer, current.counting_since_unix_ns);
-  showState(null);
+  if (shownClass() !== name) return;
+  const now = current.unix_ms + performance.now() - current.received;
+  detail.show(answer, current.counting_since_ms * 1e6, now);
+  showState();
 }
 
-function showState(snapshot) {
+function showState() {
   $("state").dataset.state = "live";
   $("state").textContent = `live ${clock(Date.now() * 1e6, true)}`;
-  const from = snapshot ?? current;
-  $("host").textContent = from.hostname;
-  document.title = `${shownClass() ?? from.hostname} – Fairpath`;
+  $("host").textContent = current.hostname;
+  document.title = `${shownClass() ?? current.hostname} – Fairpath`;
 }
 
 function draw() {
-  const { rows } = current;
-  const tree = sort === "tree";
-  table.show($("rows"), rows, tree, draw);
-  $("empty").hidden = rows.length > 0;
-  const filter = $("filter").value.trim();
-  $("empty").textContent = filter ? `No class name contains “${filter}”.` : "No rows: no class is configured, and no traffic yet.";
+  current.received = performance.now();
+  $("empty").hidden = current.rows_selected > 0;
+  const search = $("filter").value.trim();
+  $("empty").textContent = search ? `No class matches “${search}”.` : "No rows: no class is configured, and no traffic yet.";
   const gap = current.restart_gap_ns === null ? "" : `, ${span(current.restart_gap_ns)} not measured at the last restart`;
-  $("shown").textContent = `${count(rows.length)} of ${count(current.rows_total)} rows · uptime ${age(current.uptime_ns)}${gap}`;
+  $("shown").textContent = `${count(current.rows_selected)} of ${count(current.rows_total)} rows · uptime ${age(current.uptime_ns)}${gap}`;
+  if (!current.counters) return;
   const counter = ([name, value]) => {
     const pair = document.createElement("div");
     const [dt, dd] = [document.createElement("dt"), document.createElement("dd")];
@@ -112,6 +142,7 @@ function sortBy(order) {
     if (button.dataset.sort === sort) head.setAttribute("aria-sort", sort === "name" ? "ascending" : "descending");
     else head.removeAttribute("aria-sort");
   }
+  table.forget();
   refresh();
 }
 
@@ -120,11 +151,18 @@ function navigate() {
   $("overview").hidden = name !== null;
   $("detail").hidden = name === null;
   if (name !== null) {
+    if (place === null) place = scrollY;
     $("class").textContent = name;
+    detail.forget();
     scrollTo(0, 0);
+  } else {
+    listsAt = -Infinity;
+    if (place !== null) scrollTo(0, place);
+    place = null;
   }
   refresh();
 }
+
 
 // A heading spans one column where the style sheet hides the other one.
 for (const head of document.querySelectorAll("[data-single]")) {
@@ -137,20 +175,36 @@ for (const button of document.querySelectorAll("[data-sort]")) {
   button.addEventListener("click", () => sortBy(button.dataset.sort));
 }
 $("sort").addEventListener("change", (event) => sortBy(event.target.value));
-$("filter").addEventListener("input", refresh);
+$("filter").addEventListener("input", () => {
+  table.forget();
+  refresh();
+});
+$("by-parent").addEventListener("change", () => {
+  table.forget();
+  refresh();
+});
+$("levels").addEventListener("change", (event) => {
+  table.foldFrom = event.target.value === "" ? null : Number(event.target.value);
+  table.flips.clear();
+  table.forget();
+  refresh();
+});
+$("counters").parentElement.addEventListener("toggle", refresh);
 addEventListener("hashchange", navigate);
 document.addEventListener("visibilitychange", refresh);
-addEventListener("resize", () => shownClass() !== null && detail.redraw());
+addEventListener("resize", () => (shownClass() === null ? overview.redraw() : detail.redraw()));
 addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const typing = event.target === $("filter") || event.target === $("sort");
+  const typing = event.target === $("filter") || event.target.tagName === "SELECT";
   if (event.key === "Escape") {
     if (shownClass() !== null) location.hash = "";
     else if (typing) event.target.blur();
   } else if (event.key === "/" && !typing && shownClass() === null) {
     event.preventDefault();
     $("filter").focus();
-  } else if (!typing && shownClass() === null && table.steer($("rows"), event, draw)) {
+  } else if (!typing && shownClass() === null && table.steer(event)) {
+    event.preventDefault();
+  } else if (!typing && (shownClass() === null ? overview : detail).key(event.key)) {
     event.preventDefault();
   }
 });

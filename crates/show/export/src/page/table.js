@@ -1,16 +1,24 @@
-// The table of rows. Elements are reused between snapshots, so that focus and collapsed rows stay.
+// The table of rows. Only rows in and near the window exist as elements: any number of rows is fluid.
+//
+// Elements are reused between snapshots, so that focus stays.
 
 import { sparkline } from "/charts.js";
 import { count, ms, NONE, percent, rateParts } from "/numbers.js";
 
 const ALERTS = { rtt_shift: "RTT", loss: "loss", sla_breach: "SLA" };
-const LOSSY = 0.01;
-
-const kept = new Map();
-const folded = new Set();
-const key = (row) => `${row.kind}/${row.name}`;
+const LEVELS = ["", "warning", "critical"];
+// Rows above and below the window that are requested and drawn.
+const OVERSCAN = 4;
+// Maximum number of rows in an answer.
+const MAX_ROWS = 200;
+// Maximum number of folded rows, and of their characters in a request.
+const MAX_FOLDS = 100;
+const MAX_FOLD_CHARS = 8000;
 
 export const address = (name) => `#class=${encodeURIComponent(name)}`;
+
+const $ = (id) => document.getElementById(id);
+const key = (row) => `${row.kind}/${row.name}`;
 
 function make(name, className, ...children) {
   const made = document.createElement(name);
@@ -19,110 +27,227 @@ function make(name, className, ...children) {
   return made;
 }
 
-// Cells after the name: their CSS classes, and functions that fill them from a row.
-const rateCell = (volume) => (cell, row) => {
-  const [value, prefix] = rateParts(row[volume].rate_bps);
+// A row of `/api/page`.
+export function read([name, kind, parent, depth, children, alerts, down, up, ip50, ip95, op50, op95, growth, score, lossIn, lossOut, flows, levels, spark]) {
+  return { name, kind, parent, depth, children, alerts, down, up, ip50, ip95, op50, op95, growth, score, lossIn, lossOut, flows, levels, spark };
+}
+
+// Cells after the name: CSS classes, label on narrow screens, and functions that fill them from a row.
+const rateCell = (field) => (cell, row) => {
+  const [value, prefix] = rateParts(row[field]);
+  const shown = `${value} ${prefix}`;
+  if (cell.dataset.shown === shown) return;
+  cell.dataset.shown = shown;
   cell.replaceChildren(value, make("i", "", prefix));
 };
-const msCell = (leg, field) => (cell, row) => text(cell, ms(row[leg][field]));
-const lossCell = (leg) => (cell, row) => {
-  const hosts = leg === "inside" ? "hosts" : "remote hosts";
-  const { loss_to_ratio: to, loss_from_ratio: from } = row[leg];
-  const loss = to === null ? from : Math.max(to, from ?? 0);
-  text(cell, percent(loss));
-  cell.classList.toggle("lossy", loss >= LOSSY);
-  cell.title = `to the ${hosts} ${percent(to)} %, from the ${hosts} ${percent(from)} %`;
+const judged = (cell, row, at, value) => {
+  text(cell, value);
+  const level = LEVELS[Number(row.levels[at])];
+  cell.classList.toggle("warning", level === "warning");
+  cell.classList.toggle("critical", level === "critical");
 };
+const us = (value) => (value === null ? null : value * 1000);
+const lossOf = (ppm) => percent(ppm === null ? null : ppm / 1e6);
+const growth = (value) => (value ? `+${ms(us(value))}` : ms(us(value)));
 const CELLS = [
-  ["first", rateCell("down")],
-  ["slim", rateCell("up")],
-  ["first mid", msCell("inside", "p50_rtt_ns")],
-  ["p95", msCell("inside", "p95_rtt_ns")],
-  ["first wide", msCell("outside", "p50_rtt_ns")],
-  ["wide", msCell("outside", "p95_rtt_ns")],
-  ["first mid", (cell, row) => text(cell, growth(row.load.rtt_growth_ns))],
-  ["mid", (cell, row) => text(cell, row.load.score === null ? NONE : String(row.load.score))],
-  ["first", lossCell("inside")],
-  ["mid", lossCell("outside")],
-  ["first mid", (cell, row) => text(cell, count(row.flows.opened - row.flows.closed))],
-  ["first wide", (cell, row) => cell.replaceChildren(...(row.history?.length > 1 ? [sparkline(row.history.map((p) => p.rate_bps))] : [NONE]))],
+  ["first", "↓", rateCell("down")],
+  ["slim", "↑", rateCell("up")],
+  ["first mid", "", (cell, row) => text(cell, ms(us(row.ip50)))],
+  ["p95", "ms", (cell, row) => judged(cell, row, 0, ms(us(row.ip95)))],
+  ["first wide", "", (cell, row) => text(cell, ms(us(row.op50)))],
+  ["wide", "", (cell, row) => judged(cell, row, 1, ms(us(row.op95)))],
+  ["first mid", "", (cell, row) => judged(cell, row, 2, growth(row.growth))],
+  ["mid", "", (cell, row) => judged(cell, row, 3, row.score === null ? NONE : String(row.score))],
+  ["first", "%", (cell, row) => judged(cell, row, 4, lossOf(row.lossIn))],
+  ["mid", "", (cell, row) => judged(cell, row, 5, lossOf(row.lossOut))],
+  ["first mid", "", (cell, row) => text(cell, count(row.flows))],
+  ["first wide", "", (cell, row) => {
+    if (cell.dataset.shown === row.spark) return;
+    cell.dataset.shown = row.spark;
+    cell.replaceChildren(row.spark.length > 1 ? sparkline(row.spark) : NONE);
+  }],
 ];
-
-const growth = (ns) => (ns ? `+${ms(ns)}` : ms(ns));
 
 function text(cell, value) {
   if (cell.textContent !== value) cell.textContent = value;
   cell.classList.toggle("none", value === NONE);
 }
 
-function makeRow(row, refold) {
-  const fold = make("button", "fold");
-  fold.type = "button";
-  fold.addEventListener("click", (event) => {
-    event.stopPropagation();
-    toggle(row.name);
-    refold();
-  });
-  const link = make("a", "", row.name);
-  link.href = address(row.name);
-  const tags = make("span", "tags");
-  const name = make("td", "name", make("div", "who", fold, link, tags));
-  const cells = CELLS.map(([className]) => make("td", className));
-  const line = make("tr", "", name, ...cells);
-  line.addEventListener("click", (event) => {
-    if (event.target !== link) location.hash = address(row.name);
-  });
-  return { line, name, fold, link, tags, cells };
-}
+// The table, in any order of a list of `selected` rows. `changed` is called when other rows are needed.
+export class Table {
+  rows = new Map(); // index -> row
+  kept = new Map(); // key of a row -> elements
+  selected = 0;
+  tree = true;
+  foldFrom = null;
+  flips = new Set();
 
-function toggle(name) {
-  if (!folded.delete(name)) folded.add(name);
-}
-
-function fill(made, row, tree) {
-  const { line, name, fold, link, tags, cells } = made;
-  line.classList.toggle("parent", row.children > 0);
-  name.title = row.name;
-  const foldable = tree && row.children > 0;
-  fold.className = foldable ? "fold" : "leaf";
-  fold.disabled = !foldable;
-  fold.textContent = foldable ? (folded.has(row.name) ? "▸" : "▾") : "";
-  if (foldable) {
-    fold.setAttribute("aria-expanded", String(!folded.has(row.name)));
-    fold.setAttribute("aria-label", `${row.children} children of ${row.name}`);
-  } else {
-    fold.removeAttribute("aria-expanded");
-    fold.removeAttribute("aria-label");
+  constructor(changed) {
+    this.changed = changed;
+    addEventListener("scroll", () => this.moved(), { passive: true });
+    addEventListener("resize", () => this.moved());
   }
-  name.style.setProperty("--depth", tree ? Math.min(row.depth, 8) : 0);
-  link.dataset.name = row.name;
-  const kind = row.kind === "class" || row.kind === row.name ? [] : [make("span", "tag", row.kind)];
-  const alerts = (row.alerts ?? []).map((alert) => make("span", "tag alert", ALERTS[alert] ?? alert));
-  tags.replaceChildren(...kind, ...alerts);
-  CELLS.forEach(([, write], i) => write(cells[i], row));
-}
 
-// Shows `rows`, except those below a collapsed row. `refold` draws the same rows again.
-export function show(body, rows, tree, refold) {
-  const focused = document.activeElement;
-  const hidden = new Set();
-  const lines = [];
-  const shown = new Set();
-  for (const row of rows) {
-    const above = row.parent !== null && (folded.has(row.parent) || hidden.has(row.parent));
-    if (tree && above) {
-      hidden.add(row.name);
-      continue;
+  // Forgets the rows, because another order or selection was requested.
+  forget() {
+    this.rows.clear();
+    if (scrollY > this.top) scrollTo(0, this.top - 60);
+  }
+
+  get top() {
+    return $("above").getBoundingClientRect().top + scrollY;
+  }
+
+  get height() {
+    return $("rows").rows[0]?.getBoundingClientRect().height || 31;
+  }
+
+  // First index and number of the rows in and near the window.
+  get wanted() {
+    const height = this.height;
+    const first = Math.max(Math.floor((scrollY - this.top) / height) - OVERSCAN, 0);
+    const limit = Math.min(Math.ceil(innerHeight / height) + 2 * OVERSCAN, MAX_ROWS);
+    const visible = Math.ceil((scrollY + innerHeight - this.top) / height) + OVERSCAN - first;
+    return { offset: first, limit: Math.max(Math.min(limit, visible), 8) };
+  }
+
+  moved() {
+    if ($("overview").hidden || this.waiting) return;
+    this.waiting = requestAnimationFrame(() => {
+      this.waiting = 0;
+      this.draw();
+      const { offset, limit } = this.wanted;
+      for (let at = offset; at < Math.min(offset + limit, this.selected); at++) {
+        if (!this.rows.has(at)) return this.changed();
+      }
+    });
+  }
+
+  isFolded(row) {
+    return (this.foldFrom !== null && row.depth >= this.foldFrom) !== this.flips.has(row.name);
+  }
+
+  // Folds or unfolds a row. The oldest of too many is reversed again.
+  toggle(name) {
+    if (!this.flips.delete(name)) this.flips.add(name);
+    const size = () => [...this.flips].reduce((sum, flip) => sum + encodeURIComponent(flip).length + 6, 0);
+    while (this.flips.size > MAX_FOLDS || size() > MAX_FOLD_CHARS) this.flips.delete(this.flips.values().next().value);
+    const at = [...this.rows].find(([, row]) => row.name === name)?.[0] ?? 0;
+    for (const index of [...this.rows.keys()]) if (index > at) this.rows.delete(index);
+    this.changed();
+  }
+
+  // Shows the rows of an answer.
+  show(offset, rows, selected, tree) {
+    [this.selected, this.tree] = [selected, tree];
+    rows.forEach((row, i) => this.rows.set(offset + i, read(row)));
+    for (const index of this.rows.keys()) if (index >= selected) this.rows.delete(index);
+    this.draw();
+  }
+
+  draw() {
+    const body = $("rows");
+    const { offset, limit } = this.wanted;
+    const [from, to] = [Math.min(offset, this.selected), Math.min(offset + limit, this.selected)];
+    const [shown, lines] = [new Set(), []];
+    const focused = document.activeElement;
+    for (let at = from; at < to; at++) {
+      const row = this.rows.get(at);
+      const id = row ? key(row) : `#${at}`;
+      if (shown.has(id)) continue; // A row that moved while rows were requested.
+      let made = this.kept.get(id);
+      if (!made) this.kept.set(id, (made = row ? this.makeRow(row) : blank()));
+      shown.add(id);
+      if (row) this.fill(made, row);
+      lines.push(made.line);
     }
-    let made = kept.get(key(row));
-    if (!made) kept.set(key(row), (made = makeRow(row, refold)));
-    shown.add(key(row));
-    fill(made, row, tree);
-    lines.push(made.line);
+    for (const id of this.kept.keys()) if (!shown.has(id)) this.kept.delete(id);
+    arrange(body, lines);
+    const height = this.height;
+    space($("above"), from * height);
+    space($("below"), (this.selected - to) * height);
+    if (focused !== document.activeElement && body.contains(focused)) focused.focus();
   }
-  for (const name of kept.keys()) if (!shown.has(name)) kept.delete(name);
-  arrange(body, lines);
-  if (focused !== document.activeElement && body.contains(focused)) focused.focus();
+
+  makeRow(row) {
+    const fold = make("button", "fold");
+    fold.type = "button";
+    fold.addEventListener("click", (event) => {
+      event.stopPropagation();
+      this.toggle(row.name);
+    });
+    const link = make("a", "", row.name);
+    link.href = address(row.name);
+    const tags = make("span", "tags");
+    const name = make("td", "name", make("div", "who", fold, link, tags));
+    const cells = CELLS.map(([className, label]) => {
+      const cell = make("td", className);
+      if (label) cell.dataset.label = label;
+      return cell;
+    });
+    const line = make("tr", "", name, ...cells);
+    line.addEventListener("click", (event) => {
+      if (event.target !== link) location.hash = address(row.name);
+    });
+    return { line, name, fold, link, tags, cells };
+  }
+
+  fill(made, row) {
+    const { line, name, fold, link, tags, cells } = made;
+    line.classList.toggle("parent", row.children > 0);
+    name.title = row.parent === null ? row.name : `${row.name}, child of ${row.parent}`;
+    const foldable = this.tree && row.children > 0;
+    const folded = foldable && this.isFolded(row);
+    fold.className = foldable ? "fold" : "leaf";
+    fold.disabled = !foldable;
+    fold.textContent = foldable ? (folded ? "▸" : "▾") : "";
+    if (foldable) {
+      fold.setAttribute("aria-expanded", String(!folded));
+      fold.setAttribute("aria-label", `${row.children} children of ${row.name}`);
+    } else {
+      fold.removeAttribute("aria-expanded");
+      fold.removeAttribute("aria-label");
+    }
+    name.style.setProperty("--depth", this.tree ? Math.min(row.depth, 8) : 0);
+    link.dataset.name = row.name;
+    const wanted = `${row.kind} ${row.alerts}`;
+    if (tags.dataset.shown !== wanted) {
+      tags.dataset.shown = wanted;
+      const kind = row.kind === "class" || row.kind === row.name ? [] : [make("span", "tag", row.kind)];
+      const alerts = row.alerts.map((alert) => make("span", "tag alert", ALERTS[alert] ?? alert));
+      tags.replaceChildren(...kind, ...alerts);
+    }
+    CELLS.forEach(([, , write], i) => write(cells[i], row));
+  }
+
+  // Arrow keys: up and down select rows, left and right collapse and expand them.
+  steer(event) {
+    const links = [...$("rows").querySelectorAll("td.name a")];
+    const at = links.indexOf(document.activeElement);
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step) {
+      const next = links[at < 0 ? (step > 0 ? 0 : links.length - 1) : at + step];
+      next?.focus();
+      return next !== undefined;
+    }
+    const name = links[at]?.dataset.name;
+    const row = [...this.rows.values()].find((other) => other.name === name && other.children > 0);
+    if (!this.tree || row === undefined || !["ArrowLeft", "ArrowRight"].includes(event.key)) return false;
+    if (this.isFolded(row) !== (event.key === "ArrowLeft")) this.toggle(name);
+    return true;
+  }
+}
+
+function blank() {
+  const cell = make("td", "name blank", "…");
+  cell.colSpan = CELLS.length + 1;
+  return { line: make("tr", "", cell) };
+}
+
+function space(body, height) {
+  const cell = body.rows[0].cells[0];
+  const wanted = `${Math.max(height, 0)}px`;
+  if (cell.style.height !== wanted) cell.style.height = wanted;
 }
 
 // Moves only rows whose position changed, because moving an element removes the focus.
@@ -132,22 +257,4 @@ function arrange(body, lines) {
   lines.forEach((line, i) => {
     if (body.children[i] !== line) body.insertBefore(line, body.children[i] ?? null);
   });
-}
-
-// Arrow keys: up and down select rows, left and right collapse and expand them.
-export function steer(body, event, refold) {
-  const links = [...body.querySelectorAll("td.name a")];
-  const at = links.indexOf(document.activeElement);
-  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-  if (step) {
-    links[at < 0 ? (step > 0 ? 0 : links.length - 1) : at + step]?.focus();
-    return true;
-  }
-  const name = links[at]?.dataset.name;
-  if (name === undefined || !["ArrowLeft", "ArrowRight"].includes(event.key)) return false;
-  if (folded.has(name) !== (event.key === "ArrowLeft")) {
-    toggle(name);
-    refold();
-  }
-  return true;
 }

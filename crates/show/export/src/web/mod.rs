@@ -15,6 +15,7 @@ mod connections;
 mod guard;
 mod query;
 mod site;
+mod view;
 
 use std::collections::BTreeMap;
 use std::io;

@@ -9,6 +9,14 @@ use serde::de::{DeserializeOwned, IntoDeserializer};
 
 /// Maximum number of rows in one answer.
 pub(super) const MAX_ROWS: usize = 1000;
+/// Maximum number of rows in one answer of `/api/page`.
+pub(super) const MAX_PAGE_ROWS: usize = 200;
+/// Maximum number of affected classes and of alerts in one answer of `/api/page`.
+pub(super) const MAX_PAGE_LIST: usize = 50;
+/// Maximum number of rows with reversed folding.
+const MAX_FOLDS: usize = 100;
+/// Points of the last intervals in a brief answer of `/api/detail`: more than the page can miss.
+pub(super) const BRIEF_POINTS: usize = 10;
 /// Maximum length of each list of peers and flows in one answer.
 pub(super) const MAX_PEERS: usize = 100;
 const PEERS: usize = 10;
@@ -37,18 +45,90 @@ pub(super) fn snapshot(parameters: &str) -> Result<Query, String> {
     Ok(query)
 }
 
-/// The parameters of `/api/detail`: class and limit.
-pub(super) fn detail(parameters: &str) -> Result<(String, usize), String> {
-    let (mut class, mut limit) = (None, PEERS);
+/// A query of the page, and the parts of its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PageQuery {
+    pub query: Query,
+    /// Maximum length of each list of alerts. 0 for none.
+    pub lists: usize,
+    pub counters: bool,
+}
+
+/// The parameters of `/api/page`: sort, by_parent, search, fold_from, fold (several), offset, limit,
+/// lists, counters, after_ms.
+pub(super) fn page(parameters: &str) -> Result<PageQuery, String> {
+    let mut query = Query {
+        history: true,
+        ..Query::default()
+    };
+    let (mut lists, mut counters) = (0, false);
+    for (name, value) in form_urlencoded::parse(parameters.as_bytes()) {
+        match &*name {
+            "sort" => query.sort = word::<Sort>(&name, &value)?,
+            "by_parent" => query.by_parent = number::<u8>(&name, &value)? != 0,
+            "search" => query.search = some(&name, &value, text)?,
+            "fold_from" => query.folded_from_depth = some(&name, &value, number)?,
+            "fold" => query.fold_except.push(text(&name, &value)?),
+            "offset" => query.offset = number(&name, &value)?,
+            "limit" => query.limit = number(&name, &value)?,
+            "lists" => lists = number::<usize>(&name, &value)?.min(MAX_PAGE_LIST),
+            "counters" => counters = number::<u8>(&name, &value)? != 0,
+            "after_ms" => query.total_after_unix_ns = some(&name, &value, end_of_ms)?,
+            _ => return Err(format!("unknown parameter {name:?}")),
+        }
+    }
+    if query.fold_except.len() > MAX_FOLDS {
+        return Err(format!(
+            "parameter \"fold\" is given more than {MAX_FOLDS} times"
+        ));
+    }
+    if query.limit == 0 || query.limit > MAX_PAGE_ROWS {
+        query.limit = MAX_PAGE_ROWS;
+    }
+    query.affected = lists;
+    (query.alerts, query.past_alerts) = (lists > 0, lists > 0);
+    Ok(PageQuery {
+        query,
+        lists,
+        counters,
+    })
+}
+
+/// The last nanosecond of a millisecond, so that points in it are not after it. 0 for 0.
+fn end_of_ms(name: &str, value: &str) -> Result<u64, String> {
+    let ms: u64 = number(name, value)?;
+    Ok(match ms {
+        0 => 0,
+        ms => ms.saturating_mul(1_000_000).saturating_add(999_999),
+    })
+}
+
+/// A query of details.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DetailQuery {
+    pub class: String,
+    pub limit: usize,
+    /// Without the day, and with the newest [`BRIEF_POINTS`] only.
+    pub brief: bool,
+}
+
+/// The parameters of `/api/detail`: class, limit, brief.
+pub(super) fn detail(parameters: &str) -> Result<DetailQuery, String> {
+    let (mut class, mut limit, mut brief) = (None, PEERS, false);
     for (name, value) in form_urlencoded::parse(parameters.as_bytes()) {
         match &*name {
             "class" => class = Some(text(&name, &value)?),
             "limit" => limit = number(&name, &value)?,
+            "brief" => brief = number::<u8>(&name, &value)? != 0,
             _ => return Err(format!("unknown parameter {name:?}")),
         }
     }
     let class = class.ok_or("parameter \"class\" is missing")?;
-    Ok((class, limit.min(MAX_PEERS)))
+    Ok(DetailQuery {
+        class,
+        limit: limit.min(MAX_PEERS),
+        brief,
+    })
 }
 
 /// The parameters of `/api/history`: name, kind, and since, until and step in seconds.
@@ -131,7 +211,13 @@ mod tests {
         assert_eq!(query, Ok(wanted));
         assert!(snapshot("alerts=1").unwrap().alerts);
         assert!(!snapshot("limit=1&alerts=0").unwrap().alerts);
-        assert_eq!(detail("class=S%C3%BCd&limit=5"), Ok(("Süd".to_owned(), 5)));
+        let details = detail("class=S%C3%BCd&limit=5&brief=1").unwrap();
+        let wanted = DetailQuery {
+            class: "Süd".to_owned(),
+            limit: 5,
+            brief: true,
+        };
+        assert_eq!(details, wanted);
         let wanted = SeriesQuery {
             name: "anna".to_owned(),
             kind: Some(Kind::Class),
@@ -143,11 +229,40 @@ mod tests {
     }
 
     #[test]
+    fn parameters_of_the_page_become_a_query() {
+        let page = page(
+            "sort=loss&by_parent=1&search=10.1.2.3&fold_from=1&fold=a&fold=b%20c&offset=7&limit=30&lists=9&after_ms=5",
+        );
+        let page = page.unwrap();
+        let wanted = Query {
+            sort: Sort::Loss,
+            by_parent: true,
+            search: Some("10.1.2.3".to_owned()),
+            folded_from_depth: Some(1),
+            fold_except: vec!["a".to_owned(), "b c".to_owned()],
+            offset: 7,
+            limit: 30,
+            history: true,
+            alerts: true,
+            past_alerts: true,
+            affected: 9,
+            total_after_unix_ns: Some(5_999_999),
+            ..Query::default()
+        };
+        assert_eq!((page.query, page.lists, page.counters), (wanted, 9, false));
+    }
+
+    #[test]
     fn no_parameter_exceeds_the_limits() {
         assert_eq!(snapshot("").unwrap().limit, MAX_ROWS);
         assert_eq!(snapshot("limit=0").unwrap().limit, MAX_ROWS);
         assert_eq!(snapshot("limit=99999").unwrap().limit, MAX_ROWS);
-        assert_eq!(detail("class=a&limit=99999").unwrap().1, MAX_PEERS);
+        assert_eq!(detail("class=a&limit=99999").unwrap().limit, MAX_PEERS);
+        for rows in ["limit=0", "limit=201", ""] {
+            assert_eq!(page(rows).unwrap().query.limit, MAX_PAGE_ROWS);
+        }
+        assert_eq!(page("lists=99999").unwrap().lists, MAX_PAGE_LIST);
+        assert!(page(&"fold=a&".repeat(101)).is_err());
         assert!(snapshot(&format!("filter={}", "x".repeat(513))).is_err());
     }
 
@@ -177,6 +292,16 @@ mod tests {
         ] {
             let refused = history(parameters).unwrap_err();
             assert!(refused.contains(&format!("{name:?}")), "{refused}");
+        }
+        for parameters in [
+            "sort=x",
+            "offset=-1",
+            "filter=a",
+            "after_ms=a",
+            "fold_from=x",
+        ] {
+            let name = parameters.split('=').next().unwrap();
+            assert!(page(parameters).unwrap_err().contains(name), "{parameters}");
         }
     }
 }

@@ -13,11 +13,13 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::guard::{self, Refusal};
-use super::{Counters, MAX_SNAPSHOTS, SNAPSHOT_WAIT, ServerOptions, SnapshotSource, count, query};
+use super::{
+    Counters, MAX_SNAPSHOTS, SNAPSHOT_WAIT, ServerOptions, SnapshotSource, count, query, view,
+};
 use crate::metrics::{Exposition, MetricsOptions, openmetrics};
 
 /// The files of the page: path, type, content.
-const FILES: [(&str, &str, &str); 8] = [
+const FILES: [(&str, &str, &str); 11] = [
     (
         "/",
         "text/html; charset=utf-8",
@@ -30,6 +32,17 @@ const FILES: [(&str, &str, &str); 8] = [
     ),
     ("/page.js", JAVASCRIPT, include_str!("../page/page.js")),
     ("/table.js", JAVASCRIPT, include_str!("../page/table.js")),
+    (
+        "/overview.js",
+        JAVASCRIPT,
+        include_str!("../page/overview.js"),
+    ),
+    ("/series.js", JAVASCRIPT, include_str!("../page/series.js")),
+    (
+        "/timeline.js",
+        JAVASCRIPT,
+        include_str!("../page/timeline.js"),
+    ),
     ("/detail.js", JAVASCRIPT, include_str!("../page/detail.js")),
     ("/charts.js", JAVASCRIPT, include_str!("../page/charts.js")),
     (
@@ -95,17 +108,35 @@ impl Site {
                 let snapshot = self.read(move |source| source.snapshot(&query)).await?;
                 json(&snapshot.ok_or_else(no_snapshot)?)
             }
+            "/api/page" => {
+                let wanted = query::page(parameters).map_err(bad_request)?;
+                let query = wanted.query.clone();
+                let snapshot = self.read(move |source| source.snapshot(&query)).await?;
+                json(&view::View::new(
+                    &snapshot.ok_or_else(no_snapshot)?,
+                    &wanted,
+                ))
+            }
             "/api/detail" => {
-                let (class, limit) = query::detail(parameters).map_err(bad_request)?;
+                let query::DetailQuery {
+                    class,
+                    limit,
+                    brief,
+                } = query::detail(parameters).map_err(bad_request)?;
                 let name = class.clone();
-                let detail = self.read(move |source| source.detail(&name, limit)).await?;
+                let mut detail = self.read(move |source| source.detail(&name, limit)).await?;
+                if let Some(detail) = detail.as_mut().filter(|_| brief) {
+                    let old = detail.recent.len().saturating_sub(query::BRIEF_POINTS);
+                    detail.recent.drain(..old);
+                    detail.day.clear();
+                }
                 let none = || {
                     Refusal(
                         StatusCode::NOT_FOUND,
                         format!("no class {class:?}: it was removed, or its name is wrong"),
                     )
                 };
-                json(&detail.ok_or_else(none)?)
+                json(&view::JudgedDetail::new(detail.ok_or_else(none)?))
             }
             "/api/history" => {
                 let query = query::history(parameters).map_err(bad_request)?;

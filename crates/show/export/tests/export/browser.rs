@@ -148,6 +148,30 @@ impl Browser {
         }
     }
 
+    /// Moves the pointer over the first element that `selector` finds, with the button pressed: from one
+    /// share of its width to another one. Equal shares: without the button.
+    pub fn drag(&mut self, selector: &str, shares: [f64; 2]) {
+        let place = self.value(&format!(
+            "(() => {{ const e = document.querySelector({selector:?}); e.scrollIntoView({{block: 'center'}});
+               const b = e.getBoundingClientRect(); return [b.x, b.width, b.y + b.height / 2]; }})()"
+        ));
+        let number = |at: usize| place[at].as_f64().unwrap();
+        let [from, to] = shares.map(|share| number(0) + share * number(1));
+        let mut mouse = |kind: &str, x: f64, button: &str| {
+            let event = json!({"type": kind, "x": x, "y": number(2), "button": button, "buttons": u8::from(button == "left"), "clickCount": 1});
+            self.call("Input.dispatchMouseEvent", event);
+        };
+        if from == to {
+            // The first one may only leave another element.
+            mouse("mouseMoved", from - 3.0, "none");
+            return mouse("mouseMoved", from, "none");
+        }
+        mouse("mousePressed", from, "left");
+        mouse("mouseMoved", (from + to) / 2.0, "left");
+        mouse("mouseMoved", to, "left");
+        mouse("mouseReleased", to, "left");
+    }
+
     /// Presses and releases a key, by its DOM name.
     pub fn press(&mut self, key: &str) {
         let text = match key {
@@ -163,14 +187,17 @@ impl Browser {
         }
     }
 
-    /// Saves a screenshot of the whole page in the directory FAIRPATH_SCREENSHOTS, if it is set.
+    /// Saves a screenshot of the page in the directory FAIRPATH_SCREENSHOTS, if it is set.
     pub fn screenshot(&mut self, name: &str) {
         let Some(dir) = std::env::var_os("FAIRPATH_SCREENSHOTS").map(PathBuf::from) else {
             return;
         };
+        // Rows below the window do not exist.
+        let whole = self
+            .value("['above', 'below'].every((id) => !document.getElementById(id)?.offsetHeight)");
         let shot = self.call(
             "Page.captureScreenshot",
-            json!({"captureBeyondViewport": true}),
+            json!({"captureBeyondViewport": whole}),
         );
         let png = data_encoding::BASE64
             .decode(shot["data"].as_str().unwrap().as_bytes())

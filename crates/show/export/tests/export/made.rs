@@ -70,7 +70,7 @@ impl Router {
     /// The daemon's answer to a query.
     pub fn answer(&self, query: &Query) -> Snapshot {
         let mut snapshot = self.snapshot();
-        if let Some(filter) = &query.filter {
+        if let Some(filter) = query.filter.as_ref().or(query.search.as_ref()) {
             let filter = filter.to_lowercase();
             snapshot
                 .rows
@@ -86,9 +86,37 @@ impl Router {
         if query.sort == Sort::Name {
             snapshot.rows.sort_by_key(|row| row.name.to_lowercase());
         }
+        let folded: Vec<String> = query.fold_except.clone();
+        snapshot.rows.retain(|row| {
+            !row.parent
+                .as_ref()
+                .is_some_and(|name| folded.contains(name))
+        });
+        snapshot.rows_selected = snapshot.rows.len() as u64;
+        let skipped = query.offset.min(snapshot.rows.len());
+        snapshot.rows.drain(..skipped);
         if query.limit > 0 {
             snapshot.rows.truncate(query.limit);
         }
+        if query.affected > 0 {
+            snapshot.affected = affected(snapshot.unix_ns);
+            snapshot.affected_total = snapshot.affected.len() as u64;
+        }
+        if query.past_alerts {
+            snapshot.past_alerts = vec![past(snapshot.unix_ns)];
+        }
+        snapshot.total = query.total_after_unix_ns.map(|after| Total {
+            recent: (0..240)
+                .map(|at| total_second(snapshot.unix_ns, at))
+                .filter(|point| point.unix_ns > after)
+                .collect(),
+            day: match after {
+                0 => (0..288)
+                    .map(|step| day_point(self.start_unix_ns, step))
+                    .collect(),
+                _ => Vec::new(),
+            },
+        });
         if !query.alerts {
             snapshot.alerts.clear();
         }
@@ -136,6 +164,19 @@ impl Router {
             busiest_hosts: hosts,
             flows,
             day,
+            recent: (0..60).map(|at| second(self.start_unix_ns, at)).collect(),
+            configured: Some(Configured {
+                criteria: vec![
+                    "prefix 192.0.2.16/29".to_owned(),
+                    "MAC 02:00:5e:10:00:07".to_owned(),
+                ],
+                criteria_total: 2,
+                attributes: [("circuit", "C-4711"), ("comment", "Second floor, left")]
+                    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                    .into(),
+                sla_p95_rtt_ns: Some(80_000_000),
+                sla_loss_ratio: None,
+            }),
         })
     }
 }
@@ -353,6 +394,52 @@ fn day_point(start_unix_ns: u64, step: u64) -> DayPoint {
     }
 }
 
+/// One of the last seconds of all rows.
+fn total_second(unix_ns: u64, at: u64) -> DayPoint {
+    DayPoint {
+        unix_ns: unix_ns - (240 - at) * 1_000_000_000,
+        ..day_point(unix_ns, 120 + at / 3)
+    }
+}
+
+fn affected(unix_ns: u64) -> Vec<Affected> {
+    let of = |class: &str, leg: &str, excess_ms: u64, loss: f64, since_s: u64| Affected {
+        class: class.to_owned(),
+        parent: Some("Site North".to_owned()),
+        leg: leg.to_owned(),
+        since_unix_ns: unix_ns - since_s * 1_000_000_000,
+        p95_rtt_ns: Some((excess_ms + 21) * 1_000_000),
+        excess_rtt_ns: Some(excess_ms * 1_000_000),
+        loss_ratio: Some(loss),
+        ..Affected::default()
+    };
+    vec![
+        of("sub-10111", "inside", 182, 0.0004, 754),
+        of("sub-10074", "inside", 12, 0.031, 95),
+        of(ODD, "outside", 47, 0.0, 12),
+    ]
+}
+
+fn past(unix_ns: u64) -> Alert {
+    Alert {
+        class: "Site South".to_owned(),
+        alert: AlertKind::RttShift,
+        leg: "inside".to_owned(),
+        unix_ns: unix_ns - 3_000_000_000_000,
+        since_unix_ns: unix_ns - 3_400_000_000_000,
+        text: "Site South: inside: over: median 21.0 ms, baseline 20.0 ms".to_owned(),
+        ..Alert::default()
+    }
+}
+
+/// One second of the last minute.
+fn second(start_unix_ns: u64, at: u64) -> DayPoint {
+    DayPoint {
+        unix_ns: start_unix_ns - (60 - at) * 1_000_000_000,
+        ..day_point(start_unix_ns, 150 + at)
+    }
+}
+
 /// The alerts of a row as the daemon reported them.
 fn reported(row: &SnapshotRow) -> impl Iterator<Item = Alert> {
     let alert = |alert: &AlertKind| Alert {
@@ -360,6 +447,10 @@ fn reported(row: &SnapshotRow) -> impl Iterator<Item = Alert> {
         kind: row.kind,
         alert: *alert,
         active: true,
+        leg: "inside".to_owned(),
+        unix_ns: 1_762_171_080_000_000_000,
+        since_unix_ns: 1_762_171_060_000_000_000,
+        text: format!("{}: inside: loss 3.1 %, limit 2.0 %", row.name),
         ..Alert::default()
     };
     row.alerts.iter().map(alert)

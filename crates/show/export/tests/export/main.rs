@@ -2,6 +2,7 @@
 
 mod browser;
 mod duckdb;
+mod large;
 mod made;
 mod metrics;
 mod needs;
@@ -9,4 +10,6 @@ mod page;
 mod prometheus;
 mod rows;
 mod scraper;
+mod screens;
+mod times;
 mod web;

@@ -5,9 +5,9 @@ use fairpath_core::{
 };
 use fairpath_history::series::{Series, SeriesPoint, Span};
 use fairpath_history::snapshot::{
-    ALERT_SCHEMA, Alert, AlertKind, DayPoint, Detail, FlowCounts, FlowLine, Kind, Leg, Load, Peer,
-    Point, Queue, SNAPSHOT_SCHEMA, Shape, ShapedLink, Snapshot, SnapshotRow, StackTraffic, Totals,
-    Volume, WaitingFor,
+    ALERT_SCHEMA, Affected, Alert, AlertKind, Configured, DayPoint, Detail, FlowCounts, FlowLine,
+    Kind, Leg, Load, Peer, Point, Queue, SNAPSHOT_SCHEMA, Shape, ShapedLink, Snapshot, SnapshotRow,
+    StackTraffic, Total, Totals, Volume, WaitingFor,
 };
 use fairpath_history::{Histogram, IntervalRow};
 use fairpath_rtt::{Clock, Context, FlowLine as RttFlow, SampleLine, Summary};
@@ -240,6 +240,23 @@ pub fn snapshot() -> Snapshot {
             nearest: Some("wan".to_owned()),
         }],
         notes: vec!["a restart is needed".to_owned()],
+        rows_selected: 2,
+        past_alerts: alerts(),
+        affected: vec![Affected {
+            class: "anna".to_owned(),
+            parent: Some("site".to_owned()),
+            leg: "inside".to_owned(),
+            since_unix_ns: UNIX_NS,
+            p95_rtt_ns: Some(70_000_000),
+            excess_rtt_ns: None,
+            loss_ratio: Some(0.02),
+            ..Affected::default()
+        }],
+        affected_total: 1,
+        total: Some(Total {
+            recent: vec![day_point()],
+            day: vec![day_point()],
+        }),
         ..empty_snapshot()
     }
 }
@@ -285,13 +302,25 @@ pub fn detail() -> Detail {
             outside_p50_rtt_ns: None,
             retransmitted_packets: 6,
         }],
-        day: vec![DayPoint {
-            unix_ns: UNIX_NS,
-            rate_up_bps: 1.0,
-            inside_p50_rtt_ns: Some(4_000_000),
-            inside_loss_ratio: Some(0.01),
-            ..DayPoint::default()
-        }],
+        day: vec![day_point()],
+        recent: vec![day_point()],
+        configured: Some(Configured {
+            criteria: vec!["prefix 192.0.2.0/24".to_owned()],
+            criteria_total: 70,
+            attributes: [("circuit".to_owned(), "C-1".to_owned())].into(),
+            sla_p95_rtt_ns: Some(80_000_000),
+            sla_loss_ratio: None,
+        }),
+    }
+}
+
+fn day_point() -> DayPoint {
+    DayPoint {
+        unix_ns: UNIX_NS,
+        rate_up_bps: 1.0,
+        inside_p50_rtt_ns: Some(4_000_000),
+        inside_loss_ratio: Some(0.01),
+        ..DayPoint::default()
     }
 }
 

@@ -6,8 +6,8 @@ use ratatui::text::{Line, Span};
 use super::{Page, field};
 use crate::figures::{count, maybe, millis, scaled, span};
 use crate::grid::{self, Field, Item};
-use crate::judge::Level;
 use crate::text::{left, width};
+use fairpath_history::judge::Level;
 
 /// From this width on, two lists are next to each other.
 const SIDE_BY_SIDE: u16 = 110;

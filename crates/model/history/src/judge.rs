@@ -3,7 +3,7 @@
 //! They suit common access links and only mark values on the screen. Configured thresholds and
 //! service levels belong to the daemon's alerts.
 
-use fairpath_history::snapshot::{Leg, SnapshotRow};
+use crate::snapshot::{Leg, SnapshotRow};
 
 /// The level of a value, shown by a mark, and by a colour if the terminal has colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +59,11 @@ pub fn inside_p95(leg: &Leg) -> Level {
 /// Level of the 95th percentile outside.
 pub fn outside_p95(leg: &Leg) -> Level {
     rising(leg.p95_rtt_ns, &OUTSIDE_P95_NS)
+}
+
+/// Level of the RTT above the usual one: that of growth under load.
+pub fn excess(rtt_ns: Option<u64>) -> Level {
+    rising(rtt_ns, &GROWTH_NS)
 }
 
 /// Level of the growth under load.
