@@ -189,7 +189,7 @@ fn delayed(net: &Router, port: Port, pace: u32, time: Duration) -> anyhow::Resul
     command.args(["--format", "json", "--no-self-test", "--yes"]);
     let mut process = net.router.spawn(command)?;
     process.wait_stderr("ready: impairing", DEADLINE)?;
-    process.wait_stderr("port ", DEADLINE)?;
+    process.wait_stderr("back end", DEADLINE)?;
     let (before, begun) = (process_time(process.id())?, Instant::now());
     let passed = paced::run(net, pace, time)?;
     let used = process_time(process.id())?.saturating_sub(before);

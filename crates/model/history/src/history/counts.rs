@@ -12,8 +12,8 @@ use super::tally::{DirectionTally, Rtts, Tally};
 use crate::Histogram;
 use crate::snapshot::Kind;
 
-/// Words up to this number are not packed again.
-const MIN_REPACK_WORDS: usize = 256;
+/// Words above this number are packed again: twice as many as all buckets of both legs.
+const MAX_WORDS: usize = 4096;
 /// Number of values in [`Counts::numbers`].
 pub(super) const NUMBERS: usize = 28;
 
@@ -85,14 +85,13 @@ impl Counts {
         self.busy_ns += other.busy_ns;
         self.measured_ns += other.measured_ns;
         self.words.extend_from_slice(&other.words);
-        // Only when it doubles: a sum of n parts is packed log(n) times.
-        if self.words.len() >= MIN_REPACK_WORDS && self.words.len() == self.words.capacity() {
+        if self.words.len() > MAX_WORDS {
             self.pack();
         }
     }
 
     /// Packs the distributions, so that each bucket is there once.
-    pub fn pack(&mut self) {
+    fn pack(&mut self) {
         let mut sums = Sums::default();
         sums.set(&self.words);
         sums.pack(&mut self.words);
@@ -227,5 +226,35 @@ impl PartialEq for Counts {
     /// Distributions are equal if their histograms are.
     fn eq(&self, other: &Counts) -> bool {
         self.numbers() == other.numbers() && self.histograms() == other.histograms()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairpath_core::BUCKETS;
+
+    use super::*;
+
+    #[test]
+    fn sums_of_many_parts_stay_small_and_exact() {
+        let mut sum = Counts::default();
+        for at in 0..3_000u64 {
+            let mut part = Counts::measured(1);
+            for bucket in 0..40 {
+                part.add_bucket(
+                    bucket % 2,
+                    ((at * 7 + bucket as u64) % BUCKETS as u64) as u16,
+                    3,
+                );
+            }
+            sum.add(&part);
+            assert!(sum.words.len() <= MAX_WORDS + 40);
+        }
+        assert_eq!(sum.measured_ns, 3_000);
+        let histograms = sum.histograms();
+        assert_eq!(
+            [0, 1].map(|leg: usize| histograms[leg].count()),
+            [3_000 * 20 * 3; 2]
+        );
     }
 }

@@ -126,6 +126,24 @@ mod tests {
     }
 
     #[test]
+    fn precise_times_need_a_delay() {
+        let precise = |via| Wish {
+            via: Some(via),
+            peer: true,
+            precise: true,
+            ..WISH
+        };
+        let loss = Needs {
+            only_loss: true,
+            leaves: false,
+            ..NEEDS
+        };
+        let refused = by(precise(Via::Xdp), loss).unwrap_err().to_string();
+        assert!(refused.contains("remove --precise"), "{refused}");
+        assert_eq!(by(precise(Via::Afxdp), loss).unwrap().via, Via::Afxdp);
+    }
+
+    #[test]
     fn unsupported_back_ends_are_refused_with_a_remedy() {
         let refused = |via, needs| {
             let via = Some(via);
