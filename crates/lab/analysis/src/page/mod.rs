@@ -3,6 +3,7 @@
 //! ```text
 //! summary    sentences, each with the figure that shows it         sentences
 //! results    the experiment's figures                              figures
+//! comparison the same figures of two directories above each other  comparison
 //! correlations rank correlations of quantities with axes       correlations
 //! theory     models and measurements; the talk, for ripe88         tables
 //! runs over time   rate, round trip, window and queue of single runs   over_time
@@ -14,6 +15,7 @@
 //!
 //! Nothing here knows a result: all of it comes from the records and the manifest.
 
+mod comparison;
 mod correlations;
 mod figures;
 mod limits;
@@ -25,6 +27,8 @@ mod runs_inside;
 mod setting_table;
 mod tables;
 mod validation;
+
+pub use comparison::comparison;
 
 use std::fs;
 use std::io;
@@ -94,7 +98,15 @@ pub fn report(results: &Results) -> ReportDocument {
 /// # Errors
 /// The directory or a file in it cannot be written.
 pub fn write(results: &Results, dir: &Path) -> Result<PathBuf, WriteError> {
-    for file in fairpath_report::files(&report(results)) {
+    write_document(&report(results), dir)
+}
+
+/// Writes the files of a report, as [`write`].
+///
+/// # Errors
+/// The directory or a file in it cannot be written.
+pub fn write_document(document: &ReportDocument, dir: &Path) -> Result<PathBuf, WriteError> {
+    for file in fairpath_report::files(document) {
         let path = dir.join(&file.path);
         put(&path, file.content.as_bytes()).map_err(|source| WriteError { path, source })?;
     }

@@ -3,7 +3,8 @@
 use fairpath_report::figure::{Axis as FigureAxis, Figure, Panel, Point, Series};
 use fairpath_report::{Block, Section, Unit};
 
-use crate::grid::{Cell, Grid};
+use super::comparison::RESULTS;
+use crate::grid::{Cell, Grid, Setting};
 use crate::metrics;
 use crate::record::RunRecord;
 
@@ -21,20 +22,50 @@ const QUANTITIES: [(&str, &str); 3] = [
     ("cwnd", "Congestion window"),
 ];
 
+/// The runs of a setting, of both directories of a comparison.
+struct Group<'a> {
+    setting: Setting,
+    /// Shown runs.
+    runs: Vec<&'a RunRecord>,
+    /// All valid runs.
+    all: usize,
+}
+
+impl<'a> Group<'a> {
+    /// At most `each` runs of a cell.
+    fn of(setting: Setting, cells: &[&Cell<'a>], each: usize) -> Group<'a> {
+        Group {
+            setting,
+            all: cells.iter().map(|cell| cell.runs.len()).sum(),
+            runs: (cells.iter())
+                .flat_map(|cell| cell.runs.iter().take(each).copied())
+                .collect(),
+        }
+    }
+}
+
 /// "Runs over time", a folded figure for each setting; none without samples.
 pub fn section(grid: &Grid) -> Option<Section> {
-    let cells: Vec<&Cell> = grid.cells.iter().filter(|cell| has_samples(cell)).collect();
+    let mut cells: Vec<(Setting, Vec<&Cell>)> = Vec::new();
+    for cell in grid.cells.iter().filter(|cell| has_samples(cell)) {
+        let mut setting = cell.setting.clone();
+        setting.remove(RESULTS);
+        match cells.iter_mut().find(|(known, _)| *known == setting) {
+            Some((_, of_setting)) => of_setting.push(cell),
+            None => cells.push((setting, vec![cell])),
+        }
+    }
     let shown = cells.len().min(MAX_SETTINGS);
-    let each = (MAX_RUNS / shown.max(1)).max(1);
-    let mut blocks: Vec<Block> = cells[..shown]
-        .iter()
-        .enumerate()
-        .map(|(number, cell)| details(grid, cell, number, each))
+    let figures: usize = cells[..shown].iter().map(|(_, cells)| cells.len()).sum();
+    let each = (MAX_RUNS / figures.max(1)).max(1);
+    let more = cells.len() - shown;
+    cells.truncate(shown);
+    let mut blocks: Vec<Block> = (cells.into_iter().enumerate())
+        .map(|(number, (setting, cells))| details(grid, &Group::of(setting, &cells, each), number))
         .collect();
     if blocks.is_empty() {
         return None;
     }
-    let more = cells.len() - shown;
     let text = match more {
         0 => String::new(),
         more => format!(" {more} further settings are in the records (runs/*.json) only."),
@@ -54,18 +85,17 @@ fn has_samples(cell: &Cell) -> bool {
         .any(|run| run.flows.iter().any(|flow| !flow.samples.is_empty()))
 }
 
-fn details(grid: &Grid, cell: &Cell, number: usize, each: usize) -> Block {
-    let runs = &cell.runs[..cell.runs.len().min(each)];
-    let words = match grid.words(&cell.setting) {
+fn details(grid: &Grid, group: &Group, number: usize) -> Block {
+    let words = match grid.words(&group.setting) {
         words if words.is_empty() => "all runs".to_owned(),
         words => words,
     };
     let mut panels: Vec<Panel> = QUANTITIES
         .iter()
-        .filter_map(|(name, title)| measured(runs, name, title))
+        .filter_map(|(name, title)| measured(&group.runs, name, title))
         .collect();
-    panels.extend(queue(runs));
-    let count = match (runs.len(), cell.runs.len()) {
+    panels.extend(queue(&group.runs));
+    let count = match (group.runs.len(), group.all) {
         (shown, all) if shown < all => format!("{shown} of {all} valid runs"),
         (1, _) => "1 valid run".to_owned(),
         (shown, _) => format!("{shown} valid runs"),
@@ -132,7 +162,12 @@ fn line(run: &RunRecord, flow: &str, points: Vec<(f64, f64)>) -> Series {
         (congestion, true) => (congestion.to_owned(), congestion),
         (congestion, false) => (format!("{flow} ({congestion})"), flow),
     };
-    Series::line(&name, means(&points)).like(key)
+    match run.setting.get(RESULTS) {
+        // A colour for each directory.
+        Some(results) => Series::line(&format!("{name}, {results}"), means(&points))
+            .like(&format!("{key}, {results}")),
+        None => Series::line(&name, means(&points)).like(key),
+    }
 }
 
 /// Means of as many successive points as leave [`MAX_POINTS`].
