@@ -8,7 +8,7 @@ use fairpath_history::series::{SERIES_SCHEMA, Series, SeriesPoint, SeriesQuery, 
 use fairpath_history::snapshot::Kind;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::levels::{DAY, FIVE_MINUTES_NS, HOUR, MINUTE_NS};
+use crate::levels::{DAY, FIVE_MINUTES_NS, MINUTE_NS};
 use crate::{Archive, ArchiveError, MEASURED, PART_ROWS, SLICE_NS, file};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -189,17 +189,15 @@ fn segments(
     row: u64,
     steps: &mut Steps,
 ) -> Result<(), ArchiveError> {
-    let newest = |of: i64| {
-        let newest = "select coalesce(max(id), 0) from segment where level = ?";
-        file.query_row(newest, [of], |row| row.get::<_, i64>(0))
+    let number = |query| file.query_row(query, [], |row| row.get::<_, i64>(0));
+    // The day whose hours are there, too, and the hour whose slices are.
+    let without_day = match level < Level::Day {
+        true => number("select coalesce(max(day), 0) from segment where level = 1")?,
+        false => 0,
     };
-    // Its hours are there too.
-    let without_day = if level < Level::Day { newest(DAY)? } else { 0 };
-    // Its slices are there too.
-    let without_hour = if level < Level::Hour {
-        newest(HOUR)?
-    } else {
-        0
+    let without_hour = match level < Level::Hour {
+        true => number("select coalesce(max(hour), 0) from slice")?,
+        false => 0,
     };
     let mut blocks = file.prepare(
         "select level, row, block from segment join block on segment = id

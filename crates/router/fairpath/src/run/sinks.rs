@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use anyhow::Context;
 use fairpath_config::duration::nanos;
 use fairpath_config::{Config, Rows};
-use fairpath_export::{JsonLines, ParquetOptions, ParquetWriter, RowsError};
+use fairpath_export::{JsonLines, ParquetOptions, ParquetWriter};
 use fairpath_history::IntervalRow;
 use fairpath_history::snapshot::Alert;
 use fairpath_units::counted;
@@ -168,14 +168,7 @@ fn prepare(before: Option<&Rows>, config: &Config) -> anyhow::Result<Prepared> {
             max_bytes: rows.parquet_max_bytes,
             ..ParquetOptions::default()
         };
-        let open = |path: &PathBuf| -> Result<ParquetWriter, RowsError> {
-            let writer = ParquetWriter::open(path, options)?;
-            if writer.recovered() > 0 {
-                let files = counted(writer.recovered(), "file", "files");
-                tracing::info!("{}: completed {files} of an earlier run", path.display());
-            }
-            Ok(writer)
-        };
+        let open = |path: &PathBuf| ParquetWriter::open(path, options);
         rows.parquet.as_ref().map(open).transpose()
     };
     if let Some(path) = &config.alerts.json {
@@ -229,6 +222,12 @@ impl Files {
                 if let Some(parquet) = prepared.parquet {
                     self.finish_parquet();
                     self.parquet = parquet;
+                    // The present writer had the directory until now.
+                    let recovered = self.parquet.as_mut().map_or(0, ParquetWriter::recover);
+                    if recovered > 0 {
+                        let files = counted(recovered, "file", "files");
+                        tracing::info!("rows: completed {files} of an earlier run");
+                    }
                 }
             }
         }

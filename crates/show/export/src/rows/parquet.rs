@@ -78,7 +78,6 @@ pub struct ParquetWriter {
     steps: RollUp,
     open: Option<Open>,
     lost_rows: u64,
-    recovered: usize,
     removed: u64,
 }
 
@@ -92,28 +91,35 @@ struct Open {
 }
 
 impl ParquetWriter {
-    /// A writer into `dir`, which is created if necessary. Completes the files of a crash.
+    /// A writer into `dir`, which is created if necessary.
+    ///
+    /// # Errors
+    /// The directory cannot be created.
     pub fn open(dir: &Path, options: ParquetOptions) -> Result<ParquetWriter, RowsError> {
-        let mut writer = ParquetWriter {
+        let created = fairpath_files::create_directory(dir, fairpath_files::DIRECTORY_MODE);
+        created.map_err(|source| RowsError::Open {
+            path: dir.to_owned(),
+            source,
+        })?;
+        Ok(ParquetWriter {
             dir: dir.to_owned(),
             steps: RollUp::new(options.step_ns),
             options,
             open: None,
             lost_rows: 0,
-            recovered: 0,
             removed: 0,
-        };
-        let prepared = fairpath_files::create_directory(dir, fairpath_files::DIRECTORY_MODE)
-            // Of conversions that did not end: their journals are still there.
-            .and_then(|()| own_files(dir, &format!("{SUFFIX}{PART}")))
-            .and_then(|parts| parts.iter().try_for_each(fs::remove_file));
-        prepared.map_err(|source| RowsError::Open {
-            path: dir.to_owned(),
-            source,
-        })?;
-        writer.complete_journals();
-        writer.remove_old();
-        Ok(writer)
+        })
+    }
+
+    /// Completes the files of a crash, and returns their number. Call it before the first
+    /// [`ParquetWriter::write`], when no other writer has this directory.
+    pub fn recover(&mut self) -> usize {
+        // Of conversions that did not end: their journals are still there.
+        let parts = own_files(&self.dir, &format!("{SUFFIX}{PART}")).unwrap_or_default();
+        parts.iter().for_each(|part| drop(fs::remove_file(part)));
+        let recovered = self.complete_journals();
+        self.remove_old();
+        recovered
     }
 
     /// Adds the rows of an interval. Returns the path of a file that this completed.
@@ -142,11 +148,6 @@ impl ParquetWriter {
     /// Rows that could not be written.
     pub fn lost_rows(&self) -> u64 {
         self.lost_rows
-    }
-
-    /// Files of an earlier run that were completed.
-    pub fn recovered(&self) -> usize {
-        self.recovered
     }
 
     /// Files that were removed since the last call, because of number or size.
@@ -263,8 +264,9 @@ impl ParquetWriter {
     }
 
     /// Completes the journals without a writer. What cannot be completed now is tried again later; what
-    /// is no journal is renamed.
-    fn complete_journals(&mut self) {
+    /// is no journal is renamed. Returns the number of completed files.
+    fn complete_journals(&mut self) -> usize {
+        let mut completed = 0;
         let journals = own_files(&self.dir, &format!("{SUFFIX}{JOURNAL}")).unwrap_or_default();
         for journal in journals {
             if self.open.as_ref().is_some_and(|open| open.path == journal) {
@@ -278,8 +280,9 @@ impl ParquetWriter {
                 let _ = fs::rename(&journal, refused);
                 continue;
             }
-            self.recovered += usize::from(self.complete(&journal).is_ok());
+            completed += usize::from(self.complete(&journal).is_ok());
         }
+        completed
     }
 
     /// An unused name for a file that begins at `unix_ns`: neither it nor a complete file is there.

@@ -301,12 +301,27 @@ fn files_of_a_crash_are_completed() {
         "PAR1",
     )
     .unwrap();
-    let writer = ParquetWriter::open(dir.path(), options()).unwrap();
+    let mut writer = ParquetWriter::open(dir.path(), options()).unwrap();
     let expected = ["fairpath-20251103T120000Z.parquet", "notes.parquet.journal"];
-    assert_eq!((writer.recovered(), writer.lost_rows()), (1, 0));
+    assert_eq!((writer.recover(), writer.lost_rows()), (1, 0));
     assert_eq!(names(dir.path()), expected);
     assert_eq!(read(&dir.path().join(expected[0])).len(), 9);
     assert!(!journal.exists());
+}
+
+#[test]
+fn another_writer_leaves_the_open_file_alone() {
+    // A reload opens the next writer before it ends the present one.
+    let dir = tempfile::tempdir().unwrap();
+    let mut present = ParquetWriter::open(dir.path(), options()).unwrap();
+    present.write(interval(0)).unwrap();
+    let mut next = ParquetWriter::open(dir.path(), options()).unwrap();
+    present.write(interval(1)).unwrap();
+    let path = present.finish().unwrap().unwrap();
+    assert_eq!((next.recover(), present.lost_rows()), (0, 0));
+    assert_eq!(read(&path).len(), 6);
+    next.write(interval(2)).unwrap();
+    assert_eq!(read(&next.finish().unwrap().unwrap()).len(), 3);
 }
 
 #[test]
@@ -319,7 +334,8 @@ fn a_cut_journal_has_its_complete_steps() {
     // Every kill ends the journal somewhere.
     for length in (0..whole.len()).step_by(7).chain([whole.len()]) {
         fs::write(&journal, &whole[..length]).unwrap();
-        let writer = ParquetWriter::open(dir.path(), options()).unwrap();
+        let mut writer = ParquetWriter::open(dir.path(), options()).unwrap();
+        assert_eq!(writer.recover(), 1);
         let rows = read(&file).len();
         assert_eq!(rows % 3, 0, "whole steps of {length} bytes");
         assert!(rows as u64 + writer.lost_rows() <= 9);
@@ -329,7 +345,8 @@ fn a_cut_journal_has_its_complete_steps() {
     assert_eq!(counts.into_iter().collect::<Vec<_>>(), [0, 3, 6, 9]);
     // Another content is kept under another name.
     fs::write(&journal, "another content").unwrap();
-    ParquetWriter::open(dir.path(), options()).unwrap();
+    let mut writer = ParquetWriter::open(dir.path(), options()).unwrap();
+    assert_eq!(writer.recover(), 0);
     assert_eq!(
         names(dir.path()),
         ["fairpath-20251103T120000Z.parquet.journal.refused"]
@@ -416,8 +433,8 @@ fn a_full_disk_loses_only_what_is_counted() {
         "{text}"
     );
     // The next start completes what could not be completed.
-    let writer = ParquetWriter::open(dir.path(), options()).unwrap();
-    assert_eq!(writer.recovered(), 1);
+    let mut writer = ParquetWriter::open(dir.path(), options()).unwrap();
+    assert_eq!(writer.recover(), 1);
     let read = read(&dir.path().join("fairpath-20251103T120000Z.parquet"));
     let begins: BTreeSet<u64> = read
         .iter()
