@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slice_is_here_whole_or_not_at_all() {
+    fn slices_are_whole_or_absent() {
         let mut recent = Recent::default();
         let mut push = |slice: i64, seconds: u64| {
             let interval = IntervalCounts {
