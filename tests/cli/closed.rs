@@ -190,6 +190,7 @@ fairpath features --format json
 fairpath features --docs
 fairpath status --socket {none}
 fairpath alerts --socket {none}
+fairpath history anna --socket {none}
 fairpath reload --socket {none}
 fairpath top --once --socket {none}
 fairpath check --class a --socket {none}

@@ -36,10 +36,10 @@ pub struct Args {
     /// Kind of the name: by default a class, else an interface, else a subnet
     #[arg(long, value_enum)]
     pub kind: Option<KindArg>,
-    /// Begin
+    /// Begin, for example 6h, yesterday or 2026-11-17
     #[arg(long, value_name = "TIME", default_value = "1d")]
     pub since: String,
-    /// End
+    /// End, for example 30m
     #[arg(
         long,
         value_name = "TIME",
@@ -47,10 +47,10 @@ pub struct Args {
         conflicts_with = "length"
     )]
     pub until: String,
-    /// Length, instead of an end
+    /// Length, instead of an end, for example 1d
     #[arg(long = "for", value_name = "LENGTH")]
     pub length: Option<String>,
-    /// Length of a step: whole seconds. By default at most 400 steps
+    /// Length of a step: whole seconds, for example 10s or 1m. By default at most 400 steps
     #[arg(long, value_name = "LENGTH")]
     pub step: Option<String>,
     /// Output format
