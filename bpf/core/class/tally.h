@@ -38,8 +38,13 @@
 #define FP_LAST_OCTAVE	35
 #define FP_BUCKETS	((FP_LAST_OCTAVE - FP_FIRST_OCTAVE + 1) * 32)
 
-/* Samples of a flow with steps of more than a bucket: 32 divided by their number. */
-#define FP_LONG_STEPS 32
+/* The median of a flow has parts of a bucket. */
+#define FP_P50_SHIFT 3
+/* Its first samples make steps of more than a bucket: 48 divided by their number. */
+#define FP_LONG_STEPS 48
+/* A run of samples on one side of the median makes longer steps from this length on, up to the maximum. */
+#define FP_RUN_LONG 6
+#define FP_RUN_MAX  12
 
 enum fp_pair_kind {
 	FP_PAIR_REMOTE = 1,
@@ -209,24 +214,31 @@ FP_INLINE void fp_count_leg(struct fp_rtt FP_MEM *r, struct fp_work FP_MEM *w, u
 }
 
 /*
- * Moves the estimate of a median by a step towards `bucket` (Ma, Muthukrishnan and Sandler, Frugal
- * Streaming for Estimating Quantiles, 2013). The first samples make long steps, since the very first
- * one may be far away. Later ones make steps of one bucket, so that the estimate follows a change.
+ * Moves the estimate of a median by a step towards `bucket`, after Ma, Muthukrishnan and Sandler (Frugal
+ * Streaming for Estimating Quantiles, 2013). Steps are long for the first samples, since the very first
+ * one may be far away, and in a run of samples on the same side, so that the estimate follows a change.
+ * The others are an eighth of a bucket. Runs on both sides are equally likely at the median: no bias.
  */
 FP_INLINE void fp_estimate_median(struct fp_dir FP_MEM *d, u32 samples, u32 bucket)
 {
-	u32 p50 = d->p50, step = 1;
+	u32 at = bucket << FP_P50_SHIFT | 1 << (FP_P50_SHIFT - 1);
+	u32 p50 = d->p50, above = at > p50 ? FP_DIR_ABOVE : 0, run = 0, step = 1;
 
-	if (samples <= 1) {
-		d->p50 = bucket;
-		return;
-	}
-	if (samples < FP_LONG_STEPS)
-		step = FP_LONG_STEPS / samples;
-	if (bucket > p50)
-		d->p50 = bucket - p50 > step ? p50 + step : bucket;
+	if (samples <= 1)
+		p50 = at;
+	if (at != p50 && above == (d->flags & FP_DIR_ABOVE))
+		run = ((d->flags & FP_DIR_RUN) >> FP_DIR_RUN_SHIFT) + 1;
+	if (run > FP_RUN_MAX)
+		run = FP_RUN_MAX;
+	d->flags = (d->flags & ~(FP_DIR_ABOVE | FP_DIR_RUN)) | above | run << FP_DIR_RUN_SHIFT;
+	if (run >= FP_RUN_LONG)
+		step = 1u << (run / 2 - (FP_RUN_LONG / 2 - 1));
+	if (samples < FP_LONG_STEPS && samples * step < FP_LONG_STEPS << FP_P50_SHIFT)
+		step = (FP_LONG_STEPS << FP_P50_SHIFT) / (samples ? samples : 1);
+	if (at > p50)
+		d->p50 = at - p50 > step ? p50 + step : at;
 	else
-		d->p50 = p50 - bucket > step ? p50 - step : bucket;
+		d->p50 = p50 - at > step ? p50 - step : at;
 }
 
 /* The slot of a monitored interface, FP_OTHER if it is not counted. */

@@ -24,6 +24,10 @@
 #define FP_DIR_SEEN	0x40
 #define FP_DIR_TS	0x80  /* tsval is valid */
 #define FP_DIR_TROUBLE	0x100 /* has a chunk of holes and retransmissions */
+#define FP_DIR_ABOVE	0x200 /* its last sample was above p50 */
+/* Its samples in a row on that side of p50, up to FP_RUN_MAX: 4 bits. */
+#define FP_DIR_RUN_SHIFT 10
+#define FP_DIR_RUN	 (0xf << FP_DIR_RUN_SHIFT)
 
 /* Flow flags. */
 #define FP_FLOW_SYN	  0x01 /* began with a SYN */
@@ -44,8 +48,8 @@ struct fp_dir {
 	u32 next;   /* highest sequence number seen, plus one */
 	u32 behind; /* the interface towards its sender */
 	u16 flags;  /* FP_DIR_* */
-	u16 p50;    /* bucket of the median RTT of this data, estimated, if samples and classes */
-	u32 tsval;  /* newest TSval sent, if FP_DIR_TS */
+	u16 p50; /* estimated median RTT of this data in parts of a bucket, if samples and classes */
+	u32 tsval; /* newest TSval sent, if FP_DIR_TS */
 };
 
 /* Counts of every packet of one side, except their number. */

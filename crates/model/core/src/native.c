@@ -499,7 +499,7 @@ u32 fp_native_flows(struct fp_rtt *r, u32 slot, u32 *at, struct fp_flow_view *ou
 			out[used].closed = (f->flags & FP_FLOW_CLOSED) != 0;
 			for (side = 0; side < 2; side++) {
 				out[used].min[side] = f->totals[!side].min;
-				out[used].p50[side] = f->dir[!side].p50;
+				out[used].p50[side] = f->dir[!side].p50 >> FP_P50_SHIFT;
 				fp_counts_of(r, f, &out[used].counts[side], side);
 				out[used].slot[side] = tally->slot[side];
 			}
