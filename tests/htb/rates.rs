@@ -14,17 +14,19 @@ use super::site::{PATIENCE, Site, Stream, by_prefix, rates};
 
 const MBIT: f64 = 1e6;
 
-fn near(measured: f64, expected: f64, share: f64, what: &str) {
-    let off = (measured - expected) / expected;
-    println!(
-        "{what}: {:.3} Mbit/s, {:+.2} % off",
-        measured / MBIT,
-        off * 100.0
-    );
-    assert!(
-        off.abs() <= share,
-        "{what}: {measured} bit/s, {expected} expected"
-    );
+/// `measure` gives bit/s within `share` of the expected ones. It is repeated, since a processor may be taken from senders.
+fn near(mut measure: impl FnMut() -> f64, expected: f64, share: f64, test: &str, what: &str) {
+    repeat_disturbed(&format!("htb::rates::{test}"), 3, |_| {
+        let measured = measure();
+        let off = (measured - expected) / expected;
+        let text = format!(
+            "{what}: {:.3} Mbit/s, {:+.2} % off",
+            measured / MBIT,
+            off * 100.0
+        );
+        println!("{text}");
+        Disturbed::unless(off.abs() <= share, text)
+    });
 }
 
 fn client() -> Prefix {
@@ -34,6 +36,7 @@ fn client() -> Prefix {
 #[test]
 fn a_20_mbit_class_is_within_2_percent() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
+    let test = "a_20_mbit_class_is_within_2_percent";
     for offloads in [Offloads::Off, Offloads::On] {
         let site = Site::new(offloads);
         let only = tree(1_000_000_000, &[class(5, LINE, 20_000_000, 20_000_000)]);
@@ -41,24 +44,16 @@ fn a_20_mbit_class_is_within_2_percent() {
         let server = Iperf3Server::start(&site.net.client, 5201).unwrap();
         let bulk = Iperf3::to(Router::CLIENT.v4, server.port()).seconds(60);
         let bulk = bulk.start(&site.net.server).unwrap();
-        let tcp = rates(&mut shaped, &[5], 10_000_000);
-        near(
-            tcp[0],
-            20.0 * MBIT,
-            0.02,
-            &format!("TCP, offloads {offloads:?}"),
-        );
+        let what = format!("TCP, offloads {offloads:?}");
+        let rate = || rates(&mut shaped, &[5], 10_000_000)[0];
+        near(rate, 20.0 * MBIT, 0.02, test, &what);
         drop(bulk);
         drop(server);
         let server = Iperf3Server::start(&site.net.client, 5202).unwrap();
         let _flood = site.flood(Router::CLIENT.v4.into(), server.port(), "40M");
-        let udp = rates(&mut shaped, &[5], 10_000_000);
-        near(
-            udp[0],
-            20.0 * MBIT,
-            0.02,
-            &format!("UDP, offloads {offloads:?}"),
-        );
+        let what = format!("UDP, offloads {offloads:?}");
+        let rate = || rates(&mut shaped, &[5], 10_000_000)[0];
+        near(rate, 20.0 * MBIT, 0.02, test, &what);
         let other = shaped.class(OTHER).unwrap();
         assert!(other.packets < 10, "only what has no class: {other:?}");
     }
@@ -67,6 +62,7 @@ fn a_20_mbit_class_is_within_2_percent() {
 #[test]
 fn floors_and_ceilings_hold_and_rest_is_borrowed() {
     requires!(Need::Root, Need::Tool("iperf3"), Need::Tool("ethtool"));
+    let test = "floors_and_ceilings_hold_and_rest_is_borrowed";
     let site = Site::new(Offloads::Off);
     // A line of 20: one is sure of 12, the other of 4 and never gets more than 10.
     let shared = tree(
@@ -84,18 +80,28 @@ fn floors_and_ceilings_hold_and_rest_is_borrowed() {
     let servers = [5201, 5202].map(|port| Iperf3Server::start(&site.net.client, port).unwrap());
     let flood = |at: usize| site.flood(Router::CLIENT.both()[at], servers[at].port(), "30M");
     let other = flood(1);
-    let alone = rates(&mut shaped, &[6], 6_000_000);
-    near(alone[0], 10.0 * MBIT, 0.03, "alone, at its ceiling");
+    let alone = || rates(&mut shaped, &[6], 6_000_000)[0];
+    near(alone, 10.0 * MBIT, 0.03, test, "alone, at its ceiling");
     let one = flood(0);
-    let both = rates(&mut shaped, &[5, 6], 15_000_000);
-    near(both[0] + both[1], 20.0 * MBIT, 0.03, "both together");
+    let mut both = Vec::new();
+    let line = || {
+        both = rates(&mut shaped, &[5, 6], 15_000_000);
+        both[0] + both[1]
+    };
+    near(line, 20.0 * MBIT, 0.03, test, "both together");
     assert!(both[0] >= 12.0 * MBIT * 0.98, "the first's floor: {both:?}");
     assert!(both[1] >= 4.0 * MBIT * 0.98, "the second's floor: {both:?}");
     drop(other);
     let waits = |shaped: &mut Shaped| shaped.class(6).unwrap().backlog_packets > 0;
     wait_for(PATIENCE, || (!waits(&mut shaped)).then_some(())).expect("the second's queue ends");
-    let alone = rates(&mut shaped, &[5], 12_500_000);
-    near(alone[0], 20.0 * MBIT, 0.03, "the first alone borrows all");
+    let alone = || rates(&mut shaped, &[5], 12_500_000)[0];
+    near(
+        alone,
+        20.0 * MBIT,
+        0.03,
+        test,
+        "the first alone borrows all",
+    );
     drop(one);
 }
 
