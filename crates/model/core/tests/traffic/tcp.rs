@@ -414,6 +414,10 @@ impl Host {
         if fin {
             self.peer_fin = Some(end);
         }
+        if end > from {
+            // Before its ACK is read, which may send data: these echo its timestamp, so they answer a copy.
+            self.unanswered.push((flight.id, end));
+        }
         self.acked(now, p, p.payload == 0 && !fin);
         if end == from {
             // A keep-alive without data is answered all the same.
@@ -423,12 +427,11 @@ impl Host {
             self.push(now);
             return;
         }
-        self.take_data(now, flight.id, from, end);
+        self.take_data(now, from, end);
         self.push(now);
     }
 
-    fn take_data(&mut self, now: u64, id: u64, from: u64, end: u64) {
-        self.unanswered.push((id, end));
+    fn take_data(&mut self, now: u64, from: u64, end: u64) {
         let in_order = from <= self.rcv_nxt && end > self.rcv_nxt;
         let gaps = !self.early.is_empty();
         if in_order {
