@@ -3,11 +3,13 @@
 //! ```text
 //!   cost.rs      an empty XDP program, and ours at 0 %, in turn
 //!   lateness.rs  20 ms by AF_XDP and NFQUEUE, at several paces      paced.rs: the sender and the receiver
+//!   wakes.rs     threads and timers that wait for a time, without packets
 //! ```
 
 mod cost;
 mod lateness;
 mod paced;
+mod wakes;
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -22,6 +24,8 @@ pub struct Args {
     cost: cost::Args,
     #[command(flatten)]
     lateness: lateness::Args,
+    #[command(flatten)]
+    wakes: wakes::Args,
 }
 
 /// A part.
@@ -31,10 +35,12 @@ enum Part {
     Cost,
     /// The lateness of packets that are delayed by 20 ms, and their effect on sparse ones
     Lateness,
+    /// The lateness of waiting threads and of timers in the kernel, without packets
+    Wakes,
 }
 
 impl Part {
-    const ALL: [Part; 2] = [Part::Cost, Part::Lateness];
+    const ALL: [Part; 3] = [Part::Cost, Part::Lateness, Part::Wakes];
 }
 
 impl Args {
@@ -44,6 +50,7 @@ impl Args {
             parts: Part::ALL.to_vec(),
             cost: cost::Args::usual(),
             lateness: lateness::Args::usual(),
+            wakes: wakes::Args::usual(),
         }
     }
 }
@@ -53,6 +60,7 @@ impl Args {
 pub struct ImpairReport {
     cost: Option<cost::CostReport>,
     lateness: Option<lateness::LatenessReport>,
+    wakes: Option<wakes::WakesReport>,
 }
 
 /// Measures them.
@@ -64,9 +72,12 @@ pub fn run(args: &Args) -> anyhow::Result<ImpairReport> {
     let cost = requested(Part::Cost).then(|| cost::run(&args.cost));
     let cost = cost.transpose()?;
     let lateness = requested(Part::Lateness).then(|| lateness::run(&args.lateness));
+    let lateness = lateness.transpose()?;
+    let wakes = requested(Part::Wakes).then(|| wakes::run(&args.wakes));
     Ok(ImpairReport {
         cost,
-        lateness: lateness.transpose()?,
+        lateness,
+        wakes: wakes.transpose()?,
     })
 }
 
@@ -75,6 +86,7 @@ impl ImpairReport {
     pub fn text(&self) -> String {
         let cost = self.cost.as_ref().map(cost::CostReport::text);
         let lateness = self.lateness.as_ref().map(lateness::LatenessReport::text);
-        cost.into_iter().chain(lateness).collect()
+        let wakes = self.wakes.as_ref().map(wakes::WakesReport::text);
+        cost.into_iter().chain(lateness).chain(wakes).collect()
     }
 }

@@ -46,6 +46,7 @@ fn main() {
         "redirect",
         "rtt",
         "sched",
+        "wake_bench",
         "xdp",
     ] {
         let source = root.join(format!("bpf/prog/{name}.bpf.c"));

@@ -30,6 +30,7 @@ mod sched;
 mod stack_sent;
 mod stage;
 mod tcx;
+mod wake_bench;
 
 pub use attach::{AttachError, Attached, ExistingProgram, Hook};
 pub use bbr3like::{BBR3LIKE, Bbr3Counts, Bbr3Error, Bbr3Like, Bbr3Phase};
@@ -57,6 +58,7 @@ pub use sched::SchedRun;
 pub use stack_sent::{Sent, StackSent};
 pub use stage::Stage;
 pub use tcx::{TcxProgram, tcx_ahead, tcx_programs};
+pub use wake_bench::{KernelTimer, WakeError};
 
 /// Suppresses libbpf's messages, which our own errors repeat, unless `FAIRPATH_LIBBPF_LOG` is set.
 pub fn quiet_libbpf() {
@@ -109,6 +111,9 @@ mod skel {
     }
     pub mod redirect {
         include!(concat!(env!("OUT_DIR"), "/redirect.skel.rs"));
+    }
+    pub mod wake_bench {
+        include!(concat!(env!("OUT_DIR"), "/wake_bench.skel.rs"));
     }
     pub mod xdp {
         include!(concat!(env!("OUT_DIR"), "/xdp.skel.rs"));

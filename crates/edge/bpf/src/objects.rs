@@ -53,6 +53,14 @@ fn load_pifo_bench() -> Result<(), libbpf_rs::Error> {
     open.load().map(drop)
 }
 
+fn load_wake_bench() -> Result<(), libbpf_rs::Error> {
+    let mut place = MaybeUninit::uninit();
+    skel::wake_bench::WakeBenchSkelBuilder::default()
+        .open(&mut place)?
+        .load()
+        .map(drop)
+}
+
 fn load_empty() -> Result<(), libbpf_rs::Error> {
     let mut place = MaybeUninit::uninit();
     skel::empty::EmptySkelBuilder::default()
@@ -239,6 +247,10 @@ pub fn load_all() -> Vec<Loaded> {
         Loaded {
             name: "sched",
             result: crate::sched::load_shipped(),
+        },
+        Loaded {
+            name: "wake_bench",
+            result: load_wake_bench(),
         },
         Loaded {
             name: "xdp",
