@@ -67,6 +67,21 @@ pub fn soak(args: &Args) -> Result<()> {
     scheduler.run(&[], &logs, |command| {
         command.env("FAIRPATH_SCHED_OPS", SCHED_OPS)
     })?;
+    // A quarter of 10,000 classes, 2,000 of which are always active, by 5 min.
+    let quarter = ["10000", "2000", "90", "300", "2"];
+    let archive = [
+        "--package",
+        "fairpath-archive",
+        "--example",
+        "archive",
+        "--",
+    ];
+    let mut archive_run = run::cargo();
+    archive_run
+        .args(["run", "--release", "--locked"])
+        .args(archive)
+        .args(quarter);
+    run::run(&mut archive_run)?;
     let audit = logs.audit(test::most_repeated()?, &binaries)?;
     println!("soak: passed, {} skipped", audit.skipped);
     if !audit.faults.is_empty() {

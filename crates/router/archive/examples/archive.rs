@@ -1,5 +1,6 @@
 //! The cost of weeks of counts: bytes in the file, bytes written, CPU time and time of an answer. And
-//! bytes of the same rows in Parquet files.
+//! bytes of the same rows in Parquet files. In the end, the steps of one class must equal its raw counts, and
+//! the file must keep its limit.
 //!
 //! ```sh
 //! cargo run --release -p fairpath-archive --example archive -- [ROWS] [ACTIVE] [DAYS] [INTERVAL_S] [SAMPLES]
@@ -12,13 +13,18 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fairpath_archive::Archive;
+use fairpath_archive::{Archive, MAX_BYTES};
 use fairpath_core::{Cell, ClassCounts, bucket_of};
 use fairpath_export::{ParquetOptions, ParquetWriter};
 use fairpath_history::history::{History, Moment, Reading, RowSpec, Settings};
 use fairpath_history::series::SeriesQuery;
 
 const SECOND: u64 = 1_000_000_000;
+/// The class whose raw counts are kept.
+const WITNESS: u64 = 7;
+
+/// Packets of both directions, samples of both legs.
+type Counted = ([u64; 2], [u64; 2]);
 
 struct Dice(u64);
 
@@ -54,7 +60,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("history");
     let mut archive = Archive::open(&path)?;
-    archive.set_max_bytes(u64::MAX);
     let mut now = Moment {
         unix_ns: 1_800_000_000 * SECOND,
         mono_ns: SECOND,
@@ -73,8 +78,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let parquet = tempfile::tempdir()?;
     let mut writer = ParquetWriter::open(parquet.path(), ParquetOptions::default())?;
     let mut writing = Duration::ZERO;
+    let mut buckets = vec![0u32; 1 << 10];
+    let mut raw = Vec::new();
     for interval in 0..intervals {
         let mut cells = Vec::new();
+        let before = counts[WITNESS as usize];
         let mut act = |slot: u64, counts: &mut Vec<ClassCounts>| {
             let of = &mut counts[slot as usize];
             for dir in &mut of.dir {
@@ -89,13 +97,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                     let rtt = rtt(&mut dice, slot + rows * u64::from(leg));
                     of.leg[usize::from(leg)].samples += 1;
                     of.leg[usize::from(leg)].sum_ns += rtt;
-                    let bucket = bucket_of(rtt);
-                    cells.push(Cell {
-                        slot: slot as u32,
-                        leg,
-                        bucket,
-                        count: 1,
-                    });
+                    buckets[usize::from(bucket_of(rtt))] += 1;
+                }
+                for (bucket, count) in buckets.iter_mut().enumerate() {
+                    if *count > 0 {
+                        cells.push(Cell {
+                            slot: slot as u32,
+                            leg,
+                            bucket: bucket as u16,
+                            count: std::mem::take(count),
+                        });
+                    }
                 }
             }
         };
@@ -104,6 +116,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if others > 0 {
             act(active + interval % others, &mut counts);
         }
+        let after = &counts[WITNESS as usize];
+        let samples = |of: &ClassCounts| of.leg.map(|leg| u64::from(leg.samples));
+        let packets = |of: &ClassCounts| of.dir.map(|dir| dir.packets);
+        raw.push((
+            difference(packets(after), packets(&before)),
+            difference(samples(after), samples(&before)),
+        ));
         now.unix_ns += interval_s * SECOND;
         now.mono_ns += interval_s * SECOND;
         history.take(&Reading {
@@ -146,7 +165,56 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("written: {:.2} GB", written()? as f64 / 1e9);
     report_answers(&archive, now.unix_ns)?;
     println!("{}", memory()?);
-    report_files(&path)
+    report_files(&path)?;
+    check(&archive, now.unix_ns, interval_s, &raw)
+}
+
+/// Every step of the class equals what it was given, and the file keeps its limit.
+fn check(
+    archive: &Archive,
+    until: u64,
+    interval_s: u64,
+    raw: &[Counted],
+) -> Result<(), Box<dyn std::error::Error>> {
+    let bytes = archive.counters().bytes;
+    if bytes > MAX_BYTES {
+        return Err(format!("{bytes} bytes exceed the limit of {MAX_BYTES}").into());
+    }
+    let step_s = interval_s.max(300);
+    let since = until - raw.len() as u64 * interval_s * SECOND;
+    let series = archive.series(&SeriesQuery {
+        name: format!("subscriber-{WITNESS}"),
+        kind: None,
+        since_unix_ns: since,
+        until_unix_ns: until,
+        step_ns: Some(step_s * SECOND),
+    })?;
+    let each = (step_s / interval_s) as usize;
+    let mut wrong = 0;
+    for point in &series.points {
+        let first = ((point.unix_ns - since) / SECOND / interval_s) as usize;
+        let end = (first + each).min(raw.len());
+        let sum = |of: fn(&Counted) -> u64| raw[first..end].iter().map(of).sum::<u64>();
+        let mut packets = [point.packets_up, point.packets_down];
+        packets.sort_unstable();
+        let mut expected = [sum(|one| one.0[0]), sum(|one| one.0[1])];
+        expected.sort_unstable();
+        let samples = [point.inside_samples, point.outside_samples];
+        let right = [sum(|one| one.1[0]), sum(|one| one.1[1])];
+        wrong += u32::from(packets != expected || samples != right);
+    }
+    println!(
+        "steps of subscriber-{WITNESS}: {} of {step_s} s, {wrong} differ from the raw counts",
+        series.points.len()
+    );
+    match wrong {
+        0 => Ok(()),
+        _ => Err("steps differ from the raw counts".into()),
+    }
+}
+
+fn difference(after: [u64; 2], before: [u64; 2]) -> [u64; 2] {
+    [after[0] - before[0], after[1] - before[1]]
 }
 
 fn report_answers(archive: &Archive, until: u64) -> Result<(), Box<dyn std::error::Error>> {
