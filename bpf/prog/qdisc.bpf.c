@@ -28,6 +28,7 @@
  * duplication. Policies must not use them, and plans with them are refused. Also absent: a rate for
  * all children of mq together. Each has the rate of its plan.
  */
+#define FP_WITH_SLOTS
 #include "kernel.h"
 #include <bpf/bpf_core_read.h>
 #include "../core/sched/sched.h"
@@ -194,6 +195,8 @@ struct fp_qdisc {
 	u64 again; /* time of the next call */
 	u64 turns; /* two a call */
 	u64 owner; /* of user space: the process that may change settings */
+	u64 slots[FP_POLICIES_MAX -
+		  FP_CUSTOM]; /* of user space: the policy in each, by a hash; 0 none */
 	/* counters */
 	u64 arrived; /* packets */
 	u64 arrived_segments;
@@ -219,7 +222,7 @@ _Static_assert(sizeof(struct fp_qdisc) <= 8192, "what user space leaves for it")
 _Static_assert(__builtin_offsetof(struct fp_qdisc, halves) == 88, "");
 _Static_assert(__builtin_offsetof(struct fp_qdisc, log_count) == 172, "");
 _Static_assert(__builtin_offsetof(struct fp_qdisc, turns) == 192, "");
-_Static_assert(__builtin_offsetof(struct fp_qdisc, impaired_whole) == 328, "");
+_Static_assert(__builtin_offsetof(struct fp_qdisc, impaired_whole) == 392, "");
 
 char _license[] SEC("license") = "GPL";
 

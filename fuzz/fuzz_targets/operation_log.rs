@@ -73,7 +73,7 @@ fn again(run: &Run) {
 
 fn build(run: &Run) -> Option<Scheduler> {
     let plan = run.resolve(policies()).ok()?;
-    let bytes = SchedLayout::new(&plan, None).ok()?.bytes();
+    let bytes = SchedLayout::new(&plan, &[]).ok()?.bytes();
     (bytes <= MAX_BYTES).then(|| Scheduler::new(&plan).ok())?
 }
 

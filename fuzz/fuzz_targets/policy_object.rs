@@ -25,7 +25,7 @@ fuzz_target!(|input: &[u8]| {
     assert!(author == Author::parse(input).expect("it was read before"));
     for over in &author.policy.over {
         let plan = trial::plan(&author.policy, *over);
-        let Ok(mut layout) = SchedLayout::new(&plan, Some(&author.policy)) else {
+        let Ok(mut layout) = SchedLayout::new(&plan, std::slice::from_ref(&author.policy)) else {
             continue;
         };
         if layout.bytes() > MAX_BYTES {

@@ -42,7 +42,7 @@ fuzz_target!(|input: &[u8]| {
 });
 
 fn native(plan: &Plan) -> Result<Box<dyn SchedRuntime>, SchedRuntimeError> {
-    if SchedLayout::new(plan, None)?.bytes() > MAX_BYTES {
+    if SchedLayout::new(plan, &[])?.bytes() > MAX_BYTES {
         return Err(SchedRuntimeError::Plan("too large to fuzz".into()));
     }
     Ok(Box::new(Scheduler::new(plan)?))

@@ -220,6 +220,7 @@ fn run_all(args: &Args, places: &Places, scenarios: &[Scenario], tally: &mut Tal
     let archive = Archive::from_apt(&places.cache);
     let fairpath = fairpath_for(scenarios, places)?;
     test_programs(scenarios, places)?;
+    policies(scenarios, places)?;
     for which in args.kernel.kernels() {
         let selected: Vec<_> = scenarios
             .iter()
@@ -342,6 +343,31 @@ fn test_programs(scenarios: &[Scenario], places: &Places) -> Result<()> {
         .collect();
     for name in names {
         stripped(name, &program("fairpath-tests", name, places)?, places)?;
+    }
+    Ok(())
+}
+
+/// Builds the custom policies of scenarios to objects in [`command::BUILT`], without privileges as their authors do.
+fn policies(scenarios: &[Scenario], places: &Places) -> Result<()> {
+    let all = scenarios.iter().flat_map(|scenario| &scenario.policies);
+    let names: BTreeSet<&String> = all.collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let builder = program("fairpath-author", "fairpath-sched", places)?;
+    let to = places.target.join(command::BUILT);
+    fs::create_dir_all(&to)?;
+    for name in names {
+        // Without capabilities, so the verifier of this kernel does not decide.
+        let mut build = Command::new("setpriv");
+        build
+            .args(["--bounding-set=-all", "--inh-caps=-all"])
+            .arg(&builder)
+            .arg("build")
+            .arg(places.tests.join("policies").join(name))
+            .arg("--output")
+            .arg(to.join(name).with_extension("o"));
+        command::run(build).with_context(|| format!("build policy {name}"))?;
     }
     Ok(())
 }

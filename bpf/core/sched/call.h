@@ -10,6 +10,12 @@
 
 #include "state.h"
 #include "policies.h"
+#ifdef __bpf__
+#include "scratch.h"
+#endif
+#ifdef FP_WITH_SLOTS
+#include "slots.h"
+#endif
 
 /* One case for each function that a policy has. */
 #define FP_CALL_E(number, name)                                                                    \
@@ -50,15 +56,6 @@ FP_INLINE u32 fp_policy_functions(u32 policy)
 
 #ifdef __bpf__
 
-/* The memory that one call of a policy may access: one for each CPU, provided by the program. */
-struct fp_scratch {
-	struct fp_meta packet;
-	u64 flow[FP_STATE_WORDS];
-	u64 class[FP_PARAMS + FP_STATE_WORDS];
-	u64 global[FP_STATE_WORDS];
-	struct fp_call call;
-};
-
 static struct fp_scratch *fp_scratch_of_cpu(void);
 
 #define FP_OP_WORDS(to, from)                                                                      \
@@ -80,8 +77,7 @@ static struct fp_scratch *fp_scratch_of_cpu(void);
 	} while (0)
 
 #define FP_CALL_ARGS(name)                                                                         \
-	&d->packet, (struct name##_flow *)d->flow, (struct name##_class *)d->class,                \
-		(struct name##_global *)d->global, &d->call
+	&d->packet, (void *)d->flow, (void *)d->class, (void *)d->global, &d->call
 
 FP_INLINE u64 fp_call_on_scratch(struct fp_scratch *d, u32 which)
 {
@@ -89,6 +85,10 @@ FP_INLINE u64 fp_call_on_scratch(struct fp_scratch *d, u32 which)
 		FP_POLICIES(FP_CALL_ALL)
 		FP_CUSTOM_POLICY(FP_CALL_ALL)
 	}
+#ifdef FP_WITH_SLOTS
+	if (which >= FP_CUSTOM * 4)
+		return fp_call_slot(d, which / 4 - FP_CUSTOM, which & 3);
+#endif
 	return 0;
 }
 
@@ -121,8 +121,8 @@ FP_FUNC u64 fp_call_policy(struct fp_sched FP_MEM *s FP_ARG, struct fp_node FP_M
 
 #else
 
-/* A policy that is not compiled in: Rust interprets its instructions. */
-u64 fp_native_custom(u64 custom, u32 function, const struct fp_meta *packet, u64 *flow, u64 *class,
+/* A policy that is not compiled in: Rust runs its instructions. `which` is its number after FP_CUSTOM, times 4, plus the function. */
+u64 fp_native_custom(u64 custom, u32 which, const struct fp_meta *packet, u64 *flow, u64 *class,
 		     u64 *global, struct fp_call *call);
 
 #define FP_CALL_ARGS(name)                                                                         \
@@ -140,9 +140,10 @@ static u64 fp_call_policy(struct fp_sched *s, struct fp_node *n, u32 function)
 	switch (policy * 4 + function) {
 		FP_POLICIES(FP_CALL_ALL)
 	}
-	if (policy == FP_CUSTOM)
-		return fp_native_custom(s->custom, function, p, FP_AT(u64, s, s->flow_at), n->class,
-					s->global[policy], &s->call);
+	if (policy >= FP_CUSTOM)
+		return fp_native_custom(s->custom, (policy - FP_CUSTOM) * 4 + function, p,
+					FP_AT(u64, s, s->flow_at), n->class, s->global[policy],
+					&s->call);
 	return 0;
 }
 

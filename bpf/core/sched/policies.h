@@ -32,12 +32,15 @@
 	X(21, qfq, E, D, N, N)                                                                     \
 	X(22, tins, E, D, N, N)
 
-/* A custom policy, compiled in with -DFP_CUSTOM_FILE="..." -DFP_CUSTOM_HAS="E, D, N, N". */
+/*
+ * A custom policy that is linked: -DFP_CUSTOM_FILE="..." -DFP_CUSTOM_HAS="E, D, N, N". Those that are
+ * loaded later have slots (slots.h).
+ */
 #ifdef FP_CUSTOM_FILE
 #define FP_POLICY_NAME custom
 #include FP_CUSTOM_FILE
 #undef FP_POLICY_NAME
-#define FP_CUSTOM_POLICY_(X, ...) X(31, custom, __VA_ARGS__)
+#define FP_CUSTOM_POLICY_(X, ...) X(24, custom, __VA_ARGS__)
 #define FP_CUSTOM_POLICY(X)	  FP_CUSTOM_POLICY_(X, FP_CUSTOM_HAS)
 #else
 #define FP_CUSTOM_POLICY(X)

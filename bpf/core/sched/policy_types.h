@@ -11,6 +11,13 @@
 
 #define FP_POLICY_VERSION 1
 
+enum fp_function {
+	FP_RANK_ENQUEUE = 0,
+	FP_RANK_DEQUEUE = 1,
+	FP_SEND_TIME = 2,
+	FP_ON_DROP = 3,
+};
+
 /* Input and output of a call. */
 struct fp_call {
 	/* in */

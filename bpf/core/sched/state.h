@@ -45,9 +45,9 @@
 #define FP_DUE_SHIFT 20
 /* Bands of FP_FAT: two per octave, the fattest flows first. */
 #define FP_FAT_BANDS 64
-/* Policies by number, the custom policy last. */
+/* Policies by number; custom policies have the last eight. */
 #define FP_POLICIES_MAX 32
-#define FP_CUSTOM	31
+#define FP_CUSTOM	24
 
 /* A packet; its handle is its index. */
 struct fp_slot {
@@ -144,13 +144,6 @@ struct fp_wheel {
 	u32 first[FP_DUE_SLOTS];     /* a child */
 };
 
-enum fp_function {
-	FP_RANK_ENQUEUE = 0,
-	FP_RANK_DEQUEUE = 1,
-	FP_SEND_TIME = 2,
-	FP_ON_DROP = 3,
-};
-
 /* The state to restore if a push is refused halfway up the tree. */
 struct fp_undo {
 	u32 node;      /* node of the queue, 0: nothing here */
@@ -186,7 +179,7 @@ struct fp_sched {
 	u32 op; /* the next */
 	u32 outcomes;
 	u32 outcomes_most;
-	u64 custom;		  /* of the native runtime: the interpreter of a custom policy */
+	u64 custom;		  /* of the native runtime: what runs its custom policies */
 	struct fp_hash_keys hash; /* from config.seed */
 	/* now */
 	u64 now;

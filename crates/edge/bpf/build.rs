@@ -46,6 +46,7 @@ fn main() {
         "redirect",
         "rtt",
         "sched",
+        "slot",
         "wake_bench",
         "xdp",
     ] {
@@ -68,7 +69,7 @@ fn main() {
             &format!("-D__TARGET_ARCH_{machine}"),
         ]);
         // Opened as objects, as an author's own is: no skeleton.
-        let result = if ["qdisc", "sched"].contains(&name) {
+        let result = if ["qdisc", "sched", "slot"].contains(&name) {
             builder
                 .obj(out.join(format!("{name}.bpf.o")))
                 .build()

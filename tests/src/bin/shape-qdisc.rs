@@ -5,6 +5,7 @@
 //! shape-qdisc serve DIR SOCKET   DIR is, or becomes, the bpffs of the pins
 //! shape-qdisc ask SOCKET COMMAND KEY ...
 //!   add KEY DEV PLACE RATE CLASSES [LOG]   registers KEY and puts it on; PLACE: root, or a queue's number
+//!   leaves KEY FILE.o ...                  swaps the leaves to these custom policies, in turn
 //!   find KEY DEV PLACE RATE CLASSES        continues the qdisc that an earlier process left under KEY
 //!   swap KEY RATE CLASSES SHIFT            a new plan: class c is c + SHIFT now
 //!   rate KEY RATE                          by a posted setting
@@ -24,19 +25,22 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use fairpath_bpf::author;
 use fairpath_bpf::{
-    BpfQdisc, Pins, QdiscContent, QdiscError, QdiscOptions, qdisc_names, quiet_libbpf,
+    BpfQdisc, Pins, QdiscContent, QdiscError, QdiscOptions, QdiscPolicy, qdisc_names, quiet_libbpf,
     without_marks,
 };
 use fairpath_core::sched::{
-    COST_ONE, Changes, End, NodeConfig, Op, OpKind, OutcomeKind, Over, Overflow, Plan, SchedConfig,
-    SchedRuntime, Scheduler, Setting, encode_rate, policies,
+    COST_ONE, Changes, Custom, End, NodeConfig, Op, OpKind, OutcomeKind, Over, Overflow, Plan,
+    Policy, SchedConfig, SchedRuntime, Scheduler, Setting, encode_rate, policies,
 };
 use fairpath_core::{Prefix, Rules};
 use fairpath_netlink::{Links, QdiscPlace, Tc};
+use fairpath_policy::Author;
 use fairpath_units::IfIndex;
 use serde_json::{Value, json};
 
@@ -61,6 +65,8 @@ struct Shaped {
     rate: u64,
     classes: u32,
     fifo: bool,
+    /// Of the leaves, in turn; empty: as CLASSES says.
+    customs: Vec<Author>,
 }
 
 fn node(parent: u32, name: &str, over: Over) -> NodeConfig {
@@ -83,7 +89,7 @@ fn node(parent: u32, name: &str, over: Over) -> NodeConfig {
 }
 
 /// Root, link, a leaf for unmatched packets and one for each class; FIFOs drop no packet before all is full.
-fn plan(rate: u64, classes: u32, fifo: bool) -> Plan {
+fn plan(rate: u64, classes: u32, fifo: bool, customs: &[Author]) -> Plan {
     let link = NodeConfig {
         ceil: encode_rate(rate),
         burst: BURST_NS,
@@ -94,7 +100,21 @@ fn plan(rate: u64, classes: u32, fifo: bool) -> Plan {
         true => (node(LINK, "fifo", Over::Packets), Overflow::Tail),
         false => (node(LINK, "fq_codel", Over::Flows), Overflow::Fattest),
     };
-    nodes.extend((0..=classes).map(|_| leaf));
+    let leaf = |class: u32| match customs.get(class as usize % customs.len().max(1)) {
+        Some(custom) => NodeConfig {
+            parent: LINK,
+            policy: Policy::CUSTOM + class % customs.len() as u32,
+            over: custom.policy.usual,
+            queue: custom.policy.queue[0].max(1),
+            queue_buckets: custom.policy.queue[1],
+            queue_shift: custom.policy.queue[2],
+            cost: COST_ONE,
+            params: custom.policy.standards(),
+            ..NodeConfig::default()
+        },
+        None => leaf,
+    };
+    nodes.extend((0..=classes).map(leaf));
     let config = SchedConfig {
         packets: PACKETS,
         limit_packets: PACKETS,
@@ -163,16 +183,31 @@ fn shaped_on(qdisc: BpfQdisc, words: &[&str]) -> Result<Shaped> {
         rate: rate.parse()?,
         classes: classes.trim_end_matches("fifo").parse()?,
         fifo: classes.ends_with("fifo"),
+        customs: Vec::new(),
     })
 }
 
-fn content<'a>(plan: &'a Plan, rules: &'a Rules) -> QdiscContent<'a> {
+fn content<'a>(
+    plan: &'a Plan,
+    rules: &'a Rules,
+    customs: &'a [QdiscPolicy<'a>],
+) -> QdiscContent<'a> {
     QdiscContent {
         plan,
+        customs,
         rules,
         end: End::Receiver,
         note: b"classes by number",
     }
+}
+
+fn qdisc_policies(customs: &[Author]) -> Vec<QdiscPolicy<'_>> {
+    let all = customs.iter().map(|one| QdiscPolicy {
+        policy: &one.policy,
+        identity: one.identity(),
+        object: one.object(),
+    });
+    all.collect()
 }
 
 impl Shaped {
@@ -190,10 +225,28 @@ impl Shaped {
 
     fn swap(&mut self, rate: u64, classes: u32, shift: u32) -> Result<()> {
         let changes = changes(self.classes, classes, shift);
-        let (plan, rules) = (plan(rate, classes, self.fifo), rules(classes, shift));
-        self.qdisc.replace(&content(&plan, &rules), &changes)?;
+        let plan = plan(rate, classes, self.fifo, &self.customs);
+        let (rules, customs) = (rules(classes, shift), qdisc_policies(&self.customs));
+        let content = content(&plan, &rules, &customs);
+        self.qdisc.replace(&content, &changes)?;
         (self.rate, self.classes) = (rate, classes);
         Ok(())
+    }
+
+    /// Other policies of the leaves. After an error, the previous ones stay.
+    fn leaves(&mut self, files: &[&str]) -> Result<Value> {
+        let read = |(place, file): (usize, &&str)| {
+            let object = std::fs::read(file).with_context(|| format!("read {file}"))?;
+            Ok(author::parse(Path::new(file), &object)?.numbered(place))
+        };
+        let new = files.iter().enumerate().map(read).collect::<Result<_>>()?;
+        let old = std::mem::replace(&mut self.customs, new);
+        let begun = Instant::now();
+        if let Err(error) = self.swap(self.rate, self.classes, 0) {
+            self.customs = old;
+            return Err(error);
+        }
+        Ok(json!({"ms": begun.elapsed().as_secs_f64() * 1e3}))
     }
 
     fn stats(&self) -> Result<Value> {
@@ -227,7 +280,14 @@ impl Shaped {
 
     /// The log through a native scheduler: the same packets leave, in the same order.
     fn replay(&self) -> Result<Value> {
-        let mut native = Scheduler::new(&without_marks(&plan(self.rate, self.classes, self.fifo)))?;
+        let policies: Vec<Policy> = self.customs.iter().map(|one| one.policy.clone()).collect();
+        let plan = plan(self.rate, self.classes, self.fifo, &self.customs);
+        let customs = self.customs.iter().map(|one| {
+            let machine: Box<dyn Custom> = Box::new(one.machine());
+            (one.policy.clone(), machine)
+        });
+        let plan = without_marks(&plan, &policies);
+        let mut native = Scheduler::with_customs(&plan, customs.collect())?;
         let (mut sent, mut dropped, mut outcomes) = (0, 0, Vec::new());
         let log = self.qdisc.log();
         for (index, logged) in log.iter().enumerate() {
@@ -295,7 +355,7 @@ impl Tool {
         };
         let (rate, fifo) = (words[2].parse()?, words[3].ends_with("fifo"));
         let classes = words[3].trim_end_matches("fifo").parse()?;
-        let (plan, rules) = (plan(rate, classes, fifo), rules(classes, 0));
+        let (plan, rules) = (plan(rate, classes, fifo, &[]), rules(classes, 0));
         let options = QdiscOptions {
             pins: Some(&self.pins),
             log,
@@ -303,7 +363,7 @@ impl Tool {
         let name = qdisc_names(key).next().context("a name")?;
         let begun = Instant::now();
         let qdisc = loop {
-            match BpfQdisc::register(&content(&plan, &rules), &name, options) {
+            match BpfQdisc::register(&content(&plan, &rules, &[]), &name, options) {
                 // What another scenario left goes when the kernel comes to it.
                 Err(QdiscError::Taken(_)) if begun.elapsed() < PATIENCE => {
                     std::thread::sleep(Duration::from_millis(200));
@@ -338,10 +398,8 @@ impl Tool {
     /// A qdisc that cannot be continued, of another version or too small: it is removed, with its packets.
     fn renew(&mut self, key: &str) -> Result<Value> {
         let mut shaped = self.shaped.remove(key).context("no such key")?;
-        let (plan, rules) = (
-            plan(shaped.rate, shaped.classes, shaped.fifo),
-            rules(shaped.classes, 0),
-        );
+        let plan = plan(shaped.rate, shaped.classes, shaped.fifo, &shaped.customs);
+        let (rules, customs) = (rules(shaped.classes, 0), qdisc_policies(&shaped.customs));
         let options = QdiscOptions {
             pins: Some(&self.pins),
             log: 0,
@@ -349,7 +407,7 @@ impl Tool {
         let mut names = qdisc_names(key);
         names.find(|name| name == shaped.qdisc.name());
         let name = names.next().context("another name")?;
-        let new = BpfQdisc::register(&content(&plan, &rules), &name, options)?;
+        let new = BpfQdisc::register(&content(&plan, &rules, &customs), &name, options)?;
         let begun = Instant::now();
         Tc::open()?.put(shaped.ifindex, shaped.place, &name, true)?;
         let put_ms = begun.elapsed().as_secs_f64() * 1e3;
@@ -379,6 +437,7 @@ impl Tool {
                 shaped.swap(rate.parse()?, classes.parse()?, shift.parse()?)?;
                 Ok(json!({}))
             }
+            ("leaves", files) => shaped.leaves(files),
             ("rate", [rate]) => {
                 let ceil = encode_rate(rate.parse()?);
                 shaped.qdisc.post(&Op::node(0, LINK, Setting::Ceil, ceil))?;

@@ -57,6 +57,8 @@ pub struct Contents<'a> {
     pub scenarios: &'a [Scenario],
     /// The built binary, if any scenario needs it.
     pub fairpath: Option<&'a Path>,
+    /// Where test programs and policies were built.
+    pub built: &'a Path,
 }
 
 /// Writes the initramfs of `kernel` to `path`; `stage` is a directory for the modules on the way.
@@ -113,6 +115,12 @@ pub fn scripts(cpio: &mut Archive, contents: &Contents) -> Result<()> {
             &format!("fairpath/{name}"),
             mode,
         )?;
+    }
+    let policies = contents.scenarios.iter().flat_map(|one| &one.policies);
+    for name in policies.collect::<BTreeSet<_>>() {
+        let object = Path::new(name).with_extension("o");
+        let inside = format!("fairpath/policies/{}", object.display());
+        add(cpio, &contents.built.join(&object), &inside, 0o644)?;
     }
     let mut timeouts = String::new();
     for scenario in contents.scenarios {

@@ -45,6 +45,8 @@ pub struct Scenario {
     pub name: String,
     pub kernels: Vec<Which>,
     pub needs: Vec<String>,
+    /// C files of tests/vm/policies, packed as objects.
+    pub policies: Vec<String>,
     pub user_space: UserSpace,
     pub timeout: Duration,
     pub script: String,
@@ -95,6 +97,7 @@ fn parse(name: &str, script: String) -> Result<Scenario> {
         name: name.to_string(),
         kernels: Vec::new(),
         needs: Vec::new(),
+        policies: Vec::new(),
         user_space: UserSpace::default(),
         timeout: Duration::from_secs(DEFAULT_TIMEOUT_S),
         script: String::new(),
@@ -111,6 +114,9 @@ fn parse(name: &str, script: String) -> Result<Scenario> {
                     .collect::<Result<_>>()?
             }
             "needs" => scenario.needs = value.split_whitespace().map(str::to_string).collect(),
+            "policies" => {
+                scenario.policies = value.split_whitespace().map(str::to_string).collect()
+            }
             "user-space" => scenario.user_space = user_space(value.trim())?,
             "timeout" => {
                 scenario.timeout = Duration::from_secs(

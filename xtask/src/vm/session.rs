@@ -242,6 +242,7 @@ mod tests {
             name: name.to_string(),
             kernels: vec![Which::Floor],
             needs: Vec::new(),
+            policies: Vec::new(),
             user_space: Default::default(),
             timeout: Duration::from_secs(10),
             script: String::new(),

@@ -54,6 +54,7 @@ impl Work {
             tests: &places.tests,
             scenarios,
             fairpath,
+            built: &places.target.join(super::command::BUILT),
         };
         work.fill(kernel, &contents, places)?;
         Ok(work)

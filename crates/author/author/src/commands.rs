@@ -1,5 +1,6 @@
 //! The commands of `fairpath sched`. Each module has the arguments and the output of one command.
 
+mod build;
 mod check;
 mod figure;
 mod generate;
@@ -23,6 +24,8 @@ pub enum Command {
     New(new::Args),
     /// Compile a policy, verify it, and compare its runtimes
     Check(check::Args),
+    /// Check a policy and write the object that a router loads
+    Build(build::Args),
     /// List the built-in policies
     List(list::Args),
     /// Show the parameters, functions and source of a policy
@@ -46,6 +49,7 @@ pub fn run(command: &Command, whole: clap::Command) -> anyhow::Result<()> {
     match command {
         Command::New(args) => new::run(args),
         Command::Check(args) => check::run(args),
+        Command::Build(args) => build::run(args),
         Command::List(args) => list::run(args),
         Command::Show(args) => show::run(args),
         Command::Run(args) => run::run(args),

@@ -52,6 +52,18 @@ pub enum UnsafePlace {
         /// The user id of this process.
         user: u32,
     },
+    /// Other users can change the file.
+    #[error(
+        "the file {path:?} (owner {owner}, mode {mode:04o}) can be changed by other users: run `chmod o-w,g-w` on it"
+    )]
+    WritableFile {
+        /// The file.
+        path: PathBuf,
+        /// Its user id.
+        owner: u32,
+        /// Its permissions.
+        mode: u32,
+    },
     /// Another user created the file, or gave it a second name.
     #[error("the file {path:?} belongs to user {owner} and has {links} names: select another path")]
     PreparedFile {
@@ -136,6 +148,26 @@ pub fn output(path: &Path, existing: Existing) -> io::Result<File> {
     };
     if existing == Existing::Truncate && file.metadata()?.is_file() {
         file.set_len(0)?;
+    }
+    Ok(file)
+}
+
+/// Opens a file for reading that no user but root and this user can change or replace.
+///
+/// # Errors
+/// The path is a symbolic link, another user can change it ([`UnsafePlace`]), or the kernel refuses.
+pub fn trusted(path: &Path) -> io::Result<File> {
+    check_directory(directory_of(path))?;
+    let file = open_no_link(OpenOptions::new().read(true), path)?;
+    let found = file.metadata()?;
+    check_owner(path, &found, user())?;
+    if found.mode() & (libc::S_IWGRP | libc::S_IWOTH) != 0 {
+        return Err(UnsafePlace::WritableFile {
+            path: path.to_owned(),
+            owner: found.uid(),
+            mode: found.mode() & 0o7777,
+        }
+        .into());
     }
     Ok(file)
 }
@@ -396,6 +428,35 @@ mod tests {
             fs::remove_file(link).unwrap();
         }
         assert!(!place.path().join("missing").exists());
+    }
+
+    #[test]
+    fn files_that_others_can_change_are_not_trusted() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("mine.o");
+        fs::write(&file, "object").unwrap();
+        let set = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        set(&file, 0o644);
+        trusted(&file).unwrap();
+        for mode in [0o664, 0o646] {
+            set(&file, mode);
+            let text = refusal(trusted(&file));
+            assert!(text.contains(&format!("mode {mode:04o}")), "{text}");
+            assert!(text.ends_with("run `chmod o-w,g-w` on it"), "{text}");
+        }
+        set(&file, 0o644);
+        let link = place.path().join("link.o");
+        symlink(&file, &link).unwrap();
+        assert!(refusal(trusted(&link)).contains("symbolic link"));
+        set(place.path(), 0o777);
+        assert!(refusal(trusted(&file)).contains("the directory"));
+        set(place.path(), 0o700);
+        assert_eq!(
+            trusted(&place.path().join("none")).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
     }
 
     #[test]

@@ -27,7 +27,7 @@ use std::{fs, io};
 
 use libbpf_rs::Linker;
 
-pub use read::{ReadError, parse, read};
+pub use read::{ReadError, parse, read, read_object};
 pub use verdict::{Refusal, Verdict, VerifyError, refusal, verify};
 
 /// Path below bpf/ and text of all files that programs and policies include.

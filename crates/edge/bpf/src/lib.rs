@@ -49,7 +49,8 @@ pub use pifo::{KernelPool, PoolError};
 pub use pifo_bench::{QueueBench, QueueBenchError, Variant};
 pub use pin::{PinError, Pins};
 pub use qdisc::{
-    BpfQdisc, QdiscContent, QdiscCounters, QdiscError, QdiscOptions, qdisc_names, without_marks,
+    BpfQdisc, QDISC_POLICIES, QdiscContent, QdiscCounters, QdiscError, QdiscOptions, QdiscPolicy,
+    qdisc_names, without_marks,
 };
 pub use recoveries::{Recoveries, RecoveriesError, RecoveryCounts};
 pub use redirect::{MAX_SOCKETS, Outcomes, Redirect, RedirectError, RedirectOptions};

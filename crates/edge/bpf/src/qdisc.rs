@@ -7,12 +7,15 @@
 //! process finds them ([`BpfQdisc::find`]) and replaces the plan while packets flow
 //! ([`BpfQdisc::replace`]). Needs Linux 6.16 with `CONFIG_NET_SCH_BPF`.
 //!
-//! Deliberately absent: putting it on a device (see netlink), and custom policies.
+//! Custom policies are loaded while it runs ([`slots`]).
+//!
+//! Deliberately absent: putting it on a device (see netlink).
 
 mod content;
 mod owner;
 mod pins;
 mod port;
+mod slots;
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -36,6 +39,8 @@ use pins::NAME_BYTES;
 pub use pins::qdisc_names;
 pub use port::QdiscCounters;
 use port::{ArenaLayout, QdiscMemory};
+use slots::Slots;
+pub use slots::{QDISC_POLICIES, QdiscPolicy};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/qdisc.bpf.o"));
 /// The map that registers it.
@@ -91,6 +96,17 @@ pub enum QdiscError {
         "change settings of a qdisc: too many changes wait for the next packet; change the whole plan instead"
     )]
     Idle,
+    /// A custom policy cannot be loaded.
+    #[error("load policy {0} for a qdisc: {1}")]
+    Policy(String, String),
+    /// More than [`QDISC_POLICIES`].
+    #[error(
+        "build a qdisc with {0} custom policies: it has slots for {QDISC_POLICIES}; use fewer, or AF_XDP or NFQUEUE"
+    )]
+    Policies(usize),
+    /// The programs of a qdisc cannot be pinned or found.
+    #[error("prepare a qdisc for custom policies: {0}")]
+    Slots(#[source] std::io::Error),
     /// Found, but not built by this process.
     #[error(
         "change the rules of a qdisc: another process owns its content; replace the content first"
@@ -137,6 +153,9 @@ pub struct BpfQdisc {
     layout: ArenaLayout,
     /// By half; rules only if this process built them.
     halves: [Option<(SchedMemory, Option<Memory>)>; 2],
+    slots: Slots,
+    /// Slots that the plan of each half names, as bits.
+    used: [u8; 2],
     /// The number of plans, applied or refused, after the last request.
     awaited: u64,
     held: Held,
@@ -160,6 +179,27 @@ fn code() -> u64 {
     })
 }
 
+/// The slots of a fresh object, with the first custom policies.
+fn filled_slots(
+    object: &Object,
+    content: &QdiscContent<'_>,
+    name: &str,
+    pins: Option<&Pins>,
+    port: &QdiscMemory,
+) -> Result<Slots, QdiscError> {
+    let chosen: Vec<usize> = (0..content.customs.len()).collect();
+    let mut slots = Slots::of(object, name, pins)?;
+    slots.fill(content.customs, &chosen, &port.slots)?;
+    Ok(slots)
+}
+
+fn check_policies(content: &QdiscContent<'_>) -> Result<(), QdiscError> {
+    match content.customs.len() {
+        0..=QDISC_POLICIES => Ok(()),
+        more => Err(QdiscError::Policies(more)),
+    }
+}
+
 fn check_name(name: &str) -> Result<(), QdiscError> {
     let fits = (1..NAME_BYTES).contains(&name.len());
     let word = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -181,9 +221,12 @@ impl BpfQdisc {
         options: QdiscOptions<'_>,
     ) -> Result<BpfQdisc, QdiscError> {
         check_name(name)?;
+        check_policies(content)?;
         let packets = content.plan.config.packets.max(1);
+        let chosen: Vec<usize> = (0..content.customs.len()).collect();
         let built = ContentLayout::new(
             content,
+            &chosen,
             packets,
             &Changes::default(),
             content.plan.config.seed.into(),
@@ -202,7 +245,7 @@ impl BpfQdisc {
         // SAFETY: formatted above.
         let port = unsafe { ArenaLayout::port(base) };
         // SAFETY: the first half of a fresh arena; nothing runs before the port is opened.
-        let content = unsafe {
+        let formatted = unsafe {
             built.format(
                 content,
                 &port.halves[0],
@@ -213,11 +256,19 @@ impl BpfQdisc {
         }?;
         ArenaLayout::open(port);
         let link = register(&mut object, name)?;
+        // Behind it: the pins of another qdisc of this name stay.
+        let slots = filled_slots(&object, content, name, options.pins, port);
+        let slots = slots.inspect_err(|_| {
+            // What is left behind is removed with the next qdisc of this name.
+            let _ = options.pins.map(|pins| pins.remove_qdisc(name));
+        })?;
         let mut qdisc = BpfQdisc {
             name: name.to_owned(),
             base,
             layout,
-            halves: [Some((content.0, Some(content.1))), None],
+            halves: [Some((formatted.0, Some(formatted.1))), None],
+            slots,
+            used: [slots::bits(&chosen), 0],
             awaited: 0,
             held: Held::Loaded {
                 link,
@@ -241,6 +292,9 @@ impl BpfQdisc {
         if !pins::link(pins, name).exists() || !pins::arena(pins, name).exists() {
             return Ok(None);
         }
+        let Some(slots) = Slots::found(name, pins) else {
+            return Ok(None);
+        };
         let link = Link::open(pins::link(pins, name)).map_err(QdiscError::Refused)?;
         let arena =
             MapHandle::from_pinned_path(pins::arena(pins, name)).map_err(QdiscError::Refused)?;
@@ -255,6 +309,8 @@ impl BpfQdisc {
             base,
             layout: ArenaLayout::new(1, 0, 0),
             halves: [None, None],
+            slots,
+            used: [0, 0],
             awaited: 0,
             held: Held::Found {
                 _link: link,
@@ -306,6 +362,10 @@ impl BpfQdisc {
         let at = unsafe { self.base.add(at as usize) };
         // SAFETY: as above; page-aligned, and mapped while this value lives.
         let found = unsafe { SchedMemory::found(at) };
+        // Any of them may be of the active plan.
+        let filled = |slot: &usize| port.slots[*slot].load(Ordering::Acquire) != 0;
+        let filled: Vec<usize> = (0..port.slots.len()).filter(filled).collect();
+        self.used[half] = slots::bits(&filled);
         (self.layout, self.awaited) = (layout, flips);
         self.halves[half] = found.map(|sched| (sched, None));
         self.halves[half].is_some()
@@ -392,15 +452,19 @@ impl BpfQdisc {
     ) -> Result<(), QdiscError> {
         let packets = self.port().packets.load(Ordering::Relaxed);
         content.check_handles(packets)?;
-        let built = ContentLayout::new(content, packets, changes, self.seed())?;
+        check_policies(content)?;
+        let chosen = self.slots_for(content)?;
+        let built = ContentLayout::new(content, &chosen, packets, changes, self.seed())?;
         let (needed, capacity) = (built.bytes(), self.layout.half_bytes);
         if needed > capacity {
             return Err(QdiscError::TooLarge { needed, capacity });
         }
-        self.port().next.swap(0, Ordering::AcqRel);
-        // The half is free only after that.
-        wait_for_programs();
+        // SAFETY: the arena is mapped while this value lives.
+        let port = unsafe { ArenaLayout::port(self.base) };
+        self.slots.fill(content.customs, &chosen, &port.slots)?;
+        self.drop_next();
         let half = 1 - self.active_half();
+        self.used[half] = slots::bits(&chosen);
         let (at, op) = (self.layout.half(half), self.layout.capacity);
         self.halves[half] = None;
         // SAFETY: the inactive half, which is not announced yet.
@@ -409,6 +473,24 @@ impl BpfQdisc {
         self.awaited = self.port().flips() + 1;
         self.port().next.store(half as u32 + 1, Ordering::Release);
         Ok(())
+    }
+
+    /// Drops a plan that is not active yet: then the other half is free.
+    fn drop_next(&mut self) {
+        self.port().next.swap(0, Ordering::AcqRel);
+        wait_for_programs();
+    }
+
+    /// A slot for each custom policy. A plan that is not active yet keeps its slots if there are enough.
+    fn slots_for(&mut self, content: &QdiscContent<'_>) -> Result<Vec<usize>, QdiscError> {
+        let of_both = self.used[0] | self.used[1];
+        if let Some(chosen) = slots::choose(content.customs, &self.port().slots, of_both) {
+            return Ok(chosen);
+        }
+        self.drop_next();
+        let used = self.used[self.active_half()];
+        let chosen = slots::choose(content.customs, &self.port().slots, used);
+        chosen.ok_or(QdiscError::Policies(content.customs.len()))
     }
 
     /// True if the last requested plan is active, or was refused.

@@ -58,7 +58,7 @@ impl SchedRun {
         plan: &Plan,
         custom: Option<&Policy>,
     ) -> Result<SchedRun, SchedRuntimeError> {
-        let mut layout = SchedLayout::new(plan, custom)?;
+        let mut layout = SchedLayout::new(plan, custom.map_or(&[], std::slice::from_ref))?;
         let scheduler = layout.bytes().next_multiple_of(64);
         let bytes = START + scheduler + SchedMemory::capacity_bytes(OPS) as u64;
         let pages = bytes.div_ceil(PAGE);

@@ -36,6 +36,7 @@ fn register(plan: &Plan, name: &str) -> QdiscError {
     let rules = Rules::default();
     let content = QdiscContent {
         plan,
+        customs: &[],
         rules: &rules,
         end: End::Receiver,
         note: &[],
@@ -107,8 +108,8 @@ fn qdisc_policies_never_mark() {
     assert_eq!(policies()[2].name, "fq_codel");
     let mut result = marked.clone();
     result.nodes[0].params[index] = 1;
-    assert_eq!(without_marks(&result).nodes[0].params[index], 0);
-    assert_eq!(without_marks(&plan("fifo")), plan("fifo"));
+    assert_eq!(without_marks(&result, &[]).nodes[0].params[index], 0);
+    assert_eq!(without_marks(&plan("fifo"), &[]), plan("fifo"));
     assert_eq!(marked.nodes[0].over, Over::Flows);
 }
 

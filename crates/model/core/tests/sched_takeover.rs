@@ -510,6 +510,49 @@ fn custom_policy_state_survives_only_itself() {
     assert_eq!((rank_after(1), rank_after(2)), (4, 1));
 }
 
+/// Three leaves with a custom policy each; one of them changes.
+#[test]
+fn other_custom_policies_keep_their_state() {
+    let policy = |place: u32| Policy {
+        id: Policy::CUSTOM + place,
+        ..sched_oracle::policy::Wild::policy(&[Function::RankEnqueue], 0)
+    };
+    let root = NodeConfig {
+        over: Over::Children,
+        ..leaf(0, "stfq")
+    };
+    let flows = |place: u32| NodeConfig {
+        over: Over::Flows,
+        policy: Policy::CUSTOM + place,
+        ..leaf(1, "fifo")
+    };
+    let plan = plan(vec![root, flows(0), flows(1), flows(2)], vec![2, 3, 4]);
+    let build = |identities: [u64; 3]| {
+        let customs = (0..).zip(identities).map(|(place, identity)| {
+            let custom: Box<dyn Custom> = Box::new(Counting(identity));
+            (policy(place), custom)
+        });
+        Scheduler::with_customs(&plan, customs.collect()).unwrap()
+    };
+    let come = |now, class_id| {
+        let meta = Meta {
+            class_id,
+            bytes: 100,
+            ..Meta::default()
+        };
+        [Op::enqueue(now, 1, meta), Op::dequeue(now, 1)]
+    };
+    let mut old = build([1, 2, 3]);
+    for class in 0..3 {
+        run(&mut old, &come(u64::from(class), class));
+    }
+    let mut new = build([1, 9, 3]);
+    adopt(&mut new, &mut old, &Changes::none(4));
+    let rank = |scheduler: &mut Scheduler, class| run(scheduler, &come(9, class))[0].rank;
+    let ranks = [0, 1, 2].map(|class| rank(&mut new, class));
+    assert_eq!(ranks, [2, 1, 2]);
+}
+
 /// Two leaves; the first loses half of its packets by one seed, the second by this impairment.
 fn two_losses(second: u32) -> Plan {
     let root = NodeConfig {

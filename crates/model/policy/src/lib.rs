@@ -32,7 +32,7 @@ const CALL_BYTES: u32 = 120;
 const CALL_DUE: usize = 13;
 const CALL_VERDICT: usize = 14;
 /// The most bytes of an object.
-const OBJECT_BYTES: usize = 16 << 20;
+pub const OBJECT_BYTES: usize = 16 << 20;
 
 /// The problem of an object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +50,7 @@ pub enum Problem {
 pub struct Author {
     /// The description of the policy.
     pub policy: Policy,
+    object: Arc<[u8]>,
     program: Arc<code::Program>,
     entries: [Option<usize>; 4],
 }
@@ -85,6 +86,7 @@ impl Author {
                 let program = Arc::new(program);
                 Ok(Author {
                     policy,
+                    object: object.into(),
                     program,
                     entries,
                 })
@@ -98,18 +100,30 @@ impl Author {
 
     /// The policies that are compiled in, and this one before them, also in place of one of its name.
     pub fn known(&self) -> Vec<Policy> {
-        let shipped = policies()
-            .iter()
-            .filter(|policy| policy.name != self.policy.name);
-        std::iter::once(&self.policy)
-            .chain(shipped)
-            .cloned()
-            .collect()
+        known([self])
+    }
+
+    /// The same policy as the custom policy of this place, from 0 on.
+    #[must_use]
+    pub fn numbered(&self, place: usize) -> Author {
+        let mut numbered = self.clone();
+        numbered.policy.id = Policy::CUSTOM + place as u32;
+        numbered
     }
 
     /// A machine with the policy in it, ready to be called. They share the code, nothing else.
     pub fn machine(&self) -> Machine {
         Machine::new(self.program.clone(), self.entries, self.policy.state_bytes)
+    }
+
+    /// The object that it was read from.
+    pub fn object(&self) -> &[u8] {
+        &self.object
+    }
+
+    /// The same number for the same code, never 0.
+    pub fn identity(&self) -> u64 {
+        self.program.identity().max(1)
     }
 
     /// Which of the four functions there are, a bit each: `FP_CUSTOM_HAS`.
@@ -123,6 +137,18 @@ impl Author {
         let functions = self.program.functions.iter();
         functions.map(|f| (f.name.as_str(), f.end - f.start))
     }
+}
+
+/// Custom policies, and those that are compiled in behind them, without those of the same names.
+pub fn known<'a>(customs: impl IntoIterator<Item = &'a Author>) -> Vec<Policy> {
+    let customs = customs.into_iter().map(|custom| custom.policy.clone());
+    let mut known: Vec<Policy> = customs.collect();
+    for shipped in policies() {
+        if known.iter().all(|custom| custom.name != shipped.name) {
+            known.push(shipped.clone());
+        }
+    }
+    known
 }
 
 impl PartialEq for Author {

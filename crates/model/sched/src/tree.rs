@@ -67,8 +67,8 @@ pub struct Tree {
     pub names: Names,
     /// Problems that are not errors.
     pub warnings: Vec<Problem>,
-    /// The custom policy of some of its nodes, if it runs in this process.
-    pub own: Option<Arc<Author>>,
+    /// The custom policies of some of its nodes, in the order of their numbers.
+    pub customs: Vec<Arc<Author>>,
     /// The impairments before its leaves, by number minus 1.
     pub impairments: Vec<Spec>,
 }
@@ -331,7 +331,7 @@ fn build(
         names: names(draft, &shape, &chosen, known),
         plan,
         warnings: problems,
-        own: None,
+        customs: Vec::new(),
         impairments,
     })
 }

@@ -203,7 +203,7 @@ fn a_sparse_tin_waits_for_no_other() {
 fn thousands_of_classes_have_tins_within_limits() {
     let bytes = |diffserv, count| {
         let tree = split(&classes(count), diffserv).unwrap();
-        SchedLayout::new(&tree.plan, None).unwrap().bytes()
+        SchedLayout::new(&tree.plan, &[]).unwrap().bytes()
     };
     let of_leaves = bytes(Diffserv::BestEffort, 10_000);
     let of_tins = bytes(Diffserv::Diffserv4, 10_000);

@@ -7,9 +7,9 @@
 //! Arrivals are collected and passed to the scheduler with the next turn, in one call.
 
 use fairpath_core::sched::{
-    Change, Changes, Classifier, Drop as Reason, End, Framing, HandoverError, Meta, Op, OpKind,
-    Outcome, OutcomeKind, Plan, SchedReader, SchedRuntime, SchedRuntimeError, Scheduler, Setting,
-    decode_rate,
+    Change, Changes, Classifier, Custom, Drop as Reason, End, Framing, HandoverError, Meta, Op,
+    OpKind, Outcome, OutcomeKind, Plan, SchedReader, SchedRuntime, SchedRuntimeError, Scheduler,
+    Setting, decode_rate,
 };
 use fairpath_core::{Frame, Rules, TooManyRules};
 use fairpath_policy::Watch;
@@ -65,7 +65,7 @@ pub struct Successor {
     stack: Option<Stack>,
     copies: bool,
     framing: Framing,
-    watch: Option<Watch>,
+    watches: Vec<Watch>,
 }
 
 /// The class of what the network stack sends, in one tree.
@@ -100,9 +100,9 @@ impl Successor {
         handles: u32,
         stack: bool,
     ) -> Result<Successor, ShapeInstanceError> {
-        let (scheduler, classifier, watch) = build(tree, rules, handles, stack)?;
+        let (scheduler, classifier, watches) = build(tree, rules, handles, stack)?;
         Ok(Successor {
-            watch,
+            watches,
             scheduler,
             classifier,
             copies: copies(tree),
@@ -117,9 +117,9 @@ impl Successor {
         self.scheduler.reader()
     }
 
-    /// See [`ShapeInstance::watch`].
-    pub fn watch(&self) -> Option<Watch> {
-        self.watch.clone()
+    /// See [`ShapeInstance::watches`].
+    pub fn watches(&self) -> Vec<Watch> {
+        self.watches.clone()
     }
 }
 
@@ -133,15 +133,15 @@ fn build(
     rules: &Rules,
     handles: u32,
     stack: bool,
-) -> Result<(Scheduler, Classifier, Option<Watch>), ShapeInstanceError> {
+) -> Result<(Scheduler, Classifier, Vec<Watch>), ShapeInstanceError> {
     let plan = plan_of(tree, handles, stack);
     let classes = plan.class_table.len() as u32;
     let mut classifier = Classifier::with_seed(classes, plan.config.seed.into());
     classifier.set_rules(rules)?;
-    let (mut scheduler, watch) = runtime(&plan, tree)?;
+    let (mut scheduler, watches) = runtime(&plan, tree)?;
     // Here, not where packets wait for it.
     scheduler.commit();
-    Ok((scheduler, classifier, watch))
+    Ok((scheduler, classifier, watches))
 }
 
 fn plan_of(tree: &Tree, handles: u32, stack: bool) -> Plan {
@@ -154,15 +154,17 @@ fn plan_of(tree: &Tree, handles: u32, stack: bool) -> Plan {
     plan
 }
 
-/// A custom policy is interpreted, and can be stopped.
-fn runtime(plan: &Plan, tree: &Tree) -> Result<(Scheduler, Option<Watch>), SchedRuntimeError> {
-    let Some(own) = &tree.own else {
-        return Ok((Scheduler::new(plan)?, None));
-    };
-    let machine = own.machine();
-    let watch = machine.watch();
-    let scheduler = Scheduler::with_custom(plan, &own.policy, Box::new(machine))?;
-    Ok((scheduler, Some(watch)))
+/// Custom policies are interpreted, and can be stopped.
+fn runtime(plan: &Plan, tree: &Tree) -> Result<(Scheduler, Vec<Watch>), SchedRuntimeError> {
+    let mut watches = Vec::new();
+    let customs = tree.customs.iter().map(|custom| {
+        let machine = custom.machine();
+        watches.push(machine.watch());
+        let machine: Box<dyn Custom> = Box::new(machine);
+        (custom.policy.clone(), machine)
+    });
+    let scheduler = Scheduler::with_customs(plan, customs.collect())?;
+    Ok((scheduler, watches))
 }
 
 /// A scheduler with a classifier before it.
@@ -178,7 +180,7 @@ pub struct ShapeInstance {
     waiting: Vec<Op>,
     outcomes: Vec<Outcome>,
     charges: Charges,
-    watch: Option<Watch>,
+    watches: Vec<Watch>,
     recorder: Option<Recorder>,
 }
 
@@ -208,10 +210,10 @@ impl ShapeInstance {
         handles: u32,
         stack: bool,
     ) -> Result<ShapeInstance, ShapeInstanceError> {
-        let (scheduler, classifier, watch) = build(tree, rules, handles, stack)?;
+        let (scheduler, classifier, watches) = build(tree, rules, handles, stack)?;
         let stack = stack.then(|| Stack::of(tree));
         Ok(ShapeInstance {
-            watch,
+            watches,
             scheduler,
             classifier,
             end,
@@ -256,10 +258,10 @@ impl ShapeInstance {
         self.scheduler.reader()
     }
 
-    /// Of a tree with a custom policy: lets another thread check whether it was stopped. A stopped policy
+    /// Of each custom policy of the tree: lets another thread check whether it was stopped. A stopped policy
     /// answers 0 to every call, and packets continue as in a FIFO until the instance ends.
-    pub fn watch(&self) -> Option<Watch> {
-        self.watch.clone()
+    pub fn watches(&self) -> Vec<Watch> {
+        self.watches.clone()
     }
 
     /// Whether packets may leave twice ([`Change::twice`]): then half a port's room is sure to do.
@@ -427,13 +429,13 @@ impl ShapeInstance {
             stack,
             copies,
             framing,
-            watch,
+            watches,
         } = successor;
         self.outcomes.clear();
         scheduler.adopt(&mut self.scheduler, &changes, now, &mut self.outcomes)?;
         self.scheduler = scheduler;
         self.classifier = classifier;
-        (self.stack, self.watch, self.copies) = (stack, watch, copies);
+        (self.stack, self.watches, self.copies) = (stack, watches, copies);
         self.framing = framing;
         let bps = stack.map_or(0, |stack| stack.bps);
         self.charges.debt.set_rate(bps);

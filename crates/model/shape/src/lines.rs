@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::impaired::{Impaired, Impairments, pipes_of_nodes};
 use fairpath_class::ClassSet;
-use fairpath_core::sched::{End, Framing, Over, Policy, policies};
+use fairpath_core::sched::{End, Framing, Over, Policy};
 use fairpath_policy::Author;
 use fairpath_sched::tree::{
     BadTree, Diffserv, Direction, Known, LINK_BURST_NS, Link, SetError, TooDeep, Tree,
@@ -107,8 +107,8 @@ pub struct Settings {
     pub tree: Option<(String, String)>,
     /// The policy of a class's flows, or of all where there are no classes.
     pub policy: String,
-    /// A custom policy, which `policy` or nodes of `tree` name.
-    pub own: Option<Own>,
+    /// Custom policies, which `policy` or nodes of `tree` name: at most [`Policy::CUSTOMS`].
+    pub customs: Vec<Own>,
     /// The tins of each class, without a tree in TOML.
     pub diffserv: Diffserv,
     /// A TCP ACK replaces one ahead in the queue of its flow.
@@ -138,7 +138,7 @@ impl Default for Settings {
             bps: Both::default(),
             tree: None,
             policy: "fq_codel".to_owned(),
-            own: None,
+            customs: Vec::new(),
             diffserv: Diffserv::default(),
             ack_filter: false,
             set: Vec::new(),
@@ -284,8 +284,11 @@ fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<(Tree, u32), 
         .iter()
         .map(|class| class.name.clone())
         .collect();
-    let own = settings.own.as_ref();
-    let policies = own.map_or_else(|| policies().to_vec(), |own| own.author.known());
+    let numbered = settings.customs.iter().enumerate();
+    let customs: Vec<Arc<Author>> = numbered
+        .map(|(place, own)| Arc::new(own.author.numbered(place)))
+        .collect();
+    let policies = fairpath_policy::known(customs.iter().map(AsRef::as_ref));
     let known = Known {
         policies: &policies,
         classes: &names,
@@ -300,7 +303,8 @@ fn line(set: &ClassSet, settings: &Settings, side: Side) -> Result<(Tree, u32), 
     };
     // Both directions have the same nodes, and separate outcomes.
     tree.set_direction(direction_of(side));
-    tree.own = own.map(|own| used(own, &tree)).transpose()?;
+    check_used(settings, &tree)?;
+    tree.customs = customs;
     for assignment in &settings.set {
         tree.set(assignment)?;
     }
@@ -360,16 +364,18 @@ fn find(name: &str, policies: &[Policy]) -> Result<(), LineError> {
     })
 }
 
-/// The custom policy, which the tree must contain.
-fn used(own: &Own, tree: &Tree) -> Result<Arc<Author>, LineError> {
-    let mut policies = tree.names.policies().iter();
-    match policies.any(|policy| policy.id == Policy::CUSTOM) {
-        true => Ok(Arc::clone(&own.author)),
-        false => Err(LineError::Unused {
-            file: own.file.clone(),
-            name: own.author.policy.name.clone(),
-        }),
+/// Every custom policy must be in the tree.
+fn check_used(settings: &Settings, tree: &Tree) -> Result<(), LineError> {
+    for (number, own) in (Policy::CUSTOM..).zip(&settings.customs) {
+        let mut policies = tree.names.policies().iter();
+        if !policies.any(|policy| policy.id == number) {
+            return Err(LineError::Unused {
+                file: own.file.clone(),
+                name: own.author.policy.name.clone(),
+            });
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]

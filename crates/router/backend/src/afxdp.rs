@@ -9,6 +9,7 @@ pub mod skipped;
 pub mod watch;
 mod worker;
 
+use fairpath_core::sched::Policy;
 use fairpath_impair::{Plan, Ready};
 use fairpath_netlink::Link;
 
@@ -28,7 +29,7 @@ pub static DESCRIPTION: Description = Description {
         is_ready: shaper::is_ready,
         stop: Some("the kernel forwards without this process"),
         one_side: Some("it forwards packets between two interfaces"),
-        own_policy: None,
+        customs: Policy::CUSTOMS,
         record: None,
         framing: None,
         tins: None,

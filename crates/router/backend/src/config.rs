@@ -49,8 +49,12 @@ impl ShapeConfig {
     }
 }
 
-/// True if a policy's name is that of an author's file.
+/// True if a policy's name is that of a file with a custom policy: an object, or its source.
 pub fn is_own(policy: &str) -> bool {
     let extension = std::path::Path::new(policy).extension();
-    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("c"))
+    extension.is_some_and(|extension| {
+        ["o", "c"]
+            .iter()
+            .any(|of| extension.eq_ignore_ascii_case(of))
+    })
 }

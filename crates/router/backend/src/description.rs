@@ -54,8 +54,8 @@ pub struct Shapes {
     pub stop: Option<&'static str>,
     /// Shape one side only.
     pub one_side: Option<&'static str>,
-    /// Run a custom policy.
-    pub own_policy: Option<&'static str>,
+    /// Maximum of custom policies.
+    pub customs: usize,
     /// Record operations.
     pub record: Option<&'static str>,
     /// Count the overhead and the cells of the link.

@@ -41,7 +41,7 @@ pub static DESCRIPTION: Description = Description {
         is_ready: always_ready,
         stop: Some("the kernel continues to shape without this process"),
         one_side: None,
-        own_policy: Some("HTB and its leaves have their own order"),
+        customs: 0,
         record: Some("its scheduler runs in the kernel"),
         framing: Some(Refusal {
             what: "count the overhead of the link",

@@ -14,6 +14,8 @@ mod waiting;
 pub mod watch;
 mod worker;
 
+use fairpath_core::sched::Policy;
+
 use crate::choose::impairment::{Needs, Wish};
 use crate::description::{Description, Impairs, Refusal, Shapes, always_ready};
 
@@ -28,7 +30,7 @@ pub static DESCRIPTION: Description = Description {
         is_ready: always_ready,
         stop: None,
         one_side: None,
-        own_policy: None,
+        customs: Policy::CUSTOMS,
         record: None,
         framing: None,
         tins: None,

@@ -157,7 +157,8 @@ impl<C> Drop for Lead<C> {
 pub struct Gauge {
     places: Places,
     reader: SchedReader,
-    watch: Option<Watch>,
+    /// Of each custom policy, with its name.
+    watches: Vec<(String, Watch)>,
     /// The figures of this tree's instance, until it ends or another tree replaces it.
     #[expect(dead_code, reason = "held")]
     recording: Option<Recording>,
@@ -186,7 +187,7 @@ pub fn begin(
     let gauge = Gauge {
         places: Places::of(tree),
         reader: instance.reader(),
-        watch: instance.watch(),
+        watches: named(tree, instance.watches()),
         recording,
     };
     Ok((gauge, instance))
@@ -200,11 +201,16 @@ impl Gauge {
             .read(|node| (reader.node_stats(node), reader.account(node)))
     }
 
-    /// The reason why a custom policy was stopped.
+    /// Which custom policy was stopped, and why.
     pub fn stopped(&self) -> Option<String> {
-        let fault = self.watch.as_ref()?.fault()?;
-        Some(fault.to_string())
+        let mut watches = self.watches.iter();
+        watches.find_map(|(name, watch)| Some(format!("{name} was stopped: {}", watch.fault()?)))
     }
+}
+
+fn named(tree: &Tree, watches: Vec<Watch>) -> Vec<(String, Watch)> {
+    let names = tree.customs.iter().map(|custom| custom.policy.name.clone());
+    names.zip(watches).collect()
 }
 
 /// Replaces the tree of an instance. The successor is built here, in the time of the loop, and the thread
@@ -226,7 +232,7 @@ pub fn replace<C>(
     let next = Gauge {
         places: Places::of(tree),
         reader: successor.reader(),
-        watch: successor.watch(),
+        watches: named(tree, successor.watches()),
         recording: None,
     };
     lead.replace(side, successor)?;

@@ -4,13 +4,17 @@
 //! continues without this process. It is pinned, so that the next process can replace its tree
 //! without losing packets.
 
+use std::sync::Arc;
+
 use anyhow::{Context, bail};
 use fairpath_bpf::{
-    BpfQdisc, Pins, QdiscContent, QdiscError, QdiscOptions, RttMonitor, qdisc_names,
+    BpfQdisc, Pins, QDISC_POLICIES, QdiscContent, QdiscError, QdiscOptions, QdiscPolicy,
+    RttMonitor, qdisc_names,
 };
 use fairpath_core::Rules;
 use fairpath_core::sched::{Changes, End, Op, OpKind, Plan, Setting};
 use fairpath_netlink::{Link, QdiscPlace, Tc};
+use fairpath_policy::Author;
 use fairpath_shape::{Both, Figures, Known, Lines, Places, Side};
 use fairpath_units::IfIndex;
 
@@ -30,7 +34,7 @@ pub static DESCRIPTION: Description = Description {
         is_ready: always_ready,
         stop: Some("the kernel continues to shape without this process"),
         one_side: None,
-        own_policy: Some("the program of the qdisc has shipped policies only"),
+        customs: QDISC_POLICIES,
         record: Some("its scheduler runs in the kernel"),
         framing: None,
         tins: None,
@@ -78,6 +82,8 @@ struct QdiscLink {
 struct Next {
     places: Places,
     known: Known,
+    /// The custom policies of the tree, in the order of their numbers.
+    customs: Vec<Arc<Author>>,
     /// Changes to the previous tree.
     changes: Changes,
     plan: Plan,
@@ -102,6 +108,7 @@ impl Next {
         let known = Known::of(tree);
         Next {
             places: Places::of(tree),
+            customs: tree.customs.clone(),
             changes: before.changes_to(tree, false),
             plan: plan_of(job.lines, side),
             rules: job.rules.clone(),
@@ -111,9 +118,19 @@ impl Next {
         }
     }
 
-    fn content(&self) -> QdiscContent<'_> {
+    fn customs(&self) -> Vec<QdiscPolicy<'_>> {
+        let all = self.customs.iter().map(|custom| QdiscPolicy {
+            policy: &custom.policy,
+            identity: custom.identity(),
+            object: custom.object(),
+        });
+        all.collect()
+    }
+
+    fn content<'a>(&'a self, customs: &'a [QdiscPolicy<'a>]) -> QdiscContent<'a> {
         QdiscContent {
             plan: &self.plan,
+            customs,
             rules: &self.rules,
             end: self.end,
             note: self.note.as_bytes(),
@@ -122,7 +139,7 @@ impl Next {
 
     /// Posts it to a running qdisc. It is active from the next packet on.
     fn give(&self, qdisc: &mut BpfQdisc) -> Result<(), QdiscError> {
-        qdisc.replace(&self.content(), &self.changes)
+        qdisc.replace(&self.content(&self.customs()), &self.changes)
     }
 
     /// Changes a rate before it is active. Returns whether the node and the setting exist.
@@ -247,7 +264,7 @@ impl QdiscLink {
             }
         }
         let fresh = Next::of(job, side, &Known::default());
-        let qdisc = register(&fresh.content(), &place, pins)?;
+        let qdisc = register(&fresh.content(&fresh.customs()), &place, pins)?;
         tc.put(ifindex, QdiscPlace::Root, qdisc.name(), ours.is_some())?;
         // Names that are of no use any more.
         for name in left.iter().filter(|name| *name != qdisc.name()) {
@@ -331,7 +348,7 @@ impl QdiscLink {
             }
             // More than the reserved capacity: a new one replaces it, and queued packets are lost.
             Err(QdiscError::TooLarge { .. } | QdiscError::TooFew { .. }) => {
-                let qdisc = register(&next.content(), &self.place, pins)?;
+                let qdisc = register(&next.content(&next.customs()), &self.place, pins)?;
                 let mut tc = Tc::open()?;
                 tc.put(self.ifindex, QdiscPlace::Root, qdisc.name(), true)?;
                 self.lost += self.qdisc.counters().waiting;

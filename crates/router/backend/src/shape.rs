@@ -74,7 +74,7 @@ pub struct Reading {
     pub stack: Both<Option<StackCounts>>,
     /// The port's own counts by name, the kernel's drop columns among them.
     pub counters: BTreeMap<String, u64>,
-    /// The reason why a custom policy was stopped: packets continue as in a FIFO.
+    /// Which custom policy was stopped, and why: packets continue as in a FIFO.
     pub stopped: Option<String>,
 }
 

@@ -472,7 +472,7 @@ impl Shaping {
                 Ok(()) => {
                     let stopped = port.reading.stopped.take();
                     return match stopped {
-                        Some(why) => Some(self.end_stopped(config, &why)),
+                        Some(why) => Some(self.end_stopped(&why)),
                         None if port.has_absent(config) => {
                             self.follow_links(config, classes, monitor)
                         }
@@ -516,15 +516,14 @@ impl Shaping {
     }
 
     /// Stops the back end after a custom policy was stopped; it is restarted later.
-    fn end_stopped(&mut self, config: &ShapeConfig, why: &str) -> String {
-        let file = config.lines.own.as_ref().map_or("", |own| &own.file);
+    fn end_stopped(&mut self, why: &str) -> String {
         let ended = match self.port.take().map(|port| port.backend.stop()) {
             Some(Ok(text)) => text,
             Some(Err(error)) => format!("{error:#}"),
             None => String::new(),
         };
         let text = format!(
-            "policy {file} was stopped: {why}; shaping restarts in {} s: {ended}",
+            "policy {why}; shaping restarts in {} s: {ended}",
             RETRY.as_secs()
         );
         self.failure = Some((text.clone(), Instant::now() + RETRY));

@@ -135,7 +135,7 @@ mod tests {
                 is_ready: always_ready,
                 stop: None,
                 one_side: None,
-                own_policy: None,
+                customs: 0,
                 record: None,
                 framing: None,
                 tins: None,

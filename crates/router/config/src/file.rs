@@ -142,6 +142,7 @@ pub struct Shape {
     pub down: Given<String>,
     pub up: Given<String>,
     pub policy: Given<String>,
+    pub policies: Vec<Spanned<String>>,
     pub tree: Given<String>,
     pub set: Vec<Spanned<String>>,
     pub diffserv: Given<String>,

@@ -8,6 +8,7 @@ use fairpath_backend::choose::shaper::takes;
 use fairpath_backend::{Mode, OnBypass, OnFailure, ShapeConfig as Shape, ShapeVia, Via, is_own};
 use fairpath_bpf::author;
 use fairpath_class::ClassSet;
+use fairpath_core::sched::Policy;
 use fairpath_sched::impair::{BadSpec, Spec};
 use fairpath_sched::tree::Diffserv;
 use fairpath_shape::{Both, Impairments, LineError, Lines, Own, Settings};
@@ -52,7 +53,7 @@ impl Check<'_, '_> {
             .collect();
         self.watched(&given, &sides, &mut monitor, &span);
         let vlans = self.vlans(&given, &inside, outside.as_deref());
-        let (policy, own) = self.policy(&given);
+        let (policy, customs) = self.policy(&given);
         let up_at = given.up.as_ref().map(Spanned::span);
         let via_at = given.via.as_ref().map_or(0..0, Spanned::span);
         let diffserv = self.diffserv(given.diffserv, given.tree.is_some());
@@ -71,7 +72,7 @@ impl Check<'_, '_> {
                 },
                 tree: self.tree(given.tree),
                 policy,
-                own,
+                customs,
                 set: given.set.into_iter().map(Spanned::into_inner).collect(),
                 limit_packets: given.packets.map(|packets| {
                     self.number("[shape] packets", Some(packets), 10_240, PACKETS) as u32
@@ -111,34 +112,65 @@ impl Check<'_, '_> {
         diffserv
     }
 
-    /// The name of the policy. The file of a custom policy is compiled.
-    fn policy(&mut self, given: &file::Shape) -> (String, Option<Own>) {
+    /// The name of the policy, and the custom policies.
+    fn policy(&mut self, given: &file::Shape) -> (String, Vec<Own>) {
         const KEY: &str = "[shape] policy";
-        let name = self.word(KEY, given.policy.clone(), "fq_codel");
+        let mut name = self.word(KEY, given.policy.clone(), "fq_codel");
         let span = given.policy.as_ref().map_or(0..0, Spanned::span);
-        if !is_own(&name) {
-            if given.policy.is_some() && given.tree.is_some() {
-                let text = "nodes of a tree name their policies: remove this key, or name the file (.c) of a custom policy that the tree uses";
-                self.wrong(KEY, span, text);
-            }
-            return (name, None);
+        let mut customs = Vec::new();
+        if is_own(&name) {
+            let own = self.custom(KEY, &name, span);
+            // A valid policy, since the error must not be reported twice.
+            let of_it = own.as_ref().map(|own| own.author.policy.name.clone());
+            name = of_it.unwrap_or_else(|| "fq_codel".to_owned());
+            customs.extend(own);
+        } else if given.policy.is_some() && given.tree.is_some() {
+            let text = "nodes of a tree name their policies: remove this key, or name the object (.o) of a custom policy that the tree uses";
+            self.wrong(KEY, span, text);
         }
-        let Some(path) = self.path(KEY, given.policy.clone()) else {
-            return (name, None);
-        };
-        match author::read(&path) {
-            Ok(author) => {
-                let policy = author.policy.name.clone();
-                let own = Own {
-                    file: name,
-                    author: Arc::new(author),
-                };
-                (policy, Some(own))
+        for file in &given.policies {
+            const KEY: &str = "[shape] policies";
+            let own = self.custom(KEY, file.get_ref(), file.span());
+            let Some(own) = own else { continue };
+            let same = |other: &&Own| other.author.policy.name == own.author.policy.name;
+            if let Some(other) = customs.iter().find(same) {
+                let text = format!(
+                    "{} and {} have the same name {:?}: rename one in its POLICY block, or remove one",
+                    other.file, own.file, own.author.policy.name
+                );
+                self.wrong(KEY, file.span(), text);
+            } else if customs.len() == Policy::CUSTOMS {
+                let text = format!("more than {} custom policies: use fewer", Policy::CUSTOMS);
+                self.wrong(KEY, file.span(), text);
+                break;
+            } else {
+                customs.push(own);
             }
+        }
+        (name, customs)
+    }
+
+    /// The custom policy in an object. The daemon runs no compiler.
+    fn custom(&mut self, key: &str, file: &str, span: Range<usize>) -> Option<Own> {
+        let path = self.path(key, Some(Spanned::new(span.clone(), file.to_owned())))?;
+        let is_object = path.extension().is_some_and(|extension| extension == "o");
+        if !is_object {
+            let object = path.with_extension("o");
+            let (file, object) = (path.display(), object.display());
+            let text = format!(
+                "{file} is no object: run `fairpath sched build {file}`, and name {object}"
+            );
+            self.wrong(key, span, text);
+            return None;
+        }
+        match author::read_object(&path) {
+            Ok(author) => Some(Own {
+                file: file.to_owned(),
+                author: Arc::new(author),
+            }),
             Err(error) => {
-                self.wrong(KEY, span, format!("{:#}", anyhow::Error::new(error)));
-                // A valid policy, since the error must not be reported twice.
-                ("fq_codel".to_owned(), None)
+                self.wrong(key, span, format!("{:#}", anyhow::Error::new(error)));
+                None
             }
         }
     }

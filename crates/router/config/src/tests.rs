@@ -1,5 +1,6 @@
 //! Accepted and refused configurations, and the example file.
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use fairpath_class::ClassSet;
@@ -262,10 +263,27 @@ const MINE: &str = "#include <fairpath/policy.h>\n\
      POLICY{ STATE, .name = \"mine\", .about = \"a test\", .source = \"a test\",\n\
      .over = PACKETS, .usual = FP_OVER_PACKETS };\nRANK_ENQUEUE { return r->now; }\n";
 
-/// The problems of a `[shape]` with these keys and the policy file `mine.c`; line 3 is its first line.
+/// The object of a policy file.
+fn object(policy: &str) -> Vec<u8> {
+    let place = tempfile::tempdir().unwrap();
+    let source = place.path().join("mine.c");
+    std::fs::write(&source, policy).unwrap();
+    let compiler = fairpath_bpf::author::Compiler::new().unwrap();
+    compiler.policy(&source).unwrap()
+}
+
+/// The problems of a `[shape]` with these keys and the policies `mine.o` and `other.o`; line 3 is its first line.
 fn shape_of(policy: &str, keys: &str) -> Result<Config, Vec<String>> {
     let place = tempfile::tempdir().unwrap();
     std::fs::write(place.path().join("mine.c"), policy).unwrap();
+    let other = policy.replace("\"mine\"", "\"other\"");
+    for (name, text) in [("mine.o", policy), ("other.o", &other)] {
+        std::fs::write(place.path().join(name), object(text)).unwrap();
+    }
+    std::fs::write(place.path().join("broken.o"), "no object").unwrap();
+    let open = place.path().join("open.o");
+    std::fs::write(&open, object(policy)).unwrap();
+    std::fs::set_permissions(&open, PermissionsExt::from_mode(0o666)).unwrap();
     let file = place.path().join("f.toml");
     let text = format!("[shape]\ninside = \"eth0\"\n{keys}\n");
     let parsed = parse(&file.display().to_string(), &text);
@@ -275,55 +293,56 @@ fn shape_of(policy: &str, keys: &str) -> Result<Config, Vec<String>> {
 
 #[test]
 fn policy_files_are_relative_to_the_configuration() {
-    let shape = shape_of(MINE, "policy = \"mine.c\"")
+    let shape = shape_of(MINE, "policy = \"mine.o\"")
         .unwrap()
         .shape
         .unwrap();
     assert_eq!(shape.lines.policy, "mine");
-    assert_eq!(shape.lines.own.unwrap().author.policy.about, "a test");
+    assert_eq!(shape.lines.customs[0].author.policy.about, "a test");
 }
 
 #[test]
-fn policy_errors_name_lines_of_file_and_configuration() {
-    let broken = MINE.replace("r->now", "r->later");
-    let reported = shape_of(&broken, "policy = \"mine.c\"").unwrap_err();
+fn only_trusted_objects_of_policies_are_loaded() {
+    let cases = [
+        ("mine.c", "is no object: run `fairpath sched build "),
+        ("yours.o", "No such file"),
+        ("broken.o", "broken.o: "),
+        (
+            "open.o",
+            "can be changed by other users: run `chmod o-w,g-w`",
+        ),
+    ];
+    for (file, message) in cases {
+        for key in ["policy = ", "policies = "] {
+            let list = key == "policies = ";
+            let keys = match list {
+                true => format!("{key}[\"{file}\"]"),
+                false => format!("{key}\"{file}\""),
+            };
+            let reported = shape_of(MINE, &keys).unwrap_err();
+            let [reported] = &reported[..] else {
+                panic!("one problem: {reported:#?}")
+            };
+            let at = format!("f.toml:3:{}: [shape] ", key.len() + usize::from(list) + 1);
+            assert!(reported.starts_with(&at), "{reported}");
+            assert!(reported.contains(message), "{reported}");
+        }
+    }
+}
+
+#[test]
+fn back_ends_without_a_scheduler_refuse_custom_policies() {
+    let keys = "policy = \"mine.o\"\nvia = \"kernel\"";
+    let reported = shape_of(MINE, keys).unwrap_err();
     let [reported] = &reported[..] else {
         panic!("one problem: {reported:#?}")
     };
     assert!(
-        reported.starts_with("f.toml:3:10: [shape] policy: compile"),
+        reported.starts_with("f.toml:4:7: [shape] via: via kernel cannot run policy mine.o: "),
         "{reported}"
     );
-    assert!(reported.contains("mine.c:7:"), "{reported}");
-    assert!(reported.contains("no member named 'later'"), "{reported}");
-    let reported = shape_of(MINE, "policy = \"yours.c\"").unwrap_err();
-    assert!(
-        reported[0].contains("yours.c") && reported[0].contains("No such file"),
-        "{reported:#?}"
-    );
-}
-
-#[test]
-fn kernel_back_ends_refuse_custom_policies() {
-    for via in ["qdisc", "kernel"] {
-        let keys = format!("policy = \"mine.c\"\nvia = \"{via}\"");
-        let reported = shape_of(MINE, &keys).unwrap_err();
-        let [reported] = &reported[..] else {
-            panic!("one problem: {reported:#?}")
-        };
-        assert!(
-            reported.starts_with("f.toml:4:7: [shape] via: "),
-            "{reported}"
-        );
-        let message = format!("via {via} cannot run policy mine.c: ");
-        assert!(reported.contains(&message), "{reported}");
-        assert!(
-            reported.ends_with("use \"nfqueue\" or \"afxdp\""),
-            "{reported}"
-        );
-    }
-    for via in ["nfqueue", "afxdp", "auto"] {
-        let keys = format!("policy = \"mine.c\"\nvia = \"{via}\"\noutside = \"eth1\"");
+    for via in ["qdisc", "nfqueue", "afxdp", "auto"] {
+        let keys = format!("policy = \"mine.o\"\nvia = \"{via}\"\noutside = \"eth1\"");
         shape_of(MINE, &keys).unwrap();
     }
 }
@@ -454,8 +473,8 @@ fn tree_uses_the_custom_policy_it_is_given() {
             ),
         )
     };
-    assert!(with("mine", "mine.c").is_ok());
-    let reported = with("fifo", "mine.c").unwrap_err();
+    assert!(with("mine", "mine.o").is_ok());
+    let reported = with("fifo", "mine.o").unwrap_err();
     assert!(
         reported[0].contains("no node of the tree has it")
             && reported[0].contains("policy = \"mine\""),
@@ -658,4 +677,32 @@ fn limits_of_shaping_keys_are_exact() {
             assert!(problems.iter().any(named), "{key} = {value}: {problems:#?}");
         }
     }
+}
+
+#[test]
+fn trees_may_have_several_custom_policies() {
+    let place = tempfile::tempdir().unwrap();
+    let tree = place.path().join("tree.toml");
+    let text = "[[node]]\nname = \"all\"\npolicy = \"stfq\"\nmatch = { class = [\"*\"] }\n\
+         [[node]]\nname = \"a\"\nparent = \"all\"\npolicy = \"mine\"\nmatch = { dscp = [\"EF\"] }\n\
+         [[node]]\nname = \"b\"\nparent = \"all\"\npolicy = \"other\"\nmatch = { dscp = [\"*\"] }\n";
+    std::fs::write(&tree, text).unwrap();
+    let with = |keys: &str| {
+        let tree = tree.display().to_string();
+        shape_of(MINE, &format!("{keys}\ntree = {tree:?}"))
+    };
+    for keys in [
+        "policies = [\"mine.o\", \"other.o\"]",
+        "policy = \"other.o\"\npolicies = [\"mine.o\"]",
+    ] {
+        let lines = with(keys).unwrap().shape.unwrap().lines;
+        assert_eq!(lines.customs.len(), 2);
+    }
+    let reported = with("policies = [\"mine.o\"]").unwrap_err();
+    assert!(reported[0].contains("\"other\""), "{reported:#?}");
+    let reported = with("policies = [\"mine.o\", \"other.o\", \"mine.o\"]").unwrap_err();
+    assert!(
+        reported[0].contains("mine.o and mine.o have the same name"),
+        "{reported:#?}"
+    );
 }

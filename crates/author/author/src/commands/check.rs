@@ -3,7 +3,7 @@
 //! The stages run in order, and the first problem ends the check, since later stages need a usable
 //! policy. A stage that lacks its privileges is skipped and reported as skipped.
 
-mod findings;
+pub(super) mod findings;
 
 use std::path::{Path, PathBuf};
 
@@ -30,16 +30,16 @@ const OPERATIONS: usize = 20_000;
 pub struct Args {
     /// Policy in C
     #[arg(value_name = "FILE.c")]
-    file: PathBuf,
+    pub file: PathBuf,
     /// Tree in TOML that uses the policy
     #[arg(value_name = "TREE.toml")]
-    tree: Option<PathBuf>,
+    pub tree: Option<PathBuf>,
     /// Set the seed of the random operations
     #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    pub seed: u64,
     /// Select the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    pub format: Format,
 }
 
 /// Runs the command.
@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Runs the stages in order. Findings of completed stages remain if a later stage fails.
-fn stages(args: &Args, findings: &mut Findings) -> anyhow::Result<()> {
+pub(super) fn stages(args: &Args, findings: &mut Findings) -> anyhow::Result<Own> {
     if args
         .file
         .extension()
@@ -100,7 +100,8 @@ fn stages(args: &Args, findings: &mut Findings) -> anyhow::Result<()> {
             )]
         }
     };
-    try_out(&own, &plans, args.seed, verified, findings)
+    try_out(&own, &plans, args.seed, verified, findings)?;
+    Ok(own)
 }
 
 fn name(over: Over) -> &'static str {

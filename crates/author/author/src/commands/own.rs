@@ -12,7 +12,6 @@ pub struct Own {
     /// The description of the policy and its instructions.
     pub author: Author,
     file: PathBuf,
-    object: Vec<u8>,
     compiler: Compiler,
 }
 
@@ -20,12 +19,10 @@ impl Own {
     /// Compiles and reads a file.
     pub fn open(file: &Path) -> anyhow::Result<Own> {
         let compiler = Compiler::new()?;
-        let object = compiler.policy(file)?;
-        let author = author::parse(file, &object)?;
+        let author = author::parse(file, &compiler.policy(file)?)?;
         Ok(Own {
             author,
             file: file.to_owned(),
-            object,
             compiler,
         })
     }
@@ -57,7 +54,9 @@ impl Own {
 
     /// The scheduler program linked with the policy, for [`Own::load`].
     pub fn object(&self) -> anyhow::Result<Vec<u8>> {
-        Ok(self.compiler.scheduler(&self.object, self.author.has())?)
+        Ok(self
+            .compiler
+            .scheduler(self.author.object(), self.author.has())?)
     }
 
     /// The kernel runtime of the program from [`Own::object`].

@@ -4,12 +4,13 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use fairpath_core::sched::{
-    Changes, End, Op, Plan, SchedLayout, SchedMemory, SchedRuntimeError, policies,
+    Changes, End, Op, Plan, Policy, SchedLayout, SchedMemory, SchedRuntimeError, policies,
 };
 use fairpath_core::{Config, Memory, Rules};
 
 use super::QdiscError;
 use super::port::Half;
+use super::slots::{QdiscPolicy, placed};
 
 /// Capacity of the monitor's tables next to a scheduler, in flows: none are tracked.
 const FLOWS: u32 = 8;
@@ -21,6 +22,8 @@ const CHUNKS: u32 = 16;
 pub struct QdiscContent<'a> {
     /// The scheduler. Handles above the number at registration are not used.
     pub plan: &'a Plan,
+    /// Its custom policies, in the order of their numbers: at most [`super::QDISC_POLICIES`].
+    pub customs: &'a [QdiscPolicy<'a>],
     /// Slots are class numbers of the plan's table.
     pub rules: &'a Rules,
     /// The end of a packet whose class counts: the receiver, towards subscribers.
@@ -42,10 +45,11 @@ impl QdiscContent<'_> {
 
 /// The plan as a qdisc runs it: without marks (parameter `ecn` is 0), because a BPF qdisc may not
 /// write to a packet.
-pub fn without_marks(plan: &Plan) -> Plan {
+pub fn without_marks(plan: &Plan, customs: &[Policy]) -> Plan {
     let mut plan = plan.clone();
     for node in &mut plan.nodes {
-        let policy = policies().iter().find(|policy| policy.id == node.policy);
+        let mut known = policies().iter().chain(customs);
+        let policy = known.find(|policy| policy.id == node.policy);
         if let Some((index, _)) = policy.and_then(|policy| policy.param("ecn")) {
             node.params[index] = 0;
         }
@@ -80,15 +84,17 @@ fn aligned(bytes: u64) -> u64 {
 impl ContentLayout {
     pub(super) fn new(
         content: &QdiscContent<'_>,
+        slots: &[usize],
         packets: u32,
         changes: &Changes,
         seed: u64,
     ) -> Result<ContentLayout, SchedRuntimeError> {
         check_packets_stay(content.plan)?;
-        let mut plan = without_marks(content.plan);
+        let (plan, customs) = placed(content.plan, content.customs, slots);
+        let mut plan = without_marks(&plan, &customs);
         plan.config.limit_packets = plan.config.limit_packets.min(packets);
         plan.config.packets = packets;
-        let mut layout = SchedLayout::new(&plan, None)?;
+        let mut layout = SchedLayout::new(&plan, &customs)?;
         // Only look-ups: nothing is counted or tracked, so this is the minimum.
         let mut config = Config::default().with_flows(FLOWS).with_classes(0);
         (config.half_sets, config.chunks) = (1, CHUNKS);
@@ -187,6 +193,7 @@ mod tests {
             let rules = Rules::default();
             let content = QdiscContent {
                 plan,
+                customs: &[],
                 rules: &rules,
                 end: End::Receiver,
                 note: &[],

@@ -1,5 +1,6 @@
 //! Names: those of qdiscs in the kernel, and the pins under which name and memory outlive a
-//! process: `qdisc-NAME` (the registration) and `arena-NAME`, in a separate bpffs ([`Pins`]).
+//! process: `qdisc-NAME` (the registration), `arena-NAME`, `scratches-NAME`, `PROGRAM-NAME` of those with slots, and
+//! `slotN-PROGRAM-NAME` of the policies in them, in a separate bpffs ([`Pins`]).
 
 use std::path::PathBuf;
 
@@ -20,6 +21,11 @@ pub(super) fn arena(pins: &Pins, name: &str) -> PathBuf {
     pins.join(&format!("{ARENA}{name}"))
 }
 
+/// Another part: a program or its scratch, or a policy in a slot.
+pub(super) fn part(pins: &Pins, part: &str, name: &str) -> PathBuf {
+    pins.join(&format!("{part}-{name}"))
+}
+
 impl Pins {
     /// The names of the qdiscs that are pinned, in no order.
     ///
@@ -31,14 +37,24 @@ impl Pins {
         Ok(names.map(str::to_owned).collect())
     }
 
-    /// Unpins name and memory of a qdisc. False if there was none. A qdisc on a device continues,
-    /// but no other device can use it.
+    /// Unpins all of a qdisc. False if there was none. A qdisc on a device continues, but no other device can use it, and its
+    /// custom policies become first in, first out.
     ///
     /// # Errors
     /// [`PinError`].
     pub fn remove_qdisc(&self, name: &str) -> Result<bool, PinError> {
         let was = remove(&link(self, name))?;
-        Ok(remove(&arena(self, name))? || was)
+        let was = remove(&arena(self, name))? || was;
+        let ending = format!("-{name}");
+        let rest = self.names()?;
+        let of_it = |pin: &&String| {
+            let mut parts = ["slot", "qdisc_", "scratches-"].into_iter();
+            parts.any(|part| pin.starts_with(part)) && pin.ends_with(&ending)
+        };
+        for pin in rest.iter().filter(of_it) {
+            self.remove(pin)?;
+        }
+        Ok(was)
     }
 }
 

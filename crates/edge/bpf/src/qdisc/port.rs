@@ -8,7 +8,7 @@ use std::mem::offset_of;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use fairpath_core::sched::{Op, SchedMemory};
+use fairpath_core::sched::{Op, Policy, SchedMemory};
 
 use crate::arena::{PAGE, START, STRIDE};
 
@@ -63,6 +63,8 @@ pub(super) struct QdiscMemory {
     pub turns: AtomicU64,
     /// Of user space: see [`super::owner`].
     pub owner: AtomicU64,
+    /// Of user space: the identity of the custom policy in each slot, 0 none.
+    pub slots: [AtomicU64; Policy::CUSTOMS],
     pub counters: [AtomicU64; COUNTERS],
 }
 
@@ -318,7 +320,7 @@ const _: () = assert!(size_of::<QdiscMemory>() as u64 <= PORT_BYTES);
 const _: () = assert!(offset_of!(QdiscMemory, halves) == 88);
 const _: () = assert!(offset_of!(QdiscMemory, log_count) == 172);
 const _: () = assert!(offset_of!(QdiscMemory, turns) == 192);
-const _: () = assert!(offset_of!(QdiscMemory, counters) + 8 * (COUNTERS - 1) == 328);
+const _: () = assert!(offset_of!(QdiscMemory, counters) + 8 * (COUNTERS - 1) == 392);
 
 #[cfg(test)]
 mod tests {

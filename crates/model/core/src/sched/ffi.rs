@@ -72,7 +72,7 @@ unsafe extern "C" {
         old: *mut Sched,
         changes: *mut RawChanges,
         now: u64,
-        other: i32,
+        others: u32,
     ) -> i32;
     pub(crate) fn fp_native_move(
         sched: *mut Sched,
@@ -127,7 +127,7 @@ mod tests {
     use crate::sched::memory::HEADER;
     use crate::sched::{Drop, Meta, Policy};
 
-    const LENGTH: usize = 48;
+    const LENGTH: usize = 49;
 
     unsafe extern "C" {
         static fp_native_sched_layout: [u32; LENGTH];
@@ -173,6 +173,7 @@ mod tests {
             offset_of!(SchedConfig, ack_filter),
             offset_of!(Meta, ack),
             Policy::CUSTOM as usize,
+            Policy::CUSTOMS,
             size_of::<RawChanges>(),
             offset_of!(RawChanges, nodes),
             size_of::<ImpairConfig>(),

@@ -90,11 +90,11 @@ pub struct SchedLayout {
 }
 
 impl SchedLayout {
-    /// Checks the plan; `custom` is the custom policy, if one may be named.
+    /// Checks the plan, which may name these custom policies.
     ///
     /// # Errors
     /// [`SchedRuntimeError::Plan`] names the node and the problem.
-    pub fn new(plan: &Plan, custom: Option<&Policy>) -> Result<SchedLayout, SchedRuntimeError> {
+    pub fn new(plan: &Plan, customs: &[Policy]) -> Result<SchedLayout, SchedRuntimeError> {
         let mut plan = plan.clone();
         plan.config.nodes = plan.nodes.len() as u32;
         plan.config.classes = plan.class_table.len() as u32;
@@ -114,8 +114,8 @@ impl SchedLayout {
             plan,
         };
         for (index, node) in built.plan.nodes.iter().enumerate() {
-            let known = policies().iter().chain(custom);
-            let Some(policy) = known.into_iter().find(|policy| policy.id == node.policy) else {
+            let mut known = policies().iter().chain(customs);
+            let Some(policy) = known.find(|policy| policy.id == node.policy) else {
                 return Err(wrong(
                     index,
                     format!("has policy {}, which does not exist", node.policy),
@@ -528,7 +528,7 @@ impl SchedMemory {
         self.sched.as_ptr().cast()
     }
 
-    /// The interpreter of a custom policy: the argument of `fp_native_custom`.
+    /// Sets the argument of `fp_native_custom`, which runs custom policies.
     pub(crate) fn set_custom(&mut self, custom: *mut ()) {
         // SAFETY: `sched` is formatted; the number is only passed back.
         unsafe { ffi::fp_native_sched_custom(self.sched.as_ptr(), custom as usize as u64) };

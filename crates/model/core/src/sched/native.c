@@ -8,8 +8,8 @@
 #include "sched/audit.h"
 #include "sched/move.h"
 
-/* A number that no policy has. */
-#define FP_UNOWNED 0xffffffffu
+/* Numbers of one byte that no policy has. Calls find the custom policies by their lowest bits. */
+#define FP_UNOWNED (0xe0u + FP_CUSTOM)
 
 #define FP_POLICY_OF(number, name, e, d, t, p)                                                     \
 	case number:                                                                               \
@@ -64,7 +64,7 @@ int fp_native_sched_format(struct fp_sched *s, const struct fp_plan *p, u32 *chi
 	return 0;
 }
 
-/* Sets the interpreter of a custom policy. */
+/* Sets what runs custom policies. */
 void fp_native_sched_custom(struct fp_sched *s, u64 custom)
 {
 	s->custom = custom;
@@ -96,19 +96,22 @@ static void relabel(struct fp_sched *s, u32 from, u32 to)
 }
 
 /*
- * Starts to adopt the packets of `old`. Returns 0, or enum fp_move_refusal. With `other`, the
- * custom policies differ: the state of the old one has no meaning for the new one, and is cleared.
+ * Starts to adopt the packets of `old`. Returns 0, or enum fp_move_refusal. The custom policies in
+ * `others` (bit N: number FP_CUSTOM + N) have other code: the state of an old one has no meaning for
+ * the new one, and is cleared.
  */
 int fp_native_move_begin(struct fp_sched *s, struct fp_sched *old, struct fp_changes *changes,
-			 u64 now, int other)
+			 u64 now, u32 others)
 {
 	int refused;
+	u32 i;
 
-	if (other)
-		relabel(old, FP_CUSTOM, FP_UNOWNED);
+	for (i = 0; i < FP_POLICIES_MAX - FP_CUSTOM; i++)
+		if (others >> i & 1)
+			relabel(old, FP_CUSTOM + i, FP_UNOWNED + i);
 	refused = fp_move_begin(s, old, changes, now);
-	if (other && refused)
-		relabel(old, FP_UNOWNED, FP_CUSTOM);
+	for (i = 0; refused && i < FP_POLICIES_MAX - FP_CUSTOM; i++)
+		relabel(old, FP_UNOWNED + i, FP_CUSTOM + i);
 	return refused;
 }
 
@@ -233,6 +236,7 @@ const u32 fp_native_sched_layout[] = {
 	AT(fp_sched_config, ack_filter),
 	AT(fp_meta, ack),
 	FP_CUSTOM,
+	FP_POLICIES_MAX - FP_CUSTOM,
 	sizeof(struct fp_changes),
 	AT(fp_changes, nodes),
 	sizeof(struct fp_impair_config),

@@ -40,7 +40,7 @@ pub struct Param {
 /// A policy as described in its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Its number in this build; a custom policy is [`Policy::CUSTOM`].
+    /// Its number in this build; custom policies have those from [`Policy::CUSTOM`] on.
     pub id: u32,
     /// As in trees and on the command line.
     pub name: String,
@@ -110,8 +110,10 @@ const STATE_BYTES: [u32; 3] = [64, 128, 64];
 const UNITS: [&str; 5] = ["", "ns", "bytes", "bps", "packets"];
 
 impl Policy {
-    /// The number of the custom policy.
-    pub const CUSTOM: u32 = 31;
+    /// The number of the first custom policy.
+    pub const CUSTOM: u32 = 24;
+    /// Numbers of custom policies.
+    pub const CUSTOMS: usize = 8;
     /// Bytes of a `struct fp_policy` in the section `.fairpath.policy`.
     pub const BYTES: usize = size_of::<RawPolicy>();
     /// [`Policy::wants`]: number of waiting flows of its hosts.

@@ -34,8 +34,11 @@ pub struct Scheduler {
     pub(super) memory: SchedMemory,
     allocation: Arc<Allocation>,
     pub(super) capacity: Vec<Outcome>,
-    pub(super) custom: Option<Box<Box<dyn Custom>>>,
+    /// By number, from [`Policy::CUSTOM`] on.
+    pub(super) customs: Box<Customs>,
 }
+
+type Customs = Vec<Box<dyn Custom>>;
 
 // SAFETY: the scheduler owns its memory, and nothing else refers to it.
 unsafe impl Send for Scheduler {}
@@ -107,7 +110,7 @@ impl Scheduler {
     /// # Errors
     /// [`SchedRuntimeError::Plan`]: an invalid plan, or too large for this machine.
     pub fn new(plan: &Plan) -> Result<Scheduler, SchedRuntimeError> {
-        Scheduler::build(plan, None)
+        Scheduler::build(plan, &[], Vec::new())
     }
 
     /// Builds a plan whose policy [`Policy::CUSTOM`] is `policy`, run by `custom`.
@@ -119,15 +122,27 @@ impl Scheduler {
         policy: &Policy,
         custom: Box<dyn Custom>,
     ) -> Result<Scheduler, SchedRuntimeError> {
-        let mut scheduler = Scheduler::build(plan, Some(policy))?;
-        let mut custom = Box::new(custom);
-        scheduler.memory.set_custom((&raw mut *custom).cast());
-        scheduler.custom = Some(custom);
-        Ok(scheduler)
+        Scheduler::build(plan, std::slice::from_ref(policy), vec![custom])
     }
 
-    fn build(plan: &Plan, policy: Option<&Policy>) -> Result<Scheduler, SchedRuntimeError> {
-        let mut built = SchedLayout::new(plan, policy)?;
+    /// The same with several custom policies, at most [`Policy::CUSTOMS`], numbered in this order.
+    ///
+    /// # Errors
+    /// As [`Scheduler::with_custom`].
+    pub fn with_customs(
+        plan: &Plan,
+        customs: Vec<(Policy, Box<dyn Custom>)>,
+    ) -> Result<Scheduler, SchedRuntimeError> {
+        let (policies, customs): (Vec<_>, Vec<_>) = customs.into_iter().unzip();
+        Scheduler::build(plan, &policies, customs)
+    }
+
+    fn build(
+        plan: &Plan,
+        policies: &[Policy],
+        customs: Customs,
+    ) -> Result<Scheduler, SchedRuntimeError> {
+        let mut built = SchedLayout::new(plan, policies)?;
         let bytes = built.bytes() as usize;
         let refused = || {
             SchedRuntimeError::Plan(format!(
@@ -146,12 +161,14 @@ impl Scheduler {
             layout,
         });
         // SAFETY: freshly allocated, zeroed, aligned, and freed after its last use.
-        let memory = unsafe { built.format(at) }?;
+        let mut memory = unsafe { built.format(at) }?;
+        let mut customs = Box::new(customs);
+        memory.set_custom((&raw mut *customs).cast());
         Ok(Scheduler {
             memory,
             allocation,
             capacity: vec![Outcome::default(); CAPACITY],
-            custom: None,
+            customs,
         })
     }
 
@@ -261,32 +278,32 @@ impl SchedRuntime for Scheduler {
     }
 }
 
-/// Called by the core for [`Policy::CUSTOM`].
+/// Called by the core for a custom policy.
 ///
 /// # Safety
-/// `custom` is the value from `Scheduler::with_custom`; the others are as in `call.h`.
+/// `customs` is the value from `Scheduler::build`; the others are as in `call.h`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fp_native_custom(
-    custom: u64,
-    function: u32,
+    customs: u64,
+    which: u32,
     packet: *const Meta,
     flow: *mut [u64; 8],
     class: *mut [u64; 16],
     global: *mut [u64; 8],
     call: *mut [u64; 16],
 ) -> u64 {
-    let custom = custom as usize as *mut Box<dyn Custom>;
-    if custom.is_null() {
+    let customs = customs as usize as *mut Customs;
+    // SAFETY: set by build(), owned by the calling scheduler; null in a corrupted one.
+    let customs = unsafe { customs.as_mut() };
+    let Some(custom) = customs.and_then(|customs| customs.get_mut(which as usize / 4)) else {
         return 0;
-    }
-    let function = match function {
+    };
+    let function = match which % 4 {
         0 => Function::RankEnqueue,
         1 => Function::RankDequeue,
         2 => Function::SendTime,
         _ => Function::OnDrop,
     };
-    // SAFETY: set by with_custom(), owned by the calling scheduler.
-    let custom = unsafe { &mut *custom };
     // SAFETY: the packet in the scheduler's memory.
     let packet = unsafe { &*packet };
     // SAFETY: eight words of state of a flow or child.

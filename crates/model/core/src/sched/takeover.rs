@@ -3,9 +3,9 @@
 //!
 //! `bpf/core/sched/move.h` moves the packets, natively and in the kernel.
 
-use super::Outcome;
 use super::ffi::{self, RawChanges};
 use super::scheduler::{CAPACITY, Scheduler};
+use super::{Outcome, Policy};
 
 /// The translation of node and class numbers.
 ///
@@ -96,10 +96,13 @@ impl Scheduler {
         let mut words = changes.to_words();
         let changes: *mut RawChanges = words.as_mut_ptr().cast();
         let (new, old) = (self.memory.sched.as_ptr(), from.memory.sched.as_ptr());
-        let identity = |one: &Scheduler| one.custom.as_ref().map(|custom| custom.identity());
-        let other = i32::from(identity(self) != identity(from));
+        let identity =
+            |one: &Scheduler, at: usize| one.customs.get(at).map(|custom| custom.identity());
+        let others = (0..Policy::CUSTOMS)
+            .filter(|at| identity(self, *at) != identity(from, *at))
+            .fold(0, |bits, at| bits | 1 << at);
         // SAFETY: both are formatted and different; `words` holds the tables of its header.
-        match unsafe { ffi::fp_native_move_begin(new, old, changes, now, other) } {
+        match unsafe { ffi::fp_native_move_begin(new, old, changes, now, others) } {
             0 => {}
             1 => return Err(HandoverError::NotFresh),
             _ => return Err(HandoverError::FewerHandles),

@@ -52,8 +52,18 @@ pub fn takes(via: Via, config: &ShapeConfig, impaired: Impaired) -> Result<(), S
         return refuse(cannot.what, cannot.why, cannot.remedy);
     }
     let in_process = "use \"nfqueue\" or \"afxdp\"";
-    if let (Some(own), Some(why)) = (&config.lines.own, shapes.own_policy) {
-        return refuse(&format!("run policy {}", own.file), why, in_process);
+    let (customs, most) = (&config.lines.customs, shapes.customs);
+    if let (Some(own), 0) = (customs.first(), most) {
+        let why = "it has no scheduler of Fairpath";
+        return refuse(
+            &format!("run policy {}", own.file),
+            why,
+            "use \"qdisc\", \"nfqueue\" or \"afxdp\"",
+        );
+    }
+    if customs.len() > most {
+        let what = format!("run {} custom policies", customs.len());
+        return refuse(&what, &format!("it has places for {most}"), in_process);
     }
     match (&config.record, shapes.record) {
         (Some(_), Some(why)) => refuse("record", why, in_process),
@@ -73,13 +83,6 @@ pub fn choose(config: &ShapeConfig, classes: &ClassSet, impaired: Impaired) -> C
     };
     if let Some(via) = config.via {
         return chosen(via, "configured".to_owned());
-    }
-    if let Some(own) = &config.lines.own {
-        let text = format!(
-            "policy {} runs in this process, not in the kernel",
-            own.file
-        );
-        return chosen(Via::Nfqueue, text);
     }
     if impaired.some {
         let text = "impairments apply to packets as on the wire, and back ends in the kernel receive GSO packets";

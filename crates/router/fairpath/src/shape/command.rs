@@ -89,10 +89,13 @@ struct StartArgs {
     /// Forwarding by AF_XDP [default: bridge if both interfaces are ports of one bridge]
     #[arg(long, value_enum, requires = "inside")]
     mode: Option<Mode>,
-    /// Policy of the flows of a class: a name of `fairpath sched list`, or a file (.c) with a custom
-    /// policy [default: fq_codel]
-    #[arg(long, value_name = "NAME|FILE.c", requires = "inside")]
+    /// Policy of the flows of a class: a name of `fairpath sched list`, or the object (.o) of a custom policy
+    /// [default: fq_codel]
+    #[arg(long, value_name = "NAME|FILE.o", requires = "inside")]
     policy: Option<String>,
+    /// Object of a custom policy that nodes of --tree name; may be repeated
+    #[arg(long, value_name = "FILE.o", requires = "inside")]
+    policies: Vec<String>,
     /// Tree of the scheduler in place of that of the classes; its nodes name their policies
     #[arg(long, value_name = "FILE", requires = "inside")]
     tree: Option<PathBuf>,
@@ -334,6 +337,17 @@ fn configuration(args: &StartArgs) -> String {
             args.policy.as_ref().map(|policy| match is_own(policy) {
                 true => path(&policy.into()),
                 false => quoted(policy),
+            }),
+        ),
+        (
+            "policies",
+            (!args.policies.is_empty()).then(|| {
+                list(
+                    args.policies
+                        .iter()
+                        .map(|file| path(&file.into()))
+                        .collect(),
+                )
             }),
         ),
         ("tree", args.tree.as_ref().map(path)),
