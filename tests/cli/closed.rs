@@ -219,6 +219,7 @@ sched test fifo --format json {script}
 sched replay {log}
 sched replay --format json {log}
 sched check {none}.c
+sched build {none}.c
 sched generate outline
 lab list
 lab list --format json

@@ -1,10 +1,11 @@
 # `fairpath run` shapes through a BPF qdisc: rates by class, status as in tc -s, reload, kill -9, the next start, tins,
-# overhead of the link, stop.
+# overhead of the link, custom policies, stop.
 #
 #     near (inside: near0, 8 Mbit/s; class "far" of 4) ----------- far
 #
 # kernels: newest
 # needs: fairpath ip tc ping iperf3 jq
+# policies: late.c last.c
 # timeout: 300
 
 . /fairpath/qdisc.sh
@@ -163,6 +164,35 @@ quietly ip netns exec near ping -q -i 0.05 -c 20 -s 958 -Q 0xb8 $FAR
 has_more() { [ "$(count)" = "$(($1 + 20)) $(($2 + 20 * 22 * 53))" ]; }
 await 20 has_more "$1" "$2" || fail "$1 packets of $2 bytes before, now $(count)"
 pass "20 packets of voice cost 440 cells"
+
+# Custom policies: an object of root only, loaded and replaced by a reload.
+cp /fairpath/policies/late.o /fairpath/policies/last.o /run/fairpath
+policy() {
+	configure 5mbit "policy = \"/run/fairpath/$1\""
+	fairpath reload --socket $SOCKET >/tmp/reload 2>&1
+}
+fastest() {
+	ip netns exec near ping -c 5 -i 0.2 $FAR >/tmp/ping
+	sed -n 's/.*time=\([0-9]*\).*/\1/p' /tmp/ping | sort -n | head -n 1
+}
+! policy late.c || fail "a C file was accepted"
+grep -q "run .fairpath sched build" /tmp/reload || fail "$(cat /tmp/reload)"
+chmod 666 /run/fairpath/late.o
+! policy late.o || fail "an object that others can change was accepted"
+grep "can be changed by other users" /tmp/reload || fail "$(cat /tmp/reload)"
+chmod 600 /run/fairpath/late.o
+policy late.o || fail "$(cat /tmp/reload)"
+[ "$(fastest)" -ge 5 ] || fail "the policy holds no packet: $(cat /tmp/ping)"
+fairpath shape status --socket $SOCKET
+kill -9 $daemon
+wait $daemon || true
+[ "$(fastest)" -ge 5 ] || fail "the policy ended with the daemon: $(cat /tmp/ping)"
+begin
+[ "$(fastest)" -ge 5 ] || fail "the next daemon lost the policy: $(cat /tmp/ping)"
+policy last.o || fail "$(cat /tmp/reload)"
+[ "$(fastest)" -lt 5 ] || fail "the policy was not replaced: $(cat /tmp/ping)"
+[ "$(name)" != noqueue ] || fail "near0 has no qdisc"
+pass "custom policies are loaded, continued and replaced"
 
 fairpath shape stop --socket $SOCKET
 [ "$(name)" = noqueue ] || fail "near0 has $(name) after stop"

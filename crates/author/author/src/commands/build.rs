@@ -58,9 +58,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         .and_then(|mut file| file.write_all(object))
         .with_context(|| format!("write {}", output.display()))?;
     fairpath_cli::print(format_args!(
-        "Wrote {}: {} bytes. Use it with policy = \"{}\" in [shape].\n",
+        "Wrote {}. A router runs it with policy = \"{}\" in [shape].\n",
         output.display(),
-        object.len(),
         output.display()
     ))
 }
