@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+use super::slots;
 use crate::pin::{PinError, Pins, remove};
 
 /// Bytes of a qdisc's name (`IFNAMSIZ`), with its trailing zero.
@@ -45,14 +46,8 @@ impl Pins {
     pub fn remove_qdisc(&self, name: &str) -> Result<bool, PinError> {
         let was = remove(&link(self, name))?;
         let was = remove(&arena(self, name))? || was;
-        let ending = format!("-{name}");
-        let rest = self.names()?;
-        let of_it = |pin: &&String| {
-            let mut parts = ["slot", "qdisc_", "scratches-"].into_iter();
-            parts.any(|part| pin.starts_with(part)) && pin.ends_with(&ending)
-        };
-        for pin in rest.iter().filter(of_it) {
-            self.remove(pin)?;
+        for part in slots::parts() {
+            remove(&self::part(self, &part, name))?;
         }
         Ok(was)
     }

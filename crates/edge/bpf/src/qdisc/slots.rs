@@ -219,6 +219,13 @@ impl Slots {
     }
 }
 
+/// The names of all parts that may be pinned.
+pub(super) fn parts() -> impl Iterator<Item = String> {
+    let filled = (0..Policy::CUSTOMS).flat_map(|slot| PROGRAMS.map(|program| part(slot, program)));
+    let always = PROGRAMS.into_iter().chain([SCRATCH]).map(str::to_owned);
+    always.chain(filled)
+}
+
 fn part(slot: usize, program: &str) -> String {
     format!("slot{slot}-{program}")
 }
