@@ -365,7 +365,7 @@ fn policies(scenarios: &[Scenario], places: &Places) -> Result<()> {
             .arg(&builder)
             .arg("build")
             .arg(places.tests.join("policies").join(name))
-            .arg("--output")
+            .arg("--write")
             .arg(to.join(name).with_extension("o"));
         command::run(build).with_context(|| format!("build policy {name}"))?;
     }

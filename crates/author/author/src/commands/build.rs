@@ -14,8 +14,8 @@ use super::check::findings::{Findings, Format};
 /// Arguments of `fairpath sched build`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
-    fairpath sched build mine.c                       write mine.o next to it\n  \
-    fairpath sched build mine.c --output /tmp/mine.o  write it elsewhere\n\n\
+    fairpath sched build mine.c                  write mine.o next to it\n  \
+    fairpath sched build mine.c --write build/m  write it elsewhere\n\n\
     The policy is checked as by `fairpath sched check`; after a problem, nothing is written.\n\
     A router runs it with policy = \"mine.o\" in [shape]. Build it again for another version of Fairpath.\n\
     The build needs clang 19 (apt-get install clang-19), and no privileges.\n\
@@ -24,9 +24,9 @@ pub struct Args {
     /// Policy in C
     #[arg(value_name = "FILE.c")]
     file: PathBuf,
-    /// Write the object to this file [default: FILE.o]
-    #[arg(long, value_name = "FILE.o")]
-    output: Option<PathBuf>,
+    /// Write the object to this file [default: that of the policy, with .o]
+    #[arg(short, long, value_name = "FILE")]
+    write: Option<PathBuf>,
 }
 
 /// Runs the command.
@@ -49,7 +49,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             args.file.display()
         );
     };
-    let output = match &args.output {
+    let output = match &args.write {
         Some(output) => output.clone(),
         None => args.file.with_extension("o"),
     };

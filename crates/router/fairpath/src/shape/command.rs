@@ -95,7 +95,7 @@ struct StartArgs {
     policy: Option<String>,
     /// Object of a custom policy that nodes of --tree name; may be repeated
     #[arg(long, value_name = "FILE.o", requires = "inside")]
-    policies: Vec<String>,
+    policy_object: Vec<String>,
     /// Tree of the scheduler in place of that of the classes; its nodes name their policies
     #[arg(long, value_name = "FILE", requires = "inside")]
     tree: Option<PathBuf>,
@@ -341,9 +341,9 @@ fn configuration(args: &StartArgs) -> String {
         ),
         (
             "policies",
-            (!args.policies.is_empty()).then(|| {
+            (!args.policy_object.is_empty()).then(|| {
                 list(
-                    args.policies
+                    args.policy_object
                         .iter()
                         .map(|file| path(&file.into()))
                         .collect(),
