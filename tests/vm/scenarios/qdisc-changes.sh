@@ -134,7 +134,7 @@ change="root qdisc deleted"
 begun=$(grep -c "shaping via" /tmp/log)
 quietly tc -n near qdisc del dev near0 root
 begun_again() { [ "$(grep -c "shaping via" /tmp/log)" -gt "$begun" ]; }
-# A qdisc that is registered again takes most of ten seconds in a guest, and more beside others.
+# A qdisc that is registered again takes most of ten seconds in a guest, and more next to other tests.
 (await 90 begun_again) || fail "$(tail -n 5 /tmp/log)"
 back
 pass "root qdisc deleted: $got bit/s afterwards"
