@@ -271,9 +271,18 @@ fn pass(from: &mut TcpStream, to: &mut TcpStream, bytes: &[u8]) -> Result<(), Tc
     Ok(())
 }
 
+/// Waits for a port that is in use: between fork and exec, a process that another thread starts holds a copy of every
+/// socket, also of one that was closed here.
 fn listen(ns: &Netns, ip: IpAddr, port: u16) -> Result<TcpListener, TcpError> {
-    let listener = ns.enter(|| TcpListener::bind((ip, port)))?;
-    listener.map_err(|source| TcpError::Listen { port, source })
+    let deadline = Instant::now() + IO_DEADLINE;
+    loop {
+        match ns.enter(|| TcpListener::bind((ip, port)))? {
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(STOP_LOOK_MS.into()));
+            }
+            listener => return listener.map_err(|source| TcpError::Listen { port, source }),
+        }
+    }
 }
 
 /// Accepts with a deadline: the client may be gone again.

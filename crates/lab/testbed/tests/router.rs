@@ -1,9 +1,11 @@
 //! The ready-made topology, traffic over it, and captures of it.
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use fairpath_testbed::{
     Capture, CaptureOptions, Direction, EchoServer, Iperf3, Iperf3Server, LinkEnd, Need, Ping,
@@ -124,6 +126,23 @@ fn short_connections_all_complete_and_leave_the_client() {
         counted.tx_bytes > 2 * 200 * 300 && counted.rx_bytes > 2 * 200 * 5000,
         "{counted:?}"
     );
+}
+
+#[test]
+fn servers_wait_for_a_port_in_use() {
+    requires!(Need::Root);
+    let router = Router::new(&Testbed::new()).unwrap();
+    // As a child does between fork and exec.
+    let copy = router.server.enter(|| TcpListener::bind("[::]:7000"));
+    let copy = copy.unwrap().unwrap();
+    let released = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(300));
+        drop(copy);
+    });
+    let begun = Instant::now();
+    EchoServer::start(&router.server, 7000).unwrap();
+    assert!(begun.elapsed() >= Duration::from_millis(200));
+    released.join().unwrap();
 }
 
 #[test]
