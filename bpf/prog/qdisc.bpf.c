@@ -31,6 +31,7 @@
 #define FP_WITH_SLOTS
 #include "kernel.h"
 #include <bpf/bpf_core_read.h>
+#include "scratches.h"
 #include "../core/sched/sched.h"
 #include "../core/sched/move.h"
 #include "../core/sched/meta.h"
@@ -129,14 +130,6 @@ struct {
 	__ulong(map_extra, 2ull << 44);
 } arena SEC(".maps");
 
-/* The memory that one call of a policy may access: its copies, one per CPU. Key 0. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct fp_scratch);
-} scratches SEC(".maps");
-
 struct waiting {
 	struct sk_buff __kptr *skb;
 };
@@ -225,13 +218,6 @@ _Static_assert(__builtin_offsetof(struct fp_qdisc, turns) == 192, "");
 _Static_assert(__builtin_offsetof(struct fp_qdisc, impaired_whole) == 392, "");
 
 char _license[] SEC("license") = "GPL";
-
-static struct fp_scratch *fp_scratch_of_cpu(void)
-{
-	u32 key = 0;
-
-	return bpf_map_lookup_elem(&scratches, &key);
-}
 
 /* The verifier ties a program to its arena by a reference to the map. */
 FP_INLINE struct fp_qdisc FP_MEM *the_port(void)

@@ -7,6 +7,7 @@
  * Compiled with -DFP_CUSTOM_FILE, it includes a custom policy in addition to the shipped ones.
  */
 #include "kernel.h"
+#include "scratches.h"
 #include "../core/sched/sched.h"
 
 /* Offset of the scheduler: libbpf may keep globals in the first page. */
@@ -24,22 +25,7 @@ struct {
 	__ulong(map_extra, 2ull << 44);
 } arena SEC(".maps");
 
-/* The memory that one call of a policy may access: its copies, one per CPU. Key 0. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct fp_scratch);
-} scratches SEC(".maps");
-
 char _license[] SEC("license") = "Dual MIT/GPL";
-
-static struct fp_scratch *fp_scratch_of_cpu(void)
-{
-	u32 key = 0;
-
-	return bpf_map_lookup_elem(&scratches, &key);
-}
 
 /* The verifier ties a program to its arena by a reference to the map. */
 FP_INLINE struct fp_sched FP_MEM *the_scheduler(void)

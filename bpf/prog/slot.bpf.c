@@ -4,8 +4,7 @@
  * Linked behind the object of the policy, whose functions come first. Those that it does not have
  * are the weak ones here, which nothing calls.
  */
-#include "kernel.h"
-#include "../core/sched/scratch.h"
+#include "scratches.h"
 #include <fairpath/policy.h>
 
 #undef flow
@@ -15,14 +14,6 @@
 struct custom_flow;
 struct custom_class;
 struct custom_global;
-
-/* Of the loaded program. Key 0. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct fp_scratch);
-} scratches SEC(".maps");
 
 char _license[] SEC("license") = "Dual MIT/GPL";
 
@@ -44,12 +35,11 @@ FP_NONE(on_drop)
 
 #define FP_ON_SCRATCH &d->packet, (void *)d->flow, (void *)d->class, (void *)d->global, &d->call
 
-/* Context: the argument of the slot, enum fp_function. */
+/* The scratch is that of the loaded program. Context: the argument of the slot, enum fp_function. */
 SEC("slot")
 int slot_call(u64 *ctx)
 {
-	u32 key = 0;
-	struct fp_scratch *d = bpf_map_lookup_elem(&scratches, &key);
+	struct fp_scratch *d = fp_scratch_of_cpu();
 
 	if (!d)
 		return 0;
