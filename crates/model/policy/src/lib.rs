@@ -18,6 +18,7 @@ mod machine;
 mod regions;
 pub mod trial;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use fairpath_core::sched::{Function, Policy, policies};
@@ -121,9 +122,18 @@ impl Author {
         &self.object
     }
 
-    /// The same number for the same code, never 0.
+    /// The same number for the same code under the same name with the same state and wants, never 0. So two policies of
+    /// one tree are never taken for one.
     pub fn identity(&self) -> u64 {
-        self.program.identity().max(1)
+        let mut hasher = DefaultHasher::new();
+        let Policy {
+            name,
+            wants,
+            state_bytes,
+            ..
+        } = &self.policy;
+        (self.program.identity(), name, wants, state_bytes).hash(&mut hasher);
+        hasher.finish().max(1)
     }
 
     /// Which of the four functions there are, a bit each: `FP_CUSTOM_HAS`.

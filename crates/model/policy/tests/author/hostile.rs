@@ -13,6 +13,25 @@ fn violation(text: &[u64]) -> Violation {
         .violation
 }
 
+/// Two policies of one tree may have the same code.
+#[test]
+fn policies_of_the_same_code_are_distinguished() {
+    let text = [op(0xb7, 0, 0, 0, 1), EXIT];
+    let functions = [("custom_rank_enqueue", 0, 2)];
+    let identity = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut block = block();
+        change(&mut block);
+        let author = Author::parse(&object_with(&text, &block, &functions)).unwrap();
+        author.identity()
+    };
+    let first = identity(&|_| {});
+    assert_eq!(first, identity(&|_| {}));
+    // The name, bytes of a flow's state, and what says nothing about behaviour.
+    assert_ne!(first, identity(&|block| block[32] = b'c'));
+    assert_ne!(first, identity(&|block| block[20] = 56));
+    assert_eq!(first, identity(&|block| block[56] = b'b'));
+}
+
 #[test]
 fn an_endless_loop_is_stopped_by_its_budget() {
     assert_eq!(violation(&[op(0x05, 0, 0, -1, 0), EXIT]), Violation::Budget);
