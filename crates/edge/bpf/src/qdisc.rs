@@ -179,20 +179,6 @@ fn code() -> u64 {
     })
 }
 
-/// The slots of a fresh object, with the first custom policies.
-fn filled_slots(
-    object: &Object,
-    content: &QdiscContent<'_>,
-    name: &str,
-    pins: Option<&Pins>,
-    port: &QdiscMemory,
-) -> Result<Slots, QdiscError> {
-    let chosen: Vec<usize> = (0..content.customs.len()).collect();
-    let mut slots = Slots::of(object, name, pins)?;
-    slots.fill(content.customs, &chosen, &port.slots)?;
-    Ok(slots)
-}
-
 fn check_policies(content: &QdiscContent<'_>) -> Result<(), QdiscError> {
     match content.customs.len() {
         0..=QDISC_POLICIES => Ok(()),
@@ -257,7 +243,10 @@ impl BpfQdisc {
         ArenaLayout::open(port);
         let link = register(&mut object, name)?;
         // Behind it: the pins of another qdisc of this name stay.
-        let slots = filled_slots(&object, content, name, options.pins, port);
+        let slots = Slots::of(&object, name, options.pins).and_then(|mut slots| {
+            slots.fill(content.customs, &chosen, &port.slots)?;
+            Ok(slots)
+        });
         let slots = slots.inspect_err(|_| {
             // What is left behind is removed with the next qdisc of this name.
             let _ = options.pins.map(|pins| pins.remove_qdisc(name));
