@@ -31,6 +31,12 @@ files() {
 	done
 }
 
+# True if packets wait in the first qdisc.
+waits() {
+	ask stats one
+	[ "$(field .waiting)" -gt 20 ]
+}
+
 # Swaps the leaves of the first qdisc, and waits until a packet has activated the new plan.
 leaves() {
 	# shellcheck disable=SC2046
@@ -87,6 +93,7 @@ ask remove two
 # Other policies while packets wait.
 ip netns exec near iperf3 --client $FAR --udp --bitrate 6M --time 12 >/tmp/udp 2>&1 &
 traffic=$!
+await 30 waits
 for set in last "short late" "last short late" short "late last short"; do
 	sleep 1.5
 	# shellcheck disable=SC2086
