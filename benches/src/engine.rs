@@ -5,9 +5,9 @@
 //! dequeues, one packet each, is one run; the enqueues of as many packets are the next. Time moves on by a packet of
 //! 1,500 bytes at 10 Gbit/s. Rounds go through all cases in turn.
 //!
-//! FIFO is the reference: the cost of handles, metadata, operations and outcomes alone. The same policy as
-//! instructions of a custom policy, which the native runtime interprets, is compared with its C. Kernel rows have the run
-//! itself, a 512th of it, and copying operations to the arena and outcomes back.
+//! FIFO is the reference: the cost of handles, metadata, operations and outcomes alone. Some policies are also run as
+//! custom ones, from the same file: interpreted, as machine code, and linked into the kernel's object. They are compared
+//! with their C. Kernel rows have the run itself, a 512th of it, and copying operations to the arena and outcomes back.
 
 use std::path::Path;
 
@@ -32,6 +32,15 @@ const NATIVE_NS: [(&str, f64); 4] = [
     ("fq_codel, 1,000 flows", 120.0),
     ("class tree, 4 levels, 10,000 classes", 200.0),
 ];
+/// Policies that also run as custom ones.
+const CUSTOM: [[&str; 2]; 3] = [
+    ["stfq", "stfq, 100 flows"],
+    ["drr", "drr, 100 flows"],
+    ["fq_codel", "fq_codel, 100 flows"],
+];
+/// Target of a custom policy as machine code, and of one in the kernel, in times of the same policy compiled with the
+/// scheduler.
+const CUSTOM_RATIO: f64 = 1.3;
 /// Dequeues, or enqueues, of one run.
 const BATCH: usize = 512;
 /// Batches before those that count.
@@ -85,7 +94,7 @@ pub struct EngineReport {
 
 #[derive(Debug, Serialize)]
 struct EngineRow {
-    case: &'static str,
+    case: String,
     runtime: &'static str,
     ns_per_packet: Measured,
 }
@@ -298,6 +307,7 @@ fn cases() -> anyhow::Result<Vec<Case>> {
     Ok(vec![
         flows("fifo, 100 flows", "fifo", 100)?,
         flows("stfq, 100 flows", "stfq", 100)?,
+        flows("drr, 100 flows", "drr", 100)?,
         flows("fq_codel, 1 flow", "fq_codel", 1)?,
         flows("fq_codel, 100 flows", "fq_codel", 100)?,
         flows("fq_codel, 1,000 flows", "fq_codel", 1_000)?,
@@ -314,41 +324,74 @@ fn cases() -> anyhow::Result<Vec<Case>> {
     ])
 }
 
-/// stfq from its file, as an author's.
-fn interpreted(busy: u32) -> anyhow::Result<Bench> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bpf/policy/stfq.c");
-    let object = Compiler::new()?.policy(&file)?;
+/// The runtime of a custom policy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum As {
+    Interpreted,
+    Compiled,
+    Linked,
+}
+
+impl As {
+    const ALL: [As; 3] = [As::Interpreted, As::Compiled, As::Linked];
+
+    fn name(self) -> &'static str {
+        match self {
+            As::Interpreted => "interpreted",
+            As::Compiled => "compiled",
+            As::Linked => "linked",
+        }
+    }
+}
+
+/// A shipped policy from its file, as a custom one, over 100 flows.
+fn custom(name: &'static str, how: As) -> anyhow::Result<Bench> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../bpf/policy/{name}.c"));
+    let compiler = Compiler::new()?;
+    let object = compiler.policy(&file)?;
     let author = Author::parse(&object)
         .map_err(|problems| anyhow::anyhow!("read {}: {problems:?}", file.display()))?;
     let plan = leaf(&author.policy)?;
-    let runtime = Scheduler::with_custom(&plan, &author.policy, Box::new(author.machine()))?;
+    let native = |machine| Scheduler::with_custom(&plan, &author.policy, Box::new(machine));
+    let runtime: Box<dyn SchedRuntime> = match how {
+        As::Interpreted => Box::new(native(author.machine())?),
+        As::Compiled => Box::new(native(author.compiled().map_err(anyhow::Error::msg)?)?),
+        As::Linked => {
+            let linked = compiler.scheduler(&object, author.has())?;
+            Box::new(SchedRun::load_object(&linked, &plan, Some(&author.policy))?)
+        }
+    };
     let case = Case {
-        name: "stfq",
+        name,
         plan,
-        busy,
+        busy: 100,
         by_class: false,
         one_host: false,
     };
-    Bench::new(Box::new(runtime), &case)
+    Bench::new(runtime, &case)
 }
 
 /// A measurement: name and bench.
-type Ready = (&'static str, Bench);
+type Ready = (String, Bench);
 
 fn ready(args: &Args) -> anyhow::Result<Vec<Ready>> {
     let wanted = |name: &str| args.only.as_deref().is_none_or(|only| name.contains(only));
     let mut benches = Vec::new();
     for case in cases()?.iter().filter(|case| wanted(case.name)) {
         let runtime = Box::new(Scheduler::new(&case.plan)?);
-        benches.push((case.name, Bench::new(runtime, case)?));
+        benches.push((case.name.to_owned(), Bench::new(runtime, case)?));
         if !args.native {
             let runtime = Box::new(SchedRun::load(&case.plan)?);
-            benches.push((case.name, Bench::new(runtime, case)?));
+            benches.push((case.name.to_owned(), Bench::new(runtime, case)?));
         }
     }
-    let name = "stfq, 100 flows, interpreted";
-    if wanted(name) {
-        benches.push((name, interpreted(100)?));
+    for [policy, case] in CUSTOM {
+        for how in As::ALL {
+            let name = format!("{case}, {}", how.name());
+            if wanted(&name) && !(args.native && how == As::Linked) {
+                benches.push((name, custom(policy, how)?));
+            }
+        }
     }
     Ok(benches)
 }
@@ -390,14 +433,14 @@ pub fn run(args: &Args) -> anyhow::Result<EngineReport> {
     let rows = benches.iter().zip(each);
     let cases: Vec<EngineRow> = rows
         .map(|((case, bench), each)| EngineRow {
-            case,
+            case: case.clone(),
             runtime: bench.runtime.name(),
             ns_per_packet: Measured::of(each),
         })
         .collect();
     let target = |row: &EngineRow| {
         let known = NATIVE_NS.iter().filter(|_| row.runtime == "native");
-        let (_, most) = known.into_iter().find(|(case, _)| *case == row.case)?;
+        let (_, most) = known.into_iter().find(|(case, _)| row.case == *case)?;
         let what = format!("{}, {}", row.case, row.runtime);
         Some(Target::at_most(
             what,
@@ -406,8 +449,32 @@ pub fn run(args: &Args) -> anyhow::Result<EngineReport> {
             "ns/packet",
         ))
     };
-    let targets = cases.iter().filter_map(target).collect();
+    let targets = cases.iter().filter_map(target).chain(ratios(&cases));
+    let targets = targets.collect();
     Ok(EngineReport { cases, targets })
+}
+
+/// Custom policies in times of the same ones compiled with the scheduler.
+fn ratios(rows: &[EngineRow]) -> Vec<Target> {
+    let median = |case: &str, runtime: &str| {
+        let mut rows = rows.iter();
+        let row = rows.find(|row| row.case == case && row.runtime == runtime)?;
+        Some(row.ns_per_packet.median)
+    };
+    let mut targets = Vec::new();
+    for ([_, case], how, runtime) in CUSTOM.into_iter().flat_map(|custom| {
+        [
+            (custom, As::Compiled, "native"),
+            (custom, As::Linked, "kernel"),
+        ]
+    }) {
+        let name = format!("{case}, {}", how.name());
+        let pair = median(&name, runtime).zip(median(case, runtime));
+        targets.extend(pair.map(|(custom, shipped)| {
+            Target::at_most(name, custom / shipped, CUSTOM_RATIO, "x its C")
+        }));
+    }
+    targets
 }
 
 impl EngineReport {
@@ -417,11 +484,7 @@ impl EngineReport {
         let row = |row: &EngineRow| {
             let ns = &row.ns_per_packet;
             let ns = [ns.median, ns.min, ns.most].map(|ns| format!("{ns:.1}"));
-            [
-                vec![row.case.to_owned(), row.runtime.to_owned()],
-                ns.to_vec(),
-            ]
-            .concat()
+            [vec![row.case.clone(), row.runtime.to_owned()], ns.to_vec()].concat()
         };
         let rows: Vec<_> = self.cases.iter().map(row).collect();
         let targets: String = self.targets.iter().map(Target::text).collect();

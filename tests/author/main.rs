@@ -84,7 +84,7 @@ fn verifier_accepts_and_both_runtimes_agree() {
     assert!(found["functions"][0]["verified_instructions"].as_u64() > Some(0));
     assert_eq!(
         found["trials"][0]["runtimes"],
-        serde_json::json!(["native", "kernel"])
+        serde_json::json!(["interpreted", "compiled", "kernel"])
     );
     assert!(
         found["trials"][0]["sent_packets"].as_u64() > Some(5000),

@@ -11,6 +11,7 @@
 //! same file, is `fairpath_bpf::author`.
 
 mod code;
+mod compiled;
 mod describe;
 mod elf;
 mod lines;
@@ -19,9 +20,11 @@ mod regions;
 pub mod trial;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fairpath_core::sched::{Function, Policy, policies};
+
+use compiled::Code;
 
 pub use code::{CONSTANT_BYTES, INSTRUCTIONS, Refusal};
 pub use describe::{Defect, is_name};
@@ -54,6 +57,8 @@ pub struct Author {
     object: Arc<[u8]>,
     program: Arc<code::Program>,
     entries: [Option<usize>; 4],
+    /// Machine code, made at its first use, or why there is none.
+    code: Arc<OnceLock<Result<Arc<Code>, String>>>,
 }
 
 impl Author {
@@ -90,6 +95,7 @@ impl Author {
                     object: object.into(),
                     program,
                     entries,
+                    code: Arc::default(),
                 })
             }
             (program, policy) => {
@@ -115,6 +121,32 @@ impl Author {
     /// A machine with the policy in it, ready to be called. They share the code, nothing else.
     pub fn machine(&self) -> Machine {
         Machine::new(self.program.clone(), self.entries, self.policy.state_bytes)
+    }
+
+    /// A machine that runs machine code, made from the checked instructions at the first call.
+    ///
+    /// # Errors
+    /// The reason why there is none: the processor is not supported, or the kernel refuses the memory.
+    pub fn compiled(&self) -> Result<Machine, String> {
+        Ok(self.machine().with_code(self.code()?))
+    }
+
+    /// The machine of a router: compiled where that is possible.
+    pub fn fastest(&self) -> Machine {
+        self.compiled().unwrap_or_else(|_| self.machine())
+    }
+
+    /// Why [`Author::fastest`] interprets; `None` if it is compiled.
+    pub fn why_interpreted(&self) -> Option<String> {
+        self.code().err()
+    }
+
+    fn code(&self) -> Result<Arc<Code>, String> {
+        let make = || {
+            let bytes = machine::limits(&self.program, self.policy.state_bytes);
+            Code::new(&self.program, &self.entries, bytes).map(Arc::new)
+        };
+        self.code.get_or_init(make).clone()
     }
 
     /// The object that it was read from.

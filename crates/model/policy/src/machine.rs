@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 use fairpath_core::sched::{Custom, Function, Meta};
 
 use crate::code::{Instruction, Op, Program};
+use crate::compiled::{Code, Memory, Runner};
 use crate::lines::SourceLine;
 use crate::regions::{self, PACKET_WORDS, Regions, STACK_WORDS};
 
@@ -120,14 +121,15 @@ pub struct Machine {
     program: Arc<Program>,
     /// Where each of the four functions begins.
     entries: [Option<usize>; 4],
-    /// Bytes of flow, class and global.
-    state_bytes: [u32; 3],
+    /// Of each region.
+    bytes: [u32; 8],
     stack: Box<[u64]>,
     rom: Box<[u64]>,
     frames: [Frame; DEPTH],
     stopped: bool,
     identity: u64,
     watch: Watch,
+    compiled: Option<Runner>,
 }
 
 /// A caller that waits.
@@ -154,8 +156,23 @@ impl Frame {
     }
 }
 
+/// Bytes of each region of a program with this state.
+pub(super) fn limits(program: &Program, [flow, class, global]: [u32; 3]) -> [u32; 8] {
+    let bytes = |words: usize| u32::try_from(8 * words).unwrap_or(0);
+    [
+        0,
+        bytes(PACKET_WORDS),
+        flow,
+        class,
+        global,
+        crate::CALL_BYTES,
+        bytes(DEPTH * STACK_WORDS),
+        bytes(program.rom.len()),
+    ]
+}
+
 /// Where and why.
-type Stop = (usize, Violation);
+pub(super) type Stop = (usize, Violation);
 
 impl Machine {
     pub(super) fn new(
@@ -168,12 +185,26 @@ impl Machine {
             stack: vec![0; DEPTH * STACK_WORDS].into(),
             frames: [Frame::default(); DEPTH],
             identity: program.identity(),
+            bytes: limits(&program, state_bytes),
             program,
             entries,
-            state_bytes,
             stopped: false,
             watch: Watch::default(),
+            compiled: None,
         }
+    }
+
+    /// The same policy by its machine code.
+    pub(super) fn with_code(self, code: Arc<Code>) -> Machine {
+        Machine {
+            compiled: Some(Runner::new(code)),
+            ..self
+        }
+    }
+
+    /// True if it runs machine code; otherwise its instructions are interpreted.
+    pub fn is_compiled(&self) -> bool {
+        self.compiled.is_some()
     }
 
     /// To ask afterwards whether it was stopped.
@@ -216,35 +247,49 @@ impl Custom for Machine {
         };
         if !self.stopped {
             // Only two words of the call go back. The rest is unchanged in every runtime.
-            let (mut packet, mut scratch) = (regions::packet_words(packet), *call);
-            let [flow_bytes, class_bytes, global_bytes] = self.state_bytes;
-            let bytes = |words: usize| u32::try_from(8 * words).unwrap_or(0);
-            let mut memory = Regions {
-                bytes: [
-                    0,
-                    bytes(PACKET_WORDS),
-                    flow_bytes,
-                    class_bytes,
-                    global_bytes,
-                    crate::CALL_BYTES,
-                    bytes(self.stack.len()),
-                    bytes(self.rom.len()),
-                ],
-                words: [
-                    &mut [],
-                    &mut packet,
-                    flow,
-                    class,
-                    global,
-                    &mut scratch,
-                    &mut self.stack,
-                    &mut self.rom,
-                ],
+            let mut copy;
+            let answers = match &self.compiled {
+                Some(runner) if runner.writes_answers_only() => &mut *call,
+                _ => {
+                    copy = *call;
+                    &mut copy
+                }
             };
-            match run(&self.program, entry, &mut memory, &mut self.frames) {
+            let result = match &mut self.compiled {
+                Some(runner) => runner.call(
+                    function,
+                    Memory {
+                        packet,
+                        flow,
+                        class,
+                        global,
+                        call: answers,
+                        stack: &mut self.stack,
+                        rom: &mut self.rom,
+                    },
+                ),
+                None => {
+                    let mut packet = regions::packet_words(packet);
+                    let mut memory = Regions {
+                        bytes: self.bytes,
+                        words: [
+                            &mut [],
+                            &mut packet,
+                            flow,
+                            class,
+                            global,
+                            answers,
+                            &mut self.stack,
+                            &mut self.rom,
+                        ],
+                    };
+                    run(&self.program, entry, &mut memory, &mut self.frames)
+                }
+            };
+            let (due, verdict) = (answers[crate::CALL_DUE], answers[crate::CALL_VERDICT]);
+            match result {
                 Ok(value) => {
-                    call[crate::CALL_DUE] = scratch[crate::CALL_DUE];
-                    let verdict = scratch[crate::CALL_VERDICT];
+                    call[crate::CALL_DUE] = due;
                     call[crate::CALL_VERDICT] = verdict;
                     if verdict > VERDICTS {
                         // The first is enough.
@@ -428,7 +473,7 @@ fn load<const SIZE: u32>(
 ) -> Result<u64, Stop> {
     let from = b_address(base, i.off);
     let value = memory.load::<SIZE>(from);
-    value.ok_or_else(|| outside(memory, pc, from, SIZE, false))
+    value.ok_or_else(|| outside(&memory.bytes, pc, from, SIZE, false))
 }
 
 #[inline(always)]
@@ -441,7 +486,7 @@ fn store<const SIZE: u32>(
 ) -> Result<(), Stop> {
     let to = b_address(base, i.off);
     let done = memory.store::<SIZE>(to, value);
-    done.ok_or_else(|| outside(memory, pc, to, SIZE, true))
+    done.ok_or_else(|| outside(&memory.bytes, pc, to, SIZE, true))
 }
 
 /// Goes to `to`; what may run a second time for it is paid for.
@@ -483,12 +528,12 @@ fn b_address(base: u64, offset: i32) -> u64 {
 }
 
 #[cold]
-fn outside(memory: &Regions<'_>, pc: usize, address: u64, size: u32, write: bool) -> Stop {
+pub(super) fn outside(limits: &[u32; 8], pc: usize, address: u64, size: u32, write: bool) -> Stop {
     // An offset before a region's start borrows from its number.
     let signed = i64::from((address & 0xffff_ffff) as u32 as i32);
     let base = address.wrapping_add_signed(-signed);
     let region = usize::try_from(base >> 32).unwrap_or(0);
-    let bytes = memory.bytes.get(region).copied().unwrap_or(0);
+    let bytes = limits.get(region).copied().unwrap_or(0);
     let name = regions::name(base);
     let violation = if write {
         Violation::Write

@@ -154,11 +154,11 @@ fn plan_of(tree: &Tree, handles: u32, stack: bool) -> Plan {
     plan
 }
 
-/// Custom policies are interpreted, and can be stopped.
+/// Custom policies are compiled where that is possible, and can be stopped.
 fn runtime(plan: &Plan, tree: &Tree) -> Result<(Scheduler, Vec<Watch>), SchedRuntimeError> {
     let mut watches = Vec::new();
     let customs = tree.customs.iter().map(|custom| {
-        let machine = custom.machine();
+        let machine = custom.fastest();
         watches.push(machine.watch());
         let machine: Box<dyn Custom> = Box::new(machine);
         (custom.policy.clone(), machine)

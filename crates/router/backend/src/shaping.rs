@@ -6,6 +6,7 @@ mod sides;
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -14,6 +15,7 @@ use fairpath_class::ClassSet;
 use fairpath_core::Rules;
 use fairpath_core::sched::{Drop as Reason, NodeConfig, Op, Setting, decode_rate, encode_rate};
 use fairpath_history::snapshot::{Queue, Shape, ShapeSet, ShapedLink, StackTraffic};
+use fairpath_policy::Author;
 use fairpath_sched::tree::{Round, STACK_SHARE, Tree};
 use fairpath_shape::{Both, Figures, Impaired, Lines, Side, Sojourns, StackAlarm, StackCounts};
 use fairpath_units::quantity::written;
@@ -131,6 +133,19 @@ fn refuse_floor(
 /// True if NFQUEUE replaces AF_XDP after this error.
 fn hands_over(config: &ShapeConfig, error: &anyhow::Error) -> bool {
     config.on_bypass == OnBypass::Nfqueue && error.is::<Bypassed>()
+}
+
+/// The custom policies, and by what each runs.
+fn customs(via: Via, customs: &[Arc<Author>]) -> String {
+    let by = |custom: &Arc<Author>| match (via, custom.why_interpreted()) {
+        (Via::Qdisc, _) => "in the kernel".to_owned(),
+        (_, None) => "compiled".to_owned(),
+        (_, Some(why)) => format!("interpreted: {why}"),
+    };
+    let each = customs
+        .iter()
+        .map(|custom| format!("{} ({})", custom.policy.name, by(custom)));
+    each.collect::<Vec<_>>().join(", ")
 }
 
 /// Warns of the longest round of children that wait for each other, if it is noticeable and was not the
@@ -638,6 +653,13 @@ impl Shaping {
         shape.via = port.backend.via().name().to_owned();
         shape.reason = port.reason.clone();
         shape.about = port.backend.about();
+        let customs = customs(
+            port.backend.via(),
+            &self.lines.trees.get(Side::Down).customs,
+        );
+        if !customs.is_empty() {
+            shape.about += &format!("; custom policies: {customs}");
+        }
         shape.counters = port.reading.counters.clone();
         for side in Side::BOTH {
             let interface = match side {

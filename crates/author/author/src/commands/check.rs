@@ -187,28 +187,34 @@ fn try_out(
                 native.dropped
             );
         }
+        let mut runtimes = vec!["interpreted"];
+        if let Some(mut runtime) = own.compiled(plan)? {
+            compare(place, "compiled", &native, &mut runtime, &ops)?;
+            runtimes.push("compiled");
+        }
         if let Some(object) = &object {
             let mut runtime = own.load(object, plan)?;
-            compare(place, &native, &mut runtime, &ops)?;
+            compare(place, "kernel", &native, &mut runtime, &ops)?;
+            runtimes.push("kernel");
         }
-        findings.trials.push(TrialResult::new(
-            place, OPERATIONS, seed, &native, in_kernel,
-        ));
+        let trial = TrialResult::new(place, OPERATIONS, seed, &native, runtimes);
+        findings.trials.push(trial);
     }
     Ok(())
 }
 
 fn compare(
     place: &str,
+    name: &str,
     native: &Trial,
     runtime: &mut dyn SchedRuntime,
     ops: &[Op],
 ) -> anyhow::Result<()> {
-    let kernel =
-        trial::run(runtime, ops).with_context(|| format!("run {place} in the kernel runtime"))?;
-    if let Some((index, ours, theirs)) = native.differs(&kernel) {
+    let other =
+        trial::run(runtime, ops).with_context(|| format!("run {place} in the {name} runtime"))?;
+    if let Some((index, ours, theirs)) = native.differs(&other) {
         bail!(
-            "{place}: the runtimes differ at outcome {index}: native {ours:?}, kernel {theirs:?}"
+            "{place}: the runtimes differ at outcome {index}: interpreted {ours:?}, {name} {theirs:?}"
         );
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use fairpath_bpf::SchedRun;
 use fairpath_bpf::author::{self, Compiler, Refusal};
 use fairpath_core::sched::{Plan, Policy, Scheduler};
-use fairpath_policy::{Author, Watch};
+use fairpath_policy::{Author, Machine, Watch};
 
 /// A custom policy from a C file.
 pub struct Own {
@@ -46,7 +46,18 @@ impl Own {
 
     /// The native runtime, which interprets the instructions of the policy, and a watch for faults.
     pub fn native(&self, plan: &Plan) -> anyhow::Result<(Scheduler, Watch)> {
-        let machine = self.author.machine();
+        self.run_by(self.author.machine(), plan)
+    }
+
+    /// The same with machine code; `None` where there is none.
+    pub fn compiled(&self, plan: &Plan) -> anyhow::Result<Option<Scheduler>> {
+        let Ok(machine) = self.author.compiled() else {
+            return Ok(None);
+        };
+        Ok(Some(self.run_by(machine, plan)?.0))
+    }
+
+    fn run_by(&self, machine: Machine, plan: &Plan) -> anyhow::Result<(Scheduler, Watch)> {
         let watch = machine.watch();
         let runtime = Scheduler::with_custom(plan, &self.author.policy, Box::new(machine))?;
         Ok((runtime, watch))

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use fairpath_bpf::SchedRun;
 use fairpath_bpf::author::Compiler;
 use fairpath_core::sched::{Op, Over, Policy, SchedRuntime, Scheduler, policies};
-use fairpath_policy::Author;
 use fairpath_policy::trial::{self, Trial};
+use fairpath_policy::{Author, Machine};
 use fairpath_testbed::{Need, requires};
 use fairpath_units::{Share, test_seed};
 
@@ -36,7 +36,16 @@ fn try_runtime(runtime: &mut dyn SchedRuntime, ops: &[Op]) -> Trial {
 
 /// A custom policy in the native runtime, as a trial runs it.
 fn interpreted(author: &Author, over: Over, ops: &[Op]) -> Trial {
-    let machine = author.machine();
+    run_machine(author, author.machine(), over, ops)
+}
+
+/// The same by its machine code.
+fn as_machine_code(author: &Author, over: Over, ops: &[Op]) -> Trial {
+    let machine = author.compiled().expect("this processor is supported");
+    run_machine(author, machine, over, ops)
+}
+
+fn run_machine(author: &Author, machine: Machine, over: Over, ops: &[Op]) -> Trial {
     let watch = machine.watch();
     let plan = trial::plan(&author.policy, over);
     let runtime = Scheduler::with_custom(&plan, &author.policy, Box::new(machine));
@@ -72,13 +81,13 @@ fn machine_and_compiler_agree_on_every_shipped_policy() {
         assert_eq!(&same, compiled, "the description of {}", file.display());
         let mut native = Scheduler::new(&trial::plan(compiled, over)).expect("valid plan");
         let wanted = try_runtime(&mut native, ops);
-        let got = interpreted(author, over, ops);
-        assert_eq!(
-            wanted.differs(&got),
-            None,
-            "{} over {over:?}",
-            compiled.name
-        );
+        for got in [
+            interpreted(author, over, ops),
+            as_machine_code(author, over, ops),
+        ] {
+            let name = &compiled.name;
+            assert_eq!(wanted.differs(&got), None, "{name} over {over:?}");
+        }
         assert!(
             wanted.sent > operations() as u64 / 50,
             "only {} were sent",

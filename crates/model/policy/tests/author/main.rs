@@ -1,12 +1,13 @@
 //! Instructions of custom policies in the native runtime: every operation as in RFC 9669, and no object
 //! makes the machine panic, hang, or leave its memory.
 
+mod generated;
 mod hostile;
 mod object;
 mod operations;
 
 use fairpath_core::sched::{Custom, Function, Meta};
-use fairpath_policy::{Author, Fault, Watch};
+use fairpath_policy::{Author, Fault, Machine, Watch};
 
 /// The state that a policy may change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,10 +18,20 @@ struct State {
     call: [u64; 16],
 }
 
-/// Runs RANK_ENQUEUE of an object once.
+/// Runs RANK_ENQUEUE of an object once, interpreted and compiled: both must do the same.
 fn run(object: &[u8], packet: &Meta, state: &mut State) -> Result<u64, Box<Fault>> {
     let author = Author::parse(object).unwrap_or_else(|problems| panic!("{problems:?}"));
-    let mut machine = author.machine();
+    let mut compiled = state.clone();
+    let machine = author.compiled().expect("this processor is supported");
+    assert!(machine.is_compiled());
+    let answer = run_machine(machine, packet, &mut compiled);
+    let wanted = run_machine(author.machine(), packet, state);
+    assert_eq!(answer, wanted, "compiled, and interpreted");
+    assert_eq!(compiled, *state, "compiled, and interpreted");
+    wanted
+}
+
+fn run_machine(mut machine: Machine, packet: &Meta, state: &mut State) -> Result<u64, Box<Fault>> {
     let watch: Watch = machine.watch();
     let State {
         flow,
@@ -42,4 +53,11 @@ fn run_text(text: &[u64]) -> Result<u64, Box<Fault>> {
         &Meta::default(),
         &mut State::default(),
     )
+}
+
+/// The same, interpreted only.
+fn interpret(text: &[u64]) -> Result<u64, Box<Fault>> {
+    let author = Author::parse(&object::object(text));
+    let author = author.unwrap_or_else(|problems| panic!("{problems:?}"));
+    run_machine(author.machine(), &Meta::default(), &mut State::default())
 }

@@ -2,8 +2,9 @@
 //! table written down from RFC 9669 in numbers that do not wrap.
 
 use super::object::{EXIT, object, op, wide};
-use super::{State, run, run_text};
-use fairpath_core::sched::Meta;
+use super::{State, interpret, run, run_text};
+use fairpath_core::sched::{Custom, Function, Meta};
+use fairpath_policy::Author;
 
 const EDGES: [u64; 14] = [
     0,
@@ -61,14 +62,14 @@ fn arithmetic_matches_rfc_9669() {
                     let wanted = arithmetic(code, a, b, bits);
                     // Negation has no register form.
                     if code != 8 {
-                        let got = run_text(&[a0, a1, b0, b1, by_register, EXIT]).ok();
+                        let got = interpret(&[a0, a1, b0, b1, by_register, EXIT]).ok();
                         assert_eq!(got, wanted, "{code:#x} of {a:#x} and {b:#x}, {bits} bits");
                     }
                     let constant = (b & 0xffff_ffff) as u32;
                     let extended = i64::from(constant.cast_signed()).cast_unsigned();
                     let by_constant = op(code << 4 | class, 0, 0, 0, constant.cast_signed());
                     let wanted = arithmetic(code, a, extended, bits);
-                    let got = run_text(&[a0, a1, by_constant, EXIT]).ok();
+                    let got = interpret(&[a0, a1, by_constant, EXIT]).ok();
                     assert_eq!(
                         got, wanted,
                         "{code:#x} of {a:#x} by {constant:#x}, {bits} bits"
@@ -134,7 +135,7 @@ fn jumps_match_rfc_9669() {
                     let text = [&[a0, a1, b0, b1, jump][..], &yes].concat();
                     let wanted = goes(code, a, b, bits).map(u64::from);
                     assert_eq!(
-                        run_text(&text).ok(),
+                        interpret(&text).ok(),
                         wanted,
                         "{code:#x} {a:#x} {b:#x} {bits}"
                     );
@@ -144,11 +145,60 @@ fn jumps_match_rfc_9669() {
                     let extended = i64::from(constant).cast_unsigned();
                     let wanted = goes(code, a, extended, bits).map(u64::from);
                     assert_eq!(
-                        run_text(&text).ok(),
+                        interpret(&text).ok(),
                         wanted,
                         "{code:#x} {a:#x} {constant:#x} {bits}"
                     );
                 }
+            }
+        }
+    }
+}
+
+/// Each program is compiled once, with its operands in the flow's words.
+#[test]
+fn compiled_operations_match_rfc_9669() {
+    let load = [op(0x79, 0, 2, 0, 0), op(0x79, 3, 2, 8, 0)];
+    let yes = [op(0xb7, 0, 0, 0, 0), EXIT, op(0xb7, 0, 0, 0, 1), EXIT];
+    let check = |text: &[u64], wanted: &dyn Fn(u64, u64) -> Option<u64>| {
+        let author = Author::parse(&object(&[&load[..], text].concat())).unwrap();
+        let mut machine = author.compiled().unwrap();
+        for a in EDGES {
+            for b in EDGES {
+                let mut flow = [a, b, 0, 0, 0, 0, 0, 0];
+                let (packet, rank) = (Meta::default(), Function::RankEnqueue);
+                let mut rest = State::default();
+                let (class, global) = (&mut rest.class, &mut rest.global);
+                let got = machine.call(rank, &packet, &mut flow, class, global, &mut rest.call);
+                assert_eq!(Some(got), wanted(a, b), "{text:016x?} of {a:#x} and {b:#x}");
+            }
+        }
+    };
+    let low = |constant: u64| ((constant & 0xffff_ffff) as u32).cast_signed();
+    let extended = |constant: u64| i64::from(low(constant)).cast_unsigned();
+    for (class, bits) in [(7, 64), (4, 32)] {
+        for code in 0..0xd {
+            if code != 8 {
+                let text = [op(code << 4 | 8 | class, 0, 3, 0, 0), EXIT];
+                check(&text, &|a, b| arithmetic(code, a, b, bits));
+            }
+            for constant in EDGES {
+                let text = [op(code << 4 | class, 0, 0, 0, low(constant)), EXIT];
+                let wanted = extended(constant);
+                check(&text, &|a, _| arithmetic(code, a, wanted, bits));
+            }
+        }
+    }
+    for (class, bits) in [(5, 64), (6, 32)] {
+        for code in (1..0xe).filter(|code| ![8, 9].contains(code)) {
+            let jump = op(code << 4 | 8 | class, 0, 3, 2, 0);
+            let text = [&[jump][..], &yes].concat();
+            check(&text, &|a, b| goes(code, a, b, bits).map(u64::from));
+            for constant in EDGES {
+                let jump = op(code << 4 | class, 0, 0, 2, low(constant));
+                let text = [&[jump][..], &yes].concat();
+                let wanted = extended(constant);
+                check(&text, &|a, _| goes(code, a, wanted, bits).map(u64::from));
             }
         }
     }

@@ -59,18 +59,13 @@ impl TrialResult {
         operations: usize,
         seed: u64,
         trial: &Trial,
-        in_kernel: bool,
+        runtimes: Vec<&'static str>,
     ) -> TrialResult {
-        let runtimes: &[_] = if in_kernel {
-            &["native", "kernel"]
-        } else {
-            &["native"]
-        };
         TrialResult {
             place: place.to_owned(),
             operations,
             seed,
-            runtimes: runtimes.to_vec(),
+            runtimes,
             queued_packets: trial.queued,
             sent_packets: trial.sent,
             dropped_packets: trial.dropped,
@@ -243,14 +238,19 @@ fn trial_text(trial: &TrialResult) -> String {
         trial.place,
         trial.operations,
         trial.seed,
-        match trial.runtimes.len() {
-            1 => "native runtime",
-            _ => "native and kernel runtimes agree",
-        },
+        agreement(&trial.runtimes),
         trial.queued_packets,
         trial.sent_packets,
         trial.dropped_packets
     )
+}
+
+/// "interpreted, compiled and kernel agree".
+fn agreement(runtimes: &[&str]) -> String {
+    match runtimes.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last} agree", rest.join(", ")),
+        _ => runtimes.concat(),
+    }
 }
 
 fn over_names(policy: &Policy) -> Vec<&'static str> {
