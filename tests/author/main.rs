@@ -5,8 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
-use fairpath_testbed::{Need, requires};
-use fairpath_tests::binary;
+use fairpath_core::sched::{Policy, policies};
+use fairpath_testbed::{Need, Testbed, requires, wait_for};
+use fairpath_tests::{PATIENCE, binary};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 fn sched(directory: &Path, words: &[&str]) -> Output {
@@ -91,6 +93,88 @@ fn verifier_accepts_and_both_runtimes_agree() {
         "{found}"
     );
     assert_eq!(found["policy"]["params"][0]["name"], "per_byte");
+}
+
+/// Also a policy that is added later.
+#[test]
+fn every_built_in_policy_is_a_beginning() {
+    for Policy { name, .. } in policies() {
+        let directory = directory();
+        let made = sched(directory.path(), &["new", "mine", "--like", name]);
+        assert_eq!(made.status.code(), Some(0), "{name}: {}", stderr(&made));
+        let printed = stdout(&made);
+        let test = printed
+            .lines()
+            .find_map(|line| line.split("sched test ").nth(1));
+        let test = test
+            .and_then(|line| line.split("  #").next())
+            .expect("a line");
+        let mut words = vec!["test"];
+        words.extend(test.split_whitespace());
+        let tested = sched(directory.path(), &words);
+        assert_eq!(tested.status.code(), Some(0), "{name}: {}", stdout(&tested));
+        assert!(!stdout(&tested).contains("1..0"), "{name} has no test");
+        let text = fs::read_to_string(directory.path().join("mine.c")).expect("written");
+        assert!(text.contains(".name = \"mine\""), "{name}");
+        assert!(!text.contains(&format!("\"{name}\"")), "{name}");
+    }
+    let wrong = sched(directory().path(), &["new", "mine", "--like", "fq_coddel"]);
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(
+        stderr(&wrong).contains("did you mean fq_codel?"),
+        "{}",
+        stderr(&wrong)
+    );
+}
+
+#[test]
+fn watched_files_are_checked_after_each_save() {
+    let directory = directory();
+    let at = |name: &str| directory.path().join(name);
+    sched(directory.path(), &["new", "mine"]);
+    fs::write(
+        at("mine.toml"),
+        "[[node]]\nname = \"mine\"\npolicy = \"mine\"\n",
+    )
+    .expect("written");
+    let good = fs::read_to_string(at("mine.c")).expect("readable");
+    for words in [
+        &["check", "mine.c", "mine.toml", "--watch"][..],
+        &["test", "mine.c", "mine.lua", "--watch"],
+    ] {
+        let mut command = binary::command(binary::fairpath());
+        command
+            .arg("sched")
+            .args(words)
+            .current_dir(directory.path());
+        let here = Testbed::new().current_netns().expect("a namespace");
+        let process = here.spawn(command).expect("it starts");
+        let run = |number: usize, change: &str| {
+            let runs = || process.stderr().matches("waiting for a change").count();
+            let done = wait_for(PATIENCE, || (runs() == number).then_some(()));
+            let printed = process.stderr();
+            assert!(
+                done.is_some() && printed.contains(change),
+                "{number}: {printed}"
+            );
+        };
+        run(1, "");
+        // In place, by another file, by a header that comes and goes.
+        let wrong = good.replace("RANK_ENQUEUE\n", "RANK_ENQUEUE wrong\n");
+        fs::write(at("mine.c"), wrong).expect("written");
+        run(2, "fairpath: error: ");
+        fs::write(at("new.c"), format!("#include \"own.h\"\n{good}")).expect("written");
+        fs::rename(at("new.c"), at("mine.c")).expect("renamed");
+        run(3, "mine.c changed\n");
+        fs::write(at("own.h"), "").expect("written");
+        run(4, "own.h changed\n");
+        fs::remove_file(at("own.h")).expect("removed");
+        run(5, "own.h changed\n");
+        process.signal(Signal::SIGINT);
+        let failed = process.finish(PATIENCE).expect_err("the last run failed");
+        assert!(failed.to_string().contains("interrupted: "), "{failed}");
+        fs::write(at("mine.c"), &good).expect("written");
+    }
 }
 
 #[test]

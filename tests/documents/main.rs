@@ -60,6 +60,39 @@ fn the_tutorial_measures_alerts_and_shapes() {
     assert!(csv.contains("10.10.1.2,"), "{csv}");
 }
 
+#[test]
+fn scheduler_of_the_tutorial_shapes_live_packets() {
+    requires!(
+        Need::Root,
+        Need::Tool("iperf3"),
+        Need::Tool("ping"),
+        Need::Tool("nft"),
+    );
+    let blocks = blocks(&text("tutorial-scheduler.md"));
+    assert!(blocks.len() >= 10, "{} blocks", blocks.len());
+    let outputs = Shell::new("").run(&blocks);
+    let output_of = |word: &str| {
+        let at = blocks.iter().position(|b| b.commands.contains(word));
+        &outputs[at.unwrap_or_else(|| panic!("no command with {word:?}"))]
+    };
+    let shaped = output_of("--policy scfq.o");
+    assert!(shaped.contains("scfq (compiled)"), "{shaped}");
+    let mean_ms = |output: &str| -> f64 {
+        let times = output.split("mdev = ").nth(1).expect("a summary of ping");
+        times
+            .split('/')
+            .nth(1)
+            .expect("a mean")
+            .parse()
+            .expect("a number")
+    };
+    let (fifo, scfq) = (mean_ms(output_of("--policy fifo")), mean_ms(shaped));
+    assert!(
+        scfq < fifo / 3.0,
+        "ping: {fifo} ms by FIFO, {scfq} ms by SCFQ"
+    );
+}
+
 /// Three hosts behind `lan0`, a server behind `wan0`; the shell itself is on the router.
 const THREE_HOSTS: &str = "
 ip link set lo up

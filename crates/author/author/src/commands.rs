@@ -14,6 +14,7 @@ mod runtimes;
 mod show;
 mod subject;
 mod test;
+mod watch;
 
 use clap::Subcommand;
 

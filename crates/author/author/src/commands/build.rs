@@ -36,6 +36,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         tree: None,
         seed: 1,
         format: Format::Text,
+        watch: false,
     };
     let mut findings = Findings::new(&args.file);
     let built = check::stages(&check, &mut findings);

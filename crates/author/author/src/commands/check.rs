@@ -15,6 +15,7 @@ use fairpath_sched::tree::{Known, Tree};
 
 use self::findings::{Findings, Format, Function, TrialResult, Verifier};
 use super::own::{self, Own};
+use super::watch;
 
 /// Operations of a trial. About half of them enqueue a packet.
 const OPERATIONS: usize = 20_000;
@@ -23,7 +24,8 @@ const OPERATIONS: usize = 20_000;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     fairpath sched check mine.c                 compile the policy and try it\n  \
-    sudo fairpath sched check mine.c tree.toml  also verify it and try it in a tree\n\n\
+    sudo fairpath sched check mine.c tree.toml  also verify it and try it in a tree\n  \
+    fairpath sched check mine.c --watch         check it after each save\n\n\
     The check needs clang 19 (apt-get install clang-19). The variable CLANG selects another clang.\n\
     The verifier and the kernel runtime need root, or CAP_BPF and CAP_PERFMON.\n\
     Exit status: 0 no problem found, 1 problem found, 2 wrong usage.")]
@@ -40,10 +42,25 @@ pub struct Args {
     /// Select the output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
+    /// Check again after each change of a file, until Ctrl-C
+    #[arg(long)]
+    pub watch: bool,
 }
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    let files: Vec<&Path> = [Some(&args.file), args.tree.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(PathBuf::as_path)
+        .collect();
+    match args.watch {
+        true => watch::repeat(&files, || once(args)),
+        false => once(args),
+    }
+}
+
+fn once(args: &Args) -> anyhow::Result<()> {
     let mut findings = Findings::new(&args.file);
     if let Err(problem) = stages(args, &mut findings) {
         findings.problems.push(format!("{problem:#}"));

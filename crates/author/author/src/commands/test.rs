@@ -19,6 +19,7 @@ use serde_json::json;
 use super::output::TextFormat;
 use super::runtimes::{Makers, Runtimes};
 use super::subject::{self, ClassArgs};
+use super::watch;
 
 /// The schema number of the JSON output.
 const SCHEMA: u32 = 1;
@@ -28,7 +29,8 @@ const SCHEMA: u32 = 1;
 #[command(after_help = "Examples:\n  \
     fairpath sched test stfq weights.lua                     test a built-in policy\n  \
     sudo fairpath sched test mine.c mine.lua --runtime both  compare both runtimes\n  \
-    fairpath sched test tree.toml site.lua --record ops.log  record the operations\n\n\
+    fairpath sched test tree.toml site.lua --record ops.log  record the operations\n  \
+    fairpath sched test mine.c mine.lua --watch              test it after each save\n\n\
     Guide: docs/guide/sched-scripts.md. Scripts of the XDP queueing tester are supported.\n\
     Exit status: 0 all expectations hold, 1 a failure, 2 wrong usage.")]
 pub struct Args {
@@ -67,6 +69,9 @@ pub struct Args {
     /// Select the output format; text is TAP, the Test Anything Protocol
     #[arg(long, value_enum, default_value_t = TextFormat::Text)]
     format: TextFormat,
+    /// Test again after each change of a file, until Ctrl-C
+    #[arg(long)]
+    watch: bool,
 }
 
 fn time(text: &str) -> Result<Duration, String> {
@@ -83,6 +88,17 @@ fn bytes(text: &str) -> Result<u64, String> {
 /// # Errors
 /// A subject or script cannot be read, or an expectation fails.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    if !args.watch {
+        return once(args);
+    }
+    let subject = Path::new(&args.subject);
+    let mut files: Vec<&Path> = args.scripts.iter().map(PathBuf::as_path).collect();
+    files.extend(args.policy_file.as_deref());
+    files.extend(subject.is_file().then_some(subject));
+    watch::repeat(&files, || once(args))
+}
+
+fn once(args: &Args) -> anyhow::Result<()> {
     let mut bench = bench(args)?;
     let scripts: Vec<Script> = args
         .scripts
