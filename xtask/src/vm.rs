@@ -221,6 +221,7 @@ fn run_all(args: &Args, places: &Places, scenarios: &[Scenario], tally: &mut Tal
     let fairpath = fairpath_for(scenarios, places)?;
     test_programs(scenarios, places)?;
     policies(scenarios, places)?;
+    examples(scenarios, places)?;
     for which in args.kernel.kernels() {
         let selected: Vec<_> = scenarios
             .iter()
@@ -370,6 +371,47 @@ fn policies(scenarios: &[Scenario], places: &Places) -> Result<()> {
         command::run(build).with_context(|| format!("build policy {name}"))?;
     }
     Ok(())
+}
+
+/// Builds the examples of scenarios as their readers do, with the libbpf that Fairpath has.
+fn examples(scenarios: &[Scenario], places: &Places) -> Result<()> {
+    let all = scenarios.iter().flat_map(|scenario| &scenario.examples);
+    let names: BTreeSet<&String> = all.collect();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let libbpf = libbpf(places)?;
+    let root = run::root();
+    for name in names {
+        let to = places.target.join(command::BUILT).join(name);
+        fs::create_dir_all(&to)?;
+        for file in fs::read_dir(root.join("examples").join(name))? {
+            let file = file?;
+            fs::copy(file.path(), to.join(file.file_name()))?;
+        }
+        let include = [root.join("bpf/include"), libbpf.join("include")];
+        let include = include.map(|path| format!("-I{}", path.display()));
+        let mut make = Command::new("make");
+        make.arg("-C").arg(&to);
+        make.arg(format!("INCLUDE={}", include.join(" ")));
+        make.arg(format!("LIBS={}/libbpf.a -lelf -lz", libbpf.display()));
+        command::run(make).with_context(|| format!("build examples/{name}"))?;
+    }
+    Ok(())
+}
+
+/// Headers and library of libbpf, where Cargo built them last.
+fn libbpf(places: &Places) -> Result<PathBuf> {
+    let builds = places.target.join("debug/build");
+    let outs = fs::read_dir(&builds).with_context(|| format!("read {}", builds.display()))?;
+    let outs = outs.filter_map(|entry| Some(entry.ok()?.path().join("out")));
+    let built = outs.filter_map(|out| {
+        let time = out.join("libbpf.a").metadata().ok()?.modified().ok()?;
+        Some((time, out))
+    });
+    let last = built.max_by_key(|(time, _)| *time);
+    let last = last.context("libbpf was not built: run `cargo build`")?;
+    Ok(last.1)
 }
 
 /// A program of ours: from [`BIN_DIR`], else built now.

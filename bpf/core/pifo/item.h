@@ -142,16 +142,31 @@ struct fp_pool {
 	u32 pifos;
 	u64 seq;	/* arrivals so far */
 	u32 pushed_out; /* by the last push: the item that was pushed out, 0 none */
-	u32 zero;
-	u64 bad_items; /* FP_REFUSED_ITEM */
-	u64 bad_pifos; /* FP_REFUSED_PIFO */
-	u64 broken;    /* inconsistencies found in the memory: another program wrote to it */
+	u32 lock;	/* fp_pool_lock() */
+	u64 bad_items;	/* FP_REFUSED_ITEM */
+	u64 bad_pifos;	/* FP_REFUSED_PIFO */
+	u64 broken;	/* inconsistencies found in the memory: another program wrote to it */
 	u64 pad[5];
 };
 
 _Static_assert(sizeof(struct fp_item) == 32, "two to a cache line");
 _Static_assert(sizeof(struct fp_pifo) == 192, "three cache lines");
 _Static_assert(sizeof(struct fp_pool) == 128, "item 0 follows");
+
+/*
+ * Takes the lock of a pool for one of several callers. Returns 0 after FP_LOCK_TRIES attempts, which
+ * the caller counts and tries again later: on the same CPU, the holder may be the program that this
+ * one interrupted. Native pools have one caller.
+ */
+FP_INLINE int fp_pool_lock(struct fp_pool FP_MEM *pool)
+{
+	return fp_lock(&pool->lock);
+}
+
+FP_INLINE void fp_pool_unlock(struct fp_pool FP_MEM *pool)
+{
+	fp_unlock(&pool->lock);
+}
 
 /* The number of pushes. It is not a field, so that a push and a pop need one line of the PIFO. */
 FP_INLINE u64 fp_pifo_pushed(const struct fp_pifo FP_MEM *p)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * pool.h: size and format of a pool and its PIFOs. Only for user space, which formats plain memory
- * and the mapping of an arena in the same way. In an arena, also touch every page, and leave the
- * first page to FP_ZERO of runtime.h.
+ * pool.h: size and format of a pool and its PIFOs, in plain memory and in an arena, by user space or
+ * by a BPF program. In an arena, all pages must be there (arena.h), and the first page is left to
+ * FP_ZERO of runtime.h.
  *
  *   struct fp_pool_config c = { .items = 1000, .pifos = 2, .array_bytes = fp_pifo_bytes(...) + ...
  * }; zeroed memory of fp_pool_bytes(&c) bytes, aligned to 64 fp_pool_format(pool, &c);
@@ -82,7 +82,7 @@ FP_INLINE u64 fp_pool_words(u64 bytes)
 }
 
 /* Words of a half's bitmaps below the top: ceil(N / 64), ceil of that / 64, ... up to 64. */
-FP_FUNC u32 fp_bitmap_words(u32 buckets, u32 *levels, u32 level_at[2])
+FP_INLINE u32 fp_bitmap_words(u32 buckets, u32 *levels, u32 level_at[2])
 {
 	u32 words = 0, wide = buckets;
 
@@ -98,7 +98,7 @@ FP_FUNC u32 fp_bitmap_words(u32 buckets, u32 *levels, u32 level_at[2])
 }
 
 /* Bytes of the arrays of one PIFO, a multiple of 64; for FP_PIEO, capacity is the pool's items. */
-FP_FUNC u64 fp_pifo_bytes(u32 kind, u32 capacity, u32 buckets)
+FP_INLINE u64 fp_pifo_bytes(u32 kind, u32 capacity, u32 buckets)
 {
 	u32 levels, level_at[2];
 
@@ -124,7 +124,7 @@ FP_FUNC u64 fp_pifo_bytes(u32 kind, u32 capacity, u32 buckets)
 }
 
 /* True if a header that another program formatted describes `bytes` bytes. */
-FP_FUNC int fp_pool_sound(const struct fp_pool *pool, u64 bytes)
+FP_INLINE int fp_pool_sound(const struct fp_pool FP_MEM *pool, u64 bytes)
 {
 	struct fp_pool_config config;
 
@@ -142,28 +142,36 @@ FP_FUNC int fp_pool_sound(const struct fp_pool *pool, u64 bytes)
 	       pool->capacity == fp_pool_words(pool->bytes);
 }
 
+FP_INLINE void fp_pool_clear(u64 FP_MEM *words, u64 bytes)
+{
+	u32 i;
+
+	for (i = 0; i < bytes / 8; i++)
+		FP_PUT(words[i], 0);
+}
+
 /* Formats zeroed memory of fp_pool_bytes(). Returns 0, or FP_INVALID_NUMBER. */
-FP_FUNC int fp_pool_format(struct fp_pool *pool, const struct fp_pool_config *config)
+FP_INLINE int fp_pool_format(struct fp_pool FP_MEM *pool, const struct fp_pool_config *config)
 {
 	if (!config->items || !config->pifos || config->items > FP_MAX_ITEMS ||
 	    config->pifos > FP_MAX_PIFOS || config->array_bytes > FP_MAX_POOL_BYTES ||
 	    fp_pool_bytes(config) > FP_MAX_POOL_BYTES)
 		return FP_INVALID_NUMBER;
-	memset(pool, 0, sizeof(*pool));
-	pool->version = FP_PIFO_VERSION;
-	pool->bytes = fp_pool_bytes(config);
-	pool->capacity = fp_pool_words(pool->bytes);
-	pool->items = config->items;
-	pool->pifos = config->pifos;
+	fp_pool_clear((u64 FP_MEM *)pool, sizeof(*pool));
+	FP_PUT(pool->version, FP_PIFO_VERSION);
+	FP_PUT(pool->bytes, fp_pool_bytes(config));
+	FP_PUT(pool->capacity, fp_pool_words(pool->bytes));
+	FP_PUT(pool->items, config->items);
+	FP_PUT(pool->pifos, config->pifos);
 	pool->pifo_at =
 		sizeof(*pool) + fp_pool_align(((u64)config->items + 1) * sizeof(struct fp_item));
-	pool->arrays = fp_pool_arrays(config);
-	pool->magic = FP_PIFO_MAGIC;
+	FP_PUT(pool->arrays, fp_pool_arrays(config));
+	FP_PUT(pool->magic, FP_PIFO_MAGIC);
 	return 0;
 }
 
 /* True if a kind has this many buckets. */
-FP_FUNC int fp_buckets_fit(u32 kind, u32 buckets)
+FP_INLINE int fp_buckets_fit(u32 kind, u32 buckets)
 {
 	switch (kind) {
 	case FP_HEAP:
@@ -183,17 +191,17 @@ FP_FUNC int fp_buckets_fit(u32 kind, u32 buckets)
 }
 
 /* True if a PIFO can be part of an FP_PIEO. */
-FP_FUNC int fp_part_fits(struct fp_pool *pool, u32 q, int ready)
+FP_INLINE int fp_part_fits(struct fp_pool FP_MEM *pool, u32 q, int ready)
 {
-	struct fp_pifo *p = fp_pifo_at(pool, q);
+	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
 
 	if (p->kind != FP_HEAP && !fp_is_window(p->kind))
 		return 0;
 	return !ready || (!p->below && !p->beyond && !p->full);
 }
 
-FP_FUNC int fp_pifo_invalid_field(struct fp_pool *pool, u32 q, const struct fp_pifo_config *config,
-				  u64 at)
+FP_INLINE int fp_pifo_invalid_field(struct fp_pool FP_MEM *pool, u32 q,
+				    const struct fp_pifo_config *config, u64 at)
 {
 	u64 bytes = fp_pifo_bytes(config->kind, config->capacity, config->buckets);
 	int pieo = config->kind == FP_PIEO;
@@ -227,38 +235,40 @@ FP_FUNC int fp_pifo_invalid_field(struct fp_pool *pool, u32 q, const struct fp_p
  * Formats PIFO `q`. Its arrays of fp_pifo_bytes() zeroed bytes begin `at` bytes after the pool.
  * Returns 0, or enum fp_invalid_field.
  */
-FP_FUNC int fp_pifo_format(struct fp_pool *pool, u32 q, const struct fp_pifo_config *config, u64 at)
+FP_INLINE int fp_pifo_format(struct fp_pool FP_MEM *pool, u32 q,
+			     const struct fp_pifo_config *config, u64 at)
 {
-	struct fp_pifo *p = fp_pifo_at(pool, q);
+	struct fp_pifo FP_MEM *p = fp_pifo_at(pool, q);
 	int invalid_field = fp_pifo_invalid_field(pool, q, config, at);
 	u32 levels = 0, level_at[2] = { 0, 0 };
 
 	if (invalid_field)
 		return invalid_field;
-	memset(p, 0, sizeof(*p));
-	p->capacity = config->capacity;
-	p->buckets = config->kind == FP_AIFO ? 1 : config->buckets;
-	p->shift = config->shift;
-	p->full = config->full;
-	p->below = config->below;
-	p->beyond = config->beyond;
-	p->at[0] = (u32)((at - sizeof(*pool)) / 8);
-	p->base = fp_is_window(config->kind) ? config->base >> config->shift << config->shift : 0;
-	p->at[1] = p->at[0];
+	fp_pool_clear((u64 FP_MEM *)p, sizeof(*p));
+	FP_PUT(p->capacity, config->capacity);
+	FP_PUT(p->buckets, config->kind == FP_AIFO ? 1 : config->buckets);
+	FP_PUT(p->shift, config->shift);
+	FP_PUT(p->full, config->full);
+	FP_PUT(p->below, config->below);
+	FP_PUT(p->beyond, config->beyond);
+	FP_PUT(p->at[0], (u32)((at - sizeof(*pool)) / 8));
+	FP_PUT(p->base,
+	       fp_is_window(config->kind) ? config->base >> config->shift << config->shift : 0);
+	FP_PUT(p->at[1], p->at[0]);
 	if (config->kind == FP_CFFS)
 		p->at[1] += config->buckets + fp_bitmap_words(config->buckets, &levels, level_at);
 	if (config->kind == FP_GRADIENT)
 		p->at[1] += config->buckets + 2;
-	p->levels = (u8)levels;
-	p->first = levels == 1 ? FP_NO_LIST : FP_NO_FIRST;
-	p->level_at[0] = level_at[0];
-	p->level_at[1] = level_at[1];
-	p->window = config->kind == FP_AIFO ? config->buckets : 0;
-	p->headroom = config->headroom;
-	p->each = config->each;
-	p->wheel = config->wheel;
-	p->ready = config->ready;
-	p->kind = (u8)config->kind;
+	FP_PUT(p->levels, (u8)levels);
+	FP_PUT(p->first, levels == 1 ? FP_NO_LIST : FP_NO_FIRST);
+	FP_PUT(p->level_at[0], level_at[0]);
+	FP_PUT(p->level_at[1], level_at[1]);
+	FP_PUT(p->window, config->kind == FP_AIFO ? config->buckets : 0);
+	FP_PUT(p->headroom, config->headroom);
+	FP_PUT(p->each, config->each);
+	FP_PUT(p->wheel, config->wheel);
+	FP_PUT(p->ready, config->ready);
+	FP_PUT(p->kind, (u8)config->kind);
 	return 0;
 }
 

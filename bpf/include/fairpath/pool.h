@@ -1,3 +1,4 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* <fairpath/pool.h>: sizes and formatting of queues, in user space. */
+/* <fairpath/pool.h>: sizes and formatting of queues. */
+#include "core/pifo/needs.h"
 #include "core/pifo/pool.h"

@@ -18,6 +18,8 @@ fn main() {
     let libbpf = env::var("DEP_BPF_INCLUDE").expect("libbpf-sys exports its headers");
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang-19".to_owned());
     println!("cargo:rerun-if-env-changed=CLANG");
+    // For programs outside the tree, which tests/headers.rs compiles.
+    println!("cargo:rustc-env=FAIRPATH_LIBBPF={libbpf}");
     // The kernel's name: BPF code is the same everywhere, but x86 needs fewer barriers.
     let machine = match env::var("CARGO_CFG_TARGET_ARCH").as_deref() {
         Ok("x86_64") => "x86",

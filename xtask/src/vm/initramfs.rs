@@ -122,6 +122,12 @@ pub fn scripts(cpio: &mut Archive, contents: &Contents) -> Result<()> {
         let inside = format!("fairpath/policies/{}", object.display());
         add(cpio, &contents.built.join(&object), &inside, 0o644)?;
     }
+    let examples = contents.scenarios.iter().flat_map(|one| &one.examples);
+    for name in examples.collect::<BTreeSet<_>>() {
+        let object = format!("{name}.bpf.o");
+        let from = contents.built.join(name).join(&object);
+        add(cpio, &from, &format!("fairpath/examples/{object}"), 0o644)?;
+    }
     let mut timeouts = String::new();
     for scenario in contents.scenarios {
         let path = format!("fairpath/scenarios/{}.sh", scenario.name);
@@ -144,6 +150,10 @@ fn programs(cpio: &mut Archive, contents: &Contents) -> Result<()> {
         .or_else(|| command::find("sh"))
         .context("no sh in PATH")?;
     program(cpio, &shell, "sh")?; // busybox's own would prefer its applets to the programs here
+    let examples = contents.scenarios.iter().flat_map(|one| &one.examples);
+    for name in examples.collect::<BTreeSet<_>>() {
+        program(cpio, &contents.built.join(name).join(name), name)?;
+    }
     let needed = contents
         .scenarios
         .iter()

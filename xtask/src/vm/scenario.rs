@@ -47,6 +47,8 @@ pub struct Scenario {
     pub needs: Vec<String>,
     /// C files of tests/vm/policies, packed as objects.
     pub policies: Vec<String>,
+    /// Directories of examples/, each built to a program and an object.
+    pub examples: Vec<String>,
     pub user_space: UserSpace,
     pub timeout: Duration,
     pub script: String,
@@ -98,6 +100,7 @@ fn parse(name: &str, script: String) -> Result<Scenario> {
         kernels: Vec::new(),
         needs: Vec::new(),
         policies: Vec::new(),
+        examples: Vec::new(),
         user_space: UserSpace::default(),
         timeout: Duration::from_secs(DEFAULT_TIMEOUT_S),
         script: String::new(),
@@ -116,6 +119,9 @@ fn parse(name: &str, script: String) -> Result<Scenario> {
             "needs" => scenario.needs = value.split_whitespace().map(str::to_string).collect(),
             "policies" => {
                 scenario.policies = value.split_whitespace().map(str::to_string).collect()
+            }
+            "examples" => {
+                scenario.examples = value.split_whitespace().map(str::to_string).collect()
             }
             "user-space" => scenario.user_space = user_space(value.trim())?,
             "timeout" => {

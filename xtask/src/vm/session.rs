@@ -243,6 +243,7 @@ mod tests {
             kernels: vec![Which::Floor],
             needs: Vec::new(),
             policies: Vec::new(),
+            examples: Vec::new(),
             user_space: Default::default(),
             timeout: Duration::from_secs(10),
             script: String::new(),

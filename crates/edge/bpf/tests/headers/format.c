@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * format.c: writes a formatted pool to standard output, for the program that maps the arena.
- *
- *   cc format.c -o format && ./format > pool
- *
- * The pool has one exact queue of at most 64 items. User space can use the queue with the same
- * headers. The pushes and pops below change only counters in the formatted memory.
+ * format.c: formats a pool in plain memory, uses its queue, and writes the memory to standard
+ * output. The queue is exact and has at most 64 items.
  */
 #include <fairpath/pool.h>
 
