@@ -21,8 +21,9 @@ use crate::engine;
 use crate::made::Segment;
 use crate::table::build;
 
-/// Of an ordinary core, as size, ways, bytes of a line: 32 KiB, and 1 MiB behind.
-const CACHES: [&str; 3] = ["--I1=32768,8,64", "--D1=32768,8,64", "--LL=1048576,16,64"];
+/// As size, ways, bytes of a line: 32 KiB, and 1 MiB behind. Any data line may be in any of the ways: with 8 ways, lines
+/// of unrelated objects may displace each other, which depends on where the linker and the allocator put them.
+const CACHES: [&str; 3] = ["--I1=32768,8,64", "--D1=32768,512,64", "--LL=1048576,16,64"];
 /// 64 pages of 4 KiB, and 2,048 behind.
 const PAGES: [&str; 3] = [
     "--I1=262144,4,4096",

@@ -22,7 +22,7 @@
 /* The numbers of packets are items; those without a packet are in FREE, in order. */
 #define FREE  1
 #define QUEUE 2
-#define PAGES 40
+#define PAGES 60
 /* RFC 8289. */
 #define INTERVAL 100000000ull
 /* Packets that one dequeue may drop. */

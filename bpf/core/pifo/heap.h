@@ -8,12 +8,13 @@
  *   heap    [ 6 9 7 ]         pop: the first of three
  *
  * Most queues of a scheduler get ranks nearly in order: virtual times of equal weights, send times of
- * equal rates, arrivals. They never use the heap. It is implicit, with four children per node over
- * item numbers. Each item stores its run, or its position, so any item can be moved and removed.
+ * equal rates, arrivals. They never use the heap. It is implicit, with four children per node, whose
+ * entries are one cache line: ranks and item numbers. Each item stores its run, or its position, so
+ * any item can be moved and removed.
  *
  * Push, pop, move, remove O(1) in runs and O(log4 n) in the heap. peek O(1). last O(n), since the
  * largest is one of the leaves: pushing out of a large full heap is slow, and cffs.h is the
- * alternative. Memory: 64 bytes, and 4 per item of `capacity`, in addition to the items.
+ * alternative. Memory: 112 bytes, and 16 per item of `capacity`, in addition to the items.
  *
  * Invariants, where before is (rank, seq) as unsigned numbers: in the heap, no child is before its
  * parent; in a run, no item is before the previous one.
@@ -41,7 +42,18 @@ struct fp_runs {
 
 _Static_assert(sizeof(struct fp_runs) == 64, "one cache line");
 
+/* One position of the heap. */
+struct fp_entry {
+	u64 rank; /* of the item */
+	u32 item;
+	u32 zero;
+};
+
 #define FP_RUN_WORDS (sizeof(struct fp_runs) / 8)
+/* Of a position. */
+#define FP_ENTRY_WORDS (sizeof(struct fp_entry) / 8)
+/* Words before position 0: the runs, and space, so that children (4 i + 1 to 4 i + 4) are one line. */
+#define FP_HEAP_WORDS (FP_RUN_WORDS + 3 * FP_ENTRY_WORDS)
 
 FP_INLINE struct fp_runs FP_MEM *fp_runs_of(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p)
 {
@@ -51,23 +63,25 @@ FP_INLINE struct fp_runs FP_MEM *fp_runs_of(struct fp_pool FP_MEM *pool, struct 
 						      at + FP_RUN_WORDS <= pool->capacity ? at : 0);
 }
 
-/* The items from position 0 on, two per word; the caller checks positions, with fp_heap_bound(). */
-FP_INLINE u32 FP_MEM *fp_heap_slots(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p)
+/* The entries from position 0 on; the caller checks positions, with fp_heap_bound(). */
+FP_INLINE struct fp_entry FP_MEM *fp_heap_entries(struct fp_pool FP_MEM *pool,
+						  struct fp_pifo FP_MEM *p)
 {
-	return (u32 FP_MEM *)fp_word_at(pool, p, FP_RUN_WORDS);
+	return (struct fp_entry FP_MEM *)fp_word_at(pool, p, FP_HEAP_WORDS);
 }
 
-/* The item at position `pos` of the heap. */
-FP_INLINE u32 FP_MEM *fp_heap_slot(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u64 pos)
+/* Position `pos` of the heap. */
+FP_INLINE struct fp_entry FP_MEM *fp_heap_entry(struct fp_pool FP_MEM *pool,
+						struct fp_pifo FP_MEM *p, u64 pos)
 {
-	return (u32 FP_MEM *)fp_word_at(pool, p, FP_RUN_WORDS + pos / 2) + pos % 2;
+	return (struct fp_entry FP_MEM *)fp_word_at(pool, p, FP_HEAP_WORDS + pos * FP_ENTRY_WORDS);
 }
 
 /* `count`, or fewer: as many positions as there is memory for. */
 FP_INLINE u32 fp_heap_bound(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p, u32 count)
 {
-	u64 at = (u64)p->at[0] + FP_RUN_WORDS;
-	u64 space = at < pool->capacity ? (pool->capacity - at) * 2 : 1;
+	u64 at = (u64)p->at[0] + FP_HEAP_WORDS;
+	u64 space = at < pool->capacity ? (pool->capacity - at) / FP_ENTRY_WORDS + 1 : 1;
 
 	return count < space ? count : (u32)space;
 }
@@ -77,101 +91,144 @@ FP_INLINE int fp_before(struct fp_item FP_MEM *a, struct fp_item FP_MEM *b)
 	return a->rank < b->rank || (a->rank == b->rank && a->seq < b->seq);
 }
 
+/* True if the item is before that of an entry. Items of equal ranks are read. */
+FP_INLINE int fp_before_entry(struct fp_pool FP_MEM *pool, struct fp_item FP_MEM *it,
+			      struct fp_entry FP_MEM *entry)
+{
+	u64 rank = it->rank, other = entry->rank;
+
+	return rank < other || (rank == other && it->seq < fp_item_at(pool, entry->item)->seq);
+}
+
+/* The same for two entries. */
+FP_INLINE int fp_entry_before(struct fp_pool FP_MEM *pool, struct fp_entry FP_MEM *a,
+			      struct fp_entry FP_MEM *b)
+{
+	return a->rank < b->rank || (a->rank == b->rank && fp_item_at(pool, a->item)->seq <
+								   fp_item_at(pool, b->item)->seq);
+}
+
+/* Writes an item to a position. */
+FP_INLINE void fp_heap_set(struct fp_entry FP_MEM *entry, u64 rank, u32 item,
+			   struct fp_item FP_MEM *it, u32 pos)
+{
+	entry->rank = rank;
+	entry->item = item;
+	it->place = pos;
+}
+
 /* Moves the hole at `pos`, which has memory, up to the position of `item`. */
-FP_FUNC int fp_heap_up(struct fp_pool FP_MEM *pool FP_ARG, u32 FP_MEM *slots FP_ARG, u32 item,
-		       u32 pos)
+FP_FUNC int fp_heap_up(struct fp_pool FP_MEM *pool FP_ARG, struct fp_entry FP_MEM *entries FP_ARG,
+		       u32 item, u32 pos)
 {
 	struct fp_item FP_MEM *it = fp_item_at(pool, item);
 	u32 i;
 
 	fp_loop(i, FP_HEAP_LEVELS) {
-		u32 up = (pos - 1) / 4, above;
-		struct fp_item FP_MEM *parent;
+		u32 up = (pos - 1) / 4;
+		struct fp_entry FP_MEM *parent;
 
 		if (!pos)
 			break;
-		above = slots[up];
-		parent = fp_item_at(pool, above);
-		if (!fp_before(it, parent))
+		parent = &entries[up];
+		if (!fp_before_entry(pool, it, parent))
 			break;
-		slots[pos] = above;
-		parent->place = pos;
+		fp_heap_set(&entries[pos], parent->rank, parent->item,
+			    fp_item_at(pool, parent->item), pos);
 		pos = up;
 	}
-	slots[pos] = item;
-	it->place = pos;
+	fp_heap_set(&entries[pos], it->rank, item, it, pos);
 	return 0;
 }
 
-/* Replaces position `*min` by `pos` if its item is before `it`. Returns the item of `*min`. */
-FP_INLINE struct fp_item FP_MEM *fp_heap_prefer(struct fp_pool FP_MEM *pool,
-						const u32 FP_MEM *slots, u32 pos, u32 *min,
-						struct fp_item FP_MEM *it)
+/* Replaces position `*min` by `pos` if its item is before that of `*min`. */
+FP_INLINE void fp_heap_prefer(struct fp_pool FP_MEM *pool, struct fp_entry FP_MEM *entries, u32 pos,
+			      u32 *min)
 {
-	struct fp_item FP_MEM *other = fp_item_at(pool, slots[pos]);
-
-	if (!fp_before(other, it))
-		return it;
-	*min = pos;
-	return other;
+	if (fp_entry_before(pool, &entries[pos], &entries[*min]))
+		*min = pos;
 }
 
-/* The first of up to four positions from `first` on, which is one of `count`. */
-FP_INLINE u32 fp_heap_first_of(struct fp_pool FP_MEM *pool, const u32 FP_MEM *slots, u32 first,
-			       u32 count)
+#ifndef __bpf__
+/*
+ * The first of four positions without a branch, since it is random; 0 if ranks are equal. In BPF, it
+ * would need more of the stack than the verifier permits.
+ */
+FP_INLINE u32 fp_heap_first_of_four(const struct fp_entry *entries, u32 first)
 {
-	struct fp_item FP_MEM *it = fp_item_at(pool, slots[first]);
+	u64 rank = entries[first].rank;
+	u32 min = first, equal = 0, pos;
+
+	for (pos = first + 1; pos < first + 4; pos++) {
+		u64 other = entries[pos].rank;
+
+		equal |= other == rank;
+		min = other < rank ? pos : min;
+		rank = other < rank ? other : rank;
+	}
+	return equal ? 0 : min;
+}
+#endif
+
+/* The first of up to four positions from `first` on, which is one of `count`. */
+FP_INLINE u32 fp_heap_first_of(struct fp_pool FP_MEM *pool, struct fp_entry FP_MEM *entries,
+			       u32 first, u32 count)
+{
 	u32 min = first;
 
 	if (count - first > 3) {
-		it = fp_heap_prefer(pool, slots, first + 1, &min, it);
-		it = fp_heap_prefer(pool, slots, first + 2, &min, it);
-		fp_heap_prefer(pool, slots, first + 3, &min, it);
+#ifndef __bpf__
+		u32 found = fp_heap_first_of_four(entries, first);
+
+		if (fp_likely(found))
+			return found;
+#endif
+		fp_heap_prefer(pool, entries, first + 1, &min);
+		fp_heap_prefer(pool, entries, first + 2, &min);
+		fp_heap_prefer(pool, entries, first + 3, &min);
 		return min;
 	}
 	if (count - first > 1)
-		it = fp_heap_prefer(pool, slots, first + 1, &min, it);
+		fp_heap_prefer(pool, entries, first + 1, &min);
 	if (count - first > 2)
-		fp_heap_prefer(pool, slots, first + 2, &min, it);
+		fp_heap_prefer(pool, entries, first + 2, &min);
 	return min;
 }
 
 /* Moves the hole at `pos` down to the position of `item`, in a heap of `count`, all with memory. */
-FP_FUNC int fp_heap_down(struct fp_pool FP_MEM *pool FP_ARG, u32 FP_MEM *slots FP_ARG, u32 item,
-			 u32 pos, u32 count)
+FP_FUNC int fp_heap_down(struct fp_pool FP_MEM *pool FP_ARG, struct fp_entry FP_MEM *entries FP_ARG,
+			 u32 item, u32 pos, u32 count)
 {
 	struct fp_item FP_MEM *it = fp_item_at(pool, item);
 	u32 i;
 
 	fp_loop(i, FP_HEAP_LEVELS) {
 		u64 first = (u64)pos * 4 + 1;
-		struct fp_item FP_MEM *child;
-		u32 down, below;
+		struct fp_entry FP_MEM *child;
+		u32 down;
 
 		if (first >= count)
 			break;
-		down = fp_heap_first_of(pool, slots, (u32)first, count);
-		below = slots[down];
-		child = fp_item_at(pool, below);
-		if (!fp_before(child, it))
+		down = fp_heap_first_of(pool, entries, (u32)first, count);
+		child = &entries[down];
+		if (fp_before_entry(pool, it, child))
 			break;
-		slots[pos] = below;
-		child->place = pos;
+		fp_heap_set(&entries[pos], child->rank, child->item, fp_item_at(pool, child->item),
+			    pos);
 		pos = down;
 	}
-	slots[pos] = item;
-	it->place = pos;
+	fp_heap_set(&entries[pos], it->rank, item, it, pos);
 	return 0;
 }
 
 /* Moves the hole at `pos` up or down to the position of `item`. `count` as in fp_heap_down(). */
-FP_INLINE void fp_heap_settle(struct fp_pool FP_MEM *pool, u32 FP_MEM *slots, u32 item,
-			      struct fp_item FP_MEM *it, u32 pos, u32 count)
+FP_INLINE void fp_heap_settle(struct fp_pool FP_MEM *pool, struct fp_entry FP_MEM *entries,
+			      u32 item, struct fp_item FP_MEM *it, u32 pos, u32 count)
 {
-	if (pos && fp_before(it, fp_item_at(pool, slots[(pos - 1) / 4])))
-		fp_heap_up(pool, slots, item, pos);
+	if (pos && fp_before_entry(pool, it, &entries[(pos - 1) / 4]))
+		fp_heap_up(pool, entries, item, pos);
 	else
-		fp_heap_down(pool, slots, item, pos, count);
+		fp_heap_down(pool, entries, item, pos, count);
 }
 
 /* The run that the item continues: the one with the highest rank; FP_RUNS if there is none. */
@@ -228,6 +285,7 @@ FP_SHORT u32 fp_heap_first(struct fp_pool FP_MEM *pool FP_ARG, struct fp_pifo FP
 {
 	struct fp_runs FP_MEM *runs = fp_runs_of(pool, p);
 	u32 first = runs->list[0].head, other, r;
+	struct fp_entry FP_MEM *entry;
 	u64 rank = runs->first[0];
 
 	for (r = 1; r < FP_RUNS; r++) {
@@ -241,9 +299,11 @@ FP_SHORT u32 fp_heap_first(struct fp_pool FP_MEM *pool FP_ARG, struct fp_pifo FP
 	}
 	if (!runs->heap)
 		return fp_item_bound(pool, first);
-	other = *fp_heap_slot(pool, p, 0);
-	if (!first || fp_before(fp_item_at(pool, other), fp_item_at(pool, first)))
-		first = other;
+	entry = fp_heap_entry(pool, p, 0);
+	if (!first || entry->rank < rank ||
+	    (entry->rank == rank &&
+	     fp_item_at(pool, entry->item)->seq < fp_item_at(pool, first)->seq))
+		first = entry->item;
 	return fp_item_bound(pool, first);
 }
 
@@ -260,7 +320,7 @@ FP_INLINE void fp_heap_add(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p
 	}
 	pos = runs->heap++;
 	if (fp_heap_bound(pool, p, pos + 1) > pos)
-		fp_heap_up(pool, fp_heap_slots(pool, p), item, pos);
+		fp_heap_up(pool, fp_heap_entries(pool, p), item, pos);
 	else
 		pool->broken++;
 }
@@ -277,19 +337,19 @@ FP_INLINE int fp_heap_take(struct fp_pool FP_MEM *pool, struct fp_pifo FP_MEM *p
 
 	if (pos & FP_IN_RUN)
 		return fp_run_unlink(pool, runs, item, it);
-	if (pos >= runs->heap || *fp_heap_slot(pool, p, pos) != item) {
+	if (pos >= runs->heap || fp_heap_entry(pool, p, pos)->item != item) {
 		pool->broken++;
 		return 1;
 	}
 	end = runs->heap - 1;
-	filler = *fp_heap_slot(pool, p, end);
+	filler = fp_heap_entry(pool, p, end)->item;
 	count = fp_heap_bound(pool, p, end);
 	runs->heap = end;
 	if (pos < count && leaf)
-		fp_heap_up(pool, fp_heap_slots(pool, p), filler, pos);
+		fp_heap_up(pool, fp_heap_entries(pool, p), filler, pos);
 	else if (pos < count)
-		fp_heap_settle(pool, fp_heap_slots(pool, p), filler, fp_item_at(pool, filler), pos,
-			       count);
+		fp_heap_settle(pool, fp_heap_entries(pool, p), filler, fp_item_at(pool, filler),
+			       pos, count);
 	return 0;
 }
 
@@ -318,12 +378,12 @@ FP_SHORT int fp_heap_shift(struct fp_pool FP_MEM *pool FP_ARG, struct fp_pifo FP
 {
 	struct fp_runs FP_MEM *runs = fp_runs_of(pool, p);
 	u32 count = fp_heap_bound(pool, p, runs->heap), pos = it->place;
-	u32 FP_MEM *slots = fp_heap_slots(pool, p);
+	struct fp_entry FP_MEM *entries = fp_heap_entries(pool, p);
 
-	if (pos >= count || slots[pos] != item ||
+	if (pos >= count || entries[pos].item != item ||
 	    fp_run_for(pool, runs, it->rank, it->seq) < FP_RUNS)
 		return 0;
-	fp_heap_settle(pool, slots, item, it, pos, count);
+	fp_heap_settle(pool, entries, item, it, pos, count);
 	return 1;
 }
 
@@ -359,10 +419,10 @@ FP_FUNC u32 fp_heap_last(struct fp_pool FP_MEM *pool FP_ARG, u32 q)
 	/* The first leaf: the first position without a child at 4 * pos + 1. */
 	first = count > 1 ? (count - 2) / 4 + 1 : 0;
 	fp_loop(i, count - first) {
-		u32 other = *fp_heap_slot(pool, p, first + i);
+		struct fp_entry FP_MEM *entry = fp_heap_entry(pool, p, first + i);
 
-		if (!last || fp_before(fp_item_at(pool, last), fp_item_at(pool, other)))
-			last = other;
+		if (!last || fp_before_entry(pool, fp_item_at(pool, last), entry))
+			last = entry->item;
 	}
 	return fp_item_bound(pool, last);
 }

@@ -24,7 +24,7 @@
 #include "../runtime.h"
 
 #define FP_PIFO_MAGIC	0x4f464950u /* "PIFO" */
-#define FP_PIFO_VERSION 3
+#define FP_PIFO_VERSION 4
 
 /* Limits of one PIFO. */
 #define FP_MAX_BUCKETS	     (1u << 20) /* FP_CFFS */

@@ -9,7 +9,7 @@
  *
  *   kind          order           push   pop    move,   last   memory plus 32 bytes an item
  *                                               remove         and 192 a PIFO
- *   FP_HEAP       exact           log n* log n* log n*  n      64 bytes, and 4 an item
+ *   FP_HEAP       exact           log n* log n* log n*  n      112 bytes, and 16 an item
  *   FP_BANDS      exact           1      1      1       1      8 bytes a band
  *   FP_CFFS       exact by g      1      1      1       1      16.25 bytes a bucket
  *   FP_GRADIENT   approximate     1      1      1       N      16 bytes a bucket

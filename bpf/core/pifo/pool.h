@@ -104,7 +104,7 @@ FP_INLINE u64 fp_pifo_bytes(u32 kind, u32 capacity, u32 buckets)
 
 	switch (kind) {
 	case FP_HEAP:
-		return fp_pool_align(sizeof(struct fp_runs) + (u64)capacity * 4);
+		return fp_pool_align(8 * FP_HEAP_WORDS + (u64)capacity * sizeof(struct fp_entry));
 	case FP_BANDS:
 		return fp_pool_align((u64)buckets * 8);
 	case FP_CFFS:

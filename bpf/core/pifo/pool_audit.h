@@ -99,13 +99,20 @@ static int fp_audit_heap(struct fp_pool *pool, struct fp_pifo *p, struct fp_audi
 			return 1;
 	}
 	for (pos = 0; pos < count; pos++) {
-		u32 item = *fp_heap_slot(pool, p, pos);
+		u32 item = fp_heap_entry(pool, p, pos)->item;
 		struct fp_item *it = fp_item_at(pool, item);
 
 		if (!fp_item_bound(pool, item) || it->pifo != audit->pifo || it->place != pos)
 			return fp_flawed(audit, FP_FLAW_RECORD, item);
-		if (pos && fp_before(it, fp_item_at(pool, *fp_heap_slot(pool, p, (pos - 1) / 4))))
+		if (pos &&
+		    fp_before(it, fp_item_at(pool, fp_heap_entry(pool, p, (pos - 1) / 4)->item)))
 			return fp_flawed(audit, FP_FLAW_ORDER, item);
+	}
+	for (pos = 0; pos < count; pos++) {
+		struct fp_entry *entry = fp_heap_entry(pool, p, pos);
+
+		if (entry->rank != fp_item_at(pool, entry->item)->rank)
+			return fp_flawed(audit, FP_FLAW_INDEX, entry->item);
 	}
 	return held != p->count ? fp_flawed(audit, FP_FLAW_COUNT, 0) : 0;
 }

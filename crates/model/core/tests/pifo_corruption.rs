@@ -69,7 +69,7 @@ fn corrupted_words_never_cause_hangs_or_overruns() {
 fn invalid_headers_refuse_until_repaired() {
     let mut pool = Pool::new(10, &[PifoConfig::new(Kind::Heap, 10)]).unwrap();
     pool.push(1, 1, 5).unwrap();
-    let magic_and_version = 0x4f46_4950 | 3 << 32;
+    let magic_and_version = 0x4f46_4950 | 4 << 32;
     pool.overwrite(0, magic_and_version + 1);
     assert_eq!(pool.push(1, 2, 5), Err(Refusal::Pifo));
     assert_eq!(
@@ -140,13 +140,15 @@ fn an_audit_names_what_is_wrong() {
     };
     // The bits of each half of a window stand behind its own buckets.
     let bits = arrays + window.buckets as usize;
-    let cases: [(&str, Kind, usize, u64); 11] = [
+    let cases: [(&str, Kind, usize, u64); 12] = [
         ("descriptor", Kind::Heap, pifo(1), 0xff),
         ("another position", Kind::Heap, item(2) + 3, 7 | 1 << 32),
         ("precedes", Kind::Heap, item(6), 99),
         ("precedes", Kind::Heap, item(3), 1),
         ("bits or sums", Kind::Heap, item(3), 99),
         ("item count", Kind::Heap, arrays + 6, 2),
+        // The rank at the first position, behind 8 words of runs and 6 of space.
+        ("bits or sums", Kind::Heap, arrays + 14, 99),
         (
             "another position",
             Kind::Cffs(window),
