@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use fairpath_author::script::{Bench, MakeRuntime, Script};
+use fairpath_author::script::{Bench, Failure, MakeRuntime, Script};
 use fairpath_core::sched::{Plan, Policy, SchedRuntime, Scheduler, policies};
 use fairpath_sched::tree::{Known, Tree};
 
@@ -20,6 +20,18 @@ fn scripts() -> Vec<PathBuf> {
         .collect();
     scripts.sort();
     scripts
+}
+
+/// A bench for a policy, as if the command line named it.
+fn bench_of(name: &str) -> Bench {
+    let known = Known {
+        policies: policies(),
+        classes: &[],
+    };
+    let policy = policies().iter().find(|policy| policy.name == name);
+    let policy = policy.unwrap_or_else(|| panic!("no policy {name}"));
+    let tree = Tree::of_policy(policy, known).unwrap();
+    Bench::new(Some(tree), policies(), vec![native()])
 }
 
 /// The tree next to a script, or the policy with its name; none for the other dialect.
@@ -67,25 +79,93 @@ fn every_shipped_policy_has_a_script() {
 /// A script must be able to fail: on FIFO, those of the policies that reorder do.
 #[test]
 fn scripts_fail_on_another_policy() {
-    let known = Known {
-        policies: policies(),
-        classes: &[],
-    };
-    let fifo = policies()
-        .iter()
-        .find(|policy| policy.name == "fifo")
-        .unwrap();
     for name in [
-        "stfq", "edf", "lstf", "srpt", "pfabric", "fq_codel", "sp_pifo", "codel",
+        "stfq",
+        "edf",
+        "lstf",
+        "srpt",
+        "pfabric",
+        "fq_codel",
+        "sp_pifo",
+        "codel",
+        "xdq-wfq",
+        "xdq-sprio",
+        "xdq-hpfq",
+        "xdq-fq_codel",
     ] {
-        let bench = Bench::new(
-            Some(Tree::of_policy(fifo, known).unwrap()),
-            policies(),
-            vec![native()],
-        );
         let report = Script::load(&directory().join(format!("{name}.lua")))
             .unwrap()
-            .run(&bench);
+            .run(&bench_of("fifo"));
         assert!(report.failed() > 0, "{name}.lua holds for FIFO, too");
     }
+    let report = Script::load(&directory().join("xdq-fifo.lua"))
+        .unwrap()
+        .run(&bench_of("stfq"));
+    assert!(report.failed() > 0, "xdq-fifo.lua holds for stfq, too");
+}
+
+/// The failure of a script that names its program.
+fn failure(program: &str, text: &str) -> Failure {
+    let text = format!("config.bpf.file = './sched_{program}.bpf.o'\n{text}");
+    let bench = Bench::new(None, policies(), vec![native()]);
+    let report = Script::new("a.lua", text).run(&bench);
+    let failure = report.cases.iter().find_map(|case| case.failure.clone());
+    failure.unwrap_or_else(|| panic!("{}", report.text(1)))
+}
+
+/// The tester's own script of `sched_test` ends with this comparison, which fails there, too.
+#[test]
+fn comparison_with_another_packet_fails() {
+    let failure = failure(
+        "test",
+        "adjust_meta(8)\n\
+         local one, two = Udp:new(), Udp:new()\n\
+         one.udp.dest, two.udp.dest = 9001, 9002\n\
+         enqueue(two, 1)\n\
+         local packet = dequeue()\n\
+         cmp(packet, two, 1)\n\
+         cmp(packet, one, 1)",
+    );
+    assert_eq!(failure.lines, [8]);
+    assert_eq!(failure.message, "fail: unexpected packet: udp.dest differs");
+    assert!(failure.expected.unwrap().contains("udp:9001"));
+    assert!(failure.got.unwrap().contains("udp:9002"));
+}
+
+/// A script of the tester that expects another order ends with the reason.
+#[test]
+fn known_differences_of_programs_are_named() {
+    let text = "local one, two = Udp:new(), Udp:new()\n\
+                one.udp.dest, two.udp.dest = 9001, 9002\n\
+                enqueue(one, 1) enqueue(two, 1) dequeue_cmp(two, 1)";
+    for (program, words) in [
+        ("fq_codel", "fq_codel by turns"),
+        ("hpfq", "between left and right"),
+        ("wfq", "stfq keeps it"),
+    ] {
+        let message = failure(program, text).message;
+        assert!(message.contains(words), "{message}");
+        assert!(message.contains("docs/guide/sched-scripts.md"), "{message}");
+    }
+    assert!(failure("fifo", text).message.ends_with("udp.dest differs"));
+}
+
+/// The command line selects the policy, the program still selects the meaning of weights and ports.
+#[test]
+fn weights_are_ranks_for_a_named_policy() {
+    let text = "config.bpf.file = './sched_sprio.bpf.o'\n\
+                local one, two = Udp:new(), Udp:new()\n\
+                one.udp.dest, two.udp.dest = 9001, 9002\n\
+                set_flow_weight(one, 9) set_flow_weight(two, 0)\n\
+                enqueue(one, 1) enqueue(two, 1)\n\
+                dequeue_cmp(two, 1) dequeue_cmp(one, 1)";
+    for name in ["pfabric", "srpt"] {
+        Script::new("a.lua", text)
+            .run(&bench_of(name))
+            .expect_pass();
+    }
+    assert_eq!(
+        Script::new("a.lua", text).run(&bench_of("fifo")).failed(),
+        1
+    );
 }

@@ -97,6 +97,9 @@ pub(super) fn install(verbs: &Verbs<'_>) -> mlua::Result<()> {
         },
     )?;
     verbs.add("is_chosen", |session, _, ()| Ok(session.bed.tree.is_some()))?;
+    verbs.add("is_fixed", |session, _, ()| {
+        Ok(session.bench.tree.is_some())
+    })?;
     verbs.add("tree", |session, _, text: String| {
         let known = Known {
             policies: &session.bench.policies,

@@ -72,6 +72,7 @@ impl Sorted {
             return Sorted::dropped(op.handle, Drop::Limit);
         }
         self.arrivals += 1;
+        self.stats.queued += 1;
         self.held.insert(op.handle);
         self.queue
             .insert((op.meta.hint, self.arrivals), (op.handle, op.meta));

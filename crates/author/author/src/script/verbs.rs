@@ -20,6 +20,8 @@ use fairpath_units::nearest;
 const CHUNK: &str = "script";
 /// Stack frames that are searched for lines of the script.
 const MAX_FRAMES: usize = 64;
+/// Maximum float that is a tag: beyond it, two integers may be one float.
+const MAX_WHOLE: f64 = 9_007_199_254_740_991.0;
 /// Maximum lines of the script in a failure.
 const MAX_LINES: usize = 8;
 
@@ -220,9 +222,12 @@ pub(super) fn tag(value: &Value) -> Result<Option<Tag>, Halt> {
     match value {
         Value::Nil => Ok(None),
         Value::Integer(number) => Ok(Some(Tag::Number(*number))),
+        Value::Number(number) if number.fract() == 0.0 && number.abs() <= MAX_WHOLE => {
+            Ok(Some(Tag::Number(*number as i64)))
+        }
         Value::String(text) => Ok(Some(Tag::Text(text.to_string_lossy()))),
         other => Err(Halt::usage(format!(
-            "expected a number or a string as tag, not {}",
+            "expected an integer or a string as tag, not {}",
             shown(other)
         ))),
     }

@@ -203,7 +203,7 @@ fn invalid_arguments_are_refused_with_their_name() {
         ("udp(5)", "udp: "),
         ("enqueue(5)", "expected a packet"),
         ("enqueue(nil)", "expected a packet"),
-        ("enqueue(udp {}, {})", "expected a number or a string"),
+        ("enqueue(udp {}, {})", "expected an integer or a string"),
         ("dequeue_cmp('x')", "expected a packet"),
         ("expect_dropped(udp {})", "a result of enqueue or dequeue"),
         ("expect_drops(1, 'fun')", "write one of queue_full"),
