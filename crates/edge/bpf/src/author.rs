@@ -33,6 +33,26 @@ pub use verdict::{Refusal, Verdict, VerifyError, refusal, verify};
 /// Path below bpf/ and text of all files that programs and policies include.
 const SOURCES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/sources.rs"));
 
+/// The C file of a built-in policy with the headers next to it, in one text. `None`: there is no such policy.
+pub fn built_in(name: &str) -> Option<String> {
+    let source = |file: &str| {
+        let path = format!("policy/{file}");
+        let found = SOURCES.iter().find(|(known, _)| *known == path);
+        found.map(|(_, text)| *text)
+    };
+    let header = |line: &str| {
+        let name = line.strip_prefix("#include \"")?.strip_suffix('"')?;
+        // Its licence is that of the file.
+        Some(source(name)?.split_once('\n')?.1)
+    };
+    let text = source(&format!("{name}.c"))?;
+    let lines = text.lines().map(|line| match header(line) {
+        Some(header) => header.to_owned(),
+        None => format!("{line}\n"),
+    });
+    Some(lines.collect())
+}
+
 /// The oldest supported clang.
 const CLANG: u32 = 19;
 

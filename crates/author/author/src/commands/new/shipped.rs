@@ -1,91 +1,44 @@
 //! The built-in policies as files, each with its test script, and with the tree that the script needs.
 
+use fairpath_bpf::author::built_in;
+
+/// Files of `scripts/`, by name.
+const SCRIPTS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/scripts.rs"));
+const LICENCE: &str = "/* SPDX-License-Identifier: MIT OR GPL-2.0-only */\n";
+
 /// A built-in policy.
 pub(super) struct Shipped {
-    name: &'static str,
-    policy: &'static str,
+    name: String,
+    policy: String,
     script: &'static str,
     tree: Option<&'static str>,
 }
 
-macro_rules! shipped {
-    ($name:literal) => {
-        shipped!($name, None)
-    };
-    ($name:literal with a tree) => {
-        shipped!(
-            $name,
-            Some(include_str!(concat!("../../../scripts/", $name, ".toml")))
-        )
-    };
-    ($name:literal, $tree:expr) => {
-        Shipped {
-            name: $name,
-            policy: include_str!(concat!("../../../../../../bpf/policy/", $name, ".c")),
-            script: include_str!(concat!("../../../scripts/", $name, ".lua")),
-            tree: $tree,
-        }
-    };
-}
-
-const SHIPPED: &[Shipped] = &[
-    shipped!("aifo" with a tree),
-    shipped!("class_tree" with a tree),
-    shipped!("codel"),
-    shipped!("diffserv"),
-    shipped!("drr"),
-    shipped!("edf"),
-    shipped!("fifo"),
-    shipped!("fq_codel"),
-    shipped!("hclock" with a tree),
-    shipped!("hpfq" with a tree),
-    shipped!("lstf"),
-    shipped!("pacing"),
-    shipped!("pfabric"),
-    shipped!("priority"),
-    shipped!("qfq" with a tree),
-    shipped!("sp_pifo"),
-    shipped!("srpt"),
-    shipped!("stfq"),
-    shipped!("tins" with a tree),
-    shipped!("token_bucket"),
-];
-
-/// Headers of several policies, by the line that includes them.
-const HEADERS: [(&str, &str); 3] = [
-    (
-        "#include \"clocks.h\"\n",
-        include_str!("../../../../../../bpf/policy/clocks.h"),
-    ),
-    (
-        "#include \"codel.h\"\n",
-        include_str!("../../../../../../bpf/policy/codel.h"),
-    ),
-    (
-        "#include \"guard.h\"\n",
-        include_str!("../../../../../../bpf/policy/guard.h"),
-    ),
-];
-const LICENCE: &str = "/* SPDX-License-Identifier: MIT OR GPL-2.0-only */\n";
-
 /// The built-in policy of this name.
-pub(super) fn find(name: &str) -> Option<&'static Shipped> {
-    SHIPPED.iter().find(|shipped| shipped.name == name)
+pub(super) fn find(name: &str) -> Option<Shipped> {
+    let file = |ending: &str| {
+        let file = format!("{name}.{ending}");
+        let found = SCRIPTS.iter().find(|(known, _)| *known == file);
+        found.map(|(_, text)| *text)
+    };
+    Some(Shipped {
+        name: name.to_owned(),
+        policy: built_in(name)?,
+        script: file("lua")?,
+        tree: file("toml"),
+    })
 }
 
 impl Shipped {
     /// The policy in one file, under another name.
     pub fn policy(&self, name: &str) -> String {
-        let mut text = self.policy.to_owned();
-        for (line, header) in HEADERS {
-            text = text.replace(line, header.strip_prefix(LICENCE).unwrap_or(header));
-        }
         let begun = format!(
             "{LICENCE}/* {name}: begun as {} of Fairpath {}. */\n",
             self.name,
             env!("CARGO_PKG_VERSION")
         );
-        text.replacen(LICENCE, &begun, 1)
+        self.policy
+            .replacen(LICENCE, &begun, 1)
             .replace(&self.quoted(), &format!("\"{name}\""))
     }
 
