@@ -137,10 +137,13 @@ fn hands_over(config: &ShapeConfig, error: &anyhow::Error) -> bool {
 
 /// The custom policies, and by what each runs.
 fn customs(via: Via, customs: &[Arc<Author>]) -> String {
-    let by = |custom: &Arc<Author>| match (via, custom.why_interpreted()) {
-        (Via::Qdisc, _) => "in the kernel".to_owned(),
-        (_, None) => "compiled".to_owned(),
-        (_, Some(why)) => format!("interpreted: {why}"),
+    // Operations of a scheduler in the kernel cannot be recorded, and only theirs.
+    let shapes = via.description().shapes.as_ref();
+    let in_kernel = shapes.is_some_and(|shapes| shapes.record.is_some());
+    let by = |custom: &Arc<Author>| match (in_kernel, custom.why_interpreted()) {
+        (true, _) => "in the kernel".to_owned(),
+        (false, None) => "compiled".to_owned(),
+        (false, Some(why)) => format!("interpreted: {why}"),
     };
     let each = customs
         .iter()
