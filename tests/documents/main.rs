@@ -88,7 +88,7 @@ fn scheduler_of_the_tutorial_shapes_live_packets() {
     };
     let (fifo, scfq) = (mean_ms(output_of("--policy fifo")), mean_ms(shaped));
     assert!(
-        scfq < fifo / 3.0,
+        scfq < fifo / 1.5,
         "ping: {fifo} ms by FIFO, {scfq} ms by SCFQ"
     );
 }
