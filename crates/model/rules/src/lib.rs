@@ -1,6 +1,32 @@
 //! Rules in the syntax of iptables, ip6tables, arptables, ebtables and ipset. Pure: the caller reads
 //! and writes files.
+//!
+//! ```text
+//!   iptables-save, ip6tables-save --.
+//!   arptables-save, ebtables-save --+--> Ruleset (one tree) --> write: the same four formats
+//!   -A -I -D -R -N -X -P -F -Z -----'
+//! ```
 
+#![allow(missing_docs)]
+
+mod arp;
+mod bridge;
+mod canonical;
+mod hash_rate;
+mod names;
+mod packet;
 mod place;
+mod read;
+pub mod spec;
+mod tree;
+pub mod value;
+mod words;
+mod write;
 
+pub use names::{Names, protocol_name};
+pub use packet::*;
 pub use place::{LineError, Place, ReadError};
+pub use read::{Edit, MAX_LINE, MAX_PROBLEMS, Parser, Reading, new_table, read, restore, same};
+pub use tree::*;
+pub use words::{MAX_WORDS, Word, split};
+pub use write::{WithCounters, item_text, rule_line, rule_string, rule_text, to_text, write};

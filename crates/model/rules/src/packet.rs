@@ -1,0 +1,140 @@
+//! A packet as rules see it: its bytes, and facts that are not in them.
+
+use crate::tree::Family;
+
+/// Everything about a packet that a rule can match.
+///
+/// Facts that are unknown (`None`) are never guessed: an answer that depends on one is
+/// [`Verdict::Unknown`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Packet<'a> {
+    pub family: Family,
+    /// Bytes from the link-layer header (or, without one, from the network header).
+    pub bytes: &'a [u8],
+    /// Offset of the network header: of IPv4, IPv6 or ARP.
+    pub network: usize,
+    /// Length from the network header on the wire, in bytes; more than the bytes if these were cut.
+    pub length: usize,
+    pub facts: Facts,
+}
+
+impl<'a> Packet<'a> {
+    /// The bytes from the network header on.
+    pub fn network_bytes(&self) -> &'a [u8] {
+        self.bytes.get(self.network..).unwrap_or_default()
+    }
+}
+
+/// A name of an interface, as bytes.
+pub type InterfaceName = Box<[u8]>;
+
+/// Facts that are not in a packet's bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Facts {
+    /// Names of interfaces; an empty name: the packet has none here.
+    pub input: Option<InterfaceName>,
+    pub output: Option<InterfaceName>,
+    /// Ports of a bridge below these interfaces; an empty name: not through a bridge.
+    pub physical_input: Option<InterfaceName>,
+    pub physical_output: Option<InterfaceName>,
+    /// Bridges: the bridge devices.
+    pub logical_input: Option<InterfaceName>,
+    pub logical_output: Option<InterfaceName>,
+    /// The packet mark. Known: packets begin without one.
+    pub mark: u32,
+    pub connection: Option<Connection>,
+    /// Bits of [`crate::spec`]'s address types: 1 << RTN number (2 unicast, 4 local, 8 broadcast ...).
+    pub source_type: Option<u16>,
+    pub destination_type: Option<u16>,
+    /// 0 to this host, 1 broadcast, 2 multicast, 3 to another host.
+    pub packet_type: Option<u8>,
+    /// User and group of the local socket; `Some(None)`: no socket.
+    pub owner: Option<Option<Owner>>,
+    /// Reverse path: true if the route back leads through the input interface.
+    pub reverse_path: Option<bool>,
+    /// Nanoseconds of a clock that does not jump: limits, recent lists.
+    pub now: u64,
+    /// Seconds since 1970-01-01, UTC; and the offset of local time.
+    pub date: Option<(u64, i32)>,
+    /// 32 random bits for `statistic --mode random`, made by the caller.
+    pub random: Option<u32>,
+}
+
+/// The state of a packet's connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Connection {
+    /// One bit of `--ctstate`: 1 INVALID, 2 NEW, 4 RELATED, 8 ESTABLISHED, 16 UNTRACKED; and 32 SNAT,
+    /// 64 DNAT.
+    pub state: u8,
+    /// Bits of `--ctstatus`.
+    pub status: u8,
+    pub mark: u32,
+    /// True in the reply direction.
+    pub reply: bool,
+}
+
+/// The owner of a local socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    pub user: u32,
+    pub group: u32,
+}
+
+/// The outcome of a packet at a hook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    Accept,
+    Drop,
+    /// Dropped, and an answer is sent: the number of `--reject-with`.
+    Reject(u8),
+    /// User space decides (QUEUE, NFQUEUE).
+    Queue,
+    /// The answer depends on something that is not known.
+    Unknown(Unknown),
+}
+
+/// A reason why a verdict is not known, at a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Unknown {
+    /// A match that Fairpath does not evaluate.
+    OpaqueMatch = 1,
+    /// A target that changes or moves the packet in a way that Fairpath does not evaluate.
+    OpaqueTarget = 2,
+    Input = 3,
+    Output = 4,
+    Physical = 5,
+    Connection = 6,
+    SourceType = 7,
+    DestinationType = 8,
+    PacketType = 9,
+    Owner = 10,
+    ReversePath = 11,
+    Date = 12,
+    Random = 13,
+    /// Address translation: tables after `nat` see other addresses.
+    Translation = 14,
+    /// Bytes that the capture did not keep.
+    CutBytes = 15,
+    /// A set that was not given.
+    Set = 16,
+    /// The link-layer header is missing.
+    LinkLayer = 17,
+}
+
+/// Changes of a packet by rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Changes {
+    pub mark: u32,
+    pub connection_mark: Option<u32>,
+    /// CLASSIFY: major << 16 | minor.
+    pub priority: Option<u32>,
+    /// The byte with DSCP and ECN, if a rule changed it.
+    pub tos: Option<u8>,
+    pub ttl: Option<u8>,
+    /// The limit of TCPMSS; 0 for the path MTU.
+    pub mss: Option<u16>,
+    pub untracked: bool,
+    /// Packets logged (LOG, NFLOG, TRACE).
+    pub logged: u32,
+}
