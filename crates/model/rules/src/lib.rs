@@ -2,5 +2,7 @@
 //! and writes files.
 
 mod place;
+pub mod sets;
 
 pub use place::{LineError, Place, ReadError};
+pub use sets::{Contains, Element, Family, ReadSetsError, Set, SetKey, Sets};
