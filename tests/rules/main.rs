@@ -1,0 +1,5 @@
+//! Rules and sets, compared with the tools whose files they read.
+//!
+//! As root: `cargo test -p fairpath-tests --test rules`.
+
+mod sets;
