@@ -15,6 +15,7 @@ fn main() {
     println!("cargo:rerun-if-changed=src/forward.c");
     println!("cargo:rerun-if-changed=src/native.c");
     println!("cargo:rerun-if-changed=src/pifo.c");
+    println!("cargo:rerun-if-changed=src/rules.c");
     println!("cargo:rerun-if-changed=src/sched/native.c");
     println!("cargo:rerun-if-env-changed=FAIRPATH_SANITIZE");
     println!("cargo:rerun-if-env-changed=CLANG");
@@ -35,6 +36,7 @@ fn main() {
         .file("src/forward.c")
         .file("src/native.c")
         .file("src/pifo.c")
+        .file("src/rules.c")
         .file("src/sched/native.c")
         .include("../../../bpf/core")
         .include("../../../bpf/include")

@@ -17,6 +17,7 @@ mod memory;
 mod monitor;
 pub mod pifo;
 mod prefetch;
+pub mod rules;
 pub mod sched;
 
 pub use abi::*;

@@ -12,7 +12,9 @@
 mod arp;
 mod bridge;
 mod canonical;
+mod evaluate;
 mod hash_rate;
+pub mod image;
 mod names;
 mod packet;
 mod place;
@@ -24,6 +26,7 @@ pub mod value;
 mod words;
 mod write;
 
+pub use evaluate::*;
 pub use names::{Names, protocol_name};
 pub use packet::*;
 pub use place::{LineError, Place, ReadError};

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * rules/evaluate.h: walks the chains of an image with a packet.
+ *
+ *   fp_rules_evaluate()  all tables of a hook, in order
+ *   fp_rules_chain()     one base chain, to its verdict
+ *
+ * A run of rules with equal shape is scanned by their first comparison; a lookup finds the next
+ * rule of a segment that can match. Both only skip rules that do not match, so order, verdict and
+ * counters are those of the linear walk.
+ */
+#ifndef FP_RULES_EVALUATE_H
+#define FP_RULES_EVALUATE_H
+
+#include "match.h"
+
+FP_INLINE struct fp_rules_image FP_MEM *fp_rules_image(struct fp_rules FP_MEM *r)
+{
+	return FP_AT(struct fp_rules_image, r, r->image);
+}
+
+/* Counts a packet for an id. */
+FP_INLINE void fp_rules_count(struct fp_rules FP_MEM *r, struct fp_rules_work FP_MEM *w, u32 id)
+{
+	struct fp_rules_counter FP_MEM *counter;
+	u32 times = 1;
+
+	if (r->mode == FP_COUNT_NONE || id == FP_RULES_NONE)
+		return;
+	if (r->mode == FP_COUNT_SAMPLED) {
+		if (!w->sample)
+			return;
+		times = r->sample_every;
+	}
+	counter = FP_AT(struct fp_rules_counter, r,
+			r->counters + w->cpu * r->stride + (u64)id * sizeof(*counter));
+	counter->packets += times;
+	counter->bytes += (u64)times * (w->family == FP_FAMILY_ARP ? 28 : w->length);
+}
+
+FP_INLINE void fp_rules_note(struct fp_rules_work FP_MEM *w, u32 id)
+{
+	if (fp_unlikely(w->tracing)) {
+		if (w->traced < FP_RULES_TRACE)
+			w->trace[w->traced & (FP_RULES_TRACE - 1)] = id;
+		w->traced++;
+	}
+}
+
+/* The hash of a packet's words under the masks of a tuple; never 0. */
+FP_INLINE u32 fp_rules_hash(const struct fp_rules_work FP_MEM *w,
+			    const struct fp_rules_tuple FP_MEM *t)
+{
+	u32 i, shape = t->shape;
+	u64 sum = t->seed;
+
+	FP_UNROLL
+	for (i = 0; i < FP_RULES_COMPARES; i++) {
+		if (i < t->count)
+			sum = (sum ^ (w->word[shape & 15] & t->masks[i])) * 0x9e3779b97f4a7c15ull;
+		sum ^= sum >> 29;
+		shape >>= 5;
+	}
+	return (u32)(sum >> 32) | 1;
+}
+
+#define FP_RULES_LIST 0xffffff
+
+/* The first record at or after `from` in a list of a tuple, or `none`. */
+FP_INLINE u32 fp_rules_in_list(const u8 FP_MEM *segment, u32 list, u32 from, u32 none)
+{
+	const u32 FP_MEM *offsets = FP_AT(const u32, segment, list);
+	u32 low = FP_ZERO, high = offsets[0], i;
+
+	if (list & 1)
+		return list - 1 >= from ? list - 1 : none;
+	fp_loop(i, 32) {
+		u32 middle = (low + high) >> 1;
+
+		if (low >= high)
+			break;
+		if (offsets[1 + middle] < from)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < offsets[0] ? offsets[1 + low] : none;
+}
+
+/* The offset from the segment of the next rule that can match, from `from` on; or its end. */
+FP_FUNC u32 fp_rules_next(struct fp_rules_work FP_MEM *w FP_ARG,
+			  const u8 FP_MEM *segment FP_ARG, u32 from)
+{
+	const struct fp_rules_record FP_MEM *record = (const struct fp_rules_record FP_MEM *)segment;
+	const struct fp_rules_lookup FP_MEM *lookup =
+		FP_AT(const struct fp_rules_lookup, segment, record->id);
+	const struct fp_rules_tuple FP_MEM *t =
+		(const struct fp_rules_tuple FP_MEM *)(lookup + 1);
+	u32 i, k, best = lookup->end;
+
+	fp_loop(i, FP_RULES_TUPLES) {
+		u32 hash, found;
+
+		if (i >= lookup->tuples)
+			break;
+		hash = fp_rules_hash(w, t);
+		fp_loop(k, FP_RULES_PROBES) {
+			const struct fp_rules_entry FP_MEM *entry =
+				FP_AT(const struct fp_rules_entry, segment,
+				      t->at + (u64)((hash + k) & t->mask) * sizeof(*entry));
+
+			if (!entry->hash)
+				break;
+			if (entry->hash == hash) {
+				found = fp_rules_in_list(segment, entry->list, from, best);
+				best = found < best ? found : best;
+				break;
+			}
+		}
+		t++;
+	}
+	return best;
+}
+
+/*
+ * Scans a run: the number of rules from the start whose first comparison fails. Four are compared
+ * for each check of the loop's budget.
+ */
+FP_INLINE u32 fp_rules_scan(const u8 FP_MEM *first, u32 count, u32 stride, u64 key, u32 not)
+{
+	u32 i = FP_ZERO;
+
+#define FP_GATE_(n)                                                                                \
+	(((key & FP_AT(const struct fp_rules_compare, first, (u64)(n) * stride)->mask) ==          \
+	  FP_AT(const struct fp_rules_compare, first, (u64)(n) * stride)->value) != not)
+	while (i + 4 <= count && fp_can_loop) {
+		if (FP_GATE_(0))
+			return i;
+		if (FP_GATE_(1))
+			return i + 1;
+		if (FP_GATE_(2))
+			return i + 2;
+		if (FP_GATE_(3))
+			return i + 3;
+		first += 4 * stride;
+		i += 4;
+	}
+	while (i < count && fp_can_loop) {
+		if (FP_GATE_(0))
+			return i;
+		first += stride;
+		i++;
+	}
+	return i;
+}
+
+FP_INLINE u32 fp_rules_verdict(struct fp_rules_work FP_MEM *w, u32 verdict, u32 argument, u32 rule)
+{
+	w->verdict = verdict;
+	w->argument = argument;
+	w->rule = rule;
+	return verdict;
+}
+
+/*
+ * A stack entry: offset of the next record | offset of the run or segment it is in << 32. Offsets
+ * are in units.
+ */
+FP_INLINE u64 fp_rules_frame(u32 next, u32 within)
+{
+	return (u64)(within / FP_RULES_UNIT) << 32 | next / FP_RULES_UNIT;
+}
+
+#define FP_MATCHES_WORD_(k)                                                                        \
+	if (k < words) {                                                                           \
+		u32 s_ = shape >> (5 * k);                                                         \
+		if (((w->word[s_ & 15] & compare[k].mask) != compare[k].value) != !!(s_ & 16))     \
+			goto no;                                                                   \
+	}
+
+/* Walks from w->at to a verdict. */
+FP_FUNC u32 fp_rules_walk_chains(struct fp_rules FP_MEM *r FP_ARG,
+				 struct fp_rules_work FP_MEM *w FP_ARG)
+{
+	struct fp_rules_image FP_MEM *image = fp_rules_image(r);
+	const u32 FP_MEM *chains = FP_AT(const u32, image, image->chain_at);
+	volatile u32 FP_MEM *evaluated = &w->evaluated;
+	u32 at = w->at, within = w->within, slow = w->slow, i;
+
+	fp_loop(i, FP_RULES_STEPS) {
+		const struct fp_rules_record FP_MEM *record =
+			FP_AT(const struct fp_rules_record, image, at);
+		const struct fp_rules_compare FP_MEM *compare;
+		u32 words, shape, action, state, argument;
+
+		if (within && !slow) {
+			const struct fp_rules_record FP_MEM *head =
+				FP_AT(const struct fp_rules_record, image, within);
+
+			if (head->words == FP_RECORD_RUN) {
+				u32 stride = head->tests * FP_RULES_UNIT;
+				u32 end = within + FP_RULES_UNIT + head->id * stride;
+				u32 skipped;
+
+				if (at >= end) {
+					within = 0;
+					continue;
+				}
+				shape = head->shape;
+				skipped = fp_rules_scan((const u8 FP_MEM *)fp_rules_compares(record),
+							(end - at) / stride, stride,
+							w->word[shape & 15], !!(shape & 16));
+				*evaluated += skipped;
+				at += skipped * stride;
+				if (at >= end) {
+					within = 0;
+					at = end;
+					continue;
+				}
+				record = FP_AT(const struct fp_rules_record, image, at);
+			} else {
+				at = within + fp_rules_next(w, (const u8 FP_MEM *)head, at - within);
+				record = FP_AT(const struct fp_rules_record, image, at);
+				/* The record after the segment is the end of it. */
+				if (record->words == FP_RECORD_LEAVE) {
+					within = 0;
+					at += FP_RULES_UNIT;
+					continue;
+				}
+			}
+		}
+		words = record->words;
+		action = record->action;
+		argument = action >> 8;
+		if (words > FP_RULES_COMPARES) {
+			if (words == FP_RECORD_RUN || words == FP_RECORD_LOOKUP) {
+				within = at;
+				at += FP_RULES_UNIT;
+				continue;
+			}
+			if (words == FP_RECORD_LEAVE) {
+				within = 0;
+				at += FP_RULES_UNIT;
+				continue;
+			}
+			/* The end of a chain. */
+			state = action & 0xff;
+			if (state != FP_ACT_RETURN) {
+				fp_rules_count(r, w, record->id);
+				fp_rules_note(w, record->id);
+				return fp_rules_verdict(w, state, 0, FP_RULES_NONE);
+			}
+			goto leave;
+		}
+		++*evaluated;
+		shape = record->shape;
+		compare = fp_rules_compares(record);
+		if (fp_unlikely(slow)) {
+			state = fp_rules_match_slowly(r, w, record);
+			if (state == FP_NO)
+				goto no;
+			if (state == FP_HOTDROP)
+				return fp_rules_verdict(w, FP_ACT_DROP, 1, FP_RULES_NONE);
+			if (state == FP_MAYBE)
+				return fp_rules_verdict(w, FP_ACT_UNKNOWN, w->argument, record->id);
+		} else {
+			FP_MATCHES_WORD_(0)
+			FP_MATCHES_WORD_(1)
+			FP_MATCHES_WORD_(2)
+			FP_MATCHES_WORD_(3)
+			FP_MATCHES_WORD_(4)
+			FP_MATCHES_WORD_(5)
+			if (record->tests) {
+				w->waiting = 0;
+				state = fp_rules_all_tests(r, w, record, 0);
+				if (state == FP_NO)
+					goto no;
+				if (state == FP_HOTDROP)
+					return fp_rules_verdict(w, FP_ACT_DROP, 1, FP_RULES_NONE);
+				if (w->waiting)
+					return fp_rules_verdict(w, FP_ACT_UNKNOWN, w->waiting,
+								record->id);
+			}
+		}
+		fp_rules_count(r, w, record->id);
+		fp_rules_note(w, record->id);
+		switch (action & 0xff) {
+		case FP_ACT_NONE:
+			goto no;
+		case FP_ACT_TARGET: {
+			const struct fp_rules_test FP_MEM *change =
+				FP_AT(const struct fp_rules_test, record, argument);
+
+			if (fp_rules_change(w, change) == FP_MAYBE)
+				return fp_rules_verdict(w, FP_ACT_UNKNOWN, w->argument, record->id);
+			goto no;
+		}
+		case FP_ACT_RETURN:
+			goto leave;
+		case FP_ACT_JUMP:
+			if (w->depth >= FP_RULES_DEPTH)
+				return fp_rules_verdict(w, FP_ACT_DROP, 2, record->id);
+			w->stack[w->depth & (FP_RULES_DEPTH - 1)] =
+				fp_rules_frame(at + record->units * FP_RULES_UNIT, within);
+			w->depth++;
+			at = chains[argument];
+			within = 0;
+			continue;
+		case FP_ACT_GOTO:
+			at = chains[argument];
+			within = 0;
+			continue;
+		default:
+			return fp_rules_verdict(w, action & 0xff, argument, record->id);
+		}
+	no:
+		at += record->units * FP_RULES_UNIT;
+		continue;
+	leave:
+		if (!w->depth) {
+			/* Out of a base chain: its policy. */
+			const struct fp_rules_chain FP_MEM *chain =
+				FP_AT(const struct fp_rules_chain, image, w->base);
+
+			fp_rules_count(r, w, chain->policy_id);
+			fp_rules_note(w, chain->policy_id);
+			return fp_rules_verdict(w, chain->policy, 0, FP_RULES_NONE);
+		}
+		w->depth--;
+		{
+			u64 frame = w->stack[w->depth & (FP_RULES_DEPTH - 1)];
+
+			at = (u32)frame * FP_RULES_UNIT;
+			within = (u32)(frame >> 32) * FP_RULES_UNIT;
+		}
+	}
+	w->error = 1;
+	return fp_rules_verdict(w, FP_ACT_DROP, 3, FP_RULES_NONE);
+}
+
+/* Runs a base chain. */
+FP_FUNC u32 fp_rules_chain(struct fp_rules FP_MEM *r FP_ARG, struct fp_rules_work FP_MEM *w FP_ARG,
+			   u32 number)
+{
+	struct fp_rules_image FP_MEM *image = fp_rules_image(r);
+	const u32 FP_MEM *chains = FP_AT(const u32, image, image->chain_at);
+
+	w->at = chains[number];
+	w->base = chains[number] - FP_RULES_UNIT;
+	w->within = 0;
+	w->depth = 0;
+	return fp_rules_walk_chains(r, w);
+}
+
+/* Runs all tables at a hook. The caller has filled the packet by fp_rules_read(). */
+FP_FUNC u32 fp_rules_evaluate(struct fp_rules FP_MEM *r FP_ARG,
+			      struct fp_rules_work FP_MEM *w FP_ARG, u32 hook)
+{
+	struct fp_rules_image FP_MEM *image = fp_rules_image(r);
+	u32 i, verdict = FP_ACT_ACCEPT, family = w->family & 3;
+
+	if (hook >= FP_RULES_HOOKS)
+		return FP_ACT_ACCEPT;
+	fp_rules_verdict(w, FP_ACT_ACCEPT, 0, FP_RULES_NONE);
+	fp_loop(i, FP_RULES_TABLES) {
+		u32 number = image->entry[family][hook][i];
+
+		if (number == FP_RULES_NONE)
+			continue;
+		w->table = i;
+		/* Only the first packet of a connection sees table nat. */
+		if (image->nat[family][hook] >> i & 1) {
+			if (w->unknown[FP_W_META] >> FP_META_STATE & 0xff)
+				return fp_rules_verdict(w, FP_ACT_UNKNOWN, FP_UNKNOWN_CONNECTION,
+							FP_RULES_NONE);
+			if (!(w->word[FP_W_META] >> FP_META_STATE & (2 | 4)))
+				continue;
+		}
+		verdict = fp_rules_chain(r, w, number);
+		if (verdict != FP_ACT_ACCEPT)
+			break;
+	}
+	return verdict;
+}
+
+#endif /* FP_RULES_EVALUATE_H */

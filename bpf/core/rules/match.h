@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * rules/match.h: does a packet match a rule, and what does the rule's target change.
+ *
+ * A usual packet passes the comparisons of words, and then the other tests in written order. An
+ * irregular one, or one with unknown facts, passes the tests of the frame's header first and then
+ * each match, as iptables does, because there the order decides whether the packet is dropped.
+ */
+#ifndef FP_RULES_MATCH_H
+#define FP_RULES_MATCH_H
+
+#include "state.h"
+
+FP_INLINE const struct fp_rules_compare FP_MEM *
+fp_rules_compares(const struct fp_rules_record FP_MEM *record)
+{
+	return (const struct fp_rules_compare FP_MEM *)(record + 1);
+}
+
+FP_INLINE const struct fp_rules_test FP_MEM *
+fp_rules_tests(const struct fp_rules_record FP_MEM *record)
+{
+	return (const struct fp_rules_test FP_MEM *)(fp_rules_compares(record) + record->words);
+}
+
+/* Tests that need no memory and no loop. */
+FP_FUNC u32 fp_test_small(struct fp_rules_work FP_MEM *w FP_ARG,
+			  const struct fp_rules_test FP_MEM *t FP_ARG)
+{
+	u32 not = t->flags & FP_TEST_NOT, word = t->word & 15;
+	u64 unknown;
+
+	switch (t->kind) {
+	case FP_TEST_RANGE: {
+		u32 shift = t->b & 63, width = t->b >> 8 & 63;
+		u64 mask = (1ull << width) - 1;
+
+		if (w->unknown[word] >> shift & mask)
+			return fp_maybe(w, fp_reason_of(word, mask << shift));
+		return fp_within((u32)(w->word[word] >> shift & mask), t->a & 0xffff, t->a >> 16) ^
+		       not;
+	}
+	case FP_TEST_ANY_BITS:
+		unknown = w->unknown[word] & t->b;
+		if (unknown)
+			return fp_maybe(w, fp_reason_of(word, unknown));
+		return !!(w->word[word] & t->b) ^ not;
+	case FP_TEST_RANDOM:
+		if (!(w->known & FP_KNOWN_RANDOM))
+			return fp_maybe(w, FP_UNKNOWN_RANDOM);
+		return ((w->random & 0x7fffffff) < t->a) ^ not;
+	case FP_TEST_UNKNOWN:
+		return fp_maybe(w, t->a);
+	}
+	return FP_NO;
+}
+
+/* Tests of the transport header and of extension headers. */
+FP_FUNC u32 fp_test_packet(struct fp_rules_work FP_MEM *w FP_ARG,
+			   const struct fp_rules_test FP_MEM *t FP_ARG)
+{
+	u32 not = t->flags & FP_TEST_NOT, state;
+
+	switch (t->kind) {
+	case FP_TEST_TCP_OPTION:
+		state = fp_test_tcp_option(w, t->a);
+		return state < FP_HOTDROP ? state ^ not : state;
+	case FP_TEST_TCP_MSS:
+		return fp_test_mss(w, t->a & 0xffff, t->a >> 16, not);
+	case FP_TEST_ECN:
+		return fp_test_ecn(w, t);
+	case FP_TEST_SPI:
+		return fp_test_spi(w, t);
+	case FP_TEST_DCCP:
+		return fp_test_dccp(w, t->a, not);
+	case FP_TEST_CHUNKS:
+		return fp_test_chunks(w, t);
+	case FP_TEST_EXTENSION:
+		return fp_test_extension(
+			w, (const struct fp_rules_extension FP_MEM *)fp_test_data(t));
+	case FP_TEST_HEADERS:
+		return fp_test_headers(w, t->a, t->word, not);
+	case FP_TEST_U32:
+		return fp_test_u32(w, t);
+	case FP_TEST_TIME:
+		return fp_test_time(w, (const struct fp_rules_time FP_MEM *)fp_test_data(t));
+	case FP_TEST_OWNER:
+		return fp_test_owner(w, t);
+	case FP_TEST_PHYSICAL:
+		return fp_test_physical(w, t);
+	}
+	return FP_NO;
+}
+
+FP_FUNC u32 fp_rules_test(struct fp_rules FP_MEM *r FP_ARG, struct fp_rules_work FP_MEM *w FP_ARG,
+			  const struct fp_rules_test FP_MEM *t FP_ARG)
+{
+	u32 state;
+
+	switch (t->kind) {
+	case FP_TEST_WORDS:
+		return fp_test_words(w, t);
+	case FP_TEST_PORTS:
+		state = fp_test_ports(w, t);
+		/* A fragment has no ports: it does not match a negated list either. */
+		return state < FP_HOTDROP && !w->fragment ? state ^ (t->flags & FP_TEST_NOT) : state;
+	case FP_TEST_ADDRESSES:
+		return fp_test_addresses(w, t) ^ (t->flags & FP_TEST_NOT);
+	case FP_TEST_LIMIT:
+		return fp_test_limit(r, w, t);
+	case FP_TEST_QUOTA:
+		return fp_test_quota(r, w, t);
+	case FP_TEST_NTH:
+		return fp_test_nth(r, t);
+	case FP_TEST_SET:
+		return fp_test_set(r, w, t);
+	case FP_TEST_RANGE:
+	case FP_TEST_ANY_BITS:
+	case FP_TEST_RANDOM:
+	case FP_TEST_UNKNOWN:
+	case FP_TEST_NEVER:
+		return fp_test_small(w, t);
+	}
+	return fp_test_packet(w, t);
+}
+
+/* Most tests of a rule. */
+#define FP_RULES_TESTS 128
+
+/*
+ * The tests after the comparisons of words: with `part` 0 all in order, 1 those of the frame's
+ * header, 2 the others. An unknown answer waits for pure tests after it: one of them may decide.
+ */
+FP_FUNC u32 fp_rules_all_tests(struct fp_rules FP_MEM *r FP_ARG,
+			       struct fp_rules_work FP_MEM *w FP_ARG,
+			       const struct fp_rules_record FP_MEM *record FP_ARG, u32 part)
+{
+	const struct fp_rules_test FP_MEM *t = fp_rules_tests(record);
+	u32 i, state, maybe = w->waiting;
+
+	fp_loop(i, FP_RULES_TESTS) {
+		if (i >= record->tests || t->kind >= FP_SET_MARK)
+			break;
+		if (part && (part == 1) != !!(t->flags & FP_TEST_HEADER))
+			goto next;
+		if (maybe && (t->flags & FP_TEST_STATEFUL))
+			break;
+		state = fp_rules_test(r, w, t);
+		if (state == FP_MAYBE) {
+			maybe = maybe ? maybe : w->argument;
+		} else if (state != FP_YES) {
+			/* A packet that is perhaps dropped, after a match that is perhaps false. */
+			if (state == FP_HOTDROP && maybe)
+				break;
+			return state;
+		}
+	next:
+		t = (const struct fp_rules_test FP_MEM *)((const u8 FP_MEM *)t +
+							  t->units * FP_RULES_UNIT);
+	}
+	w->waiting = maybe;
+	return FP_YES;
+}
+
+/*
+ * The comparisons of a slow packet. The first one that needs bytes of the transport header belongs
+ * to the first match: comparisons before it and its own protocol are the first part (`header` 1),
+ * the rest of it and those after it the second.
+ */
+FP_FUNC u32 fp_compares_slowly(struct fp_rules_work FP_MEM *w FP_ARG,
+			       const struct fp_rules_record FP_MEM *record FP_ARG, u32 header)
+{
+	const struct fp_rules_compare FP_MEM *c = fp_rules_compares(record);
+	u32 i, state, shape = record->shape, drop = 0, passed = 0;
+
+	fp_loop(i, FP_RULES_COMPARES) {
+		u32 pivot;
+
+		if (i >= record->words)
+			break;
+		pivot = !passed && (shape & 15) == FP_W_L4 && (c->mask & FP_L4_NEEDS);
+		if (pivot || header != passed) {
+			state = fp_compare_slowly(w, c, shape, header);
+			if (state == FP_NO)
+				return FP_NO;
+			if (state == FP_HOTDROP && !header)
+				return FP_HOTDROP;
+			if (state == FP_HOTDROP)
+				drop = 1;
+			if (state == FP_MAYBE && !w->waiting)
+				w->waiting = w->argument;
+		}
+		passed |= pivot;
+		shape >>= 5;
+		c++;
+	}
+	return drop ? FP_HOTDROP : FP_YES;
+}
+
+FP_FUNC u32 fp_rules_match_slowly(struct fp_rules FP_MEM *r FP_ARG,
+				  struct fp_rules_work FP_MEM *w FP_ARG,
+				  const struct fp_rules_record FP_MEM *record FP_ARG)
+{
+	u32 state, drop;
+
+	w->waiting = 0;
+	drop = fp_compares_slowly(w, record, 1);
+	if (drop == FP_NO)
+		return FP_NO;
+	/* The protocol is the last part of the header that is compared. */
+	state = fp_rules_all_tests(r, w, record, 1);
+	if (state == FP_NO)
+		return FP_NO;
+	if (drop == FP_HOTDROP)
+		return w->waiting ? fp_maybe(w, w->waiting) : FP_HOTDROP;
+	state = fp_compares_slowly(w, record, 0);
+	if (state == FP_NO)
+		return FP_NO;
+	if (state == FP_HOTDROP)
+		return w->waiting ? fp_maybe(w, w->waiting) : FP_HOTDROP;
+	state = fp_rules_all_tests(r, w, record, 2);
+	if (state != FP_YES)
+		return state;
+	return w->waiting ? fp_maybe(w, w->waiting) : FP_YES;
+}
+
+FP_INLINE void fp_set_field(struct fp_rules_work FP_MEM *w, u32 word, u32 shift, u64 mask, u64 value)
+{
+	w->word[word] = (w->word[word] & ~(mask << shift)) | (value & mask) << shift;
+}
+
+/* Carries out the change of a target. Later rules see it. */
+FP_FUNC u32 fp_rules_change(struct fp_rules_work FP_MEM *w FP_ARG,
+			    const struct fp_rules_test FP_MEM *t FP_ARG)
+{
+	u32 mark = (u32)w->word[FP_W_MARK], connmark = (u32)(w->word[FP_W_MARK] >> 32);
+	u32 tos = (u8)(w->word[FP_W_META] >> FP_META_TOS);
+	u32 ttl = (u8)(w->word[FP_W_META] >> FP_META_TTL), to = ttl;
+
+	switch (t->kind) {
+	case FP_SET_MARK:
+		mark = (mark & ~(u32)t->b) ^ t->a;
+		break;
+	case FP_SET_CONNMARK:
+		if (w->unknown[FP_W_MARK])
+			return fp_maybe(w, FP_UNKNOWN_CONNECTION);
+		connmark = (connmark & ~(u32)t->b) ^ t->a;
+		w->changed |= FP_CHANGED_CONNMARK;
+		break;
+	case FP_SAVE_CONNMARK:
+		if (w->unknown[FP_W_MARK])
+			return fp_maybe(w, FP_UNKNOWN_CONNECTION);
+		connmark = (connmark & ~(u32)(t->b >> 32)) ^ (mark & (u32)t->b);
+		w->changed |= FP_CHANGED_CONNMARK;
+		break;
+	case FP_RESTORE_CONNMARK:
+		if (w->unknown[FP_W_MARK])
+			return fp_maybe(w, FP_UNKNOWN_CONNECTION);
+		mark = (mark & ~(u32)t->b) ^ (connmark & (u32)(t->b >> 32));
+		break;
+	case FP_SET_PRIORITY:
+		w->priority = t->a;
+		w->changed |= FP_CHANGED_PRIORITY;
+		break;
+	case FP_SET_TOS:
+		to = (tos & ~(u32)t->b) ^ t->a;
+		fp_set_field(w, FP_W_META, FP_META_TOS, 0xff, to);
+		w->changed |= FP_CHANGED_TOS;
+		return FP_YES;
+	case FP_SET_DSCP:
+		fp_set_field(w, FP_W_META, FP_META_TOS, 0xff, (tos & 3) | t->a << 2);
+		w->changed |= FP_CHANGED_TOS;
+		return FP_YES;
+	case FP_SET_TTL:
+		if (t->word == 0)
+			to = t->a;
+		else if (t->word == 1)
+			to = ttl < t->a ? 0 : ttl - t->a;
+		else
+			to = ttl + t->a > 255 ? 255 : ttl + t->a;
+		fp_set_field(w, FP_W_META, FP_META_TTL, 0xff, to);
+		w->changed |= FP_CHANGED_TTL;
+		return FP_YES;
+	case FP_SET_MSS:
+		w->mss = t->a;
+		w->changed |= FP_CHANGED_MSS;
+		return FP_YES;
+	case FP_SET_UNTRACKED:
+		/* A packet that has a connection keeps it. */
+		fp_set_field(w, FP_W_META, FP_META_STATE, 0xff, 16);
+		w->unknown[FP_W_META] &= ~(0xffull << FP_META_STATE);
+		w->changed |= FP_CHANGED_UNTRACKED;
+		return FP_YES;
+	case FP_SET_LOGGED:
+		w->logged++;
+		return FP_YES;
+	}
+	w->word[FP_W_MARK] = mark | (u64)connmark << 32;
+	return FP_YES;
+}
+
+#endif /* FP_RULES_MATCH_H */

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * rules/state.h: tests with memory (limit, quota, nth packet), and look-ups in sets.
+ *
+ * The memory of a rule is a slot outside of its chain, so replacing a chain keeps it. A limit is
+ * one word, the time at which its bucket will be full (the virtual scheduling algorithm of ITU-T
+ * I.371), so one compare-and-swap updates it. It equals a bucket with `burst` packets that gains one
+ * each `cost` nanoseconds.
+ */
+#ifndef FP_RULES_STATE_H
+#define FP_RULES_STATE_H
+
+#include "../hash.h"
+#include "test.h"
+
+#define FP_RULES_TRIES 64
+
+FP_INLINE struct fp_rules_slot FP_MEM *fp_rules_slot(struct fp_rules FP_MEM *r, u32 slot)
+{
+	return FP_AT(struct fp_rules_slot, r, r->slots + (u64)slot * sizeof(struct fp_rules_slot));
+}
+
+FP_FUNC u32 fp_test_limit(struct fp_rules FP_MEM *r FP_ARG, struct fp_rules_work FP_MEM *w FP_ARG,
+			  const struct fp_rules_test FP_MEM *t FP_ARG)
+{
+	struct fp_rules_slot FP_MEM *slot = fp_rules_slot(r, t->a);
+	u64 cost = fp_test_data(t)[0], capacity = fp_test_data(t)[1], now = w->now;
+	u32 i;
+
+	fp_loop(i, FP_RULES_TRIES) {
+		u64 full = *(volatile u64 FP_MEM *)&slot->value;
+		u64 from = full > now ? full : now;
+
+		if (from - now + cost > capacity)
+			return FP_NO;
+		if (fp_cas64(&slot->value, full, from + cost) == full)
+			return FP_YES;
+	}
+	return FP_NO;
+}
+
+FP_FUNC u32 fp_test_quota(struct fp_rules FP_MEM *r FP_ARG, struct fp_rules_work FP_MEM *w FP_ARG,
+			  const struct fp_rules_test FP_MEM *t FP_ARG)
+{
+	struct fp_rules_slot FP_MEM *slot = fp_rules_slot(r, t->a);
+	u32 i, not = t->flags & FP_TEST_NOT;
+
+	fp_loop(i, FP_RULES_TRIES) {
+		u64 left = *(volatile u64 FP_MEM *)&slot->value;
+		u32 fits = left >= w->length;
+
+		/* After a packet that did not fit, no smaller one does. */
+		if (fp_cas64(&slot->value, left, fits ? left - w->length : 0) == left)
+			return fits ^ not;
+	}
+	return not;
+}
+
+FP_FUNC u32 fp_test_nth(struct fp_rules FP_MEM *r FP_ARG,
+			const struct fp_rules_test FP_MEM *t FP_ARG)
+{
+	struct fp_rules_slot FP_MEM *slot = fp_rules_slot(r, t->a);
+	u32 i, not = t->flags & FP_TEST_NOT;
+
+	fp_loop(i, FP_RULES_TRIES) {
+		u64 until = *(volatile u64 FP_MEM *)&slot->value;
+
+		/* Packets until the next one that matches. */
+		if (fp_cas64(&slot->value, until, until ? until - 1 : t->b - 1) == until)
+			return !until ^ not;
+	}
+	return not;
+}
+
+FP_INLINE u32 fp_hash_member(u64 a, u64 b, u32 port, u32 level)
+{
+	return (u32)fp_mix64(a + (b ^ 0x9e3779b97f4a7c15ull) * 0xbf58476d1ce4e5b9ull +
+			     ((u64)level << 32 | port) * 0x94d049bb133111ebull);
+}
+
+#define FP_SET_PORTS 1u
+#define FP_SET_IPV6  2u
+#define FP_SET_LIST  4u
+#define FP_SET_LEVELS 129
+#define FP_SET_PROBES 64
+#define FP_NOMATCH    256u
+
+FP_INLINE u64 fp_prefix_mask(u32 bits)
+{
+	u64 mask = bits >= 64 ? ~0ull : bits ? ~(~0ull >> bits) : 0;
+
+	return __builtin_bswap64(mask);
+}
+
+/* A look-up of w->scratch (address in two words, port) in one set. */
+FP_FUNC u32 fp_set_has(struct fp_rules_work FP_MEM *w FP_ARG,
+		       const struct fp_rules_set FP_MEM *set FP_ARG)
+{
+	u32 i, k, port = (u32)w->scratch[2];
+
+	fp_loop(i, FP_SET_LEVELS) {
+		u32 length, at;
+		u64 a, b;
+
+		if (i >= set->levels)
+			break;
+		length = set->level[i];
+		a = w->scratch[0] & fp_prefix_mask(length);
+		b = length > 64 ? w->scratch[1] & fp_prefix_mask(length - 64) : 0;
+		at = fp_hash_member(a, b, port, length);
+		fp_loop(k, FP_SET_PROBES) {
+			const struct fp_rules_member FP_MEM *m = FP_AT(
+				const struct fp_rules_member, set,
+				set->at + (u64)((at + k) & set->mask) *
+						  sizeof(struct fp_rules_member));
+
+			if (!m->level)
+				break;
+			if (m->key[0] == a && m->key[1] == b && m->port == port &&
+			    (m->level & 255) == length + 1)
+				return m->level & FP_NOMATCH ? FP_NO : FP_YES;
+		}
+	}
+	return FP_NO;
+}
+
+/* Fills w->scratch for a look-up. FP_NO if the packet has no such field. */
+FP_FUNC u32 fp_set_key(struct fp_rules_work FP_MEM *w FP_ARG, u32 kind, u32 dimensions)
+{
+	u64 both = w->word[FP_W_ADDR];
+	u32 protocol = (u8)w->word[FP_W_L4], there;
+
+	if (w->family == FP_FAMILY_IPV6) {
+		w->scratch[0] = w->word[dimensions & 1 ? FP_W_ADDR2 : FP_W_ADDR];
+		w->scratch[1] = w->word[dimensions & 1 ? FP_W_ADDR3 : FP_W_ADDR1];
+	} else {
+		w->scratch[0] = (u32)(dimensions & 1 ? both >> 32 : both);
+		w->scratch[1] = 0;
+	}
+	w->scratch[2] = 0;
+	if (!(kind & FP_SET_PORTS))
+		return FP_YES;
+	if (w->word[FP_W_L4] & FP_L4_FAILED)
+		return FP_NO;
+	w->scratch[2] = protocol << 16;
+	if (!fp_rules_has_ports(protocol) && protocol != FP_P_ICMP && protocol != FP_P_ICMPV6)
+		return FP_YES;
+	if (protocol == FP_P_DCCP)
+		return FP_YES;
+	if (w->fragment)
+		return FP_NO;
+	there = fp_rules_has(w, w->transport, fp_rules_header_bytes(protocol));
+	if (there != FP_THERE)
+		return there == FP_CUT_PACKET ? fp_maybe(w, FP_UNKNOWN_CUT_BYTES) : FP_NO;
+	if (fp_rules_has_ports(protocol))
+		w->scratch[2] |= (u16)(w->word[FP_W_L4] >> (dimensions & 2 ? 32 : 16));
+	else
+		w->scratch[2] |= fp_rules_u16(w, w->transport);
+	return FP_YES;
+}
+
+/* The set with a number. */
+FP_INLINE const struct fp_rules_set FP_MEM *fp_set_at(struct fp_rules FP_MEM *r, u32 number)
+{
+	const struct fp_rules_image FP_MEM *image = FP_AT(const struct fp_rules_image, r, r->image);
+	const u32 FP_MEM *table = FP_AT(const u32, image, image->set_at);
+
+	return FP_AT(const struct fp_rules_set, image, table[number]);
+}
+
+FP_FUNC u32 fp_test_set(struct fp_rules FP_MEM *r FP_ARG, struct fp_rules_work FP_MEM *w FP_ARG,
+			const struct fp_rules_test FP_MEM *t FP_ARG)
+{
+	const struct fp_rules_set FP_MEM *set = fp_set_at(r, t->a);
+	u32 not = t->flags & FP_TEST_NOT, state, i, found = FP_NO;
+
+	if (!(set->kind & FP_SET_LIST)) {
+		state = fp_set_key(w, set->kind, t->word);
+		if (state == FP_YES)
+			state = fp_set_has(w, set);
+		return state == FP_MAYBE ? state : state ^ not;
+	}
+	fp_loop(i, FP_SET_LEVELS) {
+		const struct fp_rules_set FP_MEM *member;
+
+		if (i >= set->levels)
+			break;
+		member = fp_set_at(r, set->level[i]);
+		/* Sets of the other family are skipped, as in the kernel. */
+		if (!(member->kind & FP_SET_IPV6) != (w->family != FP_FAMILY_IPV6))
+			continue;
+		state = fp_set_key(w, member->kind, t->word);
+		if (state == FP_YES)
+			state = fp_set_has(w, member);
+		if (state == FP_MAYBE)
+			return state;
+		if (state == FP_YES) {
+			found = FP_YES;
+			break;
+		}
+	}
+	return found ^ not;
+}
+
+#endif /* FP_RULES_STATE_H */

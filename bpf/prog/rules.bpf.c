@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/*
+ * rules.bpf.c: the kernel runtime of rules, without attaching: packets from the arena (tests,
+ * benches).
+ *
+ *   rules_run  evaluates packets one by one, and writes the result of each
+ */
+#include "kernel.h"
+#include "../core/rules/evaluate.h"
+
+/* Offset of the input: libbpf may keep globals in the first page. */
+#define FP_ARENA_START 4096ull
+
+/* struct rules_run_input, struct fp_rules and its parts, scratch, packets. Written by user space. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARENA);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* pages; set before loading */
+	__ulong(map_extra, 2ull << 44);
+} arena SEC(".maps");
+
+/* The input of a run, written by user space. */
+struct rules_run_input {
+	u64 rules; /* offsets from the input */
+	u64 works; /* one struct fp_rules_work for each packet */
+	u32 count; /* of packets */
+	u32 done;  /* written by the run: less than count if its time was up */
+	u32 hook;
+	u32 repeat; /* evaluations of each packet (benches) */
+};
+
+char _license[] SEC("license") = "Dual MIT/GPL";
+
+SEC("syscall")
+int rules_run(void *ctx)
+{
+	struct rules_run_input FP_MEM *input;
+	struct fp_rules FP_MEM *rules;
+	u32 i, k;
+
+	asm volatile("" : : "r"(&arena));
+	input = (struct rules_run_input FP_MEM *)FP_ARENA_START;
+	rules = FP_AT(struct fp_rules, input, input->rules);
+	fp_loop(i, input->count) {
+		struct fp_rules_work FP_MEM *w =
+			FP_AT(struct fp_rules_work, input,
+			      input->works + (u64)i * sizeof(struct fp_rules_work));
+
+		fp_loop(k, input->repeat) {
+			if (k == 0 && !fp_rules_read(w)) {
+				w->verdict = FP_ACT_NONE;
+				break;
+			}
+			fp_rules_evaluate(rules, w, input->hook);
+		}
+		input->done = i + 1;
+	}
+	return 0;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * rules.c: the native runtime of rules. Every function here is declared in rules.rs; nothing else
+ * links to it.
+ */
+#include "rules/evaluate.h"
+
+const u32 fp_native_rules_sizes[4] = {
+	sizeof(struct fp_rules),
+	sizeof(struct fp_rules_image),
+	sizeof(struct fp_rules_work),
+	FP_TEST_KINDS,
+};
+
+u32 fp_native_rules_read(struct fp_rules_work *w)
+{
+	return (u32)fp_rules_read(w);
+}
+
+u32 fp_native_rules_evaluate(struct fp_rules *r, struct fp_rules_work *w, u32 hook)
+{
+	return fp_rules_evaluate(r, w, hook);
+}
+
+u32 fp_native_rules_chain(struct fp_rules *r, struct fp_rules_work *w, u32 chain)
+{
+	return fp_rules_chain(r, w, chain);
+}

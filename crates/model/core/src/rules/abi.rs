@@ -1,0 +1,441 @@
+//! Layouts of `bpf/core/rules/abi.h`.
+
+/// Words of a packet.
+pub const WORDS: usize = 16;
+/// Nested jumps.
+pub const DEPTH: usize = 512;
+/// Rules that a trace keeps.
+pub const TRACE: usize = 4096;
+/// Bytes of a packet that tests can read.
+pub const HEAD: usize = 512;
+/// Alignment of chains and records.
+pub const UNIT: usize = 16;
+/// No rule, no chain.
+pub const NONE: u32 = u32::MAX;
+/// Most comparisons of a record.
+pub const COMPARES: usize = 6;
+/// Most tests of a record.
+pub const TESTS: usize = 128;
+/// Most tuples of a lookup.
+pub const TUPLES: usize = 40;
+/// Entries that a lookup in a tuple probes.
+pub const PROBES: usize = 32;
+/// The same of a set.
+pub const SET_PROBES: usize = 64;
+/// Bytes of a slot of state.
+pub const SLOT_BYTES: usize = 16;
+/// First bytes of an image.
+pub const MAGIC: u32 = 0x4c55_5246;
+/// Version of the image's format.
+pub const VERSION: u32 = 1;
+/// Tables of a hook.
+pub const TABLES: usize = 5;
+/// Families of an image.
+pub const FAMILIES: usize = 4;
+/// Hooks of an image.
+pub const HOOKS: usize = 6;
+
+/// Values of a record's `words` that are not a number of comparisons.
+pub mod record {
+    /// End of a chain.
+    pub const END: u8 = 0xff;
+    /// Rules of equal shape follow.
+    pub const RUN: u8 = 0xfe;
+    /// A lookup finds the next rule.
+    pub const LOOKUP: u8 = 0xfd;
+    /// End of the rules of a lookup.
+    pub const LEAVE: u8 = 0xfc;
+}
+
+/// Words of a packet by number.
+pub mod word {
+    /// `FP_W_ADDR`.
+    pub const ADDR: usize = 0;
+    /// `FP_W_ADDR1`.
+    pub const ADDR1: usize = 1;
+    /// `FP_W_ADDR2`.
+    pub const ADDR2: usize = 2;
+    /// `FP_W_ADDR3`.
+    pub const ADDR3: usize = 3;
+    /// `FP_W_L4`.
+    pub const L4: usize = 4;
+    /// `FP_W_IN`.
+    pub const IN: usize = 5;
+    /// `FP_W_IN1`.
+    pub const IN1: usize = 6;
+    /// `FP_W_OUT`.
+    pub const OUT: usize = 7;
+    /// `FP_W_OUT1`.
+    pub const OUT1: usize = 8;
+    /// `FP_W_SMAC`.
+    pub const SMAC: usize = 9;
+    /// `FP_W_DMAC`.
+    pub const DMAC: usize = 10;
+    /// `FP_W_MARK`.
+    pub const MARK: usize = 11;
+    /// `FP_W_META`.
+    pub const META: usize = 12;
+    /// `FP_W_TYPE`.
+    pub const TYPE: usize = 13;
+    /// `FP_W_ARP`.
+    pub const ARP: usize = 14;
+    /// `FP_W_MISC`.
+    pub const MISC: usize = 15;
+}
+
+/// Bits of the word [`word::L4`] after the protocol.
+pub mod l4 {
+    /// Not the first fragment.
+    pub const FRAGMENT: u64 = 0x100;
+    /// Ports are there.
+    pub const PORTS: u64 = 0x200;
+    /// The header of the protocol is there.
+    pub const HEADER: u64 = 0x400;
+    /// IPv6: the protocol was not found.
+    pub const FAILED: u64 = 0x800;
+}
+
+/// Positions in [`word::META`].
+pub mod meta {
+    /// Bits of `--ctstate`.
+    pub const STATE: u32 = 0;
+    /// Bits of `--ctstatus`.
+    pub const STATUS: u32 = 8;
+    /// DSCP and ECN.
+    pub const TOS: u32 = 16;
+    /// Time to live.
+    pub const TTL: u32 = 24;
+    /// The direction of a reply.
+    pub const REPLY: u32 = 32;
+    /// Length of the packet.
+    pub const LENGTH: u32 = 48;
+}
+
+/// Bits of [`Work::known`].
+pub mod known {
+    /// Ports of a bridge.
+    pub const PHYSICAL: u32 = 1;
+    /// The date.
+    pub const DATE: u32 = 2;
+    /// Random bits.
+    pub const RANDOM: u32 = 4;
+    /// The socket.
+    pub const OWNER: u32 = 8;
+    /// The link-layer header.
+    pub const LINK: u32 = 16;
+    /// There is a socket.
+    pub const OWNED: u32 = 32;
+}
+
+/// Bits of [`Work::changed`].
+pub mod changed {
+    /// CLASSIFY.
+    pub const PRIORITY: u32 = 1;
+    /// TCPMSS.
+    pub const MSS: u32 = 2;
+    /// NOTRACK.
+    pub const UNTRACKED: u32 = 4;
+    /// DSCP, TOS.
+    pub const TOS: u32 = 8;
+    /// TTL, HL.
+    pub const TTL: u32 = 16;
+    /// CONNMARK.
+    pub const CONNMARK: u32 = 32;
+}
+
+/// Actions of records, and verdicts.
+pub mod action {
+    /// `FP_ACT_NONE`.
+    pub const NONE: u32 = 0;
+    /// `FP_ACT_ACCEPT`.
+    pub const ACCEPT: u32 = 1;
+    /// `FP_ACT_DROP`.
+    pub const DROP: u32 = 2;
+    /// `FP_ACT_RETURN`.
+    pub const RETURN: u32 = 3;
+    /// `FP_ACT_JUMP`.
+    pub const JUMP: u32 = 4;
+    /// `FP_ACT_GOTO`.
+    pub const GOTO: u32 = 5;
+    /// `FP_ACT_REJECT`.
+    pub const REJECT: u32 = 6;
+    /// `FP_ACT_QUEUE`.
+    pub const QUEUE: u32 = 7;
+    /// `FP_ACT_UNKNOWN`.
+    pub const UNKNOWN: u32 = 8;
+    /// `FP_ACT_TARGET`.
+    pub const TARGET: u32 = 9;
+}
+
+/// Kinds of tests, and changes of targets.
+pub mod test {
+    /// Negated.
+    pub const NOT: u8 = 1;
+    /// Belongs to the header of the frame.
+    pub const IN_HEADER: u8 = 2;
+    /// Has an effect if it is reached.
+    pub const STATEFUL: u8 = 4;
+    /// `FP_TEST_WORDS`.
+    pub const WORDS: u8 = 0;
+    /// `FP_TEST_RANGE`.
+    pub const RANGE: u8 = 1;
+    /// `FP_TEST_ANY_BITS`.
+    pub const ANY_BITS: u8 = 2;
+    /// `FP_TEST_PORTS`.
+    pub const PORTS: u8 = 3;
+    /// `FP_TEST_ADDRESSES`.
+    pub const ADDRESSES: u8 = 4;
+    /// `FP_TEST_TCP_OPTION`.
+    pub const TCP_OPTION: u8 = 5;
+    /// `FP_TEST_TCP_MSS`.
+    pub const TCP_MSS: u8 = 6;
+    /// `FP_TEST_ECN`.
+    pub const ECN: u8 = 7;
+    /// `FP_TEST_SPI`.
+    pub const SPI: u8 = 8;
+    /// `FP_TEST_DCCP`.
+    pub const DCCP: u8 = 9;
+    /// `FP_TEST_CHUNKS`.
+    pub const CHUNKS: u8 = 10;
+    /// `FP_TEST_EXTENSION`.
+    pub const EXTENSION: u8 = 11;
+    /// `FP_TEST_HEADERS`.
+    pub const HEADERS: u8 = 12;
+    /// `FP_TEST_U32`.
+    pub const U32: u8 = 13;
+    /// `FP_TEST_LIMIT`.
+    pub const LIMIT: u8 = 14;
+    /// `FP_TEST_QUOTA`.
+    pub const QUOTA: u8 = 15;
+    /// `FP_TEST_NTH`.
+    pub const NTH: u8 = 16;
+    /// `FP_TEST_RANDOM`.
+    pub const RANDOM: u8 = 17;
+    /// `FP_TEST_TIME`.
+    pub const TIME: u8 = 18;
+    /// `FP_TEST_SET`.
+    pub const SET: u8 = 19;
+    /// `FP_TEST_OWNER`.
+    pub const OWNER: u8 = 20;
+    /// `FP_TEST_PHYSICAL`.
+    pub const PHYSICAL: u8 = 21;
+    /// `FP_TEST_UNKNOWN`.
+    pub const UNKNOWN: u8 = 22;
+    /// `FP_TEST_NEVER`.
+    pub const NEVER: u8 = 23;
+    /// Number of kinds.
+    pub const KINDS: u8 = 24;
+    /// `FP_SET_MARK`.
+    pub const SET_MARK: u8 = 128;
+    /// `FP_SET_CONNMARK`.
+    pub const SET_CONNMARK: u8 = 129;
+    /// `FP_SAVE_CONNMARK`.
+    pub const SAVE_CONNMARK: u8 = 130;
+    /// `FP_RESTORE_CONNMARK`.
+    pub const RESTORE_CONNMARK: u8 = 131;
+    /// `FP_SET_PRIORITY`.
+    pub const SET_PRIORITY: u8 = 132;
+    /// `FP_SET_TOS`.
+    pub const SET_TOS: u8 = 133;
+    /// `FP_SET_DSCP`.
+    pub const SET_DSCP: u8 = 134;
+    /// `FP_SET_TTL`.
+    pub const SET_TTL: u8 = 135;
+    /// `FP_SET_MSS`.
+    pub const SET_MSS: u8 = 136;
+    /// `FP_SET_UNTRACKED`.
+    pub const SET_UNTRACKED: u8 = 137;
+    /// `FP_SET_LOGGED`.
+    pub const SET_LOGGED: u8 = 138;
+}
+
+/// `struct fp_rules`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct Rules {
+    /// Offset of the image.
+    pub image: u64,
+    /// Offset of the counters.
+    pub counters: u64,
+    /// Offset of the slots of state.
+    pub slots: u64,
+    /// Bytes of the counters of a CPU.
+    pub stride: u64,
+    /// See `CounterMode`.
+    pub mode: u32,
+    /// Packets for one that is counted.
+    pub sample_every: u32,
+    /// Reserved.
+    pub zero: [u64; 3],
+}
+
+/// `struct fp_rules_image`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: u32,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Bytes of the image.
+    pub bytes: u32,
+    /// Changes with each replacement.
+    pub generation: u32,
+    /// Chains.
+    pub chains: u32,
+    /// Ids of counters.
+    pub rules: u32,
+    /// Slots of state.
+    pub slots: u32,
+    /// Offset of the chain table.
+    pub chain_at: u32,
+    /// Offset of the table of sets.
+    pub set_at: u32,
+    /// Sets.
+    pub sets: u32,
+    /// Reserved.
+    pub zero: [u32; 6],
+    /// Base chains by family, hook and order.
+    pub entry: [[[u32; TABLES]; HOOKS]; FAMILIES],
+    /// Bits: which of them are of table nat.
+    pub nat: [[u32; HOOKS]; FAMILIES],
+}
+
+impl Header {
+    /// Writes the header to the beginning of an image.
+    ///
+    /// # Panics
+    ///
+    /// The image is shorter than its header.
+    pub fn write_to(&self, image: &mut [u8]) {
+        let place = &mut image[..size_of::<Header>()];
+        // SAFETY: the slice has the bytes of a header, which is plain numbers without padding.
+        unsafe { place.as_mut_ptr().cast::<Header>().write_unaligned(*self) };
+    }
+}
+
+/// Packets and bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct Counter {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// `struct fp_rules_work`: a packet, and the progress of its evaluation.
+#[derive(Debug, Clone)]
+#[repr(C)]
+pub struct Work {
+    /// Fields of the packet.
+    pub word: [u64; WORDS],
+    /// Bits of words that are not known.
+    pub unknown: [u64; WORDS],
+    /// Names of bridge ports: in 2 words, out 2 words.
+    pub physical: [u64; 4],
+    /// Nanoseconds.
+    pub now: u64,
+    /// Seconds since 1970.
+    pub date: u64,
+    /// Of a test.
+    pub scratch: [u64; 4],
+    /// 0 IPv4, 1 IPv6, 2 ARP, 3 bridge.
+    pub family: u32,
+    /// Bytes in `head`.
+    pub captured: u32,
+    /// Of the packet from its network header, on the wire.
+    pub length: u32,
+    /// Irregular, or with unknown facts.
+    pub slow: u32,
+    /// `FP_KNOWN_*`.
+    pub known: u32,
+    /// Seconds of local time.
+    pub local_offset: u32,
+    /// Random bits for `statistic`.
+    pub random: u32,
+    /// User of the local socket.
+    pub user: u32,
+    /// Group of the local socket.
+    pub group: u32,
+    /// Offset of the transport header.
+    pub transport: u32,
+    /// Offset of the fragment, as xtables counts it.
+    pub fragment: u32,
+    /// Of `fp_rules_walk()`: offset, next header, fragment offset.
+    pub walk_at: u32,
+    /// See `walk_at`.
+    pub walk_next: u32,
+    /// See `walk_at`.
+    pub walk_fragment: u32,
+    /// Offset of the record in the image.
+    pub at: u32,
+    /// Offset of the base chain's header.
+    pub base: u32,
+    /// Offset of the run or segment around the record, or 0.
+    pub within: u32,
+    /// Entries of the stack.
+    pub depth: u32,
+    /// The table of the hook that is evaluated.
+    pub table: u32,
+    /// The slice of counters.
+    pub cpu: u32,
+    /// True if this packet is one of the sample.
+    pub sample: u32,
+    /// `FP_ACT_ACCEPT`, _DROP, _REJECT, _QUEUE or _UNKNOWN.
+    pub verdict: u32,
+    /// Kind of the answer, or reason of an unknown verdict.
+    pub argument: u32,
+    /// That decided, or `FP_RULES_NONE`.
+    pub rule: u32,
+    /// Rules.
+    pub evaluated: u32,
+    /// Set by CLASSIFY.
+    pub priority: u32,
+    /// Set by TCPMSS.
+    pub mss: u32,
+    /// `FP_CHANGED_*`.
+    pub changed: u32,
+    /// Times that the packet was logged.
+    pub logged: u32,
+    /// Reason of an unknown answer in the present rule.
+    pub waiting: u32,
+    /// The image is corrupt.
+    pub error: u32,
+    /// True to record the rules that match.
+    pub tracing: u32,
+    /// Rules that matched.
+    pub traced: u32,
+    /// Of `fp_rules_frame()`.
+    pub stack: [u64; DEPTH],
+    /// Ids of rules that matched.
+    pub trace: [u32; TRACE],
+    /// Bytes from the network header on.
+    pub head: [u8; HEAD + 8],
+}
+
+impl Work {
+    /// A scratch without a packet.
+    pub fn new() -> Box<Work> {
+        let mut work = Box::<Work>::new_uninit();
+        let at = work.as_mut_ptr();
+        // SAFETY: the box has the bytes of one scratch.
+        unsafe { at.write_bytes(0, 1) };
+        // SAFETY: all fields are numbers, for which zero bytes are valid.
+        unsafe { work.assume_init() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_those_of_the_core() {
+        let sizes = super::super::ffi::sizes();
+        assert_eq!(sizes[0] as usize, size_of::<Rules>());
+        assert_eq!(sizes[1] as usize, size_of::<Header>());
+        assert_eq!(sizes[2] as usize, size_of::<Work>());
+        assert_eq!(sizes[3], u32::from(test::KINDS));
+    }
+}

@@ -1,0 +1,35 @@
+//! The functions of `rules.c`.
+
+use std::ptr::NonNull;
+
+use super::{Rules, Work};
+
+unsafe extern "C" {
+    #[cfg(test)]
+    static fp_native_rules_sizes: [u32; 4];
+    fn fp_native_rules_read(work: *mut Work) -> u32;
+    fn fp_native_rules_evaluate(rules: *mut Rules, work: *mut Work, hook: u32) -> u32;
+    fn fp_native_rules_chain(rules: *mut Rules, work: *mut Work, chain: u32) -> u32;
+}
+
+/// Sizes of header, image header and scratch, and the number of tests, as the core has them.
+#[cfg(test)]
+pub(super) fn sizes() -> [u32; 4] {
+    // SAFETY: a constant of the core.
+    unsafe { fp_native_rules_sizes }
+}
+
+pub(super) fn read(work: &mut Work) -> bool {
+    // SAFETY: the core reads and writes the scratch only.
+    unsafe { fp_native_rules_read(work) != 0 }
+}
+
+pub(super) fn evaluate(rules: NonNull<Rules>, work: &mut Work, hook: u32) {
+    // SAFETY: `rules` was written by Memory::format() from a checked image.
+    unsafe { fp_native_rules_evaluate(rules.as_ptr(), work, hook) };
+}
+
+pub(super) fn evaluate_chain(rules: NonNull<Rules>, work: &mut Work, chain: u32) {
+    // SAFETY: as above, and the caller compared the number of the chain.
+    unsafe { fp_native_rules_chain(rules.as_ptr(), work, chain) };
+}

@@ -1,0 +1,277 @@
+//! Packets of [`crate::packet`] to the core and back.
+
+use fairpath_core::rules::{
+    CounterMode, Evaluator, HEAD, ImageError, Work, action, changed, known, meta, word,
+};
+
+use crate::image::Built;
+use crate::packet::{Changes, Facts, Packet, Unknown, Verdict};
+use crate::tree::{ChainId, Counters, Family, Hook};
+
+/// The native core with the image of a set.
+pub struct Core {
+    evaluator: Evaluator,
+    work: Box<Work>,
+}
+
+/// The outcome of a packet in the core.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CoreOutcome {
+    pub verdict: Verdict,
+    /// The id of the rule that decided; none: a policy, or a header that was cut short.
+    pub rule: Option<u32>,
+    pub changes: Changes,
+    /// Rules that were compared.
+    pub evaluated: u32,
+    /// Ids of rules and policies that matched, in order.
+    pub matched: Vec<u32>,
+}
+
+impl Core {
+    /// Checks the image and makes its memory.
+    ///
+    /// # Errors
+    ///
+    /// [`ImageError`]: the image is corrupt.
+    pub fn new(built: &Built, mode: CounterMode) -> Result<Self, ImageError> {
+        Ok(Self {
+            evaluator: Evaluator::new(&built.image, &built.states, mode)?,
+            work: Work::new(),
+        })
+    }
+
+    /// Runs all tables at a hook. `None`: rules do not see the packet, because the kernel drops it
+    /// before, or because it is not of the family.
+    pub fn evaluate(&mut self, hook: Hook, packet: &Packet) -> Option<CoreOutcome> {
+        fill(&mut self.work, packet);
+        if !self.evaluator.read(&mut self.work) {
+            return None;
+        }
+        self.evaluator.evaluate(hook as u32, &mut self.work);
+        Some(outcome(&self.work, packet))
+    }
+
+    /// Runs one base chain.
+    pub fn evaluate_chain(&mut self, chain: u32, packet: &Packet) -> Option<CoreOutcome> {
+        fill(&mut self.work, packet);
+        if !self.evaluator.read(&mut self.work) {
+            return None;
+        }
+        self.evaluator.evaluate_chain(chain, &mut self.work);
+        Some(outcome(&self.work, packet))
+    }
+
+    /// Records the rules that match from now on.
+    pub fn trace(&mut self, on: bool) {
+        self.work.tracing = u32::from(on);
+    }
+
+    /// The counters of an id.
+    pub fn counters(&self, id: u32) -> Counters {
+        let counter = self.evaluator.memory().counter(id);
+        Counters {
+            packets: counter.packets,
+            bytes: counter.bytes,
+        }
+    }
+
+    /// The counters of a rule.
+    pub fn rule_counters(
+        &self,
+        built: &Built,
+        table: usize,
+        chain: ChainId,
+        rule: usize,
+    ) -> Counters {
+        self.counters(built.rule_id(table, chain, rule))
+    }
+
+    /// The evaluator, for benches.
+    pub fn evaluator(&mut self) -> (&mut Evaluator, &mut Work) {
+        (&mut self.evaluator, &mut self.work)
+    }
+}
+
+/// Two words of a name, zero-padded.
+fn name(name: &[u8]) -> [u64; 2] {
+    let mut bytes = [0u8; 16];
+    let length = name.len().min(15);
+    bytes[..length].copy_from_slice(&name[..length]);
+    [0, 8].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes")))
+}
+
+/// Fills a scratch with a packet: everything that the core's reader does not read itself.
+pub fn fill(work: &mut Work, packet: &Packet) {
+    let facts = &packet.facts;
+    work.word = [0; 16];
+    work.unknown = [0; 16];
+    work.physical = [0; 4];
+    work.known = 0;
+    work.family = packet.family as u32;
+    let bytes = packet.network_bytes();
+    let length = bytes.len().min(HEAD);
+    work.head[..length].copy_from_slice(&bytes[..length]);
+    work.head[length..].fill(0);
+    work.captured = length as u32;
+    work.length = packet.length as u32;
+    work.now = facts.now;
+    work.evaluated = 0;
+    work.logged = 0;
+    work.changed = 0;
+    work.traced = 0;
+    work.priority = 0;
+    work.mss = 0;
+    work.error = 0;
+    fill_interfaces(work, packet);
+    fill_facts(work, facts);
+    fill_link(work, packet);
+    work.slow = u32::from(work.unknown.iter().any(|bits| *bits != 0));
+}
+
+fn fill_interfaces(work: &mut Work, packet: &Packet) {
+    let facts = &packet.facts;
+    for (interface, at) in [(&facts.input, word::IN), (&facts.output, word::OUT)] {
+        match interface {
+            Some(interface) => {
+                let words = name(interface);
+                (work.word[at], work.word[at + 1]) = (words[0], words[1]);
+            }
+            None => (work.unknown[at], work.unknown[at + 1]) = (u64::MAX, u64::MAX),
+        }
+    }
+    if let (Some(input), Some(output)) = (&facts.physical_input, &facts.physical_output) {
+        let (input, output) = (name(input), name(output));
+        work.physical = [input[0], input[1], output[0], output[1]];
+        work.known |= known::PHYSICAL;
+    }
+}
+
+fn fill_facts(work: &mut Work, facts: &Facts) {
+    work.word[word::MARK] = u64::from(facts.mark);
+    match facts.connection {
+        Some(connection) => {
+            work.word[word::MARK] |= u64::from(connection.mark) << 32;
+            work.word[word::META] = u64::from(connection.state) << meta::STATE
+                | u64::from(connection.status) << meta::STATUS
+                | u64::from(connection.reply) << meta::REPLY;
+        }
+        None => {
+            work.unknown[word::MARK] = u64::from(u32::MAX) << 32;
+            work.unknown[word::META] = 0xffff | 0xff << meta::REPLY;
+        }
+    }
+    for (kind, shift) in [(facts.source_type, 0), (facts.destination_type, 16)] {
+        match kind {
+            Some(bits) => work.word[word::TYPE] |= u64::from(bits) << shift,
+            None => work.unknown[word::TYPE] |= 0xffff << shift,
+        }
+    }
+    match facts.packet_type {
+        Some(kind) => work.word[word::MISC] |= u64::from(kind),
+        None => work.unknown[word::MISC] |= 0xff,
+    }
+    match facts.reverse_path {
+        Some(passes) => work.word[word::MISC] |= u64::from(passes) << 8,
+        None => work.unknown[word::MISC] |= 0xff << 8,
+    }
+    if let Some(owner) = facts.owner {
+        work.known |= known::OWNER;
+        if let Some(owner) = owner {
+            work.known |= known::OWNED;
+            (work.user, work.group) = (owner.user, owner.group);
+        }
+    }
+    if let Some((date, offset)) = facts.date {
+        work.known |= known::DATE;
+        (work.date, work.local_offset) = (date, offset as u32);
+    }
+    if let Some(random) = facts.random {
+        work.known |= known::RANDOM;
+        work.random = random;
+    }
+}
+
+fn fill_link(work: &mut Work, packet: &Packet) {
+    if packet.family == Family::Arp {
+        return;
+    }
+    if packet.network < 14 {
+        work.unknown[word::SMAC] = 0xffff_ffff_ffff;
+        work.unknown[word::DMAC] = 0xffff_ffff_ffff;
+        return;
+    }
+    let mac = |at: usize| {
+        let mut bytes = [0u8; 8];
+        bytes[..6].copy_from_slice(&packet.bytes[at..at + 6]);
+        u64::from_le_bytes(bytes)
+    };
+    work.word[word::DMAC] = mac(0);
+    work.word[word::SMAC] = mac(6);
+    work.known |= known::LINK;
+}
+
+/// The results of an evaluation.
+pub fn outcome(work: &Work, packet: &Packet) -> CoreOutcome {
+    let verdict = match work.verdict {
+        action::ACCEPT => Verdict::Accept,
+        action::REJECT => Verdict::Reject(work.argument as u8),
+        action::QUEUE => Verdict::Queue,
+        action::UNKNOWN => Verdict::Unknown(unknown(work.argument)),
+        _ => Verdict::Drop,
+    };
+    let has = |bit| work.changed & bit != 0;
+    let field = |shift: u32| (work.word[word::META] >> shift) as u8;
+    let changes = Changes {
+        mark: work.word[word::MARK] as u32,
+        connection_mark: (has(changed::CONNMARK) || packet.facts.connection.is_some())
+            .then_some((work.word[word::MARK] >> 32) as u32)
+            .filter(|_| has(changed::CONNMARK)),
+        priority: has(changed::PRIORITY).then_some(work.priority),
+        tos: has(changed::TOS).then_some(field(meta::TOS)),
+        ttl: has(changed::TTL).then_some(field(meta::TTL)),
+        mss: has(changed::MSS).then_some(work.mss as u16),
+        untracked: has(changed::UNTRACKED),
+        logged: work.logged,
+    };
+    let traced = (work.traced as usize).min(work.trace.len());
+    CoreOutcome {
+        verdict,
+        rule: (work.rule != fairpath_core::rules::NONE).then_some(work.rule),
+        changes,
+        evaluated: work.evaluated,
+        matched: if work.tracing != 0 {
+            work.trace[..traced].to_vec()
+        } else {
+            Vec::new()
+        },
+    }
+}
+
+fn unknown(reason: u32) -> Unknown {
+    use Unknown::{
+        Connection, CutBytes, Date, DestinationType, Input, LinkLayer, OpaqueMatch, OpaqueTarget,
+        Output, Owner, PacketType, Physical, Random, ReversePath, Set, SourceType, Translation,
+    };
+    [
+        OpaqueMatch,
+        OpaqueTarget,
+        Input,
+        Output,
+        Physical,
+        Connection,
+        SourceType,
+        DestinationType,
+        PacketType,
+        Owner,
+        ReversePath,
+        Date,
+        Random,
+        Translation,
+        CutBytes,
+        Set,
+        LinkLayer,
+    ]
+    .into_iter()
+    .find(|known| *known as u32 == reason)
+    .unwrap_or(OpaqueMatch)
+}

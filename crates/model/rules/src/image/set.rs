@@ -1,0 +1,185 @@
+//! Sets in an image: tables by hash, levels by prefix length.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use fairpath_core::rules::SET_PROBES;
+
+use crate::sets::Sets;
+
+const PORTS: u32 = 1;
+const IPV6: u32 = 2;
+const LIST: u32 = 4;
+const NOMATCH: u32 = 256;
+const HEADER: usize = 16 + 132 * 4;
+
+/// The sets that rules use, with their numbers.
+pub struct SetTable<'a> {
+    sets: Option<&'a Sets>,
+    numbers: HashMap<String, u32>,
+    order: Vec<String>,
+}
+
+struct Member {
+    key: [u64; 2],
+    port: u32,
+    level: u32,
+}
+
+/// The hash of the core (`fp_hash_member`).
+fn hash(key: [u64; 2], port: u32, length: u32) -> u32 {
+    let sum = key[0]
+        .wrapping_add((key[1] ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9))
+        .wrapping_add(
+            (u64::from(length) << 32 | u64::from(port)).wrapping_mul(0x94d0_49bb_1331_11eb),
+        );
+    mix(sum) as u32
+}
+
+pub(super) fn mix(x: u64) -> u64 {
+    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}
+
+impl<'a> SetTable<'a> {
+    pub fn new(sets: Option<&'a Sets>) -> Self {
+        Self {
+            sets,
+            numbers: HashMap::new(),
+            order: Vec::new(),
+        }
+    }
+
+    /// The number of a set that is known and can be looked up; its members get numbers, too.
+    pub fn number(&mut self, name: &str) -> Option<u32> {
+        if let Some(number) = self.numbers.get(name) {
+            return Some(*number);
+        }
+        let set = self.sets?.get(name)?;
+        if set.opaque().is_some() {
+            return None;
+        }
+        let members: Vec<String> = set.members().map(|name| name.to_owned()).collect();
+        for member in &members {
+            // A list whose member cannot be looked up cannot be either.
+            self.number(member)?;
+        }
+        let number = self.order.len() as u32;
+        self.numbers.insert(name.to_owned(), number);
+        self.order.push(name.to_owned());
+        Some(number)
+    }
+
+    /// Appends the sets; returns their offsets.
+    pub fn write(&self, out: &mut Vec<u8>) -> Vec<u32> {
+        self.order
+            .iter()
+            .map(|name| {
+                out.resize(out.len().next_multiple_of(16), 0);
+                let at = out.len() as u32;
+                self.write_set(name, out);
+                at
+            })
+            .collect()
+    }
+
+    fn write_set(&self, name: &str, out: &mut Vec<u8>) {
+        let set = self
+            .sets
+            .and_then(|sets| sets.get(name))
+            .expect("only sets that exist have numbers");
+        let mut header = [0u32; HEADER / 4];
+        if set.family().is_none() {
+            let members: Vec<u32> = set
+                .members()
+                .filter_map(|member| self.numbers.get(member).copied())
+                .collect();
+            header[0] = members.len().min(129) as u32;
+            header[3] = LIST;
+            header[4..4 + members.len().min(129)]
+                .copy_from_slice(&members[..members.len().min(129)]);
+            push(out, &header);
+            return;
+        }
+        let ipv6 = set.family() == Some(crate::sets::Family::Inet6);
+        let ports = set.dimension() > 1;
+        let mut members = Vec::new();
+        let mut levels = [false; 129];
+        for element in set.elements() {
+            let (key, shift) = match element.net {
+                IpAddr::V4(address) => ([u64::from(u32::from(address).swap_bytes()), 0], 0),
+                IpAddr::V6(address) => {
+                    let bytes = address.octets();
+                    let half = |at: usize| {
+                        u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+                    };
+                    ([half(0), half(8)], 0)
+                }
+            };
+            let length = u32::from(element.length) + shift;
+            levels[length as usize] = true;
+            members.push(Member {
+                key,
+                port: if ports {
+                    u32::from(element.proto) << 16 | u32::from(element.port)
+                } else {
+                    0
+                },
+                level: (length + 1) | if element.nomatch { NOMATCH } else { 0 },
+            });
+        }
+        let lengths: Vec<u32> = (0..129u32)
+            .rev()
+            .filter(|length| levels[*length as usize])
+            .collect();
+        header[0] = lengths.len() as u32;
+        header[4..4 + lengths.len()].copy_from_slice(&lengths);
+        header[3] = if ports { PORTS } else { 0 } | if ipv6 { IPV6 } else { 0 };
+        let table = place(&members);
+        header[1] = table.len() as u32 - 1;
+        header[2] = HEADER as u32;
+        push(out, &header);
+        for slot in &table {
+            match slot {
+                None => out.extend_from_slice(&[0; 24]),
+                Some(at) => {
+                    let member = &members[*at as usize];
+                    out.extend_from_slice(&member.key[0].to_le_bytes());
+                    out.extend_from_slice(&member.key[1].to_le_bytes());
+                    out.extend_from_slice(&member.port.to_le_bytes());
+                    out.extend_from_slice(&member.level.to_le_bytes());
+                }
+            }
+        }
+    }
+}
+
+/// Open addressing in which every member is near its place.
+fn place(members: &[Member]) -> Vec<Option<u32>> {
+    let mut size = (members.len() * 2).next_power_of_two().max(2);
+    'larger: loop {
+        let mut table = vec![None; size];
+        for (at, member) in members.iter().enumerate() {
+            let length = (member.level & 255) - 1;
+            let start = hash(member.key, member.port, length) as usize;
+            let free = (0..SET_PROBES.min(size))
+                .map(|step| (start + step) & (size - 1))
+                .find(|slot| table[*slot].is_none());
+            match free {
+                Some(slot) => table[slot] = Some(at as u32),
+                None => {
+                    size *= 2;
+                    continue 'larger;
+                }
+            }
+        }
+        return table;
+    }
+}
+
+fn push(out: &mut Vec<u8>, words: &[u32]) {
+    for word in words {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+}

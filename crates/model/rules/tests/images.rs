@@ -1,0 +1,93 @@
+//! Images of rules: built, checked, and evaluated by the native core.
+
+use fairpath_core::rules::{CounterMode, check};
+use fairpath_rules::image::{BuildOptions, build};
+use fairpath_rules::{Core, Facts, Family, Hook, Names, Packet, Ruleset, Verdict, read};
+
+fn rules(text: &str) -> Ruleset {
+    let names = Names::default();
+    read(&mut text.as_bytes(), "test", Family::Ipv4, &names)
+        .expect("memory")
+        .complete()
+        .expect("valid rules")
+}
+
+/// An IPv4 packet without a link-layer header.
+fn packet(source: [u8; 4], protocol: u8, rest: &[u8]) -> Vec<u8> {
+    let length = (20 + rest.len()) as u16;
+    let mut bytes = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, protocol, 0, 0];
+    bytes[2..4].copy_from_slice(&length.to_be_bytes());
+    bytes.extend_from_slice(&source);
+    bytes.extend_from_slice(&[192, 0, 2, 1]);
+    bytes.extend_from_slice(rest);
+    bytes
+}
+
+fn verdict(ruleset: &Ruleset, optimise: bool, bytes: &[u8]) -> Option<Verdict> {
+    let built = build(ruleset, None, BuildOptions { optimise }).expect("small");
+    let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
+    let packet = Packet {
+        family: Family::Ipv4,
+        bytes,
+        network: 0,
+        length: bytes.len(),
+        facts: Facts {
+            input: Some(b"eth0"[..].into()),
+            output: Some(b""[..].into()),
+            ..Facts::default()
+        },
+    };
+    core.evaluate(Hook::Input, &packet)
+        .map(|outcome| outcome.verdict)
+}
+
+#[test]
+fn address_port_and_policy_decide() {
+    let set = rules(
+        "*filter\n:INPUT DROP [0:0]\n:in - [0:0]\n-A INPUT -i eth+ -j in\n\
+         -A in -s 10.0.0.0/8 -p tcp -m tcp --dport 80:90 -j ACCEPT\n-A in -s 10.1.0.0/16 -j RETURN\nCOMMIT\n",
+    );
+    let mut tcp = vec![0; 20];
+    tcp[3] = 85;
+    tcp[12] = 0x50;
+    for optimise in [false, true] {
+        let answer = |source, rest: &[u8]| verdict(&set, optimise, &packet(source, 6, rest));
+        assert_eq!(answer([10, 2, 3, 4], &tcp), Some(Verdict::Accept));
+        assert_eq!(answer([11, 2, 3, 4], &tcp), Some(Verdict::Drop));
+        // A header that was cut short drops the packet.
+        assert_eq!(answer([10, 2, 3, 4], &tcp[..8]), Some(Verdict::Drop));
+    }
+}
+
+#[test]
+fn long_chain_finds_its_rule_by_tables() {
+    let mut text = String::from("*filter\n:INPUT ACCEPT [0:0]\n");
+    for number in 0..2000 {
+        text.push_str(&format!(
+            "-A INPUT -s 10.0.{}.{} -j DROP\n",
+            number / 250,
+            number % 250
+        ));
+    }
+    text.push_str("COMMIT\n");
+    let set = rules(&text);
+    let built = build(&set, None, BuildOptions::default()).expect("small");
+    assert!(
+        built.plans[0].segment.is_some(),
+        "{}",
+        built.plans[0].reason
+    );
+    check(&built.image).expect("valid image");
+    for (source, expected) in [
+        ([10, 0, 7, 249], Verdict::Drop),
+        ([10, 0, 7, 250], Verdict::Accept),
+        ([10, 0, 0, 0], Verdict::Drop),
+    ] {
+        for optimise in [false, true] {
+            assert_eq!(
+                verdict(&set, optimise, &packet(source, 17, &[0; 8])),
+                Some(expected.clone())
+            );
+        }
+    }
+}
