@@ -27,6 +27,9 @@ struct rules_run_input {
 	u32 done;  /* written by the run: less than count if its time was up */
 	u32 hook;
 	u32 repeat; /* evaluations of each packet (benches) */
+	u32 turn;   /* of the present packet */
+	u32 pad;
+	u64 zero[2];
 };
 
 char _license[] SEC("license") = "Dual MIT/GPL";
@@ -36,24 +39,22 @@ int rules_run(void *ctx)
 {
 	struct rules_run_input FP_MEM *input;
 	struct fp_rules FP_MEM *rules;
-	u32 i, k;
 
 	asm volatile("" : : "r"(&arena));
 	input = (struct rules_run_input FP_MEM *)FP_ARENA_START;
 	rules = FP_AT(struct fp_rules, input, input->rules);
-	fp_loop(i, input->count) {
+	/* Counters in memory: the verifier would follow each value of one in a register. */
+	fp_loop(input->done, input->count) {
 		struct fp_rules_work FP_MEM *w =
 			FP_AT(struct fp_rules_work, input,
-			      input->works + (u64)i * sizeof(struct fp_rules_work));
+			      input->works + (u64)input->done * sizeof(struct fp_rules_work));
 
-		fp_loop(k, input->repeat) {
-			if (k == 0 && !fp_rules_read(w)) {
-				w->verdict = FP_ACT_NONE;
-				break;
-			}
-			fp_rules_evaluate(rules, w, input->hook);
+		if (!fp_rules_read(w)) {
+			w->verdict = FP_ACT_NONE;
+			continue;
 		}
-		input->done = i + 1;
+		fp_loop(input->turn, input->repeat)
+			fp_rules_evaluate(rules, w, input->hook);
 	}
 	return 0;
 }

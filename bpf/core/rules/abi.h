@@ -286,6 +286,7 @@ struct fp_rules_work {
 	u32 walk_at; /* of fp_rules_walk(): offset, next header, fragment offset */
 	u32 walk_next;
 	u32 walk_fragment;
+	u32 step[4]; /* counters of loops with calls: see runtime facts in ARCHITECTURE.md */
 	/* Progress. */
 	u32 at; /* offset of the record in the image */
 	u32 base; /* offset of the base chain's header */

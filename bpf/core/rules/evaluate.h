@@ -184,10 +184,10 @@ FP_FUNC u32 fp_rules_walk_chains(struct fp_rules FP_MEM *r FP_ARG,
 {
 	struct fp_rules_image FP_MEM *image = fp_rules_image(r);
 	const u32 FP_MEM *chains = FP_AT(const u32, image, image->chain_at);
-	volatile u32 FP_MEM *evaluated = &w->evaluated;
-	u32 at = w->at, within = w->within, slow = w->slow, i;
+	volatile u32 FP_MEM *evaluated = &w->evaluated, *i = &w->step[2];
+	u32 at = w->at, within = w->within, slow = w->slow;
 
-	fp_loop(i, FP_RULES_STEPS) {
+	fp_loop(*i, FP_RULES_STEPS) {
 		const struct fp_rules_record FP_MEM *record =
 			FP_AT(const struct fp_rules_record, image, at);
 		const struct fp_rules_compare FP_MEM *compare;
@@ -339,8 +339,7 @@ FP_FUNC u32 fp_rules_walk_chains(struct fp_rules FP_MEM *r FP_ARG,
 }
 
 /* Runs a base chain. */
-FP_FUNC u32 fp_rules_chain(struct fp_rules FP_MEM *r FP_ARG, struct fp_rules_work FP_MEM *w FP_ARG,
-			   u32 number)
+FP_INLINE u32 fp_rules_chain(struct fp_rules FP_MEM *r, struct fp_rules_work FP_MEM *w, u32 number)
 {
 	struct fp_rules_image FP_MEM *image = fp_rules_image(r);
 	const u32 FP_MEM *chains = FP_AT(const u32, image, image->chain_at);
@@ -353,23 +352,23 @@ FP_FUNC u32 fp_rules_chain(struct fp_rules FP_MEM *r FP_ARG, struct fp_rules_wor
 }
 
 /* Runs all tables at a hook. The caller has filled the packet by fp_rules_read(). */
-FP_FUNC u32 fp_rules_evaluate(struct fp_rules FP_MEM *r FP_ARG,
-			      struct fp_rules_work FP_MEM *w FP_ARG, u32 hook)
+FP_INLINE u32 fp_rules_evaluate(struct fp_rules FP_MEM *r, struct fp_rules_work FP_MEM *w, u32 hook)
 {
 	struct fp_rules_image FP_MEM *image = fp_rules_image(r);
-	u32 i, verdict = FP_ACT_ACCEPT, family = w->family & 3;
+	volatile u32 FP_MEM *i = &w->step[3];
+	u32 verdict = FP_ACT_ACCEPT, family = w->family & 3;
 
 	if (hook >= FP_RULES_HOOKS)
 		return FP_ACT_ACCEPT;
 	fp_rules_verdict(w, FP_ACT_ACCEPT, 0, FP_RULES_NONE);
-	fp_loop(i, FP_RULES_TABLES) {
-		u32 number = image->entry[family][hook][i];
+	fp_loop(*i, FP_RULES_TABLES) {
+		u32 number = image->entry[family][hook][*i];
 
 		if (number == FP_RULES_NONE)
 			continue;
-		w->table = i;
+		w->table = *i;
 		/* Only the first packet of a connection sees table nat. */
-		if (image->nat[family][hook] >> i & 1) {
+		if (image->nat[family][hook] >> *i & 1) {
 			if (w->unknown[FP_W_META] >> FP_META_STATE & 0xff)
 				return fp_rules_verdict(w, FP_ACT_UNKNOWN, FP_UNKNOWN_CONNECTION,
 							FP_RULES_NONE);

@@ -92,8 +92,8 @@ FP_FUNC u32 fp_test_packet(struct fp_rules_work FP_MEM *w FP_ARG,
 	return FP_NO;
 }
 
-FP_FUNC u32 fp_rules_test(struct fp_rules FP_MEM *r FP_ARG, struct fp_rules_work FP_MEM *w FP_ARG,
-			  const struct fp_rules_test FP_MEM *t FP_ARG)
+FP_INLINE u32 fp_rules_test(struct fp_rules FP_MEM *r, struct fp_rules_work FP_MEM *w,
+			    const struct fp_rules_test FP_MEM *t)
 {
 	u32 state;
 
@@ -136,10 +136,11 @@ FP_FUNC u32 fp_rules_all_tests(struct fp_rules FP_MEM *r FP_ARG,
 			       const struct fp_rules_record FP_MEM *record FP_ARG, u32 part)
 {
 	const struct fp_rules_test FP_MEM *t = fp_rules_tests(record);
-	u32 i, state, maybe = w->waiting;
+	volatile u32 FP_MEM *i = &w->step[0];
+	u32 state, maybe = w->waiting;
 
-	fp_loop(i, FP_RULES_TESTS) {
-		if (i >= record->tests || t->kind >= FP_SET_MARK)
+	fp_loop(*i, FP_RULES_TESTS) {
+		if (*i >= record->tests || fp_hide32(t->kind) >= FP_SET_MARK)
 			break;
 		if (part && (part == 1) != !!(t->flags & FP_TEST_HEADER))
 			goto next;
@@ -171,12 +172,13 @@ FP_FUNC u32 fp_compares_slowly(struct fp_rules_work FP_MEM *w FP_ARG,
 			       const struct fp_rules_record FP_MEM *record FP_ARG, u32 header)
 {
 	const struct fp_rules_compare FP_MEM *c = fp_rules_compares(record);
-	u32 i, state, shape = record->shape, drop = 0, passed = 0;
+	volatile u32 FP_MEM *i = &w->step[0];
+	u32 state, shape = record->shape, drop = 0, passed = 0;
 
-	fp_loop(i, FP_RULES_COMPARES) {
+	fp_loop(*i, FP_RULES_COMPARES) {
 		u32 pivot;
 
-		if (i >= record->words)
+		if (*i >= record->words)
 			break;
 		pivot = !passed && (shape & 15) == FP_W_L4 && (c->mask & FP_L4_NEEDS);
 		if (pivot || header != passed) {

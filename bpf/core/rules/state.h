@@ -172,7 +172,8 @@ FP_FUNC u32 fp_test_set(struct fp_rules FP_MEM *r FP_ARG, struct fp_rules_work F
 			const struct fp_rules_test FP_MEM *t FP_ARG)
 {
 	const struct fp_rules_set FP_MEM *set = fp_set_at(r, t->a);
-	u32 not = t->flags & FP_TEST_NOT, state, i, found = FP_NO;
+	volatile u32 FP_MEM *i = &w->step[1];
+	u32 not = t->flags & FP_TEST_NOT, state, found = FP_NO;
 
 	if (!(set->kind & FP_SET_LIST)) {
 		state = fp_set_key(w, set->kind, t->word);
@@ -180,12 +181,12 @@ FP_FUNC u32 fp_test_set(struct fp_rules FP_MEM *r FP_ARG, struct fp_rules_work F
 			state = fp_set_has(w, set);
 		return state == FP_MAYBE ? state : state ^ not;
 	}
-	fp_loop(i, FP_SET_LEVELS) {
+	fp_loop(*i, FP_SET_LEVELS) {
 		const struct fp_rules_set FP_MEM *member;
 
-		if (i >= set->levels)
+		if (*i >= set->levels)
 			break;
-		member = fp_set_at(r, set->level[i]);
+		member = fp_set_at(r, set->level[*i]);
 		/* Sets of the other family are skipped, as in the kernel. */
 		if (!(member->kind & FP_SET_IPV6) != (w->family != FP_FAMILY_IPV6))
 			continue;

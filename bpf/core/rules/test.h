@@ -114,13 +114,14 @@ FP_FUNC u32 fp_test_words(struct fp_rules_work FP_MEM *w FP_ARG,
 {
 	const struct fp_rules_compare FP_MEM *c =
 		(const struct fp_rules_compare FP_MEM *)fp_test_data(t);
-	u32 i, shape = t->a, not = t->flags & FP_TEST_NOT, maybe = 0, state;
+	volatile u32 FP_MEM *i = &w->step[1];
+	u32 shape = t->a, not = t->flags & FP_TEST_NOT, maybe = 0, state;
 
-	fp_loop(i, FP_RULES_COMPARES) {
+	fp_loop(*i, FP_RULES_COMPARES) {
 		u32 word = shape & 15;
 		u64 unknown, mask;
 
-		if (i >= (u32)t->b)
+		if (*i >= (u32)t->b)
 			break;
 		mask = c->mask;
 		if (word == FP_W_L4 && (mask & FP_L4_NEEDS)) {

@@ -47,6 +47,7 @@ fn main() {
         "recoveries",
         "redirect",
         "rtt",
+        "rules",
         "sched",
         "slot",
         "wake_bench",

@@ -26,6 +26,7 @@ mod qdisc;
 mod recoveries;
 mod redirect;
 mod rtt;
+mod rules;
 mod sched;
 mod stack_sent;
 mod stage;
@@ -55,6 +56,7 @@ pub use qdisc::{
 pub use recoveries::{Recoveries, RecoveriesError, RecoveryCounts};
 pub use redirect::{MAX_SOCKETS, Outcomes, Redirect, RedirectError, RedirectOptions};
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
+pub use rules::{KernelRules, RUN_PACKETS, RulesError};
 pub use sched::SchedRun;
 pub use stack_sent::{Sent, StackSent};
 pub use stage::Stage;
@@ -97,6 +99,9 @@ mod skel {
     }
     pub mod pifo {
         include!(concat!(env!("OUT_DIR"), "/pifo.skel.rs"));
+    }
+    pub mod rules {
+        include!(concat!(env!("OUT_DIR"), "/rules.skel.rs"));
     }
     pub mod pifo_bench {
         include!(concat!(env!("OUT_DIR"), "/pifo_bench.skel.rs"));

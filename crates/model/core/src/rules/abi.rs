@@ -368,6 +368,8 @@ pub struct Work {
     pub walk_next: u32,
     /// See `walk_at`.
     pub walk_fragment: u32,
+    /// Counters of loops.
+    pub step: [u32; 4],
     /// Offset of the record in the image.
     pub at: u32,
     /// Offset of the base chain's header.
