@@ -8,6 +8,7 @@
 //!   daemon.rs   `fairpath run`: its own CPU, memory and start
 //!   check.rs    files with many classes through `fairpath class check`
 //!   pifo.rs     a pop and a push, natively and in the kernel
+//!   rules.rs    files of rules to images, and packets through them
 //!   sched.rs    a simulated link: packets a second of CPU time
 //!   engine.rs   a packet through a policy, natively and in the kernel
 //!   counters.rs instructions, cache lines and pages of a packet, by source file
@@ -38,6 +39,7 @@ mod offline;
 mod order;
 mod peer;
 mod pifo;
+mod rules;
 mod scene;
 mod sched;
 mod shape;
@@ -88,6 +90,11 @@ enum What {
     Check(check::Args),
     /// Nanoseconds of a pop and a push, natively and in the kernel (root)
     Pifo(pifo::Args),
+    /// Seconds from rules to an image, and nanoseconds of a packet (root)
+    Rules(rules::Args),
+    /// Loads a file; started by `rules`
+    #[command(hide = true)]
+    RulesLoad(rules::LoadArgs),
     /// Simulated packets per second of CPU time
     Sched(sched::Args),
     /// Nanoseconds of a packet through a policy, natively and in the kernel (root)
@@ -128,6 +135,9 @@ fn main() -> anyhow::Result<()> {
     if let Some(What::Answer(args)) = &args.what {
         return nfqueue::answer(args);
     }
+    if let Some(What::RulesLoad(args)) = &args.what {
+        return rules::load(args);
+    }
     if let Some(What::Counted(args)) = &args.what {
         return counters::counted(args);
     }
@@ -143,11 +153,12 @@ fn main() -> anyhow::Result<()> {
         mut daemon,
         mut check,
         mut pifo,
+        mut rules,
         mut sched,
         mut engine,
         mut counters,
         mut offline,
-    ) = (None, None, None, None, None, None, None, None, None);
+    ) = (None, None, None, None, None, None, None, None, None, None);
     let (mut afxdp, mut nfqueue, mut shape, mut impair) = (None, None, None, None);
     match args.what {
         Some(What::Afxdp(args)) => afxdp = Some(args),
@@ -156,6 +167,7 @@ fn main() -> anyhow::Result<()> {
         Some(What::Daemon(args)) => daemon = Some(args),
         Some(What::Check(args)) => check = Some(args),
         Some(What::Pifo(args)) => pifo = Some(args),
+        Some(What::Rules(args)) => rules = Some(args),
         Some(What::Sched(args)) => sched = Some(args),
         Some(What::Engine(args)) => engine = Some(args),
         Some(What::Counters(args)) => counters = Some(args),
@@ -163,7 +175,10 @@ fn main() -> anyhow::Result<()> {
         Some(What::Nfqueue(args)) => nfqueue = Some(args),
         Some(What::Shape(args)) => shape = Some(args),
         Some(What::Impair(args)) => impair = Some(args),
-        Some(What::AfxdpForward { .. } | What::Answer(_) | What::Counted(_)) | None => {}
+        Some(
+            What::AfxdpForward { .. } | What::Answer(_) | What::Counted(_) | What::RulesLoad(_),
+        )
+        | None => {}
     }
     let live = live.or_else(|| all.then(live::Args::usual));
     let live = part(live, live::run, live::LiveReport::text, text)?;
@@ -175,6 +190,8 @@ fn main() -> anyhow::Result<()> {
     let check = part(check, check::run, check::CheckReport::text, text)?;
     let pifo = pifo.or_else(|| all.then(pifo::Args::usual));
     let pifo = part(pifo, pifo::run, pifo::PifoReport::text, text)?;
+    let rules = rules.or_else(|| all.then(rules::Args::usual));
+    let rules = part(rules, rules::run, rules::RulesReport::text, text)?;
     let sched = sched.or_else(|| all.then(sched::Args::usual));
     let sched = part(sched, sched::run, sched::SchedReport::text, text)?;
     let engine = engine.or_else(|| all.then(engine::Args::usual));
@@ -205,7 +222,7 @@ fn main() -> anyhow::Result<()> {
     if !text {
         let all = json!({
             "schema": 1, "machine": machine,
-            "live": live, "classes": classes, "daemon": daemon, "check": check, "pifo": pifo,
+            "live": live, "classes": classes, "daemon": daemon, "check": check, "pifo": pifo, "rules": rules,
             "sched": sched, "engine": engine, "counters": counters, "offline": offline, "afxdp": afxdp, "nfqueue": nfqueue,
             "shape": shape, "latency": latency, "impair": impair
         });

@@ -56,7 +56,7 @@ pub use qdisc::{
 pub use recoveries::{Recoveries, RecoveriesError, RecoveryCounts};
 pub use redirect::{MAX_SOCKETS, Outcomes, Redirect, RedirectError, RedirectOptions};
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
-pub use rules::{KernelRules, RUN_PACKETS, RulesError};
+pub use rules::{KernelRules, RUN_PACKETS, RulesError, STREAM_BYTES, STREAM_PACKETS};
 pub use sched::SchedRun;
 pub use stack_sent::{Sent, StackSent};
 pub use stage::Stage;

@@ -12,6 +12,10 @@ use crate::skel::rules::{RulesSkel, RulesSkelBuilder};
 
 /// Packets of one run.
 pub const RUN_PACKETS: usize = 64;
+/// Packets of a stream, and bytes of each.
+pub const STREAM_PACKETS: usize = 1 << 15;
+/// Bytes of a packet in a stream.
+pub const STREAM_BYTES: usize = 64;
 /// Of `struct rules_run_input`.
 const INPUT_BYTES: usize = 64;
 
@@ -24,9 +28,7 @@ pub enum RulesError {
     )]
     Refused(#[source] libbpf_rs::Error),
     /// Larger than an arena.
-    #[error(
-        "load the program of rules: {bytes} bytes exceed the arena's 4 GiB; use fewer rules"
-    )]
+    #[error("load the program of rules: {bytes} bytes exceed the arena's 4 GiB; use fewer rules")]
     TooLarge {
         /// Requested.
         bytes: u64,
@@ -49,6 +51,7 @@ pub enum RulesError {
 }
 
 /// The input of a run (`struct rules_run_input`).
+#[derive(Clone, Copy)]
 #[repr(C)]
 struct RunInput {
     rules: u64,
@@ -59,7 +62,8 @@ struct RunInput {
     repeat: u32,
     turn: u32,
     pad: u32,
-    zero: [u64; 2],
+    heads: u64,
+    zero: u64,
 }
 
 /// Rules in the kernel.
@@ -81,7 +85,9 @@ impl KernelRules {
         mode: CounterMode,
     ) -> Result<KernelRules, RulesError> {
         let rules_bytes = Memory::bytes(image)?.next_multiple_of(64);
-        let bytes = START as usize + INPUT_BYTES + rules_bytes + RUN_PACKETS * size_of::<Work>();
+        let heads =
+            INPUT_BYTES + rules_bytes + (RUN_PACKETS * size_of::<Work>()).next_multiple_of(64);
+        let bytes = START as usize + heads + STREAM_PACKETS * STREAM_BYTES;
         let pages = (bytes as u64).div_ceil(PAGE);
         if pages * PAGE > STRIDE {
             return Err(RulesError::TooLarge {
@@ -111,7 +117,8 @@ impl KernelRules {
             repeat: 1,
             turn: 0,
             pad: 0,
-            zero: [0; 2],
+            heads: heads as u64,
+            zero: 0,
         };
         // SAFETY: inside the mapping, aligned to a page.
         unsafe { input.write(first) };
@@ -132,7 +139,10 @@ impl KernelRules {
     /// # Errors
     /// [`RulesError::TestRun`], [`RulesError::Stuck`].
     pub fn run(&mut self, hook: u32, repeat: u32, works: &mut [Work]) -> Result<(), RulesError> {
-        assert!(works.len() <= RUN_PACKETS, "a run has {RUN_PACKETS} packets");
+        assert!(
+            works.len() <= RUN_PACKETS,
+            "a run has {RUN_PACKETS} packets"
+        );
         // SAFETY: load() reserved memory for RUN_PACKETS packets.
         unsafe {
             std::ptr::copy_nonoverlapping(works.as_ptr(), self.works.as_ptr(), works.len());
@@ -153,6 +163,54 @@ impl KernelRules {
         // SAFETY: memory for these packets.
         unsafe {
             std::ptr::copy_nonoverlapping(self.works.as_ptr(), works.as_mut_ptr(), works.len());
+        }
+        Ok(())
+    }
+
+    /// Evaluates packets of at most [`STREAM_BYTES`] with one scratch, whose facts are those of
+    /// `work`, and all of `length` bytes. For benches: nothing is returned.
+    ///
+    /// # Panics
+    /// More than [`STREAM_PACKETS`].
+    ///
+    /// # Errors
+    /// [`RulesError::TestRun`], [`RulesError::Stuck`].
+    pub fn stream(
+        &mut self,
+        hook: u32,
+        work: &Work,
+        length: u32,
+        packets: &[[u8; STREAM_BYTES]],
+    ) -> Result<(), RulesError> {
+        assert!(
+            packets.len() <= STREAM_PACKETS,
+            "a stream has {STREAM_PACKETS} packets"
+        );
+        // SAFETY: the input is mapped, and no program runs.
+        let mut input = unsafe { self.input.read_volatile() };
+        (input.count, input.done) = (packets.len() as u32, 0);
+        (input.hook, input.repeat) = (hook, length);
+        input.turn = work.word[fairpath_core::rules::word::META] as u32;
+        // SAFETY: as above.
+        unsafe { self.input.write_volatile(input) };
+        // SAFETY: load() reserved memory for the first packet.
+        unsafe { std::ptr::copy_nonoverlapping(work, self.works.as_ptr(), 1) };
+        // SAFETY: the packets of a stream begin there.
+        let heads = unsafe { self.input.cast::<u8>().add(input.heads as usize) };
+        // SAFETY: load() reserved memory for STREAM_PACKETS packets.
+        unsafe {
+            std::ptr::copy_nonoverlapping(packets.as_ptr(), heads.as_ptr().cast(), packets.len());
+        }
+        let run = self
+            .skel
+            .progs
+            .rules_stream
+            .test_run(ProgramInput::default());
+        run.map_err(RulesError::TestRun)?;
+        // SAFETY: as above.
+        let done = unsafe { self.input.read_volatile() }.done as usize;
+        if done != packets.len() {
+            return Err(RulesError::Stuck { at: done });
         }
         Ok(())
     }

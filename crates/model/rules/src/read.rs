@@ -697,7 +697,12 @@ impl Edit<'_, '_> {
                 ),
             )
         })?;
-        *self.last_chain = Some(id);
+        // Files list rules by chain: the previous one is probably complete.
+        if let Some(last) = self.last_chain.replace(id)
+            && self.table.try_get(last).is_some()
+        {
+            self.table.get_mut(last).rules.shrink_to_fit();
+        }
         Ok(id)
     }
 

@@ -15,7 +15,7 @@
 
 use std::collections::HashMap;
 
-use fairpath_core::rules::{PROBES, TUPLES, UNIT, record, word};
+use fairpath_core::rules::{COMPARES, PROBES, TUPLES, UNIT, record, word};
 
 use super::put_record;
 use super::rule::Encoded;
@@ -54,11 +54,25 @@ pub struct Segment {
     pub mean_list: f64,
 }
 
-/// Words and masks.
-type Signature = Vec<(u32, u64)>;
+/// Words and masks of a tuple, by number of the word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+struct Signature {
+    count: usize,
+    words: [u32; COMPARES],
+    masks: [u64; COMPARES],
+}
+
+impl Signature {
+    fn parts(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.words.into_iter().zip(self.masks).take(self.count)
+    }
+}
+
+/// The values of a signature's words.
+type Key = [u64; COMPARES];
 
 /// A key in a tuple, and its rules in order.
-type Lists = HashMap<Vec<u64>, Vec<u32>>;
+type Lists = HashMap<Key, Vec<u32>>;
 
 /// Chosen tuples, or none.
 pub struct Plan {
@@ -89,26 +103,49 @@ fn coarse(level: u32, word_at: u32, mask: u64) -> u64 {
     }
 }
 
-fn signature(rules: &Encoded, at: usize, level: u32) -> (Signature, Vec<u64>) {
-    let mut parts: Vec<(u32, u64, u64)> = Vec::new();
+fn signature(rules: &Encoded, at: usize, level: u32) -> (Signature, Key) {
+    let mut parts = [(u32::MAX, 0u64, 0u64); COMPARES];
+    let mut count = 0;
     for (shape, mask, value) in rules.compares(&rules.records[at]) {
         let mask = coarse(level, shape & 15, mask);
         if shape & 16 != 0 || mask == 0 {
             continue;
         }
-        match parts.iter_mut().find(|(word, _, _)| *word == shape & 15) {
+        match parts[..count].iter_mut().find(|part| part.0 == shape & 15) {
             Some(part) => {
                 part.1 |= mask;
                 part.2 |= value & mask;
             }
-            None => parts.push((shape & 15, mask, value & mask)),
+            None => {
+                parts[count] = (shape & 15, mask, value & mask);
+                count += 1;
+            }
         }
     }
-    parts.sort_unstable();
-    (
-        parts.iter().map(|(word, mask, _)| (*word, *mask)).collect(),
-        parts.iter().map(|(_, _, value)| *value).collect(),
-    )
+    parts[..count].sort_unstable();
+    let mut signature = Signature {
+        count,
+        ..Signature::default()
+    };
+    let mut key = Key::default();
+    for (place, (word, mask, value)) in parts[..count].iter().enumerate() {
+        (signature.words[place], signature.masks[place]) = (*word, *mask);
+        key[place] = *value;
+    }
+    (signature, key)
+}
+
+/// Rules that are compared before all are: equal ones need no tables.
+const SAMPLE: usize = 64;
+
+/// True if a sample of rules has hardly any different keys, so that a table would hold long lists.
+fn is_uniform(rules: &Encoded) -> bool {
+    let step = (rules.records.len() / SAMPLE).max(1);
+    let keys: std::collections::HashSet<(Signature, Key)> = (0..rules.records.len())
+        .step_by(step)
+        .map(|at| signature(rules, at, 0))
+        .collect();
+    keys.len() <= 2
 }
 
 fn plan_level(rules: &Encoded, level: u32) -> Option<Plan> {
@@ -116,8 +153,8 @@ fn plan_level(rules: &Encoded, level: u32) -> Option<Plan> {
     let mut tuples: Vec<(Signature, Lists)> = Vec::new();
     for at in 0..rules.records.len() {
         let (signature, key) = signature(rules, at, level);
-        let tuple = *index.entry(signature.clone()).or_insert_with(|| {
-            tuples.push((signature, Lists::new()));
+        let tuple = *index.entry(signature).or_insert_with(|| {
+            tuples.push((signature, Lists::default()));
             tuples.len() - 1
         });
         if tuples.len() > TUPLES {
@@ -135,7 +172,7 @@ fn plan_level(rules: &Encoded, level: u32) -> Option<Plan> {
     // Rules that every packet meets are looked up for each packet.
     let always: usize = tuples
         .iter()
-        .filter(|(signature, _)| signature.is_empty())
+        .filter(|(signature, _)| signature.count == 0)
         .flat_map(|(_, lists)| lists.values())
         .map(Vec::len)
         .sum();
@@ -153,6 +190,15 @@ fn plan_level(rules: &Encoded, level: u32) -> Option<Plan> {
 pub fn plan(rules: &Encoded) -> Plan {
     let linear = rules.records.len() as f64 * LINEAR;
     let mut best: Option<Plan> = None;
+    let none = |why: String| Plan {
+        tuples: Vec::new(),
+        mean_list: 0.0,
+        estimate: linear,
+        why_linear: Some(why),
+    };
+    if is_uniform(rules) {
+        return none("nearly all of its rules compare the same".to_owned());
+    }
     for level in 0..LEVELS {
         if let Some(plan) = plan_level(rules, level)
             && best
@@ -162,12 +208,6 @@ pub fn plan(rules: &Encoded) -> Plan {
             best = Some(plan);
         }
     }
-    let none = |why: String| Plan {
-        tuples: Vec::new(),
-        mean_list: 0.0,
-        estimate: linear,
-        why_linear: Some(why),
-    };
     match best {
         None => none(format!(
             "its rules compare more than {TUPLES} sets of fields"
@@ -214,10 +254,10 @@ pub fn write(rules: &Encoded, plan: &Plan, out: &mut Vec<u8>) -> Option<Pending>
 }
 
 /// The hash of the core (`fp_rules_hash`).
-fn hash(seed: u64, key: &[u64]) -> u32 {
+fn hash(seed: u64, key: &Key, count: usize) -> u32 {
     let mut sum = seed;
-    for at in 0..6 {
-        if let Some(word) = key.get(at) {
+    for (at, word) in key.iter().enumerate() {
+        if at < count {
             sum = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         }
         sum ^= sum >> 29;
@@ -234,7 +274,7 @@ pub fn write_tables(_: &Encoded, pending: Option<Pending>, out: &mut Vec<u8>) {
     let words = pending
         .tuples
         .iter()
-        .flat_map(|(signature, _)| signature)
+        .flat_map(|(signature, _)| signature.parts())
         .fold(0u32, |all, (word, _)| all | 1 << word);
     let first = pending.offsets.first().copied().unwrap_or(pending.end);
     for word in [pending.tuples.len() as u32, pending.end, first, words] {
@@ -244,23 +284,23 @@ pub fn write_tables(_: &Encoded, pending: Option<Pending>, out: &mut Vec<u8>) {
     const TUPLE: usize = 80;
     out.resize(headers + pending.tuples.len() * TUPLE, 0);
     for (at, (signature, lists)) in pending.tuples.iter().enumerate() {
-        let table = place(lists);
+        let table = place(lists, signature.count);
         let entries = (out.len() - start) as u32;
         let header = headers + at * TUPLE;
         let shape = signature
-            .iter()
+            .parts()
             .enumerate()
             .fold(0u32, |all, (at, (word, _))| all | word << (5 * at));
         let fields = [
             shape,
-            signature.len() as u32,
+            signature.count as u32,
             table.slots.len() as u32 - 1,
             entries,
         ];
         for (at, word) in fields.iter().enumerate() {
             out[header + 4 * at..header + 4 * at + 4].copy_from_slice(&word.to_le_bytes());
         }
-        for (at, (_, mask)) in signature.iter().enumerate() {
+        for (at, (_, mask)) in signature.parts().enumerate() {
             let place = header + 16 + 8 * at;
             out[place..place + 8].copy_from_slice(&mask.to_le_bytes());
         }
@@ -298,11 +338,14 @@ struct Placed {
 }
 
 /// Open addressing in which every hash is near its place. Keys with equal hashes share a list.
-fn place(lists: &Lists) -> Placed {
+fn place(lists: &Lists, count: usize) -> Placed {
     let seed = super::set::mix(lists.len() as u64 + 1);
     let mut by_hash: HashMap<u32, Vec<u32>> = HashMap::with_capacity(lists.len());
     for (key, rules) in lists {
-        by_hash.entry(hash(seed, key)).or_default().extend(rules);
+        by_hash
+            .entry(hash(seed, key, count))
+            .or_default()
+            .extend(rules);
     }
     let mut hashes: Vec<(u32, Vec<u32>)> = by_hash.into_iter().collect();
     // The image of the same rules is the same in every process.
@@ -377,8 +420,8 @@ pub fn describe(table: usize, id: ChainId, chain: &Chain, plan: &Plan) -> ChainP
             .iter()
             .map(|(signature, lists)| {
                 let fields: Vec<String> = signature
-                    .iter()
-                    .map(|(word, mask)| field(*word, *mask))
+                    .parts()
+                    .map(|(word, mask)| field(word, mask))
                     .collect();
                 let fields = if fields.is_empty() {
                     "no field".to_owned()
