@@ -377,7 +377,6 @@ fn linear(args: &Args, rows: &mut Vec<PacketRow>) -> anyhow::Result<()> {
                     &packet,
                     Hook::Forward,
                     args.rounds,
-                    Family::Ipv4,
                 )?)
             };
             measured.push((native_ns, kernel_ns));
@@ -430,7 +429,6 @@ fn tree(args: &Args, rows: &mut Vec<PacketRow>) -> anyhow::Result<()> {
                 &packets,
                 Hook::Forward,
                 args.rounds,
-                Family::Ipv4,
             )?)
         };
         rows.push(PacketRow {
@@ -484,7 +482,6 @@ fn lookup_row(
             packets,
             Hook::Forward,
             args.rounds,
-            Family::Ipv4,
         )?)
     };
     rows.push(PacketRow {

@@ -8,6 +8,7 @@
 //! Building is linear in the bytes of the image. [`Built`] has the image, the first values of its
 //! state, and the numbers that connect ids of counters with rules.
 
+mod covered;
 mod lookup;
 mod rule;
 mod set;
@@ -17,7 +18,9 @@ use fairpath_core::rules::{Header, MAGIC, NONE, UNIT, VERSION, action, record};
 use crate::sets::Sets;
 use crate::tree::{Chain, ChainId, Family, Policy, Ruleset, tables_of};
 
+pub use covered::{Compared, Covered, RuleWords};
 pub use lookup::{ChainPlan, Segment};
+pub(crate) use set::mix;
 
 /// Settings of a build.
 #[derive(Debug, Clone, Copy)]

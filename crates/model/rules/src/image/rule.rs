@@ -13,7 +13,7 @@ use crate::sets::Sets;
 use crate::spec::{Kind, Location, U32Test};
 use crate::tree::{Family, Group, Item, Rule, Target, Value};
 
-const NOT: u32 = 16;
+pub(super) const NOT: u32 = 16;
 
 /// A comparison of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct Placed {
 /// The records of a chain.
 #[derive(Debug, Default)]
 pub struct Encoded {
-    bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     pub records: Vec<Placed>,
 }
 

@@ -36,7 +36,7 @@ fn hash(key: [u64; 2], port: u32, length: u32) -> u32 {
     mix(sum) as u32
 }
 
-pub(super) fn mix(x: u64) -> u64 {
+pub(crate) fn mix(x: u64) -> u64 {
     let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ x >> 31

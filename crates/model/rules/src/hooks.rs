@@ -1,0 +1,219 @@
+//! The points of a packet's path at which Fairpath can evaluate a match or a target: exactly,
+//! elsewhere, or not at all. One table for `check`, the guide and the loader.
+
+use crate::spec::{Kind, SPECS};
+use crate::tree::{Family, Group, Hook, Rule, Target};
+
+/// A point at which a program can run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Point {
+    /// The driver, before the stack.
+    Xdp,
+    /// Traffic control at ingress.
+    TcxIngress,
+    /// Traffic control at egress.
+    TcxEgress,
+    /// The hooks of netfilter, where iptables runs.
+    Netfilter,
+}
+
+impl Point {
+    /// All points, in the order of a received packet.
+    pub const ALL: [Point; 4] = [
+        Point::Xdp,
+        Point::TcxIngress,
+        Point::Netfilter,
+        Point::TcxEgress,
+    ];
+
+    /// Its name in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Point::Xdp => "xdp",
+            Point::TcxIngress => "tcx ingress",
+            Point::TcxEgress => "tcx egress",
+            Point::Netfilter => "netfilter",
+        }
+    }
+}
+
+/// The answer of a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Answer {
+    /// The same as iptables.
+    Exact,
+    /// At another point, with the reason.
+    Elsewhere(Point, &'static str),
+    /// Not at all, with the reason.
+    Refused(&'static str),
+}
+
+impl Answer {
+    /// One word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Answer::Exact => "exact",
+            Answer::Elsewhere(..) => "elsewhere",
+            Answer::Refused(_) => "refused",
+        }
+    }
+
+    /// The reason, if the answer is not exact.
+    pub fn reason(self) -> Option<String> {
+        match self {
+            Answer::Exact => None,
+            Answer::Elsewhere(point, why) => Some(format!("{why}; at {}", point.name())),
+            Answer::Refused(why) => Some(why.to_owned()),
+        }
+    }
+
+    fn rank(self) -> u8 {
+        match self {
+            Answer::Exact => 0,
+            Answer::Elsewhere(..) => 1,
+            Answer::Refused(_) => 2,
+        }
+    }
+}
+
+const CONNECTION: &str = "the connection is known after conntrack only";
+const NO_OUTPUT: &str = "the output interface is not known before routing";
+const NO_SOCKET: &str = "the socket is known to netfilter only";
+const WRITES: &str = "netfilter programs cannot change a packet or its mark";
+const BRIDGE_PORT: &str = "ports of a bridge are known to the bridge only";
+const ROUTE: &str = "the type of an address needs the kernel's routes";
+const NOT_KNOWN: &str = "Fairpath does not know this extension";
+const TRANSLATION: &str = "address translation stays with the kernel";
+
+/// The answer for a match or a target at a point.
+pub fn answer(kind: Kind, point: Point) -> Answer {
+    use Answer::{Elsewhere, Exact, Refused};
+    let netfilter = point == Point::Netfilter;
+    match kind {
+        Kind::Opaque | Kind::OpaqueTarget => Refused(NOT_KNOWN),
+        Kind::State | Kind::Conntrack | Kind::Connmark if netfilter => Exact,
+        Kind::State | Kind::Conntrack | Kind::Connmark => Elsewhere(Point::Netfilter, CONNECTION),
+        Kind::Connlimit => Refused("counts of connections are not kept"),
+        Kind::Owner if netfilter => Exact,
+        Kind::Owner => Elsewhere(Point::Netfilter, NO_SOCKET),
+        Kind::Physdev => Refused(BRIDGE_PORT),
+        Kind::Addrtype | Kind::Rpfilter if point == Point::Xdp => {
+            Elsewhere(Point::Netfilter, ROUTE)
+        }
+        Kind::Mark if point == Point::Xdp => {
+            Elsewhere(Point::TcxIngress, "a packet has no mark in the driver")
+        }
+        Kind::TargetMark
+        | Kind::TargetDscp
+        | Kind::TargetTos
+        | Kind::TargetTtl
+        | Kind::TargetHl
+        | Kind::TargetTcpmss
+        | Kind::TargetClassify
+        | Kind::BridgeMarkTarget => match point {
+            Point::Netfilter => Elsewhere(Point::TcxIngress, WRITES),
+            Point::Xdp => Elsewhere(Point::TcxIngress, "the driver keeps no mark"),
+            _ => Exact,
+        },
+        Kind::TargetConnmark => Elsewhere(Point::TcxIngress, CONNECTION),
+        Kind::TargetReject if point == Point::Xdp => {
+            Elsewhere(Point::Netfilter, "answers need the stack")
+        }
+        Kind::TargetNotrack | Kind::TargetCt => Refused("conntrack stays with the kernel"),
+        Kind::TargetDnat
+        | Kind::TargetSnat
+        | Kind::TargetMasquerade
+        | Kind::TargetRedirect
+        | Kind::TargetNetmap
+        | Kind::TargetTproxy => Refused(TRANSLATION),
+        Kind::TargetNfqueue => Refused("user space decides about these packets"),
+        Kind::TargetSet => Refused("sets are changed by the loader only"),
+        Kind::ArpMangle
+        | Kind::BridgeArpreply
+        | Kind::BridgeDnat
+        | Kind::BridgeSnat
+        | Kind::BridgeRedirect => Refused("frames are not rewritten"),
+        Kind::BridgeHeader | Kind::ArpHeader if netfilter => Elsewhere(
+            Point::TcxIngress,
+            "netfilter programs see IPv4 and IPv6 only",
+        ),
+        Kind::Mac if point == Point::TcxEgress => {
+            Refused("the sender's link-layer address is replaced")
+        }
+        _ => Exact,
+    }
+}
+
+/// The answers for the output interface and the hook of a rule, and for its matches.
+pub fn rule_answer(rule: &Rule, hook: Option<Hook>, point: Point) -> Answer {
+    let mut worst = Answer::Exact;
+    let mut add = |answer: Answer| {
+        if answer.rank() > worst.rank() {
+            worst = answer;
+        }
+    };
+    for group in rule.matches() {
+        add(answer(group.kind, point));
+        if group.kind == Kind::Ip {
+            add(header_answer(group, hook, point));
+        }
+    }
+    match rule.target {
+        Target::Extension(kind) => add(answer(kind, point)),
+        Target::Queue => add(Answer::Refused("user space decides about these packets")),
+        _ => {}
+    }
+    worst
+}
+
+fn header_answer(group: Group, hook: Option<Hook>, point: Point) -> Answer {
+    let early = matches!(point, Point::Xdp | Point::TcxIngress);
+    if group.has("-o") && early {
+        let at = if hook == Some(Hook::Postrouting) {
+            Point::TcxEgress
+        } else {
+            Point::Netfilter
+        };
+        return Answer::Elsewhere(at, NO_OUTPUT);
+    }
+    if group.has("-i") && point == Point::Xdp {
+        let virtual_name = |name: &[u8]| {
+            name.contains(&b'.') || name.starts_with(b"br") || name.starts_with(b"bond")
+        };
+        if group.text("-i").is_some_and(virtual_name) {
+            return Answer::Elsewhere(Point::TcxIngress, "the driver sees the lower interface");
+        }
+    }
+    Answer::Exact
+}
+
+/// The table of all matches and targets as Markdown, for the guide.
+pub fn markdown() -> String {
+    let mut out = String::from("| match or target |");
+    for point in Point::ALL {
+        out.push_str(&format!(" {} |", point.name()));
+    }
+    out.push_str(" reason |\n|---|---|---|---|---|---|\n");
+    for spec in SPECS.iter().filter(|spec| !spec.name.is_empty()) {
+        let name = if spec.kind.is_target() {
+            format!("`-j {}`", spec.name)
+        } else if spec.is_in(Family::Bridge) && !spec.is_in(Family::Ipv4) {
+            format!("`{}` (bridge)", spec.name)
+        } else {
+            format!("`-m {}`", spec.name)
+        };
+        out.push_str(&format!("| {name} |"));
+        let answers = Point::ALL.map(|point| answer(spec.kind, point));
+        for answer in answers {
+            out.push_str(&format!(" {} |", answer.word()));
+        }
+        let mut reasons: Vec<String> = Vec::new();
+        for reason in answers.iter().filter_map(|answer| answer.reason()) {
+            if !reasons.contains(&reason) {
+                reasons.push(reason);
+            }
+        }
+        out.push_str(&format!(" {} |\n", reasons.join("; ")));
+    }
+    out
+}

@@ -1,0 +1,105 @@
+//! Numbers about a set of rules.
+
+use crate::tree::{ChainId, Ruleset, Table, Target};
+
+/// Numbers of a table.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TableStats {
+    pub name: String,
+    pub rules: usize,
+    pub chains: usize,
+    /// Rules of a chain: minimum, quartiles, maximum.
+    pub density: [usize; 5],
+    /// Most rules that one packet can be compared with, by base chain.
+    pub longest_span: Vec<(String, u64)>,
+    /// Most nested jumps.
+    pub depth: usize,
+}
+
+/// The numbers of each table.
+pub fn stats(ruleset: &Ruleset) -> Vec<TableStats> {
+    ruleset.tables.iter().map(table_stats).collect()
+}
+
+fn table_stats(table: &Table) -> TableStats {
+    let mut sizes: Vec<usize> = table.chains().map(|(_, chain)| chain.rules.len()).collect();
+    sizes.sort_unstable();
+    let quartile = |part: usize| match sizes.len() {
+        0 => 0,
+        count => sizes[(count - 1) * part / 4],
+    };
+    let mut spans = Spans {
+        table,
+        of: vec![None; table.bound() as usize],
+    };
+    let mut depth = 0;
+    let longest_span = table
+        .chains()
+        .filter(|(_, chain)| chain.hook.is_some())
+        .map(|(id, chain)| {
+            let (span, nested) = spans.span(id);
+            depth = depth.max(nested);
+            (chain.name().into_owned(), span)
+        })
+        .collect();
+    TableStats {
+        name: table.name.to_string(),
+        rules: table.rules(),
+        chains: sizes.len(),
+        density: [0, 1, 2, 3, 4].map(quartile),
+        longest_span,
+        depth,
+    }
+}
+
+/// The span of each chain: its rules and those of the chains that it leads to, if no rule decides.
+struct Spans<'a> {
+    table: &'a Table,
+    of: Vec<Option<(u64, usize)>>,
+}
+
+impl Spans<'_> {
+    /// Without recursion, because chains may be nested as deep as there are chains. A loop counts
+    /// once.
+    fn span(&mut self, root: ChainId) -> (u64, usize) {
+        let mut open = vec![(root, 0usize)];
+        let mut sums: Vec<(u64, usize)> = vec![(0, 0)];
+        let mut active = std::collections::HashSet::from([root]);
+        while let Some((id, at)) = open.last_mut() {
+            let rules = &self.table.get(*id).rules;
+            let Some(rule) = rules.get(*at) else {
+                let id = *id;
+                open.pop();
+                active.remove(&id);
+                let sum = sums.pop().unwrap_or_default();
+                self.of[id.0 as usize] = Some(sum);
+                add(&mut sums, sum);
+                continue;
+            };
+            *at += 1;
+            if let Some((span, _)) = sums.last_mut() {
+                *span = span.saturating_add(1);
+            }
+            let (Target::Jump(to) | Target::Goto(to)) = rule.target else {
+                continue;
+            };
+            match self.of[to.0 as usize] {
+                Some(sum) => add(&mut sums, sum),
+                None if active.insert(to) => {
+                    open.push((to, 0));
+                    sums.push((0, 0));
+                }
+                None => {}
+            }
+        }
+        self.of[root.0 as usize].unwrap_or_default()
+    }
+}
+
+/// Adds the span of a chain to that of its caller.
+fn add(sums: &mut [(u64, usize)], (span, depth): (u64, usize)) {
+    if let Some((sum, deepest)) = sums.last_mut() {
+        *sum = sum.saturating_add(span);
+        *deepest = (*deepest).max(depth + 1);
+    }
+}
