@@ -6,7 +6,8 @@
  *   struct fp_rules ─┬─ image: header, chain table, blobs        read-only, replaced as a whole or
  *                    │                                           by chain
  *                    ├─ counters: by rule id                     continue when a chain is replaced
- *                    └─ state: limits, quotas, lists by slot     the same
+ *                    ├─ state: limits and quotas by slot         the same
+ *                    └─ tables: keys that packets make           the same
  *
  * A blob is one chain: its header, records in order, an end. A jump holds the number of a chain,
  * and the chain table its offset, so that replacing a chain changes one word.
@@ -14,29 +15,30 @@
 #ifndef FP_RULES_ABI_H
 #define FP_RULES_ABI_H
 
-#include "../runtime.h"
+#include "../hash.h"
 
 #define FP_RULES_MAGIC	  0x4c555246 /* "FRUL" */
-#define FP_RULES_VERSION  1
+#define FP_RULES_VERSION  2
 #define FP_RULES_UNIT	  16u /* records and chains are aligned to it */
 #define FP_RULES_WORDS	  16
-#define FP_RULES_HEAD	  512 /* bytes of a packet that tests can read */
-#define FP_RULES_DEPTH	  512 /* nested jumps; more drop the packet, as in xtables */
+#define FP_RULES_HEAD	  512	     /* bytes of a packet that tests can read */
+#define FP_RULES_DEPTH	  512	     /* nested jumps; more drop the packet, as in xtables */
 #define FP_RULES_STEPS	  (1u << 22) /* records of one packet */
 #define FP_RULES_TRACE	  4096	     /* rules that a trace keeps */
 #define FP_RULES_TABLES	  5	     /* tables of a hook */
+#define FP_RULES_RAW	  0	     /* the first of them: before conntrack */
 #define FP_RULES_NONE	  0xffffffffu
 #define FP_RULES_FAMILIES 4
 #define FP_RULES_HOOKS	  6
 
 /* Fields of a packet, as words of 64 bits: most tests are a mask and a comparison of one. */
 enum fp_rules_word {
-	FP_W_ADDR,    /* IPv4, ARP: sender | receiver << 32; IPv6: 4 words; as loaded */
-	FP_W_ADDR1,   /* IPv6: sender, second half */
-	FP_W_ADDR2,   /* IPv6: receiver, first half */
-	FP_W_ADDR3,   /* IPv6: receiver, second half */
-	FP_W_L4,      /* protocol | FP_L4_* << 8 | source << 16 | destination << 32 | flags << 48 */
-	FP_W_IN,      /* name of the input interface: 2 words */
+	FP_W_ADDR,  /* IPv4, ARP: sender | receiver << 32; IPv6: 4 words; as loaded */
+	FP_W_ADDR1, /* IPv6: sender, second half */
+	FP_W_ADDR2, /* IPv6: receiver, first half */
+	FP_W_ADDR3, /* IPv6: receiver, second half */
+	FP_W_L4,    /* protocol | FP_L4_* << 8 | source << 16 | destination << 32 | flags << 48 */
+	FP_W_IN,    /* name of the input interface: 2 words */
 	FP_W_IN1,
 	FP_W_OUT, /* name of the output interface: 2 words */
 	FP_W_OUT1,
@@ -46,7 +48,7 @@ enum fp_rules_word {
 	FP_W_META, /* see FP_META_* */
 	FP_W_TYPE, /* type of the source address | of the destination << 16, as bits; ... */
 	FP_W_ARP,  /* operation | hardware type << 16 | protocol type << 32 | length << 48 */
-	FP_W_MISC, /* packet type | reverse path << 8 | socket << 16 | bridged << 24 | ... */
+	FP_W_MISC, /* packet type | reverse path << 8 | ... | bridges: type after the tag << 48 */
 };
 
 /* Bits of FP_W_L4 after the protocol. */
@@ -54,7 +56,12 @@ enum fp_rules_word {
 #define FP_L4_PORTS    0x200u /* four bytes of ports are there */
 #define FP_L4_HEADER   0x400u /* the header of the protocol is there */
 #define FP_L4_FAILED   0x800u /* IPv6: the protocol could not be found */
-#define FP_L4_NEEDS    (FP_L4_PORTS | FP_L4_HEADER)
+/* Bridges: the network header or tag is there (FP_L4_HEADER); of ARP, what is there. */
+#define FP_L4_ADDRESSES	 0x1000u /* IPv4 addresses: FP_W_ADDR */
+#define FP_L4_GRATUITOUS 0x2000u /* they are equal */
+#define FP_L4_SENDER	 0x4000u /* link-layer address: FP_W_ADDR1 */
+#define FP_L4_RECEIVER	 0x8000u /* FP_W_ADDR2 */
+#define FP_L4_NEEDS	 (FP_L4_PORTS | FP_L4_HEADER)
 
 /* Positions in FP_W_META. */
 #define FP_META_STATE  0  /* bits of --ctstate */
@@ -94,10 +101,10 @@ struct fp_rules_compare {
 
 /* The head of a record. Word comparisons follow, then other tests. */
 struct fp_rules_record {
-	u16 units; /* of FP_RULES_UNIT, with everything that follows */
-	u8 words;  /* comparisons, at most FP_RULES_COMPARES; or FP_RECORD_* */
-	u8 tests;  /* of other tests, the target's options included */
-	u32 shape; /* for each comparison 5 bits: word, and 16 if negated */
+	u16 units;  /* of FP_RULES_UNIT, with everything that follows */
+	u8 words;   /* comparisons, at most FP_RULES_COMPARES; or FP_RECORD_* */
+	u8 tests;   /* of other tests, the target's options included */
+	u32 shape;  /* for each comparison 5 bits: word, and 16 if negated */
 	u32 action; /* FP_ACT_* | argument << 8 */
 	u32 id;	    /* of the rule: its counter */
 };
@@ -111,7 +118,7 @@ struct fp_rules_record {
 #define FP_RECORD_LEAVE	 0xfc /* after the rules of a segment */
 
 enum fp_rules_action {
-	FP_ACT_NONE, /* count, and go on */
+	FP_ACT_NONE, /* count, and continue */
 	FP_ACT_ACCEPT,
 	FP_ACT_DROP,
 	FP_ACT_RETURN,
@@ -120,7 +127,7 @@ enum fp_rules_action {
 	FP_ACT_REJECT, /* argument: kind of the answer */
 	FP_ACT_QUEUE,
 	FP_ACT_UNKNOWN, /* argument: reason */
-	FP_ACT_TARGET,	/* the last test is the target's change; go on */
+	FP_ACT_TARGET,	/* the last test is the target's change; continue */
 };
 
 /* Before the first record of a chain. The chain table has the offset of that record. */
@@ -141,9 +148,9 @@ struct fp_rules_test {
 	u64 b;
 };
 
-#define FP_TEST_NOT	  1u
-#define FP_TEST_HEADER	  2u /* belongs to the header of the frame: before all matches */
-#define FP_TEST_STATEFUL  4u /* has an effect if it is reached */
+#define FP_TEST_NOT	 1u
+#define FP_TEST_HEADER	 2u /* belongs to the header of the frame: before all matches */
+#define FP_TEST_STATEFUL 4u /* has an effect if it is reached */
 
 enum fp_rules_test_kind {
 	FP_TEST_WORDS,	    /* data: comparisons, all must hold; a: shape, b: number */
@@ -170,6 +177,12 @@ enum fp_rules_test_kind {
 	FP_TEST_PHYSICAL,   /* name of a bridge port: word: 0 in, 1 out; data: masks and values */
 	FP_TEST_UNKNOWN,    /* a: reason: the answer is not known */
 	FP_TEST_NEVER,	    /* false */
+	FP_TEST_RECENT,	    /* a: table; word: FP_RECENT_*; b: seconds | hits << 32 */
+	FP_TEST_HASHLIMIT,  /* a: table; word: 1 bytes */
+	FP_TEST_TYPES,	    /* bridges, ICMP: a: bytes: types first, last, codes first, last */
+	FP_TEST_AMONG,	    /* bridges: a: set of addresses; word: 1 receiver */
+	FP_TEST_DO_MARK,    /* true; changes the mark: a: value; b: mask */
+	FP_TEST_DO_LOG,	    /* true; counts as logged */
 	FP_TEST_KINDS,
 	/* Changes of targets. */
 	FP_SET_MARK = 128, /* a: value; b: mask */
@@ -185,15 +198,24 @@ enum fp_rules_test_kind {
 	FP_SET_LOGGED,
 };
 
+/* The word of FP_TEST_RECENT: what to do in two bits, and options. */
+#define FP_RECENT_SET	 0u
+#define FP_RECENT_CHECK	 1u
+#define FP_RECENT_UPDATE 2u
+#define FP_RECENT_REMOVE 3u
+#define FP_RECENT_DEST	 4u /* the address of the receiver */
+#define FP_RECENT_TTL	 8u /* the TTL must be equal, too */
+#define FP_RECENT_REAP	 16u
+
 /*
  * Lookup of a segment of rules. It returns the offset of the next rule whose comparisons can hold,
  * from a given one on. Rules that it skips cannot match the packet.
  */
 struct fp_rules_lookup {
-	u32 tuples;  /* number */
-	u32 end;     /* offset in the blob of the record after the segment */
-	u32 first;   /* offset in the blob of its first rule */
-	u32 words;   /* bits of the words that tuples use */
+	u32 tuples; /* number */
+	u32 end;    /* offset in the blob of the record after the segment */
+	u32 first;  /* offset in the blob of its first rule */
+	u32 words;  /* bits of the words that tuples use */
 };
 
 struct fp_rules_tuple {
@@ -226,7 +248,10 @@ struct fp_rules_image {
 	u32 chain_at; /* offset of the chain table: offsets of blobs */
 	u32 set_at;   /* offset of the table of sets: offsets */
 	u32 sets;
-	u32 zero[6];
+	u32 table_at; /* offset of the descriptions of tables */
+	u32 tables;
+	u64 table_bytes; /* of memory that the tables need */
+	u32 zero[2];
 	/* Chains to run, by family and hook, in order; FP_RULES_NONE: none. */
 	u32 entry[FP_RULES_FAMILIES][FP_RULES_HOOKS][FP_RULES_TABLES];
 	/* Bit n: the n-th chain there is of table nat. */
@@ -248,12 +273,72 @@ struct fp_rules_slot {
 	u64 time;
 };
 
+/*
+ * Tables: keys that packets make, such as the addresses of a recent list. The image describes each,
+ * and rules refer to it by its number. Its memory begins with struct fp_rules_store, buckets follow
+ * (the number of the first entry, 0 none), then entries. All zero is an empty table.
+ */
+#define FP_TABLE_RECENT	 1
+#define FP_TABLE_LIMIT	 2
+#define FP_TABLE_ENTRIES (1u << 20) /* most entries */
+#define FP_TABLE_SWEEP	 4	    /* expired entries that a new one removes at most */
+#define FP_RECENT_STAMPS 4096	    /* most stamps of an entry */
+#define FP_LIMIT_LENGTH	 0xfffffu   /* longer packets cost as much */
+#define FP_LIMIT_SEND	 1u	    /* bits of `ports` */
+#define FP_LIMIT_RECEIVE 2u
+
+struct fp_rules_table {
+	u32 kind;
+	u32 entries;   /* capacity */
+	u32 buckets;   /* number less one: a mask */
+	u32 stamps;    /* recent: of an entry, number less one: a mask */
+	u64 at;	       /* offset in the memory of tables */
+	u64 source[2]; /* masks of the sender's address; recent: of either address */
+	u64 destination[2];
+	u64 cost;     /* limit: credits of a packet, or of each 16 bytes */
+	u64 capacity; /* limit: credits */
+	u64 gain;     /* limit: credits of a nanosecond */
+	u64 refills;  /* limit of bytes: times that an empty bucket becomes full */
+	u64 expire;   /* limit: nanoseconds without a packet until an entry is removed */
+	u32 ports;    /* limit: FP_LIMIT_*: parts of the key */
+	u32 ttl;      /* recent: a rule compares it */
+};
+
+struct fp_rules_store {
+	u32 lock;
+	u32 used;   /* entries from the start that were ever in use */
+	u32 free;   /* first unused entry of these */
+	u32 count;  /* entries in use */
+	u32 oldest; /* by the last packet */
+	u32 newest;
+	u64 evicted;   /* entries that were evicted for a new one */
+	u64 expired;   /* entries removed for their age */
+	u64 refused;   /* packets dropped because no entry was free */
+	u64 contended; /* packets dropped because other CPUs held the lock too long */
+	u64 zero;
+};
+
+/* An entry. Numbers of entries begin with 1. Data follow: stamps, or credit, time and refills. */
+struct fp_rules_kept {
+	u64 key[5];
+	u32 next; /* of its bucket, or unused */
+	u32 bucket;
+	u32 older;
+	u32 newer;
+	u32 ttl;   /* recent */
+	u32 index; /* recent: where the next stamp is written */
+	u32 stamps;
+	u32 zero;
+};
+
+#define FP_LIMIT_WORDS 3
+
 /* A set: entries by hash of the masked key, levels by prefix length. */
 struct fp_rules_set {
 	u32 levels;
-	u32 mask; /* entries less one */
-	u32 at;	  /* offset of the entries from here */
-	u32 kind; /* bits: 1 has ports, 2 IPv6 */
+	u32 mask;	/* entries less one */
+	u32 at;		/* offset of the entries from here */
+	u32 kind;	/* bits: 1 has ports, 2 IPv6 */
 	u32 level[132]; /* lengths, longest first */
 };
 
@@ -270,12 +355,17 @@ struct fp_rules_work {
 	u64 physical[4];	     /* names of bridge ports: in 2 words, out 2 words */
 	u64 now;		     /* nanoseconds */
 	u64 date;		     /* seconds since 1970 */
-	u64 scratch[4];		     /* of a test */
+	u64 scratch[5];		     /* of a test */
+	u64 hidden_meta; /* the connection while table raw runs */
+	u64 hidden_mark;
+	u64 hidden_unknown;
+	u64 hidden_unknown_mark;
+	u64 spare;
 	u32 family;
-	u32 captured; /* bytes in `head` */
-	u32 length;   /* of the packet from its network header, on the wire */
-	u32 slow;     /* irregular, or with unknown facts */
-	u32 known;    /* FP_KNOWN_* */
+	u32 captured;	  /* bytes in `head` */
+	u32 length;	  /* of the packet on the wire, from where `head` begins */
+	u32 slow;	  /* irregular, or with unknown facts */
+	u32 known;	  /* FP_KNOWN_* */
 	u32 local_offset; /* seconds of local time */
 	u32 random;
 	u32 user;
@@ -283,13 +373,15 @@ struct fp_rules_work {
 	/* Set by the reader. */
 	u32 transport; /* offset of the transport header */
 	u32 fragment;  /* offset of the fragment, as xtables counts it */
-	u32 walk_at; /* of fp_rules_walk(): offset, next header, fragment offset */
+	u32 network;   /* offset of the network header */
+	u32 counted;   /* bytes for counters */
+	u32 walk_at;   /* of fp_rules_walk(): offset, next header, fragment offset */
 	u32 walk_next;
 	u32 walk_fragment;
 	u32 step[4]; /* counters of loops with calls: see runtime facts in ARCHITECTURE.md */
 	/* Progress. */
-	u32 at; /* offset of the record in the image */
-	u32 base; /* offset of the base chain's header */
+	u32 at;	    /* offset of the record in the image */
+	u32 base;   /* offset of the base chain's header */
 	u32 within; /* offset of the run or segment around the record, or 0 */
 	u32 depth;
 	u32 table;
@@ -298,13 +390,16 @@ struct fp_rules_work {
 	/* Results. */
 	u32 verdict; /* FP_ACT_ACCEPT, _DROP, _REJECT, _QUEUE or _UNKNOWN */
 	u32 argument;
-	u32 rule; /* that decided, or FP_RULES_NONE */
+	u32 rule;      /* that decided, or FP_RULES_NONE */
 	u32 evaluated; /* rules */
 	u32 priority;
 	u32 mss;
 	u32 changed; /* FP_CHANGED_* */
 	u32 logged;
 	u32 waiting; /* reason of an unknown answer in the present rule */
+	u32 hidden;   /* true while table raw runs */
+	u32 doomed;   /* the packet is dropped after the present rule */
+	u32 doomable; /* a broken header was found by a match that is negated afterwards */
 	u32 error; /* the image is corrupt */
 	u32 tracing;
 	u32 traced;
@@ -313,12 +408,12 @@ struct fp_rules_work {
 	u8 head[FP_RULES_HEAD + 8];
 };
 
-#define FP_KNOWN_PHYSICAL  1u
-#define FP_KNOWN_DATE	   2u
-#define FP_KNOWN_RANDOM	   4u
-#define FP_KNOWN_OWNER	   8u
-#define FP_KNOWN_LINK	   16u
-#define FP_KNOWN_OWNED	   32u /* there is a socket */
+#define FP_KNOWN_PHYSICAL    1u
+#define FP_KNOWN_DATE	     2u
+#define FP_KNOWN_RANDOM	     4u
+#define FP_KNOWN_OWNER	     8u
+#define FP_KNOWN_LINK	     16u
+#define FP_KNOWN_OWNED	     32u /* there is a socket */
 #define FP_CHANGED_PRIORITY  1u
 #define FP_CHANGED_MSS	     2u
 #define FP_CHANGED_UNTRACKED 4u
@@ -331,10 +426,13 @@ struct fp_rules {
 	u64 image;
 	u64 counters; /* for each CPU `stride` bytes */
 	u64 slots;
+	u64 tables;
 	u64 stride;
 	u32 mode; /* FP_COUNT_* */
 	u32 sample_every;
-	u64 zero[3];
+	u64 zero[2];
+	struct fp_hash_keys keys; /* of tables: remote hosts choose what is hashed */
+	u64 end;
 };
 
 #endif /* FP_RULES_ABI_H */

@@ -35,7 +35,7 @@ FP_INLINE void fp_rules_count(struct fp_rules FP_MEM *r, struct fp_rules_work FP
 	counter = FP_AT(struct fp_rules_counter, r,
 			r->counters + w->cpu * r->stride + (u64)id * sizeof(*counter));
 	counter->packets += times;
-	counter->bytes += (u64)times * (w->family == FP_FAMILY_ARP ? 28 : w->length);
+	counter->bytes += (u64)times * w->counted;
 }
 
 FP_INLINE void fp_rules_note(struct fp_rules_work FP_MEM *w, u32 id)
@@ -70,10 +70,11 @@ FP_INLINE u32 fp_rules_hash(const struct fp_rules_work FP_MEM *w,
 FP_INLINE u32 fp_rules_in_list(const u8 FP_MEM *segment, u32 list, u32 from, u32 none)
 {
 	const u32 FP_MEM *offsets = FP_AT(const u32, segment, list);
-	u32 low = FP_ZERO, high = offsets[0], i;
+	u32 low = FP_ZERO, high, i;
 
 	if (list & 1)
 		return list - 1 >= from ? list - 1 : none;
+	high = offsets[0];
 	fp_loop(i, 32) {
 		u32 middle = (low + high) >> 1;
 
@@ -130,23 +131,23 @@ FP_INLINE u32 fp_rules_scan(const u8 FP_MEM *first, u32 count, u32 stride, u64 k
 {
 	u32 i = FP_ZERO;
 
-#define FP_GATE_(n)                                                                                \
+#define FP_FIRST_(n)                                                                                \
 	(((key & FP_AT(const struct fp_rules_compare, first, (u64)(n) * stride)->mask) ==          \
 	  FP_AT(const struct fp_rules_compare, first, (u64)(n) * stride)->value) != not)
 	while (i + 4 <= count && fp_can_loop) {
-		if (FP_GATE_(0))
+		if (FP_FIRST_(0))
 			return i;
-		if (FP_GATE_(1))
+		if (FP_FIRST_(1))
 			return i + 1;
-		if (FP_GATE_(2))
+		if (FP_FIRST_(2))
 			return i + 2;
-		if (FP_GATE_(3))
+		if (FP_FIRST_(3))
 			return i + 3;
 		first += 4 * stride;
 		i += 4;
 	}
 	while (i < count && fp_can_loop) {
-		if (FP_GATE_(0))
+		if (FP_FIRST_(0))
 			return i;
 		first += stride;
 		i++;
@@ -284,6 +285,8 @@ FP_FUNC u32 fp_rules_walk_chains(struct fp_rules FP_MEM *r FP_ARG,
 		}
 		fp_rules_count(r, w, record->id);
 		fp_rules_note(w, record->id);
+		if (fp_unlikely(w->doomed))
+			return fp_rules_verdict(w, FP_ACT_DROP, 1, FP_RULES_NONE);
 		switch (action & 0xff) {
 		case FP_ACT_NONE:
 			goto no;
@@ -351,6 +354,44 @@ FP_INLINE u32 fp_rules_chain(struct fp_rules FP_MEM *r, struct fp_rules_work FP_
 	return fp_rules_walk_chains(r, w);
 }
 
+/* The bits of FP_W_META that belong to the connection. */
+#define FP_META_CONNECTION (0xffffull | 0xffull << FP_META_REPLY)
+/* The interface `lo`, with its end. */
+#define FP_NAME_LO 0x6f6cull
+
+/*
+ * Table raw runs before conntrack: a packet has no connection there, which is INVALID. One that
+ * comes back by `lo` has that of its sender.
+ */
+FP_INLINE void fp_rules_hide_connection(struct fp_rules_work FP_MEM *w, u32 hook)
+{
+	if (hook == 0 && (w->word[FP_W_IN] & 0xffffff) == FP_NAME_LO)
+		return;
+	w->hidden = 1;
+	w->hidden_meta = w->word[FP_W_META] & FP_META_CONNECTION;
+	w->hidden_mark = w->word[FP_W_MARK] & ~0xffffffffull;
+	w->hidden_unknown = w->unknown[FP_W_META] & FP_META_CONNECTION;
+	w->hidden_unknown_mark = w->unknown[FP_W_MARK];
+	w->word[FP_W_META] = (w->word[FP_W_META] & ~FP_META_CONNECTION) | 1;
+	w->word[FP_W_MARK] &= 0xffffffffull;
+	w->unknown[FP_W_META] &= ~FP_META_CONNECTION;
+	w->unknown[FP_W_MARK] = 0;
+}
+
+/* After table raw, unless it made the packet untracked. */
+FP_INLINE void fp_rules_show_connection(struct fp_rules_work FP_MEM *w)
+{
+	if (!w->hidden)
+		return;
+	w->hidden = 0;
+	if (w->changed & FP_CHANGED_UNTRACKED)
+		return;
+	w->word[FP_W_META] = (w->word[FP_W_META] & ~FP_META_CONNECTION) | w->hidden_meta;
+	w->word[FP_W_MARK] = (w->word[FP_W_MARK] & 0xffffffffull) | w->hidden_mark;
+	w->unknown[FP_W_META] |= w->hidden_unknown;
+	w->unknown[FP_W_MARK] = w->hidden_unknown_mark;
+}
+
 /* Runs all tables at a hook. The caller has filled the packet by fp_rules_read(). */
 FP_INLINE u32 fp_rules_evaluate(struct fp_rules FP_MEM *r, struct fp_rules_work FP_MEM *w, u32 hook)
 {
@@ -361,6 +402,7 @@ FP_INLINE u32 fp_rules_evaluate(struct fp_rules FP_MEM *r, struct fp_rules_work 
 	if (hook >= FP_RULES_HOOKS)
 		return FP_ACT_ACCEPT;
 	fp_rules_verdict(w, FP_ACT_ACCEPT, 0, FP_RULES_NONE);
+	w->doomed = 0;
 	fp_loop(*i, FP_RULES_TABLES) {
 		u32 number = image->entry[family][hook][*i];
 
@@ -375,7 +417,10 @@ FP_INLINE u32 fp_rules_evaluate(struct fp_rules FP_MEM *r, struct fp_rules_work 
 			if (!(w->word[FP_W_META] >> FP_META_STATE & (2 | 4)))
 				continue;
 		}
+		if (*i == FP_RULES_RAW && family < FP_FAMILY_ARP)
+			fp_rules_hide_connection(w, hook);
 		verdict = fp_rules_chain(r, w, number);
+		fp_rules_show_connection(w);
 		if (verdict != FP_ACT_ACCEPT)
 			break;
 	}

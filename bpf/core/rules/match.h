@@ -9,7 +9,7 @@
 #ifndef FP_RULES_MATCH_H
 #define FP_RULES_MATCH_H
 
-#include "state.h"
+#include "tables.h"
 
 FP_INLINE const struct fp_rules_compare FP_MEM *
 fp_rules_compares(const struct fp_rules_record FP_MEM *record)
@@ -51,6 +51,18 @@ FP_FUNC u32 fp_test_small(struct fp_rules_work FP_MEM *w FP_ARG,
 		return ((w->random & 0x7fffffff) < t->a) ^ not;
 	case FP_TEST_UNKNOWN:
 		return fp_maybe(w, t->a);
+	case FP_TEST_TYPES:
+		if (w->unknown[FP_W_L4])
+			return fp_maybe(w, FP_UNKNOWN_CUT_BYTES);
+		return (fp_within((u8)(w->word[FP_W_L4] >> 16), t->a & 0xff, t->a >> 8 & 0xff) &&
+			fp_within((u8)(w->word[FP_W_L4] >> 24), t->a >> 16 & 0xff, t->a >> 24)) ^
+		       not;
+	case FP_TEST_DO_MARK:
+		w->word[FP_W_MARK] = (w->word[FP_W_MARK] & ~(u64)(u32)t->b) ^ t->a;
+		return FP_YES;
+	case FP_TEST_DO_LOG:
+		w->logged++;
+		return FP_YES;
 	}
 	return FP_NO;
 }
@@ -74,10 +86,11 @@ FP_FUNC u32 fp_test_packet(struct fp_rules_work FP_MEM *w FP_ARG,
 	case FP_TEST_DCCP:
 		return fp_test_dccp(w, t->a, not);
 	case FP_TEST_CHUNKS:
-		return fp_test_chunks(w, t);
+		state = fp_test_chunks(w, t);
+		return state == FP_HOTDROP && not && w->doomable ? FP_DOOMED : state;
 	case FP_TEST_EXTENSION:
-		return fp_test_extension(
-			w, (const struct fp_rules_extension FP_MEM *)fp_test_data(t));
+		return fp_test_extension(w,
+					 (const struct fp_rules_extension FP_MEM *)fp_test_data(t));
 	case FP_TEST_HEADERS:
 		return fp_test_headers(w, t->a, t->word, not);
 	case FP_TEST_U32:
@@ -103,7 +116,8 @@ FP_INLINE u32 fp_rules_test(struct fp_rules FP_MEM *r, struct fp_rules_work FP_M
 	case FP_TEST_PORTS:
 		state = fp_test_ports(w, t);
 		/* A fragment has no ports: it does not match a negated list either. */
-		return state < FP_HOTDROP && !w->fragment ? state ^ (t->flags & FP_TEST_NOT) : state;
+		return state < FP_HOTDROP && !w->fragment ? state ^ (t->flags & FP_TEST_NOT)
+							  : state;
 	case FP_TEST_ADDRESSES:
 		return fp_test_addresses(w, t) ^ (t->flags & FP_TEST_NOT);
 	case FP_TEST_LIMIT:
@@ -114,12 +128,21 @@ FP_INLINE u32 fp_rules_test(struct fp_rules FP_MEM *r, struct fp_rules_work FP_M
 		return fp_test_nth(r, t);
 	case FP_TEST_SET:
 		return fp_test_set(r, w, t);
+	case FP_TEST_RECENT:
+		return fp_test_recent(r, w, t);
+	case FP_TEST_HASHLIMIT:
+		return fp_test_hashlimit(r, w, t);
 	case FP_TEST_RANGE:
 	case FP_TEST_ANY_BITS:
 	case FP_TEST_RANDOM:
 	case FP_TEST_UNKNOWN:
 	case FP_TEST_NEVER:
+	case FP_TEST_TYPES:
+	case FP_TEST_DO_MARK:
+	case FP_TEST_DO_LOG:
 		return fp_test_small(w, t);
+	case FP_TEST_AMONG:
+		return fp_test_among(r, w, t);
 	}
 	return fp_test_packet(w, t);
 }
@@ -148,8 +171,18 @@ FP_FUNC u32 fp_rules_all_tests(struct fp_rules FP_MEM *r FP_ARG,
 			break;
 		state = fp_rules_test(r, w, t);
 		if (state == FP_MAYBE) {
+			/* It may also drop the packet, so that no later match counts. */
+			int drops = w->argument == FP_UNKNOWN_MATCH ||
+				    w->argument == FP_UNKNOWN_CUT_BYTES;
+
 			maybe = maybe ? maybe : w->argument;
+			if (drops)
+				break;
+		} else if (state == FP_DOOMED) {
+			w->doomed = 1;
 		} else if (state != FP_YES) {
+			if (w->doomed)
+				return FP_HOTDROP;
 			/* A packet that is perhaps dropped, after a match that is perhaps false. */
 			if (state == FP_HOTDROP && maybe)
 				break;
@@ -187,8 +220,11 @@ FP_FUNC u32 fp_compares_slowly(struct fp_rules_work FP_MEM *w FP_ARG,
 				return FP_NO;
 			if (state == FP_HOTDROP && !header)
 				return FP_HOTDROP;
-			if (state == FP_HOTDROP)
+			/* The protocol is the last comparison of the header. */
+			if (state == FP_HOTDROP) {
 				drop = 1;
+				break;
+			}
 			if (state == FP_MAYBE && !w->waiting)
 				w->waiting = w->argument;
 		}
@@ -226,7 +262,8 @@ FP_FUNC u32 fp_rules_match_slowly(struct fp_rules FP_MEM *r FP_ARG,
 	return w->waiting ? fp_maybe(w, w->waiting) : FP_YES;
 }
 
-FP_INLINE void fp_set_field(struct fp_rules_work FP_MEM *w, u32 word, u32 shift, u64 mask, u64 value)
+FP_INLINE void fp_set_field(struct fp_rules_work FP_MEM *w, u32 word, u32 shift, u64 mask,
+			    u64 value)
 {
 	w->word[word] = (w->word[word] & ~(mask << shift)) | (value & mask) << shift;
 }
@@ -239,6 +276,11 @@ FP_FUNC u32 fp_rules_change(struct fp_rules_work FP_MEM *w FP_ARG,
 	u32 tos = (u8)(w->word[FP_W_META] >> FP_META_TOS);
 	u32 ttl = (u8)(w->word[FP_W_META] >> FP_META_TTL), to = ttl;
 
+	/* Without a connection, its mark is neither read nor written. */
+	if (t->kind >= FP_SET_CONNMARK && t->kind <= FP_RESTORE_CONNMARK &&
+	    !(w->unknown[FP_W_META] >> FP_META_STATE & 0xff) &&
+	    (w->word[FP_W_META] >> FP_META_STATE & (1 | 16)))
+		return FP_YES;
 	switch (t->kind) {
 	case FP_SET_MARK:
 		mark = (mark & ~(u32)t->b) ^ t->a;

@@ -18,6 +18,7 @@
 
 #define FP_P_HOPOPTS  0
 #define FP_P_ICMP     1
+#define FP_P_IGMP     2
 #define FP_P_TCP      6
 #define FP_P_UDP      17
 #define FP_P_DCCP     33
@@ -32,7 +33,7 @@
 #define FP_P_UDPLITE  136
 
 /* Results of reading bytes. */
-#define FP_THERE 0
+#define FP_THERE	0
 #define FP_SHORT_PACKET 1 /* the packet ends before */
 #define FP_CUT_PACKET	2 /* it has the bytes, but they were not captured */
 
@@ -60,6 +61,11 @@ FP_INLINE u32 fp_rules_u16(const struct fp_rules_work FP_MEM *w, u32 at)
 FP_INLINE u32 fp_rules_u32(const struct fp_rules_work FP_MEM *w, u32 at)
 {
 	return fp_load32(w->head + (at & (FP_RULES_HEAD - 1)));
+}
+
+FP_INLINE u32 fp_rules_u32_raw(const struct fp_rules_work FP_MEM *w, u32 at)
+{
+	return fp_load32_raw(w->head + (at & (FP_RULES_HEAD - 1)));
 }
 
 /* Bytes that a match of this protocol requires: 0 if it has none. */
@@ -137,8 +143,8 @@ FP_FUNC int fp_rules_read_ipv4(struct fp_rules_work FP_MEM *w FP_ARG)
 	fragment = fp_rules_u16(w, 6) & 0x1fff;
 	w->fragment = fragment;
 	w->transport = header;
-	w->word[FP_W_META] |= (u64)fp_rules_u8(w, 1) << FP_META_TOS |
-			      (u64)fp_rules_u8(w, 8) << FP_META_TTL;
+	w->word[FP_W_META] |= (u64)fp_rules_u8(w, 1) << FP_META_TOS | (u64)fp_rules_u8(w, 8)
+									      << FP_META_TTL;
 	fp_rules_read_l4(w, fp_rules_u8(w, 9));
 	return 1;
 }
@@ -149,7 +155,10 @@ FP_INLINE int fp_rules_is_extension(u32 next)
 	       next == FP_P_AH || next == FP_P_NONE || next == FP_P_DSTOPTS;
 }
 
-/* Headers of a chain that is read: more than fit in FP_RULES_HEAD. */
+/*
+ * Extension headers of a packet: more are unknown. Linux 6.18 reads any number, later kernels drop
+ * packets with more than 12 (IP6_MAX_EXT_HDRS_CNT).
+ */
 #define FP_RULES_EXTENSIONS 64
 
 /* The end of a walk over extension headers. */
@@ -167,8 +176,8 @@ FP_FUNC u32 fp_rules_walk(struct fp_rules_work FP_MEM *w FP_ARG, u32 target)
 	volatile u32 FP_MEM *at = &w->walk_at, *next = &w->walk_next;
 	u32 i, there, bytes, offset;
 
-	*at = 40;
-	*next = fp_rules_u8(w, 6);
+	*at = w->network + 40;
+	*next = fp_rules_u8(w, w->network + 6);
 	w->walk_fragment = 0;
 	fp_loop(i, FP_RULES_EXTENSIONS) {
 		int found = *next == target;
@@ -178,7 +187,7 @@ FP_FUNC u32 fp_rules_walk(struct fp_rules_work FP_MEM *w FP_ARG, u32 target)
 				return FP_WALK_FOUND;
 			return FP_WALK_MISSING;
 		}
-		there = fp_rules_has(w, *at, 2);
+		there = fp_rules_has(w, *at, *next == FP_P_ROUTING ? 4 : 2);
 		if (there != FP_THERE)
 			return there == FP_CUT_PACKET ? FP_WALK_CUT : FP_WALK_BROKEN;
 		if (*next == FP_P_FRAGMENT) {
@@ -237,7 +246,8 @@ FP_FUNC int fp_rules_read_ipv6(struct fp_rules_work FP_MEM *w FP_ARG)
 			w->unknown[FP_W_L4] = ~0ull;
 		return 1;
 	}
-	w->transport = w->walk_at;
+	/* In a later fragment, xtables takes the start of the packet for it. */
+	w->transport = w->walk_fragment ? 0 : w->walk_at;
 	w->fragment = w->walk_fragment;
 	fp_rules_read_l4(w, w->walk_next);
 	return 1;
@@ -256,10 +266,196 @@ FP_FUNC int fp_rules_read_arp(struct fp_rules_work FP_MEM *w FP_ARG)
 	receiver = fp_load32_raw(w->head + 24);
 	w->word[FP_W_ADDR] = sender | receiver << 32;
 	/* The addresses of the payload take the place of those of the frame. */
-	w->word[FP_W_SMAC] = fp_load32_raw(w->head + 8) |
-			     (u64)(fp_load32_raw(w->head + 10) >> 16) << 32;
-	w->word[FP_W_DMAC] = fp_load32_raw(w->head + 18) |
-			     (u64)(fp_load32_raw(w->head + 20) >> 16) << 32;
+	w->word[FP_W_SMAC] = fp_load32_raw(w->head + 8) | (u64)(fp_load32_raw(w->head + 10) >> 16)
+								  << 32;
+	w->word[FP_W_DMAC] = fp_load32_raw(w->head + 18) | (u64)(fp_load32_raw(w->head + 20) >> 16)
+								   << 32;
+	return 1;
+}
+
+#define FP_TYPE_IPV4  0x0800
+#define FP_TYPE_ARP   0x0806
+#define FP_TYPE_RARP  0x8035
+#define FP_TYPE_VLAN  0x8100
+#define FP_TYPE_IPV6  0x86dd
+#define FP_TYPE_QINQ  0x88a8
+#define FP_LINK_BYTES 14
+#define FP_TAG_BYTES  4
+
+FP_INLINE u64 fp_rules_mac(const struct fp_rules_work FP_MEM *w, u32 at)
+{
+	return fp_rules_u32_raw(w, at) | (u64)(fp_rules_u32_raw(w, at + 2) >> 16) << 32;
+}
+
+/* A frame whose headers were not captured: everything behind the link-layer header is unknown. */
+FP_FUNC int fp_bridge_cut(struct fp_rules_work FP_MEM *w FP_ARG)
+{
+	FP_PUT(w->unknown[FP_W_L4], ~0ull);
+	FP_PUT(w->unknown[FP_W_ADDR], ~0ull);
+	FP_PUT(w->unknown[FP_W_ADDR1], ~0ull);
+	FP_PUT(w->unknown[FP_W_ADDR2], ~0ull);
+	FP_PUT(w->unknown[FP_W_ADDR3], ~0ull);
+	FP_PUT(w->unknown[FP_W_ARP], ~0ull);
+	w->unknown[FP_W_META] |= 0xffull << FP_META_TOS;
+	FP_PUT(w->slow, 1);
+	return 0;
+}
+
+/* Ports, or type and code. A frame without them does not match; it is not dropped. */
+FP_FUNC int fp_bridge_read_l4(struct fp_rules_work FP_MEM *w FP_ARG, u32 protocol, u32 at)
+{
+	u64 word = protocol | FP_L4_HEADER;
+	u32 there;
+
+	w->word[FP_W_L4] = word;
+	if (!fp_rules_has_ports(protocol) && protocol != FP_P_ICMP && protocol != FP_P_ICMPV6 &&
+	    protocol != FP_P_IGMP)
+		return 0;
+	there = fp_rules_has(w, at, 4);
+	if (there == FP_CUT_PACKET) {
+		w->unknown[FP_W_L4] = ~0xffull & ~(u64)FP_L4_HEADER;
+		FP_PUT(w->slow, 1);
+	}
+	if (there != FP_THERE)
+		return 0;
+	word |= FP_L4_PORTS;
+	if (fp_rules_has_ports(protocol))
+		word |= (u64)fp_rules_u16(w, at) << 16 | (u64)fp_rules_u16(w, at + 2) << 32;
+	else
+		word |= (u64)fp_rules_u8(w, at) << 16 | (u64)fp_rules_u8(w, at + 1) << 24;
+	w->word[FP_W_L4] = word;
+	return 0;
+}
+
+FP_FUNC int fp_bridge_read_ipv4(struct fp_rules_work FP_MEM *w FP_ARG)
+{
+	u32 at = w->network, protocol, there = fp_rules_has(w, at, 20);
+
+	if (there == FP_CUT_PACKET)
+		return fp_bridge_cut(w);
+	if (there != FP_THERE)
+		return 0;
+	w->word[FP_W_ADDR] = fp_rules_u32_raw(w, at + 12) | (u64)fp_rules_u32_raw(w, at + 16) << 32;
+	w->word[FP_W_META] |= (u64)fp_rules_u8(w, at + 1) << FP_META_TOS;
+	protocol = fp_rules_u8(w, at + 9);
+	if (fp_rules_u16(w, at + 6) & 0x1fff) {
+		w->word[FP_W_L4] = protocol | FP_L4_HEADER | FP_L4_FRAGMENT;
+		return 0;
+	}
+	return fp_bridge_read_l4(w, protocol, at + (fp_rules_u8(w, at) & 15) * 4);
+}
+
+/* The protocol is that of ipv6_skip_exthdr(), which ends at a fragment's header. */
+FP_FUNC int fp_bridge_read_ipv6(struct fp_rules_work FP_MEM *w FP_ARG)
+{
+	u32 at = w->network, walk, there = fp_rules_has(w, at, 40);
+
+	if (there == FP_CUT_PACKET)
+		return fp_bridge_cut(w);
+	if (there != FP_THERE)
+		return 0;
+	w->word[FP_W_ADDR] = fp_rules_u32_raw(w, at + 8) | (u64)fp_rules_u32_raw(w, at + 12) << 32;
+	w->word[FP_W_ADDR1] = fp_rules_u32_raw(w, at + 16) | (u64)fp_rules_u32_raw(w, at + 20)
+								     << 32;
+	w->word[FP_W_ADDR2] = fp_rules_u32_raw(w, at + 24) | (u64)fp_rules_u32_raw(w, at + 28)
+								     << 32;
+	w->word[FP_W_ADDR3] = fp_rules_u32_raw(w, at + 32) | (u64)fp_rules_u32_raw(w, at + 36)
+								     << 32;
+	w->word[FP_W_META] |= (u64)(fp_rules_u16(w, at) >> 4 & 0xff) << FP_META_TOS;
+	walk = fp_rules_walk(w, 256);
+	if (walk == FP_WALK_CUT) {
+		w->word[FP_W_L4] = FP_L4_HEADER;
+		w->unknown[FP_W_L4] = ~(u64)FP_L4_HEADER;
+		FP_PUT(w->slow, 1);
+	} else if (walk == FP_WALK_MISSING || (walk == FP_WALK_FOUND && w->walk_fragment)) {
+		w->word[FP_W_L4] = FP_L4_HEADER | FP_P_FRAGMENT;
+	} else if (walk == FP_WALK_BROKEN || w->walk_next == FP_P_NONE) {
+		w->word[FP_W_L4] = FP_L4_HEADER | FP_L4_FAILED;
+	} else {
+		fp_bridge_read_l4(w, w->walk_next, w->walk_at);
+	}
+	return 0;
+}
+
+FP_FUNC int fp_bridge_read_arp(struct fp_rules_work FP_MEM *w FP_ARG)
+{
+	u32 at = w->network, there = fp_rules_has(w, at, 8), hardware, protocol, first, second;
+	u64 word = FP_L4_HEADER, sender, receiver;
+
+	if (there == FP_CUT_PACKET)
+		return fp_bridge_cut(w);
+	if (there != FP_THERE)
+		return 0;
+	hardware = fp_rules_u8(w, at + 4);
+	protocol = fp_rules_u8(w, at + 5);
+	w->word[FP_W_ARP] = (u64)fp_rules_u16(w, at + 6) | (u64)fp_rules_u16(w, at) << 16 |
+			    (u64)fp_rules_u16(w, at + 2) << 32 | (u64)hardware << 48;
+	if (fp_rules_has(w, at, 8 + 2 * hardware + 2 * protocol) == FP_CUT_PACKET)
+		return fp_bridge_cut(w);
+	at += 8;
+	first = at + hardware;
+	second = first + 4 + hardware;
+	if (protocol == 4 && fp_rules_u16(w, at - 6) == FP_TYPE_IPV4 &&
+	    fp_rules_has(w, second, 4) == FP_THERE) {
+		sender = fp_rules_u32_raw(w, first);
+		receiver = fp_rules_u32_raw(w, second);
+		w->word[FP_W_ADDR] = sender | receiver << 32;
+		word |= FP_L4_ADDRESSES | (sender == receiver ? FP_L4_GRATUITOUS : 0);
+	}
+	if (hardware == 6 && fp_rules_u16(w, at - 8) == 1) {
+		if (fp_rules_has(w, at, 6) == FP_THERE) {
+			w->word[FP_W_ADDR1] = fp_rules_mac(w, at);
+			word |= FP_L4_SENDER;
+		}
+		if (fp_rules_has(w, first + protocol, 6) == FP_THERE) {
+			w->word[FP_W_ADDR2] = fp_rules_mac(w, first + protocol);
+			word |= FP_L4_RECEIVER;
+		}
+	}
+	w->word[FP_W_L4] = word;
+	return 0;
+}
+
+/*
+ * A frame of a bridge, from its link-layer header. The kernel has removed a tag, so a tagged frame
+ * is of type 802.1Q to ebtables, whichever tag it has, and matches of protocols do not apply to it.
+ */
+FP_FUNC int fp_rules_read_bridge(struct fp_rules_work FP_MEM *w FP_ARG)
+{
+	u32 type, inner, there;
+
+	if (fp_rules_has(w, 0, FP_LINK_BYTES) != FP_THERE)
+		return 0;
+	w->word[FP_W_DMAC] = fp_rules_mac(w, 0);
+	w->word[FP_W_SMAC] = fp_rules_mac(w, 6);
+	type = fp_rules_u16(w, 12);
+	inner = type;
+	w->network = FP_LINK_BYTES;
+	if (type == FP_TYPE_VLAN || type == FP_TYPE_QINQ) {
+		there = fp_rules_has(w, FP_LINK_BYTES, FP_TAG_BYTES);
+		if (there == FP_SHORT_PACKET)
+			return 0;
+		type = FP_TYPE_VLAN;
+		w->network = FP_LINK_BYTES + FP_TAG_BYTES;
+		if (there == FP_CUT_PACKET) {
+			w->unknown[FP_W_DMAC] = ~0ull << 48;
+			w->unknown[FP_W_MISC] |= ~0ull << 48;
+			fp_bridge_cut(w);
+		} else {
+			inner = fp_rules_u16(w, FP_LINK_BYTES + 2);
+			w->word[FP_W_DMAC] |= (u64)fp_rules_u16(w, FP_LINK_BYTES) << 48;
+			FP_PUT(w->word[FP_W_L4], FP_L4_HEADER);
+		}
+	} else if (type == FP_TYPE_IPV4) {
+		fp_bridge_read_ipv4(w);
+	} else if (type == FP_TYPE_IPV6) {
+		fp_bridge_read_ipv6(w);
+	} else if (type == FP_TYPE_ARP || type == FP_TYPE_RARP) {
+		fp_bridge_read_arp(w);
+	}
+	w->word[FP_W_SMAC] |= (u64)type << 48;
+	w->word[FP_W_MISC] |= (u64)inner << 48;
+	w->counted = w->length - w->network;
 	return 1;
 }
 
@@ -271,8 +467,11 @@ FP_INLINE int fp_rules_read(struct fp_rules_work FP_MEM *w)
 {
 	int there;
 
-	w->transport = 0;
-	w->fragment = 0;
+	FP_PUT(w->transport, 0);
+	FP_PUT(w->fragment, 0);
+	FP_PUT(w->network, 0);
+	if (w->family == FP_FAMILY_BRIDGE)
+		return fp_rules_read_bridge(w);
 	if (w->family == FP_FAMILY_IPV4)
 		there = fp_rules_read_ipv4(w);
 	else if (w->family == FP_FAMILY_IPV6)
@@ -281,6 +480,7 @@ FP_INLINE int fp_rules_read(struct fp_rules_work FP_MEM *w)
 		there = fp_rules_read_arp(w);
 	else
 		return 0;
+	w->counted = w->family == FP_FAMILY_ARP ? 28 : w->length;
 	w->word[FP_W_META] |= (u64)(w->length > 0xffff ? 0xffff : w->length) << FP_META_LENGTH;
 	return there;
 }

@@ -10,7 +10,6 @@
 #ifndef FP_RULES_STATE_H
 #define FP_RULES_STATE_H
 
-#include "../hash.h"
 #include "test.h"
 
 #define FP_RULES_TRIES 64
@@ -78,9 +77,9 @@ FP_INLINE u32 fp_hash_member(u64 a, u64 b, u32 port, u32 level)
 			     ((u64)level << 32 | port) * 0x94d049bb133111ebull);
 }
 
-#define FP_SET_PORTS 1u
-#define FP_SET_IPV6  2u
-#define FP_SET_LIST  4u
+#define FP_SET_PORTS  1u
+#define FP_SET_IPV6   2u
+#define FP_SET_LIST   4u
 #define FP_SET_LEVELS 129
 #define FP_SET_PROBES 64
 #define FP_NOMATCH    256u
@@ -109,10 +108,10 @@ FP_FUNC u32 fp_set_has(struct fp_rules_work FP_MEM *w FP_ARG,
 		b = length > 64 ? w->scratch[1] & fp_prefix_mask(length - 64) : 0;
 		at = fp_hash_member(a, b, port, length);
 		fp_loop(k, FP_SET_PROBES) {
-			const struct fp_rules_member FP_MEM *m = FP_AT(
-				const struct fp_rules_member, set,
-				set->at + (u64)((at + k) & set->mask) *
-						  sizeof(struct fp_rules_member));
+			const struct fp_rules_member FP_MEM *m =
+				FP_AT(const struct fp_rules_member, set,
+				      set->at + (u64)((at + k) & set->mask) *
+							sizeof(struct fp_rules_member));
 
 			if (!m->level)
 				break;
@@ -201,6 +200,40 @@ FP_FUNC u32 fp_test_set(struct fp_rules FP_MEM *r FP_ARG, struct fp_rules_work F
 		}
 	}
 	return found ^ not;
+}
+
+/*
+ * The addresses of a frame in a list of a bridge: link-layer address in 48 bits, then IPv4 address
+ * in 32, or none. A list member without IPv4 address is a prefix of 48 bits.
+ */
+FP_FUNC u32 fp_test_among(struct fp_rules FP_MEM *r FP_ARG, struct fp_rules_work FP_MEM *w FP_ARG,
+			  const struct fp_rules_test FP_MEM *t FP_ARG)
+{
+	u32 type = (u32)(w->word[FP_W_MISC] >> 48), at = w->network, there = FP_THERE;
+	u64 mac = w->word[t->word ? FP_W_DMAC : FP_W_SMAC] & 0xffffffffffffull, ip = 0;
+
+	if (w->unknown[FP_W_MISC] >> 48)
+		return fp_maybe(w, FP_UNKNOWN_CUT_BYTES);
+	if (type == FP_TYPE_IPV4) {
+		there = fp_rules_has(w, at, 20);
+		if (there == FP_THERE)
+			ip = fp_rules_u32_raw(w, at + (t->word ? 16 : 12));
+	} else if (type == FP_TYPE_ARP) {
+		there = fp_rules_has(w, at, 8);
+		if (there == FP_THERE && fp_rules_u16(w, at + 4) != 0x0604)
+			return FP_NO;
+		at += t->word ? 24 : 14;
+		if (there == FP_THERE)
+			there = fp_rules_has(w, at, 4);
+		if (there == FP_THERE)
+			ip = fp_rules_u32_raw(w, at);
+	}
+	if (there != FP_THERE)
+		return there == FP_CUT_PACKET ? fp_maybe(w, FP_UNKNOWN_CUT_BYTES) : FP_NO;
+	w->scratch[0] = mac | ip << 48;
+	w->scratch[1] = ip >> 16;
+	FP_PUT(w->scratch[2], 0);
+	return fp_set_has(w, fp_set_at(r, t->a)) ^ (t->flags & FP_TEST_NOT);
 }
 
 #endif /* FP_RULES_STATE_H */

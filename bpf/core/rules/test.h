@@ -14,6 +14,7 @@
 #define FP_YES	   1
 #define FP_HOTDROP 2
 #define FP_MAYBE   3
+#define FP_DOOMED  4 /* a negated match of a broken packet: it matches, and then the packet is dropped */
 
 /* The data of a test. */
 FP_INLINE const u64 FP_MEM *fp_test_data(const struct fp_rules_test FP_MEM *t)
@@ -43,7 +44,15 @@ FP_INLINE u32 fp_reason_of(u32 word, u64 bits)
 {
 	switch (word) {
 	case FP_W_L4:
+	case FP_W_ADDR:
+	case FP_W_ADDR1:
+	case FP_W_ADDR2:
+	case FP_W_ADDR3:
+	case FP_W_ARP:
 		return FP_UNKNOWN_CUT_BYTES;
+	case FP_W_META:
+		return bits & 0xffffull << FP_META_TOS ? FP_UNKNOWN_CUT_BYTES
+						       : FP_UNKNOWN_CONNECTION;
 	case FP_W_IN:
 	case FP_W_IN1:
 		return FP_UNKNOWN_INPUT;
@@ -52,10 +61,12 @@ FP_INLINE u32 fp_reason_of(u32 word, u64 bits)
 		return FP_UNKNOWN_OUTPUT;
 	case FP_W_SMAC:
 	case FP_W_DMAC:
-		return FP_UNKNOWN_LINK_LAYER;
+		return bits >> 48 ? FP_UNKNOWN_CUT_BYTES : FP_UNKNOWN_LINK_LAYER;
 	case FP_W_TYPE:
 		return bits & 0xffff ? FP_UNKNOWN_SOURCE_TYPE : FP_UNKNOWN_DESTINATION_TYPE;
 	case FP_W_MISC:
+		if (bits >> 48)
+			return FP_UNKNOWN_CUT_BYTES;
 		return bits & 0xff ? FP_UNKNOWN_PACKET_TYPE : FP_UNKNOWN_REVERSE_PATH;
 	}
 	return FP_UNKNOWN_CONNECTION;
@@ -85,11 +96,12 @@ FP_FUNC u32 fp_compare_slowly(struct fp_rules_work FP_MEM *w FP_ARG,
 	u32 word = shape & 15, not = !!(shape & FP_SHAPE_NOT), state;
 	u64 mask = c->mask, value, unknown;
 
-	if (word == FP_W_L4) {
+	/* A bridge's match has no bytes whose absence drops the frame. */
+	if (word == FP_W_L4 && w->family != FP_FAMILY_BRIDGE) {
 		if (!header && (mask & FP_L4_NEEDS)) {
 			state = fp_rules_transport(
-				w, mask & FP_L4_HEADER ? fp_rules_header_bytes((u8)w->word[word])
-						       : 4);
+				w,
+				mask & FP_L4_HEADER ? fp_rules_header_bytes((u8)w->word[word]) : 4);
 			if (state != FP_YES)
 				return state;
 		}
@@ -126,13 +138,13 @@ FP_FUNC u32 fp_test_words(struct fp_rules_work FP_MEM *w FP_ARG,
 		mask = c->mask;
 		if (word == FP_W_L4 && (mask & FP_L4_NEEDS)) {
 			state = fp_rules_transport(
-				w, mask & FP_L4_HEADER ? fp_rules_header_bytes((u8)w->word[word])
-						       : 4);
+				w,
+				mask & FP_L4_HEADER ? fp_rules_header_bytes((u8)w->word[word]) : 4);
 			if (state != FP_YES)
 				return state;
 		}
 		unknown = mask & w->unknown[word];
-		if (((w->word[word] ^ c->value) & mask & ~unknown) != 0)
+		if ((w->word[word] & mask & ~unknown) != (c->value & ~unknown))
 			return not;
 		if (unknown)
 			maybe = fp_reason_of(word, unknown);
@@ -271,8 +283,7 @@ FP_FUNC u32 fp_test_ecn(struct fp_rules_work FP_MEM *w FP_ARG,
 	u32 flags, there, wanted = (u32)t->b;
 
 	if ((t->a & 4) &&
-	    ((((w->word[FP_W_META] >> FP_META_TOS) & 3) == (wanted >> 4)) ==
-	     !!(t->b >> 32 & 4)))
+	    ((((w->word[FP_W_META] >> FP_META_TOS) & 3) == (wanted >> 4)) == !!(t->b >> 32 & 4)))
 		return FP_NO;
 	if (!(t->a & 3))
 		return FP_YES;
@@ -324,6 +335,7 @@ FP_FUNC u32 fp_test_chunks(struct fp_rules_work FP_MEM *w FP_ARG,
 	u32 i, k, state = fp_rules_transport(w, 12), not = t->flags & FP_TEST_NOT;
 	u64 FP_MEM *seen = w->scratch;
 
+	w->doomable = state == FP_YES;
 	if (state != FP_YES)
 		return state;
 	FP_PUT(seen[0], types[0]);
@@ -446,7 +458,10 @@ FP_FUNC u32 fp_test_extension(struct fp_rules_work FP_MEM *w FP_ARG,
 			      const struct fp_rules_extension FP_MEM *e FP_ARG)
 {
 	u32 walk, at, bytes, there, number = 0, checks = e->checks, header = e->header;
-	u32 size = header == FP_P_AH ? 12 : header == FP_P_FRAGMENT ? 8 : header == FP_P_ROUTING ? 4 : 2;
+	u32 size = header == FP_P_AH	     ? 12
+		   : header == FP_P_FRAGMENT ? 8
+		   : header == FP_P_ROUTING  ? 4
+					     : 2;
 
 	if (fp_rules_has(w, 0, 40) != FP_THERE)
 		return FP_NO;
@@ -475,8 +490,9 @@ FP_FUNC u32 fp_test_extension(struct fp_rules_work FP_MEM *w FP_ARG,
 			return FP_NO;
 		if ((checks & FP_EXT_LAST) && (offset & 1))
 			return FP_NO;
-	} else if (header != FP_P_AH && w->length - at < bytes) {
-		return FP_NO;
+	} else if (w->length - at < bytes) {
+		/* Since 2026 Linux drops a packet that ends in such a header. */
+		return FP_HOTDROP;
 	}
 	if (header == FP_P_ROUTING) {
 		number = fp_rules_u8(w, at + 3);
@@ -527,9 +543,8 @@ FP_FUNC u32 fp_test_headers(struct fp_rules_work FP_MEM *w FP_ARG, u32 wanted, u
 			found |= 2;
 			break;
 		}
-		/* A rest shorter than a header ends the walk. */
-		if (w->length - at < 2)
-			break;
+		if (w->length < at + 2)
+			return FP_NO;
 		if (next == FP_P_ESP) {
 			found |= 4;
 			break;
@@ -547,11 +562,15 @@ FP_FUNC u32 fp_test_headers(struct fp_rules_work FP_MEM *w FP_ARG, u32 wanted, u
 						 : 64;
 		w->walk_next = fp_rules_u8(w, at);
 		w->walk_at = at + bytes;
-		if (w->walk_at > w->length)
+		if (w->walk_at > w->length) {
+			if (w->walk_next != FP_P_NONE && w->walk_next != FP_P_ESP)
+				found |= 1;
 			break;
+		}
 	}
+	/* Negated, none of the headers may be there. */
 	if (soft)
-		return !!((found & wanted) == wanted) ^ not;
+		return (found & wanted) == (not ? 0 : wanted);
 	return !!(found == wanted) ^ not;
 }
 
@@ -693,6 +712,9 @@ FP_FUNC u32 fp_test_physical(struct fp_rules_work FP_MEM *w FP_ARG,
 
 	if (!(w->known & FP_KNOWN_PHYSICAL))
 		return fp_maybe(w, FP_UNKNOWN_PHYSICAL);
+	/* Bridges: the device of a port. Without one the test is not made. */
+	if (t->a == 4 && !w->physical[at])
+		return FP_YES;
 	/* a: 1 compare names, 2 only whether there is a port, 3 whether both are there. */
 	if (t->a == 2)
 		return !!w->physical[at] ^ not;

@@ -219,6 +219,11 @@ impl KernelRules {
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
+
+    /// The same, to change them.
+    pub fn memory_mut(&mut self) -> &mut Memory {
+        &mut self.memory
+    }
 }
 
 fn load(pages: u64) -> Result<RulesSkel<'static>, libbpf_rs::Error> {

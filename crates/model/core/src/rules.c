@@ -5,12 +5,20 @@
  */
 #include "rules/evaluate.h"
 
-const u32 fp_native_rules_sizes[4] = {
+const u32 fp_native_rules_sizes[7] = {
 	sizeof(struct fp_rules),
 	sizeof(struct fp_rules_image),
 	sizeof(struct fp_rules_work),
 	FP_TEST_KINDS,
+	sizeof(struct fp_rules_table),
+	sizeof(struct fp_rules_store),
+	sizeof(struct fp_rules_kept),
 };
+
+void fp_native_rules_seed(struct fp_rules *r, u64 seed)
+{
+	fp_hash_fill(&r->keys, seed);
+}
 
 u32 fp_native_rules_read(struct fp_rules_work *w)
 {

@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 pub use abi::*;
 pub use check::{ImageError, check};
 
-/// What counters count.
+/// Packets that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u32)]
 pub enum CounterMode {
@@ -30,7 +30,7 @@ pub enum CounterMode {
     Exact = 2,
 }
 
-/// Memory of an evaluator: header, image, slots of state, counters.
+/// Memory of an evaluator: header, image, slots of state, tables, counters.
 ///
 /// Neither it nor the place that it describes is shared between threads while it is used.
 pub struct Memory {
@@ -43,19 +43,25 @@ pub struct Memory {
 struct Layout {
     image: usize,
     slots: usize,
+    tables: usize,
     counters: usize,
     bytes: usize,
 }
+
+/// The seed of tables until [`Memory::set_seed`]: fixed, so that tests are repeatable.
+const SEED: u64 = 1;
 
 const ALIGN: usize = 64;
 
 fn layout(image: &[u8], header: &Header) -> Layout {
     let image_at = size_of::<Rules>().next_multiple_of(ALIGN);
     let slots = (image_at + image.len()).next_multiple_of(ALIGN);
-    let counters = (slots + header.slots as usize * SLOT_BYTES).next_multiple_of(ALIGN);
+    let tables = (slots + header.slots as usize * SLOT_BYTES).next_multiple_of(ALIGN);
+    let counters = (tables + header.table_bytes as usize).next_multiple_of(ALIGN);
     Layout {
         image: image_at,
         slots,
+        tables,
         counters,
         bytes: counters + header.rules as usize * size_of::<Counter>(),
     }
@@ -95,13 +101,17 @@ impl Memory {
             image: layout.image as u64,
             counters: layout.counters as u64,
             slots: layout.slots as u64,
+            tables: layout.tables as u64,
             stride: (header.rules as usize * size_of::<Counter>()) as u64,
             mode: mode as u32,
             sample_every: sample_every.max(1),
-            zero: [0; 3],
+            zero: [0; 2],
+            keys: [0; HASH_KEYS],
+            end: 0,
         };
         // SAFETY: the caller's memory begins with this header, aligned to 8.
         unsafe { at.cast::<Rules>().write(rules) };
+        ffi::seed(at.cast(), SEED);
         // SAFETY: the layout reserves the image's bytes there.
         let place = unsafe { at.add(layout.image) };
         // SAFETY: as above; the source is another allocation.
@@ -130,6 +140,38 @@ impl Memory {
         let place = unsafe { self.at.add(at) }.cast::<Counter>();
         // SAFETY: as above, aligned to 8.
         unsafe { place.read_volatile() }
+    }
+
+    /// The state of a table: entries in use, and what it evicted, expired and refused.
+    ///
+    /// # Panics
+    ///
+    /// The image has no such table.
+    pub fn table(&self, number: u32) -> Store {
+        // SAFETY: format() wrote the image there.
+        let header = unsafe { self.at.add(self.layout.image) }.cast::<Header>();
+        // SAFETY: the header is the beginning of the image.
+        let header = unsafe { header.as_ref() };
+        assert!(
+            number < header.tables,
+            "table {number} is not of this image"
+        );
+        let at = header.table_at as usize + number as usize * size_of::<Table>();
+        // SAFETY: check() accepted the place of the descriptions.
+        let table = unsafe { self.at.add(self.layout.image + at) }.cast::<Table>();
+        // SAFETY: as above.
+        let table = unsafe { table.read_unaligned() };
+        let store = self.layout.tables + table.at as usize;
+        // SAFETY: check() accepted the place of the table in its memory, which the layout has.
+        let store = unsafe { self.at.add(store) }.cast::<Store>();
+        // SAFETY: as above, aligned to 8.
+        unsafe { store.read_volatile() }
+    }
+
+    /// Changes the seed of tables, whose keys remote hosts choose: a live runtime draws one at start.
+    /// Only before the first packet: entries are found under the seed that added them.
+    pub fn set_seed(&mut self, seed: u64) {
+        ffi::seed(self.at.cast(), seed);
     }
 
     /// Sets all counters to 0.

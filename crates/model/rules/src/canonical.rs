@@ -17,13 +17,42 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
     let has = |items: &[Item], name: &str| items.iter().any(|item| is(item, kind, name));
     match kind {
         Kind::Tcp | Kind::Udp | Kind::Sctp | Kind::Dccp => {
-            // Any port: the option vanishes. A negated one never matches, and stays.
-            items
-                .retain(|item| item.not || item.value != Value::Pair(0, 65_535) || item.option > 1);
+            // Any port: the option disappears. A negated one never matches, and stays.
+            items.retain(|item| {
+                matches!(kind, Kind::Sctp | Kind::Dccp)
+                    || item.not
+                    || item.value != Value::Pair(0, 65_535)
+                    || item.option > 1
+            });
+            if kind == Kind::Dccp && has_value(items, kind, "--dccp-option", 0) {
+                return Err("--dccp-option must be at least 1".into());
+            }
             items.retain(|item| !is(item, kind, "--tcp-flags") || item.value != Value::Pair(0, 0));
+            if has_value(items, kind, "--tcp-option", 0) {
+                return Err("--tcp-option must be at least 1".into());
+            }
         }
-        Kind::Frag if has(items, "--fragmore") && has(items, "--fraglast") => {
-            return Err("--fragmore and --fraglast exclude each other".into());
+        Kind::Ah | Kind::Ah6 | Kind::Esp => {
+            drop_any(items);
+            items.retain(|item| {
+                item.not || !(is(item, kind, "--ahlen") && item.value == Value::Number(0))
+            });
+        }
+        Kind::Addrtype if has(items, "--limit-iface-in") && has(items, "--limit-iface-out") => {
+            return Err("addrtype takes one of --limit-iface-in and --limit-iface-out".into());
+        }
+        Kind::Set if !has(items, "--match-set") => return Err(needs_option(kind)),
+        Kind::TargetSet if !has(items, "--add-set") && !has(items, "--del-set") => {
+            return Err("SET needs --add-set or --del-set".into());
+        }
+        Kind::TargetDnat if !has(items, "--to-destination") => return Err(needs_option(kind)),
+        Kind::TargetSnat if !has(items, "--to-source") => return Err(needs_option(kind)),
+        Kind::Ipv6Header if !has(items, "--header") => return Err(needs_option(kind)),
+        Kind::Frag => {
+            if has(items, "--fragmore") && has(items, "--fraglast") {
+                return Err("--fragmore and --fraglast exclude each other".into());
+            }
+            drop_any(items);
         }
         Kind::Addrtype if !has(items, "--src-type") && !has(items, "--dst-type") => {
             return Err("addrtype needs --src-type or --dst-type".into());
@@ -31,6 +60,14 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
         Kind::Connlimit => {
             if !has(items, "--connlimit-upto") && !has(items, "--connlimit-above") {
                 return Err("connlimit needs --connlimit-upto or --connlimit-above".into());
+            }
+            if has(items, "--connlimit-saddr") && has(items, "--connlimit-daddr") {
+                return Err(
+                    "connlimit takes one of --connlimit-saddr and --connlimit-daddr".into(),
+                );
+            }
+            if has(items, "--connlimit-upto") && has(items, "--connlimit-above") {
+                return Err("connlimit takes one of --connlimit-upto and --connlimit-above".into());
             }
             // A negated limit is written as its opposite.
             for item in items.iter_mut() {
@@ -40,12 +77,40 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
                 }
             }
             let whole = if family == Family::Ipv6 { 128 } else { 32 };
+            for item in items.iter_mut() {
+                if is(item, kind, "--connlimit-mask")
+                    && matches!(item.value, Value::Number(length) if length > whole)
+                {
+                    item.value = Value::Number(whole);
+                }
+            }
             default(items, kind, "--connlimit-mask", Value::Number(whole));
             if !has(items, "--connlimit-daddr") {
                 default(items, kind, "--connlimit-saddr", Value::None);
             }
         }
-        Kind::Dscp | Kind::TargetDscp | Kind::Mark | Kind::Connmark | Kind::Length
+        Kind::Dscp
+        | Kind::TargetDscp
+        | Kind::Mark
+        | Kind::Connmark
+        | Kind::Length
+        | Kind::Conntrack
+        | Kind::Icmp
+        | Kind::Icmp6
+        | Kind::Iprange
+        | Kind::Mac
+        | Kind::Physdev
+        | Kind::State
+        | Kind::Tos
+        | Kind::U32
+        | Kind::Comment
+        | Kind::Pkttype
+        | Kind::Quota
+        | Kind::Tcpmss
+        | Kind::Set
+        | Kind::Ecn
+        | Kind::Owner
+        | Kind::Ipv6Header
             if items.is_empty() =>
         {
             return Err(needs_option(kind));
@@ -56,6 +121,9 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
                 .find(|item| item.option < 2)
                 .map(|item| item.value.clone())
                 .ok_or("hashlimit needs --hashlimit-upto or --hashlimit-above")?;
+            if has(items, "--hashlimit-upto") && has(items, "--hashlimit-above") {
+                return Err("hashlimit takes one of --hashlimit-upto and --hashlimit-above".into());
+            }
             if !has(items, "--hashlimit-name") {
                 return Err("hashlimit needs --hashlimit-name".into());
             }
@@ -63,11 +131,33 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
                 let burst = Value::Text(Box::new(b"5"[..].into()));
                 default(items, kind, "--hashlimit-burst", burst);
             }
+            if let Value::Number(rate) = rate
+                && rate & BYTES != 0
+                && let Some(item) = items
+                    .iter()
+                    .find(|item| is(item, kind, "--hashlimit-burst"))
+                && let Value::Text(text) = &item.value
+            {
+                let text = String::from_utf8_lossy(text);
+                match crate::hash_rate::bytes(&text)?.or_else(|| text.parse().ok()) {
+                    Some(burst) if burst >= rate & !BYTES => {}
+                    _ => return Err("--hashlimit-burst must be at least the rate, in bytes".into()),
+                }
+            }
+            let whole = Value::Number(if family == Family::Ipv6 { 128 } else { 32 });
             items.retain(|item| {
-                !(is(item, kind, "--hashlimit-mode") && item.value == Value::Number(0))
+                let empty = is(item, kind, "--hashlimit-mode") && item.value == Value::Number(0);
+                let mask = matches!(item.name(), "--hashlimit-srcmask" | "--hashlimit-dstmask");
+                !(empty || mask && item.value == whole)
             });
         }
         Kind::Limit | Kind::BridgeLimit => {
+            if has_value(items, kind, "--limit-burst", 0) {
+                if family != Family::Bridge {
+                    return Err("--limit-burst must be at least 1".into());
+                }
+                items.retain(|item| !is(item, kind, "--limit-burst"));
+            }
             default(items, kind, "--limit", Value::Number(10_000 * 3_600 / 3));
             if family == Family::Bridge {
                 default(items, kind, "--limit-burst", Value::Number(5));
@@ -91,6 +181,25 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
             let limited = ["--seconds", "--hitcount", "--rttl", "--reap"];
             if has(items, "--set") && limited.iter().any(|name| has(items, name)) {
                 return Err("recent --set takes no --seconds, --hitcount, --rttl or --reap".into());
+            }
+            if has_value(items, kind, "--seconds", 0) {
+                return Err("recent --seconds must be at least 1".into());
+            }
+            if has(items, "--rttl") && has(items, "--remove") {
+                return Err("recent --remove takes no --rttl".into());
+            }
+            if has(items, "--reap") && !has(items, "--seconds") {
+                return Err("recent --reap needs --seconds".into());
+            }
+            items.retain(|item| !(is(item, kind, "--hitcount") && item.value == Value::Number(0)));
+            // The last one of both counts.
+            let side = |item: &Item| matches!(item.name(), "--rsource" | "--rdest");
+            if let Some(last) = items
+                .iter()
+                .rfind(|item| side(item))
+                .map(|item| item.option)
+            {
+                items.retain(|item| !side(item) || item.option == last);
             }
             let name = Value::Text(Box::new(b"DEFAULT"[..].into()));
             default(items, kind, "--name", name);
@@ -128,6 +237,23 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
                 }
             }
         }
+        Kind::Tcpmss if items.iter().any(is_inverted) => {
+            return Err("the first number of --mss is larger than the last".into());
+        }
+        Kind::Rt => {
+            drop_any(items);
+            let type_0 = items.iter().any(|item| {
+                is(item, kind, "--rt-type") && item.value == Value::Number(0) && !item.not
+            });
+            if has(items, "--rt-0-not-strict") && !has(items, "--rt-0-addrs") {
+                return Err("--rt-0-not-strict needs --rt-0-addrs".into());
+            }
+            if !type_0 && items.iter().any(|item| item.name().starts_with("--rt-0-")) {
+                return Err(
+                    "--rt-0-res, --rt-0-addrs and --rt-0-not-strict need --rt-type 0".into(),
+                );
+            }
+        }
         Kind::Time => {
             if has(items, "--timestart") && !has(items, "--timestop") {
                 default(items, kind, "--timestop", Value::Number(86_399));
@@ -135,10 +261,29 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
             if has(items, "--timestop") && !has(items, "--timestart") {
                 default(items, kind, "--timestart", Value::Number(0));
             }
+            let of_day = |name| {
+                let item = items.iter().find(|item| is(item, kind, name))?;
+                match item.value {
+                    Value::Number(seconds) => Some(seconds),
+                    _ => None,
+                }
+            };
+            if has(items, "--contiguous") && of_day("--timestop") >= of_day("--timestart") {
+                return Err("time --contiguous needs a --timestop before --timestart".into());
+            }
+            days(items, kind, "--monthdays", 0xffff_fffe);
+            days(items, kind, "--weekdays", 0xfe);
             let start = Value::Number(0);
             items.retain(|item| !is(item, kind, "--datestart") || item.value != start);
             default(items, kind, "--datestop", Value::Number(LAST_DATE));
+            let local = has(items, "--kerneltz") || has(items, "--localtz");
+            if has(items, "--utc") && local {
+                return Err("time takes one of --utc and --kerneltz".into());
+            }
             items.retain(|item| !is(item, kind, "--utc"));
+            if has(items, "--kerneltz") {
+                items.retain(|item| !is(item, kind, "--localtz"));
+            }
             for item in items.iter_mut() {
                 if is(item, kind, "--localtz") {
                     item.option = kind
@@ -159,8 +304,9 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
             default(items, kind, "--reject-with", Value::Number(port));
         }
         Kind::TargetLog | Kind::BridgeLog => {
-            if family == Family::Bridge {
-                default(items, kind, "--log-level", Value::Number(6));
+            if kind == Kind::BridgeLog {
+                default(items, kind, "--log-level", Value::Number(5));
+                items.retain(|item| !is(item, kind, "--log"));
             } else {
                 let usual = Value::Number(4);
                 items.retain(|item| !is(item, kind, "--log-level") || item.value != usual);
@@ -168,7 +314,27 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
             let empty = Value::Text(Box::new([][..].into()));
             items.retain(|item| !is(item, kind, "--log-prefix") || item.value != empty);
         }
-        Kind::TargetNflog | Kind::BridgeNflog => {
+        Kind::BridgeNflog => {
+            let zero = items
+                .iter()
+                .find(|item| item.value == Value::Number(0) && item.name() != "--nflog-prefix");
+            if let Some(item) = zero {
+                return Err(format!("{} must be at least 1", item.name()));
+            }
+            default(items, kind, "--nflog-group", Value::Number(1));
+            let empty = Value::Text(Box::new([][..].into()));
+            items.retain(|item| {
+                let usual = is(item, kind, "--nflog-threshold") && item.value == Value::Number(1);
+                !usual && !is(item, kind, "--nflog") && item.value != empty
+            });
+        }
+        Kind::TargetNflog => {
+            if has(items, "--nflog-range") && has(items, "--nflog-size") {
+                return Err("NFLOG takes one of --nflog-range and --nflog-size".into());
+            }
+            items.retain(|item| {
+                !(is(item, kind, "--nflog-range") && item.value == Value::Number(0))
+            });
             let usual = |item: &Item| {
                 is(item, kind, "--nflog-group") && item.value == Value::Number(0)
                     || is(item, kind, "--nflog-threshold") && item.value == Value::Number(0)
@@ -182,13 +348,24 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
                 .find(|item| is(item, kind, "--mask"))
                 .map_or(full, |item| item.value.clone());
             items.retain(|item| !is(item, kind, "--mask"));
+            if has(items, "--save-mark") && has(items, "--restore-mark") {
+                return Err("CONNMARK takes one of --save-mark and --restore-mark".into());
+            }
             let moves = has(items, "--save-mark") || has(items, "--restore-mark");
             if moves == has(items, "--set-xmark") {
                 return Err(
                     "CONNMARK needs one of --set-mark, --save-mark and --restore-mark".into(),
                 );
             }
-            if moves {
+            if !moves {
+                items.retain(|item| is(item, kind, "--set-xmark"));
+                if let (Some(item), Value::Number(mask)) = (items.first_mut(), mask)
+                    && let Value::Pair(_, bits) = &mut item.value
+                    && mask != u64::from(u32::MAX)
+                {
+                    *bits = mask as u32;
+                }
+            } else {
                 default(items, kind, "--nfmask", mask.clone());
                 default(items, kind, "--ctmask", mask);
             }
@@ -198,6 +375,32 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
         }
         Kind::TargetTtl | Kind::TargetHl | Kind::TargetTcpmss if items.len() != 1 => {
             return Err(needs_option(kind));
+        }
+        // The length of the headers of IPv6 is 20 more.
+        Kind::TargetTcpmss
+            if family == Family::Ipv6 && matches!(items[0].value, Value::Number(65_496..)) =>
+        {
+            return Err("--set-mss is more than 65495".into());
+        }
+        Kind::TargetTtl | Kind::TargetHl
+            if items[0].option > 0 && items[0].value == Value::Number(0) =>
+        {
+            return Err(format!("{} must be at least 1", items[0].name()));
+        }
+        Kind::TargetCt => {
+            for item in items.iter() {
+                if let (true, Value::Text(zone)) = (item.name().starts_with("--zone"), &item.value)
+                {
+                    let zone = String::from_utf8_lossy(zone);
+                    let number = crate::value::any_number(&zone).filter(|zone| *zone < 65_536);
+                    if zone != "mark" && number.is_none() {
+                        return Err(format!(
+                            "{} needs mark or a number up to 65535",
+                            item.name()
+                        ));
+                    }
+                }
+            }
         }
         Kind::TargetDnat | Kind::TargetSnat | Kind::TargetNetmap if items.is_empty() => {
             return Err(needs_option(kind));
@@ -212,19 +415,105 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
             if !has(items, "--on-port") {
                 return Err("TPROXY needs --on-port".into());
             }
+            let bad = items.iter().any(|item| match &item.value {
+                Value::Text(text) => {
+                    let text = String::from_utf8_lossy(text);
+                    match family {
+                        Family::Ipv6 => text.parse::<std::net::Ipv6Addr>().is_err(),
+                        _ => text.parse::<std::net::Ipv4Addr>().is_err(),
+                    }
+                }
+                _ => false,
+            });
+            if bad {
+                return Err("--on-ip must be an address".into());
+            }
             default(items, kind, "--on-ip", address);
             default(items, kind, "--tproxy-mark", Value::Pair(0, 0));
         }
-        Kind::TargetNfqueue if !has(items, "--queue-balance") => {
+        Kind::TargetNfqueue if items.iter().any(is_inverted) => {
+            return Err("the first queue of --queue-balance is larger than the last".into());
+        }
+        Kind::TargetNfqueue if has(items, "--queue-balance") => {
+            if items
+                .iter()
+                .any(|item| matches!(item.value, Value::Pair(first, last) if first == last))
+            {
+                return Err("--queue-balance needs two queues such as 0:3".into());
+            }
+            if has(items, "--queue-num") {
+                return Err("NFQUEUE takes one of --queue-num and --queue-balance".into());
+            }
+        }
+        Kind::TargetNfqueue => {
+            if has(items, "--queue-cpu-fanout") {
+                return Err("--queue-cpu-fanout needs --queue-balance".into());
+            }
             default(items, kind, "--queue-num", Value::Number(0));
         }
+        Kind::BridgeIp | Kind::BridgeIp6 => crate::bridge::check_inner_protocol(kind, items)?,
+        Kind::Vlan => {
+            let short = |item: &Item| {
+                is(item, kind, "--vlan-encap") && matches!(item.value, Value::Number(0..60))
+            };
+            if items.iter().any(short) {
+                return Err("--vlan-encap must be at least 0x3c, the shortest frame".into());
+            }
+            // The kernel ignores the priority if an identifier is given.
+            let id = items
+                .iter()
+                .find(|item| is(item, kind, "--vlan-id"))
+                .map(|item| item.value.clone());
+            if id.is_some_and(|id| id != Value::Number(0)) {
+                items.retain(|item| !is(item, kind, "--vlan-prio"));
+            }
+        }
+        Kind::BridgeDnat | Kind::BridgeSnat => {
+            if items.is_empty() {
+                return Err(needs_option(kind));
+            }
+            let (mac, verdict) = match kind {
+                Kind::BridgeDnat => ("--to-dst", "--dnat-target"),
+                _ => ("--to-src", "--snat-target"),
+            };
+            default(items, kind, mac, Value::Number(0));
+            default(items, kind, verdict, Value::Number(0));
+        }
+        Kind::BridgeMarkTarget => {
+            if items.is_empty() {
+                return Err(needs_option(kind));
+            }
+            let target = kind.spec().option_index("--mark-target");
+            let changes = items.iter().filter(|item| Some(item.option) != target);
+            match changes.count() {
+                0 => default(items, kind, "--mark-set", Value::Number(0)),
+                1 => {}
+                _ => return Err("mark takes one of --mark-set, -or, -and and -xor".into()),
+            }
+            default(items, kind, "--mark-target", Value::Number(0));
+        }
+        Kind::BridgeRedirect => {
+            items.retain(|item| item.value != Value::Number(0));
+        }
         Kind::BridgeArpreply => {
+            default(items, kind, "--arpreply-mac", Value::Number(0));
             default(items, kind, "--arpreply-target", Value::Number(1));
             if has_value(items, kind, "--arpreply-target", 1) {
                 items.retain(|item| !is(item, kind, "--arpreply-target"));
             }
         }
         Kind::ArpMangle => {
+            if items
+                .iter()
+                .any(|item| matches!(item.value, Value::Pair(_, mask) if mask != u32::MAX))
+            {
+                return Err("mangle takes an address without a mask".into());
+            }
+            if !items.iter().any(|item| item.option < 4) {
+                return Err(
+                    "mangle needs an address: --mangle-ip-s, -ip-d, -mac-s or -mac-d".into(),
+                );
+            }
             items.retain(|item| {
                 !is(item, kind, "--mangle-target") || item.value != Value::Number(0)
             });
@@ -233,6 +522,45 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
     }
     items.sort_by_key(|item| item.option);
     Ok(())
+}
+
+/// The kernel stores days without negation, and all days as no test. No day at all has no other form
+/// than the negation of all.
+fn days(items: &mut Vec<Item>, kind: Kind, name: &str, all: u64) {
+    for item in items.iter_mut().filter(|item| is(item, kind, name)) {
+        if let Value::Number(days) = item.value
+            && item.not
+            && days != all
+        {
+            item.value = Value::Number(all & !days);
+            item.not = false;
+        }
+    }
+    items.retain(|item| !is(item, kind, name) || item.not || item.value != Value::Number(all));
+}
+
+/// Removes the ranges of all 32-bit numbers, which the original tools do not write.
+fn drop_any(items: &mut Vec<Item>) {
+    items.retain(|item| item.not || item.value != Value::Pair(0, u32::MAX));
+}
+
+fn is_inverted(item: &Item) -> bool {
+    matches!(item.value, Value::Pair(first, last) if first > last)
+}
+
+/// True for an option of NAT that has ports.
+fn has_ports(item: &Item) -> bool {
+    let Value::Text(text) = &item.value else {
+        return false;
+    };
+    match item.name() {
+        "--to-ports" => true,
+        "--to-destination" | "--to-source" => match text.first() {
+            Some(b'[') => text.windows(2).any(|pair| pair == b"]:"),
+            _ => text.contains(&b'.') && text.contains(&b':') || text.first() == Some(&b':'),
+        },
+        _ => false,
+    }
 }
 
 fn needs_option(kind: Kind) -> String {
@@ -296,6 +624,18 @@ pub fn check_target(
         | Kind::TargetTproxy => &["mangle"],
         _ => &[],
     };
+    let places = crate::bridge::places(kind);
+    let fits = |(name, hooks): &(&str, &[Hook])| {
+        *name == table && hook.is_none_or(|hook| hooks.contains(&hook))
+    };
+    if !places.is_empty() && !places.iter().any(fits) {
+        let (table, hooks) = places[0];
+        let chains: Vec<&str> = hooks.iter().map(|hook| hook.chain()).collect();
+        return Err(format!(
+            "target {name} is permitted in table {table}, {} only",
+            chains.join(" and ")
+        ));
+    }
     if !tables.is_empty() && !tables.contains(&table) {
         return Err(format!(
             "target {name} is permitted in table {} only",
@@ -317,6 +657,13 @@ pub fn check_target(
         return Err(format!(
             "target {name} is not permitted in {}",
             hook.chain()
+        ));
+    }
+    let with_ports =
+        matches!(protocol, Some((number, false)) if [6, 17, 33, 132].contains(&number));
+    if !with_ports && items.iter().any(has_ports) {
+        return Err(format!(
+            "ports of {name} need -p tcp, -p udp, -p sctp or -p dccp"
         ));
     }
     let tcp = protocol == Some((6, false));

@@ -64,19 +64,24 @@ impl FindingKind {
 /// A finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
+    /// The kind.
     pub kind: FindingKind,
+    /// Name of the table.
     pub table: String,
+    /// Name of the chain.
     pub chain: String,
     /// The line in the file, 0 if it has none.
     pub line: u32,
+    /// In words.
     pub text: String,
 }
 
 /// The findings of a set.
 #[derive(Debug, Default)]
 pub struct Findings {
+    /// The findings that are kept.
     pub list: Vec<Finding>,
-    /// How many of each kind, the listed ones included.
+    /// Number of each kind, the listed ones included.
     pub counts: HashMap<FindingKind, u64>,
 }
 
@@ -351,7 +356,7 @@ pub fn unknown_text(unknown: Unknown) -> &'static str {
         Unknown::OpaqueMatch => "a match that Fairpath does not evaluate",
         Unknown::OpaqueTarget => "a target that Fairpath does not evaluate",
         Unknown::Input => "the input interface: give --in-interface",
-        Unknown::Output => "the output interface: give --out-interface",
+        Unknown::Output => "the output interface: add --out-interface",
         Unknown::Physical => "the port of a bridge: give --physdev-in and --physdev-out",
         Unknown::Connection => "the state of the connection: give --ctstate",
         Unknown::SourceType => "the type of the source address: give --src-type",

@@ -7,9 +7,13 @@ use crate::value::{length4, length6};
 /// A rule that has no equal in the other family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
+    /// Name of the table.
     pub table: String,
+    /// Name of the chain.
     pub chain: String,
+    /// Line in the file, 0 if it has none.
     pub line: u32,
+    /// In words.
     pub text: String,
 }
 
@@ -163,7 +167,9 @@ fn convert_item(item: &Item, v6: bool) -> Result<Item, String> {
 /// A class of a list: a name and prefixes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassLine {
+    /// Name.
     pub name: String,
+    /// Prefix.
     pub prefix: String,
     /// The line of the rule.
     pub line: u32,

@@ -41,23 +41,34 @@ pub enum RuleChange {
 /// A line of the difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
+    /// The change.
     pub change: RuleChange,
+    /// Name of the table.
     pub table: String,
+    /// Name of the chain.
     pub chain: String,
     /// Lines in the first and the second file, 0 none.
     pub lines: (u32, u32),
+    /// In words.
     pub text: String,
 }
 
 /// A packet that meets another verdict.
 #[derive(Debug, Clone)]
 pub struct Example {
+    /// The hook.
     pub hook: Hook,
+    /// The packet from its network header on.
     pub bytes: Vec<u8>,
+    /// Input interface.
     pub input: String,
+    /// Output interface.
     pub output: String,
+    /// Bits of `--ctstate`.
     pub state: u8,
+    /// Verdict of the first set.
     pub first: Verdict,
+    /// Verdict of the second set.
     pub second: Verdict,
     /// The rule or policy that decided, as text.
     pub by: (String, String),
@@ -66,10 +77,13 @@ pub struct Example {
 /// The difference of two sets.
 #[derive(Debug, Default)]
 pub struct Difference {
+    /// Changes of the packet.
     pub changes: Vec<Change>,
+    /// Packets with another verdict.
     pub examples: Vec<Example>,
     /// Packets that were evaluated, and those with another verdict.
     pub packets: u64,
+    /// Packets with another verdict.
     pub differing: u64,
     /// Packets whose verdict is not known in one set.
     pub unknown: u64,

@@ -17,9 +17,11 @@ pub struct Core {
 /// The outcome of a packet in the core.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CoreOutcome {
+    /// The verdict.
     pub verdict: Verdict,
     /// The id of the rule that decided; none: a policy, or a header that was cut short.
     pub rule: Option<u32>,
+    /// Changes of the packet.
     pub changes: Changes,
     /// Rules that were compared.
     pub evaluated: u32,
@@ -92,6 +94,9 @@ impl Core {
     }
 }
 
+/// Bytes of a link-layer header.
+const LINK_BYTES: usize = 14;
+
 /// Two words of a name, zero-padded.
 fn name(name: &[u8]) -> [u64; 2] {
     let mut bytes = [0u8; 16];
@@ -108,12 +113,19 @@ pub fn fill(work: &mut Work, packet: &Packet) {
     work.physical = [0; 4];
     work.known = 0;
     work.family = packet.family as u32;
-    let bytes = packet.network_bytes();
+    let bytes = match packet.family {
+        Family::Bridge if packet.network < LINK_BYTES => &[],
+        Family::Bridge => packet.bytes,
+        _ => packet.network_bytes(),
+    };
     let length = bytes.len().min(HEAD);
     work.head[..length].copy_from_slice(&bytes[..length]);
     work.head[length..].fill(0);
     work.captured = length as u32;
     work.length = packet.length as u32;
+    if packet.family == Family::Bridge {
+        work.length += packet.network as u32;
+    }
     work.now = facts.now;
     work.evaluated = 0;
     work.logged = 0;
@@ -139,7 +151,11 @@ fn fill_interfaces(work: &mut Work, packet: &Packet) {
             None => (work.unknown[at], work.unknown[at + 1]) = (u64::MAX, u64::MAX),
         }
     }
-    if let (Some(input), Some(output)) = (&facts.physical_input, &facts.physical_output) {
+    let devices = match packet.family {
+        Family::Bridge => (&facts.logical_input, &facts.logical_output),
+        _ => (&facts.physical_input, &facts.physical_output),
+    };
+    if let (Some(input), Some(output)) = devices {
         let (input, output) = (name(input), name(output));
         work.physical = [input[0], input[1], output[0], output[1]];
         work.known |= known::PHYSICAL;
@@ -192,10 +208,11 @@ fn fill_facts(work: &mut Work, facts: &Facts) {
 }
 
 fn fill_link(work: &mut Work, packet: &Packet) {
-    if packet.family == Family::Arp {
+    // The core reads those of bridges itself.
+    if matches!(packet.family, Family::Arp | Family::Bridge) {
         return;
     }
-    if packet.network < 14 {
+    if packet.network < LINK_BYTES {
         work.unknown[word::SMAC] = 0xffff_ffff_ffff;
         work.unknown[word::DMAC] = 0xffff_ffff_ffff;
         return;

@@ -20,10 +20,7 @@ const PERIODS: [(&str, &str, u64); 4] = [
 /// Reads `5/sec` or `512kb/s`.
 pub fn parse(text: &str) -> Result<Value, String> {
     if let Some(bytes) = bytes(text.strip_suffix("/s").unwrap_or(""))? {
-        // The kernel divides 2^32 by units of 16 bytes, so some rates are rounded down.
-        let cost = u32::MAX / ((bytes >> 4) as u32 + 1);
-        let units = u32::MAX.checked_div(cost).unwrap_or(u32::MAX) - 1;
-        return Ok(Value::Number(BYTES | u64::from(units) << 4));
+        return Ok(Value::Number(BYTES | rate_of(cost_of(bytes))));
     }
     let bad =
         || format!("\"{text}\" is not a rate: write a number and /second, /minute, /hour or /day");
@@ -47,6 +44,15 @@ pub fn parse(text: &str) -> Result<Value, String> {
         ));
     }
     Ok(Value::Number(period / count))
+}
+
+/// The kernel divides 2^32 by units of 16 bytes, so some rates are rounded.
+fn cost_of(bytes: u64) -> u32 {
+    u32::MAX / ((bytes >> 4) as u32 + 1)
+}
+
+fn rate_of(cost: u32) -> u64 {
+    u64::from(u32::MAX.checked_div(cost).unwrap_or(u32::MAX) - 1) << 4
 }
 
 /// Bytes with a unit: `10kb`, `2mb`, `300b`.
@@ -76,16 +82,66 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
     };
     if rate & BYTES != 0 {
         let bytes = rate & !BYTES;
-        let _ = if bytes >= 1024 * 1024 && bytes.is_multiple_of(1024 * 1024) {
-            write!(out, "{}mb/s", bytes >> 20)
-        } else if bytes >= 1024 && bytes.is_multiple_of(1024) {
-            write!(out, "{}kb/s", bytes >> 10)
-        } else {
-            write!(out, "{bytes}b/s")
-        };
+        // The largest unit in which the rate has the same cost without its remainder.
+        for (unit, shift) in [("mb", 20), ("kb", 10), ("b", 0)] {
+            let count = bytes >> shift;
+            if shift == 0 || count > 0 && cost_of(count << shift) == cost_of(bytes) {
+                let _ = write!(out, "{count}{unit}/s");
+                return;
+            }
+        }
         return;
     }
     let (unit, count) =
         crate::value::unit_of(&PERIODS.map(|(_, unit, period)| (unit, period)), *rate);
     let _ = write!(out, "{count}/{unit}");
+}
+
+/// A rate as credits, in the scale of the core.
+pub struct Credits {
+    /// Of a packet, or of each 16 bytes.
+    pub cost: u64,
+    pub capacity: u64,
+    /// Of a nanosecond.
+    pub gain: u64,
+    pub refills: u64,
+    /// Milliseconds until an entry expires, if a rule does not set them.
+    pub expire: u64,
+}
+
+/// Credits of a second in byte mode: the kernel's with ticks of 1 and 4 milliseconds, so that costs
+/// have its rounding, times 15,625. Then a nanosecond has a whole number of them.
+const BYTE_SECOND: u64 = 4_194_304_000;
+const BYTE_SCALE: u64 = 15_625;
+const BYTE_GAIN: u64 = BYTE_SECOND * BYTE_SCALE / 1_000_000_000;
+const _: () = assert!(BYTE_GAIN * 1_000_000_000 == BYTE_SECOND * BYTE_SCALE);
+/// Most credits of the core.
+const MAX_CREDITS: u64 = 1 << 61;
+
+/// The credits of `--hashlimit-upto` or `-above` with a burst in packets or bytes.
+pub fn credits(rate: u64, burst: Option<u64>) -> Credits {
+    if rate & BYTES == 0 {
+        let cost = rate.saturating_mul(1000).min(MAX_CREDITS);
+        let (unit, _) =
+            crate::value::unit_of(&PERIODS.map(|(_, unit, period)| (unit, period)), rate);
+        let period = PERIODS.iter().find(|(_, name, _)| *name == unit);
+        return Credits {
+            cost,
+            capacity: cost.saturating_mul(burst.unwrap_or(5)).min(MAX_CREDITS),
+            gain: 1,
+            refills: 0,
+            expire: period.map_or(1000, |(_, _, period)| period / 1000),
+        };
+    }
+    let bytes = rate & !BYTES;
+    let average = u64::from(u32::MAX) / ((bytes >> 4) + 1);
+    Credits {
+        cost: ((average * BYTE_SECOND) >> 32) * BYTE_SCALE,
+        capacity: BYTE_SECOND * BYTE_SCALE,
+        gain: BYTE_GAIN,
+        // The program gives the kernel the burst as whole seconds of the rate.
+        refills: burst.map_or(0, |burst| burst.div_ceil(bytes.max(1))),
+        // XT_HASHLIMIT_BYTE_EXPIRE and XT_HASHLIMIT_BYTE_EXPIRE_BURST.
+        expire: if burst.is_some() { 60_000 } else { 15_000 },
+    }
 }

@@ -82,7 +82,7 @@ const NO_SOCKET: &str = "the socket is known to netfilter only";
 const WRITES: &str = "netfilter programs cannot change a packet or its mark";
 const BRIDGE_PORT: &str = "ports of a bridge are known to the bridge only";
 const ROUTE: &str = "the type of an address needs the kernel's routes";
-const NOT_KNOWN: &str = "Fairpath does not know this extension";
+const NOT_KNOWN: &str = "Fairpath does not support this extension";
 const TRANSLATION: &str = "address translation stays with the kernel";
 
 /// The answer for a match or a target at a point.
@@ -135,7 +135,7 @@ pub fn answer(kind: Kind, point: Point) -> Answer {
         | Kind::BridgeRedirect => Refused("frames are not rewritten"),
         Kind::BridgeHeader | Kind::ArpHeader if netfilter => Elsewhere(
             Point::TcxIngress,
-            "netfilter programs see IPv4 and IPv6 only",
+            "netfilter programs run for IPv4 and IPv6 only",
         ),
         Kind::Mac if point == Point::TcxEgress => {
             Refused("the sender's link-layer address is replaced")
@@ -181,7 +181,10 @@ fn header_answer(group: Group, hook: Option<Hook>, point: Point) -> Answer {
             name.contains(&b'.') || name.starts_with(b"br") || name.starts_with(b"bond")
         };
         if group.text("-i").is_some_and(virtual_name) {
-            return Answer::Elsewhere(Point::TcxIngress, "the driver sees the lower interface");
+            return Answer::Elsewhere(
+                Point::TcxIngress,
+                "the driver receives on the lower interface",
+            );
         }
     }
     Answer::Exact

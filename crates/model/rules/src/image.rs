@@ -8,19 +8,22 @@
 //! Building is linear in the bytes of the image. [`Built`] has the image, the first values of its
 //! state, and the numbers that connect ids of counters with rules.
 
+mod bridge;
 mod covered;
 mod lookup;
 mod rule;
 mod set;
+mod table;
 
 use fairpath_core::rules::{Header, MAGIC, NONE, UNIT, VERSION, action, record};
 
 use crate::sets::Sets;
-use crate::tree::{Chain, ChainId, Family, Policy, Ruleset, tables_of};
+use crate::tree::{Chain, ChainId, Family, Hook, Policy, Ruleset, tables_of};
 
 pub use covered::{Compared, Covered, RuleWords};
 pub use lookup::{ChainPlan, Segment};
 pub(crate) use set::mix;
+pub use table::RECENT_ENTRIES;
 
 /// Settings of a build.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +44,9 @@ pub enum BuildError {
     /// More bytes than an offset can name.
     #[error("the image of the rules has more than {MAX_BYTES} bytes: divide the set")]
     TooLarge,
+    /// Recent lists and limits by key need too much memory.
+    #[error("recent lists and hashlimit tables need more than 1 GiB: lower --hashlimit-htable-max")]
+    TablesTooLarge,
     /// A rule has too many matches.
     #[error("line {line}: the rule has more tests than an image can hold: divide it")]
     RuleTooLarge {
@@ -256,6 +262,8 @@ impl<'a> Builder<'a> {
         let set_offsets = self.encoder.write_sets(&mut self.bytes);
         let chain_at = self.put_table(&self.chain_at.clone());
         let set_at = self.put_table(&set_offsets);
+        let table_at = self.bytes.len() as u32;
+        let (tables, table_bytes) = self.encoder.tables.write(&mut self.bytes)?;
         self.bytes
             .resize(self.bytes.len().next_multiple_of(UNIT), 0);
         if self.bytes.len() > MAX_BYTES {
@@ -279,6 +287,7 @@ impl<'a> Builder<'a> {
                 if is_nat && chain.rules.is_empty() && chain.policy == Policy::Accept {
                     continue;
                 }
+                let at = order(at, hook, self.ruleset.family);
                 entry[family][hook as usize][at] = self.chain_base[table] + id.0;
                 nat[family][hook as usize] |= u32::from(is_nat) << at;
             }
@@ -294,7 +303,10 @@ impl<'a> Builder<'a> {
             chain_at,
             set_at,
             sets: set_offsets.len() as u32,
-            zero: [0; 6],
+            table_at,
+            tables,
+            table_bytes,
+            zero: [0; 2],
             entry,
             nat,
         };
@@ -315,6 +327,15 @@ impl<'a> Builder<'a> {
             self.bytes.extend_from_slice(&number.to_le_bytes());
         }
         at
+    }
+}
+
+/// The place of a table at a hook. The kernel translates addresses last at INPUT.
+fn order(at: usize, hook: Hook, family: Family) -> usize {
+    match (at, hook, family.is_ip()) {
+        (2, Hook::Input, true) => 4,
+        (3 | 4, Hook::Input, true) => at - 1,
+        _ => at,
     }
 }
 
@@ -343,20 +364,22 @@ fn write_runs(rules: &rule::Encoded, range: std::ops::Range<usize>, out: &mut Ve
     while at < range.end {
         let first = &rules.records[at];
         let same = |record: &rule::Placed| {
-            record.units == first.units && record.gate == first.gate && record.gate.is_some()
+            record.units == first.units
+                && record.first_shape == first.first_shape
+                && record.first_shape.is_some()
         };
         let mut count = rules.records[at..range.end]
             .iter()
             .take_while(|record| same(record))
             .count();
         if count >= MIN_RUN && first.units < 256 {
-            let gate = first.gate.unwrap_or_default();
+            let first_shape = first.first_shape.unwrap_or_default();
             put_record(
                 out,
                 1,
                 record::RUN,
                 first.units as u8,
-                gate,
+                first_shape,
                 0,
                 count as u32,
             );

@@ -7,8 +7,6 @@
 //!   -A -I -D -R -N -X -P -F -Z -----'
 //! ```
 
-#![allow(missing_docs)]
-
 mod arp;
 mod bridge;
 mod canonical;
@@ -21,8 +19,10 @@ mod hooks;
 pub mod image;
 mod names;
 mod packet;
+mod path;
 mod place;
 mod read;
+pub mod reference;
 pub mod sets;
 pub mod spec;
 mod stats;
@@ -38,8 +38,10 @@ pub use evaluate::*;
 pub use hooks::{Answer, Point, answer, markdown, rule_answer};
 pub use names::{Names, protocol_name};
 pub use packet::*;
+pub use path::{Stretch, path};
 pub use place::{LineError, Place, ReadError};
 pub use read::{Edit, MAX_LINE, MAX_PROBLEMS, Parser, Reading, new_table, read, restore, same};
+pub use reference::{Outcome, Reference, RuleAt, RuleResult, Step};
 pub use sets::{Contains, ReadSetsError, SetKey, Sets};
 pub use stats::*;
 pub use tree::*;

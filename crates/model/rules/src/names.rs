@@ -138,6 +138,7 @@ impl Names {
         }
     }
 
+    /// The port of a service.
     pub fn service(&self, name: &str) -> Option<u16> {
         self.services.get(name).copied()
     }
@@ -152,14 +153,17 @@ impl Names {
             .or_else(|| self.protocols.get(&name).copied())
     }
 
+    /// The id of a user.
     pub fn user(&self, name: &str) -> Option<u32> {
         self.users.get(name).copied()
     }
 
+    /// The id of a group.
     pub fn group(&self, name: &str) -> Option<u32> {
         self.groups.get(name).copied()
     }
 
+    /// The addresses of a host; none if it is not known.
     pub fn host(&self, name: &str) -> &[IpAddr] {
         self.hosts
             .get(&name.to_ascii_lowercase())

@@ -8,13 +8,16 @@ use crate::tree::Family;
 /// [`Verdict::Unknown`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet<'a> {
+    /// The protocol family.
     pub family: Family,
-    /// Bytes from the link-layer header (or, without one, from the network header).
+    /// Bytes from the link-layer header (or, without one, from the network header). Rules of bridges
+    /// see only packets with one.
     pub bytes: &'a [u8],
     /// Offset of the network header: of IPv4, IPv6 or ARP.
     pub network: usize,
     /// Length from the network header on the wire, in bytes; more than the bytes if these were cut.
     pub length: usize,
+    /// Facts that are not in the bytes.
     pub facts: Facts,
 }
 
@@ -33,18 +36,23 @@ pub type InterfaceName = Box<[u8]>;
 pub struct Facts {
     /// Names of interfaces; an empty name: the packet has none here.
     pub input: Option<InterfaceName>,
+    /// Output interface.
     pub output: Option<InterfaceName>,
     /// Ports of a bridge below these interfaces; an empty name: not through a bridge.
     pub physical_input: Option<InterfaceName>,
+    /// Port of the bridge at output.
     pub physical_output: Option<InterfaceName>,
     /// Bridges: the bridge devices.
     pub logical_input: Option<InterfaceName>,
+    /// Bridge at output.
     pub logical_output: Option<InterfaceName>,
     /// The packet mark. Known: packets begin without one.
     pub mark: u32,
+    /// The connection.
     pub connection: Option<Connection>,
     /// Bits of [`crate::spec`]'s address types: 1 << RTN number (2 unicast, 4 local, 8 broadcast ...).
     pub source_type: Option<u16>,
+    /// Type of the destination address.
     pub destination_type: Option<u16>,
     /// 0 to this host, 1 broadcast, 2 multicast, 3 to another host.
     pub packet_type: Option<u8>,
@@ -68,6 +76,7 @@ pub struct Connection {
     pub state: u8,
     /// Bits of `--ctstatus`.
     pub status: u8,
+    /// The packet mark.
     pub mark: u32,
     /// True in the reply direction.
     pub reply: bool,
@@ -76,14 +85,18 @@ pub struct Connection {
 /// The owner of a local socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
+    /// User id.
     pub user: u32,
+    /// Group id.
     pub group: u32,
 }
 
 /// The outcome of a packet at a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
+    /// All tables of the hook accept it.
     Accept,
+    /// A rule, a policy or a broken header drops it.
     Drop,
     /// Dropped, and an answer is sent: the number of `--reject-with`.
     Reject(u8),
@@ -101,16 +114,27 @@ pub enum Unknown {
     OpaqueMatch = 1,
     /// A target that changes or moves the packet in a way that Fairpath does not evaluate.
     OpaqueTarget = 2,
+    /// The input interface.
     Input = 3,
+    /// The output interface.
     Output = 4,
+    /// The port of a bridge.
     Physical = 5,
+    /// The connection.
     Connection = 6,
+    /// The type of the source address.
     SourceType = 7,
+    /// The type of the destination address.
     DestinationType = 8,
+    /// The packet type.
     PacketType = 9,
+    /// The owner of the socket.
     Owner = 10,
+    /// The route back.
     ReversePath = 11,
+    /// The date.
     Date = 12,
+    /// Chance.
     Random = 13,
     /// Address translation: tables after `nat` see other addresses.
     Translation = 14,
@@ -125,15 +149,19 @@ pub enum Unknown {
 /// Changes of a packet by rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Changes {
+    /// The packet mark.
     pub mark: u32,
+    /// Mark of the connection, if a rule changed it.
     pub connection_mark: Option<u32>,
     /// CLASSIFY: major << 16 | minor.
     pub priority: Option<u32>,
     /// The byte with DSCP and ECN, if a rule changed it.
     pub tos: Option<u8>,
+    /// Time to live, if a rule changed it.
     pub ttl: Option<u8>,
     /// The limit of TCPMSS; 0 for the path MTU.
     pub mss: Option<u16>,
+    /// True if the packet gets no connection.
     pub untracked: bool,
     /// Packets logged (LOG, NFLOG, TRACE).
     pub logged: u32,

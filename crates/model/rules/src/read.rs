@@ -1,7 +1,7 @@
 //! Reading of save files: lines, tables, commands. The words of a rule are read by [`rule`].
 //!
 //! A file is a transaction for each table, as in iptables-restore: `*TABLE` begins with an empty
-//! table, or with `noflush` with the present one, and `COMMIT` replaces it. Reading goes on after a
+//! table, or with `noflush` with the present one, and `COMMIT` replaces it. Reading continues after a
 //! problem, so that an operator sees all of them, but a table with a problem is not replaced.
 
 mod rule;
@@ -27,7 +27,9 @@ pub const MAX_PROBLEMS: usize = 100;
 /// A set of rules, and the problems of its file.
 #[derive(Debug)]
 pub struct Reading {
+    /// The rules.
     pub ruleset: Ruleset,
+    /// Problems of the text.
     pub problems: Vec<ReadError>,
     /// Problems after the first [`MAX_PROBLEMS`].
     pub more_problems: u64,
@@ -63,7 +65,7 @@ pub fn read(
 }
 
 /// Applies a file to a set: each table of the file replaces that of the set, or with `noflush`
-/// changes it.
+/// changes it. Policies that the file does not name stay.
 ///
 /// # Errors
 ///
@@ -180,10 +182,7 @@ impl Reader<'_> {
             None | Some(b'#') => Ok(()),
             Some(b'*') => self.begin_table(&line[1..]),
             Some(b':') if self.table.is_some() => self.chain_line(line),
-            _ if line.starts_with(b"COMMIT")
-                && line[6..].iter().all(u8::is_ascii_whitespace)
-                && self.family().is_ip() =>
-            {
+            _ if line.starts_with(b"COMMIT") && line[6..].iter().all(u8::is_ascii_whitespace) => {
                 self.commit(true)
             }
             _ if line.iter().all(u8::is_ascii_whitespace) => Ok(()),
@@ -229,7 +228,8 @@ impl Reader<'_> {
         };
         let table = match self.reading.ruleset.table(&table.name) {
             Some(present) if self.noflush => present.clone(),
-            _ => table,
+            Some(present) => with_policies_of(table, present),
+            None => table,
         };
         self.table = Some(Open {
             rules: table.rules(),
@@ -320,6 +320,12 @@ impl Reader<'_> {
         if let Some(id) = open.table.find(name) {
             let chain = open.table.get_mut(id);
             if chain.hook.is_some() {
+                if parsed == Some(Policy::Return) {
+                    return Err(LineError::new(
+                        policy_column,
+                        "a base chain has no policy RETURN: write ACCEPT or DROP",
+                    ));
+                }
                 chain.policy = parsed.unwrap_or(chain.policy);
                 if parsed.is_some() {
                     chain.counters = counters;
@@ -347,6 +353,15 @@ impl Reader<'_> {
                 policy_column,
                 format!(
                     "chain \"{}\" is not a base chain and has no policy: write -",
+                    show(name)
+                ),
+            ));
+        }
+        if parsed.is_none() && family == Family::Bridge {
+            return Err(LineError::new(
+                policy_column,
+                format!(
+                    "chain \"{}\" of a bridge needs a policy: write ACCEPT, DROP or RETURN",
                     show(name)
                 ),
             ));
@@ -382,6 +397,16 @@ impl Reader<'_> {
         };
         edit.command(&words)
     }
+}
+
+/// A table with the policies of the table that it replaces: the original tools keep them, too.
+fn with_policies_of(mut table: Table, present: &Table) -> Table {
+    for (_, chain) in table.chains_mut() {
+        if let Some(id) = present.find(&chain.name) {
+            chain.policy = present.get(id).policy;
+        }
+    }
+    table
 }
 
 /// `[packets:bytes]`.
@@ -448,7 +473,7 @@ fn check_chain_name(name: &[u8], family: Family) -> Result<(), String> {
     }
     if rule::standard_target(name, family).is_some()
         || crate::spec::find_target(name, family).is_some()
-        || rule::is_known_target(name)
+        || rule::is_known_target(name, family)
     {
         return Err(format!(
             "chain name \"{shown}\" is the name of a target: choose another name"
@@ -459,11 +484,15 @@ fn check_chain_name(name: &[u8], family: Family) -> Result<(), String> {
 
 /// Commands on one table: lines of a file, or arguments of `apply`.
 pub struct Edit<'a, 'n> {
+    /// Reads rules.
     pub parser: &'a mut Parser<'n>,
+    /// Name of the table.
     pub table: &'a mut Table,
+    /// Line in the file, 0 if it has none.
     pub line: u32,
     /// Rules of the table.
     pub rules: &'a mut usize,
+    /// The chain of the previous line.
     pub last_chain: &'a mut Option<ChainId>,
 }
 
@@ -786,6 +815,12 @@ impl Edit<'_, '_> {
             }
         };
         let chain = self.table.get_mut(id);
+        if chain.hook.is_some() && value == Policy::Return {
+            return Err(LineError::new(
+                policy.column,
+                "a base chain has no policy RETURN: write ACCEPT or DROP",
+            ));
+        }
         if chain.hook.is_none() && !bridge {
             return Err(LineError::new(
                 name.column,

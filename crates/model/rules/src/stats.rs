@@ -5,8 +5,11 @@ use crate::tree::{ChainId, Ruleset, Table, Target};
 /// Numbers of a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TableStats {
+    /// Name.
     pub name: String,
+    /// Rules.
     pub rules: usize,
+    /// Chains.
     pub chains: usize,
     /// Rules of a chain: minimum, quartiles, maximum.
     pub density: [usize; 5],

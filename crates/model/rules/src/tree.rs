@@ -8,7 +8,7 @@
 //! A rule is a flat list of items: those of the frame's own header first ([`Kind::Ip`]), then each
 //! match with its options in written order, then the options of the target. The order of matches is
 //! kept, because stateful matches make it visible. Chains have numbers, and jumps use them, so that
-//! a chain can be replaced without its callers. A large set is some 80 bytes a rule.
+//! a chain can be replaced without its callers. A large set takes about 80 bytes a rule.
 
 use std::fmt;
 
@@ -25,13 +25,18 @@ pub const MAX_RULES: usize = 1 << 23;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Family {
+    /// Ipv4.
     Ipv4 = 0,
+    /// Ipv6.
     Ipv6 = 1,
+    /// ARP.
     Arp = 2,
+    /// Bridge.
     Bridge = 3,
 }
 
 impl Family {
+    /// All families.
     pub const ALL: [Family; 4] = [Family::Ipv4, Family::Ipv6, Family::Arp, Family::Bridge];
 
     /// The program whose save format the family uses.
@@ -44,6 +49,7 @@ impl Family {
         }
     }
 
+    /// True for IPv4 and IPv6.
     pub fn is_ip(self) -> bool {
         matches!(self, Family::Ipv4 | Family::Ipv6)
     }
@@ -64,16 +70,22 @@ impl fmt::Display for Family {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Hook {
+    /// Before routing.
     Prerouting = 0,
+    /// To this host.
     Input = 1,
+    /// Through this host.
     Forward = 2,
+    /// From this host.
     Output = 3,
+    /// After routing.
     Postrouting = 4,
     /// Bridges only: before the bridge decides about a frame.
     Brouting = 5,
 }
 
 impl Hook {
+    /// All hooks.
     pub const ALL: [Hook; 6] = [
         Hook::Prerouting,
         Hook::Input,
@@ -95,6 +107,7 @@ impl Hook {
         }
     }
 
+    /// The hook of a base chain.
     pub fn of_chain(name: &[u8]) -> Option<Hook> {
         Hook::ALL
             .into_iter()
@@ -135,7 +148,9 @@ pub fn tables_of(family: Family) -> &'static [(&'static str, &'static [Hook])] {
 /// Packets and bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub struct Counters {
+    /// Packets.
     pub packets: u64,
+    /// Bytes.
     pub bytes: u64,
 }
 
@@ -146,6 +161,7 @@ pub struct ChainId(pub u32);
 /// The value of an option, 16 bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Value {
+    /// No argument, or no target.
     None,
     /// A number, a choice, or a set of bits.
     Number(u64),
@@ -159,9 +175,11 @@ pub enum Value {
     Text(Box<Box<[u8]>>),
     /// Ranges of 16-bit numbers, in written order.
     Ranges(Box<Box<[(u16, u16)]>>),
+    /// Numbers or addresses.
     Numbers(Box<Box<[u128]>>),
     /// A set and the fields that are looked up in it: bit n for the n-th, 1 destination.
     Set(Box<SetMatch>),
+    /// U32.
     U32(Box<crate::spec::U32Test>),
     /// Words of an extension that is not known.
     Words(Box<Box<[Box<[u8]>]>>),
@@ -170,6 +188,7 @@ pub enum Value {
 /// A reference to a set.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct SetMatch {
+    /// Name.
     pub name: Box<[u8]>,
     /// True for `dst`, for each dimension.
     pub destinations: Vec<bool>,
@@ -178,16 +197,21 @@ pub struct SetMatch {
 /// An option of a match or a target with its value, or the head of a match (`-m NAME`).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Item {
+    /// The kind.
     pub kind: Kind,
     /// Index into the options of the kind's [`Spec`], or [`Item::HEAD`].
     pub option: u8,
+    /// True if negated.
     pub not: bool,
+    /// The value.
     pub value: Value,
 }
 
 impl Item {
+    /// The option number of a head.
     pub const HEAD: u8 = u8::MAX;
 
+    /// The head of a match.
     pub fn head(kind: Kind) -> Self {
         Self {
             kind,
@@ -197,6 +221,7 @@ impl Item {
         }
     }
 
+    /// True for `-m NAME`.
     pub fn is_head(&self) -> bool {
         self.option == Self::HEAD
     }
@@ -215,14 +240,19 @@ impl Item {
 pub enum Target {
     /// No target: the rule only counts.
     None,
+    /// Ends the table: the packet passes.
     Accept,
+    /// The packet is dropped.
     Drop,
+    /// Back to the caller, or the policy.
     Return,
     /// The old QUEUE: user space decides.
     Queue,
     /// Bridges: the next rule.
     Continue,
+    /// To a chain, and back at its end.
     Jump(ChainId),
+    /// To a chain; its end is that of the present one.
     Goto(ChainId),
     /// An extension: its options are the items of this kind at the end of the rule.
     Extension(Kind),
@@ -231,7 +261,9 @@ pub enum Target {
 /// A rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
+    /// Matches and options.
     pub items: Box<[Item]>,
+    /// The target.
     pub target: Target,
     /// The line in its file, 0 if it came from elsewhere.
     pub line: u32,
@@ -242,11 +274,14 @@ pub struct Rule {
 /// A match of a rule: its head, or items of the frame's header, with options.
 #[derive(Debug, Clone, Copy)]
 pub struct Group<'a> {
+    /// The kind.
     pub kind: Kind,
+    /// Matches and options.
     pub items: &'a [Item],
 }
 
 impl<'a> Group<'a> {
+    /// The entry of the table.
     pub fn spec(&self) -> &'static Spec {
         self.kind.spec()
     }
@@ -269,6 +304,7 @@ impl<'a> Group<'a> {
         }
     }
 
+    /// The two numbers of an option, and whether it is negated.
     pub fn pair(&self, name: &str) -> Option<(u32, u32, bool)> {
         match self.get(name)? {
             Item {
@@ -280,6 +316,7 @@ impl<'a> Group<'a> {
         }
     }
 
+    /// The text of an option.
     pub fn text(&self, name: &str) -> Option<&'a [u8]> {
         match self.get(name)? {
             Item {
@@ -290,6 +327,7 @@ impl<'a> Group<'a> {
         }
     }
 
+    /// True if the option is given.
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
@@ -339,13 +377,16 @@ impl Rule {
 /// The verdict at the end of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Policy {
+    /// Ends the table: the packet passes.
     Accept,
+    /// The packet is dropped.
     Drop,
     /// User chains: back to the caller.
     Return,
 }
 
 impl Policy {
+    /// The word in files.
     pub fn name(self) -> &'static str {
         match self {
             Policy::Accept => "ACCEPT",
@@ -358,16 +399,22 @@ impl Policy {
 /// A chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chain {
+    /// Name.
     pub name: Box<[u8]>,
     /// The hook of a base chain.
     pub hook: Option<Hook>,
+    /// Verdict at the end.
     pub policy: Policy,
+    /// Packets and bytes.
     pub counters: Counters,
+    /// Rules.
     pub rules: Vec<Rule>,
+    /// Line in the file, 0 if it has none.
     pub line: u32,
 }
 
 impl Chain {
+    /// The name as text.
     pub fn name(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.name)
     }
@@ -376,14 +423,16 @@ impl Chain {
 /// A table: its chains by number. A number whose chain was deleted is free (`None`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
+    /// Name.
     pub name: Box<str>,
     chains: Vec<Option<Chain>>,
     free: Vec<u32>,
     by_name: ChainIndex,
+    /// Line in the file, 0 if it has none.
     pub line: u32,
 }
 
-/// Chains by name: numbers, sorted by a hash of the name in open addressing. A large set has some
+/// Chains by name: numbers, sorted by a hash of the name in open addressing. A large set has about
 /// 150,000 names, so they are not stored twice.
 #[derive(Debug, Clone, Default)]
 struct ChainIndex {
@@ -414,13 +463,16 @@ fn hash_name(name: &[u8]) -> usize {
 /// Refused edits of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
+    /// Exists.
     #[error("chain already exists")]
     Exists,
+    /// Too many chains.
     #[error("too many chains: a table has at most {MAX_CHAINS}")]
     TooManyChains,
 }
 
 impl Table {
+    /// A table without chains.
     pub fn new(name: &str, line: u32) -> Self {
         Self {
             name: name.into(),
@@ -439,6 +491,7 @@ impl Table {
             .filter_map(|(at, chain)| Some((ChainId(at as u32), chain.as_ref()?)))
     }
 
+    /// The same, to change them.
     pub fn chains_mut(&mut self) -> impl Iterator<Item = (ChainId, &mut Chain)> {
         self.chains
             .iter_mut()
@@ -460,22 +513,26 @@ impl Table {
         self.chains.len() as u32
     }
 
+    /// A chain that exists.
     pub fn get(&self, id: ChainId) -> &Chain {
         self.chains[id.0 as usize]
             .as_ref()
             .expect("jumps lead to chains that exist")
     }
 
+    /// The same, to change it.
     pub fn get_mut(&mut self, id: ChainId) -> &mut Chain {
         self.chains[id.0 as usize]
             .as_mut()
             .expect("jumps lead to chains that exist")
     }
 
+    /// A chain, or none if the number is free.
     pub fn try_get(&self, id: ChainId) -> Option<&Chain> {
         self.chains.get(id.0 as usize)?.as_ref()
     }
 
+    /// The number of rules.
     pub fn rules(&self) -> usize {
         self.chains().map(|(_, chain)| chain.rules.len()).sum()
     }
@@ -498,6 +555,7 @@ impl Table {
         }
     }
 
+    /// The chain with a name.
     pub fn find(&self, name: &[u8]) -> Option<ChainId> {
         if self.by_name.slots.is_empty() {
             return None;
@@ -574,11 +632,14 @@ impl Table {
 /// All tables of one family.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ruleset {
+    /// The protocol family.
     pub family: Family,
+    /// The tables.
     pub tables: Vec<Table>,
 }
 
 impl Ruleset {
+    /// A set without tables.
     pub fn new(family: Family) -> Self {
         Self {
             family,
@@ -586,18 +647,22 @@ impl Ruleset {
         }
     }
 
+    /// The table with a name.
     pub fn table(&self, name: &str) -> Option<&Table> {
         self.tables.iter().find(|table| &*table.name == name)
     }
 
+    /// The same, to change it.
     pub fn table_mut(&mut self, name: &str) -> Option<&mut Table> {
         self.tables.iter_mut().find(|table| &*table.name == name)
     }
 
+    /// The number of rules.
     pub fn rules(&self) -> usize {
         self.tables.iter().map(Table::rules).sum()
     }
 
+    /// The number of chains.
     pub fn chains(&self) -> usize {
         self.tables.iter().map(|table| table.chains().count()).sum()
     }

@@ -35,7 +35,9 @@ pub fn any_number(word: &str) -> Option<u64> {
 /// Words after which values are read, with the names that they may use.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
+    /// The protocol family.
     pub family: Family,
+    /// Names of this machine.
     pub names: &'a Names,
 }
 
@@ -174,10 +176,12 @@ fn mask6(text: &str) -> Option<u128> {
     text.parse::<Ipv6Addr>().ok().map(u128::from)
 }
 
+/// The mask of an IPv4 prefix.
 pub fn prefix4(length: u32) -> u32 {
     u32::MAX.checked_shl(32 - length).unwrap_or(0)
 }
 
+/// The mask of an IPv6 prefix.
 pub fn prefix6(length: u32) -> u128 {
     u128::MAX.checked_shl(128 - length).unwrap_or(0)
 }
@@ -187,6 +191,7 @@ pub fn length4(mask: u32) -> Option<u32> {
     (mask.leading_ones() + mask.trailing_zeros() >= 32).then(|| mask.leading_ones())
 }
 
+/// The same in IPv6.
 pub fn length6(mask: u128) -> Option<u32> {
     (mask.leading_ones() + mask.trailing_zeros() >= 128).then(|| mask.leading_ones())
 }
@@ -244,7 +249,7 @@ fn nets(word: &[u8], context: Context, masked: bool, out: &mut Vec<Value>) -> Re
         out.push(Value::Pair(address & keep, mask));
         return Ok(());
     }
-    if name == "any" {
+    if name == "any" && context.family != Family::Bridge {
         out.push(Value::Pair(0, 0));
         return Ok(());
     }
@@ -405,7 +410,7 @@ pub(crate) fn rate_text(per_packet: u64) -> String {
 }
 
 /// A link-layer address.
-fn mac(text: &str) -> Option<u64> {
+pub(crate) fn mac(text: &str) -> Option<u64> {
     let mut address = 0u64;
     let mut count = 0;
     for part in text.split(':') {
@@ -642,8 +647,16 @@ fn option_list(word: &[u8]) -> Result<Value, String> {
     let mut out = Vec::new();
     for part in word.split(|byte| *byte == b',') {
         let (ty, length) = cut(part, b':');
-        let length = length.map_or(Ok(0), |length| number(length, 255).map(|l| l + 1))?;
-        out.push(u128::from(number(ty, 255)? | length << 8));
+        let ty = number(ty, 255)?;
+        if ty == 0 && length.is_some() {
+            return Err("option 0 is one byte of padding and has no length".into());
+        }
+        // The kernel reads the length 255 as any.
+        let length = match length.map(|length| number(length, 255)).transpose()? {
+            None | Some(255) => 0,
+            Some(length) => length + 1,
+        };
+        out.push(u128::from(ty | length << 8));
         if out.len() > 16 {
             return Err("more than 16 options in a list".into());
         }
@@ -651,7 +664,7 @@ fn option_list(word: &[u8]) -> Result<Value, String> {
     Ok(Value::Numbers(Box::new(out.into())))
 }
 
-fn icmp_type(word: &[u8], names: &[(&str, u8, u8, u8)]) -> Result<Value, String> {
+fn icmp_type(word: &[u8], names: &[(&str, u8, u8, u8)], family: Family) -> Result<Value, String> {
     let text = utf8(word)?;
     let found: Vec<_> = names
         .iter()
@@ -666,7 +679,7 @@ fn icmp_type(word: &[u8], names: &[(&str, u8, u8, u8)]) -> Result<Value, String>
         [_] => found.first(),
         _ => None,
     }) {
-        return Ok(icmp_value(*ty, *first, *last));
+        return Ok(icmp_value(*ty, *first, *last, family));
     }
     if found.len() > 1 {
         return Err(format!("\"{}\" is ambiguous among ICMP types", show(word)));
@@ -681,17 +694,18 @@ fn icmp_type(word: &[u8], names: &[(&str, u8, u8, u8)]) -> Result<Value, String>
         )
     })? as u8;
     Ok(match code {
-        None => icmp_value(ty, 0, 255),
+        None => icmp_value(ty, 0, 255, family),
         Some(code) => {
             let code = number(code.as_bytes(), 255)? as u8;
-            icmp_value(ty, code, code)
+            icmp_value(ty, code, code, family)
         }
     })
 }
 
-fn icmp_value(ty: u8, first: u8, last: u8) -> Value {
+fn icmp_value(ty: u8, first: u8, last: u8, family: Family) -> Value {
     // Type 255 is any type and code in IPv4, and no packet has it in IPv6.
-    let (first, last) = if ty == 255 { (0, 255) } else { (first, last) };
+    let any = ty == 255 && family == Family::Ipv4;
+    let (first, last) = if any { (0, 255) } else { (first, last) };
     Value::Pair(u32::from(ty), u32::from(first) | u32::from(last) << 8)
 }
 
@@ -716,6 +730,96 @@ fn value_mask(word: &[u8], max: u64, full: u64) -> Result<Value, String> {
     Ok(Value::Pair(number(value, max)? as u32, mask as u32))
 }
 
+/// `ADDRESS[-ADDRESS][:PORTS]`, with brackets before ports in IPv6.
+fn nat_address(text: &str, context: Context) -> Result<Box<[u8]>, String> {
+    let v6 = context.family == Family::Ipv6;
+    let (addresses, ports) = if let Some(inner) = text.strip_prefix('[').filter(|_| v6) {
+        let (inner, after) = inner
+            .split_once(']')
+            .ok_or("the bracket has no end: add ]")?;
+        match (after.strip_prefix(':'), after) {
+            (Some(ports), _) => (inner, Some(ports)),
+            (None, "") => (inner, None),
+            _ => return Err(format!("\"{}\" has words after ]", show(text.as_bytes()))),
+        }
+    } else if v6 {
+        (text, None)
+    } else {
+        match text.split_once(':') {
+            Some((address, ports)) => (address, Some(ports)),
+            None => (text, None),
+        }
+    };
+    let valid = |address: &str| match v6 {
+        true => address.parse::<Ipv6Addr>().is_ok(),
+        false => address.parse::<Ipv4Addr>().is_ok(),
+    };
+    let empty = addresses.is_empty() && ports.is_some();
+    if !empty && !addresses.split('-').all(valid) || addresses.split('-').count() > 2 {
+        return Err(format!(
+            "\"{}\" is not an address or a range of them",
+            show(addresses.as_bytes())
+        ));
+    }
+    let addresses = match addresses.split_once('-') {
+        Some((first, last)) if first == last => first,
+        _ => addresses,
+    };
+    Ok(match ports {
+        None => addresses.as_bytes().into(),
+        Some(ports) => {
+            // A base after a slash shifts the range.
+            let (range, base) = match ports.split_once('/') {
+                Some((range, base)) => (range, Some(base)),
+                None => (ports, None),
+            };
+            let mut out = nat_ports(range, context)?;
+            if let Some(base) = base {
+                let base = port(base.as_bytes(), context)?;
+                out = format!("{out}/{base}");
+            }
+            match v6 {
+                true => format!("[{addresses}]:{out}").into_bytes().into(),
+                false => format!("{addresses}:{out}").into_bytes().into(),
+            }
+        }
+    })
+}
+
+/// `PORT[-PORT]`, as numbers.
+fn nat_ports(text: &str, context: Context) -> Result<String, String> {
+    let number = |text: &str| port(text.as_bytes(), context);
+    // The name of a service may have a hyphen.
+    if let Ok(port) = number(text) {
+        return Ok(port.to_string());
+    }
+    let (first, last) = text
+        .split_once('-')
+        .ok_or_else(|| format!("\"{}\" is not a port", show(text.as_bytes())))?;
+    let (first, last) = (number(first)?, number(last)?);
+    if first > last {
+        return Err(format!(
+            "the first port of \"{}\" is larger than the last: exchange them",
+            show(text.as_bytes())
+        ));
+    }
+    Ok(if first == last {
+        first.to_string()
+    } else {
+        format!("{first}-{last}")
+    })
+}
+
+/// The only value of a list.
+fn single(mut list: Vec<Value>) -> Result<Value, String> {
+    match list.len() {
+        1 => Ok(list.swap_remove(0)),
+        count => Err(format!(
+            "{count} addresses are not permitted here: write a rule for each"
+        )),
+    }
+}
+
 /// The arguments that an option takes.
 pub fn arguments(ty: Type) -> usize {
     match ty {
@@ -734,7 +838,7 @@ pub fn parse(ty: Type, words: &[&[u8]], context: Context) -> Result<Value, Strin
     let word = words.first().copied().unwrap_or_default();
     Ok(match ty {
         Type::Flag => Value::None,
-        Type::Net => net_list(word, context)?.swap_remove(0),
+        Type::Net => single(net_list(word, context)?)?,
         Type::PlainNet => {
             let mut out = Vec::new();
             nets(word, context, false, &mut out)?;
@@ -755,7 +859,12 @@ pub fn parse(ty: Type, words: &[&[u8]], context: Context) -> Result<Value, Strin
         Type::PortList => {
             let list = word
                 .split(|byte| *byte == b',')
-                .map(|part| ports(part, context))
+                .map(|part| match (part.first(), part.last()) {
+                    (Some(b':'), _) | (_, Some(b':')) => {
+                        Err(format!("\"{}\" has no bound: write both", show(part)))
+                    }
+                    _ => ports(part, context),
+                })
                 .collect::<Result<Vec<_>, _>>()?;
             // A range takes two of the kernel's slots, if it is written as one.
             if list.len() > MAX_PORT_SLOTS {
@@ -776,6 +885,9 @@ pub fn parse(ty: Type, words: &[&[u8]], context: Context) -> Result<Value, Strin
             if word.len() > max && max != 29 && max != 63 {
                 return Err(format!("the text is longer than {max} bytes"));
             }
+            if word.is_empty() && (max == 29 || max == 63) {
+                return Err("the text is empty".into());
+            }
             // The original tools cut prefixes of log lines.
             let kept = &word[..word.len().min(max)];
             Value::Text(Box::new(kept.into()))
@@ -792,7 +904,102 @@ pub fn parse(ty: Type, words: &[&[u8]], context: Context) -> Result<Value, Strin
                 ));
             }
         },
-        Type::MacMask => mac_mask(word)?,
+        Type::MacMask | Type::MacName => {
+            // arptables has no name for the bridge group address.
+            if context.family == Family::Arp && word.eq_ignore_ascii_case(b"BGA") {
+                return Err("BGA is a name of ebtables only: write 01:80:c2:00:00:00".into());
+            }
+            mac_mask(word)?
+        }
+        Type::ArpField(field) => field.parse(word)?,
+        Type::Named16(names, max) => match crate::arp::hexadecimal(utf8(word)?) {
+            Some(number) if number <= max => Value::Number(number),
+            Some(_) => return Err(format!("{} is more than {max:#x}", show(word))),
+            None => Value::Number(choice(word, names, "known word")?),
+        },
+        Type::Name(max) => {
+            if word.is_empty() || word.len() > max {
+                return Err(format!("a name has 1 to {max} bytes"));
+            }
+            Value::Text(Box::new(word.into()))
+        }
+        Type::NatAddress => Value::Text(Box::new(nat_address(utf8(word)?, context)?)),
+        Type::NatPorts => Value::Text(Box::new(
+            nat_ports(utf8(word)?, context)?.into_bytes().into(),
+        )),
+        Type::Named10(names, max) | Type::Numbered(names, max) => {
+            let text = utf8(word)?;
+            match crate::arp::decimal(text).filter(|_| !text.is_empty()) {
+                Some(number) if number <= max => Value::Number(number),
+                Some(_) => return Err(format!("{} is more than {max}", show(word))),
+                None if names.is_empty() => {
+                    return Err(format!("\"{}\" is not a decimal number", show(word)));
+                }
+                None => Value::Number(choice(word, names, "known word")?),
+            }
+        }
+        Type::Exact(names) => {
+            let known = names.iter().find(|(name, _)| name.as_bytes() == word);
+            match (known, number(word, 255)) {
+                (Some((_, number)), _) => Value::Number(*number),
+                (None, Ok(level)) if names.len() == 8 && level < 8 => Value::Number(level),
+                _ => {
+                    let known: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+                    return Err(format!(
+                        "\"{}\" is not one of {}",
+                        show(word),
+                        known.join(", ")
+                    ));
+                }
+            }
+        }
+        Type::Quoted(max) => {
+            if word.len() > max {
+                return Err(format!("the text is longer than {max} bytes"));
+            }
+            if word.contains(&b'"') {
+                return Err("the text must not have quotes".into());
+            }
+            Value::Text(Box::new(word.into()))
+        }
+        Type::Hex16 { max, form, .. } => {
+            let text = utf8(word)?;
+            let named = crate::bridge::ethertype_name(text)
+                .filter(|_| form != crate::spec::HexForm::Lower)
+                .map(u64::from);
+            match crate::arp::hexadecimal(text).or(named) {
+                Some(number) if number <= max => Value::Number(number),
+                _ => {
+                    return Err(format!(
+                        "\"{}\" is not a hexadecimal number up to 0x{max:x}",
+                        show(word)
+                    ));
+                }
+            }
+        }
+        Type::HexUpper(max) => Value::Number(number(word, max)?),
+        Type::Net6 => {
+            let context = Context {
+                family: Family::Ipv6,
+                ..context
+            };
+            parse(Type::Net, words, context)?
+        }
+        Type::IpProtocol => {
+            let context = Context {
+                family: Family::Ipv4,
+                ..context
+            };
+            Value::Number(u64::from(protocol(word, context)?))
+        }
+        Type::IcmpRange(names) => crate::bridge::icmp_range(utf8(word)?, names)?,
+        Type::IgmpRange(names) => crate::bridge::igmp_range(utf8(word)?, names)?,
+        Type::MarkOrBits => match word.strip_prefix(b"/") {
+            Some(mask) => Value::Number(number(mask, u64::from(u32::MAX))?),
+            None => value_mask(word, u64::from(u32::MAX), u64::from(u32::MAX))?,
+        },
+        Type::OrderedRange(max) => crate::bridge::ordered_range(utf8(word)?, max)?,
+        Type::Among => crate::bridge::among(utf8(word)?)?,
         Type::Interface => {
             if word.is_empty() || word.len() > MAX_INTERFACE {
                 return Err(format!(
@@ -803,7 +1010,7 @@ pub fn parse(ty: Type, words: &[&[u8]], context: Context) -> Result<Value, Strin
             Value::Text(Box::new(word.into()))
         }
         Type::Protocol | Type::ProtocolNumber => Value::Number(u64::from(protocol(word, context)?)),
-        Type::IcmpType(names) => icmp_type(word, names)?,
+        Type::IcmpType(names) => icmp_type(word, names, context.family)?,
         Type::Bits(names) => Value::Number(bits(word, names)?),
         Type::Choice(names) | Type::Named(names) => Value::Number(match number(word, 255) {
             Ok(known) if names.iter().any(|(_, number)| *number == known) => known,
@@ -864,6 +1071,11 @@ pub fn parse(ty: Type, words: &[&[u8]], context: Context) -> Result<Value, Strin
     })
 }
 
+/// Reads a protocol, or an ethertype of bridges.
+///
+/// # Errors
+///
+/// The word is neither a name nor a number.
 pub fn protocol(word: &[u8], context: Context) -> Result<u16, String> {
     let text = utf8(word)?;
     if context.family == Family::Bridge {
@@ -938,6 +1150,10 @@ pub fn quote(text: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(text);
         return;
     }
+    always_quote(text, out);
+}
+
+fn always_quote(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for byte in text {
         if matches!(byte, b'"' | b'\\' | b'\'') {
@@ -1014,7 +1230,10 @@ pub fn write(ty: Type, value: &Value, family: Family, out: &mut Vec<u8>) {
         (Type::Mask, Value::Ipv6(net)) => {
             let _ = write!(out, "{}", Ipv6Addr::from(net[0]));
         }
-        (Type::Dec(_) | Type::ProtocolNumber | Type::Named(_), Value::Number(number)) => {
+        (
+            Type::Dec(_) | Type::ProtocolNumber | Type::Named(_) | Type::Numbered(..),
+            Value::Number(number),
+        ) => {
             let _ = write!(out, "{number}");
         }
         (Type::Hex { digits, .. }, Value::Number(number)) => {
@@ -1075,6 +1294,71 @@ pub fn write(ty: Type, value: &Value, family: Family, out: &mut Vec<u8>) {
         (Type::Tos, Value::Pair(value, mask)) => {
             let _ = write!(out, "0x{value:02x}/0x{mask:02x}");
         }
+        (Type::ArpField(field), Value::Pair(value, mask)) => field.write(*value, *mask, out),
+        (Type::MacName, Value::Wide(pair)) => {
+            let name = MAC_NAMES
+                .iter()
+                .find(|(_, address, mask)| pair[..] == [*address, *mask]);
+            match name {
+                Some((name, ..)) => out.extend_from_slice(name.as_bytes()),
+                None => write(Type::MacMask, value, family, out),
+            }
+        }
+        (Type::Named10(names, _) | Type::Exact(names), Value::Number(number)) => {
+            match names.iter().find(|(_, known)| known == number) {
+                Some((name, _)) => out.extend_from_slice(name.as_bytes()),
+                None => {
+                    let _ = write!(out, "{number}");
+                }
+            }
+        }
+        (Type::Named16(names, _), Value::Number(number)) => {
+            match names.iter().find(|(_, known)| known == number) {
+                Some((name, _)) => out.extend_from_slice(name.as_bytes()),
+                // The original tool writes decimal, which it would read as hexadecimal.
+                None => {
+                    let _ = match number {
+                        0..10 => write!(out, "{number}"),
+                        _ => write!(out, "0x{number:x}"),
+                    };
+                }
+            }
+        }
+        (Type::Name(_), Value::Text(text)) => quote_word(text, out),
+        (Type::Quoted(_), Value::Text(text)) => always_quote(text, out),
+        (Type::Hex16 { digits, form, .. }, Value::Number(number)) => {
+            let width = usize::from(digits);
+            let _ = match form {
+                crate::spec::HexForm::BareNames => write!(out, "{number:0width$X}"),
+                _ => write!(out, "0x{number:0width$x}"),
+            };
+        }
+        (Type::HexUpper(_), Value::Number(number)) => {
+            let _ = write!(out, "0x{number:02X}");
+        }
+        (Type::Net6, Value::Ipv6(net)) => net6(net[0], net[1], false, out),
+        (Type::IpProtocol, Value::Number(0)) => out.extend_from_slice(b"ip"),
+        (Type::IpProtocol, value) => write(Type::Protocol, value, Family::Ipv4, out),
+        (Type::IcmpRange(names), Value::Pair(types, codes)) => {
+            crate::bridge::write_icmp_range(*types, *codes, names, out);
+        }
+        (Type::IgmpRange(names), Value::Pair(first, last)) => {
+            let name = names
+                .iter()
+                .find(|(_, known)| first == last && *known == u64::from(*first));
+            match name {
+                Some((name, _)) => out.extend_from_slice(name.as_bytes()),
+                None => crate::bridge::write_span(*first, *last, out),
+            }
+        }
+        (Type::MarkOrBits, Value::Number(mask)) => {
+            let _ = write!(out, "/0x{mask:x}");
+        }
+        (Type::MarkOrBits, value) => write(Type::Mark, value, family, out),
+        (Type::OrderedRange(_), Value::Pair(first, last)) => {
+            crate::bridge::write_span(*first, *last, out);
+        }
+        (Type::Among, Value::Numbers(list)) => crate::bridge::write_among(list, out),
         (Type::Text(_), Value::Text(text)) => quote(text, out),
         (_, Value::Text(text)) => out.extend_from_slice(text),
         (Type::Rate, Value::Number(rate)) => out.extend_from_slice(rate_text(*rate).as_bytes()),
@@ -1103,7 +1387,7 @@ pub fn write(ty: Type, value: &Value, family: Family, out: &mut Vec<u8>) {
         (Type::IcmpType(_), Value::Pair(ty, codes)) => {
             let (first, last) = (codes & 0xff, codes >> 8);
             let _ = match (*ty, first, last) {
-                (255, 0, 255) => write!(out, "any"),
+                (255, 0, 255) if family == Family::Ipv4 => write!(out, "any"),
                 (ty, 0, 255) => write!(out, "{ty}"),
                 (ty, code, _) => write!(out, "{ty}/{code}"),
             };
@@ -1170,7 +1454,10 @@ pub fn write(ty: Type, value: &Value, family: Family, out: &mut Vec<u8>) {
             }
         }
         (Type::Handle, Value::Pair(major, minor)) => {
-            let _ = write!(out, "{major:04x}:{minor:04x}");
+            let _ = match family {
+                Family::Arp => write!(out, "{major:x}:{minor:x}"),
+                _ => write!(out, "{major:04x}:{minor:04x}"),
+            };
         }
         (_, Value::Words(words)) => {
             for (at, word) in words.iter().enumerate() {
@@ -1189,7 +1476,7 @@ pub fn write(ty: Type, value: &Value, family: Family, out: &mut Vec<u8>) {
 
 /// Writes a word of an unknown extension: in quotes only if it needs them.
 fn quote_word(word: &[u8], out: &mut Vec<u8>) {
-    let plain = |byte: &u8| !byte.is_ascii_whitespace() && !matches!(byte, b'"' | b'\\' | b'\'');
+    let plain = |byte: &u8| !byte.is_ascii_whitespace() && !matches!(byte, b'"' | b'\\');
     if !word.is_empty() && word.iter().all(plain) {
         out.extend_from_slice(word);
     } else {

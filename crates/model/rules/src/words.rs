@@ -11,7 +11,9 @@ pub const MAX_WORDS: usize = 1024;
 /// A word and its column, from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Word<'a> {
+    /// The word without its quotes.
     pub text: Cow<'a, [u8]>,
+    /// The column of its first byte, from 1.
     pub column: u32,
 }
 
@@ -66,7 +68,8 @@ fn quoted(line: &[u8], start: usize, at: usize) -> Result<(Vec<u8>, usize), Line
         match (open, byte) {
             (None, b' ' | b'\t' | b'\n') => break,
             (None, b'"') => open = Some(at),
-            (Some(_), b'"') => open = None,
+            // The original tools end a word at the quote.
+            (Some(_), b'"') => return Ok((text, at + 1)),
             (Some(_), b'\\') if at + 1 < line.len() => {
                 at += 1;
                 text.push(line[at]);
@@ -100,7 +103,7 @@ mod tests {
     fn only_double_quotes_join_words() {
         assert_eq!(words(r#"-m comment --comment "a b""#)[3], "a b");
         assert_eq!(words("x 'a b'"), ["x", "'a", "b'"]);
-        assert_eq!(words(r#"a"b \" c"d "" e"#), ["ab \" cd", "", "e"]);
+        assert_eq!(words(r#"a"b \" c"d "" e"#), ["ab \" c", "d", "", "e"]);
         assert_eq!(words(r"a\b"), [r"a\b"]);
     }
 

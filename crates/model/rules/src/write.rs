@@ -13,7 +13,9 @@ use crate::value;
 pub enum WithCounters {
     /// Only of rules that have them.
     AsRead,
+    /// None.
     Never,
+    /// Always.
     Always,
 }
 
@@ -122,13 +124,13 @@ pub fn rule_line(
 /// The words of a rule after its chain, with a blank before each.
 pub fn rule_text(family: Family, table: &Table, rule: &Rule, out: &mut Vec<u8>) {
     if family == Family::Arp {
-        // The legacy tool writes the target first, and a blank without one.
-        if rule.target == Target::None {
-            out.push(b' ');
-        }
+        // The legacy tool writes the target first, and a blank after each word but a mark.
         target(table, rule, out);
         matches(family, rule, out);
         target_options(family, rule, out);
+        if rule.target != Target::Extension(Kind::TargetMark) {
+            out.push(b' ');
+        }
         return;
     }
     matches(family, rule, out);
@@ -197,19 +199,43 @@ pub fn write_item(family: Family, item: &Item, out: &mut Vec<u8>) {
         return;
     }
     let option = &spec.options[usize::from(item.option)];
-    if item.not {
+    let ty = type_in(item.kind, item.option, family);
+    if family == Family::Arp && item.kind == Kind::TargetMark {
+        write_arp_mark(&item.value, out);
+        return;
+    }
+    let flag = matches!(ty, Type::Flag);
+    // ebtables writes the negation after the option.
+    let after = family == Family::Bridge && !flag;
+    if item.not && !after {
         out.extend_from_slice(b" !");
     }
     out.push(b' ');
     out.extend_from_slice(option.names[0].as_bytes());
-    if item.kind == Kind::Ip && option.names[0] == "-f" {
-        return;
+    if item.not && after {
+        out.extend_from_slice(b" !");
     }
-    let ty = type_in(item.kind, item.option, family);
-    if !matches!(ty, Type::Flag) {
+    if !flag {
         out.push(b' ');
         value::write(ty, &item.value, family, out);
     }
+}
+
+/// The mark of arptables: it has no mask, but words for the operations that leave bits alone.
+fn write_arp_mark(value: &Value, out: &mut Vec<u8>) {
+    let Value::Pair(value, mask) = *value else {
+        return;
+    };
+    let (word, number) = match (value, mask) {
+        (value, u32::MAX) => ("--set-mark", value),
+        (0, mask) => ("--and-mark", !mask),
+        (value, _) => ("--or-mark", value),
+    };
+    // The original tool writes hexadecimal without 0x, which it would read as decimal.
+    let _ = match number {
+        0..10 => write!(out, " {word} {number}"),
+        _ => write!(out, " {word} 0x{number:x}"),
+    };
 }
 
 /// An item as text, for messages.
@@ -223,5 +249,5 @@ pub fn item_text(family: Family, item: &Item) -> String {
 pub fn rule_string(family: Family, table: &Table, chain: &Chain, rule: &Rule) -> String {
     let mut out = Vec::new();
     rule_line(family, table, chain, rule, WithCounters::Never, &mut out);
-    String::from_utf8_lossy(&out).into_owned()
+    String::from_utf8_lossy(out.trim_ascii_end()).into_owned()
 }

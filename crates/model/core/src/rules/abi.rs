@@ -22,12 +22,14 @@ pub const TUPLES: usize = 40;
 pub const PROBES: usize = 32;
 /// The same of a set.
 pub const SET_PROBES: usize = 64;
+/// Keys of the hash of tables (`struct fp_hash_keys`).
+pub const HASH_KEYS: usize = 11;
 /// Bytes of a slot of state.
 pub const SLOT_BYTES: usize = 16;
 /// First bytes of an image.
 pub const MAGIC: u32 = 0x4c55_5246;
 /// Version of the image's format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Tables of a hook.
 pub const TABLES: usize = 5;
 /// Families of an image.
@@ -93,6 +95,14 @@ pub mod l4 {
     pub const HEADER: u64 = 0x400;
     /// IPv6: the protocol was not found.
     pub const FAILED: u64 = 0x800;
+    /// ARP in a bridge: IPv4 addresses are there.
+    pub const ADDRESSES: u64 = 0x1000;
+    /// They are equal.
+    pub const GRATUITOUS: u64 = 0x2000;
+    /// The sender's link-layer address is there.
+    pub const SENDER: u64 = 0x4000;
+    /// The receiver's.
+    pub const RECEIVER: u64 = 0x8000;
 }
 
 /// Positions in [`word::META`].
@@ -223,8 +233,20 @@ pub mod test {
     pub const UNKNOWN: u8 = 22;
     /// `FP_TEST_NEVER`.
     pub const NEVER: u8 = 23;
+    /// `FP_TEST_RECENT`.
+    pub const RECENT: u8 = 24;
+    /// `FP_TEST_HASHLIMIT`.
+    pub const HASHLIMIT: u8 = 25;
+    /// `FP_TEST_TYPES`.
+    pub const TYPES: u8 = 26;
+    /// `FP_TEST_AMONG`.
+    pub const AMONG: u8 = 27;
+    /// `FP_TEST_DO_MARK`.
+    pub const DO_MARK: u8 = 28;
+    /// `FP_TEST_DO_LOG`.
+    pub const DO_LOG: u8 = 29;
     /// Number of kinds.
-    pub const KINDS: u8 = 24;
+    pub const KINDS: u8 = 30;
     /// `FP_SET_MARK`.
     pub const SET_MARK: u8 = 128;
     /// `FP_SET_CONNMARK`.
@@ -249,6 +271,128 @@ pub mod test {
     pub const SET_LOGGED: u8 = 138;
 }
 
+/// The small argument of [`test::RECENT`].
+pub mod recent {
+    /// Add the address.
+    pub const SET: usize = 0;
+    /// Is the address there.
+    pub const CHECK: usize = 1;
+    /// The same, and add a stamp if it is.
+    pub const UPDATE: usize = 2;
+    /// Remove the address.
+    pub const REMOVE: usize = 3;
+    /// The receiver's address.
+    pub const DEST: usize = 4;
+    /// The TTL must be equal.
+    pub const TTL: usize = 8;
+    /// Remove the oldest address, if it is too old.
+    pub const REAP: usize = 16;
+}
+
+/// Kinds and limits of tables.
+pub mod table {
+    /// `FP_TABLE_RECENT`.
+    pub const RECENT: u32 = 1;
+    /// `FP_TABLE_LIMIT`.
+    pub const LIMIT: u32 = 2;
+    /// Most entries of a table.
+    pub const ENTRIES: u32 = 1 << 20;
+    /// Most stamps of an entry.
+    pub const STAMPS: u32 = 4096;
+    /// Most bytes of all tables.
+    pub const BYTES: u64 = 1 << 30;
+    /// The key has the sender's port.
+    pub const SEND: u32 = 1;
+    /// The key has the receiver's port.
+    pub const RECEIVE: u32 = 2;
+}
+
+/// `struct fp_rules_table`: the description of a table in the image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct Table {
+    /// See [`table`].
+    pub kind: u32,
+    /// Capacity.
+    pub entries: u32,
+    /// Number less one: a mask.
+    pub buckets: u32,
+    /// Recent lists: of an entry, number less one: a mask.
+    pub stamps: u32,
+    /// Offset in the memory of tables.
+    pub at: u64,
+    /// Mask of the sender's address; of recent lists: of either address.
+    pub source: [u64; 2],
+    /// Mask of the receiver's address.
+    pub destination: [u64; 2],
+    /// Credits of a packet, or of each 16 bytes.
+    pub cost: u64,
+    /// Most credits.
+    pub capacity: u64,
+    /// Credits of a nanosecond.
+    pub gain: u64,
+    /// Times that an empty bucket becomes full.
+    pub refills: u64,
+    /// Nanoseconds without a packet until an entry is removed.
+    pub expire: u64,
+    /// Ports that are parts of the key.
+    pub ports: u32,
+    /// Recent lists: a rule compares the TTL.
+    pub ttl: u32,
+}
+
+impl Table {
+    /// Bytes of memory that the table needs. `None`: more than a number can hold.
+    pub fn bytes(&self) -> Option<u64> {
+        let words = match self.kind {
+            table::RECENT => u64::from(self.stamps) + 1,
+            _ => LIMIT_WORDS,
+        };
+        let entries = u64::from(self.entries).checked_mul(size_of::<Kept>() as u64 + 8 * words)?;
+        let buckets = (u64::from(self.buckets) + 1) * 4;
+        (size_of::<Store>() as u64 + buckets).checked_add(entries)
+    }
+
+    /// The description as bytes of an image.
+    pub fn to_bytes(self) -> [u8; size_of::<Table>()] {
+        // SAFETY: the structure is plain numbers without padding.
+        unsafe { std::mem::transmute(self) }
+    }
+}
+
+/// Words of data of a limit's entry.
+const LIMIT_WORDS: u64 = 3;
+
+/// `struct fp_rules_store`: the state of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct Store {
+    lock: u32,
+    used: u32,
+    free: u32,
+    /// Entries in use.
+    pub count: u32,
+    oldest: u32,
+    newest: u32,
+    /// Entries that were evicted for a new one.
+    pub evicted: u64,
+    /// Entries removed for their age.
+    pub expired: u64,
+    /// Packets dropped because no entry was free.
+    pub refused: u64,
+    /// Packets dropped because other CPUs held the lock too long.
+    pub contended: u64,
+    zero: u64,
+}
+
+/// `struct fp_rules_kept`: an entry of a table.
+#[repr(C)]
+pub(super) struct Kept {
+    key: [u64; 5],
+    links: [u32; 4],
+    recent: [u32; 4],
+}
+
 /// `struct fp_rules`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -259,6 +403,8 @@ pub struct Rules {
     pub counters: u64,
     /// Offset of the slots of state.
     pub slots: u64,
+    /// Offset of the tables.
+    pub tables: u64,
     /// Bytes of the counters of a CPU.
     pub stride: u64,
     /// See `CounterMode`.
@@ -266,7 +412,11 @@ pub struct Rules {
     /// Packets for one that is counted.
     pub sample_every: u32,
     /// Reserved.
-    pub zero: [u64; 3],
+    pub zero: [u64; 2],
+    /// Keys of the hash of tables.
+    pub keys: [u64; HASH_KEYS],
+    /// Reserved.
+    pub end: u64,
 }
 
 /// `struct fp_rules_image`.
@@ -293,8 +443,14 @@ pub struct Header {
     pub set_at: u32,
     /// Sets.
     pub sets: u32,
+    /// Offset of the descriptions of tables.
+    pub table_at: u32,
+    /// Tables.
+    pub tables: u32,
+    /// Bytes of memory that the tables need.
+    pub table_bytes: u64,
     /// Reserved.
-    pub zero: [u32; 6],
+    pub zero: [u32; 2],
     /// Base chains by family, hook and order.
     pub entry: [[[u32; TABLES]; HOOKS]; FAMILIES],
     /// Bits: which of them are of table nat.
@@ -339,12 +495,22 @@ pub struct Work {
     /// Seconds since 1970.
     pub date: u64,
     /// Of a test.
-    pub scratch: [u64; 4],
+    pub scratch: [u64; 5],
+    /// The connection while table raw runs.
+    pub hidden_meta: u64,
+    /// Its mark.
+    pub hidden_mark: u64,
+    /// Its unknown bits.
+    pub hidden_unknown: u64,
+    /// Unknown bits of its mark.
+    pub hidden_unknown_mark: u64,
+    /// Reserved.
+    pub spare: u64,
     /// 0 IPv4, 1 IPv6, 2 ARP, 3 bridge.
     pub family: u32,
     /// Bytes in `head`.
     pub captured: u32,
-    /// Of the packet from its network header, on the wire.
+    /// Of the packet on the wire, from where `head` begins.
     pub length: u32,
     /// Irregular, or with unknown facts.
     pub slow: u32,
@@ -362,6 +528,10 @@ pub struct Work {
     pub transport: u32,
     /// Offset of the fragment, as xtables counts it.
     pub fragment: u32,
+    /// Offset of the network header.
+    pub network: u32,
+    /// Bytes for counters.
+    pub counted: u32,
     /// Of `fp_rules_walk()`: offset, next header, fragment offset.
     pub walk_at: u32,
     /// See `walk_at`.
@@ -402,6 +572,12 @@ pub struct Work {
     pub logged: u32,
     /// Reason of an unknown answer in the present rule.
     pub waiting: u32,
+    /// True while table raw runs.
+    pub hidden: u32,
+    /// The packet is dropped after the present rule.
+    pub doomed: u32,
+    /// A broken header was found by a match that is negated afterwards.
+    pub doomable: u32,
     /// The image is corrupt.
     pub error: u32,
     /// True to record the rules that match.
@@ -412,7 +588,7 @@ pub struct Work {
     pub stack: [u64; DEPTH],
     /// Ids of rules that matched.
     pub trace: [u32; TRACE],
-    /// Bytes from the network header on.
+    /// Bytes from the network header on; of bridges, from the link-layer header on.
     pub head: [u8; HEAD + 8],
 }
 
@@ -439,5 +615,8 @@ mod tests {
         assert_eq!(sizes[1] as usize, size_of::<Header>());
         assert_eq!(sizes[2] as usize, size_of::<Work>());
         assert_eq!(sizes[3], u32::from(test::KINDS));
+        assert_eq!(sizes[4] as usize, size_of::<Table>());
+        assert_eq!(sizes[5] as usize, size_of::<Store>());
+        assert_eq!(sizes[6] as usize, size_of::<Kept>());
     }
 }

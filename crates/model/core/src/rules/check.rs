@@ -2,10 +2,15 @@
 //!
 //! The core follows offsets without comparing them, in the kernel inside of its arena, natively in
 //! memory. So an image is either accepted here as a whole or refused.
+//!
+//! Chains may share bytes, since they are only read, and each is checked from its first record. The
+//! parts that are checked have together no more bytes than the image, so that a check is linear.
+
+use std::cell::Cell;
 
 use super::abi::{
-    COMPARES, FAMILIES, HOOKS, Header, MAGIC, NONE, TABLES, TESTS, TUPLES, UNIT, VERSION, action,
-    record, test,
+    COMPARES, FAMILIES, HOOKS, Header, MAGIC, NONE, TABLES, TESTS, TUPLES, Table, UNIT, VERSION,
+    action, record, table, test,
 };
 
 /// Most bytes of an image.
@@ -38,6 +43,10 @@ fn bad<T>(at: usize, problem: &'static str) -> Result<T, ImageError> {
 struct Image<'a> {
     bytes: &'a [u8],
     header: Header,
+    /// Kinds of tables.
+    tables: Vec<u32>,
+    /// Bytes of parts that are not yet checked: [`Image::spend`].
+    left: Cell<usize>,
 }
 
 impl Image<'_> {
@@ -57,6 +66,15 @@ impl Image<'_> {
 
     fn u64(&self, at: usize) -> Result<u64, ImageError> {
         Ok(u64::from(self.u32(at)?) | u64::from(self.u32(at + 4)?) << 32)
+    }
+
+    /// Counts bytes that are checked. Parts of a built image do not overlap.
+    fn spend(&self, at: usize, bytes: usize) -> Result<(), ImageError> {
+        match self.left.get().checked_sub(bytes) {
+            Some(left) => self.left.set(left),
+            None => return bad(at, "parts of the image overlap"),
+        }
+        Ok(())
     }
 }
 
@@ -84,18 +102,25 @@ pub fn check(bytes: &[u8]) -> Result<Header, ImageError> {
     if header.bytes as usize != bytes.len() || !bytes.len().is_multiple_of(UNIT) {
         return bad(8, "the number of bytes is another one");
     }
-    let image = Image { bytes, header };
+    let mut image = Image {
+        bytes,
+        header,
+        tables: Vec::new(),
+        left: Cell::new(bytes.len()),
+    };
+    image.tables = check_tables(&image)?;
+    let image = image;
     let table = u64::from(header.chain_at) + 4 * u64::from(header.chains);
-    if (header.chain_at as usize) < header_bytes || table > bytes.len() as u64 {
+    if !is_table(header.chain_at) || table > bytes.len() as u64 {
         return bad(28, "the chain table is outside");
     }
     let sets = u64::from(header.set_at) + 4 * u64::from(header.sets);
-    if (header.set_at as usize) < header_bytes || sets > bytes.len() as u64 {
+    if !is_table(header.set_at) || sets > bytes.len() as u64 {
         return bad(32, "the table of sets is outside");
     }
     if u64::from(header.slots) > bytes.len() as u64 || u64::from(header.rules) > bytes.len() as u64
     {
-        return bad(20, "more rules or slots than the image has room for");
+        return bad(20, "more rules or slots than bytes");
     }
     for family in 0..FAMILIES {
         for hook in 0..HOOKS {
@@ -120,6 +145,11 @@ pub fn check(bytes: &[u8]) -> Result<Header, ImageError> {
         )?;
     }
     Ok(header)
+}
+
+/// True for the place of a table of offsets.
+fn is_table(at: u32) -> bool {
+    at as usize >= size_of::<Header>() && at.is_multiple_of(4)
 }
 
 /// A blob: its header is before `start`, and its records reach an end inside of it.
@@ -149,6 +179,7 @@ fn check_chain(image: &Image, start: usize) -> Result<(), ImageError> {
         let place = inside.take();
         match words {
             record::END => {
+                image.spend(at, CHAIN_HEADER + UNIT)?;
                 if place.is_some() {
                     return bad(at, "a chain ends inside of a run");
                 }
@@ -158,14 +189,17 @@ fn check_chain(image: &Image, start: usize) -> Result<(), ImageError> {
                 return bad(at, "a run is inside of another one");
             }
             record::RUN => {
+                image.spend(at, UNIT)?;
                 inside = Some(check_run(image, at, end)?);
                 at += UNIT;
             }
             record::LOOKUP => {
+                image.spend(at, UNIT)?;
                 inside = Some(check_lookup(image, at, end)?);
                 at += UNIT;
             }
             record::LEAVE => {
+                image.spend(at, UNIT)?;
                 match place {
                     Some(Inside::Segment { end, .. }) if end == at => {}
                     _ => return bad(at, "a segment ends where none is"),
@@ -174,6 +208,7 @@ fn check_chain(image: &Image, start: usize) -> Result<(), ImageError> {
             }
             _ => {
                 let units = check_rule(image, at, end)?;
+                image.spend(at, units * UNIT)?;
                 let next = at + units * UNIT;
                 inside = match place {
                     None => None,
@@ -266,6 +301,12 @@ fn check_rule(image: &Image, at: usize, end: usize) -> Result<usize, ImageError>
         if place + UNIT > next {
             return bad(place, "a rule is shorter than its tests");
         }
+        if last.is_some_and(|last| image.u8(last).is_ok_and(is_change)) {
+            return bad(
+                place,
+                "the change of a target is not the last test of its rule",
+            );
+        }
         last = Some(place);
         place += check_test(image, place, next)?;
     }
@@ -274,7 +315,7 @@ fn check_rule(image: &Image, at: usize, end: usize) -> Result<usize, ImageError>
     }
     let word = image.u32(at + 8)?;
     let (kind, argument) = (word & 0xff, word >> 8);
-    let change = last.filter(|last| image.u8(*last).is_ok_and(|kind| kind >= test::SET_MARK));
+    let change = last.filter(|last| image.u8(*last).is_ok_and(is_change));
     match kind {
         action::JUMP | action::GOTO if argument >= image.header.chains => {
             bad(at + 8, "a jump leads to a chain that does not exist")
@@ -285,6 +326,10 @@ fn check_rule(image: &Image, at: usize, end: usize) -> Result<usize, ImageError>
         0..=action::TARGET => Ok(units),
         _ => bad(at + 8, "the action of a rule is not known"),
     }
+}
+
+fn is_change(kind: u8) -> bool {
+    kind >= test::SET_MARK
 }
 
 fn check_test(image: &Image, at: usize, end: usize) -> Result<usize, ImageError> {
@@ -309,7 +354,13 @@ fn check_test(image: &Image, at: usize, end: usize) -> Result<usize, ImageError>
         test::NTH => a < image.header.slots as usize && b > 0,
         test::TIME => data >= TIME,
         test::SET => a < image.header.sets as usize,
+        test::AMONG => a < image.header.sets as usize && is_plain_set(image, a)?,
+        test::RECENT => image.tables.get(a) == Some(&table::RECENT) && image.u8(at + 3)? < 32,
+        test::HASHLIMIT => image.tables.get(a) == Some(&table::LIMIT) && image.u8(at + 3)? < 2,
         test::PHYSICAL => data >= 32,
+        test::SPI => matches!(image.u8(at + 3)?, 0 | 4),
+        // 0 is no reason: the core would take the answer for known.
+        test::UNKNOWN => a != 0,
         test::RANGE => b & 63 <= 48 && (1..=16).contains(&(b >> 8 & 63)),
         _ => kind < test::KINDS || (test::SET_MARK..=test::SET_LOGGED).contains(&kind),
     };
@@ -318,6 +369,71 @@ fn check_test(image: &Image, at: usize, end: usize) -> Result<usize, ImageError>
     } else {
         bad(at, "the data of a test do not fit")
     }
+}
+
+/// True for a set without ports and members that are sets.
+fn is_plain_set(image: &Image, number: usize) -> Result<bool, ImageError> {
+    let set = image.u32(image.header.set_at as usize + 4 * number)? as usize;
+    Ok(image.u32(set + 12)? == 0)
+}
+
+/// Most credits of a limit, so that sums of them fit.
+const MAX_CREDITS: u64 = 1 << 61;
+/// Most credits of a nanosecond, and of 16 bytes of a packet.
+const MAX_GAIN: u64 = 1 << 16;
+const MAX_BYTE_COST: u64 = 1 << 46;
+
+/// The descriptions of tables: each is inside of the memory and behind the one before it. Returns
+/// their kinds.
+fn check_tables(image: &Image) -> Result<Vec<u32>, ImageError> {
+    let header = &image.header;
+    let start = header.table_at as usize;
+    let bytes = header.tables as usize * size_of::<Table>();
+    if start < size_of::<Header>() || start + bytes > image.bytes.len() {
+        return bad(40, "the descriptions of tables are outside");
+    }
+    if header.table_bytes > table::BYTES {
+        return bad(48, "the tables need more memory than tables may have");
+    }
+    let mut kinds = Vec::new();
+    let mut free = 0;
+    for number in 0..header.tables as usize {
+        let at = start + number * size_of::<Table>();
+        let place = &image.bytes[at..at + size_of::<Table>()];
+        // SAFETY: the slice has the bytes of a description, which is plain numbers.
+        let table = unsafe { place.as_ptr().cast::<Table>().read_unaligned() };
+        if !(1..=table::ENTRIES).contains(&table.entries)
+            || !(table.buckets.wrapping_add(1)).is_power_of_two()
+            || !(1..2 * table::ENTRIES).contains(&table.buckets)
+        {
+            return bad(at + 4, "a table has too many entries, or none");
+        }
+        let fits = match table.kind {
+            table::RECENT => (table.stamps + 1).is_power_of_two() && table.stamps < table::STAMPS,
+            table::LIMIT => {
+                let bytes = table.gain > 1;
+                table.capacity <= MAX_CREDITS
+                    && table.cost <= MAX_CREDITS
+                    && table.gain <= MAX_GAIN
+                    && table.expire <= MAX_CREDITS
+                    && (!bytes || table.capacity <= MAX_BYTE_COST && table.cost <= MAX_BYTE_COST)
+            }
+            _ => false,
+        };
+        if !fits {
+            return bad(at, "a table has numbers that are too large");
+        }
+        let end = table
+            .bytes()
+            .and_then(|bytes| bytes.checked_add(table.at))
+            .filter(|end| *end <= header.table_bytes);
+        match end {
+            Some(end) if table.at >= free && table.at.is_multiple_of(8) => free = end,
+            _ => return bad(at + 16, "a table is outside of the memory of tables"),
+        }
+        kinds.push(table.kind);
+    }
+    Ok(kinds)
 }
 
 /// A program of u32: numbers of steps and ranges stay inside of it.
@@ -348,7 +464,7 @@ fn check_program(
 /// A lookup: its tables are in the blob, and their lists lead to its rules in order.
 fn check_lookup(image: &Image, at: usize, end: usize) -> Result<Inside, ImageError> {
     let lookup = at + image.u32(at + 12)? as usize;
-    if lookup + LOOKUP > end {
+    if lookup + LOOKUP > end || !lookup.is_multiple_of(8) {
         return bad(at + 12, "a lookup is outside of its chain");
     }
     let tuples = image.u32(lookup)? as usize;
@@ -359,6 +475,7 @@ fn check_lookup(image: &Image, at: usize, end: usize) -> Result<Inside, ImageErr
     if image.u8(after + 2)? != record::LEAVE {
         return bad(lookup + 4, "a segment has no end");
     }
+    image.spend(lookup, LOOKUP + tuples * TUPLE)?;
     let mut offsets = Vec::new();
     for tuple in 0..tuples {
         let place = lookup + LOOKUP + tuple * TUPLE;
@@ -372,9 +489,10 @@ fn check_lookup(image: &Image, at: usize, end: usize) -> Result<Inside, ImageErr
             .filter(|count| count.is_power_of_two())
             .and_then(|count| count.checked_mul(ENTRY))
             .is_some_and(|bytes| entries + bytes <= end);
-        if !fits {
+        if !fits || !entries.is_multiple_of(4) {
             return bad(place + 8, "the table of a tuple is outside of its chain");
         }
+        image.spend(entries, (mask + 1) * ENTRY)?;
         for entry in (0..=mask).map(|entry| entries + entry * ENTRY) {
             if image.u32(entry)? != 0 {
                 check_list(image, at, image.u32(entry + 4)?, end, &mut offsets)?;
@@ -407,9 +525,10 @@ fn check_list(
     }
     let start = segment + list as usize;
     let count = image.u32(start)? as usize;
-    if count > (end - segment) / UNIT || start + 4 + 4 * count > end {
+    if count > (end - segment) / UNIT || start + 4 + 4 * count > end || !start.is_multiple_of(4) {
         return bad(start, "a list of a lookup is outside of its chain");
     }
+    image.spend(start, 4 + 4 * count)?;
     let mut before = 0;
     for at in 0..count {
         let offset = image.u32(start + 4 + 4 * at)?;
@@ -426,6 +545,7 @@ fn check_set(image: &Image, at: usize) -> Result<(), ImageError> {
     if !at.is_multiple_of(8) || at + SET_HEADER > image.bytes.len() {
         return bad(at, "a set is outside");
     }
+    image.spend(at, SET_HEADER)?;
     let levels = image.u32(at)? as usize;
     let kind = image.u32(at + 12)?;
     if levels > 129 {

@@ -6,17 +6,25 @@ use super::{Rules, Work};
 
 unsafe extern "C" {
     #[cfg(test)]
-    static fp_native_rules_sizes: [u32; 4];
+    static fp_native_rules_sizes: [u32; 7];
+    fn fp_native_rules_seed(rules: *mut Rules, seed: u64);
     fn fp_native_rules_read(work: *mut Work) -> u32;
     fn fp_native_rules_evaluate(rules: *mut Rules, work: *mut Work, hook: u32) -> u32;
     fn fp_native_rules_chain(rules: *mut Rules, work: *mut Work, chain: u32) -> u32;
 }
 
-/// Sizes of header, image header and scratch, and the number of tests, as the core has them.
+/// Sizes of header, image header and scratch, the number of tests, and sizes of a table's parts, as
+/// the core has them.
 #[cfg(test)]
-pub(super) fn sizes() -> [u32; 4] {
+pub(super) fn sizes() -> [u32; 7] {
     // SAFETY: a constant of the core.
     unsafe { fp_native_rules_sizes }
+}
+
+/// Derives the keys of the tables' hash.
+pub(super) fn seed(rules: NonNull<Rules>, seed: u64) {
+    // SAFETY: the caller wrote a header there, and the core writes its keys only.
+    unsafe { fp_native_rules_seed(rules.as_ptr(), seed) };
 }
 
 pub(super) fn read(work: &mut Work) -> bool {

@@ -138,7 +138,7 @@ fn signature(rules: &Encoded, at: usize, level: u32) -> (Signature, Key) {
 /// Rules that are compared before all are: equal ones need no tables.
 const SAMPLE: usize = 64;
 
-/// True if a sample of rules has hardly any different keys, so that a table would hold long lists.
+/// True if a sample of rules has almost no different keys, so that a table would hold long lists.
 fn is_uniform(rules: &Encoded) -> bool {
     let step = (rules.records.len() / SAMPLE).max(1);
     let keys: std::collections::HashSet<(Signature, Key)> = (0..rules.records.len())

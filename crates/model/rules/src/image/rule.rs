@@ -4,10 +4,12 @@
 //! then those of the first match with a transport header, then of matches after it. Matches that
 //! can be no comparison are tests, in written order.
 
-use fairpath_core::rules::{COMPARES, NONE, UNIT, action, l4, meta, test, word};
+use fairpath_core::rules::{COMPARES, NONE, UNIT, action, l4, meta, recent, test, word};
 
 use super::BuildError;
 use super::set::SetTable;
+use super::table::Tables;
+use crate::hash_rate::BYTES;
 use crate::packet::Unknown;
 use crate::sets::Sets;
 use crate::spec::{Kind, Location, U32Test};
@@ -17,11 +19,11 @@ pub(super) const NOT: u32 = 16;
 
 /// A comparison of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Compare {
-    word: usize,
-    not: bool,
-    mask: u64,
-    value: u64,
+pub(super) struct Compare {
+    pub word: usize,
+    pub not: bool,
+    pub mask: u64,
+    pub value: u64,
 }
 
 impl Compare {
@@ -36,7 +38,7 @@ pub struct Placed {
     start: u32,
     pub units: u16,
     /// The shape of the first comparison.
-    pub gate: Option<u32>,
+    pub first_shape: Option<u32>,
 }
 
 /// The records of a chain.
@@ -73,9 +75,11 @@ pub struct Encoder<'a> {
     pub chain_base: u32,
     /// First values of slots of state.
     pub states: Vec<u64>,
-    sets: SetTable<'a>,
+    /// Recent lists and limits by key.
+    pub tables: Tables,
+    pub(super) sets: SetTable<'a>,
     header: Vec<Compare>,
-    early: Vec<Compare>,
+    pub(super) early: Vec<Compare>,
     transport: Option<Compare>,
     late: Vec<Compare>,
     tests: Vec<u8>,
@@ -83,14 +87,14 @@ pub struct Encoder<'a> {
     /// A match that can drop the packet was encoded: later comparisons come after it.
     dropping: bool,
     /// A match that is a test was encoded: the order of effects is that of tests.
-    tested: bool,
+    pub(super) tested: bool,
 }
 
-fn raw32(number: u32) -> u64 {
+pub(super) fn raw32(number: u32) -> u64 {
     u64::from(number.swap_bytes())
 }
 
-fn raw128(number: u128) -> [u64; 2] {
+pub(super) fn raw128(number: u128) -> [u64; 2] {
     let bytes = number.to_be_bytes();
     [0, 8].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes")))
 }
@@ -118,6 +122,7 @@ impl<'a> Encoder<'a> {
             family,
             chain_base: 0,
             states: Vec::new(),
+            tables: Tables::default(),
             sets: SetTable::new(sets),
             header: Vec::new(),
             early: Vec::new(),
@@ -150,12 +155,21 @@ impl<'a> Encoder<'a> {
         self.dropping = false;
         self.tested = false;
         let mut protocol = 0;
+        let mut watchers = 0;
         for group in rule.matches() {
-            if group.kind.is_header() {
+            if group.kind == Kind::BridgeHeader {
+                self.bridge_header(group);
+            } else if group.kind.is_watcher() {
+                watchers += 1;
+            } else if group.kind.is_header() {
                 protocol = self.header(group);
             } else {
                 self.extension(group, protocol);
             }
+        }
+        // Watchers see what all matches let pass, before the target.
+        for _ in 0..watchers {
+            self.test(test::DO_LOG, test::STATEFUL, 0, 0, 0, &[]);
         }
         let too_large = BuildError::RuleTooLarge { line: rule.line };
         let act = self.target(rule);
@@ -199,7 +213,7 @@ impl<'a> Encoder<'a> {
         out.records.push(Placed {
             start,
             units: units as u16,
-            gate: compares.first().map(|compare| compare.shape()),
+            first_shape: compares.first().map(|compare| compare.shape()),
         });
         compares.clear();
         self.header = compares;
@@ -271,13 +285,13 @@ impl<'a> Encoder<'a> {
         out.records.push(Placed {
             start,
             units: units as u16,
-            gate: None,
+            first_shape: None,
         });
         Ok(())
     }
 
     /// Appends a test.
-    fn test(&mut self, kind: u8, flags: u8, small: usize, a: u32, b: u64, data: &[u8]) {
+    pub(super) fn test(&mut self, kind: u8, flags: u8, small: usize, a: u32, b: u64, data: &[u8]) {
         let units = 1 + data.len().div_ceil(UNIT);
         self.tests.push(kind);
         self.tests.push(units as u8);
@@ -293,7 +307,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Comparisons that hold together, negated as a whole.
-    fn words(&mut self, compares: &[Compare], not: bool, header: bool) {
+    pub(super) fn words(&mut self, compares: &[Compare], not: bool, header: bool) {
         let mut shape = 0;
         let mut data = Vec::with_capacity(16 * compares.len());
         for (at, compare) in compares.iter().enumerate() {
@@ -308,7 +322,7 @@ impl<'a> Encoder<'a> {
         self.tested = tested || !header;
     }
 
-    fn unknown(&mut self, reason: Unknown) {
+    pub(super) fn unknown(&mut self, reason: Unknown) {
         self.test(test::UNKNOWN, 0, 0, reason as u32, 0, &[]);
     }
 
@@ -317,7 +331,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// A comparison that belongs to the frame's header.
-    fn in_header(&mut self, word: usize, not: bool, mask: u64, value: u64) {
+    pub(super) fn in_header(&mut self, word: usize, not: bool, mask: u64, value: u64) {
         if !not
             && let Some(same) = self
                 .header
@@ -337,7 +351,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// The same over several words.
-    fn header_words(&mut self, not: bool, words: &[(usize, u64, u64)]) {
+    pub(super) fn header_words(&mut self, not: bool, words: &[(usize, u64, u64)]) {
         if not && words.iter().filter(|(_, mask, _)| *mask != 0).count() > 1 {
             let compares: Vec<Compare> = words
                 .iter()
@@ -392,18 +406,7 @@ impl<'a> Encoder<'a> {
                         ],
                     );
                 }
-                ("-i" | "-o", Value::Text(name)) => {
-                    let first = if item.name() == "-i" {
-                        word::IN
-                    } else {
-                        word::OUT
-                    };
-                    let [(mask, value), (mask1, value1)] = name_words(name);
-                    self.header_words(
-                        item.not,
-                        &[(first, mask, value), (first + 1, mask1, value1)],
-                    );
-                }
+                ("-i" | "-o", Value::Text(name)) => self.interface(item, name),
                 ("-p", Value::Number(number)) if item.not => {
                     last = Some(Compare {
                         word: word::L4,
@@ -447,6 +450,19 @@ impl<'a> Encoder<'a> {
         protocol
     }
 
+    pub(super) fn interface(&mut self, item: &Item, name: &[u8]) {
+        let first = if item.name() == "-i" {
+            word::IN
+        } else {
+            word::OUT
+        };
+        let [(mask, value), (mask1, value1)] = name_words(name);
+        self.header_words(
+            item.not,
+            &[(first, mask, value), (first + 1, mask1, value1)],
+        );
+    }
+
     fn arp_item(&mut self, item: &Item) {
         let (at, width) = match item.name() {
             "--src-mac" | "--dst-mac" => {
@@ -476,14 +492,24 @@ impl<'a> Encoder<'a> {
     }
 
     /// A comparison of a match: where possible one of the record, otherwise a test.
-    fn compare(&mut self, word: usize, not: bool, mask: u64, value: u64) {
+    pub(super) fn compare(&mut self, word: usize, not: bool, mask: u64, value: u64) {
         let compare = Compare {
             word,
             not,
             mask,
             value,
         };
-        if self.tested {
+        if self.family == Family::Bridge
+            && !self.tested
+            && !not
+            && let Some(same) = self
+                .early
+                .iter_mut()
+                .find(|c| c.word == word && !c.not && c.mask & mask == 0)
+        {
+            same.mask |= mask;
+            same.value |= value;
+        } else if self.tested {
             self.words(
                 &[Compare {
                     not: false,
@@ -514,10 +540,12 @@ impl<'a> Encoder<'a> {
                 false,
             );
         } else {
+            // The protocol is compared before all matches, so it joins only the first of them.
             let protocol = self
                 .header
                 .iter()
-                .position(|c| c.word == word::L4 && !c.not && c.mask & 0xff != 0);
+                .position(|c| c.word == word::L4 && !c.not && c.mask & 0xff != 0)
+                .filter(|_| self.early.is_empty());
             let mut compare = match protocol {
                 Some(at) => self.header.remove(at),
                 None => Compare {
@@ -549,7 +577,15 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    fn range(&mut self, word: usize, shift: u32, width: u32, first: u32, last: u32, not: bool) {
+    pub(super) fn range(
+        &mut self,
+        word: usize,
+        shift: u32,
+        width: u32,
+        first: u32,
+        last: u32,
+        not: bool,
+    ) {
         self.test(
             test::RANGE,
             if not { test::NOT } else { 0 },
@@ -572,7 +608,7 @@ impl<'a> Encoder<'a> {
     }
 
     /// Bits one of which must be set.
-    fn any_bits(&mut self, word: usize, shift: u32, bits: u64, not: bool) {
+    pub(super) fn any_bits(&mut self, word: usize, shift: u32, bits: u64, not: bool) {
         self.compare(word, !not, bits << shift, 0);
     }
 
@@ -645,13 +681,25 @@ impl<'a> Encoder<'a> {
             Kind::Iprange => self.iprange(group),
             Kind::Rpfilter => self.rpfilter(group),
             Kind::Set => self.set(group),
+            Kind::BridgeIp
+            | Kind::BridgeIp6
+            | Kind::BridgeArp
+            | Kind::BridgeMark
+            | Kind::BridgePkttype
+            | Kind::Vlan
+            | Kind::Among => self.bridge_match(group),
             _ => self.stateful_match(group),
         }
     }
 
     fn transport_match(&mut self, group: Group) {
         self.needs(l4::HEADER);
-        for item in group.items {
+        // xtables compares options of TCP last, because a broken one drops the packet.
+        let (last, first): (Vec<&Item>, Vec<&Item>) = group
+            .items
+            .iter()
+            .partition(|item| item.name() == "--tcp-option");
+        for item in first.into_iter().chain(last) {
             match (item.name(), &item.value) {
                 ("--sport", _) => self.port(item, 16),
                 ("--dport", _) => self.port(item, 32),
@@ -738,7 +786,7 @@ impl<'a> Encoder<'a> {
         for (first, last) in ranges.iter() {
             data.extend_from_slice(&(u32::from(*first) | u32::from(*last) << 16).to_le_bytes());
         }
-        // A test of its own, which can drop the packet.
+        // A separate test, which can drop the packet.
         self.dropping = true;
         let flags = if item.not { test::NOT } else { 0 };
         self.test(test::PORTS, flags, which, ranges.len() as u32, 0, &data);
@@ -868,13 +916,13 @@ impl<'a> Encoder<'a> {
 
     fn stateful_match(&mut self, group: Group) {
         match group.kind {
-            Kind::Limit => {
-                let cost = group
-                    .number("--limit")
-                    .map_or(1, |(rate, _)| rate * 100_000);
+            Kind::Limit | Kind::BridgeLimit => {
+                let per_packet = group.number("--limit").map_or(1, |(rate, _)| rate);
                 let burst = group.number("--limit-burst").map_or(5, |(burst, _)| burst);
                 let slot = self.slot(0);
-                let data: Vec<u8> = [cost, cost * burst]
+                // The kernel multiplies numbers of 32 bits, so a slow rate cuts the burst.
+                let all = per_packet.wrapping_mul(burst) & u64::from(u32::MAX);
+                let data: Vec<u8> = [limit_ns(per_packet), limit_ns(all)]
                     .iter()
                     .flat_map(|number| number.to_le_bytes())
                     .collect();
@@ -931,9 +979,58 @@ impl<'a> Encoder<'a> {
                     self.test(test::HEADERS, flags, soft, bits as u32, 0, &[]);
                 }
             }
+            Kind::Recent => self.recent(group),
+            Kind::Hashlimit => self.hashlimit(group),
             Kind::Connlimit => self.unknown(Unknown::Connection),
             _ => self.unknown(Unknown::OpaqueMatch),
         }
+    }
+
+    fn recent(&mut self, group: Group) {
+        let actions = [
+            ("--set", recent::SET),
+            ("--rcheck", recent::CHECK),
+            ("--update", recent::UPDATE),
+            ("--remove", recent::REMOVE),
+        ];
+        let action = actions
+            .iter()
+            .find_map(|(name, action)| Some((group.get(name)?.not, *action)));
+        let (Some((not, action)), Some(list)) = (action, self.tables.recent(group, self.family))
+        else {
+            self.unknown(Unknown::OpaqueMatch);
+            return;
+        };
+        let mut what = action;
+        for (name, bit) in [
+            ("--rdest", recent::DEST),
+            ("--rttl", recent::TTL),
+            ("--reap", recent::REAP),
+        ] {
+            what |= if group.has(name) { bit } else { 0 };
+        }
+        let number = |name| group.number(name).map_or(0, |(number, _)| number);
+        let times = number("--seconds") | number("--hitcount") << 32;
+        let flags = test::STATEFUL | if not { test::NOT } else { 0 };
+        self.test(test::RECENT, flags, what, list, times, &[]);
+    }
+
+    fn hashlimit(&mut self, group: Group) {
+        let upto = group.number("--hashlimit-upto");
+        let Some((rate, not)) = upto.or(group.number("--hashlimit-above")) else {
+            self.unknown(Unknown::OpaqueMatch);
+            return;
+        };
+        let Some(table) = self.tables.limit(group, self.family, rate) else {
+            self.unknown(Unknown::OpaqueMatch);
+            return;
+        };
+        let above = upto.is_none() != not;
+        let flags = test::STATEFUL | if above { test::NOT } else { 0 };
+        let bytes = usize::from(rate & BYTES != 0);
+        // A packet without the ports of the key is dropped.
+        self.dropping = true;
+        self.test(test::HASHLIMIT, flags, bytes, table, 0, &[]);
     }
 
     fn statistic(&mut self, group: Group) {
@@ -1004,18 +1101,24 @@ impl<'a> Encoder<'a> {
                 "--physdev-is-bridged" => (0, 3),
                 _ => continue,
             };
-            let words = match &item.value {
-                Value::Text(name) => name_words(name),
-                _ => [(0, 0); 2],
+            let name = match &item.value {
+                Value::Text(name) => Some(&name[..]),
+                _ => None,
             };
-            let data: Vec<u8> = words
-                .iter()
-                .flat_map(|(mask, value)| [*mask, *value])
-                .flat_map(u64::to_le_bytes)
-                .collect();
             let flags = if item.not { test::NOT } else { 0 };
-            self.test(test::PHYSICAL, flags, out, a, 0, &data);
+            self.port_name(flags, out, a, name);
         }
+    }
+
+    /// A test of a bridge port's name, or of the bridge's.
+    pub(super) fn port_name(&mut self, flags: u8, out: usize, a: u32, name: Option<&[u8]>) {
+        let data: Vec<u8> = name
+            .map_or([(0, 0); 2], name_words)
+            .iter()
+            .flat_map(|(mask, value)| [*mask, *value])
+            .flat_map(u64::to_le_bytes)
+            .collect();
+        self.test(test::PHYSICAL, flags, out, a, 0, &data);
     }
 
     fn u32_program(&mut self, program: &U32Test, not: bool) {
@@ -1087,7 +1190,11 @@ impl<'a> Encoder<'a> {
             checks |= 1 | if not { 2 } else { 0 };
             (data[2], data[3]) = (first, last);
         }
-        if let Some((bytes, not)) = group.number(length) {
+        // The kernel takes length 0 of `-m ah` as any.
+        let given = group
+            .number(length)
+            .filter(|(bytes, _)| group.kind != Kind::Ah6 || *bytes != 0);
+        if let Some((bytes, not)) = given {
             checks |= 4 | if not { 8 } else { 0 };
             data[4] = bytes as u32;
         }
@@ -1206,6 +1313,7 @@ impl<'a> Encoder<'a> {
             Kind::TargetLog | Kind::TargetNflog | Kind::TargetTrace => {
                 self.change(test::SET_LOGGED, 0, 0, 0)
             }
+            Kind::BridgeMarkTarget => self.bridge_mark(options),
             Kind::TargetNfqueue => action::QUEUE,
             Kind::TargetDnat
             | Kind::TargetSnat
@@ -1220,8 +1328,21 @@ impl<'a> Encoder<'a> {
 const MAC: u64 = 0xffff_ffff_ffff;
 
 /// A link-layer address as its bytes are loaded.
-fn raw_mac(address: u64) -> u64 {
+pub(super) fn raw_mac(address: u64) -> u64 {
     address.swap_bytes() >> 16
 }
 
 const _: () = assert!(NONE == u32::MAX);
+
+/// Nanoseconds of a limit's ten-thousandths of a second, as the kernel counts them in 32 bits: the
+/// result is rounded, and wraps for slow rates (`user2credits` of xt_limit.c with HZ 250 or 1000).
+fn limit_ns(number: u64) -> u64 {
+    const CREDITS: u32 = 32_000;
+    let number = number as u32;
+    let credits = if number > u32::MAX / CREDITS {
+        (number / 10_000).wrapping_mul(CREDITS)
+    } else {
+        number * CREDITS / 10_000
+    };
+    u64::from(credits) * (1_000_000_000 / u64::from(CREDITS))
+}

@@ -17,7 +17,14 @@ const HEADER: usize = 16 + 132 * 4;
 pub struct SetTable<'a> {
     sets: Option<&'a Sets>,
     numbers: HashMap<String, u32>,
-    order: Vec<String>,
+    order: Vec<Source>,
+}
+
+/// A set of an image.
+enum Source {
+    Named(String),
+    /// Addresses of a bridge's list.
+    Among(Vec<Member>),
 }
 
 struct Member {
@@ -67,18 +74,35 @@ impl<'a> SetTable<'a> {
         }
         let number = self.order.len() as u32;
         self.numbers.insert(name.to_owned(), number);
-        self.order.push(name.to_owned());
+        self.order.push(Source::Named(name.to_owned()));
         Some(number)
+    }
+
+    /// A set of link-layer addresses, each with an IPv4 address or 0: prefixes of 80 or 48 bits.
+    pub fn among(&mut self, addresses: impl Iterator<Item = (u64, u32)>) -> u32 {
+        let members = addresses.map(|(mac, ip)| {
+            let ip = u64::from(ip.swap_bytes());
+            Member {
+                key: [mac | ip << 48, ip >> 16],
+                port: 0,
+                level: if ip == 0 { 48 } else { 80 } + 1,
+            }
+        });
+        self.order.push(Source::Among(members.collect()));
+        self.order.len() as u32 - 1
     }
 
     /// Appends the sets; returns their offsets.
     pub fn write(&self, out: &mut Vec<u8>) -> Vec<u32> {
         self.order
             .iter()
-            .map(|name| {
+            .map(|source| {
                 out.resize(out.len().next_multiple_of(16), 0);
                 let at = out.len() as u32;
-                self.write_set(name, out);
+                match source {
+                    Source::Named(name) => self.write_set(name, out),
+                    Source::Among(members) => write_members(members, 0, out),
+                }
                 at
             })
             .collect()
@@ -89,8 +113,8 @@ impl<'a> SetTable<'a> {
             .sets
             .and_then(|sets| sets.get(name))
             .expect("only sets that exist have numbers");
-        let mut header = [0u32; HEADER / 4];
         if set.family().is_none() {
+            let mut header = [0u32; HEADER / 4];
             let members: Vec<u32> = set
                 .members()
                 .filter_map(|member| self.numbers.get(member).copied())
@@ -105,7 +129,6 @@ impl<'a> SetTable<'a> {
         let ipv6 = set.family() == Some(crate::sets::Family::Inet6);
         let ports = set.dimension() > 1;
         let mut members = Vec::new();
-        let mut levels = [false; 129];
         for element in set.elements() {
             let (key, shift) = match element.net {
                 IpAddr::V4(address) => ([u64::from(u32::from(address).swap_bytes()), 0], 0),
@@ -118,7 +141,6 @@ impl<'a> SetTable<'a> {
                 }
             };
             let length = u32::from(element.length) + shift;
-            levels[length as usize] = true;
             members.push(Member {
                 key,
                 port: if ports {
@@ -129,27 +151,37 @@ impl<'a> SetTable<'a> {
                 level: (length + 1) | if element.nomatch { NOMATCH } else { 0 },
             });
         }
-        let lengths: Vec<u32> = (0..129u32)
-            .rev()
-            .filter(|length| levels[*length as usize])
-            .collect();
-        header[0] = lengths.len() as u32;
-        header[4..4 + lengths.len()].copy_from_slice(&lengths);
-        header[3] = if ports { PORTS } else { 0 } | if ipv6 { IPV6 } else { 0 };
-        let table = place(&members);
-        header[1] = table.len() as u32 - 1;
-        header[2] = HEADER as u32;
-        push(out, &header);
-        for slot in &table {
-            match slot {
-                None => out.extend_from_slice(&[0; 24]),
-                Some(at) => {
-                    let member = &members[*at as usize];
-                    out.extend_from_slice(&member.key[0].to_le_bytes());
-                    out.extend_from_slice(&member.key[1].to_le_bytes());
-                    out.extend_from_slice(&member.port.to_le_bytes());
-                    out.extend_from_slice(&member.level.to_le_bytes());
-                }
+        let kind = if ports { PORTS } else { 0 } | if ipv6 { IPV6 } else { 0 };
+        write_members(&members, kind, out);
+    }
+}
+
+fn write_members(members: &[Member], kind: u32, out: &mut Vec<u8>) {
+    let mut header = [0u32; HEADER / 4];
+    let mut levels = [false; 129];
+    for member in members {
+        levels[((member.level & 255) - 1) as usize] = true;
+    }
+    let lengths: Vec<u32> = (0..129u32)
+        .rev()
+        .filter(|length| levels[*length as usize])
+        .collect();
+    header[0] = lengths.len() as u32;
+    header[4..4 + lengths.len()].copy_from_slice(&lengths);
+    header[3] = kind;
+    let table = place(members);
+    header[1] = table.len() as u32 - 1;
+    header[2] = HEADER as u32;
+    push(out, &header);
+    for slot in &table {
+        match slot {
+            None => out.extend_from_slice(&[0; 24]),
+            Some(at) => {
+                let member = &members[*at as usize];
+                out.extend_from_slice(&member.key[0].to_le_bytes());
+                out.extend_from_slice(&member.key[1].to_le_bytes());
+                out.extend_from_slice(&member.port.to_le_bytes());
+                out.extend_from_slice(&member.level.to_le_bytes());
             }
         }
     }

@@ -50,8 +50,8 @@ const KNOWN_TARGETS: &[&str] = &[
     "ULOG",
 ];
 
-pub(super) fn is_known_target(name: &[u8]) -> bool {
-    KNOWN_TARGETS.iter().any(|known| known.as_bytes() == name)
+pub(super) fn is_known_target(name: &[u8], family: Family) -> bool {
+    family.is_ip() && KNOWN_TARGETS.iter().any(|known| known.as_bytes() == name)
 }
 
 pub(super) fn standard_target(name: &[u8], family: Family) -> Option<Target> {
@@ -60,7 +60,7 @@ pub(super) fn standard_target(name: &[u8], family: Family) -> Option<Target> {
         b"DROP" => Some(Target::Drop),
         b"RETURN" => Some(Target::Return),
         b"QUEUE" if family.is_ip() || family == Family::Arp => Some(Target::Queue),
-        b"CONTINUE" if matches!(family, Family::Bridge | Family::Arp) => Some(Target::Continue),
+        b"CONTINUE" if family == Family::Bridge => Some(Target::Continue),
         _ => None,
     }
 }
@@ -93,6 +93,7 @@ impl Open {
 /// Reads rules of one family. It keeps its buffers between rules.
 #[derive(Debug)]
 pub struct Parser<'a> {
+    /// The protocol family.
     pub family: Family,
     names: &'a Names,
     header: Vec<Item>,
@@ -113,6 +114,7 @@ enum Found {
 }
 
 impl<'a> Parser<'a> {
+    /// A reader of rules of a family.
     pub fn new(family: Family, names: &'a Names) -> Self {
         Self {
             family,
@@ -175,6 +177,18 @@ impl<'a> Parser<'a> {
                 at += 1;
                 continue;
             }
+            let only = match &word.text[..] {
+                b"-4" | b"--ipv4" if self.family.is_ip() => Some(Family::Ipv4),
+                b"-6" | b"--ipv6" if self.family.is_ip() => Some(Family::Ipv6),
+                _ => None,
+            };
+            if let Some(only) = only {
+                if only != self.family {
+                    return Ok(Vec::new());
+                }
+                at += 1;
+                continue;
+            }
             at = self.option(table, words, at, not.take())?;
         }
         if let Some(column) = not {
@@ -216,7 +230,7 @@ impl<'a> Parser<'a> {
             None => Ok(()),
         };
         match name {
-            b"-m" | b"--match" => {
+            b"-m" | b"--match" if self.family.is_ip() => {
                 no_not()?;
                 let (value, column, next) = argument("the name of a match")?;
                 self.load(&value, column)?;
@@ -229,10 +243,16 @@ impl<'a> Parser<'a> {
                 }
                 let (value, column, next) = argument("a target or chain")?;
                 let goto = matches!(name, b"-g" | b"--goto");
+                if goto && !self.family.is_ip() {
+                    return Err(LineError::new(
+                        word.column,
+                        format!("{} has no -g: write -j", self.family.tool()),
+                    ));
+                }
                 self.set_target(table, &value, goto, column)?;
                 return Ok(next);
             }
-            b"-c" | b"--set-counters" if self.family.is_ip() || self.family == Family::Bridge => {
+            b"-c" | b"--set-counters" => {
                 no_not()?;
                 return self.set_counters(words, at);
             }
@@ -267,6 +287,15 @@ impl<'a> Parser<'a> {
             column,
         );
         if open.is_opaque() {
+            let other = [Family::Ipv4, Family::Ipv6]
+                .into_iter()
+                .find(|family| find_match(name, *family).is_some());
+            if let Some(other) = other {
+                return Err(LineError::new(
+                    column,
+                    format!("match {} is for {other} only", show(name)),
+                ));
+            }
             if name.is_empty()
                 || !name
                     .iter()
@@ -320,11 +349,19 @@ impl<'a> Parser<'a> {
                 ),
             ));
         }
+        // ebtables-nft accepts the names of watchers as targets.
+        if let Some(kind) = find_match(name, self.family).filter(|kind| kind.is_watcher()) {
+            if !self.open.iter().any(|open| open.kind == kind) {
+                self.open.push(Open::new(kind, column));
+            }
+            self.plain_target = Some(Target::Continue);
+            return Ok(());
+        }
         if let Some(kind) = find_target(name, self.family) {
             self.target = Some(Open::new(kind, column));
             return Ok(());
         }
-        if is_known_target(name) {
+        if is_known_target(name, self.family) {
             let mut open = Open::new(Kind::OpaqueTarget, column);
             open.words.push(name.into());
             self.target = Some(open);
@@ -344,6 +381,7 @@ impl<'a> Parser<'a> {
         let bad = || LineError::new(words[at].column, "-c needs packets and bytes");
         let packets = words.get(at + 1).ok_or_else(bad)?;
         let (packets, bytes, next) = match packets.text.iter().position(|byte| *byte == b',') {
+            Some(_) if self.family == Family::Bridge => return Err(bad()),
             Some(comma) => {
                 let text = std::str::from_utf8(&packets.text).unwrap_or_default();
                 let (a, b) = text.split_at(comma.min(text.len()));
@@ -538,6 +576,14 @@ impl<'a> Parser<'a> {
         }
         let name = show(&word.text);
         let (option, _) = split_option(&word.text);
+        if let Some(remedy) =
+            crate::bridge::refused_option(option).filter(|_| self.family == Family::Bridge)
+        {
+            return Err(LineError::new(
+                word.column,
+                format!("option \"{name}\" is not supported: {remedy}"),
+            ));
+        }
         let hint = match owner_of(option, self.family) {
             Some(kind) => {
                 let spec = kind.spec();
@@ -547,7 +593,8 @@ impl<'a> Parser<'a> {
                     format!("write -p {} before it", spec.name)
                 }
             }
-            None => "see the manual of iptables-extensions".to_owned(),
+            None if self.family.is_ip() => "see the manual of iptables-extensions".to_owned(),
+            None => format!("see the manual of {}", self.family.tool()),
         };
         Err(LineError::new(
             word.column,
@@ -581,6 +628,15 @@ impl<'a> Parser<'a> {
         let mut not = not;
         let mut next = at + 1;
         let mut arguments: Vec<&[u8]> = Vec::with_capacity(2);
+        if self.family == Family::Arp
+            && kind == Kind::TargetMark
+            && matches!(alias, None | Some(Alias::Xor))
+        {
+            return Err(LineError::new(
+                column,
+                "MARK of arptables needs --set-mark, --and-mark or --or-mark",
+            ));
+        }
         let value = if let Some(Alias::Value(text)) = alias {
             let words: Vec<&[u8]> = text.split(' ').map(str::as_bytes).collect();
             value::parse(ty, &words, self.context()).expect("values of the table are valid")
@@ -596,7 +652,13 @@ impl<'a> Parser<'a> {
                 && count > 0
                 && words.get(next).is_some_and(|word| *word.text == *b"!")
             {
-                not = not.or(Some(words[next].column));
+                if not.is_some() {
+                    return Err(LineError::new(
+                        words[next].column,
+                        "more than one ! in a row",
+                    ));
+                }
+                not = Some(words[next].column);
                 next += 1;
             }
             while arguments.len() < count {
@@ -662,7 +724,7 @@ impl<'a> Parser<'a> {
         if matches!(found, Found::Header(_)) && matches!(ty, Type::Net) {
             let mut list = value::net_list(words[0], context)?;
             let first = list.swap_remove(0);
-            let rest = if option == 0 {
+            let rest = if option == kind.spec().option_index("-s").unwrap_or(0) {
                 &mut self.sources
             } else {
                 &mut self.destinations
@@ -677,6 +739,14 @@ impl<'a> Parser<'a> {
         }
         match alias {
             Some(Alias::Named(names)) => value::parse(Type::Choice(names), words, context),
+            Some(Alias::Set) if self.family == Family::Arp => {
+                let Value::Number(mark) =
+                    value::parse(Type::Dec(u64::from(u32::MAX)), words, context)?
+                else {
+                    return Err("a number is needed".into());
+                };
+                Ok(Value::Pair(mark as u32, u32::MAX))
+            }
             Some(Alias::Set) => {
                 let value = value::parse(Type::Mark, words, context)?;
                 Ok(match value {
@@ -702,7 +772,6 @@ impl<'a> Parser<'a> {
                     _ => Value::Pair(bits, 0),
                 })
             }
-            _ if kind == Kind::ArpHeader => crate::arp::value(ty, option, words, context),
             _ => value::parse(ty, words, context),
         }
     }
@@ -721,6 +790,13 @@ impl<'a> Parser<'a> {
             None
         };
         self.check_header(hook)?;
+        if family == Family::Bridge {
+            let kinds = self.open.iter().chain(self.target.as_ref());
+            for open in kinds {
+                crate::bridge::check_protocol(open.kind, &self.header)
+                    .map_err(|text| LineError::new(open.column, text))?;
+            }
+        }
         items.append(&mut self.header);
         items.sort_by_key(|item| item.option);
         for mut open in self.open.drain(..) {
@@ -795,8 +871,8 @@ impl<'a> Parser<'a> {
         if items.iter().any(|item| {
             item.kind.is_header()
                 && item.not
-                && (item.option == 0 && !self.sources.is_empty()
-                    || item.option == 1 && !self.destinations.is_empty())
+                && (item.name() == "-s" && !self.sources.is_empty()
+                    || item.name() == "-d" && !self.destinations.is_empty())
         }) {
             return Err(LineError::new(
                 0,
@@ -811,9 +887,9 @@ impl<'a> Parser<'a> {
             ));
         }
         let mut rules = Vec::with_capacity(count);
-        let replace = |items: &mut [Item], option: u8, value: &Value| {
+        let replace = |items: &mut [Item], name: &str, value: &Value| {
             for item in items.iter_mut() {
-                if item.kind.is_header() && item.option == option {
+                if item.kind.is_header() && item.name() == name {
                     item.value = value.clone();
                 }
             }
@@ -824,10 +900,10 @@ impl<'a> Parser<'a> {
             for destination in &destinations {
                 let mut items = items.to_vec();
                 if let Some(value) = source {
-                    replace(&mut items, 0, value);
+                    replace(&mut items, "-s", value);
                 }
                 if let Some(value) = destination {
-                    replace(&mut items, 1, value);
+                    replace(&mut items, "-d", value);
                 }
                 items.retain(|item| !is_any(item));
                 rules.push(rule(items));
@@ -850,7 +926,9 @@ impl<'a> Parser<'a> {
                 ));
             }
             let Some(hook) = hook else { continue };
-            if name == "-i" && !hook.has_input() || name == "-o" && !hook.has_output() {
+            let input = matches!(name, "-i" | "--logical-in");
+            let output = matches!(name, "-o" | "--logical-out");
+            if input && !hook.has_input() || output && !hook.has_output() {
                 return Err(LineError::new(
                     0,
                     format!("{name} is not permitted in {}", hook.chain()),
@@ -893,8 +971,10 @@ fn is_any(item: &Item) -> bool {
         (Type::Net, Value::Pair(_, mask)) => *mask == 0,
         (Type::Net, Value::Ipv6(net)) => net[1] == 0,
         (Type::Protocol, Value::Number(number)) => *number == 0 && item.kind == Kind::Ip,
-        (Type::Interface, Value::Text(name)) => ***name == *b"+",
-        (Type::MacMask, Value::Wide(pair)) => pair[1] == 0,
+        // The legacy arptables keeps it.
+        (Type::Interface, Value::Text(name)) => ***name == *b"+" && item.kind != Kind::ArpHeader,
+        (Type::MacMask | Type::MacName, Value::Wide(pair)) => pair[1] == 0,
+        (Type::ArpField(_), Value::Pair(_, mask)) => *mask == 0,
         _ => false,
     }
 }

@@ -1,10 +1,13 @@
 //! The table of matches and targets, in the order of [`Kind`].
 
-use super::{ARP, Alias, BRIDGE, IP, IPV4, IPV6, Kind, Names, Opt, Spec, Type, opt};
+use super::{ARP, Alias, BRIDGE, HexForm, IP, IPV4, IPV6, Kind, Names, Opt, Spec, Type, opt};
+use crate::arp::Field;
 use Type::{
-    AddressList, AddressRange, Bits, Choice, Chunks, Date, Dec, Flag, Groups, Handle, HashRate,
-    Hex, IcmpType, Interface, Mac, MacMask, Mark, Mask, MonthDays, Named, Net, OptionList,
-    PlainNet, PortList, Ports, Probability, Protocol, ProtocolNumber, Range, Rate, SetMatch,
+    AddressList, AddressRange, Among, ArpField, Bits, Choice, Chunks, Date, Dec, Exact, Flag,
+    Groups, Handle, HashRate, Hex, Hex16, HexUpper, IcmpRange, IcmpType, IgmpRange, Interface,
+    IpProtocol, Mac, MacMask, MacName, Mark, MarkOrBits, Mask, MonthDays, Name, Named, Named10,
+    Named16, NatAddress, NatPorts, Net, Net6, Numbered, OptionList, OrderedRange, PlainNet,
+    PortList, Ports, Probability, Protocol, ProtocolNumber, Quoted, Range, Rate, SetMatch,
     TcpFlags, Text, TimeOfDay, Tos, U32, Users, Word, Words, XMark,
 };
 
@@ -120,7 +123,6 @@ const LOG_LEVELS: Names = &[
     ("panic", 0),
     ("alert", 1),
     ("crit", 2),
-    ("err", 3),
     ("error", 3),
     ("warning", 4),
     ("notice", 5),
@@ -154,7 +156,6 @@ const IPV6_HEADERS: Names = &[
     ("none", 2),
     ("protocol", 1),
     ("prot", 1),
-    ("proto", 1),
 ];
 const REJECTS: Names = &[
     ("icmp-net-unreachable", 0),
@@ -210,6 +211,27 @@ pub(super) const TOS_NAMES: Names = &[
     ("Normal-Service", 0x00),
 ];
 const BRIDGE_TARGETS: Names = &[("ACCEPT", 0), ("DROP", 1), ("CONTINUE", 2), ("RETURN", 3)];
+const MANGLE_TARGETS: Names = &[("ACCEPT", 0), ("DROP", 1), ("CONTINUE", 2)];
+const BRIDGE_LOG_LEVELS: Names = &[
+    ("emerg", 0),
+    ("alert", 1),
+    ("crit", 2),
+    ("error", 3),
+    ("warning", 4),
+    ("notice", 5),
+    ("info", 6),
+    ("debug", 7),
+];
+const STP_TYPES: Names = &[("config", 0), ("tcn", 128)];
+const STP_FLAGS: Names = &[("topology-change", 1), ("topology-change-ack", 128)];
+const IGMP_TYPES: Names = &[
+    ("membership-query", 0x11),
+    ("membership-report-v1", 0x12),
+    ("membership-report-v2", 0x16),
+    ("leave-group", 0x17),
+    ("membership-report-v3", 0x22),
+];
+const ARP_HARDWARE: Names = &[("Ethernet", 1)];
 pub(super) const ARP_OPCODES: Names = &[
     ("Request", 1),
     ("Reply", 2),
@@ -287,10 +309,6 @@ const ICMP6_TYPES: &[(&str, u8, u8, u8)] = &[
     ("ping", 128, 0, 255),
     ("echo-reply", 129, 0, 255),
     ("pong", 129, 0, 255),
-    ("mld-listener-query", 130, 0, 255),
-    ("mld-listener-report", 131, 0, 255),
-    ("mld-listener-done", 132, 0, 255),
-    ("mld-listener-reduction", 132, 0, 255),
     ("router-solicitation", 133, 0, 255),
     ("router-advertisement", 134, 0, 255),
     ("neighbour-solicitation", 135, 0, 255),
@@ -353,20 +371,16 @@ pub static SPECS: &[Spec] = &[
         ARP,
         &[],
         &[
-            opt(&["-s", "--source", "--source-ip", "--src-ip"], Net).not(),
-            opt(
-                &["-d", "--destination", "--destination-ip", "--dst-ip"],
-                Net,
-            )
-            .not(),
-            opt(&["--src-mac", "--source-mac"], MacMask).not(),
-            opt(&["--dst-mac", "--destination-mac"], MacMask).not(),
             opt(&["-i", "--in-interface"], Interface).not(),
             opt(&["-o", "--out-interface"], Interface).not(),
-            opt(&["--h-length", "-l", "--hw-length"], Mark).not(),
-            opt(&["--opcode"], Mark).not(),
-            opt(&["--h-type"], Mark).not(),
-            opt(&["--proto-type"], Mark).not(),
+            opt(&["-s", "--source-ip", "--src-ip"], Net).not(),
+            opt(&["--src-mac", "--source-mac"], MacMask).not(),
+            opt(&["-d", "--destination-ip", "--dst-ip"], Net).not(),
+            opt(&["--dst-mac", "--destination-mac"], MacMask).not(),
+            opt(&["--h-length", "-l"], ArpField(Field::Length)).not(),
+            opt(&["--opcode"], ArpField(Field::Opcode)).not(),
+            opt(&["--h-type"], ArpField(Field::Hardware)).not(),
+            opt(&["--proto-type"], ArpField(Field::Protocol)).not(),
         ],
     ),
     spec(
@@ -376,11 +390,11 @@ pub static SPECS: &[Spec] = &[
         &[],
         &[
             opt(&["-p", "--protocol", "--proto"], Protocol).not(),
-            opt(&["-s", "--source", "--src"], MacMask).not(),
-            opt(&["-d", "--destination", "--dst"], MacMask).not(),
-            opt(&["-i", "--in-interface"], Interface).not(),
+            opt(&["-s", "--source", "--src"], MacName).not(),
+            opt(&["-d", "--destination", "--dst"], MacName).not(),
+            opt(&["-i", "--in-interface", "--in-if"], Interface).not(),
             opt(&["--logical-in"], Interface).not(),
-            opt(&["-o", "--out-interface"], Interface).not(),
+            opt(&["-o", "--out-interface", "--out-if"], Interface).not(),
             opt(&["--logical-out"], Interface).not(),
         ],
     ),
@@ -535,7 +549,7 @@ pub static SPECS: &[Spec] = &[
             opt(&["--hashlimit-above"], HashRate),
             opt(&["--hashlimit-burst"], Word),
             opt(&["--hashlimit-mode"], Bits(HASH_MODES)),
-            opt(&["--hashlimit-name"], Text(255)),
+            opt(&["--hashlimit-name"], Name(255)),
             opt(&["--hashlimit-htable-size"], U32_NUMBER),
             opt(&["--hashlimit-htable-max"], U32_NUMBER),
             opt(&["--hashlimit-htable-gcinterval"], U32_NUMBER),
@@ -690,7 +704,7 @@ pub static SPECS: &[Spec] = &[
             opt(&["--reap"], Flag),
             opt(&["--hitcount"], U32_NUMBER),
             opt(&["--rttl"], Flag),
-            opt(&["--name"], Text(199)),
+            opt(&["--name"], Name(199)),
             opt(&["--mask"], Mask),
             opt(&["--rsource"], Flag),
             opt(&["--rdest"], Flag),
@@ -827,8 +841,8 @@ pub static SPECS: &[Spec] = &[
         BRIDGE,
         &[],
         &[
-            opt(&["--among-dst"], Words).not(),
-            opt(&["--among-src"], Words).not(),
+            opt(&["--among-src"], Among).not(),
+            opt(&["--among-dst"], Among).not(),
         ],
     ),
     spec(
@@ -839,19 +853,12 @@ pub static SPECS: &[Spec] = &[
         &[
             opt(&["--ip-src", "--ip-source"], Net).not(),
             opt(&["--ip-dst", "--ip-destination"], Net).not(),
-            opt(
-                &["--ip-tos"],
-                Hex {
-                    max: 255,
-                    digits: 2,
-                },
-            )
-            .not(),
-            opt(&["--ip-proto", "--ip-protocol"], Protocol).not(),
+            opt(&["--ip-tos"], HexUpper(255)).not(),
+            opt(&["--ip-proto", "--ip-protocol"], IpProtocol).not(),
             opt(&["--ip-sport", "--ip-source-port"], Ports).not(),
             opt(&["--ip-dport", "--ip-destination-port"], Ports).not(),
-            opt(&["--ip-icmp-type"], IcmpType(ICMP_TYPES)).not(),
-            opt(&["--ip-igmp-type"], Word).not(),
+            opt(&["--ip-icmp-type"], IcmpRange(ICMP_TYPES)).not(),
+            opt(&["--ip-igmp-type"], IgmpRange(IGMP_TYPES)).not(),
         ],
     ),
     spec(
@@ -860,20 +867,13 @@ pub static SPECS: &[Spec] = &[
         BRIDGE,
         &[],
         &[
-            opt(&["--ip6-src", "--ip6-source"], Net).not(),
-            opt(&["--ip6-dst", "--ip6-destination"], Net).not(),
-            opt(
-                &["--ip6-tclass"],
-                Hex {
-                    max: 255,
-                    digits: 2,
-                },
-            )
-            .not(),
-            opt(&["--ip6-proto", "--ip6-protocol"], Protocol).not(),
+            opt(&["--ip6-src", "--ip6-source"], Net6).not(),
+            opt(&["--ip6-dst", "--ip6-destination"], Net6).not(),
+            opt(&["--ip6-tclass"], HexUpper(255)).not(),
+            opt(&["--ip6-proto", "--ip6-protocol"], IpProtocol).not(),
             opt(&["--ip6-sport", "--ip6-source-port"], Ports).not(),
             opt(&["--ip6-dport", "--ip6-destination-port"], Ports).not(),
-            opt(&["--ip6-icmp-type"], IcmpType(ICMP6_TYPES)).not(),
+            opt(&["--ip6-icmp-type"], IcmpRange(ICMP6_TYPES)).not(),
         ],
     ),
     spec(
@@ -882,13 +882,14 @@ pub static SPECS: &[Spec] = &[
         BRIDGE,
         &[],
         &[
-            opt(&["--arp-opcode", "--arp-op"], U16).not(),
-            opt(&["--arp-htype"], U16).not(),
+            opt(&["--arp-op", "--arp-opcode"], Named10(ARP_OPCODES, 65_535)).not(),
+            opt(&["--arp-htype"], Numbered(ARP_HARDWARE, 65_535)).not(),
             opt(
                 &["--arp-ptype"],
-                Hex {
+                Hex16 {
                     max: 65_535,
                     digits: 1,
+                    form: HexForm::LowerNames,
                 },
             )
             .not(),
@@ -914,14 +915,14 @@ pub static SPECS: &[Spec] = &[
         "mark_m",
         BRIDGE,
         &[],
-        &[opt(&["--mark"], Mark).not()],
+        &[opt(&["--mark"], MarkOrBits).not()],
     ),
     spec(
         Kind::BridgePkttype,
         "pkttype",
         BRIDGE,
         &[],
-        &[opt(&["--pkttype-type"], Choice(BRIDGE_PACKET_TYPES)).not()],
+        &[opt(&["--pkttype-type"], Named16(BRIDGE_PACKET_TYPES, 255)).not()],
     ),
     spec(
         Kind::Dot3,
@@ -931,17 +932,19 @@ pub static SPECS: &[Spec] = &[
         &[
             opt(
                 &["--802_3-sap"],
-                Hex {
+                Hex16 {
                     max: 255,
                     digits: 2,
+                    form: HexForm::Lower,
                 },
             )
             .not(),
             opt(
                 &["--802_3-type"],
-                Hex {
+                Hex16 {
                     max: 65_535,
                     digits: 4,
+                    form: HexForm::Lower,
                 },
             )
             .not(),
@@ -953,18 +956,18 @@ pub static SPECS: &[Spec] = &[
         BRIDGE,
         &[],
         &[
-            opt(&["--stp-type"], Word).not(),
-            opt(&["--stp-flags"], Word).not(),
-            opt(&["--stp-root-prio"], Word).not(),
-            opt(&["--stp-root-addr"], Word).not(),
-            opt(&["--stp-root-cost"], Word).not(),
-            opt(&["--stp-sender-prio"], Word).not(),
-            opt(&["--stp-sender-addr"], Word).not(),
-            opt(&["--stp-port"], Word).not(),
-            opt(&["--stp-msg-age"], Word).not(),
-            opt(&["--stp-max-age"], Word).not(),
-            opt(&["--stp-hello-time"], Word).not(),
-            opt(&["--stp-forward-delay"], Word).not(),
+            opt(&["--stp-type"], Named10(STP_TYPES, 255)).not(),
+            opt(&["--stp-flags"], Named10(STP_FLAGS, 255)).not(),
+            opt(&["--stp-root-prio"], OrderedRange(65_535)).not(),
+            opt(&["--stp-root-addr"], MacMask).not(),
+            opt(&["--stp-root-cost"], OrderedRange(u32::MAX)).not(),
+            opt(&["--stp-sender-prio"], OrderedRange(65_535)).not(),
+            opt(&["--stp-sender-addr"], MacMask).not(),
+            opt(&["--stp-port"], OrderedRange(65_535)).not(),
+            opt(&["--stp-msg-age"], OrderedRange(65_535)).not(),
+            opt(&["--stp-max-age"], OrderedRange(65_535)).not(),
+            opt(&["--stp-hello-time"], OrderedRange(65_535)).not(),
+            opt(&["--stp-forward-delay"], OrderedRange(65_535)).not(),
         ],
     ),
     spec(
@@ -973,16 +976,44 @@ pub static SPECS: &[Spec] = &[
         BRIDGE,
         &[],
         &[
-            opt(&["--vlan-id"], Dec(4_095)).not(),
-            opt(&["--vlan-prio"], Dec(7)).not(),
+            opt(&["--vlan-id"], Named10(&[], 4_094)).not(),
+            opt(&["--vlan-prio"], Named10(&[], 7)).not(),
             opt(
                 &["--vlan-encap"],
-                Hex {
+                Hex16 {
                     max: 65_535,
                     digits: 4,
+                    form: HexForm::BareNames,
                 },
             )
             .not(),
+        ],
+    ),
+    spec(
+        Kind::BridgeLog,
+        "log",
+        BRIDGE,
+        &[],
+        &[
+            opt(&["--log-level"], Exact(BRIDGE_LOG_LEVELS)),
+            opt(&["--log-prefix"], Quoted(29)),
+            opt(&["--log-ip"], Flag),
+            opt(&["--log-arp"], Flag),
+            opt(&["--log-ip6"], Flag),
+            opt(&["--log"], Flag),
+        ],
+    ),
+    spec(
+        Kind::BridgeNflog,
+        "nflog",
+        BRIDGE,
+        &[],
+        &[
+            opt(&["--nflog-prefix"], Quoted(63)),
+            opt(&["--nflog-group"], U16),
+            opt(&["--nflog-range"], U32_NUMBER),
+            opt(&["--nflog-threshold"], U16),
+            opt(&["--nflog"], Flag),
         ],
     ),
     spec(
@@ -1053,7 +1084,7 @@ pub static SPECS: &[Spec] = &[
         IP,
         &[],
         &[
-            opt(&["--to-destination"], Word),
+            opt(&["--to-destination"], NatAddress),
             opt(RANDOM, Flag),
             opt(PERSISTENT, Flag),
         ],
@@ -1105,7 +1136,7 @@ pub static SPECS: &[Spec] = &[
         IP,
         &[],
         &[
-            opt(&["--to-ports"], Word),
+            opt(&["--to-ports"], NatPorts),
             opt(RANDOM, Flag),
             opt(RANDOM_FULLY, Flag),
         ],
@@ -1115,7 +1146,7 @@ pub static SPECS: &[Spec] = &[
         "NETMAP",
         IP,
         &[],
-        &[opt(&["--to"], Word)],
+        &[opt(&["--to"], Net)],
     ),
     spec(
         Kind::TargetNflog,
@@ -1148,7 +1179,7 @@ pub static SPECS: &[Spec] = &[
         "REDIRECT",
         IP,
         &[],
-        &[opt(&["--to-ports"], Word), opt(RANDOM, Flag)],
+        &[opt(&["--to-ports"], NatPorts), opt(RANDOM, Flag)],
     ),
     spec(
         Kind::TargetReject,
@@ -1175,7 +1206,7 @@ pub static SPECS: &[Spec] = &[
         IP,
         &[],
         &[
-            opt(&["--to-source"], Word),
+            opt(&["--to-source"], NatAddress),
             opt(RANDOM, Flag),
             opt(RANDOM_FULLY, Flag),
             opt(PERSISTENT, Flag),
@@ -1187,7 +1218,7 @@ pub static SPECS: &[Spec] = &[
         IP,
         &[TCP],
         &[
-            opt(&["--set-mss"], U16),
+            opt(&["--set-mss"], Dec(65_515)),
             opt(&["--clamp-mss-to-pmtu"], Flag),
         ],
     ),
@@ -1233,35 +1264,9 @@ pub static SPECS: &[Spec] = &[
         &[
             opt(&["--mangle-ip-s"], PlainNet),
             opt(&["--mangle-ip-d"], PlainNet),
-            opt(&["--mangle-mac-s", "--mangle-hw-s"], Mac),
-            opt(&["--mangle-mac-d", "--mangle-hw-d"], Mac),
-            opt(&["--mangle-target"], Choice(BRIDGE_TARGETS)),
-        ],
-    ),
-    spec(
-        Kind::BridgeLog,
-        "log",
-        BRIDGE,
-        &[],
-        &[
-            opt(&["--log-level"], Choice(LOG_LEVELS)),
-            opt(&["--log-prefix"], Text(29)),
-            opt(&["--log-ip"], Flag),
-            opt(&["--log-arp"], Flag),
-            opt(&["--log-ip6"], Flag),
-            opt(&["--log"], Flag),
-        ],
-    ),
-    spec(
-        Kind::BridgeNflog,
-        "nflog",
-        BRIDGE,
-        &[],
-        &[
-            opt(&["--nflog-prefix"], Text(63)),
-            opt(&["--nflog-group"], U16),
-            opt(&["--nflog-range"], U32_NUMBER),
-            opt(&["--nflog-threshold"], U16),
+            opt(&["--mangle-mac-s"], Mac),
+            opt(&["--mangle-mac-d"], Mac),
+            opt(&["--mangle-target"], Exact(MANGLE_TARGETS)),
         ],
     ),
     spec(
@@ -1271,7 +1276,7 @@ pub static SPECS: &[Spec] = &[
         &[],
         &[
             opt(&["--arpreply-mac"], Mac),
-            opt(&["--arpreply-target"], Choice(BRIDGE_TARGETS)),
+            opt(&["--arpreply-target"], Exact(BRIDGE_TARGETS)),
         ],
     ),
     spec(
@@ -1281,7 +1286,7 @@ pub static SPECS: &[Spec] = &[
         &[],
         &[
             opt(&["--to-dst", "--to-destination"], Mac),
-            opt(&["--dnat-target"], Choice(BRIDGE_TARGETS)),
+            opt(&["--dnat-target"], Exact(BRIDGE_TARGETS)),
         ],
     ),
     spec(
@@ -1318,7 +1323,7 @@ pub static SPECS: &[Spec] = &[
                     digits: 1,
                 },
             ),
-            opt(&["--mark-target"], Choice(BRIDGE_TARGETS)),
+            opt(&["--mark-target"], Exact(BRIDGE_TARGETS)),
         ],
     ),
     spec(
@@ -1326,7 +1331,7 @@ pub static SPECS: &[Spec] = &[
         "redirect",
         BRIDGE,
         &[],
-        &[opt(&["--redirect-target"], Choice(BRIDGE_TARGETS))],
+        &[opt(&["--redirect-target"], Exact(BRIDGE_TARGETS))],
     ),
     spec(
         Kind::BridgeSnat,
@@ -1336,7 +1341,7 @@ pub static SPECS: &[Spec] = &[
         &[
             opt(&["--to-src", "--to-source"], Mac),
             opt(&["--snat-arp"], Flag),
-            opt(&["--snat-target"], Choice(BRIDGE_TARGETS)),
+            opt(&["--snat-target"], Exact(BRIDGE_TARGETS)),
         ],
     ),
     spec(

@@ -10,8 +10,11 @@ const MAX_RANGES: usize = 10;
 /// A step after the first offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Location {
+    /// Keeps the bits of a mask.
     And(u32),
+    /// Shifts to the left.
     ShiftLeft(u32),
+    /// Shifts to the right.
     ShiftRight(u32),
     /// Moves the start of offsets by the value so far, and reads at the number.
     At(u32),
@@ -20,14 +23,18 @@ pub enum Location {
 /// One `location = ranges`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct U32Word {
+    /// Offset of the first word.
     pub offset: u32,
+    /// Steps after it.
     pub steps: Vec<Location>,
+    /// Accepted ranges.
     pub ranges: Vec<(u32, u32)>,
 }
 
 /// The whole expression: all tests must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct U32Test {
+    /// Tests that must hold.
     pub tests: Vec<U32Word>,
 }
 

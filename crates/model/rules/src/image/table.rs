@@ -1,0 +1,154 @@
+//! Tables of an image: recent lists and limits by key, shared by name.
+//!
+//! As in the kernel, the first rule that names a table decides its masks, rate and size. Rules of all
+//! tables of the family share it.
+
+use std::collections::HashMap;
+
+use fairpath_core::rules::{Table, table};
+
+use super::BuildError;
+use crate::hash_rate::{BYTES, bytes, credits};
+use crate::tree::{Family, Group, Value};
+
+/// Addresses of a recent list (`ip_list_tot` of xt_recent).
+pub const RECENT_ENTRIES: u32 = 100;
+/// Stamps of an address in a list without `--hitcount`.
+const RECENT_STAMPS: u32 = 32;
+/// Buckets of a limit without `--hashlimit-htable-size`: the kernel's number with more than 1 GiB.
+const LIMIT_BUCKETS: u64 = 8192;
+/// Entries of a limit for each bucket, without `--hashlimit-htable-max`.
+const LIMIT_PER_BUCKET: u64 = 8;
+
+/// Bits of `--hashlimit-mode`.
+mod mode {
+    pub const SRCIP: u64 = 1;
+    pub const SRCPORT: u64 = 2;
+    pub const DSTIP: u64 = 4;
+    pub const DSTPORT: u64 = 8;
+}
+
+/// The tables that rules use.
+#[derive(Debug, Default)]
+pub struct Tables {
+    by_name: HashMap<(u32, Vec<u8>), u32>,
+    tables: Vec<Table>,
+}
+
+impl Tables {
+    /// The list of a recent match. `None`: it has more stamps than the core keeps.
+    pub fn recent(&mut self, group: Group, family: Family) -> Option<u32> {
+        let hits = group.number("--hitcount").map_or(0, |(hits, _)| hits);
+        let stamps = match hits {
+            0 => RECENT_STAMPS,
+            1.. if hits <= u64::from(table::STAMPS) => (hits as u32).next_power_of_two(),
+            _ => return None,
+        };
+        let mask = match group.get("--mask").map(|item| &item.value) {
+            Some(Value::Pair(mask, _)) => [u64::from(mask.swap_bytes()), 0],
+            Some(Value::Ipv6(pair)) => super::rule::raw128(pair[0]),
+            _ if family == Family::Ipv6 => [u64::MAX; 2],
+            _ => [u64::from(u32::MAX), 0],
+        };
+        let number = self.number(table::RECENT, group.text("--name"), || Table {
+            kind: table::RECENT,
+            entries: RECENT_ENTRIES,
+            buckets: RECENT_ENTRIES.next_power_of_two() - 1,
+            source: mask,
+            ..Table::default()
+        });
+        let list = &mut self.tables[number as usize];
+        list.stamps = list.stamps.max(stamps - 1);
+        list.ttl |= u32::from(group.has("--rttl"));
+        Some(number)
+    }
+
+    /// The table of a hashlimit match. `None`: its rate or mode is not one of the core.
+    pub fn limit(&mut self, group: Group, family: Family, rate: u64) -> Option<u32> {
+        if group.has("--hashlimit-rate-match") {
+            return None;
+        }
+        let number = self.number(table::LIMIT, group.text("--hashlimit-name"), || {
+            new_limit(group, family, rate)
+        });
+        // A rule of packets on a table of bytes has no sensible meaning in the kernel either.
+        let of_bytes = self.tables[number as usize].gain > 1;
+        (of_bytes == (rate & BYTES != 0)).then_some(number)
+    }
+
+    fn number(&mut self, kind: u32, name: Option<&[u8]>, new: impl FnOnce() -> Table) -> u32 {
+        let key = (kind, name.unwrap_or_default().to_vec());
+        *self.by_name.entry(key).or_insert_with(|| {
+            self.tables.push(new());
+            self.tables.len() as u32 - 1
+        })
+    }
+
+    /// Gives memory to the tables, and appends their descriptions. Returns the number of tables and
+    /// the bytes of memory.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::TablesTooLarge`].
+    pub fn write(&mut self, out: &mut Vec<u8>) -> Result<(u32, u64), BuildError> {
+        let mut free = 0u64;
+        for table in &mut self.tables {
+            table.at = free;
+            free = table
+                .bytes()
+                .and_then(|bytes| free.checked_add(bytes)?.checked_next_multiple_of(64))
+                .filter(|free| *free <= table::BYTES)
+                .ok_or(BuildError::TablesTooLarge)?;
+            out.extend_from_slice(&table.to_bytes());
+        }
+        Ok((self.tables.len() as u32, free))
+    }
+}
+
+fn new_limit(group: Group, family: Family, rate: u64) -> Table {
+    let number = |name| group.number(name).map(|(number, _)| number);
+    let credits = credits(rate, burst(group));
+    let bits = number("--hashlimit-mode").unwrap_or(0);
+    let whole = if family == Family::Ipv6 { 128 } else { 32 };
+    let mask = |bit, name| match number(name).unwrap_or(whole) {
+        _ if bits & bit == 0 => [0; 2],
+        0 => [0; 2],
+        length if family == Family::Ipv6 => {
+            super::rule::raw128(u128::MAX << (128 - length.min(128)))
+        }
+        length => [
+            u64::from((u32::MAX << (32 - length.min(32))).swap_bytes()),
+            0,
+        ],
+    };
+    let size = match number("--hashlimit-htable-size") {
+        None | Some(0) => LIMIT_BUCKETS,
+        Some(size) => size,
+    };
+    let entries = match number("--hashlimit-htable-max") {
+        None | Some(0) => size.saturating_mul(LIMIT_PER_BUCKET),
+        Some(max) => max.max(size),
+    };
+    let entries = entries.min(u64::from(table::ENTRIES)) as u32;
+    let ports = |bit, part| if bits & bit == 0 { 0 } else { part };
+    Table {
+        kind: table::LIMIT,
+        entries,
+        buckets: entries.next_power_of_two().max(2) - 1,
+        source: mask(mode::SRCIP, "--hashlimit-srcmask"),
+        destination: mask(mode::DSTIP, "--hashlimit-dstmask"),
+        cost: credits.cost,
+        capacity: credits.capacity,
+        gain: credits.gain,
+        refills: credits.refills,
+        expire: number("--hashlimit-htable-expire").unwrap_or(credits.expire) * 1_000_000,
+        ports: ports(mode::SRCPORT, table::SEND) | ports(mode::DSTPORT, table::RECEIVE),
+        ..Table::default()
+    }
+}
+
+/// The burst: packets, or bytes with a unit.
+fn burst(group: Group) -> Option<u64> {
+    let text = std::str::from_utf8(group.text("--hashlimit-burst")?).ok()?;
+    bytes(text).ok().flatten().or_else(|| text.parse().ok())
+}

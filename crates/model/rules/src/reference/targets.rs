@@ -1,0 +1,258 @@
+//! Targets: verdicts, and changes of the packet.
+
+use super::context::Context;
+use super::state::State;
+use super::view::{Stop, Transport};
+use crate::packet::{Unknown, Verdict};
+use crate::spec::Kind;
+use crate::tree::{ChainId, Group, Rule, Target, Value};
+
+const TCP_HEADER: usize = 20;
+/// Largest TCP header: 15 words.
+const MAX_TCP_HEADER: usize = 60;
+
+/// The step after a rule that matched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Action {
+    Next,
+    Return,
+    Jump(ChainId),
+    Goto(ChainId),
+    Verdict(Verdict),
+}
+
+fn unknown(reason: Unknown) -> Action {
+    Action::Verdict(Verdict::Unknown(reason))
+}
+
+/// Applies the target of a rule.
+pub(super) fn apply(
+    rule: &Rule,
+    context: &mut Context,
+    place: Result<Transport, Stop>,
+    state: &mut State,
+) -> Action {
+    count_watchers(rule, context);
+    match rule.target {
+        Target::None | Target::Continue => Action::Next,
+        Target::Accept => Action::Verdict(Verdict::Accept),
+        Target::Drop => Action::Verdict(Verdict::Drop),
+        Target::Queue => Action::Verdict(Verdict::Queue),
+        Target::Return => Action::Return,
+        Target::Jump(chain) => Action::Jump(chain),
+        Target::Goto(chain) => Action::Goto(chain),
+        Target::Extension(kind) => extension(&options(rule, kind), context, place, state),
+    }
+}
+
+/// ebtables: log and nflog next to another target.
+fn count_watchers(rule: &Rule, context: &mut Context) {
+    let watchers = rule.items.iter().filter(|item| {
+        let is_watcher = matches!(item.kind, Kind::BridgeLog | Kind::BridgeNflog);
+        is_watcher && item.is_head() && rule.target != Target::Extension(item.kind)
+    });
+    context.changes.logged += watchers.count() as u32;
+}
+
+/// The options of an extension, without those of watchers before it.
+fn options(rule: &Rule, kind: Kind) -> Group<'_> {
+    let start = rule.items.iter().rposition(|item| item.kind != kind);
+    Group {
+        kind,
+        items: &rule.items[start.map_or(0, |at| at + 1)..],
+    }
+}
+
+fn extension(
+    group: &Group,
+    context: &mut Context,
+    place: Result<Transport, Stop>,
+    state: &mut State,
+) -> Action {
+    match group.kind {
+        Kind::TargetReject => {
+            let with = group.number("--reject-with").map_or(3, |(with, _)| with);
+            return Action::Verdict(Verdict::Reject(with as u8));
+        }
+        Kind::TargetNfqueue => return Action::Verdict(Verdict::Queue),
+        Kind::TargetDnat
+        | Kind::TargetSnat
+        | Kind::TargetMasquerade
+        | Kind::TargetNetmap
+        | Kind::TargetRedirect
+        | Kind::BridgeDnat
+        | Kind::BridgeSnat
+        | Kind::BridgeRedirect => return unknown(Unknown::Translation),
+        Kind::TargetTos | Kind::TargetDscp | Kind::TargetTtl | Kind::TargetHl => {
+            return match rewrite(group, context) {
+                Ok(()) => Action::Next,
+                Err(_) => unknown(Unknown::CutBytes),
+            };
+        }
+        Kind::TargetTcpmss => return tcpmss(group, context, place),
+        Kind::BridgeMarkTarget => return bridge_mark(group, context),
+        Kind::TargetLog
+        | Kind::TargetNflog
+        | Kind::TargetTrace
+        | Kind::BridgeLog
+        | Kind::BridgeNflog => context.changes.logged += 1,
+        Kind::TargetMark => {
+            if let Some((value, mask, _)) = group.pair("--set-xmark") {
+                context.set_mark(context.mark & !mask ^ value);
+            }
+        }
+        Kind::TargetConnmark => return connmark(group, context),
+        Kind::TargetClassify => {
+            if let Some((major, minor, _)) = group.pair("--set-class") {
+                context.changes.priority = Some(major << 16 | minor);
+            }
+        }
+        Kind::TargetNotrack => context.untrack(),
+        Kind::TargetCt if group.has("--notrack") => context.untrack(),
+        Kind::TargetCt => context.add_template(),
+        Kind::TargetSet => {
+            for name in ["--add-set", "--del-set"] {
+                if let Some(Value::Set(set)) = group.get(name).map(|item| &item.value) {
+                    state.changed_sets.insert(set.name.clone());
+                }
+            }
+        }
+        _ => return unknown(Unknown::OpaqueTarget),
+    }
+    Action::Next
+}
+
+/// TOS, DSCP, TTL and HL. A byte that stays the same is no change.
+fn rewrite(group: &Group, context: &mut Context) -> Result<(), Stop> {
+    let view = &mut context.view;
+    let (tos, ttl) = (view.tos()?, view.ttl()?);
+    for item in group.items {
+        let number = match item.value {
+            Value::Number(number) => number.min(255) as u8,
+            _ => 0,
+        };
+        let (new_tos, new_ttl) = match (item.name(), &item.value) {
+            ("--set-tos", Value::Pair(value, mask)) => (tos & !(*mask as u8) ^ *value as u8, ttl),
+            ("--set-dscp", _) => (tos & 3 | number << 2, ttl),
+            ("--ttl-set" | "--hl-set", _) => (tos, number),
+            ("--ttl-inc" | "--hl-inc", _) => (tos, ttl.saturating_add(number)),
+            ("--ttl-dec" | "--hl-dec", _) => (tos, ttl.saturating_sub(number)),
+            _ => (tos, ttl),
+        };
+        if new_tos != tos {
+            view.set_tos(new_tos);
+            context.changes.tos = Some(new_tos);
+        }
+        if new_ttl != ttl {
+            view.set_ttl(new_ttl);
+            context.changes.ttl = Some(new_ttl);
+        }
+    }
+    Ok(())
+}
+
+/// CONNMARK, which has no effect without an entry.
+fn connmark(group: &Group, context: &mut Context) -> Action {
+    let entry = match context.entry() {
+        Ok(Some(entry)) => entry,
+        Ok(None) => return Action::Next,
+        Err(_) => return unknown(Unknown::Connection),
+    };
+    let mask = |name: &str| group.number(name).map_or(u32::MAX, |(mask, _)| mask as u32);
+    let (packet_mask, entry_mask) = (mask("--nfmask"), mask("--ctmask"));
+    if let Some((value, mask, _)) = group.pair("--set-xmark") {
+        context.set_connection_mark(entry.mark & !mask ^ value);
+    } else if group.has("--save-mark") {
+        let saved = context.mark & packet_mask;
+        context.set_connection_mark(entry.mark & !entry_mask ^ saved);
+    } else if group.has("--restore-mark") {
+        let restored = entry.mark & entry_mask;
+        context.set_mark(context.mark & !packet_mask ^ restored);
+    }
+    Action::Next
+}
+
+/// The mark target of ebtables, with its own verdict.
+fn bridge_mark(group: &Group, context: &mut Context) -> Action {
+    let number = |name: &str| group.number(name).map(|(number, _)| number as u32);
+    if let Some(mark) = number("--mark-set") {
+        context.set_mark(mark);
+    } else if let Some(mark) = number("--mark-or") {
+        context.set_mark(context.mark | mark);
+    } else if let Some(mark) = number("--mark-and") {
+        context.set_mark(context.mark & mark);
+    } else if let Some(mark) = number("--mark-xor") {
+        context.set_mark(context.mark ^ mark);
+    }
+    match number("--mark-target").unwrap_or(0) {
+        0 => Action::Verdict(Verdict::Accept),
+        1 => Action::Verdict(Verdict::Drop),
+        2 => Action::Next,
+        _ => Action::Return,
+    }
+}
+
+/// TCPMSS drops broken TCP headers, and lowers the MSS, but does not raise it.
+fn tcpmss(group: &Group, context: &mut Context, place: Result<Transport, Stop>) -> Action {
+    match lower_mss(group, context, place) {
+        Ok(true) => Action::Next,
+        Ok(false) => Action::Verdict(Verdict::Drop),
+        Err(_) => unknown(Unknown::CutBytes),
+    }
+}
+
+fn lower_mss(
+    group: &Group,
+    context: &mut Context,
+    place: Result<Transport, Stop>,
+) -> Result<bool, Stop> {
+    let Transport { offset, fragment } = place?;
+    if fragment != 0 {
+        return Ok(true);
+    }
+    let Some(header) = context.view.array::<TCP_HEADER>(offset)? else {
+        return Ok(false);
+    };
+    let size = usize::from(header[12] >> 4) * 4;
+    if size < TCP_HEADER {
+        return Ok(false);
+    }
+    let Some(bytes) = context.view.get(offset, size)? else {
+        return Ok(false);
+    };
+    let option = mss_option(bytes);
+    let limit = group
+        .number("--set-mss")
+        .map_or(0, |(limit, _)| limit as u16);
+    context.changes.mss = Some(limit);
+    match option {
+        Some((at, mss)) if limit != 0 => {
+            if mss > limit {
+                context.view.write(offset + at, &limit.to_be_bytes());
+            }
+        }
+        // The MTU is not known, or the option is added to the header.
+        Some(_) => context.mss_unknown = true,
+        None => {
+            let has_data = context.view.length - offset > size;
+            context.mss_unknown |= !has_data && size < MAX_TCP_HEADER;
+        }
+    }
+    Ok(true)
+}
+
+/// Place and value of the MSS option in a TCP header.
+fn mss_option(header: &[u8]) -> Option<(usize, u16)> {
+    let mut at = TCP_HEADER;
+    while at + 4 <= header.len() {
+        if header[at] == 2 && header[at + 1] == 4 {
+            let value = u16::from_be_bytes([header[at + 2], header[at + 3]]);
+            return Some((at + 2, value));
+        }
+        at += match header[at] {
+            0 | 1 => 1,
+            _ => usize::from(header[at + 1].max(1)),
+        };
+    }
+    None
+}
