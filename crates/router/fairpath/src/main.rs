@@ -14,6 +14,7 @@ mod generate;
 mod history;
 mod impair;
 mod rtt;
+mod rules;
 mod run;
 mod shape;
 mod status;
@@ -59,6 +60,7 @@ enum Command {
     Check(check::Args),
     Rtt(Box<rtt::Args>),
     Class(class::Args),
+    Rules(rules::Args),
     Shape(Box<shape::Args>),
     Impair(Box<impair::Args>),
     Features(features::Args),
@@ -110,6 +112,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Completions(args) => completions::run(&args),
         Command::Features(args) => features::run(&args),
         Command::Rtt(args) => rtt::run(&args),
+        Command::Rules(args) => rules::run(&args),
         Command::Run(args) => run::run(&args, &global),
         Command::Shape(args) => shape::run(&args, &global),
         Command::Status(args) => status::status(&args),

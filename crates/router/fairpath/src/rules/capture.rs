@@ -1,0 +1,339 @@
+//! Packets of a capture, with facts from the command line.
+
+use std::fs::File;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use fairpath_rules::{Connection, Facts, Family, Hook, Owner, Packet};
+use fairpath_wire::capture::{LinkType, Reader};
+
+/// Facts that a packet's bytes do not have. Without them, an answer that depends on one is unknown.
+#[derive(Clone, Default, clap::Args)]
+pub struct FactArgs {
+    /// Hook at which rules run
+    #[arg(long, value_enum, value_name = "HOOK")]
+    pub hook: Option<HookArg>,
+    /// Input interface
+    #[arg(short, long, value_name = "NAME")]
+    pub in_interface: Option<String>,
+    /// Output interface
+    #[arg(short, long, value_name = "NAME")]
+    pub out_interface: Option<String>,
+    /// State of the connection: NEW, ESTABLISHED, RELATED, INVALID or UNTRACKED
+    #[arg(long, value_name = "STATE")]
+    pub ctstate: Option<String>,
+    /// Packet mark
+    #[arg(long, value_name = "MARK", value_parser = number)]
+    pub mark: Option<u32>,
+    /// Mark of the connection
+    #[arg(long, value_name = "MARK", value_parser = number)]
+    pub ctmark: Option<u32>,
+    /// Type of the source address, as addrtype names it (LOCAL, UNICAST ...)
+    #[arg(long, value_name = "TYPE")]
+    pub src_type: Option<String>,
+    /// Type of the destination address
+    #[arg(long, value_name = "TYPE")]
+    pub dst_type: Option<String>,
+    /// Packet type: unicast, broadcast or multicast
+    #[arg(long, value_name = "TYPE")]
+    pub pkt_type: Option<String>,
+    /// User of the local socket
+    #[arg(long, value_name = "UID", conflicts_with = "no_socket")]
+    pub uid_owner: Option<u32>,
+    /// Group of the local socket
+    #[arg(long, value_name = "GID", requires = "uid_owner")]
+    pub gid_owner: Option<u32>,
+    /// The packet has no local socket
+    #[arg(long)]
+    pub no_socket: bool,
+    /// True if the route back leads through the input interface
+    #[arg(long, value_name = "BOOL")]
+    pub reverse_path: Option<bool>,
+    /// Time for matches of time, seconds since 1970
+    #[arg(long, value_name = "SECONDS")]
+    pub date: Option<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum HookArg {
+    /// Before routing
+    Prerouting,
+    /// To this host
+    Input,
+    /// Through this host
+    Forward,
+    /// From this host
+    Output,
+    /// After routing
+    Postrouting,
+    /// Bridges: before the bridge decides
+    Brouting,
+}
+
+impl HookArg {
+    fn hook(self) -> Hook {
+        match self {
+            HookArg::Prerouting => Hook::Prerouting,
+            HookArg::Input => Hook::Input,
+            HookArg::Forward => Hook::Forward,
+            HookArg::Output => Hook::Output,
+            HookArg::Postrouting => Hook::Postrouting,
+            HookArg::Brouting => Hook::Brouting,
+        }
+    }
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    fairpath_rules::value::any_number(text)
+        .and_then(|number| u32::try_from(number).ok())
+        .ok_or_else(|| format!("\"{text}\" is not a number of 32 bits"))
+}
+
+const STATES: [&str; 5] = ["INVALID", "NEW", "RELATED", "ESTABLISHED", "UNTRACKED"];
+const TYPES: [&str; 9] = [
+    "UNSPEC",
+    "UNICAST",
+    "LOCAL",
+    "BROADCAST",
+    "ANYCAST",
+    "MULTICAST",
+    "BLACKHOLE",
+    "UNREACHABLE",
+    "PROHIBIT",
+];
+
+fn position(text: &str, names: &[&str], option: &str) -> anyhow::Result<usize> {
+    names
+        .iter()
+        .position(|name| name.eq_ignore_ascii_case(text))
+        .with_context(|| format!("{option} \"{text}\" is not one of {}", names.join(", ")))
+}
+
+impl FactArgs {
+    /// The hook: that of the arguments, or by the interfaces.
+    pub fn hook(&self, family: Family) -> Hook {
+        match (self.hook, &self.in_interface, &self.out_interface) {
+            (Some(hook), ..) => hook.hook(),
+            (None, Some(_), Some(_)) => Hook::Forward,
+            (None, None, Some(_)) => Hook::Output,
+            _ if family == Family::Bridge => Hook::Forward,
+            _ => Hook::Input,
+        }
+    }
+
+    /// The facts of a packet at a hook.
+    ///
+    /// # Errors
+    /// A word is not known.
+    pub fn facts(&self, hook: Hook) -> anyhow::Result<Facts> {
+        let interface = |name: &Option<String>, has: bool| match name {
+            Some(name) => Some(name.as_bytes().into()),
+            None if has => None,
+            None => Some(Box::from(&b""[..])),
+        };
+        let kind = |text: &Option<String>, option| -> anyhow::Result<Option<u16>> {
+            text.as_ref()
+                .map(|text| position(text, &TYPES, option).map(|bit| 1 << bit))
+                .transpose()
+        };
+        let connection = match &self.ctstate {
+            None => None,
+            Some(state) => Some(Connection {
+                state: 1 << position(state, &STATES, "--ctstate")?,
+                mark: self.ctmark.unwrap_or(0),
+                ..Connection::default()
+            }),
+        };
+        let packet_type = match &self.pkt_type {
+            None => None,
+            Some(kind) => {
+                Some(position(kind, &["unicast", "broadcast", "multicast"], "--pkt-type")? as u8)
+            }
+        };
+        let owner = match (self.uid_owner, self.no_socket) {
+            (Some(user), _) => Some(Some(Owner {
+                user,
+                group: self.gid_owner.unwrap_or(user),
+            })),
+            (None, true) => Some(None),
+            (None, false) => None,
+        };
+        Ok(Facts {
+            input: interface(&self.in_interface, hook.has_input()),
+            output: interface(&self.out_interface, hook.has_output()),
+            physical_input: None,
+            physical_output: None,
+            logical_input: None,
+            logical_output: None,
+            mark: self.mark.unwrap_or(0),
+            connection,
+            source_type: kind(&self.src_type, "--src-type")?,
+            destination_type: kind(&self.dst_type, "--dst-type")?,
+            packet_type,
+            owner,
+            reverse_path: self.reverse_path,
+            now: 0,
+            date: self.date.map(|date| (date, 0)),
+            random: None,
+        })
+    }
+}
+
+/// The offset of the network header and the family, of a frame.
+fn network(link: LinkType, data: &[u8]) -> Option<(usize, Family)> {
+    let version = |at: usize| match data.get(at)? >> 4 {
+        4 => Some((at, Family::Ipv4)),
+        6 => Some((at, Family::Ipv6)),
+        _ => None,
+    };
+    let ethertype = |mut at: usize| loop {
+        let kind = u16::from_be_bytes([*data.get(at)?, *data.get(at + 1)?]);
+        match kind {
+            0x0800 => return Some((at + 2, Family::Ipv4)),
+            0x86dd => return Some((at + 2, Family::Ipv6)),
+            0x0806 => return Some((at + 2, Family::Arp)),
+            0x8100 | 0x88a8 => at += 4,
+            _ => return None,
+        }
+    };
+    match link.canonical() {
+        LinkType::ETHERNET => ethertype(12),
+        LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 => version(0),
+        LinkType::NULL | LinkType::LOOP => version(4),
+        LinkType::LINUX_SLL => ethertype(14),
+        LinkType::LINUX_SLL2 => version(20),
+        _ => None,
+    }
+}
+
+/// Packets of a capture.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// All packets of the file.
+    pub packets: u64,
+    /// Packets of another family, or without a network header that is known.
+    pub skipped: u64,
+}
+
+/// Calls `each` with the packets of a family in a capture; it returns false to end.
+///
+/// # Errors
+/// The file cannot be read, or is no capture.
+pub fn packets(
+    path: &Path,
+    family: Family,
+    facts: &Facts,
+    each: &mut dyn FnMut(u64, &Packet) -> bool,
+) -> anyhow::Result<Seen> {
+    let mut reader: Reader<Box<dyn std::io::Read>> = if path == Path::new("-") {
+        Reader::new(Box::new(std::io::stdin()) as Box<dyn std::io::Read>)
+    } else {
+        let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
+        Reader::new(Box::new(file) as Box<dyn std::io::Read>)
+    }
+    .with_context(|| format!("read {}", path.display()))?;
+    let mut seen = Seen::default();
+    let mut first = None;
+    while let Some(packet) = reader
+        .next()
+        .with_context(|| format!("read {}", path.display()))?
+    {
+        seen.packets += 1;
+        let found = network(packet.link, packet.data);
+        let start = match found {
+            Some((_, Family::Ipv4 | Family::Ipv6 | Family::Arp)) if family == Family::Bridge => {
+                (packet.link.canonical() == LinkType::ETHERNET).then_some(0)
+            }
+            Some((at, of)) if of == family => Some(at),
+            _ => None,
+        };
+        let Some(start) = start else {
+            seen.skipped += 1;
+            continue;
+        };
+        let begin = *first.get_or_insert(packet.time_ns);
+        let mut facts = facts.clone();
+        facts.now = packet.time_ns.saturating_sub(begin);
+        facts.date = facts.date.or(Some((packet.time_ns / 1_000_000_000, 0)));
+        let ethernet = packet.link.canonical() == LinkType::ETHERNET;
+        let bytes = if ethernet {
+            packet.data
+        } else {
+            &packet.data[start..]
+        };
+        let network = if ethernet { start } else { 0 };
+        let of_capture = Packet {
+            family,
+            bytes,
+            network,
+            length: (packet.wire_len as usize).saturating_sub(start),
+            facts,
+        };
+        if !each(packet.number, &of_capture) {
+            break;
+        }
+    }
+    if seen.packets == 0 {
+        bail!("{} has no packets", path.display());
+    }
+    Ok(seen)
+}
+
+/// A packet in words.
+pub fn describe(bytes: &[u8], input: &str, output: &str, state: u8) -> String {
+    let address = |at: usize, v6: bool| -> String {
+        if v6 {
+            bytes
+                .get(at..at + 16)
+                .and_then(|part| <[u8; 16]>::try_from(part).ok())
+                .map_or_else(String::new, |part| {
+                    std::net::Ipv6Addr::from(part).to_string()
+                })
+        } else {
+            bytes
+                .get(at..at + 4)
+                .and_then(|part| <[u8; 4]>::try_from(part).ok())
+                .map_or_else(String::new, |part| {
+                    std::net::Ipv4Addr::from(part).to_string()
+                })
+        }
+    };
+    let v6 = bytes.first().is_some_and(|first| first >> 4 == 6);
+    let (protocol, source, destination, transport) = if v6 {
+        (bytes.get(6), address(8, true), address(24, true), 40)
+    } else {
+        let header = usize::from(bytes.first().copied().unwrap_or(0x45) & 15) * 4;
+        (bytes.get(9), address(12, false), address(16, false), header)
+    };
+    let protocol = protocol.copied().unwrap_or(0);
+    let name = fairpath_rules::protocol_name(protocol)
+        .map_or_else(|| format!("protocol {protocol}"), str::to_owned);
+    let port = |at: usize| {
+        bytes
+            .get(at..at + 2)
+            .map(|part| u16::from_be_bytes([part[0], part[1]]))
+    };
+    let ports = match (protocol, port(transport), port(transport + 2)) {
+        (6 | 17 | 33 | 132 | 136, Some(from), Some(to)) => {
+            format!("{source}:{from} to {destination}:{to}")
+        }
+        _ => format!("{source} to {destination}"),
+    };
+    let mut out = format!("{name} {ports}");
+    if !input.is_empty() {
+        out.push_str(&format!(", in {input}"));
+    }
+    if !output.is_empty() {
+        out.push_str(&format!(", out {output}"));
+    }
+    let states: Vec<&str> = STATES
+        .iter()
+        .enumerate()
+        .filter(|(bit, _)| state & (1 << bit) != 0)
+        .map(|(_, name)| *name)
+        .collect();
+    if !states.is_empty() {
+        out.push_str(&format!(", {}", states.join(",")));
+    }
+    out
+}

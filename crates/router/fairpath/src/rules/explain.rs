@@ -1,0 +1,552 @@
+//! `fairpath rules explain`: the path of a packet through tables and chains.
+//!
+//! The core walks its packed image, and the reference the tree of rules. Both must agree, or the
+//! command fails.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use fairpath_core::rules::CounterMode;
+use fairpath_rules::image::{BuildOptions, Built, Counted, build};
+use fairpath_rules::{
+    ChainId, Core, CoreOutcome, Facts, Family, Hook, Packet, Reference, RuleAt, RuleResult,
+    Ruleset, Sets, Step, Target, Verdict, item_text, rule_string, unknown_text,
+};
+use serde_json::json;
+
+use super::Format;
+use super::capture::{FactArgs, packets};
+use super::diff::verdict;
+use super::files::{FileArgs, load_one};
+
+/// Most paths that a summary keeps.
+const MAX_PATHS: usize = 100_000;
+
+/// Show the path of a packet through tables and chains, with file and line.
+///
+/// The packet is given by its fields, or is one of a capture. Facts that its bytes do not have are
+/// options; an answer that depends on a missing one names it.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fairpath rules explain rules.v4 --src 192.0.2.7 --dst 198.51.100.1 --protocol tcp --dport 22 -i eth0 --ctstate NEW\n  \
+    fairpath rules explain rules.v4 -r capture.pcap --packet 7 -i eth0 -o eth1 --ctstate NEW\n  \
+    fairpath rules explain rules.v4 -r capture.pcap -i eth0 --ctstate ESTABLISHED")]
+pub struct Args {
+    #[command(flatten)]
+    files: FileArgs,
+    /// Source address
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "read")]
+    src: Option<IpAddr>,
+    /// Destination address
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "read")]
+    dst: Option<IpAddr>,
+    /// Protocol, by name or number (default: tcp with ports, otherwise icmp)
+    #[arg(long, value_name = "PROTOCOL", conflicts_with = "read")]
+    protocol: Option<String>,
+    /// Source port
+    #[arg(long, value_name = "PORT", conflicts_with = "read")]
+    sport: Option<u16>,
+    /// Destination port
+    #[arg(long, value_name = "PORT", conflicts_with = "read")]
+    dport: Option<u16>,
+    /// TCP flags, such as SYN or SYN,ACK
+    #[arg(
+        long,
+        value_name = "FLAGS",
+        default_value = "SYN",
+        conflicts_with = "read"
+    )]
+    tcp_flags: String,
+    /// A capture
+    #[arg(short, long, value_name = "FILE")]
+    read: Option<PathBuf>,
+    /// The packet of the capture, by its number from 1 (default: a summary of all)
+    #[arg(long, value_name = "NUMBER", requires = "read")]
+    packet: Option<u64>,
+    #[command(flatten)]
+    facts: FactArgs,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// A set with both evaluators.
+struct Explained<'a> {
+    name: &'a str,
+    ruleset: &'a Ruleset,
+    built: Built,
+    sets: Option<&'a Sets>,
+}
+
+/// Runs `fairpath rules explain`.
+///
+/// # Errors
+/// The files or the packet have a problem, or the evaluators do not agree.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let (name, ruleset, sets) = load_one(&args.files.files, &args.files.reading)?;
+    let explained = Explained {
+        name: &name,
+        ruleset: &ruleset,
+        built: build(&ruleset, sets.as_ref(), BuildOptions::default())?,
+        sets: sets.as_ref(),
+    };
+    let hook = args.facts.hook(ruleset.family);
+    let facts = args.facts.facts(hook)?;
+    match (&args.read, args.packet) {
+        (None, _) => {
+            let bytes = packet_bytes(args, ruleset.family)?;
+            let packet = Packet {
+                family: ruleset.family,
+                bytes: &bytes,
+                network: 0,
+                length: bytes.len(),
+                facts,
+            };
+            explained.one(hook, &packet, args.format)
+        }
+        (Some(capture), Some(number)) => {
+            let mut result = None;
+            packets(capture, ruleset.family, &facts, &mut |at, packet| {
+                if at == number {
+                    result = Some(explained.one(hook, packet, args.format));
+                }
+                at < number
+            })?;
+            result.with_context(|| {
+                format!(
+                    "{} has no {} packet {number}",
+                    capture.display(),
+                    ruleset.family
+                )
+            })?
+        }
+        (Some(capture), None) => explained.summary(hook, capture, &facts, args.format),
+    }
+}
+
+fn flags(text: &str) -> anyhow::Result<u8> {
+    let names = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"];
+    let mut bits = 0;
+    for part in text
+        .split(',')
+        .filter(|part| !part.is_empty() && *part != "NONE")
+    {
+        let bit = names
+            .iter()
+            .position(|name| name.eq_ignore_ascii_case(part))
+            .with_context(|| format!("\"{part}\" is not a TCP flag: {}", names.join(", ")))?;
+        bits |= 1 << bit;
+    }
+    Ok(bits)
+}
+
+/// The packet of the arguments.
+fn packet_bytes(args: &Args, family: Family) -> anyhow::Result<Vec<u8>> {
+    if !family.is_ip() {
+        bail!("packets of {family} are read from captures: give -r FILE --packet NUMBER");
+    }
+    let v6 = family == Family::Ipv6;
+    let address = |given: Option<IpAddr>, option: &str| -> anyhow::Result<IpAddr> {
+        match given {
+            Some(address) if address.is_ipv6() == v6 => Ok(address),
+            Some(address) => bail!("{option} {address} is not an address of {family}"),
+            None => bail!("{option} is missing: give the address, or a capture with -r"),
+        }
+    };
+    let (source, destination) = (address(args.src, "--src")?, address(args.dst, "--dst")?);
+    let ports = args.sport.is_some() || args.dport.is_some();
+    let default = match (ports, v6) {
+        (true, _) => "tcp",
+        (false, false) => "icmp",
+        (false, true) => "ipv6-icmp",
+    };
+    let protocol = args.protocol.as_deref().unwrap_or(default);
+    let names = super::files::names();
+    let protocol = match protocol.parse::<u8>() {
+        Ok(number) => number,
+        Err(_) => names.protocol(protocol).with_context(|| {
+            format!("\"{protocol}\" is not a protocol: write a name or a number")
+        })?,
+    };
+    if ports && !matches!(protocol, 6 | 17 | 33 | 132 | 136) {
+        bail!("--sport and --dport need a protocol with ports, such as tcp");
+    }
+    let mut transport = vec![0u8; 20];
+    transport[..2].copy_from_slice(&args.sport.unwrap_or(40_000).to_be_bytes());
+    transport[2..4].copy_from_slice(&args.dport.unwrap_or(0).to_be_bytes());
+    match protocol {
+        6 => (transport[12], transport[13]) = (0x50, flags(&args.tcp_flags)?),
+        1 => transport[..4].copy_from_slice(&[8, 0, 0, 0]),
+        58 => transport[..4].copy_from_slice(&[128, 0, 0, 0]),
+        _ => {}
+    }
+    Ok(match (source, destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let mut out = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, protocol, 0, 0];
+            out.extend_from_slice(&source.octets());
+            out.extend_from_slice(&destination.octets());
+            out.extend_from_slice(&transport);
+            out
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            let mut out = vec![0x60, 0, 0, 0, 0, 20, protocol, 64];
+            out.extend_from_slice(&source.octets());
+            out.extend_from_slice(&destination.octets());
+            out.extend_from_slice(&transport);
+            out
+        }
+        _ => bail!("--src and --dst are of different families"),
+    })
+}
+
+/// A line of a path.
+struct PathLine {
+    table: String,
+    chain: String,
+    line: u32,
+    depth: usize,
+    text: String,
+}
+
+impl Explained<'_> {
+    fn core(&self) -> anyhow::Result<Core> {
+        let mut core = Core::new(&self.built, CounterMode::None)?;
+        core.trace(true);
+        Ok(core)
+    }
+
+    /// One packet, by core and reference.
+    fn one(&self, hook: Hook, packet: &Packet, format: Format) -> anyhow::Result<()> {
+        let mut core = self.core()?;
+        let outcome = core
+            .evaluate(hook, packet)
+            .context("rules do not see this packet: its network header is incomplete")?;
+        let lines = self.lines(hook, packet, &outcome)?;
+        let decided = self.decided(&outcome, hook);
+        let text = super::capture::describe(
+            packet.network_bytes(),
+            &name_of(packet.facts.input.as_deref()),
+            &name_of(packet.facts.output.as_deref()),
+            packet
+                .facts
+                .connection
+                .map_or(0, |connection| connection.state),
+        );
+        if format == Format::Json {
+            let path: Vec<_> = lines
+                .iter()
+                .map(|line| {
+                    json!({"table": line.table, "chain": line.chain, "line": line.line,
+                        "depth": line.depth, "text": line.text})
+                })
+                .collect();
+            let object = json!({"file": self.name, "hook": hook.chain(), "packet": text,
+                "verdict": verdict(&outcome.verdict), "decided_by": decided,
+                "mark": outcome.changes.mark, "logged": outcome.changes.logged, "path": path});
+            fairpath_cli::print(format!("{object}\n"))?;
+        } else {
+            let mut out = format!("{}: {text}\n", hook.chain());
+            for line in &lines {
+                let _ = writeln!(
+                    out,
+                    "{}{} {} {}: {}",
+                    "  ".repeat(line.depth + 1),
+                    line.table,
+                    line.chain,
+                    match line.line {
+                        0 => String::new(),
+                        number => format!("{}:{number}", self.name),
+                    },
+                    line.text
+                );
+            }
+            let _ = writeln!(out, "{} by {decided}", verdict(&outcome.verdict));
+            changes(&outcome, packet, &mut out);
+            fairpath_cli::print(out)?;
+        }
+        if let Verdict::Unknown(reason) = outcome.verdict {
+            bail!("the answer depends on {}", unknown_text(reason));
+        }
+        Ok(())
+    }
+
+    /// The path in lines, by the reference, whose answer must be that of the core.
+    fn lines(
+        &self,
+        hook: Hook,
+        packet: &Packet,
+        outcome: &CoreOutcome,
+    ) -> anyhow::Result<Vec<PathLine>> {
+        let mut reference = Reference::new(self.ruleset, self.sets);
+        reference.trace(true);
+        let other = reference.evaluate(hook, packet);
+        let same = match (&other.verdict, &outcome.verdict) {
+            (Verdict::Unknown(_), Verdict::Unknown(_)) => true,
+            (a, b) => a == b && other.changes.mark == outcome.changes.mark,
+        };
+        if !same {
+            bail!(
+                "the evaluators do not agree: {} by the core, {} by the reference; please report this rule set and packet",
+                verdict(&outcome.verdict),
+                verdict(&other.verdict)
+            );
+        }
+        let mut writer = PathWriter {
+            ruleset: self.ruleset,
+            lines: Vec::new(),
+            depth: 0,
+            failed: None,
+        };
+        for step in &other.path {
+            writer.step(step);
+        }
+        writer.flush();
+        Ok(writer.lines)
+    }
+
+    /// The rule or policy that decided.
+    fn decided(&self, outcome: &CoreOutcome, hook: Hook) -> String {
+        match outcome
+            .rule
+            .and_then(|id| self.built.place(self.ruleset, id))
+        {
+            Some(Counted::Rule(table, chain, rule)) => self.rule_text(table, chain, rule),
+            _ => match outcome
+                .matched
+                .last()
+                .and_then(|id| self.built.place(self.ruleset, *id))
+            {
+                Some(Counted::Policy(table, chain)) => {
+                    let table = &self.ruleset.tables[table];
+                    format!("the policy of {} {}", table.name, table.get(chain).name())
+                }
+                _ if outcome.verdict == Verdict::Drop => {
+                    "a header that was cut short, which netfilter drops".into()
+                }
+                _ => format!("no rule at {}", hook.chain()),
+            },
+        }
+    }
+
+    fn rule_text(&self, table: usize, chain: ChainId, rule: usize) -> String {
+        let table = &self.ruleset.tables[table];
+        let chain = table.get(chain);
+        let rule = &chain.rules[rule];
+        format!(
+            "{}:{}: {}",
+            self.name,
+            rule.line,
+            rule_string(self.ruleset.family, table, chain, rule)
+        )
+    }
+
+    /// All packets of a capture, by verdict and the rule that decided.
+    fn summary(
+        &self,
+        hook: Hook,
+        capture: &Path,
+        facts: &Facts,
+        format: Format,
+    ) -> anyhow::Result<()> {
+        let mut core = self.core()?;
+        let mut counts: BTreeMap<(String, String), (u64, u64, u64)> = BTreeMap::new();
+        let mut others = 0u64;
+        let seen = packets(
+            capture,
+            self.ruleset.family,
+            facts,
+            &mut |number, packet| {
+                let Some(outcome) = core.evaluate(hook, packet) else {
+                    others += 1;
+                    return true;
+                };
+                let key = (verdict(&outcome.verdict), self.decided(&outcome, hook));
+                if counts.len() < MAX_PATHS || counts.contains_key(&key) {
+                    let count = counts.entry(key).or_insert((0, 0, number));
+                    count.0 += 1;
+                    count.1 += packet.length as u64;
+                } else {
+                    others += 1;
+                }
+                true
+            },
+        )?;
+        let mut rows: Vec<_> = counts.into_iter().collect();
+        rows.sort_by_key(|(_, (packets, ..))| std::cmp::Reverse(*packets));
+        let mut out = String::new();
+        for ((verdict, by), (packets, bytes, first)) in &rows {
+            if format == Format::Json {
+                let object = json!({"verdict": verdict, "decided_by": by, "packets": packets,
+                    "bytes": bytes, "first_packet": first});
+                let _ = writeln!(out, "{object}");
+            } else {
+                let _ = writeln!(
+                    out,
+                    "{packets} packets, {bytes} bytes: {verdict} by {by} (first: packet {first})"
+                );
+            }
+        }
+        let skipped = seen.skipped + others;
+        if skipped > 0 && format == Format::Text {
+            let _ = writeln!(
+                out,
+                "{skipped} packets were not evaluated: another family, or an incomplete header"
+            );
+        }
+        fairpath_cli::print(out)?;
+        Ok(())
+    }
+}
+
+/// Makes lines of a path: rules that fail at their first condition are counted together.
+struct PathWriter<'a> {
+    ruleset: &'a Ruleset,
+    lines: Vec<PathLine>,
+    depth: usize,
+    /// The first and the last of rules that failed, and their number.
+    failed: Option<(RuleAt, RuleAt, usize)>,
+}
+
+impl PathWriter<'_> {
+    fn line(&mut self, table: usize, chain: ChainId, line: u32, text: String) {
+        let table = &self.ruleset.tables[table];
+        self.lines.push(PathLine {
+            table: table.name.to_string(),
+            chain: table.get(chain).name().into_owned(),
+            line,
+            depth: self.depth,
+            text,
+        });
+    }
+
+    fn line_of(&self, at: RuleAt) -> u32 {
+        self.ruleset.tables[at.table].get(at.chain).rules[at.rule].line
+    }
+
+    fn flush(&mut self) {
+        if let Some((first, last, count)) = self.failed.take() {
+            let text = match count {
+                1 => "the rule does not match".to_owned(),
+                _ => format!(
+                    "{count} rules up to line {} do not match",
+                    self.line_of(last)
+                ),
+            };
+            self.line(first.table, first.chain, self.line_of(first), text);
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Rule { at, result } => self.rule(at, result),
+            Step::Policy { table, chain } => {
+                self.flush();
+                self.depth = 0;
+                let policy = self.ruleset.tables[table].get(chain);
+                let (line, text) = (policy.line, format!("policy {}", policy.policy.name()));
+                self.line(table, chain, line, text);
+            }
+            Step::Return { .. } => {
+                self.flush();
+                self.depth = self.depth.saturating_sub(1);
+            }
+            Step::Skipped { .. } => self.flush(),
+        }
+    }
+
+    fn rule(&mut self, at: RuleAt, result: RuleResult) {
+        let table = &self.ruleset.tables[at.table];
+        let chain = table.get(at.chain);
+        let rule = &chain.rules[at.rule];
+        if chain.hook.is_some() && at.rule == 0 {
+            self.flush();
+            self.depth = 0;
+        }
+        match result {
+            RuleResult::Failed { item: 0 } => {
+                self.failed = match self.failed {
+                    Some((first, _, count)) => Some((first, at, count + 1)),
+                    None => Some((at, at, 1)),
+                };
+            }
+            RuleResult::Failed { item } => {
+                self.flush();
+                let failed = rule
+                    .items
+                    .get(item)
+                    .map_or_else(String::new, |failed| item_text(self.ruleset.family, failed));
+                let text = rule_string(self.ruleset.family, table, chain, rule);
+                self.line(
+                    at.table,
+                    at.chain,
+                    rule.line,
+                    format!("fails at {failed}: {text}"),
+                );
+            }
+            RuleResult::Matched => {
+                self.flush();
+                let text = rule_string(self.ruleset.family, table, chain, rule);
+                self.line(at.table, at.chain, rule.line, text);
+                if matches!(rule.target, Target::Jump(_)) {
+                    self.depth += 1;
+                }
+            }
+            RuleResult::HotDrop => {
+                self.flush();
+                let text = rule_string(self.ruleset.family, table, chain, rule);
+                self.line(
+                    at.table,
+                    at.chain,
+                    rule.line,
+                    format!("drops a broken header: {text}"),
+                );
+            }
+            RuleResult::Unknown(reason) => {
+                self.flush();
+                let text = rule_string(self.ruleset.family, table, chain, rule);
+                let why = unknown_text(reason);
+                self.line(
+                    at.table,
+                    at.chain,
+                    rule.line,
+                    format!("depends on {why}: {text}"),
+                );
+            }
+        }
+    }
+}
+
+fn name_of(interface: Option<&[u8]>) -> String {
+    interface.map_or_else(String::new, |name| {
+        String::from_utf8_lossy(name).into_owned()
+    })
+}
+
+/// Changes of the packet in words.
+fn changes(outcome: &CoreOutcome, packet: &Packet, out: &mut String) {
+    let changes = &outcome.changes;
+    if changes.mark != packet.facts.mark {
+        let _ = writeln!(out, "mark: 0x{:x}", changes.mark);
+    }
+    if let Some(mark) = changes.connection_mark {
+        let _ = writeln!(out, "connection mark: 0x{mark:x}");
+    }
+    if let Some(priority) = changes.priority {
+        let _ = writeln!(out, "class: {:x}:{:x}", priority >> 16, priority & 0xffff);
+    }
+    if let Some(tos) = changes.tos {
+        let _ = writeln!(out, "DSCP: {}", tos >> 2);
+    }
+    if let Some(ttl) = changes.ttl {
+        let _ = writeln!(out, "TTL: {ttl}");
+    }
+    if changes.logged > 0 {
+        let _ = writeln!(out, "logged: {} times", changes.logged);
+    }
+    if changes.untracked {
+        out.push_str("not tracked\n");
+    }
+}

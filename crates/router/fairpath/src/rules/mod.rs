@@ -1,0 +1,73 @@
+//! `fairpath rules`: sets of rules in iptables syntax, read, explained and changed without the
+//! kernel.
+//!
+//! ```text
+//!   files.rs   rules and ipset files, by content    capture.rs   packets of a capture
+//!   one file for each subcommand
+//! ```
+
+mod apply;
+mod capture;
+mod check;
+mod convert;
+mod diff;
+mod explain;
+mod files;
+mod import;
+mod show;
+mod stats;
+
+use clap::Subcommand;
+
+/// Check, explain and change rules in iptables syntax without loading them.
+///
+/// Files are those of iptables-save, ip6tables-save, arptables-save, ebtables-save and ipset save,
+/// recognised by their content. No privileges are needed, except for import.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    iptables-save > rules.v4\n  \
+    fairpath rules check rules.v4\n  \
+    fairpath rules explain rules.v4 --src 192.0.2.7 --dport 22 --protocol tcp -i eth0 --ctstate NEW")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Check(check::Args),
+    Show(show::Args),
+    Explain(Box<explain::Args>),
+    Stats(stats::Args),
+    Profile(stats::ProfileArgs),
+    Diff(diff::Args),
+    Apply(apply::Args),
+    Convert(convert::Args),
+    Import(import::Args),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// Text for people
+    Text,
+    /// JSON
+    Json,
+}
+
+/// Runs `fairpath rules`.
+///
+/// # Errors
+/// Those of the subcommand.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.command {
+        Command::Check(args) => check::run(args),
+        Command::Show(args) => show::run(args),
+        Command::Explain(args) => explain::run(args),
+        Command::Stats(args) => stats::run(args),
+        Command::Profile(args) => stats::profile(args),
+        Command::Diff(args) => diff::run(args),
+        Command::Apply(args) => apply::run(args),
+        Command::Convert(args) => convert::run(args),
+        Command::Import(args) => import::run(args),
+    }
+}

@@ -1,0 +1,114 @@
+//! `fairpath rules show`: a set in canonical form, or the plan of its lookups.
+
+use std::fmt::Write as _;
+
+use anyhow::bail;
+use fairpath_rules::image::{BuildOptions, build};
+use fairpath_rules::{WithCounters, to_text};
+use serde_json::json;
+
+use super::Format;
+use super::files::{FileArgs, load_one};
+
+/// Print rules in canonical form, or with --plan the lookups of long chains.
+///
+/// The canonical form is equal to the output of the original save tool, comment lines aside.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fairpath rules show rules.v4\n  \
+    fairpath rules show --plan rules.v4")]
+pub struct Args {
+    #[command(flatten)]
+    files: FileArgs,
+    /// Print for each long chain how rules are found, and why
+    #[arg(long)]
+    plan: bool,
+    /// Evaluate all chains in order, without lookups
+    #[arg(long, requires = "plan")]
+    no_optimise: bool,
+    /// Print counters of all rules, or of none
+    #[arg(long, value_enum, default_value_t = CounterArg::AsRead)]
+    counters: CounterArg,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum CounterArg {
+    /// Those of the file
+    AsRead,
+    /// None
+    Never,
+    /// Of every rule, 0 if the file has none
+    Always,
+}
+
+/// Runs `fairpath rules show`.
+///
+/// # Errors
+/// The files have a problem.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let (name, ruleset, sets) = load_one(&args.files.files, &args.files.reading)?;
+    if !args.plan {
+        if args.format == Format::Json {
+            bail!(
+                "rules are printed in the format of their save tool: use --plan with --format json"
+            );
+        }
+        let counters = match args.counters {
+            CounterArg::AsRead => WithCounters::AsRead,
+            CounterArg::Never => WithCounters::Never,
+            CounterArg::Always => WithCounters::Always,
+        };
+        fairpath_cli::print(to_text(&ruleset, counters))?;
+        return Ok(());
+    }
+    let options = BuildOptions {
+        optimise: !args.no_optimise,
+    };
+    let built = build(&ruleset, sets.as_ref(), options)?;
+    if args.format == Format::Json {
+        let plans: Vec<serde_json::Value> = built
+            .plans
+            .iter()
+            .map(|plan| {
+                let table = &ruleset.tables[plan.table];
+                json!({"table": *table.name, "chain": table.get(plan.chain).name(),
+                    "rules": plan.rules, "reason": plan.reason,
+                    "tables": plan.segment.as_ref().map(|segment| &segment.tuples)})
+            })
+            .collect();
+        let object = json!({"file": name, "image_bytes": built.image.len(), "chains": plans});
+        fairpath_cli::print(format!("{object}\n"))?;
+        return Ok(());
+    }
+    let mut out = String::new();
+    let short = ruleset.chains() - built.plans.len();
+    for plan in &built.plans {
+        let table = &ruleset.tables[plan.table];
+        let _ = writeln!(
+            out,
+            "{} {}: {} rules, {}",
+            table.name,
+            table.get(plan.chain).name(),
+            plan.rules,
+            plan.reason
+        );
+        for tuple in plan.segment.iter().flat_map(|segment| &segment.tuples) {
+            let _ = writeln!(out, "  {tuple}");
+        }
+    }
+    let _ = writeln!(
+        out,
+        "{short} {}evaluated in order; image {} bytes",
+        if args.no_optimise {
+            "chains, all "
+        } else {
+            "shorter chains are "
+        },
+        built.image.len()
+    );
+    fairpath_cli::print(out)?;
+    Ok(())
+}
