@@ -92,6 +92,8 @@ enum What {
     Pifo(pifo::Args),
     /// Seconds from rules to an image, and nanoseconds of a packet (root)
     Rules(rules::Args),
+    /// Prints one of the sets of `rules`, to try commands with it
+    RulesMake(rules::MakeArgs),
     /// Loads a file; started by `rules`
     #[command(hide = true)]
     RulesLoad(rules::LoadArgs),
@@ -135,6 +137,9 @@ fn main() -> anyhow::Result<()> {
     if let Some(What::Answer(args)) = &args.what {
         return nfqueue::answer(args);
     }
+    if let Some(What::RulesMake(args)) = &args.what {
+        return rules::make(args);
+    }
     if let Some(What::RulesLoad(args)) = &args.what {
         return rules::load(args);
     }
@@ -176,7 +181,11 @@ fn main() -> anyhow::Result<()> {
         Some(What::Shape(args)) => shape = Some(args),
         Some(What::Impair(args)) => impair = Some(args),
         Some(
-            What::AfxdpForward { .. } | What::Answer(_) | What::Counted(_) | What::RulesLoad(_),
+            What::AfxdpForward { .. }
+            | What::Answer(_)
+            | What::Counted(_)
+            | What::RulesLoad(_)
+            | What::RulesMake(_),
         )
         | None => {}
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   made.rs   the sets: 100 chains of 1,000 rules, a tree of 662,160, prefixes, flows
-//!   load      in a process of its own, so that its peak memory is its own
+//!   load      in a separate process, which has its own peak memory
 //! ```
 
 mod made;
@@ -51,6 +51,41 @@ impl Args {
             small: false,
         }
     }
+}
+
+/// Prints a generated set.
+#[derive(Clone, Debug, clap::Args)]
+pub struct MakeArgs {
+    /// Which
+    #[arg(value_enum)]
+    set: MadeSet,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum MadeSet {
+    /// 100 chains of 1,000 IPv6 rules
+    Flat,
+    /// 67,892 rules in 18,329 chains
+    Medium,
+    /// 662,160 rules in 151,426 chains
+    Large,
+    /// 100,000 prefixes in one chain
+    Prefixes,
+}
+
+/// Prints a set.
+///
+/// # Errors
+/// Standard output is closed.
+pub fn make(args: &MakeArgs) -> anyhow::Result<()> {
+    let made = match args.set {
+        MadeSet::Flat => made::flat(100, 1000),
+        MadeSet::Medium => made::fanned(67_892, 18_329),
+        MadeSet::Large => made::fanned(662_160, 151_426),
+        MadeSet::Prefixes => made::prefixes(100_000, 3).0,
+    };
+    std::io::Write::write_all(&mut std::io::stdout().lock(), made.text.as_bytes())?;
+    Ok(())
 }
 
 /// Reads a file and builds its image; prints seconds and peak memory.
@@ -193,7 +228,7 @@ fn measure_load(
     })
 }
 
-/// Seconds of both restore tools with the same file, each in a namespace of its own.
+/// Seconds of both restore tools with the same file, each in its own namespace.
 fn peers(path: &Path, family: Family) -> anyhow::Result<(Option<f64>, Option<f64>)> {
     let testbed = Testbed::new();
     let mut seconds = [None, None];
@@ -372,12 +407,7 @@ fn linear(args: &Args, rows: &mut Vec<PacketRow>) -> anyhow::Result<()> {
             let kernel_ns = if args.native {
                 None
             } else {
-                Some(kernel(
-                    &built,
-                    &packet,
-                    Hook::Forward,
-                    args.rounds,
-                )?)
+                Some(kernel(&built, &packet, Hook::Forward, args.rounds)?)
             };
             measured.push((native_ns, kernel_ns));
         }
@@ -424,12 +454,7 @@ fn tree(args: &Args, rows: &mut Vec<PacketRow>) -> anyhow::Result<()> {
         let kernel_ns = if args.native {
             None
         } else {
-            Some(kernel(
-                &built,
-                &packets,
-                Hook::Forward,
-                args.rounds,
-            )?)
+            Some(kernel(&built, &packets, Hook::Forward, args.rounds)?)
         };
         rows.push(PacketRow {
             case: format!(
@@ -477,12 +502,7 @@ fn lookup_row(
     let kernel_ns = if args.native {
         None
     } else {
-        Some(kernel(
-            &built,
-            packets,
-            Hook::Forward,
-            args.rounds,
-        )?)
+        Some(kernel(&built, packets, Hook::Forward, args.rounds)?)
     };
     rows.push(PacketRow {
         case: case.to_owned(),

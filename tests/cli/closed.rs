@@ -173,6 +173,7 @@ fn commands_survive_closed_outputs() {
         env!("CARGO_MANIFEST_DIR"),
         "/../crates/author/author/scripts/fifo.lua"
     );
+    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/rules/home.v4");
     let (none, good, bad, log) = (
         path("none"),
         path("ok.csv"),
@@ -200,6 +201,22 @@ fairpath run --config {none}
 fairpath class check {good}
 fairpath class check {bad}
 fairpath class check --format json {bad}
+fairpath rules check {rules}
+fairpath rules check --format json {rules}
+fairpath rules check --matches
+fairpath rules check {none}
+fairpath rules show {rules}
+fairpath rules show --plan {rules}
+fairpath rules explain {rules} --src 192.0.2.1 --dst 192.0.2.2 --dport 22 -i lan --ctstate NEW
+fairpath rules explain {rules} -r golden/two-way.pcap.gz -i lan --ctstate NEW
+fairpath rules stats {rules}
+fairpath rules profile {rules} -r golden/two-way.pcap.gz -i lan --ctstate NEW
+fairpath rules diff {rules} {rules}
+fairpath rules diff {rules} {none}
+fairpath rules apply {rules} -- -F INPUT
+fairpath rules apply {rules} -- -F nowhere
+fairpath rules convert --to classes {rules}
+fairpath rules import /proc/none/rules
 fairpath rtt -r golden/two-way.pcap.gz
 fairpath rtt -r golden/two-way.pcap.gz --quiet
 fairpath rtt -r golden/two-way.pcap.gz --format json

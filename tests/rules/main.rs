@@ -2,4 +2,9 @@
 //!
 //! As root: `cargo test -p fairpath-tests --test rules`.
 
+mod agree;
+mod commands;
+mod formats;
+mod oracle;
+mod runtimes;
 mod sets;

@@ -1,4 +1,4 @@
-//! `cargo xtask sanitize`: the native core under AddressSanitizer and UBSan, on corrupted packets and queues.
+//! `cargo xtask sanitize`: the native core under AddressSanitizer and UBSan, on corrupted packets, queues and rules.
 //!
 //! Only the C is instrumented (`FAIRPATH_SANITIZE`, read by fairpath-core's build script); clang links, because it knows
 //! where its runtime is. Naming the target keeps the flags away from build scripts. Builds in a separate directory.
@@ -9,7 +9,7 @@ use anyhow::Result;
 const SANITIZERS: &str = "address,undefined";
 
 /// The tests that take the C where it is most likely to stray.
-const TESTS: [&str; 9] = [
+const TESTS: [&str; 10] = [
     "mutations",
     "pifo",
     "pifo_corruption",
@@ -19,6 +19,7 @@ const TESTS: [&str; 9] = [
     "edges_table",
     "edges_tcp",
     "edges_echo",
+    "corruption",
 ];
 
 pub fn run() -> Result<()> {
@@ -32,6 +33,8 @@ pub fn run() -> Result<()> {
         "--locked",
         "--package",
         "fairpath-core",
+        "--package",
+        "fairpath-rules",
         "--target",
         host,
     ]);

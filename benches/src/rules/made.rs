@@ -37,7 +37,7 @@ pub fn flat(chains: usize, rules: usize) -> Made {
 }
 
 /// A tree of chains by destination: /8, /16, /24, and rules for hosts. Every level is walked in
-/// order, so a packet meets some 77 rules.
+/// order, so a packet meets about 80 rules.
 pub fn fanned(rules: usize, chains: usize) -> Made {
     // Chains: a + a * b + leaves; the first two levels have about the same fan as the third.
     let fan = (chains as f64).cbrt().round() as usize;

@@ -1,0 +1,198 @@
+//! The runtimes of the core agree: natively and in the kernel, with and without lookups, on shipped
+//! examples and generated packets.
+
+use fairpath_bpf::{KernelRules, RUN_PACKETS};
+use fairpath_core::rules::{CounterMode, Work};
+use fairpath_rules::image::{BuildOptions, build};
+use fairpath_rules::{
+    Connection, Core, Counters, Facts, Family, Hook, Names, Packet, Ruleset, fill, outcome, read,
+};
+use fairpath_statistics::Random;
+use fairpath_testbed::{Need, requires};
+use fairpath_units::test_seeds;
+
+const EXAMPLES: [(&str, Family); 4] = [
+    ("home.v4", Family::Ipv4),
+    ("docker.v4", Family::Ipv4),
+    ("blocklist.v4", Family::Ipv4),
+    ("home.v6", Family::Ipv6),
+];
+
+fn example(name: &str, family: Family) -> Ruleset {
+    let path = format!("{}/../examples/rules/{name}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read(path).unwrap();
+    read(&mut &text[..], name, family, &Names::default())
+        .unwrap()
+        .complete()
+        .unwrap()
+}
+
+/// A packet with addresses and ports that rules of the examples name, or others.
+fn bytes(family: Family, random: &mut Random) -> Vec<u8> {
+    let protocol = random.pick(&[6u8, 6, 6, 17, 17, 1, 58, 47]);
+    let ports = [22u16, 53, 67, 80, 443, 546, 8080, 40_000];
+    let mut transport = vec![0u8; random.pick(&[20usize, 20, 20, 20, 12, 3])];
+    let mut head = [random.pick(&ports), random.pick(&ports)]
+        .map(u16::to_be_bytes)
+        .concat();
+    if protocol == 1 || protocol == 58 {
+        head[0] = random.pick(&[8, 0, 128, 134, 135, 136]);
+    }
+    let length = transport.len().min(4);
+    transport[..length].copy_from_slice(&head[..length]);
+    if transport.len() > 13 {
+        transport[12] = 0x50;
+        transport[13] = random.draw() as u8;
+    }
+    if family == Family::Ipv6 {
+        let mut out = vec![
+            0x60,
+            0,
+            0,
+            0,
+            0,
+            transport.len() as u8,
+            protocol,
+            random.pick(&[255, 64]),
+        ];
+        for _ in 0..2 {
+            out.extend(random.pick(&[
+                [0x20, 1, 0xd, 0xb8, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x10],
+                [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+                [0x20, 1, 0xd, 0xb8, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+            ]));
+        }
+        out.extend(transport);
+        return out;
+    }
+    let total = (20 + transport.len()) as u16;
+    let mut out = vec![0x45, 0];
+    out.extend(total.to_be_bytes());
+    let fragment = random.pick(&[0u8, 0, 0, 0, 0, 1, 9]);
+    out.extend([0, 0, 0, fragment, 64, protocol, 0, 0]);
+    for _ in 0..2 {
+        let any = (random.draw() as u32).to_be_bytes();
+        out.extend(random.pick(&[
+            [203, 0, 113, 7],
+            [192, 168, 1, 10],
+            [172, 17, 0, 2],
+            [127, 0, 0, 1],
+            any,
+            any,
+        ]));
+    }
+    out.extend(transport);
+    out
+}
+
+fn facts(hook: Hook, random: &mut Random) -> Facts {
+    let names: [&[u8]; 4] = [b"lan", b"wan", b"docker0", b"lo"];
+    let name = |has: bool, random: &mut Random| -> Option<Box<[u8]>> {
+        if !has {
+            return Some(b""[..].into());
+        }
+        (!random.one_in(20)).then(|| random.pick(&names).into())
+    };
+    Facts {
+        input: name(hook.has_input(), random),
+        output: name(hook.has_output(), random),
+        connection: (!random.one_in(20)).then(|| Connection {
+            state: random.pick(&[1, 2, 4, 8, 16]),
+            ..Connection::default()
+        }),
+        source_type: Some(2),
+        destination_type: Some(random.pick(&[2, 4, 8])),
+        packet_type: Some(0),
+        now: random.below(10_000_000_000),
+        ..Facts::default()
+    }
+}
+
+/// The hook and the packets of a turn, in order of time.
+fn packets(family: Family, seed: u64) -> (Hook, Vec<(Vec<u8>, Facts)>) {
+    let mut random = Random::new(seed);
+    let hook = random.pick(&[Hook::Prerouting, Hook::Input, Hook::Forward, Hook::Output]);
+    let mut packets: Vec<(Vec<u8>, Facts)> = (0..RUN_PACKETS)
+        .map(|_| (bytes(family, &mut random), facts(hook, &mut random)))
+        .collect();
+    packets.sort_by_key(|(_, facts)| facts.now);
+    (hook, packets)
+}
+
+fn packet<'a>(family: Family, (bytes, facts): &'a (Vec<u8>, Facts)) -> Packet<'a> {
+    Packet {
+        family,
+        bytes,
+        network: 0,
+        length: bytes.len(),
+        facts: facts.clone(),
+    }
+}
+
+#[test]
+fn lookups_change_no_verdict_and_counter() {
+    for (name, family) in EXAMPLES {
+        let ruleset = example(name, family);
+        let built =
+            [false, true].map(|optimise| build(&ruleset, None, BuildOptions { optimise }).unwrap());
+        for seed in test_seeds(200) {
+            let mut cores = built
+                .each_ref()
+                .map(|built| Core::new(built, CounterMode::Exact).unwrap());
+            let (hook, packets) = packets(family, seed);
+            for each in &packets {
+                let packet = packet(family, each);
+                let [linear, lookup] = cores.each_mut().map(|core| {
+                    core.evaluate(hook, &packet)
+                        .map(|outcome| (outcome.verdict, outcome.rule, outcome.changes))
+                });
+                assert_eq!(linear, lookup, "{name}, seed {seed}: {each:?}");
+            }
+            for id in 0..built[0].ids {
+                let counters: [Counters; 2] = cores.each_ref().map(|core| core.counters(id));
+                assert_eq!(counters[0], counters[1], "{name}, seed {seed}, id {id}");
+            }
+        }
+    }
+}
+
+#[test]
+fn kernel_and_native_agree() {
+    requires!(Need::Root);
+    for (name, family) in EXAMPLES {
+        let ruleset = example(name, family);
+        for optimise in [false, true] {
+            let built = build(&ruleset, None, BuildOptions { optimise }).unwrap();
+            for seed in test_seeds(20) {
+                let mut core = Core::new(&built, CounterMode::Exact).unwrap();
+                let mut kernel =
+                    KernelRules::load(&built.image, &built.states, CounterMode::Exact).unwrap();
+                let (hook, packets) = packets(family, seed);
+                let mut works: Vec<Work> = packets
+                    .iter()
+                    .map(|each| {
+                        let mut work = Work::new();
+                        fill(&mut work, &packet(family, each));
+                        *work
+                    })
+                    .collect();
+                kernel.run(hook as u32, 1, &mut works).unwrap();
+                for (each, work) in packets.iter().zip(&works) {
+                    let packet = packet(family, each);
+                    let native = core.evaluate(hook, &packet);
+                    let of_kernel = (work.verdict != 0).then(|| outcome(work, &packet));
+                    assert_eq!(native, of_kernel, "{name}, seed {seed}: {each:?}");
+                }
+                for id in 0..built.ids {
+                    let counter = kernel.memory().counter(id);
+                    let native = core.counters(id);
+                    assert_eq!(
+                        (counter.packets, counter.bytes),
+                        (native.packets, native.bytes),
+                        "{name}, seed {seed}, id {id}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! Known answers of the kernel, which an evaluator must give, too.
+
+use fairpath_testbed::{Need, missing, requires, skip};
+
+use super::compare::answer;
+use super::legacy::{Legacy, Tool};
+use super::packets::{ETH_ARP, ETH_IPV4, ETH_IPV6, Ipv4, TCP, UDP, plain, v6_packet};
+
+const DCCP: u8 = 33;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const DESTINATION: u8 = 60;
+const SCTP: u8 = 132;
+
+/// Counters that are not 0, as `CHAIN NUMBER PACKETS/BYTES`, and the number of accepted frames.
+fn counted(legacy: &Legacy, ruleset: &str, frames: &[Vec<u8>]) -> (Vec<String>, u64) {
+    let answer = answer(legacy, ruleset, frames);
+    let counts = answer.counts.iter().filter(|count| count.packets > 0);
+    let lines = counts.map(|count| {
+        let rule = count.rule.map_or("policy".to_owned(), |n| n.to_string());
+        format!("{} {rule} {}/{}", count.chain, count.packets, count.bytes)
+    });
+    (lines.collect(), answer.accepted)
+}
+
+#[track_caller]
+fn expect(legacy: &Legacy, ruleset: &str, frame: &[u8], counters: &[&str], accepted: u64) {
+    let (lines, passed) = counted(legacy, ruleset, &[frame.to_vec()]);
+    assert_eq!(lines, counters, "{ruleset}");
+    assert_eq!(passed, accepted, "{ruleset}");
+}
+
+/// A table with rules in its base chain, which accepts.
+fn raw(rules: &[&str]) -> String {
+    let rules: String = rules
+        .iter()
+        .map(|rule| format!("-A PREROUTING {rule}\n"))
+        .collect();
+    format!("*raw\n:PREROUTING ACCEPT [0:0]\n{rules}COMMIT\n")
+}
+
+/// TCP from port 1024 to port 80, with SYN.
+fn tcp() -> Vec<u8> {
+    let ports = [4, 0, 0, 80, 0, 0, 0, 1, 0, 0, 0, 0];
+    [&ports[..], &[0x50, 0x02, 0x10, 0, 0, 0, 0, 0]].concat()
+}
+
+/// UDP from port 1024 to port 80, without data.
+fn udp() -> Vec<u8> {
+    vec![4, 0, 0, 80, 0, 8, 0, 0]
+}
+
+fn v4(protocol: u8, data: &[u8]) -> Vec<u8> {
+    plain(ETH_IPV4, &Ipv4::new(protocol).packet(data))
+}
+
+fn v4_fragment(protocol: u8, fragment: u16, data: &[u8]) -> Vec<u8> {
+    let header = Ipv4 {
+        fragment,
+        ..Ipv4::new(protocol)
+    };
+    plain(ETH_IPV4, &header.packet(data))
+}
+
+#[test]
+fn hotdrop_moves_no_counter() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));
+    let legacy = Legacy::new(Tool::V4);
+    let rules = raw(&["-p tcp -m tcp --dport 1", "-p udp -m udp --dport 1", ""]);
+    let short_tcp = v4(TCP, &tcp()[..19]);
+    let short_udp = v4(UDP, &udp()[..7]);
+    let overwriting = v4_fragment(TCP, 1, &tcp());
+    for frame in [short_tcp, short_udp, overwriting] {
+        expect(&legacy, &rules, &frame, &[], 0);
+    }
+    expect(
+        &legacy,
+        &rules,
+        &v4(TCP, &tcp()),
+        &["PREROUTING policy 1/40", "PREROUTING 2 1/40"],
+        1,
+    );
+}
+
+#[test]
+fn hotdrop_needs_a_match_that_is_reached() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));
+    let legacy = Legacy::new(Tool::V4);
+    let short = v4(TCP, &tcp()[..19]);
+    // The address fails before the match, and the mark, which is written first, before TCP.
+    let unreached = [
+        "-s 10.0.0.0/8 -p tcp -m tcp --dport 1",
+        "-p tcp -m mark --mark 1 -m tcp --dport 1",
+    ];
+    let accepted = ["PREROUTING policy 1/39"];
+    expect(&legacy, &raw(&unreached), &short, &accepted, 1);
+    let reached = raw(&["-p tcp -m tcp --dport 1 -m mark --mark 1"]);
+    expect(&legacy, &reached, &short, &[], 0);
+}
+
+#[test]
+fn hotdrop_keeps_earlier_counters() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));
+    let legacy = Legacy::new(Tool::V4);
+    let rules = raw(&["", "-p tcp -m tcp --dport 1"]);
+    let short = v4(TCP, &tcp()[..19]);
+    expect(&legacy, &rules, &short, &["PREROUTING 0 1/39"], 0);
+}
+
+#[test]
+fn fragments_match_no_port_even_negated() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));
+    let legacy = Legacy::new(Tool::V4);
+    let rules = raw(&[
+        "-p udp -m udp --dport 80",
+        "-p udp -m udp ! --dport 81",
+        "-p udp -m multiport --dports 80",
+        "-p udp -m multiport ! --dports 81",
+        "-p udp -m udp",
+        "-f",
+        "! -f",
+        "-p udp",
+    ]);
+    let later = v4_fragment(UDP, 2, &udp());
+    let accepted = [
+        "PREROUTING policy 1/28",
+        "PREROUTING 5 1/28",
+        "PREROUTING 7 1/28",
+    ];
+    expect(&legacy, &rules, &later, &accepted, 1);
+    let first = v4_fragment(UDP, Ipv4::MORE, &udp());
+    let (lines, _) = counted(&legacy, &rules, &[first]);
+    let matched = ["policy", "0", "1", "2", "3", "4", "6", "7"];
+    assert_eq!(
+        lines,
+        matched
+            .map(|rule| format!("PREROUTING {rule} 1/28"))
+            .to_vec()
+    );
+}
+
+#[test]
+fn v6_fragments_match_protocol_and_no_port() {
+    requires!(
+        Need::Root,
+        Need::Tool("ip6tables-legacy"),
+        Need::Tool("nft")
+    );
+    let legacy = Legacy::new(Tool::V6);
+    let rules = raw(&[
+        "-p udp",
+        "-p udp -m udp --dport 80",
+        "-p udp -m udp ! --dport 81",
+    ]);
+    let fragment = |offset: u8| {
+        let header = [UDP, 0, 0, offset << 3 | 1, 0, 0, 0, 1];
+        plain(
+            ETH_IPV6,
+            &v6_packet(FRAGMENT, &[&header[..], &udp()].concat()),
+        )
+    };
+    let first = ["policy", "0", "1", "2"].map(|rule| format!("PREROUTING {rule} 1/56"));
+    let first = first.each_ref().map(String::as_str);
+    expect(&legacy, &rules, &fragment(0), &first, 1);
+    let later = ["PREROUTING policy 1/56", "PREROUTING 0 1/56"];
+    expect(&legacy, &rules, &fragment(2), &later, 1);
+}
+
+#[test]
+fn v6_truncated_headers_are_dropped_by_protocol() {
+    requires!(
+        Need::Root,
+        Need::Tool("ip6tables-legacy"),
+        Need::Tool("nft")
+    );
+    let legacy = Legacy::new(Tool::V6);
+    // Another header should follow, and the packet ends.
+    let options = |next| [next, 0, 1, 4, 0, 0, 0, 0];
+    let truncated = plain(ETH_IPV6, &v6_packet(DESTINATION, &options(DESTINATION)));
+    expect(&legacy, &raw(&["-p udp"]), &truncated, &[], 0);
+    expect(&legacy, &raw(&["! -p udp"]), &truncated, &[], 0);
+    let addresses = raw(&["-s 2001:db8::/32"]);
+    let accepted = ["PREROUTING policy 1/48", "PREROUTING 0 1/48"];
+    expect(&legacy, &addresses, &truncated, &accepted, 1);
+}
+
+#[test]
+fn v6_protocol_may_lie_beyond_the_packet() {
+    requires!(
+        Need::Root,
+        Need::Tool("ip6tables-legacy"),
+        Need::Tool("nft")
+    );
+    let legacy = Legacy::new(Tool::V6);
+    // The header claims 24 bytes of which 8 are there. Only a match that reads the transport header drops the packet.
+    let long = plain(
+        ETH_IPV6,
+        &v6_packet(DESTINATION, &[UDP, 2, 1, 4, 0, 0, 0, 0]),
+    );
+    let accepted = ["PREROUTING policy 1/48", "PREROUTING 0 1/48"];
+    expect(&legacy, &raw(&["-p udp"]), &long, &accepted, 1);
+    expect(&legacy, &raw(&["-p udp -m udp --dport 80"]), &long, &[], 0);
+}
+
+#[test]
+fn v6_later_fragments_of_extensions_are_dropped() {
+    requires!(
+        Need::Root,
+        Need::Tool("ip6tables-legacy"),
+        Need::Tool("nft")
+    );
+    let legacy = Legacy::new(Tool::V6);
+    // A later fragment has no header that leads to the protocol, if an extension header follows.
+    let later = |next| {
+        plain(
+            ETH_IPV6,
+            &v6_packet(FRAGMENT, &[next, 0, 0, 9, 0, 0, 0, 1, 0]),
+        )
+    };
+    expect(&legacy, &raw(&["! -p udp"]), &later(DESTINATION), &[], 0);
+    let accepted = ["PREROUTING policy 1/49", "PREROUTING 0 1/49"];
+    expect(
+        &legacy,
+        &raw(&["-m frag"]),
+        &later(DESTINATION),
+        &accepted,
+        1,
+    );
+    expect(&legacy, &raw(&["! -p tcp"]), &later(UDP), &accepted, 1);
+}
+
+#[test]
+fn v6_headers_beyond_the_packet_are_dropped() {
+    requires!(
+        Need::Root,
+        Need::Tool("ip6tables-legacy"),
+        Need::Tool("nft")
+    );
+    let legacy = Legacy::new(Tool::V6);
+    let headers = [(DESTINATION, "-m dst"), (ROUTING, "-m rt")];
+    for (header, rule) in headers {
+        let long = plain(ETH_IPV6, &v6_packet(header, &[UDP, 2, 0, 0, 0, 0, 0, 0]));
+        expect(&legacy, &raw(&[rule]), &long, &[], 0);
+    }
+    let absent = plain(ETH_IPV6, &v6_packet(UDP, &udp()));
+    let accepted = ["PREROUTING policy 1/48"];
+    expect(&legacy, &raw(&["-m dst", "-m rt"]), &absent, &accepted, 1);
+}
+
+#[test]
+fn options_are_read_after_ports_and_flags() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));
+    let legacy = Legacy::new(Tool::V4);
+    let mut header = tcp();
+    // 32 bytes, of which 20 are there.
+    header[12] = 0x80;
+    let frame = v4(TCP, &header);
+    let accepted = ["PREROUTING policy 1/40"];
+    for unread in [
+        "--dport 81 --tcp-option 5",
+        "--tcp-flags ACK ACK --tcp-option 5",
+    ] {
+        let rules = raw(&[&format!("-p tcp -m tcp {unread}")]);
+        expect(&legacy, &rules, &frame, &accepted, 1);
+    }
+    let read = raw(&["-p tcp -m tcp --dport 80 --tcp-option 5"]);
+    expect(&legacy, &read, &frame, &[], 0);
+}
+
+#[test]
+fn dccp_options_follow_the_types_header() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));
+    let legacy = Legacy::new(Tool::V4);
+    // Sequence numbers of 48 bits. The header of a reset has 28 bytes, and that of data 16.
+    let packet = |kind: u8, words: u8| {
+        let start = [
+            4,
+            0,
+            0,
+            80,
+            words,
+            0,
+            0,
+            0,
+            kind << 1 | 1,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            1,
+        ];
+        v4(DCCP, &[&start[..], &[5, 3, 0, 0]].concat())
+    };
+    let (data, reset) = (2, 7);
+    let rules = raw(&["-p dccp -m dccp --dccp-option 5"]);
+    let matched = ["PREROUTING policy 1/40", "PREROUTING 0 1/40"];
+    expect(&legacy, &rules, &packet(data, 5), &matched, 1);
+    expect(&legacy, &rules, &packet(reset, 5), &[], 0);
+    let other = raw(&["-p dccp -m dccp --dport 81 --dccp-option 5"]);
+    expect(
+        &legacy,
+        &other,
+        &packet(reset, 5),
+        &["PREROUTING policy 1/40"],
+        1,
+    );
+}
+
+#[test]
+fn negated_match_counts_before_its_hotdrop() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));
+    let legacy = Legacy::new(Tool::V4);
+    let without_chunks = v4(SCTP, &[4, 0, 0, 80, 0, 0, 0, 1, 0, 0, 0, 0]);
+    let chunks = "-p sctp -m sctp --chunk-types any DATA";
+    expect(&legacy, &raw(&[chunks, ""]), &without_chunks, &[], 0);
+    let negated = chunks.replace("--chunk", "! --chunk");
+    let counted = ["PREROUTING 0 1/32"];
+    expect(&legacy, &raw(&[&negated, ""]), &without_chunks, &counted, 0);
+    let accepting = format!("{negated} -j ACCEPT");
+    expect(
+        &legacy,
+        &raw(&[&accepting, ""]),
+        &without_chunks,
+        &counted,
+        0,
+    );
+}
+
+#[test]
+fn return_in_base_chain_counts_policy() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));
+    let legacy = Legacy::new(Tool::V4);
+    let frame = v4(TCP, &tcp());
+    for (policy, accepted) in [("ACCEPT", 1), ("DROP", 0)] {
+        let rules = raw(&["-j RETURN", "-j ACCEPT"]).replace("G ACCEPT", &format!("G {policy}"));
+        let counters = ["PREROUTING policy 1/40", "PREROUTING 0 1/40"];
+        expect(&legacy, &rules, &frame, &counters, accepted);
+    }
+}
+
+#[test]
+fn user_chain_ends_after_its_jump() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));
+    let legacy = Legacy::new(Tool::V4);
+    let frame = v4(TCP, &tcp());
+    for end in ["-A a -j RETURN\n-A a -j DROP\n", "-A a -p tcp\n"] {
+        let rules = format!(
+            "*raw\n:PREROUTING DROP [0:0]\n:a - [0:0]\n{end}-A PREROUTING -j a\n-A PREROUTING -j ACCEPT\nCOMMIT\n"
+        );
+        let counters = ["PREROUTING 0 1/40", "PREROUTING 1 1/40", "a 0 1/40"];
+        expect(&legacy, &rules, &frame, &counters, 1);
+    }
+}
+
+#[test]
+fn goto_returns_to_the_callers_caller() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));
+    let legacy = Legacy::new(Tool::V4);
+    let frame = v4(TCP, &tcp());
+    let from_base = "*raw\n:PREROUTING ACCEPT [0:0]\n:a - [0:0]\n-A a -p tcp\n-A PREROUTING -g a\n-A PREROUTING -j DROP\nCOMMIT\n";
+    let counters = ["PREROUTING policy 1/40", "PREROUTING 0 1/40", "a 0 1/40"];
+    expect(&legacy, from_base, &frame, &counters, 1);
+    let nested = "*raw\n:PREROUTING ACCEPT [0:0]\n:a - [0:0]\n:b - [0:0]\n-A PREROUTING -j a\n-A PREROUTING -j DROP\n-A a -g b\n-A a -j ACCEPT\n-A b -p tcp\nCOMMIT\n";
+    let counters = [
+        "PREROUTING 0 1/40",
+        "PREROUTING 1 1/40",
+        "a 0 1/40",
+        "b 0 1/40",
+    ];
+    expect(&legacy, nested, &frame, &counters, 0);
+}
+
+#[test]
+fn forty_nested_jumps_return() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));
+    let legacy = Legacy::new(Tool::V4);
+    let declared: String = (0..40).map(|n| format!(":n{n} - [0:0]\n")).collect();
+    let jumps: String = (1..40)
+        .map(|n| format!("-A n{} -j n{n}\n", n - 1))
+        .collect();
+    let rules = format!(
+        "*raw\n:PREROUTING ACCEPT [0:0]\n{declared}{jumps}-A PREROUTING -j n0\n-A PREROUTING\nCOMMIT\n"
+    );
+    let (lines, accepted) = counted(&legacy, &rules, &[v4(TCP, &tcp())]);
+    assert_eq!(accepted, 1);
+    assert_eq!(lines.len(), 3 + 39, "{lines:?}");
+}
+
+#[test]
+fn bytes_are_the_total_length() {
+    let v4_padded = [v4(TCP, &tcp()), vec![0; 20]].concat();
+    let v6_padded = [plain(ETH_IPV6, &v6_packet(UDP, &udp())), vec![0; 20]].concat();
+    let mut arp = vec![0, 1, 8, 0, 6, 4, 0, 1];
+    arp.resize(46, 0);
+    let arp_padded = plain(ETH_ARP, &arp);
+    let cases = [
+        (Tool::V4, raw(&[""]), v4_padded, "PREROUTING 0 1/40"),
+        (Tool::V6, raw(&[""]), v6_padded, "PREROUTING 0 1/48"),
+        (
+            Tool::Arp,
+            "*filter\n:INPUT ACCEPT\n-A INPUT -i in0\n".to_owned(),
+            arp_padded,
+            "INPUT 0 1/28",
+        ),
+    ];
+    for (tool, rules, frame, counter) in cases {
+        if let Some(need) = missing(&tool.needs()) {
+            skip("rules::facts::bytes_are_the_total_length", need);
+            return;
+        }
+        let (lines, accepted) = counted(&Legacy::new(tool), &rules, &[frame]);
+        assert!(lines.contains(&counter.to_owned()), "{lines:?}");
+        assert_eq!(accepted, 1);
+    }
+}
+
+#[test]
+fn matches_are_tried_in_written_order() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));
+    let legacy = Legacy::new(Tool::V4);
+    let limit = "-m limit --limit 1/hour --limit-burst 1";
+    let tokens_left = |rule: String| {
+        let frames = [v4(UDP, &udp()), v4(TCP, &tcp())];
+        let (lines, _) = counted(&legacy, &raw(&[&rule]), &frames);
+        lines.contains(&"PREROUTING 0 1/40".to_owned())
+    };
+    // Each rule sees UDP first, which takes the only token if the limit is tried before the mark or the length.
+    assert!(tokens_left(format!("-m length --length 40 {limit}")));
+    assert!(!tokens_left(format!("{limit} -m length --length 40")));
+    assert!(tokens_left(format!("{limit} -p tcp")));
+}
+
+#[test]
+fn marks_and_logs_do_not_end_a_chain() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));
+    let legacy = Legacy::new(Tool::V4);
+    let rules = raw(&[
+        "-j MARK --set-xmark 0x5/0xffffffff",
+        "-j LOG",
+        "-m mark --mark 5 -j DROP",
+    ])
+    .replace("raw", "mangle");
+    let counters = [
+        "PREROUTING 0 1/40",
+        "PREROUTING 1 1/40",
+        "PREROUTING 2 1/40",
+    ];
+    expect(&legacy, &rules, &v4(TCP, &tcp()), &counters, 0);
+}
+
+#[test]
+fn accept_ends_one_table_only() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));
+    let legacy = Legacy::new(Tool::V4);
+    let rules = raw(&["-j ACCEPT"]) + &raw(&["-j DROP"]).replace("raw", "mangle");
+    let (lines, accepted) = counted(&legacy, &rules, &[v4(TCP, &tcp())]);
+    assert_eq!(lines, ["PREROUTING 0 1/40", "PREROUTING 0 1/40"]);
+    assert_eq!(accepted, 0);
+}

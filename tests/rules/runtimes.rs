@@ -1,0 +1,176 @@
+//! The kernel runtime of rules gives the answers of the native one, on random packets and times.
+
+use fairpath_bpf::{KernelRules, RUN_PACKETS};
+use fairpath_core::rules::{CounterMode, Evaluator, Work};
+use fairpath_rules::image::{BuildOptions, Built, build};
+use fairpath_rules::{Facts, Family, Hook, Names, Packet, fill, read};
+use fairpath_statistics::Random;
+use fairpath_testbed::{Need, requires};
+use fairpath_units::test_seed;
+
+/// Packets of each comparison.
+const PACKETS: usize = 40 * RUN_PACKETS;
+const SECOND: u64 = 1_000_000_000;
+
+fn image(text: &str, family: Family) -> Built {
+    let set = read(&mut text.as_bytes(), "test", family, &Names::default())
+        .expect("memory")
+        .complete()
+        .expect("valid rules");
+    build(&set, None, BuildOptions::default()).expect("small")
+}
+
+/// Both runtimes get the same packets in the same order. Returns how many packets were dropped.
+fn compare(
+    built: &Built,
+    hook: Hook,
+    mut next: impl FnMut(&mut Work, &mut Random),
+    tables: u32,
+) -> usize {
+    let mut random = Random::new(test_seed());
+    let mode = CounterMode::Exact;
+    let mut native = Evaluator::new(&built.image, &built.states, mode).expect("valid image");
+    let mut kernel = KernelRules::load(&built.image, &built.states, mode).expect("loads");
+    let mut dropped = 0;
+    let mut works = vec![*Work::new(); RUN_PACKETS];
+    for _ in 0..PACKETS / RUN_PACKETS {
+        for work in &mut works {
+            next(work, &mut random);
+        }
+        let mut answers = works.clone();
+        for work in &mut answers {
+            work.verdict = 0;
+            if native.read(work) {
+                native.evaluate(hook as u32, work);
+            }
+        }
+        kernel
+            .run(hook as u32, 1, &mut works)
+            .expect("kernel evaluates");
+        for (native, kernel) in answers.iter().zip(&works) {
+            let facts = |work: &Work| {
+                (
+                    work.verdict,
+                    work.argument,
+                    work.rule,
+                    work.word,
+                    work.logged,
+                    work.evaluated,
+                )
+            };
+            assert_eq!(facts(native), facts(kernel));
+            assert_eq!((native.error, kernel.error), (0, 0));
+            dropped += usize::from(native.verdict == 2);
+        }
+    }
+    for id in 0..built.ids {
+        assert_eq!(native.memory().counter(id), kernel.memory().counter(id));
+    }
+    for number in 0..tables {
+        let store = native.memory().table(number);
+        assert_eq!(store, kernel.memory().table(number));
+        println!("table {number}: {store:?}");
+    }
+    dropped
+}
+
+/// A packet of 20 to 59 bytes or a cut one, from one of `hosts` addresses; the clock continues.
+fn ipv4(work: &mut Work, random: &mut Random, now: &mut u64, hosts: u64) {
+    let protocols = [6, 17, 1, 50, 51, 132, 47];
+    let mut bytes = vec![
+        0x45, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 192, 0, 2, 1,
+    ];
+    bytes[8] = 63 + random.below(2) as u8;
+    bytes[9] = protocols[random.index(protocols.len())];
+    bytes[14..16].copy_from_slice(&(random.below(hosts) as u16).to_be_bytes());
+    bytes[19] = random.below(3) as u8;
+    if random.below(30) == 0 {
+        bytes[7] = 1;
+    }
+    let rest = if random.below(30) == 0 { 3 } else { 40 };
+    for _ in 0..rest {
+        bytes.push(random.below(4) as u8);
+    }
+    let length = bytes.len() as u16;
+    bytes[2..4].copy_from_slice(&length.to_be_bytes());
+    *now += match random.below(400) {
+        0 => random.below(30 * SECOND),
+        _ => random.below(SECOND / 40),
+    };
+    // Clocks of two CPUs differ a little.
+    let now = *now - random.below(1000);
+    let facts = Facts {
+        input: Some(b"eth0"[..].into()),
+        output: Some(b"eth1"[..].into()),
+        now,
+        ..Facts::default()
+    };
+    fill(
+        work,
+        &Packet {
+            family: Family::Ipv4,
+            bytes: &bytes,
+            network: 0,
+            length: bytes.len(),
+            facts,
+        },
+    );
+}
+
+#[test]
+fn recent_lists_agree_in_the_kernel() {
+    requires!(Need::Root);
+    let built = image(
+        "*mangle\n:FORWARD ACCEPT [0:0]\n\
+         -A FORWARD -p udp -m recent --set --name a\n\
+         -A FORWARD -d 192.0.2.2 -m recent --remove --name c --rdest\n\
+         -A FORWARD -d 192.0.2.1 -m recent --set --name c --mask 255.255.255.192\nCOMMIT\n\
+         *filter\n:FORWARD ACCEPT [0:0]\n\
+         -A FORWARD -p tcp -m recent --update --seconds 3 --hitcount 2 --name a -j DROP\n\
+         -A FORWARD -p icmp -m recent --rcheck --seconds 9 --reap --rttl --name a -j DROP\n\
+         -A FORWARD -p sctp -m recent --update --seconds 1 --reap --name a -j DROP\n\
+         -A FORWARD -p esp -m recent ! --rcheck --hitcount 40 --name b -j DROP\n\
+         -A FORWARD -m recent ! --update --seconds 1 --name b\n\
+         -A FORWARD -m recent --set --name b\n\
+         -A FORWARD -m recent --rcheck --name c --hitcount 3 -j DROP\nCOMMIT\n",
+        Family::Ipv4,
+    );
+    let mut now = 1000 * SECOND;
+    let dropped = compare(
+        &built,
+        Hook::Forward,
+        |work, random| ipv4(work, random, &mut now, 130),
+        3,
+    );
+    assert!(
+        (PACKETS / 20..PACKETS / 20 * 19).contains(&dropped),
+        "{dropped} drops"
+    );
+}
+
+#[test]
+fn hashlimits_agree_in_the_kernel() {
+    requires!(Need::Root);
+    let built = image(
+        "*filter\n:FORWARD ACCEPT [0:0]\n\
+         -A FORWARD -p tcp -m hashlimit --hashlimit-above 2/sec --hashlimit-burst 3 \
+         --hashlimit-mode srcip --hashlimit-name a -j DROP\n\
+         -A FORWARD -p udp -m hashlimit --hashlimit-upto 10/min --hashlimit-mode srcip,srcport,dstip \
+         --hashlimit-name b --hashlimit-htable-size 32 --hashlimit-htable-max 32 \
+         --hashlimit-htable-expire 2000 -j DROP\n\
+         -A FORWARD -m hashlimit --hashlimit-upto 160b/s --hashlimit-burst 1000b \
+         --hashlimit-mode dstip,dstport --hashlimit-name c -j DROP\nCOMMIT\n",
+        Family::Ipv4,
+    );
+    let mut now = 1000 * SECOND;
+    let dropped = compare(
+        &built,
+        Hook::Forward,
+        |work, random| ipv4(work, random, &mut now, 50),
+        3,
+    );
+    assert!(
+        (PACKETS / 20..PACKETS / 20 * 19).contains(&dropped),
+        "{dropped} drops"
+    );
+}
