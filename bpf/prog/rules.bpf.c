@@ -76,8 +76,8 @@ int rules_stream(void *ctx)
 	rules = FP_AT(struct fp_rules, input, input->rules);
 	w = FP_AT(struct fp_rules_work, input, input->works);
 	fp_loop(input->done, input->count) {
-		const u64 FP_MEM *head = FP_AT(const u64, input,
-					       input->heads + (u64)input->done * FP_HEAD_BYTES);
+		const u64 FP_MEM *head =
+			FP_AT(const u64, input, input->heads + (u64)input->done * FP_HEAD_BYTES);
 
 		for (i = 0; i < FP_HEAD_BYTES / 8; i++)
 			((volatile u64 FP_MEM *)w->head)[i] = head[i];

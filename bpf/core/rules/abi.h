@@ -356,7 +356,7 @@ struct fp_rules_work {
 	u64 now;		     /* nanoseconds */
 	u64 date;		     /* seconds since 1970 */
 	u64 scratch[5];		     /* of a test */
-	u64 hidden_meta; /* the connection while table raw runs */
+	u64 hidden_meta;	     /* the connection while table raw runs */
 	u64 hidden_mark;
 	u64 hidden_unknown;
 	u64 hidden_unknown_mark;
@@ -396,11 +396,11 @@ struct fp_rules_work {
 	u32 mss;
 	u32 changed; /* FP_CHANGED_* */
 	u32 logged;
-	u32 waiting; /* reason of an unknown answer in the present rule */
+	u32 waiting;  /* reason of an unknown answer in the present rule */
 	u32 hidden;   /* true while table raw runs */
 	u32 doomed;   /* the packet is dropped after the present rule */
 	u32 doomable; /* a broken header was found by a match that is negated afterwards */
-	u32 error; /* the image is corrupt */
+	u32 error;    /* the image is corrupt */
 	u32 tracing;
 	u32 traced;
 	u64 stack[FP_RULES_DEPTH]; /* of fp_rules_frame() */

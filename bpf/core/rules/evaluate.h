@@ -89,14 +89,14 @@ FP_INLINE u32 fp_rules_in_list(const u8 FP_MEM *segment, u32 list, u32 from, u32
 }
 
 /* The offset from the segment of the next rule that can match, from `from` on; or its end. */
-FP_FUNC u32 fp_rules_next(struct fp_rules_work FP_MEM *w FP_ARG,
-			  const u8 FP_MEM *segment FP_ARG, u32 from)
+FP_FUNC u32 fp_rules_next(struct fp_rules_work FP_MEM *w FP_ARG, const u8 FP_MEM *segment FP_ARG,
+			  u32 from)
 {
-	const struct fp_rules_record FP_MEM *record = (const struct fp_rules_record FP_MEM *)segment;
+	const struct fp_rules_record FP_MEM *record =
+		(const struct fp_rules_record FP_MEM *)segment;
 	const struct fp_rules_lookup FP_MEM *lookup =
 		FP_AT(const struct fp_rules_lookup, segment, record->id);
-	const struct fp_rules_tuple FP_MEM *t =
-		(const struct fp_rules_tuple FP_MEM *)(lookup + 1);
+	const struct fp_rules_tuple FP_MEM *t = (const struct fp_rules_tuple FP_MEM *)(lookup + 1);
 	u32 i, k, best = lookup->end;
 
 	fp_loop(i, FP_RULES_TUPLES) {
@@ -131,7 +131,7 @@ FP_INLINE u32 fp_rules_scan(const u8 FP_MEM *first, u32 count, u32 stride, u64 k
 {
 	u32 i = FP_ZERO;
 
-#define FP_FIRST_(n)                                                                                \
+#define FP_FIRST_(n)                                                                               \
 	(((key & FP_AT(const struct fp_rules_compare, first, (u64)(n) * stride)->mask) ==          \
 	  FP_AT(const struct fp_rules_compare, first, (u64)(n) * stride)->value) != not)
 	while (i + 4 <= count && fp_can_loop) {
@@ -208,9 +208,10 @@ FP_FUNC u32 fp_rules_walk_chains(struct fp_rules FP_MEM *r FP_ARG,
 					continue;
 				}
 				shape = head->shape;
-				skipped = fp_rules_scan((const u8 FP_MEM *)fp_rules_compares(record),
-							(end - at) / stride, stride,
-							w->word[shape & 15], !!(shape & 16));
+				skipped =
+					fp_rules_scan((const u8 FP_MEM *)fp_rules_compares(record),
+						      (end - at) / stride, stride,
+						      w->word[shape & 15], !!(shape & 16));
 				*evaluated += skipped;
 				at += skipped * stride;
 				if (at >= end) {
@@ -220,7 +221,8 @@ FP_FUNC u32 fp_rules_walk_chains(struct fp_rules FP_MEM *r FP_ARG,
 				}
 				record = FP_AT(const struct fp_rules_record, image, at);
 			} else {
-				at = within + fp_rules_next(w, (const u8 FP_MEM *)head, at - within);
+				at = within +
+				     fp_rules_next(w, (const u8 FP_MEM *)head, at - within);
 				record = FP_AT(const struct fp_rules_record, image, at);
 				/* The record after the segment is the end of it. */
 				if (record->words == FP_RECORD_LEAVE) {

@@ -14,7 +14,8 @@
 #define FP_YES	   1
 #define FP_HOTDROP 2
 #define FP_MAYBE   3
-#define FP_DOOMED  4 /* a negated match of a broken packet: it matches, and then the packet is dropped */
+#define FP_DOOMED                                                                                  \
+	4 /* a negated match of a broken packet: it matches, and then the packet is dropped */
 
 /* The data of a test. */
 FP_INLINE const u64 FP_MEM *fp_test_data(const struct fp_rules_test FP_MEM *t)
@@ -570,7 +571,7 @@ FP_FUNC u32 fp_test_headers(struct fp_rules_work FP_MEM *w FP_ARG, u32 wanted, u
 	}
 	/* Negated, none of the headers may be there. */
 	if (soft)
-		return (found & wanted) == (not ? 0 : wanted);
+		return (found & wanted) == (not? 0 : wanted);
 	return !!(found == wanted) ^ not;
 }
 

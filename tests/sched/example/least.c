@@ -4,7 +4,8 @@ struct flow {
 	u64 bytes;
 };
 
-struct class {
+struct class
+{
 	PARAMS;
 };
 

@@ -6,12 +6,9 @@
 #include "rules/evaluate.h"
 
 const u32 fp_native_rules_sizes[7] = {
-	sizeof(struct fp_rules),
-	sizeof(struct fp_rules_image),
-	sizeof(struct fp_rules_work),
-	FP_TEST_KINDS,
-	sizeof(struct fp_rules_table),
-	sizeof(struct fp_rules_store),
+	sizeof(struct fp_rules),       sizeof(struct fp_rules_image),
+	sizeof(struct fp_rules_work),  FP_TEST_KINDS,
+	sizeof(struct fp_rules_table), sizeof(struct fp_rules_store),
 	sizeof(struct fp_rules_kept),
 };
 
