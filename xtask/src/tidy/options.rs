@@ -10,6 +10,8 @@ use std::path::Path;
 const OTHERS: [&str; 2] = ["--match", "--net"];
 /// Old options, which a message names with the new one.
 const EXCEPT: &str = "crates/base/cli/src/replaced.rs";
+/// The matches and targets of rules with their options, which messages about rules name.
+const RULES: &str = "crates/model/rules/src/spec/tables.rs";
 
 /// Checks the sources against the help texts of the built programs.
 pub fn check_messages(fairpath: &Path) -> Result<()> {
@@ -19,7 +21,11 @@ pub fn check_messages(fairpath: &Path) -> Result<()> {
     for page in pages.values() {
         known.extend(options_in(&page.replace("\\-", "-")).map(|(_, option)| option.to_owned()));
     }
-    let findings = check(&read_files()?, &known);
+    let files = read_files()?;
+    for file in files.iter().filter(|file| file.path == RULES) {
+        known.extend(options_in(&file.text).map(|(_, option)| option.to_owned()));
+    }
+    let findings = check(&files, &known);
     for finding in &findings {
         eprintln!("{finding}");
     }
