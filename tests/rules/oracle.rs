@@ -14,6 +14,7 @@ mod facts;
 mod harness;
 mod legacy;
 mod packets;
+mod partial;
 mod pools;
 mod rulesets;
 

@@ -147,6 +147,12 @@ FP_INLINE u32 fp_rules_test(struct fp_rules FP_MEM *r, struct fp_rules_work FP_M
 	return fp_test_packet(w, t);
 }
 
+/* True if the packet, of which the answer is unknown for this reason, may also be dropped. */
+FP_INLINE int fp_may_drop(u32 reason)
+{
+	return reason == FP_UNKNOWN_MATCH || reason == FP_UNKNOWN_CUT_BYTES;
+}
+
 /* Most tests of a rule. */
 #define FP_RULES_TESTS 128
 
@@ -171,12 +177,9 @@ FP_FUNC u32 fp_rules_all_tests(struct fp_rules FP_MEM *r FP_ARG,
 			break;
 		state = fp_rules_test(r, w, t);
 		if (state == FP_MAYBE) {
-			/* It may also drop the packet, so that no later match counts. */
-			int drops = w->argument == FP_UNKNOWN_MATCH ||
-				    w->argument == FP_UNKNOWN_CUT_BYTES;
-
 			maybe = maybe ? maybe : w->argument;
-			if (drops)
+			/* No later match counts then. */
+			if (fp_may_drop(w->argument))
 				break;
 		} else if (state == FP_DOOMED) {
 			w->doomed = 1;
@@ -199,14 +202,14 @@ FP_FUNC u32 fp_rules_all_tests(struct fp_rules FP_MEM *r FP_ARG,
 /*
  * The comparisons of a slow packet. The first one that needs bytes of the transport header belongs
  * to the first match: comparisons before it and its own protocol are the first part (`header` 1),
- * the rest of it and those after it the second.
+ * the rest of it and those after it the second. FP_MAYBE: the packet may be dropped here.
  */
 FP_FUNC u32 fp_compares_slowly(struct fp_rules_work FP_MEM *w FP_ARG,
 			       const struct fp_rules_record FP_MEM *record FP_ARG, u32 header)
 {
 	const struct fp_rules_compare FP_MEM *c = fp_rules_compares(record);
 	volatile u32 FP_MEM *i = &w->step[0];
-	u32 state, shape = record->shape, drop = 0, passed = 0;
+	u32 state, shape = record->shape, passed = 0;
 
 	fp_loop(*i, FP_RULES_COMPARES) {
 		u32 pivot;
@@ -218,43 +221,39 @@ FP_FUNC u32 fp_compares_slowly(struct fp_rules_work FP_MEM *w FP_ARG,
 			state = fp_compare_slowly(w, c, shape, header);
 			if (state == FP_NO)
 				return FP_NO;
-			if (state == FP_HOTDROP && !header)
-				return FP_HOTDROP;
-			/* The protocol is the last comparison of the header. */
-			if (state == FP_HOTDROP) {
-				drop = 1;
-				break;
-			}
 			if (state == FP_MAYBE && !w->waiting)
 				w->waiting = w->argument;
+			/* The protocol is the last comparison of the header. */
+			if (state == FP_HOTDROP || (state == FP_MAYBE && fp_may_drop(w->argument)))
+				return state;
 		}
 		passed |= pivot;
 		shape >>= 5;
 		c++;
 	}
-	return drop ? FP_HOTDROP : FP_YES;
+	return FP_YES;
 }
 
 FP_FUNC u32 fp_rules_match_slowly(struct fp_rules FP_MEM *r FP_ARG,
 				  struct fp_rules_work FP_MEM *w FP_ARG,
 				  const struct fp_rules_record FP_MEM *record FP_ARG)
 {
-	u32 state, drop;
+	u32 state, drops;
 
 	w->waiting = 0;
-	drop = fp_compares_slowly(w, record, 1);
-	if (drop == FP_NO)
+	drops = fp_compares_slowly(w, record, 1);
+	if (drops == FP_NO)
 		return FP_NO;
 	/* The protocol is the last part of the header that is compared. */
 	state = fp_rules_all_tests(r, w, record, 1);
 	if (state == FP_NO)
 		return FP_NO;
-	if (drop == FP_HOTDROP)
-		return w->waiting ? fp_maybe(w, w->waiting) : FP_HOTDROP;
-	state = fp_compares_slowly(w, record, 0);
-	if (state == FP_NO)
-		return FP_NO;
-	if (state == FP_HOTDROP)
+	if (drops == FP_YES) {
+		drops = fp_compares_slowly(w, record, 0);
+		if (drops == FP_NO)
+			return FP_NO;
+	}
+	if (drops != FP_YES)
 		return w->waiting ? fp_maybe(w, w->waiting) : FP_HOTDROP;
 	state = fp_rules_all_tests(r, w, record, 2);
 	if (state != FP_YES)

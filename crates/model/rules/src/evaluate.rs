@@ -45,21 +45,33 @@ impl Core {
     /// Runs all tables at a hook. `None`: rules do not see the packet, because the kernel drops it
     /// before, or because it is not of the family.
     pub fn evaluate(&mut self, hook: Hook, packet: &Packet) -> Option<CoreOutcome> {
-        fill(&mut self.work, packet);
-        if !self.evaluator.read(&mut self.work) {
-            return None;
-        }
-        self.evaluator.evaluate(hook as u32, &mut self.work);
-        Some(outcome(&self.work, packet))
+        self.run(packet, |evaluator, work| {
+            evaluator.evaluate(hook as u32, work)
+        })
     }
 
     /// Runs one base chain.
     pub fn evaluate_chain(&mut self, chain: u32, packet: &Packet) -> Option<CoreOutcome> {
+        self.run(packet, |evaluator, work| {
+            evaluator.evaluate_chain(chain, work)
+        })
+    }
+
+    fn run<T>(
+        &mut self,
+        packet: &Packet,
+        evaluate: impl FnOnce(&mut Evaluator, &mut Work) -> T,
+    ) -> Option<CoreOutcome> {
         fill(&mut self.work, packet);
-        if !self.evaluator.read(&mut self.work) {
+        if self.evaluator.read(&mut self.work) {
+            evaluate(&mut self.evaluator, &mut self.work);
+        } else if is_cut(packet) {
+            self.work.verdict = action::UNKNOWN;
+            self.work.argument = Unknown::CutBytes as u32;
+            self.work.rule = fairpath_core::rules::NONE;
+        } else {
             return None;
         }
-        self.evaluator.evaluate_chain(chain, &mut self.work);
         Some(outcome(&self.work, packet))
     }
 
@@ -96,6 +108,17 @@ impl Core {
 
 /// Bytes of a link-layer header.
 const LINK_BYTES: usize = 14;
+
+/// True if the packet has a header of its family whose bytes were not captured.
+fn is_cut(packet: &Packet) -> bool {
+    let needed = match packet.family {
+        Family::Ipv4 => 20,
+        Family::Ipv6 => 40,
+        Family::Arp => 28,
+        Family::Bridge => 0,
+    };
+    packet.length >= needed && packet.network_bytes().len() < needed
+}
 
 /// Two words of a name, zero-padded.
 fn name(name: &[u8]) -> [u64; 2] {

@@ -441,7 +441,8 @@ impl<'a> Reference<'a> {
                 }
                 Err(Stop::Unknown(reason)) => {
                     unknown = unknown.or(Some(reason));
-                    if reason == Unknown::CutBytes && matches::may_drop(&group, context) {
+                    let is_cut = reason == Unknown::CutBytes || group.kind.is_header();
+                    if is_cut && (place.is_err() || matches::may_drop(&group, context)) {
                         break;
                     }
                     None

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::state::{MatchId, State};
-use super::view::{Answer, Transport};
+use super::view::{Answer, Transport, Walked};
 use super::{bridge, extension, facts, lookup, transport};
 use crate::packet::Unknown;
 use crate::sets::Sets;
@@ -26,7 +26,10 @@ pub(super) fn is_stateful(group: &Group) -> bool {
 /// True if a match, or the header, could find a broken header among bytes that were not captured.
 pub(super) fn may_drop(group: &Group, context: &Context) -> bool {
     match group.kind {
-        Kind::Ip => context.family == Family::Ipv6 && group.has("-p"),
+        Kind::Ip => {
+            let is_found = || matches!(context.view.find_header(None), Ok(Walked::Found { .. }));
+            context.family == Family::Ipv6 && group.has("-p") && !is_found()
+        }
         Kind::Tcp => group.has("--tcp-option"),
         Kind::Sctp => group.has("--chunk-types"),
         Kind::Dccp => group.has("--dccp-option"),

@@ -1,0 +1,170 @@
+//! An evaluator that knows less never says something else: with hidden facts and cut bytes, core and
+//! reference give the outcome of the whole packet, or say that it is unknown.
+
+use fairpath_core::rules::CounterMode;
+use fairpath_rules::image::{BuildOptions, build};
+use fairpath_rules::{Connection, Core, Owner, Packet, Reference, Verdict};
+use fairpath_statistics::Random;
+use fairpath_units::test_seeds;
+
+use super::legacy::Tool;
+use super::packets::frames;
+use super::rulesets::generate;
+use super::{hooks, packet, parse};
+
+/// Frames of a ruleset.
+const FRAMES: usize = 24;
+/// Partial packets made of each frame.
+const VIEWS: usize = 4;
+
+/// Matches that need facts, for any place of a rule of IPv4 and IPv6.
+const MATCHES: [&str; 14] = [
+    "-i in0",
+    "! -i eth+",
+    "-m state --state NEW",
+    "-m conntrack ! --ctstate NEW --ctdir REPLY",
+    "-m connmark --mark 1",
+    "-m addrtype --dst-type LOCAL",
+    "-m addrtype ! --src-type LOCAL --dst-type UNICAST",
+    "-m owner --uid-owner 0",
+    "-m physdev --physdev-in in0",
+    "-m rpfilter",
+    "-m pkttype --pkt-type unicast",
+    "-m time --timestart 10:00 --timestop 12:00",
+    "-m statistic --mode random --probability 0.5",
+    "-m mac ! --mac-source 02:00:00:00:00:01",
+];
+
+/// Adds matches that need facts to the rules of a generated ruleset.
+fn with_facts(text: &str, random: &mut Random) -> String {
+    let add = |line: &str, random: &mut Random| {
+        let extra = random.pick(&MATCHES);
+        let (option, name) = (extra.trim_start_matches("! "), extra.split(' ').nth(1));
+        let is_new = !line.contains(&option[..2])
+            || option.starts_with("-m") && name.is_some_and(|name| !line.contains(name));
+        match line.splitn(3, ' ').collect::<Vec<_>>()[..] {
+            // Behind the chain, or before the target.
+            ["-A", chain, rest] if is_new && random.one_in(2) => {
+                format!("-A {chain} {extra} {rest}")
+            }
+            ["-A", ..] if is_new => match line.find(" -j ").or(line.find(" -g ")) {
+                Some(at) => format!("{} {extra}{}", &line[..at], &line[at..]),
+                None => format!("{line} {extra}"),
+            },
+            _ => line.to_owned(),
+        }
+    };
+    let lines = text.lines().map(|line| match random.below(3) {
+        0 => line.to_owned(),
+        1 => add(line, random),
+        _ => add(&add(line, random), random),
+    });
+    lines.fold(String::new(), |text, line| text + &line + "\n")
+}
+
+/// Every fact is known.
+fn complete<'a>(tool: Tool, frame: &'a [u8], random: &mut Random) -> Packet<'a> {
+    let mut packet = packet(tool, frame);
+    let names: [&[u8]; 4] = [b"in0", b"in1", b"eth0", b""];
+    let facts = &mut packet.facts;
+    facts.output = Some(random.pick(&names).into());
+    facts.physical_input = Some(random.pick(&names).into());
+    facts.physical_output = Some(random.pick(&names).into());
+    facts.mark = random.pick(&[0, 0, 1, 0x10]);
+    facts.connection = Some(Connection {
+        state: 1 << random.below(5),
+        status: random.draw() as u8 & 15,
+        mark: random.pick(&[0, 1, 0x10]),
+        reply: random.one_in(2),
+    });
+    facts.source_type = facts.source_type.or(Some(2));
+    facts.destination_type = facts.destination_type.or(Some(4));
+    facts.owner = Some(random.one_in(2).then_some(Owner { user: 0, group: 0 }));
+    facts.reverse_path = Some(random.one_in(2));
+    facts.date = Some((random.below(4_000_000_000), 0));
+    facts.random = Some(random.draw() as u32);
+    packet
+}
+
+/// The packet with fewer facts and bytes.
+fn hide<'a>(packet: &Packet<'a>, random: &mut Random) -> Packet<'a> {
+    let mut partial = packet.clone();
+    let facts = &mut partial.facts;
+    let one_in = random.pick(&[2, 4, 16]);
+    let mut hidden = || random.one_in(one_in);
+    macro_rules! hide {
+        ($($fact:ident),*) => { $(if hidden() { facts.$fact = None; })* };
+    }
+    hide!(input, output, physical_input, physical_output, connection);
+    hide!(source_type, destination_type, packet_type, owner);
+    hide!(reverse_path, date, random);
+    if random.one_in(2) {
+        let from = packet.network;
+        let kept = from + random.below((packet.bytes.len() - from) as u64 + 1) as usize;
+        partial.bytes = &packet.bytes[..kept];
+    }
+    partial
+}
+
+fn never_contradicts(tool: Tool, count: u64) {
+    let (mut known, mut unknown) = (0u32, 0u32);
+    for seed in test_seeds(count) {
+        let mut random = Random::new(seed);
+        let generated = generate(tool, seed);
+        let text = match tool {
+            Tool::Arp => generated.text,
+            Tool::V4 | Tool::V6 => with_facts(&generated.text, &mut random),
+        };
+        let ruleset = parse(tool, &text);
+        let frames = frames(tool, generated.toward, seed, FRAMES);
+        let hook = *hooks(tool, generated.toward).last().expect("a hook");
+        for optimise in [false, true] {
+            let built = build(&ruleset, None, BuildOptions { optimise }).unwrap();
+            if optimise && built.plans.is_empty() {
+                continue;
+            }
+            for frame in &frames {
+                let whole = complete(tool, frame, &mut random);
+                let evaluate = |packet: &Packet| {
+                    let mut core = Core::new(&built, CounterMode::Exact).unwrap();
+                    core.trace(true);
+                    let mut reference = Reference::new(&ruleset, None);
+                    (
+                        core.evaluate(hook, packet),
+                        reference.trace(true).evaluate(hook, packet),
+                    )
+                };
+                let (core, reference) = evaluate(&whole);
+                let core = core.expect("frames are complete");
+                for _ in 0..VIEWS {
+                    let partial = hide(&whole, &mut random);
+                    let (partial_core, partial_reference) = evaluate(&partial);
+                    let context = || format!("seed {seed}, optimise {optimise}\n{text}{partial:?}");
+                    let outcome = partial_core.unwrap_or_else(|| panic!("not seen, {}", context()));
+                    if matches!(outcome.verdict, Verdict::Unknown(_)) {
+                        unknown += 1;
+                    } else {
+                        known += 1;
+                        let part = (outcome.verdict, outcome.rule, outcome.matched);
+                        let all = (core.verdict.clone(), core.rule, core.matched.clone());
+                        assert_eq!(part, all, "core, {}", context());
+                    }
+                    if !matches!(partial_reference.verdict, Verdict::Unknown(_)) {
+                        let part = (partial_reference.verdict, partial_reference.at);
+                        let all = (reference.verdict.clone(), reference.at);
+                        assert_eq!(part, all, "reference, {}", context());
+                    }
+                }
+            }
+        }
+    }
+    println!("{known} outcomes are those of the whole packet, {unknown} are unknown");
+    assert!(known > 0 && unknown > 0);
+}
+
+#[test]
+fn partial_packets_are_never_contradicted() {
+    never_contradicts(Tool::V4, 200);
+    never_contradicts(Tool::V6, 200);
+    never_contradicts(Tool::Arp, 50);
+}
