@@ -321,6 +321,13 @@ FP_INLINE void fp_store_release64(u64 *p, u64 value)
 	} while (0)
 #endif
 
+/* Begins to load the cache line of `place`, so that it is there when it is read. */
+#ifdef __bpf__
+#define FP_FETCH(place) ((void)*(const volatile u8 FP_MEM *)(place))
+#else
+#define FP_FETCH(place) __builtin_prefetch(place)
+#endif
+
 /* Counts `i` from 0 to `bound` - 1 in a form that every runtime accepts. */
 #define fp_loop(i, bound) for ((i) = FP_ZERO; (i) < (bound) && fp_can_loop; (i)++)
 

@@ -403,8 +403,9 @@ struct fp_rules_work {
 	u32 error;    /* the image is corrupt */
 	u32 tracing;
 	u32 traced;
-	u64 stack[FP_RULES_DEPTH]; /* of fp_rules_frame() */
-	u32 trace[FP_RULES_TRACE]; /* ids of rules that matched */
+	u32 hashes[FP_RULES_TUPLES]; /* of the tuples of a lookup */
+	u64 stack[FP_RULES_DEPTH];   /* of fp_rules_frame() */
+	u32 trace[FP_RULES_TRACE];   /* ids of rules that matched */
 	u8 head[FP_RULES_HEAD + 8];
 };
 

@@ -88,8 +88,36 @@ FP_INLINE u32 fp_rules_in_list(const u8 FP_MEM *segment, u32 list, u32 from, u32
 	return low < offsets[0] ? offsets[1 + low] : none;
 }
 
-/* The offset from the segment of the next rule that can match, from `from` on; or its end. */
-FP_FUNC u32 fp_rules_next(struct fp_rules_work FP_MEM *w FP_ARG, const u8 FP_MEM *segment FP_ARG,
+/* The entry of a tuple that is `k` places behind that of the hash. */
+FP_INLINE const struct fp_rules_entry FP_MEM *
+fp_rules_entry(const u8 FP_MEM *segment, const struct fp_rules_tuple FP_MEM *t, u32 hash, u32 k)
+{
+	return FP_AT(const struct fp_rules_entry, segment,
+		     t->at + (u64)((hash + k) & t->mask) * sizeof(struct fp_rules_entry));
+}
+
+/*
+ * Fetches the counter of the rule at `at` of a segment. It is a guess: rules of a segment have ids in
+ * order, and mostly the size of the first.
+ */
+FP_INLINE void fp_rules_fetch_counter(const struct fp_rules FP_MEM *r,
+				      const struct fp_rules_work FP_MEM *w,
+				      const struct fp_rules_record FP_MEM *segment, u32 at)
+{
+	const struct fp_rules_record FP_MEM *first = segment + 1;
+	u32 size = (first->units | !first->units) * FP_RULES_UNIT;
+	u64 id = (u64)first->id + (at - FP_RULES_UNIT) / size;
+
+	FP_FETCH(FP_AT(const struct fp_rules_counter, r,
+		       r->counters + w->cpu * r->stride + id * sizeof(struct fp_rules_counter)));
+}
+
+/*
+ * The offset from the segment of the next rule that can match, from `from` on; or its end. The
+ * entries of all tuples are fetched before the first is read, so that their cache misses overlap.
+ */
+FP_FUNC u32 fp_rules_next(const struct fp_rules FP_MEM *r FP_ARG,
+			  struct fp_rules_work FP_MEM *w FP_ARG, const u8 FP_MEM *segment FP_ARG,
 			  u32 from)
 {
 	const struct fp_rules_record FP_MEM *record =
@@ -97,18 +125,28 @@ FP_FUNC u32 fp_rules_next(struct fp_rules_work FP_MEM *w FP_ARG, const u8 FP_MEM
 	const struct fp_rules_lookup FP_MEM *lookup =
 		FP_AT(const struct fp_rules_lookup, segment, record->id);
 	const struct fp_rules_tuple FP_MEM *t = (const struct fp_rules_tuple FP_MEM *)(lookup + 1);
+	volatile u32 FP_MEM *n = &w->step[0];
 	u32 i, k, best = lookup->end;
 
+	fp_loop(*n, FP_RULES_TUPLES) {
+		const struct fp_rules_tuple FP_MEM *tuple = t + *n;
+		u32 hash;
+
+		if (*n >= lookup->tuples)
+			break;
+		hash = fp_rules_hash(w, tuple);
+		w->hashes[*n] = hash;
+		FP_FETCH(fp_rules_entry(segment, tuple, hash, 0));
+	}
 	fp_loop(i, FP_RULES_TUPLES) {
 		u32 hash, found;
 
 		if (i >= lookup->tuples)
 			break;
-		hash = fp_rules_hash(w, t);
+		hash = w->hashes[i];
 		fp_loop(k, FP_RULES_PROBES) {
 			const struct fp_rules_entry FP_MEM *entry =
-				FP_AT(const struct fp_rules_entry, segment,
-				      t->at + (u64)((hash + k) & t->mask) * sizeof(*entry));
+				fp_rules_entry(segment, t, hash, k);
 
 			if (!entry->hash)
 				break;
@@ -120,6 +158,7 @@ FP_FUNC u32 fp_rules_next(struct fp_rules_work FP_MEM *w FP_ARG, const u8 FP_MEM
 		}
 		t++;
 	}
+	fp_rules_fetch_counter(r, w, record, best);
 	return best;
 }
 
@@ -222,7 +261,7 @@ FP_FUNC u32 fp_rules_walk_chains(struct fp_rules FP_MEM *r FP_ARG,
 				record = FP_AT(const struct fp_rules_record, image, at);
 			} else {
 				at = within +
-				     fp_rules_next(w, (const u8 FP_MEM *)head, at - within);
+				     fp_rules_next(r, w, (const u8 FP_MEM *)head, at - within);
 				record = FP_AT(const struct fp_rules_record, image, at);
 				/* The record after the segment is the end of it. */
 				if (record->words == FP_RECORD_LEAVE) {

@@ -3,6 +3,8 @@
  * rules.c: the native runtime of rules. Every function here is declared in rules.rs; nothing else
  * links to it.
  */
+#include <sys/mman.h>
+
 #include "rules/evaluate.h"
 
 const u32 fp_native_rules_sizes[7] = {
@@ -30,4 +32,13 @@ u32 fp_native_rules_evaluate(struct fp_rules *r, struct fp_rules_work *w, u32 ho
 u32 fp_native_rules_chain(struct fp_rules *r, struct fp_rules_work *w, u32 chain)
 {
 	return fp_rules_chain(r, w, chain);
+}
+
+/* Asks for huge pages: packets read the memory at random. The kernel may refuse, which costs time only. */
+void fp_native_rules_advise(void *at, u64 bytes)
+{
+	u64 start = ((u64)at + 4095) & ~4095ull, end = ((u64)at + bytes) & ~4095ull;
+
+	if (end > start)
+		madvise((void *)start, end - start, MADV_HUGEPAGE);
 }

@@ -206,6 +206,7 @@ impl Evaluator {
     pub fn new(image: &[u8], states: &[u64], mode: CounterMode) -> Result<Evaluator, ImageError> {
         let bytes = Memory::bytes(image)?;
         let mut memory = vec![0u64; bytes.div_ceil(8)];
+        ffi::advise(&mut memory);
         let at = NonNull::from(&mut memory[..]).cast::<u8>();
         // SAFETY: the vector has the bytes, is zero, aligned, and lives as long as the evaluator.
         let formatted = unsafe { Memory::format(at, image, states, mode, 64) }?;

@@ -584,6 +584,8 @@ pub struct Work {
     pub tracing: u32,
     /// Rules that matched.
     pub traced: u32,
+    /// Of the tuples of a lookup.
+    pub hashes: [u32; TUPLES],
     /// Of `fp_rules_frame()`.
     pub stack: [u64; DEPTH],
     /// Ids of rules that matched.

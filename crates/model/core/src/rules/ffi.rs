@@ -8,6 +8,7 @@ unsafe extern "C" {
     #[cfg(test)]
     static fp_native_rules_sizes: [u32; 7];
     fn fp_native_rules_seed(rules: *mut Rules, seed: u64);
+    fn fp_native_rules_advise(at: *mut u64, bytes: u64);
     fn fp_native_rules_read(work: *mut Work) -> u32;
     fn fp_native_rules_evaluate(rules: *mut Rules, work: *mut Work, hook: u32) -> u32;
     fn fp_native_rules_chain(rules: *mut Rules, work: *mut Work, chain: u32) -> u32;
@@ -25,6 +26,12 @@ pub(super) fn sizes() -> [u32; 7] {
 pub(super) fn seed(rules: NonNull<Rules>, seed: u64) {
     // SAFETY: the caller wrote a header there, and the core writes its keys only.
     unsafe { fp_native_rules_seed(rules.as_ptr(), seed) };
+}
+
+/// Asks the kernel for huge pages.
+pub(super) fn advise(memory: &mut [u64]) {
+    // SAFETY: advice about pages inside of the slice; it does not change their content.
+    unsafe { fp_native_rules_advise(memory.as_mut_ptr(), size_of_val(memory) as u64) };
 }
 
 pub(super) fn read(work: &mut Work) -> bool {
