@@ -23,7 +23,7 @@
 #define FP_RULES_WORDS	  16
 #define FP_RULES_HEAD	  512	     /* bytes of a packet that tests can read */
 #define FP_RULES_DEPTH	  512	     /* nested jumps; more drop the packet, as in xtables */
-#define FP_RULES_STEPS	  (1u << 22) /* records of one packet */
+#define FP_RULES_STEPS	  (1u << 23) /* records of one packet; most turns of a loop in 6.12 */
 #define FP_RULES_TRACE	  4096	     /* rules that a trace keeps */
 #define FP_RULES_TABLES	  5	     /* tables of a hook */
 #define FP_RULES_RAW	  0	     /* the first of them: before conntrack */

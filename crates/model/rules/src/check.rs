@@ -370,5 +370,6 @@ pub fn unknown_text(unknown: Unknown) -> &'static str {
         Unknown::CutBytes => "bytes that the capture did not keep",
         Unknown::Set => "a set that was not given: add its ipset file",
         Unknown::LinkLayer => "the link-layer header, which the packet does not have",
+        Unknown::Steps => "more than 8,388,608 rules, which a packet may not meet",
     }
 }

@@ -253,6 +253,7 @@ fn fill_link(work: &mut Work, packet: &Packet) {
 /// The results of an evaluation.
 pub fn outcome(work: &Work, packet: &Packet) -> CoreOutcome {
     let verdict = match work.verdict {
+        _ if work.error != 0 => Verdict::Unknown(Unknown::Steps),
         action::ACCEPT => Verdict::Accept,
         action::REJECT => Verdict::Reject(work.argument as u8),
         action::QUEUE => Verdict::Queue,
@@ -290,7 +291,8 @@ pub fn outcome(work: &Work, packet: &Packet) -> CoreOutcome {
 fn unknown(reason: u32) -> Unknown {
     use Unknown::{
         Connection, CutBytes, Date, DestinationType, Input, LinkLayer, OpaqueMatch, OpaqueTarget,
-        Output, Owner, PacketType, Physical, Random, ReversePath, Set, SourceType, Translation,
+        Output, Owner, PacketType, Physical, Random, ReversePath, Set, SourceType, Steps,
+        Translation,
     };
     [
         OpaqueMatch,
@@ -310,6 +312,7 @@ fn unknown(reason: u32) -> Unknown {
         CutBytes,
         Set,
         LinkLayer,
+        Steps,
     ]
     .into_iter()
     .find(|known| *known as u32 == reason)

@@ -144,6 +144,8 @@ pub enum Unknown {
     Set = 16,
     /// The link-layer header is missing.
     LinkLayer = 17,
+    /// More rules than one packet may meet ([`crate::reference::MAX_VISITS`]).
+    Steps = 18,
 }
 
 /// Changes of a packet by rules.

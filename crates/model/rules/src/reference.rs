@@ -38,7 +38,7 @@ use view::{HOT_DROP, Stop, Transport};
 /// Deepest nesting of jumps. The kernel's depth is the number of user chains; a deeper one drops.
 pub const MAX_DEPTH: usize = 512;
 /// Most rules of one packet in a table: the kernel refuses loops, and a tree may have one of `-g`.
-pub const MAX_VISITS: usize = 1 << 24;
+pub const MAX_VISITS: usize = 1 << 23;
 /// Length of an ARP packet of Ethernet, which arptables counts for each packet.
 const ARP_LENGTH: usize = 28;
 
@@ -321,7 +321,10 @@ impl<'a> Reference<'a> {
                 return decision;
             }
         }
-        Decision::dropped()
+        Decision {
+            verdict: Verdict::Unknown(Unknown::Steps),
+            at: None,
+        }
     }
 
     /// Tests a rule, counts the packet and applies the target.

@@ -2,7 +2,7 @@
 
 use fairpath_core::rules::{CounterMode, check};
 use fairpath_rules::image::{BuildOptions, build};
-use fairpath_rules::{Core, Facts, Family, Hook, Names, Packet, Ruleset, Verdict, read};
+use fairpath_rules::{Core, Facts, Family, Hook, Names, Packet, Ruleset, Unknown, Verdict, read};
 
 fn rules(text: &str) -> Ruleset {
     let names = Names::default();
@@ -90,4 +90,25 @@ fn long_chain_finds_its_rule_by_tables() {
             );
         }
     }
+}
+
+#[test]
+fn a_packet_that_meets_too_many_rules_is_unknown() {
+    let chains = 24;
+    let mut text = String::from("*filter\n:INPUT ACCEPT [0:0]\n");
+    for chain in 0..=chains {
+        text += &format!(":c{chain} - [0:0]\n");
+    }
+    text += "-A INPUT -j c0\n";
+    // Each chain runs the next one twice.
+    for chain in 0..chains {
+        let next = chain + 1;
+        text += &format!("-A c{chain} -j c{next}\n-A c{chain} -j c{next}\n");
+    }
+    let set = rules(&(text + "COMMIT\n"));
+    let unknown = Some(Verdict::Unknown(Unknown::Steps));
+    assert_eq!(
+        verdict(&set, true, &packet([10, 0, 0, 1], 17, &[0; 8])),
+        unknown
+    );
 }
