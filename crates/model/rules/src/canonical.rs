@@ -1,7 +1,7 @@
 //! The parts of the canonical form that a table of options cannot express: defaults that are always
 //! written or never, and requirements.
 
-use crate::hash_rate::BYTES;
+use crate::hash_rate::{self, BYTES};
 use crate::spec::Kind;
 use crate::tree::{Family, Hook, Item, Value};
 
@@ -115,42 +115,7 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
         {
             return Err(needs_option(kind));
         }
-        Kind::Hashlimit => {
-            let rate = items
-                .iter()
-                .find(|item| item.option < 2)
-                .map(|item| item.value.clone())
-                .ok_or("hashlimit needs --hashlimit-upto or --hashlimit-above")?;
-            if has(items, "--hashlimit-upto") && has(items, "--hashlimit-above") {
-                return Err("hashlimit takes one of --hashlimit-upto and --hashlimit-above".into());
-            }
-            if !has(items, "--hashlimit-name") {
-                return Err("hashlimit needs --hashlimit-name".into());
-            }
-            if matches!(rate, Value::Number(rate) if rate & BYTES == 0) {
-                let burst = Value::Text(Box::new(b"5"[..].into()));
-                default(items, kind, "--hashlimit-burst", burst);
-            }
-            if let Value::Number(rate) = rate
-                && rate & BYTES != 0
-                && let Some(item) = items
-                    .iter()
-                    .find(|item| is(item, kind, "--hashlimit-burst"))
-                && let Value::Text(text) = &item.value
-            {
-                let text = String::from_utf8_lossy(text);
-                match crate::hash_rate::bytes(&text)?.or_else(|| text.parse().ok()) {
-                    Some(burst) if burst >= rate & !BYTES => {}
-                    _ => return Err("--hashlimit-burst must be at least the rate, in bytes".into()),
-                }
-            }
-            let whole = Value::Number(if family == Family::Ipv6 { 128 } else { 32 });
-            items.retain(|item| {
-                let empty = is(item, kind, "--hashlimit-mode") && item.value == Value::Number(0);
-                let mask = matches!(item.name(), "--hashlimit-srcmask" | "--hashlimit-dstmask");
-                !(empty || mask && item.value == whole)
-            });
-        }
+        Kind::Hashlimit => complete_hashlimit(items, family)?,
         Kind::Limit | Kind::BridgeLimit => {
             if has_value(items, kind, "--limit-burst", 0) {
                 if family != Family::Bridge {
@@ -567,6 +532,74 @@ fn needs_option(kind: Kind) -> String {
     let spec = kind.spec();
     let names: Vec<&str> = spec.options.iter().map(|option| option.names[0]).collect();
     format!("{} needs {}", spec.name, names.join(" or "))
+}
+
+/// The options of `hashlimit` as the tool prints them: those that have the value of their absence
+/// vanish.
+fn complete_hashlimit(items: &mut Vec<Item>, family: Family) -> Result<(), String> {
+    let kind = Kind::Hashlimit;
+    let at = |items: &[Item], name| items.iter().position(|item| is(item, kind, name));
+    let has = |items: &[Item], name| at(items, name).is_some();
+    let by_interval = has(items, "--hashlimit-rate-match");
+    let item = items.iter_mut().find(|item| item.option < 2);
+    let Some(Value::Number(rate)) = item.map(|item| &mut item.value) else {
+        return Err("hashlimit needs --hashlimit-upto or --hashlimit-above".into());
+    };
+    let unit = hash_rate::take_unit(rate);
+    if let (true, Some(seconds)) = (by_interval, unit) {
+        // The rate is that of an interval, whose default is the written unit.
+        *rate /= seconds;
+    }
+    let rate = *rate;
+    if has(items, "--hashlimit-upto") && has(items, "--hashlimit-above") {
+        return Err("hashlimit takes one of --hashlimit-upto and --hashlimit-above".into());
+    }
+    if !has(items, "--hashlimit-name") {
+        return Err("hashlimit needs --hashlimit-name".into());
+    }
+    for name in [
+        "--hashlimit-htable-gcinterval",
+        "--hashlimit-htable-expire",
+        "--hashlimit-rate-interval",
+    ] {
+        if has_value(items, kind, name, 0) {
+            return Err(format!("{name} must be at least 1"));
+        }
+    }
+    if let Some(at) = at(items, "--hashlimit-burst")
+        && let Value::Text(text) = &items[at].value
+    {
+        let burst = hash_rate::burst(rate, &String::from_utf8_lossy(text))?;
+        items[at].value = Value::Text(Box::new(burst.into_bytes().into()));
+    } else if rate & BYTES == 0 {
+        let burst = Value::Text(Box::new(b"5"[..].into()));
+        default(items, kind, "--hashlimit-burst", burst);
+    }
+    if let Some(seconds) = unit {
+        let expiry = Value::Number(seconds * 1000);
+        default(items, kind, "--hashlimit-htable-expire", expiry);
+        default(
+            items,
+            kind,
+            "--hashlimit-rate-interval",
+            Value::Number(seconds),
+        );
+    }
+    let expiry = hash_rate::expiry(rate, has(items, "--hashlimit-burst"));
+    let whole = if family == Family::Ipv6 { 128 } else { 32 };
+    items.retain(|item| {
+        let usual = match item.name() {
+            "--hashlimit-mode" | "--hashlimit-htable-size" | "--hashlimit-htable-max" => 0,
+            "--hashlimit-htable-gcinterval" => 1000,
+            "--hashlimit-htable-expire" => expiry,
+            "--hashlimit-srcmask" | "--hashlimit-dstmask" => whole,
+            "--hashlimit-rate-interval" if by_interval => 1,
+            "--hashlimit-rate-interval" => return false,
+            _ => return true,
+        };
+        item.value != Value::Number(usual)
+    });
+    Ok(())
 }
 
 fn is(item: &Item, kind: Kind, name: &str) -> bool {

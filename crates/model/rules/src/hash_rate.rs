@@ -10,6 +10,11 @@ use crate::tree::Value;
 /// Bit 63 of the number marks a rate in bytes a second.
 pub const BYTES: u64 = 1 << 63;
 const SCALE: u64 = 1_000_000;
+/// Where a number that was just read has the seconds of its written unit: the default of
+/// `--hashlimit-htable-expire` depends on the unit, and 60/hour and 1/minute are one rate.
+const UNIT: u32 = 40;
+/// Units of bytes, and their bits.
+const UNITS: [(&str, u32); 3] = [("mb", 20), ("kb", 10), ("b", 0)];
 const PERIODS: [(&str, &str, u64); 4] = [
     ("second", "sec", SCALE),
     ("minute", "min", SCALE * 60),
@@ -17,7 +22,7 @@ const PERIODS: [(&str, &str, u64); 4] = [
     ("day", "day", SCALE * 86_400),
 ];
 
-/// Reads `5/sec` or `512kb/s`.
+/// Reads `5/sec` or `512kb/s`, with the seconds of its unit: [`take_unit`] separates them.
 pub fn parse(text: &str) -> Result<Value, String> {
     if let Some(bytes) = bytes(text.strip_suffix("/s").unwrap_or(""))? {
         return Ok(Value::Number(BYTES | rate_of(cost_of(bytes))));
@@ -43,7 +48,29 @@ pub fn parse(text: &str) -> Result<Value, String> {
             "rate \"{text}\" is too fast: the maximum is 1000000/second"
         ));
     }
-    Ok(Value::Number(period / count))
+    Ok(Value::Number((period / count) | ((period / SCALE) << UNIT)))
+}
+
+/// Removes the unit from a number of [`parse`], and returns its seconds, if packets have a rate.
+pub fn take_unit(number: &mut u64) -> Option<u64> {
+    if *number & BYTES != 0 {
+        return None;
+    }
+    let seconds = *number >> UNIT;
+    *number &= (1 << UNIT) - 1;
+    Some(seconds)
+}
+
+/// Milliseconds after which an idle entry expires, if neither option nor written unit says more:
+/// those of the unit in which the tool writes the rate.
+pub fn expiry(rate: u64, has_burst: bool) -> u64 {
+    if rate & BYTES != 0 {
+        // XT_HASHLIMIT_BYTE_EXPIRE and XT_HASHLIMIT_BYTE_EXPIRE_BURST.
+        return if has_burst { 60_000 } else { 15_000 };
+    }
+    let (unit, _) = crate::value::unit_of(&PERIODS.map(|(_, unit, period)| (unit, period)), rate);
+    let period = PERIODS.iter().find(|(_, name, _)| *name == unit);
+    period.map_or(1000, |(_, _, period)| period / 1000)
 }
 
 /// The kernel divides 2^32 by units of 16 bytes, so some rates are rounded.
@@ -75,6 +102,32 @@ pub fn bytes(text: &str) -> Result<Option<u64>, String> {
         .ok_or_else(|| format!("\"{text}\" is not between 16 bytes and 4 GB"))
 }
 
+/// Most packets of a burst.
+const MAX_BURST: u64 = 1_000_000;
+
+/// The canonical text of a burst. That of bytes is a multiple of the rate, in the largest unit below.
+pub fn burst(rate: u64, text: &str) -> Result<String, String> {
+    let of_bytes = bytes(text)?;
+    let burst = of_bytes.or_else(|| text.parse().ok().filter(|burst| *burst <= MAX_BURST));
+    let burst = burst.filter(|burst| *burst > 0);
+    if rate & BYTES == 0 {
+        return match burst.filter(|burst| *burst <= MAX_BURST) {
+            Some(burst) => Ok(burst.to_string()),
+            None => Err("--hashlimit-burst must be 1 to 1000000 packets".into()),
+        };
+    }
+    let rate = rate & !BYTES;
+    let Some(burst) = burst.filter(|burst| *burst >= rate) else {
+        return Err("--hashlimit-burst must be at least the rate, in bytes".into());
+    };
+    let bytes = rate * burst.div_ceil(rate.max(1));
+    let (unit, shift) = UNITS
+        .into_iter()
+        .find(|(_, shift)| bytes >> shift > 0)
+        .unwrap_or(("b", 0));
+    Ok(format!("{}{unit}", bytes >> shift))
+}
+
 /// Writes a rate.
 pub fn write(value: &Value, out: &mut Vec<u8>) {
     let Value::Number(rate) = value else {
@@ -83,7 +136,7 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
     if rate & BYTES != 0 {
         let bytes = rate & !BYTES;
         // The largest unit in which the rate has the same cost without its remainder.
-        for (unit, shift) in [("mb", 20), ("kb", 10), ("b", 0)] {
+        for (unit, shift) in UNITS {
             let count = bytes >> shift;
             if shift == 0 || count > 0 && cost_of(count << shift) == cost_of(bytes) {
                 let _ = write!(out, "{count}{unit}/s");
@@ -117,20 +170,27 @@ const BYTE_GAIN: u64 = BYTE_SECOND * BYTE_SCALE / 1_000_000_000;
 const _: () = assert!(BYTE_GAIN * 1_000_000_000 == BYTE_SECOND * BYTE_SCALE);
 /// Most credits of the core.
 const MAX_CREDITS: u64 = 1 << 61;
+/// Credits of a microsecond in the kernel, whose number of 64 bits overflows with more than 37 hours.
+const KERNEL_CREDITS: u64 = 137_438_953;
+
+/// True if the kernel refuses the burst of a rate of packets, or has less credit than the burst.
+pub fn overflows(rate: u64, burst: u64) -> bool {
+    rate & BYTES == 0
+        && rate
+            .checked_mul(burst)
+            .is_none_or(|us| us > u64::MAX / KERNEL_CREDITS)
+}
 
 /// The credits of `--hashlimit-upto` or `-above` with a burst in packets or bytes.
 pub fn credits(rate: u64, burst: Option<u64>) -> Credits {
     if rate & BYTES == 0 {
         let cost = rate.saturating_mul(1000).min(MAX_CREDITS);
-        let (unit, _) =
-            crate::value::unit_of(&PERIODS.map(|(_, unit, period)| (unit, period)), rate);
-        let period = PERIODS.iter().find(|(_, name, _)| *name == unit);
         return Credits {
             cost,
             capacity: cost.saturating_mul(burst.unwrap_or(5)).min(MAX_CREDITS),
             gain: 1,
             refills: 0,
-            expire: period.map_or(1000, |(_, _, period)| period / 1000),
+            expire: expiry(rate, burst.is_some()),
         };
     }
     let bytes = rate & !BYTES;
@@ -141,7 +201,6 @@ pub fn credits(rate: u64, burst: Option<u64>) -> Credits {
         gain: BYTE_GAIN,
         // The program gives the kernel the burst as whole seconds of the rate.
         refills: burst.map_or(0, |burst| burst.div_ceil(bytes.max(1))),
-        // XT_HASHLIMIT_BYTE_EXPIRE and XT_HASHLIMIT_BYTE_EXPIRE_BURST.
-        expire: if burst.is_some() { 60_000 } else { 15_000 },
+        expire: expiry(rate, burst.is_some()),
     }
 }

@@ -17,9 +17,6 @@ const RECENT_ADDRESSES: usize = 100;
 /// Times of an address in a `recent` list, at least. More do not change an answer, since no rule
 /// may count beyond them.
 const RECENT_STAMPS: usize = 32;
-/// Seconds after which an idle entry of a byte limit leaves, without and with a burst.
-const BYTE_EXPIRY: u64 = 15;
-const BYTE_BURST_EXPIRY: u64 = 60;
 
 /// A match: table, chain, rule, and its number in the rule.
 pub(super) type MatchId = (usize, ChainId, usize, usize);
@@ -286,6 +283,7 @@ fn hash_rate(group: &Group) -> (HashRate, u64) {
     let rate = hash_rate_of(group);
     let burst = group.text("--hashlimit-burst");
     let burst = burst.and_then(|text| std::str::from_utf8(text).ok());
+    let expiry = hash_rate::expiry(rate, burst.is_some()) * (SECOND / 1_000);
     let window = group.has("--hashlimit-rate-match");
     let interval = group
         .number("--hashlimit-rate-interval")
@@ -294,10 +292,6 @@ fn hash_rate(group: &Group) -> (HashRate, u64) {
     if rate & BYTES == 0 {
         let burst = burst.and_then(|text| text.parse().ok()).unwrap_or(5u64);
         let cost = rate.saturating_mul(1_000);
-        let expiry = [1, 60, 3_600, 86_400]
-            .into_iter()
-            .find(|period| rate <= period * 1_000_000)
-            .unwrap_or(86_400);
         let per_second = 1_000_000 / rate.max(1);
         let rate = match window {
             true => HashRate::Window {
@@ -310,7 +304,7 @@ fn hash_rate(group: &Group) -> (HashRate, u64) {
                 capacity: cost.saturating_mul(burst),
             },
         };
-        return (rate, expiry * SECOND);
+        return (rate, expiry);
     }
     let per_second = (rate & !BYTES).max(1);
     let burst = burst.and_then(|text| hash_rate::bytes(text).ok().flatten());
@@ -328,12 +322,7 @@ fn hash_rate(group: &Group) -> (HashRate, u64) {
             refills,
         },
     };
-    let expiry = if burst.is_some() {
-        BYTE_BURST_EXPIRY
-    } else {
-        BYTE_EXPIRY
-    };
-    (rate, expiry * SECOND)
+    (rate, expiry)
 }
 
 impl HashEntry {
