@@ -3,10 +3,11 @@
  * rules/tables.h: tests with a memory by address: recent lists, and limits by key.
  *
  * The semantics are those of xt_recent and xt_hashlimit of Linux 6.18, with nanoseconds instead of
- * jiffies: the smaller the kernel's tick, the closer both are. Two limits are deliberate. An entry
- * of hashlimit expires at its time; the kernel removes it up to one gc interval later. A packet
- * that does not get the lock of a table within FP_LOCK_TRIES is dropped and counted, because a
- * guess could permit what a limit forbids.
+ * jiffies: the smaller the kernel's tick, the closer both are. Three limits are deliberate. An entry
+ * of hashlimit expires at its time; the kernel removes it up to one gc interval later. Credits do
+ * not overflow, as those of a key that is silent for 37 hours can in the kernel. A packet that does
+ * not get the lock of a table within FP_LOCK_TRIES is dropped and counted, because a guess could
+ * permit what a limit forbids.
  *
  *   buckets ─> entry ─> entry            open hashing with the keys of the memory's header
  *   oldest  ⇄  ...   ⇄  newest           by the last packet: for eviction and expiry
@@ -328,7 +329,28 @@ FP_INLINE u32 fp_limit_port_at(u32 protocol)
 	return protocol == FP_P_AH ? 4 : 256;
 }
 
-/* The key of a packet. A packet without the ports that the key has is dropped. */
+/*
+ * A packet of IPv6 whose headers do not lead to its protocol. As ipv6_skip_exthdr(), which ends at a
+ * later fragment and reads two bytes of a routing header.
+ */
+FP_INLINE u32 fp_limit_broken(struct fp_rules_work FP_MEM *w)
+{
+	u32 next;
+
+	if (w->unknown[FP_W_L4])
+		return fp_maybe(w, FP_UNKNOWN_CUT_BYTES);
+	if (fp_rules_walk(w, 256) == FP_WALK_MISSING)
+		return FP_YES;
+	if (w->walk_next != FP_P_ROUTING || fp_rules_has(w, w->walk_at, 2) != FP_THERE)
+		return FP_HOTDROP;
+	next = fp_rules_u8(w, w->walk_at);
+	return fp_rules_is_extension(next) || fp_limit_port_at(next) != 256 ? FP_HOTDROP : FP_YES;
+}
+
+/*
+ * The key of a packet. A packet without the ports that the key has is dropped. In a later fragment of
+ * IPv4 the kernel takes payload for ports.
+ */
 FP_FUNC u32 fp_limit_key(struct fp_rules_work FP_MEM *w FP_ARG,
 			 const struct fp_rules_table FP_MEM *t FP_ARG)
 {
@@ -350,10 +372,10 @@ FP_FUNC u32 fp_limit_key(struct fp_rules_work FP_MEM *w FP_ARG,
 	if (!t->ports)
 		return FP_YES;
 	if (w->word[FP_W_L4] & FP_L4_FAILED)
-		return w->unknown[FP_W_L4] ? fp_maybe(w, FP_UNKNOWN_CUT_BYTES) : FP_HOTDROP;
-	if (w->fragment || (w->family == FP_FAMILY_IPV6 && protocol == FP_P_NONE))
+		return fp_limit_broken(w);
+	if (w->family == FP_FAMILY_IPV6 && !w->fragment && protocol == FP_P_NONE)
 		return FP_HOTDROP;
-	if (at == 256)
+	if (at == 256 || (w->family == FP_FAMILY_IPV6 && w->fragment))
 		return FP_YES;
 	at += w->transport;
 	there = fp_rules_has(w, at, 4);

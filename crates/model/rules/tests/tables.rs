@@ -244,6 +244,24 @@ fn reap_removes_one_old_entry() {
 }
 
 #[test]
+fn reap_keeps_an_updated_entry() {
+    // A negated update holds if no stamp is in the window, so it updates an entry that is old itself.
+    let mut host = Host::new(
+        "-A INPUT -p udp -m udp --sport 7 -m recent --set -j RETURN\n\
+         -A INPUT -m recent ! --update --seconds 10 --reap -j DROP\n",
+    );
+    host.verdict(&udp(1, 7, 64));
+    assert!(host.at(20.0).drops(1));
+    assert_eq!((host.table(0).count, host.table(0).expired), (1, 0));
+    // Without the entry, or its stamp at 20 seconds, it would hold again.
+    assert!(!host.at(25.0).drops(1));
+    // Another entry that is the oldest is reaped.
+    host.at(60.0).verdict(&udp(2, 7, 64));
+    assert!(!host.at(61.0).drops(2));
+    assert_eq!((host.table(0).count, host.table(0).expired), (1, 1));
+}
+
+#[test]
 fn rttl_compares_the_ttl_before_forwarding() {
     let mut host = Host::of(
         "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n\
@@ -359,16 +377,29 @@ fn entry_expires_after_silence() {
 #[test]
 fn long_silence_fills_the_bucket_once() {
     let mut host = Host::new(
-        "-A INPUT -m hashlimit --hashlimit-upto 1/day --hashlimit-burst 2 --hashlimit-name a \
+        "-A INPUT -m hashlimit --hashlimit-upto 1/hour --hashlimit-burst 2 --hashlimit-name a \
          --hashlimit-htable-expire 4000000000 -j DROP\n",
     );
     host.at(0.0).drops(1);
     host.at(0.0).drops(1);
-    assert!(!host.at(86_399.0).drops(1));
-    assert!(host.at(86_400.0).drops(1));
-    // Ten days give two packets, not ten.
+    assert!(!host.at(3_599.0).drops(1));
+    assert!(host.at(3_600.0).drops(1));
+    // Ten hours give two packets, not ten.
     for expected in [true, true, false] {
-        assert_eq!(host.at(950_400.0).drops(1), expected);
+        assert_eq!(host.at(39_600.0).drops(1), expected);
+    }
+}
+
+#[test]
+fn burst_beyond_the_kernels_credits_is_unknown() {
+    // The kernel refuses two days, and gives three the credit of one and a half.
+    for (burst, known) in [(1, true), (2, false), (3, false)] {
+        let mut host = Host::new(&format!(
+            "-A INPUT -m hashlimit --hashlimit-upto 1/day --hashlimit-burst {burst} \
+             --hashlimit-name a -j DROP\n"
+        ));
+        let verdict = host.verdict(&udp(1, 1, 64));
+        assert_eq!(!matches!(verdict, Verdict::Unknown(_)), known, "{burst}");
     }
 }
 
@@ -424,9 +455,10 @@ fn packet_without_its_ports_is_dropped() {
     let whole = udp(1, 1, 64);
     assert_eq!(host.verdict(&whole), Verdict::Accept);
     assert_eq!(host.verdict(&whole[..23]), Verdict::Drop);
+    // A later fragment has payload there, which the kernel takes for ports.
     let mut fragment = whole.clone();
     fragment[7] = 1;
-    assert_eq!(host.verdict(&fragment), Verdict::Drop);
+    assert_eq!(host.verdict(&fragment), Verdict::Accept);
     // A protocol without ports has the key 0.
     let mut icmp = whole;
     icmp[9] = 1;

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use fairpath_core::rules::{Table, table};
 
 use super::BuildError;
-use crate::hash_rate::{BYTES, bytes, credits};
+use crate::hash_rate::{BYTES, bytes, credits, overflows};
 use crate::tree::{Family, Group, Value};
 
 /// Addresses of a recent list (`ip_list_tot` of xt_recent).
@@ -63,9 +63,9 @@ impl Tables {
         Some(number)
     }
 
-    /// The table of a hashlimit match. `None`: its rate or mode is not one of the core.
+    /// The table of a hashlimit match. `None`: its rate, burst or mode is not one of the core.
     pub fn limit(&mut self, group: Group, family: Family, rate: u64) -> Option<u32> {
-        if group.has("--hashlimit-rate-match") {
+        if group.has("--hashlimit-rate-match") || overflows(rate, burst(group).unwrap_or(5)) {
             return None;
         }
         let number = self.number(table::LIMIT, group.text("--hashlimit-name"), || {
