@@ -118,6 +118,68 @@ fn ipv4(work: &mut Work, random: &mut Random, now: &mut u64, hosts: u64) {
 }
 
 #[test]
+fn counter_modes_agree_in_the_kernel() {
+    requires!(Need::Root);
+    let built = image(
+        "*filter\n:FORWARD ACCEPT [0:0]\n\
+         -A FORWARD -d 192.0.2.0\n-A FORWARD -d 192.0.2.1\n-A FORWARD -d 192.0.2.2\nCOMMIT\n",
+        Family::Ipv4,
+    );
+    let modes = [
+        (CounterMode::None, 64),
+        (CounterMode::Sampled, 1),
+        (CounterMode::Sampled, 3),
+        (CounterMode::Exact, 64),
+    ];
+    let mut of_modes = Vec::new();
+    for (mode, every) in modes {
+        let mut native = Evaluator::new(&built.image, &built.states, mode).expect("valid image");
+        let mut kernel = KernelRules::load(&built.image, &built.states, mode).expect("loads");
+        native.memory_mut().set_sampling(every);
+        kernel.memory_mut().set_sampling(every);
+        let mut random = Random::new(test_seed());
+        let (mut now, mut passed) = (SECOND, 0u64);
+        let mut works = vec![*Work::new(); RUN_PACKETS];
+        works
+            .iter_mut()
+            .for_each(|work| work.sampler = random.draw());
+        for _ in 0..PACKETS / RUN_PACKETS {
+            for work in &mut works {
+                ipv4(work, &mut random, &mut now, 9);
+            }
+            for work in &mut works.clone() {
+                assert!(native.read(work));
+                native.evaluate(Hook::Forward as u32, work);
+                passed += 1;
+            }
+            kernel
+                .run(Hook::Forward as u32, 1, &mut works)
+                .expect("kernel evaluates");
+        }
+        let [of_native, of_kernel] = [native.memory(), kernel.memory()].map(|memory| {
+            (0..built.ids)
+                .map(|id| memory.counter(id))
+                .collect::<Vec<_>>()
+        });
+        assert_eq!(of_native, of_kernel, "{mode:?}, one of {every}");
+        of_modes.push((of_native, passed));
+    }
+    let [none, all, third, exact] = &of_modes[..] else {
+        panic!("four modes");
+    };
+    assert!(none.0.iter().all(|counter| counter.packets == 0));
+    assert_eq!(all, exact);
+    // Each packet matches one rule; the policy follows the rules. Three times a binomial.
+    for (third, exact) in third.0.iter().zip(&exact.0) {
+        let margin = 6.0 * (2.0 * exact.packets as f64).sqrt();
+        assert!((third.packets as f64 - exact.packets as f64).abs() <= margin);
+        assert_eq!(third.packets % 3, 0);
+    }
+    let sum: u64 = exact.0.iter().map(|counter| counter.packets).sum();
+    assert_eq!(sum, 2 * exact.1);
+}
+
+#[test]
 fn recent_lists_agree_in_the_kernel() {
     requires!(Need::Root);
     let built = image(

@@ -360,7 +360,7 @@ struct fp_rules_work {
 	u64 hidden_mark;
 	u64 hidden_unknown;
 	u64 hidden_unknown_mark;
-	u64 spare;
+	u64 sampler; /* mode sampled: the sequence that selects packets; kept between them */
 	u32 family;
 	u32 captured;	  /* bytes in `head` */
 	u32 length;	  /* of the packet on the wire, from where `head` begins */
@@ -386,7 +386,7 @@ struct fp_rules_work {
 	u32 depth;
 	u32 table;
 	u32 cpu;
-	u32 sample;
+	u32 sample; /* mode sampled: this packet counts */
 	/* Results. */
 	u32 verdict; /* FP_ACT_ACCEPT, _DROP, _REJECT, _QUEUE or _UNKNOWN */
 	u32 argument;

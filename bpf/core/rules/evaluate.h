@@ -19,6 +19,18 @@ FP_INLINE struct fp_rules_image FP_MEM *fp_rules_image(struct fp_rules FP_MEM *r
 	return FP_AT(struct fp_rules_image, r, r->image);
 }
 
+/*
+ * Mode sampled: selects each packet with a probability of one in `sample_every`, independently of
+ * the others, so traffic with a period is not preferred. The sequence is Knuth's generator (MMIX).
+ */
+FP_INLINE void fp_rules_sample(struct fp_rules FP_MEM *r, struct fp_rules_work FP_MEM *w)
+{
+	if (r->mode != FP_COUNT_SAMPLED)
+		return;
+	w->sampler = w->sampler * 6364136223846793005ull + 1442695040888963407ull;
+	w->sample = !((w->sampler >> 32) * r->sample_every >> 32);
+}
+
 /* Counts a packet for an id. */
 FP_INLINE void fp_rules_count(struct fp_rules FP_MEM *r, struct fp_rules_work FP_MEM *w, u32 id)
 {
@@ -443,6 +455,7 @@ FP_INLINE u32 fp_rules_evaluate(struct fp_rules FP_MEM *r, struct fp_rules_work 
 	if (hook >= FP_RULES_HOOKS)
 		return FP_ACT_ACCEPT;
 	fp_rules_verdict(w, FP_ACT_ACCEPT, 0, FP_RULES_NONE);
+	fp_rules_sample(r, w);
 	w->doomed = 0;
 	fp_loop(*i, FP_RULES_TABLES) {
 		u32 number = image->entry[family][hook][*i];

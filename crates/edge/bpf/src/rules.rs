@@ -104,7 +104,7 @@ impl KernelRules {
         let at = unsafe { input.add(INPUT_BYTES) };
         // SAFETY: fresh arena pages are zero, the mapping lives while the skeleton, which lives
         // while the memory, and the programs write to it by the core's code only.
-        let memory = unsafe { Memory::format(at, image, states, mode, 64) }?;
+        let memory = unsafe { Memory::format(at, image, states, mode) }?;
         // SAFETY: inside the mapping: the packets follow.
         let works = unsafe { at.add(rules_bytes) }.cast();
         let input = input.cast::<RunInput>();

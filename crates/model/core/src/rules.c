@@ -31,6 +31,7 @@ u32 fp_native_rules_evaluate(struct fp_rules *r, struct fp_rules_work *w, u32 ho
 
 u32 fp_native_rules_chain(struct fp_rules *r, struct fp_rules_work *w, u32 chain)
 {
+	fp_rules_sample(r, w);
 	return fp_rules_chain(r, w, chain);
 }
 

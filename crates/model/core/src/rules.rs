@@ -23,7 +23,7 @@ pub use check::{ImageError, check};
 pub enum CounterMode {
     /// Nothing.
     None = 0,
-    /// One packet of many, as many.
+    /// One packet of many at random, as many.
     Sampled = 1,
     /// Every packet, as iptables.
     #[default]
@@ -52,6 +52,9 @@ struct Layout {
 const SEED: u64 = 1;
 
 const ALIGN: usize = 64;
+
+/// Mode sampled: packets of which one counts, until [`Memory::set_sampling`].
+pub const SAMPLE_EVERY: u32 = 64;
 
 fn layout(image: &[u8], header: &Header) -> Layout {
     let image_at = size_of::<Rules>().next_multiple_of(ALIGN);
@@ -93,7 +96,6 @@ impl Memory {
         image: &[u8],
         states: &[u64],
         mode: CounterMode,
-        sample_every: u32,
     ) -> Result<Memory, ImageError> {
         let header = check(image)?;
         let layout = layout(image, &header);
@@ -104,7 +106,7 @@ impl Memory {
             tables: layout.tables as u64,
             stride: (header.rules as usize * size_of::<Counter>()) as u64,
             mode: mode as u32,
-            sample_every: sample_every.max(1),
+            sample_every: SAMPLE_EVERY,
             zero: [0; 2],
             keys: [0; HASH_KEYS],
             end: 0,
@@ -183,6 +185,12 @@ impl Memory {
         unsafe { counters.write_bytes(0, bytes) };
     }
 
+    /// Mode sampled: one packet of `every` counts, `every` times. At least 1, which counts all.
+    pub fn set_sampling(&mut self, every: u32) {
+        // SAFETY: format() wrote the header.
+        unsafe { self.at.cast::<Rules>().as_mut() }.sample_every = every.max(1);
+    }
+
     /// Changes what is counted.
     pub fn set_mode(&mut self, mode: CounterMode) {
         // SAFETY: format() wrote the header.
@@ -209,7 +217,7 @@ impl Evaluator {
         ffi::advise(&mut memory);
         let at = NonNull::from(&mut memory[..]).cast::<u8>();
         // SAFETY: the vector has the bytes, is zero, aligned, and lives as long as the evaluator.
-        let formatted = unsafe { Memory::format(at, image, states, mode, 64) }?;
+        let formatted = unsafe { Memory::format(at, image, states, mode) }?;
         Ok(Evaluator {
             memory: formatted,
             _bytes: memory,

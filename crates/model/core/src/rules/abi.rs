@@ -504,8 +504,8 @@ pub struct Work {
     pub hidden_unknown: u64,
     /// Unknown bits of its mark.
     pub hidden_unknown_mark: u64,
-    /// Reserved.
-    pub spare: u64,
+    /// Mode sampled: the sequence that selects packets. Kept between packets; each CPU seeds its own.
+    pub sampler: u64,
     /// 0 IPv4, 1 IPv6, 2 ARP, 3 bridge.
     pub family: u32,
     /// Bytes in `head`.
@@ -552,7 +552,7 @@ pub struct Work {
     pub table: u32,
     /// The slice of counters.
     pub cpu: u32,
-    /// True if this packet is one of the sample.
+    /// Mode sampled: true if this packet counts.
     pub sample: u32,
     /// `FP_ACT_ACCEPT`, _DROP, _REJECT, _QUEUE or _UNKNOWN.
     pub verdict: u32,

@@ -1,0 +1,161 @@
+//! Counter modes: none, sampled, exact.
+
+use fairpath_core::rules::{CounterMode, SAMPLE_EVERY};
+use fairpath_rules::image::{BuildOptions, Built, build};
+use fairpath_rules::{Core, Counters, Facts, Family, Hook, Names, Packet, read};
+use fairpath_statistics::Random;
+use fairpath_units::test_seeds;
+
+/// A rule for each of 64 ports, in a chain after a jump.
+const PORTS: u16 = 64;
+/// Bytes of each packet.
+const BYTES: usize = 28;
+
+struct Set {
+    built: Built,
+    /// The ids of the jump, and of the policy.
+    jump: u32,
+    policy: u32,
+}
+
+fn set() -> Set {
+    let ports: String = (0..PORTS)
+        .map(|port| format!("-A ports -p udp -m udp --dport {port} -j RETURN\n"))
+        .collect();
+    let text =
+        format!("*filter\n:INPUT ACCEPT [0:0]\n:ports - [0:0]\n-A INPUT -j ports\n{ports}COMMIT\n");
+    let set = read(
+        &mut text.as_bytes(),
+        "test",
+        Family::Ipv4,
+        &Names::default(),
+    )
+    .expect("memory")
+    .complete()
+    .expect("valid rules");
+    let built = build(&set, None, BuildOptions::default()).expect("small");
+    let mut chains = set.tables[0].chains();
+    let (input, _) = chains
+        .find(|(_, chain)| chain.name() == "INPUT")
+        .expect("the chain above");
+    Set {
+        jump: built.rule_id(0, input, 0),
+        policy: built.policy_id(0, input).expect("a base chain"),
+        built,
+    }
+}
+
+fn packet(port: u16) -> Vec<u8> {
+    let mut bytes = vec![0x45, 0, 0, BYTES as u8, 0, 0, 0, 0, 64, 17, 0, 0];
+    bytes.extend([10, 0, 0, 1, 10, 0, 0, 2, 0, 1]);
+    bytes.extend(port.to_be_bytes());
+    bytes.extend([0, 8, 0, 0]);
+    bytes
+}
+
+/// The counters of all ids after a packet to each of the ports, from a seed of the sample.
+fn count(
+    built: &Built,
+    mode: CounterMode,
+    every: u32,
+    seed: u64,
+    ports: impl Iterator<Item = u16>,
+) -> Vec<Counters> {
+    let mut core = Core::new(built, mode).expect("valid image");
+    let (evaluator, work) = core.evaluator();
+    evaluator.memory_mut().set_sampling(every);
+    work.sampler = seed;
+    for port in ports {
+        let bytes = packet(port);
+        let packet = Packet {
+            family: Family::Ipv4,
+            bytes: &bytes,
+            network: 0,
+            length: bytes.len(),
+            facts: Facts {
+                input: Some(b"eth0"[..].into()),
+                output: Some(b""[..].into()),
+                ..Facts::default()
+            },
+        };
+        core.evaluate(Hook::Input, &packet).expect("whole packets");
+    }
+    (0..built.ids).map(|id| core.counters(id)).collect()
+}
+
+/// Traffic with structure, of `count` packets: a period of the sample or next to it, bursts, chance.
+fn traffics(count: u32, seed: u64) -> [Vec<u16>; 5] {
+    let mut random = Random::new(seed);
+    let periodic = |period: u32| (0..count).map(|n| (n % period) as u16).collect();
+    [
+        periodic(u32::from(PORTS)),
+        periodic(u32::from(PORTS) / 2),
+        periodic(u32::from(PORTS) - 1),
+        (0..count)
+            .map(|n| (n / 1000 % u32::from(PORTS)) as u16)
+            .collect(),
+        (0..count)
+            .map(|_| random.below(u64::from(PORTS)) as u16)
+            .collect(),
+    ]
+}
+
+#[test]
+fn mode_none_counts_nothing() {
+    let Set { built, .. } = set();
+    let counted = count(&built, CounterMode::None, SAMPLE_EVERY, 0, 0..PORTS);
+    assert!(
+        counted
+            .iter()
+            .all(|counters| *counters == Counters::default())
+    );
+}
+
+#[test]
+fn sampling_of_one_is_exact() {
+    let Set { built, .. } = set();
+    for seed in test_seeds(5) {
+        for ports in traffics(5000, seed) {
+            let [exact, sampled] = [CounterMode::Exact, CounterMode::Sampled]
+                .map(|mode| count(&built, mode, 1, seed, ports.iter().copied()));
+            assert_eq!(exact, sampled, "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn sampled_counters_are_near_the_exact_ones() {
+    const PACKETS: u32 = 50_000;
+    let set = set();
+    let built = &set.built;
+    for seed in test_seeds(5) {
+        for (traffic, ports) in traffics(PACKETS, seed).into_iter().enumerate() {
+            let exact = count(built, CounterMode::Exact, 1, seed, ports.iter().copied());
+            for every in [2, SAMPLE_EVERY - 1, SAMPLE_EVERY] {
+                let sampled = count(
+                    built,
+                    CounterMode::Sampled,
+                    every,
+                    seed,
+                    ports.iter().copied(),
+                );
+                // Of n packets, every * binomial(n, 1 / every): six standard deviations.
+                for (id, (sampled, exact)) in sampled.iter().zip(&exact).enumerate() {
+                    let packets = exact.packets as f64;
+                    let margin = 6.0 * (packets * f64::from(every - 1)).sqrt();
+                    let difference = (sampled.packets as f64 - packets).abs();
+                    assert!(
+                        difference <= margin,
+                        "seed {seed}, traffic {traffic}, one of {every}, id {id}: {sampled:?}, exact {exact:?}"
+                    );
+                    assert_eq!(sampled.packets % u64::from(every), 0);
+                    assert_eq!(sampled.bytes, sampled.packets * BYTES as u64);
+                }
+                // A packet counts for all rules that it matches, or for none.
+                let all: u64 = sampled.iter().map(|counters| counters.packets).sum();
+                let [jump, policy] = [set.jump, set.policy].map(|id| sampled[id as usize].packets);
+                assert_eq!((jump, all), (policy, 3 * policy));
+            }
+        }
+    }
+}
