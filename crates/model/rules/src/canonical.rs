@@ -27,7 +27,9 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
             if kind == Kind::Dccp && has_value(items, kind, "--dccp-option", 0) {
                 return Err("--dccp-option must be at least 1".into());
             }
-            items.retain(|item| !is(item, kind, "--tcp-flags") || item.value != Value::Pair(0, 0));
+            items.retain(|item| {
+                item.not || !is(item, kind, "--tcp-flags") || item.value != Value::Pair(0, 0)
+            });
             if has_value(items, kind, "--tcp-option", 0) {
                 return Err("--tcp-option must be at least 1".into());
             }
