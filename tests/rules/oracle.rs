@@ -12,6 +12,7 @@
 mod compare;
 mod facts;
 mod harness;
+mod keys;
 mod legacy;
 mod packets;
 mod partial;
@@ -20,11 +21,13 @@ mod rulesets;
 
 use fairpath_core::rules::CounterMode;
 use fairpath_rules::image::{BuildOptions, Built, build};
-use fairpath_rules::{Core, Facts, Family, Hook, Names, Packet, Reference, Ruleset, Verdict, read};
+use fairpath_rules::{
+    ChainId, Core, Counters, Facts, Family, Hook, Names, Packet, Reference, Ruleset, Verdict, read,
+};
 use fairpath_testbed::requires;
 use fairpath_units::test_seeds;
 
-use compare::{Answer, compare};
+use compare::{Answer, Named, compare};
 use legacy::{Legacy, RuleCount, Tool};
 use packets::{Toward, frames};
 use pools::{IN, IN_MAC, OWN4};
@@ -32,6 +35,9 @@ use rulesets::generate;
 
 /// Frames of a ruleset.
 const FRAMES: usize = 128;
+/// Frames of a ruleset in a soak.
+#[cfg(feature = "soak")]
+const SOAK_FRAMES: usize = 512;
 
 fn family(tool: Tool) -> Family {
     match tool {
@@ -100,63 +106,117 @@ fn hooks(tool: Tool, toward: Toward) -> &'static [Hook] {
     }
 }
 
-/// The answer of the native core, with all counters; `None` if it depends on a match that is refused
-/// by name.
-fn core_answer(
+/// The evaluators of a ruleset. Each answer is for its frames alone, after a load.
+struct Evaluators<'a> {
     tool: Tool,
     toward: Toward,
-    ruleset: &Ruleset,
-    built: &Built,
-    frames: &[Vec<u8>],
-) -> Option<Answer> {
-    let mut core = Core::new(built, CounterMode::Exact).unwrap();
-    let mut accepted = 0;
-    for frame in frames {
-        let packet = packet(tool, frame);
-        let mut passed = true;
-        for hook in hooks(tool, toward) {
-            let outcome = core
-                .evaluate(*hook, &packet)
-                .expect("generated frames reach the tables");
-            if matches!(outcome.verdict, Verdict::Unknown(_)) {
-                return None;
-            }
-            passed = outcome.verdict == Verdict::Accept;
-            if !passed {
-                break;
-            }
-        }
-        accepted += u64::from(passed);
-    }
-    Some(Answer {
-        counts: counts(ruleset, built, &core),
-        accepted,
-    })
+    ruleset: &'a Ruleset,
+    /// For the core, without lookups, and with them if a chain has any.
+    images: Vec<Built>,
 }
 
-fn counts(ruleset: &Ruleset, built: &Built, core: &Core) -> Vec<RuleCount> {
-    let mut out = Vec::new();
-    for (at, table) in ruleset.tables.iter().enumerate() {
-        for (id, chain) in table.chains() {
-            let mut add = |rule, id| {
-                let counters = core.counters(id);
-                out.push(RuleCount {
-                    table: table.name.to_string(),
-                    chain: chain.name().into_owned(),
-                    rule,
-                    packets: counters.packets,
-                    bytes: counters.bytes,
-                });
-            };
-            for rule in 0..chain.rules.len() {
-                add(Some(rule), built.rule_id(at, id, rule));
-            }
-            if let Some(policy) = built.policy_id(at, id) {
-                add(None, policy);
-            }
+impl<'a> Evaluators<'a> {
+    fn new(tool: Tool, toward: Toward, ruleset: &'a Ruleset) -> Evaluators<'a> {
+        let image = |optimise| build(ruleset, None, BuildOptions { optimise }).unwrap();
+        let mut images = vec![image(false), image(true)];
+        if images[1].plans.is_empty() {
+            images.pop();
+        }
+        Evaluators {
+            tool,
+            toward,
+            ruleset,
+            images,
         }
     }
-    out
+
+    /// The answers to frames with their times; `None` if one depends on a match that the core refuses
+    /// by name.
+    fn answers<'f>(
+        &self,
+        frames: impl Iterator<Item = (&'f [u8], u64)> + Clone,
+    ) -> Option<Vec<Named>> {
+        let mut answers = Vec::new();
+        for (built, name) in self.images.iter().zip(["core", "core with lookups"]) {
+            let mut core = Core::new(built, CounterMode::Exact).unwrap();
+            let accepted = self.accepted(frames.clone(), |hook, packet| {
+                core.evaluate(hook, packet)
+                    .expect("generated frames reach the tables")
+                    .verdict
+            })?;
+            let counts = self.counts(
+                |table, chain, rule| core.rule_counters(built, table, chain, rule),
+                |_, policy| core.counters(policy),
+            );
+            answers.push((name, Answer { counts, accepted }));
+        }
+        let mut reference = Reference::new(self.ruleset, None);
+        let accepted = self.accepted(frames, |hook, packet| {
+            reference.evaluate(hook, packet).verdict
+        });
+        let name = |table: usize| &*self.ruleset.tables[table].name;
+        let counts = self.counts(
+            |table, chain, rule| reference.counters(name(table), chain, rule),
+            |(table, chain), _| reference.policy_counters(name(table), chain),
+        );
+        let accepted = accepted.expect("the core knew every answer");
+        answers.push(("reference", Answer { counts, accepted }));
+        Some(answers)
+    }
+
+    /// Frames that pass all hooks; `None` if one has no answer.
+    fn accepted<'f>(
+        &self,
+        frames: impl Iterator<Item = (&'f [u8], u64)>,
+        mut verdict: impl FnMut(Hook, &Packet) -> Verdict,
+    ) -> Option<u64> {
+        let mut accepted = 0;
+        for (frame, now) in frames {
+            let mut packet = packet(self.tool, frame);
+            packet.facts.now = now;
+            let mut passed = true;
+            for hook in hooks(self.tool, self.toward) {
+                let verdict = verdict(*hook, &packet);
+                if matches!(verdict, Verdict::Unknown(_)) {
+                    return None;
+                }
+                passed = verdict == Verdict::Accept;
+                if !passed {
+                    break;
+                }
+            }
+            accepted += u64::from(passed);
+        }
+        Some(accepted)
+    }
+
+    fn counts(
+        &self,
+        rule_counters: impl Fn(usize, ChainId, usize) -> Counters,
+        policy_counters: impl Fn((usize, ChainId), u32) -> Counters,
+    ) -> Vec<RuleCount> {
+        let mut out = Vec::new();
+        for (at, table) in self.ruleset.tables.iter().enumerate() {
+            for (id, chain) in table.chains() {
+                let mut add = |rule, counters: Counters| {
+                    out.push(RuleCount {
+                        table: table.name.to_string(),
+                        chain: chain.name().into_owned(),
+                        rule,
+                        packets: counters.packets,
+                        bytes: counters.bytes,
+                    });
+                };
+                for rule in 0..chain.rules.len() {
+                    add(Some(rule), rule_counters(at, id, rule));
+                }
+                if let Some(policy) = self.images[0].policy_id(at, id) {
+                    add(None, policy_counters((at, id), policy));
+                }
+            }
+        }
+        out
+    }
 }
 
 fn parse(tool: Tool, text: &str) -> Ruleset {
@@ -167,38 +227,63 @@ fn parse(tool: Tool, text: &str) -> Ruleset {
         .unwrap()
 }
 
+/// What a comparison with the kernel compared.
+#[derive(Default)]
+struct Compared {
+    rulesets: u64,
+    with_lookups: u64,
+    frames: u64,
+    /// Rulesets with a match that the core refuses by name.
+    refused: u64,
+}
+
+impl Compared {
+    /// Compares a generated ruleset.
+    fn ruleset(&mut self, legacy: &Legacy, seed: u64, frames: usize) {
+        let tool = legacy.tool();
+        let generated = generate(tool, seed);
+        let ruleset = parse(tool, &generated.text);
+        let frames = packets::frames(tool, generated.toward, seed, frames);
+        let evaluators = Evaluators::new(tool, generated.toward, &ruleset);
+        let answer =
+            |frames: &[Vec<u8>]| evaluators.answers(frames.iter().map(|frame| (&frame[..], 0)));
+        if answer(&frames).is_none() {
+            self.refused += 1;
+            return;
+        }
+        self.rulesets += 1;
+        self.with_lookups += u64::from(evaluators.images.len() > 1);
+        self.frames += frames.len() as u64;
+        let result = compare(legacy, &generated.text, &frames, &mut |frames| {
+            answer(frames).expect("the same frames were known together")
+        });
+        if let Err(difference) = result {
+            panic!("seed {seed}: {difference}");
+        }
+    }
+
+    fn print(&self, tool: Tool) {
+        println!(
+            "{tool:?}: {} rulesets ({} with lookups) and {} frames agree, {} rulesets have a refused match",
+            self.rulesets, self.with_lookups, self.frames, self.refused
+        );
+        assert!(
+            self.rulesets > self.refused,
+            "most rulesets must be compared"
+        );
+    }
+}
+
 /// Compares `count` generated rulesets of a tool.
 fn agree(tool: Tool, count: u64) {
     let [root, program, nft] = tool.needs();
     requires!(root, program, nft);
     let legacy = Legacy::new(tool);
-    let (mut compared, mut refused) = (0u32, 0u32);
+    let mut compared = Compared::default();
     for seed in test_seeds(count) {
-        let generated = generate(tool, seed);
-        let ruleset = parse(tool, &generated.text);
-        let frames = frames(tool, generated.toward, seed, FRAMES);
-        for optimise in [false, true] {
-            let built = build(&ruleset, None, BuildOptions { optimise }).unwrap();
-            if optimise && built.plans.is_empty() {
-                continue;
-            }
-            let answer =
-                |frames: &[Vec<u8>]| core_answer(tool, generated.toward, &ruleset, &built, frames);
-            if answer(&frames).is_none() {
-                refused += 1;
-                continue;
-            }
-            compared += 1;
-            let result = compare(&legacy, &generated.text, &frames, &mut |frames| {
-                answer(frames).expect("the same frames were known together")
-            });
-            if let Err(difference) = result {
-                panic!("seed {seed}, optimise {optimise}: {difference}");
-            }
-        }
+        compared.ruleset(&legacy, seed, FRAMES);
     }
-    println!("{compared} rulesets with {FRAMES} frames each agree, {refused} have a refused match");
-    assert!(compared > refused, "most rulesets must be compared");
+    compared.print(tool);
 }
 
 #[test]
@@ -216,7 +301,40 @@ fn arp_verdicts_and_counters_are_the_kernels() {
     agree(Tool::Arp, 10);
 }
 
-/// The reference and the core agree about every frame and counter, recent lists and all.
+/// Compares rulesets until `packets` frames were compared.
+#[cfg(feature = "soak")]
+fn soak(tool: Tool, packets: u64) {
+    let [root, program, nft] = tool.needs();
+    requires!(root, program, nft);
+    let legacy = Legacy::new(tool);
+    let mut compared = Compared::default();
+    let mut seed = fairpath_units::test_seed();
+    while compared.frames < packets {
+        compared.ruleset(&legacy, seed, SOAK_FRAMES);
+        seed = seed.wrapping_add(1);
+    }
+    compared.print(tool);
+}
+
+#[cfg(feature = "soak")]
+#[test]
+fn soak_450_000_ipv4_packets_agree() {
+    soak(Tool::V4, 450_000);
+}
+
+#[cfg(feature = "soak")]
+#[test]
+fn soak_450_000_ipv6_packets_agree() {
+    soak(Tool::V6, 450_000);
+}
+
+#[cfg(feature = "soak")]
+#[test]
+fn soak_100_000_arp_packets_agree() {
+    soak(Tool::Arp, 100_000);
+}
+
+/// The reference and the core agree about every frame, recent lists and all.
 fn reference_agrees(tool: Tool, count: u64) {
     for seed in test_seeds(count) {
         let generated = generate(tool, seed);

@@ -4,10 +4,10 @@
  *
  * The semantics are those of xt_recent and xt_hashlimit of Linux 6.18, with nanoseconds instead of
  * jiffies: the smaller the kernel's tick, the closer both are. Three limits are deliberate. An entry
- * of hashlimit expires at its time; the kernel removes it up to one gc interval later. Credits do
- * not overflow, as those of a key that is silent for 37 hours can in the kernel. A packet that does
- * not get the lock of a table within FP_LOCK_TRIES is dropped and counted, because a guess could
- * permit what a limit forbids.
+ * of hashlimit expires at its time; the kernel removes it up to one gc interval later, or after its
+ * CPU was idle. Credits do not overflow, as those of a key that is silent for 37 hours can in the
+ * kernel. A packet that does not get the lock of a table within FP_LOCK_TRIES is dropped and counted,
+ * because a guess could permit what a limit forbids.
  *
  *   buckets ─> entry ─> entry            open hashing with the keys of the memory's header
  *   oldest  ⇄  ...   ⇄  newest           by the last packet: for eviction and expiry

@@ -5,8 +5,8 @@ use std::fmt;
 
 use super::legacy::{Legacy, RuleCount, Tool};
 
-/// Frames of one injection. Each batch begins with freshly loaded tables.
-const BATCH: usize = 64;
+/// Frames after one load: each batch begins with freshly loaded tables.
+const BATCH: usize = 256;
 
 /// The effect of frames on a freshly loaded ruleset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,12 +25,15 @@ pub struct Difference {
     /// One, unless the difference needs the memory of a rule.
     pub frames: Vec<Vec<u8>>,
     pub kernel: Answer,
-    pub evaluator: Answer,
+    pub evaluator: Named,
 }
+
+/// The name of an evaluator, and its answer.
+pub type Named = (&'static str, Answer);
 
 /// Injects `frames` in batches and compares counters and the number of accepted frames.
 ///
-/// The evaluator answers for its argument alone, with counters and rules as after a load. Only chains that input passes
+/// Evaluators answer for their argument alone, with counters and rules as after a load. Only chains that input passes
 /// are compared: PREROUTING, INPUT in the table filter, and chains of the user.
 ///
 /// # Errors
@@ -42,13 +45,12 @@ pub fn compare(
     legacy: &Legacy,
     ruleset: &str,
     frames: &[Vec<u8>],
-    evaluate: &mut dyn FnMut(&[Vec<u8>]) -> Answer,
-) -> Result<(), Difference> {
-    let differs = |frames: &[Vec<u8>], evaluate: &mut dyn FnMut(&[Vec<u8>]) -> Answer| {
-        let (kernel, evaluator) = (answer(legacy, ruleset, frames), evaluate(frames));
-        let same = kernel.accepted == evaluator.accepted
-            && relevant(ruleset, &kernel) == relevant(ruleset, &evaluator);
-        (!same).then(|| Difference {
+    evaluate: &mut dyn FnMut(&[Vec<u8>]) -> Vec<Named>,
+) -> Result<(), Box<Difference>> {
+    let differs = |frames: &[Vec<u8>], evaluate: &mut dyn FnMut(&[Vec<u8>]) -> Vec<Named>| {
+        let kernel = answer(legacy, ruleset, frames);
+        let evaluator = differing(ruleset, &kernel, evaluate(frames))?;
+        Some(Difference {
             tool: legacy.tool(),
             ruleset: ruleset.to_owned(),
             frames: frames.to_vec(),
@@ -59,7 +61,7 @@ pub fn compare(
     for batch in frames.chunks(BATCH) {
         if let Some(difference) = differs(batch, evaluate) {
             let smaller = |frames: &[Vec<u8>]| differs(frames, evaluate);
-            return Err(reduce(difference, smaller));
+            return Err(Box::new(reduce(difference, smaller)));
         }
     }
     Ok(())
@@ -150,36 +152,45 @@ fn reduce(
     found
 }
 
+/// The first evaluator whose answer is not the kernel's.
+pub fn differing(ruleset: &str, kernel: &Answer, evaluators: Vec<Named>) -> Option<Named> {
+    let mut evaluators = evaluators.into_iter();
+    evaluators.find(|(_, answer)| {
+        answer.accepted != kernel.accepted || relevant(ruleset, answer) != relevant(ruleset, kernel)
+    })
+}
+
 impl fmt::Display for Difference {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, evaluator) = &self.evaluator;
         writeln!(out, "{:?}:\n{}", self.tool, self.ruleset)?;
         for frame in &self.frames {
             let hex: String = frame.iter().map(|byte| format!("{byte:02x}")).collect();
             writeln!(out, "frame {hex}")?;
         }
-        let (kernel, evaluator) = (
+        let (kernel, ours) = (
             relevant(&self.ruleset, &self.kernel),
-            relevant(&self.ruleset, &self.evaluator),
+            relevant(&self.ruleset, evaluator),
         );
         writeln!(
             out,
-            "accepted: kernel {}, evaluator {}",
-            self.kernel.accepted, self.evaluator.accepted
+            "accepted: kernel {}, {name} {}",
+            self.kernel.accepted, evaluator.accepted
         )?;
         let places: BTreeMap<_, ()> = kernel
             .keys()
-            .chain(evaluator.keys())
+            .chain(ours.keys())
             .map(|place| (*place, ()))
             .collect();
         for (place, ()) in places {
             let [ours, theirs] =
-                [&evaluator, &kernel].map(|counts| counts.get(&place).copied().unwrap_or_default());
+                [&ours, &kernel].map(|counts| counts.get(&place).copied().unwrap_or_default());
             let mark = if ours == theirs { ' ' } else { '!' };
             let (table, chain, rule) = place;
             let rule = rule.map_or("policy".to_owned(), |rule| format!("rule {rule}"));
             writeln!(
                 out,
-                "{mark} {table} {chain} {rule}: kernel {theirs:?}, evaluator {ours:?}"
+                "{mark} {table} {chain} {rule}: kernel {theirs:?}, {name} {ours:?}"
             )?;
         }
         Ok(())

@@ -1,10 +1,11 @@
-//! Known answers of the kernel, which an evaluator must give, too.
+//! Known answers of the kernel, which the evaluators give, too.
 
 use fairpath_testbed::{Need, missing, requires, skip};
 
-use super::compare::answer;
+use super::compare::{answer, differing};
 use super::legacy::{Legacy, Tool};
-use super::packets::{ETH_ARP, ETH_IPV4, ETH_IPV6, Ipv4, TCP, UDP, plain, v6_packet};
+use super::packets::{ETH_ARP, ETH_IPV4, ETH_IPV6, Ipv4, TCP, Toward, UDP, plain, v6_packet};
+use super::{Evaluators, parse};
 
 const DCCP: u8 = 33;
 const ROUTING: u8 = 43;
@@ -15,6 +16,12 @@ const SCTP: u8 = 132;
 /// Counters that are not 0, as `CHAIN NUMBER PACKETS/BYTES`, and the number of accepted frames.
 fn counted(legacy: &Legacy, ruleset: &str, frames: &[Vec<u8>]) -> (Vec<String>, u64) {
     let answer = answer(legacy, ruleset, frames);
+    let tree = parse(legacy.tool(), ruleset);
+    let evaluators = Evaluators::new(legacy.tool(), Toward::Ingress, &tree);
+    let answers = evaluators.answers(frames.iter().map(|frame| (&frame[..], 0)));
+    // None if the core refuses a match by name.
+    let different = differing(ruleset, &answer, answers.unwrap_or_default());
+    assert!(different.is_none(), "{ruleset}\n{answer:?}\n{different:?}");
     let counts = answer.counts.iter().filter(|count| count.packets > 0);
     let lines = counts.map(|count| {
         let rule = count.rule.map_or("policy".to_owned(), |n| n.to_string());
@@ -265,6 +272,49 @@ fn options_are_read_after_ports_and_flags() {
     }
     let read = raw(&["-p tcp -m tcp --dport 80 --tcp-option 5"]);
     expect(&legacy, &read, &frame, &[], 0);
+}
+
+/// A limit of one packet for each destination port.
+const ONE_BY_PORT: &str = "-m hashlimit --hashlimit-upto 1/min --hashlimit-burst 1 --hashlimit-mode dstport --hashlimit-name h";
+
+#[test]
+fn hashlimit_takes_payload_for_ports() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));
+    let legacy = Legacy::new(Tool::V4);
+    let rules = raw(&[ONE_BY_PORT]);
+    // The payload of the fragment has port 80 where a header would have it.
+    let frames = [v4_fragment(UDP, 2, &udp()), v4(UDP, &udp())];
+    let (lines, accepted) = counted(&legacy, &rules, &frames);
+    assert_eq!(lines, ["PREROUTING policy 2/56", "PREROUTING 0 1/28"]);
+    assert_eq!(accepted, 2);
+    expect(&legacy, &rules, &v4_fragment(UDP, 2, &udp()[..3]), &[], 0);
+}
+
+#[test]
+fn v6_hashlimit_reads_no_port_of_fragments() {
+    requires!(
+        Need::Root,
+        Need::Tool("ip6tables-legacy"),
+        Need::Tool("nft")
+    );
+    let legacy = Legacy::new(Tool::V6);
+    let rules = raw(&[ONE_BY_PORT]);
+    let later = |next| {
+        let header = [next, 0, 0, 9, 0, 0, 0, 1];
+        let packet = v6_packet(FRAGMENT, &[&header[..], &udp()].concat());
+        plain(ETH_IPV6, &packet)
+    };
+    // The port of both is 0.
+    let frames = [later(UDP), later(DESTINATION)];
+    let (lines, accepted) = counted(&legacy, &rules, &frames);
+    assert_eq!(lines, ["PREROUTING policy 2/112", "PREROUTING 0 1/56"]);
+    assert_eq!(accepted, 2);
+    let truncated = |data: &[u8]| plain(ETH_IPV6, &v6_packet(ROUTING, data));
+    expect(&legacy, &rules, &truncated(&[UDP]), &[], 0);
+    expect(&legacy, &rules, &truncated(&[UDP, 0]), &[], 0);
+    let gre = 47;
+    let counters = ["PREROUTING policy 1/42", "PREROUTING 0 1/42"];
+    expect(&legacy, &rules, &truncated(&[gre, 0]), &counters, 1);
 }
 
 #[test]

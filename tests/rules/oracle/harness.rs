@@ -130,7 +130,8 @@ fn two_namespaces_give_the_same_answers() {
         for seed in test_seeds(100) {
             let ruleset = generate(tool, seed);
             let frames = frames(tool, ruleset.toward, seed, 128);
-            let mut evaluate = |frames: &[Vec<u8>]| answer(&other, &ruleset.text, frames);
+            let mut evaluate =
+                |frames: &[Vec<u8>]| vec![("other", answer(&other, &ruleset.text, frames))];
             if let Err(difference) = compare(&legacy, &ruleset.text, &frames, &mut evaluate) {
                 panic!("seed {seed}: {difference}");
             }
@@ -148,7 +149,7 @@ fn a_difference_is_reduced_to_one_frame() {
         "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -p tcp -m tcp --dport 80\nCOMMIT\n";
     let wrong = ruleset.replace("--dport 80", "--dport 80:81");
     let frames = frames(Tool::V4, Toward::Ingress, 7, 256);
-    let mut evaluate = |frames: &[Vec<u8>]| answer(&other, &wrong, frames);
+    let mut evaluate = |frames: &[Vec<u8>]| vec![("other", answer(&other, &wrong, frames))];
     let difference = compare(&legacy, ruleset, &frames, &mut evaluate).unwrap_err();
     assert_eq!(difference.frames.len(), 1);
     let text = difference.to_string();
@@ -167,7 +168,7 @@ fn a_difference_of_memory_keeps_its_frames() {
     let ruleset = "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -m limit --limit 1/hour --limit-burst 3\nCOMMIT\n";
     let wrong = ruleset.replace("burst 3", "burst 4");
     let frames = frames(Tool::V4, Toward::Ingress, 7, 128);
-    let mut evaluate = |frames: &[Vec<u8>]| answer(&other, &wrong, frames);
+    let mut evaluate = |frames: &[Vec<u8>]| vec![("other", answer(&other, &wrong, frames))];
     let difference = compare(&legacy, ruleset, &frames, &mut evaluate).unwrap_err();
     assert_eq!(difference.frames.len(), 4, "{difference}");
 }

@@ -8,12 +8,15 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use fairpath_testbed::{FrameSocket, LinkEnd, Need, Netns, Testbed, Veth, wait_for};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::time::TimeValLike;
+use nix::time::ClockId;
 use nix::unistd::Pid;
 use tempfile::{NamedTempFile, TempDir};
 
@@ -21,6 +24,9 @@ use super::pools::{IN, IN_MAC, OUT_MAC, OWN4, OWN4_PREFIX, OWN6, OWN6_PREFIX};
 
 /// Configuration takes milliseconds, and injected frames less.
 const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Frames that the receiving socket certainly keeps.
+const INBOX: usize = 64;
 
 /// Drops all output, and counts input that passed the legacy tables of a hook.
 const AROUND: &str = "
@@ -189,28 +195,55 @@ impl Legacy {
     /// Softirqs of a CPU do not interrupt each other, and the frames stay on the sender's CPU. Thus the work on a frame is
     /// done once this thread, on the same CPU, sees the copy that the kernel made before that work.
     pub fn inject(&self, frames: &[Vec<u8>]) {
+        self.inject_groups(frames, INBOX, || {});
+    }
+
+    /// The same, in groups that each begin right after a tick of the kernel's clock.
+    pub fn inject_after_ticks(&self, frames: &[Vec<u8>], group: usize) {
+        assert!(group <= INBOX);
+        self.inject_groups(frames, group, wait_for_tick);
+    }
+
+    fn inject_groups(&self, frames: &[Vec<u8>], group: usize, begin: fn()) {
         let mut locked = self.receiver.lock().unwrap_or_else(PoisonError::into_inner);
         let receiver = &mut *locked;
         thread::scope(|scope| {
             scope
                 .spawn(|| {
-                    stay_on_one_cpu();
+                    stay_on(allowed_cpus()[0]);
                     while receiver.receive().is_some() {}
-                    for frame in frames {
-                        self.sender.send(frame).unwrap();
+                    for frames in frames.chunks(group) {
+                        begin();
+                        self.inject_now(frames, receiver);
                     }
-                    let mut waiting = frames.len();
-                    let arrived = wait_for(DEADLINE, || {
-                        while waiting > 0 && receiver.receive().is_some() {
-                            waiting -= 1;
-                        }
-                        (waiting == 0).then_some(())
-                    });
-                    assert!(arrived.is_some(), "{waiting} frames did not arrive");
                 })
                 .join()
                 .unwrap();
         });
+    }
+
+    fn inject_now(&self, frames: &[Vec<u8>], receiver: &mut FrameSocket) {
+        for frame in frames {
+            self.sender.send(frame).unwrap();
+        }
+        let mut waiting = frames.len();
+        let arrived = wait_for(DEADLINE, || {
+            while waiting > 0 && receiver.receive().is_some() {
+                waiting -= 1;
+            }
+            (waiting == 0).then_some(())
+        });
+        assert!(arrived.is_some(), "{waiting} frames did not arrive");
+    }
+
+    /// The ticks (jiffies) at which the only address of a `recent` list was added or updated.
+    pub fn recent_ticks(&self, list: &str) -> Vec<u64> {
+        let file = format!("/proc/net/xt_recent/{list}");
+        let text = self.run(&["cat", &file].map(OsStr::new)).unwrap();
+        let (_, stamps) = text.split_once("oldest_pkt: ").unwrap();
+        let (_, stamps) = stamps.trim_end().split_once(' ').unwrap();
+        let numbers = stamps.split(", ").map(|stamp| stamp.parse().unwrap());
+        numbers.collect()
     }
 
     /// The counters of every rule and policy, in the order of the tool.
@@ -261,12 +294,51 @@ impl Legacy {
     }
 }
 
-fn stay_on_one_cpu() {
+/// The clock that advances with ticks only; its resolution is a tick.
+const TICKS: ClockId = ClockId::CLOCK_MONOTONIC_COARSE;
+
+/// Nanoseconds of a tick.
+pub fn tick() -> u64 {
+    TICKS.res().unwrap().num_nanoseconds() as u64
+}
+
+fn wait_for_tick() {
+    let start = TICKS.now().unwrap();
+    while TICKS.now().unwrap() == start {
+        std::hint::spin_loop();
+    }
+}
+
+fn allowed_cpus() -> Vec<usize> {
     let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
-    let first = (0..CpuSet::count()).find(|cpu| allowed.is_set(*cpu).unwrap());
+    let cpus = 0..CpuSet::count();
+    cpus.filter(|cpu| allowed.is_set(*cpu).unwrap()).collect()
+}
+
+fn stay_on(cpu: usize) {
     let mut one = CpuSet::new();
-    one.set(first.unwrap()).unwrap();
+    one.set(cpu).unwrap();
     sched_setaffinity(Pid::from_raw(0), &one).unwrap();
+}
+
+/// Keeps idle CPUs from stopping their ticks for long, which delays work that the kernel defers.
+pub fn with_ticks<T>(run: impl FnOnce() -> T) -> T {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for cpu in allowed_cpus() {
+            let done = &done;
+            scope.spawn(move || {
+                stay_on(cpu);
+                while !done.load(Ordering::Relaxed) {
+                    thread::sleep(Duration::from_millis(10));
+                    wait_for_tick();
+                }
+            });
+        }
+        let result = run();
+        done.store(true, Ordering::Relaxed);
+        result
+    })
 }
 
 /// Empty tables. A table of the same name may follow in the same text, and replaces the empty one.

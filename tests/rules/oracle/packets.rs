@@ -360,7 +360,8 @@ pub fn v6_packet(next: u8, data: &[u8]) -> Vec<u8> {
     v6_with((HOSTS6[0], OWN6), (0, 64), next, data)
 }
 
-fn v6_with(
+/// An IPv6 packet with addresses, traffic class and hop limit.
+pub fn v6_with(
     (from, to): ([u16; 8], [u16; 8]),
     (class, limit): (u8, u8),
     next: u8,

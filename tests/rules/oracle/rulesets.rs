@@ -71,6 +71,9 @@ impl Table {
     }
 }
 
+/// Rules of a few shapes in a long chain: more than those of a chain without lookups.
+const LONG: u64 = 90;
+
 const USER_CHAINS: [&str; 6] = ["a", "blocked", "c-3", "D", "e_", "last"];
 
 /// The protocol that a rule requires, for matches that need it.
@@ -112,9 +115,13 @@ impl Generator<'_> {
         for chain in users {
             writeln!(text, ":{chain} - [0:0]").unwrap();
         }
+        let similar = self.tool != Tool::Arp && self.chance(16);
         let mut chain_of_rules = |chain: &str, later: &[&str], most: u64| {
-            for _ in 0..self.random.below(most) + 1 {
+            let similar = if similar { LONG } else { 0 };
+            for rule in 0..self.random.below(most) + 1 + similar {
+                let is_similar = rule < similar && !self.chance(10);
                 let rule = match self.tool {
+                    _ if is_similar => self.similar_rule(chain, later),
                     Tool::Arp => self.arp_rule(later),
                     Tool::V4 | Tool::V6 => self.rule(later),
                 };
@@ -176,6 +183,31 @@ impl Generator<'_> {
             false => self.target(later),
         };
         rule + &target
+    }
+
+    /// One of few shapes with many values, by the chain: such chains have lookups.
+    fn similar_rule(&mut self, chain: &str, later: &[&str]) -> String {
+        let known = self.chance(3);
+        let number = self.random.below(256);
+        let side = if chain.len().is_multiple_of(2) {
+            "-s"
+        } else {
+            "-d"
+        };
+        let address = match (self.tool, known) {
+            (Tool::V6, true) => self.address6(true).to_string(),
+            (Tool::V6, false) => format!("2001:db8::{number:x}"),
+            (_, true) => self.address4().to_string(),
+            (_, false) => format!("198.51.100.{number}"),
+        };
+        let protocol = self.pick(&["tcp", "tcp", "udp"]);
+        let port = self.pick(&PORTS);
+        let rule = match chain.len() % 3 {
+            0 => format!(" {side} {address}"),
+            1 => format!(" {side} {address} -p {protocol} -m {protocol} --dport {port}"),
+            _ => format!(" -p {protocol} -m {protocol} --sport {port} {side} {address}"),
+        };
+        rule + &self.target(later)
     }
 
     /// A network with a mask of whole or other bits.
