@@ -288,12 +288,12 @@ fn agree(tool: Tool, count: u64) {
 
 #[test]
 fn ipv4_verdicts_and_counters_are_the_kernels() {
-    agree(Tool::V4, 60);
+    agree(Tool::V4, 300);
 }
 
 #[test]
 fn ipv6_verdicts_and_counters_are_the_kernels() {
-    agree(Tool::V6, 60);
+    agree(Tool::V6, 300);
 }
 
 #[test]

@@ -40,11 +40,16 @@ const NAMES: u64 = 4;
 const CLOCK: usize = 4096;
 /// Milliseconds until idle entries of a limit leave, and until the kernel has removed them. No two
 /// steps have such a distance.
-const EXPIRIES: [u64; 3] = [710, 1210, 1710];
-const COLLECTED: u64 = 80;
+const EXPIRIES: [u64; 2] = [710, 1210];
+const COLLECTED: u64 = 250;
+/// The kernel may not have removed them if a CPU was busy for longer.
+const BUSY: Duration = Duration::from_millis(100);
+/// A step begins if it cannot reach such a distance within this time.
+const MARGIN: u64 = 150;
 /// The smallest distance of steps.
 const GRID: Duration = Duration::from_millis(500);
-/// All steps together, because idle entries of a limit of bytes leave after 15 seconds by default.
+/// The same for limits of bytes by default; all steps together take less.
+const BYTES_EXPIRY: u64 = 15_000;
 const LONGEST: Duration = Duration::from_millis(14_500);
 /// Frames whose tick is not certain that are tried with each of two.
 const UNCERTAIN: usize = 5;
@@ -357,11 +362,15 @@ fn run(hosts: &[(Legacy, Case)], distances: &[u32]) -> Vec<(Answer, Vec<u64>)> {
     }
     let start = Instant::now();
     let mut at = 0;
+    let mut spans = vec![Vec::new(); hosts.len()];
     for (step, distance) in distances.iter().enumerate() {
         at += distance;
         thread::sleep((GRID * at).saturating_sub(start.elapsed()));
-        for (legacy, case) in hosts {
+        for ((legacy, case), spans) in hosts.iter().zip(&mut spans) {
+            leave_expiries(spans);
+            let from = Instant::now();
             legacy.inject_after_ticks(&case.steps[step], GROUP);
+            spans.push((from, Instant::now()));
         }
     }
     let hosts = hosts.iter().zip(before);
@@ -374,6 +383,24 @@ fn run(hosts: &[(Legacy, Case)], distances: &[u32]) -> Vec<(Answer, Vec<u64>)> {
             (answer, legacy.recent_ticks("clock"))
         })
         .collect()
+}
+
+/// Waits while a step would be near an expiry after one of these, which were late.
+fn leave_expiries(spans: &[(Instant, Instant)]) {
+    let near = || {
+        let expiries = spans
+            .iter()
+            .flat_map(|span| EXPIRIES.map(|expiry| (span, expiry)));
+        expiries.into_iter().find_map(|((from, to), expiry)| {
+            let begins = Duration::from_millis(expiry - MARGIN);
+            let ends = Duration::from_millis(expiry + COLLECTED);
+            let left = (ends + Duration::from_millis(1)).checked_sub(to.elapsed())?;
+            (from.elapsed() >= begins).then_some(left)
+        })
+    };
+    while let Some(left) = near() {
+        thread::sleep(left);
+    }
 }
 
 /// True if a pair of steps has a distance at which the kernel may have removed an idle entry or not.
@@ -390,7 +417,7 @@ fn is_near_an_expiry(case: &Case, ticks: &[u64]) -> bool {
         spans[first + 1..].iter().any(|(later_from, later_to)| {
             let shortest = milliseconds(later_from - to);
             let longest = milliseconds(later_to - from);
-            let mut expiries = EXPIRIES.iter();
+            let mut expiries = EXPIRIES.iter().chain([&BYTES_EXPIRY]);
             expiries.any(|expiry| shortest <= expiry + COLLECTED && longest >= *expiry)
         })
     };
@@ -401,7 +428,13 @@ fn is_near_an_expiry(case: &Case, ticks: &[u64]) -> bool {
 ///
 /// The tick of a frame is that of its first rule. If the next frame has another one, the tick may have
 /// changed while the rules of this frame ran; either must agree.
-fn check(tool: Tool, case: &Case, kernel: Answer, ticks: &[u64]) -> Result<(), Disturbed> {
+fn check(
+    tool: Tool,
+    case: &Case,
+    kernel: Answer,
+    ticks: &[u64],
+    busy: Duration,
+) -> Result<(), Disturbed> {
     let frames: Vec<&[u8]> = case
         .steps
         .iter()
@@ -413,11 +446,24 @@ fn check(tool: Tool, case: &Case, kernel: Answer, ticks: &[u64]) -> Result<(), D
         ticks.len(),
         "the clock has the tick of each frame"
     );
+    let ruleset = parse(tool, &case.text);
+    let evaluators = Evaluators::new(tool, Toward::Ingress, &ruleset);
+    let differing_at = |ticks: &[u64]| {
+        let times = ticks.iter().map(|ticks| ticks * tick());
+        let answers = evaluators.answers(frames.iter().copied().zip(times));
+        let answers = answers.expect("no rule is refused");
+        differing(&case.text, &kernel, answers)
+    };
+    let Some(evaluator) = differing_at(ticks) else {
+        return Ok(());
+    };
     if is_near_an_expiry(case, ticks) {
         return Err(Disturbed("a step was late".to_owned()));
     }
-    let ends = (GROUP..=frames.len()).step_by(GROUP);
-    let is_end = |frame: usize| ends.clone().any(|end| end == frame + 1);
+    if busy > BUSY {
+        return Err(Disturbed(format!("a CPU was busy for {busy:?}")));
+    }
+    let is_end = |frame: usize| (frame + 1).is_multiple_of(GROUP);
     let uncertain: Vec<usize> = (0..frames.len() - 1)
         .filter(|frame| ticks[*frame] != ticks[frame + 1] && !is_end(*frame))
         .collect();
@@ -427,31 +473,24 @@ fn check(tool: Tool, case: &Case, kernel: Answer, ticks: &[u64]) -> Result<(), D
             uncertain.len()
         )));
     }
-    let ruleset = parse(tool, &case.text);
-    let evaluators = Evaluators::new(tool, Toward::Ingress, &ruleset);
-    let mut difference = None;
-    for choice in 0..1usize << uncertain.len() {
+    for choice in 1..1usize << uncertain.len() {
         let mut ticks = ticks.to_vec();
         for (at, frame) in uncertain.iter().enumerate() {
             ticks[*frame] += (choice >> at & 1) as u64;
         }
-        let times = ticks.iter().map(|ticks| ticks * tick());
-        let frames = frames.iter().copied().zip(times);
-        let answers = evaluators.answers(frames).expect("no rule is refused");
-        let Some(evaluator) = differing(&case.text, &kernel, answers) else {
+        if differing_at(&ticks).is_none() {
             return Ok(());
-        };
-        difference.get_or_insert(evaluator);
+        }
     }
     let difference = Difference {
         tool,
         ruleset: case.text.clone(),
         frames: Vec::new(),
         kernel,
-        evaluator: difference.expect("at least one choice"),
+        evaluator,
     };
     panic!(
-        "seed {}, {} uncertain ticks of {ticks:?}: {difference}",
+        "seed {}, a CPU was busy for {busy:?}, {} uncertain ticks of {ticks:?}: {difference}",
         case.seed,
         uncertain.len()
     );
@@ -467,9 +506,9 @@ fn compare(test: &str, seed: u64, cases: u64, steps: usize) {
         .collect();
     repeat_disturbed(test, 4, |attempt| {
         let mut random = Random::new(seed.wrapping_add(u64::from(attempt)));
-        let answers = with_ticks(|| run(&hosts, &distances(steps, &mut random)));
+        let (answers, busy) = with_ticks(|| run(&hosts, &distances(steps, &mut random)));
         for ((legacy, case), (answer, ticks)) in hosts.iter().zip(answers) {
-            check(legacy.tool(), case, answer, &ticks)?;
+            check(legacy.tool(), case, answer, &ticks, busy)?;
         }
         Ok(())
     });

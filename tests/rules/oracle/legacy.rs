@@ -11,7 +11,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fairpath_testbed::{FrameSocket, LinkEnd, Need, Netns, Testbed, Veth, wait_for};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -322,22 +322,31 @@ fn stay_on(cpu: usize) {
 }
 
 /// Keeps idle CPUs from stopping their ticks for long, which delays work that the kernel defers.
-pub fn with_ticks<T>(run: impl FnOnce() -> T) -> T {
+/// Returns also the longest time that a CPU was busy with other work.
+pub fn with_ticks<T>(run: impl FnOnce() -> T) -> (T, Duration) {
+    const PAUSE: Duration = Duration::from_millis(10);
     let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for cpu in allowed_cpus() {
-            let done = &done;
-            scope.spawn(move || {
-                stay_on(cpu);
-                while !done.load(Ordering::Relaxed) {
-                    thread::sleep(Duration::from_millis(10));
-                    wait_for_tick();
-                }
-            });
+    let keep_awake = |cpu| {
+        stay_on(cpu);
+        let mut longest = Duration::ZERO;
+        while !done.load(Ordering::Relaxed) {
+            let start = Instant::now();
+            thread::sleep(PAUSE);
+            wait_for_tick();
+            longest = longest.max(start.elapsed() - PAUSE);
         }
+        longest
+    };
+    thread::scope(|scope| {
+        let keep_awake = &keep_awake;
+        let cpus = allowed_cpus().into_iter();
+        let awake: Vec<_> = cpus
+            .map(|cpu| scope.spawn(move || keep_awake(cpu)))
+            .collect();
         let result = run();
         done.store(true, Ordering::Relaxed);
-        result
+        let busy = awake.into_iter().map(|thread| thread.join().unwrap());
+        (result, busy.max().unwrap_or_default())
     })
 }
 
