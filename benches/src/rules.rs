@@ -22,7 +22,7 @@ use fairpath_statistics::Random;
 use fairpath_testbed::Testbed;
 use serde::Serialize;
 
-use crate::measure::{Measured, Target};
+use crate::measure::{Measured, Target, thread_ns};
 use crate::table::{build as table, grouped};
 
 /// Packets of a round.
@@ -175,11 +175,22 @@ struct PacketRow {
     rules: f64,
 }
 
+/// A row of counter modes: a packet in one mode, and its ratio to mode none.
+#[derive(Debug, Serialize)]
+struct CounterRow {
+    case: String,
+    native: Measured,
+    native_ratio: Measured,
+    kernel: Option<Measured>,
+    kernel_ratio: Option<Measured>,
+}
+
 /// The report.
 #[derive(Debug, Serialize)]
 pub struct RulesReport {
     loads: Vec<LoadRow>,
     packets: Vec<PacketRow>,
+    counters: Vec<CounterRow>,
     targets: Vec<Target>,
 }
 
@@ -288,19 +299,19 @@ fn work_of(family: Family, bytes: &[u8]) -> Box<Work> {
     work
 }
 
-/// Nanoseconds of a packet, natively; and the rules that it met.
+/// Nanoseconds of a processor for a packet, natively; and the rules that it met.
 fn native(
     built: &Built,
     packets: &[Vec<u8>],
-    hook: Hook,
     rounds: u32,
+    mode: CounterMode,
 ) -> anyhow::Result<(Measured, f64)> {
-    let mut evaluator = Evaluator::new(&built.image, &built.states, CounterMode::Exact)?;
+    let mut evaluator = Evaluator::new(&built.image, &built.states, mode)?;
     let mut work = work_of(Family::Ipv4, &packets[0]);
     let mut each = Vec::new();
     let mut met = 0u64;
     for round in 0..=rounds {
-        let start = Instant::now();
+        let start = thread_ns()?;
         for packet in packets {
             work.head[..packet.len()].copy_from_slice(packet);
             work.word[fairpath_core::rules::word::META] = 2;
@@ -311,12 +322,12 @@ fn native(
             if !evaluator.read(&mut work) {
                 bail!("a packet of the bench is not read");
             }
-            evaluator.evaluate(hook as u32, &mut work);
+            evaluator.evaluate(Hook::Forward as u32, &mut work);
             met += u64::from(work.evaluated);
             black_box(work.verdict);
         }
         if round > 0 {
-            each.push(start.elapsed().as_nanos() as f64 / packets.len() as f64);
+            each.push((thread_ns()? - start) / packets.len() as f64);
         }
     }
     let met = met as f64 / f64::from(rounds + 1) / packets.len() as f64;
@@ -324,8 +335,13 @@ fn native(
 }
 
 /// The same in the kernel.
-fn kernel(built: &Built, packets: &[Vec<u8>], hook: Hook, rounds: u32) -> anyhow::Result<Measured> {
-    let mut kernel = KernelRules::load(&built.image, &built.states, CounterMode::Exact)?;
+fn kernel(
+    built: &Built,
+    packets: &[Vec<u8>],
+    rounds: u32,
+    mode: CounterMode,
+) -> anyhow::Result<Measured> {
+    let mut kernel = KernelRules::load(&built.image, &built.states, mode)?;
     let work = work_of(Family::Ipv4, &packets[0]);
     let heads: Vec<[u8; STREAM_BYTES]> = packets
         .iter()
@@ -337,13 +353,13 @@ fn kernel(built: &Built, packets: &[Vec<u8>], hook: Hook, rounds: u32) -> anyhow
         .collect();
     let mut each = Vec::new();
     for round in 0..=rounds {
-        let start = Instant::now();
+        let start = thread_ns()?;
         // A run may take a quarter of a second.
         for part in heads.chunks(4096) {
-            kernel.stream(hook as u32, &work, packets[0].len() as u32, part)?;
+            kernel.stream(Hook::Forward as u32, &work, packets[0].len() as u32, part)?;
         }
         if round > 0 {
-            each.push(start.elapsed().as_nanos() as f64 / packets.len() as f64);
+            each.push((thread_ns()? - start) / packets.len() as f64);
         }
     }
     Ok(Measured::of(each))
@@ -368,10 +384,13 @@ pub fn run(args: &Args) -> anyhow::Result<RulesReport> {
     linear(args, &mut packets)?;
     tree(args, &mut packets)?;
     lookups(args, &mut packets)?;
+    let mut counters = Vec::new();
+    counter_modes(args, &mut counters)?;
     let targets = targets(&loads, &packets);
     Ok(RulesReport {
         loads,
         packets,
+        counters,
         targets,
     })
 }
@@ -403,11 +422,11 @@ fn linear(args: &Args, rows: &mut Vec<PacketRow>) -> anyhow::Result<()> {
                 BuildOptions { optimise: false },
             )?;
             let packet = vec![tcp(0x0b00_0001, 0x0c00_0001, 1000, 80); 4096];
-            let (native_ns, _) = native(&built, &packet, Hook::Forward, args.rounds)?;
+            let (native_ns, _) = native(&built, &packet, args.rounds, CounterMode::Exact)?;
             let kernel_ns = if args.native {
                 None
             } else {
-                Some(kernel(&built, &packet, Hook::Forward, args.rounds)?)
+                Some(kernel(&built, &packet, args.rounds, CounterMode::Exact)?)
             };
             measured.push((native_ns, kernel_ns));
         }
@@ -450,11 +469,11 @@ fn tree(args: &Args, rows: &mut Vec<PacketRow>) -> anyhow::Result<()> {
                 )
             })
             .collect();
-        let (native_ns, met) = native(&built, &packets, Hook::Forward, args.rounds)?;
+        let (native_ns, met) = native(&built, &packets, args.rounds, CounterMode::Exact)?;
         let kernel_ns = if args.native {
             None
         } else {
-            Some(kernel(&built, &packets, Hook::Forward, args.rounds)?)
+            Some(kernel(&built, &packets, args.rounds, CounterMode::Exact)?)
         };
         rows.push(PacketRow {
             case: format!(
@@ -498,11 +517,11 @@ fn lookup_row(
     rows: &mut Vec<PacketRow>,
 ) -> anyhow::Result<()> {
     let built = build(&rules(made, Family::Ipv4)?, None, BuildOptions::default())?;
-    let (native_ns, met) = native(&built, packets, Hook::Forward, args.rounds)?;
+    let (native_ns, met) = native(&built, packets, args.rounds, CounterMode::Exact)?;
     let kernel_ns = if args.native {
         None
     } else {
-        Some(kernel(&built, packets, Hook::Forward, args.rounds)?)
+        Some(kernel(&built, packets, args.rounds, CounterMode::Exact)?)
     };
     rows.push(PacketRow {
         case: case.to_owned(),
@@ -510,6 +529,79 @@ fn lookup_row(
         kernel: kernel_ns,
         rules: met,
     });
+    Ok(())
+}
+
+/// The cost of each counter mode: few rules of many match, and all of a hundred.
+fn counter_modes(args: &Args, rows: &mut Vec<CounterRow>) -> anyhow::Result<()> {
+    let (count, chains) = (67_892, 18_329);
+    let mut random = Random::new(7);
+    let packets: Vec<Vec<u8>> = (0..PACKETS)
+        .map(|_| {
+            let to = made::fanned_destination(chains, &mut random);
+            tcp(0x0a00_0001, to, 1000, 80)
+        })
+        .collect();
+    counter_case(
+        "tree of 67,892 rules",
+        &made::fanned(count, chains),
+        &packets,
+        args,
+        rows,
+    )?;
+    let rule = "-A FORWARD -p tcp\n";
+    let made = made::Made {
+        text: format!(
+            "*filter\n:FORWARD ACCEPT [0:0]\n{}COMMIT\n",
+            rule.repeat(100)
+        ),
+        rules: 100,
+        chains: 1,
+    };
+    let packets = vec![tcp(0x0b00_0001, 0x0c00_0001, 1000, 80); 4096];
+    counter_case("100 rules that match", &made, &packets, args, rows)
+}
+
+/// The modes take turns in each round, so that other load meets all of them.
+fn counter_case(
+    case: &str,
+    made: &made::Made,
+    packets: &[Vec<u8>],
+    args: &Args,
+    rows: &mut Vec<CounterRow>,
+) -> anyhow::Result<()> {
+    let modes = [
+        ("none", CounterMode::None),
+        ("sampled", CounterMode::Sampled),
+        ("exact", CounterMode::Exact),
+    ];
+    let built = build(
+        &rules(made, Family::Ipv4)?,
+        None,
+        BuildOptions { optimise: false },
+    )?;
+    let (mut natives, mut kernels) = ([const { Vec::new() }; 3], [const { Vec::new() }; 3]);
+    for _ in 0..args.rounds {
+        for (at, (_, mode)) in modes.iter().enumerate() {
+            let (native, _) = native(&built, packets, 1, *mode)?;
+            natives[at].push(native.median);
+            if !args.native {
+                let kernel = kernel(&built, packets, 1, *mode)?;
+                kernels[at].push(kernel.median);
+            }
+        }
+    }
+    let [natives, kernels] = [natives, kernels].map(|modes| modes.map(Measured::of));
+    let ratio = |mode: &Measured, none: &Measured| mode.pairs(none, |mode, none| mode / none);
+    for (at, (mode, _)) in modes.iter().enumerate() {
+        rows.push(CounterRow {
+            case: format!("{case}, counters {mode}"),
+            native: natives[at].clone(),
+            native_ratio: ratio(&natives[at], &natives[0]),
+            kernel: (!args.native).then(|| kernels[at].clone()),
+            kernel_ratio: (!args.native).then(|| ratio(&kernels[at], &kernels[0])),
+        });
+    }
     Ok(())
 }
 
@@ -617,9 +709,27 @@ impl RulesReport {
             &["case", "native ns", "kernel ns", "rules met"],
             &packets,
         ));
+        out.push_str("\nrules: counter modes, and ratios to none\n");
+        let counters: Vec<Vec<String>> = self.counters.iter().map(CounterRow::cells).collect();
+        let head = ["case", "native ns", "ratio", "kernel ns", "ratio"];
+        out.push_str(&table(&head, &counters));
         for target in &self.targets {
             out.push_str(&target.text());
         }
         out
+    }
+}
+
+impl CounterRow {
+    fn cells(&self) -> Vec<String> {
+        let cell = |m: &Measured| format!("{:.2} ({:.2} to {:.2})", m.median, m.min, m.most);
+        let optional = |m: &Option<Measured>| m.as_ref().map_or("-".into(), cell);
+        vec![
+            self.case.clone(),
+            cell(&self.native),
+            cell(&self.native_ratio),
+            optional(&self.kernel),
+            optional(&self.kernel_ratio),
+        ]
     }
 }
