@@ -227,7 +227,7 @@ fn parse(tool: Tool, text: &str) -> Ruleset {
         .unwrap()
 }
 
-/// What a comparison with the kernel compared.
+/// The numbers of a comparison with the kernel.
 #[derive(Default)]
 struct Compared {
     rulesets: u64,

@@ -537,7 +537,7 @@ fn needs_option(kind: Kind) -> String {
 }
 
 /// The options of `hashlimit` as the tool prints them: those that have the value of their absence
-/// vanish.
+/// disappear.
 fn complete_hashlimit(items: &mut Vec<Item>, family: Family) -> Result<(), String> {
     let kind = Kind::Hashlimit;
     let at = |items: &[Item], name| items.iter().position(|item| is(item, kind, name));
