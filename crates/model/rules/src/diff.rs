@@ -1,29 +1,31 @@
 //! Differences of two sets: rules that were added, removed or moved, and packets that meet another
 //! verdict.
 //!
-//! Packets are made from the conditions of both sets: for each address, port, protocol, interface
-//! and state, values inside and just outside. They are evaluated by the core with both sets. So each
-//! difference that is reported is one, and equal trees are equal; different trees without a
-//! differing packet are reported as such, with the number of packets.
+//! Packets are made from the conditions of both sets ([`made`]): values inside and just outside. They
+//! are evaluated by the core with both sets. So each difference that is reported is one, and equal
+//! trees are equal; different trees without a differing packet are reported as such, with the number
+//! of packets.
 
-use std::collections::{BTreeSet, HashMap};
+mod made;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use fairpath_core::rules::CounterMode;
 
 use crate::evaluate::{Core, CoreOutcome};
-use crate::image::{BuildOptions, Counted, build};
-use crate::packet::{Connection, Facts, Packet, Verdict};
+use crate::image::{BuildOptions, Built, Counted, build};
+use crate::packet::{Facts, Packet, Verdict};
+use crate::read::new_table;
+use crate::reference::{Reference, Step};
 use crate::sets::Sets;
-use crate::spec::{Kind, Type, type_in};
-use crate::tree::{Family, Hook, Ruleset, Table, Value, tables_of};
+use crate::tree::{Family, Hook, Ruleset, Table};
 use crate::write::rule_string;
+use made::{Aim, Choice, Guide};
 
-/// Packets that are made for a comparison.
-pub const MAX_PACKETS: usize = 200_000;
+/// Packets that are made for a comparison, unless another number is given.
+pub const DIFF_PACKETS: usize = 200_000;
 /// Packets with another verdict that are kept.
 pub const MAX_EXAMPLES: usize = 20;
-/// Values of a field that packets take.
-const MAX_VALUES: usize = 512;
 
 /// A change of the rules of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,14 +60,12 @@ pub struct Change {
 pub struct Example {
     /// The hook.
     pub hook: Hook,
-    /// The packet from its network header on.
+    /// The frame.
     pub bytes: Vec<u8>,
-    /// Input interface.
-    pub input: String,
-    /// Output interface.
-    pub output: String,
-    /// Bits of `--ctstate`.
-    pub state: u8,
+    /// Offset of its network header.
+    pub network: usize,
+    /// Facts that are not in the frame.
+    pub facts: Facts,
     /// Verdict of the first set.
     pub first: Verdict,
     /// Verdict of the second set.
@@ -96,7 +96,7 @@ impl Difference {
     }
 }
 
-/// Compares two sets of one family.
+/// Compares two sets of one family, with this number of packets.
 ///
 /// # Errors
 ///
@@ -105,6 +105,7 @@ pub fn diff(
     first: &Ruleset,
     second: &Ruleset,
     sets: (Option<&Sets>, Option<&Sets>),
+    count: usize,
 ) -> Result<Difference, crate::image::BuildError> {
     let mut difference = Difference {
         changes: changes(first, second),
@@ -113,7 +114,7 @@ pub fn diff(
     if difference.same_rules() {
         return Ok(difference);
     }
-    packets(first, second, sets, &mut difference)?;
+    packets(first, second, sets, count, &mut difference)?;
     Ok(difference)
 }
 
@@ -156,7 +157,8 @@ fn table_changes(
     name: &str,
     out: &mut Vec<Change>,
 ) {
-    let empty = Table::new(name, 0);
+    // The kernel's table, before any rule.
+    let empty = new_table(family, name, 0).unwrap_or_else(|| Table::new(name, 0));
     let (a, b) = (first.unwrap_or(&empty), second.unwrap_or(&empty));
     let mut chains: BTreeSet<Box<[u8]>> = BTreeSet::new();
     for table in [a, b] {
@@ -177,14 +179,14 @@ fn table_changes(
             text,
         };
         match (get(a), get(b)) {
-            (Some((_, line)), None) if first.is_some() && second.is_some() => {
+            (Some((_, line)), None) => {
                 out.push(change(
                     RuleChange::Chain,
                     (line, 0),
                     "the chain was removed".into(),
                 ));
             }
-            (None, Some((_, line))) if first.is_some() && second.is_some() => {
+            (None, Some((_, line))) => {
                 out.push(change(
                     RuleChange::Chain,
                     (0, line),
@@ -284,273 +286,82 @@ fn increasing(numbers: &[usize]) -> Vec<usize> {
     out
 }
 
-/// Values of fields that the rules of both sets distinguish.
-#[derive(Debug, Default)]
-struct Values {
-    sources: BTreeSet<u128>,
-    destinations: BTreeSet<u128>,
-    protocols: BTreeSet<u8>,
-    source_ports: BTreeSet<u16>,
-    destination_ports: BTreeSet<u16>,
-    inputs: BTreeSet<Vec<u8>>,
-    outputs: BTreeSet<Vec<u8>>,
-    states: BTreeSet<u8>,
-}
-
-fn put<T: Ord>(set: &mut BTreeSet<T>, value: T) {
-    if set.len() < MAX_VALUES {
-        set.insert(value);
+/// The rules that changed, and the ends of chains that did.
+fn aims(ruleset: &Ruleset, changes: &[Change], side: fn((u32, u32)) -> u32) -> Vec<Aim> {
+    let mut out = Vec::new();
+    let mut lines: HashMap<(&str, &str), HashSet<u32>> = HashMap::new();
+    for change in changes {
+        let lines = lines.entry((&change.table, &change.chain)).or_default();
+        lines.insert(match change.change {
+            RuleChange::Chain => END,
+            _ => side(change.lines),
+        });
     }
-}
-
-impl Values {
-    fn new() -> Self {
-        let mut values = Values::default();
-        values.protocols.extend([6, 17, 1]);
-        values.states.extend([2, 8]);
-        values.source_ports.insert(40_000);
-        values.destination_ports.insert(9);
-        values
-    }
-
-    fn address(&mut self, family: Family, value: &Value, source: bool, range: bool) {
-        let width = if family == Family::Ipv6 {
-            u128::MAX
-        } else {
-            u128::from(u32::MAX)
-        };
-        let (low, high) = match value {
-            Value::Pair(a, b) if range => (u128::from(*a), u128::from(*b)),
-            Value::Pair(a, mask) => (u128::from(*a), u128::from(*a | !mask)),
-            Value::Ipv6(pair) if range => (pair[0], pair[1]),
-            Value::Ipv6(pair) => (pair[0], pair[0] | !pair[1]),
-            _ => return,
-        };
-        let set = if source {
-            &mut self.sources
-        } else {
-            &mut self.destinations
-        };
-        for address in [
-            low,
-            high,
-            low.wrapping_sub(1) & width,
-            high.wrapping_add(1) & width,
-        ] {
-            put(set, address);
+    for (at, table) in ruleset.tables.iter().enumerate() {
+        for (id, chain) in table.chains() {
+            let name = chain.name();
+            let Some(lines) = lines.get(&(&*table.name, &*name)) else {
+                continue;
+            };
+            let end = lines.contains(&END).then_some(chain.rules.len());
+            let changed =
+                (0..chain.rules.len()).filter(|at| lines.contains(&chain.rules[*at].line));
+            out.extend(changed.chain(end).map(|rule| Aim {
+                table: at,
+                chain: id,
+                rule,
+            }));
         }
     }
-
-    fn ports(&mut self, first: u32, last: u32, source: bool) {
-        let set = if source {
-            &mut self.source_ports
-        } else {
-            &mut self.destination_ports
-        };
-        for port in [first, last, first.wrapping_sub(1), last + 1] {
-            if let Ok(port) = u16::try_from(port) {
-                put(set, port);
-            }
-        }
-    }
-
-    fn collect(&mut self, ruleset: &Ruleset) {
-        for table in &ruleset.tables {
-            for (_, chain) in table.chains() {
-                for item in chain.rules.iter().flat_map(|rule| rule.items.iter()) {
-                    self.item(ruleset.family, item);
-                }
-            }
-        }
-    }
-
-    fn item(&mut self, family: Family, item: &crate::tree::Item) {
-        if item.is_head() {
-            return;
-        }
-        let name = item.name();
-        let ty = type_in(item.kind, item.option, family);
-        let source = matches!(name, "-s" | "--src-range" | "--sport" | "--sports");
-        match (ty, &item.value) {
-            (Type::Net, value) if matches!(name, "-s" | "-d") => {
-                self.address(family, value, source, false);
-            }
-            (Type::AddressRange, value) => self.address(family, value, source, true),
-            (Type::Ports, Value::Pair(first, last)) => self.ports(*first, *last, source),
-            (Type::PortList, Value::Ranges(ranges)) => {
-                for (first, last) in ranges.iter() {
-                    self.ports(u32::from(*first), u32::from(*last), source);
-                    if name == "--ports" {
-                        self.ports(u32::from(*first), u32::from(*last), true);
-                    }
-                }
-            }
-            (Type::Protocol, Value::Number(number)) => put(&mut self.protocols, *number as u8),
-            (Type::Interface, Value::Text(interface)) => {
-                let mut name_bytes = interface.to_vec();
-                if name_bytes.last() == Some(&b'+') {
-                    name_bytes.pop();
-                    name_bytes.push(b'0');
-                }
-                match name {
-                    "-i" => put(&mut self.inputs, name_bytes),
-                    "-o" => put(&mut self.outputs, name_bytes),
-                    _ => {}
-                }
-            }
-            (Type::Bits(_), Value::Number(bits))
-                if matches!(item.kind, Kind::State | Kind::Conntrack)
-                    && name.ends_with("state") =>
-            {
-                for bit in 0..5 {
-                    if bits & (1 << bit) != 0 {
-                        put(&mut self.states, 1 << bit);
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-/// A packet of these values.
-fn bytes(
-    family: Family,
-    source: u128,
-    destination: u128,
-    protocol: u8,
-    ports: (u16, u16),
-) -> Vec<u8> {
-    let mut transport = vec![0u8; 20];
-    transport[0..2].copy_from_slice(&ports.0.to_be_bytes());
-    transport[2..4].copy_from_slice(&ports.1.to_be_bytes());
-    match protocol {
-        6 => (transport[12], transport[13]) = (0x50, 2),
-        1 => transport[0..4].copy_from_slice(&[8, 0, 0, 0]),
-        58 => transport[0..4].copy_from_slice(&[128, 0, 0, 0]),
-        _ => {}
-    }
-    if family == Family::Ipv6 {
-        let mut out = vec![0x60, 0, 0, 0, 0, 20, protocol, 64];
-        out.extend_from_slice(&source.to_be_bytes());
-        out.extend_from_slice(&destination.to_be_bytes());
-        out.extend_from_slice(&transport);
-        return out;
-    }
-    let mut out = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, protocol, 0, 0];
-    out.extend_from_slice(&(source as u32).to_be_bytes());
-    out.extend_from_slice(&(destination as u32).to_be_bytes());
-    out.extend_from_slice(&transport);
     out
 }
 
-/// A generator for choices among values: the same for the same sets (Steele et al., SplitMix64).
-struct Choice(u64);
-
-impl Choice {
-    fn below(&mut self, count: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        (crate::image::mix(self.0) % count.max(1) as u64) as usize
-    }
-}
+/// Not a line: the end of a chain.
+const END: u32 = u32::MAX;
 
 fn packets(
     first: &Ruleset,
     second: &Ruleset,
     sets: (Option<&Sets>, Option<&Sets>),
+    count: usize,
     difference: &mut Difference,
 ) -> Result<(), crate::image::BuildError> {
     let family = first.family;
-    if !family.is_ip() {
-        return Ok(());
-    }
-    let mut values = Values::new();
-    values.collect(first);
-    values.collect(second);
-    if family == Family::Ipv6 {
-        values.protocols.insert(58);
-    }
-    let vec = |set: &BTreeSet<u128>| {
-        let mut list: Vec<u128> = set.iter().copied().collect();
-        list.push(if family == Family::Ipv6 {
-            0x2001_0db8 << 96 | 9
-        } else {
-            0x0909_0909
-        });
-        list
-    };
-    let (sources, destinations) = (vec(&values.sources), vec(&values.destinations));
-    let list = |set: &BTreeSet<Vec<u8>>| {
-        let mut list: Vec<Vec<u8>> = set.iter().cloned().collect();
-        list.push(b"other0".to_vec());
-        list
-    };
-    let (inputs, outputs) = (list(&values.inputs), list(&values.outputs));
-    let protocols: Vec<u8> = values.protocols.iter().copied().collect();
-    let source_ports: Vec<u16> = values.source_ports.iter().copied().collect();
-    let destination_ports: Vec<u16> = values.destination_ports.iter().copied().collect();
-    let states: Vec<u8> = values.states.iter().copied().collect();
     let built = [
         build(first, sets.0, BuildOptions::default())?,
         build(second, sets.1, BuildOptions::default())?,
     ];
-    let mut cores = Vec::new();
-    for built in &built {
-        cores.push(
-            Core::new(built, CounterMode::None).expect("an image that was just built is valid"),
-        );
-    }
-    let hooks: Vec<Hook> = Hook::ALL
-        .into_iter()
-        .filter(|hook| {
-            tables_of(family)
-                .iter()
-                .any(|(_, hooks)| hooks.contains(hook))
-        })
-        .collect();
+    let mut cores = built.each_ref().map(|built| {
+        Core::new(built, CounterMode::None).expect("an image that was just built is valid")
+    });
+    let guides = [Guide::new(first), Guide::new(second)];
+    let changed = [
+        aims(first, &difference.changes, |(line, _)| line),
+        aims(second, &difference.changes, |(_, line)| line),
+    ];
     let mut choice = Choice(1);
-    for turn in 0..MAX_PACKETS {
-        let hook = hooks[turn % hooks.len()];
-        let packet_bytes = bytes(
-            family,
-            sources[choice.below(sources.len())],
-            destinations[choice.below(destinations.len())],
-            protocols[choice.below(protocols.len())],
-            (
-                source_ports[choice.below(source_ports.len())],
-                destination_ports[choice.below(destination_ports.len())],
-            ),
-        );
-        let name = |has: bool, names: &[Vec<u8>], choice: &mut Choice| -> Vec<u8> {
-            if has {
-                names[choice.below(names.len())].clone()
-            } else {
-                Vec::new()
-            }
+    let mut seen = HashSet::new();
+    for turn in 0..count {
+        let guide = &guides[turn % 2];
+        let changed = &changed[turn % 2];
+        let aim = match changed.get(choice.below(2 * changed.len())) {
+            Some(aim) => Some(*aim),
+            None => guide.any(&mut choice),
         };
-        let input = name(hook.has_input(), &inputs, &mut choice);
-        let output = name(hook.has_output(), &outputs, &mut choice);
-        let state = states[choice.below(states.len())];
+        let Some((hook, fields)) = aim.and_then(|aim| guide.packet(aim, &mut choice)) else {
+            continue;
+        };
+        let (bytes, network) = fields.bytes();
         let packet = Packet {
             family,
-            bytes: &packet_bytes,
-            network: 0,
-            length: packet_bytes.len(),
-            facts: Facts {
-                input: Some(input.clone().into()),
-                output: Some(output.clone().into()),
-                connection: Some(Connection {
-                    state,
-                    ..Connection::default()
-                }),
-                ..Facts::default()
-            },
+            bytes: &bytes,
+            network,
+            length: bytes.len() - network,
+            facts: fields.facts(),
         };
-        let outcomes: Vec<CoreOutcome> = cores
-            .iter_mut()
-            .filter_map(|core| core.evaluate(hook, &packet))
-            .collect();
-        let [a, b] = &outcomes[..] else { continue };
+        let [Some(a), Some(b)] = cores.each_mut().map(|core| core.evaluate(hook, &packet)) else {
+            continue;
+        };
         difference.packets += 1;
         if matches!(a.verdict, Verdict::Unknown(_)) || matches!(b.verdict, Verdict::Unknown(_)) {
             difference.unknown += 1;
@@ -560,47 +371,52 @@ fn packets(
             continue;
         }
         difference.differing += 1;
-        if difference.examples.len() < MAX_EXAMPLES {
-            let by = (
-                decided(first, &built[0], a, hook),
-                decided(second, &built[1], b, hook),
-            );
-            if difference.examples.iter().any(|example| example.by == by) {
-                continue;
-            }
+        if difference.examples.len() < MAX_EXAMPLES && seen.insert((hook, a.rule, b.rule)) {
             difference.examples.push(Example {
                 hook,
-                by,
-                first: a.verdict.clone(),
-                second: b.verdict.clone(),
-                input: String::from_utf8_lossy(&input).into_owned(),
-                output: String::from_utf8_lossy(&output).into_owned(),
-                state,
-                bytes: packet_bytes,
+                by: (
+                    decided(first, sets.0, &built[0], &a, (hook, &packet)),
+                    decided(second, sets.1, &built[1], &b, (hook, &packet)),
+                ),
+                first: a.verdict,
+                second: b.verdict,
+                facts: packet.facts,
+                bytes,
+                network,
             });
         }
     }
     Ok(())
 }
 
-/// The rule that decided, as text.
+/// The rule or policy that decided, as text.
 fn decided(
     ruleset: &Ruleset,
-    built: &crate::image::Built,
+    sets: Option<&Sets>,
+    built: &Built,
     outcome: &CoreOutcome,
-    hook: Hook,
+    (hook, packet): (Hook, &Packet),
 ) -> String {
-    match outcome.rule.and_then(|id| built.place(ruleset, id)) {
-        Some(Counted::Rule(table, chain, rule)) => {
-            let table = &ruleset.tables[table];
-            let chain = table.get(chain);
-            let rule = &chain.rules[rule];
-            let text = rule_string(ruleset.family, table, chain, rule);
-            match rule.line {
-                0 => text,
-                line => format!("line {line}: {text}"),
-            }
+    if let Some(Counted::Rule(table, chain, rule)) =
+        outcome.rule.and_then(|id| built.place(ruleset, id))
+    {
+        let table = &ruleset.tables[table];
+        let chain = table.get(chain);
+        let rule = &chain.rules[rule];
+        let text = rule_string(ruleset.family, table, chain, rule);
+        return match rule.line {
+            0 => text,
+            line => format!("line {line}: {text}"),
+        };
+    }
+    // Chains of bridges that are no base chains have policies, too, which have no counters.
+    let mut reference = Reference::new(ruleset, sets);
+    reference.trace(true);
+    match reference.evaluate(hook, packet).path.last() {
+        Some(Step::Policy { table, chain }) => {
+            let table = &ruleset.tables[*table];
+            format!("policy of {} {}", table.name, table.get(*chain).name())
         }
-        _ => format!("policy of {}", hook.chain()),
+        _ => format!("no rule at {}", hook.chain()),
     }
 }

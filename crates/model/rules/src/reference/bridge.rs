@@ -254,31 +254,12 @@ fn among_address(context: &Context, is_destination: bool) -> Result<Option<u32>,
     Ok(address.map(u32::from_be_bytes))
 }
 
-/// Link-layer addresses with an IPv4 address or 0; `None` if a word is not one.
+/// Link-layer addresses with an IPv4 address or 0; `None` if the value is no list.
 fn among_entries(item: &Item) -> Option<Vec<(u64, u32)>> {
-    let Value::Words(words) = &item.value else {
+    let Value::Numbers(list) = &item.value else {
         return None;
     };
-    let text = words.iter().map(|word| std::str::from_utf8(word));
-    let mut entries = Vec::new();
-    for word in text {
-        for entry in word
-            .ok()?
-            .split([',', ' '])
-            .filter(|entry| !entry.is_empty())
-        {
-            let (mac, address) = match entry.split_once('=') {
-                Some((mac, address)) => (mac, address.parse::<std::net::Ipv4Addr>().ok()?.into()),
-                None => (entry, 0),
-            };
-            let parts: Option<Vec<u64>> = mac
-                .split(':')
-                .map(|part| u8::from_str_radix(part, 16).ok().map(u64::from))
-                .collect();
-            let parts = parts.filter(|parts| parts.len() == 6)?;
-            let mac = parts.iter().fold(0, |mac, part| mac << 8 | part);
-            entries.push((mac, address));
-        }
-    }
-    Some(entries)
+    // The tree keeps an entry as link-layer address, a bit for an IPv4 address, and that.
+    let entry = |entry: &u128| ((entry >> 33) as u64, *entry as u32);
+    Some(list.iter().map(entry).collect())
 }

@@ -1,5 +1,6 @@
 //! Packets of a capture, with facts from the command line.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::path::Path;
 
@@ -90,6 +91,7 @@ fn number(text: &str) -> Result<u32, String> {
 }
 
 const STATES: [&str; 5] = ["INVALID", "NEW", "RELATED", "ESTABLISHED", "UNTRACKED"];
+const PACKET_TYPES: [&str; 3] = ["unicast", "broadcast", "multicast"];
 const TYPES: [&str; 9] = [
     "UNSPEC",
     "UNICAST",
@@ -146,9 +148,7 @@ impl FactArgs {
         };
         let packet_type = match &self.pkt_type {
             None => None,
-            Some(kind) => {
-                Some(position(kind, &["unicast", "broadcast", "multicast"], "--pkt-type")? as u8)
-            }
+            Some(kind) => Some(position(kind, &PACKET_TYPES, "--pkt-type")? as u8),
         };
         let owner = match (self.uid_owner, self.no_socket) {
             (Some(user), _) => Some(Some(Owner {
@@ -178,6 +178,9 @@ impl FactArgs {
         })
     }
 }
+
+/// Of an Ethernet header.
+const LINK_BYTES: usize = 14;
 
 /// The offset of the network header and the family, of a frame.
 fn network(link: LinkType, data: &[u8]) -> Option<(usize, Family)> {
@@ -240,9 +243,11 @@ pub fn packets(
     {
         seen.packets += 1;
         let found = network(packet.link, packet.data);
+        let ethernet = packet.link.canonical() == LinkType::ETHERNET;
         let start = match found {
-            Some((_, Family::Ipv4 | Family::Ipv6 | Family::Arp)) if family == Family::Bridge => {
-                (packet.link.canonical() == LinkType::ETHERNET).then_some(0)
+            // Rules of bridges see all frames.
+            _ if family == Family::Bridge => {
+                (ethernet && packet.data.len() >= LINK_BYTES).then_some(LINK_BYTES)
             }
             Some((at, of)) if of == family => Some(at),
             _ => None,
@@ -255,7 +260,6 @@ pub fn packets(
         let mut facts = facts.clone();
         facts.now = packet.time_ns.saturating_sub(begin);
         facts.date = facts.date.or(Some((packet.time_ns / 1_000_000_000, 0)));
-        let ethernet = packet.link.canonical() == LinkType::ETHERNET;
         let bytes = if ethernet {
             packet.data
         } else {
@@ -279,61 +283,144 @@ pub fn packets(
     Ok(seen)
 }
 
-/// A packet in words.
-pub fn describe(bytes: &[u8], input: &str, output: &str, state: u8) -> String {
-    let address = |at: usize, v6: bool| -> String {
-        if v6 {
-            bytes
-                .get(at..at + 16)
-                .and_then(|part| <[u8; 16]>::try_from(part).ok())
-                .map_or_else(String::new, |part| {
-                    std::net::Ipv6Addr::from(part).to_string()
-                })
-        } else {
-            bytes
-                .get(at..at + 4)
-                .and_then(|part| <[u8; 4]>::try_from(part).ok())
-                .map_or_else(String::new, |part| {
-                    std::net::Ipv4Addr::from(part).to_string()
-                })
+/// A packet in words, with the facts that are known.
+pub fn describe(packet: &Packet) -> String {
+    let bytes = packet.network_bytes();
+    let mut out = match packet.family {
+        Family::Ipv4 | Family::Ipv6 => ip_text(bytes),
+        Family::Arp => arp_text(bytes),
+        Family::Bridge => frame_text(packet.bytes),
+    };
+    let facts = &packet.facts;
+    for (word, name) in [
+        ("in", &facts.input),
+        ("out", &facts.output),
+        ("logical in", &facts.logical_input),
+        ("logical out", &facts.logical_output),
+    ] {
+        if let Some(name) = name.as_deref().filter(|name| !name.is_empty()) {
+            let _ = write!(out, ", {word} {}", String::from_utf8_lossy(name));
         }
+    }
+    let named = |bits: u16, names: &[&str]| {
+        let set = names
+            .iter()
+            .enumerate()
+            .filter(|(bit, _)| bits >> bit & 1 != 0);
+        set.map(|(_, name)| *name).collect::<Vec<_>>().join(",")
     };
-    let v6 = bytes.first().is_some_and(|first| first >> 4 == 6);
+    if let Some(connection) = facts.connection.filter(|connection| connection.state != 0) {
+        let _ = write!(out, ", {}", named(connection.state.into(), &STATES));
+    }
+    for (word, kind) in [
+        ("source", facts.source_type),
+        ("destination", facts.destination_type),
+    ] {
+        if let Some(bits) = kind {
+            let _ = write!(out, ", {word} {}", named(bits, &TYPES));
+        }
+    }
+    if let Some(kind) = facts
+        .packet_type
+        .and_then(|kind| PACKET_TYPES.get(usize::from(kind)))
+    {
+        let _ = write!(out, ", {kind}");
+    }
+    if facts.mark != 0 {
+        let _ = write!(out, ", mark 0x{:x}", facts.mark);
+    }
+    out
+}
+
+/// The bytes from `at` on as an array; zeros where the packet ends.
+fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    std::array::from_fn(|offset| bytes.get(at + offset).copied().unwrap_or(0))
+}
+
+fn ip_text(bytes: &[u8]) -> String {
+    let v6 = part::<1>(bytes, 0)[0] >> 4 == 6;
     let (protocol, source, destination, transport) = if v6 {
-        (bytes.get(6), address(8, true), address(24, true), 40)
+        let address = |at| std::net::Ipv6Addr::from(part::<16>(bytes, at)).to_string();
+        (part::<1>(bytes, 6)[0], address(8), address(24), 40)
     } else {
-        let header = usize::from(bytes.first().copied().unwrap_or(0x45) & 15) * 4;
-        (bytes.get(9), address(12, false), address(16, false), header)
+        let address = |at| std::net::Ipv4Addr::from(part::<4>(bytes, at)).to_string();
+        let header = usize::from(part::<1>(bytes, 0)[0] & 15) * 4;
+        (part::<1>(bytes, 9)[0], address(12), address(16), header)
     };
-    let protocol = protocol.copied().unwrap_or(0);
     let name = fairpath_rules::protocol_name(protocol)
         .map_or_else(|| format!("protocol {protocol}"), str::to_owned);
-    let port = |at: usize| {
-        bytes
-            .get(at..at + 2)
-            .map(|part| u16::from_be_bytes([part[0], part[1]]))
-    };
-    let ports = match (protocol, port(transport), port(transport + 2)) {
-        (6 | 17 | 33 | 132 | 136, Some(from), Some(to)) => {
-            format!("{source}:{from} to {destination}:{to}")
+    let [from, to] = [0, 2].map(|at| u16::from_be_bytes(part(bytes, transport + at)));
+    match protocol {
+        6 | 17 | 33 | 132 | 136 if bytes.len() >= transport + 4 => {
+            let [source, destination] = [source, destination].map(|address| match v6 {
+                true => format!("[{address}]"),
+                false => address,
+            });
+            format!("{name} {source}:{from} to {destination}:{to}")
         }
-        _ => format!("{source} to {destination}"),
+        1 | 58 if bytes.len() > transport + 1 => {
+            format!(
+                "{name} type {} code {} {source} to {destination}",
+                from >> 8,
+                from & 255
+            )
+        }
+        _ => format!("{name} {source} to {destination}"),
+    }
+}
+
+fn mac_text(bytes: &[u8], at: usize) -> String {
+    part::<6>(bytes, at)
+        .map(|byte| format!("{byte:02x}"))
+        .join(":")
+}
+
+/// ARP of Ethernet and IPv4, and its fields that are unusual.
+fn arp_text(bytes: &[u8]) -> String {
+    let [hardware, protocol, operation] = [0, 2, 6].map(|at| u16::from_be_bytes(part(bytes, at)));
+    let address = |at| std::net::Ipv4Addr::from(part::<4>(bytes, at));
+    let operation = match operation {
+        1 => "request".to_owned(),
+        2 => "reply".to_owned(),
+        other => format!("operation {other}"),
     };
-    let mut out = format!("{name} {ports}");
-    if !input.is_empty() {
-        out.push_str(&format!(", in {input}"));
+    let mut out = format!(
+        "ARP {operation} {} ({}) to {} ({})",
+        address(14),
+        mac_text(bytes, 8),
+        address(24),
+        mac_text(bytes, 18)
+    );
+    let [length] = part(bytes, 4);
+    for (name, number, usual) in [
+        ("hardware type", hardware, 1),
+        ("protocol type", protocol, 0x0800),
+        ("hardware length", u16::from(length), 6),
+    ] {
+        if number != usual {
+            let _ = write!(out, ", {name} 0x{number:x}");
+        }
     }
-    if !output.is_empty() {
-        out.push_str(&format!(", out {output}"));
+    out
+}
+
+fn frame_text(bytes: &[u8]) -> String {
+    let mut out = format!("frame {} to {}", mac_text(bytes, 6), mac_text(bytes, 0));
+    let mut at = 12;
+    let mut kind = u16::from_be_bytes(part(bytes, at));
+    if matches!(kind, 0x8100 | 0x88a8) {
+        let tag = u16::from_be_bytes(part(bytes, at + 2));
+        let _ = write!(out, ", VLAN {} priority {}", tag & 0xfff, tag >> 13);
+        at += 4;
+        kind = u16::from_be_bytes(part(bytes, at));
     }
-    let states: Vec<&str> = STATES
-        .iter()
-        .enumerate()
-        .filter(|(bit, _)| state & (1 << bit) != 0)
-        .map(|(_, name)| *name)
-        .collect();
-    if !states.is_empty() {
-        out.push_str(&format!(", {}", states.join(",")));
-    }
+    let payload = bytes.get(at + 2..).unwrap_or_default();
+    let _ = match kind {
+        0x0800 | 0x86dd => write!(out, ", {}", ip_text(payload)),
+        0x0806 => write!(out, ", {}", arp_text(payload)),
+        0x8035 => write!(out, ", reverse {}", arp_text(payload)),
+        0..0x0600 => write!(out, ", length {kind}"),
+        _ => write!(out, ", type 0x{kind:04x}"),
+    };
     out
 }

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::bail;
-use fairpath_rules::{Difference, RuleChange, Verdict, diff};
+use fairpath_rules::{
+    DIFF_PACKETS, Difference, Example, Family, Packet, RuleChange, Verdict, diff,
+};
 use serde_json::json;
 
 use super::Format;
@@ -12,8 +14,8 @@ use super::files::{ReadArgs, load_one};
 
 /// Compare two sets: rules that changed, and packets that meet another verdict.
 ///
-/// Packets are made from the conditions of both sets, at their boundaries. Exit status 1 if the
-/// rules differ.
+/// Packets are made from the conditions of both sets, at their boundaries; half of them aim at the
+/// rules that changed. Exit status 1 if the rules differ.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     fairpath rules diff rules.v4 rules.v4.new\n  \
@@ -28,6 +30,9 @@ pub struct Args {
     /// An ipset file that both use
     #[arg(long, value_name = "FILE")]
     sets: Option<PathBuf>,
+    /// Packets to make
+    #[arg(long, value_name = "N", default_value_t = DIFF_PACKETS)]
+    packets: usize,
     #[command(flatten)]
     reading: ReadArgs,
     /// Output format
@@ -54,14 +59,19 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             second.family
         );
     }
-    let difference = diff(&first, &second, (first_sets.as_ref(), second_sets.as_ref()))?;
+    let difference = diff(
+        &first,
+        &second,
+        (first_sets.as_ref(), second_sets.as_ref()),
+        args.packets,
+    )?;
     match args.format {
-        Format::Text => fairpath_cli::print(text(&difference))?,
-        Format::Json => fairpath_cli::print(format!("{}\n", to_json(&difference)))?,
+        Format::Text => fairpath_cli::print(text(first.family, &difference))?,
+        Format::Json => fairpath_cli::print(format!("{}\n", to_json(first.family, &difference)))?,
     }
     if !difference.same_rules() {
         bail!(
-            "{} changes, {} of {} packets meet another verdict",
+            "{} changes, {} of {} made packets meet another verdict",
             difference.changes.len(),
             difference.differing,
             difference.packets
@@ -89,7 +99,17 @@ pub(super) fn verdict(verdict: &Verdict) -> String {
     }
 }
 
-fn text(difference: &Difference) -> String {
+fn packet(family: Family, example: &Example) -> Packet<'_> {
+    Packet {
+        family,
+        bytes: &example.bytes,
+        network: example.network,
+        length: example.bytes.len() - example.network,
+        facts: example.facts.clone(),
+    }
+}
+
+fn text(family: Family, difference: &Difference) -> String {
     if difference.same_rules() {
         return "The sets are equal: the same rules in the same order.\n".into();
     }
@@ -114,12 +134,7 @@ fn text(difference: &Difference) -> String {
             out,
             "\n{}: {}\n  first:  {} by {}\n  second: {} by {}",
             example.hook.chain(),
-            super::capture::describe(
-                &example.bytes,
-                &example.input,
-                &example.output,
-                example.state
-            ),
+            super::capture::describe(&packet(family, example)),
             verdict(&example.first),
             example.by.0,
             verdict(&example.second),
@@ -128,7 +143,7 @@ fn text(difference: &Difference) -> String {
     }
     let _ = writeln!(
         out,
-        "\n{} of {} packets meet another verdict; {} depend on something that is not evaluated.",
+        "\n{} of {} made packets meet another verdict; {} depend on something that is not evaluated.",
         difference.differing, difference.packets, difference.unknown
     );
     if difference.differing == 0 && difference.packets > 0 {
@@ -137,7 +152,7 @@ fn text(difference: &Difference) -> String {
     out
 }
 
-fn to_json(difference: &Difference) -> serde_json::Value {
+fn to_json(family: Family, difference: &Difference) -> serde_json::Value {
     let changes: Vec<_> = difference
         .changes
         .iter()
@@ -155,10 +170,10 @@ fn to_json(difference: &Difference) -> serde_json::Value {
                 .iter()
                 .map(|byte| format!("{byte:02x}"))
                 .collect();
-            json!({"hook": example.hook.chain(), "packet": hex, "input": example.input,
-                "output": example.output, "first": verdict(&example.first),
-                "second": verdict(&example.second), "first_by": example.by.0,
-                "second_by": example.by.1})
+            let packet = super::capture::describe(&packet(family, example));
+            json!({"hook": example.hook.chain(), "packet": packet, "frame": hex,
+                "first": verdict(&example.first), "second": verdict(&example.second),
+                "first_by": example.by.0, "second_by": example.by.1})
         })
         .collect();
     json!({"equal": difference.same_rules(), "changes": changes, "examples": examples,

@@ -226,15 +226,7 @@ impl Explained<'_> {
             .context("rules do not see this packet: its network header is incomplete")?;
         let lines = self.lines(hook, packet, &outcome)?;
         let decided = self.decided(&outcome, hook);
-        let text = super::capture::describe(
-            packet.network_bytes(),
-            &name_of(packet.facts.input.as_deref()),
-            &name_of(packet.facts.output.as_deref()),
-            packet
-                .facts
-                .connection
-                .map_or(0, |connection| connection.state),
-        );
+        let text = super::capture::describe(packet);
         if format == Format::Json {
             let path: Vec<_> = lines
                 .iter()
@@ -517,12 +509,6 @@ impl PathWriter<'_> {
             }
         }
     }
-}
-
-fn name_of(interface: Option<&[u8]>) -> String {
-    interface.map_or_else(String::new, |name| {
-        String::from_utf8_lossy(name).into_owned()
-    })
 }
 
 /// Changes of the packet in words.
