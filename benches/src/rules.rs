@@ -2,9 +2,11 @@
 //!
 //! ```text
 //!   made.rs   the sets: 100 chains of 1,000 rules, a tree of 662,160, prefixes, flows
+//!   edits.rs  edits of a chain of 1,000 rules in the tree
 //!   load      in a separate process, which has its own peak memory
 //! ```
 
+mod edits;
 mod made;
 
 use std::fs;
@@ -191,6 +193,7 @@ pub struct RulesReport {
     loads: Vec<LoadRow>,
     packets: Vec<PacketRow>,
     counters: Vec<CounterRow>,
+    edits: Vec<edits::EditRow>,
     targets: Vec<Target>,
 }
 
@@ -386,11 +389,14 @@ pub fn run(args: &Args) -> anyhow::Result<RulesReport> {
     lookups(args, &mut packets)?;
     let mut counters = Vec::new();
     counter_modes(args, &mut counters)?;
-    let targets = targets(&loads, &packets);
+    let edits = edits::edits(args)?;
+    let mut targets = targets(&loads, &packets);
+    targets.extend(edits::targets(&edits));
     Ok(RulesReport {
         loads,
         packets,
         counters,
+        edits,
         targets,
     })
 }
@@ -713,6 +719,7 @@ impl RulesReport {
         let counters: Vec<Vec<String>> = self.counters.iter().map(CounterRow::cells).collect();
         let head = ["case", "native ns", "ratio", "kernel ns", "ratio"];
         out.push_str(&table(&head, &counters));
+        out.push_str(&edits::text(&self.edits));
         for target in &self.targets {
             out.push_str(&target.text());
         }

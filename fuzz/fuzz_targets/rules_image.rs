@@ -92,28 +92,15 @@ const IPV6: &[u8] = b"\x60\0\0\0\0\x10\0\x40\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0
 
 fn packet(family: Family, known: bool) -> Packet<'static> {
     let bytes = if family == Family::Ipv4 { IPV4 } else { IPV6 };
-    let name = |name: &[u8]| Some(name.into());
-    let facts = Facts {
-        input: name(b"eth0"),
-        output: name(b"docker0"),
-        connection: Some(fairpath_rules::Connection {
-            state: 2,
-            ..Default::default()
-        }),
-        source_type: Some(2),
-        destination_type: Some(4),
-        packet_type: Some(0),
-        owner: Some(None),
-        reverse_path: Some(true),
-        date: Some((1_700_000_000, 3600)),
-        random: Some(7),
-        ..Facts::default()
-    };
     Packet {
         family,
         bytes,
         network: 0,
         length: bytes.len(),
-        facts: if known { facts } else { Facts::default() },
+        facts: if known {
+            Facts::usual()
+        } else {
+            Facts::default()
+        },
     }
 }

@@ -130,7 +130,10 @@ fn difference_has_example_packet() {
     let output = rules(&["diff", &file, path.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     let out = String::from_utf8_lossy(&output.stdout);
-    assert!(out.contains("first:  DROP by policy of filter INPUT"), "{out}");
+    assert!(
+        out.contains("first:  DROP by policy of filter INPUT"),
+        "{out}"
+    );
     assert!(out.contains("second: ACCEPT by line 27"), "{out}");
     assert!(stdout(&["diff", &file, &file]).contains("equal"));
 }

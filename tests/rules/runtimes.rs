@@ -2,7 +2,7 @@
 
 use fairpath_bpf::{KernelRules, RUN_PACKETS};
 use fairpath_core::rules::{CounterMode, Evaluator, Work};
-use fairpath_rules::image::{BuildOptions, Built, build};
+use fairpath_rules::image::{Applied, BuildOptions, Built, Live, build};
 use fairpath_rules::{Facts, Family, Hook, Names, Packet, fill, read};
 use fairpath_statistics::Random;
 use fairpath_testbed::{Need, requires};
@@ -235,4 +235,68 @@ fn hashlimits_agree_in_the_kernel() {
         (PACKETS / 20..PACKETS / 20 * 19).contains(&dropped),
         "{dropped} drops"
     );
+}
+
+/// Edits of a chain with lookups, of several chains, and of a chain with state.
+#[test]
+fn edits_agree_in_the_kernel() {
+    requires!(Need::Root);
+    let mut text = String::from("*filter\n:FORWARD ACCEPT [0:0]\n:a - [0:0]\n:b - [0:0]\n");
+    text.push_str("-A FORWARD -j a\n-A FORWARD -j b\n");
+    for last in 0..200 {
+        text.push_str(&format!("-A a -s 10.0.0.{last} -j DROP\n"));
+    }
+    text.push_str("-A b -s 10.0.0.250 -m quota --quota 9000 -j DROP\nCOMMIT\n");
+    let names = Names::default();
+    let set = read(&mut text.as_bytes(), "test", Family::Ipv4, &names);
+    let set = set.expect("memory").complete().expect("valid rules");
+    let mut live = Live::new(set, None, BuildOptions::default()).expect("small");
+    let (image, mode) = (live.image().bytes(), CounterMode::Exact);
+    let mut native = Evaluator::new(image, live.states(), mode).expect("valid image");
+    let mut kernel = KernelRules::load(image, live.states(), mode).expect("loads");
+    native.memory_mut().follow(live.image());
+    kernel.memory_mut().follow(live.image());
+    let mut random = Random::new(test_seed());
+    let mut now = SECOND;
+    let mut works = vec![*Work::new(); RUN_PACKETS];
+    let mut verdicts = [0; 3];
+    for turn in 0..60 {
+        let last = 200 + turn % 40;
+        let lines = match turn % 4 {
+            0 => format!("-I a 1 -s 10.0.0.{last} -p udp -j DROP"),
+            1 => format!("-A b -s 10.0.0.{last} -j DROP\n-D a 2"),
+            2 => format!("-N c{turn}\n-A c{turn} -s 10.0.0.{last} -j DROP\n-I b 1 -j c{turn}"),
+            _ if turn % 8 == 3 => "-P FORWARD DROP\n-D a 1".to_owned(),
+            _ => "-P FORWARD ACCEPT\n-D a 1".to_owned(),
+        };
+        let lines = format!("*filter\n{lines}\nCOMMIT\n");
+        let applied = live.apply(lines.as_bytes(), "edit", &names).expect(&lines);
+        let Applied::Patch(patch) = applied else {
+            panic!("{lines} needs a whole build");
+        };
+        native.memory_mut().apply(live.image(), &patch);
+        kernel.memory_mut().apply(live.image(), &patch);
+        live.reclaim();
+        for work in &mut works {
+            ipv4(work, &mut random, &mut now, 256);
+        }
+        let mut answers = works.clone();
+        for work in &mut answers {
+            work.verdict = 0;
+            if native.read(work) {
+                native.evaluate(Hook::Forward as u32, work);
+            }
+        }
+        let run = kernel.run(Hook::Forward as u32, 1, &mut works);
+        run.expect("kernel evaluates");
+        for (native, kernel) in answers.iter().zip(&works) {
+            let facts = |work: &Work| (work.verdict, work.rule, work.evaluated, work.error);
+            assert_eq!(facts(native), facts(kernel), "after edit {turn}");
+            verdicts[native.verdict.min(2) as usize] += 1;
+        }
+    }
+    for id in 0..live.image().header().rules {
+        assert_eq!(native.memory().counter(id), kernel.memory().counter(id));
+    }
+    assert!(verdicts[1] > 100 && verdicts[2] > 100, "{verdicts:?}");
 }

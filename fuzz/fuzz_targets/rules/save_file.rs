@@ -93,24 +93,14 @@ fn facts(number: usize, bytes: &[u8]) -> Facts {
         return Facts::default();
     }
     let first = bytes.first().copied().unwrap_or_default();
-    let name = |name: &[u8]| Some(name.into());
     Facts {
-        input: name(b"eth0"),
-        output: name(b"docker0"),
-        physical_input: name(b"eth0"),
-        physical_output: name(b""),
         connection: Some(Connection {
             state: 1 << (first & 3),
             ..Connection::default()
         }),
-        source_type: Some(2),
-        destination_type: Some(4),
         packet_type: Some(first & 3),
-        owner: Some(None),
-        reverse_path: Some(true),
         now: u64::from(first) * 1_000_000,
-        date: Some((1_700_000_000, 3600)),
         random: Some(u32::from(first) << 24),
-        ..Facts::default()
+        ..Facts::usual()
     }
 }

@@ -11,11 +11,14 @@
 mod abi;
 mod check;
 mod ffi;
+mod live;
 
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use abi::*;
 pub use check::{ImageError, check};
+pub use live::{Carry, Entries, LiveImage, Patch, ReplaceError};
 
 /// Packets that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,6 +39,8 @@ pub enum CounterMode {
 pub struct Memory {
     at: NonNull<u8>,
     layout: Layout,
+    /// The [`LiveImage`] that the image follows; 0: none.
+    follows: u64,
 }
 
 /// Offsets of the parts.
@@ -118,7 +123,11 @@ impl Memory {
         let place = unsafe { at.add(layout.image) };
         // SAFETY: as above; the source is another allocation.
         unsafe { std::ptr::copy_nonoverlapping(image.as_ptr(), place.as_ptr(), image.len()) };
-        let memory = Memory { at, layout };
+        let memory = Memory {
+            at,
+            layout,
+            follows: 0,
+        };
         for (slot, state) in states.iter().enumerate().take(header.slots as usize) {
             // SAFETY: slots are inside of the layout, aligned to 8.
             unsafe { memory.slot(slot).write(*state) };
@@ -133,27 +142,31 @@ impl Memory {
 
     /// The counter of an id: of a rule or a policy.
     pub fn counter(&self, id: u32) -> Counter {
+        // SAFETY: counter_place() compares the id with the layout.
+        unsafe { self.counter_place(id).read_volatile() }
+    }
+
+    /// The place of a counter, aligned to 8.
+    fn counter_place(&self, id: u32) -> NonNull<Counter> {
         let at = self.layout.counters + id as usize * size_of::<Counter>();
         assert!(
             at + size_of::<Counter>() <= self.layout.bytes,
             "id {id} is not of this image"
         );
         // SAFETY: inside of the layout by the comparison above.
-        let place = unsafe { self.at.add(at) }.cast::<Counter>();
-        // SAFETY: as above, aligned to 8.
-        unsafe { place.read_volatile() }
+        unsafe { self.at.add(at) }.cast()
     }
 
-    /// The state of a table: entries in use, and what it evicted, expired and refused.
-    ///
-    /// # Panics
-    ///
-    /// The image has no such table.
-    pub fn table(&self, number: u32) -> Store {
+    fn header(&self) -> &Header {
         // SAFETY: format() wrote the image there.
         let header = unsafe { self.at.add(self.layout.image) }.cast::<Header>();
         // SAFETY: the header is the beginning of the image.
-        let header = unsafe { header.as_ref() };
+        unsafe { header.as_ref() }
+    }
+
+    /// The description of a table, and its place in the memory.
+    fn table_place(&self, number: u32) -> (Table, NonNull<u8>) {
+        let header = self.header();
         assert!(
             number < header.tables,
             "table {number} is not of this image"
@@ -165,9 +178,152 @@ impl Memory {
         let table = unsafe { table.read_unaligned() };
         let store = self.layout.tables + table.at as usize;
         // SAFETY: check() accepted the place of the table in its memory, which the layout has.
-        let store = unsafe { self.at.add(store) }.cast::<Store>();
-        // SAFETY: as above, aligned to 8.
-        unsafe { store.read_volatile() }
+        (table, unsafe { self.at.add(store) })
+    }
+
+    /// The state of a table: entries in use, and what it evicted, expired and refused.
+    ///
+    /// # Panics
+    ///
+    /// The image has no such table.
+    pub fn table(&self, number: u32) -> Store {
+        let (_, store) = self.table_place(number);
+        // SAFETY: a table begins with its state, aligned to 8.
+        unsafe { store.cast::<Store>().read_volatile() }
+    }
+
+    /// The bytes of the image.
+    fn image(&self) -> &[u8] {
+        let bytes = self.layout.slots - self.layout.image;
+        // SAFETY: format() wrote the image there.
+        let place = unsafe { self.at.add(self.layout.image) };
+        // SAFETY: the layout reserves these bytes for it.
+        unsafe { std::slice::from_raw_parts(place.as_ptr(), bytes) }
+    }
+
+    /// From now on [`Memory::apply`] copies changes of this image. O(bytes).
+    ///
+    /// # Panics
+    ///
+    /// The memory has another image.
+    pub fn follow(&mut self, image: &LiveImage) {
+        let bytes = image.bytes();
+        assert!(
+            self.image().get(..bytes.len()) == Some(bytes),
+            "the memory has another image"
+        );
+        self.follows = image.id();
+    }
+
+    /// Copies a change of the image that this memory follows: first the state of new rules and parts
+    /// that no packet reads yet, then the words that lead to them, at last the generation. Packets
+    /// may be evaluated at the same time. O(bytes of the patch).
+    ///
+    /// # Panics
+    ///
+    /// The image is another one, or the patch is not its last change, or one before it is missing.
+    pub fn apply(&mut self, image: &LiveImage, patch: &Patch) {
+        let in_order = self.header().generation == patch.from
+            && image.generation() == patch.from.wrapping_add(1);
+        assert!(
+            self.follows == image.id() && patch.image == image.id() && in_order,
+            "apply each change of one image, in order"
+        );
+        for (slot, value) in &patch.slots {
+            self.set_state(*slot, *value);
+        }
+        for id in &patch.zeroed {
+            self.zero_counter(*id);
+        }
+        for part in &patch.parts {
+            let bytes = &image.bytes()[part.clone()];
+            // SAFETY: the image has the part, and the layout its bytes.
+            let place = unsafe { self.at.add(self.layout.image + part.start) };
+            // SAFETY: as above; the source is another allocation, and no packet reads free parts.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.as_ptr(), bytes.len()) };
+        }
+        for word in &patch.words {
+            let bytes = image.bytes()[word.clone()].try_into().expect("four bytes");
+            // SAFETY: a word of the image, aligned to 4.
+            let place = unsafe { self.at.add(self.layout.image + word.start) }.cast::<u32>();
+            // SAFETY: as above; the core's code reads whole words.
+            let place = unsafe { AtomicU32::from_ptr(place.as_ptr()) };
+            place.store(u32::from_le_bytes(bytes), Ordering::Release);
+        }
+    }
+
+    /// Takes state from the memory of an old image: counters, slots, tables, and the seed of tables.
+    /// This memory is new: no packet was evaluated with it. Packets that are evaluated with the old
+    /// memory meanwhile may be missing.
+    ///
+    /// # Panics
+    ///
+    /// A number is not of its image, or the descriptions of a table differ.
+    pub fn carry(&mut self, old: &Memory, carry: &Carry) {
+        // SAFETY: format() wrote both headers.
+        let keys = unsafe { old.at.cast::<Rules>().as_ref() }.keys;
+        // SAFETY: as above.
+        unsafe { self.at.cast::<Rules>().as_mut() }.keys = keys;
+        for (from, to) in &carry.ids {
+            let counter = old.counter(*from);
+            // SAFETY: counter_place() compares the id with the layout.
+            unsafe { self.counter_place(*to).write_volatile(counter) };
+        }
+        for (from, to) in &carry.slots {
+            self.set_state(*to, old.state(*from));
+        }
+        for (from, to) in &carry.tables {
+            let ((table, source), (other, place)) = (old.table_place(*from), self.table_place(*to));
+            assert!(
+                table
+                    == Table {
+                        at: table.at,
+                        ..other
+                    },
+                "the descriptions of table {from} and {to} differ"
+            );
+            let bytes = table.bytes().expect("check() accepted the table") as usize;
+            // SAFETY: both tables have these bytes, in different allocations.
+            unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), place.as_ptr(), bytes) };
+        }
+    }
+
+    /// The first word of a slot.
+    ///
+    /// # Panics
+    ///
+    /// The image has no such slot.
+    pub fn state(&self, slot: u32) -> u64 {
+        assert!(
+            slot < self.header().slots,
+            "slot {slot} is not of this image"
+        );
+        // SAFETY: inside of the layout by the comparison above, aligned to 8.
+        unsafe { self.slot(slot as usize).read_volatile() }
+    }
+
+    /// Changes it.
+    ///
+    /// # Panics
+    ///
+    /// The image has no such slot.
+    pub fn set_state(&mut self, slot: u32, value: u64) {
+        assert!(
+            slot < self.header().slots,
+            "slot {slot} is not of this image"
+        );
+        // SAFETY: as in state().
+        unsafe { self.slot(slot as usize).write_volatile(value) };
+    }
+
+    /// Sets a counter to 0.
+    ///
+    /// # Panics
+    ///
+    /// The image has no such id.
+    pub fn zero_counter(&mut self, id: u32) {
+        // SAFETY: counter_place() compares the id with the layout.
+        unsafe { self.counter_place(id).write_volatile(Counter::default()) };
     }
 
     /// Changes the seed of tables, whose keys remote hosts choose: a live runtime draws one at start.
@@ -240,10 +396,7 @@ impl Evaluator {
     ///
     /// The image has no such chain.
     pub fn evaluate_chain(&mut self, chain: u32, work: &mut Work) {
-        // SAFETY: format() wrote the image there.
-        let header = unsafe { self.memory.at.add(self.memory.layout.image) }.cast::<Header>();
-        // SAFETY: the header is the beginning of the image.
-        let chains = unsafe { header.as_ref() }.chains;
+        let chains = self.memory.header().chains;
         assert!(chain < chains, "chain {chain} is not of this image");
         ffi::evaluate_chain(self.memory.at.cast(), work, chain);
     }

@@ -4,13 +4,14 @@ use fairpath_core::rules::{
     CounterMode, Evaluator, HEAD, ImageError, Work, action, changed, known, meta, word,
 };
 
-use crate::image::Built;
+use crate::image::{Applied, Built, Live};
 use crate::packet::{Changes, Facts, Packet, Unknown, Verdict};
 use crate::tree::{ChainId, Counters, Family, Hook};
 
 /// The native core with the image of a set.
 pub struct Core {
     evaluator: Evaluator,
+    mode: CounterMode,
     work: Box<Work>,
 }
 
@@ -38,8 +39,45 @@ impl Core {
     pub fn new(built: &Built, mode: CounterMode) -> Result<Self, ImageError> {
         Ok(Self {
             evaluator: Evaluator::new(&built.image, &built.states, mode)?,
+            mode,
             work: Work::new(),
         })
+    }
+
+    /// The same for the image of a set that is edited.
+    ///
+    /// # Errors
+    ///
+    /// [`ImageError`]: the image is corrupt.
+    pub fn follow(live: &Live, mode: CounterMode) -> Result<Self, ImageError> {
+        let mut evaluator = Evaluator::new(live.image().bytes(), live.states(), mode)?;
+        evaluator.memory_mut().follow(live.image());
+        Ok(Self {
+            evaluator,
+            mode,
+            work: Work::new(),
+        })
+    }
+
+    /// Follows an edit of the set. Rules that stay keep counters and state.
+    ///
+    /// # Errors
+    ///
+    /// [`ImageError`]: the image is corrupt.
+    ///
+    /// # Panics
+    ///
+    /// An edit before this one is missing.
+    pub fn apply(&mut self, live: &Live, applied: &Applied) -> Result<(), ImageError> {
+        match applied {
+            Applied::Patch(patch) => self.evaluator.memory_mut().apply(live.image(), patch),
+            Applied::Rebuilt(carry) => {
+                let mut next = Core::follow(live, self.mode)?.evaluator;
+                next.memory_mut().carry(self.evaluator.memory(), carry);
+                self.evaluator = next;
+            }
+        }
+        Ok(())
     }
 
     /// Runs all tables at a hook. `None`: rules do not see the packet, because the kernel drops it

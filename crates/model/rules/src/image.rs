@@ -10,17 +10,19 @@
 
 mod bridge;
 mod covered;
+mod live;
 mod lookup;
 mod rule;
 mod set;
 mod table;
 
-use fairpath_core::rules::{Header, MAGIC, NONE, UNIT, VERSION, action, record};
+use fairpath_core::rules::{Entries, Header, MAGIC, NONE, UNIT, VERSION, action, record};
 
 use crate::sets::Sets;
 use crate::tree::{Chain, ChainId, Family, Hook, Policy, Ruleset, tables_of};
 
 pub use covered::{Compared, Covered, RuleWords};
+pub use live::{Applied, EditError, Live, ROOM, SPACE};
 pub use lookup::{ChainPlan, Segment};
 pub(crate) use set::mix;
 pub use table::RECENT_ENTRIES;
@@ -129,16 +131,11 @@ pub fn build(
     sets: Option<&Sets>,
     options: BuildOptions,
 ) -> Result<Built, BuildError> {
-    let mut builder = Builder::new(ruleset, sets, options);
-    builder.number();
-    for table in 0..ruleset.tables.len() {
-        builder.table(table)?;
-    }
-    builder.finish()
+    Ok(Builder::new(ruleset, sets, options).build(false)?.0)
 }
 
-struct Builder<'a> {
-    ruleset: &'a Ruleset,
+struct Builder<'r, 'a> {
+    ruleset: &'r Ruleset,
     options: BuildOptions,
     bytes: Vec<u8>,
     chain_at: Vec<u32>,
@@ -149,8 +146,8 @@ struct Builder<'a> {
     plans: Vec<ChainPlan>,
 }
 
-impl<'a> Builder<'a> {
-    fn new(ruleset: &'a Ruleset, sets: Option<&'a Sets>, options: BuildOptions) -> Self {
+impl<'r, 'a> Builder<'r, 'a> {
+    fn new(ruleset: &'r Ruleset, sets: Option<&'a Sets>, options: BuildOptions) -> Self {
         Self {
             ruleset,
             options,
@@ -164,12 +161,24 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Builds the image, with numbers for edits if it has `room`. The encoder has its state.
+    fn build(mut self, room: bool) -> Result<(Built, rule::Encoder<'a>), BuildError> {
+        self.number(room);
+        for table in 0..self.ruleset.tables.len() {
+            self.table(table)?;
+        }
+        self.finish(room)
+    }
+
     /// Gives numbers to chains, and ids to rules and policies.
-    fn number(&mut self) {
+    fn number(&mut self, room: bool) {
         let mut chains = 0;
         for table in &self.ruleset.tables {
             self.chain_base.push(chains);
             chains += table.bound();
+            if room {
+                chains += live::room(table.bound());
+            }
             let mut ids = vec![(NONE, NONE); table.bound() as usize];
             for (id, chain) in table.chains() {
                 let policy = if chain.hook.is_some() {
@@ -189,7 +198,11 @@ impl<'a> Builder<'a> {
     fn table(&mut self, table: usize) -> Result<(), BuildError> {
         let base = self.chain_base[table];
         let tree = &self.ruleset.tables[table];
-        for number in 0..tree.bound() {
+        let end = match self.chain_base.get(table + 1) {
+            Some(next) => *next,
+            None => self.chain_at.len() as u32,
+        };
+        for number in 0..end - base {
             let id = ChainId(number);
             match tree.try_get(id) {
                 Some(chain) => self.chain(table, id, chain)?,
@@ -204,61 +217,32 @@ impl<'a> Builder<'a> {
     }
 
     fn empty_chain(&mut self, number: u32) {
-        let start = self.begin_chain(number, action::ACCEPT, NONE);
-        self.end_chain(start, action::RETURN, NONE);
-    }
-
-    fn begin_chain(&mut self, number: u32, policy: u32, policy_id: u32) -> usize {
-        let start = self.bytes.len();
-        for word in [policy, policy_id, number, 0] {
-            self.bytes.extend_from_slice(&word.to_le_bytes());
-        }
-        self.chain_at[number as usize] = self.bytes.len() as u32;
-        start
-    }
-
-    fn end_chain(&mut self, start: usize, verdict: u32, id: u32) {
-        put_record(&mut self.bytes, 1, record::END, 0, 0, verdict, id);
-        let bytes = (self.bytes.len() - start) as u32;
-        self.bytes[start + 12..start + 16].copy_from_slice(&bytes.to_le_bytes());
+        let end = ChainEnd::returning(number);
+        self.put_chain(&rule::Encoded::default(), end);
     }
 
     fn chain(&mut self, table: usize, id: ChainId, chain: &Chain) -> Result<(), BuildError> {
         let (first, policy_id) = self.first_ids[table][id.0 as usize];
         let number = self.chain_base[table] + id.0;
-        let policy = policy_action(chain);
-        let start = self.begin_chain(number, policy, policy_id);
         self.encoder.chain_base = self.chain_base[table];
         let mut rules = rule::Encoded::default();
         for (index, rule) in chain.rules.iter().enumerate() {
             self.encoder
                 .encode(rule, first + index as u32, &mut rules)?;
         }
-        let verdict = match (chain.hook, self.ruleset.family) {
-            (None, Family::Bridge) => match chain.policy {
-                Policy::Accept => action::ACCEPT,
-                Policy::Drop => action::DROP,
-                Policy::Return => action::RETURN,
-            },
-            (None, _) => action::RETURN,
-            (Some(_), _) => policy,
-        };
-        if self.options.optimise && chain.rules.len() >= lookup::MIN_RULES {
-            let plan = lookup::plan(&rules);
-            let tables = lookup::write(&rules, &plan, &mut self.bytes);
-            put_record(&mut self.bytes, 1, record::END, 0, 0, verdict, policy_id);
-            lookup::write_tables(&rules, tables, &mut self.bytes);
+        let end = ChainEnd::of(chain, self.ruleset.family, number, policy_id);
+        if let Some(plan) = self.put_chain(&rules, end) {
             self.plans.push(lookup::describe(table, id, chain, &plan));
-            let bytes = (self.bytes.len() - start) as u32;
-            self.bytes[start + 12..start + 16].copy_from_slice(&bytes.to_le_bytes());
-        } else {
-            write_runs(&rules, 0..rules.records.len(), &mut self.bytes);
-            self.end_chain(start, verdict, policy_id);
         }
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Built, BuildError> {
+    fn put_chain(&mut self, rules: &rule::Encoded, end: ChainEnd) -> Option<lookup::Plan> {
+        self.chain_at[end.number as usize] = (self.bytes.len() + CHAIN_HEADER) as u32;
+        write_chain(rules, end, self.options, &mut self.bytes)
+    }
+
+    fn finish(mut self, room: bool) -> Result<(Built, rule::Encoder<'a>), BuildError> {
         let set_offsets = self.encoder.write_sets(&mut self.bytes);
         let chain_at = self.put_table(&self.chain_at.clone());
         let set_at = self.put_table(&set_offsets);
@@ -269,28 +253,12 @@ impl<'a> Builder<'a> {
         if self.bytes.len() > MAX_BYTES {
             return Err(BuildError::TooLarge);
         }
-        let mut entry = [[[NONE; 5]; 6]; 4];
-        let mut nat = [[0u32; 6]; 4];
-        let family = self.ruleset.family as usize;
-        for (at, (name, _)) in tables_of(self.ruleset.family).iter().enumerate() {
-            let Some(table) = self
-                .ruleset
-                .tables
-                .iter()
-                .position(|table| *table.name == **name)
-            else {
-                continue;
-            };
-            for (id, chain) in self.ruleset.tables[table].chains() {
-                let Some(hook) = chain.hook else { continue };
-                let is_nat = *name == "nat" && self.ruleset.family.is_ip();
-                if is_nat && chain.rules.is_empty() && chain.policy == Policy::Accept {
-                    continue;
-                }
-                let at = order(at, hook, self.ruleset.family);
-                entry[family][hook as usize][at] = self.chain_base[table] + id.0;
-                nat[family][hook as usize] |= u32::from(is_nat) << at;
-            }
+        let (entry, nat) = entries(self.ruleset, &self.chain_base);
+        let states = self.encoder.states.clone();
+        let (mut ids, mut slots) = (self.ids, states.len() as u32);
+        if room {
+            ids += live::room(ids);
+            slots += live::room(slots);
         }
         let header = Header {
             magic: MAGIC,
@@ -298,8 +266,8 @@ impl<'a> Builder<'a> {
             bytes: self.bytes.len() as u32,
             generation: 1,
             chains: self.chain_at.len() as u32,
-            rules: self.ids,
-            slots: self.encoder.states.len() as u32,
+            rules: ids,
+            slots,
             chain_at,
             set_at,
             sets: set_offsets.len() as u32,
@@ -311,14 +279,15 @@ impl<'a> Builder<'a> {
             nat,
         };
         header.write_to(&mut self.bytes);
-        Ok(Built {
+        let built = Built {
             image: self.bytes,
-            states: self.encoder.states,
+            states,
             first_ids: self.first_ids,
             chain_base: self.chain_base,
             ids: self.ids,
             plans: self.plans,
-        })
+        };
+        Ok((built, self.encoder))
     }
 
     fn put_table(&mut self, numbers: &[u32]) -> u32 {
@@ -330,19 +299,111 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// Base chains by hook, and bits of those of table nat.
+fn entries(ruleset: &Ruleset, chain_base: &[u32]) -> Entries {
+    let mut entry = [[[NONE; 5]; 6]; 4];
+    let mut nat = [[0u32; 6]; 4];
+    let family = ruleset.family;
+    for (at, (name, hooks)) in tables_of(family).iter().enumerate() {
+        let place = ruleset
+            .tables
+            .iter()
+            .position(|table| *table.name == **name);
+        let Some(table) = place else { continue };
+        let base = chain_base[table];
+        let table = &ruleset.tables[table];
+        for hook in *hooks {
+            let Some(id) = table.find(hook.chain().as_bytes()) else {
+                continue;
+            };
+            let chain = table.get(id);
+            let is_nat = *name == "nat" && family.is_ip();
+            if is_nat && chain.rules.is_empty() && chain.policy == Policy::Accept {
+                continue;
+            }
+            let at = order(at, *hook, family);
+            entry[family as usize][*hook as usize][at] = base + id.0;
+            nat[family as usize][*hook as usize] |= u32::from(is_nat) << at;
+        }
+    }
+    (entry, nat)
+}
+
+const CHAIN_HEADER: usize = 16;
+
+/// Header and end of a chain.
+#[derive(Debug, Clone, Copy)]
+struct ChainEnd {
+    policy: u32,
+    policy_id: u32,
+    number: u32,
+    /// The action after the last rule.
+    action: u32,
+}
+
+impl ChainEnd {
+    /// A chain without a policy.
+    fn returning(number: u32) -> Self {
+        Self {
+            policy: action::ACCEPT,
+            policy_id: NONE,
+            number,
+            action: action::RETURN,
+        }
+    }
+
+    fn of(chain: &Chain, family: Family, number: u32, policy_id: u32) -> Self {
+        let policy = match chain.policy {
+            Policy::Drop => action::DROP,
+            _ => action::ACCEPT,
+        };
+        let action = match (chain.hook, family, chain.policy) {
+            (None, Family::Bridge, Policy::Return) => action::RETURN,
+            (None, Family::Bridge, _) | (Some(_), ..) => policy,
+            (None, ..) => action::RETURN,
+        };
+        Self {
+            policy,
+            policy_id,
+            number,
+            action,
+        }
+    }
+}
+
+/// Appends the blob of a chain. Returns the plan of a long one.
+fn write_chain(
+    rules: &rule::Encoded,
+    end: ChainEnd,
+    options: BuildOptions,
+    out: &mut Vec<u8>,
+) -> Option<lookup::Plan> {
+    let start = out.len();
+    for word in [end.policy, end.policy_id, end.number, 0] {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+    let long = options.optimise && rules.records.len() >= lookup::MIN_RULES;
+    let plan = long.then(|| lookup::plan(rules));
+    let tables = match &plan {
+        Some(plan) => lookup::write(rules, plan, out),
+        None => {
+            write_runs(rules, 0..rules.records.len(), out);
+            None
+        }
+    };
+    put_record(out, 1, record::END, 0, 0, end.action, end.policy_id);
+    lookup::write_tables(rules, tables, out);
+    let bytes = (out.len() - start) as u32;
+    out[start + 12..start + 16].copy_from_slice(&bytes.to_le_bytes());
+    plan
+}
+
 /// The place of a table at a hook. The kernel translates addresses last at INPUT.
 fn order(at: usize, hook: Hook, family: Family) -> usize {
     match (at, hook, family.is_ip()) {
         (2, Hook::Input, true) => 4,
         (3 | 4, Hook::Input, true) => at - 1,
         _ => at,
-    }
-}
-
-fn policy_action(chain: &Chain) -> u32 {
-    match chain.policy {
-        Policy::Drop => action::DROP,
-        _ => action::ACCEPT,
     }
 }
 

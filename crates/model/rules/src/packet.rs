@@ -68,6 +68,35 @@ pub struct Facts {
     pub random: Option<u32>,
 }
 
+impl Facts {
+    /// Every fact known, with a usual value: a new connection from `eth0` to `docker0`. For tests
+    /// and fuzzing.
+    pub fn usual() -> Self {
+        let name = |name: &[u8]| Some(name.into());
+        Self {
+            input: name(b"eth0"),
+            output: name(b"docker0"),
+            physical_input: name(b"eth0"),
+            physical_output: name(b""),
+            logical_input: name(b""),
+            logical_output: name(b""),
+            mark: 0,
+            connection: Some(Connection {
+                state: 2,
+                ..Connection::default()
+            }),
+            source_type: Some(2),
+            destination_type: Some(4),
+            packet_type: Some(0),
+            owner: Some(None),
+            reverse_path: Some(true),
+            now: 0,
+            date: Some((1_700_000_000, 3600)),
+            random: Some(7),
+        }
+    }
+}
+
 /// The state of a packet's connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Connection {

@@ -6,6 +6,7 @@
 
 mod rule;
 
+use std::collections::HashSet;
 use std::io::BufRead;
 
 use crate::names::Names;
@@ -71,6 +72,19 @@ pub fn read(
 ///
 /// The input failed. Problems of the text are in the result.
 pub fn restore(
+    ruleset: Ruleset,
+    input: &mut dyn BufRead,
+    file: &str,
+    names: &Names,
+    noflush: bool,
+) -> std::io::Result<Reading> {
+    let mut reading = transact(ruleset, input, file, names, noflush)?;
+    reading.ruleset.tables.iter_mut().for_each(Table::keep);
+    Ok(reading)
+}
+
+/// The same, after which tables that `noflush` changed can be undone.
+pub(crate) fn transact(
     ruleset: Ruleset,
     input: &mut dyn BufRead,
     file: &str,
@@ -226,8 +240,12 @@ impl Reader<'_> {
                 (Table::new("", self.line), true)
             }
         };
-        let table = match self.reading.ruleset.table(&table.name) {
-            Some(present) if self.noflush => present.clone(),
+        let table = match self.reading.ruleset.table_mut(&table.name) {
+            Some(present) if self.noflush => {
+                let mut present = std::mem::replace(present, Table::new(&name, 0));
+                present.begin_edit();
+                present
+            }
             Some(present) => with_policies_of(table, present),
             None => table,
         };
@@ -243,24 +261,24 @@ impl Reader<'_> {
         let Some(mut open) = self.table.take() else {
             return Err(LineError::new(1, "COMMIT without a table"));
         };
-        if !complete {
-            return Err(LineError::new(
-                0,
-                format!(
-                    "COMMIT expected before this line: table {} has none",
-                    open.table.name
-                ),
-            ));
+        let problem = || {
+            let name = &open.table.name;
+            let text = format!("COMMIT expected before this line: table {name} has none");
+            LineError::new(0, text)
+        };
+        let result = if complete { Ok(()) } else { Err(problem()) };
+        let edited = open.table.journal().is_some();
+        match open.broken || !complete {
+            true if !edited => return result,
+            true => open.table.undo(),
+            false if edited => open.table.end_edit(open.rules),
+            false => open.table.shrink(),
         }
-        if open.broken {
-            return Ok(());
-        }
-        open.table.shrink();
         match self.reading.ruleset.table_mut(&open.table.name) {
             Some(present) => *present = open.table,
             None => self.reading.ruleset.tables.push(open.table),
         }
-        Ok(())
+        result
     }
 
     fn end(&mut self) {
@@ -756,15 +774,18 @@ impl Edit<'_, '_> {
     fn delete_chains(&mut self, name: Option<&Word>) -> Result<(), LineError> {
         let all = self.chains(name)?;
         let column = name.map_or(0, |name| name.column);
-        let used: std::collections::HashSet<ChainId> = self
+        let targets = self
             .table
             .chains()
             .flat_map(|(_, chain)| &chain.rules)
             .filter_map(|rule| match rule.target {
                 Target::Jump(id) | Target::Goto(id) => Some(id),
                 _ => None,
-            })
-            .collect();
+            });
+        let used: HashSet<ChainId> = match &all[..] {
+            [one] => targets.filter(|id| id == one).take(1).collect(),
+            _ => targets.collect(),
+        };
         for id in &all {
             let chain = self.table.get(*id);
             if chain.hook.is_some() {
@@ -839,12 +860,18 @@ impl Edit<'_, '_> {
             if at == 0 || at > chain.rules.len() {
                 return Err(no_rule(word, at, chain));
             }
-            if let Some(counters) = &mut chain.rules[at - 1].counters {
+            let (before, rest) = chain.rules.split_at_mut(at - 1);
+            let rule = &mut rest[0];
+            if let Some(counters) = &mut rule.counters {
                 **counters = Counters::default();
             }
+            let equal = before.iter().filter(|other| same(other, rule)).count();
+            let nth = (rule.clone(), equal);
+            self.table.note_zero(*id, Some(nth));
             return Ok(());
         }
         for id in ids {
+            self.table.note_zero(id, None);
             let chain = self.table.get_mut(id);
             chain.counters = Counters::default();
             for counters in chain

@@ -10,6 +10,7 @@
 //! kept, because stateful matches make it visible. Chains have numbers, and jumps use them, so that
 //! a chain can be replaced without its callers. A large set takes about 80 bytes a rule.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::spec::{Kind, Spec};
@@ -428,8 +429,40 @@ pub struct Table {
     chains: Vec<Option<Chain>>,
     free: Vec<u32>,
     by_name: ChainIndex,
+    edits: Edits,
     /// Line in the file, 0 if it has none.
     pub line: u32,
+}
+
+/// What an edit needs to know of its table.
+#[derive(Debug, Clone, Default)]
+struct Edits {
+    journal: Option<Box<Journal>>,
+    /// The number of rules, if only edits changed it since it was counted.
+    rules: Option<usize>,
+}
+
+/// It follows from the chains.
+impl PartialEq for Edits {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Edits {}
+
+/// A rule of a chain: a rule that is equal to it, and the number of equal ones before.
+pub(crate) type NthRule = (Rule, usize);
+
+/// The table before an edit: what is needed to undo it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Journal {
+    /// Chains that the edit changed, by number; `None`: the number was free.
+    pub before: BTreeMap<u32, Option<Chain>>,
+    /// Counters that it set to 0: of a chain, or of one of its rules.
+    pub zeroed: Vec<(ChainId, Option<NthRule>)>,
+    free: Vec<u32>,
+    bound: usize,
 }
 
 /// Chains by name: numbers, sorted by a hash of the name in open addressing. A large set has about
@@ -479,6 +512,7 @@ impl Table {
             chains: Vec::new(),
             free: Vec::new(),
             by_name: ChainIndex::default(),
+            edits: Edits::default(),
             line,
         }
     }
@@ -493,6 +527,7 @@ impl Table {
 
     /// The same, to change them.
     pub fn chains_mut(&mut self) -> impl Iterator<Item = (ChainId, &mut Chain)> {
+        self.edits = Edits::default();
         self.chains
             .iter_mut()
             .enumerate()
@@ -522,6 +557,7 @@ impl Table {
 
     /// The same, to change it.
     pub fn get_mut(&mut self, id: ChainId) -> &mut Chain {
+        self.note(id);
         self.chains[id.0 as usize]
             .as_mut()
             .expect("jumps lead to chains that exist")
@@ -534,7 +570,71 @@ impl Table {
 
     /// The number of rules.
     pub fn rules(&self) -> usize {
-        self.chains().map(|(_, chain)| chain.rules.len()).sum()
+        let count = || self.chains().map(|(_, chain)| chain.rules.len()).sum();
+        self.edits.rules.unwrap_or_else(count)
+    }
+
+    /// Keeps the chain as it is, for [`Table::undo`].
+    fn note(&mut self, id: ChainId) {
+        let Some(journal) = &mut self.edits.journal else {
+            self.edits.rules = None;
+            return;
+        };
+        let chain = || self.chains.get(id.0 as usize).cloned().flatten();
+        journal.before.entry(id.0).or_insert_with(chain);
+    }
+
+    /// Begins an edit, or continues one.
+    pub(crate) fn begin_edit(&mut self) {
+        if self.edits.journal.is_none() {
+            self.edits.journal = Some(Box::new(Journal {
+                free: self.free.clone(),
+                bound: self.chains.len(),
+                ..Journal::default()
+            }));
+        }
+    }
+
+    /// The edit that was begun.
+    pub(crate) fn journal(&self) -> Option<&Journal> {
+        self.edits.journal.as_deref()
+    }
+
+    /// Notes that counters were set to 0.
+    pub(crate) fn note_zero(&mut self, id: ChainId, rule: Option<NthRule>) {
+        if let Some(journal) = &mut self.edits.journal {
+            journal.zeroed.push((id, rule));
+        }
+    }
+
+    /// Ends an edit, after which the table has this number of rules.
+    pub(crate) fn end_edit(&mut self, rules: usize) {
+        self.edits.rules = Some(rules);
+    }
+
+    /// Forgets how to undo an edit.
+    pub(crate) fn keep(&mut self) {
+        self.edits.journal = None;
+    }
+
+    /// Undoes an edit.
+    pub(crate) fn undo(&mut self) {
+        self.edits.rules = None;
+        let Some(journal) = self.edits.journal.take() else {
+            return;
+        };
+        let mut renamed = false;
+        for (id, before) in journal.before {
+            let place = &mut self.chains[id as usize];
+            let name = |chain: &Option<Chain>| chain.as_ref().map(|chain| chain.name.clone());
+            renamed |= name(place) != name(&before);
+            *place = before;
+        }
+        self.chains.truncate(journal.bound);
+        self.free = journal.free;
+        if renamed {
+            self.rehash();
+        }
     }
 
     fn slot(&self, name: &[u8]) -> Result<usize, usize> {
@@ -584,6 +684,7 @@ impl Table {
         if self.by_name.slots[slot] == FREE {
             self.by_name.used += 1;
         }
+        self.note(ChainId(id));
         self.by_name.slots[slot] = id;
         if id as usize == self.chains.len() {
             self.chains.push(Some(chain));
@@ -613,6 +714,7 @@ impl Table {
         let slot = self
             .slot(&self.get(id).name)
             .expect("every chain is in the index");
+        self.note(id);
         self.by_name.slots[slot] = DELETED;
         self.free.push(id.0);
         self.chains[id.0 as usize]

@@ -147,6 +147,23 @@ pub fn check(bytes: &[u8]) -> Result<Header, ImageError> {
     Ok(header)
 }
 
+/// Checks chains of an image whose other parts were accepted before, by the places of their first
+/// records. O(bytes of the chains).
+pub(super) fn check_chains(bytes: &[u8], starts: &[usize]) -> Result<(), ImageError> {
+    // SAFETY: the header is plain numbers, and an image that was accepted has its bytes.
+    let header = unsafe { bytes.as_ptr().cast::<Header>().read_unaligned() };
+    let mut image = Image {
+        bytes,
+        header,
+        tables: Vec::new(),
+        left: Cell::new(bytes.len()),
+    };
+    image.tables = check_tables(&image)?;
+    starts
+        .iter()
+        .try_for_each(|start| check_chain(&image, *start))
+}
+
 /// True for the place of a table of offsets.
 fn is_table(at: u32) -> bool {
     at as usize >= size_of::<Header>() && at.is_multiple_of(4)

@@ -148,21 +148,20 @@ fn is_uniform(rules: &Encoded) -> bool {
     keys.len() <= 2
 }
 
-fn plan_level(rules: &Encoded, level: u32) -> Option<Plan> {
+fn plan_level(rules: &[(Signature, Key)]) -> Option<Plan> {
     let mut index: HashMap<Signature, usize> = HashMap::new();
     let mut tuples: Vec<(Signature, Lists)> = Vec::new();
-    for at in 0..rules.records.len() {
-        let (signature, key) = signature(rules, at, level);
-        let tuple = *index.entry(signature).or_insert_with(|| {
-            tuples.push((signature, Lists::default()));
+    for (at, (signature, key)) in rules.iter().enumerate() {
+        let tuple = *index.entry(*signature).or_insert_with(|| {
+            tuples.push((*signature, Lists::default()));
             tuples.len() - 1
         });
         if tuples.len() > TUPLES {
             return None;
         }
-        tuples[tuple].1.entry(key).or_default().push(at as u32);
+        tuples[tuple].1.entry(*key).or_default().push(at as u32);
     }
-    let total = rules.records.len() as f64;
+    let total = rules.len() as f64;
     let squares: f64 = tuples
         .iter()
         .flat_map(|(_, lists)| lists.values())
@@ -199,8 +198,18 @@ pub fn plan(rules: &Encoded) -> Plan {
     if is_uniform(rules) {
         return none("nearly all of its rules compare the same".to_owned());
     }
+    let mut before = Vec::new();
     for level in 0..LEVELS {
-        if let Some(plan) = plan_level(rules, level)
+        let signatures: Vec<(Signature, Key)> = (0..rules.records.len())
+            .map(|at| signature(rules, at, level))
+            .collect();
+        // The same masks give the same tables.
+        if signatures == before {
+            continue;
+        }
+        let plan = plan_level(&signatures);
+        before = signatures;
+        if let Some(plan) = plan
             && best
                 .as_ref()
                 .is_none_or(|best| plan.estimate < best.estimate)

@@ -49,6 +49,18 @@ pub struct Encoded {
 }
 
 impl Encoded {
+    /// Appends a record of another blob.
+    pub fn copy(&mut self, bytes: &[u8]) {
+        let start = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(bytes);
+        let shape = u32::from_le_bytes(bytes[4..8].try_into().expect("four bytes"));
+        self.records.push(Placed {
+            start,
+            units: (bytes.len() / UNIT) as u16,
+            first_shape: (bytes[2] > 0).then_some(shape & 31),
+        });
+    }
+
     pub fn bytes_of(&self, record: &Placed) -> &[u8] {
         let start = record.start as usize;
         &self.bytes[start..start + usize::from(record.units) * UNIT]
@@ -75,6 +87,8 @@ pub struct Encoder<'a> {
     pub chain_base: u32,
     /// First values of slots of state.
     pub states: Vec<u64>,
+    /// Slots of rules that an edit removed.
+    pub free_slots: Vec<u32>,
     /// Recent lists and limits by key.
     pub tables: Tables,
     pub(super) sets: SetTable<'a>,
@@ -122,6 +136,7 @@ impl<'a> Encoder<'a> {
             family,
             chain_base: 0,
             states: Vec::new(),
+            free_slots: Vec::new(),
             tables: Tables::default(),
             sets: SetTable::new(sets),
             header: Vec::new(),
@@ -618,8 +633,15 @@ impl<'a> Encoder<'a> {
     }
 
     fn slot(&mut self, first: u64) -> u32 {
-        self.states.push(first);
-        self.states.len() as u32 - 1
+        let slot = match self.free_slots.pop() {
+            Some(slot) => slot,
+            None => {
+                self.states.push(0);
+                self.states.len() as u32 - 1
+            }
+        };
+        self.states[slot as usize] = first;
+        slot
     }
 
     fn extension(&mut self, group: Group, protocol: u8) {

@@ -92,6 +92,17 @@ impl<'a> SetTable<'a> {
         self.order.len() as u32 - 1
     }
 
+    /// The number of sets.
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Forgets sets with higher numbers.
+    pub fn truncate(&mut self, count: usize) {
+        self.order.truncate(count);
+        self.numbers.retain(|_, number| (*number as usize) < count);
+    }
+
     /// Appends the sets; returns their offsets.
     pub fn write(&self, out: &mut Vec<u8>) -> Vec<u32> {
         self.order

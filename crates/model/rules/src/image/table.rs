@@ -29,7 +29,7 @@ mod mode {
 }
 
 /// The tables that rules use.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tables {
     by_name: HashMap<(u32, Vec<u8>), u32>,
     tables: Vec<Table>,
@@ -82,6 +82,25 @@ impl Tables {
             self.tables.push(new());
             self.tables.len() as u32 - 1
         })
+    }
+
+    /// Numbers of tables that have the same description in both: here, and there.
+    pub fn equal(&self, other: &Tables) -> Vec<(u32, u32)> {
+        let mut pairs: Vec<(u32, u32)> = self
+            .by_name
+            .iter()
+            .filter_map(|(name, here)| Some((*here, *other.by_name.get(name)?)))
+            .filter(|(here, there)| {
+                let there = other.tables[*there as usize];
+                let here = self.tables[*here as usize];
+                here == Table {
+                    at: here.at,
+                    ..there
+                }
+            })
+            .collect();
+        pairs.sort_unstable();
+        pairs
     }
 
     /// Gives memory to the tables, and appends their descriptions. Returns the number of tables and
