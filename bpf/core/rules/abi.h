@@ -183,6 +183,7 @@ enum fp_rules_test_kind {
 	FP_TEST_AMONG,	    /* bridges: a: set of addresses; word: 1 receiver */
 	FP_TEST_DO_MARK,    /* true; changes the mark: a: value; b: mask */
 	FP_TEST_DO_LOG,	    /* true; counts as logged */
+	FP_TEST_ADDRTYPE,   /* a: types as bits; word: 1 destination, 2 of one interface */
 	FP_TEST_KINDS,
 	/* Changes of targets. */
 	FP_SET_MARK = 128, /* a: value; b: mask */

@@ -101,6 +101,8 @@ FP_FUNC u32 fp_test_packet(struct fp_rules_work FP_MEM *w FP_ARG,
 		return fp_test_owner(w, t);
 	case FP_TEST_PHYSICAL:
 		return fp_test_physical(w, t);
+	case FP_TEST_ADDRTYPE:
+		return fp_test_addrtype(w, t);
 	}
 	return FP_NO;
 }

@@ -705,6 +705,49 @@ FP_FUNC u32 fp_test_owner(struct fp_rules_work FP_MEM *w FP_ARG,
 	return fp_within(id, t->a, (u32)t->b) ^ not;
 }
 
+#define FP_TYPE_UNSPEC	  0x01u
+#define FP_TYPE_UNICAST	  0x02u
+#define FP_TYPE_MULTICAST 0x20u
+
+/*
+ * -m addrtype of IPv6, and of one interface. In IPv6 the address itself has some types, and all of
+ * them must fit; of the others one, which routes decide. An address of another interface is unicast
+ * in IPv4, so the type is known if that makes no difference.
+ */
+FP_FUNC u32 fp_test_addrtype(struct fp_rules_work FP_MEM *w FP_ARG,
+			     const struct fp_rules_test FP_MEM *t FP_ARG)
+{
+	u32 not = t->flags & FP_TEST_NOT, limited = t->word & 2, wanted = t->a, holds;
+	u32 destination = t->word & 1, shift = destination * 16;
+	u32 types = (u32)(w->word[FP_W_TYPE] >> shift) & 0xffff;
+	u32 unknown = (u32)(w->unknown[FP_W_TYPE] >> shift) & 0xffff;
+
+	if (w->family == FP_FAMILY_IPV6) {
+		u64 a = w->word[destination ? FP_W_ADDR2 : FP_W_ADDR];
+		u64 b = w->word[destination ? FP_W_ADDR3 : FP_W_ADDR1];
+		u32 multicast = (a & 0xff) == 0xff, zero = !(a | b);
+		/* ::ffff:0:0/96 */
+		u32 mapped = !a && (u32)b == 0xffff0000u;
+
+		if (((wanted & FP_TYPE_MULTICAST) && !multicast) ||
+		    ((wanted & FP_TYPE_UNICAST) && (multicast || zero || mapped)) ||
+		    ((wanted & FP_TYPE_UNSPEC) && !zero))
+			return FP_NO ^ not;
+		wanted &= ~(FP_TYPE_MULTICAST | FP_TYPE_UNICAST | FP_TYPE_UNSPEC);
+		if (!wanted)
+			return FP_YES ^ not;
+		unknown |= limited;
+	}
+	holds = !!(types & wanted);
+	if (limited && !(types & (FP_TYPE_UNICAST | FP_TYPE_MULTICAST)) &&
+	    holds != !!(wanted & FP_TYPE_UNICAST))
+		unknown = 1;
+	if (unknown)
+		return fp_maybe(w,
+				destination ? FP_UNKNOWN_DESTINATION_TYPE : FP_UNKNOWN_SOURCE_TYPE);
+	return holds ^ not;
+}
+
 FP_FUNC u32 fp_test_physical(struct fp_rules_work FP_MEM *w FP_ARG,
 			     const struct fp_rules_test FP_MEM *t FP_ARG)
 {

@@ -2,7 +2,9 @@
 
 use fairpath_core::rules::{CounterMode, check};
 use fairpath_rules::image::{BuildOptions, build};
-use fairpath_rules::{Core, Facts, Family, Hook, Names, Packet, Ruleset, Unknown, Verdict, read};
+use fairpath_rules::{
+    Core, Facts, Family, Hook, Names, Packet, Reference, Ruleset, Unknown, Verdict, read,
+};
 
 fn rules(text: &str) -> Ruleset {
     let names = Names::default();
@@ -111,4 +113,86 @@ fn a_packet_that_meets_too_many_rules_is_unknown() {
         verdict(&set, true, &packet([10, 0, 0, 1], 17, &[0; 8])),
         unknown
     );
+}
+
+/// An IPv6 packet from an address to itself.
+fn packet6(address: &str) -> Vec<u8> {
+    let address: std::net::Ipv6Addr = address.parse().expect("an address");
+    let mut bytes = vec![0x60, 0, 0, 0, 0, 8, 17, 64];
+    bytes.extend(address.octets());
+    bytes.extend(address.octets());
+    bytes.extend([0, 9, 0, 9, 0, 8, 0, 0]);
+    bytes
+}
+
+#[test]
+fn types_of_addresses_are_those_of_the_reference() {
+    let four =
+        [[0, 0, 0, 0], [10, 0, 0, 1], [224, 0, 0, 1], [255; 4]].map(|ip| packet(ip, 17, &[0; 8]));
+    let six = ["::", "2001:db8::1", "ff02::1", "::ffff:10.0.0.1", "::1"].map(packet6);
+    let packets = four.iter().map(|bytes| (Family::Ipv4, bytes));
+    let packets = packets.chain(six.iter().map(|bytes| (Family::Ipv6, bytes)));
+    let types = [
+        None,
+        Some(2),
+        Some(4),
+        Some(8),
+        Some(6),
+        Some(32),
+        Some(128),
+    ];
+    let (mut known, mut unknown) = (0, 0);
+    for wanted in [
+        "UNSPEC",
+        "UNICAST",
+        "LOCAL",
+        "MULTICAST",
+        "ANYCAST",
+        "UNICAST,LOCAL",
+        "LOCAL,ANYCAST",
+        "UNICAST,MULTICAST",
+        "UNSPEC,LOCAL",
+        "UNICAST,LOCAL,UNREACHABLE",
+    ] {
+        for (not, limit) in [
+            ("", ""),
+            ("! ", ""),
+            ("", " --limit-iface-in"),
+            ("! ", " --limit-iface-in"),
+        ] {
+            for side in ["--src-type", "--dst-type"] {
+                let text = format!(
+                    "*filter\n-A INPUT -m addrtype {not}{side} {wanted}{limit} -j DROP\nCOMMIT\n"
+                );
+                for (family, bytes) in packets.clone() {
+                    let set = read(&mut text.as_bytes(), "test", family, &Names::default());
+                    let set = set.expect("memory").complete().expect(&text);
+                    let built = build(&set, None, BuildOptions::default()).expect("small");
+                    let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
+                    for types in types {
+                        let packet = Packet {
+                            family,
+                            bytes,
+                            network: 0,
+                            length: bytes.len(),
+                            facts: Facts {
+                                source_type: types,
+                                destination_type: types,
+                                ..Facts::usual()
+                            },
+                        };
+                        let outcome = core.evaluate(Hook::Input, &packet).expect("complete");
+                        let reference = Reference::new(&set, None).evaluate(Hook::Input, &packet);
+                        assert_eq!(outcome.verdict, reference.verdict, "{text}{packet:?}");
+                        match outcome.verdict {
+                            Verdict::Unknown(_) => unknown += 1,
+                            _ => known += 1,
+                        }
+                    }
+                }
+            }
+        }
+    }
+    println!("{known} known, {unknown} unknown");
+    assert!(known > 2 * unknown);
 }

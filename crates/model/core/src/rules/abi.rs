@@ -245,8 +245,10 @@ pub mod test {
     pub const DO_MARK: u8 = 28;
     /// `FP_TEST_DO_LOG`.
     pub const DO_LOG: u8 = 29;
+    /// `FP_TEST_ADDRTYPE`.
+    pub const ADDRTYPE: u8 = 30;
     /// Number of kinds.
-    pub const KINDS: u8 = 30;
+    pub const KINDS: u8 = 31;
     /// `FP_SET_MARK`.
     pub const SET_MARK: u8 = 128;
     /// `FP_SET_CONNMARK`.

@@ -864,19 +864,17 @@ impl<'a> Encoder<'a> {
     }
 
     fn addrtype(&mut self, group: Group) {
-        if group.has("--limit-iface-in") || group.has("--limit-iface-out") {
-            self.unknown(Unknown::OpaqueMatch);
-            return;
-        }
-        for (name, shift) in [("--src-type", 0), ("--dst-type", 16)] {
+        let limited = group.has("--limit-iface-in") || group.has("--limit-iface-out");
+        for (at, name) in ["--src-type", "--dst-type"].into_iter().enumerate() {
             let Some((bits, not)) = group.number(name) else {
                 continue;
             };
-            if self.family == Family::Ipv6 && bits.count_ones() != 1 {
-                // In IPv6 the kernel combines these types in several ways.
-                self.unknown(Unknown::OpaqueMatch);
+            if limited || self.family == Family::Ipv6 {
+                let flags = if not { test::NOT } else { 0 };
+                let what = at | usize::from(limited) << 1;
+                self.test(test::ADDRTYPE, flags, what, bits as u32, 0, &[]);
             } else {
-                self.any_bits(word::TYPE, shift, bits, not);
+                self.any_bits(word::TYPE, 16 * at as u32, bits, not);
             }
         }
     }
