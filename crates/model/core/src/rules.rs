@@ -254,7 +254,7 @@ impl Memory {
 
     /// Takes state from the memory of an old image: counters, slots, tables, and the seed of tables.
     /// This memory is new: no packet was evaluated with it. Packets that are evaluated with the old
-    /// memory meanwhile may be missing.
+    /// memory at the same time may be missing.
     ///
     /// # Panics
     ///

@@ -22,7 +22,7 @@ use crate::sets::Sets;
 use crate::tree::{Chain, ChainId, Family, Hook, Policy, Ruleset, tables_of};
 
 pub use covered::{Compared, Covered, RuleWords};
-pub use live::{Applied, EditError, Live, ROOM, SPACE};
+pub use live::{Applied, EditError, Live, SPACE, SPARE};
 pub use lookup::{ChainPlan, Segment};
 pub(crate) use set::mix;
 pub use table::RECENT_ENTRIES;
@@ -161,23 +161,23 @@ impl<'r, 'a> Builder<'r, 'a> {
         }
     }
 
-    /// Builds the image, with numbers for edits if it has `room`. The encoder has its state.
-    fn build(mut self, room: bool) -> Result<(Built, rule::Encoder<'a>), BuildError> {
-        self.number(room);
+    /// Builds the image, with numbers for edits if it has `spare` ones. The encoder has its state.
+    fn build(mut self, spare: bool) -> Result<(Built, rule::Encoder<'a>), BuildError> {
+        self.number(spare);
         for table in 0..self.ruleset.tables.len() {
             self.table(table)?;
         }
-        self.finish(room)
+        self.finish(spare)
     }
 
     /// Gives numbers to chains, and ids to rules and policies.
-    fn number(&mut self, room: bool) {
+    fn number(&mut self, spare: bool) {
         let mut chains = 0;
         for table in &self.ruleset.tables {
             self.chain_base.push(chains);
             chains += table.bound();
-            if room {
-                chains += live::room(table.bound());
+            if spare {
+                chains += live::spare(table.bound());
             }
             let mut ids = vec![(NONE, NONE); table.bound() as usize];
             for (id, chain) in table.chains() {
@@ -242,7 +242,7 @@ impl<'r, 'a> Builder<'r, 'a> {
         write_chain(rules, end, self.options, &mut self.bytes)
     }
 
-    fn finish(mut self, room: bool) -> Result<(Built, rule::Encoder<'a>), BuildError> {
+    fn finish(mut self, spare: bool) -> Result<(Built, rule::Encoder<'a>), BuildError> {
         let set_offsets = self.encoder.write_sets(&mut self.bytes);
         let chain_at = self.put_table(&self.chain_at.clone());
         let set_at = self.put_table(&set_offsets);
@@ -256,9 +256,9 @@ impl<'r, 'a> Builder<'r, 'a> {
         let (entry, nat) = entries(self.ruleset, &self.chain_base);
         let states = self.encoder.states.clone();
         let (mut ids, mut slots) = (self.ids, states.len() as u32);
-        if room {
-            ids += live::room(ids);
-            slots += live::room(slots);
+        if spare {
+            ids += live::spare(ids);
+            slots += live::spare(slots);
         }
         let header = Header {
             magic: MAGIC,
@@ -392,7 +392,7 @@ fn write_chain(
         }
     };
     put_record(out, 1, record::END, 0, 0, end.action, end.policy_id);
-    lookup::write_tables(rules, tables, out);
+    lookup::write_tables(tables, out);
     let bytes = (out.len() - start) as u32;
     out[start + 12..start + 16].copy_from_slice(&bytes.to_le_bytes());
     plan

@@ -434,7 +434,7 @@ pub struct Table {
     pub line: u32,
 }
 
-/// What an edit needs to know of its table.
+/// The state of a table during edits.
 #[derive(Debug, Clone, Default)]
 struct Edits {
     journal: Option<Box<Journal>>,
@@ -454,7 +454,7 @@ impl Eq for Edits {}
 /// A rule of a chain: a rule that is equal to it, and the number of equal ones before.
 pub(crate) type NthRule = (Rule, usize);
 
-/// The table before an edit: what is needed to undo it.
+/// The table before an edit, to undo it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Journal {
     /// Chains that the edit changed, by number; `None`: the number was free.

@@ -500,7 +500,7 @@ fn state_stays(lines: &str, rebuilds: bool) {
 }
 
 #[test]
-fn limits_quotas_and_lists_outlive_edits_of_their_chain() {
+fn state_outlives_edits_of_its_chain() {
     state_stays("*filter\n-I ban 1 -s 10.0.0.9 -j DROP\nCOMMIT\n", false);
     // The whole chain again, as Docker and kube-proxy write it.
     let again = format!(
@@ -516,7 +516,7 @@ fn limits_quotas_and_lists_outlive_edits_of_their_chain() {
 }
 
 #[test]
-fn limits_quotas_and_lists_outlive_a_whole_build() {
+fn state_outlives_a_whole_build() {
     // Another list has no place in the memory of tables.
     state_stays(
         "*filter\n-I ban 1 -s 10.0.0.9 -m recent --name other --set -j DROP\nCOMMIT\n",
@@ -602,7 +602,7 @@ fn jumps_in_a_circle_are_refused() {
 }
 
 #[test]
-fn all_tables_of_a_refused_edit_are_as_before() {
+fn refused_edit_changes_no_table() {
     let text = format!("{}*raw\nCOMMIT\n", filter(":a - [0:0]\n-A a -j DROP\n"));
     let (mut live, _) = live(&text, Family::Ipv4, true);
     let before = (
@@ -668,7 +668,7 @@ fn replaced_chains_stay_until_they_are_reclaimed() {
 }
 
 #[test]
-fn image_of_a_set_of_constant_size_does_not_grow() {
+fn image_of_constant_set_does_not_grow() {
     for reclaims in [true, false] {
         let (mut live, mut core) = live(&filter(":a - [0:0]\n-A INPUT -j a\n"), Family::Ipv4, true);
         let (first, mut largest, mut rebuilt) = (live.image().bytes().len(), 0, 0);
@@ -690,7 +690,7 @@ fn image_of_a_set_of_constant_size_does_not_grow() {
         }
         println!("reclaims {reclaims}: {rebuilt} of 4000 rebuilt");
         assert!(largest <= first + SPACE);
-        // Without release, the room for 64 rules is used up after 64 of them.
+        // Without release, the 64 spare ids are used up after 64 of them.
         assert_eq!(rebuilt == 0, reclaims);
         assert!(rebuilt <= 4000 / 64 + 1);
     }

@@ -8,7 +8,8 @@
 //!
 //! [`LiveImage::replace`] writes new blobs to free space, then changes the chain table: one word, or
 //! for several chains a second table that takes the place of the first by one word of the header. So
-//! a packet that reads the table once sees all chains before the change, or all of them after it.
+//! one reading of the table gives all chains before the change, or all of them after it. The core
+//! reads it once for each table of a hook.
 //! Replaced blobs are free again after [`LiveImage::reclaim`], when no packet reads them any more.
 //!
 //! Invariant: the bytes are an image that [`check`] accepts, and free space is no part of it.

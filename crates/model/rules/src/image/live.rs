@@ -12,8 +12,8 @@
 //! A rule stays if its chain had a rule with the same matches and target before the transaction. So a
 //! chain that is flushed and filled again keeps the state of equal rules.
 //!
-//! Memory is bounded: an image has room for an eighth more chains, ids, slots and bytes (at least
-//! [`ROOM`], and [`SPACE`] bytes). A transaction that needs more builds the image again, without gaps.
+//! Memory is bounded: an image has an eighth more chains, ids, slots and bytes than it uses (at
+//! least [`SPARE`], and [`SPACE`] bytes). A transaction that needs more builds the image again, without gaps.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -29,13 +29,13 @@ use crate::sets::Sets;
 use crate::tree::{Chain, ChainId, Item, Journal, Rule, Ruleset, Table, Target};
 
 /// Chains, ids and slots that an image has at least for edits.
-pub const ROOM: u32 = 64;
+pub const SPARE: u32 = 64;
 /// Bytes that it has at least.
 pub const SPACE: usize = 1 << 16;
 
-/// The room for edits of a number of chains, ids or slots.
-pub(super) fn room(count: u32) -> u32 {
-    count / 8 + ROOM
+/// Spare chains, ids or slots for edits.
+pub(super) fn spare(count: u32) -> u32 {
+    count / 8 + SPARE
 }
 
 /// A set with an image that follows its edits.
@@ -242,7 +242,7 @@ impl<'a> Live<'a> {
         Err(problem.into())
     }
 
-    /// Replaces the chains that changed. `None`: there is no room for them.
+    /// Replaces the chains that changed. `None`: there is no space for them.
     fn patch(&mut self, tables: usize, saved: &Saved) -> Result<Option<Patch>, BuildError> {
         if self.ruleset.tables.len() > tables {
             return Ok(None);
@@ -302,7 +302,7 @@ impl<'a> Live<'a> {
         Ok(Some(patch))
     }
 
-    /// Builds the image again, with room for edits. Rules that stay keep their state.
+    /// Builds the image again, with space for edits. Rules that stay keep their state.
     fn rebuild(&mut self, saved: &Saved) -> Result<Carry, BuildError> {
         let (image, encoder, chain_base, ids) = build(&self.ruleset, self.sets, self.options)?;
         let mut carry = Carry {

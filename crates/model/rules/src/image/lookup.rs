@@ -13,7 +13,10 @@
 //!
 //! Deliberately absent: trees that copy rules (HyperCuts, CutSplit), which a change would rebuild.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::LazyLock;
 
 use fairpath_core::rules::{COMPARES, PROBES, TUPLES, UNIT, record, word};
 
@@ -72,7 +75,44 @@ impl Signature {
 type Key = [u64; COMPARES];
 
 /// A key in a tuple, and its rules in order.
-type Lists = HashMap<Key, Vec<u32>>;
+type Lists = HashMap<Key, Vec<u32>, Keyed>;
+
+/// A hash of words. Its seed is random, because rules may come from files of others.
+#[derive(Clone, Copy)]
+struct Keyed(u64);
+
+impl Default for Keyed {
+    fn default() -> Self {
+        static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0));
+        Self(*SEED)
+    }
+}
+
+impl BuildHasher for Keyed {
+    type Hasher = Keyed;
+
+    fn build_hasher(&self) -> Keyed {
+        *self
+    }
+}
+
+impl Hasher for Keyed {
+    fn write(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = super::set::mix(self.0 ^ word);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 /// Chosen tuples, or none.
 pub struct Plan {
@@ -149,7 +189,7 @@ fn is_uniform(rules: &Encoded) -> bool {
 }
 
 fn plan_level(rules: &[(Signature, Key)]) -> Option<Plan> {
-    let mut index: HashMap<Signature, usize> = HashMap::new();
+    let mut index: HashMap<Signature, usize, Keyed> = HashMap::default();
     let mut tuples: Vec<(Signature, Lists)> = Vec::new();
     for (at, (signature, key)) in rules.iter().enumerate() {
         let tuple = *index.entry(*signature).or_insert_with(|| {
@@ -231,16 +271,16 @@ pub fn plan(rules: &Encoded) -> Plan {
 }
 
 /// Rules that were written, and the place of their lookup.
-pub struct Pending {
+pub struct Pending<'a> {
     start: usize,
     /// Offsets of rules from the lookup.
     offsets: Vec<u32>,
     end: u32,
-    tuples: Vec<(Signature, Lists)>,
+    tuples: &'a [(Signature, Lists)],
 }
 
 /// Writes the rules of a chain, with a lookup before them if the plan has tuples.
-pub fn write(rules: &Encoded, plan: &Plan, out: &mut Vec<u8>) -> Option<Pending> {
+pub fn write<'a>(rules: &Encoded, plan: &'a Plan, out: &mut Vec<u8>) -> Option<Pending<'a>> {
     if plan.tuples.is_empty() {
         super::write_runs(rules, 0..rules.records.len(), out);
         return None;
@@ -258,7 +298,7 @@ pub fn write(rules: &Encoded, plan: &Plan, out: &mut Vec<u8>) -> Option<Pending>
         start,
         offsets,
         end,
-        tuples: plan.tuples.clone(),
+        tuples: &plan.tuples,
     })
 }
 
@@ -275,7 +315,7 @@ fn hash(seed: u64, key: &Key, count: usize) -> u32 {
 }
 
 /// Appends the tables of a chain after its end.
-pub fn write_tables(_: &Encoded, pending: Option<Pending>, out: &mut Vec<u8>) {
+pub fn write_tables(pending: Option<Pending>, out: &mut Vec<u8>) {
     let Some(pending) = pending else { return };
     let start = pending.start;
     let lookup = (out.len() - start) as u32;
@@ -317,7 +357,7 @@ pub fn write_tables(_: &Encoded, pending: Option<Pending>, out: &mut Vec<u8>) {
         let mut list_at = entries as usize + table.slots.len() * 8;
         let mut lists = Vec::new();
         for slot in &table.slots {
-            let (hash, list) = match slot {
+            let (hash, list) = match slot.map(|at| &table.keys[at as usize]) {
                 None => (0, 0),
                 Some((hash, rules)) if rules.len() == 1 => {
                     (*hash, pending.offsets[rules[0] as usize] | 1)
@@ -341,43 +381,47 @@ pub fn write_tables(_: &Encoded, pending: Option<Pending>, out: &mut Vec<u8>) {
     out.resize(out.len().next_multiple_of(UNIT), 0);
 }
 
-struct Placed {
+struct Placed<'a> {
     seed: u64,
-    slots: Vec<Option<(u32, Vec<u32>)>>,
+    /// Hashes with their rules in order.
+    keys: Vec<(u32, Cow<'a, [u32]>)>,
+    /// Numbers of them.
+    slots: Vec<Option<u32>>,
 }
 
 /// Open addressing in which every hash is near its place. Keys with equal hashes share a list.
-fn place(lists: &Lists, count: usize) -> Placed {
+fn place(lists: &Lists, count: usize) -> Placed<'_> {
     let seed = super::set::mix(lists.len() as u64 + 1);
-    let mut by_hash: HashMap<u32, Vec<u32>> = HashMap::with_capacity(lists.len());
-    for (key, rules) in lists {
-        by_hash
-            .entry(hash(seed, key, count))
-            .or_default()
-            .extend(rules);
-    }
-    let mut hashes: Vec<(u32, Vec<u32>)> = by_hash.into_iter().collect();
+    let mut keys: Vec<(u32, Cow<[u32]>)> = lists
+        .iter()
+        .map(|(key, rules)| (hash(seed, key, count), Cow::from(rules)))
+        .collect();
     // The image of the same rules is the same in every process.
-    hashes.sort_unstable_by_key(|(hash, _)| *hash);
-    for (_, rules) in &mut hashes {
-        rules.sort_unstable();
-    }
-    let mut size = (hashes.len() * 2).next_power_of_two();
+    keys.sort_unstable();
+    keys.dedup_by(|(hash, rules), (before, all)| {
+        let equal = hash == before;
+        if equal {
+            all.to_mut().extend_from_slice(rules);
+            all.to_mut().sort_unstable();
+        }
+        equal
+    });
+    let mut size = (keys.len() * 2).next_power_of_two();
     'larger: loop {
-        let mut slots: Vec<Option<(u32, Vec<u32>)>> = vec![None; size];
-        for (hash, rules) in &hashes {
+        let mut slots = vec![None; size];
+        for (at, (hash, _)) in keys.iter().enumerate() {
             let free = (0..PROBES.min(size))
                 .map(|step| (*hash as usize + step) & (size - 1))
                 .find(|slot| slots[*slot].is_none());
             match free {
-                Some(slot) => slots[slot] = Some((*hash, rules.clone())),
+                Some(slot) => slots[slot] = Some(at as u32),
                 None => {
                     size *= 2;
                     continue 'larger;
                 }
             }
         }
-        return Placed { seed, slots };
+        return Placed { seed, keys, slots };
     }
 }
 
