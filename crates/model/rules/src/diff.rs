@@ -14,10 +14,11 @@ use fairpath_core::rules::CounterMode;
 
 use crate::evaluate::{Core, CoreOutcome};
 use crate::image::{BuildOptions, Built, Counted, build};
-use crate::packet::{Facts, Packet, Verdict};
+use crate::packet::{Facts, Packet, Unknown, Verdict};
 use crate::read::new_table;
 use crate::reference::{Reference, Step};
 use crate::sets::Sets;
+use crate::spec::Kind;
 use crate::tree::{Family, Hook, Ruleset, Table};
 use crate::write::rule_string;
 use made::{Aim, Choice, Guide};
@@ -316,6 +317,13 @@ fn aims(ruleset: &Ruleset, changes: &[Change], side: fn((u32, u32)) -> u32) -> V
     out
 }
 
+/// The kinds of matches of a set.
+fn kinds(ruleset: &Ruleset) -> impl Iterator<Item = Kind> {
+    let chains = ruleset.tables.iter().flat_map(Table::chains);
+    let rules = chains.flat_map(|(_, chain)| &chain.rules);
+    rules.flat_map(|rule| rule.items.iter().map(|item| item.kind))
+}
+
 /// Not a line: the end of a chain.
 const END: u32 = u32::MAX;
 
@@ -335,6 +343,7 @@ fn packets(
         Core::new(built, CounterMode::None).expect("an image that was just built is valid")
     });
     let guides = [Guide::new(first), Guide::new(second)];
+    let used = kinds(first).chain(kinds(second)).collect();
     let changed = [
         aims(first, &difference.changes, |(line, _)| line),
         aims(second, &difference.changes, |(_, line)| line),
@@ -357,17 +366,23 @@ fn packets(
             bytes: &bytes,
             network,
             length: bytes.len() - network,
-            facts: fields.facts(),
+            facts: fields.facts(&used, &mut choice),
         };
         let [Some(a), Some(b)] = cores.each_mut().map(|core| core.evaluate(hook, &packet)) else {
             continue;
         };
         difference.packets += 1;
-        if matches!(a.verdict, Verdict::Unknown(_)) || matches!(b.verdict, Verdict::Unknown(_)) {
+        // A target such as DNAT has an unknown effect, but its rule matched: two targets differ.
+        let targets = [target(first, &built[0], &a), target(second, &built[1], &b)];
+        let is_unknown = |outcome: &CoreOutcome, target: &Option<String>| {
+            target.is_none() && matches!(outcome.verdict, Verdict::Unknown(_))
+        };
+        let same_target = targets[0].is_some() && targets[0] == targets[1];
+        if is_unknown(&a, &targets[0]) || is_unknown(&b, &targets[1]) || same_target {
             difference.unknown += 1;
             continue;
         }
-        if a.verdict == b.verdict {
+        if a.verdict == b.verdict && targets[0].is_none() {
             continue;
         }
         difference.differing += 1;
@@ -387,6 +402,24 @@ fn packets(
         }
     }
     Ok(())
+}
+
+/// The target that ended the evaluation, if its effect is not known.
+fn target(ruleset: &Ruleset, built: &Built, outcome: &CoreOutcome) -> Option<String> {
+    let is_target = matches!(
+        outcome.verdict,
+        Verdict::Unknown(Unknown::Translation | Unknown::OpaqueTarget)
+    );
+    match built.place(ruleset, outcome.rule.filter(|_| is_target)?)? {
+        Counted::Rule(table, chain, rule) => {
+            let table = &ruleset.tables[table];
+            let chain = table.get(chain);
+            let text = rule_string(ruleset.family, table, chain, &chain.rules[rule]);
+            let at = text.find(" -j ").unwrap_or_default();
+            Some(format!("{}{}", table.name, &text[at..]))
+        }
+        Counted::Policy(..) => None,
+    }
 }
 
 /// The rule or policy that decided, as text.

@@ -52,7 +52,7 @@ fn finds(family: Family, first: &str, second: &str) {
 }
 
 #[test]
-fn arp_sets_that_differ_in_one_field_have_examples() {
+fn one_field_of_arp_makes_a_difference() {
     for (first, second) in [
         ("--opcode 1", "--opcode 2"),
         ("--opcode 1", "--opcode 1/255"),
@@ -75,7 +75,7 @@ fn arp_sets_that_differ_in_one_field_have_examples() {
 }
 
 #[test]
-fn bridge_sets_that_differ_in_one_field_have_examples() {
+fn one_field_of_a_frame_makes_a_difference() {
     for (first, second) in [
         ("-p IPv4", "-p ARP"),
         ("-p LENGTH", "-p 0x88b5"),
@@ -200,7 +200,7 @@ fn moved_rules_without_effect_have_no_examples() {
 }
 
 #[test]
-fn policy_of_a_table_that_one_file_lacks_is_a_difference() {
+fn policy_of_an_absent_table_is_a_difference() {
     let first = "*filter\n:INPUT DROP [0:0]\nCOMMIT\n";
     let difference = difference(Family::Ipv4, first, "*raw\nCOMMIT\n");
     assert_eq!(
@@ -243,4 +243,30 @@ fn change_behind_nested_narrow_rules_has_an_example() {
         (&Verdict::Accept, &Verdict::Drop)
     );
     assert_eq!(example.bytes[34..36], 2048u16.to_be_bytes());
+}
+
+#[test]
+fn other_targets_of_translation_are_differences() {
+    let set = |to: &str| {
+        format!(
+            "*nat\n:KUBE - [0:0]\n-A PREROUTING -d 10.96.0.10 -p udp -m addrtype --dst-type LOCAL -j KUBE\n\
+             -A KUBE -m statistic --mode random --probability 0.5 -j ACCEPT\n\
+             -A KUBE -p udp -j DNAT --to-destination {to}\nCOMMIT\n"
+        )
+    };
+    let (first, second) = (set("10.0.0.1"), set("10.0.0.2"));
+    let difference = difference(Family::Ipv4, &first, &second);
+    let example = &difference.examples[0];
+    assert!(matches!(example.first, Verdict::Unknown(_)), "{example:?}");
+    assert!(
+        example.by.0.ends_with("-j DNAT --to-destination 10.0.0.1"),
+        "{example:?}"
+    );
+    assert!(
+        example.by.1.ends_with("-j DNAT --to-destination 10.0.0.2"),
+        "{example:?}"
+    );
+    // Another rule with the same target is no difference of packets.
+    let same = first.replace("-A KUBE -p udp", "-A KUBE");
+    assert_eq!(self::difference(Family::Ipv4, &first, &same).differing, 0);
 }

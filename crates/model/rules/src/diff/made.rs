@@ -9,6 +9,7 @@
 //! through several chains are met as often as those of short ones, and half of the packets aim at
 //! rules that changed.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::bridge::LENGTH;
@@ -183,6 +184,8 @@ pub(super) struct Fields {
     types: [Option<u16>; 2],
 }
 
+/// The type of most addresses, as a bit.
+const UNICAST: u16 = 2;
 /// Longest name of a device.
 const MAX_DEVICE: usize = 15;
 const MAC: u64 = 0xffff_ffff_ffff;
@@ -196,7 +199,10 @@ fn number(range: Range<u128>, full: u128, inside: bool, choice: &mut Choice) -> 
             0 => first,
             1 => last,
             _ if width == 0 => first,
-            _ => first + (u128::from(choice.draw()) << 64 | u128::from(choice.draw())) % width,
+            _ => {
+                let any = u128::from(choice.draw()) << 64 | u128::from(choice.draw());
+                first.wrapping_add(any % width) & full
+            }
         });
     }
     let below = first.checked_sub(1);
@@ -499,8 +505,15 @@ impl Fields {
         }
     }
 
-    /// Facts that are not in the bytes.
-    pub fn facts(&self) -> Facts {
+    /// Facts that are not in the bytes; those of matches that a set uses are known.
+    pub fn facts(&self, used: &HashSet<Kind>, choice: &mut Choice) -> Facts {
+        let types = |side: usize| {
+            let usual = used.contains(&Kind::Addrtype).then_some(UNICAST);
+            self.types[side].or(usual)
+        };
+        let to_host = [Kind::Pkttype, Kind::BridgePkttype]
+            .iter()
+            .any(|kind| used.contains(kind));
         let name = |name: &Vec<u8>| Some(name.clone().into());
         let bridge = self.family == Family::Bridge;
         Facts {
@@ -513,9 +526,11 @@ impl Fields {
                 ..Connection::default()
             }),
             mark: self.mark,
-            packet_type: self.packet_type,
-            source_type: self.types[0],
-            destination_type: self.types[1],
+            packet_type: self.packet_type.or(to_host.then_some(0)),
+            source_type: types(0),
+            destination_type: types(1),
+            random: Some(choice.draw() as u32),
+            reverse_path: Some(true),
             ..Facts::default()
         }
     }
