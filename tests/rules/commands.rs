@@ -102,6 +102,44 @@ fn check_reports_positions_and_dead_rules() {
 }
 
 #[test]
+fn parts_not_evaluated_are_named_with_column() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("some");
+    let text = "*filter\n-A INPUT -p tcp -m connlimit --connlimit-above 3 -j REJECT\n\
+                -A INPUT -p dccp -m dccp --dccp-option 7 -j DROP\nCOMMIT\n";
+    std::fs::write(&path, text).unwrap();
+    let file = path.to_str().unwrap();
+    let warnings = stdout(&["check", file]);
+    let expected = "some:2:30: warning: not-evaluated (filter INPUT): --connlimit-above is not";
+    assert!(warnings.contains(expected), "{warnings}");
+    assert!(warnings.contains("some:3:26: warning: not-evaluated (filter INPUT): --dccp-option"));
+    assert!(warnings.contains("at netfilter: 2 refused"), "{warnings}");
+    let stats = stdout(&["stats", file]);
+    assert!(
+        stats.contains("some:3:26: --dccp-option is not evaluated"),
+        "{stats}"
+    );
+    let packet = [
+        "--src",
+        "192.0.2.1",
+        "--dst",
+        "192.0.2.2",
+        "--protocol",
+        "dccp",
+        "-i",
+        "lan",
+    ];
+    let output = rules(&[&["explain", file][..], &packet].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let path = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        path.contains("unknown (--dccp-option, which is not evaluated) by"),
+        "{path}"
+    );
+    assert!(path.contains("some:3: -A INPUT"), "{path}");
+}
+
+#[test]
 fn loops_are_errors() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("loop");
@@ -170,6 +208,93 @@ fn edits_apply_all_or_none() {
         "{output:?}"
     );
     assert_eq!(std::fs::read_to_string(&path).unwrap(), after);
+}
+
+#[test]
+fn commands_of_fail2ban_and_docker_apply() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rules.v4");
+    std::fs::copy(example("docker.v4"), &path).unwrap();
+    let file = path.to_str().unwrap();
+    for command in [
+        "iptables -w -N f2b-sshd",
+        "iptables -w -A f2b-sshd -j RETURN",
+        "iptables -w 5 -I INPUT -p tcp -m multiport --dports ssh -j f2b-sshd",
+        "iptables -w -I f2b-sshd 1 -s 203.0.113.7 -j REJECT --reject-with icmp-port-unreachable",
+        "/usr/sbin/iptables --wait -t nat -A DOCKER -p tcp -d 0/0 --dport 9090 -j DNAT --to-destination 172.17.0.9:90",
+    ] {
+        let words: Vec<&str> = command.split(' ').collect();
+        stdout(&[&["apply", file, "--in-place", "--"][..], &words].concat());
+    }
+    let text = std::fs::read_to_string(&path).unwrap();
+    let f2b = "-A f2b-sshd -s 203.0.113.7/32 -j REJECT --reject-with icmp-port-unreachable\n-A f2b-sshd -j RETURN\n";
+    assert!(text.contains(f2b), "{text}");
+    assert!(
+        text.contains("--dport 9090 -j DNAT --to-destination 172.17.0.9:90"),
+        "{text}"
+    );
+    let loops = rules(&[
+        "apply",
+        file,
+        "--in-place",
+        "--",
+        "-A",
+        "f2b-sshd",
+        "-j",
+        "f2b-sshd",
+    ]);
+    assert_eq!(loops.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&loops.stderr).contains("leads back to chain f2b-sshd"));
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+}
+
+#[test]
+fn policy_of_a_bridge_chain_is_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let text = "*filter\n:FORWARD ACCEPT\n:arps RETURN\n-A FORWARD -p ARP -j arps\n\
+                -A arps -s 02:00:00:00:00:01 -j ACCEPT\n";
+    let first = write("first", text.as_bytes());
+    let second = write("second", text.replace("RETURN", "DROP").as_bytes());
+    let output = rules(&["diff", &first, &second]);
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        out.contains("the policy changed from RETURN to DROP"),
+        "{out}"
+    );
+    assert!(
+        out.contains("second: DROP by policy of filter arps"),
+        "{out}"
+    );
+    assert!(stdout(&["diff", &first, &first]).contains("equal"));
+    // A capture of one ARP request.
+    let mut capture = vec![
+        0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0,
+    ];
+    capture.extend([0, 0, 0, 0, 0, 0, 0, 0, 42, 0, 0, 0, 42, 0, 0, 0]);
+    capture.extend([0xff; 6]);
+    capture.extend([2, 0, 0, 0, 0, 9, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+    capture.extend([2, 0, 0, 0, 0, 9, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2]);
+    let capture = write("capture", &capture);
+    let explained = stdout(&[
+        "explain", &second, "-r", &capture, "--packet", "1", "-i", "port1", "-o", "port2",
+    ]);
+    assert!(explained.contains("ARP request 10.0.0.1"), "{explained}");
+    assert!(
+        explained.contains("DROP by the policy of filter arps"),
+        "{explained}"
+    );
+    let summary = stdout(&[
+        "explain", &second, "-r", &capture, "-i", "port1", "-o", "port2",
+    ]);
+    assert!(
+        summary.contains("DROP by the policy of filter arps"),
+        "{summary}"
+    );
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::image::RuleWords;
 use crate::packet::Unknown;
 use crate::sets::Sets;
 use crate::spec::Kind;
-use crate::tree::{Chain, ChainId, Item, Rule, Ruleset, Table, Target, Value};
+use crate::tree::{Chain, ChainId, Family, Item, Rule, Ruleset, Table, Target, Value};
 
 /// Most findings of one kind that are kept; others are counted.
 pub const MAX_FINDINGS: usize = 1000;
@@ -35,6 +35,8 @@ pub enum FindingKind {
     NeverMatches,
     /// A match or target that Fairpath does not know.
     NotKnown,
+    /// A match, option or target that Fairpath knows, but does not evaluate.
+    NotEvaluated,
 }
 
 impl FindingKind {
@@ -57,6 +59,7 @@ impl FindingKind {
             FindingKind::Duplicate => "duplicate",
             FindingKind::NeverMatches => "never-matches",
             FindingKind::NotKnown => "not-known",
+            FindingKind::NotEvaluated => "not-evaluated",
         }
     }
 }
@@ -72,8 +75,29 @@ pub struct Finding {
     pub chain: String,
     /// The line in the file, 0 if it has none.
     pub line: u32,
+    /// Names of the word of the line that it is about: an option, a match or a target.
+    pub words: Vec<String>,
     /// In words.
     pub text: String,
+}
+
+impl Finding {
+    /// The column of the word in its line, from 1; 0 if it is not there.
+    pub fn column(&self, line: &[u8]) -> u32 {
+        let mut words = Vec::new();
+        if self.words.is_empty() || crate::words::split(line, &mut words).is_err() {
+            return 0;
+        }
+        let is = |text: &[u8]| {
+            let option = text.split(|byte| *byte == b'=').next().unwrap_or_default();
+            // A name may follow -m or -j without a blank.
+            let name = text.strip_prefix(b"-m").or(text.strip_prefix(b"-j"));
+            let known = |text: &[u8]| self.words.iter().any(|word| word.as_bytes() == text);
+            known(option) || name.is_some_and(known)
+        };
+        let found = words.iter().find(|word| is(&word.text));
+        found.map_or(0, |word| word.column)
+    }
 }
 
 /// The findings of a set.
@@ -118,11 +142,36 @@ pub fn check_rules(ruleset: &Ruleset, sets: Option<&Sets>) -> Findings {
         for (_, chain) in table.chains() {
             rules(table, chain, &mut words, &mut findings);
             names(table, chain, sets, &mut findings);
+            not_evaluated(table, chain, &mut words, &mut findings);
         }
     }
     findings
         .list
         .sort_by_key(|finding| (!finding.kind.is_error(), finding.line, finding.kind));
+    findings
+}
+
+/// Only chains that lead back to themselves.
+pub fn check_loops(ruleset: &Ruleset) -> Vec<Finding> {
+    let mut findings = Findings::default();
+    for table in &ruleset.tables {
+        chains(table, &mut findings);
+    }
+    let is_loop = |finding: &Finding| finding.kind == FindingKind::Loop;
+    findings.list.into_iter().filter(is_loop).collect()
+}
+
+/// Only the findings about matches and targets that are not evaluated.
+pub fn check_evaluated(ruleset: &Ruleset) -> Findings {
+    let mut findings = Findings::default();
+    let mut words = RuleWords::new(ruleset.family);
+    for table in &ruleset.tables {
+        for (_, chain) in table.chains() {
+            names(table, chain, None, &mut findings);
+            not_evaluated(table, chain, &mut words, &mut findings);
+        }
+    }
+    findings.list.sort_by_key(|finding| finding.line);
     findings
 }
 
@@ -132,6 +181,7 @@ fn finding(kind: FindingKind, table: &Table, chain: &Chain, line: u32, text: Str
         table: table.name.to_string(),
         chain: chain.name().into_owned(),
         line,
+        words: Vec::new(),
         text,
     }
 }
@@ -300,20 +350,47 @@ fn names(table: &Table, chain: &Chain, sets: Option<&Sets>, findings: &mut Findi
                         "target"
                     };
                     let name = list.first().map_or(&b""[..], |name| name);
-                    findings.add(finding(
-                        FindingKind::NotKnown,
-                        table,
-                        chain,
-                        rule.line,
-                        format!(
-                            "{what} {} is kept as it is, but not evaluated: answers that depend on it are unknown",
-                            crate::value::show(name)
-                        ),
-                    ));
+                    let name = crate::value::show(name);
+                    let text = format!(
+                        "{what} {name} is kept as it is, but not evaluated: answers that depend on it are unknown"
+                    );
+                    findings.add(Finding {
+                        words: vec![name],
+                        ..finding(FindingKind::NotKnown, table, chain, rule.line, text)
+                    });
                 }
                 _ => {}
             }
         }
+    }
+}
+
+/// Matches, options and targets that are known, but not evaluated.
+fn not_evaluated(table: &Table, chain: &Chain, words: &mut RuleWords, findings: &mut Findings) {
+    let opaque = |item: &Item| matches!(item.kind, Kind::Opaque | Kind::OpaqueTarget);
+    for rule in chain
+        .rules
+        .iter()
+        .filter(|rule| !rule.items.iter().any(opaque))
+    {
+        if let Some(names) = words.not_evaluated(rule) {
+            let what = match names[0].as_bytes() {
+                [b'-', ..] => names[0].to_owned(),
+                _ => format!("{} {}", kind_of(rule, names[0]), names[0]),
+            };
+            let text = format!("{what} is not evaluated: answers that depend on it are unknown");
+            findings.add(Finding {
+                words: names.into_iter().map(str::to_owned).collect(),
+                ..finding(FindingKind::NotEvaluated, table, chain, rule.line, text)
+            });
+        }
+    }
+}
+
+fn kind_of(rule: &Rule, name: &str) -> &'static str {
+    match rule.matches().any(|group| group.spec().name == name) {
+        true => "match",
+        false => "target",
     }
 }
 
@@ -348,6 +425,13 @@ fn set_finding(
             format!("set {name} has {has} dimensions, the rule names {dimensions}"),
         ));
     }
+}
+
+/// The option, match or target of a rule that is not evaluated, if there is one.
+pub fn not_evaluated_word(family: Family, rule: &Rule) -> Option<&'static str> {
+    RuleWords::new(family)
+        .not_evaluated(rule)
+        .map(|names| names[0])
 }
 
 /// The reason of an unknown verdict, in words.

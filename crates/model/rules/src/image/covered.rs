@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use fairpath_core::rules::{UNIT, action, test};
 
 use super::rule::{Encoded, Encoder, NOT};
-use crate::tree::{Family, Rule};
+use crate::packet::Unknown;
+use crate::tree::{Family, Item, Rule, Target};
 
 /// The comparisons of a rule, for checks of sets.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +32,59 @@ impl RuleWords {
             encoder: Encoder::new(family, None),
             encoded: Encoded::default(),
         }
+    }
+
+    /// The names of the option, match or target of a rule that the core does not evaluate, the usual
+    /// one first.
+    pub fn not_evaluated(&mut self, rule: &Rule) -> Option<Vec<&'static str>> {
+        if !self.is_unknown(rule) {
+            return None;
+        }
+        for group in rule.matches() {
+            let mut alone = |items: Vec<Item>| {
+                self.is_unknown(&Rule {
+                    items: items.into(),
+                    target: Target::None,
+                    ..rule.clone()
+                })
+            };
+            if !alone(group.items.to_vec()) {
+                continue;
+            }
+            let options = group.items.iter().filter(|item| !item.is_head());
+            for option in options {
+                if alone(vec![Item::head(group.kind), option.clone()]) {
+                    let spec = &group.spec().options[usize::from(option.option)];
+                    return Some(spec.names.to_vec());
+                }
+            }
+            return Some(vec![group.spec().name]);
+        }
+        match rule.target {
+            Target::Extension(kind) => Some(vec![kind.spec().name]),
+            _ => None,
+        }
+    }
+
+    /// True if the answer of a rule is unknown whatever the facts and sets are.
+    fn is_unknown(&mut self, rule: &Rule) -> bool {
+        self.encoded.bytes.clear();
+        self.encoded.records.clear();
+        self.encoder.states.clear();
+        if self.encoder.encode(rule, 0, &mut self.encoded).is_err() {
+            return false;
+        }
+        let bytes = self.encoded.bytes_of(&self.encoded.records[0]);
+        let word =
+            |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let mut place = UNIT * (1 + usize::from(bytes[2]));
+        for _ in 0..bytes[3] {
+            if bytes[place] == test::UNKNOWN && word(place + 4) != Unknown::Set as u32 {
+                return true;
+            }
+            place += usize::from(bytes[place + 1]) * UNIT;
+        }
+        word(8) == action::UNKNOWN | (Unknown::OpaqueTarget as u32) << 8
     }
 
     /// The comparisons of a rule.

@@ -4,7 +4,7 @@ use std::io::{BufReader, Read};
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
-use fairpath_rules::{WithCounters, restore, to_text};
+use fairpath_rules::{WithCounters, check_loops, restore, to_text};
 
 use super::Format;
 use super::files::{ReadArgs, load_one, names};
@@ -12,12 +12,13 @@ use super::files::{ReadArgs, load_one, names};
 /// Apply edits to a file of rules, all of them or none.
 ///
 /// An edit is one command of iptables (-A, -I, -D, -R, -N, -X, -P, -F, -Z, -E), after -- or in a
-/// file of iptables-restore --noflush. The result goes to standard output, or with --in-place
-/// replaces the file at once.
+/// file of iptables-restore --noflush. The name of the tool, -t and -w may be before the command, as
+/// fail2ban and Docker write it. The result goes to standard output, or with --in-place replaces the
+/// file at once. Chains that lead back to themselves are refused.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     fairpath rules apply rules.v4 --in-place -- -I INPUT 1 -s 203.0.113.9 -j DROP\n  \
-    fairpath rules apply rules.v4 -t nat -- -F PREROUTING\n  \
+    fairpath rules apply rules.v4 --in-place -- iptables -w -t nat -F PREROUTING\n  \
     fairpath rules apply rules.v4 --edits changes.noflush")]
 pub struct Args {
     /// The file of rules
@@ -53,12 +54,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         None if args.edit.is_empty() => {
             bail!("no edit: write it after --, or name a file with --edits")
         }
-        None => (
-            "edit".to_owned(),
-            format!("*{}\n{}\nCOMMIT\n", args.table, quoted(&args.edit)).into_bytes(),
-        ),
+        None => {
+            let (table, edit) = command(&args.table, &args.edit)?;
+            let text = format!("*{table}\n{}\nCOMMIT\n", quoted(&edit));
+            ("edit".to_owned(), text.into_bytes())
+        }
     };
-    let before = ruleset.rules();
+    let (before, loops) = (ruleset.rules(), check_loops(&ruleset).len());
     let reading = restore(
         ruleset,
         &mut BufReader::new(&text[..]),
@@ -72,6 +74,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Err(problem) if args.edits.is_none() => bail!("edit: {}", problem.text),
         Err(problem) => bail!("{problem} ({problems} problems; nothing was changed)"),
     };
+    let loops_now = check_loops(&changed);
+    if let Some(found) = loops_now.first().filter(|_| loops_now.len() > loops) {
+        bail!(
+            "{name}:{}: chain {}: {}; nothing was changed",
+            found.line,
+            found.chain,
+            found.text
+        );
+    }
     let out = to_text(&changed, WithCounters::AsRead);
     if args.in_place {
         fairpath_files::replace(&args.file, out.as_bytes())
@@ -105,6 +116,32 @@ fn read_text(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
         return Ok(bytes);
     }
     std::fs::read(path).with_context(|| format!("read {}", path.display()))
+}
+
+/// The table and the words of a command of iptables: its name, -w and -t may be before the rest, as
+/// fail2ban and Docker write them.
+fn command(table: &str, words: &[String]) -> anyhow::Result<(String, Vec<String>)> {
+    let mut table = table.to_owned();
+    let mut rest = Vec::new();
+    let mut words = words.iter().peekable();
+    let tools = ["iptables", "ip6tables", "arptables", "ebtables"];
+    words.next_if(|word| {
+        let name = word.rsplit('/').next().unwrap_or_default();
+        tools.contains(&name.split('-').next().unwrap_or_default())
+    });
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "-w" | "--wait" | "-W" | "--wait-interval" => {
+                words.next_if(|seconds| seconds.parse::<u64>().is_ok());
+            }
+            "-t" | "--table" => {
+                let name = words.next().context("-t needs the name of a table")?;
+                table.clone_from(name);
+            }
+            _ => rest.push(word.clone()),
+        }
+    }
+    Ok((table, rest))
 }
 
 /// Words of a command line as a line of a file: the shell has removed their quotes.

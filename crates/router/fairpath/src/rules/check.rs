@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use anyhow::bail;
+use fairpath_rules::image::RuleWords;
 use fairpath_rules::{
     Finding, Findings, Hook, Point, Ruleset, Table, check_rules, markdown, rule_answer,
 };
@@ -139,20 +140,25 @@ fn hooks_of(table: &Table) -> Vec<Option<Hook>> {
 fn points(ruleset: &Ruleset) -> (Answers, Vec<Limited>) {
     let mut answers = Answers::new();
     let mut limited = Vec::new();
+    let mut words = RuleWords::new(ruleset.family);
     for table in &ruleset.tables {
         let hooks = hooks_of(table);
         for (id, chain) in table.chains() {
             for rule in &chain.rules {
                 let mut reasons = Vec::new();
+                let not_evaluated = words.not_evaluated(rule).map(|names| names[0]);
                 for point in Point::ALL {
                     let answer = rule_answer(rule, hooks[id.0 as usize], point);
-                    *answers
-                        .entry(point.name())
-                        .or_default()
-                        .entry(answer.word())
-                        .or_default() += 1;
-                    if let Some(reason) = answer.reason() {
-                        reasons.push((point.name(), answer.word(), reason));
+                    let (word, reason) = match (answer.word(), not_evaluated) {
+                        ("exact" | "elsewhere", Some(name)) => {
+                            ("refused", Some(format!("{name} is not evaluated")))
+                        }
+                        (word, _) => (word, answer.reason()),
+                    };
+                    let counts = answers.entry(point.name()).or_default();
+                    *counts.entry(word).or_default() += 1;
+                    if let Some(reason) = reason {
+                        reasons.push((point.name(), word, reason));
                     }
                 }
                 if !reasons.is_empty() {
@@ -192,12 +198,11 @@ fn file_text(file: &RuleFile, findings: &Findings, answers: &Answers, out: &mut 
             file.name, file.reading.more_problems
         );
     }
-    for finding in &findings.list {
+    for (finding, place) in findings.list.iter().zip(file.places(&findings.list)) {
         let _ = writeln!(
             out,
-            "{}:{}: {}: {} ({} {}): {}",
+            "{}:{place}: {}: {} ({} {}): {}",
             file.name,
-            finding.line,
             severity(finding),
             finding.kind.name(),
             finding.table,
@@ -268,8 +273,10 @@ fn file_json(
                 "severity": "error", "kind": "syntax", "text": problem.text})
         })
         .collect();
-    out.extend(findings.list.iter().map(|finding| {
-        json!({"file": file.name, "line": finding.line, "severity": severity(finding),
+    let places = file.places(&findings.list);
+    out.extend(findings.list.iter().zip(places).map(|(finding, place)| {
+        json!({"file": file.name, "line": place.line, "column": place.column,
+            "severity": severity(finding),
             "kind": finding.kind.name(), "table": finding.table, "chain": finding.chain,
             "text": finding.text})
     }));

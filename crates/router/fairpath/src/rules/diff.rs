@@ -95,7 +95,7 @@ pub(super) fn verdict(verdict: &Verdict) -> String {
         Verdict::Drop => "DROP".into(),
         Verdict::Reject(_) => "REJECT".into(),
         Verdict::Queue => "QUEUE".into(),
-        Verdict::Unknown(reason) => format!("unknown: {}", fairpath_rules::unknown_text(*reason)),
+        Verdict::Unknown(reason) => format!("unknown ({})", fairpath_rules::unknown_text(*reason)),
     }
 }
 

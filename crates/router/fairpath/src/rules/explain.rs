@@ -12,8 +12,9 @@ use anyhow::{Context, bail};
 use fairpath_core::rules::CounterMode;
 use fairpath_rules::image::{BuildOptions, Built, Counted, build};
 use fairpath_rules::{
-    ChainId, Core, CoreOutcome, Facts, Family, Hook, Packet, Reference, RuleAt, RuleResult,
-    Ruleset, Sets, Step, Target, Verdict, item_text, rule_string, unknown_text,
+    ChainId, Core, CoreOutcome, Facts, Family, Hook, Packet, Reference, Rule, RuleAt, RuleResult,
+    Ruleset, Sets, Step, Target, Unknown, Verdict, item_text, not_evaluated_word, rule_string,
+    unknown_text,
 };
 use serde_json::json;
 
@@ -225,7 +226,7 @@ impl Explained<'_> {
             .evaluate(hook, packet)
             .context("rules do not see this packet: its network header is incomplete")?;
         let lines = self.lines(hook, packet, &outcome)?;
-        let decided = self.decided(&outcome, hook);
+        let decided = self.decided(&outcome, hook, packet);
         let text = super::capture::describe(packet);
         if format == Format::Json {
             let path: Vec<_> = lines
@@ -236,7 +237,7 @@ impl Explained<'_> {
                 })
                 .collect();
             let object = json!({"file": self.name, "hook": hook.chain(), "packet": text,
-                "verdict": verdict(&outcome.verdict), "decided_by": decided,
+                "verdict": self.verdict(&outcome), "decided_by": decided,
                 "mark": outcome.changes.mark, "logged": outcome.changes.logged, "path": path});
             fairpath_cli::print(format!("{object}\n"))?;
         } else {
@@ -255,12 +256,19 @@ impl Explained<'_> {
                     line.text
                 );
             }
-            let _ = writeln!(out, "{} by {decided}", verdict(&outcome.verdict));
+            let _ = writeln!(out, "{} by {decided}", self.verdict(&outcome));
             changes(&outcome, packet, &mut out);
             fairpath_cli::print(out)?;
         }
         if let Verdict::Unknown(reason) = outcome.verdict {
-            bail!("the answer depends on {}", unknown_text(reason));
+            let why = match self.place(&outcome) {
+                Some(Counted::Rule(table, chain, rule)) => {
+                    let rule = &self.ruleset.tables[table].get(chain).rules[rule];
+                    why(self.ruleset, rule, reason)
+                }
+                _ => unknown_text(reason).to_owned(),
+            };
+            bail!("the answer depends on {why}");
         }
         Ok(())
     }
@@ -275,8 +283,18 @@ impl Explained<'_> {
         let mut reference = Reference::new(self.ruleset, self.sets);
         reference.trace(true);
         let other = reference.evaluate(hook, packet);
+        // The reference evaluates some matches that the core does not: the path ends there.
+        let limit = match (&outcome.verdict, self.place(outcome)) {
+            (Verdict::Unknown(reason), Some(Counted::Rule(table, chain, rule)))
+                if self.is_limit(table, chain, rule) =>
+            {
+                Some((RuleAt { table, chain, rule }, *reason))
+            }
+            _ => None,
+        };
         let same = match (&other.verdict, &outcome.verdict) {
             (Verdict::Unknown(_), Verdict::Unknown(_)) => true,
+            (_, Verdict::Unknown(_)) => limit.is_some(),
             (a, b) => a == b && other.changes.mark == outcome.changes.mark,
         };
         if !same {
@@ -293,34 +311,80 @@ impl Explained<'_> {
             failed: None,
         };
         for step in &other.path {
-            writer.step(step);
+            match (step, limit) {
+                (Step::Rule { at, .. }, Some((end, reason))) if *at == end => {
+                    writer.rule(end, RuleResult::Unknown(reason));
+                    break;
+                }
+                _ => writer.step(step),
+            }
         }
         writer.flush();
         Ok(writer.lines)
     }
 
-    /// The rule or policy that decided.
-    fn decided(&self, outcome: &CoreOutcome, hook: Hook) -> String {
-        match outcome
+    /// The rule that decided.
+    fn place(&self, outcome: &CoreOutcome) -> Option<Counted> {
+        outcome
             .rule
             .and_then(|id| self.built.place(self.ruleset, id))
+    }
+
+    /// True for a rule with a part that the core does not evaluate.
+    fn is_limit(&self, table: usize, chain: ChainId, rule: usize) -> bool {
+        let rule = &self.ruleset.tables[table].get(chain).rules[rule];
+        not_evaluated_word(self.ruleset.family, rule).is_some()
+    }
+
+    /// The verdict in words; of an unknown one, what it depends on.
+    fn verdict(&self, outcome: &CoreOutcome) -> String {
+        match (&outcome.verdict, self.place(outcome)) {
+            (Verdict::Unknown(reason), Some(Counted::Rule(table, chain, rule))) => {
+                let rule = &self.ruleset.tables[table].get(chain).rules[rule];
+                format!("unknown ({})", why(self.ruleset, rule, *reason))
+            }
+            (other, _) => verdict(other),
+        }
+    }
+
+    /// The policy that ended the path of the reference. The core does not name policies of a
+    /// bridge's other chains, because they have no counters.
+    fn policy(&self, hook: Hook, packet: &Packet) -> Option<String> {
+        let mut reference = Reference::new(self.ruleset, self.sets);
+        reference.trace(true);
+        match reference.evaluate(hook, packet).path.last() {
+            Some(Step::Policy { table, chain }) => Some(self.policy_text(*table, *chain)),
+            _ => None,
+        }
+    }
+
+    /// The rule or policy that decided.
+    fn decided(&self, outcome: &CoreOutcome, hook: Hook, packet: &Packet) -> String {
+        if self.ruleset.family == Family::Bridge
+            && outcome.rule.is_none()
+            && let Some(policy) = self.policy(hook, packet)
         {
+            return policy;
+        }
+        match self.place(outcome) {
             Some(Counted::Rule(table, chain, rule)) => self.rule_text(table, chain, rule),
             _ => match outcome
                 .matched
                 .last()
                 .and_then(|id| self.built.place(self.ruleset, *id))
             {
-                Some(Counted::Policy(table, chain)) => {
-                    let table = &self.ruleset.tables[table];
-                    format!("the policy of {} {}", table.name, table.get(chain).name())
-                }
+                Some(Counted::Policy(table, chain)) => self.policy_text(table, chain),
                 _ if outcome.verdict == Verdict::Drop => {
                     "a header that was cut short, which netfilter drops".into()
                 }
                 _ => format!("no rule at {}", hook.chain()),
             },
         }
+    }
+
+    fn policy_text(&self, table: usize, chain: ChainId) -> String {
+        let table = &self.ruleset.tables[table];
+        format!("the policy of {} {}", table.name, table.get(chain).name())
     }
 
     fn rule_text(&self, table: usize, chain: ChainId, rule: usize) -> String {
@@ -355,7 +419,7 @@ impl Explained<'_> {
                     others += 1;
                     return true;
                 };
-                let key = (verdict(&outcome.verdict), self.decided(&outcome, hook));
+                let key = (self.verdict(&outcome), self.decided(&outcome, hook, packet));
                 if counts.len() < MAX_PATHS || counts.contains_key(&key) {
                     let count = counts.entry(key).or_insert((0, 0, number));
                     count.0 += 1;
@@ -436,8 +500,10 @@ impl PathWriter<'_> {
             Step::Rule { at, result } => self.rule(at, result),
             Step::Policy { table, chain } => {
                 self.flush();
-                self.depth = 0;
                 let policy = self.ruleset.tables[table].get(chain);
+                if policy.hook.is_some() {
+                    self.depth = 0;
+                }
                 let (line, text) = (policy.line, format!("policy {}", policy.policy.name()));
                 self.line(table, chain, line, text);
             }
@@ -499,7 +565,7 @@ impl PathWriter<'_> {
             RuleResult::Unknown(reason) => {
                 self.flush();
                 let text = rule_string(self.ruleset.family, table, chain, rule);
-                let why = unknown_text(reason);
+                let why = why(self.ruleset, rule, reason);
                 self.line(
                     at.table,
                     at.chain,
@@ -508,6 +574,14 @@ impl PathWriter<'_> {
                 );
             }
         }
+    }
+}
+
+/// The reason of an unknown answer of a rule.
+fn why(ruleset: &Ruleset, rule: &Rule, reason: Unknown) -> String {
+    match not_evaluated_word(ruleset.family, rule) {
+        Some(word) => format!("{word}, which is not evaluated"),
+        None => unknown_text(reason).to_owned(),
     }
 }
 

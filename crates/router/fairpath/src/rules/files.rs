@@ -6,7 +6,7 @@ use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use fairpath_rules::{Family, Names, ReadError, Reading, Ruleset, Sets, read};
+use fairpath_rules::{Family, Finding, Names, Place, ReadError, Reading, Ruleset, Sets, read};
 
 /// Most bytes of a file.
 const MAX_FILE: u64 = 1 << 30;
@@ -59,6 +59,22 @@ impl FamilyArg {
 pub struct RuleFile {
     pub name: String,
     pub reading: Reading,
+    bytes: Vec<u8>,
+}
+
+impl RuleFile {
+    /// The findings of the set, and where each is: line, and column if it is about a word.
+    pub fn places(&self, findings: &[Finding]) -> Vec<Place> {
+        let lines: Vec<&[u8]> = self.bytes.split(|byte| *byte == b'\n').collect();
+        let line = |number: u32| lines.get((number as usize).wrapping_sub(1)).copied();
+        findings
+            .iter()
+            .map(|finding| Place {
+                line: finding.line,
+                column: finding.column(line(finding.line).unwrap_or_default()),
+            })
+            .collect()
+    }
 }
 
 /// All files of a command.
@@ -68,6 +84,26 @@ pub struct Files {
     pub sets: Option<Sets>,
     /// Problems of ipset files.
     pub set_problems: Vec<ReadError>,
+}
+
+impl Files {
+    /// The one file of rules, which must be without problems, and the sets.
+    ///
+    /// # Errors
+    /// The first problem, or no rules.
+    pub fn only(mut self) -> anyhow::Result<(String, Ruleset, Option<Sets>)> {
+        if let Some(problem) = self.set_problems.first() {
+            bail!("{problem}");
+        }
+        if self.rules.len() != 1 {
+            bail!(
+                "give one file of rules ({} found) and at most one of sets",
+                self.rules.len()
+            );
+        }
+        let file = self.rules.swap_remove(0);
+        Ok((file.name, file.reading.complete()?, self.sets))
+    }
 }
 
 /// Names of this machine: services, protocols, users, hosts. A file that is missing has no names.
@@ -239,6 +275,7 @@ pub fn load(files: &[PathBuf], args: &ReadArgs) -> anyhow::Result<Files> {
         out.rules.push(RuleFile {
             name: shown,
             reading,
+            bytes,
         });
     }
     Ok(out)
@@ -252,16 +289,5 @@ pub fn load_one(
     files: &[PathBuf],
     args: &ReadArgs,
 ) -> anyhow::Result<(String, Ruleset, Option<Sets>)> {
-    let mut loaded = load(files, args)?;
-    if let Some(problem) = loaded.set_problems.first() {
-        bail!("{problem}");
-    }
-    if loaded.rules.len() != 1 {
-        bail!(
-            "give one file of rules ({} found) and at most one of sets",
-            loaded.rules.len()
-        );
-    }
-    let file = loaded.rules.swap_remove(0);
-    Ok((file.name, file.reading.complete()?, loaded.sets))
+    load(files, args)?.only()
 }

@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use anyhow::bail;
 use fairpath_rules::image::{BuildOptions, build};
-use fairpath_rules::{WithCounters, to_text};
+use fairpath_rules::{Counters, Ruleset, WithCounters, rule_string, to_text};
 use serde_json::json;
 
 use super::Format;
@@ -52,9 +51,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let (name, ruleset, sets) = load_one(&args.files.files, &args.files.reading)?;
     if !args.plan {
         if args.format == Format::Json {
-            bail!(
-                "rules are printed in the format of their save tool: use --plan with --format json"
-            );
+            fairpath_cli::print(format!("{}\n", to_json(&name, &ruleset)))?;
+            return Ok(());
         }
         let counters = match args.counters {
             CounterArg::AsRead => WithCounters::AsRead,
@@ -111,4 +109,24 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     );
     fairpath_cli::print(out)?;
     Ok(())
+}
+
+/// Tables, chains and rules; counters are 0 if the file has none.
+fn to_json(name: &str, ruleset: &Ruleset) -> serde_json::Value {
+    let tables = ruleset.tables.iter().map(|table| {
+        let chains = table.sorted().into_iter().map(|(_, chain)| {
+            let rules = chain.rules.iter().map(|rule| {
+                let Counters { packets, bytes } =
+                    rule.counters.as_deref().copied().unwrap_or_default();
+                let text = rule_string(ruleset.family, table, chain, rule);
+                json!({"line": rule.line, "text": text, "packets": packets, "bytes": bytes})
+            });
+            json!({"chain": chain.name(), "hook": chain.hook.map(|hook| hook.chain()),
+                "policy": chain.policy.name(), "packets": chain.counters.packets,
+                "bytes": chain.counters.bytes, "rules": rules.collect::<Vec<_>>()})
+        });
+        json!({"table": *table.name, "chains": chains.collect::<Vec<_>>()})
+    });
+    json!({"file": name, "family": ruleset.family.to_string(),
+        "tables": tables.collect::<Vec<_>>()})
 }

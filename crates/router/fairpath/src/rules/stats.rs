@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use fairpath_core::rules::CounterMode;
 use fairpath_rules::image::{BuildOptions, Built, build};
-use fairpath_rules::{Core, Family, Hook, Ruleset, Sets, path, rule_string, stats};
+use fairpath_rules::{
+    Core, Family, Hook, Ruleset, Sets, check_evaluated, path, rule_string, stats,
+};
 use serde_json::json;
 
 use super::Format;
 use super::capture::{FactArgs, packets};
-use super::files::{FileArgs, load_one};
+use super::files::{FileArgs, Files, load, load_one};
 
 /// Show the size of a set, its memory, and with -r the rules that packets meet.
 #[derive(clap::Args)]
@@ -119,7 +121,9 @@ fn memory(built: &Built) -> anyhow::Result<[(&'static str, usize); 3]> {
 /// # Errors
 /// The files have a problem, or the capture cannot be read.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let (name, ruleset, sets) = load_one(&args.files.files, &args.files.reading)?;
+    let loaded = load(&args.files.files, &args.files.reading)?;
+    let not_evaluated = not_evaluated(&loaded);
+    let (name, ruleset, sets) = loaded.only()?;
     let tables = stats(&ruleset);
     let linear = build(&ruleset, sets.as_ref(), BuildOptions { optimise: false })?;
     let hook = args.facts.hook(ruleset.family);
@@ -153,7 +157,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let object = json!({"file": name, "family": ruleset.family.to_string(), "tables": tables,
             "image_bytes": linear.image.len(),
             "memory_bytes": memory.iter().copied().collect::<HashMap<_, _>>(),
-            "rules_met": packets});
+            "not_evaluated": not_evaluated, "rules_met": packets});
         fairpath_cli::print(format!("{object}\n"))?;
         return Ok(());
     }
@@ -183,11 +187,26 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             "memory with counters {mode}: {bytes} bytes for one CPU"
         );
     }
+    for line in &not_evaluated {
+        let _ = writeln!(out, "{line}");
+    }
     if let Some(met) = &met {
         met_text(met, hook, &mut out);
     }
     fairpath_cli::print(out)?;
     Ok(())
+}
+
+/// Matches and targets that are not evaluated, with their places.
+fn not_evaluated(loaded: &Files) -> Vec<String> {
+    let mut out = Vec::new();
+    for file in &loaded.rules {
+        let findings = check_evaluated(&file.reading.ruleset).list;
+        for (finding, place) in findings.iter().zip(file.places(&findings)) {
+            out.push(format!("{}:{place}: {}", file.name, finding.text));
+        }
+    }
+    out
 }
 
 fn met_text(met: &Met, hook: Hook, out: &mut String) {
@@ -225,6 +244,11 @@ struct Profile {
 }
 
 impl Profile {
+    fn matched_at(&self, row: &ChainRow, at: usize) -> u64 {
+        let place = (row.table, row.chain, at);
+        self.matched.get(&place).copied().unwrap_or(0)
+    }
+
     fn add(
         &mut self,
         ruleset: &Ruleset,
@@ -316,8 +340,28 @@ pub fn profile(args: &ProfileArgs) -> anyhow::Result<()> {
                 json!({"table": *table.name, "chain": chain.name(), "compared": row.compared})
             })
             .collect();
+        let rules: Vec<_> = most_compared(&rows)
+            .into_iter()
+            .take(args.limit)
+            .map(|(count, row, at)| {
+                let table = &ruleset.tables[row.table];
+                let chain = table.get(fairpath_rules::ChainId(row.chain));
+                json!({"table": *table.name, "chain": chain.name(), "line": chain.rules[at].line,
+                    "compared": count, "matched": profile.matched_at(row, at),
+                    "text": rule_string(ruleset.family, table, chain, &chain.rules[at])})
+            })
+            .collect();
+        let plans: Vec<_> = optimised
+            .plans
+            .iter()
+            .map(|plan| {
+                let table = &ruleset.tables[plan.table];
+                json!({"table": *table.name, "chain": table.get(plan.chain).name(),
+                    "rules": plan.rules, "reason": plan.reason})
+            })
+            .collect();
         let object = json!({"file": name, "hook": hook.chain(), "packets": met.each.len(),
-            "comparisons": total, "mean": met.mean(), "mean_with_lookups": with.mean(),
+            "rules": rules, "lookups": plans, "comparisons": total, "mean": met.mean(), "mean_with_lookups": with.mean(),
             "worst": met.share(1.0), "worst_with_lookups": with.share(1.0), "chains": chains});
         fairpath_cli::print(format!("{object}\n"))?;
         return Ok(());
@@ -372,6 +416,19 @@ fn optimised(
     Ok((built, met))
 }
 
+/// Rules with their comparisons, most of them first.
+fn most_compared(rows: &[ChainRow]) -> Vec<(u64, &ChainRow, usize)> {
+    let mut rules: Vec<(u64, &ChainRow, usize)> = rows
+        .iter()
+        .flat_map(|row| {
+            let rules = row.rules.iter().enumerate();
+            rules.map(move |(at, count)| (*count, row, at))
+        })
+        .collect();
+    rules.sort_by_key(|(count, row, at)| (std::cmp::Reverse(*count), row.table, row.chain, *at));
+    rules
+}
+
 fn rule_text(
     ruleset: &Ruleset,
     profile: &Profile,
@@ -380,25 +437,11 @@ fn rule_text(
     top: usize,
     out: &mut String,
 ) {
-    let mut rules: Vec<(u64, &ChainRow, usize)> = rows
-        .iter()
-        .flat_map(|row| {
-            row.rules
-                .iter()
-                .enumerate()
-                .map(move |(at, count)| (*count, row, at))
-        })
-        .collect();
-    rules.sort_by_key(|(count, row, at)| (std::cmp::Reverse(*count), row.table, row.chain, *at));
     let _ = writeln!(out, "\ncomparisons by rule (compared, matched):");
-    for (count, row, at) in rules.into_iter().take(top) {
+    for (count, row, at) in most_compared(rows).into_iter().take(top) {
         let table = &ruleset.tables[row.table];
         let chain = table.get(fairpath_rules::ChainId(row.chain));
-        let matched = profile
-            .matched
-            .get(&(row.table, row.chain, at))
-            .copied()
-            .unwrap_or(0);
+        let matched = profile.matched_at(row, at);
         let _ = writeln!(
             out,
             "  {:>5.1} %  {count} {matched}  line {}: {} {}",
