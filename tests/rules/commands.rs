@@ -61,6 +61,22 @@ fn explain_names_file_line_and_rule() {
 }
 
 #[test]
+fn arp_request_is_explained_by_its_addresses() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rules.arp");
+    std::fs::write(
+        &path,
+        "*filter\n:INPUT ACCEPT\n-A INPUT -j DROP -s 10.0.0.1 --opcode 1\n",
+    )
+    .unwrap();
+    let file = path.to_str().unwrap();
+    let addresses = ["--dst", "10.0.0.2", "-i", "lan", "--src"];
+    let one = |source| stdout(&[&["explain", file][..], &addresses, &[source]].concat());
+    assert!(one("10.0.0.1").contains("DROP by"), "{}", one("10.0.0.1"));
+    assert!(one("10.0.0.9").contains("ACCEPT by the policy of filter INPUT"));
+}
+
+#[test]
 fn missing_fact_is_named_not_guessed() {
     let file = example("home.v4");
     let packet = [

@@ -28,7 +28,7 @@ const MAX_PATHS: usize = 100_000;
 
 /// Show the path of a packet through tables and chains, with file and line.
 ///
-/// The packet is given by its fields, or is one of a capture. Facts that its bytes do not have are
+/// The packet is given by its fields (for ARP, a request), or is one of a capture. Facts that its bytes do not have are
 /// options; an answer that depends on a missing one names it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -146,8 +146,8 @@ fn flags(text: &str) -> anyhow::Result<u8> {
 
 /// The packet of the arguments.
 fn packet_bytes(args: &Args, family: Family) -> anyhow::Result<Vec<u8>> {
-    if !family.is_ip() {
-        bail!("packets of {family} are read from captures: give -r FILE --packet NUMBER");
+    if family == Family::Bridge {
+        bail!("frames of a bridge are read from captures: give -r FILE --packet NUMBER");
     }
     let v6 = family == Family::Ipv6;
     let address = |given: Option<IpAddr>, option: &str| -> anyhow::Result<IpAddr> {
@@ -158,6 +158,16 @@ fn packet_bytes(args: &Args, family: Family) -> anyhow::Result<Vec<u8>> {
         }
     };
     let (source, destination) = (address(args.src, "--src")?, address(args.dst, "--dst")?);
+    if let (Family::Arp, IpAddr::V4(source), IpAddr::V4(destination)) =
+        (family, source, destination)
+    {
+        // A request, from a link-layer address that no vendor has.
+        let mut out = vec![0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1];
+        out.extend_from_slice(&source.octets());
+        out.extend_from_slice(&[0; 6]);
+        out.extend_from_slice(&destination.octets());
+        return Ok(out);
+    }
     let ports = args.sport.is_some() || args.dport.is_some();
     let default = match (ports, v6) {
         (true, _) => "tcp",
