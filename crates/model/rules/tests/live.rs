@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use fairpath_core::rules::{CounterMode, check};
-use fairpath_rules::image::{Applied, BuildOptions, EditError, Live, SPACE};
+use fairpath_core::rules::{CounterMode, LiveImage, ReplaceError, check};
+use fairpath_rules::image::{Applied, BuildOptions, EditError, Live, SPACE, build};
 use fairpath_rules::{
     ChainId, Connection, Core, Counters, Facts, Family, Hook, Names, Packet, Ruleset, Verdict,
     WithCounters, read, rule_string, to_text,
@@ -665,6 +665,68 @@ fn replaced_chains_stay_until_they_are_reclaimed() {
         place(&live, "a") <= old,
         "the first free part that is large enough"
     );
+}
+
+fn built(lines: &str) -> Vec<u8> {
+    let set = rules(&filter(lines), Family::Ipv4);
+    build(&set, None, BuildOptions::default())
+        .expect("small")
+        .image
+}
+
+#[test]
+fn images_whose_chains_share_bytes_are_refused() {
+    let mut image = built(":a - [0:0]\n:b - [0:0]\n-A a -j DROP\n-A b -s 10.0.0.1 -j DROP\n");
+    let header = LiveImage::new(image.clone(), SPACE)
+        .expect("apart")
+        .header();
+    let last = header.chain_at as usize + 4 * (header.chains as usize - 1);
+    image.copy_within(last - 4..last, last);
+    check(&image).expect("it can be interpreted");
+    let problem = LiveImage::new(image, SPACE).expect_err("its chains are not apart");
+    assert_eq!(problem.problem, "a chain shares its bytes");
+}
+
+#[test]
+fn corrupt_chains_change_no_image() {
+    let mut image = LiveImage::new(built(":a - [0:0]\n-A a -j DROP\n"), SPACE).expect("apart");
+    let header = image.header();
+    let entries = (header.entry, header.nat);
+    let chain = image.chain(0).to_vec();
+    let before = image.bytes().to_vec();
+    let mut short = chain.clone();
+    short[12] += 16;
+    let mut endless = chain.clone();
+    let end = endless.len() - 16;
+    // The last record is a rule, so the chain has no end.
+    endless[end + 2] = 0;
+    for blob in [short, endless] {
+        let problem = image.replace(&[(0, blob)], &entries);
+        assert!(
+            matches!(problem, Err(ReplaceError::Image(_))),
+            "{problem:?}"
+        );
+        assert!(image.bytes() == before);
+    }
+    let large = vec![0; SPACE + 16];
+    assert_eq!(
+        image.replace(&[(0, large)], &entries),
+        Err(ReplaceError::Full)
+    );
+    assert_eq!(image.free_bytes(), SPACE);
+    image
+        .replace(&[(0, chain)], &entries)
+        .expect("a chain of the image");
+}
+
+#[test]
+#[should_panic(expected = "apply each change of one image, in order")]
+fn changes_are_applied_in_order() {
+    let (mut live, mut core) = live(&filter(":a - [0:0]\n"), Family::Ipv4, true);
+    let edit = |live: &mut Live, lines: &[u8]| live.apply(lines, "edit", &Names::default());
+    edit(&mut live, b"*filter\n-A a -j DROP\nCOMMIT\n").expect("valid");
+    let second = edit(&mut live, b"*filter\n-A INPUT -j a\nCOMMIT\n").expect("valid");
+    let _ = core.apply(&live, &second);
 }
 
 #[test]
