@@ -273,14 +273,16 @@ FP_FUNC int fp_rules_read_arp(struct fp_rules_work FP_MEM *w FP_ARG)
 	return 1;
 }
 
-#define FP_TYPE_IPV4  0x0800
-#define FP_TYPE_ARP   0x0806
-#define FP_TYPE_RARP  0x8035
-#define FP_TYPE_VLAN  0x8100
-#define FP_TYPE_IPV6  0x86dd
-#define FP_TYPE_QINQ  0x88a8
-#define FP_LINK_BYTES 14
-#define FP_TAG_BYTES  4
+#define FP_TYPE_IPV4   0x0800
+#define FP_TYPE_ARP    0x0806
+#define FP_TYPE_RARP   0x8035
+#define FP_TYPE_VLAN   0x8100
+#define FP_TYPE_IPV6   0x86dd
+#define FP_TYPE_QINQ   0x88a8
+#define FP_LINK_BYTES  14
+#define FP_TAG_BYTES   4
+#define FP_LLC_BYTES   10    /* 802.2 with two bytes of control, a gap, and the type of SNAP */
+#define FP_LAST_LENGTH 0x5ff /* larger numbers are types */
 
 FP_INLINE u64 fp_rules_mac(const struct fp_rules_work FP_MEM *w, u32 at)
 {
@@ -416,9 +418,32 @@ FP_FUNC int fp_bridge_read_arp(struct fp_rules_work FP_MEM *w FP_ARG)
 	return 0;
 }
 
+/* A frame with a length. The match of 802.2 reads behind the end of a frame without its header. */
+FP_FUNC int fp_bridge_read_llc(struct fp_rules_work FP_MEM *w FP_ARG)
+{
+	if (fp_rules_has(w, w->network, FP_LLC_BYTES) != FP_THERE)
+		return fp_bridge_cut(w);
+	FP_PUT(w->word[FP_W_L4], FP_L4_HEADER);
+	return 0;
+}
+
+/*
+ * The type of a frame behind its tag. The kernel has separate numbers for frames with a length:
+ * 802.2, and raw 802.3.
+ */
+FP_FUNC u32 fp_bridge_inner(struct fp_rules_work FP_MEM *w FP_ARG)
+{
+	u32 type = fp_rules_u16(w, FP_LINK_BYTES + 2);
+
+	if (type > FP_LAST_LENGTH)
+		return type;
+	return fp_rules_u16(w, FP_LINK_BYTES + FP_TAG_BYTES) == 0xffff ? 1 : 4;
+}
+
 /*
  * A frame of a bridge, from its link-layer header. The kernel has removed a tag, so a tagged frame
  * is of type 802.1Q to ebtables, whichever tag it has, and matches of protocols do not apply to it.
+ * It drops a frame whose tag is not followed by two bytes.
  */
 FP_FUNC int fp_rules_read_bridge(struct fp_rules_work FP_MEM *w FP_ARG)
 {
@@ -432,7 +457,7 @@ FP_FUNC int fp_rules_read_bridge(struct fp_rules_work FP_MEM *w FP_ARG)
 	inner = type;
 	w->network = FP_LINK_BYTES;
 	if (type == FP_TYPE_VLAN || type == FP_TYPE_QINQ) {
-		there = fp_rules_has(w, FP_LINK_BYTES, FP_TAG_BYTES);
+		there = fp_rules_has(w, FP_LINK_BYTES, FP_TAG_BYTES + 2);
 		if (there == FP_SHORT_PACKET)
 			return 0;
 		type = FP_TYPE_VLAN;
@@ -442,7 +467,7 @@ FP_FUNC int fp_rules_read_bridge(struct fp_rules_work FP_MEM *w FP_ARG)
 			w->unknown[FP_W_MISC] |= ~0ull << 48;
 			fp_bridge_cut(w);
 		} else {
-			inner = fp_rules_u16(w, FP_LINK_BYTES + 2);
+			inner = fp_bridge_inner(w);
 			w->word[FP_W_DMAC] |= (u64)fp_rules_u16(w, FP_LINK_BYTES) << 48;
 			FP_PUT(w->word[FP_W_L4], FP_L4_HEADER);
 		}
@@ -452,6 +477,8 @@ FP_FUNC int fp_rules_read_bridge(struct fp_rules_work FP_MEM *w FP_ARG)
 		fp_bridge_read_ipv6(w);
 	} else if (type == FP_TYPE_ARP || type == FP_TYPE_RARP) {
 		fp_bridge_read_arp(w);
+	} else if (type <= FP_LAST_LENGTH) {
+		fp_bridge_read_llc(w);
 	}
 	w->word[FP_W_SMAC] |= (u64)type << 48;
 	w->word[FP_W_MISC] |= (u64)inner << 48;

@@ -577,7 +577,7 @@ FP_FUNC u32 fp_test_headers(struct fp_rules_work FP_MEM *w FP_ARG, u32 wanted, u
 
 /*
  * The program of u32: words of 32 bits. For each test: offset, steps, ranges, then steps as
- * (operation, number), ranges as (first, last). Ends with ~0.
+ * (operation, number), ranges as (first, last). Ends with ~0. Offsets are from the network header.
  */
 FP_FUNC u32 fp_test_u32(struct fp_rules_work FP_MEM *w FP_ARG,
 			const struct fp_rules_test FP_MEM *t FP_ARG)
@@ -596,13 +596,13 @@ FP_FUNC u32 fp_test_u32(struct fp_rules_work FP_MEM *w FP_ARG,
 		steps = program[(at + 1) & 0xfff];
 		ranges = program[(at + 2) & 0xfff];
 		at += 3;
-		*base = 0;
+		*base = w->network;
 		if (offset > 0xffff)
 			return not;
-		there = fp_rules_has(w, offset, 4);
+		there = fp_rules_has(w, *base + offset, 4);
 		if (there != FP_THERE)
 			return there == FP_CUT_PACKET ? fp_maybe(w, FP_UNKNOWN_CUT_BYTES) : not;
-		*value = fp_rules_u32(w, offset);
+		*value = fp_rules_u32(w, *base + offset);
 		fp_loop(k, 10) {
 			u32 operation, number;
 

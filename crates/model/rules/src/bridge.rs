@@ -3,7 +3,8 @@
 //! The canonical form is that of `ebtables-nft-save`, Debian's default. `ebtables-legacy-save` writes
 //! addresses without leading zeros, names of ethertypes in `--arp-ptype` and `--vlan-encap`, a comma
 //! after an among list, and `--log-prefix ""`; it omits `/0`, and the blank after `--nflog-prefix`. Both
-//! forms are read. The tools differ about `--ip-tos 10`: it is sixteen to the legacy tool, and ten here.
+//! forms are read. The tools differ about `--ip-tos 10`, which is sixteen to the legacy tool, and ten here,
+//! and about `--ip-src 10.0.0.1/0`, whose mask is `/32` to the legacy tool.
 
 use std::io::Write;
 use std::net::Ipv4Addr;

@@ -914,7 +914,14 @@ fn bridge_matches_look_into_packets() {
     let inner6 = v6(17, &udp());
     let ip6 = bridge(0x86dd, &inner6.bytes[14..]);
     let arp = bridge(0x0806, &arp_bytes());
-    let snap = bridge(20, &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0]);
+    let snap = bridge(20, &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0, 0, 0]);
+    let numbered = bridge(20, &[0xaa, 0xaa, 4, 0, 0, 0, 0, 0, 8, 0]);
+    let short = bridge(20, &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0]);
+    let igmp = v4(2, &[0x16, 0, 0, 0]);
+    let igmp = bridge(0x0800, &igmp.bytes[14..]);
+    let echo = v4(1, &[8, 7, 0, 0]);
+    let echo = bridge(0x0800, &echo.bytes[14..]);
+    let tree = bridge(38, &[&[0x42, 0x42, 3, 0, 0, 0, 129][..], &[0; 30]].concat());
     check(&[
         ("-p IPv4 --ip-src 10.0.0.0/24", &ip, YES),
         ("-p IPv4 ! --ip-dst 10.0.0.2", &ip, NO),
@@ -930,7 +937,33 @@ fn bridge_matches_look_into_packets() {
         ("--among-src 02:00:00:00:00:01=10.0.0.9", &ip, NO),
         ("--among-src 02:00:00:00:00:01", &arp, YES),
         ("! --among-dst 02:00:00:00:00:02", &arp, NO),
-        ("--stp-type 0", &snap, Want::Unknown(Unknown::OpaqueMatch)),
+        ("-p Length --802_3-type 0x0800", &numbered, YES),
+        (
+            "-p Length --802_3-sap 0xaa",
+            &short,
+            Want::Unknown(Unknown::CutBytes),
+        ),
+        ("-p Length --802_3-sap 0x42", &short, NO),
+        (
+            "-p IPv4 --ip-proto igmp --ip-igmp-type 0x11:0x16",
+            &igmp,
+            YES,
+        ),
+        ("-p IPv4 --ip-proto igmp --ip-igmp-type ! 22", &igmp, NO),
+        ("-p IPv4 --ip-proto icmp --ip-icmp-type 3:8/0:7", &echo, YES),
+        (
+            "-p IPv4 --ip-proto icmp --ip-icmp-type ! 3:8/0:6",
+            &echo,
+            YES,
+        ),
+        ("--mark /0xff", &ip, NO),
+        ("! --mark /0xff --nflog", &ip, YES),
+        ("-d BGA --stp-type 0", &tree, NO),
+        ("--stp-type 0", &tree, YES),
+        ("--stp-type tcn", &tree, NO),
+        ("--stp-type ! tcn --stp-flags 129", &tree, YES),
+        ("--stp-root-cost ! 0", &tree, NO),
+        ("--stp-type 0", &snap, NO),
     ]);
 }
 

@@ -5,12 +5,40 @@ use fairpath_core::rules::{action, l4, meta, test, word};
 
 use super::rule::{Compare, Encoder, raw_mac, raw32, raw128};
 use crate::packet::Unknown;
-use crate::spec::Kind;
+use crate::spec::{Kind, Location, U32Test, U32Word};
 use crate::tree::{Group, Item, Value};
 
 /// The largest length of an 802.3 frame; larger numbers are types.
 const LAST_LENGTH: u32 = 0x5ff;
 const TYPE: u32 = 48;
+/// The service access point of SNAP.
+const SNAP: u32 = 0xaa;
+/// Bytes of a message of spanning tree.
+const STP_BYTES: u32 = 37;
+
+/// A field of the packet, and its accepted numbers.
+struct Field(U32Word);
+
+impl Field {
+    /// The word of 32 bits at `at`, shifted to the right, under a mask.
+    fn new(at: u32, shift: u32, mask: u32, ranges: Vec<(u32, u32)>) -> Self {
+        Self(U32Word {
+            offset: at,
+            steps: vec![Location::ShiftRight(shift), Location::And(mask)],
+            ranges,
+        })
+    }
+}
+
+/// A range of numbers up to `max`, or negated, the numbers outside of it.
+fn outside(first: u32, last: u32, max: u32, not: bool) -> Vec<(u32, u32)> {
+    if !not {
+        return vec![(first, last)];
+    }
+    let below = first.checked_sub(1).map(|end| (0, end));
+    let above = (last < max).then(|| (last + 1, max));
+    below.into_iter().chain(above).collect()
+}
 
 impl Encoder<'_> {
     /// The items of the frame's header.
@@ -69,6 +97,8 @@ impl Encoder<'_> {
                     self.compare(word::MISC, not, 0xff, number);
                 }
             }
+            Kind::Dot3 => self.link_control(group),
+            Kind::Stp => self.spanning_tree(group),
             Kind::Among => group.items.iter().for_each(|item| self.among(item)),
             kind => {
                 self.has(l4::HEADER);
@@ -204,6 +234,89 @@ impl Encoder<'_> {
             _ => (word::MISC, 0xffff, TYPE),
         };
         self.compare(place, item.not, mask << shift, number << shift);
+    }
+
+    /// 802.2. The type of SNAP is behind one byte of control, or two; for two, the kernel reads it one byte too late.
+    ///
+    /// Tests are for other numbers, and negated: so a frame that is too short fails none of them, and its header decides.
+    fn link_control(&mut self, group: Group) {
+        self.has(l4::HEADER);
+        if let Some((sap, not)) = group.number("--802_3-sap") {
+            // Both access points must be this one; negated, none of them.
+            self.access_points(sap as u32, not);
+        }
+        if let Some((ty, not)) = group.number("--802_3-type") {
+            self.access_points(SNAP, false);
+            let other = outside(ty as u32, ty as u32, 0xffff, !not);
+            let control = |first, last| Field::new(0, 8, 3, vec![(first, last)]);
+            let ty = |at| Field::new(at, 0, 0xffff, other.clone());
+            self.fields(&[control(1, 3), ty(4)], true);
+            self.fields(&[control(0, 0), ty(6)], true);
+        }
+    }
+
+    fn access_points(&mut self, sap: u32, not: bool) {
+        for shift in [24, 16] {
+            let other = outside(sap, sap, 0xff, !not);
+            self.fields(&[Field::new(0, shift, 0xff, other)], true);
+        }
+    }
+
+    /// Messages of spanning tree. The kernel takes the byte of the version for the type, so it knows no type but `config`.
+    fn spanning_tree(&mut self, group: Group) {
+        let start = [(0, 0x4242_0300), (2, 0x0300_0000)];
+        let start = start.map(|(at, number)| Field::new(at, 0, u32::MAX, vec![(number, number)]));
+        self.fields(&start, false);
+        if let Some((ty, not)) = group.number("--stp-type")
+            && (ty == 0) == not
+        {
+            self.never();
+        }
+        let has_fields = |item: &&Item| !item.is_head() && item.name() != "--stp-type";
+        if group.items.iter().any(|item| has_fields(&item)) {
+            self.fields(&[Field::new(STP_BYTES - 4, 0, 0, vec![(0, 0)])], false);
+        }
+        for item in group.items.iter().filter(has_fields) {
+            let (end, max) = match item.name() {
+                "--stp-flags" => (7, 0xff),
+                "--stp-root-prio" => (9, 0xffff),
+                "--stp-root-addr" => (15, 0xffff),
+                "--stp-root-cost" => (19, u32::MAX),
+                "--stp-sender-prio" => (21, 0xffff),
+                "--stp-sender-addr" => (27, 0xffff),
+                "--stp-port" => (29, 0xffff),
+                "--stp-msg-age" => (31, 0xffff),
+                "--stp-max-age" => (33, 0xffff),
+                "--stp-hello-time" => (35, 0xffff),
+                _ => (STP_BYTES, 0xffff),
+            };
+            let (first, last) = match &item.value {
+                Value::Number(number) => (*number as u32, *number as u32),
+                Value::Pair(first, last) => (*first, *last),
+                Value::Wide(pair) => {
+                    let [address, mask] = **pair;
+                    let half = |at: u32, shift: u32| {
+                        let wanted = (address & mask) >> shift;
+                        let (mask, wanted) = ((mask >> shift) as u32, wanted as u32);
+                        Field::new(at, 0, mask, vec![(wanted, wanted)])
+                    };
+                    self.fields(&[half(end - 6, 16), half(end - 4, 0)], item.not);
+                    continue;
+                }
+                _ => {
+                    self.unknown(Unknown::OpaqueMatch);
+                    continue;
+                }
+            };
+            let ranges = outside(first, last, max, item.not);
+            self.fields(&[Field::new(end - 4, 0, max, ranges)], false);
+        }
+    }
+
+    /// Fields that must all have one of their numbers, negated as a whole.
+    fn fields(&mut self, fields: &[Field], not: bool) {
+        let tests = fields.iter().map(|Field(word)| word.clone()).collect();
+        self.u32_program(&U32Test { tests }, not);
     }
 
     /// A list of addresses: a set of the image.

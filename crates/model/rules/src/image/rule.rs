@@ -341,7 +341,7 @@ impl<'a> Encoder<'a> {
         self.test(test::UNKNOWN, 0, 0, reason as u32, 0, &[]);
     }
 
-    fn never(&mut self) {
+    pub(super) fn never(&mut self) {
         self.test(test::NEVER, 0, 0, 0, 0, &[]);
     }
 
@@ -708,6 +708,8 @@ impl<'a> Encoder<'a> {
             | Kind::BridgeArp
             | Kind::BridgeMark
             | Kind::BridgePkttype
+            | Kind::Dot3
+            | Kind::Stp
             | Kind::Vlan
             | Kind::Among => self.bridge_match(group),
             _ => self.stateful_match(group),
@@ -1141,7 +1143,7 @@ impl<'a> Encoder<'a> {
         self.test(test::PHYSICAL, flags, out, a, 0, &data);
     }
 
-    fn u32_program(&mut self, program: &U32Test, not: bool) {
+    pub(super) fn u32_program(&mut self, program: &U32Test, not: bool) {
         let mut words: Vec<u32> = Vec::new();
         for test in &program.tests {
             words.push(test.offset);

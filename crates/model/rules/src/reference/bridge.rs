@@ -2,8 +2,8 @@
 
 use super::context::Context;
 use super::frame::{FIRST_ETHERTYPE, ethernet, in_net, is_tagged, link_type, masked_mac};
-use super::transport::{icmp_type, in_range};
-use super::view::{Answer, Stop, View, has_header, inner};
+use super::transport::in_range;
+use super::view::{Answer, CUT, Stop, View, has_header, inner};
 use crate::packet::Unknown;
 use crate::tree::{Family, Group, Item, Value};
 
@@ -43,11 +43,13 @@ pub(super) fn ip(group: &Group, context: &Context) -> Answer {
     if !equals(group, "--ip-proto", u64::from(view.byte(9)?)) {
         return Ok(false);
     }
-    if group.has("--ip-igmp-type") {
-        return Err(Unknown::OpaqueMatch.into());
-    }
     let place = view.transport4()?;
-    let names = ["--ip-sport", "--ip-dport", "--ip-icmp-type"];
+    let names = [
+        "--ip-sport",
+        "--ip-dport",
+        "--ip-icmp-type",
+        "--ip-igmp-type",
+    ];
     if names.iter().all(|name| !group.has(name)) {
         return Ok(true);
     }
@@ -79,26 +81,32 @@ pub(super) fn ip6(group: &Group, context: &Context) -> Answer {
     if !equals(group, "--ip6-proto", u64::from(protocol)) {
         return Ok(false);
     }
-    let names = ["--ip6-sport", "--ip6-dport", "--ip6-icmp-type"];
+    let names = ["--ip6-sport", "--ip6-dport", "--ip6-icmp-type", ""];
     if names.iter().all(|name| !group.has(name)) {
         return Ok(true);
     }
     header_fits(group, &view, at, names)
 }
 
-/// Ports, and type and code of ICMP, in the first four bytes of a transport header.
-fn header_fits(group: &Group, view: &View, at: usize, names: [&str; 3]) -> Answer {
+/// Ports, type and code of ICMP, and type of IGMP, in the first four bytes of a transport header.
+fn header_fits(group: &Group, view: &View, at: usize, names: [&str; 4]) -> Answer {
     let Some([a, b, c, d]) = view.array(at)? else {
         return Ok(false);
     };
-    let [source, destination, icmp] = names;
+    let [source, destination, icmp, igmp] = names;
     let port = |high, low| u32::from(u16::from_be_bytes([high, low]));
     Ok(in_range(group, source, port(a, b))
         && in_range(group, destination, port(c, d))
-        && group.get(icmp).is_none_or(|item| {
-            let any = names[2] == "--ip-icmp-type" && matches!(item.value, Value::Pair(255, _));
-            (any || icmp_type(item, a, b)) != item.not
+        && in_range(group, igmp, u32::from(a))
+        && test(group, icmp, |value| match value {
+            Value::Pair(types, codes) => in_bytes(*types, a) && in_bytes(*codes, b),
+            _ => false,
         }))
+}
+
+/// True for a number from the lowest byte of `range` to the next one.
+fn in_bytes(range: u32, number: u8) -> bool {
+    (range & 0xff..=range >> 8).contains(&u32::from(number))
 }
 
 /// `--arp-*` (ebt_arp).
@@ -182,27 +190,80 @@ pub(super) fn vlan(group: &Group, context: &Context) -> Answer {
 /// `--802_3-*` (ebt_802_3): both service access points, and the type of SNAP.
 pub(super) fn dot3(group: &Group, context: &Context) -> Answer {
     const SNAP: u8 = 0xaa;
-    let Some([destination, source, control]) = context.view.array(0)? else {
-        return Ok(false);
-    };
+    let view = &context.view;
+    // The kernel does not look where the frame ends, so bytes behind the end are not known.
+    let [destination, source, control, _] = view.array(0)?.ok_or(CUT)?;
     if !equals(group, "--802_3-sap", u64::from(source))
         || !equals(group, "--802_3-sap", u64::from(destination))
     {
         return Ok(false);
     }
-    if !group.has("--802_3-type") {
+    if group.has("--802_3-type") {
+        if (destination, source) != (SNAP, SNAP) {
+            return Ok(false);
+        }
+        // An unnumbered frame has one byte of control, others have two; three bytes of SNAP follow. The
+        // kernel's structure of the others has a gap in front of the type.
+        let at = if control & 3 != 0 { 6 } else { 8 };
+        let ty = u16::from_be_bytes(view.array(at)?.ok_or(CUT)?);
+        if !equals(group, "--802_3-type", u64::from(ty)) {
+            return Ok(false);
+        }
+    }
+    view.get(0, 10)?.map(|_| true).ok_or(CUT)
+}
+
+/// `--stp-*` (ebt_stp). The kernel reads each byte after the first three one place too early: that
+/// of the version as the type, and that of the type as the flags.
+pub(super) fn stp(group: &Group, context: &Context) -> Answer {
+    const START: [u8; 5] = [0x42, 0x42, 3, 0, 0];
+    const CONFIG: u8 = 0;
+    let view = &context.view;
+    if view.array(0)? != Some(START) || view.array(5)? != Some([CONFIG]) {
+        return Ok(false);
+    }
+    if !equals(group, "--stp-type", u64::from(CONFIG)) {
+        return Ok(false);
+    }
+    let has_fields = |item: &Item| !item.is_head() && item.name() != "--stp-type";
+    if !group.items.iter().any(has_fields) {
         return Ok(true);
     }
-    if (destination, source) != (SNAP, SNAP) {
-        return Ok(false);
-    }
-    // An unnumbered frame has one byte of control, others have two.
-    let at = if control & 3 != 0 { 6 } else { 7 };
-    let Some(ty) = context.view.array(at)? else {
+    let Some(message) = view.array::<31>(6)? else {
         return Ok(false);
     };
-    let ty = u16::from_be_bytes(ty);
-    Ok(equals(group, "--802_3-type", u64::from(ty)))
+    let number = |at: usize, count: usize| {
+        let bytes = message[at..at + count].iter();
+        bytes.fold(0, |number, byte| number << 8 | u32::from(*byte))
+    };
+    let mac = |at: usize| -> [u8; 6] { std::array::from_fn(|byte| message[at + byte]) };
+    let numbers = [
+        ("--stp-root-prio", number(1, 2)),
+        ("--stp-root-cost", number(9, 4)),
+        ("--stp-sender-prio", number(13, 2)),
+        ("--stp-port", number(21, 2)),
+        ("--stp-msg-age", number(23, 2)),
+        ("--stp-max-age", number(25, 2)),
+        ("--stp-hello-time", number(27, 2)),
+        ("--stp-forward-delay", number(29, 2)),
+    ];
+    let addresses = [("--stp-root-addr", mac(3)), ("--stp-sender-addr", mac(15))];
+    Ok(equals(group, "--stp-flags", u64::from(message[0]))
+        && numbers
+            .into_iter()
+            .all(|(name, number)| in_range(group, name, number))
+        && addresses
+            .into_iter()
+            .all(|(name, mac)| test(group, name, |value| masked_mac(value, mac))))
+}
+
+/// `--mark value/mask`, and `--mark /bits`: one of these bits is set.
+pub(super) fn mark(group: &Group, context: &Context) -> bool {
+    test(group, "--mark", |value| match value {
+        Value::Pair(value, mask) => context.mark & mask == *value,
+        Value::Number(bits) => u64::from(context.mark) & bits != 0,
+        _ => false,
+    })
 }
 
 /// `--pkttype-type`.
@@ -224,9 +285,13 @@ pub(super) fn among(group: &Group, context: &Context) -> Answer {
         let Some(address) = among_address(context, is_destination)? else {
             return Ok(false);
         };
-        let entries = among_entries(item).ok_or(Stop::Unknown(Unknown::OpaqueMatch))?;
-        let listed = entries.iter().any(|(listed, wanted)| {
-            masked_mac(&Value::Number(*listed), mac) && (*wanted == 0 || *wanted == address)
+        let Value::Numbers(entries) = &item.value else {
+            return Err(Unknown::OpaqueMatch.into());
+        };
+        let listed = entries.iter().any(|entry| {
+            // An entry with the address 0.0.0.0 is one without an address.
+            let (listed, wanted) = ((entry >> 33) as u64, *entry as u32);
+            masked_mac(&Value::Number(listed), mac) && (wanted == 0 || wanted == address)
         });
         if listed == item.not {
             return Ok(false);
@@ -235,10 +300,15 @@ pub(super) fn among(group: &Group, context: &Context) -> Answer {
     Ok(true)
 }
 
-/// The address of an IPv4 or ARP packet, 0 of others; `None` if the packet is too short.
+/// The address of an IPv4 or ARP packet, also of one with a tag, and 0 of others; `None` if the packet
+/// is too short.
 fn among_address(context: &Context, is_destination: bool) -> Result<Option<u32>, Stop> {
     let view = &context.view;
-    let address = match link_type(context)? {
+    let ty = match is_tagged(context)? {
+        true => u16::from_be_bytes(ethernet(context, 16)?),
+        false => link_type(context)?,
+    };
+    let address = match ty {
         IPV4 => {
             if view.get(0, 20)?.is_none() {
                 return Ok(None);
@@ -252,14 +322,4 @@ fn among_address(context: &Context, is_destination: bool) -> Result<Option<u32>,
         _ => Some([0; 4]),
     };
     Ok(address.map(u32::from_be_bytes))
-}
-
-/// Link-layer addresses with an IPv4 address or 0; `None` if the value is no list.
-fn among_entries(item: &Item) -> Option<Vec<(u64, u32)>> {
-    let Value::Numbers(list) = &item.value else {
-        return None;
-    };
-    // The tree keeps an entry as link-layer address, a bit for an IPv4 address, and that.
-    let entry = |entry: &u128| ((entry >> 33) as u64, *entry as u32);
-    Some(list.iter().map(entry).collect())
 }

@@ -69,7 +69,8 @@ pub(super) fn test(
         Kind::Quota => state.quota(group, context, id),
         Kind::Statistic if is_nth(group) => state.nth(group, id),
         Kind::Set => lookup::set(group, context, sets, &state.changed_sets),
-        Kind::Comment => Ok(true),
+        // Watchers count with the target.
+        Kind::Comment | Kind::BridgeLog | Kind::BridgeNflog => Ok(true),
         Kind::Connlimit => Err(Unknown::Connection.into()),
         _ => test_pure(group, context),
     }
@@ -87,7 +88,8 @@ fn test_pure(group: &Group, context: &Context) -> Answer {
         Kind::State | Kind::Conntrack => facts::conntrack(group, context),
         Kind::Connmark => facts::connmark(group, context),
         Kind::Mac => facts::mac(group, context),
-        Kind::Mark | Kind::BridgeMark => Ok(facts::mark(group, context.mark)),
+        Kind::Mark => Ok(facts::mark(group, context.mark)),
+        Kind::BridgeMark => Ok(bridge::mark(group, context)),
         Kind::Owner => facts::owner(group, context),
         Kind::Physdev => facts::physdev(group, context),
         Kind::Pkttype => facts::pkttype(group, context),
@@ -106,8 +108,8 @@ fn test_pure(group: &Group, context: &Context) -> Answer {
         Kind::BridgeArp => bridge::arp(group, context),
         Kind::BridgePkttype => bridge::pkttype(group, context),
         Kind::Dot3 => bridge::dot3(group, context),
+        Kind::Stp => bridge::stp(group, context),
         Kind::Vlan => bridge::vlan(group, context),
-        // Stp has values that the tree keeps as words.
         _ => Err(Unknown::OpaqueMatch.into()),
     }
 }
