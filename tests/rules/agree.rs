@@ -9,6 +9,7 @@ use fairpath_rules::{
 };
 use fairpath_statistics::Random;
 use fairpath_testbed::{Need, requires};
+use fairpath_tests::oracle::bridge;
 use fairpath_units::test_seeds;
 
 const EXAMPLES: [(&str, Family); 4] = [
@@ -193,6 +194,46 @@ fn kernel_and_native_agree() {
                     );
                 }
             }
+        }
+    }
+}
+
+/// Rules and frames of bridges, which no shipped example has.
+#[test]
+fn kernel_and_native_agree_on_bridges() {
+    requires!(Need::Root);
+    for seed in test_seeds(50) {
+        let base = bridge::Base::of(seed);
+        let text = bridge::generate(base, seed);
+        let built = build(&bridge::parse(&text), None, BuildOptions::default()).unwrap();
+        let mode = CounterMode::Exact;
+        let mut core = Core::new(&built, mode).unwrap();
+        let mut kernel = KernelRules::load(&built.image, &built.states, mode).unwrap();
+        let frames = bridge::frames(base, seed, RUN_PACKETS);
+        let mut works: Vec<Work> = frames
+            .iter()
+            .map(|frame| {
+                let mut work = Work::new();
+                fill(&mut work, &base.packet(frame));
+                *work
+            })
+            .collect();
+        kernel.run(base.hook as u32, 1, &mut works).unwrap();
+        for (frame, work) in frames.iter().zip(&works) {
+            let packet = base.packet(frame);
+            let native = core.evaluate(base.hook, &packet);
+            let of_kernel = (work.verdict != 0).then(|| outcome(work, &packet));
+            assert_eq!(native, of_kernel, "seed {seed}, frame {frame:02x?}\n{text}");
+        }
+        for id in 0..built.ids {
+            let counter = kernel.memory().counter(id);
+            let native = core.counters(id);
+            let counts = (native.packets, native.bytes);
+            assert_eq!(
+                (counter.packets, counter.bytes),
+                counts,
+                "seed {seed}, id {id}"
+            );
         }
     }
 }

@@ -14,23 +14,23 @@ mod facts;
 mod harness;
 mod keys;
 mod legacy;
-mod packets;
 mod partial;
-mod pools;
 mod rulesets;
 
 use fairpath_core::rules::CounterMode;
 use fairpath_rules::image::{BuildOptions, Built, build};
-use fairpath_rules::{
-    ChainId, Core, Counters, Facts, Family, Hook, Names, Packet, Reference, Ruleset, Verdict, read,
-};
+use fairpath_rules::spec::{Kind, SPECS};
+use fairpath_rules::{Core, Facts, Family, Hook, Names, Packet, Reference, Ruleset, Verdict, read};
 use fairpath_testbed::requires;
 use fairpath_units::test_seeds;
+use std::collections::BTreeMap;
 
-use compare::{Answer, Named, compare};
-use legacy::{Legacy, RuleCount, Tool};
-use packets::{Toward, frames};
-use pools::{IN, IN_MAC, OWN4};
+use compare::compare;
+use fairpath_tests::oracle::bridge;
+use fairpath_tests::oracle::compare::{Answer, Named, counts_of_core, counts_of_reference};
+use fairpath_tests::oracle::packets::{Toward, frames};
+use fairpath_tests::oracle::pools::{IN, IN_MAC, OWN4};
+use legacy::{Legacy, Tool};
 use rulesets::generate;
 
 /// Frames of a ruleset.
@@ -144,21 +144,14 @@ impl<'a> Evaluators<'a> {
                     .expect("generated frames reach the tables")
                     .verdict
             })?;
-            let counts = self.counts(
-                |table, chain, rule| core.rule_counters(built, table, chain, rule),
-                |_, policy| core.counters(policy),
-            );
+            let counts = counts_of_core(self.ruleset, built, &core);
             answers.push((name, Answer { counts, accepted }));
         }
         let mut reference = Reference::new(self.ruleset, None);
         let accepted = self.accepted(frames, |hook, packet| {
             reference.evaluate(hook, packet).verdict
         });
-        let name = |table: usize| &*self.ruleset.tables[table].name;
-        let counts = self.counts(
-            |table, chain, rule| reference.counters(name(table), chain, rule),
-            |(table, chain), _| reference.policy_counters(name(table), chain),
-        );
+        let counts = counts_of_reference(self.ruleset, &reference);
         let accepted = accepted.expect("the core knew every answer");
         answers.push(("reference", Answer { counts, accepted }));
         Some(answers)
@@ -189,34 +182,6 @@ impl<'a> Evaluators<'a> {
         }
         Some(accepted)
     }
-
-    fn counts(
-        &self,
-        rule_counters: impl Fn(usize, ChainId, usize) -> Counters,
-        policy_counters: impl Fn((usize, ChainId), u32) -> Counters,
-    ) -> Vec<RuleCount> {
-        let mut out = Vec::new();
-        for (at, table) in self.ruleset.tables.iter().enumerate() {
-            for (id, chain) in table.chains() {
-                let mut add = |rule, counters: Counters| {
-                    out.push(RuleCount {
-                        table: table.name.to_string(),
-                        chain: chain.name().into_owned(),
-                        rule,
-                        packets: counters.packets,
-                        bytes: counters.bytes,
-                    });
-                };
-                for rule in 0..chain.rules.len() {
-                    add(Some(rule), rule_counters(at, id, rule));
-                }
-                if let Some(policy) = self.images[0].policy_id(at, id) {
-                    add(None, policy_counters((at, id), policy));
-                }
-            }
-        }
-        out
-    }
 }
 
 fn parse(tool: Tool, text: &str) -> Ruleset {
@@ -239,11 +204,11 @@ struct Compared {
 
 impl Compared {
     /// Compares a generated ruleset.
-    fn ruleset(&mut self, legacy: &Legacy, seed: u64, frames: usize) {
+    fn ruleset(&mut self, legacy: &Legacy, seed: u64, count: usize) {
         let tool = legacy.tool();
         let generated = generate(tool, seed);
         let ruleset = parse(tool, &generated.text);
-        let frames = packets::frames(tool, generated.toward, seed, frames);
+        let frames = frames(family(tool), generated.toward, seed, count);
         let evaluators = Evaluators::new(tool, generated.toward, &ruleset);
         let answer =
             |frames: &[Vec<u8>]| evaluators.answers(frames.iter().map(|frame| (&frame[..], 0)));
@@ -343,7 +308,7 @@ fn reference_agrees(tool: Tool, count: u64) {
         let mut core = Core::new(&built, CounterMode::Exact).unwrap();
         let mut reference = Reference::new(&ruleset, None);
         let hook = *hooks(tool, generated.toward).last().expect("a hook");
-        for frame in frames(tool, generated.toward, seed, FRAMES) {
+        for frame in frames(family(tool), generated.toward, seed, FRAMES) {
             let packet = packet(tool, &frame);
             let of_core = core.evaluate(hook, &packet).expect("frames are complete");
             let of_reference = reference.evaluate(hook, &packet);
@@ -366,4 +331,83 @@ fn reference_and_core_agree() {
     reference_agrees(Tool::V4, 300);
     reference_agrees(Tool::V6, 300);
     reference_agrees(Tool::Arp, 100);
+}
+
+/// The evaluators agree about rules of bridges. A guest compares them with the kernel.
+#[test]
+fn bridge_reference_and_core_agree() {
+    let mut compared = 0;
+    let mut matched = BTreeMap::new();
+    for seed in test_seeds(4_000) {
+        let base = bridge::Base::of(seed);
+        let text = bridge::generate(base, seed);
+        let ruleset = bridge::parse(&text);
+        let frames = bridge::frames(base, seed, FRAMES);
+        for optimise in [false, true] {
+            let built = build(&ruleset, None, BuildOptions { optimise }).unwrap();
+            if optimise && built.plans.is_empty() {
+                continue;
+            }
+            let core = bridge::of_core(base, &ruleset, &built, &frames);
+            let reference = bridge::of_reference(base, &ruleset, &frames);
+            // The core may not know the answer where the reference does.
+            let Ok(known) = &core else { continue };
+            compared += 1;
+            if core == reference {
+                options_that_matched(&text, known, &mut matched);
+                continue;
+            }
+            for frame in &frames {
+                let frame = std::slice::from_ref(frame);
+                assert_eq!(
+                    bridge::of_core(base, &ruleset, &built, frame),
+                    bridge::of_reference(base, &ruleset, frame),
+                    "seed {seed}, optimise {optimise}, frame {frame:02x?}\n{text}"
+                );
+            }
+            panic!("seed {seed}, optimise {optimise}: {core:?}\n{reference:?}\n{text}");
+        }
+    }
+    println!("{compared} rulesets with {FRAMES} frames each agree, matched: {matched:?}");
+    // No evaluator answers targets that translate.
+    let is_evaluated = |kind: Kind| kind == Kind::BridgeMarkTarget || !kind.is_target();
+    let options = SPECS.iter().filter(|spec| {
+        spec.is_in(Family::Bridge) && is_evaluated(spec.kind) && spec.kind != Kind::Opaque
+    });
+    let options = options
+        .flat_map(|spec| spec.options)
+        .map(|option| option.names[0]);
+    let never: Vec<&str> = options
+        .filter(|name| !matched.contains_key(*name) && !NOT_GENERATED.contains(name))
+        .collect();
+    assert_eq!(
+        never, [""; 0],
+        "options without a rule that matched a frame"
+    );
+}
+
+/// Options of watchers that the generator does not write.
+const NOT_GENERATED: [&str; 8] = [
+    "--log",
+    "--log-ip",
+    "--log-ip6",
+    "--log-arp",
+    "--nflog",
+    "--nflog-prefix",
+    "--nflog-range",
+    "--nflog-threshold",
+];
+
+/// Counts the options of rules that matched.
+fn options_that_matched(text: &str, answer: &Answer, matched: &mut BTreeMap<String, u32>) {
+    for count in answer.counts.iter().filter(|count| count.packets > 0) {
+        let start = format!("-A {} ", count.chain);
+        let mut rules = text.lines().filter_map(|line| line.strip_prefix(&start));
+        let rule = rules
+            .nth(count.rule.unwrap_or_default())
+            .unwrap_or_default();
+        for word in rule.split(' ').filter(|word| word.starts_with('-')) {
+            *matched.entry(word.to_owned()).or_default() += 1;
+        }
+    }
 }

@@ -9,6 +9,7 @@
 //! flows    many established TCP flows that stay busy
 //! flood    SYNs from everywhere
 //! htb      an interface shaped by the kernel's HTB, and packets marked for it
+//! oracle   frames and rulesets for the kernel's rule tables, and the comparison with them
 //! new flows  new TCP flows at a rate
 //! through  forwarding by the monitor's own XDP program
 //! ```
@@ -20,6 +21,7 @@ pub mod flood;
 pub mod flows;
 pub mod htb;
 pub mod new_flows;
+pub mod oracle;
 pub mod records;
 pub mod rtt;
 pub mod through;

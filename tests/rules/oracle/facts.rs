@@ -2,10 +2,13 @@
 
 use fairpath_testbed::{Need, missing, requires, skip};
 
-use super::compare::{answer, differing};
+use super::compare::answer;
 use super::legacy::{Legacy, Tool};
-use super::packets::{ETH_ARP, ETH_IPV4, ETH_IPV6, Ipv4, TCP, Toward, UDP, plain, v6_packet};
 use super::{Evaluators, parse};
+use fairpath_tests::oracle::compare::differing;
+use fairpath_tests::oracle::packets::{
+    ETH_ARP, ETH_IPV4, ETH_IPV6, Ipv4, TCP, Toward, UDP, plain, v6_packet,
+};
 
 const DCCP: u8 = 33;
 const ROUTING: u8 = 43;
@@ -20,7 +23,7 @@ fn counted(legacy: &Legacy, ruleset: &str, frames: &[Vec<u8>]) -> (Vec<String>, 
     let evaluators = Evaluators::new(legacy.tool(), Toward::Ingress, &tree);
     let answers = evaluators.answers(frames.iter().map(|frame| (&frame[..], 0)));
     // None if the core refuses a match by name.
-    let different = differing(ruleset, &answer, answers.unwrap_or_default());
+    let different = differing(&answer, answers.unwrap_or_default());
     assert!(different.is_none(), "{ruleset}\n{answer:?}\n{different:?}");
     let counts = answer.counts.iter().filter(|count| count.packets > 0);
     let lines = counts.map(|count| {

@@ -2,13 +2,16 @@
 
 use std::time::Duration;
 
+use fairpath_rules::Family;
 use fairpath_testbed::{missing, skip, wait_for};
 use fairpath_units::test_seeds;
 
 use super::compare::{answer, compare};
-use super::legacy::{Legacy, RuleCount, Tool};
-use super::packets::{Toward, frames, refused};
+use super::family;
+use super::legacy::{Legacy, Tool};
 use super::rulesets::generate;
+use fairpath_tests::oracle::compare::RuleCount;
+use fairpath_tests::oracle::packets::{Toward, frames, refused};
 
 /// The tools, unless a requirement is missing, which skips the test `name`.
 fn tools(name: &str) -> Option<[Tool; 3]> {
@@ -58,9 +61,17 @@ fn generated_frames_reach_the_first_hook() {
             ),
         };
         for seed in test_seeds(25) {
-            all_pass(&legacy, ingress, &frames(tool, Toward::Ingress, seed, 64));
+            all_pass(
+                &legacy,
+                ingress,
+                &frames(family(tool), Toward::Ingress, seed, 64),
+            );
             if let Some(input) = input {
-                all_pass(&legacy, input, &frames(tool, Toward::Input, seed, 64));
+                all_pass(
+                    &legacy,
+                    input,
+                    &frames(family(tool), Toward::Input, seed, 64),
+                );
             }
         }
     }
@@ -82,7 +93,7 @@ fn malformed_frames_do_not_reach_a_hook() {
     };
     for tool in tools {
         let legacy = Legacy::new(tool);
-        for (reason, frame) in refused(tool) {
+        for (reason, frame) in refused(family(tool)) {
             legacy.load("").unwrap();
             legacy.inject(&[frame]);
             assert_eq!(packets(&legacy.counters()), 0, "{tool:?}: {reason}");
@@ -97,7 +108,7 @@ fn zero_resets_counters() {
     };
     for tool in tools {
         let legacy = Legacy::new(tool);
-        legacy.inject(&frames(tool, Toward::Ingress, 0, 5));
+        legacy.inject(&frames(family(tool), Toward::Ingress, 0, 5));
         assert!(packets(&legacy.counters()) >= 5);
         legacy.zero();
         assert_eq!(packets(&legacy.counters()), 0);
@@ -129,7 +140,7 @@ fn two_namespaces_give_the_same_answers() {
         let (legacy, other) = (Legacy::new(tool), Legacy::new(tool));
         for seed in test_seeds(100) {
             let ruleset = generate(tool, seed);
-            let frames = frames(tool, ruleset.toward, seed, 128);
+            let frames = frames(family(tool), ruleset.toward, seed, 128);
             let mut evaluate =
                 |frames: &[Vec<u8>]| vec![("other", answer(&other, &ruleset.text, frames))];
             if let Err(difference) = compare(&legacy, &ruleset.text, &frames, &mut evaluate) {
@@ -148,7 +159,7 @@ fn a_difference_is_reduced_to_one_frame() {
     let ruleset =
         "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -p tcp -m tcp --dport 80\nCOMMIT\n";
     let wrong = ruleset.replace("--dport 80", "--dport 80:81");
-    let frames = frames(Tool::V4, Toward::Ingress, 7, 256);
+    let frames = frames(Family::Ipv4, Toward::Ingress, 7, 256);
     let mut evaluate = |frames: &[Vec<u8>]| vec![("other", answer(&other, &wrong, frames))];
     let difference = compare(&legacy, ruleset, &frames, &mut evaluate).unwrap_err();
     assert_eq!(difference.frames.len(), 1);
@@ -167,7 +178,7 @@ fn a_difference_of_memory_keeps_its_frames() {
     let (legacy, other) = (Legacy::new(tools[0]), Legacy::new(tools[0]));
     let ruleset = "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -m limit --limit 1/hour --limit-burst 3\nCOMMIT\n";
     let wrong = ruleset.replace("burst 3", "burst 4");
-    let frames = frames(Tool::V4, Toward::Ingress, 7, 128);
+    let frames = frames(Family::Ipv4, Toward::Ingress, 7, 128);
     let mut evaluate = |frames: &[Vec<u8>]| vec![("other", answer(&other, &wrong, frames))];
     let difference = compare(&legacy, ruleset, &frames, &mut evaluate).unwrap_err();
     assert_eq!(difference.frames.len(), 4, "{difference}");

@@ -22,11 +22,13 @@ use fairpath_statistics::Random;
 use fairpath_testbed::{Need, requires};
 use fairpath_units::{Disturbed, repeat_disturbed, test_seed};
 
-use super::compare::{Answer, Difference, differing};
 use super::legacy::{Legacy, Tool, tick, with_ticks};
-use super::packets::{self, ETH_IPV4, ETH_IPV6, Ipv4, TCP, Toward, UDP, plain, v6_with};
-use super::pools::{HOSTS4, OWN4, OWN6};
-use super::{Evaluators, parse};
+use super::{Evaluators, family, parse};
+use fairpath_tests::oracle::compare::{Answer, Difference, differing};
+use fairpath_tests::oracle::packets::{
+    self, ETH_IPV4, ETH_IPV6, Ipv4, TCP, Toward, UDP, plain, v6_with,
+};
+use fairpath_tests::oracle::pools::{HOSTS4, OWN4, OWN6};
 
 /// Frames after one tick: the kernel processes them before the next one.
 const GROUP: usize = 48;
@@ -293,7 +295,7 @@ impl Generator<'_> {
 
     /// Frames from few hosts more often than from others; some are of any kind.
     fn frames(&mut self, count: usize) -> Vec<Vec<u8>> {
-        let odd = packets::frames(self.tool, Toward::Ingress, self.random.draw(), count);
+        let odd = packets::frames(family(self.tool), Toward::Ingress, self.random.draw(), count);
         let mut one = |odd: Vec<u8>| {
             if self.random.one_in(6) {
                 return odd;
@@ -452,7 +454,7 @@ fn check(
         let times = ticks.iter().map(|ticks| ticks * tick());
         let answers = evaluators.answers(frames.iter().copied().zip(times));
         let answers = answers.expect("no rule is refused");
-        differing(&case.text, &kernel, answers)
+        differing(&kernel, answers)
     };
     let Some(evaluator) = differing_at(ticks) else {
         return Ok(());
@@ -483,7 +485,6 @@ fn check(
         }
     }
     let difference = Difference {
-        tool,
         ruleset: case.text.clone(),
         frames: Vec::new(),
         kernel,

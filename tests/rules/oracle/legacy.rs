@@ -14,13 +14,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fairpath_testbed::{FrameSocket, LinkEnd, Need, Netns, Testbed, Veth, wait_for};
+use fairpath_tests::oracle::compare::RuleCount;
+use fairpath_tests::oracle::pools::{IN, IN_MAC, OUT_MAC, OWN4, OWN4_PREFIX, OWN6, OWN6_PREFIX};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::time::TimeValLike;
 use nix::time::ClockId;
 use nix::unistd::Pid;
 use tempfile::{NamedTempFile, TempDir};
-
-use super::pools::{IN, IN_MAC, OUT_MAC, OWN4, OWN4_PREFIX, OWN6, OWN6_PREFIX};
 
 /// Configuration takes milliseconds, and injected frames less.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -95,17 +95,6 @@ impl Tool {
             Tool::Arp => &[("filter", &["INPUT", "OUTPUT", "FORWARD"])],
         }
     }
-}
-
-/// The counters of a rule or of a chain's policy.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RuleCount {
-    pub table: String,
-    pub chain: String,
-    /// Number of the rule in its chain, from 0; `None` is the policy.
-    pub rule: Option<usize>,
-    pub packets: u64,
-    pub bytes: u64,
 }
 
 /// Tables of one family in a namespace.

@@ -5,12 +5,12 @@ use fairpath_core::rules::CounterMode;
 use fairpath_rules::image::{BuildOptions, build};
 use fairpath_rules::{Connection, Core, Owner, Packet, Reference, Verdict};
 use fairpath_statistics::Random;
+use fairpath_tests::oracle::packets::frames;
 use fairpath_units::test_seeds;
 
 use super::legacy::Tool;
-use super::packets::frames;
 use super::rulesets::generate;
-use super::{hooks, packet, parse};
+use super::{family, hooks, packet, parse};
 
 /// Frames of a ruleset.
 const FRAMES: usize = 24;
@@ -116,7 +116,7 @@ fn never_contradicts(tool: Tool, count: u64) {
             Tool::V4 | Tool::V6 => with_facts(&generated.text, &mut random),
         };
         let ruleset = parse(tool, &text);
-        let frames = frames(tool, generated.toward, seed, FRAMES);
+        let frames = frames(family(tool), generated.toward, seed, FRAMES);
         let hook = *hooks(tool, generated.toward).last().expect("a hook");
         for optimise in [false, true] {
             let built = build(&ruleset, None, BuildOptions { optimise }).unwrap();

@@ -11,8 +11,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use fairpath_statistics::Random;
 
 use super::legacy::Tool;
-use super::packets::Toward;
-use super::pools::{
+use fairpath_tests::oracle::packets::Toward;
+use fairpath_tests::oracle::pools::{
     Focus, HOSTS4, HOSTS6, ICMP, ICMP6, MACS, NUMBERS, ODD4, ODD6, OPTIONS, OPTIONS6, PORTS, TOS,
     TTLS,
 };

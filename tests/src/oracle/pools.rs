@@ -1,5 +1,10 @@
 //! Values that packets and rules share, so that rules match often.
 
+#![expect(
+    missing_docs,
+    reason = "names of protocols and fields describe themselves"
+)]
+
 /// The interface inside.
 pub const IN: &str = "in0";
 

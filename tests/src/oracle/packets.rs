@@ -2,10 +2,15 @@
 //!
 //! Each frame of [`frames`] reaches the first hook: the kernel's own checks before it are met. Those of [`refused`] fail one.
 
+#![expect(
+    missing_docs,
+    reason = "names of protocols and fields describe themselves"
+)]
+
+use fairpath_rules::Family;
 use fairpath_statistics::Random;
 use fairpath_wire::checksum::checksum;
 
-use super::legacy::Tool;
 use super::pools::{
     Focus, HOSTS4, HOSTS6, ICMP, ICMP6, IN_MAC, LOCAL4, LOCAL6, MACS, NUMBERS, ODD4, ODD6, OPTIONS,
     OPTIONS6, OUT_MAC, OWN4, OWN6, PORTS, TOS, TTLS,
@@ -44,16 +49,28 @@ pub enum Toward {
     Input,
 }
 
-/// Frames for the tables of `tool`; the same for the same seed.
-pub fn frames(tool: Tool, toward: Toward, seed: u64, count: usize) -> Vec<Vec<u8>> {
+/// Frames for the tables of `family`, which is not that of bridges; the same for the same seed.
+pub fn frames(family: Family, toward: Toward, seed: u64, count: usize) -> Vec<Vec<u8>> {
     let mut random = Random::new(seed);
     let focus = Focus::of(seed);
-    let mut one = || match tool {
-        Tool::V4 => v4(&mut random, toward, focus),
-        Tool::V6 => v6(&mut random, toward, focus),
-        Tool::Arp => arp(&mut random),
+    let mut one = || {
+        let (ethertype, packet) = packet(&mut random, family, toward, focus);
+        framed(&mut random, ethertype, &packet)
     };
     (0..count).map(|_| one()).collect()
+}
+
+/// A packet and its ethertype; for bridges one of the other families.
+pub fn packet(random: &mut Random, family: Family, toward: Toward, focus: Focus) -> (u16, Vec<u8>) {
+    match family {
+        Family::Ipv4 => (ETH_IPV4, v4(random, toward, focus)),
+        Family::Ipv6 => (ETH_IPV6, v6(random, toward, focus)),
+        Family::Arp => (ETH_ARP, arp(random)),
+        Family::Bridge => {
+            let family = random.pick(&[Family::Ipv4, Family::Ipv4, Family::Ipv6, Family::Arp]);
+            packet(random, family, toward, focus)
+        }
+    }
 }
 
 /// Ethernet, with a VLAN tag of priority only in one of ten frames, and bytes after the packet in some.
@@ -104,7 +121,7 @@ fn payload(random: &mut Random) -> Vec<u8> {
 }
 
 /// A transport header with its payload, sometimes cut short, and its protocol.
-fn segment(random: &mut Random, tool: Tool, focus: Focus) -> (u8, Vec<u8>) {
+fn segment(random: &mut Random, family: Family, focus: Focus) -> (u8, Vec<u8>) {
     let kind = match focus {
         _ if random.one_in(2) => random.below(16),
         Focus::Tcp => 0,
@@ -119,7 +136,7 @@ fn segment(random: &mut Random, tool: Tool, focus: Focus) -> (u8, Vec<u8>) {
     let (protocol, mut bytes) = match kind {
         0..5 => (TCP, tcp(random)),
         5..8 => (UDP, udp(random)),
-        8 if tool == Tool::V4 && !random.one_in(5) => (ICMP_PROTOCOL, icmp(random, &ICMP)),
+        8 if family == Family::Ipv4 && !random.one_in(5) => (ICMP_PROTOCOL, icmp(random, &ICMP)),
         8 | 9 => (ICMP6_PROTOCOL, icmp(random, &ICMP6)),
         10 => (SCTP, sctp(random)),
         11 => (DCCP, dccp(random)),
@@ -299,7 +316,7 @@ impl Ipv4<'_> {
 
 fn v4(random: &mut Random, toward: Toward, focus: Focus) -> Vec<u8> {
     let ingress = toward == Toward::Ingress;
-    let (protocol, data) = segment(random, Tool::V4, focus);
+    let (protocol, data) = segment(random, Family::Ipv4, focus);
     let (mut from, mut to) = (random.pick(&HOSTS4), random.pick(&LOCAL4));
     let mut options = Vec::new();
     let mut fragment = random.pick(&[0, 0, 0x4000]);
@@ -325,7 +342,7 @@ fn v4(random: &mut Random, toward: Toward, focus: Focus) -> Vec<u8> {
     } else if random.one_in(6) {
         options = vec![1; 4 * (1 + random.index(3))];
     }
-    let packet = Ipv4 {
+    Ipv4 {
         from,
         to,
         protocol,
@@ -334,8 +351,7 @@ fn v4(random: &mut Random, toward: Toward, focus: Focus) -> Vec<u8> {
         fragment,
         options: &options,
     }
-    .packet(&data);
-    framed(random, ETH_IPV4, &packet)
+    .packet(&data)
 }
 
 /// Router alert, record route, no operation, and bytes without meaning.
@@ -387,7 +403,7 @@ fn v6(random: &mut Random, toward: Toward, focus: Focus) -> Vec<u8> {
         }
         Toward::Input => (random.pick(&HOSTS6), random.pick(&LOCAL6)),
     };
-    let (mut next, mut data) = segment(random, Tool::V6, focus);
+    let (mut next, mut data) = segment(random, Family::Ipv6, focus);
     if random.one_in(12) {
         (next, data) = (NO_NEXT_HEADER, payload(random));
     }
@@ -413,8 +429,7 @@ fn v6(random: &mut Random, toward: Toward, focus: Focus) -> Vec<u8> {
         next = NO_NEXT_HEADER;
     }
     let limits = (random.pick(&TOS), random.pick(&TTLS));
-    let packet = v6_with(addresses, limits, next, &data);
-    framed(random, ETH_IPV6, &packet)
+    v6_with(addresses, limits, next, &data)
 }
 
 /// Any extension header, and its number.
@@ -524,19 +539,19 @@ fn arp_packet(random: &mut Random, hardware: u16, protocol: u16, lengths: [u8; 2
 fn arp(random: &mut Random) -> Vec<u8> {
     let hardware = random.pick(&[1, 1, 1, 1, 6, 0, 0x0101, 0xffff]);
     let protocol = random.pick(&[0x0800, 0x0800, 0x0800, 0x86dd, 0, 0x0806]);
-    let packet = arp_packet(random, hardware, protocol, [6, 4]);
-    framed(random, ETH_ARP, &packet)
+    arp_packet(random, hardware, protocol, [6, 4])
 }
 
-/// Frames that the kernel drops, or passes elsewhere, before the first hook, with the reason.
-pub fn refused(tool: Tool) -> Vec<(&'static str, Vec<u8>)> {
-    let (ethertype, packet) = match tool {
-        Tool::V4 => (ETH_IPV4, Ipv4::new(UDP).packet(&[0, 1, 0, 1, 0, 8, 0, 0])),
-        Tool::V6 => (ETH_IPV6, v6_packet(UDP, &[0, 1, 0, 1, 0, 8, 0, 0])),
-        Tool::Arp => {
+/// Frames that the kernel drops, or passes elsewhere, before the first hook, with the reason. A bridge drops none of them.
+pub fn refused(family: Family) -> Vec<(&'static str, Vec<u8>)> {
+    let (ethertype, packet) = match family {
+        Family::Ipv4 => (ETH_IPV4, Ipv4::new(UDP).packet(&[0, 1, 0, 1, 0, 8, 0, 0])),
+        Family::Ipv6 => (ETH_IPV6, v6_packet(UDP, &[0, 1, 0, 1, 0, 8, 0, 0])),
+        Family::Arp => {
             let packet = arp_packet(&mut Random::new(0), 1, ETH_IPV4, [6, 4]);
             (ETH_ARP, packet)
         }
+        Family::Bridge => return Vec::new(),
     };
     let frame = plain(ethertype, &packet);
     let mut other_host = frame.clone();
@@ -556,15 +571,15 @@ pub fn refused(tool: Tool) -> Vec<(&'static str, Vec<u8>)> {
         frame[14 + at] = byte;
         frame
     };
-    match tool {
-        Tool::V4 => frames.extend([
+    match family {
+        Family::Ipv4 => frames.extend([
             ("checksum", changed(8, 63)),
             ("version", changed(0, 0x55)),
             ("header length", changed(0, 0x44)),
             ("total length", changed(3, 29)),
             ("total length below the header's", changed(3, 19)),
         ]),
-        Tool::V6 => {
+        Family::Ipv6 => {
             let unknown = [UDP, 0, 0x5e, 0, 1, 2, 0, 0];
             let beyond = [UDP, 0, 0x1e, 9, 1, 2, 0, 0];
             let mut loopback = changed(8, 0);
@@ -584,7 +599,7 @@ pub fn refused(tool: Tool) -> Vec<(&'static str, Vec<u8>)> {
                 ),
             ]);
         }
-        Tool::Arp => frames.extend([
+        Family::Arp | Family::Bridge => frames.extend([
             ("hardware length", changed(4, 8)),
             ("protocol length", changed(5, 16)),
         ]),
