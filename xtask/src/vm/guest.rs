@@ -2,6 +2,7 @@
 //!
 //! One processor and no KVM: neither works where this has to run. No network card, no disk, no monitor.
 
+use std::env;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -17,6 +18,12 @@ use super::command;
 use super::scenario::Scenario;
 use super::session::{Finished, Session};
 
+/// Variables for test programs, which the guest gets as words of its kernel's command line. The share of a guest is the
+/// usual one even where all tests are whole, because it is slow.
+const SETTINGS: [(&str, &str); 2] = [
+    ("FAIRPATH_TEST_SEED", "fairpath.seed"),
+    ("FAIRPATH_VM_SHARE", "fairpath.share"),
+];
 const QEMU: &str = "qemu-system-x86_64";
 /// Debug builds, tools and modules unpacked, and arenas of tests.
 const MEMORY_MIB: &str = "1536";
@@ -131,10 +138,15 @@ impl Guest<'_> {
             .arg(self.initramfs);
         // An oops ends the guest (-no-reboot) instead of leaving a half-dead kernel to test on.
         let kernel = "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic";
+        let settings = SETTINGS.map(|(variable, word)| match env::var(variable) {
+            Ok(value) => format!("{word}={value} "),
+            Err(_) => String::new(),
+        });
         qemu.arg("-append").arg(format!(
-            "{kernel} {} fairpath.kernel={} {order}",
+            "{kernel} {} fairpath.kernel={} {}{order}",
             self.arguments,
-            self.which.name()
+            self.which.name(),
+            settings.concat()
         ));
         Ok(qemu)
     }
