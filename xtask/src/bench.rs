@@ -1,13 +1,14 @@
 //! `cargo xtask bench` and `cargo xtask soak`: what takes long or measures time.
 //!
 //! Benches are the program of the crate fairpath-bench; a soak is a full run of the tests, then tests of the package
-//! fairpath-tests that its cargo feature `soak` switches on, and ten million random operations on the
-//! scheduler: in the kernel and natively, next to its oracle.
+//! fairpath-tests that its cargo feature `soak` switches on, ten million random operations on the scheduler, in the kernel
+//! and natively, next to its oracle, and the oracle of bridge rules in a guest.
 
 use crate::test::logs::Logs;
 use crate::{run, test};
 use anyhow::{Result, bail, ensure};
 use cargo_metadata::{Metadata, MetadataCommand, Package};
+use std::env;
 use std::process::Command;
 
 #[derive(clap::Args)]
@@ -67,6 +68,15 @@ pub fn soak(args: &Args) -> Result<()> {
     scheduler.run(&[], &logs, |command| {
         command.env("FAIRPATH_SCHED_OPS", SCHED_OPS)
     })?;
+    for seed in BRIDGE_SEEDS {
+        let mut guest = Command::new(env::current_exe()?);
+        guest
+            .args(["vm", "--kernel", "floor", "--scenario", "bridge-oracle"])
+            .env("FAIRPATH_TEST_SEED", seed)
+            .env("FAIRPATH_VM_SHARE", "full")
+            .envs(logs.variables());
+        run::run(&mut guest)?;
+    }
     // A quarter of 10,000 classes, 2,000 of which are always active, by 5 min.
     let quarter = ["10000", "2000", "90", "300", "2"];
     let archive = [
@@ -92,6 +102,9 @@ pub fn soak(args: &Args) -> Result<()> {
 
 /// Operations on the scheduler in a soak; queues get as many in every run of their tests.
 const SCHED_OPS: &str = "10000000";
+
+/// Seeds of the oracle of bridge rules: each is the first of 500 rulesets with 128 frames.
+const BRIDGE_SEEDS: [&str; 4] = ["100000", "200000", "300000", "400000"];
 
 /// Tests in release form that a soak adds.
 struct Soak {
