@@ -169,7 +169,8 @@ FP_INLINE int fp_rules_is_extension(u32 next)
 
 /*
  * Walks to header `target`, or with 256 to the first one that is no extension, as ipv6_find_hdr().
- * Sets w->transport, w->fragment and w->at (the protocol) of what was found.
+ * Sets w->transport, w->fragment and w->at (the protocol) of what was found. Bridges walk as
+ * ipv6_skip_exthdr(), which reads two bytes of a routing header.
  */
 FP_FUNC u32 fp_rules_walk(struct fp_rules_work FP_MEM *w FP_ARG, u32 target)
 {
@@ -187,7 +188,8 @@ FP_FUNC u32 fp_rules_walk(struct fp_rules_work FP_MEM *w FP_ARG, u32 target)
 				return FP_WALK_FOUND;
 			return FP_WALK_MISSING;
 		}
-		there = fp_rules_has(w, *at, *next == FP_P_ROUTING ? 4 : 2);
+		bytes = *next == FP_P_ROUTING && w->family != FP_FAMILY_BRIDGE ? 4 : 2;
+		there = fp_rules_has(w, *at, bytes);
 		if (there != FP_THERE)
 			return there == FP_CUT_PACKET ? FP_WALK_CUT : FP_WALK_BROKEN;
 		if (*next == FP_P_FRAGMENT) {
@@ -392,7 +394,9 @@ FP_FUNC int fp_bridge_read_arp(struct fp_rules_work FP_MEM *w FP_ARG)
 	protocol = fp_rules_u8(w, at + 5);
 	w->word[FP_W_ARP] = (u64)fp_rules_u16(w, at + 6) | (u64)fp_rules_u16(w, at) << 16 |
 			    (u64)fp_rules_u16(w, at + 2) << 32 | (u64)hardware << 48;
-	if (fp_rules_has(w, at, 8 + 2 * hardware + 2 * protocol) == FP_CUT_PACKET)
+	/* The packet may end in an address of which less was captured. */
+	if (w->captured < w->length &&
+	    fp_rules_has(w, at, 8 + 2 * hardware + 2 * protocol) != FP_THERE)
 		return fp_bridge_cut(w);
 	at += 8;
 	first = at + hardware;
