@@ -386,6 +386,50 @@ fn bridge_reference_and_core_agree() {
     );
 }
 
+/// The verdict about a frame of which a capture has the first bytes is that of the whole frame, or unknown.
+#[test]
+fn bridge_verdicts_of_cut_captures_are_not_guessed() {
+    const CUTS: [usize; 14] = [14, 15, 16, 17, 18, 20, 24, 26, 34, 38, 42, 54, 58, 76];
+    let mut known = 0;
+    for seed in test_seeds(5_000) {
+        let base = bridge::Base::of(seed);
+        let text = bridge::generate(base, seed);
+        // The memory of a limit would differ.
+        if text.contains("--limit") {
+            continue;
+        }
+        let ruleset = bridge::parse(&text);
+        let built = build(&ruleset, None, BuildOptions::default()).unwrap();
+        let mut core = Core::new(&built, CounterMode::Exact).unwrap();
+        let mut reference = Reference::new(&ruleset, None);
+        for frame in bridge::frames(base, seed, FRAMES) {
+            let whole = base.packet(&frame);
+            let Some(answer) = core.evaluate(base.hook, &whole) else {
+                continue;
+            };
+            for cut in CUTS.into_iter().filter(|cut| *cut < frame.len()) {
+                let packet = Packet {
+                    bytes: &frame[..cut],
+                    ..whole.clone()
+                };
+                let of_core = core.evaluate(base.hook, &packet).map(|core| core.verdict);
+                let of_reference = reference.evaluate(base.hook, &packet).verdict;
+                for verdict in [of_core, Some(of_reference)] {
+                    if !matches!(verdict, Some(Verdict::Unknown(_))) {
+                        known += 1;
+                        assert_eq!(
+                            verdict,
+                            Some(answer.verdict.clone()),
+                            "seed {seed}, {cut} bytes of {frame:02x?}\n{text}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+    assert!(known > 1_000, "{known} verdicts are known");
+}
+
 /// Options of watchers that the generator does not write.
 const NOT_GENERATED: [&str; 8] = [
     "--log",
