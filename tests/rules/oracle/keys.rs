@@ -295,7 +295,12 @@ impl Generator<'_> {
 
     /// Frames from few hosts more often than from others; some are of any kind.
     fn frames(&mut self, count: usize) -> Vec<Vec<u8>> {
-        let odd = packets::frames(family(self.tool), Toward::Ingress, self.random.draw(), count);
+        let odd = packets::frames(
+            family(self.tool),
+            Toward::Ingress,
+            self.random.draw(),
+            count,
+        );
         let mut one = |odd: Vec<u8>| {
             if self.random.one_in(6) {
                 return odd;
