@@ -17,13 +17,16 @@ mod legacy;
 mod partial;
 mod rulesets;
 
+use std::collections::BTreeMap;
+
 use fairpath_core::rules::CounterMode;
 use fairpath_rules::image::{BuildOptions, Built, build};
 use fairpath_rules::spec::{Kind, SPECS};
-use fairpath_rules::{Core, Facts, Family, Hook, Names, Packet, Reference, Ruleset, Verdict, read};
+use fairpath_rules::{
+    Core, Facts, Family, Hook, Names, Packet, Reference, Ruleset, Unknown, Verdict, read,
+};
 use fairpath_testbed::requires;
 use fairpath_units::test_seeds;
-use std::collections::BTreeMap;
 
 use compare::compare;
 use fairpath_tests::oracle::bridge;
@@ -130,12 +133,14 @@ impl<'a> Evaluators<'a> {
         }
     }
 
-    /// The answers to frames with their times; `None` if one depends on a match that the core refuses
-    /// by name.
+    /// The answers to frames with their times.
+    ///
+    /// # Errors
+    /// The reason if the core refuses a match by name.
     fn answers<'f>(
         &self,
         frames: impl Iterator<Item = (&'f [u8], u64)> + Clone,
-    ) -> Option<Vec<Named>> {
+    ) -> Result<Vec<Named>, Unknown> {
         let mut answers = Vec::new();
         for (built, name) in self.images.iter().zip(["core", "core with lookups"]) {
             let mut core = Core::new(built, CounterMode::Exact).unwrap();
@@ -154,15 +159,15 @@ impl<'a> Evaluators<'a> {
         let counts = counts_of_reference(self.ruleset, &reference);
         let accepted = accepted.expect("the core knew every answer");
         answers.push(("reference", Answer { counts, accepted }));
-        Some(answers)
+        Ok(answers)
     }
 
-    /// Frames that pass all hooks; `None` if one has no answer.
+    /// Frames that pass all hooks, or why one has no answer.
     fn accepted<'f>(
         &self,
         frames: impl Iterator<Item = (&'f [u8], u64)>,
         mut verdict: impl FnMut(Hook, &Packet) -> Verdict,
-    ) -> Option<u64> {
+    ) -> Result<u64, Unknown> {
         let mut accepted = 0;
         for (frame, now) in frames {
             let mut packet = packet(self.tool, frame);
@@ -170,8 +175,8 @@ impl<'a> Evaluators<'a> {
             let mut passed = true;
             for hook in hooks(self.tool, self.toward) {
                 let verdict = verdict(*hook, &packet);
-                if matches!(verdict, Verdict::Unknown(_)) {
-                    return None;
+                if let Verdict::Unknown(reason) = verdict {
+                    return Err(reason);
                 }
                 passed = verdict == Verdict::Accept;
                 if !passed {
@@ -180,7 +185,7 @@ impl<'a> Evaluators<'a> {
             }
             accepted += u64::from(passed);
         }
-        Some(accepted)
+        Ok(accepted)
     }
 }
 
@@ -198,8 +203,8 @@ struct Compared {
     rulesets: u64,
     with_lookups: u64,
     frames: u64,
-    /// Rulesets with a match that the core refuses by name.
-    refused: u64,
+    /// Rulesets with a match that the core refuses by name, by reason.
+    refused: BTreeMap<String, u64>,
 }
 
 impl Compared {
@@ -212,8 +217,8 @@ impl Compared {
         let evaluators = Evaluators::new(tool, generated.toward, &ruleset);
         let answer =
             |frames: &[Vec<u8>]| evaluators.answers(frames.iter().map(|frame| (&frame[..], 0)));
-        if answer(&frames).is_none() {
-            self.refused += 1;
+        if let Err(reason) = answer(&frames) {
+            *self.refused.entry(format!("{reason:?}")).or_default() += 1;
             return;
         }
         self.rulesets += 1;
@@ -229,13 +234,11 @@ impl Compared {
 
     fn print(&self, tool: Tool) {
         println!(
-            "{tool:?}: {} rulesets ({} with lookups) and {} frames agree, {} rulesets have a refused match",
+            "{tool:?}: {} rulesets ({} with lookups) and {} frames agree, rulesets with a refused match: {:?}",
             self.rulesets, self.with_lookups, self.frames, self.refused
         );
-        assert!(
-            self.rulesets > self.refused,
-            "most rulesets must be compared"
-        );
+        let refused = self.refused.values().sum();
+        assert!(self.rulesets > refused, "most rulesets must be compared");
     }
 }
 
