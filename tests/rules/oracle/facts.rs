@@ -362,6 +362,19 @@ fn dccp_options_follow_the_types_header() {
 }
 
 #[test]
+fn dccp_types_from_10_on_are_invalid() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));
+    let legacy = Legacy::new(Tool::V4);
+    let rules = raw(&["-p dccp -m dccp --dccp-types INVALID"]);
+    for kind in 9..16 {
+        let packet = v4(DCCP, &[4, 0, 0, 80, 3, 0, 0, 0, kind << 1, 0, 0, 1]);
+        let all = ["PREROUTING policy 1/32", "PREROUTING 0 1/32"];
+        let counters = if kind < 10 { &all[..1] } else { &all };
+        expect(&legacy, &rules, &packet, counters, 1);
+    }
+}
+
+#[test]
 fn negated_match_counts_before_its_hotdrop() {
     requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));
     let legacy = Legacy::new(Tool::V4);

@@ -744,7 +744,14 @@ impl<'a> Encoder<'a> {
                 }
                 ("--dccp-types", Value::Number(types)) => {
                     let flags = if item.not { test::NOT } else { 0 };
-                    self.test(test::DCCP, flags, 0, *types as u32, 0, &[]);
+                    // INVALID is every type from 10 on.
+                    let types = *types as u32;
+                    let types = if types & 1 << 10 != 0 {
+                        types | 0xfc00
+                    } else {
+                        types
+                    };
+                    self.test(test::DCCP, flags, 0, types, 0, &[]);
                 }
                 ("--dccp-option", _) => self.unknown(Unknown::OpaqueMatch),
                 ("--chunk-types", Value::Numbers(numbers)) => self.chunks(numbers, item.not),

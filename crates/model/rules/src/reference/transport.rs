@@ -156,8 +156,9 @@ pub(super) fn dccp(group: &Group, context: &Context, place: Transport) -> Answer
     if !ports_match(group, &header) {
         return Ok(false);
     }
+    // INVALID is every type from 10 on.
     if let Some((types, not)) = group.number("--dccp-types")
-        && (types >> ty & 1 == 1) == not
+        && (types >> ty.min(10) & 1 == 1) == not
     {
         return Ok(false);
     }
