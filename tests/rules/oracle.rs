@@ -32,7 +32,7 @@ use compare::compare;
 use fairpath_tests::oracle::bridge;
 use fairpath_tests::oracle::compare::{Answer, Named, counts_of_core, counts_of_reference};
 use fairpath_tests::oracle::packets::{Toward, frames};
-use fairpath_tests::oracle::pools::{IN, IN_MAC, OWN4};
+use fairpath_tests::oracle::pools::{IN, IN_MAC, OWN4, OWN6};
 use legacy::{Legacy, Tool};
 use rulesets::generate;
 
@@ -66,6 +66,21 @@ fn address_type(address: &[u8]) -> u16 {
     }
 }
 
+/// The same of IPv6: an address has the type of its form, and that of its route. There is no route to
+/// a link's addresses without an interface.
+fn address_type6(address: &[u8]) -> u16 {
+    let network = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0];
+    let own: Vec<u8> = OWN6.iter().flat_map(|word| word.to_be_bytes()).collect();
+    match address {
+        [0xff, ..] => 1 << 5,
+        // One of IPv4.
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ..] => 1 << 7,
+        _ if address == own => 1 << 1 | 1 << 2,
+        _ if address[..8] == network => 1 << 1,
+        _ => 1 << 1 | 1 << 7,
+    }
+}
+
 fn facts(tool: Tool, frame: &[u8]) -> Facts {
     let at = network(frame);
     let packet_type = match &frame[..6] {
@@ -74,18 +89,17 @@ fn facts(tool: Tool, frame: &[u8]) -> Facts {
         [first, ..] if first & 1 == 1 => 2,
         _ => 3,
     };
-    let types = (tool == Tool::V4).then(|| {
-        (
-            address_type(&frame[at + 12..at + 16]),
-            address_type(&frame[at + 16..at + 20]),
-        )
-    });
+    let types = match tool {
+        Tool::V4 => Some([12, 16].map(|from| address_type(&frame[at + from..at + from + 4]))),
+        Tool::V6 => Some([8, 24].map(|from| address_type6(&frame[at + from..at + from + 16]))),
+        Tool::Arp => None,
+    };
     Facts {
         input: Some(IN.as_bytes().into()),
         output: Some(b""[..].into()),
         packet_type: Some(packet_type),
-        source_type: types.map(|types| types.0),
-        destination_type: types.map(|types| types.1),
+        source_type: types.map(|types| types[0]),
+        destination_type: types.map(|types| types[1]),
         ..Facts::default()
     }
 }
