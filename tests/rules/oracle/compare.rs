@@ -30,12 +30,17 @@ pub fn answer(legacy: &Legacy, ruleset: &str, frames: &[Vec<u8>]) -> Answer {
     let hook = hook(legacy.tool(), ruleset);
     let before = legacy.passed(hook);
     legacy.inject(frames);
-    let mut counts = legacy.counters();
-    counts.retain(|count| concerns(ruleset, count));
     Answer {
-        counts,
+        counts: counters(legacy, ruleset),
         accepted: legacy.passed(hook) - before,
     }
+}
+
+/// The kernel's counters of the ruleset's tables and the input side.
+pub fn counters(legacy: &Legacy, ruleset: &str) -> Vec<RuleCount> {
+    let mut counts = legacy.counters();
+    counts.retain(|count| concerns(ruleset, count));
+    counts
 }
 
 /// The hook behind the ruleset's last table of the input side.

@@ -22,6 +22,7 @@ use fairpath_statistics::Random;
 use fairpath_testbed::{Need, requires};
 use fairpath_units::{Disturbed, repeat_disturbed, test_seed};
 
+use super::compare::counters;
 use super::legacy::{Legacy, Tool, tick, with_ticks};
 use super::{Evaluators, family, parse};
 use fairpath_tests::oracle::compare::{Answer, Difference, differing};
@@ -382,9 +383,9 @@ fn run(hosts: &[(Legacy, Case)], distances: &[u32]) -> Vec<(Answer, Vec<u64>)> {
     }
     let hosts = hosts.iter().zip(before);
     hosts
-        .map(|((legacy, _), before)| {
+        .map(|((legacy, case), before)| {
             let answer = Answer {
-                counts: legacy.counters(),
+                counts: counters(legacy, &case.text),
                 accepted: legacy.passed("PREROUTING") - before,
             };
             (answer, legacy.recent_ticks("clock"))

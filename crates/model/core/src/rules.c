@@ -35,7 +35,7 @@ u32 fp_native_rules_chain(struct fp_rules *r, struct fp_rules_work *w, u32 chain
 	return fp_rules_chain(r, w, chain);
 }
 
-/* Asks for huge pages: packets read the memory at random. The kernel may refuse, which costs time only. */
+/* Advises huge pages: packets read the memory at random. A refusal costs time only. */
 void fp_native_rules_advise(void *at, u64 bytes)
 {
 	u64 start = ((u64)at + 4095) & ~4095ull, end = ((u64)at + bytes) & ~4095ull;

@@ -95,7 +95,7 @@ fn long_chain_finds_its_rule_by_tables() {
 }
 
 #[test]
-fn a_packet_that_meets_too_many_rules_is_unknown() {
+fn verdict_after_too_many_rules_is_unknown() {
     let chains = 24;
     let mut text = String::from("*filter\n:INPUT ACCEPT [0:0]\n");
     for chain in 0..=chains {

@@ -28,7 +28,7 @@ pub(super) fn seed(rules: NonNull<Rules>, seed: u64) {
     unsafe { fp_native_rules_seed(rules.as_ptr(), seed) };
 }
 
-/// Asks the kernel for huge pages.
+/// Advises the kernel to use huge pages.
 pub(super) fn advise(memory: &mut [u64]) {
     // SAFETY: advice about pages inside of the slice; it does not change their content.
     unsafe { fp_native_rules_advise(memory.as_mut_ptr(), size_of_val(memory) as u64) };
