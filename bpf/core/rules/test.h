@@ -291,7 +291,7 @@ FP_FUNC u32 fp_test_ecn(struct fp_rules_work FP_MEM *w FP_ARG,
 	there = fp_rules_has(w, w->transport, 20);
 	if (there != FP_THERE)
 		return there == FP_CUT_PACKET ? fp_maybe(w, FP_UNKNOWN_CUT_BYTES) : FP_NO;
-	flags = fp_rules_u8(w, w->transport + 13);
+	flags = fp_hide32(fp_rules_u8(w, w->transport + 13));
 	if ((t->a & 1) && !(flags & 0x40) != !(wanted & 1))
 		return FP_NO;
 	if ((t->a & 2) && !(flags & 0x80) != !(wanted & 2))
@@ -659,7 +659,7 @@ struct fp_rules_time {
 FP_FUNC u32 fp_test_time(struct fp_rules_work FP_MEM *w FP_ARG,
 			 const struct fp_rules_time FP_MEM *t FP_ARG)
 {
-	u64 now = w->date + (t->local ? (u64)(s64)(s32)w->local_offset : 0), days;
+	u64 now = w->date + (t->local ? (u64)(s64)(s32)fp_hide32(w->local_offset) : 0), days;
 	u32 of_day, weekday, shifted, of_era, year, of_year, day;
 
 	if (!(w->known & FP_KNOWN_DATE))
