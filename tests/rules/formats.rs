@@ -134,7 +134,7 @@ fn rules(saved: &str) -> Vec<&str> {
     rules.collect()
 }
 
-fn execute(ns: &Netns, words: &[&str], input: &str) -> Output {
+pub(super) fn execute(ns: &Netns, words: &[&str], input: &str) -> Output {
     let mut command = ns.command_without_sysfs(words[0]);
     command
         .args(&words[1..])

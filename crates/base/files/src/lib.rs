@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Component, Path, PathBuf};
 
 /// The mode of every new file: its group can read it, other users cannot.
@@ -78,6 +78,12 @@ pub enum UnsafePlace {
     #[error("{path:?} is a symbolic link: name the file itself, or remove the link")]
     Link {
         /// The link.
+        path: PathBuf,
+    },
+    /// A directory, a FIFO, a socket or a device.
+    #[error("{path:?} is not a regular file: name a regular file, or write to standard output")]
+    NotRegular {
+        /// The path.
         path: PathBuf,
     },
 }
@@ -177,25 +183,88 @@ pub fn trusted(path: &Path) -> io::Result<File> {
 /// # Errors
 /// The place is unsafe ([`UnsafePlace`]), or the kernel refuses. The old file is unchanged.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".new");
-    let temporary = PathBuf::from(temporary);
+    check_directory(directory_of(path))?;
+    put(path, content, |_| Ok(()))
+}
+
+/// Moves a new file with this content to `path`, after `prepare`.
+fn put(
+    path: &Path,
+    content: &[u8],
+    prepare: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
     let directory = directory_of(path);
-    check_directory(directory)?;
-    // A crash left it. Removal does not follow links.
-    match fs::remove_file(&temporary) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = create(&temporary)?;
-    let written = file.write_all(content).and_then(|()| file.sync_all());
-    let result = written.and_then(|()| fs::rename(&temporary, path));
-    if result.is_err() {
-        // On a full disk, an incomplete file would use space.
-        let _ = fs::remove_file(&temporary);
-        return result;
-    }
+    // No other program has this name, and an error removes the file. A crash may leave it.
+    let mut new = tempfile::Builder::new()
+        .prefix(".fairpath-")
+        .suffix(".new")
+        .permissions(fs::Permissions::from_mode(MODE))
+        .tempfile_in(directory)?;
+    new.write_all(content)?;
+    prepare(new.as_file())?;
+    new.as_file().sync_all()?;
+    new.persist(path)?;
     File::open(directory)?.sync_all()
+}
+
+/// A file that a person named to be changed. Others that change it in this way wait for the end.
+#[derive(Debug)]
+pub struct Locked {
+    path: PathBuf,
+    file: File,
+}
+
+impl Locked {
+    /// Waits for the lock of a regular file. Symbolic links to it are followed.
+    ///
+    /// # Errors
+    /// The file is not regular, the place is unsafe ([`UnsafePlace`]), or the kernel refuses.
+    pub fn open(path: &Path) -> io::Result<Locked> {
+        loop {
+            let path = follow(path)?;
+            let file = open_no_link(OpenOptions::new().read(true), &path)?;
+            rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
+            // The one that had the lock replaced the file.
+            let (locked, found) = (file.metadata()?, fs::symlink_metadata(&path)?);
+            if (locked.dev(), locked.ino()) == (found.dev(), found.ino()) {
+                return Ok(Locked { path, file });
+            }
+        }
+    }
+
+    /// Replaces the content at once, as [`replace`]. Mode and owner stay. Then the lock ends.
+    ///
+    /// # Errors
+    /// The kernel refuses. The old file is unchanged.
+    pub fn replace(self, content: &[u8]) -> io::Result<()> {
+        let old = self.file.metadata()?;
+        put(&self.path, content, |new| {
+            let found = new.metadata()?;
+            if (found.uid(), found.gid()) != (old.uid(), old.gid()) {
+                fchown(new, Some(old.uid()), Some(old.gid()))?;
+            }
+            new.set_permissions(old.permissions())
+        })
+    }
+}
+
+/// The regular file at the end of symbolic links, each in a trusted directory.
+fn follow(path: &Path) -> io::Result<PathBuf> {
+    let mut at = path.to_owned();
+    for _ in 0..=MAX_LINKS {
+        let directory = directory_of(&at);
+        check_directory(directory)?;
+        let found = fs::symlink_metadata(&at)?;
+        if found.is_file() {
+            return Ok(at);
+        }
+        if !found.is_symlink() {
+            return Err(UnsafePlace::NotRegular { path: at }.into());
+        }
+        check_owner(&at, &found, user())?;
+        at = directory.join(fs::read_link(&at)?);
+    }
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
 }
 
 /// Creates a directory with its parents, if they are missing, and checks it.
@@ -379,7 +448,7 @@ fn open_no_link(options: &OpenOptions, path: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::os::unix::fs::{chown, symlink};
 
     use super::*;
 
@@ -419,8 +488,6 @@ mod tests {
             symlink(target, &link).unwrap();
             assert_eq!(create(&link).unwrap_err().kind(), ErrorKind::AlreadyExists);
             assert!(refusal(append(&link)).contains("symbolic link"));
-            // The temporary name as a link.
-            symlink(target, place.path().join("rows.json.new")).unwrap();
             replace(&link, b"new").unwrap();
             assert!(!fs::symlink_metadata(&link).unwrap().is_symlink());
             assert_eq!(fs::read(&link).unwrap(), b"new");
@@ -428,6 +495,80 @@ mod tests {
             fs::remove_file(link).unwrap();
         }
         assert!(!place.path().join("missing").exists());
+    }
+
+    #[test]
+    fn a_replaced_file_takes_no_name_of_others() {
+        let place = tempfile::tempdir().unwrap();
+        let (file, new) = (place.path().join("a"), place.path().join("a.new"));
+        fs::write(&file, "old").unwrap();
+        fs::write(&new, "precious").unwrap();
+        replace(&file, b"1").unwrap();
+        Locked::open(&file).unwrap().replace(b"2").unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"2");
+        assert_eq!(fs::read(&new).unwrap(), b"precious");
+        // Nor does a failure leave a file.
+        fs::create_dir(place.path().join("b")).unwrap();
+        replace(&place.path().join("b"), b"1").unwrap_err();
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 3);
+    }
+
+    #[test]
+    fn a_changed_file_keeps_mode_owner_and_links() {
+        let place = tempfile::tempdir().unwrap();
+        let (file, link) = (place.path().join("file"), place.path().join("link"));
+        fs::write(&file, "").unwrap();
+        symlink("file", &link).unwrap();
+        let is_root = rustix::process::geteuid().is_root();
+        for wanted in [0o600, 0o644, 0o444, 0o640] {
+            set_mode(&file, wanted);
+            if is_root {
+                chown(&file, Some(OTHER), Some(OTHER - 1)).unwrap();
+            }
+            let content = wanted.to_string();
+            Locked::open(&link)
+                .unwrap()
+                .replace(content.as_bytes())
+                .unwrap();
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+            assert_eq!(fs::read_to_string(&file).unwrap(), content);
+            assert_eq!(mode(&file), wanted);
+            let found = fs::metadata(&file).unwrap();
+            assert!(!is_root || (found.uid(), found.gid()) == (OTHER, OTHER - 1));
+        }
+        for name in ["fifo", "to-fifo"] {
+            let path = place.path().join(name);
+            if name == "fifo" {
+                let status = std::process::Command::new("mkfifo").arg(&path).status();
+                assert!(status.unwrap().success());
+            } else {
+                symlink("fifo", &path).unwrap();
+            }
+            let text = refusal(Locked::open(&path));
+            assert!(text.contains("fifo\" is not a regular file"), "{text}");
+        }
+        refusal(Locked::open(place.path()));
+        set_mode(place.path(), 0o777);
+        assert!(refusal(Locked::open(&file)).contains("the directory"));
+        set_mode(place.path(), 0o700);
+    }
+
+    #[test]
+    fn changes_at_once_all_take_effect() {
+        const CHANGES: usize = 16;
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        fs::write(&file, "").unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..CHANGES {
+                scope.spawn(|| {
+                    let locked = Locked::open(&file).unwrap();
+                    let text = fs::read_to_string(&file).unwrap() + "+";
+                    locked.replace(text.as_bytes()).unwrap();
+                });
+            }
+        });
+        assert_eq!(fs::read_to_string(&file).unwrap(), "+".repeat(CHANGES));
     }
 
     #[test]

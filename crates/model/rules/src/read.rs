@@ -15,7 +15,7 @@ use crate::tree::{
     Chain, ChainId, Counters, Family, Hook, MAX_CHAIN_NAME, MAX_RULES, Policy, Rule, Ruleset,
     Table, TableError, Target, tables_of,
 };
-use crate::value::show;
+use crate::value::{any_number, show};
 use crate::words::{Word, split};
 
 pub use rule::Parser;
@@ -34,6 +34,8 @@ pub struct Reading {
     pub problems: Vec<ReadError>,
     /// Problems after the first [`MAX_PROBLEMS`].
     pub more_problems: u64,
+    /// Lines that are for the other IP family: -4 or -6.
+    pub other_family: u64,
 }
 
 impl Reading {
@@ -97,6 +99,7 @@ pub(crate) fn transact(
             ruleset,
             problems: Vec::new(),
             more_problems: 0,
+            other_family: 0,
         },
         file,
         noflush,
@@ -335,7 +338,8 @@ impl Reader<'_> {
                 ));
             }
         };
-        if let Some(id) = open.table.find(name) {
+        let present = open.table.find(name);
+        if let Some(id) = present {
             let chain = open.table.get_mut(id);
             if chain.hook.is_some() {
                 if parsed == Some(Policy::Return) {
@@ -351,20 +355,6 @@ impl Reader<'_> {
                 chain.line = at;
                 return Ok(());
             }
-            if !noflush {
-                return Err(LineError::new(
-                    2,
-                    format!(
-                        "chain \"{}\" is defined twice (first in line {}): remove a line",
-                        show(name),
-                        chain.line
-                    ),
-                ));
-            }
-            open.rules -= chain.rules.len();
-            chain.rules = Vec::new();
-            chain.line = at;
-            return Ok(());
         }
         if parsed.is_some() && family != Family::Bridge {
             return Err(LineError::new(
@@ -384,12 +374,30 @@ impl Reader<'_> {
                 ),
             ));
         }
-        check_chain_name(name, family).map_err(|text| LineError::new(2, text))?;
         let user = if family == Family::Bridge {
             parsed.unwrap_or(Policy::Accept)
         } else {
             Policy::Return
         };
+        if let Some(id) = present {
+            let chain = open.table.get_mut(id);
+            if !noflush {
+                return Err(LineError::new(
+                    2,
+                    format!(
+                        "chain \"{}\" is defined twice (first in line {}): remove a line",
+                        show(name),
+                        chain.line
+                    ),
+                ));
+            }
+            open.rules -= chain.rules.len();
+            chain.rules = Vec::new();
+            chain.policy = user;
+            chain.line = at;
+            return Ok(());
+        }
+        check_chain_name(name, family).map_err(|text| LineError::new(2, text))?;
         open.table
             .add(new_chain(name, None, user, at))
             .map_err(|error| LineError::new(2, error.to_string()))?;
@@ -412,6 +420,7 @@ impl Reader<'_> {
             line: self.line,
             rules: &mut open.rules,
             last_chain: &mut self.last_chain,
+            other_family: &mut self.reading.other_family,
         };
         edit.command(&words)
     }
@@ -512,6 +521,8 @@ pub struct Edit<'a, 'n> {
     pub rules: &'a mut usize,
     /// The chain of the previous line.
     pub last_chain: &'a mut Option<ChainId>,
+    /// Lines of the other IP family.
+    pub other_family: &'a mut u64,
 }
 
 impl Edit<'_, '_> {
@@ -544,6 +555,7 @@ impl Edit<'_, '_> {
                 _ => break,
             };
             if wanted != self.parser.family {
+                *self.other_family += 1;
                 return Ok(());
             }
             words = &words[1..];
@@ -551,6 +563,29 @@ impl Edit<'_, '_> {
         let Some(command) = words.first() else {
             return Err(LineError::new(0, "a command such as -A is missing"));
         };
+        let without_verbose: Vec<Word>;
+        if let Some(most) = most_words(&command.text) {
+            let others = words.iter().filter(|word| !is_verbose(word));
+            without_verbose = others.cloned().collect();
+            let before = std::mem::replace(&mut words, &without_verbose);
+            // -v ends the command where a chain could follow.
+            let most = match before.get(1).is_some_and(is_verbose) {
+                true => 1,
+                false => most,
+            };
+            let option = words.get(most).map(|word| &word.text[..]);
+            let most = most + self.option_words(&command.text, option);
+            if let Some(extra) = words.get(most) {
+                return Err(LineError::new(
+                    extra.column,
+                    format!(
+                        "{} takes no \"{}\": remove it",
+                        show(&command.text),
+                        show(&extra.text)
+                    ),
+                ));
+            }
+        }
         let name = words.get(1);
         let chain_name = || {
             name.ok_or_else(|| {
@@ -592,8 +627,8 @@ impl Edit<'_, '_> {
             }
             b"-D" | b"--delete" => {
                 let id = self.find_chain(chain_name()?)?;
-                if words.len() == 3
-                    && let Some(at) = number(&words[2])
+                if let Some(at) = words.get(2).and_then(number)
+                    && words[3..].iter().all(is_verbose)
                 {
                     let chain = self.table.get_mut(id);
                     if at == 0 || at > chain.rules.len() {
@@ -666,6 +701,7 @@ impl Edit<'_, '_> {
                     .table
                     .add(new_chain(&name.text, None, policy, self.line))
                 {
+                    Ok(_) if words.len() > 2 => self.policy(name, &words[3..]),
                     Ok(_) => Ok(()),
                     Err(error @ TableError::Exists) => Err(LineError::new(
                         name.column,
@@ -675,7 +711,7 @@ impl Edit<'_, '_> {
                 }
             }
             b"-X" | b"--delete-chain" => self.delete_chains(name),
-            b"-P" | b"--policy" => self.policy(chain_name()?, words.get(2)),
+            b"-P" | b"--policy" => self.policy(chain_name()?, &words[2..]),
             b"-F" | b"--flush" => {
                 let ids = self.chains(name)?;
                 for id in ids {
@@ -816,7 +852,28 @@ impl Edit<'_, '_> {
         Ok(())
     }
 
-    fn policy(&mut self, name: &Word, policy: Option<&Word>) -> Result<(), LineError> {
+    /// The words of an option that may end a command, with its values.
+    fn option_words(&self, command: &[u8], option: Option<&[u8]>) -> usize {
+        let bridge = self.parser.family == Family::Bridge;
+        match (command, option) {
+            (b"-P" | b"--policy", Some(b"-c" | b"--set-counters")) if !bridge => 3,
+            (b"-N" | b"--new-chain", Some(b"-P" | b"--policy")) if bridge => 2,
+            _ => 0,
+        }
+    }
+
+    /// `POLICY [-c PACKETS BYTES]`.
+    fn policy(&mut self, name: &Word, words: &[Word]) -> Result<(), LineError> {
+        let policy = words.first();
+        let set = match words.get(1) {
+            None => None,
+            Some(option) => {
+                let count = |at: usize| any_number(std::str::from_utf8(&words.get(at)?.text).ok()?);
+                let both = count(2).zip(count(3));
+                let problem = || LineError::new(option.column, "-c needs packets and bytes");
+                Some(both.ok_or_else(problem)?)
+            }
+        };
         let bridge = self.parser.family == Family::Bridge;
         let id = self.find_chain(name)?;
         let policy = policy
@@ -849,6 +906,9 @@ impl Edit<'_, '_> {
             ));
         }
         chain.policy = value;
+        if let Some((packets, bytes)) = set {
+            chain.counters = Counters { packets, bytes };
+        }
         Ok(())
     }
 
@@ -903,7 +963,23 @@ pub fn same(a: &Rule, b: &Rule) -> bool {
 }
 
 fn number(word: &Word) -> Option<usize> {
-    std::str::from_utf8(&word.text).ok()?.parse().ok()
+    let text = std::str::from_utf8(&word.text).ok()?;
+    any_number(text.strip_prefix('+').unwrap_or(text))?
+        .try_into()
+        .ok()
+}
+
+fn is_verbose(word: &Word) -> bool {
+    matches!(&word.text[..], b"-v" | b"--verbose")
+}
+
+/// The words of a command that takes no rule, itself included.
+fn most_words(command: &[u8]) -> Option<usize> {
+    match command {
+        b"-N" | b"--new-chain" | b"-X" | b"--delete-chain" | b"-F" | b"--flush" => Some(2),
+        b"-P" | b"--policy" | b"-E" | b"--rename-chain" | b"-Z" | b"--zero" => Some(3),
+        _ => None,
+    }
 }
 
 /// An optional number of a rule, and the words after it.

@@ -1,10 +1,11 @@
 //! `fairpath rules apply`: edits of a file, all or none.
 
 use std::io::{BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use fairpath_rules::{WithCounters, check_loops, restore, to_text};
+use fairpath_files::Locked;
+use fairpath_rules::{Family, WithCounters, check_loops, restore, to_text};
 
 use super::Format;
 use super::files::{ReadArgs, load_one, names};
@@ -12,9 +13,11 @@ use super::files::{ReadArgs, load_one, names};
 /// Apply edits to a file of rules, all of them or none.
 ///
 /// An edit is one command of iptables (-A, -I, -D, -R, -N, -X, -P, -F, -Z, -E), after -- or in a
-/// file of iptables-restore --noflush. The name of the tool, -t and -w may be before the command, as
-/// fail2ban and Docker write it. The result goes to standard output, or with --in-place replaces the
-/// file at once. Chains that lead back to themselves are refused.
+/// file of iptables-restore --noflush. The name of the tool may be before the command, and -t, -w and
+/// -W anywhere, as fail2ban and Docker write it. The result is in canonical form, without comment
+/// lines (#). It goes to standard output, or with --in-place replaces the file at once: mode and owner
+/// stay, and other commands that edit the file wait. A result with chains that lead back to themselves
+/// is refused.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     fairpath rules apply rules.v4 --in-place -- -I INPUT 1 -s 203.0.113.9 -j DROP\n  \
@@ -48,19 +51,49 @@ pub struct Args {
 /// # Errors
 /// The file or an edit has a problem. The file is unchanged then.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let (_, ruleset, _) = load_one(std::slice::from_ref(&args.file), &args.reading)?;
+    let is_input = |path: &Path| path.as_os_str() == "-";
+    if is_input(&args.file) && args.in_place {
+        bail!("standard input cannot be replaced: name a file, or omit --in-place");
+    }
+    if is_input(&args.file) && args.edits.as_deref().is_some_and(is_input) {
+        bail!("standard input cannot be both the rules and the edits: name a file for one");
+    }
+    let command = command(&args.table, &args.edit)?;
+    // Before the lock: edits that come slowly keep no other command waiting.
     let (name, text) = match &args.edits {
         Some(path) => (path.display().to_string(), read_text(path)?),
         None if args.edit.is_empty() => {
             bail!("no edit: write it after --, or name a file with --edits")
         }
         None => {
-            let (table, edit) = command(&args.table, &args.edit)?;
-            let text = format!("*{table}\n{}\nCOMMIT\n", quoted(&edit));
+            // Other lines of a file, such as COMMIT, are no commands.
+            if !command
+                .words
+                .first()
+                .is_some_and(|word| word.starts_with('-'))
+            {
+                bail!("an edit begins with a command such as -A: nothing was changed");
+            }
+            let (table, edit) = (&command.table, quoted(&command.words));
+            let text = format!("*{table}\n{edit}\nCOMMIT\n");
             ("edit".to_owned(), text.into_bytes())
         }
     };
-    let (before, loops) = (ruleset.rules(), check_loops(&ruleset).len());
+    let replace = || format!("replace {}", args.file.display());
+    let locked = match args.in_place {
+        true => Some(Locked::open(&args.file).with_context(replace)?),
+        false => None,
+    };
+    let (file, ruleset, _) = load_one(std::slice::from_ref(&args.file), &args.reading)?;
+    if let Some((word, family)) = &command.family
+        && *family != ruleset.family
+    {
+        bail!(
+            "{word} edits rules of {family}, and {file} has rules of {}: nothing was changed",
+            ruleset.family
+        );
+    }
+    let before = ruleset.rules();
     let reading = restore(
         ruleset,
         &mut BufReader::new(&text[..]),
@@ -68,25 +101,29 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         &names(),
         true,
     )?;
-    let problems = reading.problems.len();
+    let (problems, skipped) = (reading.problems.len(), reading.other_family);
     let changed = match reading.complete() {
         Ok(changed) => changed,
         Err(problem) if args.edits.is_none() => bail!("edit: {}", problem.text),
         Err(problem) => bail!("{problem} ({problems} problems; nothing was changed)"),
     };
-    let loops_now = check_loops(&changed);
-    if let Some(found) = loops_now.first().filter(|_| loops_now.len() > loops) {
+    if let Some(found) = check_loops(&changed).first() {
         bail!(
-            "{name}:{}: chain {}: {}; nothing was changed",
-            found.line,
+            "{} {}: {}; nothing was changed",
+            found.table,
             found.chain,
             found.text
         );
     }
+    if skipped > 0 {
+        fairpath_cli::note(format_args!(
+            "{name}: {skipped} lines were skipped: -4 and -6 select them for another family than {}",
+            changed.family
+        ));
+    }
     let out = to_text(&changed, WithCounters::AsRead);
-    if args.in_place {
-        fairpath_files::replace(&args.file, out.as_bytes())
-            .with_context(|| format!("replace {}", args.file.display()))?;
+    if let Some(locked) = locked {
+        locked.replace(out.as_bytes()).with_context(replace)?;
         let summary = match args.format {
             Format::Text => format!("{before} rules before, {} now\n", changed.rules()),
             Format::Json => format!(
@@ -118,30 +155,79 @@ fn read_text(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("read {}", path.display()))
 }
 
-/// The table and the words of a command of iptables: its name, -w and -t may be before the rest, as
-/// fail2ban and Docker write them.
-fn command(table: &str, words: &[String]) -> anyhow::Result<(String, Vec<String>)> {
-    let mut table = table.to_owned();
-    let mut rest = Vec::new();
+/// A command of iptables, as fail2ban and Docker write it.
+struct Command {
+    table: String,
+    /// The family that its tool, -4 or -6 selects, and that word.
+    family: Option<(String, Family)>,
+    /// The command and the rule.
+    words: Vec<String>,
+}
+
+/// Options with a text that may look like an option.
+const TEXTS: [&str; 5] = [
+    "--comment",
+    "--log-prefix",
+    "--nflog-prefix",
+    "--string",
+    "--hex-string",
+];
+
+/// Separates the name of the tool, the table, -w and -W from the command and the rule.
+fn command(table: &str, words: &[String]) -> anyhow::Result<Command> {
+    let mut out = Command {
+        table: table.to_owned(),
+        family: None,
+        words: Vec::new(),
+    };
     let mut words = words.iter().peekable();
-    let tools = ["iptables", "ip6tables", "arptables", "ebtables"];
-    words.next_if(|word| {
-        let name = word.rsplit('/').next().unwrap_or_default();
-        tools.contains(&name.split('-').next().unwrap_or_default())
-    });
+    let tool = |word: &String| {
+        let name = word.rsplit('/').next()?.split('-').next()?;
+        Family::ALL.into_iter().find(|family| family.tool() == name)
+    };
+    if let Some((word, family)) = words.peek().and_then(|word| Some((*word, tool(word)?))) {
+        out.family = Some((word.clone(), family));
+        words.next();
+    }
     while let Some(word) = words.next() {
-        match word.as_str() {
+        // A value may follow a long option after =, and a short one directly.
+        let (option, value) = match word.split_once('=') {
+            Some((option, value)) if word.starts_with("--") => (option, Some(value)),
+            _ if word.starts_with("--") => (&word[..], None),
+            _ => match word.get(..2) {
+                Some(option @ ("-t" | "-w" | "-W")) => {
+                    (option, word.get(2..).filter(|value| !value.is_empty()))
+                }
+                _ => (&word[..], None),
+            },
+        };
+        match option {
             "-w" | "--wait" | "-W" | "--wait-interval" => {
-                words.next_if(|seconds| seconds.parse::<u64>().is_ok());
+                if let Some(value) = value {
+                    value
+                        .parse::<u64>()
+                        .with_context(|| format!("{option} takes a number, not {value}"))?;
+                } else {
+                    words.next_if(|seconds| seconds.parse::<u64>().is_ok());
+                }
             }
             "-t" | "--table" => {
-                let name = words.next().context("-t needs the name of a table")?;
-                table.clone_from(name);
+                let value = value.or_else(|| words.next().map(String::as_str));
+                value
+                    .context("-t needs the name of a table")?
+                    .clone_into(&mut out.table);
             }
-            _ => rest.push(word.clone()),
+            "-4" | "--ipv4" => out.family = Some((word.clone(), Family::Ipv4)),
+            "-6" | "--ipv6" => out.family = Some((word.clone(), Family::Ipv6)),
+            _ => {
+                out.words.push(word.clone());
+                if TEXTS.contains(&option) && value.is_none() {
+                    out.words.extend(words.next().cloned());
+                }
+            }
         }
     }
-    Ok((table, rest))
+    Ok(out)
 }
 
 /// Words of a command line as a line of a file: the shell has removed their quotes.
