@@ -12,7 +12,9 @@ use super::files::{FamilyArg, FileArgs, load_one};
 ///
 /// Rules whose meaning would change are refused with their lines, and nothing is printed. Only rules
 /// that classify by prefix (CLASSIFY or MARK) become classes: CSV with name and prefix, for
-/// fairpath class check.
+/// fairpath class check. All of them are in one base chain and compare one side, -s or -d: the class is
+/// that of the sender or the receiver. The last rule that matches decides, but of classes the longest
+/// prefix: rules in another order are refused. JSON is one array.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     fairpath rules convert --to ipv6 rules.v4\n  \
@@ -51,7 +53,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 let list: Vec<serde_json::Value> = lines
                     .iter()
                     .map(|line| {
-                        serde_json::json!({"name": line.name, "prefix": line.prefix,
+                        serde_json::json!({"name": line.name, "prefix": line.prefixes,
                             "line": line.line})
                     })
                     .collect();
@@ -59,7 +61,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             } else {
                 let mut out = String::from("name,prefix\n");
                 for line in lines {
-                    let _ = writeln!(out, "{},{}", line.name, line.prefix);
+                    let _ = writeln!(out, "{},{}", line.name, line.prefixes.join(";"));
                 }
                 out
             }
