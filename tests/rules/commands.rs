@@ -738,6 +738,13 @@ fn guide_has_the_generated_table() {
         guide.ends_with(&stdout(&["check", "--matches"])),
         "run check --matches"
     );
+    let lines = stdout(&["check", "--matches", "--format", "json"]);
+    let lines: Vec<serde_json::Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let mac = lines.iter().find(|line| line["name"] == "-m mac").unwrap();
+    assert_eq!(mac["points"]["tcx egress"]["answer"], "refused");
 }
 
 #[test]

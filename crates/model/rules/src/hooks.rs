@@ -191,6 +191,21 @@ fn header_answer(group: Group, hook: Option<Hook>, point: Point) -> Answer {
     Answer::Exact
 }
 
+/// All matches and targets by name, with the answers of [`Point::ALL`].
+pub fn answers() -> impl Iterator<Item = (String, [Answer; Point::ALL.len()])> {
+    let specs = SPECS.iter().filter(|spec| !spec.name.is_empty());
+    specs.map(|spec| {
+        let name = if spec.kind.is_target() {
+            format!("-j {}", spec.name)
+        } else if spec.is_in(Family::Bridge) && !spec.is_in(Family::Ipv4) {
+            spec.name.to_owned()
+        } else {
+            format!("-m {}", spec.name)
+        };
+        (name, Point::ALL.map(|point| answer(spec.kind, point)))
+    })
+}
+
 /// The table of all matches and targets as Markdown, for the guide.
 pub fn markdown() -> String {
     let mut out = String::from("| match or target |");
@@ -198,16 +213,13 @@ pub fn markdown() -> String {
         out.push_str(&format!(" {} |", point.name()));
     }
     out.push_str(" reason |\n|---|---|---|---|---|---|\n");
-    for spec in SPECS.iter().filter(|spec| !spec.name.is_empty()) {
-        let name = if spec.kind.is_target() {
-            format!("`-j {}`", spec.name)
-        } else if spec.is_in(Family::Bridge) && !spec.is_in(Family::Ipv4) {
-            format!("`{}` (bridge)", spec.name)
+    for (name, answers) in answers() {
+        let bridge = if name.starts_with('-') {
+            ""
         } else {
-            format!("`-m {}`", spec.name)
+            " (bridge)"
         };
-        out.push_str(&format!("| {name} |"));
-        let answers = Point::ALL.map(|point| answer(spec.kind, point));
+        out.push_str(&format!("| `{name}`{bridge} |"));
         for answer in answers {
             out.push_str(&format!(" {} |", answer.word()));
         }

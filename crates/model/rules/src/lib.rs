@@ -35,7 +35,7 @@ pub use check::*;
 pub use convert::*;
 pub use diff::*;
 pub use evaluate::*;
-pub use hooks::{Answer, Point, answer, markdown, rule_answer};
+pub use hooks::{Answer, Point, answer, answers, markdown, rule_answer};
 pub use names::{Names, protocol_name};
 pub use packet::*;
 pub use path::{Stretch, path};

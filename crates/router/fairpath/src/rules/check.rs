@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use anyhow::bail;
 use fairpath_rules::image::RuleWords;
 use fairpath_rules::{
-    Finding, Findings, Hook, Point, Ruleset, Table, check_rules, markdown, rule_answer,
+    Finding, Findings, Hook, Point, Ruleset, Table, answers, check_rules, markdown, rule_answer,
 };
 use serde_json::json;
 
@@ -16,7 +16,7 @@ use super::files::{FileArgs, ReadArgs, RuleFile, load};
 /// Check files of rules: syntax, dead rules, loops, and where each rule can be evaluated.
 ///
 /// Errors are syntax, undefined chains and sets, and loops. Warnings are rules without effect and
-/// extensions that Fairpath does not know.
+/// extensions that Fairpath does not know. JSON is one object per line.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     fairpath rules check /etc/iptables/rules.v4 /etc/iptables/rules.v6\n  \
@@ -34,7 +34,7 @@ pub struct Args {
     /// List each rule that is not exact at every point, with the reason
     #[arg(long)]
     points: bool,
-    /// Print the table of matches and targets by point, as Markdown
+    /// Print the table of matches and targets by point: Markdown, or JSON
     #[arg(long)]
     matches: bool,
     /// Output format
@@ -59,7 +59,10 @@ struct Limited {
 /// The files have errors or, with `--strict`, warnings.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.matches {
-        fairpath_cli::print(markdown())?;
+        fairpath_cli::print(match args.format {
+            Format::Text => markdown(),
+            Format::Json => matches_json(),
+        })?;
         return Ok(());
     }
     let FileArgs { files, reading } = FileArgs {
@@ -107,6 +110,23 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         bail!("check rules: {errors} errors, {warnings} warnings");
     }
     Ok(())
+}
+
+/// Matches and targets with the answer of each point, one in a line.
+fn matches_json() -> String {
+    let mut out = String::new();
+    for (name, answers) in answers() {
+        let points: serde_json::Map<_, _> = Point::ALL
+            .iter()
+            .zip(answers)
+            .map(|(point, answer)| {
+                let value = json!({"answer": answer.word(), "reason": answer.reason()});
+                (point.name().to_owned(), value)
+            })
+            .collect();
+        let _ = writeln!(out, "{}", json!({"name": name, "points": points}));
+    }
+    out
 }
 
 /// The hooks from which a chain can be reached.

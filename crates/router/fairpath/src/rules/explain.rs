@@ -29,7 +29,8 @@ const MAX_PATHS: usize = 100_000;
 /// Show the path of a packet through tables and chains, with file and line.
 ///
 /// The packet is given by its fields (for ARP, a request), or is one of a capture. Facts that its bytes do not have are
-/// options; an answer that depends on a missing one names it.
+/// options; an answer that depends on a missing one names it. JSON is one object, and one per line in
+/// the summary of a capture.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     fairpath rules explain rules.v4 --src 192.0.2.7 --dst 198.51.100.1 --protocol tcp --dport 22 -i eth0 --ctstate NEW\n  \

@@ -50,7 +50,7 @@ enum Command {
 enum Format {
     /// Text for people
     Text,
-    /// JSON
+    /// JSON: one object, or one per line where the command says so
     Json,
 }
 

@@ -3,15 +3,16 @@
 use std::fmt::Write as _;
 
 use fairpath_rules::image::{BuildOptions, build};
-use fairpath_rules::{Counters, Ruleset, WithCounters, rule_string, to_text};
+use fairpath_rules::{Counters, Ruleset, Sets, WithCounters, rule_string, to_text};
 use serde_json::json;
 
 use super::Format;
-use super::files::{FileArgs, load_one};
+use super::files::{FileArgs, load};
 
 /// Print rules in canonical form, or with --plan the lookups of long chains.
 ///
-/// The canonical form is equal to the output of the original save tool, comment lines aside.
+/// The canonical form is equal to the output of the original save tool, comment lines aside. A file of
+/// sets alone is printed as by ipset save.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     fairpath rules show rules.v4\n  \
@@ -48,7 +49,20 @@ enum CounterArg {
 /// # Errors
 /// The files have a problem.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let (name, ruleset, sets) = load_one(&args.files.files, &args.files.reading)?;
+    let files = load(&args.files.files, &args.files.reading)?;
+    if let (false, [], [], Some(sets)) = (
+        args.plan,
+        &files.rules[..],
+        &files.set_problems[..],
+        &files.sets,
+    ) {
+        fairpath_cli::print(match args.format {
+            Format::Text => sets.to_string(),
+            Format::Json => format!("{}\n", sets_json(sets)?),
+        })?;
+        return Ok(());
+    }
+    let (name, ruleset, sets) = files.only()?;
     if !args.plan {
         if args.format == Format::Json {
             fairpath_cli::print(format!("{}\n", to_json(&name, &ruleset)))?;
@@ -109,6 +123,21 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     );
     fairpath_cli::print(out)?;
     Ok(())
+}
+
+/// Sets with their lines.
+fn sets_json(sets: &Sets) -> Result<serde_json::Value, std::fmt::Error> {
+    let mut list = Vec::new();
+    for (name, set) in sets.iter() {
+        let mut text = String::new();
+        set.write(name, &mut text)?;
+        let lines: Vec<&str> = text.lines().collect();
+        list.push(
+            json!({"set": name, "type": set.type_name(), "elements": set.len(),
+            "lines": lines}),
+        );
+    }
+    Ok(json!({ "sets": list }))
 }
 
 /// Tables, chains and rules; counters are 0 if the file has none.
