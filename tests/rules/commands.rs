@@ -193,6 +193,45 @@ fn difference_has_example_packet() {
 }
 
 #[test]
+fn difference_of_sets_has_example_packet() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let file = write(
+        "rules",
+        "*filter\n-A INPUT -m set --match-set bad src -j DROP\nCOMMIT\n",
+    );
+    let create = "create bad hash:ip family inet\n";
+    let old = write("old", &format!("{create}add bad 192.0.2.1\n"));
+    let new = write(
+        "new",
+        &format!("{create}add bad 192.0.2.1\nadd bad 192.0.2.9\n"),
+    );
+    let output = rules(&["diff", &file, &file, "--sets", &old, "--second-sets", &new]);
+    assert_eq!(output.status.code(), Some(1));
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        out.contains("set bad: 0 lines only in the first, 1 only in the second"),
+        "{out}"
+    );
+    assert!(out.contains("192.0.2.9"), "{out}");
+    assert!(out.contains("second: DROP by line 2"), "{out}");
+    assert!(stdout(&["diff", &file, &file, "--sets", &old]).contains("equal"));
+    // A file of sets alone.
+    let text = stdout(&["show", &new]);
+    assert!(
+        text.ends_with("add bad 192.0.2.1\nadd bad 192.0.2.9\n"),
+        "{text}"
+    );
+    let json: serde_json::Value =
+        serde_json::from_str(&stdout(&["show", "--format", "json", &new])).unwrap();
+    assert_eq!(json["sets"][0]["elements"], 2);
+}
+
+#[test]
 fn edits_apply_all_or_none() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rules.v4");

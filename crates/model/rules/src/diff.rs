@@ -19,7 +19,7 @@ use crate::read::new_table;
 use crate::reference::{Reference, Step};
 use crate::sets::Sets;
 use crate::spec::Kind;
-use crate::tree::{Family, Hook, Ruleset, Table};
+use crate::tree::{Family, Hook, Item, Ruleset, Table, Value};
 use crate::write::rule_string;
 use made::{Aim, Choice, Guide};
 
@@ -75,11 +75,22 @@ pub struct Example {
     pub by: (String, String),
 }
 
+/// A set that one file of sets has otherwise than the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetChange {
+    /// Its name.
+    pub name: String,
+    /// Lines of the set that only the first file has, and only the second.
+    pub lines: (usize, usize),
+}
+
 /// The difference of two sets.
 #[derive(Debug, Default)]
 pub struct Difference {
-    /// Changes of the packet.
+    /// Changes of rules.
     pub changes: Vec<Change>,
+    /// Sets that differ.
+    pub sets: Vec<SetChange>,
     /// Packets with another verdict.
     pub examples: Vec<Example>,
     /// Packets that were evaluated, and those with another verdict.
@@ -91,9 +102,9 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// True if both sets have the same rules in the same order.
+    /// True if both sets have the same rules in the same order, and the same elements.
     pub fn same_rules(&self) -> bool {
-        self.changes.is_empty()
+        self.changes.is_empty() && self.sets.is_empty()
     }
 }
 
@@ -110,6 +121,7 @@ pub fn diff(
 ) -> Result<Difference, crate::image::BuildError> {
     let mut difference = Difference {
         changes: changes(first, second),
+        sets: set_changes(sets),
         ..Difference::default()
     };
     if difference.same_rules() {
@@ -117,6 +129,34 @@ pub fn diff(
     }
     packets(first, second, sets, count, &mut difference)?;
     Ok(difference)
+}
+
+/// Sets that are not the same in both files.
+fn set_changes((first, second): (Option<&Sets>, Option<&Sets>)) -> Vec<SetChange> {
+    let names = [first, second].into_iter().flatten();
+    let names: BTreeSet<&str> = names.flat_map(Sets::iter).map(|(name, _)| name).collect();
+    let text = |sets: Option<&Sets>, name: &str| {
+        let mut out = String::new();
+        if let Some(set) = sets.and_then(|sets| sets.get(name)) {
+            set.write(name, &mut out)
+                .expect("a string takes every text");
+        }
+        out
+    };
+    let mut out = Vec::new();
+    for name in names {
+        let (a, b) = (text(first, name), text(second, name));
+        if a == b {
+            continue;
+        }
+        let [a, b] = [&a, &b].map(|text| text.lines().collect::<HashSet<_>>());
+        let lines = (a.difference(&b).count(), b.difference(&a).count());
+        if lines != (0, 0) {
+            let name = name.to_owned();
+            out.push(SetChange { name, lines });
+        }
+    }
+    out
 }
 
 fn changes(first: &Ruleset, second: &Ruleset) -> Vec<Change> {
@@ -287,11 +327,19 @@ fn increasing(numbers: &[usize]) -> Vec<usize> {
     out
 }
 
-/// The rules that changed, and the ends of chains that did.
-fn aims(ruleset: &Ruleset, changes: &[Change], side: fn((u32, u32)) -> u32) -> Vec<Aim> {
+/// The rules that changed or use a set that did, and the ends of chains that changed.
+fn aims(ruleset: &Ruleset, difference: &Difference, side: fn((u32, u32)) -> u32) -> Vec<Aim> {
+    let other_set = |item: &Item| match &item.value {
+        Value::Set(set) => difference
+            .sets
+            .iter()
+            .any(|other| other.name.as_bytes() == &*set.name),
+        _ => false,
+    };
+    let none = HashSet::new();
     let mut out = Vec::new();
     let mut lines: HashMap<(&str, &str), HashSet<u32>> = HashMap::new();
-    for change in changes {
+    for change in &difference.changes {
         let lines = lines.entry((&change.table, &change.chain)).or_default();
         lines.insert(match change.change {
             RuleChange::Chain => END,
@@ -301,12 +349,12 @@ fn aims(ruleset: &Ruleset, changes: &[Change], side: fn((u32, u32)) -> u32) -> V
     for (at, table) in ruleset.tables.iter().enumerate() {
         for (id, chain) in table.chains() {
             let name = chain.name();
-            let Some(lines) = lines.get(&(&*table.name, &*name)) else {
-                continue;
-            };
+            let lines = lines.get(&(&*table.name, &*name)).unwrap_or(&none);
             let end = lines.contains(&END).then_some(chain.rules.len());
-            let changed =
-                (0..chain.rules.len()).filter(|at| lines.contains(&chain.rules[*at].line));
+            let changed = (0..chain.rules.len()).filter(|at| {
+                let rule = &chain.rules[*at];
+                lines.contains(&rule.line) || rule.items.iter().any(other_set)
+            });
             out.extend(changed.chain(end).map(|rule| Aim {
                 table: at,
                 chain: id,
@@ -342,11 +390,14 @@ fn packets(
     let mut cores = built.each_ref().map(|built| {
         Core::new(built, CounterMode::None).expect("an image that was just built is valid")
     });
-    let guides = [Guide::new(first), Guide::new(second)];
+    let guides = [
+        Guide::new(first, sets.0, sets.1),
+        Guide::new(second, sets.1, sets.0),
+    ];
     let used = kinds(first).chain(kinds(second)).collect();
     let changed = [
-        aims(first, &difference.changes, |(line, _)| line),
-        aims(second, &difference.changes, |(_, line)| line),
+        aims(first, difference, |(line, _)| line),
+        aims(second, difference, |(_, line)| line),
     ];
     let mut choice = Choice(1);
     let mut seen = HashSet::new();

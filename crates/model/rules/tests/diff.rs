@@ -1,7 +1,7 @@
 //! Differences of sets whose difference is known: rules, and an example packet for each.
 
 use fairpath_rules::{
-    Difference, Family, Names, Packet, Reference, RuleChange, Ruleset, Verdict, diff, read,
+    Difference, Family, Names, Packet, Reference, RuleChange, Ruleset, Sets, Verdict, diff, read,
 };
 
 /// Packets of a comparison.
@@ -115,6 +115,106 @@ fn one_field_of_a_frame_makes_a_difference() {
         let rule = |fields| format!("-A FORWARD {fields} -j DROP");
         finds(Family::Bridge, &rule(first), &rule(second));
     }
+}
+
+#[test]
+fn one_field_of_a_header_makes_a_difference() {
+    for (first, second) in [
+        ("-m length --length 100:200", "-m length --length 100:201"),
+        ("-m length --length 1000:", "-m length --length 1001:"),
+        ("-m ttl --ttl-lt 5", "-m ttl --ttl-lt 6"),
+        ("-m ttl --ttl-gt 5", "-m ttl --ttl-gt 6"),
+        ("-m ttl --ttl-eq 5", "-m ttl --ttl-eq 6"),
+        ("-m dscp --dscp 5", "-m dscp --dscp 6"),
+        ("-m tos --tos 0x10/0x3f", "-m tos --tos 0x10/0x3e"),
+        ("-m ecn --ecn-ip-ect 1", "-m ecn --ecn-ip-ect 2"),
+        ("-p tcp -m ecn --ecn-tcp-ece", "-p tcp -m ecn --ecn-tcp-cwr"),
+        ("-f", "! -f"),
+        ("-p icmp --icmp-type 5", "-p icmp --icmp-type 6"),
+        ("-p icmp --icmp-type 3/1", "-p icmp --icmp-type 3/2"),
+        (
+            "-p tcp --tcp-flags ALL SYN",
+            "-p tcp --tcp-flags ALL SYN,ACK",
+        ),
+        ("-p tcp --tcp-option 8", "-p tcp --tcp-option 9"),
+        (
+            "-p tcp -m tcpmss --mss 500:600",
+            "-p tcp -m tcpmss --mss 500:601",
+        ),
+        ("-p esp -m esp --espspi 5:9", "-p esp -m esp --espspi 5:10"),
+        ("-p ah -m ah --ahspi 5", "-p ah -m ah --ahspi 6"),
+        (
+            "-p dccp --dccp-types REQUEST",
+            "-p dccp --dccp-types RESPONSE",
+        ),
+        (
+            "-p sctp --chunk-types any INIT",
+            "-p sctp --chunk-types any INIT_ACK",
+        ),
+        (
+            "-p sctp --chunk-types all DATA:Be,SACK",
+            "-p sctp --chunk-types all DATA:BE,SACK",
+        ),
+        (
+            "-p sctp --chunk-types only DATA",
+            "-p sctp --chunk-types only SACK",
+        ),
+        ("-m u32 --u32 4>>16=7", "-m u32 --u32 4>>16=8"),
+        (
+            "-m u32 --u32 0>>22&0x3C@40&0xFF=5:9",
+            "-m u32 --u32 0>>22&0x3C@40&0xFF=5:10",
+        ),
+        ("-m connmark --mark 1", "-m connmark --mark 2"),
+        ("-m mark --mark 1", "-m connmark --mark 1"),
+    ] {
+        let rule = |fields| format!("-A INPUT {fields} -j DROP");
+        finds(Family::Ipv4, &rule(first), &rule(second));
+    }
+    for (first, second) in [
+        ("-m length --length 100:200", "-m length --length 100:201"),
+        ("-m hl --hl-lt 5", "-m hl --hl-lt 6"),
+        ("-p esp -m esp --espspi 5:9", "-p esp -m esp --espspi 5:10"),
+        ("-m ah --ahspi 5", "-m ah --ahspi 6"),
+        ("-m u32 --u32 52>>16=7", "-m u32 --u32 52>>16=8"),
+    ] {
+        let rule = |fields| format!("-A INPUT {fields} -j DROP");
+        finds(Family::Ipv6, &rule(first), &rule(second));
+    }
+}
+
+#[test]
+fn one_element_of_a_set_makes_a_difference() {
+    let text = "-A INPUT -m set --match-set hosts src -j DROP\n\
+                -A INPUT -m set --match-set services dst,dst -j DROP";
+    let rules = rules(Family::Ipv4, &filter(Family::Ipv4, text));
+    let sets = |hosts: &str, services: &str| {
+        let mut text = String::from(
+            "create hosts hash:net family inet\ncreate services hash:ip,port family inet\n",
+        );
+        for other in 0..500 {
+            let (high, low) = (other / 250, other % 250);
+            text.push_str(&format!("add hosts 10.1.{high}.{low}\n"));
+            text.push_str(&format!("add services 10.2.{high}.{low},tcp:80\n"));
+        }
+        text.push_str(&format!("add hosts {hosts}\nadd services {services}\n"));
+        Sets::read("sets", text.as_bytes()).expect("valid sets")
+    };
+    let first = sets("192.0.2.0/24", "198.51.100.1,udp:53");
+    for (second, name) in [
+        (sets("192.0.2.0/25", "198.51.100.1,udp:53"), "hosts"),
+        (sets("192.0.2.0/24", "198.51.100.1,udp:54"), "services"),
+        (sets("192.0.2.0/24", "198.51.100.2,udp:53"), "services"),
+    ] {
+        let both = (Some(&first), Some(&second));
+        let difference = diff(&rules, &rules, both, PACKETS).expect("small");
+        assert!(difference.changes.is_empty() && !difference.same_rules());
+        assert_eq!(difference.sets.len(), 1);
+        assert_eq!(difference.sets[0].name, name);
+        assert_eq!(difference.sets[0].lines, (1, 1));
+        assert!(difference.differing > 10, "{name}: {difference:?}");
+    }
+    let same = diff(&rules, &rules, (Some(&first), Some(&first)), PACKETS).expect("small");
+    assert!(same.same_rules());
 }
 
 #[test]

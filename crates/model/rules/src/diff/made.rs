@@ -9,13 +9,15 @@
 //! through several chains are met as often as those of short ones, and half of the packets aim at
 //! rules that changed.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::ops::Range;
 
 use crate::bridge::LENGTH;
 use crate::packet::{Connection, Facts};
-use crate::spec::Kind;
-use crate::tree::{ChainId, Family, Hook, Item, Ruleset, Target, Value};
+use crate::sets::Sets;
+use crate::spec::{Kind, Location, U32Word};
+use crate::tree::{ChainId, Family, Hook, Item, Ruleset, SetMatch, Table, Target, Value};
 
 /// Nested jumps that a path follows.
 const MAX_DEPTH: usize = 64;
@@ -55,16 +57,74 @@ pub(super) struct Guide<'a> {
     /// Chains that have rules, with the number of the first of them.
     starts: Vec<(usize, Aim)>,
     rules: usize,
+    elements: HashMap<&'a [u8], Elements>,
+}
+
+/// An element of a set: network, its length, protocol and port.
+type Element = (IpAddr, u8, u8, u16);
+
+/// The elements of a set, those that the other set does not have first.
+struct Elements {
+    all: Vec<Element>,
+    changed: usize,
+}
+
+impl Elements {
+    fn new(name: &str, sets: &Sets, other: Option<&Sets>) -> Self {
+        let has: HashSet<Element> = other.map_or_else(HashSet::new, |other| list(name, other));
+        let (same, mut all): (Vec<_>, Vec<_>) = list(name, sets)
+            .into_iter()
+            .partition(|element| has.contains(element));
+        let changed = all.len();
+        all.extend(same);
+        all[..changed].sort_unstable();
+        all[changed..].sort_unstable();
+        Self { all, changed }
+    }
+
+    fn any(&self, choice: &mut Choice) -> Option<Element> {
+        let of_changed = self.changed > 0 && choice.one_in(2);
+        let count = if of_changed {
+            self.changed
+        } else {
+            self.all.len()
+        };
+        self.all.get(choice.below(count)).copied()
+    }
+}
+
+/// The elements of a set, or of the members of a list.
+fn list(name: &str, sets: &Sets) -> HashSet<Element> {
+    let Some(set) = sets.get(name) else {
+        return HashSet::new();
+    };
+    let members = set.members().filter_map(|name| sets.get(name));
+    std::iter::once(set)
+        .chain(members)
+        .flat_map(|set| set.elements())
+        .map(|element| (element.net, element.length, element.proto, element.port))
+        .collect()
 }
 
 impl<'a> Guide<'a> {
-    pub fn new(ruleset: &'a Ruleset) -> Self {
+    pub fn new(ruleset: &'a Ruleset, sets: Option<&Sets>, other: Option<&Sets>) -> Self {
         let mut guide = Guide {
             ruleset,
             callers: Vec::new(),
             starts: Vec::new(),
             rules: 0,
+            elements: HashMap::new(),
         };
+        let rules = ruleset.tables.iter().flat_map(Table::chains);
+        for item in rules.flat_map(|(_, chain)| chain.rules.iter().flat_map(|rule| &rule.items)) {
+            if let (Value::Set(set), Some(sets)) = (&item.value, sets) {
+                let name = String::from_utf8_lossy(&set.name);
+                guide
+                    .elements
+                    .entry(&set.name)
+                    .or_insert_with(|| Elements::new(&name, sets, other));
+            }
+        }
         for (table, tree) in ruleset.tables.iter().enumerate() {
             let mut callers = vec![Vec::new(); tree.bound() as usize];
             for (chain, content) in tree.chains() {
@@ -121,6 +181,16 @@ impl<'a> Guide<'a> {
         None
     }
 
+    fn meet(&self, fields: &mut Fields, item: &Item, holds: bool, choice: &mut Choice) {
+        let Value::Set(set) = &item.value else {
+            return fields.meet(item, holds, choice);
+        };
+        let element = self.elements.get(&*set.name);
+        if let Some(element) = element.and_then(|elements| elements.any(choice)) {
+            fields.element(set, element, holds != item.not, choice);
+        }
+    }
+
     /// A packet that probably reaches the place, and its hook.
     pub fn packet(&self, aim: Aim, choice: &mut Choice) -> Option<(Hook, Fields)> {
         let (hook, path) = self.path(aim, choice)?;
@@ -129,7 +199,7 @@ impl<'a> Guide<'a> {
             let items = self.items(self.any(choice)?);
             if let Some(item) = items.get(choice.below(items.len())) {
                 let inside = !choice.one_in(3);
-                fields.meet(item, inside, choice);
+                self.meet(&mut fields, item, inside, choice);
             }
         }
         let last = path.len() - 1;
@@ -138,7 +208,7 @@ impl<'a> Guide<'a> {
             // A packet just outside of the rule differs in one condition.
             let outside = (at == last && choice.one_in(3)).then(|| choice.below(items.len()));
             for (number, item) in items.iter().enumerate() {
-                fields.meet(item, outside != Some(number), choice);
+                self.meet(&mut fields, item, outside != Some(number), choice);
             }
         }
         if !hook.has_input() {
@@ -182,12 +252,29 @@ pub(super) struct Fields {
     packet_type: Option<u8>,
     /// Types of the addresses.
     types: [Option<u16>; 2],
+    connection_mark: u32,
+    /// Of the IP packet, if a condition compares it.
+    length: Option<usize>,
+    fragment: bool,
+    /// Of AH or ESP.
+    spi: u32,
+    mss: Option<u16>,
+    tcp_option: Option<u8>,
+    /// Types and flags.
+    chunks: Vec<(u8, u8)>,
+    dccp_type: u8,
+    /// Words that conditions of u32 read, and what they shall find.
+    words: Vec<(U32Word, u32)>,
 }
 
 /// The type of most addresses, as a bit.
 const UNICAST: u16 = 2;
 /// Longest name of a device.
 const MAX_DEVICE: usize = 15;
+/// Bytes of a transport header, to which conditions of u32 go.
+const MAX_TRANSPORT: usize = 64;
+/// Longest packet for conditions of u32.
+const MAX_WORDS_LENGTH: usize = 1500;
 const MAC: u64 = 0xffff_ffff_ffff;
 
 /// A number inside or just outside of a range of `full`; `None`: there is none.
@@ -256,6 +343,15 @@ impl Fields {
             mark: 0,
             packet_type: None,
             types: [None; 2],
+            connection_mark: 0,
+            length: None,
+            fragment: false,
+            spi: 256,
+            mss: None,
+            tcp_option: None,
+            chunks: vec![(0, 3)],
+            dccp_type: 0,
+            words: Vec::new(),
         }
     }
 
@@ -386,7 +482,10 @@ impl Fields {
             ("--mark", Value::Pair(value, mask)) => {
                 let (value, mask) = (u128::from(*value), u128::from(*mask));
                 if let Some(mark) = masked(value, mask, u32::MAX.into(), inside, choice) {
-                    self.mark = mark as u32;
+                    match item.kind {
+                        Kind::Connmark => self.connection_mark = mark as u32,
+                        _ => self.mark = mark as u32,
+                    }
                 }
             }
             ("--mark", Value::Number(bits)) => self.mark = if inside { *bits as u32 } else { 0 },
@@ -447,7 +546,101 @@ impl Fields {
             ("--ttl-gt" | "--hl-gt", Value::Number(ttl)) => {
                 self.ttl = if inside { (ttl + 1).min(255) } else { *ttl } as u8;
             }
+            _ => self.meet_header(item, inside, choice),
+        }
+    }
+
+    /// The same for fields of headers that few rules compare.
+    fn meet_header(&mut self, item: &Item, inside: bool, choice: &mut Choice) {
+        let mut within = |first: u32, last: u32, full: u128| {
+            number(u128::from(first)..u128::from(last), full, inside, choice)
+        };
+        match (item.name(), &item.value) {
+            ("--length", Value::Pair(first, last)) => {
+                let length = within(*first, *last, 0xffff);
+                self.length = length.map(|length| length as usize).or(self.length);
+            }
+            ("--ahspi" | "--espspi", Value::Pair(first, last)) => {
+                let spi = within(*first, *last, u32::MAX.into());
+                self.spi = spi.map_or(self.spi, |spi| spi as u32);
+                self.protocol = if item.name() == "--ahspi" { 51 } else { 50 };
+            }
+            ("--mss", Value::Pair(first, last)) => {
+                let mss = within(*first, *last, 0xffff);
+                self.mss = mss.map(|mss| mss as u16);
+            }
+            ("--tcp-option", Value::Number(option)) => {
+                self.tcp_option = inside.then_some(*option as u8);
+            }
+            ("--ecn-ip-ect", Value::Number(ecn)) => {
+                self.tos = self.tos & !3 | (if inside { *ecn } else { ecn ^ 1 }) as u8 & 3;
+            }
+            ("--ecn-tcp-ece", _) => self.tcp_flags = self.tcp_flags & !0x40 | u8::from(inside) << 6,
+            ("--ecn-tcp-cwr", _) => self.tcp_flags = self.tcp_flags & !0x80 | u8::from(inside) << 7,
+            ("--dccp-types", Value::Number(bits)) => {
+                let wanted = if inside { *bits } else { !*bits };
+                let types: Vec<u8> = (0..10).filter(|bit| wanted >> bit & 1 != 0).collect();
+                if let Some(ty) = types.get(choice.below(types.len())) {
+                    self.dccp_type = *ty;
+                }
+            }
+            ("-f", _) => self.fragment = inside,
+            ("--chunk-types", Value::Numbers(wanted)) => {
+                let [mode, list @ ..] = &wanted[..] else {
+                    return;
+                };
+                let chunk = |entry: &u128| (*entry as u8, (entry >> 16) as u8);
+                self.chunks = list.iter().map(chunk).collect();
+                let at = choice.below(list.len());
+                if *mode == 0 {
+                    self.chunks = vec![self.chunks[at]];
+                }
+                if !inside && let Some(last) = self.chunks.last_mut() {
+                    let mask = list.last().map_or(0, |entry| (entry >> 8) as u8);
+                    match mask != 0 && choice.one_in(2) {
+                        true => last.1 ^= 1 << mask.trailing_zeros(),
+                        false => last.0 ^= 1 << choice.below(4),
+                    }
+                }
+            }
+            ("--u32", Value::U32(test)) => {
+                // One of the tests fails.
+                let outside = (!inside).then(|| choice.below(test.tests.len()));
+                for (at, word) in test.tests.iter().enumerate() {
+                    let (first, last) = word.ranges[choice.below(word.ranges.len())];
+                    let range = u128::from(first)..u128::from(last);
+                    let holds = outside != Some(at);
+                    if let Some(value) = number(range, u32::MAX.into(), holds, choice) {
+                        self.words.push((word.clone(), value as u32));
+                    }
+                }
+            }
             _ => {}
+        }
+    }
+
+    /// An address and a port inside or just outside of an element.
+    fn element(&mut self, set: &SetMatch, element: Element, inside: bool, choice: &mut Choice) {
+        let (net, length, protocol, port) = element;
+        let side = |at: usize| usize::from(set.destinations.get(at).copied().unwrap_or(false));
+        let (net, width) = match net {
+            IpAddr::V4(net) => (u128::from(net.to_bits()), 32),
+            IpAddr::V6(net) => (net.to_bits(), 128),
+        };
+        let full = u128::MAX >> (128 - width);
+        let mask = full & !full.checked_shr(length.into()).unwrap_or(0);
+        let address = masked(
+            net,
+            mask,
+            full,
+            inside || protocol != 0 && choice.one_in(2),
+            choice,
+        );
+        put(&mut self.addresses[side(0)], address);
+        if protocol != 0 {
+            self.protocol = protocol;
+            let outside = u32::from(port ^ u16::from(!inside && choice.one_in(2)));
+            self.port(side(1), outside..outside, true, choice);
         }
     }
 
@@ -523,6 +716,7 @@ impl Fields {
             logical_output: bridge.then(|| self.logical[1].clone().into()),
             connection: self.family.is_ip().then_some(Connection {
                 state: self.state,
+                mark: self.connection_mark,
                 ..Connection::default()
             }),
             mark: self.mark,
@@ -530,7 +724,7 @@ impl Fields {
             source_type: types(0),
             destination_type: types(1),
             random: Some(choice.draw() as u32),
-            reverse_path: Some(true),
+            reverse_path: Some(!used.contains(&Kind::Rpfilter) || choice.one_in(2)),
             ..Facts::default()
         }
     }
@@ -553,6 +747,9 @@ impl Fields {
             0x0806 | 0x8035 => self.arp(&mut out),
             _ => out.resize(network + 46, 0),
         }
+        for (word, value) in &self.words {
+            write_word(&mut out[network..], word, *value);
+        }
         (out, network)
     }
 
@@ -560,27 +757,73 @@ impl Fields {
         let mut bytes = [0u8; 20];
         bytes[0..2].copy_from_slice(&self.ports[0].to_be_bytes());
         bytes[2..4].copy_from_slice(&self.ports[1].to_be_bytes());
+        let mut rest = Vec::new();
         match self.protocol {
-            6 => (bytes[12], bytes[13]) = (0x50, self.tcp_flags),
+            6 => {
+                if let Some(mss) = self.mss {
+                    rest.extend([2, 4]);
+                    rest.extend(mss.to_be_bytes());
+                }
+                match self.tcp_option {
+                    Some(option @ (0 | 1)) => rest.extend([option; 4]),
+                    Some(option) => rest.extend([option, 4, 0, 0]),
+                    None => {}
+                }
+                bytes[12] = (bytes.len() + rest.len()) as u8 / 4 << 4;
+                bytes[13] = self.tcp_flags;
+            }
             // An echo request, unless a condition set the type.
             1 if self.ports[0] == 40_000 => bytes[0..4].copy_from_slice(&[8, 0, 0, 0]),
             58 if self.ports[0] == 40_000 => bytes[0..4].copy_from_slice(&[128, 0, 0, 0]),
             1 | 58 => bytes[2..4].fill(0),
+            // The length is in words, and the type is after a flag.
+            33 => (bytes[4], bytes[8]) = (4, self.dccp_type << 1),
+            50 => bytes[0..4].copy_from_slice(&self.spi.to_be_bytes()),
+            51 => {
+                // No header follows; three words.
+                bytes[0..2].copy_from_slice(&[59, 1]);
+                bytes[4..8].copy_from_slice(&self.spi.to_be_bytes());
+            }
+            132 => {
+                out.extend_from_slice(&bytes[..12]);
+                for (ty, flags) in &self.chunks {
+                    out.extend_from_slice(&[*ty, *flags, 0, 4]);
+                }
+                return;
+            }
             _ => {}
         }
         out.extend_from_slice(&bytes);
+        out.extend_from_slice(&rest);
+    }
+
+    /// The length of an IP packet with these bytes.
+    fn total(&self, bytes: usize, header: usize) -> usize {
+        let reach = |word: &U32Word| {
+            let steps = word.steps.iter().map(|step| match step {
+                Location::At(number) => *number as usize,
+                _ => 0,
+            });
+            word.offset as usize + steps.sum::<usize>() + header + MAX_TRANSPORT
+        };
+        let words = self.words.iter().map(|(word, _)| reach(word)).max();
+        let needed = words.map_or(bytes, |words| {
+            words.clamp(bytes, MAX_WORDS_LENGTH.max(bytes))
+        });
+        self.length.map_or(needed, |length| length.max(header))
     }
 
     fn ipv4(&self, out: &mut Vec<u8>) {
+        let start = out.len();
         out.extend_from_slice(&[
             0x45,
             self.tos,
             0,
-            40,
             0,
             0,
             0,
             0,
+            u8::from(self.fragment),
             self.ttl,
             self.protocol,
             0,
@@ -590,16 +833,20 @@ impl Fields {
             out.extend_from_slice(&(address as u32).to_be_bytes());
         }
         self.transport(out);
+        let total = self.total(out.len() - start, 20);
+        out.resize(start + total, 0);
+        out[start + 2..start + 4].copy_from_slice(&(total as u16).to_be_bytes());
     }
 
     fn ipv6(&self, out: &mut Vec<u8>) {
+        let start = out.len();
         let first = [
             0x60 | self.tos >> 4,
             self.tos << 4,
             0,
             0,
             0,
-            20,
+            0,
             self.protocol,
             self.ttl,
         ];
@@ -608,6 +855,9 @@ impl Fields {
             out.extend_from_slice(&address.to_be_bytes());
         }
         self.transport(out);
+        let total = self.total(out.len() - start, 40);
+        out.resize(start + total, 0);
+        out[start + 4..start + 6].copy_from_slice(&((total - 40) as u16).to_be_bytes());
     }
 
     fn arp(&self, out: &mut Vec<u8>) {
@@ -619,6 +869,56 @@ impl Fields {
             out.extend_from_slice(&mac.to_be_bytes()[2..]);
             out.extend_from_slice(&(address as u32).to_be_bytes());
         }
+    }
+}
+
+/// Changes the word that a test of u32 reads last, so that it finds `value`.
+fn write_word(packet: &mut [u8], word: &U32Word, value: u32) {
+    let read = |packet: &[u8], at: usize| {
+        let bytes = packet.get(at..at.checked_add(4)?)?;
+        bytes.try_into().ok().map(u32::from_be_bytes)
+    };
+    let (mut at, mut steps) = (word.offset as usize, Vec::new());
+    let mut start = 0;
+    for step in &word.steps {
+        let Location::At(number) = step else {
+            steps.push(*step);
+            continue;
+        };
+        let Some(found) = read(packet, at) else {
+            return;
+        };
+        let moved = steps.drain(..).fold(found, |found, step| match step {
+            Location::And(mask) => found & mask,
+            Location::ShiftLeft(bits) => found.checked_shl(bits).unwrap_or(0),
+            Location::ShiftRight(bits) => found.checked_shr(bits).unwrap_or(0),
+            Location::At(_) => found,
+        });
+        start += moved as usize;
+        at = start + *number as usize;
+    }
+    let (mut value, mut mask) = (value, u32::MAX);
+    for step in steps.iter().rev() {
+        match step {
+            Location::And(kept) => mask &= kept,
+            Location::ShiftLeft(bits) => {
+                (value, mask) = (
+                    value.checked_shr(*bits).unwrap_or(0),
+                    mask.checked_shr(*bits).unwrap_or(0),
+                );
+            }
+            Location::ShiftRight(bits) => {
+                (value, mask) = (
+                    value.checked_shl(*bits).unwrap_or(0),
+                    mask.checked_shl(*bits).unwrap_or(0),
+                );
+            }
+            Location::At(_) => {}
+        }
+    }
+    if let Some(found) = read(packet, at) {
+        let new = found & !mask | value & mask;
+        packet[at..at + 4].copy_from_slice(&new.to_be_bytes());
     }
 }
 

@@ -15,10 +15,11 @@ use super::files::{ReadArgs, load_one};
 /// Compare two sets: rules that changed, and packets that meet another verdict.
 ///
 /// Packets are made from the conditions of both sets, at their boundaries; half of them aim at the
-/// rules that changed. Exit status 1 if the rules differ.
+/// rules that changed, or that use an ipset that did. Exit status 1 if the rules or ipsets differ.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     fairpath rules diff rules.v4 rules.v4.new\n  \
+    fairpath rules diff rules.v4 rules.v4 --sets old.ipset --second-sets new.ipset\n  \
     fairpath rules diff --format json old.v6 new.v6")]
 pub struct Args {
     /// The first set
@@ -27,9 +28,12 @@ pub struct Args {
     /// The second set
     #[arg(value_name = "B")]
     second: PathBuf,
-    /// An ipset file that both use
+    /// An ipset file of A, and without --second-sets of B
     #[arg(long, value_name = "FILE")]
     sets: Option<PathBuf>,
+    /// An ipset file of B
+    #[arg(long, value_name = "FILE")]
+    second_sets: Option<PathBuf>,
     /// Packets to make
     #[arg(long, value_name = "N", default_value_t = DIFF_PACKETS)]
     packets: usize,
@@ -45,13 +49,19 @@ pub struct Args {
 /// # Errors
 /// A file has a problem, or the sets differ.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let files = |path: &PathBuf| {
-        std::iter::once(path.clone())
-            .chain(args.sets.clone())
+    let files = |path: &PathBuf, sets: Option<&PathBuf>| {
+        std::iter::once(path)
+            .chain(sets)
+            .cloned()
             .collect::<Vec<_>>()
     };
-    let (first_name, first, first_sets) = load_one(&files(&args.first), &args.reading)?;
-    let (second_name, second, second_sets) = load_one(&files(&args.second), &args.reading)?;
+    let of_first = files(&args.first, args.sets.as_ref());
+    let of_second = files(
+        &args.second,
+        args.second_sets.as_ref().or(args.sets.as_ref()),
+    );
+    let (first_name, first, first_sets) = load_one(&of_first, &args.reading)?;
+    let (second_name, second, second_sets) = load_one(&of_second, &args.reading)?;
     if first.family != second.family {
         bail!(
             "{first_name} has rules of {}, {second_name} of {}: give --family or two files of one family",
@@ -72,7 +82,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if !difference.same_rules() {
         bail!(
             "{} changes, {} of {} made packets meet another verdict",
-            difference.changes.len(),
+            difference.changes.len() + difference.sets.len(),
             difference.differing,
             difference.packets
         );
@@ -129,6 +139,13 @@ fn text(family: Family, difference: &Difference) -> String {
             change.text
         );
     }
+    for set in &difference.sets {
+        let _ = writeln!(
+            out,
+            "set {}: {} lines only in the first, {} only in the second",
+            set.name, set.lines.0, set.lines.1
+        );
+    }
     for example in &difference.examples {
         let _ = writeln!(
             out,
@@ -176,7 +193,12 @@ fn to_json(family: Family, difference: &Difference) -> serde_json::Value {
                 "first_by": example.by.0, "second_by": example.by.1})
         })
         .collect();
-    json!({"equal": difference.same_rules(), "changes": changes, "examples": examples,
+    let sets: Vec<_> = difference
+        .sets
+        .iter()
+        .map(|set| json!({"set": set.name, "only_first": set.lines.0, "only_second": set.lines.1}))
+        .collect();
+    json!({"equal": difference.same_rules(), "changes": changes, "sets": sets, "examples": examples,
         "packets": difference.packets, "differing": difference.differing,
         "unknown": difference.unknown})
 }
