@@ -372,6 +372,8 @@ fn kinds(ruleset: &Ruleset) -> impl Iterator<Item = Kind> {
     rules.flat_map(|rule| rule.items.iter().map(|item| item.kind))
 }
 
+/// Pauses between packets are shorter than this power of two, in ns: 34 s.
+const LONGEST_PAUSE: usize = 35;
 /// Not a line: the end of a chain.
 const END: u32 = u32::MAX;
 
@@ -394,7 +396,15 @@ fn packets(
         Guide::new(first, sets.0, sets.1),
         Guide::new(second, sets.1, sets.0),
     ];
-    let used = kinds(first).chain(kinds(second)).collect();
+    let used: HashSet<Kind> = kinds(first).chain(kinds(second)).collect();
+    let rates = [
+        Kind::Limit,
+        Kind::Hashlimit,
+        Kind::Recent,
+        Kind::BridgeLimit,
+    ];
+    let passes = rates.iter().any(|kind| used.contains(kind));
+    let mut now = 0;
     let changed = [
         aims(first, difference, |(line, _)| line),
         aims(second, difference, |(_, line)| line),
@@ -412,12 +422,18 @@ fn packets(
             continue;
         };
         let (bytes, network) = fields.bytes();
+        if passes {
+            now += 1 << choice.below(LONGEST_PAUSE);
+        }
         let packet = Packet {
             family,
             bytes: &bytes,
             network,
             length: bytes.len() - network,
-            facts: fields.facts(&used, &mut choice),
+            facts: Facts {
+                now,
+                ..fields.facts(&used, &mut choice)
+            },
         };
         let [Some(a), Some(b)] = cores.each_mut().map(|core| core.evaluate(hook, &packet)) else {
             continue;

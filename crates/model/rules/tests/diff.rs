@@ -183,6 +183,30 @@ fn one_field_of_a_header_makes_a_difference() {
 }
 
 #[test]
+fn other_rates_make_a_difference() {
+    for (first, second) in [
+        ("-m limit --limit 5/sec", "-m limit --limit 6/sec"),
+        ("-m limit --limit-burst 5", "-m limit --limit-burst 6"),
+        (
+            "-m hashlimit --hashlimit-above 5/sec --hashlimit-name a",
+            "-m hashlimit --hashlimit-above 6/sec --hashlimit-name a",
+        ),
+        (
+            "-m recent --update --seconds 3 --hitcount 2",
+            "-m recent --update --seconds 4 --hitcount 2",
+        ),
+    ] {
+        let set = |fields| {
+            let known = "-A INPUT -s 198.51.100.9 -m recent --set\n";
+            let text = format!("{known}-A INPUT -s 198.51.100.9 {fields} -j DROP");
+            rules(Family::Ipv4, &filter(Family::Ipv4, &text))
+        };
+        let difference = diff(&set(first), &set(second), (None, None), PACKETS).expect("small");
+        assert!(difference.differing > 0, "{first} | {second}");
+    }
+}
+
+#[test]
 fn one_element_of_a_set_makes_a_difference() {
     let text = "-A INPUT -m set --match-set hosts src -j DROP\n\
                 -A INPUT -m set --match-set services dst,dst -j DROP";
