@@ -8,16 +8,16 @@ use fairpath_files::Locked;
 use fairpath_rules::{Family, WithCounters, check_loops, restore, to_text};
 
 use super::Format;
-use super::files::{ReadArgs, load_one, names};
+use super::files::{ReadArgs, RuleFile, load, names};
 
 /// Apply edits to a file of rules, all of them or none.
 ///
 /// An edit is one command of iptables (-A, -I, -D, -R, -N, -X, -P, -F, -Z, -E), after -- or in a
 /// file of iptables-restore --noflush. The name of the tool may be before the command, and -t, -w and
-/// -W anywhere, as fail2ban and Docker write it. The result is in canonical form, without comment
-/// lines (#). It goes to standard output, or with --in-place replaces the file at once: mode and owner
-/// stay, and other commands that edit the file wait. A result with chains that lead back to themselves
-/// is refused.
+/// -W anywhere, as fail2ban and Docker write it. The result is in canonical form: of comment lines
+/// (#), only that of the save tool stays. It goes to standard output, or with --in-place replaces the
+/// file at once: mode and owner stay, and other commands that edit the file wait. A result with chains
+/// that lead back to themselves is refused.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     fairpath rules apply rules.v4 --in-place -- -I INPUT 1 -s 203.0.113.9 -j DROP\n  \
@@ -84,7 +84,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         true => Some(Locked::open(&args.file).with_context(replace)?),
         false => None,
     };
-    let (file, ruleset, _) = load_one(std::slice::from_ref(&args.file), &args.reading)?;
+    let files = load(std::slice::from_ref(&args.file), &args.reading)?;
+    // Without it, the next reader may take the file for one of another family.
+    let heading = files.rules.first().and_then(RuleFile::heading);
+    let heading = heading.map(|line| format!("{}\n", String::from_utf8_lossy(line)));
+    let (file, ruleset, _) = files.only()?;
     if let Some((word, family)) = &command.family
         && *family != ruleset.family
     {
@@ -121,7 +125,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             changed.family
         ));
     }
-    let out = to_text(&changed, WithCounters::AsRead);
+    let out = heading.unwrap_or_default() + &to_text(&changed, WithCounters::AsRead);
     if let Some(locked) = locked {
         locked.replace(out.as_bytes()).with_context(replace)?;
         let summary = match args.format {
