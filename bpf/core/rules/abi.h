@@ -22,7 +22,7 @@
 #define FP_RULES_UNIT	  16u /* records and chains are aligned to it */
 #define FP_RULES_WORDS	  16
 #define FP_RULES_HEAD	  512	     /* bytes of a packet that tests can read */
-#define FP_RULES_DEPTH	  512	     /* nested jumps; more drop the packet, as in xtables */
+#define FP_RULES_DEPTH	  512	     /* nested jumps; with more the verdict is unknown */
 #define FP_RULES_STEPS	  (1u << 23) /* records of one packet; most turns of a loop in 6.12 */
 #define FP_RULES_TRACE	  4096	     /* rules that a trace keeps */
 #define FP_RULES_TABLES	  5	     /* tables of a hook */
@@ -91,6 +91,9 @@ enum fp_rules_unknown {
 	FP_UNKNOWN_CUT_BYTES,
 	FP_UNKNOWN_SET,
 	FP_UNKNOWN_LINK_LAYER,
+	FP_UNKNOWN_STEPS,
+	FP_UNKNOWN_SET_TYPE,
+	FP_UNKNOWN_DEPTH,
 };
 
 /* A word of a packet that must have a value under a mask. */
@@ -172,7 +175,7 @@ enum fp_rules_test_kind {
 	FP_TEST_NTH,	    /* a: slot; b: every */
 	FP_TEST_RANDOM,	    /* a: share of 2^31 */
 	FP_TEST_TIME,	    /* data: fp_rules_time */
-	FP_TEST_SET,	    /* a: set; word: dimensions as bits, 1 destination */
+	FP_TEST_SET,	    /* a: set; word: dimensions as bits, 1 destination; b: number */
 	FP_TEST_OWNER,	    /* word: 0 user, 1 group; a: first; b: last */
 	FP_TEST_PHYSICAL,   /* name of a bridge port: word: 0 in, 1 out; data: masks and values */
 	FP_TEST_UNKNOWN,    /* a: reason: the answer is not known */

@@ -355,7 +355,8 @@ FP_FUNC u32 fp_rules_walk_chains(struct fp_rules FP_MEM *r FP_ARG,
 			goto leave;
 		case FP_ACT_JUMP:
 			if (w->depth >= FP_RULES_DEPTH)
-				return fp_rules_verdict(w, FP_ACT_DROP, 2, record->id);
+				return fp_rules_verdict(w, FP_ACT_UNKNOWN, FP_UNKNOWN_DEPTH,
+							record->id);
 			w->stack[w->depth & (FP_RULES_DEPTH - 1)] =
 				fp_rules_frame(at + record->units * FP_RULES_UNIT, within);
 			w->depth++;

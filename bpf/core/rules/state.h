@@ -167,6 +167,22 @@ FP_INLINE const struct fp_rules_set FP_MEM *fp_set_at(struct fp_rules FP_MEM *r,
 	return FP_AT(const struct fp_rules_set, image, table[number]);
 }
 
+/*
+ * The packet in one set that is no list. Without a flag for each of its dimensions, or of the other
+ * family, the kernel does not find it.
+ */
+FP_INLINE u32 fp_set_find(struct fp_rules_work FP_MEM *w, const struct fp_rules_set FP_MEM *set,
+			  const struct fp_rules_test FP_MEM *t)
+{
+	u32 state;
+
+	if (!(set->kind & FP_SET_IPV6) != (w->family != FP_FAMILY_IPV6) ||
+	    ((set->kind & FP_SET_PORTS) && t->b < 2))
+		return FP_NO;
+	state = fp_set_key(w, set->kind, t->word);
+	return state == FP_YES ? fp_set_has(w, set) : state;
+}
+
 FP_FUNC u32 fp_test_set(struct fp_rules FP_MEM *r FP_ARG, struct fp_rules_work FP_MEM *w FP_ARG,
 			const struct fp_rules_test FP_MEM *t FP_ARG)
 {
@@ -175,23 +191,13 @@ FP_FUNC u32 fp_test_set(struct fp_rules FP_MEM *r FP_ARG, struct fp_rules_work F
 	u32 not = t->flags & FP_TEST_NOT, state, found = FP_NO;
 
 	if (!(set->kind & FP_SET_LIST)) {
-		state = fp_set_key(w, set->kind, t->word);
-		if (state == FP_YES)
-			state = fp_set_has(w, set);
+		state = fp_set_find(w, set, t);
 		return state == FP_MAYBE ? state : state ^ not;
 	}
 	fp_loop(*i, FP_SET_LEVELS) {
-		const struct fp_rules_set FP_MEM *member;
-
 		if (*i >= set->levels)
 			break;
-		member = fp_set_at(r, set->level[*i]);
-		/* Sets of the other family are skipped, as in the kernel. */
-		if (!(member->kind & FP_SET_IPV6) != (w->family != FP_FAMILY_IPV6))
-			continue;
-		state = fp_set_key(w, member->kind, t->word);
-		if (state == FP_YES)
-			state = fp_set_has(w, member);
+		state = fp_set_find(w, fp_set_at(r, set->level[*i]), t);
 		if (state == FP_MAYBE)
 			return state;
 		if (state == FP_YES) {

@@ -109,7 +109,7 @@ FP_FUNC u32 fp_compare_slowly(struct fp_rules_work FP_MEM *w FP_ARG,
 		if (mask & FP_L4_NEEDS)
 			mask = header ? mask & (0xff | FP_L4_FRAGMENT)
 				      : mask & ~(u64)(0xff | FP_L4_FRAGMENT | FP_L4_NEEDS);
-		if ((mask & 0xff) && (w->word[word] & FP_L4_FAILED))
+		if ((mask & (0xff | FP_L4_FAILED)) && (w->word[word] & FP_L4_FAILED))
 			return w->unknown[word] ? fp_maybe(w, FP_UNKNOWN_CUT_BYTES) : FP_HOTDROP;
 	}
 	value = c->value & (word == FP_W_L4 ? mask : ~0ull);

@@ -189,6 +189,15 @@ fn v6_truncated_headers_are_dropped_by_protocol() {
     let truncated = plain(ETH_IPV6, &v6_packet(DESTINATION, &options(DESTINATION)));
     expect(&legacy, &raw(&["-p udp"]), &truncated, &[], 0);
     expect(&legacy, &raw(&["! -p udp"]), &truncated, &[], 0);
+    expect(&legacy, &raw(&["-p all"]), &truncated, &[], 0);
+    // A later fragment whose next header is one of options: no protocol can be found.
+    let header = [DESTINATION, 0, 0, 2 << 3, 0, 0, 0, 1];
+    let hidden = [&header[..], &options(UDP), &udp()].concat();
+    let hidden = plain(ETH_IPV6, &v6_packet(FRAGMENT, &hidden));
+    expect(&legacy, &raw(&["-p 0"]), &hidden, &[], 0);
+    let found = plain(ETH_IPV6, &v6_packet(UDP, &udp()));
+    let matched = ["PREROUTING policy 1/48", "PREROUTING 0 1/48"];
+    expect(&legacy, &raw(&["-p all"]), &found, &matched, 1);
     let addresses = raw(&["-s 2001:db8::/32"]);
     let accepted = ["PREROUTING policy 1/48", "PREROUTING 0 1/48"];
     expect(&legacy, &addresses, &truncated, &accepted, 1);

@@ -453,7 +453,11 @@ pub fn unknown_text(unknown: Unknown) -> &'static str {
         Unknown::Translation => "address translation, which the kernel does",
         Unknown::CutBytes => "bytes that the capture did not keep",
         Unknown::Set => "a set that was not given: add its ipset file",
+        Unknown::SetType => "a set of a type that Fairpath does not evaluate",
+        Unknown::Depth => "more than 512 nested jumps, which Fairpath does not follow",
         Unknown::LinkLayer => "the link-layer header, which the packet does not have",
-        Unknown::Steps => "more than 8,388,608 rules, which a packet may not meet",
+        Unknown::Steps => {
+            "more rules than a packet may meet: 8,388,608, or 1,048,576 if its path is shown"
+        }
     }
 }

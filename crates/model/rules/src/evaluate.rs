@@ -328,9 +328,9 @@ pub fn outcome(work: &Work, packet: &Packet) -> CoreOutcome {
 
 fn unknown(reason: u32) -> Unknown {
     use Unknown::{
-        Connection, CutBytes, Date, DestinationType, Input, LinkLayer, OpaqueMatch, OpaqueTarget,
-        Output, Owner, PacketType, Physical, Random, ReversePath, Set, SourceType, Steps,
-        Translation,
+        Connection, CutBytes, Date, Depth, DestinationType, Input, LinkLayer, OpaqueMatch,
+        OpaqueTarget, Output, Owner, PacketType, Physical, Random, ReversePath, Set, SetType,
+        SourceType, Steps, Translation,
     };
     [
         OpaqueMatch,
@@ -351,6 +351,8 @@ fn unknown(reason: u32) -> Unknown {
         Set,
         LinkLayer,
         Steps,
+        SetType,
+        Depth,
     ]
     .into_iter()
     .find(|known| *known as u32 == reason)

@@ -175,6 +175,10 @@ pub enum Unknown {
     LinkLayer = 17,
     /// More rules than one packet may meet ([`crate::reference::MAX_VISITS`]).
     Steps = 18,
+    /// A set of a type that is not evaluated.
+    SetType = 19,
+    /// More nested jumps than one packet may follow ([`crate::reference::MAX_DEPTH`]).
+    Depth = 20,
 }
 
 /// Changes of a packet by rules.

@@ -29,15 +29,17 @@ pub struct Stretch {
 pub fn path(ruleset: &Ruleset, built: &Built, hook: Hook, outcome: &CoreOutcome) -> Vec<Stretch> {
     let verdict = &outcome.verdict;
     let unknown = matches!(verdict, Verdict::Unknown(_));
+    // A rule that matched, but whose target is not known, is there already.
+    let there = unknown && outcome.matched.last() == outcome.rule.as_ref();
     let mut walk = Walk {
         ruleset,
         // The rule whose answer is unknown ends the path.
-        unknown: unknown.then_some(outcome.matched.len()),
+        unknown: unknown.then_some(outcome.matched.len() - usize::from(there)),
         places: outcome
             .matched
             .iter()
             .copied()
-            .chain(outcome.rule.filter(|_| unknown))
+            .chain(outcome.rule.filter(|_| unknown && !there))
             .filter_map(|id| built.place(ruleset, id))
             .collect(),
         next: 0,

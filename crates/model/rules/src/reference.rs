@@ -35,10 +35,12 @@ use std::collections::BTreeMap;
 use targets::Action;
 use view::{HOT_DROP, Stop, Transport};
 
-/// Deepest nesting of jumps. The kernel's depth is the number of user chains; a deeper one drops.
+/// Deepest nesting of jumps. The kernel's is the number of user chains.
 pub const MAX_DEPTH: usize = 512;
 /// Most rules of one packet in a table: the kernel refuses loops, and a tree may have one of `-g`.
 pub const MAX_VISITS: usize = 1 << 23;
+/// Most steps of a path that is traced: a packet may pass a chain many times.
+pub const MAX_PATH: usize = 1 << 20;
 /// Length of an ARP packet of Ethernet, which arptables counts for each packet.
 const ARP_LENGTH: usize = 28;
 
@@ -312,6 +314,9 @@ impl<'a> Reference<'a> {
             stack: Vec::new(),
         };
         for _ in 0..MAX_VISITS {
+            if path.len() >= MAX_PATH {
+                break;
+            }
             let chain = self.ruleset.tables[table].get(cursor.chain);
             let decision = match chain.rules.get(cursor.next) {
                 Some(rule) => self.visit(rule, &mut cursor, context, path),
@@ -354,7 +359,7 @@ impl<'a> Reference<'a> {
         match action {
             Action::Verdict(verdict) => return Decision::by(at, verdict),
             Action::Jump(_) if cursor.stack.len() == MAX_DEPTH => {
-                return Decision::by(at, Verdict::Drop);
+                return Decision::by(at, Verdict::Unknown(Unknown::Depth));
             }
             Action::Jump(to) => {
                 cursor.stack.push((cursor.chain, cursor.next));

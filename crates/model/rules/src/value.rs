@@ -1373,6 +1373,9 @@ pub fn write(ty: Type, value: &Value, family: Family, out: &mut Vec<u8>) {
                 out.extend_from_slice(mac_text(pair[1]).as_bytes());
             }
         }
+        (Type::Protocol, Value::Number(0)) if family != Family::Bridge => {
+            out.extend_from_slice(b"all");
+        }
         (Type::Protocol, Value::Number(number)) if family != Family::Bridge => {
             match protocol_name(*number as u8) {
                 Some(name) => out.extend_from_slice(name.as_bytes()),

@@ -422,6 +422,17 @@ impl<'a> Encoder<'a> {
                     );
                 }
                 ("-i" | "-o", Value::Text(name)) => self.interface(item, name),
+                // Any protocol, but in IPv6 a packet must lead to one.
+                ("-p", Value::Number(0)) => {
+                    if self.family == Family::Ipv6 {
+                        last = Some(Compare {
+                            word: word::L4,
+                            not: false,
+                            mask: l4::FAILED,
+                            value: 0,
+                        });
+                    }
+                }
                 ("-p", Value::Number(number)) if item.not => {
                     last = Some(Compare {
                         word: word::L4,
@@ -718,11 +729,11 @@ impl<'a> Encoder<'a> {
 
     fn transport_match(&mut self, group: Group) {
         self.needs(l4::HEADER);
-        // xtables compares options of TCP last, because a broken one drops the packet.
+        // xtables compares options last, because a broken one drops the packet.
         let (last, first): (Vec<&Item>, Vec<&Item>) = group
             .items
             .iter()
-            .partition(|item| item.name() == "--tcp-option");
+            .partition(|item| matches!(item.name(), "--tcp-option" | "--dccp-option"));
         for item in first.into_iter().chain(last) {
             match (item.name(), &item.value) {
                 ("--sport", _) => self.port(item, 16),
@@ -929,17 +940,25 @@ impl<'a> Encoder<'a> {
         };
         let extra = group.items.iter().filter(|item| !item.is_head()).count() > 1;
         let name = String::from_utf8_lossy(&set.name).into_owned();
+        let dimensions = set.destinations.len();
+        if self.sets.dimension(&name) > dimensions {
+            // The kernel does not find a packet of which a rule names too few parts.
+            if !not {
+                self.never();
+            }
+            return;
+        }
         match self.sets.number(&name) {
-            Some(number) if !extra => {
+            Ok(number) if !extra => {
                 let mut fields = 0;
                 for (at, destination) in set.destinations.iter().enumerate() {
                     fields |= usize::from(*destination) << at;
                 }
                 let flags = if *not { test::NOT } else { 0 };
-                self.test(test::SET, flags, fields, number, 0, &[]);
+                self.test(test::SET, flags, fields, number, dimensions as u64, &[]);
             }
-            Some(_) => self.unknown(Unknown::OpaqueMatch),
-            None => self.unknown(Unknown::Set),
+            Ok(_) => self.unknown(Unknown::OpaqueMatch),
+            Err(reason) => self.unknown(reason),
         }
     }
 
@@ -1208,10 +1227,6 @@ impl<'a> Encoder<'a> {
             Kind::Rt => (43, "--rt-segsleft", "--rt-len", ""),
             _ => (51, "--ahspi", "--ahlen", ""),
         };
-        if group.has("--rt-0-addrs") {
-            self.unknown(Unknown::OpaqueMatch);
-            return;
-        }
         let mut checks = 0u32;
         let mut data = [0u32; 24];
         data[0] = header;
@@ -1258,6 +1273,9 @@ impl<'a> Encoder<'a> {
         let bytes: Vec<u8> = data.iter().flat_map(|word| word.to_le_bytes()).collect();
         self.dropping = true;
         self.test(test::EXTENSION, 0, 0, 0, 0, &bytes);
+        if group.has("--rt-0-addrs") {
+            self.unknown(Unknown::OpaqueMatch);
+        }
     }
 
     /// The action of a rule. A change of the packet becomes the last test.

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use fairpath_core::rules::SET_PROBES;
 
+use crate::packet::Unknown;
 use crate::sets::Sets;
 
 const PORTS: u32 = 1;
@@ -58,14 +59,25 @@ impl<'a> SetTable<'a> {
         }
     }
 
-    /// The number of a set that is known and can be looked up; its members get numbers, too.
-    pub fn number(&mut self, name: &str) -> Option<u32> {
+    /// The dimensions of a set, 0 if it is not known.
+    pub fn dimension(&self, name: &str) -> usize {
+        let set = self.sets.and_then(|sets| sets.get(name));
+        set.map_or(0, |set| set.dimension().into())
+    }
+
+    /// The number of a set; its members get numbers, too.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it cannot be looked up.
+    pub fn number(&mut self, name: &str) -> Result<u32, Unknown> {
         if let Some(number) = self.numbers.get(name) {
-            return Some(*number);
+            return Ok(*number);
         }
-        let set = self.sets?.get(name)?;
+        let set = self.sets.and_then(|sets| sets.get(name));
+        let set = set.ok_or(Unknown::Set)?;
         if set.opaque().is_some() {
-            return None;
+            return Err(Unknown::SetType);
         }
         let members: Vec<String> = set.members().map(|name| name.to_owned()).collect();
         for member in &members {
@@ -75,7 +87,7 @@ impl<'a> SetTable<'a> {
         let number = self.order.len() as u32;
         self.numbers.insert(name.to_owned(), number);
         self.order.push(Source::Named(name.to_owned()));
-        Some(number)
+        Ok(number)
     }
 
     /// A set of link-layer addresses, each with an IPv4 address or 0: prefixes of 80 or 48 bits.

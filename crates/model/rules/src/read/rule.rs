@@ -856,7 +856,7 @@ impl<'a> Parser<'a> {
             counters: counters.clone(),
         };
         if self.sources.is_empty() && self.destinations.is_empty() {
-            items.retain(|item| !is_any(item));
+            items.retain(|item| !is_any(item, self.family));
             return Ok(vec![rule(items)]);
         }
         self.expand(&items, rule)
@@ -905,7 +905,7 @@ impl<'a> Parser<'a> {
                 if let Some(value) = destination {
                     replace(&mut items, "-d", value);
                 }
-                items.retain(|item| !is_any(item));
+                items.retain(|item| !is_any(item, self.family));
                 rules.push(rule(items));
             }
         }
@@ -959,8 +959,9 @@ fn options(values: &[Value]) -> Vec<Option<&Value>> {
     }
 }
 
-/// True for an item that every packet matches, which is not written.
-fn is_any(item: &Item) -> bool {
+/// True for an item that every packet matches, which is not written. `-p all` of IPv6 drops a packet
+/// whose headers do not lead to a protocol.
+fn is_any(item: &Item, family: Family) -> bool {
     if item.not || !item.kind.is_header() || item.is_head() {
         return false;
     }
@@ -970,7 +971,9 @@ fn is_any(item: &Item) -> bool {
     ) {
         (Type::Net, Value::Pair(_, mask)) => *mask == 0,
         (Type::Net, Value::Ipv6(net)) => net[1] == 0,
-        (Type::Protocol, Value::Number(number)) => *number == 0 && item.kind == Kind::Ip,
+        (Type::Protocol, Value::Number(number)) => {
+            *number == 0 && item.kind == Kind::Ip && family != Family::Ipv6
+        }
         // The legacy arptables keeps it.
         (Type::Interface, Value::Text(name)) => ***name == *b"+" && item.kind != Kind::ArpHeader,
         (Type::MacMask | Type::MacName, Value::Wide(pair)) => pair[1] == 0,

@@ -69,7 +69,12 @@ fn ip(item: &Item, context: &Context) -> Answer {
         "-o" => return interface(&item.value, &context.facts.output, Unknown::Output),
         "-p" => {
             let wanted = number(&item.value);
-            wanted == 0 || u64::from(protocol(context)?) == wanted
+            // IPv6 reads the headers of a packet for any protocol, too.
+            match (wanted, context.family) {
+                (0, Family::Ipv6) => protocol(context).map(|_| true)?,
+                (0, _) => true,
+                _ => u64::from(protocol(context)?) == wanted,
+            }
         }
         _ => view.transport4()?.fragment != 0,
     })
@@ -97,7 +102,7 @@ pub(super) fn transport(items: &[Item], context: &Context) -> Result<Transport, 
     };
     let has_protocol = items
         .iter()
-        .any(|item| item.kind == Kind::Ip && item.name() == "-p" && number(&item.value) != 0);
+        .any(|item| item.kind == Kind::Ip && item.name() == "-p");
     if !has_protocol || context.family != Family::Ipv6 {
         return Ok(none);
     }

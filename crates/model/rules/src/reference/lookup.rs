@@ -47,7 +47,7 @@ pub(super) fn set(
     match set.contains(sets, &key) {
         Contains::Yes => Ok(!item.not),
         Contains::No => Ok(item.not),
-        Contains::Unknown(_) => Err(Unknown::Set.into()),
+        Contains::Unknown(_) => Err(Unknown::SetType.into()),
     }
 }
 
