@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use crate::image::RuleWords;
 use crate::packet::Unknown;
+use crate::reference::MAX_DEPTH;
 use crate::sets::Sets;
 use crate::spec::Kind;
 use crate::tree::{Chain, ChainId, Family, Item, Rule, Ruleset, Table, Target, Value};
@@ -23,7 +24,9 @@ pub enum FindingKind {
     Loop,
     /// A set that was not given.
     UndefinedSet,
-    /// A set has other dimensions than a match uses.
+    /// Jumps nest deeper than Fairpath follows.
+    Depth,
+    /// A set has more dimensions than a match uses: the kernel never finds a packet in it.
     SetDimensions,
     /// No packet reaches the chain.
     Unreachable,
@@ -40,11 +43,11 @@ pub enum FindingKind {
 }
 
 impl FindingKind {
-    /// True for findings with which the set cannot be loaded.
+    /// True for findings with which the set cannot be loaded or evaluated.
     pub fn is_error(self) -> bool {
         matches!(
             self,
-            FindingKind::Loop | FindingKind::UndefinedSet | FindingKind::SetDimensions
+            FindingKind::Loop | FindingKind::UndefinedSet | FindingKind::Depth
         )
     }
 
@@ -53,6 +56,7 @@ impl FindingKind {
         match self {
             FindingKind::Loop => "loop",
             FindingKind::UndefinedSet => "undefined-set",
+            FindingKind::Depth => "depth",
             FindingKind::SetDimensions => "set-dimensions",
             FindingKind::Unreachable => "unreachable",
             FindingKind::Shadowed => "shadowed",
@@ -118,7 +122,7 @@ impl Findings {
         }
     }
 
-    /// Findings with which the set cannot be loaded.
+    /// Findings with which the set cannot be loaded or evaluated.
     pub fn errors(&self) -> u64 {
         self.counts
             .iter()
@@ -138,11 +142,12 @@ pub fn check_rules(ruleset: &Ruleset, sets: Option<&Sets>) -> Findings {
     let mut findings = Findings::default();
     let mut words = RuleWords::new(ruleset.family);
     for table in &ruleset.tables {
-        chains(table, &mut findings);
+        chains(ruleset.family, table, &mut findings);
+        let changes = changes(table);
         for (_, chain) in table.chains() {
-            rules(table, chain, &mut words, &mut findings);
+            rules(table, chain, &changes, &mut words, &mut findings);
             names(table, chain, sets, &mut findings);
-            not_evaluated(table, chain, &mut words, &mut findings);
+            not_evaluated(table, chain, sets, &mut words, &mut findings);
         }
     }
     findings
@@ -155,20 +160,20 @@ pub fn check_rules(ruleset: &Ruleset, sets: Option<&Sets>) -> Findings {
 pub fn check_loops(ruleset: &Ruleset) -> Vec<Finding> {
     let mut findings = Findings::default();
     for table in &ruleset.tables {
-        chains(table, &mut findings);
+        chains(ruleset.family, table, &mut findings);
     }
     let is_loop = |finding: &Finding| finding.kind == FindingKind::Loop;
     findings.list.into_iter().filter(is_loop).collect()
 }
 
 /// Only the findings about matches and targets that are not evaluated.
-pub fn check_evaluated(ruleset: &Ruleset) -> Findings {
+pub fn check_evaluated(ruleset: &Ruleset, sets: Option<&Sets>) -> Findings {
     let mut findings = Findings::default();
     let mut words = RuleWords::new(ruleset.family);
     for table in &ruleset.tables {
         for (_, chain) in table.chains() {
             names(table, chain, None, &mut findings);
-            not_evaluated(table, chain, &mut words, &mut findings);
+            not_evaluated(table, chain, sets, &mut words, &mut findings);
         }
     }
     findings.list.sort_by_key(|finding| finding.line);
@@ -186,10 +191,19 @@ fn finding(kind: FindingKind, table: &Table, chain: &Chain, line: u32, text: Str
     }
 }
 
-/// Chains that a rule leads to.
-fn targets(chain: &Chain) -> impl Iterator<Item = (ChainId, u32)> {
-    chain.rules.iter().filter_map(|rule| match rule.target {
-        Target::Jump(id) | Target::Goto(id) => Some((id, rule.line)),
+/// Rules of a chain that lead to chains, as far as the kernel follows them when it loads a set:
+/// ebtables all, the others up to a verdict without any condition (`mark_source_chains`).
+fn jumps(family: Family, chain: &Chain) -> impl Iterator<Item = (&Rule, ChainId)> {
+    let ends = move |rule: &&Rule| {
+        let verdict = matches!(
+            rule.target,
+            Target::Accept | Target::Drop | Target::Return | Target::Queue
+        );
+        family == Family::Bridge || !verdict || !rule.items.is_empty()
+    };
+    let rules = chain.rules.iter().take_while(ends);
+    rules.filter_map(|rule| match rule.target {
+        Target::Jump(id) | Target::Goto(id) => Some((rule, id)),
         _ => None,
     })
 }
@@ -201,12 +215,16 @@ enum Visit {
     Done,
 }
 
-/// Reachability and loops, by a depth-first walk without recursion.
-fn chains(table: &Table, findings: &mut Findings) {
+/// Reachability, loops and nesting.
+fn chains(family: Family, table: &Table, findings: &mut Findings) {
     let mut visits = vec![Visit::Not; table.bound() as usize];
+    let mut done = Vec::new();
     let roots = table.chains().filter(|(_, chain)| chain.hook.is_some());
     for (root, _) in roots {
-        walk(table, root, true, &mut visits, findings);
+        walk(family, table, root, &mut visits, &mut done, findings);
+    }
+    if !findings.counts.contains_key(&FindingKind::Loop) {
+        nesting(family, table, &done, findings);
     }
     for (id, chain) in table.chains() {
         if visits[id.0 as usize] == Visit::Not {
@@ -225,38 +243,72 @@ fn chains(table: &Table, findings: &mut Findings) {
     }
 }
 
-fn walk(table: &Table, root: ChainId, report: bool, visits: &mut [Visit], findings: &mut Findings) {
+/// A depth-first walk without recursion. `done`: chains, each after those that it leads to.
+fn walk(
+    family: Family,
+    table: &Table,
+    root: ChainId,
+    visits: &mut [Visit],
+    done: &mut Vec<ChainId>,
+    findings: &mut Findings,
+) {
     if visits[root.0 as usize] != Visit::Not {
         return;
     }
     visits[root.0 as usize] = Visit::Open;
-    let mut stack = vec![(root, targets(table.get(root)))];
+    let mut stack = vec![(root, jumps(family, table.get(root)))];
     while let Some((id, next)) = stack.last_mut() {
         let id = *id;
-        let Some((to, line)) = next.next() else {
+        let Some((rule, to)) = next.next() else {
             visits[id.0 as usize] = Visit::Done;
+            done.push(id);
             stack.pop();
             continue;
         };
         match visits[to.0 as usize] {
             Visit::Not => {
                 visits[to.0 as usize] = Visit::Open;
-                stack.push((to, targets(table.get(to))));
+                stack.push((to, jumps(family, table.get(to))));
             }
-            Visit::Open if report => {
+            Visit::Open => {
                 let chain = table.get(id);
                 findings.add(finding(
                     FindingKind::Loop,
                     table,
                     chain,
-                    line,
+                    rule.line,
                     format!(
                         "the rule leads back to chain {}, which led here: remove one of the jumps",
                         table.get(to).name()
                     ),
                 ));
             }
-            _ => {}
+            Visit::Done => {}
+        }
+    }
+}
+
+/// Jumps beyond the nesting that Fairpath follows. Only the first ones, not those behind them.
+fn nesting(family: Family, table: &Table, done: &[ChainId], findings: &mut Findings) {
+    let mut depths = vec![0; table.bound() as usize];
+    for id in done.iter().rev() {
+        let chain = table.get(*id);
+        let depth = depths[id.0 as usize];
+        for (rule, to) in jumps(family, chain) {
+            let jump = matches!(rule.target, Target::Jump(_));
+            let nested = &mut depths[to.0 as usize];
+            *nested = (*nested).max(depth + usize::from(jump));
+            if jump && depth == MAX_DEPTH {
+                findings.add(finding(
+                    FindingKind::Depth,
+                    table,
+                    chain,
+                    rule.line,
+                    format!(
+                        "jumps are nested deeper than {MAX_DEPTH} here: the verdict of a packet that follows them is unknown"
+                    ),
+                ));
+            }
         }
     }
 }
@@ -270,10 +322,92 @@ fn is_final(target: Target) -> bool {
     }
 }
 
-/// Dead rules of a chain.
-fn rules(table: &Table, chain: &Chain, words: &mut RuleWords, findings: &mut Findings) {
+/// Parts of a packet that targets change and matches compare, as bits: its marks.
+const MARKS: u8 = 1;
+/// Fields of the header, and the state of the connection.
+const FIELDS: u8 = 2;
+/// Anything else: options of TCP, contents of sets.
+const OTHERS: u8 = 4;
+
+/// The parts that a target changes; jumps excluded.
+fn changes_of(target: Target) -> u8 {
+    let Target::Extension(kind) = target else {
+        return 0;
+    };
+    match kind {
+        Kind::TargetReject | Kind::TargetLog | Kind::TargetNflog | Kind::TargetTrace => 0,
+        Kind::TargetClassify => 0,
+        Kind::TargetMark | Kind::TargetConnmark | Kind::BridgeMarkTarget => MARKS,
+        Kind::TargetTos | Kind::TargetDscp | Kind::TargetTtl | Kind::TargetHl => FIELDS,
+        _ => MARKS | FIELDS | OTHERS,
+    }
+}
+
+/// The parts that the rules of each chain can change, with those of the chains that they lead to.
+fn changes(table: &Table) -> Vec<u8> {
+    let mut changes = vec![0; table.bound() as usize];
+    let mut callers: Vec<Vec<ChainId>> = vec![Vec::new(); changes.len()];
+    let mut open = Vec::new();
+    for (id, chain) in table.chains() {
+        for rule in &chain.rules {
+            changes[id.0 as usize] |= changes_of(rule.target);
+            if let Target::Jump(to) | Target::Goto(to) = rule.target {
+                callers[to.0 as usize].push(id);
+            }
+        }
+        open.push(id);
+    }
+    while let Some(id) = open.pop() {
+        let of = changes[id.0 as usize];
+        for caller in &callers[id.0 as usize] {
+            let before = &mut changes[caller.0 as usize];
+            if *before | of != *before {
+                *before |= of;
+                open.push(*caller);
+            }
+        }
+    }
+    changes
+}
+
+/// The parts that the matches of a rule compare, and a target can change. `None`: they may give another answer
+/// for the same packet.
+fn compares(rule: &Rule) -> Option<u8> {
+    let mut all = 0;
+    for group in rule.matches() {
+        all |= match group.kind {
+            Kind::Opaque
+            | Kind::Limit
+            | Kind::BridgeLimit
+            | Kind::Hashlimit
+            | Kind::Recent
+            | Kind::Quota
+            | Kind::Statistic
+            | Kind::Connlimit
+            | Kind::Time => return None,
+            Kind::Mark | Kind::BridgeMark => MARKS,
+            Kind::Connmark => MARKS | FIELDS,
+            Kind::State | Kind::Conntrack | Kind::Tos | Kind::Dscp | Kind::Ecn => FIELDS,
+            Kind::Ttl | Kind::Hl => FIELDS,
+            Kind::U32 | Kind::Set | Kind::Tcp | Kind::Tcpmss => MARKS | FIELDS | OTHERS,
+            _ => 0,
+        };
+    }
+    Some(all)
+}
+
+/// Dead rules of a chain. `changes`: of each chain.
+fn rules(
+    table: &Table,
+    chain: &Chain,
+    changes: &[u8],
+    words: &mut RuleWords,
+    findings: &mut Findings,
+) {
     let mut seen = crate::image::Covered::default();
     let mut same: HashMap<(&[Item], Target), u32> = HashMap::new();
+    // For each bit of what can change, the last rule that changed it.
+    let mut changed = [None; 3];
     for (at, rule) in chain.rules.iter().enumerate() {
         let compared = words.of(rule);
         if compared.never {
@@ -287,19 +421,26 @@ fn rules(table: &Table, chain: &Chain, words: &mut RuleWords, findings: &mut Fin
             continue;
         }
         let plain = is_final(rule.target);
-        if let Some(first) = same.get(&(&rule.items[..], rule.target)) {
-            if plain {
-                findings.add(finding(
-                    FindingKind::Duplicate,
-                    table,
-                    chain,
-                    rule.line,
-                    format!("the rule is the same as that of {}", place(chain, *first)),
-                ));
-            }
-            continue;
+        let compares = compares(rule).filter(|_| plain);
+        if let Some(bits) = compares {
+            let key = (&rule.items[..], rule.target);
+            let since = changed.iter().enumerate();
+            let since = since.filter(|(bit, _)| bits >> bit & 1 != 0);
+            let since = since.filter_map(|(_, last)| *last).max();
+            match same.get(&key).filter(|first| since < Some(**first)) {
+                Some(first) => {
+                    findings.add(finding(
+                        FindingKind::Duplicate,
+                        table,
+                        chain,
+                        rule.line,
+                        format!("the rule is the same as that of {}", place(chain, *first)),
+                    ));
+                    continue;
+                }
+                None => same.insert(key, at as u32),
+            };
         }
-        same.insert((&rule.items, rule.target), at as u32);
         if let Some(first) = seen.find(&compared) {
             findings.add(finding(
                 FindingKind::Shadowed,
@@ -316,6 +457,16 @@ fn rules(table: &Table, chain: &Chain, words: &mut RuleWords, findings: &mut Fin
         if plain && compared.whole {
             seen.add(&compared, at as u32);
         }
+        let bits = match rule.target {
+            Target::Jump(to) => changes[to.0 as usize],
+            target => changes_of(target),
+        };
+        for (bit, last) in changed.iter_mut().enumerate() {
+            if bits >> bit & 1 != 0 {
+                *last = Some(at as u32);
+            }
+        }
+        seen.forget(bits & MARKS != 0, bits & FIELDS != 0);
     }
 }
 
@@ -365,9 +516,24 @@ fn names(table: &Table, chain: &Chain, sets: Option<&Sets>, findings: &mut Findi
     }
 }
 
-/// Matches, options and targets that are known, but not evaluated.
-fn not_evaluated(table: &Table, chain: &Chain, words: &mut RuleWords, findings: &mut Findings) {
+/// Matches, options, targets and types of sets that are known, but not evaluated.
+fn not_evaluated(
+    table: &Table,
+    chain: &Chain,
+    sets: Option<&Sets>,
+    words: &mut RuleWords,
+    findings: &mut Findings,
+) {
     let opaque = |item: &Item| matches!(item.kind, Kind::Opaque | Kind::OpaqueTarget);
+    for rule in &chain.rules {
+        if let Some(what) = not_evaluated_set(rule, sets) {
+            let text = format!("{what} is not evaluated: answers that depend on it are unknown");
+            findings.add(Finding {
+                words: vec!["--match-set".to_owned()],
+                ..finding(FindingKind::NotEvaluated, table, chain, rule.line, text)
+            });
+        }
+    }
     for rule in chain
         .rules
         .iter()
@@ -416,15 +582,39 @@ fn set_finding(
         return;
     };
     let has = usize::from(set.dimension());
-    if dimensions < has && set.opaque().is_none() {
+    if dimensions < has {
         findings.add(finding(
             FindingKind::SetDimensions,
             table,
             chain,
             rule.line,
-            format!("set {name} has {has} dimensions, the rule names {dimensions}"),
+            format!(
+                "set {name} has {has} dimensions, the rule names {dimensions}: the kernel never finds a packet in it"
+            ),
         ));
     }
+}
+
+/// The set of a rule whose type is not evaluated, or a member of its list, with the type.
+pub fn not_evaluated_set(rule: &Rule, sets: Option<&Sets>) -> Option<String> {
+    let sets = sets?;
+    let matches = rule.items.iter().filter(|item| item.kind == Kind::Set);
+    let mut wanted = matches.filter_map(|item| match &item.value {
+        Value::Set(set) => Some(set),
+        _ => None,
+    });
+    wanted.find_map(|wanted| {
+        let name = std::str::from_utf8(&wanted.name).ok()?;
+        let set = sets.get(name)?;
+        if usize::from(set.dimension()) > wanted.destinations.len() {
+            return None;
+        }
+        let mut names = std::iter::once(name).chain(set.members());
+        names.find_map(|name| {
+            let kind = sets.get(name)?.opaque()?;
+            Some(format!("set {name} of type {kind}"))
+        })
+    })
 }
 
 /// The option, match or target of a rule that is not evaluated, if there is one.

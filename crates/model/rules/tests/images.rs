@@ -3,7 +3,8 @@
 use fairpath_core::rules::{CounterMode, check};
 use fairpath_rules::image::{BuildOptions, build};
 use fairpath_rules::{
-    Core, Facts, Family, Hook, Names, Packet, Reference, Ruleset, Unknown, Verdict, read,
+    Core, Facts, Family, FindingKind, Hook, Names, Packet, Reference, Ruleset, Sets, Unknown,
+    Verdict, check_rules, read,
 };
 
 fn rules(text: &str) -> Ruleset {
@@ -195,4 +196,175 @@ fn types_of_addresses_are_those_of_the_reference() {
     }
     println!("{known} known, {unknown} unknown");
     assert!(known > 2 * unknown);
+}
+
+/// The answers of core and reference.
+fn both(text: &str, sets: Option<&Sets>, family: Family, bytes: &[u8]) -> [Verdict; 2] {
+    let set = read(&mut text.as_bytes(), "test", family, &Names::default());
+    let set = set.expect("memory").complete().expect("valid rules");
+    let built = build(&set, sets, BuildOptions::default()).expect("small");
+    check(&built.image).expect("valid image");
+    let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
+    let packet = Packet {
+        family,
+        bytes,
+        network: 0,
+        length: bytes.len(),
+        facts: Facts::usual(),
+    };
+    let outcome = core.evaluate(Hook::Input, &packet).expect("complete");
+    let reference = Reference::new(&set, sets).evaluate(Hook::Input, &packet);
+    [outcome.verdict, reference.verdict]
+}
+
+#[test]
+fn sets_need_all_their_dimensions_and_their_family() {
+    let sets = Sets::read(
+        "sets",
+        "create p hash:ip,port\nadd p 10.0.0.1,icmp:8/0\nadd p 10.0.0.2,udp:9\n\
+         create i hash:ip\nadd i 10.0.0.1\ncreate six hash:net family inet6\nadd six ::/1\n\
+         create o hash:ip,mark\nadd o 10.0.0.1,5\n\
+         create l list:set\nadd l p\nadd l six\ncreate k list:set\nadd k o\n"
+            .as_bytes(),
+    )
+    .expect("valid sets");
+    let ping = packet([10, 0, 0, 1], 1, &[8, 0, 0, 0, 0, 0, 0, 0]);
+    let unknown = Verdict::Unknown(Unknown::SetType);
+    for (options, verdict) in [
+        ("--match-set p src,dst", Verdict::Drop),
+        ("--match-set p src", Verdict::Accept),
+        ("! --match-set p src", Verdict::Drop),
+        ("--match-set l src,dst", Verdict::Drop),
+        ("--match-set l src", Verdict::Accept),
+        ("! --match-set l src", Verdict::Drop),
+        ("--match-set i src,dst,dst", Verdict::Drop),
+        ("--match-set six src", Verdict::Accept),
+        ("! --match-set six src", Verdict::Drop),
+        ("--match-set o src", Verdict::Accept),
+        ("! --match-set o src", Verdict::Drop),
+        ("--match-set o src,src", unknown.clone()),
+        ("--match-set k src,src", unknown),
+        ("--match-set gone src", Verdict::Unknown(Unknown::Set)),
+    ] {
+        let text = format!("*filter\n-A INPUT -m set {options} -j DROP\nCOMMIT\n");
+        let answers = both(&text, Some(&sets), Family::Ipv4, &ping);
+        assert_eq!(answers, [verdict.clone(), verdict], "{options}");
+    }
+}
+
+#[test]
+fn nesting_beyond_the_limit_is_an_error() {
+    for (depth, verdict) in [
+        (512, Verdict::Drop),
+        (513, Verdict::Unknown(Unknown::Depth)),
+    ] {
+        let mut text = String::from("*filter\n");
+        text.extend((0..depth).map(|at| format!(":c{at} -\n")));
+        text += "-A INPUT -j c0\n";
+        text.extend((1..depth).map(|at| format!("-A c{} -j c{at}\n", at - 1)));
+        text += &format!("-A c{} -j DROP\nCOMMIT\n", depth - 1);
+        let bytes = packet([10, 0, 0, 1], 17, &[0; 8]);
+        assert_eq!(
+            both(&text, None, Family::Ipv4, &bytes),
+            [verdict.clone(), verdict]
+        );
+        let found: Vec<(FindingKind, u32)> = check_rules(&rules(&text), None)
+            .list
+            .iter()
+            .map(|finding| (finding.kind, finding.line))
+            .collect();
+        let expected = [(FindingKind::Depth, 1 + 513 + 513)];
+        assert_eq!(found, expected[..depth - 512]);
+    }
+}
+
+#[test]
+fn routing_header_without_addresses_is_known() {
+    let rule = "-m rt --rt-type 0 --rt-0-addrs 2001:db8::9 -j DROP";
+    let text = format!("*filter\n-A INPUT {rule}\nCOMMIT\n");
+    let mut routed = packet6("2001:db8::1");
+    routed[6] = 43;
+    for (ty, address, verdicts) in [
+        (None, 9, [Verdict::Accept, Verdict::Accept]),
+        (Some(2), 9, [Verdict::Accept, Verdict::Accept]),
+        (
+            Some(0),
+            9,
+            [Verdict::Unknown(Unknown::OpaqueMatch), Verdict::Drop],
+        ),
+        (
+            Some(0),
+            8,
+            [Verdict::Unknown(Unknown::OpaqueMatch), Verdict::Accept],
+        ),
+    ] {
+        let mut bytes = match ty {
+            None => packet6("2001:db8::1"),
+            Some(_) => routed.clone(),
+        };
+        if let Some(ty) = ty {
+            bytes.truncate(40);
+            bytes.extend([17, 2, ty, 1, 0, 0, 0, 0]);
+            bytes.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, address]);
+            bytes.extend([0, 9, 0, 9, 0, 8, 0, 0]);
+            bytes[5] = 32;
+        }
+        assert_eq!(both(&text, None, Family::Ipv6, &bytes), verdicts, "{ty:?}");
+    }
+}
+
+#[test]
+fn dead_rules_match_no_packet() {
+    for (lines, dead) in [
+        (
+            "-A INPUT -s 10.0.0.1 -j DROP\n-A INPUT -s 10.0.0.1 -j DROP",
+            1,
+        ),
+        (
+            "-A INPUT -m mark --mark 1 -j DROP\n-A INPUT -m mark --mark 1 -j DROP",
+            1,
+        ),
+        (
+            "-A INPUT -m mark --mark 1 -j DROP\n-A INPUT -j MARK --set-mark 1\n-A INPUT -m mark --mark 1 -j DROP",
+            0,
+        ),
+        (
+            "-A INPUT -m mark --mark 1 -j DROP\n-A INPUT -j MARK --set-mark 1\n-A INPUT -m mark --mark 1 -s 10.0.0.1 -j DROP",
+            0,
+        ),
+        (
+            "-A INPUT -m mark --mark 1 -j DROP\n-A INPUT -j m\n-A m -j n\n-A n -j MARK --set-mark 1\n-A INPUT -m mark --mark 1 -j DROP",
+            0,
+        ),
+        (
+            "-A INPUT -m mark --mark 1 -j DROP\n-A INPUT -j n\n-A n -j LOG\n-A INPUT -m mark --mark 1 -j DROP",
+            1,
+        ),
+        (
+            "-A INPUT -m dscp --dscp 1 -j DROP\n-A INPUT -j DSCP --set-dscp 1\n-A INPUT -m dscp --dscp 1 -j DROP",
+            0,
+        ),
+        (
+            "-A INPUT -s 10.0.0.1 -j DROP\n-A INPUT -j MARK --set-mark 1\n-A INPUT -s 10.0.0.1 -j DROP",
+            1,
+        ),
+        (
+            "-A INPUT -m limit --limit 1/sec -j DROP\n-A INPUT -m limit --limit 1/sec -j DROP",
+            0,
+        ),
+        (
+            "-A INPUT -m quota --quota 9 -j DROP\n-A INPUT -m quota --quota 9 -j DROP",
+            0,
+        ),
+        (
+            "-A INPUT -m foo --bar -j DROP\n-A INPUT -m foo --bar -j DROP",
+            0,
+        ),
+    ] {
+        let set = rules(&format!("*mangle\n:m -\n:n -\n{lines}\nCOMMIT\n"));
+        let findings = check_rules(&set, None);
+        let count = |kind| findings.counts.get(&kind).copied().unwrap_or(0);
+        let found = count(FindingKind::Duplicate) + count(FindingKind::Shadowed);
+        assert_eq!(found, dead, "{lines}: {:?}", findings.list);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fairpath_core::rules::{UNIT, action, test};
+use fairpath_core::rules::{UNIT, action, test, word};
 
 use super::rule::{Encoded, Encoder, NOT};
 use crate::packet::Unknown;
@@ -51,14 +51,25 @@ impl RuleWords {
             if !alone(group.items.to_vec()) {
                 continue;
             }
-            let options = group.items.iter().filter(|item| !item.is_head());
-            for option in options {
-                if alone(vec![Item::head(group.kind), option.clone()]) {
-                    let spec = &group.spec().options[usize::from(option.option)];
-                    return Some(spec.names.to_vec());
-                }
+            let options = || group.items.iter().filter(|item| !item.is_head());
+            // An option without which the match is evaluated, or one that alone is not.
+            let mut found = options().find(|option| {
+                let without = options().filter(|other| other != option).cloned();
+                let head = std::iter::once(Item::head(group.kind));
+                alone(vec![Item::head(group.kind), (*option).clone()])
+                    && !alone(head.chain(without).collect())
+            });
+            if found.is_none() {
+                found =
+                    options().find(|option| alone(vec![Item::head(group.kind), (*option).clone()]));
             }
-            return Some(vec![group.spec().name]);
+            return Some(match found {
+                Some(option) => {
+                    let spec = &group.spec().options[usize::from(option.option)];
+                    spec.names.to_vec()
+                }
+                None => vec![group.spec().name],
+            });
         }
         match rule.target {
             Target::Extension(kind) => Some(vec![kind.spec().name]),
@@ -75,16 +86,16 @@ impl RuleWords {
             return false;
         }
         let bytes = self.encoded.bytes_of(&self.encoded.records[0]);
-        let word =
+        let number =
             |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         let mut place = UNIT * (1 + usize::from(bytes[2]));
         for _ in 0..bytes[3] {
-            if bytes[place] == test::UNKNOWN && word(place + 4) != Unknown::Set as u32 {
+            if bytes[place] == test::UNKNOWN && number(place + 4) != Unknown::Set as u32 {
                 return true;
             }
             place += usize::from(bytes[place + 1]) * UNIT;
         }
-        word(8) == action::UNKNOWN | (Unknown::OpaqueTarget as u32) << 8
+        number(8) == action::UNKNOWN | (Unknown::OpaqueTarget as u32) << 8
     }
 
     /// The comparisons of a rule.
@@ -156,6 +167,18 @@ impl Covered {
             }
         };
         self.fields[at].1.entry(values).or_insert(rule);
+    }
+
+    /// Forgets rules that compare words which a rule changed: marks, or fields of the header.
+    pub fn forget(&mut self, marks: bool, fields: bool) {
+        let is_changed = |word: &u32| {
+            marks && *word == word::MARK as u32 || fields && *word == word::META as u32
+        };
+        for (words, rules) in &mut self.fields {
+            if words.iter().any(|(word, _)| is_changed(word)) {
+                rules.clear();
+            }
+        }
     }
 
     /// The first rule that takes every packet of this one.

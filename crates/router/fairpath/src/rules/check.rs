@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use anyhow::bail;
 use fairpath_rules::image::RuleWords;
 use fairpath_rules::{
-    Finding, Findings, Hook, Point, Ruleset, Table, answers, check_rules, markdown, rule_answer,
+    Finding, Findings, Hook, Point, Ruleset, Sets, Table, answers, check_rules, markdown,
+    not_evaluated_set, rule_answer,
 };
 use serde_json::json;
 
@@ -83,7 +84,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let problems = file.reading.problems.len() as u64 + file.reading.more_problems;
         errors += problems + findings.errors();
         warnings += findings.warnings();
-        let (answers, limited) = points(&file.reading.ruleset);
+        let (answers, limited) = points(&file.reading.ruleset, loaded.sets.as_ref());
         file_text(file, &findings, &answers, &mut text);
         if args.points {
             points_text(file, &limited, &mut text);
@@ -157,7 +158,7 @@ fn hooks_of(table: &Table) -> Vec<Option<Hook>> {
     hooks
 }
 
-fn points(ruleset: &Ruleset) -> (Answers, Vec<Limited>) {
+fn points(ruleset: &Ruleset, sets: Option<&Sets>) -> (Answers, Vec<Limited>) {
     let mut answers = Answers::new();
     let mut limited = Vec::new();
     let mut words = RuleWords::new(ruleset.family);
@@ -166,10 +167,13 @@ fn points(ruleset: &Ruleset) -> (Answers, Vec<Limited>) {
         for (id, chain) in table.chains() {
             for rule in &chain.rules {
                 let mut reasons = Vec::new();
-                let not_evaluated = words.not_evaluated(rule).map(|names| names[0]);
+                let not_evaluated = words
+                    .not_evaluated(rule)
+                    .map(|names| names[0].to_owned())
+                    .or_else(|| not_evaluated_set(rule, sets));
                 for point in Point::ALL {
                     let answer = rule_answer(rule, hooks[id.0 as usize], point);
-                    let (word, reason) = match (answer.word(), not_evaluated) {
+                    let (word, reason) = match (answer.word(), &not_evaluated) {
                         ("exact" | "elsewhere", Some(name)) => {
                             ("refused", Some(format!("{name} is not evaluated")))
                         }

@@ -201,7 +201,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 fn not_evaluated(loaded: &Files) -> Vec<String> {
     let mut out = Vec::new();
     for file in &loaded.rules {
-        let findings = check_evaluated(&file.reading.ruleset).list;
+        let findings = check_evaluated(&file.reading.ruleset, loaded.sets.as_ref()).list;
         for (finding, place) in findings.iter().zip(file.places(&findings)) {
             out.push(format!("{}:{place}: {}", file.name, finding.text));
         }
