@@ -156,15 +156,36 @@ fn parts_not_evaluated_are_named_with_column() {
 }
 
 #[test]
-fn loops_are_errors() {
+fn loops_are_those_that_the_kernel_refuses() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"));
+    let testbed = Testbed::new();
+    let netns = testbed.netns("loops").unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("loop");
-    let text = "*filter\n:a - [0:0]\n:b - [0:0]\n-A INPUT -j a\n-A a -j b\n-A b -j a\nCOMMIT\n";
-    std::fs::write(&path, text).unwrap();
-    let output = rules(&["check", path.to_str().unwrap(), "--format", "json"]);
-    assert_eq!(output.status.code(), Some(1));
-    let lines = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(lines.contains("\"kind\":\"loop\""), "{lines}");
+    let mut refused = 0;
+    for lines in [
+        "-A INPUT -j a\n-A a -j b\n-A b -j a",
+        "-A INPUT -g a\n-A a -g a",
+        "-A a -j a",
+        "-A INPUT -j DROP\n-A INPUT -j a\n-A a -j a",
+        "-A INPUT -s 0.0.0.0/0 -j ACCEPT\n-A INPUT -j a\n-A a -j a",
+        "-A INPUT -j a\n-A a -j RETURN\n-A a -j a",
+        "-A INPUT -j a\n-A a -j QUEUE\n-A a -j a",
+        "-A INPUT -j a\n-A a -j REJECT\n-A a -j a",
+        "-A INPUT -j a\n-A a -i eth0 -j DROP\n-A a -j a",
+        "-A INPUT -j a\n-A a -m comment --comment x -j DROP\n-A a -j a",
+        "-A INPUT -j a\n-A a -j b\n-A b -j DROP\n-A a -j a",
+        "-A INPUT -j a\n-A a -g b\n-A a -j a",
+    ] {
+        let text = format!("*filter\n:a - [0:0]\n:b - [0:0]\n{lines}\nCOMMIT\n");
+        let path = file(&dir, "loop", text.as_bytes());
+        let loads = netns.run(&["iptables-legacy-restore", &path]).is_ok();
+        let output = rules(&["check", &path, "--format", "json"]);
+        let found = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(!found.contains("\"kind\":\"loop\""), loads, "{lines}");
+        assert_eq!(output.status.success(), loads, "{lines}");
+        refused += usize::from(!loads);
+    }
+    assert_eq!(refused, 7);
 }
 
 #[test]
@@ -293,7 +314,7 @@ fn commands_of_fail2ban_and_docker_apply() {
         file,
         "--in-place",
         "--",
-        "-A",
+        "-I",
         "f2b-sshd",
         "-j",
         "f2b-sshd",
@@ -865,4 +886,220 @@ fn import_reads_what_runs() {
     assert!(equal.contains("equal"), "{equal}");
     let sets = std::fs::read_to_string(out.join("sets.ipset")).unwrap();
     assert!(sets.contains("add bad 203.0.113.0/24"), "{sets}");
+}
+
+/// Writes a file, and returns its path.
+fn file(dir: &tempfile::TempDir, name: &str, bytes: &[u8]) -> String {
+    let path = dir.path().join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// A capture of IPv4 packets.
+fn capture(packets: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    out.extend([0xff, 0xff, 0, 0, 1, 0, 0, 0]);
+    for packet in packets {
+        let length = (packet.len() + 14) as u32;
+        out.extend([0; 8]);
+        out.extend(length.to_le_bytes());
+        out.extend(length.to_le_bytes());
+        out.extend([0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 2, 8, 0]);
+        out.extend(packet);
+    }
+    out
+}
+
+/// A ping from 10.9.0.1, with the checksum of its header.
+fn ping() -> Vec<u8> {
+    let mut out = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 1, 0x66, 0xd7];
+    out.extend([10, 9, 0, 1, 10, 0, 0, 1, 8, 0, 0, 0, 0, 0, 0, 0]);
+    out
+}
+
+#[test]
+fn set_with_too_few_parts_finds_nothing() {
+    requires!(
+        Need::Root,
+        Need::Tool("iptables-legacy"),
+        Need::Tool("ipset"),
+        Need::Tool("ping")
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let text = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -m set --match-set c src -j DROP\n\
+                -A INPUT -m set --match-set c src,src -j ACCEPT\nCOMMIT\n";
+    let rules_file = file(&dir, "rules", text.as_bytes());
+    let sets_text = "create c hash:ip,port family inet\nadd c 127.0.0.1,icmp:8/0\n\
+                     add c 10.9.0.1,icmp:8/0\n";
+    let sets_file = file(&dir, "sets", sets_text.as_bytes());
+    let testbed = Testbed::new();
+    let netns = testbed.netns("few").unwrap();
+    netns.run(&["ip", "link", "set", "lo", "up"]).unwrap();
+    netns
+        .run(&["ipset", "restore", "-file", &sets_file])
+        .unwrap();
+    netns
+        .run(&["iptables-legacy-restore", &rules_file])
+        .unwrap();
+    netns.run(&["ping", "-c", "1", "127.0.0.1"]).unwrap();
+    let saved = netns.run(&["iptables-legacy-save", "-c"]).unwrap();
+    assert!(
+        saved.contains("[0:0] -A INPUT -m set --match-set c src -j DROP"),
+        "{saved}"
+    );
+    assert!(
+        saved.contains("[1:84] -A INPUT -m set --match-set c src,src -j ACCEPT"),
+        "{saved}"
+    );
+    let warned = stdout(&["check", &rules_file, &sets_file]);
+    assert!(
+        warned.contains("rules:3: warning: set-dimensions"),
+        "{warned}"
+    );
+    let pings = file(&dir, "pings", &capture(&[ping(), ping()]));
+    let summary = stdout(&["explain", &rules_file, &sets_file, "-r", &pings]);
+    assert!(
+        summary.starts_with("2 packets, 56 bytes: ACCEPT by"),
+        "{summary}"
+    );
+    assert!(summary.contains("rules:4:"), "{summary}");
+}
+
+#[test]
+fn types_of_sets_not_evaluated_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "*filter\n-A INPUT -m set --match-set c src,dst -j DROP\nCOMMIT\n";
+    let rules_file = file(&dir, "rules", text.as_bytes());
+    let sets_file = file(&dir, "sets", b"create c hash:ip,mark\nadd c 10.9.0.1,5\n");
+    let named = "set c of type hash:ip,mark";
+    let warned = stdout(&["check", &rules_file, &sets_file]);
+    assert!(
+        warned.contains(&format!(
+            "rules:2:17: warning: not-evaluated (filter INPUT): {named}"
+        )),
+        "{warned}"
+    );
+    assert!(warned.contains("at netfilter: 1 refused"), "{warned}");
+    let pings = file(&dir, "pings", &capture(&[ping()]));
+    let summary = stdout(&["explain", &rules_file, &sets_file, "-r", &pings]);
+    assert!(
+        summary.contains(&format!("unknown ({named}, which is not evaluated) by")),
+        "{summary}"
+    );
+    let one = rules(&[
+        "explain",
+        &rules_file,
+        &sets_file,
+        "-r",
+        &pings,
+        "--packet",
+        "1",
+    ]);
+    assert_eq!(one.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&one.stderr);
+    assert!(
+        error.contains(&format!("depends on {named}, which is not evaluated")),
+        "{error}"
+    );
+    let stats = stdout(&["stats", &rules_file, &sets_file]);
+    assert!(
+        stats.contains(&format!("rules:2:17: {named} is not evaluated")),
+        "{stats}"
+    );
+}
+
+#[test]
+fn malformed_packets_do_not_meet_rules() {
+    let dir = tempfile::tempdir().unwrap();
+    let rules_file = file(&dir, "rules", b"*filter\n-A INPUT -j DROP\nCOMMIT\n");
+    let broken = |at: usize, byte: u8| {
+        let mut packet = ping();
+        packet[at] = byte;
+        packet
+    };
+    let packets = [
+        ping(),
+        broken(10, 0),
+        broken(3, 29),
+        broken(0, 0x44),
+        broken(0, 0x65),
+    ];
+    let pings = file(&dir, "pings", &capture(&packets));
+    let summary = stdout(&["explain", &rules_file, "-r", &pings]);
+    assert!(
+        summary.contains("1 packets, 28 bytes: DROP by"),
+        "{summary}"
+    );
+    for why in [
+        "the checksum of its header is wrong",
+        "it is shorter than its length",
+        "its header has less than 20 bytes",
+        "its version is not 4",
+    ] {
+        assert!(
+            summary.contains(&format!(
+                "1 packets: the kernel drops each before the rules, because {why}"
+            )),
+            "{summary}"
+        );
+    }
+    let stats = stdout(&["stats", &rules_file, "-r", &pings]);
+    assert!(stats.contains("1 packets at INPUT"), "{stats}");
+    assert!(stats.contains("4 malformed packets"), "{stats}");
+    let one = rules(&["explain", &rules_file, "-r", &pings, "--packet", "2"]);
+    assert!(
+        String::from_utf8_lossy(&one.stderr).contains("packet 2: the checksum"),
+        "{one:?}"
+    );
+    // The checksum of a packet that is sent is written later.
+    let sent = stdout(&["explain", &rules_file, "-r", &pings, "-o", "eth0"]);
+    assert!(!sent.contains("checksum"), "{sent}");
+}
+
+#[test]
+fn packet_beyond_the_limits_is_unknown() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut text = String::from("*filter\n");
+    text.extend((0..60).map(|at| format!(":c{at} -\n")));
+    text += "-A INPUT -j c0\n";
+    for at in 1..60 {
+        let jump = format!("-A c{} -j c{at}\n", at - 1);
+        text += &format!("{jump}{jump}");
+    }
+    let diamond = file(&dir, "diamond", format!("{text}COMMIT\n").as_bytes());
+    let packet = ["--src", "10.0.0.1", "--dst", "10.0.0.2", "-i", "lan"];
+    let one = rules(&[&["explain", &diamond][..], &packet].concat());
+    assert_eq!(one.status.code(), Some(1));
+    let out = String::from_utf8_lossy(&one.stdout);
+    assert!(
+        out.contains("unknown (more rules than a packet may meet"),
+        "{out}"
+    );
+    assert!(out.lines().count() < 5, "{out}");
+}
+
+#[test]
+fn packets_that_cannot_be_are_refused() {
+    let home = example("home.v4");
+    let packet = ["explain", &home, "--src", "10.0.0.1", "--dst", "10.0.0.2"];
+    for (words, problem) in [
+        (&["-i", "an-interface-name"][..], "at most 15 bytes"),
+        (
+            &["--hook", "input", "-o", "wan"],
+            "packets at INPUT have no such interface",
+        ),
+        (
+            &["--hook", "output", "-i", "wan"],
+            "packets at OUTPUT have no such interface",
+        ),
+        (
+            &["-i", "wan", "--protocol", "udp", "--tcp-flags", "ACK"],
+            "--tcp-flags ACK",
+        ),
+    ] {
+        let output = rules(&[&packet[..], words].concat());
+        assert_eq!(output.status.code(), Some(1), "{words:?}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(problem), "{error}");
+    }
 }

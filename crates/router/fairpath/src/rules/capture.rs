@@ -126,8 +126,25 @@ impl FactArgs {
     /// The facts of a packet at a hook.
     ///
     /// # Errors
-    /// A word is not known.
+    /// A word is not known, or packets have no such interface at the hook.
     pub fn facts(&self, hook: Hook) -> anyhow::Result<Facts> {
+        for (option, name, has) in [
+            ("--in-interface", &self.in_interface, hook.has_input()),
+            ("--out-interface", &self.out_interface, hook.has_output()),
+        ] {
+            let Some(name) = name else { continue };
+            if name.len() > MAX_INTERFACE {
+                bail!(
+                    "{option} {name}: an interface has at most {MAX_INTERFACE} bytes in its name"
+                );
+            }
+            if !has {
+                bail!(
+                    "{option} {name}: packets at {} have no such interface; remove the option, or give another --hook",
+                    hook.chain()
+                );
+            }
+        }
         let interface = |name: &Option<String>, has: bool| match name {
             Some(name) => Some(name.as_bytes().into()),
             None if has => None,
@@ -179,6 +196,8 @@ impl FactArgs {
     }
 }
 
+/// Most bytes of a name of an interface.
+const MAX_INTERFACE: usize = 15;
 /// Of an Ethernet header.
 const LINK_BYTES: usize = 14;
 
@@ -281,6 +300,48 @@ pub fn packets(
         bail!("{} has no packets", path.display());
     }
     Ok(seen)
+}
+
+/// Why the kernel drops a received packet before any rule (`ip_rcv`, `ip6_rcv`). `None`: it does not,
+/// or the bytes that show it were not captured.
+pub fn malformed(packet: &Packet, hook: Hook) -> Option<&'static str> {
+    let bytes = packet.network_bytes();
+    let word = |at: usize| usize::from(u16::from_be_bytes(part(bytes, at)));
+    let needed = match packet.family {
+        Family::Ipv4 => 20,
+        Family::Ipv6 => 40,
+        Family::Arp | Family::Bridge => return None,
+    };
+    if !hook.has_input() || bytes.len() < needed {
+        return None;
+    }
+    if packet.family == Family::Ipv6 {
+        // A jumbogram has its length in an option.
+        return match (bytes[0] >> 4, word(4)) {
+            (6, payload) if payload + needed > packet.length => {
+                Some("it is shorter than its length")
+            }
+            (6, _) => None,
+            _ => Some("its version is not 6"),
+        };
+    }
+    let header = usize::from(bytes[0] & 15) * 4;
+    let total = match word(2) {
+        // Linux writes 0 for more than 65,535 bytes.
+        0 if packet.length > 0xffff => packet.length,
+        total => total,
+    };
+    let sum: usize = (0..header).step_by(2).map(word).sum();
+    match bytes[0] >> 4 {
+        4 if header < needed => Some("its header has less than 20 bytes"),
+        4 if total > packet.length => Some("it is shorter than its length"),
+        4 if total < header => Some("it is shorter than its header"),
+        4 if bytes.len() >= header && (sum & 0xffff) + (sum >> 16) != 0xffff => {
+            Some("the checksum of its header is wrong")
+        }
+        4 => None,
+        _ => Some("its version is not 4"),
+    }
 }
 
 /// A packet in words, with the facts that are known.

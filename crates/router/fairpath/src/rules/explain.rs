@@ -9,17 +9,17 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use fairpath_core::rules::CounterMode;
+use fairpath_core::rules::{CounterMode, TRACE};
 use fairpath_rules::image::{BuildOptions, Built, Counted, build};
 use fairpath_rules::{
-    ChainId, Core, CoreOutcome, Facts, Family, Hook, Packet, Reference, Rule, RuleAt, RuleResult,
-    Ruleset, Sets, Step, Target, Unknown, Verdict, item_text, not_evaluated_word, rule_string,
-    unknown_text,
+    ChainId, Core, CoreOutcome, Facts, Family, Hook, Outcome, Packet, Reference, Rule, RuleAt,
+    RuleResult, Ruleset, Sets, Step, Target, Unknown, Verdict, item_text, not_evaluated_set,
+    not_evaluated_word, rule_string, unknown_text,
 };
 use serde_json::json;
 
 use super::Format;
-use super::capture::{FactArgs, packets};
+use super::capture::{FactArgs, malformed, packets};
 use super::diff::verdict;
 use super::files::{FileArgs, load_one};
 
@@ -54,14 +54,9 @@ pub struct Args {
     /// Destination port
     #[arg(long, value_name = "PORT", conflicts_with = "read")]
     dport: Option<u16>,
-    /// TCP flags, such as SYN or SYN,ACK
-    #[arg(
-        long,
-        value_name = "FLAGS",
-        default_value = "SYN",
-        conflicts_with = "read"
-    )]
-    tcp_flags: String,
+    /// TCP flags, such as SYN,ACK (default: SYN)
+    #[arg(long, value_name = "FLAGS", conflicts_with = "read")]
+    tcp_flags: Option<String>,
     /// A capture
     #[arg(short, long, value_name = "FILE")]
     read: Option<PathBuf>,
@@ -113,7 +108,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             let mut result = None;
             packets(capture, ruleset.family, &facts, &mut |at, packet| {
                 if at == number {
-                    result = Some(explained.one(hook, packet, args.format));
+                    result = Some(match malformed(packet, hook) {
+                        Some(why) => Err(anyhow::anyhow!("rules do not see packet {at}: {why}")),
+                        None => explained.one(hook, packet, args.format),
+                    });
                 }
                 at < number
             })?;
@@ -186,11 +184,17 @@ fn packet_bytes(args: &Args, family: Family) -> anyhow::Result<Vec<u8>> {
     if ports && !matches!(protocol, 6 | 17 | 33 | 132 | 136) {
         bail!("--sport and --dport need a protocol with ports, such as tcp");
     }
+    if let Some(flags) = args.tcp_flags.as_ref().filter(|_| protocol != 6) {
+        bail!("--tcp-flags {flags}: the packet is not of tcp; remove the option");
+    }
     let mut transport = vec![0u8; 20];
     transport[..2].copy_from_slice(&args.sport.unwrap_or(40_000).to_be_bytes());
     transport[2..4].copy_from_slice(&args.dport.unwrap_or(0).to_be_bytes());
     match protocol {
-        6 => (transport[12], transport[13]) = (0x50, flags(&args.tcp_flags)?),
+        6 => {
+            (transport[12], transport[13]) =
+                (0x50, flags(args.tcp_flags.as_deref().unwrap_or("SYN"))?)
+        }
         1 => transport[..4].copy_from_slice(&[8, 0, 0, 0]),
         58 => transport[..4].copy_from_slice(&[128, 0, 0, 0]),
         _ => {}
@@ -275,7 +279,7 @@ impl Explained<'_> {
             let why = match self.place(&outcome) {
                 Some(Counted::Rule(table, chain, rule)) => {
                     let rule = &self.ruleset.tables[table].get(chain).rules[rule];
-                    why(self.ruleset, rule, reason)
+                    why(self.ruleset, self.sets, rule, reason)
                 }
                 _ => unknown_text(reason).to_owned(),
             };
@@ -291,32 +295,24 @@ impl Explained<'_> {
         packet: &Packet,
         outcome: &CoreOutcome,
     ) -> anyhow::Result<Vec<PathLine>> {
+        if outcome.verdict == Verdict::Unknown(Unknown::Steps) {
+            return Ok(Vec::new());
+        }
         let mut reference = Reference::new(self.ruleset, self.sets);
         reference.trace(true);
         let other = reference.evaluate(hook, packet);
-        // The reference evaluates some matches that the core does not: the path ends there.
-        let limit = match (&outcome.verdict, self.place(outcome)) {
-            (Verdict::Unknown(reason), Some(Counted::Rule(table, chain, rule)))
-                if self.is_limit(table, chain, rule) =>
-            {
+        agree(outcome, &other)?;
+        // The reference evaluates some parts that the core does not: the path ends there.
+        let limit = match (&outcome.verdict, &other.verdict, self.place(outcome)) {
+            (_, Verdict::Unknown(_), _) => None,
+            (Verdict::Unknown(reason), _, Some(Counted::Rule(table, chain, rule))) => {
                 Some((RuleAt { table, chain, rule }, *reason))
             }
             _ => None,
         };
-        let same = match (&other.verdict, &outcome.verdict) {
-            (Verdict::Unknown(_), Verdict::Unknown(_)) => true,
-            (_, Verdict::Unknown(_)) => limit.is_some(),
-            (a, b) => a == b && other.changes.mark == outcome.changes.mark,
-        };
-        if !same {
-            bail!(
-                "the evaluators do not agree: {} by the core, {} by the reference; please report this rule set and packet",
-                verdict(&outcome.verdict),
-                verdict(&other.verdict)
-            );
-        }
         let mut writer = PathWriter {
             ruleset: self.ruleset,
+            sets: self.sets,
             lines: Vec::new(),
             depth: 0,
             failed: None,
@@ -341,25 +337,19 @@ impl Explained<'_> {
             .and_then(|id| self.built.place(self.ruleset, id))
     }
 
-    /// True for a rule with a part that the core does not evaluate.
-    fn is_limit(&self, table: usize, chain: ChainId, rule: usize) -> bool {
-        let rule = &self.ruleset.tables[table].get(chain).rules[rule];
-        not_evaluated_word(self.ruleset.family, rule).is_some()
-    }
-
     /// The verdict in words; of an unknown one, what it depends on.
     fn verdict(&self, outcome: &CoreOutcome) -> String {
         match (&outcome.verdict, self.place(outcome)) {
             (Verdict::Unknown(reason), Some(Counted::Rule(table, chain, rule))) => {
                 let rule = &self.ruleset.tables[table].get(chain).rules[rule];
-                format!("unknown ({})", why(self.ruleset, rule, *reason))
+                format!("unknown ({})", why(self.ruleset, self.sets, rule, *reason))
             }
             (other, _) => verdict(other),
         }
     }
 
     /// The policy that ended the path of the reference. The core does not name policies of a
-    /// bridge's other chains, because they have no counters.
+    /// bridge's other chains, because they have no counters, nor any after a full trace.
     fn policy(&self, hook: Hook, packet: &Packet) -> Option<String> {
         let mut reference = Reference::new(self.ruleset, self.sets);
         reference.trace(true);
@@ -371,7 +361,7 @@ impl Explained<'_> {
 
     /// The rule or policy that decided.
     fn decided(&self, outcome: &CoreOutcome, hook: Hook, packet: &Packet) -> String {
-        if self.ruleset.family == Family::Bridge
+        if (self.ruleset.family == Family::Bridge || outcome.matched.len() == TRACE)
             && outcome.rule.is_none()
             && let Some(policy) = self.policy(hook, packet)
         {
@@ -419,6 +409,12 @@ impl Explained<'_> {
         format: Format,
     ) -> anyhow::Result<()> {
         let mut core = self.core()?;
+        let mut reference = Reference::new(self.ruleset, self.sets);
+        let mut dropped: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut disagreement = Ok(());
+        // False after a packet of which one evaluator does not know the answer: from then on, limits
+        // and lists of both may differ.
+        let mut comparable = true;
         let mut counts: BTreeMap<(String, String), (u64, u64, u64)> = BTreeMap::new();
         let mut others = 0u64;
         let seen = packets(
@@ -426,11 +422,34 @@ impl Explained<'_> {
             self.ruleset.family,
             facts,
             &mut |number, packet| {
+                if let Some(why) = malformed(packet, hook) {
+                    *dropped.entry(why).or_default() += 1;
+                    return true;
+                }
                 let Some(outcome) = core.evaluate(hook, packet) else {
                     others += 1;
                     return true;
                 };
-                let key = (self.verdict(&outcome), self.decided(&outcome, hook, packet));
+                let mut answer = self.verdict(&outcome);
+                if outcome.verdict == Verdict::Unknown(Unknown::Steps) {
+                    comparable = false;
+                } else {
+                    let other = reference.evaluate(hook, packet);
+                    let unknown = |verdict: &Verdict| matches!(verdict, Verdict::Unknown(_));
+                    comparable &= unknown(&outcome.verdict) == unknown(&other.verdict);
+                    match (agree(&outcome, &other), &other.verdict) {
+                        (Ok(()), _) => {}
+                        (Err(_), Verdict::Unknown(_)) => answer = verdict(&other.verdict),
+                        (Err(error), _) if comparable => {
+                            disagreement = Err(error.context(format!("packet {number}")));
+                            return false;
+                        }
+                        (Err(_), _) => {
+                            answer = "unknown (what an earlier unknown packet left)".into()
+                        }
+                    }
+                }
+                let key = (answer, self.decided(&outcome, hook, packet));
                 if counts.len() < MAX_PATHS || counts.contains_key(&key) {
                     let count = counts.entry(key).or_insert((0, 0, number));
                     count.0 += 1;
@@ -441,6 +460,7 @@ impl Explained<'_> {
                 true
             },
         )?;
+        disagreement?;
         let mut rows: Vec<_> = counts.into_iter().collect();
         rows.sort_by_key(|(_, (packets, ..))| std::cmp::Reverse(*packets));
         let mut out = String::new();
@@ -453,6 +473,18 @@ impl Explained<'_> {
                 let _ = writeln!(
                     out,
                     "{packets} packets, {bytes} bytes: {verdict} by {by} (first: packet {first})"
+                );
+            }
+        }
+        for (why, packets) in &dropped {
+            if format == Format::Json {
+                let object = json!({"verdict": "DROP", "decided_by": "the kernel, before rules",
+                    "reason": why, "packets": packets});
+                let _ = writeln!(out, "{object}");
+            } else {
+                let _ = writeln!(
+                    out,
+                    "{packets} packets: the kernel drops each before the rules, because {why}"
                 );
             }
         }
@@ -471,6 +503,7 @@ impl Explained<'_> {
 /// Makes lines of a path: rules that fail at their first condition are counted together.
 struct PathWriter<'a> {
     ruleset: &'a Ruleset,
+    sets: Option<&'a Sets>,
     lines: Vec<PathLine>,
     depth: usize,
     /// The first and the last of rules that failed, and their number.
@@ -576,7 +609,7 @@ impl PathWriter<'_> {
             RuleResult::Unknown(reason) => {
                 self.flush();
                 let text = rule_string(self.ruleset.family, table, chain, rule);
-                let why = why(self.ruleset, rule, reason);
+                let why = why(self.ruleset, self.sets, rule, reason);
                 self.line(
                     at.table,
                     at.chain,
@@ -588,10 +621,37 @@ impl PathWriter<'_> {
     }
 }
 
+/// Compares the answers of the evaluators. What only the core does not evaluate is unknown.
+fn agree(core: &CoreOutcome, reference: &Outcome) -> anyhow::Result<()> {
+    let same = match (&reference.verdict, &core.verdict) {
+        (_, Verdict::Unknown(_)) => true,
+        (Verdict::Unknown(Unknown::Steps), _) => {
+            bail!("the answer depends on {}", unknown_text(Unknown::Steps))
+        }
+        (a, b) => a == b && reference.changes.mark == core.changes.mark,
+    };
+    if !same {
+        bail!(
+            "the evaluators do not agree: {} by the core, {} by the reference; please report this rule set and packet",
+            verdict(&core.verdict),
+            verdict(&reference.verdict)
+        );
+    }
+    Ok(())
+}
+
 /// The reason of an unknown answer of a rule.
-fn why(ruleset: &Ruleset, rule: &Rule, reason: Unknown) -> String {
-    match not_evaluated_word(ruleset.family, rule) {
-        Some(word) => format!("{word}, which is not evaluated"),
+fn why(ruleset: &Ruleset, sets: Option<&Sets>, rule: &Rule, reason: Unknown) -> String {
+    let part = match reason {
+        Unknown::SetType => not_evaluated_set(rule, sets),
+        Unknown::OpaqueMatch
+        | Unknown::OpaqueTarget
+        | Unknown::Connection
+        | Unknown::ReversePath => not_evaluated_word(ruleset.family, rule).map(str::to_owned),
+        _ => None,
+    };
+    match part {
+        Some(part) => format!("{part}, which is not evaluated"),
         None => unknown_text(reason).to_owned(),
     }
 }

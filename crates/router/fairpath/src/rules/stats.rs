@@ -13,7 +13,7 @@ use fairpath_rules::{
 use serde_json::json;
 
 use super::Format;
-use super::capture::{FactArgs, packets};
+use super::capture::{FactArgs, malformed, packets};
 use super::files::{FileArgs, Files, load, load_one};
 
 /// Show the size of a set, its memory, and with -r the rules that packets meet.
@@ -61,6 +61,7 @@ struct Met {
     each: Vec<u32>,
     unknown: u64,
     skipped: u64,
+    malformed: u64,
 }
 
 impl Met {
@@ -88,6 +89,10 @@ fn evaluate(
     let mut met = Met::default();
     let facts = facts.facts(hook)?;
     let seen = packets(capture, family, &facts, &mut |_, packet| {
+        if malformed(packet, hook).is_some() {
+            met.malformed += 1;
+            return true;
+        }
         match core.evaluate(hook, packet) {
             Some(outcome) => {
                 met.each.push(outcome.evaluated);
@@ -103,7 +108,7 @@ fn evaluate(
     })?;
     met.skipped += seen.skipped;
     met.each.sort_unstable();
-    if met.each.is_empty() {
+    if met.each.is_empty() && met.malformed == 0 {
         bail!("{} has no {family} packets", capture.display());
     }
     Ok(met)
@@ -151,7 +156,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             .collect();
         let packets = met.as_ref().map(|met| {
             json!({"hook": hook.chain(), "packets": met.each.len(), "skipped": met.skipped,
-                "unknown": met.unknown, "mean": met.mean(), "p50": met.share(0.5),
+                "malformed": met.malformed, "unknown": met.unknown, "mean": met.mean(), "p50": met.share(0.5),
                 "p99": met.share(0.99), "worst": met.share(1.0)})
         });
         let object = json!({"file": name, "family": ruleset.family.to_string(), "tables": tables,
@@ -223,8 +228,15 @@ fn met_text(met: &Met, hook: Hook, out: &mut String) {
     if met.unknown > 0 {
         let _ = writeln!(
             out,
-            "{} of them depend on a fact that was not given: explain names it",
+            "{} of them have an unknown verdict: explain names what it depends on",
             met.unknown
+        );
+    }
+    if met.malformed > 0 {
+        let _ = writeln!(
+            out,
+            "{} malformed packets do not meet rules: the kernel drops them before; explain names the reason",
+            met.malformed
         );
     }
     if met.skipped > 0 {
