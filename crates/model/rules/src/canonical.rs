@@ -355,17 +355,17 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
             return Err(format!("{} must be at least 1", items[0].name()));
         }
         Kind::TargetCt => {
-            for item in items.iter() {
-                if let (true, Value::Text(zone)) = (item.name().starts_with("--zone"), &item.value)
+            for item in items.iter_mut() {
+                let name = item.name();
+                if let (true, Value::Text(text)) = (name.starts_with("--zone"), &mut item.value)
+                    && ***text != *b"mark"
                 {
-                    let zone = String::from_utf8_lossy(zone);
-                    let number = crate::value::any_number(&zone).filter(|zone| *zone < 65_536);
-                    if zone != "mark" && number.is_none() {
-                        return Err(format!(
-                            "{} needs mark or a number up to 65535",
-                            item.name()
-                        ));
-                    }
+                    let number = std::str::from_utf8(text)
+                        .ok()
+                        .and_then(crate::value::any_number)
+                        .filter(|zone| *zone < 65_536)
+                        .ok_or_else(|| format!("{name} needs mark or a number up to 65535"))?;
+                    **text = number.to_string().into_bytes().into();
                 }
             }
         }

@@ -5,7 +5,9 @@
 
 use std::io::Write;
 
+use crate::arp::decimal;
 use crate::tree::Value;
+use crate::value::any_number;
 
 /// Bit 63 of the number marks a rate in bytes a second.
 pub const BYTES: u64 = 1 << 63;
@@ -24,7 +26,7 @@ const PERIODS: [(&str, &str, u64); 4] = [
 
 /// Reads `5/sec` or `512kb/s`, with the seconds of its unit: [`take_unit`] separates them.
 pub fn parse(text: &str) -> Result<Value, String> {
-    if let Some(bytes) = bytes(text.strip_suffix("/s").unwrap_or(""))? {
+    if let Some(bytes) = bytes(text.strip_suffix("/s").unwrap_or(""), decimal)? {
         return Ok(Value::Number(BYTES | rate_of(cost_of(bytes))));
     }
     let bad =
@@ -83,7 +85,7 @@ fn rate_of(cost: u32) -> u64 {
 }
 
 /// Bytes with a unit: `10kb`, `2mb`, `300b`.
-pub fn bytes(text: &str) -> Result<Option<u64>, String> {
+pub fn bytes(text: &str, base: fn(&str) -> Option<u64>) -> Result<Option<u64>, String> {
     let Some(number) = text.strip_suffix('b').or_else(|| text.strip_suffix('B')) else {
         return Ok(None);
     };
@@ -92,9 +94,9 @@ pub fn bytes(text: &str) -> Result<Option<u64>, String> {
         Some(b'm' | b'M') => (&number[..number.len() - 1], 1024 * 1024),
         _ => (number, 1),
     };
-    let count: u64 = number
-        .parse()
-        .map_err(|_| format!("\"{text}\" is not a number of bytes: write 512kb"))?;
+    let count = base(number)
+        .filter(|_| !number.is_empty())
+        .ok_or_else(|| format!("\"{text}\" is not a number of bytes: write 512kb"))?;
     count
         .checked_mul(scale)
         .filter(|bytes| (16..=u64::from(u32::MAX)).contains(bytes))
@@ -107,8 +109,8 @@ const MAX_BURST: u64 = 1_000_000;
 
 /// The canonical text of a burst. That of bytes is a multiple of the rate, in the largest unit below.
 pub fn burst(rate: u64, text: &str) -> Result<String, String> {
-    let of_bytes = bytes(text)?;
-    let burst = of_bytes.or_else(|| text.parse().ok().filter(|burst| *burst <= MAX_BURST));
+    let of_bytes = bytes(text, any_number)?;
+    let burst = of_bytes.or_else(|| any_number(text).filter(|burst| *burst <= MAX_BURST));
     let burst = burst.filter(|burst| *burst > 0);
     if rate & BYTES == 0 {
         return match burst.filter(|burst| *burst <= MAX_BURST) {

@@ -352,8 +352,10 @@ pub enum Type {
     Range(u32),
     /// `a-b`, addresses.
     AddressRange,
-    /// Ports with service names, `a:b`; the full range means any.
+    /// Ports with service names, `a:b`; the full range means any. Digits as in C.
     Ports,
+    /// The same with decimal digits. The end may be before the start, so that none matches.
+    DecimalPorts,
     /// Up to 15 ports and ranges, `a,b:c`.
     PortList,
     /// Mask and value of TCP flags: two arguments.
@@ -424,6 +426,8 @@ pub enum Type {
     Named10(Names, u64),
     /// The same, written as a number.
     Numbered(Names, u64),
+    /// A choice without regard to case, or a number as in C up to a limit.
+    NamedAny(Names, u64),
     /// A choice in exactly these letters.
     Exact(Names),
     /// A name that is written without quotes unless it needs them.

@@ -96,15 +96,13 @@ fn range(word: &[u8], max: u32) -> Result<Value, String> {
     }
 }
 
+/// Reads digits: decimal, or as [`any_number`].
+type Base = fn(&str) -> Option<u64>;
+
 /// A port or a service name.
-fn port(word: &[u8], context: Context) -> Result<u16, String> {
+fn port(word: &[u8], base: Base, context: Context) -> Result<u16, String> {
     let text = utf8(word)?;
-    if text.bytes().all(|byte| byte.is_ascii_digit()) && !text.is_empty() {
-        return text
-            .parse()
-            .map_err(|_| format!("port {} is more than 65535", show(word)));
-    }
-    if let Some(number) = any_number(text) {
+    if let Some(number) = base(text).filter(|_| !text.is_empty()) {
         return u16::try_from(number)
             .map_err(|_| format!("port {} is more than 65535", show(word)));
     }
@@ -116,22 +114,26 @@ fn port(word: &[u8], context: Context) -> Result<u16, String> {
     })
 }
 
-fn ports(word: &[u8], context: Context) -> Result<(u16, u16), String> {
+fn port_range(word: &[u8], base: Base, context: Context) -> Result<(u16, u16), String> {
     let (first, last) = cut(word, b':');
     let or = |word: &[u8], default: u16| {
         if word.is_empty() {
             Ok(default)
         } else {
-            port(word, context)
+            port(word, base, context)
         }
     };
-    let range = match last {
+    Ok(match last {
         None => {
-            let port = port(first, context)?;
+            let port = port(first, base, context)?;
             (port, port)
         }
         Some(last) => (or(first, 0)?, or(last, u16::MAX)?),
-    };
+    })
+}
+
+fn ports(word: &[u8], context: Context) -> Result<(u16, u16), String> {
+    let range = port_range(word, any_number, context)?;
     if range.0 > range.1 {
         return Err(format!(
             "the first port of \"{}\" is larger than the last: exchange them",
@@ -163,17 +165,17 @@ fn ipv4(text: &str) -> Option<u32> {
 }
 
 fn mask4(text: &str) -> Option<u32> {
-    if let Ok(length) = text.parse::<u32>() {
-        return (length <= 32).then(|| prefix4(length));
+    match any_number(text).filter(|_| !text.is_empty()) {
+        Some(length) => (length <= 32).then(|| prefix4(length as u32)),
+        None => ipv4(text).filter(|_| text.matches('.').count() == 3),
     }
-    text.parse::<Ipv4Addr>().ok().map(u32::from)
 }
 
 fn mask6(text: &str) -> Option<u128> {
-    if let Ok(length) = text.parse::<u32>() {
-        return (length <= 128).then(|| prefix6(length));
+    match any_number(text).filter(|_| !text.is_empty()) {
+        Some(length) => (length <= 128).then(|| prefix6(length as u32)),
+        None => text.parse::<Ipv6Addr>().ok().map(u128::from),
     }
-    text.parse::<Ipv6Addr>().ok().map(u128::from)
 }
 
 /// The mask of an IPv4 prefix.
@@ -254,11 +256,10 @@ fn nets(word: &[u8], context: Context, masked: bool, out: &mut Vec<Value>) -> Re
         return Ok(());
     }
     // A short network such as 10/8.
-    if name.bytes().all(|byte| byte.is_ascii_digit())
-        && text.contains('/')
-        && let Some(first) = name.parse::<u32>().ok().filter(|first| *first < 256)
+    if text.contains('/')
+        && let Some(first) = any_number(name).filter(|first| *first < 256)
     {
-        out.push(Value::Pair(first << 24 & keep, mask));
+        out.push(Value::Pair((first as u32) << 24 & keep, mask));
         return Ok(());
     }
     let before = out.len();
@@ -524,8 +525,9 @@ fn month_days(word: &[u8]) -> Result<u64, String> {
     let mut days = 0;
     for part in word.split(|byte| *byte == b',') {
         let part = utf8(part)?;
-        match part.parse::<u32>() {
-            Ok(day @ 1..=31) => days |= 1u64 << day,
+        // The original tool takes two digits for a day.
+        match any_number(part).filter(|_| part.len() < 3) {
+            Some(day @ 1..=31) => days |= 1u64 << day,
             _ => {
                 return Err(format!(
                     "\"{}\" is not a day of a month",
@@ -715,8 +717,9 @@ fn accounts(word: &[u8], find: impl Fn(&str) -> Option<u32>) -> Result<Value, St
         return Ok(Value::Pair(id, id));
     }
     let (first, last) = text.split_once('-').unwrap_or((text, text));
-    match (first.parse::<u32>(), last.parse::<u32>()) {
-        (Ok(first), Ok(last)) if first <= last && last < u32::MAX => Ok(Value::Pair(first, last)),
+    let id = |text: &str| number(text.as_bytes(), u64::from(u32::MAX) - 1);
+    match (id(first), id(last)) {
+        (Ok(first), Ok(last)) if first <= last => Ok(Value::Pair(first as u32, last as u32)),
         _ => Err(format!(
             "\"{}\" is not a known name or a number: write a number or a range such as 100-200",
             show(word)
@@ -775,7 +778,7 @@ fn nat_address(text: &str, context: Context) -> Result<Box<[u8]>, String> {
             };
             let mut out = nat_ports(range, context)?;
             if let Some(base) = base {
-                let base = port(base.as_bytes(), context)?;
+                let base = port(base.as_bytes(), any_number, context)?;
                 out = format!("{out}/{base}");
             }
             match v6 {
@@ -788,7 +791,7 @@ fn nat_address(text: &str, context: Context) -> Result<Box<[u8]>, String> {
 
 /// `PORT[-PORT]`, as numbers.
 fn nat_ports(text: &str, context: Context) -> Result<String, String> {
-    let number = |text: &str| port(text.as_bytes(), context);
+    let number = |text: &str| port(text.as_bytes(), any_number, context);
     // The name of a service may have a hyphen.
     if let Ok(port) = number(text) {
         return Ok(port.to_string());
@@ -854,6 +857,10 @@ pub fn parse(ty: Type, words: &[&[u8]], context: Context) -> Result<Value, Strin
         Type::AddressRange => address_range(word, context)?,
         Type::Ports => {
             let (first, last) = ports(word, context)?;
+            Value::Pair(u32::from(first), u32::from(last))
+        }
+        Type::DecimalPorts => {
+            let (first, last) = port_range(word, crate::arp::decimal, context)?;
             Value::Pair(u32::from(first), u32::from(last))
         }
         Type::PortList => {
@@ -927,9 +934,13 @@ pub fn parse(ty: Type, words: &[&[u8]], context: Context) -> Result<Value, Strin
         Type::NatPorts => Value::Text(Box::new(
             nat_ports(utf8(word)?, context)?.into_bytes().into(),
         )),
-        Type::Named10(names, max) | Type::Numbered(names, max) => {
+        Type::Named10(names, max) | Type::Numbered(names, max) | Type::NamedAny(names, max) => {
             let text = utf8(word)?;
-            match crate::arp::decimal(text).filter(|_| !text.is_empty()) {
+            let base: Base = match ty {
+                Type::NamedAny(..) => any_number,
+                _ => crate::arp::decimal,
+            };
+            match base(text).filter(|_| !text.is_empty()) {
                 Some(number) if number <= max => Value::Number(number),
                 Some(_) => return Err(format!("{} is more than {max}", show(word))),
                 None if names.is_empty() => {
@@ -1059,8 +1070,9 @@ pub fn parse(ty: Type, words: &[&[u8]], context: Context) -> Result<Value, Strin
         Type::Handle => {
             let (major, minor) = cut(word, b':');
             let part = |word: &[u8]| {
-                u16::from_str_radix(utf8(word)?, 16)
-                    .map_err(|_| format!("\"{}\" is not a class: write 1:10", show(word)))
+                crate::arp::hexadecimal(utf8(word)?)
+                    .and_then(|part| u16::try_from(part).ok())
+                    .ok_or_else(|| format!("\"{}\" is not a class: write 1:10", show(word)))
             };
             Value::Pair(
                 u32::from(part(major)?),
@@ -1109,11 +1121,7 @@ fn address_range(word: &[u8], context: Context) -> Result<Value, String> {
         };
         return Ok(Value::Ipv6(Box::new([read(first)?, read(last)?])));
     }
-    let read = |part: &str| {
-        part.parse::<Ipv4Addr>()
-            .map(u32::from)
-            .map_err(|_| bad(part))
-    };
+    let read = |part: &str| ipv4(part).ok_or_else(|| bad(part));
     Ok(Value::Pair(read(first)?, read(last)?))
 }
 
@@ -1239,7 +1247,7 @@ pub fn write(ty: Type, value: &Value, family: Family, out: &mut Vec<u8>) {
         (Type::Hex { digits, .. }, Value::Number(number)) => {
             let _ = write!(out, "0x{number:0width$x}", width = usize::from(digits));
         }
-        (Type::Range(_) | Type::Ports, Value::Pair(first, last)) => {
+        (Type::Range(_) | Type::Ports | Type::DecimalPorts, Value::Pair(first, last)) => {
             let _ = if first == last {
                 write!(out, "{first}")
             } else {
@@ -1304,14 +1312,15 @@ pub fn write(ty: Type, value: &Value, family: Family, out: &mut Vec<u8>) {
                 None => write(Type::MacMask, value, family, out),
             }
         }
-        (Type::Named10(names, _) | Type::Exact(names), Value::Number(number)) => {
-            match names.iter().find(|(_, known)| known == number) {
-                Some((name, _)) => out.extend_from_slice(name.as_bytes()),
-                None => {
-                    let _ = write!(out, "{number}");
-                }
+        (
+            Type::Named10(names, _) | Type::NamedAny(names, _) | Type::Exact(names),
+            Value::Number(number),
+        ) => match names.iter().find(|(_, known)| known == number) {
+            Some((name, _)) => out.extend_from_slice(name.as_bytes()),
+            None => {
+                let _ = write!(out, "{number}");
             }
-        }
+        },
         (Type::Named16(names, _), Value::Number(number)) => {
             match names.iter().find(|(_, known)| known == number) {
                 Some((name, _)) => out.extend_from_slice(name.as_bytes()),

@@ -231,11 +231,8 @@ fn write_arp_mark(value: &Value, out: &mut Vec<u8>) {
         (0, mask) => ("--and-mark", !mask),
         (value, _) => ("--or-mark", value),
     };
-    // The original tool writes hexadecimal without 0x, which it would read as decimal.
-    let _ = match number {
-        0..10 => write!(out, " {word} {number}"),
-        _ => write!(out, " {word} 0x{number:x}"),
-    };
+    // The original tool reads and writes hexadecimal without 0x.
+    let _ = write!(out, " {word} {number:x}");
 }
 
 /// An item as text, for messages.

@@ -138,7 +138,7 @@ fn value(ty: Type, family: Family, random: &mut Random) -> String {
         Type::Range(max) | Type::OrderedRange(max) => random.ordered(u64::from(max), ":"),
         Type::AddressRange if family == Family::Ipv6 => "2001:db8::1-2001:db8::9".into(),
         Type::AddressRange => "10.0.0.1-10.0.0.9".into(),
-        Type::Ports => random.ordered(65_535, ":"),
+        Type::Ports | Type::DecimalPorts => random.ordered(65_535, ":"),
         Type::PortList => {
             let count = 1 + random.below(5);
             let list: Vec<String> = (0..count).map(|_| random.ordered(65_535, ":")).collect();
@@ -222,10 +222,14 @@ fn value(ty: Type, family: Family, random: &mut Random) -> String {
         Type::Named16(names, max) if names.is_empty() || random.one_in(2) => {
             random.number(max).to_string()
         }
-        Type::Named10(names, max) if names.is_empty() || random.one_in(2) => {
+        Type::Named10(names, max) | Type::NamedAny(names, max)
+            if names.is_empty() || random.one_in(2) =>
+        {
             random.number(max).to_string()
         }
-        Type::Named10(names, _) | Type::Named16(names, _) => random.pick(&words(names)).into(),
+        Type::Named10(names, _) | Type::NamedAny(names, _) | Type::Named16(names, _) => {
+            random.pick(&words(names)).into()
+        }
         Type::MonthDays => format!("{},{}", 1 + random.below(31), 1 + random.below(31)),
         Type::Date => format!(
             "20{:02}-{:02}-11T01:02:03",

@@ -169,5 +169,8 @@ fn new_limit(group: Group, family: Family, rate: u64) -> Table {
 /// The burst: packets, or bytes with a unit.
 fn burst(group: Group) -> Option<u64> {
     let text = std::str::from_utf8(group.text("--hashlimit-burst")?).ok()?;
-    bytes(text).ok().flatten().or_else(|| text.parse().ok())
+    bytes(text, crate::arp::decimal)
+        .ok()
+        .flatten()
+        .or_else(|| text.parse().ok())
 }

@@ -5,13 +5,20 @@ use std::borrow::Cow;
 use crate::canonical::complete;
 use crate::names::Names;
 use crate::place::LineError;
-use crate::spec::{Alias, Kind, Type, find_match, find_target, type_in};
+use crate::spec::{Alias, HexForm, Kind, Type, find_match, find_target, type_in};
 use crate::tree::{Counters, Family, Hook, Item, Rule, Table, Target, Value};
 use crate::value::{self, Context, show};
 use crate::words::Word;
 
 /// Most matches of a rule.
 const MAX_MATCHES: usize = 64;
+
+/// Marks of arptables are hexadecimal, with or without `0x`.
+const ARP_MARK: Type = Type::Hex16 {
+    max: u32::MAX as u64,
+    digits: 1,
+    form: HexForm::Lower,
+};
 
 /// Targets of the original tools and of xtables-addons that Fairpath keeps without knowing them.
 const KNOWN_TARGETS: &[&str] = &[
@@ -740,9 +747,7 @@ impl<'a> Parser<'a> {
         match alias {
             Some(Alias::Named(names)) => value::parse(Type::Choice(names), words, context),
             Some(Alias::Set) if self.family == Family::Arp => {
-                let Value::Number(mark) =
-                    value::parse(Type::Dec(u64::from(u32::MAX)), words, context)?
-                else {
+                let Value::Number(mark) = value::parse(ARP_MARK, words, context)? else {
                     return Err("a number is needed".into());
                 };
                 Ok(Value::Pair(mark as u32, u32::MAX))
@@ -761,8 +766,11 @@ impl<'a> Parser<'a> {
                 } else {
                     u32::MAX
                 };
-                let Value::Number(bits) = value::parse(Type::Dec(u64::from(full)), words, context)?
-                else {
+                let number = match self.family {
+                    Family::Arp => ARP_MARK,
+                    _ => Type::Dec(u64::from(full)),
+                };
+                let Value::Number(bits) = value::parse(number, words, context)? else {
                     return Err("a number is needed".into());
                 };
                 let bits = bits as u32;

@@ -307,7 +307,7 @@ fn hash_rate(group: &Group) -> (HashRate, u64) {
         return (rate, expiry);
     }
     let per_second = (rate & !BYTES).max(1);
-    let burst = burst.and_then(|text| hash_rate::bytes(text).ok().flatten());
+    let burst = burst.and_then(|text| hash_rate::bytes(text, crate::arp::decimal).ok().flatten());
     let refills = burst.map_or(0, |burst| burst.div_ceil(per_second));
     // The kernel's cost of 16 bytes, a share of 2^32 of a second.
     let share = u64::from(u32::MAX) / ((per_second >> 4) + 1);

@@ -3,12 +3,12 @@
 use super::{ARP, Alias, BRIDGE, HexForm, IP, IPV4, IPV6, Kind, Names, Opt, Spec, Type, opt};
 use crate::arp::Field;
 use Type::{
-    AddressList, AddressRange, Among, ArpField, Bits, Choice, Chunks, Date, Dec, Exact, Flag,
-    Groups, Handle, HashRate, Hex, Hex16, HexUpper, IcmpRange, IcmpType, IgmpRange, Interface,
-    IpProtocol, Mac, MacMask, MacName, Mark, MarkOrBits, Mask, MonthDays, Name, Named, Named10,
-    Named16, NatAddress, NatPorts, Net, Net6, Numbered, OptionList, OrderedRange, PlainNet,
-    PortList, Ports, Probability, Protocol, ProtocolNumber, Quoted, Range, Rate, SetMatch,
-    TcpFlags, Text, TimeOfDay, Tos, U32, Users, Word, Words, XMark,
+    AddressList, AddressRange, Among, ArpField, Bits, Choice, Chunks, Date, Dec, DecimalPorts,
+    Exact, Flag, Groups, Handle, HashRate, Hex, Hex16, HexUpper, IcmpRange, IcmpType, IgmpRange,
+    Interface, IpProtocol, Mac, MacMask, MacName, Mark, MarkOrBits, Mask, MonthDays, Name, Named,
+    Named10, Named16, NamedAny, NatAddress, NatPorts, Net, Net6, Numbered, OptionList,
+    OrderedRange, PlainNet, PortList, Ports, Probability, Protocol, ProtocolNumber, Quoted, Range,
+    Rate, SetMatch, TcpFlags, Text, TimeOfDay, Tos, U32, Users, Word, Words, XMark,
 };
 
 const U8: Type = Dec(255);
@@ -467,10 +467,10 @@ pub static SPECS: &[Spec] = &[
             opt(&["--ctorigdst"], PlainNet).not(),
             opt(&["--ctreplsrc"], PlainNet).not(),
             opt(&["--ctrepldst"], PlainNet).not(),
-            opt(&["--ctorigsrcport"], Ports).not(),
-            opt(&["--ctorigdstport"], Ports).not(),
-            opt(&["--ctreplsrcport"], Ports).not(),
-            opt(&["--ctrepldstport"], Ports).not(),
+            opt(&["--ctorigsrcport"], DecimalPorts).not(),
+            opt(&["--ctorigdstport"], DecimalPorts).not(),
+            opt(&["--ctreplsrcport"], DecimalPorts).not(),
+            opt(&["--ctrepldstport"], DecimalPorts).not(),
             opt(&["--ctstatus"], Bits(CT_STATUSES)).not(),
             opt(&["--ctexpire"], Range(u32::MAX)).not(),
             opt(&["--ctdir"], Choice(&[("ORIGINAL", 0), ("REPLY", 1)])),
@@ -482,8 +482,8 @@ pub static SPECS: &[Spec] = &[
         IP,
         &[DCCP],
         &[
-            opt(SPORT, Ports).not(),
-            opt(DPORT, Ports).not(),
+            opt(SPORT, DecimalPorts).not(),
+            opt(DPORT, DecimalPorts).not(),
             opt(&["--dccp-types"], Bits(DCCP_TYPES)).not(),
             opt(&["--dccp-option"], U8).not(),
         ],
@@ -557,7 +557,10 @@ pub static SPECS: &[Spec] = &[
             opt(&["--hashlimit-srcmask"], Dec(128)),
             opt(&["--hashlimit-dstmask"], Dec(128)),
             opt(&["--hashlimit-rate-match"], Flag),
-            opt(&["--hashlimit-rate-interval"], U32_NUMBER),
+            opt(
+                &["--hashlimit-rate-interval"],
+                Named10(&[], u32::MAX as u64),
+            ),
         ],
     ),
     spec(
@@ -833,7 +836,10 @@ pub static SPECS: &[Spec] = &[
         "udp",
         IP,
         &[UDP],
-        &[opt(SPORT, Ports).not(), opt(DPORT, Ports).not()],
+        &[
+            opt(SPORT, DecimalPorts).not(),
+            opt(DPORT, DecimalPorts).not(),
+        ],
     ),
     spec(
         Kind::Among,
@@ -956,8 +962,8 @@ pub static SPECS: &[Spec] = &[
         BRIDGE,
         &[],
         &[
-            opt(&["--stp-type"], Named10(STP_TYPES, 255)).not(),
-            opt(&["--stp-flags"], Named10(STP_FLAGS, 255)).not(),
+            opt(&["--stp-type"], NamedAny(STP_TYPES, 255)).not(),
+            opt(&["--stp-flags"], NamedAny(STP_FLAGS, 255)).not(),
             opt(&["--stp-root-prio"], OrderedRange(65_535)).not(),
             opt(&["--stp-root-addr"], MacMask).not(),
             opt(&["--stp-root-cost"], OrderedRange(u32::MAX)).not(),
@@ -1239,7 +1245,7 @@ pub static SPECS: &[Spec] = &[
         IP,
         &[],
         &[
-            opt(&["--on-port"], U16),
+            opt(&["--on-port"], Named10(&[], 65_535)),
             opt(&["--on-ip"], Word),
             opt(&["--tproxy-mark"], XMark),
         ],
