@@ -414,7 +414,7 @@ fn classifier<'a>(table: &'a Table, chain: ChainId, rule: &Rule) -> Result<Class
         };
         let net = net.filter(|_| !item.not && found.is_none());
         let (address, length, prefix) = net.ok_or("a class has one prefix that is not negated")?;
-        found = Some((side, address, length.into(), prefix));
+        found = Some((side, address, length, prefix));
     }
     let (side, address, length, prefix) = found.ok_or("the rule has no prefix")?;
     Ok(Classifier {

@@ -769,7 +769,7 @@ impl Fields {
                     Some(option) => rest.extend([option, 4, 0, 0]),
                     None => {}
                 }
-                bytes[12] = (bytes.len() + rest.len()) as u8 / 4 << 4;
+                bytes[12] = ((bytes.len() + rest.len()) as u8 / 4) << 4;
                 bytes[13] = self.tcp_flags;
             }
             // An echo request, unless a condition set the type.
