@@ -30,6 +30,8 @@ pub const EXCLUDED: &[&str] = &[
     "CONNMARK --mask",
     // Written as their opposites.
     "connlimit --connlimit-above with !",
+    "hashlimit --hashlimit-upto with !",
+    "hashlimit --hashlimit-above with !",
     "time --monthdays with !",
     "time --weekdays with !",
     // These need a set.

@@ -155,6 +155,11 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
             if has(items, "--rttl") && has(items, "--remove") {
                 return Err("recent --remove takes no --rttl".into());
             }
+            if items.iter().any(|item| {
+                is(item, kind, "--hitcount") && matches!(item.value, Value::Number(65_536..))
+            }) {
+                return Err("--hitcount is more than 65535".into());
+            }
             if has(items, "--reap") && !has(items, "--seconds") {
                 return Err("recent --reap needs --seconds".into());
             }
@@ -556,6 +561,11 @@ fn complete_hashlimit(items: &mut Vec<Item>, family: Family) -> Result<(), Strin
     if has(items, "--hashlimit-upto") && has(items, "--hashlimit-above") {
         return Err("hashlimit takes one of --hashlimit-upto and --hashlimit-above".into());
     }
+    // A negated limit is written as its opposite.
+    for item in items.iter_mut().filter(|item| item.not) {
+        item.not = false;
+        item.option ^= 1;
+    }
     if !has(items, "--hashlimit-name") {
         return Err("hashlimit needs --hashlimit-name".into());
     }
@@ -629,6 +639,26 @@ fn default(items: &mut Vec<Item>, kind: Kind, name: &str, value: Value) {
         not: false,
         value,
     });
+}
+
+/// Checks the protocol that options of a match need.
+///
+/// # Errors
+///
+/// The protocol that is missing.
+pub fn check_match(kind: Kind, protocol: Option<(u8, bool)>, items: &[Item]) -> Result<(), String> {
+    let flags = |item: &Item| item.name().starts_with("--ecn-tcp-");
+    if kind == Kind::Ecn && protocol != Some((6, false)) && items.iter().any(flags) {
+        return Err("--ecn-tcp-ece and --ecn-tcp-cwr need -p tcp".into());
+    }
+    Ok(())
+}
+
+/// True for a match of TCP that only segments with SYN pass.
+pub fn needs_syn(item: &Item) -> bool {
+    is(item, Kind::Tcp, "--tcp-flags")
+        && !item.not
+        && matches!(item.value, Value::Pair(_, set) if set & 2 != 0)
 }
 
 /// Checks where a target may be used: its table, its hook and its protocol.
@@ -707,6 +737,20 @@ pub fn check_target(
     }
     if kind == Kind::TargetTcpmss && !tcp {
         return Err("target TCPMSS needs -p tcp".into());
+    }
+    if kind == Kind::TargetTproxy && !matches!(protocol, Some((6 | 17, false))) {
+        return Err("target TPROXY needs -p tcp or -p udp".into());
+    }
+    let clamps = items
+        .iter()
+        .any(|item| is(item, kind, "--clamp-mss-to-pmtu"));
+    if let Some(hook) = hook.filter(|hook| matches!(hook, Hook::Prerouting | Hook::Input))
+        && clamps
+    {
+        return Err(format!(
+            "--clamp-mss-to-pmtu is not permitted in {}",
+            hook.chain()
+        ));
     }
     Ok(())
 }

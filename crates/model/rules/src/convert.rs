@@ -167,7 +167,7 @@ fn convert_item(item: &Item, v6: bool) -> Result<Item, String> {
             out.value = Value::Pair(if v6 { *six } else { *four }, *codes);
             Ok(out)
         }
-        (Type::Choice(_), Value::Number(kind)) if item.kind == Kind::TargetReject => {
+        (Type::Begun(_), Value::Number(kind)) if item.kind == Kind::TargetReject => {
             let found = REJECTS
                 .iter()
                 .find(|(four, six)| kind == if v6 { four } else { six });

@@ -195,6 +195,12 @@ impl Reader<'_> {
                 "the line ends with a carriage return: convert the file with dos2unix",
             ));
         }
+        if let Some(at) = line.iter().position(|byte| *byte == 0) {
+            return Err(LineError::new(
+                at as u32 + 1,
+                "the line has a byte of zero, where the original tools end it: remove it",
+            ));
+        }
         match line.first() {
             None | Some(b'#') => Ok(()),
             Some(b'*') => self.begin_table(&line[1..]),
@@ -436,6 +442,15 @@ fn with_policies_of(mut table: Table, present: &Table) -> Table {
     table
 }
 
+/// Where a command ends that has its chain attached: `--append=INPUT` or `-AINPUT`.
+fn chain_in(command: &[u8]) -> Option<usize> {
+    match command {
+        [b'-', b'-', ..] => command.iter().position(|byte| *byte == b'='),
+        [b'-', letter, _, ..] if b"AIDCRNXPFZE".contains(letter) => Some(2),
+        _ => None,
+    }
+}
+
 /// `[packets:bytes]`.
 fn counters(word: &[u8]) -> Option<Counters> {
     let text = std::str::from_utf8(word).ok()?;
@@ -559,6 +574,22 @@ impl Edit<'_, '_> {
                 return Ok(());
             }
             words = &words[1..];
+        }
+        let joined: Vec<Word>;
+        if let Some(first) = words.first()
+            && let Some(at) = chain_in(&first.text)
+        {
+            let part = |text: &[u8], column| Word {
+                text: text.to_vec().into(),
+                column,
+            };
+            let skip = at + usize::from(first.text[at] == b'=');
+            let both = [
+                part(&first.text[..at], first.column),
+                part(&first.text[skip..], first.column + skip as u32),
+            ];
+            joined = both.into_iter().chain(words[1..].iter().cloned()).collect();
+            words = &joined;
         }
         let Some(command) = words.first() else {
             return Err(LineError::new(0, "a command such as -A is missing"));

@@ -15,7 +15,7 @@ use crate::tree::Family;
 /// The type of an option's value in a family.
 pub fn type_in(kind: Kind, option: u8, family: Family) -> Type {
     if kind == Kind::TargetReject && family == Family::Ipv6 {
-        return Type::Choice(tables::REJECTS6);
+        return Type::Begun(tables::REJECTS6);
     }
     kind.spec().options[usize::from(option)].ty
 }
@@ -392,6 +392,8 @@ pub enum Type {
     Choice(Names),
     /// The same, printed as number.
     Named(Names),
+    /// The first name that begins so, without regard to case.
+    Begun(Names),
     /// Match or type `month days`.
     MonthDays,
     /// Match or type `date`.

@@ -288,7 +288,7 @@ fn unknown_host(name: &str) -> String {
 pub fn net_list(word: &[u8], context: Context) -> Result<Vec<Value>, String> {
     let mut out = Vec::with_capacity(1);
     for part in word.split(|byte| *byte == b',') {
-        nets(part, context, true, &mut out)?;
+        nets(part.trim_ascii_start(), context, true, &mut out)?;
         if out.len() > MAX_ADDRESSES {
             return Err(format!("more than {MAX_ADDRESSES} addresses in a list"));
         }
@@ -873,9 +873,11 @@ pub fn parse(ty: Type, words: &[&[u8]], context: Context) -> Result<Value, Strin
                     _ => ports(part, context),
                 })
                 .collect::<Result<Vec<_>, _>>()?;
-            // A range takes two of the kernel's slots, if it is written as one.
-            if list.len() > MAX_PORT_SLOTS {
-                return Err(format!("more than {MAX_PORT_SLOTS} ports"));
+            let slots = list.len() + list.iter().filter(|(first, last)| first != last).count();
+            if slots > MAX_PORT_SLOTS {
+                return Err(format!(
+                    "more than {MAX_PORT_SLOTS} ports, where a range counts as two: write more rules"
+                ));
             }
             Value::Ranges(Box::new(list.into()))
         }
@@ -889,13 +891,10 @@ pub fn parse(ty: Type, words: &[&[u8]], context: Context) -> Result<Value, Strin
             Err(_) => value_mask(word, 255, 255)?,
         },
         Type::Text(max) => {
-            if word.len() > max && max != 29 && max != 63 {
-                return Err(format!("the text is longer than {max} bytes"));
-            }
             if word.is_empty() && (max == 29 || max == 63) {
                 return Err("the text is empty".into());
             }
-            // The original tools cut prefixes of log lines.
+            // The original tools cut it.
             let kept = &word[..word.len().min(max)];
             Value::Text(Box::new(kept.into()))
         }
@@ -1027,6 +1026,16 @@ pub fn parse(ty: Type, words: &[&[u8]], context: Context) -> Result<Value, Strin
             Ok(known) if names.iter().any(|(_, number)| *number == known) => known,
             _ => choice(word, names, "known word")?,
         }),
+        Type::Begun(names) => {
+            let begins = |name: &str| {
+                let start = name.as_bytes().get(..word.len());
+                !word.is_empty() && start.is_some_and(|start| start.eq_ignore_ascii_case(word))
+            };
+            match names.iter().find(|(name, _)| begins(name)) {
+                Some((_, number)) => Value::Number(*number),
+                None => Value::Number(choice(word, names, "known word")?),
+            }
+        }
         Type::MonthDays => Value::Number(month_days(word)?),
         Type::Date => Value::Number(date(word).ok_or_else(|| {
             format!(
@@ -1405,7 +1414,7 @@ pub fn write(ty: Type, value: &Value, family: Family, out: &mut Vec<u8>) {
             };
         }
         (Type::Bits(names), Value::Number(set)) => list(names, *set, out),
-        (Type::Choice(names), Value::Number(number)) => {
+        (Type::Choice(names) | Type::Begun(names), Value::Number(number)) => {
             if let Some((name, _)) = names.iter().find(|(_, known)| known == number) {
                 out.extend_from_slice(name.as_bytes());
             }

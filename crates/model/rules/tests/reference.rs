@@ -1097,17 +1097,17 @@ fn changed_header_has_a_valid_checksum() {
 #[test]
 fn tcpmss_lowers_and_drops_broken_headers() {
     let syn = v4(6, &tcp(2, &[2, 4, 5, 0xb4]));
-    let lines = "-A INPUT -p tcp -j TCPMSS --set-mss 1000\n\
+    let lines = "-A INPUT -p tcp --syn -j TCPMSS --set-mss 1000\n\
                  -A INPUT -p tcp -m tcpmss --mss 1000 -j DROP";
     let outcome = mangle(lines, &syn);
     assert_eq!(
         (outcome.verdict, outcome.changes.mss),
         (Verdict::Drop, Some(1000))
     );
-    let lines = "-A INPUT -p tcp -j TCPMSS --set-mss 1500\n\
+    let lines = "-A INPUT -p tcp --syn -j TCPMSS --set-mss 1500\n\
                  -A INPUT -p tcp -m tcpmss --mss 1460 -j DROP";
     assert_eq!(mangle(lines, &syn).verdict, Verdict::Drop);
-    let outcome = mangle(lines, &syn.shorter(30));
+    let outcome = mangle(lines, &syn.shorter(42));
     assert_eq!(outcome.verdict, Verdict::Drop);
     assert!(outcome.at.is_some());
 }

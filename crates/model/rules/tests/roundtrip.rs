@@ -216,7 +216,7 @@ fn value(ty: Type, family: Family, random: &mut Random) -> String {
         },
         Type::IgmpRange(_) => random.ordered(255, ":"),
         Type::Bits(names) => random.some(&words(names)),
-        Type::Choice(names) | Type::Named(names) | Type::Exact(names) => {
+        Type::Choice(names) | Type::Begun(names) | Type::Named(names) | Type::Exact(names) => {
             random.pick(&words(names)).into()
         }
         Type::Named16(names, max) if names.is_empty() || random.one_in(2) => {
@@ -323,6 +323,8 @@ fn needed_protocol(spec: &Spec) -> Option<String> {
         Kind::TargetDnat | Kind::TargetSnat | Kind::TargetMasquerade | Kind::TargetRedirect => {
             Some("tcp".into())
         }
+        Kind::TargetTcpmss => Some("tcp --syn".into()),
+        Kind::TargetTproxy => Some("udp".into()),
         _ => spec.protocols.first().map(u8::to_string),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::canonical::complete;
+use crate::canonical::{check_match, complete, needs_syn};
 use crate::names::Names;
 use crate::place::LineError;
 use crate::spec::{Alias, HexForm, Kind, Type, find_match, find_target, type_in};
@@ -828,6 +828,7 @@ impl<'a> Parser<'a> {
                 }
             }
             complete(open.kind, family, &mut open.items)
+                .and_then(|()| check_match(open.kind, protocol, &open.items))
                 .map_err(|text| LineError::new(open.column, text))?;
             let mut head = Item::head(open.kind);
             if open.is_opaque() {
@@ -840,7 +841,19 @@ impl<'a> Parser<'a> {
             Family::Bridge => Target::Continue,
             _ => Target::None,
         });
+        if family.is_ip() && target == Target::Drop && *table.name == *"nat" {
+            return Err(LineError::new(
+                0,
+                "DROP is not permitted in table nat: write the rule in table filter",
+            ));
+        }
         if let Some(mut open) = self.target.take() {
+            if open.kind == Kind::TargetTcpmss && !items.iter().any(needs_syn) {
+                return Err(LineError::new(
+                    open.column,
+                    "target TCPMSS needs SYN: write --tcp-flags SYN,RST SYN before it",
+                ));
+            }
             complete(open.kind, family, &mut open.items)
                 .map_err(|text| LineError::new(open.column, text))?;
             crate::canonical::check_target(open.kind, &table.name, hook, protocol, &open.items)

@@ -3,10 +3,10 @@
 use super::{ARP, Alias, BRIDGE, HexForm, IP, IPV4, IPV6, Kind, Names, Opt, Spec, Type, opt};
 use crate::arp::Field;
 use Type::{
-    AddressList, AddressRange, Among, ArpField, Bits, Choice, Chunks, Date, Dec, DecimalPorts,
-    Exact, Flag, Groups, Handle, HashRate, Hex, Hex16, HexUpper, IcmpRange, IcmpType, IgmpRange,
-    Interface, IpProtocol, Mac, MacMask, MacName, Mark, MarkOrBits, Mask, MonthDays, Name, Named,
-    Named10, Named16, NamedAny, NatAddress, NatPorts, Net, Net6, Numbered, OptionList,
+    AddressList, AddressRange, Among, ArpField, Begun, Bits, Choice, Chunks, Date, Dec,
+    DecimalPorts, Exact, Flag, Groups, Handle, HashRate, Hex, Hex16, HexUpper, IcmpRange, IcmpType,
+    IgmpRange, Interface, IpProtocol, Mac, MacMask, MacName, Mark, MarkOrBits, Mask, MonthDays,
+    Name, Named, Named10, Named16, NamedAny, NatAddress, NatPorts, Net, Net6, Numbered, OptionList,
     OrderedRange, PlainNet, PortList, Ports, Probability, Protocol, ProtocolNumber, Quoted, Range,
     Rate, SetMatch, TcpFlags, Text, TimeOfDay, Tos, U32, Users, Word, Words, XMark,
 };
@@ -156,6 +156,13 @@ const IPV6_HEADERS: Names = &[
     ("none", 2),
     ("protocol", 1),
     ("prot", 1),
+    ("0", 128),
+    ("60", 64),
+    ("43", 32),
+    ("44", 16),
+    ("51", 8),
+    ("50", 4),
+    ("59", 2),
 ];
 const REJECTS: Names = &[
     ("icmp-net-unreachable", 0),
@@ -545,8 +552,8 @@ pub static SPECS: &[Spec] = &[
         IP,
         &[],
         &[
-            opt(&["--hashlimit-upto", "--hashlimit"], HashRate),
-            opt(&["--hashlimit-above"], HashRate),
+            opt(&["--hashlimit-upto", "--hashlimit"], HashRate).not(),
+            opt(&["--hashlimit-above"], HashRate).not(),
             opt(&["--hashlimit-burst"], Word),
             opt(&["--hashlimit-mode"], Bits(HASH_MODES)),
             opt(&["--hashlimit-name"], Name(255)),
@@ -1192,7 +1199,7 @@ pub static SPECS: &[Spec] = &[
         "REJECT",
         IP,
         &[],
-        &[opt(&["--reject-with"], Choice(REJECTS))],
+        &[opt(&["--reject-with"], Begun(REJECTS))],
     ),
     spec(
         Kind::TargetSet,
