@@ -77,6 +77,33 @@ fn arp_request_is_explained_by_its_addresses() {
 }
 
 #[test]
+fn bytes_of_names_and_text_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rules.v4");
+    let text = b"*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n\
+        :zone-\xe8 - [0:0]\n:zone-\xe9 - [0:0]\n-A INPUT -j zone-\xe9\n\
+        -A INPUT -j LOG --log-prefix \"a\x1b[1m\xff \"\nCOMMIT\n";
+    std::fs::write(&path, text).unwrap();
+    let file = path.to_str().unwrap();
+    assert_eq!(rules(&["show", file]).stdout, text);
+    let zero = ["--in-place", "--", "-Z", "INPUT"];
+    let words = [&["apply", file][..], &zero[1..]].concat();
+    assert_eq!(rules(&words).stdout, text);
+    stdout(&[&["apply", file][..], &zero].concat());
+    assert_eq!(std::fs::read(&path).unwrap(), text);
+    let ipv6 = rules(&["convert", file, "--to", "ipv6"]).stdout;
+    assert_eq!(ipv6, text);
+
+    std::fs::write(&path, b"*filter\n-A INPUT -s 1.2.3.4 \0 -j DROP\nCOMMIT\n").unwrap();
+    let output = rules(&["show", file]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        error.contains("rules.v4:2:21: the line has a byte of zero"),
+        "{error}"
+    );
+}
+
+#[test]
 fn missing_fact_is_named_not_guessed() {
     let file = example("home.v4");
     let packet = [

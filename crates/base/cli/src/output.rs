@@ -1,7 +1,7 @@
 //! Standard output: colors, and a reader that closes the pipe.
 
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
 use fairpath_units::text::lines;
@@ -11,15 +11,26 @@ use fairpath_units::text::lines;
 /// # Errors
 /// Any other failure of the write, for example a full disk.
 pub fn print(text: impl Display) -> anyhow::Result<()> {
-    write(&lines(&text.to_string()))
+    write(lines(&text.to_string()).as_bytes())
 }
 
-/// The same, where the text has colors: their escape sequences (`ESC [ 1 m`) stay, all others do not.
+/// Writes a file's content to standard output: exactly these bytes, but as [`print`] on a terminal.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_bytes(bytes: &[u8]) -> anyhow::Result<()> {
+    match io::stdout().is_terminal() {
+        true => print(String::from_utf8_lossy(bytes)),
+        false => write(bytes),
+    }
+}
+
+/// As [`print`], where the text has colors: their escape sequences (`ESC [ 1 m`) stay, all others do not.
 ///
 /// # Errors
 /// As [`print`].
 pub fn print_colored(text: &str) -> anyhow::Result<()> {
-    write(&colored(text))
+    write(colored(text).as_bytes())
 }
 
 /// Replaces all unsafe characters except the escape sequences of colors.
@@ -38,9 +49,9 @@ pub(crate) fn colored(text: &str) -> String {
     safe
 }
 
-fn write(text: &str) -> anyhow::Result<()> {
+fn write(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.context("write to standard output"),
     }

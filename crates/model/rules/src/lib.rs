@@ -46,4 +46,6 @@ pub use sets::{Contains, ReadSetsError, SetKey, Sets};
 pub use stats::*;
 pub use tree::*;
 pub use words::{MAX_WORDS, Word, split};
-pub use write::{WithCounters, item_text, rule_line, rule_string, rule_text, to_text, write};
+pub use write::{
+    WithCounters, item_text, rule_line, rule_string, rule_text, to_bytes, to_text, write,
+};

@@ -35,11 +35,16 @@ pub fn write(
     Ok(())
 }
 
-/// The set as text.
-pub fn to_text(ruleset: &Ruleset, counters: WithCounters) -> String {
+/// The set as the bytes of a file: names and text need not be UTF-8.
+pub fn to_bytes(ruleset: &Ruleset, counters: WithCounters) -> Vec<u8> {
     let mut out = Vec::new();
     write(ruleset, counters, &mut out).expect("memory accepts all bytes");
-    String::from_utf8_lossy(&out).into_owned()
+    out
+}
+
+/// The set as text for people: bytes that are not UTF-8 are replaced.
+pub fn to_text(ruleset: &Ruleset, counters: WithCounters) -> String {
+    String::from_utf8_lossy(&to_bytes(ruleset, counters)).into_owned()
 }
 
 /// Chains in the order of the tool.

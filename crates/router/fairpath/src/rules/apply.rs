@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use fairpath_files::Locked;
-use fairpath_rules::{Family, WithCounters, check_loops, restore, to_text};
+use fairpath_rules::{Family, WithCounters, check_loops, restore, to_bytes};
 
 use super::Format;
 use super::files::{ReadArgs, RuleFile, load, names};
@@ -125,9 +125,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             changed.family
         ));
     }
-    let out = heading.unwrap_or_default() + &to_text(&changed, WithCounters::AsRead);
+    let mut out = heading.unwrap_or_default().into_bytes();
+    out.extend(to_bytes(&changed, WithCounters::AsRead));
     if let Some(locked) = locked {
-        locked.replace(out.as_bytes()).with_context(replace)?;
+        locked.replace(&out).with_context(replace)?;
         let summary = match args.format {
             Format::Text => format!("{before} rules before, {} now\n", changed.rules()),
             Format::Json => format!(
@@ -138,10 +139,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         fairpath_cli::print(summary)?;
     } else {
         match args.format {
-            Format::Text => fairpath_cli::print(out)?,
+            Format::Text => fairpath_cli::print_bytes(&out)?,
             Format::Json => fairpath_cli::print(format!(
                 "{}\n",
-                serde_json::json!({"before": before, "now": changed.rules(), "rules": out})
+                serde_json::json!({"before": before, "now": changed.rules(),
+                    "rules": String::from_utf8_lossy(&out)})
             ))?,
         }
     }

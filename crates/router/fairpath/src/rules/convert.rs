@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::bail;
-use fairpath_rules::{Refusal, WithCounters, to_classes, to_family, to_text};
+use fairpath_rules::{Refusal, WithCounters, to_bytes, to_classes, to_family};
 
 use super::Format;
 use super::files::{FamilyArg, FileArgs, load_one};
@@ -78,11 +78,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 );
             }
             let converted = to_family(&ruleset, family).map_err(|list| refuse(&name, &list))?;
-            let text = to_text(&converted, WithCounters::Never);
-            match args.format {
-                Format::Text => text,
-                Format::Json => format!("{}\n", serde_json::json!({ "rules": text })),
+            let bytes = to_bytes(&converted, WithCounters::Never);
+            if args.format == Format::Text {
+                return fairpath_cli::print_bytes(&bytes);
             }
+            let text = String::from_utf8_lossy(&bytes);
+            format!("{}\n", serde_json::json!({ "rules": text }))
         }
     };
     fairpath_cli::print(text)?;

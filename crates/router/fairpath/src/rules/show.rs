@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use fairpath_rules::image::{BuildOptions, build};
-use fairpath_rules::{Counters, Ruleset, Sets, WithCounters, rule_string, to_text};
+use fairpath_rules::{Counters, Ruleset, Sets, WithCounters, rule_string, to_bytes};
 use serde_json::json;
 
 use super::Format;
@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             CounterArg::Never => WithCounters::Never,
             CounterArg::Always => WithCounters::Always,
         };
-        fairpath_cli::print(to_text(&ruleset, counters))?;
+        fairpath_cli::print_bytes(&to_bytes(&ruleset, counters))?;
         return Ok(());
     }
     let options = BuildOptions {
