@@ -77,6 +77,48 @@ fn arp_request_is_explained_by_its_addresses() {
 }
 
 #[test]
+fn family_is_guessed_from_evidence_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("saved");
+    let check = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let output = rules(&["check", path.to_str().unwrap()]);
+        let all = [output.stdout, output.stderr].concat();
+        (
+            output.status.success(),
+            String::from_utf8_lossy(&all).into_owned(),
+        )
+    };
+    // A file of iptables that ends too early has counters of chains, or an earlier COMMIT.
+    for text in [
+        "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -s 1.1.1.1 -j ACCEPT\n",
+        "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n*nat\n:PREROUTING ACCEPT [0:0]\n",
+        "*filter\n:INPUT ACCEPT\nCOMMIT\n*nat\n",
+        "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -s 2001:db8::1 -j ACCEPT\n",
+        "*filter\n-A INPUT -s 1.1.1.1 -p tcp -j ACCEPT\n",
+    ] {
+        let (success, text) = check(text);
+        assert!(!success && text.contains("COMMIT expected"), "{text}");
+    }
+    for text in [
+        "*filter\n:INPUT ACCEPT\n-A INPUT -s 1.1.1.1 -j ACCEPT\n",
+        "*filter\n-A INPUT -i eth0 -j DROP\n",
+        "*filter\n-A INPUT -i ! eth0 -j DROP\n",
+    ] {
+        let (success, text) = check(text);
+        assert!(!success && text.contains("give --family"), "{text}");
+    }
+    for text in [
+        "*filter\n:INPUT ACCEPT\n-A INPUT --opcode Request -j DROP\n",
+        "*filter\n:INPUT ACCEPT\n:lan ACCEPT\n-A INPUT -p IPv4 -j lan\n",
+        "*filter\n:INPUT ACCEPT\n-A INPUT -s 1.1.1.1 -j ACCEPT\nCOMMIT\n",
+    ] {
+        let (success, text) = check(text);
+        assert!(success, "{text}");
+    }
+}
+
+#[test]
 fn bytes_of_names_and_text_are_kept() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("rules.v4");

@@ -197,8 +197,15 @@ fn hinted_family(path: &Path) -> Family {
     }
 }
 
-/// Reads rules, with the family of the arguments, of the tool's comment, or the first in which the
-/// file has no problem.
+/// True if only iptables and ip6tables write such a file: it has COMMIT, or counters of chains.
+fn is_of_ip(bytes: &[u8]) -> bool {
+    bytes
+        .split(|byte| *byte == b'\n')
+        .any(|line| line.starts_with(b"COMMIT") || line.starts_with(b":") && line.contains(&b'['))
+}
+
+/// Reads rules, with the family of the arguments, of the tool's comment, of the file's name, or the
+/// only one in which the file has no problem. IPv4 comes before IPv6.
 fn read_rules(
     path: &Path,
     bytes: &[u8],
@@ -215,18 +222,47 @@ fn read_rules(
     {
         return parse(family);
     }
+    let of_ip = is_of_ip(bytes);
     let hinted = hinted_family(path);
-    let first = parse(hinted)?;
-    if first.problems.is_empty() {
-        return Ok(first);
+    let fits = |family: &Family| family.is_ip() || !of_ip;
+    let mut first = None;
+    if fits(&hinted) {
+        let reading = parse(hinted)?;
+        if reading.problems.is_empty() {
+            return Ok(reading);
+        }
+        first = Some(reading);
     }
-    for family in Family::ALL.into_iter().filter(|family| *family != hinted) {
-        let other = parse(family)?;
-        if other.problems.is_empty() {
-            return Ok(other);
+    // The other tools write no COMMIT, so a file of iptables without its end looks like theirs.
+    let mut found: Vec<Reading> = Vec::new();
+    for family in Family::ALL.into_iter().filter(fits) {
+        let reading = parse(family)?;
+        if reading.problems.is_empty() && family.is_ip() {
+            return Ok(reading);
+        }
+        if reading.problems.iter().all(is_cut) {
+            found.push(reading);
         }
     }
-    Ok(first)
+    if found.len() > 1 && found.iter().any(|reading| reading.problems.is_empty()) {
+        let families: Vec<String> = found
+            .iter()
+            .map(|reading| reading.ruleset.family.to_string())
+            .collect();
+        bail!(
+            "{shown}: the rules may be of {}: give --family, or add COMMIT to rules of IP",
+            families.join(" or ")
+        );
+    }
+    match found.into_iter().next().or(first) {
+        Some(reading) => Ok(reading),
+        None => parse(Family::Ipv4),
+    }
+}
+
+/// True for the problem of a table without end.
+fn is_cut(problem: &ReadError) -> bool {
+    problem.text.starts_with("COMMIT expected")
 }
 
 /// Words after -s and -d that are no addresses, resolved by the system.
