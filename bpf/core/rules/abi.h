@@ -404,7 +404,7 @@ struct fp_rules_work {
 	u32 hidden;   /* true while table raw runs */
 	u32 doomed;   /* the packet is dropped after the present rule */
 	u32 doomable; /* a broken header was found by a match that is negated afterwards */
-	u32 error;    /* the image is corrupt */
+	u32 error;    /* more than FP_RULES_STEPS records */
 	u32 tracing;
 	u32 traced;
 	u32 hashes[FP_RULES_TUPLES]; /* of the tuples of a lookup */

@@ -392,7 +392,7 @@ FP_FUNC u32 fp_rules_walk_chains(struct fp_rules FP_MEM *r FP_ARG,
 		}
 	}
 	w->error = 1;
-	return fp_rules_verdict(w, FP_ACT_DROP, 3, FP_RULES_NONE);
+	return fp_rules_verdict(w, FP_ACT_UNKNOWN, FP_UNKNOWN_STEPS, FP_RULES_NONE);
 }
 
 /* Runs a base chain. */

@@ -291,7 +291,6 @@ fn fill_link(work: &mut Work, packet: &Packet) {
 /// The results of an evaluation.
 pub fn outcome(work: &Work, packet: &Packet) -> CoreOutcome {
     let verdict = match work.verdict {
-        _ if work.error != 0 => Verdict::Unknown(Unknown::Steps),
         action::ACCEPT => Verdict::Accept,
         action::REJECT => Verdict::Reject(work.argument as u8),
         action::QUEUE => Verdict::Queue,

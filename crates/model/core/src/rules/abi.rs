@@ -580,7 +580,7 @@ pub struct Work {
     pub doomed: u32,
     /// A broken header was found by a match that is negated afterwards.
     pub doomable: u32,
-    /// The image is corrupt.
+    /// The packet met more than `FP_RULES_STEPS` records.
     pub error: u32,
     /// True to record the rules that match.
     pub tracing: u32,
