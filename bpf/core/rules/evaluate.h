@@ -110,18 +110,22 @@ fp_rules_entry(const u8 FP_MEM *segment, const struct fp_rules_tuple FP_MEM *t, 
 
 /*
  * Fetches the counter of the rule at `at` of a segment. It is a guess: rules of a segment have ids in
- * order, and mostly the size of the first.
+ * order, and mostly the size of the first. A wrong guess stays within the counters, because in the
+ * kernel a load from another page would fault, for each packet.
  */
 FP_INLINE void fp_rules_fetch_counter(const struct fp_rules FP_MEM *r,
 				      const struct fp_rules_work FP_MEM *w,
 				      const struct fp_rules_record FP_MEM *segment, u32 at)
 {
+	const struct fp_rules_image FP_MEM *image = FP_AT(const struct fp_rules_image, r, r->image);
 	const struct fp_rules_record FP_MEM *first = segment + 1;
 	u32 size = (first->units | !first->units) * FP_RULES_UNIT;
 	u64 id = (u64)first->id + (at - FP_RULES_UNIT) / size;
 
-	FP_FETCH(FP_AT(const struct fp_rules_counter, r,
-		       r->counters + w->cpu * r->stride + id * sizeof(struct fp_rules_counter)));
+	if (id < image->rules)
+		FP_FETCH(FP_AT(const struct fp_rules_counter, r,
+			       r->counters + w->cpu * r->stride +
+				       id * sizeof(struct fp_rules_counter)));
 }
 
 /*
