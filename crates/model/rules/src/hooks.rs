@@ -97,7 +97,6 @@ pub fn answer(kind: Kind, point: Point) -> Answer {
         Kind::Owner if netfilter => Exact,
         Kind::Owner => Elsewhere(Point::Netfilter, NO_SOCKET),
         Kind::Physdev => Refused(BRIDGE_PORT),
-        Kind::Dot3 | Kind::Stp => Refused("headers of 802.2 are not read"),
         Kind::Addrtype | Kind::Rpfilter if point == Point::Xdp => {
             Elsewhere(Point::Netfilter, ROUTE)
         }
