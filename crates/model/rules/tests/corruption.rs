@@ -3,12 +3,15 @@
 //! The core follows offsets of an accepted image without comparing them, so only `check`
 //! protects other memory from a wrong byte. `cargo xtask sanitize` runs this with AddressSanitizer.
 
+mod ruleset;
+
 use std::net::Ipv6Addr;
 
 use fairpath_core::rules::{CounterMode, Evaluator, NONE, Work, action, check};
 use fairpath_rules::image::{BuildOptions, Built, build};
-use fairpath_rules::{Facts, Family, Names, Packet, Ruleset, Sets, fill, read};
+use fairpath_rules::{Facts, Family, Packet, Sets, fill};
 use fairpath_units::test_seeds;
+use ruleset::ruleset;
 
 /// Mutations of each image in a full run: 25,000 of ten images in the usual fifth.
 const MUTATIONS: u64 = 12_500;
@@ -31,13 +34,6 @@ impl Random {
     }
 }
 
-fn rules(text: &str, family: Family) -> Ruleset {
-    read(&mut text.as_bytes(), "seed", family, &Names::default())
-        .expect("memory")
-        .complete()
-        .expect("the seed is valid")
-}
-
 macro_rules! seed {
     ($path:literal) => {
         include_str!(concat!("../../../../fuzz/seeds/rules_", $path))
@@ -54,7 +50,7 @@ fn images() -> Vec<(Family, Built)> {
         (seed!("iptables/many"), Family::Ipv4),
         (seed!("ip6tables/usual"), Family::Ipv6),
     ] {
-        let ruleset = rules(text, family);
+        let ruleset = ruleset(family, text);
         for optimise in [false, true] {
             let built = build(&ruleset, Some(&sets), BuildOptions { optimise }).expect("small");
             images.push((family, built));
@@ -260,7 +256,7 @@ fn problem(built: &Built, change: impl FnOnce(&mut Vec<u8>)) -> &'static str {
 
 fn built(text: &str) -> Built {
     let options = BuildOptions { optimise: true };
-    build(&rules(text, Family::Ipv4), None, options).expect("small")
+    build(&ruleset(Family::Ipv4, text), None, options).expect("small")
 }
 
 /// The image of one rule in INPUT, and the place of its first test: after chain header and record.

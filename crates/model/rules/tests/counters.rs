@@ -1,10 +1,13 @@
 //! Counter modes: none, sampled, exact.
 
+mod ruleset;
+
 use fairpath_core::rules::{CounterMode, SAMPLE_EVERY};
 use fairpath_rules::image::{BuildOptions, Built, build};
-use fairpath_rules::{Core, Counters, Facts, Family, Hook, Names, Packet, read};
+use fairpath_rules::{Core, Counters, Facts, Family, Hook, Packet};
 use fairpath_statistics::Random;
 use fairpath_units::test_seeds;
+use ruleset::ruleset;
 
 /// A rule for each of 64 ports, in a chain after a jump.
 const PORTS: u16 = 64;
@@ -24,15 +27,7 @@ fn set() -> Set {
         .collect();
     let text =
         format!("*filter\n:INPUT ACCEPT [0:0]\n:ports - [0:0]\n-A INPUT -j ports\n{ports}COMMIT\n");
-    let set = read(
-        &mut text.as_bytes(),
-        "test",
-        Family::Ipv4,
-        &Names::default(),
-    )
-    .expect("memory")
-    .complete()
-    .expect("valid rules");
+    let set = ruleset(Family::Ipv4, &text);
     let built = build(&set, None, BuildOptions::default()).expect("small");
     let mut chains = set.tables[0].chains();
     let (input, _) = chains

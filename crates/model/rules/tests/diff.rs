@@ -1,22 +1,18 @@
 //! Differences of sets whose difference is known: rules, and an example packet for each.
 
+mod ruleset;
+
 use fairpath_rules::{
-    Difference, Family, Names, Packet, Reference, RuleChange, Ruleset, Sets, Verdict, diff, read,
+    Difference, Family, Names, Packet, Reference, RuleChange, Sets, Verdict, diff, read,
 };
+use ruleset::ruleset;
 
 /// Packets of a comparison.
 const PACKETS: usize = 5_000;
 
-fn rules(family: Family, text: &str) -> Ruleset {
-    read(&mut text.as_bytes(), "test", family, &Names::default())
-        .expect("memory")
-        .complete()
-        .expect("valid rules")
-}
-
 /// The difference of two sets; the reference must agree with the core about each example.
 fn difference(family: Family, first: &str, second: &str) -> Difference {
-    let sets = [rules(family, first), rules(family, second)];
+    let sets = [ruleset(family, first), ruleset(family, second)];
     let difference = diff(&sets[0], &sets[1], (None, None), PACKETS).expect("small");
     for example in &difference.examples {
         let packet = Packet {
@@ -199,7 +195,7 @@ fn other_rates_make_a_difference() {
         let set = |fields| {
             let known = "-A INPUT -s 198.51.100.9 -m recent --set\n";
             let text = format!("{known}-A INPUT -s 198.51.100.9 {fields} -j DROP");
-            rules(Family::Ipv4, &filter(Family::Ipv4, &text))
+            ruleset(Family::Ipv4, &filter(Family::Ipv4, &text))
         };
         let difference = diff(&set(first), &set(second), (None, None), PACKETS).expect("small");
         assert!(difference.differing > 0, "{first} | {second}");
@@ -210,7 +206,7 @@ fn other_rates_make_a_difference() {
 fn one_element_of_a_set_makes_a_difference() {
     let text = "-A INPUT -m set --match-set hosts src -j DROP\n\
                 -A INPUT -m set --match-set services dst,dst -j DROP";
-    let rules = rules(Family::Ipv4, &filter(Family::Ipv4, text));
+    let rules = ruleset(Family::Ipv4, &filter(Family::Ipv4, text));
     let sets = |hosts: &str, services: &str| {
         let mut text = String::from(
             "create hosts hash:net family inet\ncreate services hash:ip,port family inet\n",

@@ -1,19 +1,14 @@
 //! Images of rules: built, checked, and evaluated by the native core.
 
+mod ruleset;
+
 use fairpath_core::rules::{CounterMode, check};
 use fairpath_rules::image::{BuildOptions, build};
 use fairpath_rules::{
-    Core, Facts, Family, FindingKind, Hook, Names, Packet, Reference, Ruleset, Sets, Unknown,
-    Verdict, check_rules, read,
+    Core, Facts, Family, FindingKind, Hook, Packet, Reference, Ruleset, Sets, Unknown, Verdict,
+    check_rules,
 };
-
-fn rules(text: &str) -> Ruleset {
-    let names = Names::default();
-    read(&mut text.as_bytes(), "test", Family::Ipv4, &names)
-        .expect("memory")
-        .complete()
-        .expect("valid rules")
-}
+use ruleset::ruleset;
 
 /// An IPv4 packet without a link-layer header.
 fn packet(source: [u8; 4], protocol: u8, rest: &[u8]) -> Vec<u8> {
@@ -46,7 +41,8 @@ fn verdict(ruleset: &Ruleset, optimise: bool, bytes: &[u8]) -> Option<Verdict> {
 
 #[test]
 fn address_port_and_policy_decide() {
-    let set = rules(
+    let set = ruleset(
+        Family::Ipv4,
         "*filter\n:INPUT DROP [0:0]\n:in - [0:0]\n-A INPUT -i eth+ -j in\n\
          -A in -s 10.0.0.0/8 -p tcp -m tcp --dport 80:90 -j ACCEPT\n-A in -s 10.1.0.0/16 -j RETURN\nCOMMIT\n",
     );
@@ -73,7 +69,7 @@ fn long_chain_finds_its_rule_by_tables() {
         ));
     }
     text.push_str("COMMIT\n");
-    let set = rules(&text);
+    let set = ruleset(Family::Ipv4, &text);
     let built = build(&set, None, BuildOptions::default()).expect("small");
     assert!(
         built.plans[0].segment.is_some(),
@@ -108,7 +104,7 @@ fn verdict_after_too_many_rules_is_unknown() {
         let next = chain + 1;
         text += &format!("-A c{chain} -j c{next}\n-A c{chain} -j c{next}\n");
     }
-    let set = rules(&(text + "COMMIT\n"));
+    let set = ruleset(Family::Ipv4, &(text + "COMMIT\n"));
     let unknown = Some(Verdict::Unknown(Unknown::Steps));
     assert_eq!(
         verdict(&set, true, &packet([10, 0, 0, 1], 17, &[0; 8])),
@@ -166,8 +162,7 @@ fn types_of_addresses_are_those_of_the_reference() {
                     "*filter\n-A INPUT -m addrtype {not}{side} {wanted}{limit} -j DROP\nCOMMIT\n"
                 );
                 for (family, bytes) in packets.clone() {
-                    let set = read(&mut text.as_bytes(), "test", family, &Names::default());
-                    let set = set.expect("memory").complete().expect(&text);
+                    let set = ruleset(family, &text);
                     let built = build(&set, None, BuildOptions::default()).expect("small");
                     let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
                     for types in types {
@@ -200,8 +195,7 @@ fn types_of_addresses_are_those_of_the_reference() {
 
 /// The answers of core and reference.
 fn both(text: &str, sets: Option<&Sets>, family: Family, bytes: &[u8]) -> [Verdict; 2] {
-    let set = read(&mut text.as_bytes(), "test", family, &Names::default());
-    let set = set.expect("memory").complete().expect("valid rules");
+    let set = ruleset(family, text);
     let built = build(&set, sets, BuildOptions::default()).expect("small");
     check(&built.image).expect("valid image");
     let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
@@ -268,7 +262,7 @@ fn nesting_beyond_the_limit_is_an_error() {
             both(&text, None, Family::Ipv4, &bytes),
             [verdict.clone(), verdict]
         );
-        let found: Vec<(FindingKind, u32)> = check_rules(&rules(&text), None)
+        let found: Vec<(FindingKind, u32)> = check_rules(&ruleset(Family::Ipv4, &text), None)
             .list
             .iter()
             .map(|finding| (finding.kind, finding.line))
@@ -361,7 +355,10 @@ fn dead_rules_match_no_packet() {
             0,
         ),
     ] {
-        let set = rules(&format!("*mangle\n:m -\n:n -\n{lines}\nCOMMIT\n"));
+        let set = ruleset(
+            Family::Ipv4,
+            &format!("*mangle\n:m -\n:n -\n{lines}\nCOMMIT\n"),
+        );
         let findings = check_rules(&set, None);
         let count = |kind| findings.counts.get(&kind).copied().unwrap_or(0);
         let found = count(FindingKind::Duplicate) + count(FindingKind::Shadowed);

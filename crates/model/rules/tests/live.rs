@@ -1,31 +1,27 @@
 //! Edits of an image while packets are evaluated: the outcome is that of an image of the edited
 //! text, and rules that stay keep their state.
 
+mod ruleset;
+
 use std::collections::BTreeMap;
 
 use fairpath_core::rules::{CounterMode, LiveImage, ReplaceError, check};
 use fairpath_rules::image::{Applied, BuildOptions, EditError, Live, SPACE, build};
 use fairpath_rules::{
-    ChainId, Connection, Core, Counters, Facts, Family, Hook, Names, Packet, Ruleset, Verdict,
-    WithCounters, read, rule_string, to_text,
+    ChainId, Connection, Core, Counters, Facts, Family, Hook, Names, Packet, Verdict, WithCounters,
+    rule_string, to_text,
 };
 use fairpath_statistics::Random;
 use fairpath_units::test_seeds;
+use ruleset::ruleset;
 
 /// Sequences of edits in a full run, edits of each, and packets after each.
 const SEQUENCES: u64 = 100;
 const EDITS: usize = 40;
 const PACKETS: usize = 25;
 
-fn rules(text: &str, family: Family) -> Ruleset {
-    read(&mut text.as_bytes(), "test", family, &Names::default())
-        .expect("memory")
-        .complete()
-        .unwrap_or_else(|problem| panic!("{problem}\n{text}"))
-}
-
 fn live(text: &str, family: Family, optimise: bool) -> (Live<'static>, Core) {
-    let live = Live::new(rules(text, family), None, BuildOptions { optimise }).expect("small");
+    let live = Live::new(ruleset(family, text), None, BuildOptions { optimise }).expect("small");
     let core = Core::follow(&live, CounterMode::Exact).expect("valid image");
     (live, core)
 }
@@ -668,7 +664,7 @@ fn replaced_chains_stay_until_they_are_reclaimed() {
 }
 
 fn built(lines: &str) -> Vec<u8> {
-    let set = rules(&filter(lines), Family::Ipv4);
+    let set = ruleset(Family::Ipv4, &filter(lines));
     build(&set, None, BuildOptions::default())
         .expect("small")
         .image

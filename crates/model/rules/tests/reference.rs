@@ -2,6 +2,7 @@
 
 #[path = "reference/packets.rs"]
 mod packets;
+mod ruleset;
 
 use fairpath_rules::spec::Kind;
 use fairpath_rules::{
@@ -10,6 +11,7 @@ use fairpath_rules::{
 };
 use packets::*;
 use proptest::prelude::*;
+use ruleset::ruleset;
 
 fn run(ruleset: &fairpath_rules::Ruleset, frame: &Frame) -> fairpath_rules::Outcome {
     Reference::new(ruleset, None).evaluate(Hook::Input, &frame.packet())
@@ -194,7 +196,7 @@ fn arp_counts_a_constant_length() {
 fn accept_ends_one_table() {
     let text = "*mangle\n:INPUT ACCEPT\n-A INPUT -j ACCEPT\nCOMMIT\n\
                 *filter\n:INPUT DROP\nCOMMIT\n";
-    let ruleset = parse(Family::Ipv4, text);
+    let ruleset = ruleset(Family::Ipv4, text);
     let outcome = run(&ruleset, &v4(17, &udp()));
     assert_eq!((outcome.verdict, outcome.at), (Verdict::Drop, None));
 }
@@ -1036,7 +1038,7 @@ fn answer_of(kind: Kind, options: &[(&str, Value)], frame: &Frame) -> Want {
 // Targets.
 
 fn mangle(lines: &str, frame: &Frame) -> fairpath_rules::Outcome {
-    let ruleset = parse(
+    let ruleset = ruleset(
         frame.family,
         &format!("*mangle\n:INPUT ACCEPT\n{lines}\nCOMMIT\n*filter\n:INPUT ACCEPT\nCOMMIT\n"),
     );
@@ -1066,7 +1068,7 @@ fn changes_are_visible_to_later_rules() {
 #[test]
 fn hop_limit_and_class_of_ipv6() {
     let frame = v6(17, &udp());
-    let ruleset = parse(
+    let ruleset = ruleset(
         Family::Ipv6,
         "*mangle\n:INPUT ACCEPT\n-A INPUT -j HL --hl-inc 200\n-A INPUT -j TOS --set-tos 0x03/0x0f\nCOMMIT\n",
     );
@@ -1117,7 +1119,7 @@ fn notrack_makes_packets_untracked() {
     let text = "*raw\n:PREROUTING ACCEPT\n-A PREROUTING -j CT --notrack\nCOMMIT\n\
                 *mangle\n:PREROUTING ACCEPT\n\
                 -A PREROUTING -m conntrack --ctstate UNTRACKED -j DROP\nCOMMIT\n";
-    let ruleset = parse(Family::Ipv4, text);
+    let ruleset = ruleset(Family::Ipv4, text);
     let mut reference = Reference::new(&ruleset, None);
     let outcome = reference.evaluate(Hook::Prerouting, &v4(17, &udp()).packet());
     assert_eq!(outcome.verdict, Verdict::Drop);
@@ -1128,7 +1130,7 @@ fn notrack_makes_packets_untracked() {
 fn table_raw_is_before_connection_tracking() {
     let text = "*raw\n:PREROUTING ACCEPT\n\
                 -A PREROUTING -m conntrack --ctstate INVALID -j DROP\nCOMMIT\n";
-    let ruleset = parse(Family::Ipv4, text);
+    let ruleset = ruleset(Family::Ipv4, text);
     let frame = v4(17, &udp()).facts(|facts| facts.connection = None);
     let mut reference = Reference::new(&ruleset, None);
     let outcome = reference.evaluate(Hook::Prerouting, &frame.packet());
@@ -1139,7 +1141,7 @@ fn table_raw_is_before_connection_tracking() {
 fn nat_gets_the_first_packet_only() {
     let text = "*nat\n:PREROUTING ACCEPT\n:INPUT ACCEPT\n:OUTPUT ACCEPT\n:POSTROUTING ACCEPT\n\
                 -A PREROUTING -p udp -j DNAT --to-destination 10.0.0.9\nCOMMIT\n";
-    let ruleset = parse(Family::Ipv4, text);
+    let ruleset = ruleset(Family::Ipv4, text);
     let verdict = |state: Option<u8>| {
         let frame = v4(17, &udp()).facts(|facts| {
             facts.connection = state.map(|state| Connection {
@@ -1161,7 +1163,7 @@ fn nat_gets_the_first_packet_only() {
 fn nat_of_input_is_after_filter() {
     let text = "*nat\n:INPUT ACCEPT\n-A INPUT -j SNAT --to-source 10.0.0.9\nCOMMIT\n\
                 *filter\n:INPUT DROP\nCOMMIT\n";
-    let outcome = run(&parse(Family::Ipv4, text), &v4(17, &udp()));
+    let outcome = run(&ruleset(Family::Ipv4, text), &v4(17, &udp()));
     assert_eq!((outcome.verdict, outcome.at), (Verdict::Drop, None));
 }
 
@@ -1176,7 +1178,7 @@ fn bridge_mark_has_its_own_verdict() {
 #[test]
 fn classify_sets_the_priority() {
     let text = "*mangle\n:OUTPUT ACCEPT\n-A OUTPUT -j CLASSIFY --set-class 1:10\nCOMMIT\n";
-    let ruleset = parse(Family::Ipv4, text);
+    let ruleset = ruleset(Family::Ipv4, text);
     let mut reference = Reference::new(&ruleset, None);
     let outcome = reference.evaluate(Hook::Output, &v4(17, &udp()).packet());
     assert_eq!(outcome.changes.priority, Some(0x1_0010));

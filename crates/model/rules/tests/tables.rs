@@ -1,8 +1,11 @@
 //! Recent lists and limits by key, with answers computed by hand from the rules of the kernel.
 
+mod ruleset;
+
 use fairpath_core::rules::{CounterMode, Store, check};
 use fairpath_rules::image::{BuildOptions, RECENT_ENTRIES, build};
-use fairpath_rules::{Core, Facts, Family, Hook, Names, Packet, Verdict, read};
+use fairpath_rules::{Core, Facts, Family, Hook, Packet, Verdict};
+use ruleset::ruleset;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -19,10 +22,7 @@ impl Host {
     }
 
     fn of(text: &str, family: Family) -> Host {
-        let set = read(&mut text.as_bytes(), "test", family, &Names::default())
-            .expect("memory")
-            .complete()
-            .expect("valid rules");
+        let set = ruleset(family, text);
         let built = build(&set, None, BuildOptions::default()).expect("small");
         check(&built.image).expect("valid image");
         Host {
@@ -517,15 +517,7 @@ fn rate_match_is_unknown() {
 fn corrupt_tables_are_refused() {
     let text = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -m recent --set\n\
                 -A INPUT -m hashlimit --hashlimit-upto 1/sec --hashlimit-name a\nCOMMIT\n";
-    let set = read(
-        &mut text.as_bytes(),
-        "test",
-        Family::Ipv4,
-        &Names::default(),
-    )
-    .expect("memory")
-    .complete()
-    .expect("valid rules");
+    let set = ruleset(Family::Ipv4, text);
     let built = build(&set, None, BuildOptions::default()).expect("small");
     check(&built.image).expect("valid image");
     let number = |at: usize| {

@@ -1,9 +1,11 @@
 //! Packets and rule sets of the tests.
 
 use fairpath_rules::{
-    ChainId, Connection, Counters, Facts, Family, Hook, Names, Outcome, Packet, Reference, Ruleset,
-    Sets, Unknown, Verdict, read,
+    ChainId, Connection, Counters, Facts, Family, Hook, Outcome, Packet, Reference, Ruleset, Sets,
+    Unknown, Verdict,
 };
+
+use super::ruleset::ruleset;
 
 /// The answer of a rule for a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,18 +176,10 @@ pub fn arp() -> Frame {
     }
 }
 
-pub fn parse(family: Family, text: &str) -> Ruleset {
-    let names = Names::default();
-    let reading = read(&mut text.as_bytes(), "rules", family, &names).unwrap();
-    reading
-        .complete()
-        .unwrap_or_else(|error| panic!("{error}\n{text}"))
-}
-
 /// A table filter with an INPUT chain and these lines.
 pub fn filter(family: Family, lines: &str) -> Ruleset {
     let commit = if family.is_ip() { "COMMIT\n" } else { "" };
-    parse(
+    ruleset(
         family,
         &format!("*filter\n:INPUT ACCEPT\n:FORWARD ACCEPT\n:OUTPUT ACCEPT\n{lines}\n{commit}"),
     )
