@@ -259,11 +259,47 @@ pub enum Target {
     Extension(Kind),
 }
 
+/// The items of a rule. A single one, as most rules of large sets have, is in the rule itself.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Items(Stored);
+
+#[derive(Clone, PartialEq, Eq)]
+enum Stored {
+    One(Item),
+    Several(Box<[Item]>),
+}
+
+impl From<Vec<Item>> for Items {
+    fn from(items: Vec<Item>) -> Self {
+        Self(match <[Item; 1]>::try_from(items) {
+            Ok([item]) => Stored::One(item),
+            Err(items) => Stored::Several(items.into()),
+        })
+    }
+}
+
+impl std::ops::Deref for Items {
+    type Target = [Item];
+
+    fn deref(&self) -> &[Item] {
+        match &self.0 {
+            Stored::One(item) => std::slice::from_ref(item),
+            Stored::Several(items) => items,
+        }
+    }
+}
+
+impl std::fmt::Debug for Items {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
 /// A rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
     /// Matches and options.
-    pub items: Box<[Item]>,
+    pub items: Items,
     /// The target.
     pub target: Target,
     /// The line in its file, 0 if it came from elsewhere.

@@ -1029,9 +1029,9 @@ fn answer_of(kind: Kind, options: &[(&str, Value)], frame: &Frame) -> Want {
         not: false,
         value: value.clone(),
     });
-    let items = std::iter::once(Item::head(kind)).chain(items).collect();
+    let items: Vec<Item> = std::iter::once(Item::head(kind)).chain(items).collect();
     let table = ruleset.table_mut("filter").unwrap();
-    table.get_mut(id).rules[0].items = items;
+    table.get_mut(id).rules[0].items = items.into();
     want(&run(&ruleset, frame))
 }
 

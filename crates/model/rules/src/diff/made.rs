@@ -116,7 +116,9 @@ impl<'a> Guide<'a> {
             elements: HashMap::new(),
         };
         let rules = ruleset.tables.iter().flat_map(Table::chains);
-        for item in rules.flat_map(|(_, chain)| chain.rules.iter().flat_map(|rule| &rule.items)) {
+        for item in
+            rules.flat_map(|(_, chain)| chain.rules.iter().flat_map(|rule| rule.items.iter()))
+        {
             if let (Value::Set(set), Some(sets)) = (&item.value, sets) {
                 let name = String::from_utf8_lossy(&set.name);
                 guide

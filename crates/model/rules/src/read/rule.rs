@@ -871,7 +871,7 @@ impl<'a> Parser<'a> {
         }
         let counters = self.counters.map(Box::new);
         let rule = |items: Vec<Item>| Rule {
-            items: items.into_boxed_slice(),
+            items: items.into(),
             target,
             line,
             counters: counters.clone(),
