@@ -7,7 +7,7 @@
 #![no_main]
 
 use fairpath_core::rules::{CounterMode, Evaluator, MAGIC, Work, check};
-use fairpath_rules::image::{BuildOptions, build};
+use fairpath_rules::image::{Lookups, build};
 use fairpath_rules::{Facts, Family, Names, Packet, Sets, fill, read};
 use libfuzzer_sys::fuzz_target;
 
@@ -44,14 +44,12 @@ fn changed(input: &[u8]) -> Option<Vec<u8>> {
     let count = usize::from(*count) % (CHANGES + 1);
     let (changes, mut text) = rest.split_at_checked(8 * count)?;
     let sets = Sets::read("sets", SETS).expect("the sets are valid");
-    let optimise = count & 1 == 0;
+    let lookups = Lookups::ALL[count % 3];
     let ruleset = read(&mut text, "input", Family::Ipv4, &Names::default())
         .expect("memory can be read")
         .complete()
         .ok()?;
-    let mut image = build(&ruleset, Some(&sets), BuildOptions { optimise })
-        .ok()?
-        .image;
+    let mut image = build(&ruleset, Some(&sets), lookups).ok()?.image;
     let number = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
     for change in changes.chunks_exact(8) {
         let at = number(&change[..4]) as usize;
@@ -72,9 +70,10 @@ fn run(image: &[u8]) {
     let mut work = Work::new();
     work.tracing = 1;
     for family in [Family::Ipv4, Family::Ipv6] {
+        let frame = frame(family);
         for known in [true, false] {
             for at in 0..HOOKS + header.chains.min(CHAINS) {
-                fill(&mut work, &packet(family, known));
+                fill(&mut work, &packet(family, &frame, known));
                 evaluator.read(&mut work);
                 match at.checked_sub(HOOKS) {
                     None => evaluator.evaluate(at, &mut work),
@@ -90,13 +89,20 @@ const IPV4: &[u8] = b"\x45\0\0\x34\0\0\0\0\x40\x06\0\0\x0a\x01\x02\x03\xc0\0\x02
 const IPV6: &[u8] = b"\x60\0\0\0\0\x10\0\x40\x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\x01\
     \x20\x01\x0d\xb8\0\0\0\0\0\0\0\0\0\0\0\x02\x11\0\x05\x02\0\0\x01\0\0\x35\0\x35\0\x08\0\0";
 
-fn packet(family: Family, known: bool) -> Packet<'static> {
+/// Bytes of a link-layer header: packets without one do not use lookups.
+const LINK: usize = 14;
+
+fn frame(family: Family) -> Vec<u8> {
     let bytes = if family == Family::Ipv4 { IPV4 } else { IPV6 };
+    [&[2; LINK], bytes].concat()
+}
+
+fn packet(family: Family, frame: &[u8], known: bool) -> Packet<'_> {
     Packet {
         family,
-        bytes,
-        network: 0,
-        length: bytes.len(),
+        bytes: frame,
+        network: LINK,
+        length: frame.len() - LINK,
         facts: if known {
             Facts::usual()
         } else {

@@ -3,9 +3,9 @@
 
 use fairpath_bpf::{KernelRules, RUN_PACKETS};
 use fairpath_core::rules::{CounterMode, Work};
-use fairpath_rules::image::{BuildOptions, build};
+use fairpath_rules::image::{Built, Lookups, build};
 use fairpath_rules::{
-    Connection, Core, Counters, Facts, Family, Hook, Names, Packet, Ruleset, fill, outcome, read,
+    Connection, Core, Facts, Family, Hook, Names, Packet, Ruleset, fill, outcome, read,
 };
 use fairpath_statistics::Random;
 use fairpath_testbed::{Need, requires};
@@ -27,6 +27,9 @@ fn example(name: &str, family: Family) -> Ruleset {
         .complete()
         .unwrap()
 }
+
+/// Bytes of the link-layer header. Without its addresses no lookup would be used.
+const LINK_BYTES: usize = 14;
 
 /// A packet with addresses and ports that rules of the examples name, or others.
 fn bytes(family: Family, random: &mut Random) -> Vec<u8> {
@@ -103,9 +106,8 @@ fn facts(hook: Hook, random: &mut Random) -> Facts {
         }),
         source_type: Some(2),
         destination_type: Some(random.pick(&[2, 4, 8])),
-        packet_type: Some(0),
         now: random.below(10_000_000_000),
-        ..Facts::default()
+        ..Facts::usual()
     }
 }
 
@@ -114,7 +116,11 @@ fn packets(family: Family, seed: u64) -> (Hook, Vec<(Vec<u8>, Facts)>) {
     let mut random = Random::new(seed);
     let hook = random.pick(&[Hook::Prerouting, Hook::Input, Hook::Forward, Hook::Output]);
     let mut packets: Vec<(Vec<u8>, Facts)> = (0..RUN_PACKETS)
-        .map(|_| (bytes(family, &mut random), facts(hook, &mut random)))
+        .map(|_| {
+            let link = vec![2; LINK_BYTES];
+            let bytes = [link, bytes(family, &mut random)].concat();
+            (bytes, facts(hook, &mut random))
+        })
         .collect();
     packets.sort_by_key(|(_, facts)| facts.now);
     (hook, packets)
@@ -124,8 +130,8 @@ fn packet<'a>(family: Family, (bytes, facts): &'a (Vec<u8>, Facts)) -> Packet<'a
     Packet {
         family,
         bytes,
-        network: 0,
-        length: bytes.len(),
+        network: LINK_BYTES,
+        length: bytes.len() - LINK_BYTES,
         facts: facts.clone(),
     }
 }
@@ -134,8 +140,8 @@ fn packet<'a>(family: Family, (bytes, facts): &'a (Vec<u8>, Facts)) -> Packet<'a
 fn lookups_change_no_verdict_and_counter() {
     for (name, family) in EXAMPLES {
         let ruleset = example(name, family);
-        let built =
-            [false, true].map(|optimise| build(&ruleset, None, BuildOptions { optimise }).unwrap());
+        let built = Lookups::ALL.map(|lookups| build(&ruleset, None, lookups).unwrap());
+        let mut evaluated = [0; 3];
         for seed in test_seeds(200) {
             let mut cores = built
                 .each_ref()
@@ -143,17 +149,55 @@ fn lookups_change_no_verdict_and_counter() {
             let (hook, packets) = packets(family, seed);
             for each in &packets {
                 let packet = packet(family, each);
-                let [linear, lookup] = cores.each_mut().map(|core| {
-                    core.evaluate(hook, &packet)
-                        .map(|outcome| (outcome.verdict, outcome.rule, outcome.changes))
-                });
-                assert_eq!(linear, lookup, "{name}, seed {seed}: {each:?}");
+                let outcomes = cores
+                    .each_mut()
+                    .map(|core| core.evaluate(hook, &packet).expect("whole packets"));
+                for (sum, outcome) in evaluated.iter_mut().zip(&outcomes) {
+                    *sum += u64::from(outcome.evaluated);
+                }
+                let [linear, estimated, always] =
+                    outcomes.map(|outcome| (outcome.verdict, outcome.rule, outcome.changes));
+                assert_eq!(linear, estimated, "{name}, seed {seed}: {each:?}");
+                assert_eq!(linear, always, "{name}, seed {seed}: {each:?}");
             }
             for id in 0..built[0].ids {
-                let counters: [Counters; 2] = cores.each_ref().map(|core| core.counters(id));
-                assert_eq!(counters[0], counters[1], "{name}, seed {seed}, id {id}");
+                let [linear, tables @ ..] = cores.each_ref().map(|core| core.counters(id));
+                assert_eq!(tables, [linear; 2], "{name}, seed {seed}, id {id}");
             }
         }
+        let [linear, lookup, _] = evaluated;
+        let has_lookups = built[1].plans.iter().any(|plan| plan.segment.is_some());
+        assert_eq!(lookup < linear, has_lookups, "{name}: {evaluated:?}");
+    }
+}
+
+/// Packets have the same outcomes and counters natively and in the kernel.
+fn runtimes_agree(built: &Built, hook: Hook, packets: &[Packet], context: &str) {
+    let mode = CounterMode::Exact;
+    let mut core = Core::new(built, mode).unwrap();
+    let mut kernel = KernelRules::load(&built.image, &built.states, mode).unwrap();
+    let mut works: Vec<Work> = packets
+        .iter()
+        .map(|packet| {
+            let mut work = Work::new();
+            fill(&mut work, packet);
+            *work
+        })
+        .collect();
+    kernel.run(hook as u32, 1, &mut works).unwrap();
+    for (packet, work) in packets.iter().zip(&works) {
+        let native = core.evaluate(hook, packet);
+        let of_kernel = (work.verdict != 0).then(|| outcome(work, packet));
+        assert_eq!(native, of_kernel, "{context}: {packet:02x?}");
+    }
+    for id in 0..built.ids {
+        let counter = kernel.memory().counter(id);
+        let native = core.counters(id);
+        assert_eq!(
+            (counter.packets, counter.bytes),
+            (native.packets, native.bytes),
+            "{context}, id {id}"
+        );
     }
 }
 
@@ -162,38 +206,12 @@ fn kernel_and_native_agree() {
     requires!(Need::Root);
     for (name, family) in EXAMPLES {
         let ruleset = example(name, family);
-        for optimise in [false, true] {
-            let built = build(&ruleset, None, BuildOptions { optimise }).unwrap();
-            for seed in test_seeds(20) {
-                let mut core = Core::new(&built, CounterMode::Exact).unwrap();
-                let mut kernel =
-                    KernelRules::load(&built.image, &built.states, CounterMode::Exact).unwrap();
-                let (hook, packets) = packets(family, seed);
-                let mut works: Vec<Work> = packets
-                    .iter()
-                    .map(|each| {
-                        let mut work = Work::new();
-                        fill(&mut work, &packet(family, each));
-                        *work
-                    })
-                    .collect();
-                kernel.run(hook as u32, 1, &mut works).unwrap();
-                for (each, work) in packets.iter().zip(&works) {
-                    let packet = packet(family, each);
-                    let native = core.evaluate(hook, &packet);
-                    let of_kernel = (work.verdict != 0).then(|| outcome(work, &packet));
-                    assert_eq!(native, of_kernel, "{name}, seed {seed}: {each:?}");
-                }
-                for id in 0..built.ids {
-                    let counter = kernel.memory().counter(id);
-                    let native = core.counters(id);
-                    assert_eq!(
-                        (counter.packets, counter.bytes),
-                        (native.packets, native.bytes),
-                        "{name}, seed {seed}, id {id}"
-                    );
-                }
-            }
+        let built = Lookups::ALL.map(|lookups| build(&ruleset, None, lookups).unwrap());
+        // Each seed loads a program, so the three take turns.
+        for (seed, built) in test_seeds(20).zip(built.iter().cycle()) {
+            let (hook, packets) = packets(family, seed);
+            let packets: Vec<Packet> = packets.iter().map(|each| packet(family, each)).collect();
+            runtimes_agree(built, hook, &packets, &format!("{name}, seed {seed}"));
         }
     }
 }
@@ -205,35 +223,9 @@ fn kernel_and_native_agree_on_bridges() {
     for seed in test_seeds(50) {
         let base = bridge::Base::of(seed);
         let text = bridge::generate(base, seed);
-        let built = build(&bridge::parse(&text), None, BuildOptions::default()).unwrap();
-        let mode = CounterMode::Exact;
-        let mut core = Core::new(&built, mode).unwrap();
-        let mut kernel = KernelRules::load(&built.image, &built.states, mode).unwrap();
+        let built = build(&bridge::parse(&text), None, Lookups::Always).unwrap();
         let frames = bridge::frames(base, seed, RUN_PACKETS);
-        let mut works: Vec<Work> = frames
-            .iter()
-            .map(|frame| {
-                let mut work = Work::new();
-                fill(&mut work, &base.packet(frame));
-                *work
-            })
-            .collect();
-        kernel.run(base.hook as u32, 1, &mut works).unwrap();
-        for (frame, work) in frames.iter().zip(&works) {
-            let packet = base.packet(frame);
-            let native = core.evaluate(base.hook, &packet);
-            let of_kernel = (work.verdict != 0).then(|| outcome(work, &packet));
-            assert_eq!(native, of_kernel, "seed {seed}, frame {frame:02x?}\n{text}");
-        }
-        for id in 0..built.ids {
-            let counter = kernel.memory().counter(id);
-            let native = core.counters(id);
-            let counts = (native.packets, native.bytes);
-            assert_eq!(
-                (counter.packets, counter.bytes),
-                counts,
-                "seed {seed}, id {id}"
-            );
-        }
+        let packets: Vec<Packet> = frames.iter().map(|frame| base.packet(frame)).collect();
+        runtimes_agree(&built, base.hook, &packets, &format!("seed {seed}\n{text}"));
     }
 }

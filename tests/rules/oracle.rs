@@ -17,13 +17,15 @@ mod legacy;
 mod partial;
 mod rulesets;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use fairpath_core::rules::CounterMode;
-use fairpath_rules::image::{BuildOptions, Built, build};
+use fairpath_rules::image::{Built, Lookups, build};
 use fairpath_rules::spec::{Kind, SPECS};
 use fairpath_rules::{
-    Core, Facts, Family, Hook, Names, Packet, Reference, Ruleset, Unknown, Verdict, read,
+    Connection, Core, Facts, Family, Hook, Names, Packet, Reference, Ruleset, Unknown, Verdict,
+    read,
 };
 use fairpath_testbed::requires;
 use fairpath_units::test_seeds;
@@ -90,16 +92,19 @@ fn facts(tool: Tool, frame: &[u8]) -> Facts {
         _ => 3,
     };
     let types = match tool {
-        Tool::V4 => Some([12, 16].map(|from| address_type(&frame[at + from..at + from + 4]))),
-        Tool::V6 => Some([8, 24].map(|from| address_type6(&frame[at + from..at + from + 16]))),
-        Tool::Arp => None,
+        Tool::V4 => [12, 16].map(|from| address_type(&frame[at + from..at + from + 4])),
+        Tool::V6 => [8, 24].map(|from| address_type6(&frame[at + from..at + from + 16])),
+        Tool::Arp => [0, 0],
     };
+    // Generated rules read no other fact.
     Facts {
         input: Some(IN.as_bytes().into()),
         output: Some(b""[..].into()),
         packet_type: Some(packet_type),
-        source_type: types.map(|types| types[0]),
-        destination_type: types.map(|types| types[1]),
+        source_type: Some(types[0]),
+        destination_type: Some(types[1]),
+        connection: Some(Connection::default()),
+        reverse_path: Some(true),
         ..Facts::default()
     }
 }
@@ -128,22 +133,21 @@ struct Evaluators<'a> {
     tool: Tool,
     toward: Toward,
     ruleset: &'a Ruleset,
-    /// For the core, without lookups, and with them if a chain has any.
-    images: Vec<Built>,
+    /// For the core, without lookups and with them.
+    images: [Built; 2],
+    /// Frames at hooks that the core evaluated in its usual way: with runs and lookups.
+    usual: Cell<u64>,
 }
 
 impl<'a> Evaluators<'a> {
     fn new(tool: Tool, toward: Toward, ruleset: &'a Ruleset) -> Evaluators<'a> {
-        let image = |optimise| build(ruleset, None, BuildOptions { optimise }).unwrap();
-        let mut images = vec![image(false), image(true)];
-        if images[1].plans.is_empty() {
-            images.pop();
-        }
         Evaluators {
             tool,
             toward,
             ruleset,
-            images,
+            images: [Lookups::Never, Lookups::Always]
+                .map(|lookups| build(ruleset, None, lookups).unwrap()),
+            usual: Cell::new(0),
         }
     }
 
@@ -159,9 +163,10 @@ impl<'a> Evaluators<'a> {
         for (built, name) in self.images.iter().zip(["core", "core with lookups"]) {
             let mut core = Core::new(built, CounterMode::Exact).unwrap();
             let accepted = self.accepted(frames.clone(), |hook, packet| {
-                core.evaluate(hook, packet)
-                    .expect("generated frames reach the tables")
-                    .verdict
+                let outcome = core.evaluate(hook, packet);
+                let usual = u64::from(core.evaluator().1.slow == 0);
+                self.usual.set(self.usual.get() + usual);
+                outcome.expect("generated frames reach the tables").verdict
             })?;
             let counts = counts_of_core(self.ruleset, built, &core);
             answers.push((name, Answer { counts, accepted }));
@@ -215,8 +220,8 @@ fn parse(tool: Tool, text: &str) -> Ruleset {
 #[derive(Default)]
 struct Compared {
     rulesets: u64,
-    with_lookups: u64,
     frames: u64,
+    usual: u64,
     /// Rulesets with a match that the core refuses by name, by reason.
     refused: BTreeMap<String, u64>,
 }
@@ -235,8 +240,8 @@ impl Compared {
             *self.refused.entry(format!("{reason:?}")).or_default() += 1;
             return;
         }
+        self.usual += evaluators.usual.get();
         self.rulesets += 1;
-        self.with_lookups += u64::from(evaluators.images.len() > 1);
         self.frames += frames.len() as u64;
         let result = compare(legacy, &generated.text, &frames, &mut |frames| {
             answer(frames).expect("the same frames were known together")
@@ -248,11 +253,17 @@ impl Compared {
 
     fn print(&self, tool: Tool) {
         println!(
-            "{tool:?}: {} rulesets ({} with lookups) and {} frames agree, rulesets with a refused match: {:?}",
-            self.rulesets, self.with_lookups, self.frames, self.refused
+            "{tool:?}: {} rulesets and {} frames agree, rulesets with a refused match: {:?}",
+            self.rulesets, self.frames, self.refused
         );
         let refused = self.refused.values().sum();
         assert!(self.rulesets > refused, "most rulesets must be compared");
+        assert!(
+            self.usual * 2 > self.frames,
+            "{} of {} frames were evaluated in the usual way",
+            self.usual,
+            self.frames
+        );
     }
 }
 
@@ -321,7 +332,7 @@ fn reference_agrees(tool: Tool, count: u64) {
     for seed in test_seeds(count) {
         let generated = generate(tool, seed);
         let ruleset = parse(tool, &generated.text);
-        let built = build(&ruleset, None, BuildOptions::default()).unwrap();
+        let built = build(&ruleset, None, Lookups::Always).unwrap();
         let mut core = Core::new(&built, CounterMode::Exact).unwrap();
         let mut reference = Reference::new(&ruleset, None);
         let hook = *hooks(tool, generated.toward).last().expect("a hook");
@@ -360,11 +371,8 @@ fn bridge_reference_and_core_agree() {
         let text = bridge::generate(base, seed);
         let ruleset = bridge::parse(&text);
         let frames = bridge::frames(base, seed, FRAMES);
-        for optimise in [false, true] {
-            let built = build(&ruleset, None, BuildOptions { optimise }).unwrap();
-            if optimise && built.plans.is_empty() {
-                continue;
-            }
+        for lookups in [Lookups::Never, Lookups::Always] {
+            let built = build(&ruleset, None, lookups).unwrap();
             let core = bridge::of_core(base, &ruleset, &built, &frames);
             let reference = bridge::of_reference(base, &ruleset, &frames);
             // The core may not know the answer where the reference does.
@@ -379,10 +387,10 @@ fn bridge_reference_and_core_agree() {
                 assert_eq!(
                     bridge::of_core(base, &ruleset, &built, frame),
                     bridge::of_reference(base, &ruleset, frame),
-                    "seed {seed}, optimise {optimise}, frame {frame:02x?}\n{text}"
+                    "seed {seed}, {lookups:?}, frame {frame:02x?}\n{text}"
                 );
             }
-            panic!("seed {seed}, optimise {optimise}: {core:?}\n{reference:?}\n{text}");
+            panic!("seed {seed}, {lookups:?}: {core:?}\n{reference:?}\n{text}");
         }
     }
     println!("{compared} rulesets with {FRAMES} frames each agree, matched: {matched:?}");
@@ -416,7 +424,7 @@ fn bridge_verdicts_of_cut_captures_are_not_guessed() {
             continue;
         }
         let ruleset = bridge::parse(&text);
-        let built = build(&ruleset, None, BuildOptions::default()).unwrap();
+        let built = build(&ruleset, None, Lookups::Always).unwrap();
         let mut core = Core::new(&built, CounterMode::Exact).unwrap();
         let mut reference = Reference::new(&ruleset, None);
         for frame in bridge::frames(base, seed, FRAMES) {

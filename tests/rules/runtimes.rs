@@ -2,7 +2,7 @@
 
 use fairpath_bpf::{KernelRules, RUN_PACKETS};
 use fairpath_core::rules::{CounterMode, Evaluator, Work};
-use fairpath_rules::image::{Applied, BuildOptions, Built, Live, build};
+use fairpath_rules::image::{Applied, Built, Live, Lookups, build};
 use fairpath_rules::{Facts, Family, Hook, Names, Packet, fill, read};
 use fairpath_statistics::Random;
 use fairpath_testbed::{Need, requires};
@@ -17,7 +17,7 @@ fn image(text: &str, family: Family) -> Built {
         .expect("memory")
         .complete()
         .expect("valid rules");
-    build(&set, None, BuildOptions::default()).expect("small")
+    build(&set, None, Lookups::default()).expect("small")
 }
 
 /// Both runtimes get the same packets in the same order. Returns how many packets were dropped.
@@ -100,17 +100,16 @@ fn ipv4(work: &mut Work, random: &mut Random, now: &mut u64, hosts: u64) {
     // Clocks of two CPUs differ a little.
     let now = *now - random.below(1000);
     let facts = Facts {
-        input: Some(b"eth0"[..].into()),
-        output: Some(b"eth1"[..].into()),
         now,
-        ..Facts::default()
+        ..Facts::usual()
     };
+    let frame = [&[2; 14][..], &bytes].concat();
     fill(
         work,
         &Packet {
             family: Family::Ipv4,
-            bytes: &bytes,
-            network: 0,
+            bytes: &frame,
+            network: 14,
             length: bytes.len(),
             facts,
         },
@@ -250,7 +249,7 @@ fn edits_agree_in_the_kernel() {
     let names = Names::default();
     let set = read(&mut text.as_bytes(), "test", Family::Ipv4, &names);
     let set = set.expect("memory").complete().expect("valid rules");
-    let mut live = Live::new(set, None, BuildOptions::default()).expect("small");
+    let mut live = Live::new(set, None, Lookups::Estimated).expect("small");
     let (image, mode) = (live.image().bytes(), CounterMode::Exact);
     let mut native = Evaluator::new(image, live.states(), mode).expect("valid image");
     let mut kernel = KernelRules::load(image, live.states(), mode).expect("loads");

@@ -6,7 +6,7 @@ use std::hint::black_box;
 
 use anyhow::bail;
 use fairpath_core::rules::CounterMode;
-use fairpath_rules::image::{Applied, BuildOptions, Live, build};
+use fairpath_rules::image::{Applied, Live, Lookups, build};
 use fairpath_rules::{Core, Family, Names};
 use serde::Serialize;
 
@@ -63,15 +63,16 @@ pub fn edits(args: &Args) -> anyhow::Result<Vec<EditRow>> {
     let made = set(args);
     let mut rows = Vec::new();
     let [whole, back] = [11, 10].map(|first| format!(":edited - [0:0]\n{}", chain(first)));
-    for optimise in [true, false] {
-        let options = BuildOptions { optimise };
-        let with = if optimise { "with lookups" } else { "in order" };
+    for (lookups, with) in [
+        (Lookups::Estimated, "with lookups"),
+        (Lookups::Never, "in order"),
+    ] {
         let ruleset = rules(&made, Family::Ipv4)?;
-        if optimise {
+        if lookups == Lookups::Estimated {
             let mut each = Vec::new();
             for _ in 0..args.rounds {
                 let start = thread_ns()?;
-                black_box(build(&ruleset, None, options)?);
+                black_box(build(&ruleset, None, lookups)?);
                 each.push((thread_ns()? - start) / 1e6);
             }
             rows.push(EditRow {
@@ -79,7 +80,7 @@ pub fn edits(args: &Args) -> anyhow::Result<Vec<EditRow>> {
                 ms: Measured::of(each),
             });
         }
-        let mut live = Live::new(ruleset, None, options)?;
+        let mut live = Live::new(ruleset, None, lookups)?;
         let mut core = Core::follow(&live, CounterMode::Exact)?;
         for (case, lines) in [
             (

@@ -224,7 +224,7 @@ struct fp_rules_lookup {
 
 struct fp_rules_tuple {
 	u32 shape; /* 5 bits for each word, as in a record, without negation */
-	u32 count; /* of words, at most FP_RULES_COMPARES */
+	u32 count; /* of words, at most FP_RULES_COMPARES; or FP_RULES_PREFIXES */
 	u32 mask;  /* entries less one */
 	u32 at;	   /* offset of the entries in the blob */
 	u64 masks[FP_RULES_COMPARES];
@@ -240,6 +240,33 @@ struct fp_rules_entry {
 
 #define FP_RULES_PROBES 32
 #define FP_RULES_TUPLES 40
+
+/*
+ * A table of prefixes, in place of a tuple. Prefixes divide the addresses into ranges, and each range
+ * has the rules of all prefixes that contain it.
+ */
+struct fp_rules_prefixes {
+	u32 word;  /* that has the address */
+	u32 count; /* FP_RULES_PREFIXES */
+	u32 most;  /* places of the index less one */
+	u32 at; /* offset of the index: for each place the range of its first address; the last */
+	u32 ranges; /* offset of the ranges in order, of which the first begins at 0 */
+	u32 number; /* of ranges */
+	u8 shift;   /* bits of an address that do not change its place */
+	u8 left;    /* bits to shift the word to the left, before the mask */
+	u8 zero[6];
+	u64 mask;
+	u64 base; /* address at which the index begins */
+	u64 more[4];
+};
+
+struct fp_rules_range {
+	u64 first; /* address */
+	u32 list;  /* as in an entry; 0: none */
+	u32 zero;
+};
+
+#define FP_RULES_PREFIXES 0xffu
 
 struct fp_rules_image {
 	u32 magic;

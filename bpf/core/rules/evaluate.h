@@ -68,17 +68,18 @@ FP_INLINE u32 fp_rules_hash(const struct fp_rules_work FP_MEM *w,
 
 	FP_UNROLL
 	for (i = 0; i < FP_RULES_COMPARES; i++) {
-		if (i < t->count)
-			sum = (sum ^ (w->word[shape & 15] & t->masks[i])) * 0x9e3779b97f4a7c15ull;
-		sum ^= sum >> 29;
+		if (i >= t->count)
+			break;
+		sum = fp_mix64(sum ^ (w->word[shape & 15] & t->masks[i]));
 		shape >>= 5;
 	}
-	return (u32)(sum >> 32) | 1;
+	sum >>= 32;
+	return (u32)sum | !sum;
 }
 
 #define FP_RULES_LIST 0xffffff
 
-/* The first record at or after `from` in a list of a tuple, or `none`. */
+/* The first record at or after `from` in a list of a table, or `none`. */
 FP_INLINE u32 fp_rules_in_list(const u8 FP_MEM *segment, u32 list, u32 from, u32 none)
 {
 	const u32 FP_MEM *offsets = FP_AT(const u32, segment, list);
@@ -98,6 +99,51 @@ FP_INLINE u32 fp_rules_in_list(const u8 FP_MEM *segment, u32 list, u32 from, u32
 			high = middle;
 	}
 	return low < offsets[0] ? offsets[1 + low] : none;
+}
+
+/* The address that a table of prefixes is about. */
+FP_INLINE u64 fp_rules_address(const struct fp_rules_work FP_MEM *w,
+			       const struct fp_rules_prefixes FP_MEM *p)
+{
+	return __builtin_bswap64(w->word[p->word & (FP_RULES_WORDS - 1)] << (p->left & 63) &
+				 p->mask);
+}
+
+/* The place of the index, for the range of an address. */
+FP_INLINE const u32 FP_MEM *fp_rules_place(const u8 FP_MEM *segment,
+					   const struct fp_rules_work FP_MEM *w,
+					   const struct fp_rules_prefixes FP_MEM *p)
+{
+	u64 address = fp_rules_address(w, p), place = FP_ZERO;
+
+	if (address >= p->base)
+		place = (address - p->base) >> (p->shift & 63);
+	if (place > p->most)
+		place = p->most;
+	return FP_AT(const u32, segment, p->at + place * sizeof(u32));
+}
+
+/* The rules of all prefixes that contain the packet's address, as in an entry; or 0. */
+FP_INLINE u32 fp_rules_in_range(const u8 FP_MEM *segment, const struct fp_rules_work FP_MEM *w,
+				const struct fp_rules_prefixes FP_MEM *p)
+{
+	const struct fp_rules_range FP_MEM *ranges =
+		FP_AT(const struct fp_rules_range, segment, p->ranges);
+	const u32 FP_MEM *place = fp_rules_place(segment, w, p);
+	u64 address = fp_rules_address(w, p);
+	u32 low = place[0], high = place[1], i;
+
+	fp_loop(i, 32) {
+		u32 middle = (low + high + 1) >> 1;
+
+		if (low >= high)
+			break;
+		if (ranges[middle].first <= address)
+			low = middle;
+		else
+			high = middle - 1;
+	}
+	return ranges[low].list;
 }
 
 /* The entry of a tuple that is `k` places behind that of the hash. */
@@ -150,6 +196,11 @@ FP_FUNC u32 fp_rules_next(const struct fp_rules FP_MEM *r FP_ARG,
 
 		if (*n >= lookup->tuples)
 			break;
+		if (tuple->count == FP_RULES_PREFIXES) {
+			FP_FETCH(fp_rules_place(segment, w,
+						(const struct fp_rules_prefixes FP_MEM *)tuple));
+			continue;
+		}
 		hash = fp_rules_hash(w, tuple);
 		w->hashes[*n] = hash;
 		FP_FETCH(fp_rules_entry(segment, tuple, hash, 0));
@@ -159,6 +210,16 @@ FP_FUNC u32 fp_rules_next(const struct fp_rules FP_MEM *r FP_ARG,
 
 		if (i >= lookup->tuples)
 			break;
+		if (t->count == FP_RULES_PREFIXES) {
+			found = fp_rules_in_range(segment, w,
+						  (const struct fp_rules_prefixes FP_MEM *)t);
+			if (found) {
+				found = fp_rules_in_list(segment, found, from, best);
+				best = found < best ? found : best;
+			}
+			t++;
+			continue;
+		}
 		hash = w->hashes[i];
 		fp_loop(k, FP_RULES_PROBES) {
 			const struct fp_rules_entry FP_MEM *entry =

@@ -1,7 +1,7 @@
 //! A save file: read, written, read again, built, and evaluated with packets from the input.
 
 use fairpath_core::rules::{CounterMode, check};
-use fairpath_rules::image::{BuildOptions, Built, build};
+use fairpath_rules::image::{Built, Lookups, build};
 use fairpath_rules::{
     Connection, Core, Facts, Family, Hook, Names, Packet, Ruleset, Sets, WithCounters, read, write,
 };
@@ -47,8 +47,8 @@ fn text_of(ruleset: &Ruleset) -> Vec<u8> {
     out
 }
 
-fn image(ruleset: &Ruleset, sets: &Sets, optimise: bool) -> Option<Built> {
-    let built = build(ruleset, Some(sets), BuildOptions { optimise }).ok()?;
+fn image(ruleset: &Ruleset, sets: &Sets, lookups: Lookups) -> Option<Built> {
+    let built = build(ruleset, Some(sets), lookups).ok()?;
     check(&built.image).expect("a built image is accepted");
     Some(built)
 }
@@ -56,8 +56,8 @@ fn image(ruleset: &Ruleset, sets: &Sets, optimise: bool) -> Option<Built> {
 /// With tables and without, each packet has the same outcome and each counter the same value.
 fn evaluate(ruleset: &Ruleset, packets: &[u8], family: Family) {
     let sets = Sets::read("sets", SETS).expect("the sets are valid");
-    let Some((linear, tables)) = image(ruleset, &sets, false).zip(image(ruleset, &sets, true))
-    else {
+    let image = |lookups| image(ruleset, &sets, lookups);
+    let Some((linear, tables)) = image(Lookups::Never).zip(image(Lookups::Always)) else {
         return;
     };
     let mut cores = [&linear, &tables]
@@ -66,10 +66,13 @@ fn evaluate(ruleset: &Ruleset, packets: &[u8], family: Family) {
         core.trace(true);
     }
     for (number, bytes) in packets.chunks(PACKET).take(PACKETS).enumerate() {
+        // Packets without a link-layer header do not use lookups.
+        let link = if family.is_ip() { 14 } else { 0 };
+        let frame = [&vec![2; link], bytes].concat();
         let packet = Packet {
             family,
-            bytes,
-            network: 0,
+            bytes: &frame,
+            network: link,
             length: bytes.len() + if number == 3 { 1000 } else { 0 },
             facts: facts(number, bytes),
         };

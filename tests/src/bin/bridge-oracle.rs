@@ -12,7 +12,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use fairpath_rules::image::{BuildOptions, build};
+use fairpath_rules::image::{Lookups, build};
 use fairpath_testbed::{FrameSocket, LinkEnd, Netns, Testbed, Veth, wait_for};
 use fairpath_tests::oracle::bridge::{
     BRIDGE, BRIDGE_MAC, Base, OUT, frames, generate, of_core, of_reference, parse,
@@ -198,7 +198,7 @@ fn main() -> Result<()> {
         let text = generate(base, seed);
         let frames = frames(base, seed, FRAMES);
         let ruleset = parse(&text);
-        let built = build(&ruleset, None, BuildOptions::default())?;
+        let built = build(&ruleset, None, Lookups::Always)?;
         let core = |frames: &[Vec<u8>]| of_core(base, &ruleset, &built, frames);
         if let Err(reason) = core(&frames) {
             println!("seed {seed} is refused: {reason:?}");

@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use fairpath_core::rules::CounterMode;
 
 use crate::evaluate::{Core, CoreOutcome};
-use crate::image::{BuildOptions, Built, Counted, build};
+use crate::image::{Built, Counted, Lookups, build};
 use crate::packet::{Facts, Packet, Unknown, Verdict};
 use crate::read::new_table;
 use crate::reference::{Reference, Step};
@@ -386,8 +386,8 @@ fn packets(
 ) -> Result<(), crate::image::BuildError> {
     let family = first.family;
     let built = [
-        build(first, sets.0, BuildOptions::default())?,
-        build(second, sets.1, BuildOptions::default())?,
+        build(first, sets.0, Lookups::default())?,
+        build(second, sets.1, Lookups::default())?,
     ];
     let mut cores = built.each_ref().map(|built| {
         Core::new(built, CounterMode::None).expect("an image that was just built is valid")

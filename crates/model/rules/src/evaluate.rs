@@ -13,6 +13,8 @@ pub struct Core {
     evaluator: Evaluator,
     mode: CounterMode,
     work: Box<Work>,
+    /// Words that the rules read, as bits.
+    reads: u32,
 }
 
 /// The outcome of a packet in the core.
@@ -41,6 +43,7 @@ impl Core {
             evaluator: Evaluator::new(&built.image, &built.states, mode)?,
             mode,
             work: Work::new(),
+            reads: built.reads,
         })
     }
 
@@ -56,6 +59,7 @@ impl Core {
             evaluator,
             mode,
             work: Work::new(),
+            reads: u32::MAX,
         })
     }
 
@@ -101,6 +105,10 @@ impl Core {
         evaluate: impl FnOnce(&mut Evaluator, &mut Work) -> T,
     ) -> Option<CoreOutcome> {
         fill(&mut self.work, packet);
+        let words = self.work.unknown.iter().enumerate();
+        let unknown = words.fold(0, |all, (at, bits)| all | u32::from(*bits != 0) << at);
+        // Facts that no rule reads do not make a packet slow.
+        self.work.slow = u32::from(unknown & self.reads != 0);
         if self.evaluator.read(&mut self.work) {
             evaluate(&mut self.evaluator, &mut self.work);
         } else if is_cut(packet) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Ruleset ── chain by chain ── rule.rs: comparisons, tests, action ── blob
-//!                    '── lookup.rs: segments of long chains with tables
+//!                    '── lookup.rs: segments of long chains with tables: hashes, prefix.rs
 //! ```
 //!
 //! Building is linear in the bytes of the image. [`Built`] has the image, the first values of its
@@ -12,6 +12,7 @@ mod bridge;
 mod covered;
 mod live;
 mod lookup;
+mod prefix;
 mod rule;
 mod set;
 mod table;
@@ -27,17 +28,21 @@ pub use lookup::{ChainPlan, Segment};
 pub(crate) use set::mix;
 pub use table::RECENT_ENTRIES;
 
-/// Settings of a build.
-#[derive(Debug, Clone, Copy)]
-pub struct BuildOptions {
-    /// Find rules of long chains by tables.
-    pub optimise: bool,
+/// Which chains find their rules by tables. The outcome of a packet is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lookups {
+    /// None: `--no-optimise`.
+    Never,
+    /// Long ones, if an estimate of a packet's cost is lower.
+    #[default]
+    Estimated,
+    /// All that can, whatever it costs: for tests.
+    Always,
 }
 
-impl Default for BuildOptions {
-    fn default() -> Self {
-        Self { optimise: true }
-    }
+impl Lookups {
+    /// All values.
+    pub const ALL: [Lookups; 3] = [Lookups::Never, Lookups::Estimated, Lookups::Always];
 }
 
 /// A set of rules is too large for an image.
@@ -49,6 +54,14 @@ pub enum BuildError {
     /// Recent lists and limits by key need too much memory.
     #[error("recent lists and hashlimit tables need more than 1 GiB: lower --hashlimit-htable-max")]
     TablesTooLarge,
+    /// Members of a set were made to share a place of a hash table.
+    #[error(
+        "many members of the set {name} have equal hashes, as if made for it: check their source"
+    )]
+    SetCollides {
+        /// Its name.
+        name: String,
+    },
     /// A rule has too many matches.
     #[error("line {line}: the rule has more tests than an image can hold: divide it")]
     RuleTooLarge {
@@ -73,6 +86,8 @@ pub struct Built {
     pub chain_base: Vec<u32>,
     /// Ids in use.
     pub ids: u32,
+    /// Words of a packet that can be unknown and that rules read, as bits.
+    pub(crate) reads: u32,
     /// Chains with tables.
     pub plans: Vec<ChainPlan>,
 }
@@ -129,33 +144,35 @@ impl Built {
 pub fn build(
     ruleset: &Ruleset,
     sets: Option<&Sets>,
-    options: BuildOptions,
+    lookups: Lookups,
 ) -> Result<Built, BuildError> {
-    Ok(Builder::new(ruleset, sets, options).build(false)?.0)
+    Ok(Builder::new(ruleset, sets, lookups).build(false)?.0)
 }
 
 struct Builder<'r, 'a> {
     ruleset: &'r Ruleset,
-    options: BuildOptions,
+    lookups: Lookups,
     bytes: Vec<u8>,
     chain_at: Vec<u32>,
     first_ids: Vec<Vec<(u32, u32)>>,
     chain_base: Vec<u32>,
     ids: u32,
+    reads: u32,
     encoder: rule::Encoder<'a>,
     plans: Vec<ChainPlan>,
 }
 
 impl<'r, 'a> Builder<'r, 'a> {
-    fn new(ruleset: &'r Ruleset, sets: Option<&'a Sets>, options: BuildOptions) -> Self {
+    fn new(ruleset: &'r Ruleset, sets: Option<&'a Sets>, lookups: Lookups) -> Self {
         Self {
             ruleset,
-            options,
+            lookups,
             bytes: vec![0; size_of::<Header>()],
             chain_at: Vec::new(),
             first_ids: Vec::new(),
             chain_base: Vec::new(),
             ids: 0,
+            reads: 0,
             encoder: rule::Encoder::new(ruleset.family, sets),
             plans: Vec::new(),
         }
@@ -239,11 +256,18 @@ impl<'r, 'a> Builder<'r, 'a> {
 
     fn put_chain(&mut self, rules: &rule::Encoded, end: ChainEnd) -> Option<lookup::Plan> {
         self.chain_at[end.number as usize] = (self.bytes.len() + CHAIN_HEADER) as u32;
-        write_chain(rules, end, self.options, &mut self.bytes)
+        self.reads |= rules.reads();
+        write_chain(
+            rules,
+            self.ruleset.family,
+            end,
+            self.lookups,
+            &mut self.bytes,
+        )
     }
 
     fn finish(mut self, spare: bool) -> Result<(Built, rule::Encoder<'a>), BuildError> {
-        let set_offsets = self.encoder.write_sets(&mut self.bytes);
+        let set_offsets = self.encoder.write_sets(&mut self.bytes)?;
         let chain_at = self.put_table(&self.chain_at.clone());
         let set_at = self.put_table(&set_offsets);
         let table_at = self.bytes.len() as u32;
@@ -285,6 +309,7 @@ impl<'r, 'a> Builder<'r, 'a> {
             first_ids: self.first_ids,
             chain_base: self.chain_base,
             ids: self.ids,
+            reads: self.reads,
             plans: self.plans,
         };
         Ok((built, self.encoder))
@@ -374,16 +399,16 @@ impl ChainEnd {
 /// Appends the blob of a chain. Returns the plan of a long one.
 fn write_chain(
     rules: &rule::Encoded,
+    family: Family,
     end: ChainEnd,
-    options: BuildOptions,
+    lookups: Lookups,
     out: &mut Vec<u8>,
 ) -> Option<lookup::Plan> {
     let start = out.len();
     for word in [end.policy, end.policy_id, end.number, 0] {
         out.extend_from_slice(&word.to_le_bytes());
     }
-    let long = options.optimise && rules.records.len() >= lookup::MIN_RULES;
-    let plan = long.then(|| lookup::plan(rules));
+    let plan = lookup::plan(rules, family, lookups);
     let tables = match &plan {
         Some(plan) => lookup::write(rules, plan, out),
         None => {

@@ -8,7 +8,7 @@ mod ruleset;
 use std::net::Ipv6Addr;
 
 use fairpath_core::rules::{CounterMode, Evaluator, NONE, Work, action, check};
-use fairpath_rules::image::{BuildOptions, Built, build};
+use fairpath_rules::image::{Built, Lookups, build};
 use fairpath_rules::{Facts, Family, Packet, Sets, fill};
 use fairpath_units::test_seeds;
 use ruleset::ruleset;
@@ -51,16 +51,20 @@ fn images() -> Vec<(Family, Built)> {
         (seed!("ip6tables/usual"), Family::Ipv6),
     ] {
         let ruleset = ruleset(family, text);
-        for optimise in [false, true] {
-            let built = build(&ruleset, Some(&sets), BuildOptions { optimise }).expect("small");
+        for lookups in Lookups::ALL {
+            let built = build(&ruleset, Some(&sets), lookups).expect("small");
             images.push((family, built));
         }
     }
-    let lookups = images
+    let tables: Vec<&String> = images
         .iter()
         .flat_map(|(_, built)| &built.plans)
-        .filter(|plan| plan.segment.is_some());
-    assert_eq!(lookups.count(), 2, "both long chains have lookups");
+        .filter_map(|plan| plan.segment.as_ref())
+        .flat_map(|segment| &segment.tuples)
+        .collect();
+    for kind in ["prefixes of", "keys"] {
+        assert!(tables.iter().any(|table| table.contains(kind)), "{kind}");
+    }
     images
 }
 
@@ -183,11 +187,12 @@ fn packets(family: Family) -> Vec<Vec<u8>> {
 fn interpret(evaluator: &mut Evaluator, chains: u32, work: &mut Work, family: Family) -> u64 {
     let mut verdicts = 0;
     for bytes in packets(family) {
+        let frame = [&[2; 14][..], &bytes].concat();
         for known in [true, false] {
             let packet = Packet {
                 family,
-                bytes: &bytes,
-                network: 0,
+                bytes: &frame,
+                network: 14,
                 length: bytes.len(),
                 facts: if known {
                     Facts::usual()
@@ -255,7 +260,7 @@ fn problem(built: &Built, change: impl FnOnce(&mut Vec<u8>)) -> &'static str {
 }
 
 fn built(text: &str) -> Built {
-    let options = BuildOptions { optimise: true };
+    let options = Lookups::Estimated;
     build(&ruleset(Family::Ipv4, text), None, options).expect("small")
 }
 

@@ -3,7 +3,7 @@
 mod ruleset;
 
 use fairpath_core::rules::{CounterMode, SAMPLE_EVERY};
-use fairpath_rules::image::{BuildOptions, Built, build};
+use fairpath_rules::image::{Built, Lookups, build};
 use fairpath_rules::{Core, Counters, Facts, Family, Hook, Packet};
 use fairpath_statistics::Random;
 use fairpath_units::test_seeds;
@@ -28,7 +28,7 @@ fn set() -> Set {
     let text =
         format!("*filter\n:INPUT ACCEPT [0:0]\n:ports - [0:0]\n-A INPUT -j ports\n{ports}COMMIT\n");
     let set = ruleset(Family::Ipv4, &text);
-    let built = build(&set, None, BuildOptions::default()).expect("small");
+    let built = build(&set, None, Lookups::default()).expect("small");
     let mut chains = set.tables[0].chains();
     let (input, _) = chains
         .find(|(_, chain)| chain.name() == "INPUT")
@@ -61,17 +61,13 @@ fn count(
     evaluator.memory_mut().set_sampling(every);
     work.sampler = seed;
     for port in ports {
-        let bytes = packet(port);
+        let bytes = [&[2; 14][..], &packet(port)].concat();
         let packet = Packet {
             family: Family::Ipv4,
             bytes: &bytes,
-            network: 0,
-            length: bytes.len(),
-            facts: Facts {
-                input: Some(b"eth0"[..].into()),
-                output: Some(b""[..].into()),
-                ..Facts::default()
-            },
+            network: 14,
+            length: bytes.len() - 14,
+            facts: Facts::usual(),
         };
         core.evaluate(Hook::Input, &packet).expect("whole packets");
     }

@@ -3,7 +3,7 @@
 mod ruleset;
 
 use fairpath_core::rules::{CounterMode, check};
-use fairpath_rules::image::{BuildOptions, build};
+use fairpath_rules::image::{Lookups, build};
 use fairpath_rules::{
     Core, Facts, Family, FindingKind, Hook, Packet, Reference, Ruleset, Sets, Unknown, Verdict,
     check_rules,
@@ -21,19 +21,16 @@ fn packet(source: [u8; 4], protocol: u8, rest: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn verdict(ruleset: &Ruleset, optimise: bool, bytes: &[u8]) -> Option<Verdict> {
-    let built = build(ruleset, None, BuildOptions { optimise }).expect("small");
+fn verdict(ruleset: &Ruleset, lookups: Lookups, bytes: &[u8]) -> Option<Verdict> {
+    let built = build(ruleset, None, lookups).expect("small");
     let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
+    let frame = [&[2; 14], bytes].concat();
     let packet = Packet {
         family: Family::Ipv4,
-        bytes,
-        network: 0,
+        bytes: &frame,
+        network: 14,
         length: bytes.len(),
-        facts: Facts {
-            input: Some(b"eth0"[..].into()),
-            output: Some(b""[..].into()),
-            ..Facts::default()
-        },
+        facts: Facts::usual(),
     };
     core.evaluate(Hook::Input, &packet)
         .map(|outcome| outcome.verdict)
@@ -49,8 +46,8 @@ fn address_port_and_policy_decide() {
     let mut tcp = vec![0; 20];
     tcp[3] = 85;
     tcp[12] = 0x50;
-    for optimise in [false, true] {
-        let answer = |source, rest: &[u8]| verdict(&set, optimise, &packet(source, 6, rest));
+    for lookups in Lookups::ALL {
+        let answer = |source, rest: &[u8]| verdict(&set, lookups, &packet(source, 6, rest));
         assert_eq!(answer([10, 2, 3, 4], &tcp), Some(Verdict::Accept));
         assert_eq!(answer([11, 2, 3, 4], &tcp), Some(Verdict::Drop));
         // A header that was cut short drops the packet.
@@ -70,7 +67,7 @@ fn long_chain_finds_its_rule_by_tables() {
     }
     text.push_str("COMMIT\n");
     let set = ruleset(Family::Ipv4, &text);
-    let built = build(&set, None, BuildOptions::default()).expect("small");
+    let built = build(&set, None, Lookups::default()).expect("small");
     assert!(
         built.plans[0].segment.is_some(),
         "{}",
@@ -82,12 +79,99 @@ fn long_chain_finds_its_rule_by_tables() {
         ([10, 0, 7, 250], Verdict::Accept),
         ([10, 0, 0, 0], Verdict::Drop),
     ] {
-        for optimise in [false, true] {
+        for lookups in Lookups::ALL {
             assert_eq!(
-                verdict(&set, optimise, &packet(source, 17, &[0; 8])),
+                verdict(&set, lookups, &packet(source, 17, &[0; 8])),
                 Some(expected.clone())
             );
         }
+    }
+}
+
+/// A packet of a capture has no connection and no interfaces: they matter only if a rule reads them.
+#[test]
+fn facts_that_no_rule_reads_hinder_no_lookup() {
+    let addresses: String = (0..200)
+        .map(|n| format!("-A INPUT -s 10.0.0.{n}\n"))
+        .collect();
+    for (reads, evaluated) in [("", 1), ("-A INPUT -i lan\n", 201)] {
+        let text = format!("*filter\n:INPUT ACCEPT [0:0]\n{addresses}{reads}COMMIT\n");
+        let built = build(&ruleset(Family::Ipv4, &text), None, Lookups::default()).expect("small");
+        let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
+        let bytes = packet([10, 0, 0, 7], 17, &[0; 8]);
+        let packet = Packet {
+            family: Family::Ipv4,
+            bytes: &bytes,
+            network: 0,
+            length: bytes.len(),
+            facts: Facts::default(),
+        };
+        let outcome = core.evaluate(Hook::Input, &packet).expect("complete");
+        assert_eq!(outcome.evaluated, evaluated, "{reads}");
+    }
+}
+
+/// Keys that differ in one byte, at each place: a weak hash would put them at few places.
+#[test]
+fn tables_of_adjacent_keys_are_small() {
+    let numbers = 0..=255u32;
+    let v4 = |side: &str, shift: u32, number: u32| {
+        let address = std::net::Ipv4Addr::from(0x0a00_0001 ^ number << shift);
+        format!("-{side} {address}")
+    };
+    let v6 = |side: &str, shift: u32, number: u32| {
+        let address = (0x2001_0db8 << 96) ^ u128::from(number) << shift;
+        format!("-{side} {}", std::net::Ipv6Addr::from(address))
+    };
+    let mut chains: Vec<(Family, Vec<String>)> = Vec::new();
+    for side in ["s", "d"] {
+        for shift in (0..32).step_by(8) {
+            let rules = numbers.clone().map(|number| v4(side, shift, number));
+            chains.push((Family::Ipv4, rules.collect()));
+        }
+        for shift in (0..128).step_by(8) {
+            let rules = numbers.clone().map(|number| v6(side, shift, number));
+            chains.push((Family::Ipv6, rules.collect()));
+        }
+    }
+    for shift in (0..32).step_by(8) {
+        let rules = numbers
+            .clone()
+            .map(|number| format!("-m mark --mark {}", number << shift));
+        chains.push((Family::Ipv4, rules.collect()));
+    }
+    for (stem, step) in [("eth", 1), ("vlan1", 1), ("ppp", 16), ("wg-subscriber", 1)] {
+        let rules = numbers
+            .clone()
+            .map(|number| format!("-i {stem}{}", number * step));
+        chains.push((
+            Family::Ipv4,
+            rules
+                .map(|rule| rule[..rule.len().min(18)].into())
+                .collect(),
+        ));
+    }
+    for (option, step) in [("--sport", 1), ("--dport", 1), ("--dport", 256)] {
+        let rules = numbers
+            .clone()
+            .map(|number| format!("-p udp -m udp {option} {}", number * step));
+        chains.push((Family::Ipv4, rules.collect()));
+    }
+    for (family, rules) in chains {
+        let rules: String = rules
+            .iter()
+            .map(|rule| format!("-A INPUT {rule}\n"))
+            .collect();
+        let set = ruleset(
+            family,
+            &format!("*filter\n:INPUT ACCEPT [0:0]\n{rules}COMMIT\n"),
+        );
+        let [linear, tables] = [Lookups::Never, Lookups::Estimated]
+            .map(|lookups| build(&set, None, lookups).expect("small"));
+        let segment = tables.plans[0].segment.as_ref();
+        assert!(segment.is_some(), "{}\n{rules}", tables.plans[0].reason);
+        let bytes = tables.image.len() - linear.image.len();
+        assert!(bytes < 256 * 40, "{bytes} bytes of tables\n{rules}");
     }
 }
 
@@ -107,7 +191,11 @@ fn verdict_after_too_many_rules_is_unknown() {
     let set = ruleset(Family::Ipv4, &(text + "COMMIT\n"));
     let unknown = Some(Verdict::Unknown(Unknown::Steps));
     assert_eq!(
-        verdict(&set, true, &packet([10, 0, 0, 1], 17, &[0; 8])),
+        verdict(
+            &set,
+            Lookups::Estimated,
+            &packet([10, 0, 0, 1], 17, &[0; 8])
+        ),
         unknown
     );
 }
@@ -163,7 +251,7 @@ fn types_of_addresses_are_those_of_the_reference() {
                 );
                 for (family, bytes) in packets.clone() {
                     let set = ruleset(family, &text);
-                    let built = build(&set, None, BuildOptions::default()).expect("small");
+                    let built = build(&set, None, Lookups::default()).expect("small");
                     let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
                     for types in types {
                         let packet = Packet {
@@ -196,7 +284,7 @@ fn types_of_addresses_are_those_of_the_reference() {
 /// The answers of core and reference.
 fn both(text: &str, sets: Option<&Sets>, family: Family, bytes: &[u8]) -> [Verdict; 2] {
     let set = ruleset(family, text);
-    let built = build(&set, sets, BuildOptions::default()).expect("small");
+    let built = build(&set, sets, Lookups::default()).expect("small");
     check(&built.image).expect("valid image");
     let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
     let packet = Packet {

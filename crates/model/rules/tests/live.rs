@@ -6,9 +6,9 @@ mod ruleset;
 use std::collections::BTreeMap;
 
 use fairpath_core::rules::{CounterMode, LiveImage, ReplaceError, check};
-use fairpath_rules::image::{Applied, BuildOptions, EditError, Live, SPACE, build};
+use fairpath_rules::image::{Applied, EditError, Live, Lookups, SPACE, build};
 use fairpath_rules::{
-    ChainId, Connection, Core, Counters, Facts, Family, Hook, Names, Packet, Verdict, WithCounters,
+    ChainId, Core, Counters, Facts, Family, Hook, Names, Packet, Verdict, WithCounters,
     rule_string, to_text,
 };
 use fairpath_statistics::Random;
@@ -20,8 +20,8 @@ const SEQUENCES: u64 = 100;
 const EDITS: usize = 40;
 const PACKETS: usize = 25;
 
-fn live(text: &str, family: Family, optimise: bool) -> (Live<'static>, Core) {
-    let live = Live::new(ruleset(family, text), None, BuildOptions { optimise }).expect("small");
+fn live(text: &str, family: Family, lookups: Lookups) -> (Live<'static>, Core) {
+    let live = Live::new(ruleset(family, text), None, lookups).expect("small");
     let core = Core::follow(&live, CounterMode::Exact).expect("valid image");
     (live, core)
 }
@@ -262,11 +262,7 @@ impl Maker {
             logical_input: Some(b"br0"[..].into()),
             logical_output: Some(b"br0"[..].into()),
             mark: random.below(4) as u32,
-            connection: Some(Connection {
-                state: 2,
-                ..Connection::default()
-            }),
-            ..Facts::default()
+            ..Facts::usual()
         };
         (bytes, facts)
     }
@@ -297,9 +293,9 @@ fn start(family: Family) -> String {
 
 /// Evaluates packets with the edited image and one that is built from the edited text, which begins
 /// with the state of the edited one.
-fn compare(maker: &mut Maker, live: &Live, core: &mut Core, optimise: bool, now: &mut u64) {
+fn compare(maker: &mut Maker, live: &Live, core: &mut Core, lookups: Lookups, now: &mut u64) {
     let text = to_text(live.ruleset(), WithCounters::Never);
-    let (scratch, mut other) = self::live(&text, maker.family, optimise);
+    let (scratch, mut other) = self::live(&text, maker.family, lookups);
     let (from, to) = (slots(live), slots(&scratch));
     assert_eq!(from.len(), to.len());
     for (from, to) in from.into_iter().zip(to) {
@@ -338,7 +334,7 @@ fn compare(maker: &mut Maker, live: &Live, core: &mut Core, optimise: bool, now:
 fn edited_image_is_that_of_the_edited_text() {
     let (mut patched, mut rebuilt, mut refused) = (0, 0, 0);
     for seed in test_seeds(SEQUENCES) {
-        let optimise = seed % 2 == 0;
+        let lookups = Lookups::ALL[seed as usize % 3];
         let family = match seed % 5 {
             0 => Family::Bridge,
             _ => Family::Ipv4,
@@ -347,7 +343,7 @@ fn edited_image_is_that_of_the_edited_text() {
             random: Random::new(seed),
             family,
         };
-        let (mut live, mut core) = self::live(&start(family), family, optimise);
+        let (mut live, mut core) = self::live(&start(family), family, lookups);
         let mut now = 0;
         for _ in 0..EDITS {
             let mut lines = String::from("*filter\n");
@@ -355,8 +351,7 @@ fn edited_image_is_that_of_the_edited_text() {
             let mut planned = live.ruleset().clone();
             for _ in 0..count {
                 // Each line is valid after those before it.
-                let options = BuildOptions { optimise: false };
-                let mut step = Live::new(planned.clone(), None, options).expect("small");
+                let mut step = Live::new(planned.clone(), None, Lookups::Never).expect("small");
                 let line = match family {
                     // A new list needs a whole build.
                     Family::Ipv4 if maker.random.one_in(30) => {
@@ -414,7 +409,7 @@ fn edited_image_is_that_of_the_edited_text() {
             }
             let text = to_text(live.ruleset(), WithCounters::Never);
             assert_eq!(text, to_text(&planned, WithCounters::Never));
-            compare(&mut maker, &live, &mut core, optimise, &mut now);
+            compare(&mut maker, &live, &mut core, lookups, &mut now);
         }
     }
     println!("{patched} patched, {rebuilt} rebuilt, {refused} refused");
@@ -435,18 +430,15 @@ fn udp(source: u8) -> Vec<u8> {
 
 /// The verdict of a packet to this host.
 fn send(core: &mut Core, source: u8, now: u64) -> Verdict {
-    let bytes = udp(source);
+    let bytes = [&[2; 14][..], &udp(source)].concat();
     let packet = Packet {
         family: Family::Ipv4,
         bytes: &bytes,
-        network: 0,
-        length: bytes.len(),
+        network: 14,
+        length: bytes.len() - 14,
         facts: Facts {
-            input: Some(b"eth0"[..].into()),
-            output: Some(b""[..].into()),
             now,
-            connection: Some(Connection::default()),
-            ..Facts::default()
+            ..Facts::usual()
         },
     };
     core.evaluate(Hook::Input, &packet)
@@ -471,7 +463,7 @@ const STATEFUL: &str = ":ban - [0:0]\n-A INPUT -j ban\n\
 
 /// Uses up limit, quota, list and limit by key, edits, and sends again.
 fn state_stays(lines: &str, rebuilds: bool) {
-    let (mut live, mut core) = live(&filter(STATEFUL), Family::Ipv4, true);
+    let (mut live, mut core) = live(&filter(STATEFUL), Family::Ipv4, Lookups::Estimated);
     for (source, accepted) in [(1, 2), (2, 2), (3, 1), (4, 1)] {
         for turn in 0..3 {
             let verdict = send(&mut core, source, turn);
@@ -527,7 +519,7 @@ fn state_outlives_a_whole_build() {
 
 #[test]
 fn new_rules_begin_with_their_first_state() {
-    let (mut live, mut core) = live(&filter(STATEFUL), Family::Ipv4, true);
+    let (mut live, mut core) = live(&filter(STATEFUL), Family::Ipv4, Lookups::Estimated);
     for turn in 0..3 {
         send(&mut core, 1, turn);
     }
@@ -553,7 +545,7 @@ fn new_rules_begin_with_their_first_state() {
 fn zero_clears_the_counters_it_names() {
     let lines = "-A INPUT -s 10.0.0.1 -j DROP\n-A INPUT -s 10.0.0.0/24 -j DROP\n-A INPUT -s 10.0.0.0/24 -j DROP\n";
     for rebuilds in [false, true] {
-        let (mut live, mut core) = live(&filter(lines), Family::Ipv4, true);
+        let (mut live, mut core) = live(&filter(lines), Family::Ipv4, Lookups::Estimated);
         for source in [1, 1, 2] {
             send(&mut core, source, 0);
         }
@@ -583,7 +575,7 @@ fn jumps_in_a_circle_are_refused() {
     let (mut live, _) = live(
         &filter(":a - [0:0]\n:b - [0:0]\n-A INPUT -j a\n-A a -j b\n"),
         Family::Ipv4,
-        true,
+        Lookups::Estimated,
     );
     let before = live.image().bytes().to_vec();
     let problem = live.apply(
@@ -600,7 +592,7 @@ fn jumps_in_a_circle_are_refused() {
 #[test]
 fn refused_edit_changes_no_table() {
     let text = format!("{}*raw\nCOMMIT\n", filter(":a - [0:0]\n-A a -j DROP\n"));
-    let (mut live, _) = live(&text, Family::Ipv4, true);
+    let (mut live, _) = live(&text, Family::Ipv4, Lookups::Estimated);
     let before = (
         to_text(live.ruleset(), WithCounters::Always),
         live.image().bytes().to_vec(),
@@ -635,7 +627,11 @@ fn place(live: &Live, name: &str) -> usize {
 
 #[test]
 fn replaced_chains_stay_until_they_are_reclaimed() {
-    let (mut live, mut core) = live(&filter(":a - [0:0]\n-A INPUT -j a\n"), Family::Ipv4, true);
+    let (mut live, mut core) = live(
+        &filter(":a - [0:0]\n-A INPUT -j a\n"),
+        Family::Ipv4,
+        Lookups::Estimated,
+    );
     edit(
         &mut live,
         &mut core,
@@ -665,9 +661,7 @@ fn replaced_chains_stay_until_they_are_reclaimed() {
 
 fn built(lines: &str) -> Vec<u8> {
     let set = ruleset(Family::Ipv4, &filter(lines));
-    build(&set, None, BuildOptions::default())
-        .expect("small")
-        .image
+    build(&set, None, Lookups::default()).expect("small").image
 }
 
 #[test]
@@ -718,7 +712,7 @@ fn corrupt_chains_change_no_image() {
 #[test]
 #[should_panic(expected = "apply each change of one image, in order")]
 fn changes_are_applied_in_order() {
-    let (mut live, mut core) = live(&filter(":a - [0:0]\n"), Family::Ipv4, true);
+    let (mut live, mut core) = live(&filter(":a - [0:0]\n"), Family::Ipv4, Lookups::Estimated);
     let edit = |live: &mut Live, lines: &[u8]| live.apply(lines, "edit", &Names::default());
     edit(&mut live, b"*filter\n-A a -j DROP\nCOMMIT\n").expect("valid");
     let second = edit(&mut live, b"*filter\n-A INPUT -j a\nCOMMIT\n").expect("valid");
@@ -728,7 +722,11 @@ fn changes_are_applied_in_order() {
 #[test]
 fn image_of_constant_set_does_not_grow() {
     for reclaims in [true, false] {
-        let (mut live, mut core) = live(&filter(":a - [0:0]\n-A INPUT -j a\n"), Family::Ipv4, true);
+        let (mut live, mut core) = live(
+            &filter(":a - [0:0]\n-A INPUT -j a\n"),
+            Family::Ipv4,
+            Lookups::Estimated,
+        );
         let (first, mut largest, mut rebuilt) = (live.image().bytes().len(), 0, 0);
         for turn in 0..2000 {
             let source = turn % 250;

@@ -3,7 +3,7 @@
 mod ruleset;
 
 use fairpath_core::rules::{CounterMode, Store, check};
-use fairpath_rules::image::{BuildOptions, RECENT_ENTRIES, build};
+use fairpath_rules::image::{Lookups, RECENT_ENTRIES, build};
 use fairpath_rules::{Core, Facts, Family, Hook, Packet, Verdict};
 use ruleset::ruleset;
 
@@ -23,7 +23,7 @@ impl Host {
 
     fn of(text: &str, family: Family) -> Host {
         let set = ruleset(family, text);
-        let built = build(&set, None, BuildOptions::default()).expect("small");
+        let built = build(&set, None, Lookups::default()).expect("small");
         check(&built.image).expect("valid image");
         Host {
             core: Core::new(&built, CounterMode::Exact).expect("valid image"),
@@ -46,16 +46,17 @@ impl Host {
         } else {
             Family::Ipv4
         };
+        let frame = [&[2; 14], bytes].concat();
         let packet = Packet {
             family,
-            bytes,
-            network: 0,
+            bytes: &frame,
+            network: 14,
             length: bytes.len(),
             facts: Facts {
                 input: Some(input.into()),
                 output: Some(output.into()),
                 now: self.now,
-                ..Facts::default()
+                ..Facts::usual()
             },
         };
         let outcome = self.core.evaluate(hook, &packet);
@@ -518,7 +519,7 @@ fn corrupt_tables_are_refused() {
     let text = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -m recent --set\n\
                 -A INPUT -m hashlimit --hashlimit-upto 1/sec --hashlimit-name a\nCOMMIT\n";
     let set = ruleset(Family::Ipv4, text);
-    let built = build(&set, None, BuildOptions::default()).expect("small");
+    let built = build(&set, None, Lookups::default()).expect("small");
     check(&built.image).expect("valid image");
     let number = |at: usize| {
         u32::from_le_bytes(built.image[at..at + 4].try_into().expect("four bytes")) as usize

@@ -18,6 +18,8 @@ pub const COMPARES: usize = 6;
 pub const TESTS: usize = 128;
 /// Most tuples of a lookup.
 pub const TUPLES: usize = 40;
+/// In place of a tuple's number of words: a table of prefixes (`struct fp_rules_prefixes`).
+pub const PREFIXES: u32 = 0xff;
 /// Entries that a lookup in a tuple probes.
 pub const PROBES: usize = 32;
 /// The same of a set.

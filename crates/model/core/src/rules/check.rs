@@ -9,8 +9,8 @@
 use std::cell::Cell;
 
 use super::abi::{
-    COMPARES, FAMILIES, HOOKS, Header, MAGIC, NONE, TABLES, TESTS, TUPLES, Table, UNIT, VERSION,
-    action, record, table, test,
+    COMPARES, FAMILIES, HOOKS, Header, MAGIC, NONE, PREFIXES, TABLES, TESTS, TUPLES, Table, UNIT,
+    VERSION, action, record, table, test,
 };
 
 /// Most bytes of an image.
@@ -496,6 +496,10 @@ fn check_lookup(image: &Image, at: usize, end: usize) -> Result<Inside, ImageErr
     let mut offsets = Vec::new();
     for tuple in 0..tuples {
         let place = lookup + LOOKUP + tuple * TUPLE;
+        if image.u32(place + 4)? == PREFIXES {
+            check_prefixes(image, at, place, end, &mut offsets)?;
+            continue;
+        }
         if image.u32(place + 4)? as usize > COMPARES {
             return bad(place + 4, "a tuple has too many words");
         }
@@ -527,6 +531,50 @@ fn check_lookup(image: &Image, at: usize, end: usize) -> Result<Inside, ImageErr
         offsets,
         end: after,
     })
+}
+
+/// A table of prefixes: the index leads to its ranges, and their lists are in the blob.
+fn check_prefixes(
+    image: &Image,
+    segment: usize,
+    place: usize,
+    end: usize,
+    offsets: &mut Vec<usize>,
+) -> Result<(), ImageError> {
+    let number = |at: usize| image.u32(place + at).map(|number| number as usize);
+    const RANGE: usize = 16;
+    let (most, ranges) = (number(8)?, number(20)?);
+    let (index, first) = (segment + number(12)?, segment + number(16)?);
+    let inside = |at: usize, count: usize, size: usize| {
+        at.is_multiple_of(size.min(8))
+            && count <= (end - segment) / size
+            && at + count * size <= end
+    };
+    let fits =
+        ranges > 0 && most < end && inside(index, most + 2, 4) && inside(first, ranges, RANGE);
+    if !fits {
+        return bad(place + 8, "a table of prefixes is outside of its chain");
+    }
+    image.spend(index, 4 * (most + 2) + RANGE * ranges)?;
+    for at in 0..most + 2 {
+        if image.u32(index + 4 * at)? as usize >= ranges {
+            return bad(
+                index + 4 * at,
+                "an index of prefixes leads outside of its table",
+            );
+        }
+    }
+    // Ranges between and behind nested prefixes have the list of the outer one.
+    let mut places = Vec::with_capacity(ranges);
+    for at in 0..ranges {
+        places.push(image.u32(first + RANGE * at + 8)?);
+    }
+    places.sort_unstable();
+    places.dedup();
+    for list in places.into_iter().filter(|list| *list != 0) {
+        check_list(image, segment, list, end, offsets)?;
+    }
+    Ok(())
 }
 
 fn check_list(

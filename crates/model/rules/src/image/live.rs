@@ -21,7 +21,7 @@ use fairpath_core::rules::{Carry, LiveImage, NONE, Patch, ReplaceError, UNIT, re
 
 use super::rule::{Encoded, Encoder};
 use super::table::Tables;
-use super::{BuildError, BuildOptions, Builder, CHAIN_HEADER, ChainEnd, MAX_BYTES, entries};
+use super::{BuildError, Builder, CHAIN_HEADER, ChainEnd, Lookups, MAX_BYTES, entries};
 use crate::names::Names;
 use crate::place::ReadError;
 use crate::read::{same, transact};
@@ -42,7 +42,7 @@ pub(super) fn spare(count: u32) -> u32 {
 pub struct Live<'a> {
     ruleset: Ruleset,
     sets: Option<&'a Sets>,
-    options: BuildOptions,
+    lookups: Lookups,
     image: LiveImage,
     encoder: Encoder<'a>,
     chain_base: Vec<u32>,
@@ -124,13 +124,13 @@ impl<'a> Live<'a> {
     pub fn new(
         ruleset: Ruleset,
         sets: Option<&'a Sets>,
-        options: BuildOptions,
+        lookups: Lookups,
     ) -> Result<Self, BuildError> {
-        let (image, encoder, chain_base, ids) = build(&ruleset, sets, options)?;
+        let (image, encoder, chain_base, ids) = build(&ruleset, sets, lookups)?;
         Ok(Self {
             ruleset,
             sets,
-            options,
+            lookups,
             image,
             encoder,
             chain_base,
@@ -272,7 +272,7 @@ impl<'a> Live<'a> {
                         None => ChainEnd::returning(base + id),
                     };
                     let mut out = Vec::new();
-                    super::write_chain(&rules, end, self.options, &mut out);
+                    super::write_chain(&rules, self.ruleset.family, end, self.lookups, &mut out);
                     change.chains.push((base + id, out));
                 }
             }
@@ -304,7 +304,7 @@ impl<'a> Live<'a> {
 
     /// Builds the image again, with space for edits. Rules that stay keep their state.
     fn rebuild(&mut self, saved: &Saved) -> Result<Carry, BuildError> {
-        let (image, encoder, chain_base, ids) = build(&self.ruleset, self.sets, self.options)?;
+        let (image, encoder, chain_base, ids) = build(&self.ruleset, self.sets, self.lookups)?;
         let mut carry = Carry {
             tables: saved.tables.equal(&encoder.tables),
             ..Carry::default()
@@ -354,9 +354,9 @@ type Parts<'a> = (LiveImage, Encoder<'a>, Vec<u32>, Ids);
 fn build<'a>(
     ruleset: &Ruleset,
     sets: Option<&'a Sets>,
-    options: BuildOptions,
+    lookups: Lookups,
 ) -> Result<Parts<'a>, BuildError> {
-    let (built, encoder) = Builder::new(ruleset, sets, options).build(true)?;
+    let (built, encoder) = Builder::new(ruleset, sets, lookups).build(true)?;
     let space = built.image.len() / 8 + SPACE;
     let space = space.min(MAX_BYTES - built.image.len());
     let image = LiveImage::new(built.image, space).expect("an image that was just built is valid");

@@ -10,28 +10,33 @@
 //! have coarser masks than its rules: tuples with few rules merge (Daly et al., TupleMerge: Fast
 //! Software Packet Processing for Online Packet Classification, IEEE/ACM ToN 2019). A rule that is
 //! skipped fails a comparison, and those have no effect, so order, verdict and counters are exact.
+//! Where tuples are many or lists long, prefixes of one field have another table (prefix.rs).
 //!
 //! Deliberately absent: trees that copy rules (HyperCuts, CutSplit), which a change would rebuild.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
 
 use fairpath_core::rules::{COMPARES, PROBES, TUPLES, UNIT, record, word};
 
-use super::put_record;
+use super::prefix::{self, Field, Prefixes};
 use super::rule::Encoded;
-use crate::tree::{Chain, ChainId};
+use super::{Lookups, put_record};
+use crate::tree::{Chain, ChainId, Family};
 
 /// Rules from which on a chain may have tables.
 pub const MIN_RULES: usize = 64;
 
-/// Nanoseconds of a probe, a comparison of a rule, and a rule of a linear walk: an estimate, only for
-/// the choice.
+/// Nanoseconds of a probe, a search among prefixes, a comparison of a rule, and a rule of a linear
+/// walk: an estimate, only for the choice.
 const PROBE: f64 = 12.0;
+const SEARCH: f64 = 30.0;
 const RULE: f64 = 3.0;
 const LINEAR: f64 = 1.0;
+
+/// Most tuples of a chain: one place is left for a table of prefixes.
+const MOST_TUPLES: usize = TUPLES - 1;
 
 /// The plan of a chain.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,7 +56,7 @@ pub struct ChainPlan {
 /// Tables of a chain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Segment {
-    /// The fields of each tuple, in words.
+    /// The fields of each table, in words.
     pub tuples: Vec<String>,
     /// Rules that have the same key, on average of rules.
     pub mean_list: f64,
@@ -116,7 +121,8 @@ impl Hasher for Keyed {
 
 /// Chosen tuples, or none.
 pub struct Plan {
-    tuples: Vec<(Signature, Lists)>,
+    prefixes: Option<Prefixes>,
+    tuples: Vec<Table>,
     mean_list: f64,
     estimate: f64,
     why_linear: Option<String>,
@@ -188,48 +194,150 @@ fn is_uniform(rules: &Encoded) -> bool {
     keys.len() <= 2
 }
 
-fn plan_level(rules: &[(Signature, Key)]) -> Option<Plan> {
-    let mut index: HashMap<Signature, usize, Keyed> = HashMap::default();
-    let mut tuples: Vec<(Signature, Lists)> = Vec::new();
-    for (at, (signature, key)) in rules.iter().enumerate() {
-        let tuple = *index.entry(*signature).or_insert_with(|| {
-            tuples.push((*signature, Lists::default()));
-            tuples.len() - 1
-        });
-        if tuples.len() > TUPLES {
-            return None;
-        }
-        tuples[tuple].1.entry(*key).or_default().push(at as u32);
-    }
-    let total = rules.len() as f64;
-    let squares: f64 = tuples
-        .iter()
-        .flat_map(|(_, lists)| lists.values())
-        .map(|list| (list.len() * list.len()) as f64)
-        .sum();
-    let mean_list = squares / total;
-    // Rules that every packet meets are looked up for each packet.
-    let always: usize = tuples
-        .iter()
-        .filter(|(signature, _)| signature.count == 0)
-        .flat_map(|(_, lists)| lists.values())
-        .map(Vec::len)
-        .sum();
-    let lookup = tuples.len() as f64 * PROBE;
-    let estimate = (1.0 + mean_list + always as f64) * (lookup + RULE);
-    Some(Plan {
-        tuples,
-        mean_list,
-        estimate,
-        why_linear: None,
-    })
+/// Tuples of a chain, or of the rules that are not in a table of prefixes.
+struct Tuples {
+    list: Vec<(Signature, Lists)>,
+    estimate: Estimate,
 }
 
-/// Chooses the tuples of a chain by an estimate of the cost of a packet.
-pub fn plan(rules: &Encoded) -> Plan {
+/// The estimated cost of a packet.
+#[derive(Clone, Copy, Default)]
+struct Estimate {
+    rules: usize,
+    /// Sum over rules of the rules that a packet for this one is compared with.
+    compared: f64,
+    /// Rules that every packet is compared with.
+    always: usize,
+    /// Nanoseconds of a lookup.
+    lookup: f64,
+}
+
+impl Estimate {
+    fn mean_list(self) -> f64 {
+        self.compared / self.rules as f64
+    }
+
+    fn ns(self) -> f64 {
+        (1.0 + self.mean_list() + self.always as f64) * (self.lookup + RULE)
+    }
+}
+
+/// Tuples of some rules. `rest` is the cost of the others.
+fn tuples_of(rules: &[(u32, Signature, Key)], rest: Estimate) -> Option<Tuples> {
+    let mut index: HashMap<Signature, usize, Keyed> = HashMap::default();
+    let mut list: Vec<(Signature, Lists)> = Vec::new();
+    for (rule, signature, key) in rules {
+        let tuple = *index.entry(*signature).or_insert_with(|| {
+            list.push((*signature, Lists::default()));
+            list.len() - 1
+        });
+        if list.len() > MOST_TUPLES {
+            return None;
+        }
+        list[tuple].1.entry(*key).or_default().push(*rule);
+    }
+    let mut estimate = rest;
+    estimate.rules += rules.len();
+    estimate.lookup += list.len() as f64 * PROBE;
+    for (signature, lists) in &list {
+        for rules in lists.values() {
+            estimate.compared += (rules.len() * rules.len()) as f64;
+            if signature.count == 0 {
+                estimate.always += rules.len();
+            }
+        }
+    }
+    Some(Tuples { list, estimate })
+}
+
+fn signatures(rules: &Encoded, some: &[u32], level: u32) -> Vec<(u32, Signature, Key)> {
+    let signed = |rule: &u32| {
+        let (signature, key) = signature(rules, *rule as usize, level);
+        (*rule, signature, key)
+    };
+    some.iter().map(signed).collect()
+}
+
+/// The best tuples of some rules.
+fn best_tuples(rules: &Encoded, some: &[u32], rest: Estimate) -> Option<Tuples> {
+    let mut best: Option<Tuples> = None;
+    let mut before = None;
+    for level in 0..LEVELS {
+        let signatures = signatures(rules, some, level);
+        // The same masks give the same tables.
+        if before.as_ref() == Some(&signatures) {
+            continue;
+        }
+        let tuples = tuples_of(&signatures, rest);
+        before = Some(signatures);
+        if let Some(tuples) = tuples
+            && best
+                .as_ref()
+                .is_none_or(|best| tuples.estimate.ns() < best.estimate.ns())
+        {
+            best = Some(tuples);
+        }
+    }
+    best
+}
+
+/// A table of the prefixes of one field, and tuples of the other rules.
+fn with_prefixes(rules: &Encoded, field: Field, least: usize) -> Option<(Prefixes, Tuples)> {
+    let mut prefixes = Vec::new();
+    let mut others = Vec::new();
+    for at in 0..rules.records.len() {
+        match field.prefix_of(rules, at) {
+            Some(prefix) => prefixes.push(prefix),
+            None => others.push(at as u32),
+        }
+    }
+    if prefixes.len() < least {
+        return None;
+    }
+    let table = Prefixes::new(field, prefixes)?;
+    let rest = Estimate {
+        rules: rules.records.len() - others.len(),
+        compared: table.compared,
+        always: 0,
+        lookup: SEARCH,
+    };
+    let tuples = best_tuples(rules, &others, rest)?;
+    Some((table, tuples))
+}
+
+/// The tables of a chain, or why it has none. None for short chains.
+pub fn plan(rules: &Encoded, family: Family, lookups: Lookups) -> Option<Plan> {
+    let number = rules.records.len();
+    match lookups {
+        Lookups::Estimated if number >= MIN_RULES => Some(estimated(rules, family)),
+        Lookups::Always if number > 0 => any(rules, family).and_then(Plan::of),
+        _ => None,
+    }
+}
+
+type Tables = (Option<Prefixes>, Tuples);
+
+impl Plan {
+    fn of((prefixes, tuples): Tables) -> Option<Plan> {
+        let tables = tuples
+            .list
+            .iter()
+            .map(|(signature, lists)| Table::new(*signature, lists));
+        Some(Plan {
+            prefixes,
+            tuples: tables.collect::<Option<_>>()?,
+            mean_list: tuples.estimate.mean_list(),
+            estimate: tuples.estimate.ns(),
+            why_linear: None,
+        })
+    }
+}
+
+/// Chooses by an estimate of the cost of a packet.
+fn estimated(rules: &Encoded, family: Family) -> Plan {
     let linear = rules.records.len() as f64 * LINEAR;
-    let mut best: Option<Plan> = None;
     let none = |why: String| Plan {
+        prefixes: None,
         tuples: Vec::new(),
         mean_list: 0.0,
         estimate: linear,
@@ -238,36 +346,55 @@ pub fn plan(rules: &Encoded) -> Plan {
     if is_uniform(rules) {
         return none("nearly all of its rules compare the same".to_owned());
     }
-    let mut before = Vec::new();
-    for level in 0..LEVELS {
-        let signatures: Vec<(Signature, Key)> = (0..rules.records.len())
-            .map(|at| signature(rules, at, level))
-            .collect();
-        // The same masks give the same tables.
-        if signatures == before {
-            continue;
-        }
-        let plan = plan_level(&signatures);
-        before = signatures;
-        if let Some(plan) = plan
-            && best
-                .as_ref()
-                .is_none_or(|best| plan.estimate < best.estimate)
-        {
-            best = Some(plan);
+    let ns = |best: &Option<Tables>| {
+        best.as_ref()
+            .map_or(f64::INFINITY, |(_, tuples)| tuples.estimate.ns())
+    };
+    let mut best = best_tuples(rules, &all(rules), Estimate::default()).map(|best| (None, best));
+    // Not cheaper than two tuples without lists.
+    if ns(&best) > 2.0 * (SEARCH + RULE) {
+        for field in prefix::fields(family) {
+            if let Some((table, tuples)) = with_prefixes(rules, field, MIN_RULES)
+                && tuples.estimate.ns() < ns(&best)
+            {
+                best = Some((Some(table), tuples));
+            }
         }
     }
+    let estimate = ns(&best);
     match best {
         None => none(format!(
-            "its rules compare more than {TUPLES} sets of fields"
+            "its rules compare more than {MOST_TUPLES} sets of fields"
         )),
-        Some(plan) if plan.estimate >= linear => none(format!(
-            "a lookup is estimated at {:.0} ns, {} rules in order at {linear:.0} ns",
-            plan.estimate,
+        Some(_) if estimate >= linear => none(format!(
+            "a lookup is estimated at {estimate:.0} ns, {} rules in order at {linear:.0} ns",
             rules.records.len()
         )),
-        Some(plan) => plan,
+        Some(tables) => {
+            Plan::of(tables).unwrap_or_else(|| none("the keys of its rules collide".to_owned()))
+        }
     }
+}
+
+/// Tables of a kind that depends on the number of rules, so that sets of tests have all kinds.
+fn any(rules: &Encoded, family: Family) -> Option<Tables> {
+    let number = rules.records.len();
+    let prefixes = prefix::fields(family)
+        .into_iter()
+        .find_map(|field| with_prefixes(rules, field, 1))
+        .filter(|_| number.is_multiple_of(2));
+    match prefixes {
+        Some((table, tuples)) => Some((Some(table), tuples)),
+        None => {
+            let level = number as u32 / 2 % LEVELS;
+            let signatures = signatures(rules, &all(rules), level);
+            Some((None, tuples_of(&signatures, Estimate::default())?))
+        }
+    }
+}
+
+fn all(rules: &Encoded) -> Vec<u32> {
+    (0..rules.records.len() as u32).collect()
 }
 
 /// Rules that were written, and the place of their lookup.
@@ -276,12 +403,12 @@ pub struct Pending<'a> {
     /// Offsets of rules from the lookup.
     offsets: Vec<u32>,
     end: u32,
-    tuples: &'a [(Signature, Lists)],
+    plan: &'a Plan,
 }
 
 /// Writes the rules of a chain, with a lookup before them if the plan has tuples.
 pub fn write<'a>(rules: &Encoded, plan: &'a Plan, out: &mut Vec<u8>) -> Option<Pending<'a>> {
-    if plan.tuples.is_empty() {
+    if plan.why_linear.is_some() {
         super::write_runs(rules, 0..rules.records.len(), out);
         return None;
     }
@@ -298,20 +425,15 @@ pub fn write<'a>(rules: &Encoded, plan: &'a Plan, out: &mut Vec<u8>) -> Option<P
         start,
         offsets,
         end,
-        tuples: &plan.tuples,
+        plan,
     })
 }
 
 /// The hash of the core (`fp_rules_hash`).
 fn hash(seed: u64, key: &Key, count: usize) -> u32 {
-    let mut sum = seed;
-    for (at, word) in key.iter().enumerate() {
-        if at < count {
-            sum = (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        }
-        sum ^= sum >> 29;
-    }
-    (sum >> 32) as u32 | 1
+    let words = key.iter().take(count);
+    let sum = words.fold(seed, |sum, word| super::set::mix(sum ^ word));
+    ((sum >> 32) as u32).max(1)
 }
 
 /// Appends the tables of a chain after its end.
@@ -320,109 +442,146 @@ pub fn write_tables(pending: Option<Pending>, out: &mut Vec<u8>) {
     let start = pending.start;
     let lookup = (out.len() - start) as u32;
     out[start + 12..start + 16].copy_from_slice(&lookup.to_le_bytes());
-    let words = pending
-        .tuples
+    let Plan {
+        prefixes, tuples, ..
+    } = pending.plan;
+    let words = tuples
         .iter()
-        .flat_map(|(signature, _)| signature.parts())
-        .fold(0u32, |all, (word, _)| all | 1 << word);
+        .flat_map(|table| table.signature.parts())
+        .map(|(word, _)| 1 << word)
+        .chain(prefixes.iter().map(|table| table.field.bit()))
+        .fold(0u32, |all, bit| all | bit);
     let first = pending.offsets.first().copied().unwrap_or(pending.end);
-    for word in [pending.tuples.len() as u32, pending.end, first, words] {
+    let number = usize::from(prefixes.is_some()) + tuples.len();
+    for word in [number as u32, pending.end, first, words] {
         out.extend_from_slice(&word.to_le_bytes());
     }
-    let headers = out.len();
     const TUPLE: usize = 80;
-    out.resize(headers + pending.tuples.len() * TUPLE, 0);
-    for (at, (signature, lists)) in pending.tuples.iter().enumerate() {
-        let table = place(lists, signature.count);
-        let entries = (out.len() - start) as u32;
-        let header = headers + at * TUPLE;
-        let shape = signature
+    let mut header = out.len();
+    out.resize(header + number * TUPLE, 0);
+    if let Some(table) = prefixes {
+        table.write(out, start, header, &pending.offsets);
+        header += TUPLE;
+    }
+    for table in tuples {
+        let entries = out.len();
+        let shape = table
+            .signature
             .parts()
             .enumerate()
             .fold(0u32, |all, (at, (word, _))| all | word << (5 * at));
         let fields = [
             shape,
-            signature.count as u32,
+            table.signature.count as u32,
             table.slots.len() as u32 - 1,
-            entries,
+            (entries - start) as u32,
         ];
-        for (at, word) in fields.iter().enumerate() {
-            out[header + 4 * at..header + 4 * at + 4].copy_from_slice(&word.to_le_bytes());
+        for (at, word) in fields.into_iter().enumerate() {
+            put(out, header + 4 * at, word);
         }
-        for (at, (_, mask)) in signature.parts().enumerate() {
-            let place = header + 16 + 8 * at;
-            out[place..place + 8].copy_from_slice(&mask.to_le_bytes());
+        for (at, (_, mask)) in table.signature.parts().enumerate() {
+            put64(out, header + 16 + 8 * at, mask);
         }
-        out[header + 64..header + 72].copy_from_slice(&table.seed.to_le_bytes());
-        let mut list_at = entries as usize + table.slots.len() * 8;
-        let mut lists = Vec::new();
-        for slot in &table.slots {
-            let (hash, list) = match slot.map(|at| &table.keys[at as usize]) {
-                None => (0, 0),
-                Some((hash, rules)) if rules.len() == 1 => {
-                    (*hash, pending.offsets[rules[0] as usize] | 1)
-                }
-                Some((hash, rules)) => {
-                    let at = list_at as u32;
-                    lists.push(rules.len() as u32);
-                    lists.extend(rules.iter().map(|rule| pending.offsets[*rule as usize]));
-                    list_at += 4 * (1 + rules.len());
-                    (*hash, at)
-                }
-            };
-            out.extend_from_slice(&hash.to_le_bytes());
-            out.extend_from_slice(&list.to_le_bytes());
-        }
-        for word in &lists {
-            out.extend_from_slice(&word.to_le_bytes());
+        put64(out, header + 64, table.seed);
+        out.resize(entries + table.slots.len() * 8, 0);
+        for (at, slot) in table.slots.iter().enumerate() {
+            if let Some((hash, rules)) = slot.map(|at| &table.lists[at as usize]) {
+                let list = put_list(out, start, rules, &pending.offsets);
+                put(out, entries + 8 * at, *hash);
+                put(out, entries + 8 * at + 4, list);
+            }
         }
         out.resize(out.len().next_multiple_of(8), 0);
+        header += TUPLE;
     }
     out.resize(out.len().next_multiple_of(UNIT), 0);
 }
 
-struct Placed<'a> {
+pub fn put(out: &mut [u8], at: usize, word: u32) {
+    out[at..at + 4].copy_from_slice(&word.to_le_bytes());
+}
+
+pub fn put64(out: &mut [u8], at: usize, word: u64) {
+    out[at..at + 8].copy_from_slice(&word.to_le_bytes());
+}
+
+/// The place of some rules: of a single one, or of a list that is appended.
+pub fn put_list(out: &mut Vec<u8>, segment: usize, rules: &[u32], offsets: &[u32]) -> u32 {
+    if let [rule] = rules {
+        return offsets[*rule as usize] | 1;
+    }
+    let at = (out.len() - segment) as u32;
+    out.extend_from_slice(&(rules.len() as u32).to_le_bytes());
+    for rule in rules {
+        out.extend_from_slice(&offsets[*rule as usize].to_le_bytes());
+    }
+    at
+}
+
+/// The table of a tuple: open addressing in which every key is near its place.
+struct Table {
+    signature: Signature,
+    /// Number of different ones.
+    keys: usize,
     seed: u64,
-    /// Hashes with their rules in order.
-    keys: Vec<(u32, Cow<'a, [u32]>)>,
-    /// Numbers of them.
+    /// Hashes with their rules in order. Keys with equal hashes share a list.
+    lists: Vec<(u32, Vec<u32>)>,
+    /// Numbers of lists.
     slots: Vec<Option<u32>>,
 }
 
-/// Open addressing in which every hash is near its place. Keys with equal hashes share a list.
-fn place(lists: &Lists, count: usize) -> Placed<'_> {
-    let seed = super::set::mix(lists.len() as u64 + 1);
-    let mut keys: Vec<(u32, Cow<[u32]>)> = lists
+/// Places of a table for each key, at first and at most.
+const GROWTH: std::ops::RangeInclusive<u32> = 1..=4;
+
+impl Table {
+    /// None if some keys collide under every seed: such keys were made for it.
+    fn new(signature: Signature, lists: &Lists) -> Option<Table> {
+        GROWTH
+            .into_iter()
+            .find_map(|growth| {
+                // The image of the same rules is the same in every process.
+                let seed = super::set::mix(lists.len() as u64 + u64::from(growth));
+                let lists = hashed(lists, seed, signature.count);
+                let size = lists.len().next_power_of_two() << growth;
+                let slots = place(&lists, size)?;
+                Some((seed, lists, slots))
+            })
+            .map(|(seed, hashed, slots)| Table {
+                signature,
+                keys: lists.len(),
+                seed,
+                lists: hashed,
+                slots,
+            })
+    }
+}
+
+fn hashed(lists: &Lists, seed: u64, count: usize) -> Vec<(u32, Vec<u32>)> {
+    let mut hashed: Vec<(u32, Vec<u32>)> = lists
         .iter()
-        .map(|(key, rules)| (hash(seed, key, count), Cow::from(rules)))
+        .map(|(key, rules)| (hash(seed, key, count), rules.clone()))
         .collect();
-    // The image of the same rules is the same in every process.
-    keys.sort_unstable();
-    keys.dedup_by(|(hash, rules), (before, all)| {
+    hashed.sort_unstable();
+    hashed.dedup_by(|(hash, rules), (before, all)| {
         let equal = hash == before;
         if equal {
-            all.to_mut().extend_from_slice(rules);
-            all.to_mut().sort_unstable();
+            all.append(rules);
+            all.sort_unstable();
         }
         equal
     });
-    let mut size = (keys.len() * 2).next_power_of_two();
-    'larger: loop {
-        let mut slots = vec![None; size];
-        for (at, (hash, _)) in keys.iter().enumerate() {
-            let free = (0..PROBES.min(size))
-                .map(|step| (*hash as usize + step) & (size - 1))
-                .find(|slot| slots[*slot].is_none());
-            match free {
-                Some(slot) => slots[slot] = Some(at as u32),
-                None => {
-                    size *= 2;
-                    continue 'larger;
-                }
-            }
-        }
-        return Placed { seed, keys, slots };
+    hashed
+}
+
+fn place(lists: &[(u32, Vec<u32>)], size: usize) -> Option<Vec<Option<u32>>> {
+    let mut slots = vec![None; size];
+    for (at, (hash, _)) in lists.iter().enumerate() {
+        let slot = (0..PROBES.min(size))
+            .map(|step| (*hash as usize + step) & (size - 1))
+            .find(|slot| slots[*slot].is_none())?;
+        slots[slot] = Some(at as u32);
     }
+    Some(slots)
 }
 
 /// The name of a field.
@@ -469,10 +628,12 @@ pub fn describe(table: usize, id: ChainId, chain: &Chain, plan: &Plan) -> ChainP
     let rules = chain.rules.len();
     let segment = plan.why_linear.is_none().then(|| Segment {
         tuples: plan
-            .tuples
+            .prefixes
             .iter()
-            .map(|(signature, lists)| {
-                let fields: Vec<String> = signature
+            .map(Prefixes::describe)
+            .chain(plan.tuples.iter().map(|table| {
+                let fields: Vec<String> = table
+                    .signature
                     .parts()
                     .map(|(word, mask)| field(word, mask))
                     .collect();
@@ -481,8 +642,8 @@ pub fn describe(table: usize, id: ChainId, chain: &Chain, plan: &Plan) -> ChainP
                 } else {
                     fields.join(" + ")
                 };
-                format!("{fields}: {} keys", lists.len())
-            })
+                format!("{fields}: {} keys", table.keys)
+            }))
             .collect(),
         mean_list: plan.mean_list,
     });
@@ -500,5 +661,37 @@ pub fn describe(table: usize, id: ChainId, chain: &Chain, plan: &Plan) -> ChainP
         rules,
         segment,
         reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// For each seed, keys that share a place.
+    #[test]
+    fn keys_made_to_collide_have_no_table() {
+        let number = 40 * GROWTH.count();
+        let mut lists = Lists::default();
+        for growth in GROWTH {
+            let seed = super::super::set::mix(number as u64 + u64::from(growth));
+            let size = number.next_power_of_two() << growth;
+            let colliding = (0..u64::MAX)
+                .map(|address| [address, 0, 0, 0, 0, 0])
+                .filter(|key| hash(seed, key, 1) as usize & (size - 1) == 0)
+                .filter(|key| !lists.contains_key(key));
+            let colliding: Vec<Key> = colliding.take(40).collect();
+            for key in colliding {
+                lists.insert(key, vec![lists.len() as u32]);
+            }
+        }
+        assert_eq!(lists.len(), number);
+        let signature = Signature {
+            count: 1,
+            ..Signature::default()
+        };
+        assert!(Table::new(signature, &lists).is_none());
+        lists.insert([u64::MAX, 0, 0, 0, 0, 0], vec![number as u32]);
+        assert!(Table::new(signature, &lists).is_some(), "other seeds");
     }
 }

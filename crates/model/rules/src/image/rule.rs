@@ -66,6 +66,24 @@ impl Encoded {
         &self.bytes[start..start + usize::from(record.units) * UNIT]
     }
 
+    /// Words that records read, as bits. Tests of addresses and of the transport header have
+    /// none: those words are unknown in a packet that was cut, which the core notes itself.
+    pub fn reads(&self) -> u32 {
+        let mut reads = 0;
+        for record in &self.records {
+            for (shape, ..) in self.compares(record) {
+                reads |= 1 << (shape & 15);
+            }
+            let bytes = self.bytes_of(record);
+            let mut at = UNIT * (1 + usize::from(bytes[2]));
+            for _ in 0..bytes[3] {
+                reads |= words_of_test(&bytes[at..]);
+                at += UNIT * usize::from(bytes[at + 1]);
+            }
+        }
+        reads
+    }
+
     /// The comparisons of a record: shape, mask, value.
     pub fn compares(&self, record: &Placed) -> impl Iterator<Item = (u32, u64, u64)> {
         let bytes = self.bytes_of(record);
@@ -77,6 +95,26 @@ impl Encoded {
                 |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
             (shape >> (5 * at) & 31, number(place), number(place + 8))
         })
+    }
+}
+
+/// Words that can be unknown and that a test reads, as bits: all for a test that is not listed.
+fn words_of_test(test: &[u8]) -> u32 {
+    let bits = |words: &[usize]| words.iter().fold(0, |all, word| all | 1 << word);
+    let number = |at: usize| u32::from_le_bytes(test[at..at + 4].try_into().expect("four bytes"));
+    match test[0] {
+        test::WORDS => (0..number(8)).fold(0, |all, at| all | 1 << (number(4) >> (5 * at) & 15)),
+        test::RANGE | test::ANY_BITS => 1 << (test[3] & 15),
+        test::ECN => bits(&[word::META]),
+        test::ADDRTYPE => bits(&[word::TYPE]),
+        test::RECENT => bits(&[word::IN, word::OUT]),
+        test::PORTS | test::ADDRESSES | test::TCP_OPTION | test::TCP_MSS | test::SPI => 0,
+        test::DCCP | test::CHUNKS | test::EXTENSION | test::HEADERS | test::U32 => 0,
+        test::LIMIT | test::QUOTA | test::NTH | test::RANDOM | test::TIME | test::SET => 0,
+        test::OWNER | test::PHYSICAL | test::UNKNOWN | test::NEVER | test::HASHLIMIT => 0,
+        test::SET_TOS | test::SET_DSCP | test::SET_TTL => bits(&[word::META]),
+        test::SET_MARK | test::SET_PRIORITY | test::SET_MSS => bits(&[word::MARK]),
+        _ => u32::MAX,
     }
 }
 
@@ -151,7 +189,11 @@ impl<'a> Encoder<'a> {
     }
 
     /// Appends the sets that rules used; returns their offsets.
-    pub fn write_sets(&self, out: &mut Vec<u8>) -> Vec<u32> {
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::SetCollides`].
+    pub fn write_sets(&self, out: &mut Vec<u8>) -> Result<Vec<u32>, BuildError> {
         self.sets.write(out)
     }
 

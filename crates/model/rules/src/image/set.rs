@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use fairpath_core::rules::SET_PROBES;
 
+use super::BuildError;
 use crate::packet::Unknown;
 use crate::sets::Sets;
 
@@ -13,6 +14,8 @@ const IPV6: u32 = 2;
 const LIST: u32 = 4;
 const NOMATCH: u32 = 256;
 const HEADER: usize = 16 + 132 * 4;
+/// Most prefix lengths of a set, and members of a list.
+const LEVELS: usize = 129;
 
 /// The sets that rules use, with their numbers.
 pub struct SetTable<'a> {
@@ -80,6 +83,9 @@ impl<'a> SetTable<'a> {
             return Err(Unknown::SetType);
         }
         let members: Vec<String> = set.members().map(|name| name.to_owned()).collect();
+        if members.len() > LEVELS {
+            return Err(Unknown::SetType);
+        }
         for member in &members {
             // A list whose member cannot be looked up cannot be either.
             self.number(member)?;
@@ -116,22 +122,30 @@ impl<'a> SetTable<'a> {
     }
 
     /// Appends the sets; returns their offsets.
-    pub fn write(&self, out: &mut Vec<u8>) -> Vec<u32> {
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::SetCollides`].
+    pub fn write(&self, out: &mut Vec<u8>) -> Result<Vec<u32>, BuildError> {
         self.order
             .iter()
             .map(|source| {
                 out.resize(out.len().next_multiple_of(16), 0);
                 let at = out.len() as u32;
-                match source {
-                    Source::Named(name) => self.write_set(name, out),
-                    Source::Among(members) => write_members(members, 0, out),
-                }
-                at
+                let (written, name) = match source {
+                    Source::Named(name) => (self.write_set(name, out), &name[..]),
+                    Source::Among(members) => (write_members(members, 0, out), "of --among"),
+                };
+                let collides = || BuildError::SetCollides {
+                    name: name.to_owned(),
+                };
+                written.ok_or_else(collides)?;
+                Ok(at)
             })
             .collect()
     }
 
-    fn write_set(&self, name: &str, out: &mut Vec<u8>) {
+    fn write_set(&self, name: &str, out: &mut Vec<u8>) -> Option<()> {
         let set = self
             .sets
             .and_then(|sets| sets.get(name))
@@ -142,12 +156,11 @@ impl<'a> SetTable<'a> {
                 .members()
                 .filter_map(|member| self.numbers.get(member).copied())
                 .collect();
-            header[0] = members.len().min(129) as u32;
+            header[0] = members.len() as u32;
             header[3] = LIST;
-            header[4..4 + members.len().min(129)]
-                .copy_from_slice(&members[..members.len().min(129)]);
+            header[4..4 + members.len()].copy_from_slice(&members);
             push(out, &header);
-            return;
+            return Some(());
         }
         let ipv6 = set.family() == Some(crate::sets::Family::Inet6);
         let ports = set.dimension() > 1;
@@ -175,24 +188,24 @@ impl<'a> SetTable<'a> {
             });
         }
         let kind = if ports { PORTS } else { 0 } | if ipv6 { IPV6 } else { 0 };
-        write_members(&members, kind, out);
+        write_members(&members, kind, out)
     }
 }
 
-fn write_members(members: &[Member], kind: u32, out: &mut Vec<u8>) {
+fn write_members(members: &[Member], kind: u32, out: &mut Vec<u8>) -> Option<()> {
     let mut header = [0u32; HEADER / 4];
-    let mut levels = [false; 129];
+    let mut levels = [false; LEVELS];
     for member in members {
         levels[((member.level & 255) - 1) as usize] = true;
     }
-    let lengths: Vec<u32> = (0..129u32)
+    let lengths: Vec<u32> = (0..LEVELS as u32)
         .rev()
         .filter(|length| levels[*length as usize])
         .collect();
     header[0] = lengths.len() as u32;
     header[4..4 + lengths.len()].copy_from_slice(&lengths);
     header[3] = kind;
-    let table = place(members);
+    let table = place(members)?;
     header[1] = table.len() as u32 - 1;
     header[2] = HEADER as u32;
     push(out, &header);
@@ -208,33 +221,51 @@ fn write_members(members: &[Member], kind: u32, out: &mut Vec<u8>) {
             }
         }
     }
+    Some(())
 }
 
-/// Open addressing in which every member is near its place.
-fn place(members: &[Member]) -> Vec<Option<u32>> {
-    let mut size = (members.len() * 2).next_power_of_two().max(2);
-    'larger: loop {
+/// Open addressing in which every member is near its place. None if members collide in a table with
+/// 32 places for each: they were made for it.
+fn place(members: &[Member]) -> Option<Vec<Option<u32>>> {
+    (1..=4).find_map(|growth| {
+        let size = members.len().next_power_of_two() << growth;
         let mut table = vec![None; size];
         for (at, member) in members.iter().enumerate() {
             let length = (member.level & 255) - 1;
             let start = hash(member.key, member.port, length) as usize;
-            let free = (0..SET_PROBES.min(size))
+            let slot = (0..SET_PROBES.min(size))
                 .map(|step| (start + step) & (size - 1))
-                .find(|slot| table[*slot].is_none());
-            match free {
-                Some(slot) => table[slot] = Some(at as u32),
-                None => {
-                    size *= 2;
-                    continue 'larger;
-                }
-            }
+                .find(|slot| table[*slot].is_none())?;
+            table[slot] = Some(at as u32);
         }
-        return table;
-    }
+        Some(table)
+    })
 }
 
 fn push(out: &mut Vec<u8>, words: &[u32]) {
     for word in words {
         out.extend_from_slice(&word.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_made_to_collide_are_refused() {
+        let member = |address: u32| Member {
+            key: [u64::from(address), 0],
+            port: 0,
+            level: 33,
+        };
+        let usual: Vec<Member> = (0..200).map(member).collect();
+        assert!(place(&usual).is_some());
+        let made: Vec<Member> = (0..u32::MAX)
+            .filter(|address| hash([u64::from(*address), 0], 0, 32) & 0xfff == 0)
+            .map(member)
+            .take(200)
+            .collect();
+        assert!(place(&made).is_none());
     }
 }

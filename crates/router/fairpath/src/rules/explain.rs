@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use fairpath_core::rules::{CounterMode, TRACE};
-use fairpath_rules::image::{BuildOptions, Built, Counted, build};
+use fairpath_rules::image::{Built, Counted, Lookups, build};
 use fairpath_rules::{
     ChainId, Core, CoreOutcome, Facts, Family, Hook, Outcome, Packet, Reference, Rule, RuleAt,
     RuleResult, Ruleset, Sets, Step, Target, Unknown, Verdict, item_text, not_evaluated_set,
@@ -87,7 +87,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let explained = Explained {
         name: &name,
         ruleset: &ruleset,
-        built: build(&ruleset, sets.as_ref(), BuildOptions::default())?,
+        built: build(&ruleset, sets.as_ref(), Lookups::default())?,
         sets: sets.as_ref(),
     };
     let hook = args.facts.hook(ruleset.family);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use fairpath_rules::image::{BuildOptions, build};
+use fairpath_rules::image::{Lookups, build};
 use fairpath_rules::{Counters, Ruleset, Sets, WithCounters, rule_string, to_bytes};
 use serde_json::json;
 
@@ -76,10 +76,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         fairpath_cli::print_bytes(&to_bytes(&ruleset, counters))?;
         return Ok(());
     }
-    let options = BuildOptions {
-        optimise: !args.no_optimise,
+    let lookups = match args.no_optimise {
+        true => Lookups::Never,
+        false => Lookups::Estimated,
     };
-    let built = build(&ruleset, sets.as_ref(), options)?;
+    let built = build(&ruleset, sets.as_ref(), lookups)?;
     if args.format == Format::Json {
         let plans: Vec<serde_json::Value> = built
             .plans

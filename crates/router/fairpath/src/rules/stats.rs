@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use fairpath_core::rules::CounterMode;
-use fairpath_rules::image::{BuildOptions, Built, build};
+use fairpath_rules::image::{Built, Lookups, build};
 use fairpath_rules::{
     Core, Family, Hook, Ruleset, Sets, check_evaluated, path, rule_string, stats,
 };
@@ -130,7 +130,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let not_evaluated = not_evaluated(&loaded);
     let (name, ruleset, sets) = loaded.only()?;
     let tables = stats(&ruleset);
-    let linear = build(&ruleset, sets.as_ref(), BuildOptions { optimise: false })?;
+    let linear = build(&ruleset, sets.as_ref(), Lookups::Never)?;
     let hook = args.facts.hook(ruleset.family);
     let met = match &args.read {
         Some(capture) => Some(evaluate(
@@ -327,7 +327,7 @@ fn rows(profile: &Profile) -> Vec<ChainRow> {
 pub fn profile(args: &ProfileArgs) -> anyhow::Result<()> {
     let (name, ruleset, sets) = load_one(&args.files.files, &args.files.reading)?;
     let hook = args.facts.hook(ruleset.family);
-    let linear = build(&ruleset, sets.as_ref(), BuildOptions { optimise: false })?;
+    let linear = build(&ruleset, sets.as_ref(), Lookups::Never)?;
     let mut profile = Profile::default();
     let met = evaluate(
         &linear,
@@ -416,7 +416,7 @@ fn optimised(
     hook: Hook,
     args: &ProfileArgs,
 ) -> anyhow::Result<(Built, Met)> {
-    let built = build(ruleset, sets, BuildOptions::default())?;
+    let built = build(ruleset, sets, Lookups::default())?;
     let met = evaluate(
         &built,
         ruleset.family,
