@@ -18,7 +18,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use fairpath_bpf::{KernelRules, STREAM_BYTES};
 use fairpath_core::rules::{CounterMode, Evaluator, Work};
-use fairpath_rules::image::{BuildOptions, Built, build};
+use fairpath_rules::image::{Built, Lookups, build};
 use fairpath_rules::{Connection, Facts, Family, Hook, Names, Packet, Ruleset, fill, read};
 use fairpath_statistics::Random;
 use fairpath_testbed::Testbed;
@@ -73,6 +73,8 @@ enum MadeSet {
     Large,
     /// 100,000 prefixes in one chain
     Prefixes,
+    /// 100,000 prefixes of all lengths that are nested
+    Nested,
 }
 
 /// Prints a set.
@@ -85,6 +87,7 @@ pub fn make(args: &MakeArgs) -> anyhow::Result<()> {
         MadeSet::Medium => made::fanned(67_892, 18_329),
         MadeSet::Large => made::fanned(662_160, 151_426),
         MadeSet::Prefixes => made::prefixes(100_000, 3).0,
+        MadeSet::Nested => made::nested(100_000, 3).0,
     };
     std::io::Write::write_all(&mut std::io::stdout().lock(), made.text.as_bytes())?;
     Ok(())
@@ -140,10 +143,11 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
     let mut file = std::io::BufReader::with_capacity(1 << 16, fs::File::open(&args.file)?);
     let ruleset = read(&mut file, "file", family, &names)?.complete()?;
     let read_seconds = start.elapsed().as_secs_f64();
-    let options = BuildOptions {
-        optimise: !args.no_optimise,
+    let lookups = match args.no_optimise {
+        true => Lookups::Never,
+        false => Lookups::Estimated,
     };
-    let built = build(&ruleset, None, options)?;
+    let built = build(&ruleset, None, lookups)?;
     let seconds = start.elapsed().as_secs_f64();
     let load = Load {
         seconds,
@@ -384,6 +388,7 @@ pub fn run(args: &Args) -> anyhow::Result<RulesReport> {
         loads.push(measure_load("tree", &large, Family::Ipv4, args)?);
     }
     let mut packets = Vec::new();
+    packets.push(memory(args)?);
     linear(args, &mut packets)?;
     tree(args, &mut packets)?;
     lookups(args, &mut packets)?;
@@ -398,6 +403,43 @@ pub fn run(args: &Args) -> anyhow::Result<RulesReport> {
         counters,
         edits,
         targets,
+    })
+}
+
+/// Bytes of a cache line, and of the memory of the comparison.
+const LINE: usize = 64;
+const MEMORY: usize = 16 << 20;
+
+/// For comparison: loads at random places that depend on each other. A lookup in large tables has
+/// several, and their time differs by a factor of three between machines and neighbours.
+fn memory(args: &Args) -> anyhow::Result<PacketRow> {
+    let mut random = Random::new(13);
+    // One cycle through all lines (Sattolo).
+    let mut next: Vec<u32> = (0..(MEMORY / LINE) as u32).collect();
+    for at in (1..next.len()).rev() {
+        next.swap(at, random.draw() as usize % at);
+    }
+    let mut lines = vec![[0u32; LINE / 4]; next.len()];
+    for (line, next) in lines.iter_mut().zip(&next) {
+        line[0] = *next;
+    }
+    let mut each = Vec::new();
+    for round in 0..=args.rounds {
+        let start = thread_ns()?;
+        let mut at = 0;
+        for _ in 0..lines.len() {
+            at = lines[at as usize][0];
+        }
+        black_box(at);
+        if round > 0 {
+            each.push((thread_ns()? - start) / lines.len() as f64);
+        }
+    }
+    Ok(PacketRow {
+        case: "for comparison: a load from 16 MiB".to_owned(),
+        native: Measured::of(each),
+        kernel: None,
+        rules: 0.0,
     })
 }
 
@@ -422,11 +464,7 @@ fn linear(args: &Args, rows: &mut Vec<PacketRow>) -> anyhow::Result<()> {
                 rules: count,
                 chains: 3,
             };
-            let built = build(
-                &rules(&made, Family::Ipv4)?,
-                None,
-                BuildOptions { optimise: false },
-            )?;
+            let built = build(&rules(&made, Family::Ipv4)?, None, Lookups::Never)?;
             let packet = vec![tcp(0x0b00_0001, 0x0c00_0001, 1000, 80); 4096];
             let (native_ns, _) = native(&built, &packet, args.rounds, CounterMode::Exact)?;
             let kernel_ns = if args.native {
@@ -459,11 +497,7 @@ fn tree(args: &Args, rows: &mut Vec<PacketRow>) -> anyhow::Result<()> {
     };
     for (count, chains) in sizes {
         let made = made::fanned(*count, *chains);
-        let built = build(
-            &rules(&made, Family::Ipv4)?,
-            None,
-            BuildOptions { optimise: false },
-        )?;
+        let built = build(&rules(&made, Family::Ipv4)?, None, Lookups::Never)?;
         let mut random = Random::new(7);
         let packets: Vec<Vec<u8>> = (0..PACKETS)
             .map(|_| {
@@ -496,15 +530,19 @@ fn tree(args: &Args, rows: &mut Vec<PacketRow>) -> anyhow::Result<()> {
 
 fn lookups(args: &Args, rows: &mut Vec<PacketRow>) -> anyhow::Result<()> {
     let mut random = Random::new(11);
-    let (made, addresses) = made::prefixes(100_000, 3);
-    let packets = (0..PACKETS)
-        .map(|_| {
-            let at = random.draw() as usize % addresses.len();
-            let host = random.draw() as u32 & 0xff;
-            tcp(addresses[at] | host, 0x0a00_0001, 1000, 80)
-        })
-        .collect::<Vec<_>>();
-    lookup_row("100,000 prefixes, optimised", &made, &packets, args, rows)?;
+    for (case, (made, addresses), hosts) in [
+        ("100,000 prefixes", made::prefixes(100_000, 3), 0xff),
+        ("100,000 nested prefixes", made::nested(100_000, 3), 0),
+    ] {
+        let packets = (0..PACKETS)
+            .map(|_| {
+                let at = random.draw() as usize % addresses.len();
+                let host = random.draw() as u32 & hosts;
+                tcp(addresses[at] | host, 0x0a00_0001, 1000, 80)
+            })
+            .collect::<Vec<_>>();
+        lookup_row(&format!("{case}, optimised"), &made, &packets, args, rows)?;
+    }
     let (made, flows) = made::flows(100_000, 5);
     let packets = (0..PACKETS)
         .map(|_| {
@@ -522,7 +560,7 @@ fn lookup_row(
     args: &Args,
     rows: &mut Vec<PacketRow>,
 ) -> anyhow::Result<()> {
-    let built = build(&rules(made, Family::Ipv4)?, None, BuildOptions::default())?;
+    let built = build(&rules(made, Family::Ipv4)?, None, Lookups::default())?;
     let (native_ns, met) = native(&built, packets, args.rounds, CounterMode::Exact)?;
     let kernel_ns = if args.native {
         None
@@ -581,11 +619,7 @@ fn counter_case(
         ("sampled", CounterMode::Sampled),
         ("exact", CounterMode::Exact),
     ];
-    let built = build(
-        &rules(made, Family::Ipv4)?,
-        None,
-        BuildOptions { optimise: false },
-    )?;
+    let built = build(&rules(made, Family::Ipv4)?, None, Lookups::Never)?;
     let (mut natives, mut kernels) = ([const { Vec::new() }; 3], [const { Vec::new() }; 3]);
     for _ in 0..args.rounds {
         for (at, (_, mode)) in modes.iter().enumerate() {
@@ -635,7 +669,7 @@ fn targets(loads: &[LoadRow], packets: &[PacketRow]) -> Vec<Target> {
             "times",
         ));
     }
-    for row in packets {
+    for row in packets.iter().filter(|row| row.rules > 0.0) {
         let bound = if row.rules == 1.0 && row.case.starts_with("a rule") {
             1.3
         } else if row.case.starts_with("tree") {

@@ -124,14 +124,10 @@ pub fn fanned_destination(chains: usize, random: &mut Random) -> u32 {
     (16 + a) << 24 | b << 16 | c << 8 | (part(random, 3) * 16 + 1)
 }
 
-/// Distinct prefixes of lengths that routing tables have.
+/// Distinct prefixes of lengths that routing tables have, far from each other.
 pub fn prefixes(count: usize, seed: u64) -> (Made, Vec<u32>) {
     let mut random = Random::new(seed);
-    let mut seen = std::collections::HashSet::new();
-    let mut text =
-        String::from("*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n");
-    let mut addresses = Vec::with_capacity(count);
-    while addresses.len() < count {
+    distinct(count, || {
         let length = match random.draw() % 100 {
             0..=55 => 24,
             56..=65 => 22,
@@ -143,7 +139,32 @@ pub fn prefixes(count: usize, seed: u64) -> (Made, Vec<u32>) {
             91..=95 => 32,
             _ => 17 + (random.draw() % 2) as u32,
         };
-        let address = random.draw() as u32 & u32::MAX << (32 - length);
+        (random.draw() as u32, length)
+    })
+}
+
+/// Distinct prefixes of all lengths from 8 to 32 in few areas, so that many are nested.
+pub fn nested(count: usize, seed: u64) -> (Made, Vec<u32>) {
+    let mut random = Random::new(seed);
+    let areas: Vec<u32> = (0..256).map(|_| random.draw() as u32).collect();
+    distinct(count, || {
+        let area = areas[random.draw() as usize % areas.len()];
+        let own = random.draw() as u32 & 0x3_ffff;
+        // A part of longer prefixes than others, as there are more of them.
+        let length = 32 - (random.draw() % 25).min(random.draw() % 25) as u32;
+        (area & !0x3_ffff | own, length)
+    })
+}
+
+/// Rules that drop distinct prefixes: in the order in which `next` makes them.
+fn distinct(count: usize, mut next: impl FnMut() -> (u32, u32)) -> (Made, Vec<u32>) {
+    let mut seen = std::collections::HashSet::new();
+    let mut text =
+        String::from("*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n");
+    let mut addresses = Vec::with_capacity(count);
+    while addresses.len() < count {
+        let (address, length) = next();
+        let address = address & u32::MAX << (32 - length);
         if seen.insert((address, length)) {
             let _ = writeln!(
                 text,
