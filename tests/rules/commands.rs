@@ -190,12 +190,12 @@ fn check_reports_positions_and_dead_rules() {
 fn parts_not_evaluated_are_named_with_column() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("some");
-    let text = "*filter\n-A INPUT -p tcp -m connlimit --connlimit-above 3 -j REJECT\n\
+    let text = "*filter\n-A INPUT -p tcp -m string --string a --algo bm -j REJECT\n\
                 -A INPUT -p dccp -m dccp --dccp-option 7 -j DROP\nCOMMIT\n";
     std::fs::write(&path, text).unwrap();
     let file = path.to_str().unwrap();
     let warnings = stdout(&["check", file]);
-    let expected = "some:2:30: warning: not-evaluated (filter INPUT): --connlimit-above is not";
+    let expected = "some:2:20: warning: not-known (filter INPUT): match string is kept as it is";
     assert!(warnings.contains(expected), "{warnings}");
     assert!(warnings.contains("some:3:26: warning: not-evaluated (filter INPUT): --dccp-option"));
     assert!(warnings.contains("at netfilter: 2 refused"), "{warnings}");

@@ -104,6 +104,7 @@ fn facts(tool: Tool, frame: &[u8]) -> Facts {
         source_type: Some(types[0]),
         destination_type: Some(types[1]),
         connection: Some(Connection::default()),
+        connections: Some(1),
         reverse_path: Some(true),
         ..Facts::default()
     }

@@ -46,7 +46,8 @@ enum fp_rules_word {
 	FP_W_DMAC, /* receiver of the frame | VLAN tag << 48 */
 	FP_W_MARK, /* mark | connection mark << 32 */
 	FP_W_META, /* see FP_META_* */
-	FP_W_TYPE, /* type of the source address | of the destination << 16, as bits; ... */
+	FP_W_TYPE, /* type of the source address | of the destination << 16, as bits;
+		    * | number of connections of connlimit << 32 */
 	FP_W_ARP,  /* operation | hardware type << 16 | protocol type << 32 | length << 48 */
 	FP_W_MISC, /* packet type | reverse path << 8 | ... | bridges: type after the tag << 48 */
 };
@@ -94,6 +95,7 @@ enum fp_rules_unknown {
 	FP_UNKNOWN_STEPS,
 	FP_UNKNOWN_SET_TYPE,
 	FP_UNKNOWN_DEPTH,
+	FP_UNKNOWN_CONNECTIONS,
 };
 
 /* A word of a packet that must have a value under a mask. */

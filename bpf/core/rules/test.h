@@ -64,6 +64,8 @@ FP_INLINE u32 fp_reason_of(u32 word, u64 bits)
 	case FP_W_DMAC:
 		return bits >> 48 ? FP_UNKNOWN_CUT_BYTES : FP_UNKNOWN_LINK_LAYER;
 	case FP_W_TYPE:
+		if (bits >> 32)
+			return FP_UNKNOWN_CONNECTIONS;
 		return bits & 0xffff ? FP_UNKNOWN_SOURCE_TYPE : FP_UNKNOWN_DESTINATION_TYPE;
 	case FP_W_MISC:
 		if (bits >> 48)

@@ -18,12 +18,14 @@ const FRAMES: usize = 24;
 const VIEWS: usize = 4;
 
 /// Matches that need facts, for any place of a rule of IPv4 and IPv6.
-const MATCHES: [&str; 14] = [
+const MATCHES: [&str; 16] = [
     "-i in0",
     "! -i eth+",
     "-m state --state NEW",
     "-m conntrack ! --ctstate NEW --ctdir REPLY",
     "-m connmark --mark 1",
+    "-m connlimit --connlimit-above 2",
+    "-m connlimit --connlimit-upto 65536 --connlimit-daddr",
     "-m addrtype --dst-type LOCAL",
     "-m addrtype ! --src-type LOCAL --dst-type UNICAST",
     "-m owner --uid-owner 0",
@@ -77,6 +79,7 @@ fn complete<'a>(tool: Tool, frame: &'a [u8], random: &mut Random) -> Packet<'a> 
         mark: random.pick(&[0, 1, 0x10]),
         reply: random.one_in(2),
     });
+    facts.connections = Some(random.pick(&[1, 2, 3, 0xffff]));
     facts.source_type = facts.source_type.or(Some(2));
     facts.destination_type = facts.destination_type.or(Some(4));
     facts.owner = Some(random.one_in(2).then_some(Owner { user: 0, group: 0 }));
@@ -96,6 +99,7 @@ fn hide<'a>(packet: &Packet<'a>, random: &mut Random) -> Packet<'a> {
         ($($fact:ident),*) => { $(if hidden() { facts.$fact = None; })* };
     }
     hide!(input, output, physical_input, physical_output, connection);
+    hide!(connections);
     hide!(source_type, destination_type, packet_type, owner);
     hide!(reverse_path, date, random);
     if random.one_in(2) {

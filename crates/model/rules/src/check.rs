@@ -633,6 +633,7 @@ pub fn unknown_text(unknown: Unknown) -> &'static str {
         Unknown::Output => "the output interface: add --out-interface",
         Unknown::Physical => "the port of a bridge: give --physdev-in and --physdev-out",
         Unknown::Connection => "the state of the connection: give --ctstate",
+        Unknown::Connections => "the number of connections: give --connections",
         Unknown::SourceType => "the type of the source address: give --src-type",
         Unknown::DestinationType => "the type of the destination address: give --dst-type",
         Unknown::PacketType => "the packet type: give --pkt-type",

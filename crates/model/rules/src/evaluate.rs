@@ -1,7 +1,7 @@
 //! Packets of [`crate::packet`] to the core and back.
 
 use fairpath_core::rules::{
-    CounterMode, Evaluator, HEAD, ImageError, Work, action, changed, known, meta, word,
+    CONNECTIONS, CounterMode, Evaluator, HEAD, ImageError, Work, action, changed, known, meta, word,
 };
 
 use crate::image::{Applied, Built, Live};
@@ -251,6 +251,10 @@ fn fill_facts(work: &mut Work, facts: &Facts) {
             None => work.unknown[word::TYPE] |= 0xffff << shift,
         }
     }
+    match facts.connections {
+        Some(number) => work.word[word::TYPE] |= u64::from(number) << CONNECTIONS,
+        None => work.unknown[word::TYPE] |= 0xffff << CONNECTIONS,
+    }
     match facts.packet_type {
         Some(kind) => work.word[word::MISC] |= u64::from(kind),
         None => work.unknown[word::MISC] |= 0xff,
@@ -335,9 +339,9 @@ pub fn outcome(work: &Work, packet: &Packet) -> CoreOutcome {
 
 fn unknown(reason: u32) -> Unknown {
     use Unknown::{
-        Connection, CutBytes, Date, Depth, DestinationType, Input, LinkLayer, OpaqueMatch,
-        OpaqueTarget, Output, Owner, PacketType, Physical, Random, ReversePath, Set, SetType,
-        SourceType, Steps, Translation,
+        Connection, Connections, CutBytes, Date, Depth, DestinationType, Input, LinkLayer,
+        OpaqueMatch, OpaqueTarget, Output, Owner, PacketType, Physical, Random, ReversePath, Set,
+        SetType, SourceType, Steps, Translation,
     };
     [
         OpaqueMatch,
@@ -360,6 +364,7 @@ fn unknown(reason: u32) -> Unknown {
         Steps,
         SetType,
         Depth,
+        Connections,
     ]
     .into_iter()
     .find(|known| *known as u32 == reason)

@@ -50,6 +50,8 @@ pub struct Facts {
     pub mark: u32,
     /// The connection.
     pub connection: Option<Connection>,
+    /// Connections that connlimit counts, this one included.
+    pub connections: Option<u16>,
     /// Bits of [`crate::spec`]'s address types: 1 << RTN number (2 unicast, 4 local, 8 broadcast ...).
     pub source_type: Option<u16>,
     /// Type of the destination address.
@@ -85,6 +87,7 @@ impl Facts {
                 state: 2,
                 ..Connection::default()
             }),
+            connections: Some(1),
             source_type: Some(2),
             destination_type: Some(4),
             packet_type: Some(0),
@@ -179,6 +182,8 @@ pub enum Unknown {
     SetType = 19,
     /// More nested jumps than one packet may follow ([`crate::reference::MAX_DEPTH`]).
     Depth = 20,
+    /// The number of connections.
+    Connections = 21,
 }
 
 /// Changes of a packet by rules.

@@ -642,7 +642,25 @@ fn conntrack_without_entry_tests_state_only() {
         ("-m conntrack --ctproto 6", &established, connection),
         ("-m connmark --mark 5", &established, YES),
         ("-m connmark ! --mark 4", &invalid, NO),
-        ("-m connlimit --connlimit-above 1", &established, connection),
+    ]);
+}
+
+#[test]
+fn connlimit_compares_the_number_of_connections() {
+    let unknown = v4(17, &udp()).facts(|facts| facts.connections = None);
+    let [two, three, most] = [2, 3, u16::MAX]
+        .map(|number| v4(17, &udp()).facts(|facts| facts.connections = Some(number)));
+    let connections = Want::Unknown(Unknown::Connections);
+    check(&[
+        ("-m connlimit --connlimit-above 2", &unknown, connections),
+        ("-m connlimit --connlimit-upto 70000", &unknown, connections),
+        ("-m connlimit --connlimit-above 2", &two, NO),
+        ("-m connlimit --connlimit-above 2", &three, YES),
+        ("-m connlimit ! --connlimit-above 2", &two, YES),
+        ("-m connlimit --connlimit-upto 2", &two, YES),
+        ("-m connlimit --connlimit-upto 2", &three, NO),
+        ("-m connlimit --connlimit-upto 70000", &most, YES),
+        ("-m connlimit --connlimit-above 70000", &most, NO),
     ]);
 }
 

@@ -107,6 +107,9 @@ pub mod l4 {
     pub const RECEIVER: u64 = 0x8000;
 }
 
+/// Position in [`word::TYPE`] of the number of connections that connlimit counts.
+pub const CONNECTIONS: u32 = 32;
+
 /// Positions in [`word::META`].
 pub mod meta {
     /// Bits of `--ctstate`.

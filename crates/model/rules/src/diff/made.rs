@@ -721,6 +721,9 @@ impl Fields {
                 mark: self.connection_mark,
                 ..Connection::default()
             }),
+            connections: used
+                .contains(&Kind::Connlimit)
+                .then(|| 1 << (choice.draw() % 8)),
             mark: self.mark,
             packet_type: self.packet_type.or(to_host.then_some(0)),
             source_type: types(0),

@@ -4,7 +4,9 @@
 //! then those of the first match with a transport header, then of matches after it. Matches that
 //! can be no comparison are tests, in written order.
 
-use fairpath_core::rules::{COMPARES, NONE, UNIT, action, l4, meta, recent, test, word};
+use fairpath_core::rules::{
+    COMPARES, CONNECTIONS, NONE, UNIT, action, l4, meta, recent, test, word,
+};
 
 use super::BuildError;
 use super::set::SetTable;
@@ -680,6 +682,16 @@ impl<'a> Encoder<'a> {
         self.compare(word, !not, bits << shift, 0);
     }
 
+    /// The number is a fact. A limit beyond its bits is not exceeded.
+    fn connlimit(&mut self, group: Group) {
+        for (name, above) in [("--connlimit-upto", false), ("--connlimit-above", true)] {
+            if let Some((limit, not)) = group.number(name) {
+                let last = limit.min(0xffff) as u32;
+                self.range(word::TYPE, CONNECTIONS, 16, 0, last, above != not);
+            }
+        }
+    }
+
     /// Requires a connection: neither INVALID nor UNTRACKED.
     fn has_connection(&mut self) {
         self.compare(word::META, false, 17 << meta::STATE, 0);
@@ -1071,7 +1083,7 @@ impl<'a> Encoder<'a> {
             }
             Kind::Recent => self.recent(group),
             Kind::Hashlimit => self.hashlimit(group),
-            Kind::Connlimit => self.unknown(Unknown::Connection),
+            Kind::Connlimit => self.connlimit(group),
             _ => self.unknown(Unknown::OpaqueMatch),
         }
     }

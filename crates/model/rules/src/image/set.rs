@@ -134,7 +134,7 @@ impl<'a> SetTable<'a> {
                 let at = out.len() as u32;
                 let (written, name) = match source {
                     Source::Named(name) => (self.write_set(name, out), &name[..]),
-                    Source::Among(members) => (write_members(members, 0, out), "of --among"),
+                    Source::Among(members) => (write_members(members, 0, out), "of a match among"),
                 };
                 let collides = || BuildError::SetCollides {
                     name: name.to_owned(),

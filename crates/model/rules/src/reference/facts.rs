@@ -120,6 +120,16 @@ fn has_type6(wanted: u16, address: u128, types: Option<u16>) -> Option<bool> {
     }
 }
 
+/// `-m connlimit`: the kernel counts this connection, too.
+pub(super) fn connlimit(group: &Group, context: &Context) -> Answer {
+    let number = context.facts.connections.ok_or(Unknown::Connections)?;
+    if let Some((limit, not)) = group.number("--connlimit-upto") {
+        return Ok((u64::from(number) <= limit) != not);
+    }
+    let above = group.number("--connlimit-above");
+    Ok(above.is_none_or(|(limit, not)| (u64::from(number) > limit) != not))
+}
+
 /// `-m pkttype`. The kernel sees a looped packet as multicast or broadcast.
 pub(super) fn pkttype(group: &Group, context: &Context) -> Answer {
     let Some((wanted, not)) = group.number("--pkt-type") else {

@@ -12,12 +12,7 @@ use crate::tree::{Family, Group, Value};
 /// Matches whose answer changes their state. A rule is not evaluated beyond one after an unknown.
 pub(super) fn is_stateful(group: &Group) -> bool {
     match group.kind {
-        Kind::Limit
-        | Kind::BridgeLimit
-        | Kind::Hashlimit
-        | Kind::Recent
-        | Kind::Quota
-        | Kind::Connlimit => true,
+        Kind::Limit | Kind::BridgeLimit | Kind::Hashlimit | Kind::Recent | Kind::Quota => true,
         Kind::Statistic => is_nth(group),
         _ => false,
     }
@@ -71,7 +66,6 @@ pub(super) fn test(
         Kind::Set => lookup::set(group, context, sets, &state.changed_sets),
         // Watchers count with the target.
         Kind::Comment | Kind::BridgeLog | Kind::BridgeNflog => Ok(true),
-        Kind::Connlimit => Err(Unknown::Connection.into()),
         _ => test_pure(group, context),
     }
 }
@@ -85,6 +79,7 @@ fn test_pure(group: &Group, context: &Context) -> Answer {
         Kind::Rt => extension::rt(group, context),
         Kind::Ipv6Header => extension::ipv6_header(group, context),
         Kind::Addrtype => facts::addrtype(group, context),
+        Kind::Connlimit => facts::connlimit(group, context),
         Kind::State | Kind::Conntrack => facts::conntrack(group, context),
         Kind::Connmark => facts::connmark(group, context),
         Kind::Mac => facts::mac(group, context),

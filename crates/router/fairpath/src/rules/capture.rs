@@ -23,6 +23,9 @@ pub struct FactArgs {
     /// State of the connection: NEW, ESTABLISHED, RELATED, INVALID or UNTRACKED
     #[arg(long, value_name = "STATE")]
     pub ctstate: Option<String>,
+    /// Connections that connlimit counts, this one included
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub connections: Option<u16>,
     /// Packet mark
     #[arg(long, value_name = "MARK", value_parser = number)]
     pub mark: Option<u32>,
@@ -184,6 +187,7 @@ impl FactArgs {
             logical_output: None,
             mark: self.mark.unwrap_or(0),
             connection,
+            connections: self.connections,
             source_type: kind(&self.src_type, "--src-type")?,
             destination_type: kind(&self.dst_type, "--dst-type")?,
             packet_type,
