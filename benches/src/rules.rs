@@ -172,6 +172,13 @@ struct LoadRow {
     nft_seconds: Option<f64>,
 }
 
+/// A row of commands with the tree of 662,160 rules.
+#[derive(Debug, Serialize)]
+struct CommandRow {
+    command: String,
+    seconds: Measured,
+}
+
 /// A row of evaluations.
 #[derive(Debug, Serialize)]
 struct PacketRow {
@@ -195,6 +202,7 @@ struct CounterRow {
 #[derive(Debug, Serialize)]
 pub struct RulesReport {
     loads: Vec<LoadRow>,
+    commands: Vec<CommandRow>,
     packets: Vec<PacketRow>,
     counters: Vec<CounterRow>,
     edits: Vec<edits::EditRow>,
@@ -244,6 +252,36 @@ fn measure_load(
         legacy_seconds: peers.0,
         nft_seconds: peers.1,
     })
+}
+
+/// Seconds of commands with a set, as users start them.
+fn measure_commands(made: &made::Made, args: &Args) -> anyhow::Result<Vec<CommandRow>> {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("rules");
+    fs::write(&path, &made.text)?;
+    let packet = "--src 10.0.0.1 --dst 20.5.7.17 -i eth0 -o eth1";
+    let commands = [("check", ""), ("stats", ""), ("explain", packet)];
+    let row = |(command, options): (&str, &str)| {
+        let mut each = Vec::new();
+        for _ in 0..args.rounds {
+            let start = Instant::now();
+            let output = Command::new(crate::fairpath()?)
+                .args(["rules", command])
+                .arg(&path)
+                .args(options.split_whitespace())
+                .output()?;
+            // 1: it has findings, or a packet is not known.
+            if !matches!(output.status.code(), Some(0 | 1)) {
+                bail!("{}", String::from_utf8_lossy(&output.stderr));
+            }
+            each.push(start.elapsed().as_secs_f64());
+        }
+        Ok(CommandRow {
+            command: format!("fairpath rules {command} of the tree"),
+            seconds: Measured::of(each),
+        })
+    };
+    commands.into_iter().map(row).collect()
 }
 
 /// Seconds of both restore tools with the same file, each in its own namespace.
@@ -383,9 +421,11 @@ pub fn run(args: &Args) -> anyhow::Result<RulesReport> {
         Family::Ipv6,
         args,
     )?];
+    let mut commands = Vec::new();
     if !args.small {
         let large = made::fanned(662_160, 151_426);
         loads.push(measure_load("tree", &large, Family::Ipv4, args)?);
+        commands = measure_commands(&large, args)?;
     }
     let mut packets = Vec::new();
     packets.push(memory(args)?);
@@ -397,8 +437,13 @@ pub fn run(args: &Args) -> anyhow::Result<RulesReport> {
     let edits = edits::edits(args)?;
     let mut targets = targets(&loads, &packets);
     targets.extend(edits::targets(&edits));
+    for row in &commands {
+        let (name, seconds) = (row.command.clone(), row.seconds.median);
+        targets.push(Target::at_most(name, seconds, 5.0, "s"));
+    }
     Ok(RulesReport {
         loads,
+        commands,
         packets,
         counters,
         edits,
@@ -716,6 +761,11 @@ impl RulesReport {
                 ]
             })
             .collect();
+        let commands: Vec<Vec<String>> = self
+            .commands
+            .iter()
+            .map(|row| vec![row.command.clone(), cell(&row.seconds)])
+            .collect();
         let packets: Vec<Vec<String>> = self
             .packets
             .iter()
@@ -744,6 +794,10 @@ impl RulesReport {
             ],
             &loads,
         ));
+        if !commands.is_empty() {
+            out.push_str("\nrules: commands\n");
+            out.push_str(&table(&["command", "seconds"], &commands));
+        }
         out.push_str("\nrules: a packet\n");
         out.push_str(&table(
             &["case", "native ns", "kernel ns", "rules met"],
