@@ -1,7 +1,8 @@
 //! Packets of [`crate::packet`] to the core and back.
 
 use fairpath_core::rules::{
-    CONNECTIONS, CounterMode, Evaluator, HEAD, ImageError, Work, action, changed, known, meta, word,
+    CONNECTIONS, CounterMode, Evaluator, HEAD, ImageError, WORDS, Work, action, changed, known,
+    meta, word,
 };
 
 use crate::image::{Applied, Built, Live};
@@ -13,8 +14,8 @@ pub struct Core {
     evaluator: Evaluator,
     mode: CounterMode,
     work: Box<Work>,
-    /// Words that the rules read, as bits.
-    reads: u32,
+    /// Bits of each word that the rules read.
+    reads: [u64; WORDS],
 }
 
 /// The outcome of a packet in the core.
@@ -59,7 +60,7 @@ impl Core {
             evaluator,
             mode,
             work: Work::new(),
-            reads: u32::MAX,
+            reads: [u64::MAX; WORDS],
         })
     }
 
@@ -105,10 +106,9 @@ impl Core {
         evaluate: impl FnOnce(&mut Evaluator, &mut Work) -> T,
     ) -> Option<CoreOutcome> {
         fill(&mut self.work, packet);
-        let words = self.work.unknown.iter().enumerate();
-        let unknown = words.fold(0, |all, (at, bits)| all | u32::from(*bits != 0) << at);
         // Facts that no rule reads do not make a packet slow.
-        self.work.slow = u32::from(unknown & self.reads != 0);
+        let mut words = self.work.unknown.iter().zip(&self.reads);
+        self.work.slow = u32::from(words.any(|(unknown, read)| unknown & read != 0));
         if self.evaluator.read(&mut self.work) {
             evaluate(&mut self.evaluator, &mut self.work);
         } else if is_cut(packet) {

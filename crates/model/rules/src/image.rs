@@ -86,8 +86,8 @@ pub struct Built {
     pub chain_base: Vec<u32>,
     /// Ids in use.
     pub ids: u32,
-    /// Words of a packet that can be unknown and that rules read, as bits.
-    pub(crate) reads: u32,
+    /// Bits of each word of a packet that rules read.
+    pub(crate) reads: rule::Reads,
     /// Chains with tables.
     pub plans: Vec<ChainPlan>,
 }
@@ -157,7 +157,7 @@ struct Builder<'r, 'a> {
     first_ids: Vec<Vec<(u32, u32)>>,
     chain_base: Vec<u32>,
     ids: u32,
-    reads: u32,
+    reads: rule::Reads,
     encoder: rule::Encoder<'a>,
     plans: Vec<ChainPlan>,
 }
@@ -172,7 +172,7 @@ impl<'r, 'a> Builder<'r, 'a> {
             first_ids: Vec::new(),
             chain_base: Vec::new(),
             ids: 0,
-            reads: 0,
+            reads: rule::Reads::default(),
             encoder: rule::Encoder::new(ruleset.family, sets),
             plans: Vec::new(),
         }
@@ -256,7 +256,7 @@ impl<'r, 'a> Builder<'r, 'a> {
 
     fn put_chain(&mut self, rules: &rule::Encoded, end: ChainEnd) -> Option<lookup::Plan> {
         self.chain_at[end.number as usize] = (self.bytes.len() + CHAIN_HEADER) as u32;
-        self.reads |= rules.reads();
+        rules.reads(&mut self.reads);
         write_chain(
             rules,
             self.ruleset.family,

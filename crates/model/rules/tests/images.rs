@@ -94,7 +94,14 @@ fn facts_that_no_rule_reads_hinder_no_lookup() {
     let addresses: String = (0..200)
         .map(|n| format!("-A INPUT -s 10.0.0.{n}\n"))
         .collect();
-    for (reads, evaluated) in [("", 1), ("-A INPUT -i lan\n", 201)] {
+    for (reads, evaluated) in [
+        ("", 1),
+        ("-A INPUT -j LOG\n", 2),
+        ("-A INPUT -m ttl --ttl-eq 64\n", 2),
+        ("-A INPUT -i lan\n", 201),
+        ("-A INPUT -m state --state NEW\n", 201),
+        ("-A INPUT -m connlimit --connlimit-above 9\n", 201),
+    ] {
         let text = format!("*filter\n:INPUT ACCEPT [0:0]\n{addresses}{reads}COMMIT\n");
         let built = build(&ruleset(Family::Ipv4, &text), None, Lookups::default()).expect("small");
         let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");

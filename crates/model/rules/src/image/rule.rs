@@ -5,7 +5,7 @@
 //! can be no comparison are tests, in written order.
 
 use fairpath_core::rules::{
-    COMPARES, CONNECTIONS, NONE, UNIT, action, l4, meta, recent, test, word,
+    COMPARES, CONNECTIONS, NONE, UNIT, WORDS, action, l4, meta, recent, test, word,
 };
 
 use super::BuildError;
@@ -68,22 +68,20 @@ impl Encoded {
         &self.bytes[start..start + usize::from(record.units) * UNIT]
     }
 
-    /// Words that records read, as bits. Tests of addresses and of the transport header have
-    /// none: those words are unknown in a packet that was cut, which the core notes itself.
-    pub fn reads(&self) -> u32 {
-        let mut reads = 0;
+    /// Adds the bits of each word that records read. Tests of addresses and of the transport header
+    /// have none: those words are unknown in a packet that was cut, which the core notes itself.
+    pub fn reads(&self, reads: &mut Reads) {
         for record in &self.records {
-            for (shape, ..) in self.compares(record) {
-                reads |= 1 << (shape & 15);
+            for (shape, mask, _) in self.compares(record) {
+                reads[(shape & 15) as usize] |= mask;
             }
             let bytes = self.bytes_of(record);
             let mut at = UNIT * (1 + usize::from(bytes[2]));
             for _ in 0..bytes[3] {
-                reads |= words_of_test(&bytes[at..]);
+                read_by_test(&bytes[at..], reads);
                 at += UNIT * usize::from(bytes[at + 1]);
             }
         }
-        reads
     }
 
     /// The comparisons of a record: shape, mask, value.
@@ -100,23 +98,34 @@ impl Encoded {
     }
 }
 
-/// Words that can be unknown and that a test reads, as bits: all for a test that is not listed.
-fn words_of_test(test: &[u8]) -> u32 {
-    let bits = |words: &[usize]| words.iter().fold(0, |all, word| all | 1 << word);
+/// Bits of each word of a packet that rules read.
+pub type Reads = [u64; WORDS];
+
+/// Adds the bits that can be unknown and that a test reads: all for a test that is not listed.
+fn read_by_test(test: &[u8], reads: &mut Reads) {
     let number = |at: usize| u32::from_le_bytes(test[at..at + 4].try_into().expect("four bytes"));
+    let word = usize::from(test[3] & 15);
     match test[0] {
-        test::WORDS => (0..number(8)).fold(0, |all, at| all | 1 << (number(4) >> (5 * at) & 15)),
-        test::RANGE | test::ANY_BITS => 1 << (test[3] & 15),
-        test::ECN => bits(&[word::META]),
-        test::ADDRTYPE => bits(&[word::TYPE]),
-        test::RECENT => bits(&[word::IN, word::OUT]),
-        test::PORTS | test::ADDRESSES | test::TCP_OPTION | test::TCP_MSS | test::SPI => 0,
-        test::DCCP | test::CHUNKS | test::EXTENSION | test::HEADERS | test::U32 => 0,
-        test::LIMIT | test::QUOTA | test::NTH | test::RANDOM | test::TIME | test::SET => 0,
-        test::OWNER | test::PHYSICAL | test::UNKNOWN | test::NEVER | test::HASHLIMIT => 0,
-        test::SET_TOS | test::SET_DSCP | test::SET_TTL => bits(&[word::META]),
-        test::SET_MARK | test::SET_PRIORITY | test::SET_MSS => bits(&[word::MARK]),
-        _ => u32::MAX,
+        test::WORDS => {
+            for at in 0..number(8) {
+                reads[(number(4) >> (5 * at) & 15) as usize] = u64::MAX;
+            }
+        }
+        test::RANGE => reads[word] |= ((1 << (number(8) >> 8 & 63)) - 1) << (number(8) & 63),
+        test::ANY_BITS => reads[word] = u64::MAX,
+        test::ECN | test::SET_TOS | test::SET_DSCP | test::SET_TTL => reads[word::META] = u64::MAX,
+        test::ADDRTYPE => reads[word::TYPE] |= u64::from(u32::MAX),
+        test::RECENT => {
+            reads[word::IN] = u64::MAX;
+            reads[word::OUT] = u64::MAX;
+        }
+        test::SET_MARK => reads[word::MARK] = u64::MAX,
+        test::PORTS | test::ADDRESSES | test::TCP_OPTION | test::TCP_MSS | test::SPI => {}
+        test::DCCP | test::CHUNKS | test::EXTENSION | test::HEADERS | test::U32 => {}
+        test::LIMIT | test::QUOTA | test::NTH | test::RANDOM | test::TIME | test::SET => {}
+        test::OWNER | test::PHYSICAL | test::UNKNOWN | test::NEVER | test::HASHLIMIT => {}
+        test::SET_PRIORITY | test::SET_MSS | test::SET_LOGGED => {}
+        _ => *reads = [u64::MAX; WORDS],
     }
 }
 
