@@ -118,6 +118,55 @@ fn facts_that_no_rule_reads_hinder_no_lookup() {
     }
 }
 
+#[test]
+fn one_missing_fact_of_a_rule_is_noticed() {
+    type Hide = fn(&mut Facts);
+    let rules: [(&str, Hide); 9] = [
+        ("-i lan", |facts| facts.input = None),
+        ("-m state --state NEW", |facts| facts.connection = None),
+        ("-m connmark --mark 1", |facts| facts.connection = None),
+        ("-m connlimit --connlimit-above 9", |facts| {
+            facts.connections = None
+        }),
+        ("-m addrtype --src-type LOCAL", |facts| {
+            facts.source_type = None
+        }),
+        ("-m addrtype --dst-type LOCAL", |facts| {
+            facts.destination_type = None
+        }),
+        ("-m pkttype --pkt-type multicast", |facts| {
+            facts.packet_type = None
+        }),
+        ("-m rpfilter --invert", |facts| facts.reverse_path = None),
+        ("-m owner --uid-owner 1", |facts| facts.owner = None),
+    ];
+    let bytes = [&[2; 14][..], &packet([10, 0, 0, 7], 17, &[0; 8])].concat();
+    for (rule, hide) in rules {
+        let set = ruleset(
+            Family::Ipv4,
+            &format!("*mangle\n-A PREROUTING {rule} -j DROP\nCOMMIT\n"),
+        );
+        for lookups in Lookups::ALL {
+            let built = build(&set, None, lookups).expect("small");
+            let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
+            let mut packet = Packet {
+                family: Family::Ipv4,
+                bytes: &bytes,
+                network: 14,
+                length: bytes.len() - 14,
+                facts: Facts::usual(),
+            };
+            let mut is_known = |packet: &Packet| {
+                let outcome = core.evaluate(Hook::Prerouting, packet).expect("complete");
+                !matches!(outcome.verdict, Verdict::Unknown(_))
+            };
+            assert!(is_known(&packet), "{rule}, {lookups:?}");
+            hide(&mut packet.facts);
+            assert!(!is_known(&packet), "{rule}, {lookups:?}");
+        }
+    }
+}
+
 /// Keys that differ in one byte, at each place: a weak hash would put them at few places.
 #[test]
 fn tables_of_adjacent_keys_are_small() {
