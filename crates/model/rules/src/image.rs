@@ -10,6 +10,7 @@
 
 mod bridge;
 mod covered;
+mod hash;
 mod live;
 mod lookup;
 mod prefix;
@@ -23,9 +24,9 @@ use crate::sets::Sets;
 use crate::tree::{Chain, ChainId, Family, Hook, Policy, Ruleset, tables_of};
 
 pub use covered::{Compared, Covered, RuleWords};
+pub(crate) use hash::mix;
 pub use live::{Applied, EditError, Live, SPACE, SPARE};
 pub use lookup::{ChainPlan, Segment};
-pub(crate) use set::mix;
 pub use table::RECENT_ENTRIES;
 
 /// Which chains find their rules by tables. The outcome of a packet is the same.

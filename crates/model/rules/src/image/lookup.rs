@@ -20,6 +20,7 @@ use std::sync::LazyLock;
 
 use fairpath_core::rules::{COMPARES, PROBES, TUPLES, UNIT, record, word};
 
+use super::hash::{GROWTH, mix, place};
 use super::prefix::{self, Field, Prefixes};
 use super::rule::Encoded;
 use super::{Lookups, put_record};
@@ -111,7 +112,7 @@ impl Hasher for Keyed {
     }
 
     fn write_u64(&mut self, word: u64) {
-        self.0 = super::set::mix(self.0 ^ word);
+        self.0 = mix(self.0 ^ word);
     }
 
     fn finish(&self) -> u64 {
@@ -432,7 +433,7 @@ pub fn write<'a>(rules: &Encoded, plan: &'a Plan, out: &mut Vec<u8>) -> Option<P
 /// The hash of the core (`fp_rules_hash`).
 fn hash(seed: u64, key: &Key, count: usize) -> u32 {
     let words = key.iter().take(count);
-    let sum = words.fold(seed, |sum, word| super::set::mix(sum ^ word));
+    let sum = words.fold(seed, |sum, word| mix(sum ^ word));
     ((sum >> 32) as u32).max(1)
 }
 
@@ -530,9 +531,6 @@ struct Table {
     slots: Vec<Option<u32>>,
 }
 
-/// Places of a table for each key, at first and at most.
-const GROWTH: std::ops::RangeInclusive<u32> = 1..=4;
-
 impl Table {
     /// None if some keys collide under every seed: such keys were made for it.
     fn new(signature: Signature, lists: &Lists) -> Option<Table> {
@@ -540,10 +538,9 @@ impl Table {
             .into_iter()
             .find_map(|growth| {
                 // The image of the same rules is the same in every process.
-                let seed = super::set::mix(lists.len() as u64 + u64::from(growth));
+                let seed = mix(lists.len() as u64 + u64::from(growth));
                 let lists = hashed(lists, seed, signature.count);
-                let size = lists.len().next_power_of_two() << growth;
-                let slots = place(&lists, size)?;
+                let slots = place(lists.iter().map(|(hash, _)| *hash), growth, PROBES)?;
                 Some((seed, lists, slots))
             })
             .map(|(seed, hashed, slots)| Table {
@@ -571,17 +568,6 @@ fn hashed(lists: &Lists, seed: u64, count: usize) -> Vec<(u32, Vec<u32>)> {
         equal
     });
     hashed
-}
-
-fn place(lists: &[(u32, Vec<u32>)], size: usize) -> Option<Vec<Option<u32>>> {
-    let mut slots = vec![None; size];
-    for (at, (hash, _)) in lists.iter().enumerate() {
-        let slot = (0..PROBES.min(size))
-            .map(|step| (*hash as usize + step) & (size - 1))
-            .find(|slot| slots[*slot].is_none())?;
-        slots[slot] = Some(at as u32);
-    }
-    Some(slots)
 }
 
 /// The name of a field.
@@ -674,7 +660,7 @@ mod tests {
         let number = 40 * GROWTH.count();
         let mut lists = Lists::default();
         for growth in GROWTH {
-            let seed = super::super::set::mix(number as u64 + u64::from(growth));
+            let seed = mix(number as u64 + u64::from(growth));
             let size = number.next_power_of_two() << growth;
             let colliding = (0..u64::MAX)
                 .map(|address| [address, 0, 0, 0, 0, 0])

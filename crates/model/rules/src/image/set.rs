@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use fairpath_core::rules::SET_PROBES;
 
 use super::BuildError;
+use super::hash::{self, GROWTH, mix};
 use crate::packet::Unknown;
 use crate::sets::Sets;
 
@@ -38,19 +39,13 @@ struct Member {
 }
 
 /// The hash of the core (`fp_hash_member`).
-fn hash(key: [u64; 2], port: u32, length: u32) -> u32 {
+fn hash_of(key: [u64; 2], port: u32, length: u32) -> u32 {
     let sum = key[0]
         .wrapping_add((key[1] ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9))
         .wrapping_add(
             (u64::from(length) << 32 | u64::from(port)).wrapping_mul(0x94d0_49bb_1331_11eb),
         );
     mix(sum) as u32
-}
-
-pub(crate) fn mix(x: u64) -> u64 {
-    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ x >> 31
 }
 
 impl<'a> SetTable<'a> {
@@ -224,21 +219,14 @@ fn write_members(members: &[Member], kind: u32, out: &mut Vec<u8>) -> Option<()>
     Some(())
 }
 
-/// Open addressing in which every member is near its place. None if members collide in a table with
-/// 32 places for each: they were made for it.
+/// Members by place. None if they collide: they were made for it.
 fn place(members: &[Member]) -> Option<Vec<Option<u32>>> {
-    (1..=4).find_map(|growth| {
-        let size = members.len().next_power_of_two() << growth;
-        let mut table = vec![None; size];
-        for (at, member) in members.iter().enumerate() {
+    GROWTH.into_iter().find_map(|growth| {
+        let hashes = members.iter().map(|member| {
             let length = (member.level & 255) - 1;
-            let start = hash(member.key, member.port, length) as usize;
-            let slot = (0..SET_PROBES.min(size))
-                .map(|step| (start + step) & (size - 1))
-                .find(|slot| table[*slot].is_none())?;
-            table[slot] = Some(at as u32);
-        }
-        Some(table)
+            hash_of(member.key, member.port, length)
+        });
+        hash::place(hashes, growth, SET_PROBES)
     })
 }
 
@@ -262,7 +250,7 @@ mod tests {
         let usual: Vec<Member> = (0..200).map(member).collect();
         assert!(place(&usual).is_some());
         let made: Vec<Member> = (0..u32::MAX)
-            .filter(|address| hash([u64::from(*address), 0], 0, 32) & 0xfff == 0)
+            .filter(|address| hash_of([u64::from(*address), 0], 0, 32) & 0xfff == 0)
             .map(member)
             .take(200)
             .collect();

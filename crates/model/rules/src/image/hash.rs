@@ -1,0 +1,29 @@
+//! Hash tables of an image: open addressing in which every key is near the place of its hash.
+
+/// Powers of two by which a table has more places than keys, at first and at most. Keys that collide
+/// in the largest were made for it.
+pub const GROWTH: std::ops::RangeInclusive<u32> = 1..=4;
+
+/// The finalizer of SplitMix64 (`fp_mix64`).
+pub fn mix(x: u64) -> u64 {
+    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}
+
+/// Numbers of keys by place, at most `probes` from that of their hash. None if one finds no place.
+pub fn place(
+    hashes: impl ExactSizeIterator<Item = u32>,
+    growth: u32,
+    probes: usize,
+) -> Option<Vec<Option<u32>>> {
+    let size = hashes.len().next_power_of_two() << growth;
+    let mut slots = vec![None; size];
+    for (at, hash) in hashes.enumerate() {
+        let slot = (0..probes.min(size))
+            .map(|step| (hash as usize + step) & (size - 1))
+            .find(|slot| slots[*slot].is_none())?;
+        slots[slot] = Some(at as u32);
+    }
+    Some(slots)
+}
