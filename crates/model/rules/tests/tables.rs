@@ -536,6 +536,7 @@ fn corrupt_tables_are_refused() {
         (first + 4, u32::MAX),
         (first + 8, 6),
         (first + 12, 4096),
+        (first + 12, u32::MAX),
         (first + 16, 1 << 30),
         (first + 16, 4),
         (first + 104 + 16, 0),

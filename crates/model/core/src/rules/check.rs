@@ -426,7 +426,7 @@ fn check_tables(image: &Image) -> Result<Vec<u32>, ImageError> {
             return bad(at + 4, "a table has too many entries, or none");
         }
         let fits = match table.kind {
-            table::RECENT => (table.stamps + 1).is_power_of_two() && table.stamps < table::STAMPS,
+            table::RECENT => table.stamps < table::STAMPS && (table.stamps + 1).is_power_of_two(),
             table::LIMIT => {
                 let bytes = table.gain > 1;
                 table.capacity <= MAX_CREDITS
