@@ -23,7 +23,7 @@ pub struct FactArgs {
     /// State of the connection: NEW, ESTABLISHED, RELATED, INVALID or UNTRACKED
     #[arg(long, value_name = "STATE")]
     pub ctstate: Option<String>,
-    /// Connections that connlimit counts, this one included
+    /// Connections that connlimit counts, this one included (1 to 65535)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub connections: Option<u16>,
     /// Packet mark
