@@ -313,6 +313,7 @@ struct fp_rules_slot {
  */
 #define FP_TABLE_RECENT	 1
 #define FP_TABLE_LIMIT	 2
+#define FP_TABLE_WINDOW	 3	    /* a limit that compares rates: --hashlimit-rate-match */
 #define FP_TABLE_ENTRIES (1u << 20) /* most entries */
 #define FP_TABLE_SWEEP	 4	    /* expired entries that a new one removes at most */
 #define FP_RECENT_STAMPS 4096	    /* most stamps of an entry */
@@ -328,12 +329,13 @@ struct fp_rules_table {
 	u64 at;	       /* offset in the memory of tables */
 	u64 source[2]; /* masks of the sender's address; recent: of either address */
 	u64 destination[2];
-	u64 cost;     /* limit: credits of a packet, or of each 16 bytes */
-	u64 capacity; /* limit: credits */
-	u64 gain;     /* limit: credits of a nanosecond */
+	u64 cost; /* limit: credits of a packet, or of each 16 bytes; window: units of an interval at the rate */
+	u64 capacity; /* limit: credits; window: most units of an interval */
+	u64 gain;     /* limit: credits of a nanosecond; window: 1 to count packets, 0 bytes */
 	u64 refills;  /* limit of bytes: times that an empty bucket becomes full */
-	u64 expire;   /* limit: nanoseconds without a packet until an entry is removed */
-	u32 ports;    /* limit: FP_LIMIT_*: parts of the key */
+	u64 interval; /* window: seconds */
+	u64 expire;   /* limit, window: nanoseconds without a packet until an entry is removed */
+	u32 ports;    /* limit, window: FP_LIMIT_*: parts of the key */
 	u32 ttl;      /* recent: a rule compares it */
 };
 
@@ -351,7 +353,7 @@ struct fp_rules_store {
 	u64 zero;
 };
 
-/* An entry. Numbers of entries begin with 1. Data follow: stamps, or credit, time and refills. */
+/* An entry. Numbers of entries begin with 1. Data follow: stamps, or FP_LIMIT_WORDS. */
 struct fp_rules_kept {
 	u64 key[5];
 	u32 next; /* of its bucket, or unused */
@@ -364,7 +366,14 @@ struct fp_rules_kept {
 	u32 zero;
 };
 
-#define FP_LIMIT_WORDS 3
+/* Words of an entry of a limit, and of a window. */
+#define FP_LIMIT_CREDIT	 0
+#define FP_WINDOW_UNITS	 0 /* of this interval << 1 | FP_WINDOW_OVER */
+#define FP_LIMIT_LAST	 1 /* time of the last packet; windows too */
+#define FP_LIMIT_REFILLS 2 /* left */
+#define FP_WINDOW_START	 2 /* of this interval */
+#define FP_LIMIT_WORDS	 3
+#define FP_WINDOW_OVER	 1u /* the interval before was above the rate */
 
 /* A set: entries by hash of the masked key, levels by prefix length. */
 struct fp_rules_set {

@@ -392,7 +392,7 @@ FP_FUNC u32 fp_limit_key(struct fp_rules_work FP_MEM *w FP_ARG,
 FP_INLINE u32 fp_limit_expired(struct fp_rules_kept FP_MEM *e,
 			       const struct fp_rules_table FP_MEM *t, u64 now)
 {
-	return (s64)(now - fp_kept_data(e)[1] - t->expire) >= 0;
+	return (s64)(now - fp_kept_data(e)[FP_LIMIT_LAST] - t->expire) >= 0;
 }
 
 /* Removes old entries, at most FP_TABLE_SWEEP. */
@@ -413,6 +413,23 @@ FP_FUNC u32 fp_limit_sweep(struct fp_rules_store FP_MEM *s FP_ARG,
 	return 0;
 }
 
+/*
+ * Ends the interval of a window if it is over: packets of the next one are above the limit if its
+ * rate was. The rate's units of the interval are rounded down, which changes no comparison.
+ */
+FP_INLINE void fp_window_pass(u64 FP_MEM *data, const struct fp_rules_table FP_MEM *t, u64 now)
+{
+	u64 passed = now - data[FP_WINDOW_START], seconds = passed / FP_SECOND, units = ~0ull;
+
+	if (seconds < t->interval)
+		return;
+	if (!(seconds >> 31))
+		units = seconds * t->cost + passed % FP_SECOND * t->cost / FP_SECOND;
+	data[FP_WINDOW_UNITS] =
+		data[FP_WINDOW_UNITS] >> 1 > units / t->interval ? FP_WINDOW_OVER : 0;
+	data[FP_WINDOW_START] = now;
+}
+
 /* The entry of the key with its credit at this time. 0 if the table is full. */
 FP_INLINE u32 fp_limit_entry(struct fp_rules FP_MEM *r, struct fp_rules_work FP_MEM *w,
 			     const struct fp_rules_table FP_MEM *t)
@@ -424,14 +441,20 @@ FP_INLINE u32 fp_limit_entry(struct fp_rules FP_MEM *r, struct fp_rules_work FP_
 
 	if (at && !fp_limit_expired(fp_table_entry(s, t, at), t, now)) {
 		data = fp_kept_data(fp_table_entry(s, t, at));
-		passed = now - data[1];
+		passed = now - data[FP_LIMIT_LAST];
 		/* Packets of other CPUs can be a little later. */
 		if ((s64)passed > 0) {
-			credit = t->capacity;
-			if (passed < t->capacity)
-				credit = data[0] + passed * t->gain;
-			data[0] = credit < t->capacity ? credit : t->capacity;
-			data[1] = now;
+			data[FP_LIMIT_LAST] = now;
+			if (t->kind == FP_TABLE_WINDOW) {
+				fp_window_pass(data, t, now);
+			} else {
+				credit = t->capacity;
+				if (passed < t->capacity)
+					credit = data[FP_LIMIT_CREDIT] + passed * t->gain;
+				if (credit > t->capacity)
+					credit = t->capacity;
+				data[FP_LIMIT_CREDIT] = credit;
+			}
 		}
 		return fp_table_touch(s, t, at);
 	}
@@ -445,9 +468,9 @@ FP_INLINE u32 fp_limit_entry(struct fp_rules FP_MEM *r, struct fp_rules_work FP_
 			return 0;
 	}
 	data = fp_kept_data(fp_table_entry(s, t, at));
-	data[0] = t->capacity;
-	data[1] = now;
-	data[2] = t->refills;
+	data[FP_LIMIT_CREDIT] = t->kind == FP_TABLE_WINDOW ? 0 : t->capacity;
+	data[FP_LIMIT_LAST] = now;
+	data[FP_LIMIT_REFILLS] = t->kind == FP_TABLE_WINDOW ? now : t->refills;
 	return at;
 }
 
@@ -466,20 +489,28 @@ FP_INLINE u32 fp_limit_locked(struct fp_rules FP_MEM *r, struct fp_rules_work FP
 		return FP_HOTDROP;
 	}
 	data = fp_kept_data(fp_table_entry(s, t, at));
+	if (t->kind == FP_TABLE_WINDOW) {
+		cost = t->gain ? 1 : w->length;
+		data[FP_WINDOW_UNITS] += cost << 1;
+		if (data[FP_WINDOW_UNITS] & FP_WINDOW_OVER ||
+		    data[FP_WINDOW_UNITS] >> 1 > t->capacity)
+			return not;
+		return !not;
+	}
 	if (test->word) {
 		u32 length = w->length < FP_LIMIT_LENGTH ? w->length : FP_LIMIT_LENGTH;
 
 		cost *= (length >> 4) + 1;
 		if (cost > t->capacity)
 			cost = t->capacity;
-		if (data[0] < cost && data[2]) {
-			data[2]--;
-			data[0] = t->capacity;
+		if (data[FP_LIMIT_CREDIT] < cost && data[FP_LIMIT_REFILLS]) {
+			data[FP_LIMIT_REFILLS]--;
+			data[FP_LIMIT_CREDIT] = t->capacity;
 		}
 	}
-	if (data[0] < cost)
+	if (data[FP_LIMIT_CREDIT] < cost)
 		return not;
-	data[0] -= cost;
+	data[FP_LIMIT_CREDIT] -= cost;
 	return !not;
 }
 

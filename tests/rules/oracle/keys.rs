@@ -11,8 +11,6 @@
 //! compared at their boundaries. Steps keep away from one boundary only: an idle entry of `hashlimit`
 //! leaves up to an interval of its collector after its time, and that of the core at its time. The
 //! collector is deferred as long as its CPU is idle, so no CPU is idle for long here.
-//!
-//! Deliberately absent: `--hashlimit-rate-match`, which the core refuses by name.
 
 use std::fmt::Write;
 use std::thread;
@@ -37,7 +35,7 @@ const GROUP: usize = 48;
 const GROUPS: usize = 2;
 /// Hosts that send: more than a list has addresses.
 const HOSTS: u64 = 160;
-/// Lists, and tables of limits of packets; half as many limit bytes.
+/// Lists, and tables of limits of packets; half as many limit bytes, and as many compare rates.
 const NAMES: u64 = 4;
 /// Ticks of the list `clock`.
 const CLOCK: usize = 4096;
@@ -219,7 +217,8 @@ impl Generator<'_> {
         let above = random.pick(&["upto", "above"]);
         let mut text = format!(" -m hashlimit --hashlimit-{above}");
         let bytes = random.one_in(3);
-        let name = if bytes {
+        let windows = random.one_in(3);
+        let mut name = if bytes {
             // A burst is at least the rate.
             text += random.pick(&[
                 " 200b/s",
@@ -249,6 +248,13 @@ impl Generator<'_> {
             write!(text, " {rate} --hashlimit-burst {burst}").unwrap();
             format!("p{}", random.below(NAMES))
         };
+        if windows {
+            text += " --hashlimit-rate-match";
+            name.insert(0, 'w');
+            if random.one_in(2) {
+                write!(text, " --hashlimit-rate-interval {}", 2 + random.below(3)).unwrap();
+            }
+        }
         let mut modes = Vec::new();
         for mode in ["srcip", "dstip", "srcport", "dstport"] {
             if random.one_in(3) {

@@ -183,6 +183,26 @@ pub fn overflows(rate: u64, burst: u64) -> bool {
             .is_none_or(|us| us > u64::MAX / KERNEL_CREDITS)
 }
 
+/// The same of a rule with `--hashlimit-rate-match`: units of an interval at the rate, and most.
+pub fn window(rate: u64, burst: Option<u64>) -> Credits {
+    let of_bytes = rate & BYTES != 0;
+    let per_second = match of_bytes {
+        true => rate & !BYTES,
+        false => SCALE / rate.max(1),
+    };
+    let capacity = match of_bytes {
+        true => per_second * burst.map_or(1, |burst| burst.div_ceil(per_second.max(1))),
+        false => burst.unwrap_or(5) + per_second,
+    };
+    Credits {
+        cost: per_second,
+        capacity,
+        gain: u64::from(!of_bytes),
+        refills: 0,
+        expire: expiry(rate, burst.is_some()),
+    }
+}
+
 /// The credits of `--hashlimit-upto` or `-above` with a burst in packets or bytes.
 pub fn credits(rate: u64, burst: Option<u64>) -> Credits {
     if rate & BYTES == 0 {

@@ -2,7 +2,7 @@
 
 mod ruleset;
 
-use fairpath_core::rules::{CounterMode, Store, check};
+use fairpath_core::rules::{CounterMode, Store, Table, check};
 use fairpath_rules::image::{Lookups, RECENT_ENTRIES, build};
 use fairpath_rules::{Core, Facts, Family, Hook, Packet, Verdict};
 use ruleset::ruleset;
@@ -506,18 +506,83 @@ fn rules_share_a_table_by_name() {
 }
 
 #[test]
-fn rate_match_is_unknown() {
+fn an_interval_above_the_rate_stops_the_next() {
     let mut host = Host::new(
-        "-A INPUT -m hashlimit --hashlimit-above 1/sec --hashlimit-mode srcip --hashlimit-name a \
-         --hashlimit-rate-match -j DROP\n",
+        "-A INPUT -m hashlimit --hashlimit-above 3/sec --hashlimit-mode srcip --hashlimit-name a \
+         --hashlimit-rate-match --hashlimit-rate-interval 2 --hashlimit-htable-expire 9000 -j DROP\n",
     );
-    assert!(matches!(host.verdict(&udp(1, 1, 64)), Verdict::Unknown(_)));
+    let mut drops = |seconds: f64, packets: usize| -> Vec<bool> {
+        (0..packets).map(|_| host.at(seconds).drops(1)).collect()
+    };
+    // Burst 5, and the rate, which is that of an interval, as in the kernel.
+    let first = drops(0.0, 9);
+    assert_eq!(first, [&[false; 8][..], &[true]].concat());
+    // Within the interval nothing changes. The next one follows 10 packets in 2 seconds.
+    assert_eq!(drops(1.999_999_999, 1), [true]);
+    assert_eq!(drops(2.0, 3), [true; 3]);
+    // 3 in 2 seconds are the rate, and 4 in 2.667, but not in 2.6.
+    assert_eq!(drops(4.0, 4), [false; 4]);
+    assert_eq!(drops(6.6, 4), [true; 4]);
+    assert_eq!(drops(9.266_666_667, 1), [false]);
+    // The entry of another key starts at zero, and so does that of an idle one.
+    assert!(!host.drops(2));
+    assert!((0..9).any(|_| host.at(9.3).drops(1)));
+    assert!(!host.at(18.3).drops(1));
+}
+
+#[test]
+fn windows_of_bytes_count_lengths() {
+    // The kernel's rate is 192 bytes a second, its burst the same or a multiple; packets have 100.
+    for (burst, most) in [("", 1), (" --hashlimit-burst 400b", 5)] {
+        let mut host = Host::new(&format!(
+            "-A INPUT -m hashlimit --hashlimit-above 200b/s{burst} --hashlimit-name a \
+             --hashlimit-rate-match -j DROP\n",
+        ));
+        let drops = (0..7).map(|_| host.drops(1)).collect::<Vec<_>>();
+        assert_eq!(drops.iter().filter(|drops| !**drops).count(), most);
+        assert!(host.at(1.0).drops(1), "{most}");
+        assert!(!host.at(2.0).drops(1), "{most}");
+    }
+}
+
+#[test]
+fn rules_of_another_kind_are_unknown() {
+    for second in [
+        "",
+        "--hashlimit-rate-match --hashlimit-rate-interval 2 --hashlimit-htable-expire 9",
+    ] {
+        let first = if second.is_empty() {
+            "--hashlimit-rate-match"
+        } else {
+            ""
+        };
+        let mut host = Host::new(&format!(
+            "-A INPUT -m hashlimit --hashlimit-upto 1/sec --hashlimit-name a {first}\n\
+             -A INPUT -m hashlimit --hashlimit-above 1/sec --hashlimit-name a {second} -j DROP\n",
+        ));
+        assert!(matches!(host.verdict(&udp(1, 1, 64)), Verdict::Unknown(_)));
+    }
+}
+
+#[test]
+fn intervals_beyond_the_kernels_ticks_are_unknown() {
+    let host = |interval: u64| {
+        Host::new(&format!(
+            "-A INPUT -m hashlimit --hashlimit-above 1/sec --hashlimit-name a \
+             --hashlimit-rate-match --hashlimit-rate-interval {interval} -j DROP\n",
+        ))
+    };
+    assert!(!host(4_294_967).drops(1));
+    let verdict = host(4_294_968).verdict(&udp(1, 1, 64));
+    assert!(matches!(verdict, Verdict::Unknown(_)));
 }
 
 #[test]
 fn corrupt_tables_are_refused() {
     let text = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -m recent --set\n\
-                -A INPUT -m hashlimit --hashlimit-upto 1/sec --hashlimit-name a\nCOMMIT\n";
+                -A INPUT -m hashlimit --hashlimit-upto 1/sec --hashlimit-name a\n\
+                -A INPUT -m hashlimit --hashlimit-upto 1/sec --hashlimit-name b \
+                --hashlimit-rate-match\nCOMMIT\n";
     let set = ruleset(Family::Ipv4, text);
     let built = build(&set, None, Lookups::default()).expect("small");
     check(&built.image).expect("valid image");
@@ -525,7 +590,9 @@ fn corrupt_tables_are_refused() {
         u32::from_le_bytes(built.image[at..at + 4].try_into().expect("four bytes")) as usize
     };
     let first = number(40);
-    // Number of tables, memory of all, then kind, entries, buckets, stamps, place, capacity.
+    let [second, third] = [1, 2].map(|table| first + table * size_of::<Table>());
+    // Number of tables, memory of all, then kind, entries, buckets, stamps, place, capacity; rate,
+    // unit and interval of a window.
     for (at, value) in [
         (44, 1u32),
         (48, 8),
@@ -539,8 +606,13 @@ fn corrupt_tables_are_refused() {
         (first + 12, u32::MAX),
         (first + 16, 1 << 30),
         (first + 16, 4),
-        (first + 104 + 16, 0),
-        (first + 104 + 60, 1 << 30),
+        (second, 4),
+        (second + 16, 0),
+        (second + 68, 1 << 30),
+        (third + 60, 3),
+        (third + 72, 2),
+        (third + 88, 0),
+        (third + 88, 4_294_968),
     ] {
         let mut image = built.image.clone();
         image[at..at + 4].copy_from_slice(&value.to_le_bytes());

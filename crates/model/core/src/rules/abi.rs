@@ -302,10 +302,14 @@ pub mod table {
     pub const RECENT: u32 = 1;
     /// `FP_TABLE_LIMIT`.
     pub const LIMIT: u32 = 2;
+    /// `FP_TABLE_WINDOW`.
+    pub const WINDOW: u32 = 3;
     /// Most entries of a table.
     pub const ENTRIES: u32 = 1 << 20;
     /// Most stamps of an entry.
     pub const STAMPS: u32 = 4096;
+    /// Most seconds of a window: more are too many ticks for the kernel.
+    pub const INTERVAL: u64 = u32::MAX as u64 / 1000;
     /// Most bytes of all tables.
     pub const BYTES: u64 = 1 << 30;
     /// The key has the sender's port.
@@ -332,14 +336,16 @@ pub struct Table {
     pub source: [u64; 2],
     /// Mask of the receiver's address.
     pub destination: [u64; 2],
-    /// Credits of a packet, or of each 16 bytes.
+    /// Limits: credits of a packet, or of each 16 bytes. Windows: units of an interval at the rate.
     pub cost: u64,
-    /// Most credits.
+    /// Limits: most credits. Windows: most units of an interval.
     pub capacity: u64,
-    /// Credits of a nanosecond.
+    /// Limits: credits of a nanosecond. Windows: 1 to count packets, 0 to count bytes.
     pub gain: u64,
-    /// Times that an empty bucket becomes full.
+    /// Limits of bytes: times that an empty bucket becomes full.
     pub refills: u64,
+    /// Windows: seconds.
+    pub interval: u64,
     /// Nanoseconds without a packet until an entry is removed.
     pub expire: u64,
     /// Ports that are parts of the key.
@@ -349,6 +355,14 @@ pub struct Table {
 }
 
 impl Table {
+    /// True for a limit or window that counts bytes.
+    pub fn counts_bytes(&self) -> bool {
+        match self.kind {
+            table::WINDOW => self.gain == 0,
+            _ => self.gain > 1,
+        }
+    }
+
     /// Bytes of memory that the table needs. `None`: more than a number can hold.
     pub fn bytes(&self) -> Option<u64> {
         let words = match self.kind {

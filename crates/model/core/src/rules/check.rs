@@ -373,7 +373,10 @@ fn check_test(image: &Image, at: usize, end: usize) -> Result<usize, ImageError>
         test::SET => a < image.header.sets as usize,
         test::AMONG => a < image.header.sets as usize && is_plain_set(image, a)?,
         test::RECENT => image.tables.get(a) == Some(&table::RECENT) && image.u8(at + 3)? < 32,
-        test::HASHLIMIT => image.tables.get(a) == Some(&table::LIMIT) && image.u8(at + 3)? < 2,
+        test::HASHLIMIT => {
+            let kind = image.tables.get(a).copied();
+            matches!(kind, Some(table::LIMIT | table::WINDOW)) && image.u8(at + 3)? < 2
+        }
         test::PHYSICAL => data >= 32,
         test::SPI => matches!(image.u8(at + 3)?, 0 | 4),
         // 0 is no reason: the core would take the answer for known.
@@ -399,6 +402,8 @@ const MAX_CREDITS: u64 = 1 << 61;
 /// Most credits of a nanosecond, and of 16 bytes of a packet.
 const MAX_GAIN: u64 = 1 << 16;
 const MAX_BYTE_COST: u64 = 1 << 46;
+/// Largest rate of a window, so that its product with 2^31 seconds fits.
+const MAX_WINDOW_RATE: u64 = 1 << 33;
 
 /// The descriptions of tables: each is inside of the memory and behind the one before it. Returns
 /// their kinds.
@@ -428,12 +433,19 @@ fn check_tables(image: &Image) -> Result<Vec<u32>, ImageError> {
         let fits = match table.kind {
             table::RECENT => table.stamps < table::STAMPS && (table.stamps + 1).is_power_of_two(),
             table::LIMIT => {
-                let bytes = table.gain > 1;
                 table.capacity <= MAX_CREDITS
                     && table.cost <= MAX_CREDITS
                     && table.gain <= MAX_GAIN
                     && table.expire <= MAX_CREDITS
-                    && (!bytes || table.capacity <= MAX_BYTE_COST && table.cost <= MAX_BYTE_COST)
+                    && (!table.counts_bytes()
+                        || table.capacity <= MAX_BYTE_COST && table.cost <= MAX_BYTE_COST)
+            }
+            table::WINDOW => {
+                table.cost <= MAX_WINDOW_RATE
+                    && table.capacity <= MAX_CREDITS
+                    && table.gain <= 1
+                    && (1..=table::INTERVAL).contains(&table.interval)
+                    && table.expire <= MAX_CREDITS
             }
             _ => false,
         };

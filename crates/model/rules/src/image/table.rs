@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use fairpath_core::rules::{Table, table};
 
 use super::BuildError;
-use crate::hash_rate::{BYTES, bytes, credits, overflows};
+use crate::hash_rate::{BYTES, bytes, credits, overflows, window};
 use crate::tree::{Family, Group, Value};
 
 /// Addresses of a recent list (`ip_list_tot` of xt_recent).
@@ -63,17 +63,24 @@ impl Tables {
         Some(number)
     }
 
-    /// The table of a hashlimit match. `None`: its rate, burst or mode is not one of the core.
+    /// The table of a hashlimit match. `None`: its rate, burst, interval or mode is not one of the
+    /// core.
     pub fn limit(&mut self, group: Group, family: Family, rate: u64) -> Option<u32> {
-        if group.has("--hashlimit-rate-match") || overflows(rate, burst(group).unwrap_or(5)) {
+        let kind = match group.has("--hashlimit-rate-match") {
+            true => table::WINDOW,
+            false => table::LIMIT,
+        };
+        if overflows(rate, burst(group).unwrap_or(5)) || interval(group) > table::INTERVAL {
             return None;
         }
         let number = self.number(table::LIMIT, group.text("--hashlimit-name"), || {
-            new_limit(group, family, rate)
+            new_limit(group, family, kind, rate)
         });
-        // A rule of packets on a table of bytes has no sensible meaning in the kernel either.
-        let of_bytes = self.tables[number as usize].gain > 1;
-        (of_bytes == (rate & BYTES != 0)).then_some(number)
+        // A rule of packets on a table of bytes has no sensible meaning in the kernel either, and one
+        // of credits on a table of windows reads numbers of the other kind.
+        let table = &self.tables[number as usize];
+        let fits = table.kind == kind && table.counts_bytes() == (rate & BYTES != 0);
+        fits.then_some(number)
     }
 
     fn number(&mut self, kind: u32, name: Option<&[u8]>, new: impl FnOnce() -> Table) -> u32 {
@@ -124,9 +131,12 @@ impl Tables {
     }
 }
 
-fn new_limit(group: Group, family: Family, rate: u64) -> Table {
+fn new_limit(group: Group, family: Family, kind: u32, rate: u64) -> Table {
     let number = |name| group.number(name).map(|(number, _)| number);
-    let credits = credits(rate, burst(group));
+    let credits = match kind {
+        table::WINDOW => window(rate, burst(group)),
+        _ => credits(rate, burst(group)),
+    };
     let bits = number("--hashlimit-mode").unwrap_or(0);
     let whole = if family == Family::Ipv6 { 128 } else { 32 };
     let mask = |bit, name| match number(name).unwrap_or(whole) {
@@ -151,7 +161,7 @@ fn new_limit(group: Group, family: Family, rate: u64) -> Table {
     let entries = entries.min(u64::from(table::ENTRIES)) as u32;
     let ports = |bit, part| if bits & bit == 0 { 0 } else { part };
     Table {
-        kind: table::LIMIT,
+        kind,
         entries,
         buckets: entries.next_power_of_two().max(2) - 1,
         source: mask(mode::SRCIP, "--hashlimit-srcmask"),
@@ -160,9 +170,19 @@ fn new_limit(group: Group, family: Family, rate: u64) -> Table {
         capacity: credits.capacity,
         gain: credits.gain,
         refills: credits.refills,
+        interval: interval(group),
         expire: number("--hashlimit-htable-expire").unwrap_or(credits.expire) * 1_000_000,
         ports: ports(mode::SRCPORT, table::SEND) | ports(mode::DSTPORT, table::RECEIVE),
         ..Table::default()
+    }
+}
+
+/// Seconds of a window. 0: the group has none.
+fn interval(group: Group) -> u64 {
+    let number = group.number("--hashlimit-rate-interval");
+    match group.has("--hashlimit-rate-match") {
+        true => number.map_or(1, |(seconds, _)| seconds),
+        false => 0,
     }
 }
 

@@ -134,7 +134,10 @@ impl State {
         let name = group.text("--hashlimit-name").unwrap_or_default();
         let table = self.hashes.get_mut(name).expect("every rule was prepared");
         let above = group.has("--hashlimit-above");
-        table.below(group, context).map(|below| below != above)
+        if !table.is_of(group) {
+            return Err(Stop::Unknown(Unknown::OpaqueMatch));
+        }
+        table.below(context).map(|below| below != above)
     }
 
     pub fn recent(&mut self, group: &Group, context: &Context) -> Answer {
@@ -163,6 +166,7 @@ struct HashTable {
     source_mask: u128,
     destination_mask: u128,
     rate: HashRate,
+    of_bytes: bool,
     expiry: u64,
     limit: usize,
     entries: BTreeMap<HashKey, HashEntry>,
@@ -213,6 +217,7 @@ impl HashTable {
             source_mask: mask("--hashlimit-srcmask"),
             destination_mask: mask("--hashlimit-dstmask"),
             rate,
+            of_bytes: hash_rate_of(group) & BYTES != 0,
             expiry: number("--hashlimit-htable-expire")
                 .filter(|expiry| *expiry > 0)
                 .map_or(expiry, |expiry| expiry.saturating_mul(SECOND / 1_000)),
@@ -221,8 +226,16 @@ impl HashTable {
         }
     }
 
+    /// True if a rule counts the units of the rule that made the table. The kernel then takes numbers
+    /// of one kind for those of the other.
+    fn is_of(&self, group: &Group) -> bool {
+        let is_window = matches!(self.rate, HashRate::Window { .. });
+        let of_bytes = hash_rate_of(group) & BYTES != 0;
+        is_window == group.has("--hashlimit-rate-match") && of_bytes == self.of_bytes
+    }
+
     /// True if the packet is below the limit of its key.
-    fn below(&mut self, group: &Group, context: &Context) -> Answer {
+    fn below(&mut self, context: &Context) -> Answer {
         let key = self.key(context)?;
         let now = context.facts.now;
         // The kernel removes old entries by a timer, each second.
@@ -236,8 +249,7 @@ impl HashTable {
             .entry(key)
             .or_insert_with(|| HashEntry::new(rate, now));
         entry.expires = now.saturating_add(self.expiry);
-        let is_bytes = hash_rate_of(group) & BYTES != 0;
-        Ok(entry.take(rate, now, context.view.length as u64, is_bytes))
+        Ok(entry.take(rate, now, context.view.length as u64, self.of_bytes))
     }
 
     fn key(&self, context: &Context) -> Result<HashKey, Stop> {
@@ -341,7 +353,7 @@ impl HashEntry {
         }
     }
 
-    fn take(&mut self, rate: HashRate, now: u64, length: u64, is_bytes: bool) -> bool {
+    fn take(&mut self, rate: HashRate, now: u64, length: u64, of_bytes: bool) -> bool {
         match rate {
             HashRate::Packets { cost, capacity } => {
                 self.bucket.refill(now, capacity);
@@ -368,7 +380,7 @@ impl HashEntry {
                     self.bucket.at = now;
                     self.units = 0;
                 }
-                self.units += if is_bytes { length } else { 1 };
+                self.units += if of_bytes { length } else { 1 };
                 !self.over && self.units <= burst
             }
         }
