@@ -10,6 +10,7 @@
 
 mod bridge;
 mod covered;
+mod encoded;
 mod hash;
 mod live;
 mod lookup;
@@ -19,6 +20,8 @@ mod set;
 mod table;
 
 use fairpath_core::rules::{Entries, Header, MAGIC, NONE, UNIT, VERSION, action, record};
+
+use encoded::{Encoded, put_record, write_runs};
 
 use crate::sets::Sets;
 use crate::tree::{Chain, ChainId, Family, Hook, Policy, Ruleset, tables_of};
@@ -88,7 +91,7 @@ pub struct Built {
     /// Ids in use.
     pub ids: u32,
     /// Bits of each word of a packet that rules read.
-    pub(crate) reads: rule::Reads,
+    pub(crate) reads: encoded::Reads,
     /// Chains with tables.
     pub plans: Vec<ChainPlan>,
 }
@@ -158,7 +161,7 @@ struct Builder<'r, 'a> {
     first_ids: Vec<Vec<(u32, u32)>>,
     chain_base: Vec<u32>,
     ids: u32,
-    reads: rule::Reads,
+    reads: encoded::Reads,
     encoder: rule::Encoder<'a>,
     plans: Vec<ChainPlan>,
 }
@@ -173,7 +176,7 @@ impl<'r, 'a> Builder<'r, 'a> {
             first_ids: Vec::new(),
             chain_base: Vec::new(),
             ids: 0,
-            reads: rule::Reads::default(),
+            reads: encoded::Reads::default(),
             encoder: rule::Encoder::new(ruleset.family, sets),
             plans: Vec::new(),
         }
@@ -236,14 +239,14 @@ impl<'r, 'a> Builder<'r, 'a> {
 
     fn empty_chain(&mut self, number: u32) {
         let end = ChainEnd::returning(number);
-        self.put_chain(&rule::Encoded::default(), end);
+        self.put_chain(&Encoded::default(), end);
     }
 
     fn chain(&mut self, table: usize, id: ChainId, chain: &Chain) -> Result<(), BuildError> {
         let (first, policy_id) = self.first_ids[table][id.0 as usize];
         let number = self.chain_base[table] + id.0;
         self.encoder.chain_base = self.chain_base[table];
-        let mut rules = rule::Encoded::default();
+        let mut rules = Encoded::default();
         for (index, rule) in chain.rules.iter().enumerate() {
             self.encoder
                 .encode(rule, first + index as u32, &mut rules)?;
@@ -255,7 +258,7 @@ impl<'r, 'a> Builder<'r, 'a> {
         Ok(())
     }
 
-    fn put_chain(&mut self, rules: &rule::Encoded, end: ChainEnd) -> Option<lookup::Plan> {
+    fn put_chain(&mut self, rules: &Encoded, end: ChainEnd) -> Option<lookup::Plan> {
         self.chain_at[end.number as usize] = (self.bytes.len() + CHAIN_HEADER) as u32;
         rules.reads(&mut self.reads);
         write_chain(
@@ -399,7 +402,7 @@ impl ChainEnd {
 
 /// Appends the blob of a chain. Returns the plan of a long one.
 fn write_chain(
-    rules: &rule::Encoded,
+    rules: &Encoded,
     family: Family,
     end: ChainEnd,
     lookups: Lookups,
@@ -430,52 +433,5 @@ fn order(at: usize, hook: Hook, family: Family) -> usize {
         (2, Hook::Input, true) => 4,
         (3 | 4, Hook::Input, true) => at - 1,
         _ => at,
-    }
-}
-
-fn put_record(out: &mut Vec<u8>, units: u16, words: u8, tests: u8, shape: u32, act: u32, id: u32) {
-    out.extend_from_slice(&units.to_le_bytes());
-    out.push(words);
-    out.push(tests);
-    for word in [shape, act, id] {
-        out.extend_from_slice(&word.to_le_bytes());
-    }
-}
-
-/// Rules of equal shape that make a run worthwhile.
-const MIN_RUN: usize = 4;
-
-/// Writes rules, those of equal shape as runs.
-fn write_runs(rules: &rule::Encoded, range: std::ops::Range<usize>, out: &mut Vec<u8>) {
-    let mut at = range.start;
-    while at < range.end {
-        let first = &rules.records[at];
-        let same = |record: &rule::Placed| {
-            record.units == first.units
-                && record.first_shape == first.first_shape
-                && record.first_shape.is_some()
-        };
-        let mut count = rules.records[at..range.end]
-            .iter()
-            .take_while(|record| same(record))
-            .count();
-        if count >= MIN_RUN && first.units < 256 {
-            let first_shape = first.first_shape.unwrap_or_default();
-            put_record(
-                out,
-                1,
-                record::RUN,
-                first.units as u8,
-                first_shape,
-                0,
-                count as u32,
-            );
-        } else {
-            count = count.max(1);
-        }
-        for record in &rules.records[at..at + count] {
-            out.extend_from_slice(rules.bytes_of(record));
-        }
-        at += count;
     }
 }

@@ -3,7 +3,8 @@
 
 use fairpath_core::rules::{action, l4, meta, test, word};
 
-use super::rule::{Compare, Encoder, raw_mac, raw32, raw128};
+use super::encoded::Compare;
+use super::rule::{Encoder, raw_mac, raw32, raw128};
 use crate::packet::Unknown;
 use crate::spec::{Kind, Location, U32Test, U32Word};
 use crate::tree::{Group, Item, Value};

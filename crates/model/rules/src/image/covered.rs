@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use fairpath_core::rules::{UNIT, action, test, word};
 
-use super::rule::{Encoded, Encoder, NOT};
+use super::encoded::{Encoded, NOT};
+use super::rule::Encoder;
 use crate::packet::Unknown;
 use crate::tree::{Family, Item, Rule, Target};
 

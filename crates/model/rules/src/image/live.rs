@@ -19,7 +19,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use fairpath_core::rules::{Carry, LiveImage, NONE, Patch, ReplaceError, UNIT, record, test};
 
-use super::rule::{Encoded, Encoder};
+use super::encoded::Encoded;
+use super::rule::Encoder;
 use super::table::Tables;
 use super::{BuildError, Builder, CHAIN_HEADER, ChainEnd, Lookups, MAX_BYTES, entries};
 use crate::names::Names;

@@ -20,10 +20,10 @@ use std::sync::LazyLock;
 
 use fairpath_core::rules::{COMPARES, PROBES, TUPLES, UNIT, record, word};
 
+use super::Lookups;
+use super::encoded::{Encoded, put_record, write_runs};
 use super::hash::{GROWTH, mix, place};
 use super::prefix::{self, Field, Prefixes};
-use super::rule::Encoded;
-use super::{Lookups, put_record};
 use crate::tree::{Chain, ChainId, Family};
 
 /// Rules from which on a chain may have tables.
@@ -410,7 +410,7 @@ pub struct Pending<'a> {
 /// Writes the rules of a chain, with a lookup before them if the plan has tuples.
 pub fn write<'a>(rules: &Encoded, plan: &'a Plan, out: &mut Vec<u8>) -> Option<Pending<'a>> {
     if plan.why_linear.is_some() {
-        super::write_runs(rules, 0..rules.records.len(), out);
+        write_runs(rules, 0..rules.records.len(), out);
         return None;
     }
     let start = out.len();

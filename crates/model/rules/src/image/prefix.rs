@@ -14,8 +14,8 @@ use std::collections::HashSet;
 
 use fairpath_core::rules::{PREFIXES, word};
 
+use super::encoded::Encoded;
 use super::lookup::{put, put_list, put64};
-use super::rule::Encoded;
 use crate::tree::Family;
 
 /// Most numbers of rules in all lists, for each rule: distinct prefixes of IPv4 never have more.
