@@ -1,0 +1,208 @@
+//! `rules check`: what files say, and what no packet meets.
+
+use fairpath_testbed::{Need, Testbed, requires};
+
+use super::{capture, example, file, ping, rules, stdout};
+
+#[test]
+fn family_is_guessed_from_evidence_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("saved");
+    let check = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let output = rules(&["check", path.to_str().unwrap()]);
+        let all = [output.stdout, output.stderr].concat();
+        (
+            output.status.success(),
+            String::from_utf8_lossy(&all).into_owned(),
+        )
+    };
+    // A file of iptables that ends too early has counters of chains, or an earlier COMMIT.
+    for text in [
+        "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -s 1.1.1.1 -j ACCEPT\n",
+        "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n*nat\n:PREROUTING ACCEPT [0:0]\n",
+        "*filter\n:INPUT ACCEPT\nCOMMIT\n*nat\n",
+        "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -s 2001:db8::1 -j ACCEPT\n",
+        "*filter\n-A INPUT -s 1.1.1.1 -p tcp -j ACCEPT\n",
+    ] {
+        let (success, text) = check(text);
+        assert!(!success && text.contains("COMMIT expected"), "{text}");
+    }
+    for text in [
+        "*filter\n:INPUT ACCEPT\n-A INPUT -s 1.1.1.1 -j ACCEPT\n",
+        "*filter\n-A INPUT -i eth0 -j DROP\n",
+        "*filter\n-A INPUT -i ! eth0 -j DROP\n",
+    ] {
+        let (success, text) = check(text);
+        assert!(!success && text.contains("give --family"), "{text}");
+    }
+    for text in [
+        "*filter\n:INPUT ACCEPT\n-A INPUT --opcode Request -j DROP\n",
+        "*filter\n:INPUT ACCEPT\n:lan ACCEPT\n-A INPUT -p IPv4 -j lan\n",
+        "*filter\n:INPUT ACCEPT\n-A INPUT -s 1.1.1.1 -j ACCEPT\nCOMMIT\n",
+    ] {
+        let (success, text) = check(text);
+        assert!(success, "{text}");
+    }
+}
+
+#[test]
+fn bytes_of_names_and_text_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rules.v4");
+    let text = b"*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n\
+        :zone-\xe8 - [0:0]\n:zone-\xe9 - [0:0]\n-A INPUT -j zone-\xe9\n\
+        -A INPUT -j LOG --log-prefix \"a\x1b[1m\xff \"\nCOMMIT\n";
+    std::fs::write(&path, text).unwrap();
+    let file = path.to_str().unwrap();
+    assert_eq!(rules(&["show", file]).stdout, text);
+    let zero = ["--in-place", "--", "-Z", "INPUT"];
+    let words = [&["apply", file][..], &zero[1..]].concat();
+    assert_eq!(rules(&words).stdout, text);
+    stdout(&[&["apply", file][..], &zero].concat());
+    assert_eq!(std::fs::read(&path).unwrap(), text);
+    let ipv6 = rules(&["convert", file, "--to", "ipv6"]).stdout;
+    assert_eq!(ipv6, text);
+
+    std::fs::write(&path, b"*filter\n-A INPUT -s 1.2.3.4 \0 -j DROP\nCOMMIT\n").unwrap();
+    let output = rules(&["show", file]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        error.contains("rules.v4:2:21: the line has a byte of zero"),
+        "{error}"
+    );
+}
+
+#[test]
+fn check_reports_positions_and_dead_rules() {
+    let text = stdout(&["check", &example("home.v4")]);
+    assert!(
+        text.contains("home.v4:30: warning: shadowed (filter INPUT)"),
+        "{text}"
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("bad");
+    std::fs::write(
+        &path,
+        "*filter\n:a - [0:0]\n:b - [0:0]\n-A INPUT -j a\n-A a -j b\n-A b -j a\n-A INPUT -s 1.2.3.4/40 -j DROP\nCOMMIT\n",
+    )
+    .unwrap();
+    let output = rules(&["check", path.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("bad:7:13: error: -s:"), "{text}");
+}
+
+#[test]
+fn parts_not_evaluated_are_named_with_column() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("some");
+    let text = "*filter\n-A INPUT -p tcp -m string --string a --algo bm -j REJECT\n\
+                -A INPUT -p dccp -m dccp --dccp-option 7 -j DROP\nCOMMIT\n";
+    std::fs::write(&path, text).unwrap();
+    let file = path.to_str().unwrap();
+    let warnings = stdout(&["check", file]);
+    let expected = "some:2:20: warning: not-known (filter INPUT): match string is kept as it is";
+    assert!(warnings.contains(expected), "{warnings}");
+    assert!(warnings.contains("some:3:26: warning: not-evaluated (filter INPUT): --dccp-option"));
+    assert!(warnings.contains("at netfilter: 2 refused"), "{warnings}");
+    let stats = stdout(&["stats", file]);
+    assert!(
+        stats.contains("some:3:26: --dccp-option is not evaluated"),
+        "{stats}"
+    );
+    let packet = [
+        "--src",
+        "192.0.2.1",
+        "--dst",
+        "192.0.2.2",
+        "--protocol",
+        "dccp",
+        "-i",
+        "lan",
+    ];
+    let output = rules(&[&["explain", file][..], &packet].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let path = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        path.contains("unknown (--dccp-option, which is not evaluated) by"),
+        "{path}"
+    );
+    assert!(path.contains("some:3: -A INPUT"), "{path}");
+}
+
+#[test]
+fn loops_are_those_that_the_kernel_refuses() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"));
+    let testbed = Testbed::new();
+    let netns = testbed.netns("loops").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut refused = 0;
+    for lines in [
+        "-A INPUT -j a\n-A a -j b\n-A b -j a",
+        "-A INPUT -g a\n-A a -g a",
+        "-A a -j a",
+        "-A INPUT -j DROP\n-A INPUT -j a\n-A a -j a",
+        "-A INPUT -s 0.0.0.0/0 -j ACCEPT\n-A INPUT -j a\n-A a -j a",
+        "-A INPUT -j a\n-A a -j RETURN\n-A a -j a",
+        "-A INPUT -j a\n-A a -j QUEUE\n-A a -j a",
+        "-A INPUT -j a\n-A a -j REJECT\n-A a -j a",
+        "-A INPUT -j a\n-A a -i eth0 -j DROP\n-A a -j a",
+        "-A INPUT -j a\n-A a -m comment --comment x -j DROP\n-A a -j a",
+        "-A INPUT -j a\n-A a -j b\n-A b -j DROP\n-A a -j a",
+        "-A INPUT -j a\n-A a -g b\n-A a -j a",
+    ] {
+        let text = format!("*filter\n:a - [0:0]\n:b - [0:0]\n{lines}\nCOMMIT\n");
+        let path = file(&dir, "loop", text.as_bytes());
+        let loads = netns.run(&["iptables-legacy-restore", &path]).is_ok();
+        let output = rules(&["check", &path, "--format", "json"]);
+        let found = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(!found.contains("\"kind\":\"loop\""), loads, "{lines}");
+        assert_eq!(output.status.success(), loads, "{lines}");
+        refused += usize::from(!loads);
+    }
+    assert_eq!(refused, 7);
+}
+
+#[test]
+fn types_of_sets_not_evaluated_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "*filter\n-A INPUT -m set --match-set c src,dst -j DROP\nCOMMIT\n";
+    let rules_file = file(&dir, "rules", text.as_bytes());
+    let sets_file = file(&dir, "sets", b"create c hash:ip,mark\nadd c 10.9.0.1,5\n");
+    let named = "set c of type hash:ip,mark";
+    let warned = stdout(&["check", &rules_file, &sets_file]);
+    assert!(
+        warned.contains(&format!(
+            "rules:2:17: warning: not-evaluated (filter INPUT): {named}"
+        )),
+        "{warned}"
+    );
+    assert!(warned.contains("at netfilter: 1 refused"), "{warned}");
+    let pings = file(&dir, "pings", &capture(&[ping()]));
+    let summary = stdout(&["explain", &rules_file, &sets_file, "-r", &pings]);
+    assert!(
+        summary.contains(&format!("unknown ({named}, which is not evaluated) by")),
+        "{summary}"
+    );
+    let one = rules(&[
+        "explain",
+        &rules_file,
+        &sets_file,
+        "-r",
+        &pings,
+        "--packet",
+        "1",
+    ]);
+    assert_eq!(one.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&one.stderr);
+    assert!(
+        error.contains(&format!("depends on {named}, which is not evaluated")),
+        "{error}"
+    );
+    let stats = stdout(&["stats", &rules_file, &sets_file]);
+    assert!(
+        stats.contains(&format!("rules:2:17: {named} is not evaluated")),
+        "{stats}"
+    );
+}

@@ -1,0 +1,261 @@
+//! `rules explain`: paths of packets that are named or captured.
+
+use fairpath_testbed::{Need, Testbed, requires};
+
+use super::{capture, example, file, ping, rules, stdout};
+
+#[test]
+fn explain_names_file_line_and_rule() {
+    let file = example("home.v4");
+    let packet = [
+        "--dst",
+        "192.0.2.1",
+        "--dport",
+        "22",
+        "-i",
+        "wan",
+        "--ctstate",
+        "NEW",
+    ];
+    let banned = stdout(&[&["explain", &file, "--src", "203.0.113.7"][..], &packet].concat());
+    assert!(banned.contains("REJECT by"), "{banned}");
+    assert!(
+        banned.contains("home.v4:34: -A f2b-sshd -s 203.0.113.7/32"),
+        "{banned}"
+    );
+    let other = stdout(&[&["explain", &file, "--src", "203.0.113.8"][..], &packet].concat());
+    assert!(
+        other.contains("DROP by the policy of filter INPUT"),
+        "{other}"
+    );
+}
+
+#[test]
+fn arp_request_is_explained_by_its_addresses() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("rules.arp");
+    std::fs::write(
+        &path,
+        "*filter\n:INPUT ACCEPT\n-A INPUT -j DROP -s 10.0.0.1 --opcode 1\n",
+    )
+    .unwrap();
+    let file = path.to_str().unwrap();
+    let addresses = ["--dst", "10.0.0.2", "-i", "lan", "--src"];
+    let one = |source| stdout(&[&["explain", file][..], &addresses, &[source]].concat());
+    assert!(one("10.0.0.1").contains("DROP by"), "{}", one("10.0.0.1"));
+    assert!(one("10.0.0.9").contains("ACCEPT by the policy of filter INPUT"));
+}
+
+#[test]
+fn missing_fact_is_named_not_guessed() {
+    let file = example("home.v4");
+    let packet = [
+        "--src",
+        "203.0.113.8",
+        "--dst",
+        "192.0.2.1",
+        "--dport",
+        "22",
+        "-i",
+        "wan",
+    ];
+    let output = rules(&[&["explain", &file][..], &packet].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("give --ctstate"), "{error}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("home.v4:26"), "{text}");
+}
+
+#[test]
+fn policy_of_a_bridge_chain_is_explained() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let text = "*filter\n:FORWARD ACCEPT\n:arps RETURN\n-A FORWARD -p ARP -j arps\n\
+                -A arps -s 02:00:00:00:00:01 -j ACCEPT\n";
+    let first = write("first", text.as_bytes());
+    let second = write("second", text.replace("RETURN", "DROP").as_bytes());
+    let output = rules(&["diff", &first, &second]);
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        out.contains("the policy changed from RETURN to DROP"),
+        "{out}"
+    );
+    assert!(
+        out.contains("second: DROP by policy of filter arps"),
+        "{out}"
+    );
+    assert!(stdout(&["diff", &first, &first]).contains("equal"));
+    // A capture of one ARP request.
+    let mut capture = vec![
+        0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0,
+    ];
+    capture.extend([0, 0, 0, 0, 0, 0, 0, 0, 42, 0, 0, 0, 42, 0, 0, 0]);
+    capture.extend([0xff; 6]);
+    capture.extend([2, 0, 0, 0, 0, 9, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+    capture.extend([2, 0, 0, 0, 0, 9, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2]);
+    let capture = write("capture", &capture);
+    let explained = stdout(&[
+        "explain", &second, "-r", &capture, "--packet", "1", "-i", "port1", "-o", "port2",
+    ]);
+    assert!(explained.contains("ARP request 10.0.0.1"), "{explained}");
+    assert!(
+        explained.contains("DROP by the policy of filter arps"),
+        "{explained}"
+    );
+    let summary = stdout(&[
+        "explain", &second, "-r", &capture, "-i", "port1", "-o", "port2",
+    ]);
+    assert!(
+        summary.contains("DROP by the policy of filter arps"),
+        "{summary}"
+    );
+}
+
+#[test]
+fn set_with_too_few_parts_finds_nothing() {
+    requires!(
+        Need::Root,
+        Need::Tool("iptables-legacy"),
+        Need::Tool("ipset"),
+        Need::Tool("ping")
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let text = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -m set --match-set c src -j DROP\n\
+                -A INPUT -m set --match-set c src,src -j ACCEPT\nCOMMIT\n";
+    let rules_file = file(&dir, "rules", text.as_bytes());
+    let sets_text = "create c hash:ip,port family inet\nadd c 127.0.0.1,icmp:8/0\n\
+                     add c 10.9.0.1,icmp:8/0\n";
+    let sets_file = file(&dir, "sets", sets_text.as_bytes());
+    let testbed = Testbed::new();
+    let netns = testbed.netns("few").unwrap();
+    netns.run(&["ip", "link", "set", "lo", "up"]).unwrap();
+    netns
+        .run(&["ipset", "restore", "-file", &sets_file])
+        .unwrap();
+    netns
+        .run(&["iptables-legacy-restore", &rules_file])
+        .unwrap();
+    netns.run(&["ping", "-c", "1", "127.0.0.1"]).unwrap();
+    let saved = netns.run(&["iptables-legacy-save", "-c"]).unwrap();
+    assert!(
+        saved.contains("[0:0] -A INPUT -m set --match-set c src -j DROP"),
+        "{saved}"
+    );
+    assert!(
+        saved.contains("[1:84] -A INPUT -m set --match-set c src,src -j ACCEPT"),
+        "{saved}"
+    );
+    let warned = stdout(&["check", &rules_file, &sets_file]);
+    assert!(
+        warned.contains("rules:3: warning: set-dimensions"),
+        "{warned}"
+    );
+    let pings = file(&dir, "pings", &capture(&[ping(), ping()]));
+    let summary = stdout(&["explain", &rules_file, &sets_file, "-r", &pings]);
+    assert!(
+        summary.starts_with("2 packets, 56 bytes: ACCEPT by"),
+        "{summary}"
+    );
+    assert!(summary.contains("rules:4:"), "{summary}");
+}
+
+#[test]
+fn malformed_packets_do_not_meet_rules() {
+    let dir = tempfile::tempdir().unwrap();
+    let rules_file = file(&dir, "rules", b"*filter\n-A INPUT -j DROP\nCOMMIT\n");
+    let broken = |at: usize, byte: u8| {
+        let mut packet = ping();
+        packet[at] = byte;
+        packet
+    };
+    let packets = [
+        ping(),
+        broken(10, 0),
+        broken(3, 29),
+        broken(0, 0x44),
+        broken(0, 0x65),
+    ];
+    let pings = file(&dir, "pings", &capture(&packets));
+    let summary = stdout(&["explain", &rules_file, "-r", &pings]);
+    assert!(
+        summary.contains("1 packets, 28 bytes: DROP by"),
+        "{summary}"
+    );
+    for why in [
+        "the checksum of its header is wrong",
+        "it is shorter than its length",
+        "its header has less than 20 bytes",
+        "its version is not 4",
+    ] {
+        assert!(
+            summary.contains(&format!(
+                "1 packets: the kernel drops each before the rules, because {why}"
+            )),
+            "{summary}"
+        );
+    }
+    let stats = stdout(&["stats", &rules_file, "-r", &pings]);
+    assert!(stats.contains("1 packets at INPUT"), "{stats}");
+    assert!(stats.contains("4 malformed packets"), "{stats}");
+    let one = rules(&["explain", &rules_file, "-r", &pings, "--packet", "2"]);
+    assert!(
+        String::from_utf8_lossy(&one.stderr).contains("packet 2: the checksum"),
+        "{one:?}"
+    );
+    // The checksum of a packet that is sent is written later.
+    let sent = stdout(&["explain", &rules_file, "-r", &pings, "-o", "eth0"]);
+    assert!(!sent.contains("checksum"), "{sent}");
+}
+
+#[test]
+fn packet_beyond_the_limits_is_unknown() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut text = String::from("*filter\n");
+    text.extend((0..60).map(|at| format!(":c{at} -\n")));
+    text += "-A INPUT -j c0\n";
+    for at in 1..60 {
+        let jump = format!("-A c{} -j c{at}\n", at - 1);
+        text += &format!("{jump}{jump}");
+    }
+    let diamond = file(&dir, "diamond", format!("{text}COMMIT\n").as_bytes());
+    let packet = ["--src", "10.0.0.1", "--dst", "10.0.0.2", "-i", "lan"];
+    let one = rules(&[&["explain", &diamond][..], &packet].concat());
+    assert_eq!(one.status.code(), Some(1));
+    let out = String::from_utf8_lossy(&one.stdout);
+    assert!(
+        out.contains("unknown (more rules than a packet may meet"),
+        "{out}"
+    );
+    assert!(out.lines().count() < 5, "{out}");
+}
+
+#[test]
+fn packets_that_cannot_be_are_refused() {
+    let home = example("home.v4");
+    let packet = ["explain", &home, "--src", "10.0.0.1", "--dst", "10.0.0.2"];
+    for (words, problem) in [
+        (&["-i", "an-interface-name"][..], "at most 15 bytes"),
+        (
+            &["--hook", "input", "-o", "wan"],
+            "packets at INPUT have no such interface",
+        ),
+        (
+            &["--hook", "output", "-i", "wan"],
+            "packets at OUTPUT have no such interface",
+        ),
+        (
+            &["-i", "wan", "--protocol", "udp", "--tcp-flags", "ACK"],
+            "--tcp-flags ACK",
+        ),
+    ] {
+        let output = rules(&[&packet[..], words].concat());
+        assert_eq!(output.status.code(), Some(1), "{words:?}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(problem), "{error}");
+    }
+}

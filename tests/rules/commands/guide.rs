@@ -1,0 +1,90 @@
+//! The page of the guide, and `rules import`.
+
+use std::path::Path;
+use std::process::Command;
+
+use fairpath_testbed::{Need, Testbed, requires};
+
+use super::{example, fairpath, stdout};
+
+#[test]
+fn guide_has_the_generated_table() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/rules.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    assert!(
+        guide.ends_with(&stdout(&["check", "--matches"])),
+        "run check --matches"
+    );
+    let lines = stdout(&["check", "--matches", "--format", "json"]);
+    let lines: Vec<serde_json::Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let mac = lines.iter().find(|line| line["name"] == "-m mac").unwrap();
+    assert_eq!(mac["points"]["tcx egress"]["answer"], "refused");
+}
+
+#[test]
+fn guide_shows_real_output() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/rules.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(example("home.v4")).unwrap();
+    let new = text.replace(
+        "INPUT -i lan -p tcp -m tcp --dport 22",
+        "INPUT -p tcp -m tcp --dport 22",
+    );
+    std::fs::write(dir.path().join("rules.v4"), &text).unwrap();
+    std::fs::write(dir.path().join("new.v4"), new).unwrap();
+    std::fs::copy(example("blocklist.v4"), dir.path().join("blocklist.v4")).unwrap();
+    let mut shown = 0;
+    for block in guide.split("```text\n").skip(1) {
+        let block = block.split("```").next().unwrap_or_default();
+        let (command, expected) = block.split_once('\n').unwrap_or_default();
+        let Some(words) = command.strip_prefix("$ fairpath ") else {
+            continue;
+        };
+        let output = Command::new(fairpath())
+            .args(words.split(' '))
+            .current_dir(dir.path())
+            .output()
+            .unwrap();
+        let real = [&output.stdout[..], &output.stderr].concat();
+        assert_eq!(String::from_utf8_lossy(&real), expected, "{command}");
+        shown += 1;
+    }
+    assert!(shown >= 6, "{shown} commands of the guide were run");
+}
+
+#[test]
+fn import_reads_what_runs() {
+    requires!(
+        Need::Root,
+        Need::Tool("iptables-legacy"),
+        Need::Tool("ipset")
+    );
+    let testbed = Testbed::new();
+    let netns = testbed.netns("import").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("rules");
+    let home = example("home.v4");
+    netns.run(&["iptables-legacy-restore", &home]).unwrap();
+    netns.run(&["ipset", "create", "bad", "hash:net"]).unwrap();
+    netns
+        .run(&["ipset", "add", "bad", "203.0.113.0/24"])
+        .unwrap();
+    let binary = fairpath();
+    let words = [
+        binary.to_str().unwrap(),
+        "rules",
+        "import",
+        out.to_str().unwrap(),
+    ];
+    let report = netns.run(&words).unwrap();
+    assert!(report.contains("rules.v4: 17 rules"), "{report}");
+    let imported = out.join("rules.v4");
+    let equal = stdout(&["diff", &home, imported.to_str().unwrap()]);
+    assert!(equal.contains("equal"), "{equal}");
+    let sets = std::fs::read_to_string(out.join("sets.ipset")).unwrap();
+    assert!(sets.contains("add bad 203.0.113.0/24"), "{sets}");
+}
