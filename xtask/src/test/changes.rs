@@ -112,8 +112,14 @@ impl Since {
         Ok(Since::Commit(passed, files.map(str::to_owned).collect()))
     }
 
-    /// Why what covers this runs whole; `None`: nothing that it covers changed.
-    pub fn reason(&self, covers: &Covers, packages: &Packages) -> Option<String> {
+    /// Why what covers this runs whole; `None`: nothing that it covers changed. Files of a part that
+    /// is `apart` count if it covers the part.
+    pub fn reason(
+        &self,
+        covers: &Covers,
+        packages: &Packages,
+        apart: &BTreeMap<String, Vec<String>>,
+    ) -> Option<String> {
         let files = match self {
             Since::Unknown(why) => return Some(why.clone()),
             Since::Commit(_, files) => files,
@@ -123,13 +129,17 @@ impl Since {
             .iter()
             .flat_map(|name| packages.below(name))
             .collect();
+        let within = |file: &str, paths: &[String]| {
+            let mut paths = paths.iter();
+            paths.any(|path| Path::new(file).starts_with(path))
+        };
         let touches = |file: &&String| {
             of_all(file)
-                || packages.of(file).iter().any(|name| below.contains(*name))
-                || covers
-                    .paths
-                    .iter()
-                    .any(|path| Path::new(file).starts_with(path))
+                || within(file, &covers.paths)
+                || match apart.iter().find(|(_, paths)| within(file, paths)) {
+                    Some((part, _)) => covers.apart.contains(part),
+                    None => packages.of(file).iter().any(|name| below.contains(*name)),
+                }
         };
         let file = files.iter().find(touches)?;
         Some(format!("{file} changed"))
@@ -231,13 +241,15 @@ mod tests {
         }
     }
 
-    fn reason(file: &str, crates: &[&str], paths: &[&str]) -> Option<String> {
+    fn reason(file: &str, crates: &[&str], paths: &[&str], apart: &[&str]) -> Option<String> {
         let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let covers = Covers {
             crates: own(crates),
             paths: own(paths),
+            apart: own(apart),
         };
-        Since::Commit("c".to_owned(), vec![file.to_owned()]).reason(&covers, &packages())
+        let apart = BTreeMap::from([("rules".to_owned(), own(&["bpf/core/rules"]))]);
+        Since::Commit("c".to_owned(), vec![file.to_owned()]).reason(&covers, &packages(), &apart)
     }
 
     #[test]
@@ -250,7 +262,7 @@ mod tests {
             "setup/packages.txt",
             "tests/top/keys.rs",
         ] {
-            let reason = reason(file, &["fairpath-top"], &["tests/top"]);
+            let reason = reason(file, &["fairpath-top"], &["tests/top"], &[]);
             assert_eq!(reason, Some(format!("{file} changed")));
         }
     }
@@ -265,10 +277,23 @@ mod tests {
             "tests/rtt.rs",
         ] {
             assert_eq!(
-                reason(file, &["fairpath-rtt"], &["tests/rtt"]),
+                reason(file, &["fairpath-rtt"], &["tests/rtt"], &[]),
                 None,
                 "{file}"
             );
+        }
+    }
+
+    #[test]
+    fn files_apart_count_where_their_part_is_named() {
+        let file = "bpf/core/rules/match.h";
+        assert_eq!(reason(file, &["fairpath-top"], &["tests/top"], &[]), None);
+        let of_rules = reason(file, &["fairpath-top"], &[], &["rules"]);
+        assert_eq!(of_rules, Some(format!("{file} changed")));
+        // Neither a file of a similar name nor one that all are built with is apart.
+        for file in ["bpf/core/rules.h", "Cargo.lock"] {
+            let reason = reason(file, &["fairpath-top"], &["tests/top"], &[]);
+            assert_eq!(reason, Some(format!("{file} changed")));
         }
     }
 
@@ -277,7 +302,7 @@ mod tests {
         let unknown = Since::Unknown("no history".to_owned());
         let covers = Covers::default();
         assert_eq!(
-            unknown.reason(&covers, &packages()),
+            unknown.reason(&covers, &packages(), &BTreeMap::new()),
             Some("no history".to_owned())
         );
         assert!(unknown.find(|_| false).is_some());

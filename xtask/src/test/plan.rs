@@ -128,7 +128,7 @@ impl Turn {
             return (Part::Whole, None);
         }
         let reason = self.since.entry(name, table);
-        let reason = reason.or_else(|| self.since.reason(covers, &self.packages));
+        let reason = reason.or_else(|| self.since.reason(covers, &self.packages, &table.apart));
         match (reason, self.shard) {
             (Some(reason), _) => (Part::Whole, Some(reason)),
             (None, None) => (Part::Whole, Some("no commit names a shard".to_owned())),
@@ -609,6 +609,7 @@ mod tests {
         let covers = Covers {
             crates: Vec::new(),
             paths: vec!["tests/top".to_owned()],
+            ..Covers::default()
         };
         let share = Part::Share("2/4".parse().unwrap());
         let table = Table::default();

@@ -20,6 +20,10 @@ const TOLERANCE: f64 = 1.5;
 #[serde(deny_unknown_fields)]
 pub struct Table {
     pub limits: Limits,
+    /// Parts of the product by name, files and directories each: they count only for entries that
+    /// name the part.
+    #[serde(default)]
+    pub apart: BTreeMap<String, Vec<String>>,
     /// CPU seconds of the tests of class `cpu`, by crate.
     pub cpu_s: BTreeMap<String, f64>,
     #[serde(default)]
@@ -79,6 +83,9 @@ pub struct Suite {
     /// Files and directories outside of crates, of the same kind.
     #[serde(default)]
     pub paths: Vec<String>,
+    /// Parts of [`Table::apart`].
+    #[serde(default)]
+    pub apart: Vec<String>,
 }
 
 /// A guest's scenario.
@@ -92,6 +99,8 @@ pub struct Scenario {
     pub crates: Vec<String>,
     #[serde(default)]
     pub paths: Vec<String>,
+    #[serde(default)]
+    pub apart: Vec<String>,
 }
 
 impl Scenario {
@@ -99,6 +108,7 @@ impl Scenario {
         Covers {
             crates: self.crates.clone(),
             paths: self.paths.clone(),
+            apart: self.apart.clone(),
         }
     }
 }
@@ -108,6 +118,7 @@ impl Scenario {
 pub struct Covers {
     pub crates: Vec<String>,
     pub paths: Vec<String>,
+    pub apart: Vec<String>,
 }
 
 impl Suite {
@@ -119,6 +130,7 @@ impl Suite {
         Covers {
             crates: self.crates.clone(),
             paths: self.paths.clone(),
+            apart: self.apart.clone(),
         }
     }
 }
@@ -142,6 +154,11 @@ impl Table {
         Ok(table)
     }
 
+    fn covers(&self) -> impl Iterator<Item = Covers> {
+        let suites = self.suite.values().map(Suite::covers);
+        suites.chain(self.guest.values().map(Scenario::covers))
+    }
+
     /// Every entry names something, and everything that must have an entry has one.
     pub fn check(
         &self,
@@ -161,17 +178,29 @@ impl Table {
                 return unknown("guest scenario", name);
             }
         }
-        let suites = self.suite.values().map(Suite::covers);
-        for covers in suites.chain(self.guest.values().map(Scenario::covers)) {
+        for covers in self.covers() {
             for name in &covers.crates {
                 if !packages.contains(name.as_str()) {
                     return unknown("crate", name);
+                }
+            }
+            for name in &covers.apart {
+                if !self.apart.contains_key(name) {
+                    return unknown("part in [apart]", name);
                 }
             }
             for path in &covers.paths {
                 if !exists(Path::new(path)) {
                     return unknown("file or directory", path);
                 }
+            }
+        }
+        for (name, paths) in &self.apart {
+            if !self.covers().any(|covers| covers.apart.contains(name)) {
+                bail!("{FILE}: no entry has apart = [\"{name}\"]");
+            }
+            if let Some(path) = paths.iter().find(|path| !exists(Path::new(path))) {
+                return unknown("file or directory", path);
             }
         }
         for name in self.cpu_s.keys() {
@@ -268,6 +297,9 @@ mod tests {
         guest_deadline_s = 600
         scenario_s = 30
 
+        [apart]
+        quotas = ["examples"]
+
         [cpu_s]
         fairpath-core = 20
 
@@ -278,6 +310,7 @@ mod tests {
         rotates = true
         crates = ["fairpath-shape"]
         paths = ["examples"]
+        apart = ["quotas"]
 
         [guest.shape]
         wall_s = 90
@@ -330,7 +363,26 @@ mod tests {
             ),
             (TEXT.to_owned(), vec![shape], vec![]),
             (TEXT.to_owned(), vec![shape], vec!["shape", "new"]),
-            (TEXT.replace("examples", "gone"), vec![shape], vec!["shape"]),
+            (
+                TEXT.replace("paths = [\"examples", "paths = [\"gone"),
+                vec![shape],
+                vec!["shape"],
+            ),
+            (
+                TEXT.replace("quotas = [\"examples", "quotas = [\"gone"),
+                vec![shape],
+                vec!["shape"],
+            ),
+            (
+                TEXT.replace("apart = [\"quotas", "apart = [\"gone"),
+                vec![shape],
+                vec!["shape"],
+            ),
+            (
+                TEXT.replace("apart = [\"quotas\"]", ""),
+                vec![shape],
+                vec!["shape"],
+            ),
             (
                 TEXT.replace("fairpath-core = 20", "gone = 20"),
                 vec![shape],
@@ -394,7 +446,7 @@ mod tests {
         assert!(alike("wall_s = 90", "wall_s = 95", "shape"));
         assert!(alike("threads = 2", "threads = 3", "shape"));
         assert!(!alike("threads = 2", "threads = 3", shape));
-        assert!(!alike("\"examples\"", "\"docs\"", shape));
+        assert!(!alike("paths = [\"examples", "paths = [\"docs", shape));
     }
 
     #[test]
