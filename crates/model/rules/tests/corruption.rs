@@ -189,7 +189,7 @@ fn interpret(evaluator: &mut Evaluator, chains: u32, work: &mut Work, family: Fa
     for bytes in packets(family) {
         let frame = [&[2; 14][..], &bytes].concat();
         for known in [true, false] {
-            let packet = Packet {
+            let mut packet = Packet {
                 family,
                 bytes: &frame,
                 network: 14,
@@ -201,6 +201,8 @@ fn interpret(evaluator: &mut Evaluator, chains: u32, work: &mut Work, family: Fa
                 },
             };
             for at in 0..HOOKS + chains.min(8) {
+                // Time passes, so that limits refill, expire and end their windows.
+                packet.facts.now += 700_000_000;
                 fill(work, &packet);
                 assert!(evaluator.read(work), "the packet is complete");
                 match at.checked_sub(HOOKS) {
