@@ -5,7 +5,7 @@ use fairpath_bpf::{KernelRules, RUN_PACKETS};
 use fairpath_core::rules::{CounterMode, Work};
 use fairpath_rules::image::{Built, Lookups, build};
 use fairpath_rules::{
-    Connection, Core, Facts, Family, Hook, Names, Packet, Ruleset, fill, outcome, read,
+    Connection, Core, Facts, Family, Hook, Names, Packet, Ruleset, outcome, read,
 };
 use fairpath_statistics::Random;
 use fairpath_testbed::{Need, requires};
@@ -180,7 +180,7 @@ fn runtimes_agree(built: &Built, hook: Hook, packets: &[Packet], context: &str) 
         .iter()
         .map(|packet| {
             let mut work = Work::new();
-            fill(&mut work, packet);
+            built.fill(&mut work, packet);
             *work
         })
         .collect();

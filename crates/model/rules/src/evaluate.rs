@@ -106,9 +106,7 @@ impl Core {
         evaluate: impl FnOnce(&mut Evaluator, &mut Work) -> T,
     ) -> Option<CoreOutcome> {
         fill(&mut self.work, packet);
-        // Facts that no rule reads do not make a packet slow.
-        let mut words = self.work.unknown.iter().zip(&self.reads);
-        self.work.slow = u32::from(words.any(|(unknown, read)| unknown & read != 0));
+        self.work.slow = misses(&self.work, &self.reads);
         if self.evaluator.read(&mut self.work) {
             evaluate(&mut self.evaluator, &mut self.work);
         } else if is_cut(packet) {
@@ -206,7 +204,22 @@ pub fn fill(work: &mut Work, packet: &Packet) {
     fill_interfaces(work, packet);
     fill_facts(work, facts);
     fill_link(work, packet);
-    work.slow = u32::from(work.unknown.iter().any(|bits| *bits != 0));
+    work.slow = misses(work, &[u64::MAX; WORDS]);
+}
+
+/// 1 if bits are unknown that rules read: the packet is evaluated in the order of each rule.
+fn misses(work: &Work, reads: &[u64; WORDS]) -> u32 {
+    let mut words = work.unknown.iter().zip(reads);
+    u32::from(words.any(|(unknown, read)| unknown & read != 0))
+}
+
+impl Built {
+    /// Fills a scratch as [`fill`] does, for this image: facts that no rule of it reads do not make a
+    /// packet slow.
+    pub fn fill(&self, work: &mut Work, packet: &Packet) {
+        fill(work, packet);
+        work.slow = misses(work, &self.reads);
+    }
 }
 
 fn fill_interfaces(work: &mut Work, packet: &Packet) {
