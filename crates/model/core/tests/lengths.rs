@@ -445,6 +445,10 @@ fn any_lengths_are_those_of_the_oracle() {
                 ip + MAX_IP_BYTES as usize + 1,
                 u32::MAX as usize,
             ]);
+            if random.chance(20) {
+                // ARP, or the discovery of PPPoE.
+                data[12..14].copy_from_slice(&random.pick(&[[8, 6], [0x88, 0x63]]));
+            }
             if random.chance(300) {
                 data.truncate(random.within(0, whole as u64 + 1) as usize);
             }
