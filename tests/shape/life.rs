@@ -190,8 +190,9 @@ fn set_rates_stay_until_a_reload(port: &'static str) {
     assert!(daemon.stop().success());
 }
 
-/// A packet whose verdict the process was about to send when it was stopped.
-const ABOUT_TO_LEAVE: u64 = 1;
+/// Packets of the round in which the process was stopped, about to leave. Thousands arrive while it
+/// is stopped.
+const ABOUT_TO_LEAVE: u64 = 8;
 
 by!(a_daemon_that_gets_no_cpu_loses_nothing_that_is_not_counted: nfqueue, afxdp);
 
