@@ -761,13 +761,16 @@ FP_FUNC u32 fp_test_physical(struct fp_rules_work FP_MEM *w FP_ARG,
 	/* Bridges: the device of a port. Without one the test is not made. */
 	if (t->a == 4 && !w->physical[at])
 		return FP_YES;
-	/* a: 1 compare names, 2 only whether there is a port, 3 whether both are there. */
+	/* a: 1 compare names, 2 only whether there is a port, 3 whether there is one to leave by. */
 	if (t->a == 2)
 		return !!w->physical[at] ^ not;
 	if (t->a == 3)
-		return (w->physical[0] && w->physical[2]) ^ not;
+		return !!w->physical[2] ^ not;
 	if (!w->physical[0] && !w->physical[2])
 		return not;
+	/* A missing input port is no reason to fail, a missing output port is one, also if negated. */
+	if (!w->physical[at])
+		return t->a == 1 && !at;
 	return ((w->physical[at] & data[0]) == data[1] &&
 		(w->physical[at + 1] & data[2]) == data[3]) ^
 	       not;
