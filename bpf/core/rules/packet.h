@@ -136,8 +136,10 @@ FP_FUNC int fp_rules_read_ipv4(struct fp_rules_work FP_MEM *w FP_ARG)
 		return 0;
 	header = (fp_rules_u8(w, 0) & 15) * 4;
 	total = fp_rules_u16(w, 2);
-	/* IP trims the frame before netfilter sees it. */
-	if (total >= header && total < w->length)
+	/* Before netfilter sees it, IP drops a packet that is shorter than that, and trims a frame. */
+	if (total > w->length)
+		return 0;
+	if (total >= header)
 		w->length = total;
 	w->word[FP_W_ADDR] = fp_load64_raw(w->head + 12);
 	fragment = fp_rules_u16(w, 6) & 0x1fff;
@@ -232,7 +234,9 @@ FP_FUNC int fp_rules_read_ipv6(struct fp_rules_work FP_MEM *w FP_ARG)
 	if (fp_rules_has(w, 0, 40) != FP_THERE)
 		return 0;
 	payload = fp_rules_u16(w, 4);
-	if (payload + 40 < w->length && (payload || fp_rules_u8(w, 6) != FP_P_HOPOPTS))
+	if (payload + 40 > w->length)
+		return 0;
+	if (payload || fp_rules_u8(w, 6) != FP_P_HOPOPTS)
 		w->length = payload + 40;
 	w->word[FP_W_ADDR] = fp_load64_raw(w->head + 8);
 	w->word[FP_W_ADDR1] = fp_load64_raw(w->head + 16);

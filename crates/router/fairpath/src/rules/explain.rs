@@ -239,7 +239,7 @@ impl Explained<'_> {
         let mut core = self.core()?;
         let outcome = core
             .evaluate(hook, packet)
-            .context("rules do not see this packet: its network header is incomplete")?;
+            .context("rules do not see this packet: it is shorter than its network header, or than the length in it")?;
         let lines = self.lines(hook, packet, &outcome)?;
         let decided = self.decided(&outcome, hook, packet);
         let text = super::capture::describe(packet);
@@ -492,7 +492,7 @@ impl Explained<'_> {
         if skipped > 0 && format == Format::Text {
             let _ = writeln!(
                 out,
-                "{skipped} packets were not evaluated: another family, or an incomplete header"
+                "{skipped} packets were not evaluated: another family, or an incomplete packet"
             );
         }
         fairpath_cli::print(out)?;
