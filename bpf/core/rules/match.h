@@ -161,6 +161,7 @@ FP_INLINE int fp_may_drop(u32 reason)
 /*
  * The tests after the comparisons of words: with `part` 0 all in order, 1 those of the frame's
  * header, 2 the others. An unknown answer waits for pure tests after it: one of them may decide.
+ * FP_MAYBE: tests from one on were left, since it may drop the packet or has an effect.
  */
 FP_FUNC u32 fp_rules_all_tests(struct fp_rules FP_MEM *r FP_ARG,
 			       struct fp_rules_work FP_MEM *w FP_ARG,
@@ -176,13 +177,13 @@ FP_FUNC u32 fp_rules_all_tests(struct fp_rules FP_MEM *r FP_ARG,
 		if (part && (part == 1) != !!(t->flags & FP_TEST_HEADER))
 			goto next;
 		if (maybe && (t->flags & FP_TEST_STATEFUL))
-			break;
+			return fp_maybe(w, w->waiting = maybe);
 		state = fp_rules_test(r, w, t);
 		if (state == FP_MAYBE) {
 			maybe = maybe ? maybe : w->argument;
 			/* No later match counts then. */
 			if (fp_may_drop(w->argument))
-				break;
+				return fp_maybe(w, w->waiting = maybe);
 		} else if (state == FP_DOOMED) {
 			w->doomed = 1;
 		} else if (state != FP_YES) {
@@ -190,7 +191,7 @@ FP_FUNC u32 fp_rules_all_tests(struct fp_rules FP_MEM *r FP_ARG,
 				return FP_HOTDROP;
 			/* A packet that is perhaps dropped, after a match that is perhaps false. */
 			if (state == FP_HOTDROP && maybe)
-				break;
+				return fp_maybe(w, w->waiting = maybe);
 			return state;
 		}
 	next:
@@ -250,6 +251,8 @@ FP_FUNC u32 fp_rules_match_slowly(struct fp_rules FP_MEM *r FP_ARG,
 	state = fp_rules_all_tests(r, w, record, 1);
 	if (state == FP_NO)
 		return FP_NO;
+	if (drops == FP_YES)
+		drops = state;
 	if (drops == FP_YES) {
 		drops = fp_compares_slowly(w, record, 0);
 		if (drops == FP_NO)

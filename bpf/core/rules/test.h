@@ -89,6 +89,14 @@ FP_FUNC u32 fp_rules_transport(struct fp_rules_work FP_MEM *w FP_ARG, u32 bytes)
 	return there == FP_THERE ? FP_YES : fp_missing(w, there);
 }
 
+/* A comparison with the protocol of a packet that has none, as its extension headers are broken. */
+FP_INLINE u32 fp_rules_protocol(struct fp_rules_work FP_MEM *w, u64 mask)
+{
+	if (!(mask & (0xff | FP_L4_FAILED)) || !(w->word[FP_W_L4] & FP_L4_FAILED))
+		return FP_YES;
+	return w->unknown[FP_W_L4] ? fp_maybe(w, FP_UNKNOWN_CUT_BYTES) : FP_HOTDROP;
+}
+
 /*
  * One comparison of a packet that is irregular or has unknown facts. FP_W_L4 has two parts: that of
  * the frame's header (`header` 1), the protocol, and that of a match, which needs its bytes.
@@ -111,8 +119,9 @@ FP_FUNC u32 fp_compare_slowly(struct fp_rules_work FP_MEM *w FP_ARG,
 		if (mask & FP_L4_NEEDS)
 			mask = header ? mask & (0xff | FP_L4_FRAGMENT)
 				      : mask & ~(u64)(0xff | FP_L4_FRAGMENT | FP_L4_NEEDS);
-		if ((mask & (0xff | FP_L4_FAILED)) && (w->word[word] & FP_L4_FAILED))
-			return w->unknown[word] ? fp_maybe(w, FP_UNKNOWN_CUT_BYTES) : FP_HOTDROP;
+		state = fp_rules_protocol(w, mask);
+		if (state != FP_YES)
+			return state;
 	}
 	value = c->value & (word == FP_W_L4 ? mask : ~0ull);
 	unknown = mask & w->unknown[word];
@@ -143,6 +152,11 @@ FP_FUNC u32 fp_test_words(struct fp_rules_work FP_MEM *w FP_ARG,
 			state = fp_rules_transport(
 				w,
 				mask & FP_L4_HEADER ? fp_rules_header_bytes((u8)w->word[word]) : 4);
+			if (state != FP_YES)
+				return state;
+		}
+		if (word == FP_W_L4 && w->family != FP_FAMILY_BRIDGE) {
+			state = fp_rules_protocol(w, mask);
 			if (state != FP_YES)
 				return state;
 		}

@@ -155,14 +155,24 @@ impl Generator<'_> {
     }
 
     fn rule(&mut self, later: &[&str]) -> String {
+        // With more comparisons than a record of the image has.
+        let long = self.chance(match self.focus {
+            Focus::Extensions => 3,
+            _ => 10,
+        });
         let mut rule = String::new();
         for option in ["-s", "-d"] {
-            if self.chance(5) {
+            if long && !self.chance(4) {
+                let host = self.host(option == "-s");
+                rule += &format!(" {option} {host}");
+            } else if self.chance(5) {
                 let network = self.network(option == "-s");
                 rule += &self.maybe_not(option, network);
             }
         }
-        if self.chance(8) {
+        if long {
+            rule += " -i in0";
+        } else if self.chance(8) {
             let names = ["in0", "in0", "in+", "in0+", "i+", "eth0", "in00", "in", "+"];
             let name = self.pick(&names);
             rule += &self.maybe_not("-i", name);
@@ -170,6 +180,13 @@ impl Generator<'_> {
         let protocol = self.protocol(&mut rule);
         if self.tool == Tool::V4 && self.chance(8) {
             rule += &format!(" {}-f", self.not());
+        }
+        if long {
+            for part in self.usual_matches() {
+                if !self.chance(3) {
+                    rule += part;
+                }
+            }
         }
         for _ in 0..self.random.below(3) {
             rule += &match self.random.below(4) {
@@ -183,6 +200,21 @@ impl Generator<'_> {
             false => self.target(later),
         };
         rule + &target
+    }
+
+    /// Matches of words that most frames meet.
+    fn usual_matches(&self) -> [&'static str; 5] {
+        let hops = match self.tool {
+            Tool::V6 => " -m hl --hl-gt 1",
+            _ => " -m ttl --ttl-gt 1",
+        };
+        [
+            " -m mark --mark 0",
+            " -m mark ! --mark 3/3",
+            hops,
+            " -m tos ! --tos 0x04/0x04",
+            " -m pkttype ! --pkt-type broadcast",
+        ]
     }
 
     /// One of few shapes with many values, by the chain: such chains have lookups.
@@ -208,6 +240,14 @@ impl Generator<'_> {
             _ => format!(" -p {protocol} -m {protocol} --sport {port} {side} {address}"),
         };
         rule + &self.target(later)
+    }
+
+    /// An address that frames have.
+    fn host(&mut self, source: bool) -> String {
+        match self.tool {
+            Tool::V6 => self.address6(source).to_string(),
+            _ => self.address4().to_string(),
+        }
     }
 
     /// A network with a mask of whole or other bits.

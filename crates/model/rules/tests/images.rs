@@ -451,6 +451,39 @@ fn routing_header_without_addresses_is_known() {
     }
 }
 
+/// More comparisons than a record has: they become tests, and the packet has no protocol.
+#[test]
+fn long_rules_drop_packets_without_protocol() {
+    let mut bytes = packet6("2001:db8::1");
+    bytes[4..7].copy_from_slice(&[0, 1, 0]);
+    bytes.truncate(40);
+    bytes.push(58);
+    let same = "-m mark --mark 0 -m hl --hl-gt 0 -m tos --tos 0x00";
+    for (addresses, protocol, dropped) in [
+        ("-s 2001:db8::1", "-p udp", true),
+        ("-s 2001:db8::1", "! -p udp", true),
+        ("-s 2001:db8::1", "-p all", true),
+        ("-s 2001:db8::1 ! -d 2001:db8:7::/64", "-p udp", true),
+        // The address fails before the protocol is looked for.
+        ("-s 2001:db8::2", "-p udp", false),
+        ("-s 2001:db8::1 ! -d ::/0", "-p udp", false),
+    ] {
+        for matches in [
+            format!("{same} -m mark ! --mark 3/3 -m hl --hl-lt 255"),
+            same.replace("mark 0", "mark 1"),
+        ] {
+            let rule = format!("{addresses} {protocol} {matches} -j ACCEPT");
+            let text = format!("*filter\n-A INPUT {rule}\n-A INPUT -j QUEUE\nCOMMIT\n");
+            let expected = match dropped {
+                true => Verdict::Drop,
+                false => Verdict::Queue,
+            };
+            let verdicts = both(&text, None, Family::Ipv6, &bytes);
+            assert_eq!(verdicts, [expected.clone(), expected], "{rule}");
+        }
+    }
+}
+
 #[test]
 fn dead_rules_match_no_packet() {
     for (lines, dead) in [

@@ -188,6 +188,9 @@ impl<'a> Encoder<'a> {
     ) -> Result<(), BuildError> {
         let own = std::mem::take(&mut self.tests);
         let count = std::mem::take(&mut self.count);
+        // Tests of the header, such as those of addresses, are before its protocol.
+        let (header, own) = divided(&own, count);
+        self.tests.extend_from_slice(&header);
         let pivot = compares
             .iter()
             .position(|c| c.word == word::L4 && c.mask & (l4::PORTS | l4::HEADER) != 0)
@@ -1329,6 +1332,22 @@ const MAC: u64 = 0xffff_ffff_ffff;
 /// A link-layer address as its bytes are loaded.
 pub(super) fn raw_mac(address: u64) -> u64 {
     address.swap_bytes() >> 16
+}
+
+/// Tests of the frame's header, and the others, in order.
+fn divided(tests: &[u8], count: usize) -> (Vec<u8>, Vec<u8>) {
+    let (mut header, mut others) = (Vec::new(), Vec::new());
+    let mut at = 0;
+    for _ in 0..count {
+        let end = at + usize::from(tests[at + 1]) * UNIT;
+        let part = match tests[at + 2] & test::IN_HEADER {
+            0 => &mut others,
+            _ => &mut header,
+        };
+        part.extend_from_slice(&tests[at..end]);
+        at = end;
+    }
+    (header, others)
 }
 
 const _: () = assert!(NONE == u32::MAX);
