@@ -343,6 +343,21 @@ fn hashlimit_takes_payload_for_ports() {
     expect(&legacy, &rules, &v4_fragment(UDP, 2, &udp()[..3]), &[], 0);
 }
 
+/// The tool writes 1104 bytes, 69 seconds of the rate, as 1 kB, which are 64.
+#[test]
+fn hashlimit_has_the_burst_that_was_written() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));
+    let legacy = Legacy::new(Tool::V4);
+    let frames = vec![v4(UDP, &[0; 72]); 100];
+    for (burst, passed) in [("1104b", 70), ("1kb", 65)] {
+        let limit = format!("--hashlimit-upto 16b/s --hashlimit-burst {burst}");
+        let rules = raw(&[&format!("-m hashlimit {limit} --hashlimit-name h -j DROP")]);
+        let (lines, _) = counted(&legacy, &rules, &frames);
+        let dropped = format!("PREROUTING 0 {passed}/{}", passed * 92);
+        assert!(lines.contains(&dropped), "{lines:?}");
+    }
+}
+
 #[test]
 fn v6_hashlimit_reads_no_port_of_fragments() {
     requires!(

@@ -102,15 +102,18 @@ struct Generator<'a> {
 
 impl Generator<'_> {
     fn text(&mut self) -> String {
+        let users = self.random.pick(&[["a", "z"], ["z", "a"]]);
         let mut text = format!(
-            "*raw\n:PREROUTING ACCEPT [0:0]\n:a - [0:0]\n:z - [0:0]\n\
+            "*raw\n:PREROUTING ACCEPT [0:0]\n:{} - [0:0]\n:{} - [0:0]\n\
              -A PREROUTING -m recent --set --name clock --mask {zero}\n\
              -A PREROUTING -m recent --rcheck --hitcount {CLOCK} --name clock --mask {zero}\n",
+            users[0],
+            users[1],
             zero = self.of_family("0.0.0.0", "::"),
         );
         // The kernel sorts chains of users by name, whatever their order here; the first rule decides
         // about a table.
-        for (chain, rules) in [("z", 12), ("PREROUTING", 16), ("a", 12)] {
+        for (chain, rules) in [("z", 17), ("PREROUTING", 6), ("a", 17)] {
             for _ in 0..rules {
                 let rule = self.rule();
                 writeln!(text, "-A {chain}{rule}").unwrap();

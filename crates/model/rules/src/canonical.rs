@@ -579,13 +579,11 @@ fn complete_hashlimit(items: &mut Vec<Item>, family: Family) -> Result<(), Strin
         }
     }
     if let Some(at) = at(items, "--hashlimit-burst")
-        && let Value::Text(text) = &items[at].value
+        && let Value::Number(burst) = items[at].value
     {
-        let burst = hash_rate::burst(rate, &String::from_utf8_lossy(text))?;
-        items[at].value = Value::Text(Box::new(burst.into_bytes().into()));
+        items[at].value = Value::Number(hash_rate::burst(rate, burst)?);
     } else if rate & BYTES == 0 {
-        let burst = Value::Text(Box::new(b"5"[..].into()));
-        default(items, kind, "--hashlimit-burst", burst);
+        default(items, kind, "--hashlimit-burst", Value::Number(5));
     }
     if let Some(seconds) = unit {
         let expiry = Value::Number(seconds * 1000);

@@ -107,27 +107,46 @@ pub fn bytes(text: &str, base: fn(&str) -> Option<u64>) -> Result<Option<u64>, S
 /// Most packets of a burst.
 const MAX_BURST: u64 = 1_000_000;
 
-/// The canonical text of a burst. That of bytes is a multiple of the rate, in the largest unit below.
-pub fn burst(rate: u64, text: &str) -> Result<String, String> {
-    let of_bytes = bytes(text, any_number)?;
-    let burst = of_bytes.or_else(|| any_number(text).filter(|burst| *burst <= MAX_BURST));
-    let burst = burst.filter(|burst| *burst > 0);
+/// Reads a burst: packets, or bytes with a unit. Its rate decides what it counts.
+pub fn parse_burst(text: &str) -> Result<Value, String> {
+    bytes(text, any_number)?
+        .or_else(|| any_number(text).filter(|burst| *burst <= MAX_BURST))
+        .filter(|burst| *burst > 0)
+        .map(Value::Number)
+        .ok_or_else(|| "--hashlimit-burst must be 1 to 1000000 packets, or bytes".into())
+}
+
+/// The burst of a rate, with [`BYTES`] where it counts them. The kernel keeps that of bytes as a
+/// multiple of the rate.
+pub fn burst(rate: u64, burst: u64) -> Result<u64, String> {
     if rate & BYTES == 0 {
-        return match burst.filter(|burst| *burst <= MAX_BURST) {
-            Some(burst) => Ok(burst.to_string()),
-            None => Err("--hashlimit-burst must be 1 to 1000000 packets".into()),
+        return match burst <= MAX_BURST {
+            true => Ok(burst),
+            false => Err("--hashlimit-burst must be 1 to 1000000 packets".into()),
         };
     }
     let rate = rate & !BYTES;
-    let Some(burst) = burst.filter(|burst| *burst >= rate) else {
+    if burst < rate {
         return Err("--hashlimit-burst must be at least the rate, in bytes".into());
+    }
+    Ok(BYTES | (rate * burst.div_ceil(rate.max(1))))
+}
+
+/// Writes a burst; that of bytes in the largest unit, without its remainder, as the original tool.
+pub fn write_burst(value: &Value, out: &mut Vec<u8>) {
+    let Value::Number(burst) = value else {
+        return;
     };
-    let bytes = rate * burst.div_ceil(rate.max(1));
+    let bytes = burst & !BYTES;
+    if bytes == *burst {
+        let _ = write!(out, "{burst}");
+        return;
+    }
     let (unit, shift) = UNITS
         .into_iter()
         .find(|(_, shift)| bytes >> shift > 0)
         .unwrap_or(("b", 0));
-    Ok(format!("{}{unit}", bytes >> shift))
+    let _ = write!(out, "{}{unit}", bytes >> shift);
 }
 
 /// Writes a rate.

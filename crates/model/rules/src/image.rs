@@ -185,6 +185,7 @@ impl<'r, 'a> Builder<'r, 'a> {
     /// Builds the image, with numbers for edits if it has `spare` ones. The encoder has its state.
     fn build(mut self, spare: bool) -> Result<(Built, rule::Encoder<'a>), BuildError> {
         self.number(spare);
+        self.encoder.prepare(self.ruleset);
         for table in 0..self.ruleset.tables.len() {
             self.table(table)?;
         }
@@ -274,6 +275,7 @@ impl<'r, 'a> Builder<'r, 'a> {
         let set_offsets = self.encoder.write_sets(&mut self.bytes)?;
         let chain_at = self.put_table(&self.chain_at.clone());
         let set_at = self.put_table(&set_offsets);
+        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
         let table_at = self.bytes.len() as u32;
         let (tables, table_bytes) = self.encoder.tables.write(&mut self.bytes)?;
         self.bytes

@@ -374,6 +374,8 @@ pub enum Type {
     Rate,
     /// Packets by time, or bytes (`10kb/s`).
     HashRate,
+    /// The burst of one: packets, or bytes.
+    HashBurst,
     /// Match or type `mac`.
     Mac,
     /// Match or type `mac mask`.

@@ -503,6 +503,7 @@ pub fn parse(ty: Type, words: &[&[u8]], context: Context) -> Result<Value, Strin
         Type::Word => Value::Text(Box::new(word.into())),
         Type::Rate => Value::Number(rate(word)?),
         Type::HashRate => crate::hash_rate::parse(utf8(word)?)?,
+        Type::HashBurst => crate::hash_rate::parse_burst(utf8(word)?)?,
         Type::Mac => match mac(utf8(word)?) {
             Some(address) => Value::Number(address),
             None => {

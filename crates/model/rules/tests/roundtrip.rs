@@ -180,6 +180,10 @@ fn value(ty: Type, family: Family, random: &mut Random) -> String {
             let units = ["/sec", "/min", "/hour", "/day", "kb/s", "mb/s", "b/s"];
             format!("{}{}", random.number(10_000), random.pick(&units))
         }
+        Type::HashBurst => {
+            let units = ["", "", "b", "kb", "mb"];
+            format!("{}{}", random.number(4_000), random.pick(&units))
+        }
         Type::Mac => random.mac(),
         Type::MacMask | Type::MacName => match random.below(4) {
             0 => random

@@ -4,7 +4,9 @@ mod ruleset;
 
 use fairpath_core::rules::{CounterMode, Store, Table, check};
 use fairpath_rules::image::{Lookups, RECENT_ENTRIES, build};
-use fairpath_rules::{Core, Facts, Family, Hook, Packet, Verdict};
+use fairpath_rules::{
+    Core, Facts, Family, Hook, Packet, Reference, Verdict, WithCounters, to_text,
+};
 use ruleset::ruleset;
 
 const SECOND: u64 = 1_000_000_000;
@@ -552,22 +554,115 @@ fn windows_of_bytes_count_lengths() {
     }
 }
 
+/// The first rule in the order of save files decides, in which chains are sorted by name.
+#[test]
+fn order_of_declaration_decides_about_no_table() {
+    for [first, second] in [["aa", "zz"], ["zz", "aa"]] {
+        for (rule, limits) in [("zz", [1, 9]), ("aa", [9, 1])] {
+            let text = format!(
+                "*filter\n:INPUT ACCEPT\n:{first} -\n:{second} -\n-A INPUT -j {rule}\n\
+                 -A zz -m hashlimit --hashlimit-above 1/min --hashlimit-burst {} \
+                 --hashlimit-name a -j DROP\n\
+                 -A aa -m hashlimit --hashlimit-above 1/min --hashlimit-burst {} \
+                 --hashlimit-name a -j DROP\nCOMMIT\n",
+                limits[0], limits[1]
+            );
+            let mut host = Host::of(&text, Family::Ipv4);
+            let passed = (0..20).filter(|_| !host.drops(1)).count();
+            assert_eq!(passed, limits[1], "{text}");
+        }
+        // A list has the mask of its first rule.
+        let text = format!(
+            "*filter\n:INPUT ACCEPT\n:{first} -\n:{second} -\n-A INPUT -j zz\n-A INPUT -j aa\n\
+             -A zz -m recent --set --name r --mask 255.255.0.0\n\
+             -A aa -m recent --rcheck --hitcount 2 --name r -j DROP\nCOMMIT\n"
+        );
+        let mut host = Host::of(&text, Family::Ipv4);
+        assert_eq!(
+            [host.drops(1), host.drops(2), host.drops(2)],
+            [false, false, true]
+        );
+    }
+}
+
+/// The core has no table for a first rule like this, so it knows no answer of the others either.
+#[test]
+fn rules_after_a_refused_one_are_unknown() {
+    let mut host = Host::new(
+        "-A INPUT -s 192.0.2.9 -m hashlimit --hashlimit-above 1/sec --hashlimit-name a \
+         --hashlimit-rate-match --hashlimit-rate-interval 4294968\n\
+         -A INPUT -m hashlimit --hashlimit-above 1/sec --hashlimit-name a \
+         --hashlimit-rate-match -j DROP\n",
+    );
+    assert!(matches!(host.verdict(&udp(1, 1, 64)), Verdict::Unknown(_)));
+}
+
+/// The burst of a window is no credit, which would overflow.
+#[test]
+fn bursts_of_windows_are_large() {
+    for rate in [
+        "1/sec --hashlimit-burst 200000",
+        "1/day --hashlimit-burst 1000000",
+    ] {
+        let limit = format!("--hashlimit-above {rate} --hashlimit-name a");
+        let rule = format!("-A INPUT -m hashlimit {limit} --hashlimit-rate-match -j DROP\n");
+        assert!(!Host::new(&rule).drops(1));
+        let rule = format!("-A INPUT -m hashlimit {limit} -j DROP\n");
+        let verdict = Host::new(&rule).verdict(&udp(1, 1, 64));
+        assert!(matches!(verdict, Verdict::Unknown(_)), "{rate}");
+    }
+}
+
+/// The kernel has the burst that was written; the tool writes it without the remainder of its unit.
+#[test]
+fn bursts_of_bytes_are_exact() {
+    let text = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -m hashlimit --hashlimit-upto 16b/s \
+                --hashlimit-burst 1104b --hashlimit-name a -j DROP\nCOMMIT\n";
+    let set = ruleset(Family::Ipv4, text);
+    let saved = to_text(&set, WithCounters::Never);
+    assert!(saved.contains("--hashlimit-burst 1kb "), "{saved}");
+    // The bucket takes one packet, and is filled again 69 times for 1104 bytes, 64 times for 1 kB.
+    for (text, most) in [(text, 70), (&saved, 65)] {
+        let mut host = Host::of(text, Family::Ipv4);
+        let passed = (0..200).filter(|_| host.drops(1)).count();
+        assert_eq!(passed, most, "{text}");
+    }
+}
+
+/// A rule of packets on a table of bytes, and of a limit on one of windows, and the other way round.
 #[test]
 fn rules_of_another_kind_are_unknown() {
-    for second in [
-        "",
-        "--hashlimit-rate-match --hashlimit-rate-interval 2 --hashlimit-htable-expire 9",
-    ] {
-        let first = if second.is_empty() {
-            "--hashlimit-rate-match"
-        } else {
-            ""
-        };
-        let mut host = Host::new(&format!(
-            "-A INPUT -m hashlimit --hashlimit-upto 1/sec --hashlimit-name a {first}\n\
-             -A INPUT -m hashlimit --hashlimit-above 1/sec --hashlimit-name a {second} -j DROP\n",
-        ));
-        assert!(matches!(host.verdict(&udp(1, 1, 64)), Verdict::Unknown(_)));
+    let kinds = [
+        "1/sec",
+        "1kb/s",
+        "1/sec --hashlimit-rate-match",
+        "1kb/s --hashlimit-rate-match",
+    ];
+    for first in kinds {
+        for second in kinds {
+            let text = format!(
+                "*filter\n:INPUT ACCEPT\n-A INPUT -m hashlimit --hashlimit-upto {first} \
+                 --hashlimit-name a\n-A INPUT -m hashlimit --hashlimit-above {second} \
+                 --hashlimit-name a -j DROP\nCOMMIT\n"
+            );
+            let set = ruleset(Family::Ipv4, &text);
+            let bytes = udp(1, 1, 64);
+            let packet = Packet {
+                family: Family::Ipv4,
+                bytes: &bytes,
+                network: 0,
+                length: bytes.len(),
+                facts: Facts::usual(),
+            };
+            let of_reference = Reference::new(&set, None).evaluate(Hook::Input, &packet);
+            for verdict in [
+                Host::of(&text, Family::Ipv4).verdict(&bytes),
+                of_reference.verdict,
+            ] {
+                let is_unknown = matches!(verdict, Verdict::Unknown(_));
+                assert_eq!(is_unknown, first != second, "{text}");
+            }
+        }
     }
 }
 

@@ -411,8 +411,9 @@ fn check_tables(image: &Image) -> Result<Vec<u32>, ImageError> {
     let header = &image.header;
     let start = header.table_at as usize;
     let bytes = header.tables as usize * size_of::<Table>();
-    if start < size_of::<Header>() || start + bytes > image.bytes.len() {
-        return bad(40, "the descriptions of tables are outside");
+    if start < size_of::<Header>() || !start.is_multiple_of(8) || start + bytes > image.bytes.len()
+    {
+        return bad(40, "the descriptions of tables are outside, or not aligned");
     }
     if header.table_bytes > table::BYTES {
         return bad(48, "the tables need more memory than tables may have");

@@ -16,7 +16,7 @@ use crate::hash_rate::BYTES;
 use crate::packet::Unknown;
 use crate::sets::Sets;
 use crate::spec::{Kind, Location, U32Test};
-use crate::tree::{Family, Group, Item, Rule, Target, Value};
+use crate::tree::{Family, Group, Item, Rule, Ruleset, Target, Value};
 
 /// Encodes rules of one family.
 pub struct Encoder<'a> {
@@ -85,6 +85,32 @@ impl<'a> Encoder<'a> {
             count: 0,
             dropping: false,
             tested: false,
+        }
+    }
+
+    /// Makes the tables that rules share by name. As in the kernel, the first rule in the order of save
+    /// files decides about a table.
+    pub fn prepare(&mut self, ruleset: &Ruleset) {
+        let shares = |rule: &Rule| {
+            let mut items = rule.items.iter();
+            items.any(|item| matches!(item.kind, Kind::Recent | Kind::Hashlimit))
+        };
+        for table in &ruleset.tables {
+            if !table
+                .chains()
+                .any(|(_, chain)| chain.rules.iter().any(shares))
+            {
+                continue;
+            }
+            for (_, chain) in table.sorted() {
+                for group in chain.rules.iter().flat_map(|rule| rule.matches()) {
+                    match group.kind {
+                        Kind::Recent => drop(self.tables.recent(group, self.family)),
+                        Kind::Hashlimit => drop(self.tables.limit(group, self.family)),
+                        _ => {}
+                    }
+                }
+            }
         }
     }
 
@@ -1020,11 +1046,8 @@ impl<'a> Encoder<'a> {
 
     fn hashlimit(&mut self, group: Group) {
         let upto = group.number("--hashlimit-upto");
-        let Some((rate, not)) = upto.or(group.number("--hashlimit-above")) else {
-            self.unknown(Unknown::OpaqueMatch);
-            return;
-        };
-        let Some(table) = self.tables.limit(group, self.family, rate) else {
+        let rate = upto.or(group.number("--hashlimit-above"));
+        let (Some((rate, not)), Some(table)) = (rate, self.tables.limit(group, self.family)) else {
             self.unknown(Unknown::OpaqueMatch);
             return;
         };

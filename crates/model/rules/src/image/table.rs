@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use fairpath_core::rules::{Table, table};
 
 use super::BuildError;
-use crate::hash_rate::{BYTES, bytes, credits, overflows, window};
+use crate::hash_rate::{BYTES, credits, overflows, window};
 use crate::tree::{Family, Group, Value};
 
 /// Addresses of a recent list (`ip_list_tot` of xt_recent).
@@ -31,7 +31,8 @@ mod mode {
 /// The tables that rules use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tables {
-    by_name: HashMap<(u32, Vec<u8>), u32>,
+    /// `None`: one that the core does not have.
+    by_name: HashMap<(u32, Vec<u8>), Option<u32>>,
     tables: Vec<Table>,
 }
 
@@ -50,13 +51,14 @@ impl Tables {
             _ if family == Family::Ipv6 => [u64::MAX; 2],
             _ => [u64::from(u32::MAX), 0],
         };
-        let number = self.number(table::RECENT, group.text("--name"), || Table {
+        let list = || Table {
             kind: table::RECENT,
             entries: RECENT_ENTRIES,
             buckets: RECENT_ENTRIES.next_power_of_two() - 1,
             source: mask,
             ..Table::default()
-        });
+        };
+        let number = self.number(table::RECENT, group.text("--name"), || Some(list()))?;
         let list = &mut self.tables[number as usize];
         list.stamps = list.stamps.max(stamps - 1);
         list.ttl |= u32::from(group.has("--rttl"));
@@ -65,29 +67,38 @@ impl Tables {
 
     /// The table of a hashlimit match. `None`: its rate, burst, interval or mode is not one of the
     /// core.
-    pub fn limit(&mut self, group: Group, family: Family, rate: u64) -> Option<u32> {
+    pub fn limit(&mut self, group: Group, family: Family) -> Option<u32> {
+        let rate = ["--hashlimit-upto", "--hashlimit-above"];
+        let (rate, _) = rate.iter().find_map(|name| group.number(name))?;
         let kind = match group.has("--hashlimit-rate-match") {
             true => table::WINDOW,
             false => table::LIMIT,
         };
-        if overflows(rate, burst(group).unwrap_or(5)) || interval(group) > table::INTERVAL {
-            return None;
-        }
+        let refused = match kind {
+            table::WINDOW => interval(group) > table::INTERVAL,
+            _ => overflows(rate, burst(group).unwrap_or(5)),
+        };
         let number = self.number(table::LIMIT, group.text("--hashlimit-name"), || {
-            new_limit(group, family, kind, rate)
-        });
+            (!refused).then(|| new_limit(group, family, kind, rate))
+        })?;
         // A rule of packets on a table of bytes has no sensible meaning in the kernel either, and one
         // of credits on a table of windows reads numbers of the other kind.
         let table = &self.tables[number as usize];
         let fits = table.kind == kind && table.counts_bytes() == (rate & BYTES != 0);
-        fits.then_some(number)
+        (fits && !refused).then_some(number)
     }
 
-    fn number(&mut self, kind: u32, name: Option<&[u8]>, new: impl FnOnce() -> Table) -> u32 {
+    /// The number of a table by its name. `None`: the core has not the one of the first rule.
+    fn number(
+        &mut self,
+        kind: u32,
+        name: Option<&[u8]>,
+        new: impl FnOnce() -> Option<Table>,
+    ) -> Option<u32> {
         let key = (kind, name.unwrap_or_default().to_vec());
         *self.by_name.entry(key).or_insert_with(|| {
-            self.tables.push(new());
-            self.tables.len() as u32 - 1
+            self.tables.push(new()?);
+            Some(self.tables.len() as u32 - 1)
         })
     }
 
@@ -96,7 +107,7 @@ impl Tables {
         let mut pairs: Vec<(u32, u32)> = self
             .by_name
             .iter()
-            .filter_map(|(name, here)| Some((*here, *other.by_name.get(name)?)))
+            .filter_map(|(name, here)| Some(((*here)?, (*other.by_name.get(name)?)?)))
             .filter(|(here, there)| {
                 let there = other.tables[*there as usize];
                 let here = self.tables[*here as usize];
@@ -186,11 +197,8 @@ fn interval(group: Group) -> u64 {
     }
 }
 
-/// The burst: packets, or bytes with a unit.
+/// The burst: packets, or bytes.
 fn burst(group: Group) -> Option<u64> {
-    let text = std::str::from_utf8(group.text("--hashlimit-burst")?).ok()?;
-    bytes(text, crate::arp::decimal)
-        .ok()
-        .flatten()
-        .or_else(|| text.parse().ok())
+    let (burst, _) = group.number("--hashlimit-burst")?;
+    Some(burst & !BYTES)
 }

@@ -293,8 +293,8 @@ fn hash_ports(context: &Context) -> Result<[u8; 4], Stop> {
 /// The rate of a rule, and the time in ns after which iptables lets an idle entry leave.
 fn hash_rate(group: &Group) -> (HashRate, u64) {
     let rate = hash_rate_of(group);
-    let burst = group.text("--hashlimit-burst");
-    let burst = burst.and_then(|text| std::str::from_utf8(text).ok());
+    let burst = group.number("--hashlimit-burst");
+    let burst = burst.map(|(burst, _)| burst & !BYTES);
     let expiry = hash_rate::expiry(rate, burst.is_some()) * (SECOND / 1_000);
     let window = group.has("--hashlimit-rate-match");
     let interval = group
@@ -302,7 +302,7 @@ fn hash_rate(group: &Group) -> (HashRate, u64) {
         .map_or(1, |(seconds, _)| seconds)
         .saturating_mul(SECOND);
     if rate & BYTES == 0 {
-        let burst = burst.and_then(|text| text.parse().ok()).unwrap_or(5u64);
+        let burst = burst.unwrap_or(5);
         let cost = rate.saturating_mul(1_000);
         let per_second = 1_000_000 / rate.max(1);
         let rate = match window {
@@ -319,7 +319,6 @@ fn hash_rate(group: &Group) -> (HashRate, u64) {
         return (rate, expiry);
     }
     let per_second = (rate & !BYTES).max(1);
-    let burst = burst.and_then(|text| hash_rate::bytes(text, crate::arp::decimal).ok().flatten());
     let refills = burst.map_or(0, |burst| burst.div_ceil(per_second));
     // The kernel's cost of 16 bytes, a share of 2^32 of a second.
     let share = u64::from(u32::MAX) / ((per_second >> 4) + 1);

@@ -4,11 +4,12 @@ use super::{ARP, Alias, BRIDGE, HexForm, IP, IPV4, IPV6, Kind, Names, Opt, Spec,
 use crate::arp::Field;
 use Type::{
     AddressList, AddressRange, Among, ArpField, Begun, Bits, Choice, Chunks, Date, Dec,
-    DecimalPorts, Exact, Flag, Groups, Handle, HashRate, Hex, Hex16, HexUpper, IcmpRange, IcmpType,
-    IgmpRange, Interface, IpProtocol, Mac, MacMask, MacName, Mark, MarkOrBits, Mask, MonthDays,
-    Name, Named, Named10, Named16, NamedAny, NatAddress, NatPorts, Net, Net6, Numbered, OptionList,
-    OrderedRange, PlainNet, PortList, Ports, Probability, Protocol, ProtocolNumber, Quoted, Range,
-    Rate, SetMatch, TcpFlags, Text, TimeOfDay, Tos, U32, Users, Word, Words, XMark,
+    DecimalPorts, Exact, Flag, Groups, Handle, HashBurst, HashRate, Hex, Hex16, HexUpper,
+    IcmpRange, IcmpType, IgmpRange, Interface, IpProtocol, Mac, MacMask, MacName, Mark, MarkOrBits,
+    Mask, MonthDays, Name, Named, Named10, Named16, NamedAny, NatAddress, NatPorts, Net, Net6,
+    Numbered, OptionList, OrderedRange, PlainNet, PortList, Ports, Probability, Protocol,
+    ProtocolNumber, Quoted, Range, Rate, SetMatch, TcpFlags, Text, TimeOfDay, Tos, U32, Users,
+    Word, Words, XMark,
 };
 
 const U8: Type = Dec(255);
@@ -554,7 +555,7 @@ pub static SPECS: &[Spec] = &[
         &[
             opt(&["--hashlimit-upto", "--hashlimit"], HashRate).not(),
             opt(&["--hashlimit-above"], HashRate).not(),
-            opt(&["--hashlimit-burst"], Word),
+            opt(&["--hashlimit-burst"], HashBurst),
             opt(&["--hashlimit-mode"], Bits(HASH_MODES)),
             opt(&["--hashlimit-name"], Name(255)),
             opt(&["--hashlimit-htable-size"], U32_NUMBER),

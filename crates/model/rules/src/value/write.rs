@@ -197,6 +197,7 @@ pub fn write(ty: Type, value: &Value, family: Family, out: &mut Vec<u8>) {
         (_, Value::Text(text)) => out.extend_from_slice(text),
         (Type::Rate, Value::Number(rate)) => out.extend_from_slice(rate_text(*rate).as_bytes()),
         (Type::HashRate, value) => crate::hash_rate::write(value, out),
+        (Type::HashBurst, value) => crate::hash_rate::write_burst(value, out),
         (Type::Mac, Value::Number(address)) => {
             out.extend_from_slice(mac_text(*address).as_bytes());
         }
