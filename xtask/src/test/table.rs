@@ -354,50 +354,25 @@ mod tests {
             &["shape"],
         )
         .unwrap();
-        for (text, executables, scenarios) in [
-            (TEXT.to_owned(), vec!["fairpath-core/lib"], vec!["shape"]),
-            (
-                TEXT.to_owned(),
-                vec![shape, "fairpath-tests/new"],
-                vec!["shape"],
-            ),
-            (TEXT.to_owned(), vec![shape], vec![]),
-            (TEXT.to_owned(), vec![shape], vec!["shape", "new"]),
-            (
-                TEXT.replace("paths = [\"examples", "paths = [\"gone"),
-                vec![shape],
-                vec!["shape"],
-            ),
-            (
-                TEXT.replace("quotas = [\"examples", "quotas = [\"gone"),
-                vec![shape],
-                vec!["shape"],
-            ),
-            (
-                TEXT.replace("apart = [\"quotas", "apart = [\"gone"),
-                vec![shape],
-                vec!["shape"],
-            ),
-            (
-                TEXT.replace("apart = [\"quotas\"]", ""),
-                vec![shape],
-                vec!["shape"],
-            ),
-            (
-                TEXT.replace("fairpath-core = 20", "gone = 20"),
-                vec![shape],
-                vec!["shape"],
-            ),
-            (
-                TEXT.replace("\"fairpath-shape\"", "\"gone\""),
-                vec![shape],
-                vec!["shape"],
-            ),
+        for (executables, scenarios) in [
+            (&["fairpath-core/lib"][..], &["shape"][..]),
+            (&[shape, "fairpath-tests/new"], &["shape"]),
+            (&[shape], &[]),
+            (&[shape], &["shape", "new"]),
         ] {
-            assert!(
-                check(&text, &executables, &scenarios).is_err(),
-                "{executables:?} {text}"
-            );
+            let checked = check(TEXT, executables, scenarios);
+            assert!(checked.is_err(), "{executables:?}, {scenarios:?}");
+        }
+        for (name, other) in [
+            ("paths = [\"examples", "paths = [\"gone"),
+            ("quotas = [\"examples", "quotas = [\"gone"),
+            ("apart = [\"quotas", "apart = [\"gone"),
+            ("apart = [\"quotas\"]", ""),
+            ("fairpath-core = 20", "gone = 20"),
+            ("\"fairpath-shape\"", "\"gone\""),
+        ] {
+            let text = TEXT.replace(name, other);
+            assert!(check(&text, &[shape], &["shape"]).is_err(), "{text}");
         }
     }
 
