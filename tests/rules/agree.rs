@@ -10,7 +10,13 @@ use fairpath_rules::{
 use fairpath_statistics::Random;
 use fairpath_testbed::{Need, requires};
 use fairpath_tests::oracle::bridge;
+use fairpath_tests::oracle::packets::frames;
 use fairpath_units::test_seeds;
+
+use crate::oracle::legacy::Tool;
+use crate::oracle::partial::{complete, hide, with_facts};
+use crate::oracle::rulesets::generate;
+use crate::oracle::{family, hooks, parse};
 
 const EXAMPLES: [(&str, Family); 4] = [
     ("home.v4", Family::Ipv4),
@@ -213,6 +219,37 @@ fn kernel_and_native_agree() {
             let packets: Vec<Packet> = packets.iter().map(|each| packet(family, each)).collect();
             runtimes_agree(built, hook, &packets, &format!("{name}, seed {seed}"));
         }
+    }
+}
+
+/// Generated rules with facts of which some are not known.
+#[test]
+fn kernel_and_native_agree_on_generated_rules() {
+    requires!(Need::Root);
+    for seed in test_seeds(60) {
+        let tool = [Tool::V4, Tool::V6][seed as usize % 2];
+        let mut random = Random::new(seed);
+        let generated = generate(tool, seed);
+        let text = with_facts(&generated.text, &mut random);
+        let ruleset = parse(tool, &text);
+        let lookups = random.pick(&Lookups::ALL);
+        let built = build(&ruleset, None, lookups).unwrap();
+        let frames = frames(family(tool), generated.toward, seed, RUN_PACKETS);
+        let packets: Vec<Packet> = frames
+            .iter()
+            .map(|frame| {
+                let whole = complete(tool, frame, &mut random);
+                let partial = hide(&whole, &mut random);
+                // The caller answers for a packet without its network header.
+                match random.one_in(3) && partial.network_bytes().len() >= 40 {
+                    true => partial,
+                    false => whole,
+                }
+            })
+            .collect();
+        let hook = *hooks(tool, generated.toward).last().expect("a hook");
+        let context = format!("seed {seed}, {lookups:?}\n{text}");
+        runtimes_agree(&built, hook, &packets, &context);
     }
 }
 

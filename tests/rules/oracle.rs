@@ -10,12 +10,13 @@
 //! without lookups.
 
 mod compare;
+mod connections;
 mod facts;
 mod harness;
 mod keys;
-mod legacy;
-mod partial;
-mod rulesets;
+pub(crate) mod legacy;
+pub(crate) mod partial;
+pub(crate) mod rulesets;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -44,7 +45,7 @@ const FRAMES: usize = 128;
 #[cfg(feature = "soak")]
 const SOAK_FRAMES: usize = 512;
 
-fn family(tool: Tool) -> Family {
+pub(crate) fn family(tool: Tool) -> Family {
     match tool {
         Tool::V4 => Family::Ipv4,
         Tool::V6 => Family::Ipv6,
@@ -121,7 +122,29 @@ fn packet<'a>(tool: Tool, frame: &'a [u8]) -> Packet<'a> {
     }
 }
 
-fn hooks(tool: Tool, toward: Toward) -> &'static [Hook] {
+/// The frames of a generated ruleset: without fragments if the kernel would join them.
+fn frames_of(tool: Tool, generated: &rulesets::Ruleset, seed: u64, count: usize) -> Vec<Vec<u8>> {
+    let mut frames = frames(family(tool), generated.toward, seed, count);
+    frames.retain(|frame| !(generated.tracked && is_fragment(&frame[network(frame)..])));
+    frames
+}
+
+fn is_fragment(packet: &[u8]) -> bool {
+    if packet[0] >> 4 == 4 {
+        return u16::from_be_bytes([packet[6], packet[7]]) & 0x3fff != 0;
+    }
+    let (mut next, mut at) = (packet[6], 40);
+    while let (0 | 43 | 51 | 60, Some(header)) = (next, packet.get(at..at + 2)) {
+        at += match next {
+            51 => (usize::from(header[1]) + 2) * 4,
+            _ => (usize::from(header[1]) + 1) * 8,
+        };
+        next = header[0];
+    }
+    next == 44
+}
+
+pub(crate) fn hooks(tool: Tool, toward: Toward) -> &'static [Hook] {
     match (tool, toward) {
         (Tool::Arp, _) => &[Hook::Input],
         (_, Toward::Ingress) => &[Hook::Prerouting],
@@ -209,7 +232,7 @@ impl<'a> Evaluators<'a> {
     }
 }
 
-fn parse(tool: Tool, text: &str) -> Ruleset {
+pub(crate) fn parse(tool: Tool, text: &str) -> Ruleset {
     let names = Names::default();
     read(&mut text.as_bytes(), "generated", family(tool), &names)
         .unwrap()
@@ -233,7 +256,7 @@ impl Compared {
         let tool = legacy.tool();
         let generated = generate(tool, seed);
         let ruleset = parse(tool, &generated.text);
-        let frames = frames(family(tool), generated.toward, seed, count);
+        let frames = frames_of(tool, &generated, seed, count);
         let evaluators = Evaluators::new(tool, generated.toward, &ruleset);
         let answer =
             |frames: &[Vec<u8>]| evaluators.answers(frames.iter().map(|frame| (&frame[..], 0)));
@@ -337,7 +360,7 @@ fn reference_agrees(tool: Tool, count: u64) {
         let mut core = Core::new(&built, CounterMode::Exact).unwrap();
         let mut reference = Reference::new(&ruleset, None);
         let hook = *hooks(tool, generated.toward).last().expect("a hook");
-        for frame in frames(family(tool), generated.toward, seed, FRAMES) {
+        for frame in frames_of(tool, &generated, seed, FRAMES) {
             let packet = packet(tool, &frame);
             let of_core = core.evaluate(hook, &packet).expect("frames are complete");
             let of_reference = reference.evaluate(hook, &packet);

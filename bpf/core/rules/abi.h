@@ -202,6 +202,7 @@ enum fp_rules_test_kind {
 	FP_SET_MSS,	 /* a */
 	FP_SET_UNTRACKED,
 	FP_SET_LOGGED,
+	FP_SET_TEMPLATE, /* a: slot: the mark of the template */
 };
 
 /* The word of FP_TEST_RECENT: what to do in two bits, and options. */
@@ -439,7 +440,9 @@ struct fp_rules_work {
 	u32 changed; /* FP_CHANGED_* */
 	u32 logged;
 	u32 waiting;  /* reason of an unknown answer in the present rule */
-	u32 hidden;   /* true while table raw runs */
+	u32 hidden;   /* true while table raw runs, if the packet's connection is not visible there */
+	u32 by_input; /* an unknown input interface makes the connection unknown */
+	u32 template; /* number of the slot with its mark, plus 1: a template is in place of the connection */
 	u32 doomed;   /* the packet is dropped after the present rule */
 	u32 doomable; /* a broken header was found by a match that is negated afterwards */
 	u32 error;    /* more than FP_RULES_STEPS records */

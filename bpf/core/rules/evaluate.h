@@ -412,7 +412,7 @@ FP_FUNC u32 fp_rules_walk_chains(struct fp_rules FP_MEM *r FP_ARG,
 			const struct fp_rules_test FP_MEM *change =
 				FP_AT(const struct fp_rules_test, record, argument);
 
-			if (fp_rules_change(w, change) == FP_MAYBE)
+			if (fp_rules_change(r, w, change) == FP_MAYBE)
 				return fp_rules_verdict(w, FP_ACT_UNKNOWN, w->argument, record->id);
 			goto no;
 		}
@@ -473,41 +473,45 @@ FP_INLINE u32 fp_rules_chain(struct fp_rules FP_MEM *r, struct fp_rules_work FP_
 	return fp_rules_walk_chains(r, w);
 }
 
-/* The bits of FP_W_META that belong to the connection. */
-#define FP_META_CONNECTION (0xffffull | 0xffull << FP_META_REPLY)
 /* The interface `lo`, with its end. */
 #define FP_NAME_LO 0x6f6cull
 
 /*
  * Table raw runs before conntrack: a packet has no connection there, which is INVALID. One that
- * comes back by `lo` has that of its sender.
+ * comes back by `lo` has that of its sender. The caller has made a packet without input slow, if a
+ * rule reads its connection.
  */
 FP_INLINE void fp_rules_hide_connection(struct fp_rules_work FP_MEM *w, u32 hook)
 {
-	if (hook == 0 && (w->word[FP_W_IN] & 0xffffff) == FP_NAME_LO)
-		return;
-	w->hidden = 1;
-	w->hidden_meta = w->word[FP_W_META] & FP_META_CONNECTION;
-	w->hidden_mark = w->word[FP_W_MARK] & ~0xffffffffull;
-	w->hidden_unknown = w->unknown[FP_W_META] & FP_META_CONNECTION;
-	w->hidden_unknown_mark = w->unknown[FP_W_MARK];
-	w->word[FP_W_META] = (w->word[FP_W_META] & ~FP_META_CONNECTION) | 1;
-	w->word[FP_W_MARK] &= 0xffffffffull;
-	w->unknown[FP_W_META] &= ~FP_META_CONNECTION;
-	w->unknown[FP_W_MARK] = 0;
+	if (hook == 0) {
+		if (w->unknown[FP_W_IN]) {
+			if (fp_rules_is_new(w))
+				return;
+			fp_rules_keep_connection(w);
+			w->by_input = 1;
+			w->unknown[FP_W_META] |= FP_META_CONNECTION;
+			w->unknown[FP_W_MARK] = ~0xffffffffull;
+			return;
+		}
+		if ((w->word[FP_W_IN] & 0xffffff) == FP_NAME_LO)
+			return;
+	}
+	fp_rules_keep_connection(w);
+	fp_rules_put_connection(w, 1ull << FP_META_STATE, 0);
 }
 
-/* After table raw, unless it made the packet untracked. */
+/* After table raw, unless a rule of it decided about the connection. */
 FP_INLINE void fp_rules_show_connection(struct fp_rules_work FP_MEM *w)
 {
 	if (!w->hidden)
 		return;
-	w->hidden = 0;
-	if (w->changed & FP_CHANGED_UNTRACKED)
-		return;
+	FP_PUT(w->hidden, 0);
+	FP_PUT(w->by_input, 0);
+	FP_PUT(w->template, 0);
 	w->word[FP_W_META] = (w->word[FP_W_META] & ~FP_META_CONNECTION) | w->hidden_meta;
 	w->word[FP_W_MARK] = (w->word[FP_W_MARK] & 0xffffffffull) | w->hidden_mark;
-	w->unknown[FP_W_META] |= w->hidden_unknown;
+	w->unknown[FP_W_META] =
+		(w->unknown[FP_W_META] & ~FP_META_CONNECTION) | w->hidden_unknown;
 	w->unknown[FP_W_MARK] = w->hidden_unknown_mark;
 }
 
@@ -523,6 +527,9 @@ FP_INLINE u32 fp_rules_evaluate(struct fp_rules FP_MEM *r, struct fp_rules_work 
 	fp_rules_verdict(w, FP_ACT_ACCEPT, 0, FP_RULES_NONE);
 	fp_rules_sample(r, w);
 	w->doomed = 0;
+	FP_PUT(w->hidden, 0);
+	FP_PUT(w->by_input, 0);
+	FP_PUT(w->template, 0);
 	fp_loop(*i, FP_RULES_TABLES) {
 		u32 number = image->entry[family][hook][*i];
 
@@ -532,7 +539,7 @@ FP_INLINE u32 fp_rules_evaluate(struct fp_rules FP_MEM *r, struct fp_rules_work 
 		/* Only the first packet of a connection sees table nat. */
 		if (image->nat[family][hook] >> *i & 1) {
 			if (w->unknown[FP_W_META] >> FP_META_STATE & 0xff)
-				return fp_rules_verdict(w, FP_ACT_UNKNOWN, FP_UNKNOWN_CONNECTION,
+				return fp_rules_verdict(w, FP_ACT_UNKNOWN, fp_no_connection(w),
 							FP_RULES_NONE);
 			if (!(w->word[FP_W_META] >> FP_META_STATE & (2 | 4)))
 				continue;

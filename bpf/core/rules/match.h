@@ -36,14 +36,14 @@ FP_FUNC u32 fp_test_small(struct fp_rules_work FP_MEM *w FP_ARG,
 		u64 mask = (1ull << width) - 1;
 
 		if (w->unknown[word] >> shift & mask)
-			return fp_maybe(w, fp_reason_of(word, mask << shift));
+			return fp_maybe(w, fp_reason_of(w, word, mask << shift));
 		return fp_within((u32)(w->word[word] >> shift & mask), t->a & 0xffff, t->a >> 16) ^
 		       not;
 	}
 	case FP_TEST_ANY_BITS:
 		unknown = w->unknown[word] & t->b;
 		if (unknown)
-			return fp_maybe(w, fp_reason_of(word, unknown));
+			return fp_maybe(w, fp_reason_of(w, word, unknown));
 		return !!(w->word[word] & t->b) ^ not;
 	case FP_TEST_RANDOM:
 		if (!(w->known & FP_KNOWN_RANDOM))
@@ -272,8 +272,63 @@ FP_INLINE void fp_set_field(struct fp_rules_work FP_MEM *w, u32 word, u32 shift,
 	w->word[word] = (w->word[word] & ~(mask << shift)) | (value & mask) << shift;
 }
 
+/* The bits of FP_W_META that belong to the connection. */
+#define FP_META_CONNECTION (0xffffull | 0xffull << FP_META_REPLY)
+
+/* Keeps the connection until table raw ends. */
+FP_INLINE void fp_rules_keep_connection(struct fp_rules_work FP_MEM *w)
+{
+	w->hidden = 1;
+	w->hidden_meta = w->word[FP_W_META] & FP_META_CONNECTION;
+	w->hidden_mark = w->word[FP_W_MARK] & ~0xffffffffull;
+	w->hidden_unknown = w->unknown[FP_W_META] & FP_META_CONNECTION;
+	w->hidden_unknown_mark = w->unknown[FP_W_MARK];
+}
+
+/* Another connection of these bits, which are known. */
+FP_INLINE void fp_rules_put_connection(struct fp_rules_work FP_MEM *w, u64 meta, u32 mark)
+{
+	w->word[FP_W_META] = (w->word[FP_W_META] & ~FP_META_CONNECTION) | meta;
+	w->word[FP_W_MARK] = (u32)w->word[FP_W_MARK] | (u64)mark << 32;
+	w->unknown[FP_W_META] &= ~FP_META_CONNECTION;
+	w->unknown[FP_W_MARK] = 0;
+}
+
+/* True if the packet has neither a connection nor a template, and was not made untracked. */
+FP_INLINE int fp_rules_is_new(const struct fp_rules_work FP_MEM *w)
+{
+	return !(w->unknown[FP_W_META] >> FP_META_STATE & 0xff) &&
+	       (w->word[FP_W_META] >> FP_META_STATE & 1);
+}
+
+/* NOTRACK, which has no effect on a packet that has a connection or a template. */
+FP_INLINE void fp_rules_untrack(struct fp_rules_work FP_MEM *w)
+{
+	if (fp_rules_is_new(w)) {
+		w->hidden = 0;
+		fp_rules_put_connection(w, 16ull << FP_META_STATE, 0);
+		w->changed |= FP_CHANGED_UNTRACKED;
+	} else if (w->by_input) {
+		/* Untracked, or the sender's connection: unknown also after the table. */
+		w->hidden = 0;
+	}
+}
+
+/* CT with other options. The template looks like a new connection until connection tracking. */
+FP_INLINE void fp_rules_template(struct fp_rules FP_MEM *r, struct fp_rules_work FP_MEM *w,
+				 u32 slot)
+{
+	if (!fp_rules_is_new(w))
+		return;
+	if (!w->hidden)
+		fp_rules_keep_connection(w);
+	w->template = slot + 1;
+	fp_rules_put_connection(w, 2ull << FP_META_STATE | 8ull << FP_META_STATUS,
+				(u32)fp_rules_slot(r, slot)->value);
+}
+
 /* Carries out the change of a target. Later rules see it. */
-FP_FUNC u32 fp_rules_change(struct fp_rules_work FP_MEM *w FP_ARG,
+FP_FUNC u32 fp_rules_change(struct fp_rules FP_MEM *r FP_ARG, struct fp_rules_work FP_MEM *w FP_ARG,
 			    const struct fp_rules_test FP_MEM *t FP_ARG)
 {
 	u32 mark = (u32)w->word[FP_W_MARK], connmark = (u32)(w->word[FP_W_MARK] >> 32);
@@ -281,29 +336,24 @@ FP_FUNC u32 fp_rules_change(struct fp_rules_work FP_MEM *w FP_ARG,
 	u32 ttl = (u8)(w->word[FP_W_META] >> FP_META_TTL), to = ttl;
 
 	/* Without a connection, its mark is neither read nor written. */
-	if (t->kind >= FP_SET_CONNMARK && t->kind <= FP_RESTORE_CONNMARK &&
-	    !(w->unknown[FP_W_META] >> FP_META_STATE & 0xff) &&
-	    (w->word[FP_W_META] >> FP_META_STATE & (1 | 16)))
-		return FP_YES;
+	if (t->kind >= FP_SET_CONNMARK && t->kind <= FP_RESTORE_CONNMARK) {
+		if (!(w->unknown[FP_W_META] >> FP_META_STATE & 0xff) &&
+		    (w->word[FP_W_META] >> FP_META_STATE & (1 | 16)))
+			return FP_YES;
+		if (w->unknown[FP_W_MARK])
+			return fp_maybe(w, fp_no_connection(w));
+	}
 	switch (t->kind) {
 	case FP_SET_MARK:
 		mark = (mark & ~(u32)t->b) ^ t->a;
 		break;
 	case FP_SET_CONNMARK:
-		if (w->unknown[FP_W_MARK])
-			return fp_maybe(w, FP_UNKNOWN_CONNECTION);
 		connmark = (connmark & ~(u32)t->b) ^ t->a;
-		w->changed |= FP_CHANGED_CONNMARK;
 		break;
 	case FP_SAVE_CONNMARK:
-		if (w->unknown[FP_W_MARK])
-			return fp_maybe(w, FP_UNKNOWN_CONNECTION);
 		connmark = (connmark & ~(u32)(t->b >> 32)) ^ (mark & (u32)t->b);
-		w->changed |= FP_CHANGED_CONNMARK;
 		break;
 	case FP_RESTORE_CONNMARK:
-		if (w->unknown[FP_W_MARK])
-			return fp_maybe(w, FP_UNKNOWN_CONNECTION);
 		mark = (mark & ~(u32)t->b) ^ (connmark & (u32)(t->b >> 32));
 		break;
 	case FP_SET_PRIORITY:
@@ -334,14 +384,20 @@ FP_FUNC u32 fp_rules_change(struct fp_rules_work FP_MEM *w FP_ARG,
 		w->changed |= FP_CHANGED_MSS;
 		return FP_YES;
 	case FP_SET_UNTRACKED:
-		/* A packet that has a connection keeps it. */
-		fp_set_field(w, FP_W_META, FP_META_STATE, 0xff, 16);
-		w->unknown[FP_W_META] &= ~(0xffull << FP_META_STATE);
-		w->changed |= FP_CHANGED_UNTRACKED;
+		fp_rules_untrack(w);
+		return FP_YES;
+	case FP_SET_TEMPLATE:
+		fp_rules_template(r, w, t->a);
 		return FP_YES;
 	case FP_SET_LOGGED:
 		w->logged++;
 		return FP_YES;
+	}
+	if (connmark != (u32)(w->word[FP_W_MARK] >> 32)) {
+		if (w->template)
+			fp_rules_slot(r, w->template - 1)->value = connmark;
+		else
+			w->changed |= FP_CHANGED_CONNMARK;
 	}
 	w->word[FP_W_MARK] = mark | (u64)connmark << 32;
 	return FP_YES;

@@ -40,8 +40,14 @@ FP_INLINE u32 fp_missing(struct fp_rules_work FP_MEM *w, u32 there)
 	return there == FP_CUT_PACKET ? fp_maybe(w, FP_UNKNOWN_CUT_BYTES) : FP_HOTDROP;
 }
 
+/* The reason for an unknown connection. */
+FP_INLINE u32 fp_no_connection(const struct fp_rules_work FP_MEM *w)
+{
+	return w->by_input ? FP_UNKNOWN_INPUT : FP_UNKNOWN_CONNECTION;
+}
+
 /* The reason for an unknown word. */
-FP_INLINE u32 fp_reason_of(u32 word, u64 bits)
+FP_INLINE u32 fp_reason_of(const struct fp_rules_work FP_MEM *w, u32 word, u64 bits)
 {
 	switch (word) {
 	case FP_W_L4:
@@ -52,8 +58,7 @@ FP_INLINE u32 fp_reason_of(u32 word, u64 bits)
 	case FP_W_ARP:
 		return FP_UNKNOWN_CUT_BYTES;
 	case FP_W_META:
-		return bits & 0xffffull << FP_META_TOS ? FP_UNKNOWN_CUT_BYTES
-						       : FP_UNKNOWN_CONNECTION;
+		return bits & 0xffffull << FP_META_TOS ? FP_UNKNOWN_CUT_BYTES : fp_no_connection(w);
 	case FP_W_IN:
 	case FP_W_IN1:
 		return FP_UNKNOWN_INPUT;
@@ -72,7 +77,7 @@ FP_INLINE u32 fp_reason_of(u32 word, u64 bits)
 			return FP_UNKNOWN_CUT_BYTES;
 		return bits & 0xff ? FP_UNKNOWN_PACKET_TYPE : FP_UNKNOWN_REVERSE_PATH;
 	}
-	return FP_UNKNOWN_CONNECTION;
+	return fp_no_connection(w);
 }
 
 /* The state of a packet whose transport header a match requires: FP_YES if it is there. */
@@ -128,7 +133,7 @@ FP_FUNC u32 fp_compare_slowly(struct fp_rules_work FP_MEM *w FP_ARG,
 	if ((w->word[word] & mask & ~unknown) != (value & ~unknown))
 		return not;
 	if (unknown)
-		return fp_maybe(w, fp_reason_of(word, unknown));
+		return fp_maybe(w, fp_reason_of(w, word, unknown));
 	return !not;
 }
 
@@ -164,7 +169,7 @@ FP_FUNC u32 fp_test_words(struct fp_rules_work FP_MEM *w FP_ARG,
 		if ((w->word[word] & mask & ~unknown) != (c->value & ~unknown))
 			return not;
 		if (unknown)
-			maybe = fp_reason_of(word, unknown);
+			maybe = fp_reason_of(w, word, unknown);
 		shape >>= 5;
 		c++;
 	}

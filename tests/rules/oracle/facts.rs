@@ -4,11 +4,8 @@ use fairpath_testbed::{Need, missing, requires, skip};
 
 use super::compare::answer;
 use super::legacy::{Legacy, Tool};
-use super::{Evaluators, packet, parse};
-use fairpath_core::rules::CounterMode;
-use fairpath_rules::image::{Lookups, build};
-use fairpath_rules::{Core, Hook, Verdict};
-use fairpath_tests::oracle::compare::{Answer, counts_of_core, differing};
+use super::{Evaluators, parse};
+use fairpath_tests::oracle::compare::differing;
 use fairpath_tests::oracle::packets::{
     ETH_ARP, ETH_IPV4, ETH_IPV6, Ipv4, TCP, Toward, UDP, plain, v6_packet,
 };
@@ -291,44 +288,6 @@ fn options_are_read_after_ports_and_flags() {
 
 /// A limit of one packet for each destination port.
 const ONE_BY_PORT: &str = "-m hashlimit --hashlimit-upto 1/min --hashlimit-burst 1 --hashlimit-mode dstport --hashlimit-name h";
-
-/// Four connections of one host, after connection tracking.
-#[test]
-fn connlimit_counts_the_present_connection() {
-    requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));
-    let legacy = Legacy::new(Tool::V4);
-    let rules: String = [
-        "--connlimit-above 2",
-        "--connlimit-upto 2",
-        "--connlimit-above 3 --connlimit-daddr",
-    ]
-    .map(|rule| format!("-A PREROUTING -m connlimit {rule}\n"))
-    .concat();
-    let text = format!("*mangle\n:PREROUTING ACCEPT [0:0]\n{rules}COMMIT\n");
-    let frames: Vec<Vec<u8>> = (0..4)
-        .map(|flow| {
-            let mut datagram = udp();
-            datagram[1] = flow;
-            v4(UDP, &datagram)
-        })
-        .collect();
-    let kernel = answer(&legacy, &text, &frames);
-    let tree = parse(Tool::V4, &text);
-    let built = build(&tree, None, Lookups::Never).unwrap();
-    let mut core = Core::new(&built, CounterMode::Exact).unwrap();
-    let mut accepted = 0;
-    for (number, frame) in (1..).zip(&frames) {
-        let mut packet = packet(Tool::V4, frame);
-        packet.facts.connections = Some(number);
-        let outcome = core.evaluate(Hook::Prerouting, &packet).expect("complete");
-        accepted += u64::from(outcome.verdict == Verdict::Accept);
-    }
-    let counts = counts_of_core(&tree, &built, &core);
-    let different = differing(&kernel, vec![("core", Answer { counts, accepted })]);
-    assert!(different.is_none(), "{kernel:?}\n{different:?}");
-    let matched = kernel.counts.iter().filter(|count| count.packets == 2);
-    assert_eq!(matched.count(), 2, "{kernel:?}");
-}
 
 #[test]
 fn hashlimit_takes_payload_for_ports() {

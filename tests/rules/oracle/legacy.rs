@@ -225,6 +225,15 @@ impl Legacy {
         assert!(arrived.is_some(), "{waiting} frames did not arrive");
     }
 
+    /// Sends an ICMP echo request to the namespace itself, which answers.
+    pub fn ping_itself(&self) {
+        let allow = "nft add rule ip oracle output ip saddr 127.0.0.1 accept";
+        let allow: Vec<&OsStr> = allow.split(' ').map(OsStr::new).collect();
+        self.run(&allow).unwrap();
+        let ping = ["ping", "-c", "1", "-W", "5", "127.0.0.1"];
+        self.run(&ping.map(OsStr::new)).unwrap();
+    }
+
     /// The ticks (jiffies) at which the only address of a `recent` list was added or updated.
     pub fn recent_ticks(&self, list: &str) -> Vec<u64> {
         let file = format!("/proc/net/xt_recent/{list}");

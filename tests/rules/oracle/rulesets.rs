@@ -3,7 +3,9 @@
 //! Rules use the values of [`super::pools`]. Chains jump to later chains only, so there are no loops. Matches with memory
 //! do not depend on time: `limit` refills after minutes, and `recent` has no seconds.
 //!
-//! Deliberately absent: conntrack and its relatives, and sets (`sets`).
+//! Connections are as table raw sees them, before connection tracking.
+//!
+//! Deliberately absent: connections after it, and sets (`sets`).
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -23,6 +25,8 @@ pub struct Ruleset {
     pub text: String,
     /// The frames that its counters describe.
     pub toward: Toward,
+    /// Rules use connection tracking, for which the kernel joins fragments before any rule.
+    pub tracked: bool,
 }
 
 /// The ruleset of this seed.
@@ -33,9 +37,11 @@ pub fn generate(tool: Tool, seed: u64) -> Ruleset {
         (_, 0..6) => Table::Raw,
         _ => Table::Mangle,
     };
+    let tracked = table == Table::Raw && random.one_in(4);
     let text = Generator {
         tool,
         table,
+        tracked,
         focus: Focus::of(seed),
         random: &mut random,
     }
@@ -44,7 +50,11 @@ pub fn generate(tool: Tool, seed: u64) -> Ruleset {
         (Tool::V4 | Tool::V6, Table::Filter) => Toward::Input,
         _ => Toward::Ingress,
     };
-    Ruleset { text, toward }
+    Ruleset {
+        text,
+        toward,
+        tracked,
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -102,6 +112,7 @@ impl Protocol {
 struct Generator<'a> {
     tool: Tool,
     table: Table,
+    tracked: bool,
     focus: Focus,
     random: &'a mut Random,
 }
@@ -190,6 +201,7 @@ impl Generator<'_> {
         }
         for _ in 0..self.random.below(3) {
             rule += &match self.random.below(4) {
+                _ if self.tracked && self.chance(3) => self.connection(),
                 0 | 1 => self.match_of(protocol).unwrap_or_default(),
                 _ => self.any_match(),
             };
@@ -215,6 +227,29 @@ impl Generator<'_> {
             " -m tos ! --tos 0x04/0x04",
             " -m pkttype ! --pkt-type broadcast",
         ]
+    }
+
+    /// A connection as table raw sees it: none, a template, or untracked.
+    fn connection(&mut self) -> String {
+        let states = ["NEW", "INVALID", "UNTRACKED", "NEW,INVALID", "ESTABLISHED"];
+        match self.random.below(4) {
+            0 => {
+                let mark = self.pick(&["0", "1", "1/1", "0x10/0xf0"]);
+                " -m connmark".to_owned() + &self.maybe_not("--mark", mark)
+            }
+            1 => {
+                let status = self.pick(&["NONE", "CONFIRMED", "ASSURED,SEEN_REPLY"]);
+                " -m conntrack".to_owned() + &self.maybe_not("--ctstatus", status)
+            }
+            2 => {
+                let direction = self.pick(&["ORIGINAL", "REPLY"]);
+                format!(" -m conntrack --ctdir {direction}")
+            }
+            _ => {
+                let states = self.pick(&states);
+                " -m conntrack".to_owned() + &self.maybe_not("--ctstate", states)
+            }
+        }
     }
 
     /// One of few shapes with many values, by the chain: such chains have lookups.
@@ -844,6 +879,19 @@ impl Generator<'_> {
     }
 
     fn target(&mut self, later: &[&str]) -> String {
+        if self.tracked && self.chance(4) {
+            let targets = [
+                "CT --notrack",
+                "NOTRACK",
+                "CT --zone 1",
+                "CT --zone 1",
+                "CONNMARK --set-mark 1",
+                "CONNMARK --set-xmark 0x10/0xf0",
+                "CONNMARK --save-mark",
+                "CONNMARK --restore-mark",
+            ];
+            return format!(" -j {}", self.pick(&targets));
+        }
         let name = match self.random.below(16) {
             0 | 1 => "ACCEPT",
             2 | 3 => "DROP",

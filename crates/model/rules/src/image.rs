@@ -19,7 +19,7 @@ mod rule;
 mod set;
 mod table;
 
-use fairpath_core::rules::{Entries, Header, MAGIC, NONE, UNIT, VERSION, action, record};
+use fairpath_core::rules::{Entries, Header, MAGIC, NONE, UNIT, VERSION, action, record, word};
 
 use encoded::{Encoded, put_record, write_runs};
 
@@ -284,6 +284,15 @@ impl<'r, 'a> Builder<'r, 'a> {
             return Err(BuildError::TooLarge);
         }
         let (entry, nat) = entries(self.ruleset, &self.chain_base);
+        // In table raw, the input interface decides whether a packet has a connection.
+        let has_raw = self
+            .ruleset
+            .tables
+            .iter()
+            .any(|table| *table.name == *"raw");
+        if has_raw && encoded::reads_connection(&self.reads) {
+            self.reads[word::IN] = u64::MAX;
+        }
         let states = self.encoder.states.clone();
         let (mut ids, mut slots) = (self.ids, states.len() as u32);
         if spare {

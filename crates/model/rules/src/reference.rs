@@ -352,7 +352,7 @@ impl<'a> Reference<'a> {
             RuleResult::Unknown(unknown) => return Decision::by(at, Verdict::Unknown(unknown)),
         }
         count(self.rules.entry(at).or_default(), context);
-        let action = targets::apply(rule, context, tested.place, &mut self.state);
+        let action = targets::apply(rule, at, context, tested.place, &mut self.state);
         if tested.hot_drop {
             return Some(Decision::dropped());
         }

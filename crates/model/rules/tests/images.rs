@@ -116,6 +116,27 @@ fn facts_that_no_rule_reads_hinder_no_lookup() {
         let outcome = core.evaluate(Hook::Input, &packet).expect("complete");
         assert_eq!(outcome.evaluated, evaluated, "{reads}");
     }
+    // In table raw, the connection depends on the input.
+    for (reads, evaluated) in [("", 1), ("-A PREROUTING -m state --state NEW\n", 201)] {
+        let addresses = addresses.replace("INPUT", "PREROUTING");
+        let text = format!("*raw\n:PREROUTING ACCEPT [0:0]\n{addresses}{reads}COMMIT\n");
+        let built = build(&ruleset(Family::Ipv4, &text), None, Lookups::default()).expect("small");
+        let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
+        let bytes = packet([10, 0, 0, 7], 17, &[0; 8]);
+        let packet = Packet {
+            family: Family::Ipv4,
+            bytes: &bytes,
+            network: 0,
+            length: bytes.len(),
+            facts: Facts {
+                input: None,
+                ..Facts::usual()
+            },
+        };
+        let outcome = core.evaluate(Hook::Prerouting, &packet);
+        let outcome = outcome.expect("complete");
+        assert_eq!(outcome.evaluated, evaluated, "{reads}");
+    }
 }
 
 #[test]

@@ -276,6 +276,8 @@ pub mod test {
     pub const SET_UNTRACKED: u8 = 137;
     /// `FP_SET_LOGGED`.
     pub const SET_LOGGED: u8 = 138;
+    /// `FP_SET_TEMPLATE`.
+    pub const SET_TEMPLATE: u8 = 139;
 }
 
 /// The small argument of [`test::RECENT`].
@@ -593,8 +595,12 @@ pub struct Work {
     pub logged: u32,
     /// Reason of an unknown answer in the present rule.
     pub waiting: u32,
-    /// True while table raw runs.
+    /// True while table raw runs, if the packet's connection is not visible there.
     pub hidden: u32,
+    /// An unknown input interface makes the connection unknown.
+    pub by_input: u32,
+    /// Number of the slot with its mark, plus 1: a template is in place of the connection.
+    pub template: u32,
     /// The packet is dropped after the present rule.
     pub doomed: u32,
     /// A broken header was found by a match that is negated afterwards.

@@ -367,7 +367,7 @@ fn check_test(image: &Image, at: usize, end: usize) -> Result<usize, ImageError>
         test::EXTENSION => data >= EXTENSION && image.u32(at + UNIT + 24)? <= 16,
         test::U32 => check_program(image, at + UNIT, data, a)?,
         test::LIMIT => data >= 16 && a < image.header.slots as usize,
-        test::QUOTA => a < image.header.slots as usize,
+        test::QUOTA | test::SET_TEMPLATE => a < image.header.slots as usize,
         test::NTH => a < image.header.slots as usize && b > 0,
         test::TIME => data >= TIME,
         test::SET => a < image.header.sets as usize,

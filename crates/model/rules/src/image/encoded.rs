@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use fairpath_core::rules::{UNIT, WORDS, record, test, word};
+use fairpath_core::rules::{UNIT, WORDS, meta, record, test, word};
 
 pub(super) const NOT: u32 = 16;
 
@@ -88,6 +88,12 @@ impl Encoded {
 /// Bits of each word of a packet that rules read.
 pub type Reads = [u64; WORDS];
 
+/// True if rules read something of a packet's connection.
+pub fn reads_connection(reads: &Reads) -> bool {
+    let connection = 0xffff << meta::STATE | 0xff << meta::REPLY;
+    reads[word::META] & connection != 0 || reads[word::MARK] >> 32 != 0
+}
+
 /// Adds the bits that can be unknown and that a test reads: all for a test that is not listed.
 fn read_by_test(test: &[u8], reads: &mut Reads) {
     let number = |at: usize| u32::from_le_bytes(test[at..at + 4].try_into().expect("four bytes"));
@@ -107,6 +113,10 @@ fn read_by_test(test: &[u8], reads: &mut Reads) {
             reads[word::OUT] = u64::MAX;
         }
         test::SET_MARK => reads[word::MARK] = u64::MAX,
+        test::SET_UNTRACKED | test::SET_TEMPLATE => {
+            reads[word::META] = u64::MAX;
+            reads[word::MARK] = u64::MAX;
+        }
         test::PORTS | test::ADDRESSES | test::TCP_OPTION | test::TCP_MSS | test::SPI => {}
         test::DCCP | test::CHUNKS | test::EXTENSION | test::HEADERS | test::U32 => {}
         test::LIMIT | test::QUOTA | test::NTH | test::RANDOM | test::TIME | test::SET => {}

@@ -459,7 +459,10 @@ fn slots(record: &[u8]) -> impl Iterator<Item = u32> {
     (0..record[3]).filter_map(move |_| {
         let start = at;
         at += usize::from(record[at + 1]) * UNIT;
-        let stateful = matches!(record[start], test::LIMIT | test::QUOTA | test::NTH);
+        let stateful = matches!(
+            record[start],
+            test::LIMIT | test::QUOTA | test::NTH | test::SET_TEMPLATE
+        );
         stateful.then(|| number(record, start + 4))
     })
 }

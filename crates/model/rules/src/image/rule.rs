@@ -1334,7 +1334,10 @@ impl<'a> Encoder<'a> {
             }
             Kind::TargetNotrack => self.change(test::SET_UNTRACKED, 0, 0, 0),
             Kind::TargetCt if options.has("--notrack") => self.change(test::SET_UNTRACKED, 0, 0, 0),
-            Kind::TargetCt => action::NONE,
+            Kind::TargetCt => {
+                let slot = self.slot(0);
+                self.change(test::SET_TEMPLATE, 0, slot, 0)
+            }
             Kind::TargetLog | Kind::TargetNflog | Kind::TargetTrace => {
                 self.change(test::SET_LOGGED, 0, 0, 0)
             }

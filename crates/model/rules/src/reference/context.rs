@@ -1,5 +1,7 @@
 //! A packet on its path: facts, bytes, and the changes by rules so far.
 
+use super::RuleAt;
+use super::state::State;
 use super::view::{Stop, View};
 use crate::packet::{Changes, Connection, Facts, Packet, Unknown};
 use crate::tree::{Family, Hook};
@@ -9,6 +11,8 @@ pub(super) const INVALID: u8 = 1;
 pub(super) const NEW: u8 = 2;
 pub(super) const RELATED: u8 = 4;
 pub(super) const UNTRACKED: u8 = 16;
+/// A bit of `--ctstatus`.
+const CONFIRMED: u8 = 8;
 
 /// A packet while it passes the tables of a hook.
 #[derive(Debug)]
@@ -20,9 +24,11 @@ pub(super) struct Context<'p> {
     pub link: &'p [u8],
     pub view: View,
     pub mark: u32,
-    connection: Option<Connection>,
+    connection: Result<Connection, Unknown>,
     /// The connection as table raw sees it: that table is before connection tracking.
-    early: Option<Connection>,
+    early: Result<Connection, Unknown>,
+    /// The rule whose template is in place of the connection, in table raw.
+    template: Option<RuleAt>,
     /// True in table raw.
     pub in_raw: bool,
     /// A target changed the MSS option in a way that the view does not show.
@@ -40,8 +46,14 @@ fn without_entry(state: u8) -> Connection {
 impl<'p> Context<'p> {
     pub fn new(packet: &'p Packet<'p>, hook: Hook) -> Self {
         let facts = &packet.facts;
+        let connection = facts.connection.ok_or(Unknown::Connection);
+        let is_invalid = connection.is_ok_and(|connection| connection.state == INVALID);
         // Packets of the loopback device met connection tracking when they were sent.
-        let looped = hook == Hook::Prerouting && facts.input.as_deref() == Some(b"lo");
+        let early = match (hook, facts.input.as_deref()) {
+            (Hook::Prerouting, Some(b"lo")) => connection,
+            (Hook::Prerouting, None) if !is_invalid => Err(Unknown::Input),
+            _ => Ok(without_entry(INVALID)),
+        };
         Self {
             facts,
             family: packet.family,
@@ -49,8 +61,9 @@ impl<'p> Context<'p> {
             link: &packet.bytes[..packet.network.min(packet.bytes.len())],
             view: View::new(packet),
             mark: facts.mark,
-            connection: facts.connection,
-            early: (!looped).then(|| without_entry(INVALID)),
+            connection,
+            early,
+            template: None,
             in_raw: false,
             mss_unknown: false,
             changes: Changes {
@@ -62,11 +75,12 @@ impl<'p> Context<'p> {
 
     /// The connection, as rules of this table see it.
     pub fn connection(&self) -> Result<Connection, Stop> {
-        let known = match self.early {
-            Some(early) if self.in_raw => Some(early),
-            _ => self.connection,
+        let seen = if self.in_raw {
+            self.early
+        } else {
+            self.connection
         };
-        known.ok_or(Stop::Unknown(Unknown::Connection))
+        seen.map_err(Stop::Unknown)
     }
 
     /// The entry of the connection; INVALID and UNTRACKED packets have none.
@@ -81,35 +95,55 @@ impl<'p> Context<'p> {
         self.changes.mark = mark;
     }
 
-    pub fn set_connection_mark(&mut self, mark: u32) {
-        if let Some(connection) = &mut self.connection
-            && connection.mark != mark
-        {
-            connection.mark = mark;
-            self.changes.connection_mark = Some(mark);
+    /// Sets the mark of the connection, or that of the template in its place, which the template
+    /// keeps for later packets.
+    pub fn set_connection_mark(&mut self, mark: u32, state: &mut State) {
+        let seen = if self.in_raw {
+            &mut self.early
+        } else {
+            &mut self.connection
+        };
+        let Some(seen) = seen.as_mut().ok().filter(|seen| seen.mark != mark) else {
+            return;
+        };
+        seen.mark = mark;
+        let seen = *seen;
+        match self.template {
+            Some(rule) if self.in_raw => {
+                state.templates.insert(rule, mark);
+            }
+            _ => {
+                self.connection = Ok(seen);
+                self.changes.connection_mark = Some(mark);
+            }
         }
     }
 
     /// NOTRACK, which has no effect on a packet that has an entry or template.
     pub fn untrack(&mut self) {
-        let is_first = match self.early {
-            Some(early) if self.in_raw => early.state == INVALID,
-            Some(_) => true,
-            None => false,
-        };
-        if is_first {
-            self.early = Some(without_entry(UNTRACKED));
-            self.connection = self.early;
-            self.changes.untracked = true;
+        match self.connection() {
+            Ok(connection) if connection.state == INVALID => {
+                self.early = Ok(without_entry(UNTRACKED));
+                self.connection = self.early;
+                self.changes.untracked = true;
+            }
+            // Untracked, or the entry of its sender.
+            Err(Stop::Unknown(Unknown::Input)) => self.connection = Err(Unknown::Input),
+            _ => {}
         }
     }
 
-    /// CT with other options: the packet gets a template, which looks like a new connection.
-    pub fn add_template(&mut self) {
-        if let Some(early) = &mut self.early
-            && early.state == INVALID
-        {
-            early.state = NEW;
+    /// CT with other options: the packet gets the rule's template, which looks like a new connection.
+    pub fn add_template(&mut self, rule: RuleAt, state: &State) {
+        let seen = self.connection();
+        if seen.is_ok_and(|connection| connection.state == INVALID) {
+            self.early = Ok(Connection {
+                state: NEW,
+                status: CONFIRMED,
+                mark: state.templates.get(&rule).copied().unwrap_or_default(),
+                reply: false,
+            });
+            self.template = Some(rule);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Stateful matches: limits, quotas, counts and lists of recent addresses. Time is in nanoseconds
 //! of `Facts::now`, where the kernel counts jiffies.
 
+use super::RuleAt;
 use super::context::Context;
 use super::view::{Answer, HOT_DROP, Stop};
 use crate::hash_rate::{self, BYTES};
@@ -29,6 +30,8 @@ pub(super) struct State {
     counts: BTreeMap<MatchId, u64>,
     hashes: BTreeMap<Box<[u8]>, HashTable>,
     recents: BTreeMap<Box<[u8]>, Recent>,
+    /// Marks of the templates of CT rules.
+    pub templates: BTreeMap<RuleAt, u32>,
     /// Sets that a SET target changed.
     pub changed_sets: BTreeSet<Box<[u8]>>,
 }

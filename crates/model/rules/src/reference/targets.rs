@@ -1,5 +1,6 @@
 //! Targets: verdicts, and changes of the packet.
 
+use super::RuleAt;
 use super::context::Context;
 use super::state::State;
 use super::view::{Stop, Transport};
@@ -28,6 +29,7 @@ fn unknown(reason: Unknown) -> Action {
 /// Applies the target of a rule.
 pub(super) fn apply(
     rule: &Rule,
+    at: RuleAt,
     context: &mut Context,
     place: Result<Transport, Stop>,
     state: &mut State,
@@ -41,7 +43,7 @@ pub(super) fn apply(
         Target::Return => Action::Return,
         Target::Jump(chain) => Action::Jump(chain),
         Target::Goto(chain) => Action::Goto(chain),
-        Target::Extension(kind) => extension(&options(rule, kind), context, place, state),
+        Target::Extension(kind) => extension(&options(rule, kind), at, context, place, state),
     }
 }
 
@@ -65,6 +67,7 @@ fn options(rule: &Rule, kind: Kind) -> Group<'_> {
 
 fn extension(
     group: &Group,
+    at: RuleAt,
     context: &mut Context,
     place: Result<Transport, Stop>,
     state: &mut State,
@@ -101,7 +104,7 @@ fn extension(
                 context.set_mark(context.mark & !mask ^ value);
             }
         }
-        Kind::TargetConnmark => return connmark(group, context),
+        Kind::TargetConnmark => return connmark(group, context, state),
         Kind::TargetClassify => {
             if let Some((major, minor, _)) = group.pair("--set-class") {
                 context.changes.priority = Some(major << 16 | minor);
@@ -109,7 +112,7 @@ fn extension(
         }
         Kind::TargetNotrack => context.untrack(),
         Kind::TargetCt if group.has("--notrack") => context.untrack(),
-        Kind::TargetCt => context.add_template(),
+        Kind::TargetCt => context.add_template(at, state),
         Kind::TargetSet => {
             for name in ["--add-set", "--del-set"] {
                 if let Some(Value::Set(set)) = group.get(name).map(|item| &item.value) {
@@ -152,19 +155,20 @@ fn rewrite(group: &Group, context: &mut Context) -> Result<(), Stop> {
 }
 
 /// CONNMARK, which has no effect without an entry.
-fn connmark(group: &Group, context: &mut Context) -> Action {
+fn connmark(group: &Group, context: &mut Context, state: &mut State) -> Action {
     let entry = match context.entry() {
         Ok(Some(entry)) => entry,
         Ok(None) => return Action::Next,
-        Err(_) => return unknown(Unknown::Connection),
+        Err(Stop::Unknown(reason)) => return unknown(reason),
+        Err(Stop::HotDrop { .. }) => return unknown(Unknown::Connection),
     };
     let mask = |name: &str| group.number(name).map_or(u32::MAX, |(mask, _)| mask as u32);
     let (packet_mask, entry_mask) = (mask("--nfmask"), mask("--ctmask"));
     if let Some((value, mask, _)) = group.pair("--set-xmark") {
-        context.set_connection_mark(entry.mark & !mask ^ value);
+        context.set_connection_mark(entry.mark & !mask ^ value, state);
     } else if group.has("--save-mark") {
         let saved = context.mark & packet_mask;
-        context.set_connection_mark(entry.mark & !entry_mask ^ saved);
+        context.set_connection_mark(entry.mark & !entry_mask ^ saved, state);
     } else if group.has("--restore-mark") {
         let restored = entry.mark & entry_mask;
         context.set_mark(context.mark & !packet_mask ^ restored);

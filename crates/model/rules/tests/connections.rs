@@ -1,0 +1,118 @@
+//! Table raw, which is before connection tracking, and what it leaves unknown.
+
+mod ruleset;
+
+use fairpath_core::rules::CounterMode;
+use fairpath_rules::image::{Lookups, build};
+use fairpath_rules::{Connection, Core, Facts, Family, Hook, Packet, Reference, Unknown, Verdict};
+use ruleset::ruleset;
+
+const INVALID: u8 = 1;
+const NEW: u8 = 2;
+const ESTABLISHED: u8 = 8;
+const UNTRACKED: u8 = 16;
+
+/// The verdict of core and reference at PREROUTING, which agree.
+fn verdict(raw: &str, mangle: &str, input: Option<&[u8]>, state: Option<u8>) -> Verdict {
+    let text = format!("*raw\n{raw}COMMIT\n*mangle\n{mangle}COMMIT\n");
+    let set = ruleset(Family::Ipv4, &text);
+    let bytes = [
+        &[2; 14][..],
+        &[
+            0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+        ],
+    ]
+    .concat();
+    let packet = Packet {
+        family: Family::Ipv4,
+        bytes: &bytes,
+        network: 14,
+        length: 20,
+        facts: Facts {
+            input: input.map(Into::into),
+            connection: state.map(|state| Connection {
+                state,
+                ..Connection::default()
+            }),
+            ..Facts::usual()
+        },
+    };
+    let of_reference = Reference::new(&set, None).evaluate(Hook::Prerouting, &packet);
+    for lookups in Lookups::ALL {
+        let built = build(&set, None, lookups).expect("small");
+        let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
+        let outcome = core.evaluate(Hook::Prerouting, &packet).expect("complete");
+        let of_core = (outcome.verdict, outcome.changes);
+        let of_reference = (of_reference.verdict.clone(), of_reference.changes);
+        assert_eq!(of_core, of_reference, "{text}, {lookups:?}");
+    }
+    of_reference.verdict
+}
+
+const ETH: Option<&[u8]> = Some(b"eth0");
+const LO: Option<&[u8]> = Some(b"lo");
+const ACCEPT: Verdict = Verdict::Accept;
+const DROP: Verdict = Verdict::Drop;
+
+fn drops(states: &str) -> String {
+    format!("-A PREROUTING -m conntrack --ctstate {states} -j DROP\n")
+}
+
+#[test]
+fn raw_has_a_connection_by_its_input() {
+    let raw = drops("ESTABLISHED");
+    let unknown = Verdict::Unknown(Unknown::Input);
+    let state = Some(ESTABLISHED);
+    assert_eq!(verdict(&raw, "", ETH, state), ACCEPT);
+    assert_eq!(verdict(&raw, "", LO, state), DROP);
+    assert_eq!(verdict(&raw, "", None, state), unknown);
+    assert_eq!(verdict(&raw, "", None, None), unknown);
+    assert_eq!(
+        verdict(&raw, "", LO, None),
+        Verdict::Unknown(Unknown::Connection)
+    );
+    // Either way it has none.
+    assert_eq!(verdict(&raw, "", None, Some(INVALID)), ACCEPT);
+    // It is visible in other tables.
+    assert_eq!(verdict("", &raw, None, state), DROP);
+    let mark = "-A PREROUTING -m connmark --mark 0 -j DROP\n";
+    assert_eq!(verdict(mark, "", None, state), unknown);
+    assert_eq!(verdict(mark, "", LO, state), DROP);
+}
+
+#[test]
+fn notrack_leaves_a_connection_alone() {
+    let raw = "-A PREROUTING -j CT --notrack\n";
+    for (input, state, expected) in [
+        (ETH, Some(ESTABLISHED), DROP),
+        (LO, Some(ESTABLISHED), ACCEPT),
+        (LO, Some(INVALID), DROP),
+        (LO, Some(UNTRACKED), DROP),
+        (LO, None, Verdict::Unknown(Unknown::Connection)),
+        (None, Some(ESTABLISHED), Verdict::Unknown(Unknown::Input)),
+        (None, Some(INVALID), DROP),
+    ] {
+        let verdict = verdict(raw, &drops("UNTRACKED"), input, state);
+        assert_eq!(verdict, expected, "{input:?}, {state:?}");
+    }
+}
+
+#[test]
+fn template_hides_nothing_after_raw() {
+    let raw = format!("-A PREROUTING -j CT --zone 1\n{}", drops("INVALID"));
+    for (input, state) in [
+        (ETH, NEW),
+        (ETH, ESTABLISHED),
+        (LO, ESTABLISHED),
+        (LO, INVALID),
+    ] {
+        assert_eq!(verdict(&raw, "", input, Some(state)), ACCEPT);
+        let name = ["INVALID", "NEW", "", "ESTABLISHED"][state.trailing_zeros() as usize];
+        assert_eq!(verdict(&raw, &drops(name), input, Some(state)), DROP);
+    }
+    // In table raw it looks new, but on a packet with a connection.
+    let new = format!("-A PREROUTING -j CT --zone 1\n{}", drops("NEW"));
+    assert_eq!(verdict(&new, "", ETH, Some(ESTABLISHED)), DROP);
+    assert_eq!(verdict(&new, "", LO, Some(INVALID)), DROP);
+    assert_eq!(verdict(&new, "", LO, Some(ESTABLISHED)), ACCEPT);
+}
