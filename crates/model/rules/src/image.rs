@@ -14,10 +14,12 @@ mod encoded;
 mod hash;
 mod live;
 mod lookup;
+mod matches;
 mod prefix;
 mod rule;
 mod set;
 mod table;
+mod target;
 
 use fairpath_core::rules::{Entries, Header, MAGIC, NONE, UNIT, VERSION, action, record, word};
 
