@@ -437,10 +437,11 @@ struct fp_rules_work {
 	u32 evaluated; /* rules */
 	u32 priority;
 	u32 mss;
-	u32 changed; /* FP_CHANGED_* */
+	u32 mss_unknown; /* a target set it to that of the path */
+	u32 changed;	 /* FP_CHANGED_* */
 	u32 logged;
-	u32 waiting;  /* reason of an unknown answer in the present rule */
-	u32 hidden;   /* true while table raw runs, if the packet's connection is not visible there */
+	u32 waiting; /* reason of an unknown answer in the present rule */
+	u32 hidden; /* true while table raw runs, if the packet's connection is not visible there */
 	u32 by_input; /* an unknown input interface makes the connection unknown */
 	u32 template; /* number of the slot with its mark, plus 1: a template is in place of the connection */
 	u32 doomed;   /* the packet is dropped after the present rule */

@@ -12,7 +12,7 @@
 #ifndef FP_RULES_EVALUATE_H
 #define FP_RULES_EVALUATE_H
 
-#include "match.h"
+#include "change.h"
 
 FP_INLINE struct fp_rules_image FP_MEM *fp_rules_image(struct fp_rules FP_MEM *r)
 {
@@ -412,7 +412,10 @@ FP_FUNC u32 fp_rules_walk_chains(struct fp_rules FP_MEM *r FP_ARG,
 			const struct fp_rules_test FP_MEM *change =
 				FP_AT(const struct fp_rules_test, record, argument);
 
-			if (fp_rules_change(r, w, change) == FP_MAYBE)
+			state = fp_rules_change(r, w, change);
+			if (state == FP_HOTDROP)
+				return fp_rules_verdict(w, FP_ACT_DROP, 0, record->id);
+			if (state == FP_MAYBE)
 				return fp_rules_verdict(w, FP_ACT_UNKNOWN, w->argument, record->id);
 			goto no;
 		}

@@ -268,6 +268,8 @@ FP_FUNC u32 fp_test_mss(struct fp_rules_work FP_MEM *w FP_ARG, u32 first, u32 la
 {
 	u32 i, end, there = fp_rules_has(w, w->transport, 20), at;
 
+	if (w->mss_unknown)
+		return fp_maybe(w, FP_UNKNOWN_TARGET);
 	if (there != FP_THERE)
 		return fp_missing(w, there);
 	end = (fp_rules_u8(w, w->transport + 12) >> 4) * 4;
@@ -607,6 +609,8 @@ FP_FUNC u32 fp_test_u32(struct fp_rules_work FP_MEM *w FP_ARG,
 	volatile u32 FP_MEM *place = &w->walk_at, *base = &w->walk_next, *value = &w->walk_fragment;
 	u32 i, k, there, not = t->flags & FP_TEST_NOT;
 
+	if (w->mss_unknown)
+		return fp_maybe(w, FP_UNKNOWN_TARGET);
 	*place = FP_ZERO;
 	fp_loop(i, 10) {
 		u32 at = *place, offset, steps, ranges, found = 0;

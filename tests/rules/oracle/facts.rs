@@ -540,6 +540,58 @@ fn marks_and_logs_do_not_end_a_chain() {
     expect(&legacy, &rules, &v4(TCP, &tcp()), &counters, 0);
 }
 
+/// TCP from port 1024 to port 80, with SYN and options.
+fn syn(options: &[u8], data: &[u8]) -> Vec<u8> {
+    let mut header = tcp();
+    header[12] = (((20 + options.len()) / 4) << 4) as u8;
+    v4(TCP, &[&header[..], options, data].concat())
+}
+
+#[test]
+fn later_matches_read_what_targets_changed() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));
+    let legacy = Legacy::new(Tool::V4);
+    let mangle = |rules: &[&str]| raw(rules).replace("raw", "mangle");
+    let expect_all = |rules: &[&str], frame: &[u8], bytes: [u64; 3]| {
+        let lines = [0, 1].map(|rule| format!("PREROUTING {rule} 1/{}", bytes[rule]));
+        let policy = format!("PREROUTING policy 1/{}", bytes[2]);
+        let lines = [&policy, &lines[0], &lines[1]].map(String::as_str);
+        expect(&legacy, &mangle(rules), frame, &lines, 1);
+    };
+    let ttl = ["-j TTL --ttl-set 1", "-m u32 --u32 \"8>>24=1\""];
+    expect_all(&ttl, &v4(UDP, &udp()), [28; 3]);
+    let tos = ["-j TOS --set-tos 0x10", "-m u32 --u32 \"0>>16&0xff=0x10\""];
+    expect_all(&tos, &v4(UDP, &udp()), [28; 3]);
+    // The checksum, which the kernel corrects as a sum of words.
+    let dscp = ["-j DSCP --set-dscp 3", "-m u32 ! --u32 \"10>>16=0\""];
+    expect_all(&dscp, &v4(UDP, &udp()), [28; 3]);
+    let limit = "-p tcp -m tcp --tcp-flags SYN,RST SYN -j TCPMSS --set-mss 1000";
+    let lowered = [limit, "-p tcp -m tcp --syn -m tcpmss --mss 1000"];
+    expect_all(&lowered, &syn(&[2, 4, 5, 0xb4], &[]), [44; 3]);
+    let kept = [limit, "-p tcp -m tcp --syn -m tcpmss --mss 999"];
+    expect_all(&kept, &syn(&[1, 1, 2, 4, 3, 0xe7, 1, 1], &[]), [48; 3]);
+    // The option is added in front, with no more than a host expects without it.
+    let added = [limit, "-p tcp -m tcp --syn -m tcpmss --mss 536"];
+    expect_all(&added, &syn(&[], &[]), [40, 44, 44]);
+    expect_all(&added, &syn(&[3, 3, 7, 1], &[]), [44, 48, 48]);
+    let place = [
+        limit,
+        "-m u32 --u32 \"0&0xffff=48 && 32>>24=0x70 && 40=0x02040218 && 44=0x03030701\"",
+    ];
+    expect_all(&place, &syn(&[3, 3, 7, 1], &[]), [44, 48, 48]);
+    // Not to a header with data, or of 60 bytes.
+    let absent = [limit, "-p tcp -m tcp --syn -m tcpmss ! --mss 1:65535"];
+    expect_all(&absent, &syn(&[], &[7]), [41; 3]);
+    expect_all(&absent, &syn(&[1; 40], &[]), [80; 3]);
+    // A header that is broken.
+    for words in [4, 15] {
+        let mut frame = syn(&[2, 4, 5, 0xb4], &[]);
+        frame[14 + 20 + 12] = words << 4;
+        let broken = mangle(&[limit, ""]);
+        expect(&legacy, &broken, &frame, &["PREROUTING 0 1/44"], 0);
+    }
+}
+
 #[test]
 fn accept_ends_one_table_only() {
     requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));

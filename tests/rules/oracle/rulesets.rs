@@ -192,6 +192,9 @@ impl Generator<'_> {
         if self.tool == Tool::V4 && self.chance(8) {
             rule += &format!(" {}-f", self.not());
         }
+        if self.table == Table::Mangle && protocol == Protocol::Tcp && self.chance(3) {
+            return rule + &self.mss();
+        }
         if long {
             for part in self.usual_matches() {
                 if !self.chance(3) {
@@ -897,7 +900,10 @@ impl Generator<'_> {
             2 | 3 => "DROP",
             4 => "RETURN",
             5..9 => return String::new(),
-            9 => "LOG --log-prefix \"to be read \" --log-level 7",
+            9 if self.table != Table::Mangle || self.chance(2) => {
+                "LOG --log-prefix \"to be read \" --log-level 7"
+            }
+            9..11 if self.table == Table::Mangle && self.chance(2) => return self.change(),
             10 | 11 if self.table == Table::Mangle => {
                 let marks = [
                     "--set-mark 1",
@@ -914,6 +920,32 @@ impl Generator<'_> {
             _ => self.pick(later),
         };
         format!(" -j {name}")
+    }
+
+    /// A target that changes the header, which later matches read.
+    fn change(&mut self) -> String {
+        let (tos, dscp) = (self.pick(&TOS), self.random.below(64));
+        let hops = match self.tool {
+            Tool::V6 => ["HL", "hl"],
+            _ => ["TTL", "ttl"],
+        };
+        let [how, most] = self.pick(&[["set", "255"], ["inc", "9"], ["dec", "9"]]);
+        match self.random.below(4) {
+            0 => format!(" -j TOS --set-tos {tos:#04x}"),
+            1 => format!(" -j DSCP --set-dscp {dscp}"),
+            _ => format!(" -j {} --{}-{how} {most}", hops[0], hops[1]),
+        }
+    }
+
+    /// A limit of the MSS with the match that it needs, or a match of its result.
+    fn mss(&mut self) -> String {
+        let mss = self.pick(&[1, 500, 536, 1220, 1460, 65_000]);
+        let flags = " -m tcp --tcp-flags SYN,RST SYN";
+        match self.random.below(4) {
+            0 => " -m tcpmss".to_owned() + &self.maybe_not("--mss", format!("1:{mss}")),
+            1 => " -m tcp".to_owned() + &self.maybe_not("--tcp-option", 2),
+            _ => format!("{flags} -j TCPMSS --set-mss {mss}"),
+        }
     }
 
     /// `option value`, negated in front of the option or of the value. The tool refuses names after the latter.

@@ -200,6 +200,7 @@ pub fn fill(work: &mut Work, packet: &Packet) {
     work.traced = 0;
     work.priority = 0;
     work.mss = 0;
+    work.mss_unknown = 0;
     work.error = 0;
     fill_interfaces(work, packet);
     fill_facts(work, facts);

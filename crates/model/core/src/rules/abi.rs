@@ -589,6 +589,8 @@ pub struct Work {
     pub priority: u32,
     /// Set by TCPMSS.
     pub mss: u32,
+    /// A target set it to that of the path.
+    pub mss_unknown: u32,
     /// `FP_CHANGED_*`.
     pub changed: u32,
     /// Times that the packet was logged.

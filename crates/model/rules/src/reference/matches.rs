@@ -185,6 +185,9 @@ fn u32_match(group: &Group, context: &Context) -> Answer {
 }
 
 fn u32_holds(test: &U32Test, context: &Context) -> Answer {
+    if context.mss_unknown {
+        return Err(Unknown::OpaqueTarget.into());
+    }
     for word in &test.tests {
         let Some(value) = u32_value(word, context)? else {
             return Ok(false);
@@ -208,9 +211,9 @@ fn u32_value(word: &U32Word, context: &Context) -> Result<Option<u32>, super::vi
     for step in &word.steps {
         match step {
             Location::And(mask) => value &= mask,
-            // The processor takes the count modulo 32.
-            Location::ShiftLeft(count) => value = value.wrapping_shl(*count),
-            Location::ShiftRight(count) => value = value.wrapping_shr(*count),
+            // The kernel refuses counts from 32 on.
+            Location::ShiftLeft(count) => value = value.checked_shl(*count).unwrap_or(0),
+            Location::ShiftRight(count) => value = value.checked_shr(*count).unwrap_or(0),
             Location::At(offset) => {
                 let Some(next) = start.checked_add(value) else {
                     return Ok(None);

@@ -6,11 +6,16 @@ use super::state::State;
 use super::view::{Stop, Transport};
 use crate::packet::{Unknown, Verdict};
 use crate::spec::Kind;
-use crate::tree::{ChainId, Group, Rule, Target, Value};
+use crate::tree::{ChainId, Family, Group, Rule, Target, Value};
 
 const TCP_HEADER: usize = 20;
 /// Largest TCP header: 15 words.
 const MAX_TCP_HEADER: usize = 60;
+/// Bytes of the MSS option.
+const MSS_OPTION: u8 = 4;
+/// The most that TCPMSS adds, which a host has to expect without the option (RFC 1122, RFC 2460).
+const MSS_IPV4: u16 = 536;
+const MSS_IPV6: u16 = 1220;
 
 /// The step after a rule that matched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -229,17 +234,26 @@ fn lower_mss(
         .number("--set-mss")
         .map_or(0, |(limit, _)| limit as u16);
     context.changes.mss = Some(limit);
+    // That of the path is not known.
+    context.mss_unknown |= limit == 0;
     match option {
-        Some((at, mss)) if limit != 0 => {
+        Some((at, mss)) => {
             if mss > limit {
                 context.view.write(offset + at, &limit.to_be_bytes());
             }
         }
-        // The MTU is not known, or the option is added to the header.
-        Some(_) => context.mss_unknown = true,
+        None if context.view.length - offset > size || size >= MAX_TCP_HEADER => {}
         None => {
-            let has_data = context.view.length - offset > size;
-            context.mss_unknown |= !has_data && size < MAX_TCP_HEADER;
+            let most = match context.family {
+                Family::Ipv6 => MSS_IPV6,
+                _ => MSS_IPV4,
+            };
+            let [high, low] = limit.min(most).to_be_bytes();
+            context
+                .view
+                .write(offset + 12, &[header[12] + (MSS_OPTION << 2)]);
+            let at = offset + TCP_HEADER;
+            context.view.insert(at, [2, MSS_OPTION, high, low]);
         }
     }
     Ok(true)

@@ -159,21 +159,27 @@ impl View {
         })
     }
 
-    /// Writes a byte of the header, and for IPv4 corrects its checksum (RFC 1624).
-    fn put(&mut self, at: usize, byte: u8) {
-        let word = at & !1;
-        let (Ok(before), Some(slot)) = (self.u16(word), self.bytes.get_mut(at)) else {
+    /// Writes a word of the header, and for IPv4 corrects its checksum (RFC 1624).
+    fn put(&mut self, at: usize, word: u16) {
+        let (Ok(before), Ok(sum)) = (self.u16(at), self.u16(10)) else {
             return;
         };
-        *slot = byte;
-        let (Ok(after), Ok(sum)) = (self.u16(word), self.u16(10)) else {
-            return;
-        };
+        self.write(at, &word.to_be_bytes());
         if self.family == Family::Ipv4 {
-            let total = u32::from(!sum) + u32::from(!before) + u32::from(after);
+            let total = u32::from(!sum) + u32::from(!before) + u32::from(word);
             let folded = (total & 0xffff) + (total >> 16);
             let folded = (folded & 0xffff) + (folded >> 16);
             self.write(10, &(!folded as u16).to_be_bytes());
+        }
+    }
+
+    /// Inserts bytes, and corrects the length in the header.
+    pub fn insert(&mut self, at: usize, bytes: [u8; 4]) {
+        self.bytes.splice(at..at, bytes);
+        self.length += bytes.len();
+        match self.family {
+            Family::Ipv6 => self.put(4, (self.length - IPV6_HEADER) as u16),
+            _ => self.put(2, self.length as u16),
         }
     }
 
@@ -185,15 +191,25 @@ impl View {
     }
 
     pub fn set_ttl(&mut self, ttl: u8) {
-        self.put(if self.family == Family::Ipv6 { 7 } else { 8 }, ttl);
+        let word = match self.family {
+            Family::Ipv6 => self.byte(6).map(|next| (6, [next, ttl])),
+            _ => self.byte(9).map(|protocol| (8, [ttl, protocol])),
+        };
+        if let Ok((at, word)) = word {
+            self.put(at, u16::from_be_bytes(word));
+        }
     }
 
     pub fn set_tos(&mut self, tos: u8) {
-        if self.family != Family::Ipv6 {
-            return self.put(1, tos);
-        }
-        if let Ok([first, second]) = self.fixed::<2>(0) {
-            self.write(0, &[first & 0xf0 | tos >> 4, second & 0x0f | tos << 4]);
+        let tos = u16::from(tos);
+        if let Ok(word) = self.u16(0) {
+            self.put(
+                0,
+                match self.family {
+                    Family::Ipv6 => word & 0xf00f | tos << 4,
+                    _ => word & 0xff00 | tos,
+                },
+            );
         }
     }
 
