@@ -476,6 +476,8 @@ FP_INLINE u32 fp_rules_chain(struct fp_rules FP_MEM *r, struct fp_rules_work FP_
 	return fp_rules_walk_chains(r, w);
 }
 
+/* The hook OUTPUT. */
+#define FP_RULES_OUTPUT 3
 /* The interface `lo`, with its end. */
 #define FP_NAME_LO 0x6f6cull
 
@@ -513,9 +515,61 @@ FP_INLINE void fp_rules_show_connection(struct fp_rules_work FP_MEM *w)
 	FP_PUT(w->template, 0);
 	w->word[FP_W_META] = (w->word[FP_W_META] & ~FP_META_CONNECTION) | w->hidden_meta;
 	w->word[FP_W_MARK] = (w->word[FP_W_MARK] & 0xffffffffull) | w->hidden_mark;
-	w->unknown[FP_W_META] =
-		(w->unknown[FP_W_META] & ~FP_META_CONNECTION) | w->hidden_unknown;
+	w->unknown[FP_W_META] = (w->unknown[FP_W_META] & ~FP_META_CONNECTION) | w->hidden_unknown;
 	w->unknown[FP_W_MARK] = w->hidden_unknown_mark;
+}
+
+/* The first record of a chain. */
+FP_INLINE const struct fp_rules_record FP_MEM *fp_rules_record(struct fp_rules FP_MEM *r,
+							       u32 number)
+{
+	struct fp_rules_image FP_MEM *image = fp_rules_image(r);
+	const u32 FP_MEM *chains = FP_AT(const u32, image, image->chain_at);
+
+	return FP_AT(const struct fp_rules_record, image, chains[number]);
+}
+
+/* True if a chain has no rule and accepts. */
+FP_INLINE int fp_rules_is_empty(struct fp_rules FP_MEM *r, u32 number)
+{
+	const struct fp_rules_record FP_MEM *first = fp_rules_record(r, number);
+
+	return first->words == FP_RECORD_END && (first->action & 0xff) == FP_ACT_ACCEPT;
+}
+
+/*
+ * FP_YES if table nat runs: for the packet that begins a connection, but not for an ICMP error, whose
+ * translation is that of the connection in it. A translated packet has another destination after the
+ * table in OUTPUT: the rest is not known then. A chain without rules is taken for one without
+ * translations as long as the connection is not known.
+ */
+FP_FUNC u32 fp_rules_meets_nat(struct fp_rules FP_MEM *r FP_ARG,
+			       struct fp_rules_work FP_MEM *w FP_ARG, u32 hook, u32 number)
+{
+	u32 state = (u8)(w->word[FP_W_META] >> FP_META_STATE);
+	u32 reply = !!(w->word[FP_W_META] >> FP_META_REPLY & 0xff), icmp = 0;
+
+	if (w->unknown[FP_W_META] >> FP_META_STATE & 0xff)
+		return fp_rules_is_empty(r, number) ? FP_NO : fp_maybe(w, fp_no_connection(w));
+	if ((state & (2 | 4)) && !reply) {
+		if (!(state & 4))
+			return FP_YES;
+		if (w->family == FP_FAMILY_IPV6) {
+			u32 walk = fp_rules_walk(w, 256, 2);
+
+			if (walk == FP_WALK_CUT)
+				return fp_maybe(w, FP_UNKNOWN_CUT_BYTES);
+			icmp = walk == FP_WALK_FOUND && !w->walk_fragment &&
+			       w->walk_next == FP_P_ICMPV6;
+		} else {
+			icmp = (u8)w->word[FP_W_L4] == FP_P_ICMP;
+		}
+		if (!icmp)
+			return FP_YES;
+	}
+	if (hook == FP_RULES_OUTPUT && (state & (reply ? 32 : 64)))
+		return fp_maybe(w, FP_UNKNOWN_TRANSLATION);
+	return FP_NO;
 }
 
 /* Runs all tables at a hook. The caller has filled the packet by fp_rules_read(). */
@@ -539,13 +593,20 @@ FP_INLINE u32 fp_rules_evaluate(struct fp_rules FP_MEM *r, struct fp_rules_work 
 		if (number == FP_RULES_NONE)
 			continue;
 		w->table = *i;
-		/* Only the first packet of a connection sees table nat. */
 		if (image->nat[family][hook] >> *i & 1) {
-			if (w->unknown[FP_W_META] >> FP_META_STATE & 0xff)
-				return fp_rules_verdict(w, FP_ACT_UNKNOWN, fp_no_connection(w),
+			u32 meets = fp_rules_meets_nat(r, w, hook, number);
+
+			if (meets == FP_MAYBE)
+				return fp_rules_verdict(w, FP_ACT_UNKNOWN, w->argument,
 							FP_RULES_NONE);
-			if (!(w->word[FP_W_META] >> FP_META_STATE & (2 | 4)))
+			if (meets == FP_NO)
 				continue;
+			/* The verdict stays that of the rule before. */
+			if (fp_rules_is_empty(r, number)) {
+				fp_rules_count(r, w, fp_rules_record(r, number)->id);
+				fp_rules_note(w, fp_rules_record(r, number)->id);
+				continue;
+			}
 		}
 		if (*i == FP_RULES_RAW && family < FP_FAMILY_ARP)
 			fp_rules_hide_connection(w, hook);

@@ -171,10 +171,10 @@ FP_INLINE int fp_rules_is_extension(u32 next)
 
 /*
  * Walks to header `target`, or with 256 to the first one that is no extension, as ipv6_find_hdr().
- * Sets w->transport, w->fragment and w->at (the protocol) of what was found. Bridges walk as
- * ipv6_skip_exthdr(), which reads two bytes of a routing header.
+ * Sets w->walk_at, w->walk_next (the protocol) and w->walk_fragment of what was found. It reads 4 bytes
+ * of a `routing` header; ipv6_skip_exthdr() reads 2.
  */
-FP_FUNC u32 fp_rules_walk(struct fp_rules_work FP_MEM *w FP_ARG, u32 target)
+FP_FUNC u32 fp_rules_walk(struct fp_rules_work FP_MEM *w FP_ARG, u32 target, u32 routing)
 {
 	volatile u32 FP_MEM *at = &w->walk_at, *next = &w->walk_next;
 	u32 i, there, bytes, offset;
@@ -190,7 +190,7 @@ FP_FUNC u32 fp_rules_walk(struct fp_rules_work FP_MEM *w FP_ARG, u32 target)
 				return FP_WALK_FOUND;
 			return FP_WALK_MISSING;
 		}
-		bytes = *next == FP_P_ROUTING && w->family != FP_FAMILY_BRIDGE ? 4 : 2;
+		bytes = *next == FP_P_ROUTING ? routing : 2;
 		there = fp_rules_has(w, *at, bytes);
 		if (there != FP_THERE)
 			return there == FP_CUT_PACKET ? FP_WALK_CUT : FP_WALK_BROKEN;
@@ -244,7 +244,7 @@ FP_FUNC int fp_rules_read_ipv6(struct fp_rules_work FP_MEM *w FP_ARG)
 	w->word[FP_W_ADDR3] = fp_load64_raw(w->head + 32);
 	w->word[FP_W_META] |= (u64)(fp_rules_u16(w, 0) >> 4 & 0xff) << FP_META_TOS |
 			      (u64)fp_rules_u8(w, 7) << FP_META_TTL;
-	walk = fp_rules_walk(w, 256);
+	walk = fp_rules_walk(w, 256, 4);
 	if (walk != FP_WALK_FOUND) {
 		w->word[FP_W_L4] = FP_L4_FAILED;
 		w->slow = 1;
@@ -370,7 +370,7 @@ FP_FUNC int fp_bridge_read_ipv6(struct fp_rules_work FP_MEM *w FP_ARG)
 	w->word[FP_W_ADDR3] = fp_rules_u32_raw(w, at + 32) | (u64)fp_rules_u32_raw(w, at + 36)
 								     << 32;
 	w->word[FP_W_META] |= (u64)(fp_rules_u16(w, at) >> 4 & 0xff) << FP_META_TOS;
-	walk = fp_rules_walk(w, 256);
+	walk = fp_rules_walk(w, 256, 2);
 	if (walk == FP_WALK_CUT) {
 		w->word[FP_W_L4] = FP_L4_HEADER;
 		w->unknown[FP_W_L4] = ~(u64)FP_L4_HEADER;

@@ -339,7 +339,7 @@ FP_INLINE u32 fp_limit_broken(struct fp_rules_work FP_MEM *w)
 
 	if (w->unknown[FP_W_L4])
 		return fp_maybe(w, FP_UNKNOWN_CUT_BYTES);
-	if (fp_rules_walk(w, 256) == FP_WALK_MISSING)
+	if (fp_rules_walk(w, 256, 4) == FP_WALK_MISSING)
 		return FP_YES;
 	if (w->walk_next != FP_P_ROUTING || fp_rules_has(w, w->walk_at, 2) != FP_THERE)
 		return FP_HOTDROP;

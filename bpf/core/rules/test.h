@@ -489,7 +489,7 @@ FP_FUNC u32 fp_test_extension(struct fp_rules_work FP_MEM *w FP_ARG,
 
 	if (fp_rules_has(w, 0, 40) != FP_THERE)
 		return FP_NO;
-	walk = fp_rules_walk(w, header);
+	walk = fp_rules_walk(w, header, 4);
 	if (walk == FP_WALK_MISSING)
 		return FP_NO;
 	if (walk == FP_WALK_CUT)

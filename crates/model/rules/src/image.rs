@@ -358,11 +358,7 @@ fn entries(ruleset: &Ruleset, chain_base: &[u32]) -> Entries {
             let Some(id) = table.find(hook.chain().as_bytes()) else {
                 continue;
             };
-            let chain = table.get(id);
             let is_nat = *name == "nat" && family.is_ip();
-            if is_nat && chain.rules.is_empty() && chain.policy == Policy::Accept {
-                continue;
-            }
             let at = order(at, *hook, family);
             entry[family as usize][*hook as usize][at] = base + id.0;
             nat[family as usize][*hook as usize] |= u32::from(is_nat) << at;

@@ -16,13 +16,7 @@ const UNTRACKED: u8 = 16;
 fn verdict(raw: &str, mangle: &str, input: Option<&[u8]>, state: Option<u8>) -> Verdict {
     let text = format!("*raw\n{raw}COMMIT\n*mangle\n{mangle}COMMIT\n");
     let set = ruleset(Family::Ipv4, &text);
-    let bytes = [
-        &[2; 14][..],
-        &[
-            0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
-        ],
-    ]
-    .concat();
+    let bytes = [&[2; 14][..], &packet(253, &[])].concat();
     let packet = Packet {
         family: Family::Ipv4,
         bytes: &bytes,
@@ -47,6 +41,15 @@ fn verdict(raw: &str, mangle: &str, input: Option<&[u8]>, state: Option<u8>) -> 
         assert_eq!(of_core, of_reference, "{text}, {lookups:?}");
     }
     of_reference.verdict
+}
+
+/// An IPv4 packet.
+fn packet(protocol: u8, rest: &[u8]) -> Vec<u8> {
+    let length = 20 + rest.len() as u8;
+    let header = [
+        0x45, 0, 0, length, 0, 0, 0, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+    ];
+    [&header[..], rest].concat()
 }
 
 const ETH: Option<&[u8]> = Some(b"eth0");
@@ -78,6 +81,89 @@ fn raw_has_a_connection_by_its_input() {
     let mark = "-A PREROUTING -m connmark --mark 0 -j DROP\n";
     assert_eq!(verdict(mark, "", None, state), unknown);
     assert_eq!(verdict(mark, "", LO, state), DROP);
+}
+
+/// Table nat is for the packet that begins a connection; an ICMP error has the translation of another.
+#[test]
+fn nat_runs_for_beginnings() {
+    const RELATED: u8 = 4;
+    const DESTINATION: u8 = 64;
+    const SOURCE: u8 = 32;
+    let udp = packet(17, &[0; 8]);
+    let error = packet(1, &[3, 1, 0, 0, 0, 0, 0, 0]);
+    let translated = Verdict::Unknown(Unknown::Translation);
+    for (hook, bytes, state, reply, expected) in [
+        (Hook::Prerouting, &udp, NEW, false, Ok(1)),
+        (Hook::Prerouting, &udp, NEW, true, Ok(0)),
+        (Hook::Prerouting, &udp, RELATED, false, Ok(1)),
+        (Hook::Prerouting, &error, RELATED, false, Ok(0)),
+        (Hook::Prerouting, &error, NEW, false, Ok(1)),
+        (
+            Hook::Prerouting,
+            &udp,
+            ESTABLISHED | DESTINATION,
+            false,
+            Ok(0),
+        ),
+        (Hook::Output, &udp, ESTABLISHED, false, Ok(0)),
+        (
+            Hook::Output,
+            &udp,
+            ESTABLISHED | DESTINATION,
+            false,
+            Err(translated.clone()),
+        ),
+        (Hook::Output, &udp, ESTABLISHED | DESTINATION, true, Ok(0)),
+        (
+            Hook::Output,
+            &udp,
+            ESTABLISHED | SOURCE,
+            true,
+            Err(translated.clone()),
+        ),
+        (
+            Hook::Output,
+            &error,
+            RELATED | DESTINATION,
+            false,
+            Err(translated),
+        ),
+    ] {
+        for rule in ["", "-A PREROUTING\n-A OUTPUT\n"] {
+            let set = ruleset(Family::Ipv4, &format!("*nat\n{rule}COMMIT\n"));
+            let packet = Packet {
+                family: Family::Ipv4,
+                bytes,
+                network: 0,
+                length: bytes.len(),
+                facts: Facts {
+                    connection: Some(Connection {
+                        state,
+                        reply,
+                        ..Connection::default()
+                    }),
+                    ..Facts::usual()
+                },
+            };
+            let mut reference = Reference::new(&set, None);
+            let of_reference = reference.evaluate(hook, &packet).verdict;
+            let built = build(&set, None, Lookups::default()).expect("small");
+            let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
+            let of_core = core.evaluate(hook, &packet).expect("complete").verdict;
+            let verdict = expected.clone().map_or_else(|unknown| unknown, |_| ACCEPT);
+            assert_eq!(
+                [of_core, of_reference],
+                [verdict.clone(), verdict],
+                "{state}, {rule}"
+            );
+            let chain = set.tables[0]
+                .find(hook.chain().as_bytes())
+                .expect("of the table");
+            let of_policy = built.policy_id(0, chain).expect("a base chain");
+            let counted = core.counters(of_policy).packets;
+            assert_eq!(counted, expected.clone().unwrap_or(0), "{state}, {rule}");
+        }
+    }
 }
 
 #[test]
