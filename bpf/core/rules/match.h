@@ -37,6 +37,9 @@ FP_FUNC u32 fp_test_small(struct fp_rules_work FP_MEM *w FP_ARG,
 
 		if (w->unknown[word] >> shift & mask)
 			return fp_maybe(w, fp_reason_of(w, word, mask << shift));
+		/* A reassembled packet of IPv6 may be longer than its 16 bits. */
+		if (word == FP_W_META && shift == FP_META_LENGTH && w->length > 0xffff)
+			return not;
 		return fp_within((u32)(w->word[word] >> shift & mask), t->a & 0xffff, t->a >> 16) ^
 		       not;
 	}
@@ -185,6 +188,9 @@ FP_FUNC u32 fp_rules_all_tests(struct fp_rules FP_MEM *r FP_ARG,
 			if (fp_may_drop(w->argument))
 				return fp_maybe(w, w->waiting = maybe);
 		} else if (state == FP_DOOMED) {
+			/* It is read only if the match before is true. */
+			if (maybe)
+				return fp_maybe(w, w->waiting = maybe);
 			w->doomed = 1;
 		} else if (state != FP_YES) {
 			if (w->doomed)

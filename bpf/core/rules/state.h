@@ -127,34 +127,49 @@ FP_FUNC u32 fp_set_has(struct fp_rules_work FP_MEM *w FP_ARG,
 FP_FUNC u32 fp_set_key(struct fp_rules_work FP_MEM *w FP_ARG, u32 kind, u32 dimensions)
 {
 	u64 both = w->word[FP_W_ADDR];
-	u32 protocol = (u8)w->word[FP_W_L4], there;
+	u32 protocol = (u8)w->word[FP_W_L4], at = w->transport, bytes = 8, there;
 
 	if (w->family == FP_FAMILY_IPV6) {
 		w->scratch[0] = w->word[dimensions & 1 ? FP_W_ADDR2 : FP_W_ADDR];
 		w->scratch[1] = w->word[dimensions & 1 ? FP_W_ADDR3 : FP_W_ADDR1];
 	} else {
 		w->scratch[0] = (u32)(dimensions & 1 ? both >> 32 : both);
-		w->scratch[1] = 0;
+		FP_PUT(w->scratch[1], 0);
 	}
-	w->scratch[2] = 0;
+	FP_PUT(w->scratch[2], 0);
 	if (!(kind & FP_SET_PORTS))
 		return FP_YES;
-	if (w->word[FP_W_L4] & FP_L4_FAILED)
+	if (w->family == FP_FAMILY_IPV6) {
+		/* As ipv6_skip_exthdr(). */
+		u32 walk = fp_rules_walk(w, 256, 2);
+
+		if (walk == FP_WALK_CUT)
+			return fp_maybe(w, FP_UNKNOWN_CUT_BYTES);
+		protocol = w->walk_next;
+		at = w->walk_at;
+		if (walk != FP_WALK_FOUND || w->walk_fragment || protocol == FP_P_NONE)
+			return FP_NO;
+	} else if (!protocol) {
 		return FP_NO;
+	}
 	w->scratch[2] = protocol << 16;
-	if (!fp_rules_has_ports(protocol) && protocol != FP_P_ICMP && protocol != FP_P_ICMPV6)
+	if (protocol == FP_P_TCP)
+		bytes = 20;
+	else if (protocol == FP_P_SCTP)
+		bytes = 12;
+	else if (protocol == FP_P_ICMPV6 && w->fragment)
 		return FP_YES;
-	if (protocol == FP_P_DCCP)
+	else if (protocol != FP_P_UDP && protocol != FP_P_UDPLITE && protocol != FP_P_ICMP &&
+		 protocol != FP_P_ICMPV6)
 		return FP_YES;
 	if (w->fragment)
 		return FP_NO;
-	there = fp_rules_has(w, w->transport, fp_rules_header_bytes(protocol));
+	there = fp_rules_has(w, at, bytes);
 	if (there != FP_THERE)
 		return there == FP_CUT_PACKET ? fp_maybe(w, FP_UNKNOWN_CUT_BYTES) : FP_NO;
-	if (fp_rules_has_ports(protocol))
-		w->scratch[2] |= (u16)(w->word[FP_W_L4] >> (dimensions & 2 ? 32 : 16));
-	else
-		w->scratch[2] |= fp_rules_u16(w, w->transport);
+	if ((dimensions & 2) && protocol != FP_P_ICMP && protocol != FP_P_ICMPV6)
+		at += 2;
+	w->scratch[2] |= fp_rules_u16(w, at);
 	return FP_YES;
 }
 

@@ -227,8 +227,6 @@ FP_INLINE u32 fp_recent_ttl(const struct fp_rules_work FP_MEM *w)
 
 	if (!w->word[FP_W_OUT] || (w->known & FP_KNOWN_OWNED))
 		return ttl;
-	if (!w->word[FP_W_IN] && !(w->known & FP_KNOWN_OWNER))
-		return ttl;
 	return (u8)(ttl + 1);
 }
 
@@ -311,6 +309,8 @@ FP_FUNC u32 fp_test_recent(struct fp_rules FP_MEM *r FP_ARG, struct fp_rules_wor
 		return fp_maybe(w, FP_UNKNOWN_OUTPUT);
 	if (t->ttl && w->unknown[FP_W_IN] && !(w->known & FP_KNOWN_OWNER))
 		return fp_maybe(w, FP_UNKNOWN_INPUT);
+	if (t->ttl && w->word[FP_W_OUT] && !w->word[FP_W_IN] && !(w->known & FP_KNOWN_OWNER))
+		return fp_maybe(w, FP_UNKNOWN_OWNER);
 	fp_recent_key(w, t, test->word & FP_RECENT_DEST);
 	if (!fp_lock(&s->lock)) {
 		fp_add64(&s->contended, 1);

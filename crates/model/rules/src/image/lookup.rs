@@ -539,7 +539,7 @@ impl Table {
             .find_map(|growth| {
                 // The image of the same rules is the same in every process.
                 let seed = mix(lists.len() as u64 + u64::from(growth));
-                let lists = hashed(lists, seed, signature.count);
+                let lists = hashed(lists, seed, signature.count)?;
                 let slots = place(lists.iter().map(|(hash, _)| *hash), growth, PROBES)?;
                 Some((seed, lists, slots))
             })
@@ -553,21 +553,31 @@ impl Table {
     }
 }
 
-fn hashed(lists: &Lists, seed: u64, count: usize) -> Vec<(u32, Vec<u32>)> {
-    let mut hashed: Vec<(u32, Vec<u32>)> = lists
+/// Most keys with one hash of 32 bits: with a million keys, three are rare.
+const MOST_EQUAL: usize = 4;
+
+/// Rules by hash. None if more keys have one hash: such keys were made for it.
+fn hashed(lists: &Lists, seed: u64, count: usize) -> Option<Vec<(u32, Vec<u32>)>> {
+    let mut parts: Vec<(u32, &[u32])> = lists
         .iter()
-        .map(|(key, rules)| (hash(seed, key, count), rules.clone()))
+        .map(|(key, rules)| (hash(seed, key, count), &rules[..]))
         .collect();
-    hashed.sort_unstable();
-    hashed.dedup_by(|(hash, rules), (before, all)| {
-        let equal = hash == before;
-        if equal {
-            all.append(rules);
-            all.sort_unstable();
-        }
-        equal
-    });
-    hashed
+    parts.sort_unstable();
+    let equal = parts.chunk_by(|(a, _), (b, _)| a == b);
+    equal
+        .map(|equal| {
+            if equal.len() > MOST_EQUAL {
+                return None;
+            }
+            let mut rules: Vec<u32> = equal
+                .iter()
+                .flat_map(|(_, rules)| *rules)
+                .copied()
+                .collect();
+            rules.sort_unstable();
+            Some((equal[0].0, rules))
+        })
+        .collect()
 }
 
 /// The name of a field.
