@@ -243,6 +243,10 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
             if has(items, "--contiguous") && of_day("--timestop") >= of_day("--timestart") {
                 return Err("time --contiguous needs a --timestop before --timestart".into());
             }
+            // A whole day is not written.
+            if (of_day("--timestart"), of_day("--timestop")) == (Some(0), Some(86_399)) {
+                items.retain(|item| !matches!(item.name(), "--timestart" | "--timestop"));
+            }
             days(items, kind, "--monthdays", 0xffff_fffe);
             days(items, kind, "--weekdays", 0xfe);
             let start = Value::Number(0);
