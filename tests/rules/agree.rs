@@ -226,7 +226,7 @@ fn kernel_and_native_agree() {
 #[test]
 fn kernel_and_native_agree_on_generated_rules() {
     requires!(Need::Root);
-    for seed in test_seeds(60) {
+    for seed in test_seeds(24) {
         let tool = [Tool::V4, Tool::V6][seed as usize % 2];
         let mut random = Random::new(seed);
         let generated = generate(tool, seed);
