@@ -1,6 +1,7 @@
 //! The changes since every test passed, and the suites that run whole because of them.
 //!
-//! `tests/passed-in-full` holds a commit on which every test ran and passed. A live suite runs whole if a
+//! `tests/passed-in-full` holds a commit: every test passed on it, or on a full run of an earlier one that
+//! is the same in all that the test covers. A live suite runs whole if a
 //! crate that it covers, or one that such a crate is built on, differs from that commit, uncommitted
 //! changes included. Where git cannot say (no history, an unknown commit), everything runs. In
 //! `tests/budget.toml` it is a suite's own entry that counts, without its times.
