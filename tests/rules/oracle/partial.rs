@@ -181,6 +181,7 @@ fn tables_of(tool: Tool, hook: Hook, seed: u64, random: &mut Random) -> String {
             "*filter" => "INPUT",
             _ => "PREROUTING",
         };
+        let is_empty = *table == "nat" && random.one_in(4);
         for line in rest.lines() {
             let of_raw = line.contains("-j CT") || line.contains("NOTRACK");
             let of_mangle = ["MARK", "TTL", "HL", "TOS", "DSCP", "TCPMSS"];
@@ -191,7 +192,6 @@ fn tables_of(tool: Tool, hook: Hook, seed: u64, random: &mut Random) -> String {
             if of_input || of_raw && *table != "raw" || of_mangle && *table != "mangle" {
                 continue;
             }
-            let is_empty = *table == "nat" && random.one_in(4);
             if !is_empty || line.starts_with(':') {
                 let mut line = line.replace(base, hook.chain());
                 if *table == "nat" {

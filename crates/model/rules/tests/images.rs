@@ -546,8 +546,7 @@ fn broken_chunk_after_unknown_match_is_unknown() {
     }
 }
 
-/// More than 65,535 bytes: a reassembled packet of IPv6. Ports of sets are found as the kernel finds
-/// them for sets, which is not as rules find the protocol.
+/// More than 65,535 bytes: a reassembled packet of IPv6.
 #[test]
 fn long_packets_have_no_length_of_16_bits() {
     let mut bytes = packet6("2001:db8::1");
@@ -574,6 +573,7 @@ fn long_packets_have_no_length_of_16_bits() {
     }
 }
 
+/// The kernel finds ports for sets in another way than the protocol for rules.
 #[test]
 fn ports_of_sets_are_behind_all_headers() {
     let lines = "create g hash:ip,port family inet6\nadd g 2001:db8::1,gre:0\n\
