@@ -403,8 +403,13 @@ FP_FUNC u32 fp_rules_walk_chains(struct fp_rules FP_MEM *r FP_ARG,
 		}
 		fp_rules_count(r, w, record->id);
 		fp_rules_note(w, record->id);
-		if (fp_unlikely(w->doomed))
+		if (fp_unlikely(w->doomed)) {
+			/* Its target still has its effect. */
+			if ((action & 0xff) == FP_ACT_TARGET)
+				fp_rules_change(
+					r, w, FP_AT(const struct fp_rules_test, record, argument));
 			return fp_rules_verdict(w, FP_ACT_DROP, 1, FP_RULES_NONE);
+		}
 		switch (action & 0xff) {
 		case FP_ACT_NONE:
 			goto no;

@@ -546,6 +546,40 @@ fn broken_chunk_after_unknown_match_is_unknown() {
     }
 }
 
+/// The kernel drops the packet after the target.
+#[test]
+fn broken_chunk_drops_after_the_target() {
+    let chunk = [3, 0xe8, 0, 53, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let bytes = packet([10, 0, 0, 9], 132, &chunk);
+    for (target, mark, logged) in [
+        ("-j LOG", 0, 1),
+        ("-j MARK --set-mark 7", 7, 0),
+        ("-j ACCEPT", 0, 0),
+    ] {
+        let rule = format!("-p sctp -m sctp ! --chunk-types all DATA {target}");
+        let text = format!("*mangle\n-A INPUT {rule}\n-A INPUT -j LOG\nCOMMIT\n");
+        let set = ruleset(Family::Ipv4, &text);
+        let packet = Packet {
+            family: Family::Ipv4,
+            bytes: &bytes,
+            network: 0,
+            length: bytes.len(),
+            facts: Facts::usual(),
+        };
+        let reference = Reference::new(&set, None).evaluate(Hook::Input, &packet);
+        let built = build(&set, None, Lookups::default()).expect("small");
+        let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
+        let outcome = core.evaluate(Hook::Input, &packet).expect("complete");
+        let changes = (reference.changes.mark, reference.changes.logged);
+        assert_eq!(changes, (mark, logged), "{target}");
+        assert_eq!(
+            (outcome.verdict, outcome.changes),
+            (reference.verdict.clone(), reference.changes)
+        );
+        assert_eq!(reference.verdict, Verdict::Drop);
+    }
+}
+
 /// More than 65,535 bytes: a reassembled packet of IPv6.
 #[test]
 fn long_packets_have_no_length_of_16_bits() {
