@@ -545,18 +545,21 @@ FP_INLINE int fp_rules_is_empty(struct fp_rules FP_MEM *r, u32 number)
 /*
  * FP_YES if table nat runs: for the packet that begins a connection, but not for an ICMP error, whose
  * translation is that of the connection in it. A translated packet has another destination after the
- * table in OUTPUT: the rest is not known then. A chain without rules is taken for one without
- * translations as long as the connection is not known.
+ * table in OUTPUT: the rest is not known then.
  */
-FP_FUNC u32 fp_rules_meets_nat(struct fp_rules FP_MEM *r FP_ARG,
-			       struct fp_rules_work FP_MEM *w FP_ARG, u32 hook, u32 number)
+FP_FUNC u32 fp_rules_meets_nat(struct fp_rules_work FP_MEM *w FP_ARG, u32 hook)
 {
 	u32 state = (u8)(w->word[FP_W_META] >> FP_META_STATE);
 	u32 reply = !!(w->word[FP_W_META] >> FP_META_REPLY & 0xff), icmp = 0;
+	u32 begins = state & (2 | 4), translated = hook == FP_RULES_OUTPUT ? state & (32 | 64) : 0;
 
 	if (w->unknown[FP_W_META] >> FP_META_STATE & 0xff)
-		return fp_rules_is_empty(r, number) ? FP_NO : fp_maybe(w, fp_no_connection(w));
-	if ((state & (2 | 4)) && !reply) {
+		return fp_maybe(w, fp_no_connection(w));
+	if (!begins && !translated)
+		return FP_NO;
+	if (w->unknown[FP_W_META] >> FP_META_REPLY & 0xff)
+		return fp_maybe(w, fp_no_connection(w));
+	if (begins && !reply) {
 		if (!(state & 4))
 			return FP_YES;
 		if (w->family == FP_FAMILY_IPV6) {
@@ -572,7 +575,7 @@ FP_FUNC u32 fp_rules_meets_nat(struct fp_rules FP_MEM *r FP_ARG,
 		if (!icmp)
 			return FP_YES;
 	}
-	if (hook == FP_RULES_OUTPUT && (state & (reply ? 32 : 64)))
+	if (translated & (reply ? 32 : 64))
 		return fp_maybe(w, FP_UNKNOWN_TRANSLATION);
 	return FP_NO;
 }
@@ -599,15 +602,19 @@ FP_INLINE u32 fp_rules_evaluate(struct fp_rules FP_MEM *r, struct fp_rules_work 
 			continue;
 		w->table = *i;
 		if (image->nat[family][hook] >> *i & 1) {
-			u32 meets = fp_rules_meets_nat(r, w, hook, number);
+			u32 meets = fp_rules_meets_nat(w, hook);
+			int is_empty = fp_rules_is_empty(r, number);
 
+			/* The last table, except in OUTPUT: no other one meets a translated packet. */
+			if (meets == FP_MAYBE && is_empty && hook != FP_RULES_OUTPUT)
+				continue;
 			if (meets == FP_MAYBE)
 				return fp_rules_verdict(w, FP_ACT_UNKNOWN, w->argument,
 							FP_RULES_NONE);
 			if (meets == FP_NO)
 				continue;
 			/* The verdict stays that of the rule before. */
-			if (fp_rules_is_empty(r, number)) {
+			if (is_empty) {
 				fp_rules_count(r, w, fp_rules_record(r, number)->id);
 				fp_rules_note(w, fp_rules_record(r, number)->id);
 				continue;

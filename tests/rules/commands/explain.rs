@@ -67,6 +67,102 @@ fn missing_fact_is_named_not_guessed() {
     assert!(text.contains("home.v4:26"), "{text}");
 }
 
+/// A state does not give the rest of a connection; ports and groups have no default either.
+#[test]
+fn facts_of_a_connection_are_not_guessed() {
+    let dir = tempfile::tempdir().unwrap();
+    for (rule, state, option, matched, failed) in [
+        (
+            "-m conntrack --ctdir REPLY",
+            "ESTABLISHED",
+            "--ctdir",
+            "REPLY",
+            "ORIGINAL",
+        ),
+        (
+            "-m conntrack --ctstatus ASSURED",
+            "ESTABLISHED",
+            "--ctstatus",
+            "SEEN_REPLY,ASSURED",
+            "NONE",
+        ),
+        ("-m connmark --mark 7", "ESTABLISHED", "--ctmark", "7", "0"),
+        (
+            "-m conntrack ! --ctstate SNAT",
+            "ESTABLISHED",
+            "--ctmark",
+            "0",
+            "",
+        ),
+    ] {
+        let text = format!("*filter\n-A FORWARD {rule} -j DROP\nCOMMIT\n");
+        let rules_file = file(&dir, "rules", text.as_bytes());
+        let explain = |more: &[&str]| {
+            let packet = [
+                "--src", "10.0.0.1", "--dst", "10.0.0.2", "-i", "lan", "-o", "wan",
+            ];
+            let state = ["--ctstate", state];
+            rules(&[&["explain", &rules_file][..], &packet, &state, more].concat())
+        };
+        let verdict = |more: &[&str]| {
+            let output = explain(more);
+            assert!(output.status.success(), "{output:?}");
+            let out = String::from_utf8(output.stdout).unwrap();
+            out.lines()
+                .last()
+                .unwrap()
+                .split(' ')
+                .next()
+                .unwrap()
+                .to_owned()
+        };
+        assert_eq!(verdict(&[option, matched]), "DROP", "{rule}");
+        if !failed.is_empty() {
+            let unknown = explain(&[]);
+            assert_eq!(unknown.status.code(), Some(1), "{rule}");
+            let error = String::from_utf8_lossy(&unknown.stderr);
+            assert!(error.contains(option), "{error}");
+            assert_eq!(verdict(&[option, failed]), "ACCEPT", "{rule}");
+        }
+    }
+    let bridged = "*filter\n-A FORWARD -m physdev --physdev-in p1 -j DROP\nCOMMIT\n";
+    let bridged = file(&dir, "bridged", bridged.as_bytes());
+    let packet = [
+        "--src", "10.0.0.1", "--dst", "10.0.0.2", "-i", "br0", "-o", "br0",
+    ];
+    let explain = |more: &[&str]| rules(&[&["explain", &bridged][..], &packet, more].concat());
+    let error = String::from_utf8(explain(&[]).stderr).unwrap();
+    assert!(
+        error.contains("give --physdev-in and --physdev-out"),
+        "{error}"
+    );
+    let known = explain(&["--physdev-in", "p1", "--physdev-out", ""]);
+    let out = String::from_utf8(known.stdout).unwrap();
+    assert!(out.contains("DROP by"), "{out}");
+}
+
+/// A translated packet may have another destination after table nat.
+#[test]
+fn table_nat_of_output_needs_the_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "*nat\nCOMMIT\n*filter\n-A OUTPUT -d 10.0.0.2 -j DROP\nCOMMIT\n";
+    let rules_file = file(&dir, "rules", text.as_bytes());
+    let packet = ["--src", "10.0.0.1", "--dst", "10.0.0.2", "-o", "wan"];
+    let explain = |more: &[&str]| rules(&[&["explain", &rules_file][..], &packet, more].concat());
+    let unknown = explain(&[]);
+    assert_eq!(unknown.status.code(), Some(1));
+    let out = String::from_utf8(unknown.stdout).unwrap();
+    assert!(out.contains("by table nat"), "{out}");
+    for (state, verdict) in [
+        ("NEW", "DROP by"),
+        ("ESTABLISHED", "DROP by"),
+        ("ESTABLISHED,DNAT", "unknown"),
+    ] {
+        let out = String::from_utf8(explain(&["--ctstate", state]).stdout).unwrap();
+        assert!(out.contains(verdict), "{state}: {out}");
+    }
+}
+
 #[test]
 fn policy_of_a_bridge_chain_is_explained() {
     let dir = tempfile::tempdir().unwrap();
@@ -252,6 +348,11 @@ fn packets_that_cannot_be_are_refused() {
             &["-i", "wan", "--protocol", "udp", "--tcp-flags", "ACK"],
             "--tcp-flags ACK",
         ),
+        (&["--ctstate", "NEW,INVALID"], "give one of INVALID, NEW"),
+        (&["--ctstate", "SNAT"], "give one of INVALID, NEW"),
+        (&["--ctstate", "UNTRACKED,DNAT"], "give one of INVALID, NEW"),
+        (&["--ctstate", "NEW", "--ctdir", "REPLY"], "no reply is NEW"),
+        (&["--ctstate", "NEW", "--ctdir", "BACK"], "ORIGINAL, REPLY"),
     ] {
         let output = rules(&[&packet[..], words].concat());
         assert_eq!(output.status.code(), Some(1), "{words:?}");

@@ -125,9 +125,9 @@ pub(crate) fn complete<'a>(tool: Tool, frame: &'a [u8], random: &mut Random) -> 
     };
     facts.connection = Some(Connection {
         state: state | translated,
-        status: random.draw() as u8 & 15,
-        mark: random.pick(&[0, 1, 0x10]),
-        reply: random.one_in(2),
+        status: Some(random.draw() as u8 & 15),
+        mark: Some(random.pick(&[0, 1, 0x10])),
+        reply: Some(random.one_in(2)),
     });
     facts.connections = Some(random.pick(&[1, 2, 3, 0xffff]));
     facts.source_type = facts.source_type.or(Some(2));
@@ -150,6 +150,16 @@ pub(crate) fn hide<'a>(packet: &Packet<'a>, random: &mut Random) -> Packet<'a> {
     }
     hide!(input, output, physical_input, physical_output, connection);
     hide!(connections);
+    if let Some(connection) = &mut facts.connection {
+        for (part, is_hidden) in [(0, hidden()), (1, hidden()), (2, hidden())] {
+            match part {
+                _ if !is_hidden => {}
+                0 => connection.status = None,
+                1 => connection.mark = None,
+                _ => connection.reply = None,
+            }
+        }
+    }
     hide!(source_type, destination_type, packet_type, owner);
     hide!(reverse_path, date, random);
     if random.one_in(2) {

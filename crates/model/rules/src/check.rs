@@ -631,13 +631,19 @@ pub fn unknown_text(unknown: Unknown) -> &'static str {
         Unknown::OpaqueTarget => "a target that Fairpath does not evaluate",
         Unknown::Input => "the input interface: give --in-interface",
         Unknown::Output => "the output interface: add --out-interface",
-        Unknown::Physical => "the port of a bridge: give --physdev-in and --physdev-out",
-        Unknown::Connection => "the state of the connection: give --ctstate",
+        Unknown::Physical => {
+            "the bridge or its ports: give --physdev-in and --physdev-out, or for frames --logical-in and --logical-out"
+        }
+        Unknown::Connection => {
+            "the connection: give --ctstate, and --ctdir, --ctstatus or --ctmark if the rule reads them"
+        }
         Unknown::Connections => "the number of connections: give --connections",
         Unknown::SourceType => "the type of the source address: give --src-type",
         Unknown::DestinationType => "the type of the destination address: give --dst-type",
         Unknown::PacketType => "the packet type: give --pkt-type",
-        Unknown::Owner => "the owner of the socket: give --uid-owner or --no-socket",
+        Unknown::Owner => {
+            "the owner of the socket: give --uid-owner and --gid-owner, or --no-socket"
+        }
         Unknown::ReversePath => "the route back: give --reverse-path",
         Unknown::Date => "the date: give --date",
         Unknown::Random => "chance",

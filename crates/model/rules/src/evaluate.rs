@@ -249,10 +249,18 @@ fn fill_facts(work: &mut Work, facts: &Facts) {
     work.word[word::MARK] = u64::from(facts.mark);
     match facts.connection {
         Some(connection) => {
-            work.word[word::MARK] |= u64::from(connection.mark) << 32;
-            work.word[word::META] = u64::from(connection.state) << meta::STATE
-                | u64::from(connection.status) << meta::STATUS
-                | u64::from(connection.reply) << meta::REPLY;
+            work.word[word::META] = u64::from(connection.state) << meta::STATE;
+            match connection.mark {
+                Some(mark) => work.word[word::MARK] |= u64::from(mark) << 32,
+                None => work.unknown[word::MARK] = u64::from(u32::MAX) << 32,
+            }
+            let reply = connection.reply.map(u8::from);
+            for (byte, at) in [(connection.status, meta::STATUS), (reply, meta::REPLY)] {
+                match byte {
+                    Some(byte) => work.word[word::META] |= u64::from(byte) << at,
+                    None => work.unknown[word::META] |= 0xff << at,
+                }
+            }
         }
         None => {
             work.unknown[word::MARK] = u64::from(u32::MAX) << 32;

@@ -100,18 +100,30 @@ impl Facts {
     }
 }
 
-/// The state of a packet's connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// The state of a packet's connection, and what is known of the rest of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connection {
     /// One bit of `--ctstate`: 1 INVALID, 2 NEW, 4 RELATED, 8 ESTABLISHED, 16 UNTRACKED; and 32 SNAT,
     /// 64 DNAT.
     pub state: u8,
     /// Bits of `--ctstatus`.
-    pub status: u8,
-    /// The packet mark.
-    pub mark: u32,
+    pub status: Option<u8>,
+    /// The mark of the connection.
+    pub mark: Option<u32>,
     /// True in the reply direction.
-    pub reply: bool,
+    pub reply: Option<bool>,
+}
+
+/// Everything is known, and 0.
+impl Default for Connection {
+    fn default() -> Self {
+        Self {
+            state: 0,
+            status: Some(0),
+            mark: Some(0),
+            reply: Some(false),
+        }
+    }
 }
 
 /// The owner of a local socket.

@@ -29,7 +29,7 @@ use crate::sets::Sets;
 use crate::tree::{
     Chain, ChainId, Counters, Family, Group, Hook, Item, Policy, Rule, Ruleset, Table, tables_of,
 };
-use context::{Context, NEW, RELATED};
+use context::{Context, DESTINATION_NAT, NEW, RELATED, SOURCE_NAT};
 use state::State;
 use std::collections::BTreeMap;
 use targets::Action;
@@ -579,12 +579,28 @@ fn header(group: &Group, context: &Context) -> Result<Option<usize>, Stop> {
 /// True if a packet meets table nat here: it begins a connection (`nf_nat_inet_fn`).
 fn meets_nat(chain: &Chain, context: &Context) -> Result<bool, Unknown> {
     let is_empty = chain.rules.is_empty() && chain.policy == Policy::Accept;
+    match begins_connection(context) {
+        // The last table: no other one meets a translated packet.
+        Err(_) if is_empty && context.hook != Hook::Output => Ok(false),
+        begins => begins,
+    }
+}
+
+/// An error if the state of its connection is not known, or its direction, where that decides.
+fn begins_connection(context: &Context) -> Result<bool, Unknown> {
     let connection = match context.connection() {
         Ok(connection) => connection,
-        Err(_) if is_empty => return Ok(false),
-        Err(_) => return Err(Unknown::Connection),
+        Err(Stop::Unknown(unknown)) => return Err(unknown),
+        Err(Stop::HotDrop { .. }) => return Err(Unknown::Connection),
     };
-    if connection.state & (NEW | RELATED) == 0 || connection.reply {
+    let begins = connection.state & (NEW | RELATED) != 0;
+    let is_translated =
+        context.hook == Hook::Output && connection.state & (SOURCE_NAT | DESTINATION_NAT) != 0;
+    if !begins && !is_translated {
+        return Ok(false);
+    }
+    let is_reply = connection.reply.ok_or(Unknown::Connection)?;
+    if !begins || is_reply {
         return Ok(false);
     }
     // The connection of the packet in an ICMP error decides about its translation.
@@ -605,12 +621,10 @@ fn is_icmp(context: &Context) -> Result<bool, Unknown> {
 
 /// OUTPUT: the destination of a packet in a translated connection changes before table filter.
 fn translation_of_established(context: &Context) -> Option<Decision> {
-    const SOURCE_NAT: u8 = 32;
-    const DESTINATION_NAT: u8 = 64;
     let connection = context.connection().ok()?;
     let bit = match connection.reply {
-        true => SOURCE_NAT,
-        false => DESTINATION_NAT,
+        Some(true) => SOURCE_NAT,
+        _ => DESTINATION_NAT,
     };
     let changes = context.hook == Hook::Output && connection.state & bit != 0;
     changes.then_some(Decision {

@@ -139,7 +139,7 @@ fn nat_runs_for_beginnings() {
                 facts: Facts {
                     connection: Some(Connection {
                         state,
-                        reply,
+                        reply: Some(reply),
                         ..Connection::default()
                     }),
                     ..Facts::usual()
@@ -163,6 +163,68 @@ fn nat_runs_for_beginnings() {
             let counted = core.counters(of_policy).packets;
             assert_eq!(counted, expected.clone().unwrap_or(0), "{state}, {rule}");
         }
+    }
+}
+
+/// Only OUTPUT has tables after nat, which meet the translated packet.
+#[test]
+fn an_unknown_connection_may_be_translated_in_output() {
+    let udp = packet(17, &[0; 8]);
+    let unknown = Verdict::Unknown(Unknown::Connection);
+    let in_state = |state, reply| {
+        Some(Connection {
+            state,
+            reply,
+            ..Connection::default()
+        })
+    };
+    for (hook, rules, connection, expected) in [
+        (Hook::Prerouting, false, None, ACCEPT),
+        (Hook::Prerouting, true, None, unknown.clone()),
+        (Hook::Output, false, None, unknown.clone()),
+        (Hook::Output, true, None, unknown.clone()),
+        (Hook::Output, false, in_state(NEW, None), unknown.clone()),
+        (Hook::Output, false, in_state(NEW, Some(false)), DROP),
+        (Hook::Output, true, in_state(ESTABLISHED, None), DROP),
+        (
+            Hook::Output,
+            true,
+            in_state(ESTABLISHED | 64, None),
+            unknown,
+        ),
+        (
+            Hook::Prerouting,
+            true,
+            in_state(ESTABLISHED | 64, None),
+            ACCEPT,
+        ),
+        (Hook::Prerouting, false, in_state(NEW, None), ACCEPT),
+    ] {
+        let rules = match rules {
+            true => "-A PREROUTING\n-A OUTPUT\n",
+            false => "",
+        };
+        let text = format!("*nat\n{rules}COMMIT\n*filter\n-A OUTPUT -j DROP\nCOMMIT\n");
+        let set = ruleset(Family::Ipv4, &text);
+        let packet = Packet {
+            family: Family::Ipv4,
+            bytes: &udp,
+            network: 0,
+            length: udp.len(),
+            facts: Facts {
+                connection,
+                ..Facts::usual()
+            },
+        };
+        let of_reference = Reference::new(&set, None).evaluate(hook, &packet).verdict;
+        let built = build(&set, None, Lookups::default()).expect("small");
+        let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
+        let of_core = core.evaluate(hook, &packet).expect("complete").verdict;
+        assert_eq!(
+            [of_core, of_reference],
+            [expected.clone(), expected],
+            "{hook:?} {connection:?} {rules}"
+        );
     }
 }
 

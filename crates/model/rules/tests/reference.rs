@@ -620,9 +620,9 @@ fn conntrack_without_entry_tests_state_only() {
         v4(6, &tcp(2, &[])).facts(|facts| {
             facts.connection = Some(Connection {
                 state,
-                status: 2,
-                mark: 5,
-                reply: true,
+                status: Some(2),
+                mark: Some(5),
+                reply: Some(true),
             });
         })
     };
@@ -1259,8 +1259,8 @@ fn all_facts(frame: &mut Frame, seed: u32) {
     frame.facts.random = Some(seed.wrapping_mul(0x9e37_79b9));
     frame.facts.connection = Some(Connection {
         state: 1 << (seed >> 8 & 3),
-        mark: 3,
-        reply: seed >> 10 & 1 == 1,
+        mark: Some(3),
+        reply: Some(seed >> 10 & 1 == 1),
         ..Connection::default()
     });
     if seed >> 11 & 1 == 1 {

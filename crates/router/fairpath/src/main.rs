@@ -60,7 +60,7 @@ enum Command {
     Check(check::Args),
     Rtt(Box<rtt::Args>),
     Class(class::Args),
-    Rules(rules::Args),
+    Rules(Box<rules::Args>),
     Shape(Box<shape::Args>),
     Impair(Box<impair::Args>),
     Features(features::Args),

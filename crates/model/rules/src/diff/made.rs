@@ -21,6 +21,8 @@ use crate::tree::{ChainId, Family, Hook, Item, Ruleset, SetMatch, Table, Target,
 
 /// Nested jumps that a path follows.
 const MAX_DEPTH: usize = 64;
+/// A bit of `--ctstate`.
+const NEW: u8 = 2;
 /// Other conditions that a packet meets.
 const CONDITIONS: usize = 6;
 
@@ -341,7 +343,7 @@ impl Fields {
             input: b"other0".to_vec(),
             output: b"other1".to_vec(),
             logical: [b"other2".to_vec(), b"other2".to_vec()],
-            state: 2,
+            state: NEW,
             mark: 0,
             packet_type: None,
             types: [None; 2],
@@ -718,8 +720,10 @@ impl Fields {
             logical_output: bridge.then(|| self.logical[1].clone().into()),
             connection: self.family.is_ip().then_some(Connection {
                 state: self.state,
-                mark: self.connection_mark,
-                ..Connection::default()
+                status: None,
+                mark: Some(self.connection_mark),
+                // Only a new connection has its direction by its state.
+                reply: (self.state == NEW).then_some(false),
             }),
             connections: used
                 .contains(&Kind::Connlimit)

@@ -11,6 +11,8 @@ pub(super) const INVALID: u8 = 1;
 pub(super) const NEW: u8 = 2;
 pub(super) const RELATED: u8 = 4;
 pub(super) const UNTRACKED: u8 = 16;
+pub(super) const SOURCE_NAT: u8 = 32;
+pub(super) const DESTINATION_NAT: u8 = 64;
 /// A bit of `--ctstatus`.
 const CONFIRMED: u8 = 8;
 
@@ -103,10 +105,10 @@ impl<'p> Context<'p> {
         } else {
             &mut self.connection
         };
-        let Some(seen) = seen.as_mut().ok().filter(|seen| seen.mark != mark) else {
+        let Some(seen) = seen.as_mut().ok().filter(|seen| seen.mark != Some(mark)) else {
             return;
         };
-        seen.mark = mark;
+        seen.mark = Some(mark);
         let seen = *seen;
         match self.template {
             Some(rule) if self.in_raw => {
@@ -139,9 +141,9 @@ impl<'p> Context<'p> {
         if seen.is_ok_and(|connection| connection.state == INVALID) {
             self.early = Ok(Connection {
                 state: NEW,
-                status: CONFIRMED,
-                mark: state.templates.get(&rule).copied().unwrap_or_default(),
-                reply: false,
+                status: Some(CONFIRMED),
+                mark: Some(state.templates.get(&rule).copied().unwrap_or_default()),
+                reply: Some(false),
             });
             self.template = Some(rule);
         }

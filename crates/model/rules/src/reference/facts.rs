@@ -28,22 +28,23 @@ pub(super) fn conntrack(group: &Group, context: &Context) -> Answer {
     if context.entry()?.is_none() {
         return Ok(state.is_some());
     }
-    if let Some((direction, _)) = group.number("--ctdir")
-        && (direction == 1) != connection.reply
-    {
-        return Ok(false);
-    }
-    if let Some((statuses, not)) = group.number("--ctstatus")
-        && (statuses & u64::from(connection.status) != 0) == not
-    {
+    let direction = group.number("--ctdir").map(|(direction, _)| {
+        let reply = connection.reply?;
+        Some((direction == 1) == reply)
+    });
+    let status = group.number("--ctstatus").map(|(statuses, not)| {
+        let status = connection.status?;
+        Some((statuses & u64::from(status) != 0) != not)
+    });
+    if [direction, status].contains(&Some(Some(false))) {
         return Ok(false);
     }
     let known = ["--ctstate", "--state", "--ctdir", "--ctstatus"];
-    let other = |item: &&Item| !item.is_head() && !known.contains(&item.name());
-    match group.items.iter().find(other) {
-        Some(_) => Err(Unknown::Connection.into()),
-        None => Ok(true),
+    let other = |item: &Item| !item.is_head() && !known.contains(&item.name());
+    if [direction, status].contains(&Some(None)) || group.items.iter().any(other) {
+        return Err(Unknown::Connection.into());
     }
+    Ok(true)
 }
 
 /// `-m connmark`: false without an entry, also if negated.
@@ -51,7 +52,7 @@ pub(super) fn connmark(group: &Group, context: &Context) -> Answer {
     let Some(entry) = context.entry()? else {
         return Ok(false);
     };
-    Ok(mark(group, entry.mark))
+    Ok(mark(group, entry.mark.ok_or(Unknown::Connection)?))
 }
 
 /// Compares a mark: `--mark value/mask`. The value is not masked.

@@ -194,12 +194,12 @@ fn bridge(item: &Item, context: &Context) -> Answer {
         "-d" => masked_mac(&item.value, ethernet(context, 0)?),
         "-i" => device(&item.value, &facts.input, Unknown::Input)?.unwrap_or(false),
         "-o" => device(&item.value, &facts.output, Unknown::Output)?.unwrap_or(false),
-        "--logical-in" => match device(&item.value, &facts.logical_input, Unknown::Input)? {
+        "--logical-in" => match device(&item.value, &facts.logical_input, Unknown::Physical)? {
             // The kernel tests the bridge only if the device is a port of one.
             None => return Ok(true),
             Some(holds) => holds,
         },
-        _ => match device(&item.value, &facts.logical_output, Unknown::Output)? {
+        _ => match device(&item.value, &facts.logical_output, Unknown::Physical)? {
             None => return Ok(true),
             Some(holds) => holds,
         },

@@ -167,15 +167,18 @@ fn connmark(group: &Group, context: &mut Context, state: &mut State) -> Action {
         Err(Stop::Unknown(reason)) => return unknown(reason),
         Err(Stop::HotDrop { .. }) => return unknown(Unknown::Connection),
     };
+    let Some(entry_mark) = entry.mark else {
+        return unknown(Unknown::Connection);
+    };
     let mask = |name: &str| group.number(name).map_or(u32::MAX, |(mask, _)| mask as u32);
-    let (packet_mask, entry_mask) = (mask("--nfmask"), mask("--ctmask"));
+    let (packet_mask, connection_mask) = (mask("--nfmask"), mask("--ctmask"));
     if let Some((value, mask, _)) = group.pair("--set-xmark") {
-        context.set_connection_mark(entry.mark & !mask ^ value, state);
+        context.set_connection_mark(entry_mark & !mask ^ value, state);
     } else if group.has("--save-mark") {
         let saved = context.mark & packet_mask;
-        context.set_connection_mark(entry.mark & !entry_mask ^ saved, state);
+        context.set_connection_mark(entry_mark & !connection_mask ^ saved, state);
     } else if group.has("--restore-mark") {
-        let restored = entry.mark & entry_mask;
+        let restored = entry_mark & connection_mask;
         context.set_mark(context.mark & !packet_mask ^ restored);
     }
     Action::Next

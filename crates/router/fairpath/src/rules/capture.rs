@@ -20,17 +20,36 @@ pub struct FactArgs {
     /// Output interface
     #[arg(short, long, value_name = "NAME")]
     pub out_interface: Option<String>,
-    /// State of the connection: NEW, ESTABLISHED, RELATED, INVALID or UNTRACKED
+    /// Port of a bridge at which the packet came; "" if none
+    #[arg(long, value_name = "NAME", requires = "physdev_out")]
+    pub physdev_in: Option<String>,
+    /// Port of a bridge at which it leaves; "" if none
+    #[arg(long, value_name = "NAME", requires = "physdev_in")]
+    pub physdev_out: Option<String>,
+    /// Bridges: the bridge of the input port; "" if none
+    #[arg(long, value_name = "NAME", requires = "logical_out")]
+    pub logical_in: Option<String>,
+    /// Bridges: the bridge of the output port; "" if none
+    #[arg(long, value_name = "NAME", requires = "logical_in")]
+    pub logical_out: Option<String>,
+    /// State of the connection: NEW, ESTABLISHED, RELATED, INVALID or UNTRACKED; with ,SNAT or ,DNAT if
+    /// it is translated
     #[arg(long, value_name = "STATE")]
     pub ctstate: Option<String>,
+    /// Direction of the packet in its connection: ORIGINAL or REPLY (of NEW always ORIGINAL)
+    #[arg(long, value_name = "DIRECTION", requires = "ctstate")]
+    pub ctdir: Option<String>,
+    /// Status of the connection: NONE, or EXPECTED, SEEN_REPLY, ASSURED, CONFIRMED with commas
+    #[arg(long, value_name = "LIST", requires = "ctstate")]
+    pub ctstatus: Option<String>,
     /// Connections that connlimit counts, this one included (1 to 65535)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub connections: Option<u16>,
-    /// Packet mark
+    /// Packet mark (default: 0)
     #[arg(long, value_name = "MARK", value_parser = number)]
     pub mark: Option<u32>,
     /// Mark of the connection
-    #[arg(long, value_name = "MARK", value_parser = number)]
+    #[arg(long, value_name = "MARK", value_parser = number, requires = "ctstate")]
     pub ctmark: Option<u32>,
     /// Type of the source address, as addrtype names it (LOCAL, UNICAST ...)
     #[arg(long, value_name = "TYPE")]
@@ -42,7 +61,12 @@ pub struct FactArgs {
     #[arg(long, value_name = "TYPE")]
     pub pkt_type: Option<String>,
     /// User of the local socket
-    #[arg(long, value_name = "UID", conflicts_with = "no_socket")]
+    #[arg(
+        long,
+        value_name = "UID",
+        requires = "gid_owner",
+        conflicts_with = "no_socket"
+    )]
     pub uid_owner: Option<u32>,
     /// Group of the local socket
     #[arg(long, value_name = "GID", requires = "uid_owner")]
@@ -93,7 +117,22 @@ fn number(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("\"{text}\" is not a number of 32 bits"))
 }
 
-const STATES: [&str; 5] = ["INVALID", "NEW", "RELATED", "ESTABLISHED", "UNTRACKED"];
+const STATES: [&str; 7] = [
+    "INVALID",
+    "NEW",
+    "RELATED",
+    "ESTABLISHED",
+    "UNTRACKED",
+    "SNAT",
+    "DNAT",
+];
+/// Of these states, those that say whether the packet has a connection.
+const OWN_STATES: u8 = 31;
+const INVALID: u8 = 1;
+const NEW: u8 = 2;
+const UNTRACKED: u8 = 16;
+const DIRECTIONS: [&str; 2] = ["ORIGINAL", "REPLY"];
+const STATUSES: [&str; 4] = ["EXPECTED", "SEEN_REPLY", "ASSURED", "CONFIRMED"];
 const PACKET_TYPES: [&str; 3] = ["unicast", "broadcast", "multicast"];
 const TYPES: [&str; 9] = [
     "UNSPEC",
@@ -114,6 +153,13 @@ fn position(text: &str, names: &[&str], option: &str) -> anyhow::Result<usize> {
         .with_context(|| format!("{option} \"{text}\" is not one of {}", names.join(", ")))
 }
 
+/// Names with commas as bits.
+fn bits(text: &str, names: &[&str], option: &str) -> anyhow::Result<u8> {
+    text.split(',').try_fold(0, |bits, name| {
+        Ok(bits | 1 << position(name, names, option)?)
+    })
+}
+
 impl FactArgs {
     /// The hook: that of the arguments, or by the interfaces.
     pub fn hook(&self, family: Family) -> Hook {
@@ -126,6 +172,37 @@ impl FactArgs {
         }
     }
 
+    /// The connection of a packet in this state.
+    fn connection(&self, text: &str) -> anyhow::Result<Connection> {
+        let state = bits(text, &STATES, "--ctstate")?;
+        let own = state & OWN_STATES;
+        let has_none = own & (INVALID | UNTRACKED) != 0;
+        if own.count_ones() != 1 || has_none && state != own {
+            bail!(
+                "--ctstate {text}: give one of {}; with a comma, SNAT or DNAT to one that has a connection",
+                STATES[..5].join(", ")
+            );
+        }
+        let direction = match &self.ctdir {
+            Some(text) => Some(position(text, &DIRECTIONS, "--ctdir")? == 1),
+            None => (own == NEW || has_none).then_some(false),
+        };
+        if own == NEW && direction == Some(true) {
+            bail!("--ctdir REPLY: no reply is NEW; remove the option, or give another --ctstate");
+        }
+        let status = match self.ctstatus.as_deref() {
+            Some("NONE") => Some(0),
+            Some(list) => Some(bits(list, &STATUSES, "--ctstatus")?),
+            None => None,
+        };
+        Ok(Connection {
+            state,
+            status,
+            mark: self.ctmark,
+            reply: direction,
+        })
+    }
+
     /// The facts of a packet at a hook.
     ///
     /// # Errors
@@ -134,6 +211,10 @@ impl FactArgs {
         for (option, name, has) in [
             ("--in-interface", &self.in_interface, hook.has_input()),
             ("--out-interface", &self.out_interface, hook.has_output()),
+            ("--physdev-in", &self.physdev_in, true),
+            ("--physdev-out", &self.physdev_out, true),
+            ("--logical-in", &self.logical_in, true),
+            ("--logical-out", &self.logical_out, true),
         ] {
             let Some(name) = name else { continue };
             if name.len() > MAX_INTERFACE {
@@ -153,6 +234,7 @@ impl FactArgs {
             None if has => None,
             None => Some(Box::from(&b""[..])),
         };
+        let device = |name: &Option<String>| name.as_ref().map(|name| name.as_bytes().into());
         let kind = |text: &Option<String>, option| -> anyhow::Result<Option<u16>> {
             text.as_ref()
                 .map(|text| position(text, &TYPES, option).map(|bit| 1 << bit))
@@ -160,31 +242,24 @@ impl FactArgs {
         };
         let connection = match &self.ctstate {
             None => None,
-            Some(state) => Some(Connection {
-                state: 1 << position(state, &STATES, "--ctstate")?,
-                mark: self.ctmark.unwrap_or(0),
-                ..Connection::default()
-            }),
+            Some(state) => Some(self.connection(state)?),
         };
         let packet_type = match &self.pkt_type {
             None => None,
             Some(kind) => Some(position(kind, &PACKET_TYPES, "--pkt-type")? as u8),
         };
-        let owner = match (self.uid_owner, self.no_socket) {
-            (Some(user), _) => Some(Some(Owner {
-                user,
-                group: self.gid_owner.unwrap_or(user),
-            })),
+        let owner = match (self.uid_owner.zip(self.gid_owner), self.no_socket) {
+            (Some((user, group)), _) => Some(Some(Owner { user, group })),
             (None, true) => Some(None),
             (None, false) => None,
         };
         Ok(Facts {
             input: interface(&self.in_interface, hook.has_input()),
             output: interface(&self.out_interface, hook.has_output()),
-            physical_input: None,
-            physical_output: None,
-            logical_input: None,
-            logical_output: None,
+            physical_input: device(&self.physdev_in),
+            physical_output: device(&self.physdev_out),
+            logical_input: device(&self.logical_in),
+            logical_output: device(&self.logical_out),
             mark: self.mark.unwrap_or(0),
             connection,
             connections: self.connections,

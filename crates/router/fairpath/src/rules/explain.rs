@@ -12,9 +12,9 @@ use anyhow::{Context, bail};
 use fairpath_core::rules::{CounterMode, TRACE};
 use fairpath_rules::image::{Built, Counted, Lookups, build};
 use fairpath_rules::{
-    ChainId, Core, CoreOutcome, Facts, Family, Hook, Outcome, Packet, Reference, Rule, RuleAt,
-    RuleResult, Ruleset, Sets, Step, Target, Unknown, Verdict, item_text, not_evaluated_set,
-    not_evaluated_word, rule_string, unknown_text,
+    ChainId, Core, CoreOutcome, Facts, Family, Hook, Outcome, Packet, Policy, Reference, Rule,
+    RuleAt, RuleResult, Ruleset, Sets, Step, Target, Unknown, Verdict, item_text,
+    not_evaluated_set, not_evaluated_word, rule_string, unknown_text,
 };
 use serde_json::json;
 
@@ -237,10 +237,10 @@ impl Explained<'_> {
     /// One packet, by core and reference.
     fn one(&self, hook: Hook, packet: &Packet, format: Format) -> anyhow::Result<()> {
         let mut core = self.core()?;
-        let outcome = core
+        let mut outcome = core
             .evaluate(hook, packet)
             .context("rules do not see this packet: it is shorter than its network header, or than the length in it")?;
-        let lines = self.lines(hook, packet, &outcome)?;
+        let lines = self.lines(hook, packet, &mut outcome)?;
         let decided = self.decided(&outcome, hook, packet);
         let text = super::capture::describe(packet);
         if format == Format::Json {
@@ -293,7 +293,7 @@ impl Explained<'_> {
         &self,
         hook: Hook,
         packet: &Packet,
-        outcome: &CoreOutcome,
+        outcome: &mut CoreOutcome,
     ) -> anyhow::Result<Vec<PathLine>> {
         if outcome.verdict == Verdict::Unknown(Unknown::Steps) {
             return Ok(Vec::new());
@@ -301,7 +301,11 @@ impl Explained<'_> {
         let mut reference = Reference::new(self.ruleset, self.sets);
         reference.trace(true);
         let other = reference.evaluate(hook, packet);
+        if other.verdict == Verdict::Unknown(Unknown::Steps) {
+            bail!("the answer depends on {}", unknown_text(Unknown::Steps));
+        }
         agree(outcome, &other)?;
+        self.known_by_both(outcome, &other);
         // The reference evaluates some parts that the core does not: the path ends there.
         let limit = match (&outcome.verdict, &other.verdict, self.place(outcome)) {
             (_, Verdict::Unknown(_), _) => None,
@@ -328,6 +332,16 @@ impl Explained<'_> {
         }
         writer.flush();
         Ok(writer.lines)
+    }
+
+    /// Makes the answer unknown if the reference does not know it.
+    fn known_by_both(&self, outcome: &mut CoreOutcome, other: &Outcome) {
+        if matches!(other.verdict, Verdict::Unknown(_)) {
+            outcome.verdict = other.verdict.clone();
+            outcome.rule = other
+                .at
+                .map(|at| self.built.rule_id(at.table, at.chain, at.rule));
+        }
     }
 
     /// The rule that decided.
@@ -367,20 +381,28 @@ impl Explained<'_> {
         {
             return policy;
         }
-        match self.place(outcome) {
-            Some(Counted::Rule(table, chain, rule)) => self.rule_text(table, chain, rule),
-            _ => match outcome
-                .matched
-                .last()
-                .and_then(|id| self.built.place(self.ruleset, *id))
-            {
-                Some(Counted::Policy(table, chain)) => self.policy_text(table, chain),
-                _ if outcome.verdict == Verdict::Drop => {
-                    "a header that was cut short, which netfilter drops".into()
-                }
-                _ => format!("no rule at {}", hook.chain()),
-            },
+        if let Some(Counted::Rule(table, chain, rule)) = self.place(outcome) {
+            return self.rule_text(table, chain, rule);
         }
+        let last = outcome.matched.last();
+        let policy = match last.and_then(|id| self.built.place(self.ruleset, *id)) {
+            Some(Counted::Policy(table, chain)) => Some((table, chain)),
+            _ => None,
+        };
+        match (&outcome.verdict, policy) {
+            (Verdict::Unknown(Unknown::Steps), _) => format!("no rule at {}", hook.chain()),
+            (Verdict::Unknown(_), _) => "table nat, which may translate the packet".into(),
+            (Verdict::Accept, Some((table, chain))) => self.policy_text(table, chain),
+            (Verdict::Drop, Some((table, chain))) if self.drops(table, chain) => {
+                self.policy_text(table, chain)
+            }
+            (Verdict::Drop, _) => "a broken header, which netfilter drops".into(),
+            _ => format!("no rule at {}", hook.chain()),
+        }
+    }
+
+    fn drops(&self, table: usize, chain: ChainId) -> bool {
+        self.ruleset.tables[table].get(chain).policy == Policy::Drop
     }
 
     fn policy_text(&self, table: usize, chain: ChainId) -> String {
@@ -426,29 +448,30 @@ impl Explained<'_> {
                     *dropped.entry(why).or_default() += 1;
                     return true;
                 }
-                let Some(outcome) = core.evaluate(hook, packet) else {
+                let Some(mut outcome) = core.evaluate(hook, packet) else {
                     others += 1;
                     return true;
                 };
-                let mut answer = self.verdict(&outcome);
+                let mut is_certain = true;
                 if outcome.verdict == Verdict::Unknown(Unknown::Steps) {
                     comparable = false;
                 } else {
                     let other = reference.evaluate(hook, packet);
                     let unknown = |verdict: &Verdict| matches!(verdict, Verdict::Unknown(_));
                     comparable &= unknown(&outcome.verdict) == unknown(&other.verdict);
-                    match (agree(&outcome, &other), &other.verdict) {
-                        (Ok(()), _) => {}
-                        (Err(_), Verdict::Unknown(_)) => answer = verdict(&other.verdict),
-                        (Err(error), _) if comparable => {
+                    match agree(&outcome, &other) {
+                        Ok(()) => self.known_by_both(&mut outcome, &other),
+                        Err(error) if comparable => {
                             disagreement = Err(error.context(format!("packet {number}")));
                             return false;
                         }
-                        (Err(_), _) => {
-                            answer = "unknown (what an earlier unknown packet left)".into()
-                        }
+                        Err(_) => is_certain = false,
                     }
                 }
+                let answer = match is_certain {
+                    true => self.verdict(&outcome),
+                    false => "unknown (what an earlier unknown packet left)".into(),
+                };
                 let key = (answer, self.decided(&outcome, hook, packet));
                 if counts.len() < MAX_PATHS || counts.contains_key(&key) {
                     let count = counts.entry(key).or_insert((0, 0, number));
@@ -621,13 +644,10 @@ impl PathWriter<'_> {
     }
 }
 
-/// Compares the answers of the evaluators. What only the core does not evaluate is unknown.
+/// Compares the answers of the evaluators, if both know one.
 fn agree(core: &CoreOutcome, reference: &Outcome) -> anyhow::Result<()> {
     let same = match (&reference.verdict, &core.verdict) {
-        (_, Verdict::Unknown(_)) => true,
-        (Verdict::Unknown(Unknown::Steps), _) => {
-            bail!("the answer depends on {}", unknown_text(Unknown::Steps))
-        }
+        (_, Verdict::Unknown(_)) | (Verdict::Unknown(_), _) => true,
         (a, b) => a == b && reference.changes.mark == core.changes.mark,
     };
     if !same {
