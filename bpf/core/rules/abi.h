@@ -18,7 +18,7 @@
 #include "../hash.h"
 
 #define FP_RULES_MAGIC	  0x4c555246 /* "FRUL" */
-#define FP_RULES_VERSION  2
+#define FP_RULES_VERSION  3
 #define FP_RULES_UNIT	  16u /* records and chains are aligned to it */
 #define FP_RULES_WORDS	  16
 #define FP_RULES_HEAD	  512	     /* bytes of a packet that tests can read */
@@ -382,7 +382,8 @@ struct fp_rules_set {
 	u32 mask;	/* entries less one */
 	u32 at;		/* offset of the entries from here */
 	u32 kind;	/* bits: 1 has ports, 2 IPv6 */
-	u32 level[132]; /* lengths, longest first */
+	u32 level[130]; /* lengths, longest first */
+	u64 seed;	/* of the hash */
 };
 
 struct fp_rules_member {

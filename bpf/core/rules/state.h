@@ -71,10 +71,14 @@ FP_FUNC u32 fp_test_nth(struct fp_rules FP_MEM *r FP_ARG,
 	return not;
 }
 
-FP_INLINE u32 fp_hash_member(u64 a, u64 b, u32 port, u32 level)
+/* The second word of a prefix of 64 bits and less is always 0. */
+FP_INLINE u32 fp_hash_member(u64 seed, u64 a, u64 b, u32 port, u32 length)
 {
-	return (u32)fp_mix64(a + (b ^ 0x9e3779b97f4a7c15ull) * 0xbf58476d1ce4e5b9ull +
-			     ((u64)level << 32 | port) * 0x94d049bb133111ebull);
+	u64 sum = fp_mix64(seed ^ a);
+
+	if (length > 64)
+		sum = fp_mix64(sum ^ b);
+	return (u32)fp_mix64(sum ^ ((u64)length << 32 | port));
 }
 
 #define FP_SET_PORTS  1u
@@ -106,7 +110,7 @@ FP_FUNC u32 fp_set_has(struct fp_rules_work FP_MEM *w FP_ARG,
 		length = set->level[i];
 		a = w->scratch[0] & fp_prefix_mask(length);
 		b = length > 64 ? w->scratch[1] & fp_prefix_mask(length - 64) : 0;
-		at = fp_hash_member(a, b, port, length);
+		at = fp_hash_member(set->seed, a, b, port, length);
 		fp_loop(k, FP_SET_PROBES) {
 			const struct fp_rules_member FP_MEM *m =
 				FP_AT(const struct fp_rules_member, set,

@@ -61,9 +61,7 @@ pub enum BuildError {
     #[error("recent lists and hashlimit tables need more than 1 GiB: lower --hashlimit-htable-max")]
     TablesTooLarge,
     /// Members of a set were made to share a place of a hash table.
-    #[error(
-        "many members of the set {name} have equal hashes, as if made for it: check their source"
-    )]
+    #[error("members of the set {name} collide under each of four random seeds: try again")]
     SetCollides {
         /// Its name.
         name: String,

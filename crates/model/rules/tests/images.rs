@@ -656,13 +656,19 @@ fn mix(x: u64) -> u64 {
     x ^ x >> 31
 }
 
-/// Addresses that were chosen to have one hash under the first seed of a table.
+/// Keys that collide under all seeds of an earlier image, which followed from their number.
 #[test]
-fn rules_made_to_collide_get_another_seed() {
-    const RULES: u64 = 20_000;
+fn rules_made_to_collide_have_tables() {
+    const RULES: u64 = 1_000;
+    const MADE: u64 = 10;
     assert_eq!(mix(unmix(77)), 77);
-    let keys = (0..RULES).map(|n| unmix(0x1234_5678 << 32 | mix(n) >> 32) ^ mix(RULES + 1));
-    let rules: String = keys
+    let made = (1..=4).flat_map(|growth| {
+        let seed = mix(RULES + growth);
+        (0..MADE).map(move |n| unmix(0x1234_5678 << 32 | mix(n) >> 32) ^ seed)
+    });
+    let usual = (0..RULES - 4 * MADE).map(|n| mix(n) | 1);
+    let rules: String = made
+        .chain(usual)
         .map(|key| {
             let [a, b, c, d, e, f, g, h] = key.to_le_bytes();
             format!("-A INPUT -s {a}.{b}.{c}.{d} -d {e}.{f}.{g}.{h} -j DROP\n")
@@ -672,6 +678,39 @@ fn rules_made_to_collide_get_another_seed() {
     let built = build(&set, None, Lookups::default()).expect("small");
     let segment = built.plans[0].segment.as_ref().expect("tables");
     assert!(segment.mean_list < 2.0, "{segment:?}");
+}
+
+/// Elements that had one hash in an earlier image.
+#[test]
+fn sets_made_to_collide_are_built() {
+    let mut lines = String::from("create s hash:ip family inet6\n");
+    for n in 0..1_000u64 {
+        let low = mix(n);
+        let high =
+            0u64.wrapping_sub((low ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9));
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&high.to_le_bytes());
+        bytes[8..].copy_from_slice(&low.to_le_bytes());
+        lines += &format!("add s {}\n", std::net::Ipv6Addr::from(bytes));
+    }
+    let sets = Sets::read("sets", lines.as_bytes()).expect("valid");
+    let text = "*filter\n-A INPUT -m set --match-set s src -j DROP\nCOMMIT\n";
+    let set = ruleset(Family::Ipv6, text);
+    assert!(build(&set, Some(&sets), Lookups::default()).is_ok());
+}
+
+/// Blocks of rules that begin alike: equal rules at equal distances are not the whole chain.
+#[test]
+fn equal_rules_at_equal_distances_keep_tables() {
+    let rules: String = (0..4_096u32)
+        .map(|at| match at % 16 {
+            0 => "-A INPUT -i eth0 -p udp\n".to_owned(),
+            _ => format!("-A INPUT -s 10.0.{}.{} -j DROP\n", at >> 8, at & 255),
+        })
+        .collect();
+    let set = ruleset(Family::Ipv4, &format!("*filter\n{rules}COMMIT\n"));
+    let built = build(&set, None, Lookups::default()).expect("small");
+    assert!(built.plans[0].segment.is_some(), "{:?}", built.plans[0]);
 }
 
 #[test]

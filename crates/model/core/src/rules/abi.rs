@@ -31,7 +31,7 @@ pub const SLOT_BYTES: usize = 16;
 /// First bytes of an image.
 pub const MAGIC: u32 = 0x4c55_5246;
 /// Version of the image's format.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Tables of a hook.
 pub const TABLES: usize = 5;
 /// Families of an image.

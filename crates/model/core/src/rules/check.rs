@@ -16,7 +16,7 @@ use super::abi::{
 /// Most bytes of an image.
 const MAX_BYTES: usize = 1 << 30;
 const CHAIN_HEADER: usize = 16;
-const SET_HEADER: usize = 16 + 132 * 4;
+const SET_HEADER: usize = 16 + 130 * 4 + 8;
 const MEMBER: usize = 24;
 const LOOKUP: usize = 16;
 const TUPLE: usize = 80;

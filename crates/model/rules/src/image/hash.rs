@@ -1,7 +1,9 @@
 //! Hash tables of an image: open addressing in which every key is near the place of its hash.
 
-/// Powers of two by which a table has more places than keys, at first and at most. Keys that collide
-/// in the largest were made for it.
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
+
+/// Powers of two by which a table has more places than keys, at first and at most.
 pub const GROWTH: std::ops::RangeInclusive<u32> = 1..=4;
 
 /// The finalizer of SplitMix64 (`fp_mix64`).
@@ -9,6 +11,13 @@ pub fn mix(x: u64) -> u64 {
     let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ x >> 31
+}
+
+/// The seed of the hash in a table with this growth. It is another one in each process: rules and
+/// sets may come from files of others, whose keys would collide under a known one.
+pub fn seed(growth: u32) -> u64 {
+    static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0));
+    mix(*SEED ^ u64::from(growth))
 }
 
 /// Numbers of keys by place, at most `probes` from that of their hash. None if one finds no place.

@@ -15,14 +15,13 @@
 //! Deliberately absent: trees that copy rules (HyperCuts, CutSplit), which a change would rebuild.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::sync::LazyLock;
+use std::hash::{BuildHasher, Hasher};
 
 use fairpath_core::rules::{COMPARES, PROBES, TUPLES, UNIT, record, word};
 
 use super::Lookups;
 use super::encoded::{Encoded, put_record, write_runs};
-use super::hash::{GROWTH, mix, place};
+use super::hash::{GROWTH, mix, place, seed};
 use super::prefix::{self, Field, Prefixes};
 use crate::tree::{Chain, ChainId, Family};
 
@@ -83,14 +82,13 @@ type Key = [u64; COMPARES];
 /// A key in a tuple, and its rules in order.
 type Lists = HashMap<Key, Vec<u32>, Keyed>;
 
-/// A hash of words. Its seed is random, because rules may come from files of others.
+/// A hash of words.
 #[derive(Clone, Copy)]
 struct Keyed(u64);
 
 impl Default for Keyed {
     fn default() -> Self {
-        static SEED: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0));
-        Self(*SEED)
+        Self(seed(0))
     }
 }
 
@@ -182,17 +180,13 @@ fn signature(rules: &Encoded, at: usize, level: u32) -> (Signature, Key) {
     (signature, key)
 }
 
-/// Rules that are compared before all are: equal ones need no tables.
-const SAMPLE: usize = 64;
-
-/// True if a sample of rules has almost no different keys, so that a table would hold long lists.
+/// True if no more than two keys are different, so that a table would hold long lists.
 fn is_uniform(rules: &Encoded) -> bool {
-    let step = (rules.records.len() / SAMPLE).max(1);
-    let keys: std::collections::HashSet<(Signature, Key)> = (0..rules.records.len())
-        .step_by(step)
-        .map(|at| signature(rules, at, 0))
-        .collect();
-    keys.len() <= 2
+    let mut keys = std::collections::HashSet::with_hasher(Keyed::default());
+    (0..rules.records.len()).all(|at| {
+        keys.insert(signature(rules, at, 0));
+        keys.len() <= 2
+    })
 }
 
 /// Tuples of a chain, or of the rules that are not in a table of prefixes.
@@ -345,7 +339,7 @@ fn estimated(rules: &Encoded, family: Family) -> Plan {
         why_linear: Some(why),
     };
     if is_uniform(rules) {
-        return none("nearly all of its rules compare the same".to_owned());
+        return none("its rules compare no more than two different keys".to_owned());
     }
     let ns = |best: &Option<Tables>| {
         best.as_ref()
@@ -532,13 +526,12 @@ struct Table {
 }
 
 impl Table {
-    /// None if some keys collide under every seed: such keys were made for it.
+    /// None if some keys collide under every seed.
     fn new(signature: Signature, lists: &Lists) -> Option<Table> {
         GROWTH
             .into_iter()
             .find_map(|growth| {
-                // The image of the same rules is the same in every process.
-                let seed = mix(lists.len() as u64 + u64::from(growth));
+                let seed = seed(growth);
                 let lists = hashed(lists, seed, signature.count)?;
                 let slots = place(lists.iter().map(|(hash, _)| *hash), growth, PROBES)?;
                 Some((seed, lists, slots))
@@ -556,7 +549,7 @@ impl Table {
 /// Most keys with one hash of 32 bits: with a million keys, three are rare.
 const MOST_EQUAL: usize = 4;
 
-/// Rules by hash. None if more keys have one hash: such keys were made for it.
+/// Rules by hash. None if more keys have one hash.
 fn hashed(lists: &Lists, seed: u64, count: usize) -> Option<Vec<(u32, Vec<u32>)>> {
     let mut parts: Vec<(u32, &[u32])> = lists
         .iter()
@@ -670,7 +663,7 @@ mod tests {
         let number = 40 * GROWTH.count();
         let mut lists = Lists::default();
         for growth in GROWTH {
-            let seed = mix(number as u64 + u64::from(growth));
+            let seed = seed(growth);
             let size = number.next_power_of_two() << growth;
             let colliding = (0..u64::MAX)
                 .map(|address| [address, 0, 0, 0, 0, 0])
@@ -687,7 +680,11 @@ mod tests {
             ..Signature::default()
         };
         assert!(Table::new(signature, &lists).is_none());
-        lists.insert([u64::MAX, 0, 0, 0, 0, 0], vec![number as u32]);
-        assert!(Table::new(signature, &lists).is_some(), "other seeds");
+        let hashes = hashed(&lists, seed(77), 1).expect("few equal ones");
+        let hashes: Vec<u32> = hashes.iter().map(|(hash, _)| *hash).collect();
+        assert!(
+            place(hashes.into_iter(), 1, PROBES).is_some(),
+            "another seed"
+        );
     }
 }

@@ -14,7 +14,8 @@ const PORTS: u32 = 1;
 const IPV6: u32 = 2;
 const LIST: u32 = 4;
 const NOMATCH: u32 = 256;
-const HEADER: usize = 16 + 132 * 4;
+const SEED: usize = 16 + 130 * 4;
+const HEADER: usize = SEED + 8;
 /// Most prefix lengths of a set, and members of a list.
 const LEVELS: usize = 129;
 
@@ -39,13 +40,12 @@ struct Member {
 }
 
 /// The hash of the core (`fp_hash_member`).
-fn hash_of(key: [u64; 2], port: u32, length: u32) -> u32 {
-    let sum = key[0]
-        .wrapping_add((key[1] ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9))
-        .wrapping_add(
-            (u64::from(length) << 32 | u64::from(port)).wrapping_mul(0x94d0_49bb_1331_11eb),
-        );
-    mix(sum) as u32
+fn hash_of(seed: u64, key: [u64; 2], port: u32, length: u32) -> u32 {
+    let mut sum = mix(seed ^ key[0]);
+    if length > 64 {
+        sum = mix(sum ^ key[1]);
+    }
+    mix(sum ^ (u64::from(length) << 32 | u64::from(port))) as u32
 }
 
 impl<'a> SetTable<'a> {
@@ -200,9 +200,11 @@ fn write_members(members: &[Member], kind: u32, out: &mut Vec<u8>) -> Option<()>
     header[0] = lengths.len() as u32;
     header[4..4 + lengths.len()].copy_from_slice(&lengths);
     header[3] = kind;
-    let table = place(members)?;
+    let (seed, table) = place(members)?;
     header[1] = table.len() as u32 - 1;
     header[2] = HEADER as u32;
+    header[SEED / 4] = seed as u32;
+    header[SEED / 4 + 1] = (seed >> 32) as u32;
     push(out, &header);
     for slot in &table {
         match slot {
@@ -219,14 +221,15 @@ fn write_members(members: &[Member], kind: u32, out: &mut Vec<u8>) -> Option<()>
     Some(())
 }
 
-/// Members by place. None if they collide: they were made for it.
-fn place(members: &[Member]) -> Option<Vec<Option<u32>>> {
+/// The seed, and members by place. None if they collide under every seed.
+fn place(members: &[Member]) -> Option<(u64, Vec<Option<u32>>)> {
     GROWTH.into_iter().find_map(|growth| {
+        let seed = hash::seed(growth);
         let hashes = members.iter().map(|member| {
             let length = (member.level & 255) - 1;
-            hash_of(member.key, member.port, length)
+            hash_of(seed, member.key, member.port, length)
         });
-        hash::place(hashes, growth, SET_PROBES)
+        Some((seed, hash::place(hashes, growth, SET_PROBES)?))
     })
 }
 
@@ -249,10 +252,17 @@ mod tests {
         };
         let usual: Vec<Member> = (0..200).map(member).collect();
         assert!(place(&usual).is_some());
-        let made: Vec<Member> = (0..u32::MAX)
-            .filter(|address| hash_of([u64::from(*address), 0], 0, 32) & 0xfff == 0)
+        // With a known seed; for each of them some.
+        let made: Vec<Member> = GROWTH
+            .flat_map(|growth| {
+                let hash = move |address: &u32| {
+                    hash_of(hash::seed(growth), [u64::from(*address), 0], 0, 32)
+                };
+                (0..u32::MAX)
+                    .filter(move |address| hash(address) & 0x3fff == 0)
+                    .take(80)
+            })
             .map(member)
-            .take(200)
             .collect();
         assert!(place(&made).is_none());
     }
