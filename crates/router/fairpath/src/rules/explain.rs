@@ -48,10 +48,10 @@ pub struct Args {
     /// Protocol, by name or number (default: tcp with ports, otherwise icmp)
     #[arg(long, value_name = "PROTOCOL", conflicts_with = "read")]
     protocol: Option<String>,
-    /// Source port
+    /// Source port (default: 40000)
     #[arg(long, value_name = "PORT", conflicts_with = "read")]
     sport: Option<u16>,
-    /// Destination port
+    /// Destination port (default: 0)
     #[arg(long, value_name = "PORT", conflicts_with = "read")]
     dport: Option<u16>,
     /// TCP flags, such as SYN,ACK (default: SYN)
