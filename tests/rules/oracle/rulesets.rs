@@ -203,11 +203,17 @@ impl Generator<'_> {
             }
         }
         for _ in 0..self.random.below(3) {
-            rule += &match self.random.below(4) {
+            let part = match self.random.below(4) {
                 _ if self.tracked && self.chance(3) => self.connection(),
                 0 | 1 => self.match_of(protocol).unwrap_or_default(),
                 _ => self.any_match(),
             };
+            // After one of them again, iptables takes an option of both for the other.
+            let has_both =
+                [" -m mark", " -m connmark"].map(|name| rule.contains(name)) == [true; 2];
+            if !(has_both && part.contains(" --mark ")) {
+                rule += &part;
+            }
         }
         // Without a condition the rules after a verdict would see nothing.
         let target = match rule.is_empty() && !self.chance(6) {

@@ -409,7 +409,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The option with this name: of the header, the target, or the match that was loaded last.
+    /// The option with this name: of the header, the target, or a match. Of several kinds of matches
+    /// with it, the one that the rule named for the first time last has it, as in the tools.
     fn find(&mut self, name: &[u8], column: u32) -> Result<Option<Found>, LineError> {
         if name.len() < 2 || name[0] != b'-' {
             return Ok(None);
@@ -426,10 +427,13 @@ impl<'a> Parser<'a> {
         {
             return Ok(Some(Found::Target(option, alias)));
         }
-        for (at, open) in self.open.iter().enumerate().rev() {
-            if let Some((option, alias)) = exact(open.kind, name) {
-                return Ok(Some(Found::Match(at, option, alias)));
-            }
+        let first = |kind| self.open.iter().position(|open| open.kind == kind);
+        let matches = self.open.iter().enumerate().filter_map(|(at, open)| {
+            let (option, alias) = exact(open.kind, name)?;
+            Some(((first(open.kind), at), Found::Match(at, option, alias)))
+        });
+        if let Some((_, found)) = matches.max_by_key(|(place, _)| *place) {
+            return Ok(Some(found));
         }
         if self.load_for_option(name, column)? {
             let at = self.open.len() - 1;
