@@ -15,6 +15,7 @@ mod facts;
 mod harness;
 mod keys;
 pub(crate) mod legacy;
+mod nat;
 pub(crate) mod partial;
 pub(crate) mod rulesets;
 

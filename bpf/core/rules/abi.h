@@ -27,6 +27,7 @@
 #define FP_RULES_TRACE	  4096	     /* rules that a trace keeps */
 #define FP_RULES_TABLES	  5	     /* tables of a hook */
 #define FP_RULES_RAW	  0	     /* the first of them: before conntrack */
+#define FP_RULES_NAT	  2	     /* except at INPUT */
 #define FP_RULES_NONE	  0xffffffffu
 #define FP_RULES_FAMILIES 4
 #define FP_RULES_HOOKS	  6
@@ -443,7 +444,7 @@ struct fp_rules_work {
 	u32 logged;
 	u32 waiting; /* reason of an unknown answer in the present rule */
 	u32 hidden; /* true while table raw runs, if the packet's connection is not visible there */
-	u32 by_input; /* an unknown input interface makes the connection unknown */
+	u32 by_input; /* in table raw, an unknown input interface makes the connection unknown */
 	u32 template; /* number of the slot with its mark, plus 1: a template is in place of the connection */
 	u32 doomed;   /* the packet is dropped after the present rule */
 	u32 doomable; /* a broken header was found by a match that is negated afterwards */

@@ -44,29 +44,31 @@ FP_INLINE int fp_rules_is_new(const struct fp_rules_work FP_MEM *w)
 }
 
 /* NOTRACK, which has no effect on a packet that has a connection or a template. */
-FP_INLINE void fp_rules_untrack(struct fp_rules_work FP_MEM *w)
+FP_INLINE u32 fp_rules_untrack(struct fp_rules_work FP_MEM *w)
 {
+	if (w->unknown[FP_W_META] >> FP_META_STATE & 0xff)
+		return fp_maybe(w, fp_no_connection(w));
 	if (fp_rules_is_new(w)) {
 		w->hidden = 0;
 		fp_rules_put_connection(w, 16ull << FP_META_STATE, 0);
 		w->changed |= FP_CHANGED_UNTRACKED;
-	} else if (w->by_input) {
-		/* Untracked, or the sender's connection: unknown also after the table. */
-		w->hidden = 0;
 	}
+	return FP_YES;
 }
 
 /* CT with other options. The template looks like a new connection until connection tracking. */
-FP_INLINE void fp_rules_template(struct fp_rules FP_MEM *r, struct fp_rules_work FP_MEM *w,
-				 u32 slot)
+FP_INLINE u32 fp_rules_template(struct fp_rules FP_MEM *r, struct fp_rules_work FP_MEM *w, u32 slot)
 {
+	if (w->unknown[FP_W_META] >> FP_META_STATE & 0xff)
+		return fp_maybe(w, fp_no_connection(w));
 	if (!fp_rules_is_new(w))
-		return;
+		return FP_YES;
 	if (!w->hidden)
 		fp_rules_keep_connection(w);
 	w->template = slot + 1;
 	fp_rules_put_connection(w, 2ull << FP_META_STATE | 8ull << FP_META_STATUS,
 				(u32)fp_rules_slot(r, slot)->value);
+	return FP_YES;
 }
 
 /* A word of the network header, at an even offset. IPv4: corrects its checksum (RFC 1624). */
@@ -113,6 +115,20 @@ FP_INLINE void fp_rules_set_ttl(struct fp_rules_work FP_MEM *w, u32 before, u32 
 		fp_rules_put16(w, 6, fp_rules_u8(w, 6) << 8 | ttl);
 }
 
+/* Corrects the TCP checksum for a number that changes. The kernel's sum of 32 bits is never 0. */
+FP_FUNC int fp_rules_correct(struct fp_rules_work FP_MEM *w FP_ARG, u32 from, u32 to)
+{
+	u32 at = w->transport + 16;
+	u32 sum = (u16)~fp_rules_u16(w, at) + (u16)~from + (u16)to;
+
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = ~(sum ? sum : 0xffff);
+	w->head[at & (FP_RULES_HEAD - 1)] = (u8)(sum >> 8);
+	w->head[(at + 1) & (FP_RULES_HEAD - 1)] = (u8)sum;
+	return 0;
+}
+
 /* MSS that a host has to expect without the option (RFC 1122, RFC 2460): the most that is added. */
 #define FP_MSS_IPV4   536
 #define FP_MSS_IPV6   1220
@@ -122,7 +138,7 @@ FP_INLINE void fp_rules_set_ttl(struct fp_rules_work FP_MEM *w, u32 before, u32 
 FP_FUNC u32 fp_rules_add_mss(struct fp_rules_work FP_MEM *w FP_ARG, u32 limit, u32 size)
 {
 	u32 most = w->family == FP_FAMILY_IPV4 ? FP_MSS_IPV4 : FP_MSS_IPV6;
-	u32 i, at = w->transport + 20, end = w->transport + size, total;
+	u32 i, at = w->transport + 20, end = w->transport + size, total, word;
 
 	if (w->length > end || size >= 60)
 		return FP_YES;
@@ -135,10 +151,15 @@ FP_FUNC u32 fp_rules_add_mss(struct fp_rules_work FP_MEM *w FP_ARG, u32 limit, u
 		w->head[(end - 1 - i + FP_MSS_OPTION) & (FP_RULES_HEAD - 1)] =
 			fp_rules_u8(w, end - 1 - i);
 	}
+	fp_rules_correct(w, size, size + FP_MSS_OPTION);
+	fp_rules_correct(w, 0, 2 << 8 | FP_MSS_OPTION);
+	fp_rules_correct(w, 0, limit);
 	FP_PUT(w->head[at & (FP_RULES_HEAD - 1)], 2);
 	FP_PUT(w->head[(at + 1) & (FP_RULES_HEAD - 1)], FP_MSS_OPTION);
 	FP_PUT(w->head[(at + 2) & (FP_RULES_HEAD - 1)], (u8)(limit >> 8));
 	FP_PUT(w->head[(at + 3) & (FP_RULES_HEAD - 1)], (u8)limit);
+	word = fp_rules_u16(w, w->transport + 12);
+	fp_rules_correct(w, word, word + (FP_MSS_OPTION << 10));
 	w->head[(w->transport + 12) & (FP_RULES_HEAD - 1)] += FP_MSS_OPTION << 2;
 	w->length += FP_MSS_OPTION;
 	w->captured += FP_MSS_OPTION;
@@ -184,6 +205,7 @@ FP_FUNC u32 fp_rules_set_mss(struct fp_rules_work FP_MEM *w FP_ARG, u32 limit)
 		bytes = fp_rules_u8(w, at + 1);
 		if (option == 2 && bytes == FP_MSS_OPTION) {
 			if (fp_rules_u16(w, at + 2) > limit) {
+				fp_rules_correct(w, fp_rules_u16(w, at + 2), limit);
 				w->head[(at + 2) & (FP_RULES_HEAD - 1)] = (u8)(limit >> 8);
 				w->head[(at + 3) & (FP_RULES_HEAD - 1)] = (u8)limit;
 			}
@@ -245,11 +267,9 @@ FP_FUNC u32 fp_rules_change(struct fp_rules FP_MEM *r FP_ARG, struct fp_rules_wo
 	case FP_SET_MSS:
 		return fp_rules_set_mss(w, (u16)t->a);
 	case FP_SET_UNTRACKED:
-		fp_rules_untrack(w);
-		return FP_YES;
+		return fp_rules_untrack(w);
 	case FP_SET_TEMPLATE:
-		fp_rules_template(r, w, t->a);
-		return FP_YES;
+		return fp_rules_template(r, w, t->a);
 	case FP_SET_LOGGED:
 		w->logged++;
 		return FP_YES;

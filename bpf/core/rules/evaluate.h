@@ -405,9 +405,14 @@ FP_FUNC u32 fp_rules_walk_chains(struct fp_rules FP_MEM *r FP_ARG,
 		fp_rules_note(w, record->id);
 		if (fp_unlikely(w->doomed)) {
 			/* Its target still has its effect. */
-			if ((action & 0xff) == FP_ACT_TARGET)
-				fp_rules_change(
-					r, w, FP_AT(const struct fp_rules_test, record, argument));
+			state = action & 0xff;
+			if (state == FP_ACT_TARGET &&
+			    fp_rules_change(r, w,
+					    FP_AT(const struct fp_rules_test, record, argument)) ==
+				    FP_MAYBE)
+				return fp_rules_verdict(w, FP_ACT_UNKNOWN, w->argument, record->id);
+			if (state == FP_ACT_REJECT)
+				return fp_rules_verdict(w, FP_ACT_REJECT, argument, record->id);
 			return fp_rules_verdict(w, FP_ACT_DROP, 1, FP_RULES_NONE);
 		}
 		switch (action & 0xff) {
@@ -486,28 +491,55 @@ FP_INLINE u32 fp_rules_chain(struct fp_rules FP_MEM *r, struct fp_rules_work FP_
 /* The interface `lo`, with its end. */
 #define FP_NAME_LO 0x6f6cull
 
+/* Bits of --ctstate. */
+#define FP_STATE_INVALID   1u
+#define FP_STATE_NEW	   2u
+#define FP_STATE_RELATED   4u
+#define FP_STATE_UNTRACKED 16u
+#define FP_STATE_SNAT	   32u
+#define FP_STATE_DNAT	   64u
+/* A bit of --ctstatus. */
+#define FP_STATUS_CONFIRMED 8u
+
+FP_INLINE u32 fp_rules_no_state(const struct fp_rules_work FP_MEM *w)
+{
+	return w->unknown[FP_W_META] >> FP_META_STATE & 0xff;
+}
+
 /*
- * Table raw runs before conntrack: a packet has no connection there, which is INVALID. One that
- * comes back by `lo` has that of its sender. The caller has made a packet without input slow, if a
- * rule reads its connection.
+ * True if the packet may have a connection in table raw, or none. A received one has that of its
+ * sender if it comes by `lo`. A sent one has it if the kernel made it as an answer to a rejected
+ * packet, which is RELATED.
+ */
+FP_INLINE int fp_rules_may_be_early(const struct fp_rules_work FP_MEM *w, u32 hook)
+{
+	u32 state = (u8)(w->word[FP_W_META] >> FP_META_STATE);
+
+	if (hook == 0)
+		return w->unknown[FP_W_IN] && !fp_rules_is_new(w);
+	return fp_rules_no_state(w) || (state & (FP_STATE_RELATED | FP_STATE_UNTRACKED));
+}
+
+/*
+ * Table raw runs before conntrack: a packet has no connection there, which is INVALID. Those that
+ * may have one are exceptions.
  */
 FP_INLINE void fp_rules_hide_connection(struct fp_rules_work FP_MEM *w, u32 hook)
 {
-	if (hook == 0) {
-		if (w->unknown[FP_W_IN]) {
-			if (fp_rules_is_new(w))
-				return;
-			fp_rules_keep_connection(w);
-			w->by_input = 1;
-			w->unknown[FP_W_META] |= FP_META_CONNECTION;
-			w->unknown[FP_W_MARK] = ~0xffffffffull;
-			return;
-		}
-		if ((w->word[FP_W_IN] & 0xffffff) == FP_NAME_LO)
-			return;
+	if (hook == 0 && !w->unknown[FP_W_IN] && (w->word[FP_W_IN] & 0xffffff) == FP_NAME_LO)
+		return;
+	if (fp_rules_may_be_early(w, hook)) {
+		fp_rules_keep_connection(w);
+		w->by_input = hook == 0;
+		/* The caller did not know that this fact would become unknown. */
+		if (hook != 0 && !fp_rules_no_state(w))
+			w->slow = 1;
+		w->unknown[FP_W_META] |= FP_META_CONNECTION;
+		w->unknown[FP_W_MARK] = ~0xffffffffull;
+		return;
 	}
 	fp_rules_keep_connection(w);
-	fp_rules_put_connection(w, 1ull << FP_META_STATE, 0);
+	fp_rules_put_connection(w, FP_STATE_INVALID << FP_META_STATE, 0);
 }
 
 /* After table raw, unless a rule of it decided about the connection. */
@@ -542,42 +574,62 @@ FP_INLINE int fp_rules_is_empty(struct fp_rules FP_MEM *r, u32 number)
 	return first->words == FP_RECORD_END && (first->action & 0xff) == FP_ACT_ACCEPT;
 }
 
+/* OUTPUT: FP_MAYBE if the packet has another destination after table nat. */
+FP_INLINE u32 fp_rules_translated(struct fp_rules_work FP_MEM *w)
+{
+	u32 bits = w->word[FP_W_META] >> FP_META_STATE & (FP_STATE_SNAT | FP_STATE_DNAT);
+	u32 reply = !!(w->word[FP_W_META] >> FP_META_REPLY & 0xff);
+
+	if (fp_rules_no_state(w) || !bits)
+		return FP_NO;
+	if (w->unknown[FP_W_META] >> FP_META_REPLY & 0xff)
+		return fp_maybe(w, fp_no_connection(w));
+	return bits & (reply ? FP_STATE_SNAT : FP_STATE_DNAT) ? fp_maybe(w, FP_UNKNOWN_TRANSLATION)
+							      : FP_NO;
+}
+
+FP_FUNC u32 fp_rules_is_icmp(struct fp_rules_work FP_MEM *w FP_ARG)
+{
+	u32 walk;
+
+	if (w->family != FP_FAMILY_IPV6)
+		return (u8)w->word[FP_W_L4] == FP_P_ICMP;
+	walk = fp_rules_walk(w, 256, 2);
+	if (walk == FP_WALK_CUT)
+		return fp_maybe(w, FP_UNKNOWN_CUT_BYTES);
+	return walk == FP_WALK_FOUND && !w->walk_fragment && w->walk_next == FP_P_ICMPV6;
+}
+
 /*
- * FP_YES if table nat runs: for the packet that begins a connection, but not for an ICMP error, whose
- * translation is that of the connection in it. A translated packet has another destination after the
- * table in OUTPUT: the rest is not known then.
+ * FP_YES if table nat runs: for a connection without a translation of this side, also a null one. So it
+ * is a new one, and not yet confirmed; a packet that comes by `lo` had it as it was sent. An ICMP error
+ * has the translation of the connection in it.
  */
 FP_FUNC u32 fp_rules_meets_nat(struct fp_rules_work FP_MEM *w FP_ARG, u32 hook)
 {
 	u32 state = (u8)(w->word[FP_W_META] >> FP_META_STATE);
-	u32 reply = !!(w->word[FP_W_META] >> FP_META_REPLY & 0xff), icmp = 0;
-	u32 begins = state & (2 | 4), translated = hook == FP_RULES_OUTPUT ? state & (32 | 64) : 0;
+	u32 status = (u8)(w->word[FP_W_META] >> FP_META_STATUS), icmp;
+	/* PREROUTING and OUTPUT translate the destination, INPUT and POSTROUTING the source. */
+	u32 done = hook == 0 || hook == FP_RULES_OUTPUT ? FP_STATE_DNAT : FP_STATE_SNAT;
 
-	if (w->unknown[FP_W_META] >> FP_META_STATE & 0xff)
+	if (fp_rules_no_state(w))
 		return fp_maybe(w, fp_no_connection(w));
-	if (!begins && !translated)
+	if (!(state & (FP_STATE_NEW | FP_STATE_RELATED)) || (state & done))
 		return FP_NO;
-	if (w->unknown[FP_W_META] >> FP_META_REPLY & 0xff)
-		return fp_maybe(w, fp_no_connection(w));
-	if (begins && !reply) {
-		if (!(state & 4))
-			return FP_YES;
-		if (w->family == FP_FAMILY_IPV6) {
-			u32 walk = fp_rules_walk(w, 256, 2);
-
-			if (walk == FP_WALK_CUT)
-				return fp_maybe(w, FP_UNKNOWN_CUT_BYTES);
-			icmp = walk == FP_WALK_FOUND && !w->walk_fragment &&
-			       w->walk_next == FP_P_ICMPV6;
-		} else {
-			icmp = (u8)w->word[FP_W_L4] == FP_P_ICMP;
-		}
-		if (!icmp)
-			return FP_YES;
+	if (state & FP_STATE_RELATED) {
+		icmp = fp_rules_is_icmp(w);
+		if (icmp != FP_NO)
+			return icmp == FP_YES ? FP_NO : icmp;
 	}
-	if (translated & (reply ? 32 : 64))
-		return fp_maybe(w, FP_UNKNOWN_TRANSLATION);
-	return FP_NO;
+	if (hook <= 1) {
+		if (w->unknown[FP_W_IN])
+			return fp_maybe(w, FP_UNKNOWN_INPUT);
+		if ((w->word[FP_W_IN] & 0xffffff) == FP_NAME_LO)
+			return FP_NO;
+	}
+	if (w->unknown[FP_W_META] >> FP_META_STATUS & FP_STATUS_CONFIRMED)
+		return fp_maybe(w, fp_no_connection(w));
+	return !(status & FP_STATUS_CONFIRMED);
 }
 
 /* Runs all tables at a hook. The caller has filled the packet by fp_rules_read(). */
@@ -596,17 +648,25 @@ FP_INLINE u32 fp_rules_evaluate(struct fp_rules FP_MEM *r, struct fp_rules_work 
 	FP_PUT(w->by_input, 0);
 	FP_PUT(w->template, 0);
 	fp_loop(*i, FP_RULES_TABLES) {
-		u32 number = image->entry[family][hook][*i];
+		u32 number = image->entry[family][hook][*i], meets;
+		int is_empty;
 
+		/* The kernel may also translate without a table of this set. */
+		if (*i == FP_RULES_NAT && hook == FP_RULES_OUTPUT && family < FP_FAMILY_ARP &&
+		    fp_rules_translated(w) == FP_MAYBE)
+			return fp_rules_verdict(w, FP_ACT_UNKNOWN, w->argument, FP_RULES_NONE);
 		if (number == FP_RULES_NONE)
 			continue;
 		w->table = *i;
 		if (image->nat[family][hook] >> *i & 1) {
-			u32 meets = fp_rules_meets_nat(w, hook);
-			int is_empty = fp_rules_is_empty(r, number);
-
-			/* The last table, except in OUTPUT: no other one meets a translated packet. */
-			if (meets == FP_MAYBE && is_empty && hook != FP_RULES_OUTPUT)
+			is_empty = fp_rules_is_empty(r, number);
+			meets = fp_rules_meets_nat(w, hook);
+			/*
+			 * Of an empty chain, only the counter is not known then. But other tables of
+			 * OUTPUT meet what an unknown connection translates.
+			 */
+			if (meets == FP_MAYBE && is_empty &&
+			    !(hook == FP_RULES_OUTPUT && fp_rules_no_state(w)))
 				continue;
 			if (meets == FP_MAYBE)
 				return fp_rules_verdict(w, FP_ACT_UNKNOWN, w->argument,

@@ -24,12 +24,12 @@ mod targets;
 mod transport;
 mod view;
 
-use crate::packet::{Changes, Packet, Unknown, Verdict};
+use crate::packet::{Changes, Connection, Packet, Unknown, Verdict};
 use crate::sets::Sets;
 use crate::tree::{
     Chain, ChainId, Counters, Family, Group, Hook, Item, Policy, Rule, Ruleset, Table, tables_of,
 };
-use context::{Context, DESTINATION_NAT, NEW, RELATED, SOURCE_NAT};
+use context::{CONFIRMED, Context, DESTINATION_NAT, NEW, RELATED, SOURCE_NAT};
 use state::State;
 use std::collections::BTreeMap;
 use targets::Action;
@@ -260,16 +260,23 @@ impl<'a> Reference<'a> {
         context: &mut Context,
         path: &mut Vec<Step>,
     ) -> Option<Decision> {
+        let is_ip = self.ruleset.family.is_ip();
+        let is_nat = is_ip && name == "nat";
+        if let Some(unknown) = is_translated(context).filter(|_| is_nat) {
+            return Some(Decision {
+                verdict: Verdict::Unknown(unknown),
+                at: None,
+            });
+        }
         let index = self.index(name)?;
         let table = &self.ruleset.tables[index];
         let (id, chain) = base_chain(table, hook)?;
-        let is_ip = self.ruleset.family.is_ip();
-        if is_ip && name == "nat" {
+        if is_nat {
             match meets_nat(chain, context) {
                 Ok(true) => {}
                 Ok(false) => {
                     self.step(path, Step::Skipped { table: index });
-                    return translation_of_established(context);
+                    return None;
                 }
                 Err(unknown) => {
                     let at = (!chain.rules.is_empty()).then_some(RuleAt {
@@ -354,7 +361,12 @@ impl<'a> Reference<'a> {
         count(self.rules.entry(at).or_default(), context);
         let action = targets::apply(rule, at, context, tested.place, &mut self.state);
         if tested.hot_drop {
-            return Some(Decision::dropped());
+            return match action {
+                Action::Verdict(verdict @ (Verdict::Reject(_) | Verdict::Unknown(_))) => {
+                    Decision::by(at, verdict)
+                }
+                _ => Some(Decision::dropped()),
+            };
         }
         match action {
             Action::Verdict(verdict) => return Decision::by(at, verdict),
@@ -576,36 +588,49 @@ fn header(group: &Group, context: &Context) -> Result<Option<usize>, Stop> {
     stop.map_or(Ok(None), Err)
 }
 
-/// True if a packet meets table nat here: it begins a connection (`nf_nat_inet_fn`).
+/// True if a packet meets table nat here.
 fn meets_nat(chain: &Chain, context: &Context) -> Result<bool, Unknown> {
     let is_empty = chain.rules.is_empty() && chain.policy == Policy::Accept;
-    match begins_connection(context) {
-        // The last table: no other one meets a translated packet.
-        Err(_) if is_empty && context.hook != Hook::Output => Ok(false),
-        begins => begins,
+    match needs_translation(context) {
+        // Only the counter of an empty chain is not known then. But other tables of OUTPUT meet what
+        // an unknown connection translates.
+        Err(_) if is_empty && (context.hook != Hook::Output || context.connection().is_ok()) => {
+            Ok(false)
+        }
+        needs => needs,
     }
 }
 
-/// An error if the state of its connection is not known, or its direction, where that decides.
-fn begins_connection(context: &Context) -> Result<bool, Unknown> {
-    let connection = match context.connection() {
-        Ok(connection) => connection,
-        Err(Stop::Unknown(unknown)) => return Err(unknown),
-        Err(Stop::HotDrop { .. }) => return Err(Unknown::Connection),
+/// True if the connection has no translation of this side yet, also no null one (`nf_nat_inet_fn`).
+fn needs_translation(context: &Context) -> Result<bool, Unknown> {
+    let connection = known_connection(context)?;
+    let done = match context.hook {
+        Hook::Prerouting | Hook::Output => DESTINATION_NAT,
+        _ => SOURCE_NAT,
     };
-    let begins = connection.state & (NEW | RELATED) != 0;
-    let is_translated =
-        context.hook == Hook::Output && connection.state & (SOURCE_NAT | DESTINATION_NAT) != 0;
-    if !begins && !is_translated {
+    if connection.state & (NEW | RELATED) == 0 || connection.state & done != 0 {
         return Ok(false);
     }
-    let is_reply = connection.reply.ok_or(Unknown::Connection)?;
-    if !begins || is_reply {
+    // An ICMP error has the translation of the connection of the packet in it.
+    if connection.state & RELATED != 0 && is_icmp(context)? {
         return Ok(false);
     }
-    // The connection of the packet in an ICMP error decides about its translation.
-    let is_error = connection.state & RELATED != 0 && is_icmp(context)?;
-    Ok(!is_error)
+    if matches!(context.hook, Hook::Prerouting | Hook::Input) {
+        // It met the table as it was sent.
+        let input = context.facts.input.as_deref().ok_or(Unknown::Input)?;
+        if input == b"lo" {
+            return Ok(false);
+        }
+    }
+    let status = connection.status.ok_or(Unknown::Connection)?;
+    Ok(status & CONFIRMED == 0)
+}
+
+fn known_connection(context: &Context) -> Result<Connection, Unknown> {
+    context.connection().map_err(|stop| match stop {
+        Stop::Unknown(unknown) => unknown,
+        Stop::HotDrop { .. } => Unknown::Connection,
+    })
 }
 
 fn is_icmp(context: &Context) -> Result<bool, Unknown> {
@@ -619,16 +644,18 @@ fn is_icmp(context: &Context) -> Result<bool, Unknown> {
     protocol.map_err(|_| Unknown::CutBytes)
 }
 
-/// OUTPUT: the destination of a packet in a translated connection changes before table filter.
-fn translation_of_established(context: &Context) -> Option<Decision> {
+/// OUTPUT: the destination of a packet in a translated connection changes after table nat. The kernel
+/// may also translate without a table of this set.
+fn is_translated(context: &Context) -> Option<Unknown> {
     let connection = context.connection().ok()?;
-    let bit = match connection.reply {
-        Some(true) => SOURCE_NAT,
-        _ => DESTINATION_NAT,
-    };
-    let changes = context.hook == Hook::Output && connection.state & bit != 0;
-    changes.then_some(Decision {
-        verdict: Verdict::Unknown(Unknown::Translation),
-        at: None,
-    })
+    let bits = connection.state & (SOURCE_NAT | DESTINATION_NAT);
+    if bits == 0 || context.hook != Hook::Output {
+        return None;
+    }
+    match connection.reply {
+        None => Some(Unknown::Connection),
+        Some(true) if bits & SOURCE_NAT != 0 => Some(Unknown::Translation),
+        Some(false) if bits & DESTINATION_NAT != 0 => Some(Unknown::Translation),
+        Some(_) => None,
+    }
 }

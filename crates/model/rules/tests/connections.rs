@@ -11,6 +11,9 @@ const INVALID: u8 = 1;
 const NEW: u8 = 2;
 const ESTABLISHED: u8 = 8;
 const UNTRACKED: u8 = 16;
+const RELATED: u8 = 4;
+const SNAT: u8 = 32;
+const DNAT: u8 = 64;
 
 /// The verdict of core and reference at PREROUTING, which agree.
 fn verdict(raw: &str, mangle: &str, input: Option<&[u8]>, state: Option<u8>) -> Verdict {
@@ -83,68 +86,110 @@ fn raw_has_a_connection_by_its_input() {
     assert_eq!(verdict(mark, "", LO, state), DROP);
 }
 
-/// Table nat is for the packet that begins a connection; an ICMP error has the translation of another.
+/// Table nat is for the packet whose connection has no translation of that side yet; an ICMP error has
+/// the translation of another.
 #[test]
 fn nat_runs_for_beginnings() {
-    const RELATED: u8 = 4;
-    const DESTINATION: u8 = 64;
-    const SOURCE: u8 = 32;
+    const CONFIRMED: u8 = 8;
     let udp = packet(17, &[0; 8]);
     let error = packet(1, &[3, 1, 0, 0, 0, 0, 0, 0]);
-    let translated = Verdict::Unknown(Unknown::Translation);
-    for (hook, bytes, state, reply, expected) in [
-        (Hook::Prerouting, &udp, NEW, false, Ok(1)),
-        (Hook::Prerouting, &udp, NEW, true, Ok(0)),
-        (Hook::Prerouting, &udp, RELATED, false, Ok(1)),
-        (Hook::Prerouting, &error, RELATED, false, Ok(0)),
-        (Hook::Prerouting, &error, NEW, false, Ok(1)),
+    let translated = Err(Verdict::Unknown(Unknown::Translation));
+    let facts = |state, status, reply| (state, status, reply, ETH);
+    let (first, later) = (Some(0), Some(CONFIRMED));
+    for (hook, bytes, facts, expected) in [
+        (Hook::Prerouting, &udp, facts(NEW, first, false), Ok(1)),
+        (Hook::Prerouting, &udp, facts(NEW, later, false), Ok(0)),
+        (Hook::Prerouting, &udp, (NEW, first, false, LO), Ok(0)),
+        (Hook::Input, &udp, facts(NEW, first, false), Ok(1)),
+        (Hook::Input, &udp, facts(NEW | DNAT, first, false), Ok(1)),
+        (Hook::Input, &udp, facts(NEW | SNAT, first, false), Ok(0)),
+        (Hook::Input, &udp, (NEW, first, false, LO), Ok(0)),
         (
             Hook::Prerouting,
             &udp,
-            ESTABLISHED | DESTINATION,
-            false,
+            facts(NEW | DNAT, first, false),
             Ok(0),
         ),
-        (Hook::Output, &udp, ESTABLISHED, false, Ok(0)),
         (
-            Hook::Output,
+            Hook::Prerouting,
             &udp,
-            ESTABLISHED | DESTINATION,
-            false,
-            Err(translated.clone()),
+            facts(NEW | SNAT, first, false),
+            Ok(1),
         ),
-        (Hook::Output, &udp, ESTABLISHED | DESTINATION, true, Ok(0)),
+        (Hook::Prerouting, &udp, facts(RELATED, first, false), Ok(1)),
+        (
+            Hook::Prerouting,
+            &error,
+            facts(RELATED, first, false),
+            Ok(0),
+        ),
+        (Hook::Prerouting, &error, facts(NEW, first, false), Ok(1)),
+        // The answer to a packet that was rejected before table nat.
+        (Hook::Postrouting, &udp, facts(RELATED, first, true), Ok(1)),
+        (Hook::Postrouting, &udp, facts(RELATED, later, true), Ok(0)),
+        (
+            Hook::Prerouting,
+            &udp,
+            facts(ESTABLISHED | DNAT, later, false),
+            Ok(0),
+        ),
+        (Hook::Output, &udp, facts(ESTABLISHED, later, false), Ok(0)),
         (
             Hook::Output,
             &udp,
-            ESTABLISHED | SOURCE,
-            true,
-            Err(translated.clone()),
+            facts(NEW | DNAT, later, false),
+            translated.clone(),
+        ),
+        (Hook::Output, &udp, facts(NEW | SNAT, first, false), Ok(1)),
+        (
+            Hook::Output,
+            &udp,
+            facts(ESTABLISHED | DNAT, later, false),
+            translated.clone(),
+        ),
+        (
+            Hook::Output,
+            &udp,
+            facts(ESTABLISHED | DNAT, later, true),
+            Ok(0),
+        ),
+        (
+            Hook::Output,
+            &udp,
+            facts(ESTABLISHED | SNAT, later, true),
+            translated.clone(),
         ),
         (
             Hook::Output,
             &error,
-            RELATED | DESTINATION,
-            false,
-            Err(translated),
+            facts(RELATED | DNAT, later, false),
+            translated,
         ),
     ] {
-        for rule in ["", "-A PREROUTING\n-A OUTPUT\n"] {
-            let set = ruleset(Family::Ipv4, &format!("*nat\n{rule}COMMIT\n"));
-            let packet = Packet {
-                family: Family::Ipv4,
-                bytes,
-                network: 0,
-                length: bytes.len(),
-                facts: Facts {
-                    connection: Some(Connection {
-                        state,
-                        reply: Some(reply),
-                        ..Connection::default()
-                    }),
-                    ..Facts::usual()
-                },
-            };
+        let (state, status, reply, input) = facts;
+        let packet = Packet {
+            family: Family::Ipv4,
+            bytes,
+            network: 0,
+            length: bytes.len(),
+            facts: Facts {
+                input: input.map(Into::into),
+                connection: Some(Connection {
+                    state,
+                    status,
+                    reply: Some(reply),
+                    ..Connection::default()
+                }),
+                ..Facts::usual()
+            },
+        };
+        let rule = "-A PREROUTING\n-A INPUT\n-A OUTPUT\n-A POSTROUTING\n";
+        for text in [
+            "*nat\n".to_owned(),
+            format!("*nat\n{rule}"),
+            "*filter\n".to_owned(),
+        ] {
+            let set = ruleset(Family::Ipv4, &format!("{text}COMMIT\n"));
             let mut reference = Reference::new(&set, None);
             let of_reference = reference.evaluate(hook, &packet).verdict;
             let built = build(&set, None, Lookups::default()).expect("small");
@@ -154,14 +199,18 @@ fn nat_runs_for_beginnings() {
             assert_eq!(
                 [of_core, of_reference],
                 [verdict.clone(), verdict],
-                "{state}, {rule}"
+                "{hook:?} {facts:?}, {text}"
             );
+            if text.starts_with("*filter") {
+                continue;
+            }
             let chain = set.tables[0]
                 .find(hook.chain().as_bytes())
                 .expect("of the table");
             let of_policy = built.policy_id(0, chain).expect("a base chain");
             let counted = core.counters(of_policy).packets;
-            assert_eq!(counted, expected.clone().unwrap_or(0), "{state}, {rule}");
+            let counts = expected.clone().unwrap_or(0);
+            assert_eq!(counted, counts, "{hook:?} {facts:?}, {text}");
         }
     }
 }
@@ -178,27 +227,37 @@ fn an_unknown_connection_may_be_translated_in_output() {
             ..Connection::default()
         })
     };
+    let later = |status| {
+        Some(Connection {
+            state: NEW,
+            status,
+            ..Connection::default()
+        })
+    };
     for (hook, rules, connection, expected) in [
         (Hook::Prerouting, false, None, ACCEPT),
         (Hook::Prerouting, true, None, unknown.clone()),
         (Hook::Output, false, None, unknown.clone()),
         (Hook::Output, true, None, unknown.clone()),
-        (Hook::Output, false, in_state(NEW, None), unknown.clone()),
+        // It has no translation.
+        (Hook::Output, false, in_state(NEW, None), DROP),
         (Hook::Output, false, in_state(NEW, Some(false)), DROP),
         (Hook::Output, true, in_state(ESTABLISHED, None), DROP),
         (
             Hook::Output,
             true,
-            in_state(ESTABLISHED | 64, None),
-            unknown,
+            in_state(ESTABLISHED | DNAT, None),
+            unknown.clone(),
         ),
         (
             Hook::Prerouting,
             true,
-            in_state(ESTABLISHED | 64, None),
+            in_state(ESTABLISHED | DNAT, None),
             ACCEPT,
         ),
-        (Hook::Prerouting, false, in_state(NEW, None), ACCEPT),
+        (Hook::Prerouting, true, later(None), unknown),
+        (Hook::Prerouting, false, later(None), ACCEPT),
+        (Hook::Output, false, later(None), DROP),
     ] {
         let rules = match rules {
             true => "-A PREROUTING\n-A OUTPUT\n",
@@ -263,4 +322,51 @@ fn template_hides_nothing_after_raw() {
     assert_eq!(verdict(&new, "", ETH, Some(ESTABLISHED)), DROP);
     assert_eq!(verdict(&new, "", LO, Some(INVALID)), DROP);
     assert_eq!(verdict(&new, "", LO, Some(ESTABLISHED)), ACCEPT);
+}
+
+/// The kernel's answers to rejected packets have a connection in table raw.
+#[test]
+fn kernels_answers_may_have_connections_in_raw() {
+    let unknown = Verdict::Unknown(Unknown::Connection);
+    for (state, expected) in [
+        (Some(NEW), DROP),
+        (Some(ESTABLISHED), DROP),
+        (Some(INVALID), DROP),
+        (Some(RELATED), unknown.clone()),
+        (Some(UNTRACKED), unknown.clone()),
+        (None, unknown),
+    ] {
+        for rule in [
+            "-m conntrack --ctstate INVALID -j DROP",
+            "-j NOTRACK",
+            "-j CT --zone 1",
+        ] {
+            let text =
+                format!("*raw\n-A OUTPUT {rule}\nCOMMIT\n*mangle\n-A OUTPUT -j DROP\nCOMMIT\n");
+            let set = ruleset(Family::Ipv4, &text);
+            let bytes = packet(253, &[]);
+            let packet = Packet {
+                family: Family::Ipv4,
+                bytes: &bytes,
+                network: 0,
+                length: 20,
+                facts: Facts {
+                    connection: state.map(|state| Connection {
+                        state,
+                        ..Connection::default()
+                    }),
+                    ..Facts::usual()
+                },
+            };
+            let of_reference = Reference::new(&set, None).evaluate(Hook::Output, &packet);
+            let built = build(&set, None, Lookups::default()).expect("small");
+            let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
+            let of_core = core.evaluate(Hook::Output, &packet).expect("complete");
+            assert_eq!(
+                [of_core.verdict, of_reference.verdict],
+                [expected.clone(), expected.clone()],
+                "{state:?} {rule}"
+            );
+        }
+    }
 }

@@ -720,9 +720,9 @@ impl Fields {
             logical_output: bridge.then(|| self.logical[1].clone().into()),
             connection: self.family.is_ip().then_some(Connection {
                 state: self.state,
-                status: None,
+                // The first packet of a new connection. Other states say nothing of the rest.
+                status: (self.state == NEW).then_some(0),
                 mark: Some(self.connection_mark),
-                // Only a new connection has its direction by its state.
                 reply: (self.state == NEW).then_some(false),
             }),
             connections: used

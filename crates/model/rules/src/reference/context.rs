@@ -14,7 +14,7 @@ pub(super) const UNTRACKED: u8 = 16;
 pub(super) const SOURCE_NAT: u8 = 32;
 pub(super) const DESTINATION_NAT: u8 = 64;
 /// A bit of `--ctstatus`.
-const CONFIRMED: u8 = 8;
+pub(super) const CONFIRMED: u8 = 8;
 
 /// A packet while it passes the tables of a hook.
 #[derive(Debug)]
@@ -50,10 +50,13 @@ impl<'p> Context<'p> {
         let facts = &packet.facts;
         let connection = facts.connection.ok_or(Unknown::Connection);
         let is_invalid = connection.is_ok_and(|connection| connection.state == INVALID);
-        // Packets of the loopback device met connection tracking when they were sent.
+        let is_answer = connection.is_ok_and(|known| known.state & (RELATED | UNTRACKED) != 0);
+        // Packets of the loopback device met connection tracking when they were sent. Answers of the
+        // kernel to rejected packets have their connection from the start.
         let early = match (hook, facts.input.as_deref()) {
             (Hook::Prerouting, Some(b"lo")) => connection,
             (Hook::Prerouting, None) if !is_invalid => Err(Unknown::Input),
+            (Hook::Output, _) if connection.is_err() || is_answer => Err(Unknown::Connection),
             _ => Ok(without_entry(INVALID)),
         };
         Self {
@@ -122,23 +125,18 @@ impl<'p> Context<'p> {
     }
 
     /// NOTRACK, which has no effect on a packet that has an entry or template.
-    pub fn untrack(&mut self) {
-        match self.connection() {
-            Ok(connection) if connection.state == INVALID => {
-                self.early = Ok(without_entry(UNTRACKED));
-                self.connection = self.early;
-                self.changes.untracked = true;
-            }
-            // Untracked, or the entry of its sender.
-            Err(Stop::Unknown(Unknown::Input)) => self.connection = Err(Unknown::Input),
-            _ => {}
+    pub fn untrack(&mut self) -> Result<(), Stop> {
+        if self.connection()?.state == INVALID {
+            self.early = Ok(without_entry(UNTRACKED));
+            self.connection = self.early;
+            self.changes.untracked = true;
         }
+        Ok(())
     }
 
     /// CT with other options: the packet gets the rule's template, which looks like a new connection.
-    pub fn add_template(&mut self, rule: RuleAt, state: &State) {
-        let seen = self.connection();
-        if seen.is_ok_and(|connection| connection.state == INVALID) {
+    pub fn add_template(&mut self, rule: RuleAt, state: &State) -> Result<(), Stop> {
+        if self.connection()?.state == INVALID {
             self.early = Ok(Connection {
                 state: NEW,
                 status: Some(CONFIRMED),
@@ -147,5 +145,6 @@ impl<'p> Context<'p> {
             });
             self.template = Some(rule);
         }
+        Ok(())
     }
 }

@@ -115,9 +115,9 @@ fn extension(
                 context.changes.priority = Some(major << 16 | minor);
             }
         }
-        Kind::TargetNotrack => context.untrack(),
-        Kind::TargetCt if group.has("--notrack") => context.untrack(),
-        Kind::TargetCt => context.add_template(at, state),
+        Kind::TargetNotrack => return next_or_unknown(context.untrack()),
+        Kind::TargetCt if group.has("--notrack") => return next_or_unknown(context.untrack()),
+        Kind::TargetCt => return next_or_unknown(context.add_template(at, state)),
         Kind::TargetSet => {
             for name in ["--add-set", "--del-set"] {
                 if let Some(Value::Set(set)) = group.get(name).map(|item| &item.value) {
@@ -128,6 +128,14 @@ fn extension(
         _ => return unknown(Unknown::OpaqueTarget),
     }
     Action::Next
+}
+
+fn next_or_unknown(done: Result<(), Stop>) -> Action {
+    match done {
+        Ok(()) => Action::Next,
+        Err(Stop::Unknown(reason)) => unknown(reason),
+        Err(Stop::HotDrop { .. }) => unknown(Unknown::Connection),
+    }
 }
 
 /// TOS, DSCP, TTL and HL. A byte that stays the same is no change.
@@ -164,8 +172,7 @@ fn connmark(group: &Group, context: &mut Context, state: &mut State) -> Action {
     let entry = match context.entry() {
         Ok(Some(entry)) => entry,
         Ok(None) => return Action::Next,
-        Err(Stop::Unknown(reason)) => return unknown(reason),
-        Err(Stop::HotDrop { .. }) => return unknown(Unknown::Connection),
+        Err(stop) => return next_or_unknown(Err(stop)),
     };
     let Some(entry_mark) = entry.mark else {
         return unknown(Unknown::Connection);
@@ -243,6 +250,7 @@ fn lower_mss(
         Some((at, mss)) => {
             if mss > limit {
                 context.view.write(offset + at, &limit.to_be_bytes());
+                correct(context, offset, &[(mss, limit)]);
             }
         }
         None if context.view.length - offset > size || size >= MAX_TCP_HEADER => {}
@@ -251,7 +259,17 @@ fn lower_mss(
                 Family::Ipv6 => MSS_IPV6,
                 _ => MSS_IPV4,
             };
-            let [high, low] = limit.min(most).to_be_bytes();
+            let limit = limit.min(most);
+            let [high, low] = limit.to_be_bytes();
+            let size = size as u16;
+            let start = u16::from_be_bytes([header[12], header[13]]);
+            let changes = [
+                (size, size + u16::from(MSS_OPTION)),
+                (0, u16::from_be_bytes([2, MSS_OPTION])),
+                (0, limit),
+                (start, start + (u16::from(MSS_OPTION) << 10)),
+            ];
+            correct(context, offset, &changes);
             context
                 .view
                 .write(offset + 12, &[header[12] + (MSS_OPTION << 2)]);
@@ -260,6 +278,21 @@ fn lower_mss(
         }
     }
     Ok(true)
+}
+
+/// Corrects the TCP checksum for numbers that changed, as the kernel does: its sum, of 32 bits, is
+/// never 0.
+fn correct(context: &mut Context, tcp: usize, changes: &[(u16, u16)]) {
+    let Ok(Some(old)) = context.view.array::<2>(tcp + 16) else {
+        return;
+    };
+    let mut sum = u64::from(!u16::from_be_bytes(old));
+    for (from, to) in changes {
+        sum += u64::from(!from) + u64::from(*to);
+    }
+    let rest = sum % 0xffff;
+    let sum = if rest == 0 { 0xffff } else { rest as u16 };
+    context.view.write(tcp + 16, &(!sum).to_be_bytes());
 }
 
 /// Place and value of the MSS option in a TCP header.
