@@ -1,6 +1,9 @@
 //! `rules explain`: paths of packets that are named or captured.
 
 use fairpath_testbed::{Need, Testbed, requires};
+use fairpath_tests::oracle::packets::{ETH_IPV6, plain};
+
+use crate::oracle::legacy::{Legacy, Tool};
 
 use super::{capture, example, file, ping, rules, stdout};
 
@@ -353,10 +356,155 @@ fn packets_that_cannot_be_are_refused() {
         (&["--ctstate", "UNTRACKED,DNAT"], "give one of INVALID, NEW"),
         (&["--ctstate", "NEW", "--ctdir", "REPLY"], "no reply is NEW"),
         (&["--ctstate", "NEW", "--ctdir", "BACK"], "ORIGINAL, REPLY"),
+        (
+            &["--ctstate", "NEW", "--ctstatus", "ASSURED"],
+            "not NEW after an answer",
+        ),
+        (
+            &["--ctstate", "INVALID", "--ctmark", "4"],
+            "the packet has no connection",
+        ),
     ] {
         let output = rules(&[&packet[..], words].concat());
         assert_eq!(output.status.code(), Some(1), "{words:?}");
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(error.contains(problem), "{error}");
     }
+}
+
+/// Received packets of IPv6 that meet no rule are those that the kernel drops before.
+#[test]
+fn ipv6_before_rules_is_as_in_the_kernel() {
+    requires!(
+        Need::Root,
+        Need::Tool("ip6tables-legacy"),
+        Need::Tool("nft")
+    );
+    let legacy = Legacy::new(Tool::V6);
+    let rule = "*mangle\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING\nCOMMIT\n";
+    let packet = |from: &str, to: &str, options: &[u8]| {
+        let [from, to] = [from, to].map(|address| {
+            let address: std::net::Ipv6Addr = address.parse().unwrap();
+            address.octets()
+        });
+        let next = if options.is_empty() { 59 } else { 0 };
+        let head = [0x60, 0, 0, 0, 0, options.len() as u8, next, 64];
+        [&head[..], &from, &to, options].concat()
+    };
+    let usual = "2001:db8::1";
+    let options = |list: &[u8]| packet(usual, "2001:db8::2", &[&[59, 0][..], list].concat());
+    let cases = [
+        packet(usual, "2001:db8::2", &[]),
+        packet("ff02::1", usual, &[]),
+        packet("::1", usual, &[]),
+        packet(usual, "::1", &[]),
+        packet("::", usual, &[]),
+        packet(usual, "ff00::1", &[]),
+        packet(usual, "ff01::1", &[]),
+        packet(usual, "ff11::1", &[]),
+        packet(usual, "ff02::1", &[]),
+        packet(usual, "ff05::1", &[]),
+        options(&[1, 4, 0, 0, 0, 0]),
+        options(&[1, 4, 0, 0, 0, 1]),
+        options(&[0, 0, 0, 0, 0, 0]),
+        options(&[5, 2, 0, 0, 1, 0]),
+        options(&[0x1e, 4, 0, 0, 0, 0]),
+        options(&[0x5e, 4, 0, 0, 0, 0]),
+        options(&[0x9e, 4, 0, 0, 0, 0]),
+        options(&[0xde, 4, 0, 0, 0, 0]),
+        options(&[0x1e, 5, 0, 0, 0, 0]),
+        options(&[0x1e, 3, 0, 0, 0, 1]),
+        packet(usual, "2001:db8::2", &[59, 1, 1, 4, 0, 0, 0, 0]),
+        packet(
+            usual,
+            "2001:db8::2",
+            &[59, 1, 0, 0, 0, 0, 0, 0, 1, 6, 0, 0, 0, 0, 0, 0],
+        ),
+        packet(
+            usual,
+            "2001:db8::2",
+            &[59, 1, 5, 2, 0, 0, 1, 8, 0, 0, 0, 0, 0, 0, 0, 0],
+        ),
+        packet(
+            usual,
+            "2001:db8::2",
+            &[59, 1, 5, 2, 0, 0, 0x1e, 8, 0, 0, 0, 0, 0, 0, 0, 0],
+        ),
+        packet(usual, "2001:db8::2", &[59, 0, 1]),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let rules_file = file(&dir, "rules", rule.as_bytes());
+    let mut dropped = 0;
+    for bytes in cases {
+        legacy.load(rule).unwrap();
+        let mut frame = plain(ETH_IPV6, &bytes);
+        legacy.inject(std::slice::from_ref(&frame));
+        let counts = legacy.counters();
+        let meets = counts
+            .iter()
+            .any(|count| count.rule == Some(0) && count.packets == 1);
+        let mut header = capture(&[]);
+        let length = (frame.len() as u32).to_le_bytes();
+        header.extend([&[0; 8][..], &length, &length].concat());
+        header.append(&mut frame);
+        let path = file(&dir, "one", &header);
+        let summary = stdout(&[
+            "explain",
+            &rules_file,
+            "--family",
+            "ipv6",
+            "-r",
+            &path,
+            "--hook",
+            "prerouting",
+            "-i",
+            "in0",
+        ]);
+        let of_explain = summary.contains("ACCEPT by");
+        assert_eq!(of_explain, meets, "{bytes:02x?}: {summary}");
+        dropped += u32::from(!meets);
+    }
+    assert!(dropped > 8, "{dropped}");
+}
+
+/// Messages name what is not evaluated, and all changes.
+#[test]
+fn what_is_not_evaluated_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let packet = ["--src", "10.0.0.1", "--dst", "10.0.0.2", "-i", "lan"];
+    for (rule, named) in [
+        (
+            "-m string --string abc --algo bm -j DROP",
+            "match string, which is not evaluated",
+        ),
+        (
+            "-m foo --bar 1 -j DROP",
+            "match foo, which is not evaluated",
+        ),
+        (
+            "-j CHECKSUM --checksum-fill",
+            "target CHECKSUM, which is not evaluated",
+        ),
+    ] {
+        let text = format!("*mangle\n-A INPUT {rule}\nCOMMIT\n");
+        let rules_file = file(&dir, "rules", text.as_bytes());
+        let output = rules(&[&["explain", &rules_file][..], &packet].concat());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains(named), "{error}");
+    }
+    let text = "*mangle\n-A FORWARD -j TOS --set-tos 0x03\n\
+                -A FORWARD -p tcp -m tcp --syn -j TCPMSS --set-mss 1000\n\
+                -A FORWARD -j CLASSIFY --set-class 1:10\nCOMMIT\n";
+    let rules_file = file(&dir, "rules", text.as_bytes());
+    let packet = [&packet[..], &["--dport", "80", "-o", "wan"]].concat();
+    let out = stdout(&[&["explain", &rules_file][..], &packet].concat());
+    for line in ["DSCP: 0, ECN: 3", "MSS: at most 1000", "class: 1:10"] {
+        assert!(out.contains(line), "{out}");
+    }
+    let json = stdout(&[&["explain", &rules_file, "--format", "json"][..], &packet].concat());
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["tos"], 3);
+    assert_eq!(json["mss"], 1000);
+    assert_eq!(json["class"], "1:10");
+    assert_eq!(json["untracked"], false);
 }

@@ -618,10 +618,22 @@ pub fn not_evaluated_set(rule: &Rule, sets: Option<&Sets>) -> Option<String> {
 }
 
 /// The option, match or target of a rule that is not evaluated, if there is one.
-pub fn not_evaluated_word(family: Family, rule: &Rule) -> Option<&'static str> {
-    RuleWords::new(family)
-        .not_evaluated(rule)
-        .map(|names| names[0])
+pub fn not_evaluated_word(family: Family, rule: &Rule) -> Option<String> {
+    let name = RuleWords::new(family).not_evaluated(rule)?[0];
+    if !name.is_empty() {
+        return Some(name.to_owned());
+    }
+    rule.items.iter().find_map(|item| match &item.value {
+        Value::Words(words) if matches!(item.kind, Kind::Opaque | Kind::OpaqueTarget) => {
+            let what = if item.kind == Kind::Opaque {
+                "match"
+            } else {
+                "target"
+            };
+            Some(format!("{what} {}", crate::value::show(words.first()?)))
+        }
+        _ => None,
+    })
 }
 
 /// The reason of an unknown verdict, in words.
@@ -638,8 +650,12 @@ pub fn unknown_text(unknown: Unknown) -> &'static str {
             "the connection: give --ctstate, and --ctdir, --ctstatus or --ctmark if the rule reads them"
         }
         Unknown::Connections => "the number of connections: give --connections",
-        Unknown::SourceType => "the type of the source address: give --src-type",
-        Unknown::DestinationType => "the type of the destination address: give --dst-type",
+        Unknown::SourceType => {
+            "the type of the source address: give --src-type (the type on one interface cannot be given)"
+        }
+        Unknown::DestinationType => {
+            "the type of the destination address: give --dst-type (the type on one interface cannot be given)"
+        }
         Unknown::PacketType => "the packet type: give --pkt-type",
         Unknown::Owner => {
             "the owner of the socket: give --uid-owner and --gid-owner, or --no-socket"

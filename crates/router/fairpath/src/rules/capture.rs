@@ -133,6 +133,8 @@ const NEW: u8 = 2;
 const UNTRACKED: u8 = 16;
 const DIRECTIONS: [&str; 2] = ["ORIGINAL", "REPLY"];
 const STATUSES: [&str; 4] = ["EXPECTED", "SEEN_REPLY", "ASSURED", "CONFIRMED"];
+/// SEEN_REPLY and ASSURED.
+const ANSWERED: u8 = 6;
 const PACKET_TYPES: [&str; 3] = ["unicast", "broadcast", "multicast"];
 const TYPES: [&str; 9] = [
     "UNSPEC",
@@ -183,6 +185,11 @@ impl FactArgs {
                 STATES[..5].join(", ")
             );
         }
+        if has_none && (self.ctdir.is_some() || self.ctstatus.is_some() || self.ctmark.is_some()) {
+            bail!(
+                "--ctstate {text}: the packet has no connection; remove --ctdir, --ctstatus and --ctmark"
+            );
+        }
         let direction = match &self.ctdir {
             Some(text) => Some(position(text, &DIRECTIONS, "--ctdir")? == 1),
             None => (own == NEW || has_none).then_some(false),
@@ -193,12 +200,15 @@ impl FactArgs {
         let status = match self.ctstatus.as_deref() {
             Some("NONE") => Some(0),
             Some(list) => Some(bits(list, &STATUSES, "--ctstatus")?),
-            None => None,
+            None => has_none.then_some(0),
         };
+        if own == NEW && status.is_some_and(|status| status & ANSWERED != 0) {
+            bail!("--ctstatus: a connection is not NEW after an answer; give ESTABLISHED");
+        }
         Ok(Connection {
             state,
             status,
-            mark: self.ctmark,
+            mark: self.ctmark.or(has_none.then_some(0)),
             reply: direction,
         })
     }
@@ -400,7 +410,8 @@ pub fn malformed(packet: &Packet, hook: Hook) -> Option<&'static str> {
             (6, payload) if payload + needed > packet.length => {
                 Some("it is shorter than its length")
             }
-            (6, _) => None,
+            (6, _) => wrong_address(packet, part(bytes, 8), part(bytes, 24))
+                .or_else(|| wrong_options(packet)),
             _ => Some("its version is not 6"),
         };
     }
@@ -421,6 +432,66 @@ pub fn malformed(packet: &Packet, hook: Hook) -> Option<&'static str> {
         4 => None,
         _ => Some("its version is not 4"),
     }
+}
+
+/// Addresses of IPv6 with which no packet is received (`ip6_rcv_core`). `lo` receives more.
+fn wrong_address(packet: &Packet, from: [u8; 16], to: [u8; 16]) -> Option<&'static str> {
+    let is_lo = packet.facts.input.as_deref() == Some(b"lo");
+    let loopback = std::net::Ipv6Addr::LOCALHOST.octets();
+    match to {
+        _ if from[0] == 0xff => Some("its source is multicast"),
+        [0xff, scope, ..] if scope & 15 == 0 => Some("its destination has scope 0"),
+        // Only the input is not known: it may be `lo`.
+        _ if is_lo || packet.facts.input.is_none() => None,
+        [0xff, scope, ..] if scope & 15 == 1 => Some("its destination is of one interface"),
+        _ if [from, to].contains(&loopback) => Some("it has an address of loopback"),
+        _ => None,
+    }
+}
+
+/// Options of the first hop-by-hop header that end the packet (`ip6_parse_tlv`): an unknown one whose
+/// type requests it, a header that is cut, or more padding than aligns.
+fn wrong_options(packet: &Packet) -> Option<&'static str> {
+    const HEADER: usize = 40;
+    /// Pad1, PadN, IOAM, router alert, CALIPSO, jumbo.
+    const KNOWN: [u8; 6] = [0, 1, 0x31, 5, 7, 0xc2];
+    const MOST_PADDING: usize = 7;
+    let bytes = packet.network_bytes();
+    if bytes[6] != 0 {
+        return None;
+    }
+    let cut = Some("its hop-by-hop options are cut");
+    if packet.length < HEADER + 8 {
+        return cut;
+    }
+    let size = (usize::from(*bytes.get(HEADER + 1)?) + 1) * 8;
+    if packet.length < HEADER + size {
+        return cut;
+    }
+    let mut options = bytes.get(HEADER + 2..HEADER + size)?;
+    let mut padding = 0;
+    while let [kind, rest @ ..] = options {
+        let (value, next) = match (kind, rest) {
+            (0, rest) => (&[][..], rest),
+            (_, [length, rest @ ..]) if rest.len() >= usize::from(*length) => {
+                rest.split_at(usize::from(*length))
+            }
+            _ => return cut,
+        };
+        padding = match kind {
+            0 => padding + 1,
+            1 => padding + 2 + value.len(),
+            _ => 0,
+        };
+        if padding > MOST_PADDING || *kind == 1 && value.iter().any(|byte| *byte != 0) {
+            return Some("its hop-by-hop padding is wrong");
+        }
+        if !KNOWN.contains(kind) && kind >> 6 != 0 {
+            return Some("an unknown hop-by-hop option requires it");
+        }
+        options = next;
+    }
+    None
 }
 
 /// A packet in words, with the facts that are known.

@@ -29,8 +29,13 @@ const MAX_PATHS: usize = 100_000;
 /// Show the path of a packet through tables and chains, with file and line.
 ///
 /// The packet is given by its fields (for ARP, a request), or is one of a capture. Facts that its bytes do not have are
-/// options; an answer that depends on a missing one names it. JSON is one object, and one per line in
-/// the summary of a capture.
+/// options; an answer that depends on a missing one names it.
+///
+/// The rest of a packet that is given by its fields is fixed: TTL 64, DSCP 0, 40 bytes (IPv6: 60), no fragment, no
+/// options, checksums 0; TCP is a SYN, ICMP an echo request, SCTP an INIT, DCCP a REQUEST. Before it,
+/// limits and quotas are full, and recent lists are empty.
+///
+/// JSON is one object, and one per line in the summary of a capture.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     fairpath rules explain rules.v4 --src 192.0.2.7 --dst 198.51.100.1 --protocol tcp --dport 22 -i eth0 --ctstate NEW\n  \
@@ -69,6 +74,9 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
+
+/// A chunk INIT of SCTP, without parameters.
+const SCTP_INIT: [u8; 8] = [1, 0, 0, 8, 0, 0, 0, 1];
 
 /// A set with both evaluators.
 struct Explained<'a> {
@@ -187,6 +195,10 @@ fn packet_bytes(args: &Args, family: Family) -> anyhow::Result<Vec<u8>> {
     if let Some(flags) = args.tcp_flags.as_ref().filter(|_| protocol != 6) {
         bail!("--tcp-flags {flags}: the packet is not of tcp; remove the option");
     }
+    // Headers of IPv6 that have another behind them.
+    if v6 && matches!(protocol, 0 | 43 | 44 | 51 | 60 | 135) {
+        bail!("--protocol {protocol}: a header before the protocol; give a capture with -r");
+    }
     let mut transport = vec![0u8; 20];
     transport[..2].copy_from_slice(&args.sport.unwrap_or(40_000).to_be_bytes());
     transport[2..4].copy_from_slice(&args.dport.unwrap_or(0).to_be_bytes());
@@ -197,6 +209,7 @@ fn packet_bytes(args: &Args, family: Family) -> anyhow::Result<Vec<u8>> {
         }
         1 => transport[..4].copy_from_slice(&[8, 0, 0, 0]),
         58 => transport[..4].copy_from_slice(&[128, 0, 0, 0]),
+        132 => transport[12..].copy_from_slice(&SCTP_INIT),
         _ => {}
     }
     Ok(match (source, destination) {
@@ -253,7 +266,11 @@ impl Explained<'_> {
                 .collect();
             let object = json!({"file": self.name, "hook": hook.chain(), "packet": text,
                 "verdict": self.verdict(&outcome), "decided_by": decided,
-                "mark": outcome.changes.mark, "logged": outcome.changes.logged, "path": path});
+                "mark": outcome.changes.mark, "connection_mark": outcome.changes.connection_mark,
+                "class": outcome.changes.priority.map(class_text), "tos": outcome.changes.tos,
+                "ttl": outcome.changes.ttl, "mss": outcome.changes.mss,
+                "untracked": outcome.changes.untracked, "logged": outcome.changes.logged,
+                "path": path});
             fairpath_cli::print(format!("{object}\n"))?;
         } else {
             let mut out = format!("{}: {text}\n", hook.chain());
@@ -667,13 +684,18 @@ fn why(ruleset: &Ruleset, sets: Option<&Sets>, rule: &Rule, reason: Unknown) -> 
         Unknown::OpaqueMatch
         | Unknown::OpaqueTarget
         | Unknown::Connection
-        | Unknown::ReversePath => not_evaluated_word(ruleset.family, rule).map(str::to_owned),
+        | Unknown::ReversePath => not_evaluated_word(ruleset.family, rule),
         _ => None,
     };
     match part {
         Some(part) => format!("{part}, which is not evaluated"),
         None => unknown_text(reason).to_owned(),
     }
+}
+
+/// A class as tc writes it.
+fn class_text(priority: u32) -> String {
+    format!("{:x}:{:x}", priority >> 16, priority & 0xffff)
 }
 
 /// Changes of the packet in words.
@@ -686,10 +708,16 @@ fn changes(outcome: &CoreOutcome, packet: &Packet, out: &mut String) {
         let _ = writeln!(out, "connection mark: 0x{mark:x}");
     }
     if let Some(priority) = changes.priority {
-        let _ = writeln!(out, "class: {:x}:{:x}", priority >> 16, priority & 0xffff);
+        let _ = writeln!(out, "class: {}", class_text(priority));
     }
     if let Some(tos) = changes.tos {
-        let _ = writeln!(out, "DSCP: {}", tos >> 2);
+        let _ = writeln!(out, "DSCP: {}, ECN: {}", tos >> 2, tos & 3);
+    }
+    if let Some(mss) = changes.mss {
+        let _ = match mss {
+            0 => writeln!(out, "MSS: at most that of the path"),
+            _ => writeln!(out, "MSS: at most {mss}"),
+        };
     }
     if let Some(ttl) = changes.ttl {
         let _ = writeln!(out, "TTL: {ttl}");
