@@ -105,7 +105,11 @@ fn facts(tool: Tool, frame: &[u8]) -> Facts {
         packet_type: Some(packet_type),
         source_type: Some(types[0]),
         destination_type: Some(types[1]),
-        connection: Some(Connection::default()),
+        // Each is the first of its connection.
+        connection: Some(Connection {
+            state: 2,
+            ..Connection::default()
+        }),
         connections: Some(1),
         reverse_path: Some(true),
         ..Facts::default()

@@ -439,12 +439,12 @@ struct fp_rules_work {
 	u32 evaluated; /* rules */
 	u32 priority;
 	u32 mss;
-	u32 mss_unknown; /* a target set it to that of the path */
+	u32 mss_unknown; /* after TCPMSS: FP_MSS_* */
 	u32 changed;	 /* FP_CHANGED_* */
 	u32 logged;
 	u32 waiting; /* reason of an unknown answer in the present rule */
 	u32 hidden; /* true while table raw runs, if the packet's connection is not visible there */
-	u32 by_input; /* in table raw, an unknown input interface makes the connection unknown */
+	u32 by_fact; /* in table raw, the reason that makes the connection unknown, or 0 */
 	u32 template; /* number of the slot with its mark, plus 1: a template is in place of the connection */
 	u32 doomed;   /* the packet is dropped after the present rule */
 	u32 doomable; /* a broken header was found by a match that is negated afterwards */
@@ -457,12 +457,19 @@ struct fp_rules_work {
 	u8 head[FP_RULES_HEAD + 8];
 };
 
+/*
+ * The MSS is that of the path. The TCP checksum is not known: the kernel corrects it, except where
+ * hardware will calculate it later.
+ */
+#define FP_MSS_PATH	     1u
+#define FP_MSS_CHECKSUM	     2u
 #define FP_KNOWN_PHYSICAL    1u
 #define FP_KNOWN_DATE	     2u
 #define FP_KNOWN_RANDOM	     4u
 #define FP_KNOWN_OWNER	     8u
 #define FP_KNOWN_LINK	     16u
 #define FP_KNOWN_OWNED	     32u /* there is a socket */
+#define FP_KNOWN_NO_READS    64u /* no rule reads the connection */
 #define FP_CHANGED_PRIORITY  1u
 #define FP_CHANGED_MSS	     2u
 #define FP_CHANGED_UNTRACKED 4u

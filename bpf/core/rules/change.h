@@ -115,20 +115,6 @@ FP_INLINE void fp_rules_set_ttl(struct fp_rules_work FP_MEM *w, u32 before, u32 
 		fp_rules_put16(w, 6, fp_rules_u8(w, 6) << 8 | ttl);
 }
 
-/* Corrects the TCP checksum for a number that changes. The kernel's sum of 32 bits is never 0. */
-FP_FUNC int fp_rules_correct(struct fp_rules_work FP_MEM *w FP_ARG, u32 from, u32 to)
-{
-	u32 at = w->transport + 16;
-	u32 sum = (u16)~fp_rules_u16(w, at) + (u16)~from + (u16)to;
-
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = ~(sum ? sum : 0xffff);
-	w->head[at & (FP_RULES_HEAD - 1)] = (u8)(sum >> 8);
-	w->head[(at + 1) & (FP_RULES_HEAD - 1)] = (u8)sum;
-	return 0;
-}
-
 /* MSS that a host has to expect without the option (RFC 1122, RFC 2460): the most that is added. */
 #define FP_MSS_IPV4   536
 #define FP_MSS_IPV6   1220
@@ -138,7 +124,7 @@ FP_FUNC int fp_rules_correct(struct fp_rules_work FP_MEM *w FP_ARG, u32 from, u3
 FP_FUNC u32 fp_rules_add_mss(struct fp_rules_work FP_MEM *w FP_ARG, u32 limit, u32 size)
 {
 	u32 most = w->family == FP_FAMILY_IPV4 ? FP_MSS_IPV4 : FP_MSS_IPV6;
-	u32 i, at = w->transport + 20, end = w->transport + size, total, word;
+	u32 i, at = w->transport + 20, end = w->transport + size, total;
 
 	if (w->length > end || size >= 60)
 		return FP_YES;
@@ -151,15 +137,11 @@ FP_FUNC u32 fp_rules_add_mss(struct fp_rules_work FP_MEM *w FP_ARG, u32 limit, u
 		w->head[(end - 1 - i + FP_MSS_OPTION) & (FP_RULES_HEAD - 1)] =
 			fp_rules_u8(w, end - 1 - i);
 	}
-	fp_rules_correct(w, size, size + FP_MSS_OPTION);
-	fp_rules_correct(w, 0, 2 << 8 | FP_MSS_OPTION);
-	fp_rules_correct(w, 0, limit);
+	w->mss_unknown |= FP_MSS_CHECKSUM;
 	FP_PUT(w->head[at & (FP_RULES_HEAD - 1)], 2);
 	FP_PUT(w->head[(at + 1) & (FP_RULES_HEAD - 1)], FP_MSS_OPTION);
 	FP_PUT(w->head[(at + 2) & (FP_RULES_HEAD - 1)], (u8)(limit >> 8));
 	FP_PUT(w->head[(at + 3) & (FP_RULES_HEAD - 1)], (u8)limit);
-	word = fp_rules_u16(w, w->transport + 12);
-	fp_rules_correct(w, word, word + (FP_MSS_OPTION << 10));
 	w->head[(w->transport + 12) & (FP_RULES_HEAD - 1)] += FP_MSS_OPTION << 2;
 	w->length += FP_MSS_OPTION;
 	w->captured += FP_MSS_OPTION;
@@ -194,7 +176,7 @@ FP_FUNC u32 fp_rules_set_mss(struct fp_rules_work FP_MEM *w FP_ARG, u32 limit)
 		return fp_missing(w, there);
 	w->mss = limit;
 	w->changed |= FP_CHANGED_MSS;
-	w->mss_unknown |= !limit;
+	w->mss_unknown |= limit ? 0 : FP_MSS_PATH;
 	w->walk_at = 20;
 	fp_loop(i, FP_TCP_OPTIONS) {
 		u32 at = w->transport + w->walk_at, option, bytes;
@@ -205,7 +187,7 @@ FP_FUNC u32 fp_rules_set_mss(struct fp_rules_work FP_MEM *w FP_ARG, u32 limit)
 		bytes = fp_rules_u8(w, at + 1);
 		if (option == 2 && bytes == FP_MSS_OPTION) {
 			if (fp_rules_u16(w, at + 2) > limit) {
-				fp_rules_correct(w, fp_rules_u16(w, at + 2), limit);
+				w->mss_unknown |= FP_MSS_CHECKSUM;
 				w->head[(at + 2) & (FP_RULES_HEAD - 1)] = (u8)(limit >> 8);
 				w->head[(at + 3) & (FP_RULES_HEAD - 1)] = (u8)limit;
 			}

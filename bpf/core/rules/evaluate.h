@@ -488,16 +488,14 @@ FP_INLINE u32 fp_rules_chain(struct fp_rules FP_MEM *r, struct fp_rules_work FP_
 
 /* The hook OUTPUT. */
 #define FP_RULES_OUTPUT 3
-/* The interface `lo`, with its end. */
-#define FP_NAME_LO 0x6f6cull
-
 /* Bits of --ctstate. */
-#define FP_STATE_INVALID   1u
-#define FP_STATE_NEW	   2u
-#define FP_STATE_RELATED   4u
-#define FP_STATE_UNTRACKED 16u
-#define FP_STATE_SNAT	   32u
-#define FP_STATE_DNAT	   64u
+#define FP_STATE_INVALID     1u
+#define FP_STATE_NEW	     2u
+#define FP_STATE_RELATED     4u
+#define FP_STATE_ESTABLISHED 8u
+#define FP_STATE_UNTRACKED   16u
+#define FP_STATE_SNAT	     32u
+#define FP_STATE_DNAT	     64u
 /* A bit of --ctstatus. */
 #define FP_STATUS_CONFIRMED 8u
 
@@ -506,39 +504,72 @@ FP_INLINE u32 fp_rules_no_state(const struct fp_rules_work FP_MEM *w)
 	return w->unknown[FP_W_META] >> FP_META_STATE & 0xff;
 }
 
-/*
- * True if the packet may have a connection in table raw, or none. A received one has that of its
- * sender if it comes by `lo`. A sent one has it if the kernel made it as an answer to a rejected
- * packet, which is RELATED.
- */
-FP_INLINE int fp_rules_may_be_early(const struct fp_rules_work FP_MEM *w, u32 hook)
-{
-	u32 state = (u8)(w->word[FP_W_META] >> FP_META_STATE);
+/* The interface `lo`, with its end. */
+#define FP_NAME_LO 0x6f6cull
 
-	if (hook == 0)
-		return w->unknown[FP_W_IN] && !fp_rules_is_new(w);
-	return fp_rules_no_state(w) || (state & (FP_STATE_RELATED | FP_STATE_UNTRACKED));
+/* FP_YES if a received packet may be a copy of a broadcast or multicast that this host sent. */
+FP_INLINE int fp_rules_may_be_copy(const struct fp_rules_work FP_MEM *w)
+{
+	u32 type = (u8)w->word[FP_W_MISC];
+
+	if (w->family == FP_FAMILY_IPV6 && !w->unknown[FP_W_ADDR2] &&
+	    (w->word[FP_W_ADDR2] & 0xff) != 0xff)
+		return 0;
+	return (w->unknown[FP_W_MISC] & 0xff) || type == 1 || type == 2;
 }
 
 /*
- * Table raw runs before conntrack: a packet has no connection there, which is INVALID. Those that
- * may have one are exceptions.
+ * A packet has no connection in table raw, which is INVALID. Returns the reason why it may have one, or
+ * 0, or FP_EARLY if it has. A received one has that of its sender if it comes by `lo`, or is a copy that
+ * this host sent; then it is confirmed. A sent one has it if the kernel made it as an answer to a
+ * rejected packet: RELATED, or also INVALID.
  */
+#define FP_EARLY ~0u
+FP_INLINE u32 fp_rules_early(const struct fp_rules_work FP_MEM *w, u32 hook)
+{
+	u32 state = (u8)(w->word[FP_W_META] >> FP_META_STATE);
+	u32 status = (u8)(w->word[FP_W_META] >> FP_META_STATUS);
+	u32 confirmed = status & FP_STATUS_CONFIRMED;
+
+	if (hook != 0)
+		return fp_rules_no_state(w) || (state & ~(FP_STATE_NEW | FP_STATE_ESTABLISHED |
+							  FP_STATE_SNAT | FP_STATE_DNAT))
+			       ? FP_UNKNOWN_CONNECTION
+			       : 0;
+	if (fp_rules_no_state(w) || w->unknown[FP_W_META] >> FP_META_STATUS & FP_STATUS_CONFIRMED)
+		confirmed = FP_STATUS_CONFIRMED;
+	if (!fp_rules_no_state(w) &&
+	    ((state & FP_STATE_INVALID) || ((state & FP_STATE_NEW) && !confirmed)))
+		return 0;
+	if (w->unknown[FP_W_IN])
+		return FP_UNKNOWN_INPUT;
+	if ((w->word[FP_W_IN] & 0xffffff) == FP_NAME_LO) {
+		/* A new one that is not confirmed was not sent by this host. */
+		return (state & FP_STATE_NEW) && (w->unknown[FP_W_META] >> FP_META_STATUS &
+						  FP_STATUS_CONFIRMED)
+			       ? FP_UNKNOWN_CONNECTION
+			       : FP_EARLY;
+	}
+	if (!fp_rules_may_be_copy(w))
+		return 0;
+	return w->unknown[FP_W_MISC] & 0xff ? FP_UNKNOWN_PACKET_TYPE : FP_UNKNOWN_CONNECTION;
+}
+
 FP_INLINE void fp_rules_hide_connection(struct fp_rules_work FP_MEM *w, u32 hook)
 {
-	if (hook == 0 && !w->unknown[FP_W_IN] && (w->word[FP_W_IN] & 0xffffff) == FP_NAME_LO)
+	u32 early = fp_rules_early(w, hook);
+
+	if (early == FP_EARLY)
 		return;
-	if (fp_rules_may_be_early(w, hook)) {
-		fp_rules_keep_connection(w);
-		w->by_input = hook == 0;
-		/* The caller did not know that this fact would become unknown. */
-		if (hook != 0 && !fp_rules_no_state(w))
+	fp_rules_keep_connection(w);
+	if (early) {
+		w->by_fact = early;
+		if (!(w->known & FP_KNOWN_NO_READS))
 			w->slow = 1;
 		w->unknown[FP_W_META] |= FP_META_CONNECTION;
 		w->unknown[FP_W_MARK] = ~0xffffffffull;
 		return;
 	}
-	fp_rules_keep_connection(w);
 	fp_rules_put_connection(w, FP_STATE_INVALID << FP_META_STATE, 0);
 }
 
@@ -548,7 +579,7 @@ FP_INLINE void fp_rules_show_connection(struct fp_rules_work FP_MEM *w)
 	if (!w->hidden)
 		return;
 	FP_PUT(w->hidden, 0);
-	FP_PUT(w->by_input, 0);
+	FP_PUT(w->by_fact, 0);
 	FP_PUT(w->template, 0);
 	w->word[FP_W_META] = (w->word[FP_W_META] & ~FP_META_CONNECTION) | w->hidden_meta;
 	w->word[FP_W_MARK] = (w->word[FP_W_MARK] & 0xffffffffull) | w->hidden_mark;
@@ -602,8 +633,9 @@ FP_FUNC u32 fp_rules_is_icmp(struct fp_rules_work FP_MEM *w FP_ARG)
 
 /*
  * FP_YES if table nat runs: for a connection without a translation of this side, also a null one. So it
- * is a new one, and not yet confirmed; a packet that comes by `lo` had it as it was sent. An ICMP error
- * has the translation of the connection in it.
+ * is a new one, and not yet confirmed. An ICMP error has the translation of the connection in it. The
+ * rejected packet of a RELATED reply has met the table at PREROUTING or OUTPUT, and an expected
+ * connection may have the translations of its master.
  */
 FP_FUNC u32 fp_rules_meets_nat(struct fp_rules_work FP_MEM *w FP_ARG, u32 hook)
 {
@@ -620,12 +652,14 @@ FP_FUNC u32 fp_rules_meets_nat(struct fp_rules_work FP_MEM *w FP_ARG, u32 hook)
 		icmp = fp_rules_is_icmp(w);
 		if (icmp != FP_NO)
 			return icmp == FP_YES ? FP_NO : icmp;
-	}
-	if (hook <= 1) {
-		if (w->unknown[FP_W_IN])
-			return fp_maybe(w, FP_UNKNOWN_INPUT);
-		if ((w->word[FP_W_IN] & 0xffffff) == FP_NAME_LO)
-			return FP_NO;
+		if (state & (FP_STATE_SNAT | FP_STATE_DNAT))
+			return fp_maybe(w, FP_UNKNOWN_TRANSLATION);
+		if (done == FP_STATE_DNAT) {
+			if (w->unknown[FP_W_META] >> FP_META_REPLY & 0xff)
+				return fp_maybe(w, fp_no_connection(w));
+			if (w->word[FP_W_META] >> FP_META_REPLY & 0xff)
+				return FP_NO;
+		}
 	}
 	if (w->unknown[FP_W_META] >> FP_META_STATUS & FP_STATUS_CONFIRMED)
 		return fp_maybe(w, fp_no_connection(w));
@@ -645,13 +679,13 @@ FP_INLINE u32 fp_rules_evaluate(struct fp_rules FP_MEM *r, struct fp_rules_work 
 	fp_rules_sample(r, w);
 	w->doomed = 0;
 	FP_PUT(w->hidden, 0);
-	FP_PUT(w->by_input, 0);
+	FP_PUT(w->by_fact, 0);
 	FP_PUT(w->template, 0);
 	fp_loop(*i, FP_RULES_TABLES) {
 		u32 number = image->entry[family][hook][*i], meets;
 		int is_empty;
 
-		/* The kernel may also translate without a table of this set. */
+		/* Known bits count also without a table nat in this set. */
 		if (*i == FP_RULES_NAT && hook == FP_RULES_OUTPUT && family < FP_FAMILY_ARP &&
 		    fp_rules_translated(w) == FP_MAYBE)
 			return fp_rules_verdict(w, FP_ACT_UNKNOWN, w->argument, FP_RULES_NONE);

@@ -43,7 +43,7 @@ FP_INLINE u32 fp_missing(struct fp_rules_work FP_MEM *w, u32 there)
 /* The reason for an unknown connection. */
 FP_INLINE u32 fp_no_connection(const struct fp_rules_work FP_MEM *w)
 {
-	return w->by_input ? FP_UNKNOWN_INPUT : FP_UNKNOWN_CONNECTION;
+	return w->by_fact ? w->by_fact : FP_UNKNOWN_CONNECTION;
 }
 
 /* The reason for an unknown word. */
@@ -268,7 +268,7 @@ FP_FUNC u32 fp_test_mss(struct fp_rules_work FP_MEM *w FP_ARG, u32 first, u32 la
 {
 	u32 i, end, there = fp_rules_has(w, w->transport, 20), at;
 
-	if (w->mss_unknown)
+	if (w->mss_unknown & FP_MSS_PATH)
 		return fp_maybe(w, FP_UNKNOWN_TARGET);
 	if (there != FP_THERE)
 		return fp_missing(w, there);
@@ -602,6 +602,13 @@ FP_FUNC u32 fp_test_headers(struct fp_rules_work FP_MEM *w FP_ARG, u32 wanted, u
  * The program of u32: words of 32 bits. For each test: offset, steps, ranges, then steps as
  * (operation, number), ranges as (first, last). Ends with ~0. Offsets are from the network header.
  */
+/* True if the word at `at` has bytes of a TCP checksum that is not known. */
+FP_INLINE int fp_rules_is_changed(const struct fp_rules_work FP_MEM *w, u32 at)
+{
+	return (w->mss_unknown & FP_MSS_CHECKSUM) && at + 4 > w->transport + 16 &&
+	       at < w->transport + 18;
+}
+
 FP_FUNC u32 fp_test_u32(struct fp_rules_work FP_MEM *w FP_ARG,
 			const struct fp_rules_test FP_MEM *t FP_ARG)
 {
@@ -609,7 +616,7 @@ FP_FUNC u32 fp_test_u32(struct fp_rules_work FP_MEM *w FP_ARG,
 	volatile u32 FP_MEM *place = &w->walk_at, *base = &w->walk_next, *value = &w->walk_fragment;
 	u32 i, k, there, not = t->flags & FP_TEST_NOT;
 
-	if (w->mss_unknown)
+	if (w->mss_unknown & FP_MSS_PATH)
 		return fp_maybe(w, FP_UNKNOWN_TARGET);
 	*place = FP_ZERO;
 	fp_loop(i, 10) {
@@ -627,6 +634,8 @@ FP_FUNC u32 fp_test_u32(struct fp_rules_work FP_MEM *w FP_ARG,
 		there = fp_rules_has(w, *base + offset, 4);
 		if (there != FP_THERE)
 			return there == FP_CUT_PACKET ? fp_maybe(w, FP_UNKNOWN_CUT_BYTES) : not;
+		if (fp_rules_is_changed(w, *base + offset))
+			return fp_maybe(w, FP_UNKNOWN_TARGET);
 		*value = fp_rules_u32(w, *base + offset);
 		fp_loop(k, 10) {
 			u32 operation, number;
@@ -652,6 +661,8 @@ FP_FUNC u32 fp_test_u32(struct fp_rules_work FP_MEM *w FP_ARG,
 					return there == FP_CUT_PACKET
 						       ? fp_maybe(w, FP_UNKNOWN_CUT_BYTES)
 						       : not;
+				if (fp_rules_is_changed(w, *base + number))
+					return fp_maybe(w, FP_UNKNOWN_TARGET);
 				*value = fp_rules_u32(w, *base + number);
 			}
 		}

@@ -87,7 +87,7 @@ fn facts_of_a_connection_are_not_guessed() {
             "ESTABLISHED",
             "--ctstatus",
             "SEEN_REPLY,ASSURED",
-            "NONE",
+            "SEEN_REPLY",
         ),
         ("-m connmark --mark 7", "ESTABLISHED", "--ctmark", "7", "0"),
         (
@@ -393,6 +393,13 @@ fn ipv6_before_rules_is_as_in_the_kernel() {
     };
     let usual = "2001:db8::1";
     let options = |list: &[u8]| packet(usual, "2001:db8::2", &[&[59, 0][..], list].concat());
+    // Options of 2 bytes, and padding.
+    let many_options = |count: usize| {
+        let left = 22 - 2 * count;
+        let mut header = [&[59, 2], &[0x1e, 0].repeat(count)[..], &[1, left as u8 - 2]].concat();
+        header.resize(24, 0);
+        header
+    };
     let cases = [
         packet(usual, "2001:db8::2", &[]),
         packet("ff02::1", usual, &[]),
@@ -431,6 +438,28 @@ fn ipv6_before_rules_is_as_in_the_kernel() {
             &[59, 1, 5, 2, 0, 0, 0x1e, 8, 0, 0, 0, 0, 0, 0, 0, 0],
         ),
         packet(usual, "2001:db8::2", &[59, 0, 1]),
+        options(&[5, 4, 0, 0, 0, 0]),
+        options(&[0xc2, 4, 0, 0, 0, 8]),
+        options(&[0xc2, 4, 0, 1, 0, 0]),
+        packet(usual, "2001:db8::2", &many_options(8)),
+        packet(usual, "2001:db8::2", &many_options(9)),
+        packet(
+            usual,
+            "2001:db8::2",
+            &[59, 1, 0x31, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0],
+        ),
+        packet(
+            usual,
+            "2001:db8::2",
+            &[59, 1, 1, 0, 0x31, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        ),
+        options(&[7, 4, 0, 0, 0, 1]),
+        // Its payload ends before the header.
+        [
+            &[0x60, 0, 0, 0, 0, 4, 0, 64][..],
+            &packet(usual, "2001:db8::2", &[59, 0, 1, 4, 0, 0, 0, 0])[8..],
+        ]
+        .concat(),
     ];
     let dir = tempfile::tempdir().unwrap();
     let rules_file = file(&dir, "rules", rule.as_bytes());

@@ -3,7 +3,7 @@
 
 use fairpath_core::rules::CounterMode;
 use fairpath_rules::image::{Lookups, build};
-use fairpath_rules::{Connection, Core, Facts, Hook, Packet, Reference, Verdict};
+use fairpath_rules::{Connection, Core, Hook, Packet, Reference, Verdict};
 use fairpath_testbed::{Need, requires};
 use fairpath_tests::oracle::compare::{Answer, counts_of_core, counts_of_reference, differing};
 use fairpath_tests::oracle::packets::{ETH_IPV4, Ipv4, UDP, plain};
@@ -212,14 +212,15 @@ fn packets_of_lo_keep_their_connection() {
     // `ping` sends 56 bytes of data.
     let frame = plain(ETH_IPV4, &Ipv4::new(1).packet(&[0; 64]));
     let packets = [NEW, ESTABLISHED].map(|state| {
-        let packet = tracked(&frame, state);
-        Packet {
-            facts: Facts {
-                input: Some(b"lo"[..].into()),
-                ..packet.facts
-            },
-            ..packet
-        }
+        let mut packet = tracked(&frame, state);
+        packet.facts.input = Some(b"lo"[..].into());
+        // Confirmed as it was sent.
+        packet.facts.connection = Some(Connection {
+            state,
+            status: Some(8),
+            ..Connection::default()
+        });
+        packet
     });
     expect(&kernel, &text, &packets);
     assert_eq!(

@@ -5,7 +5,7 @@ use fairpath_core::rules::{
     meta, word,
 };
 
-use crate::image::{Applied, Built, Live};
+use crate::image::{Applied, Built, Live, reads_connection};
 use crate::packet::{Changes, Facts, Packet, Unknown, Verdict};
 use crate::tree::{ChainId, Counters, Family, Hook};
 
@@ -105,8 +105,7 @@ impl Core {
         packet: &Packet,
         evaluate: impl FnOnce(&mut Evaluator, &mut Work) -> T,
     ) -> Option<CoreOutcome> {
-        fill(&mut self.work, packet);
-        self.work.slow = misses(&self.work, &self.reads);
+        fill_for(&mut self.work, packet, &self.reads);
         if self.evaluator.read(&mut self.work) {
             evaluate(&mut self.evaluator, &mut self.work);
         } else if is_cut(packet) {
@@ -218,8 +217,15 @@ impl Built {
     /// Fills a scratch as [`fill`] does, for this image: facts that no rule of it reads do not make a
     /// packet slow.
     pub fn fill(&self, work: &mut Work, packet: &Packet) {
-        fill(work, packet);
-        work.slow = misses(work, &self.reads);
+        fill_for(work, packet, &self.reads);
+    }
+}
+
+fn fill_for(work: &mut Work, packet: &Packet, reads: &[u64; WORDS]) {
+    fill(work, packet);
+    work.slow = misses(work, reads);
+    if !reads_connection(reads) {
+        work.known |= known::NO_READS;
     }
 }
 

@@ -21,7 +21,7 @@ mod set;
 mod table;
 mod target;
 
-use fairpath_core::rules::{Entries, Header, MAGIC, NONE, UNIT, VERSION, action, record, word};
+use fairpath_core::rules::{Entries, Header, MAGIC, NONE, UNIT, VERSION, action, record};
 
 use encoded::{Encoded, put_record, write_runs};
 
@@ -29,6 +29,7 @@ use crate::sets::Sets;
 use crate::tree::{Chain, ChainId, Family, Hook, Policy, Ruleset, tables_of};
 
 pub use covered::{Compared, Covered, RuleWords};
+pub(crate) use encoded::reads_connection;
 pub(crate) use hash::mix;
 pub use live::{Applied, EditError, Live, SPACE, SPARE};
 pub use lookup::{ChainPlan, Segment};
@@ -284,15 +285,6 @@ impl<'r, 'a> Builder<'r, 'a> {
             return Err(BuildError::TooLarge);
         }
         let (entry, nat) = entries(self.ruleset, &self.chain_base);
-        // In table raw, the input interface decides whether a packet has a connection.
-        let has_raw = self
-            .ruleset
-            .tables
-            .iter()
-            .any(|table| *table.name == *"raw");
-        if has_raw && encoded::reads_connection(&self.reads) {
-            self.reads[word::IN] = u64::MAX;
-        }
         let states = self.encoder.states.clone();
         let (mut ids, mut slots) = (self.ids, states.len() as u32);
         if spare {

@@ -294,9 +294,11 @@ impl<'a> Reference<'a> {
             return Some(Decision::dropped());
         }
         context.in_raw = is_ip && name == "raw";
+        let is_empty = is_nat && is_empty(chain);
         let decision = self.walk(index, id, context, path);
         context.in_raw = false;
-        Some(decision)
+        // The verdict stays that of the rule before.
+        (!is_empty).then_some(decision)
     }
 
     fn step(&self, path: &mut Vec<Step>, step: Step) {
@@ -588,9 +590,13 @@ fn header(group: &Group, context: &Context) -> Result<Option<usize>, Stop> {
     stop.map_or(Ok(None), Err)
 }
 
+fn is_empty(chain: &Chain) -> bool {
+    chain.rules.is_empty() && chain.policy == Policy::Accept
+}
+
 /// True if a packet meets table nat here.
 fn meets_nat(chain: &Chain, context: &Context) -> Result<bool, Unknown> {
-    let is_empty = chain.rules.is_empty() && chain.policy == Policy::Accept;
+    let is_empty = is_empty(chain);
     match needs_translation(context) {
         // Only the counter of an empty chain is not known then. But other tables of OUTPUT meet what
         // an unknown connection translates.
@@ -611,14 +617,17 @@ fn needs_translation(context: &Context) -> Result<bool, Unknown> {
     if connection.state & (NEW | RELATED) == 0 || connection.state & done != 0 {
         return Ok(false);
     }
-    // An ICMP error has the translation of the connection of the packet in it.
-    if connection.state & RELATED != 0 && is_icmp(context)? {
-        return Ok(false);
-    }
-    if matches!(context.hook, Hook::Prerouting | Hook::Input) {
-        // It met the table as it was sent.
-        let input = context.facts.input.as_deref().ok_or(Unknown::Input)?;
-        if input == b"lo" {
+    if connection.state & RELATED != 0 {
+        // An ICMP error has the translation of the connection of the packet in it.
+        if is_icmp(context)? {
+            return Ok(false);
+        }
+        // An expected connection may have the translations of its master.
+        if connection.state & (SOURCE_NAT | DESTINATION_NAT) != 0 {
+            return Err(Unknown::Translation);
+        }
+        // The kernel's answer to a rejected packet, which has met this side of the table.
+        if done == DESTINATION_NAT && connection.reply.ok_or(Unknown::Connection)? {
             return Ok(false);
         }
     }
@@ -644,8 +653,8 @@ fn is_icmp(context: &Context) -> Result<bool, Unknown> {
     protocol.map_err(|_| Unknown::CutBytes)
 }
 
-/// OUTPUT: the destination of a packet in a translated connection changes after table nat. The kernel
-/// may also translate without a table of this set.
+/// OUTPUT: the destination of a packet in a translated connection changes after table nat. Known
+/// bits count also without a table nat in this set.
 fn is_translated(context: &Context) -> Option<Unknown> {
     let connection = context.connection().ok()?;
     let bits = connection.state & (SOURCE_NAT | DESTINATION_NAT);

@@ -99,11 +99,13 @@ fn nat_runs_for_beginnings() {
     for (hook, bytes, facts, expected) in [
         (Hook::Prerouting, &udp, facts(NEW, first, false), Ok(1)),
         (Hook::Prerouting, &udp, facts(NEW, later, false), Ok(0)),
-        (Hook::Prerouting, &udp, (NEW, first, false, LO), Ok(0)),
+        (Hook::Prerouting, &udp, (NEW, later, false, LO), Ok(0)),
+        // Sent by a packet socket.
+        (Hook::Prerouting, &udp, (NEW, first, false, LO), Ok(1)),
         (Hook::Input, &udp, facts(NEW, first, false), Ok(1)),
         (Hook::Input, &udp, facts(NEW | DNAT, first, false), Ok(1)),
         (Hook::Input, &udp, facts(NEW | SNAT, first, false), Ok(0)),
-        (Hook::Input, &udp, (NEW, first, false, LO), Ok(0)),
+        (Hook::Input, &udp, (NEW, later, false, LO), Ok(0)),
         (
             Hook::Prerouting,
             &udp,
@@ -127,6 +129,8 @@ fn nat_runs_for_beginnings() {
         // The answer to a packet that was rejected before table nat.
         (Hook::Postrouting, &udp, facts(RELATED, first, true), Ok(1)),
         (Hook::Postrouting, &udp, facts(RELATED, later, true), Ok(0)),
+        (Hook::Output, &udp, facts(RELATED, first, true), Ok(0)),
+        (Hook::Output, &udp, facts(RELATED, first, false), Ok(1)),
         (
             Hook::Prerouting,
             &udp,
@@ -255,6 +259,13 @@ fn an_unknown_connection_may_be_translated_in_output() {
             in_state(ESTABLISHED | DNAT, None),
             ACCEPT,
         ),
+        // An expected connection follows its translated master.
+        (
+            Hook::Prerouting,
+            true,
+            in_state(RELATED | SNAT, Some(false)),
+            Verdict::Unknown(Unknown::Translation),
+        ),
         (Hook::Prerouting, true, later(None), unknown),
         (Hook::Prerouting, false, later(None), ACCEPT),
         (Hook::Output, false, later(None), DROP),
@@ -331,7 +342,8 @@ fn kernels_answers_may_have_connections_in_raw() {
     for (state, expected) in [
         (Some(NEW), DROP),
         (Some(ESTABLISHED), DROP),
-        (Some(INVALID), DROP),
+        // The answer to an untracked one looks so, but NOTRACK leaves it alone.
+        (Some(INVALID), unknown.clone()),
         (Some(RELATED), unknown.clone()),
         (Some(UNTRACKED), unknown.clone()),
         (None, unknown),
@@ -368,5 +380,54 @@ fn kernels_answers_may_have_connections_in_raw() {
                 "{state:?} {rule}"
             );
         }
+    }
+}
+
+/// A broadcast or multicast that this host sent comes back by the interface that sent it.
+#[test]
+fn copies_of_sent_packets_have_connections_in_raw() {
+    let unknown = |reason| Verdict::Unknown(reason);
+    let connection = unknown(Unknown::Connection);
+    for (packet_type, input, status, expected) in [
+        (Some(0), ETH, Some(8), ACCEPT),
+        (Some(1), ETH, Some(8), connection.clone()),
+        (Some(2), ETH, Some(8), connection.clone()),
+        (Some(2), ETH, None, connection.clone()),
+        (None, ETH, Some(8), unknown(Unknown::PacketType)),
+        // It is confirmed as it is sent.
+        (None, ETH, Some(0), ACCEPT),
+        (Some(2), ETH, Some(0), ACCEPT),
+        (Some(0), LO, Some(8), DROP),
+        (Some(0), LO, Some(0), ACCEPT),
+        (Some(0), LO, None, connection),
+    ] {
+        let text = "*raw\n-A PREROUTING -m conntrack --ctstate NEW -j DROP\nCOMMIT\n";
+        let set = ruleset(Family::Ipv4, text);
+        let bytes = packet(253, &[]);
+        let packet = Packet {
+            family: Family::Ipv4,
+            bytes: &bytes,
+            network: 0,
+            length: 20,
+            facts: Facts {
+                input: input.map(Into::into),
+                packet_type,
+                connection: Some(Connection {
+                    state: NEW,
+                    status,
+                    ..Connection::default()
+                }),
+                ..Facts::usual()
+            },
+        };
+        let of_reference = Reference::new(&set, None).evaluate(Hook::Prerouting, &packet);
+        let built = build(&set, None, Lookups::default()).expect("small");
+        let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
+        let of_core = core.evaluate(Hook::Prerouting, &packet).expect("complete");
+        assert_eq!(
+            [of_core.verdict, of_reference.verdict],
+            [expected.clone(), expected],
+            "{packet_type:?} {input:?} {status:?}"
+        );
     }
 }

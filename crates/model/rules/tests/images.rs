@@ -130,6 +130,10 @@ fn facts_that_no_rule_reads_hinder_no_lookup() {
             length: bytes.len(),
             facts: Facts {
                 input: None,
+                connection: Some(Connection {
+                    state: 8,
+                    ..Connection::default()
+                }),
                 ..Facts::usual()
             },
         };

@@ -1149,7 +1149,11 @@ fn table_raw_is_before_connection_tracking() {
     let text = "*raw\n:PREROUTING ACCEPT\n\
                 -A PREROUTING -m conntrack --ctstate INVALID -j DROP\nCOMMIT\n";
     let ruleset = ruleset(Family::Ipv4, text);
-    let frame = v4(17, &udp()).facts(|facts| facts.connection = None);
+    let frame = v4(17, &udp()).facts(|facts| {
+        facts.connection = None;
+        // No broadcast that the host itself sent.
+        facts.packet_type = Some(0);
+    });
     let mut reference = Reference::new(&ruleset, None);
     let outcome = reference.evaluate(Hook::Prerouting, &frame.packet());
     assert_eq!(outcome.verdict, Verdict::Drop);

@@ -140,6 +140,8 @@ pub mod known {
     pub const LINK: u32 = 16;
     /// There is a socket.
     pub const OWNED: u32 = 32;
+    /// No rule reads the connection.
+    pub const NO_READS: u32 = 64;
 }
 
 /// Bits of [`Work::changed`].
@@ -589,7 +591,7 @@ pub struct Work {
     pub priority: u32,
     /// Set by TCPMSS.
     pub mss: u32,
-    /// A target set it to that of the path.
+    /// After TCPMSS: 1 the MSS is that of the path, 2 the TCP checksum is not known.
     pub mss_unknown: u32,
     /// `FP_CHANGED_*`.
     pub changed: u32,
@@ -599,8 +601,8 @@ pub struct Work {
     pub waiting: u32,
     /// True while table raw runs, if the packet's connection is not visible there.
     pub hidden: u32,
-    /// An unknown input interface makes the connection unknown.
-    pub by_input: u32,
+    /// In table raw, the reason that makes the connection unknown, or 0.
+    pub by_fact: u32,
     /// Number of the slot with its mark, plus 1: a template is in place of the connection.
     pub template: u32,
     /// The packet is dropped after the present rule.

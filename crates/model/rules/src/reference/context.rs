@@ -10,6 +10,7 @@ use crate::tree::{Family, Hook};
 pub(super) const INVALID: u8 = 1;
 pub(super) const NEW: u8 = 2;
 pub(super) const RELATED: u8 = 4;
+const ESTABLISHED: u8 = 8;
 pub(super) const UNTRACKED: u8 = 16;
 pub(super) const SOURCE_NAT: u8 = 32;
 pub(super) const DESTINATION_NAT: u8 = 64;
@@ -35,6 +36,9 @@ pub(super) struct Context<'p> {
     pub in_raw: bool,
     /// A target changed the MSS option in a way that the view does not show.
     pub mss_unknown: bool,
+    /// The place of a TCP checksum that a target changed: the kernel corrects it, except where
+    /// hardware will calculate it later.
+    pub checksum_unknown: Option<usize>,
     pub changes: Changes,
 }
 
@@ -45,20 +49,54 @@ fn without_entry(state: u8) -> Connection {
     }
 }
 
+/// The connection that table raw sees: mostly none, because it is before connection tracking.
+fn early(packet: &Packet, hook: Hook) -> Result<Connection, Unknown> {
+    let facts = &packet.facts;
+    let connection = facts.connection.ok_or(Unknown::Connection);
+    let none = Ok(without_entry(INVALID));
+    if hook != Hook::Prerouting {
+        // The kernel's answer to a rejected packet has its connection from the start, or the mark of
+        // a packet without one.
+        let usual = NEW | ESTABLISHED | SOURCE_NAT | DESTINATION_NAT;
+        let is_usual = connection.is_ok_and(|known| known.state & !usual == 0);
+        return if is_usual {
+            none
+        } else {
+            Err(Unknown::Connection)
+        };
+    }
+    // A packet that this host sent has the connection of its sending, and is confirmed.
+    let is_confirmed = match connection {
+        Ok(known) if known.state & INVALID != 0 => return none,
+        Ok(known) if known.state & NEW != 0 => known.status.map(|bits| bits & CONFIRMED != 0),
+        _ => Some(true),
+    };
+    match (facts.input.as_deref(), is_confirmed) {
+        (_, Some(false)) => none,
+        (None, _) => Err(Unknown::Input),
+        (Some(b"lo"), None) => Err(Unknown::Connection),
+        (Some(b"lo"), _) => connection,
+        // A copy of a broadcast or multicast comes by the interface that sent it.
+        (Some(_), _) if destination_is_unicast(packet) => none,
+        (Some(_), _) => match facts.packet_type {
+            Some(1 | 2) => Err(Unknown::Connection),
+            Some(_) => none,
+            None => Err(Unknown::PacketType),
+        },
+    }
+}
+
+/// True for a destination of IPv6 that is known, and not multicast. One of IPv4 may be a broadcast.
+fn destination_is_unicast(packet: &Packet) -> bool {
+    let first = packet.network_bytes().get(24);
+    packet.family == Family::Ipv6 && first.is_some_and(|first| *first != 0xff)
+}
+
 impl<'p> Context<'p> {
     pub fn new(packet: &'p Packet<'p>, hook: Hook) -> Self {
         let facts = &packet.facts;
         let connection = facts.connection.ok_or(Unknown::Connection);
-        let is_invalid = connection.is_ok_and(|connection| connection.state == INVALID);
-        let is_answer = connection.is_ok_and(|known| known.state & (RELATED | UNTRACKED) != 0);
-        // Packets of the loopback device met connection tracking when they were sent. Answers of the
-        // kernel to rejected packets have their connection from the start.
-        let early = match (hook, facts.input.as_deref()) {
-            (Hook::Prerouting, Some(b"lo")) => connection,
-            (Hook::Prerouting, None) if !is_invalid => Err(Unknown::Input),
-            (Hook::Output, _) if connection.is_err() || is_answer => Err(Unknown::Connection),
-            _ => Ok(without_entry(INVALID)),
-        };
+        let early = early(packet, hook);
         Self {
             facts,
             family: packet.family,
@@ -71,6 +109,7 @@ impl<'p> Context<'p> {
             template: None,
             in_raw: false,
             mss_unknown: false,
+            checksum_unknown: None,
             changes: Changes {
                 mark: facts.mark,
                 ..Changes::default()

@@ -202,6 +202,10 @@ fn u32_holds(test: &U32Test, context: &Context) -> Answer {
 
 fn u32_value(word: &U32Word, context: &Context) -> Result<Option<u32>, super::view::Stop> {
     let read = |at: usize| -> Result<Option<u32>, super::view::Stop> {
+        let changed = context.checksum_unknown;
+        if changed.is_some_and(|place| at < place + 2 && place < at + 4) {
+            return Err(Unknown::OpaqueTarget.into());
+        }
         Ok(context.view.array(at)?.map(u32::from_be_bytes))
     };
     let mut start = 0u32;

@@ -8,6 +8,8 @@ use crate::packet::{Unknown, Verdict};
 use crate::spec::Kind;
 use crate::tree::{ChainId, Family, Group, Rule, Target, Value};
 
+/// Offset in a TCP header.
+const TCP_CHECKSUM: usize = 16;
 const TCP_HEADER: usize = 20;
 /// Largest TCP header: 15 words.
 const MAX_TCP_HEADER: usize = 60;
@@ -250,7 +252,7 @@ fn lower_mss(
         Some((at, mss)) => {
             if mss > limit {
                 context.view.write(offset + at, &limit.to_be_bytes());
-                correct(context, offset, &[(mss, limit)]);
+                context.checksum_unknown = Some(offset + TCP_CHECKSUM);
             }
         }
         None if context.view.length - offset > size || size >= MAX_TCP_HEADER => {}
@@ -259,17 +261,8 @@ fn lower_mss(
                 Family::Ipv6 => MSS_IPV6,
                 _ => MSS_IPV4,
             };
-            let limit = limit.min(most);
-            let [high, low] = limit.to_be_bytes();
-            let size = size as u16;
-            let start = u16::from_be_bytes([header[12], header[13]]);
-            let changes = [
-                (size, size + u16::from(MSS_OPTION)),
-                (0, u16::from_be_bytes([2, MSS_OPTION])),
-                (0, limit),
-                (start, start + (u16::from(MSS_OPTION) << 10)),
-            ];
-            correct(context, offset, &changes);
+            let [high, low] = limit.min(most).to_be_bytes();
+            context.checksum_unknown = Some(offset + TCP_CHECKSUM);
             context
                 .view
                 .write(offset + 12, &[header[12] + (MSS_OPTION << 2)]);
@@ -278,21 +271,6 @@ fn lower_mss(
         }
     }
     Ok(true)
-}
-
-/// Corrects the TCP checksum for numbers that changed, as the kernel does: its sum, of 32 bits, is
-/// never 0.
-fn correct(context: &mut Context, tcp: usize, changes: &[(u16, u16)]) {
-    let Ok(Some(old)) = context.view.array::<2>(tcp + 16) else {
-        return;
-    };
-    let mut sum = u64::from(!u16::from_be_bytes(old));
-    for (from, to) in changes {
-        sum += u64::from(!from) + u64::from(*to);
-    }
-    let rest = sum % 0xffff;
-    let sum = if rest == 0 { 0xffff } else { rest as u16 };
-    context.view.write(tcp + 16, &(!sum).to_be_bytes());
 }
 
 /// Place and value of the MSS option in a TCP header.

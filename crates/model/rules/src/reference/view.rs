@@ -161,11 +161,9 @@ impl View {
 
     /// Writes a word of the header, and for IPv4 corrects its checksum (RFC 1624).
     fn put(&mut self, at: usize, word: u16) {
-        let (Ok(before), Ok(sum)) = (self.u16(at), self.u16(10)) else {
-            return;
-        };
+        let Ok(before) = self.u16(at) else { return };
         self.write(at, &word.to_be_bytes());
-        if self.family == Family::Ipv4 {
+        if let (Family::Ipv4, Ok(sum)) = (self.family, self.u16(10)) {
             let total = u32::from(!sum) + u32::from(!before) + u32::from(word);
             let folded = (total & 0xffff) + (total >> 16);
             let folded = (folded & 0xffff) + (folded >> 16);
@@ -195,8 +193,10 @@ impl View {
             Family::Ipv6 => self.byte(6).map(|next| (6, [next, ttl])),
             _ => self.byte(9).map(|protocol| (8, [ttl, protocol])),
         };
-        if let Ok((at, word)) = word {
-            self.put(at, u16::from_be_bytes(word));
+        match word {
+            Ok((at, word)) => self.put(at, u16::from_be_bytes(word)),
+            // IPv4, cut behind it.
+            Err(_) => self.write(8, &[ttl]),
         }
     }
 

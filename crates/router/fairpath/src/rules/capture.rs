@@ -130,9 +130,12 @@ const STATES: [&str; 7] = [
 const OWN_STATES: u8 = 31;
 const INVALID: u8 = 1;
 const NEW: u8 = 2;
+const ESTABLISHED: u8 = 8;
 const UNTRACKED: u8 = 16;
 const DIRECTIONS: [&str; 2] = ["ORIGINAL", "REPLY"];
 const STATUSES: [&str; 4] = ["EXPECTED", "SEEN_REPLY", "ASSURED", "CONFIRMED"];
+const EXPECTED: u8 = 1;
+const SEEN_REPLY: u8 = 2;
 /// SEEN_REPLY and ASSURED.
 const ANSWERED: u8 = 6;
 const PACKET_TYPES: [&str; 3] = ["unicast", "broadcast", "multicast"];
@@ -198,12 +201,21 @@ impl FactArgs {
             bail!("--ctdir REPLY: no reply is NEW; remove the option, or give another --ctstate");
         }
         let status = match self.ctstatus.as_deref() {
-            Some("NONE") => Some(0),
+            Some(none) if none.eq_ignore_ascii_case("NONE") => Some(0),
             Some(list) => Some(bits(list, &STATUSES, "--ctstatus")?),
             None => has_none.then_some(0),
         };
-        if own == NEW && status.is_some_and(|status| status & ANSWERED != 0) {
-            bail!("--ctstatus: a connection is not NEW after an answer; give ESTABLISHED");
+        match (own, status) {
+            (NEW, Some(status)) if status & ANSWERED != 0 => {
+                bail!("--ctstatus: a connection is not NEW after an answer; give ESTABLISHED")
+            }
+            (NEW, Some(status)) if status & EXPECTED != 0 => {
+                bail!("--ctstatus EXPECTED: an expected connection is RELATED at first")
+            }
+            (ESTABLISHED, Some(status)) if status & SEEN_REPLY == 0 => {
+                bail!("--ctstatus: an ESTABLISHED connection has SEEN_REPLY; add it")
+            }
+            _ => {}
         }
         Ok(Connection {
             state,
@@ -449,49 +461,79 @@ fn wrong_address(packet: &Packet, from: [u8; 16], to: [u8; 16]) -> Option<&'stat
     }
 }
 
-/// Options of the first hop-by-hop header that end the packet (`ip6_parse_tlv`): an unknown one whose
-/// type requests it, a header that is cut, or more padding than aligns.
+/// Options of the first hop-by-hop header that end the packet (`ip6_parse_tlv`).
 fn wrong_options(packet: &Packet) -> Option<&'static str> {
     const HEADER: usize = 40;
-    /// Pad1, PadN, IOAM, router alert, CALIPSO, jumbo.
-    const KNOWN: [u8; 6] = [0, 1, 0x31, 5, 7, 0xc2];
+    /// `net.ipv6.max_hbh_opts_number`.
+    const MOST_OPTIONS: usize = 8;
     const MOST_PADDING: usize = 7;
     let bytes = packet.network_bytes();
     if bytes[6] != 0 {
         return None;
     }
+    // Bytes behind the payload are removed before.
+    let length = match usize::from(u16::from_be_bytes(part(bytes, 4))) {
+        0 => packet.length,
+        payload => HEADER + payload,
+    };
     let cut = Some("its hop-by-hop options are cut");
-    if packet.length < HEADER + 8 {
+    if length < HEADER + 8 {
         return cut;
     }
     let size = (usize::from(*bytes.get(HEADER + 1)?) + 1) * 8;
-    if packet.length < HEADER + size {
+    if length < HEADER + size {
         return cut;
     }
-    let mut options = bytes.get(HEADER + 2..HEADER + size)?;
-    let mut padding = 0;
-    while let [kind, rest @ ..] = options {
-        let (value, next) = match (kind, rest) {
-            (0, rest) => (&[][..], rest),
-            (_, [length, rest @ ..]) if rest.len() >= usize::from(*length) => {
-                rest.split_at(usize::from(*length))
-            }
+    let header = bytes.get(HEADER..HEADER + size)?;
+    let (mut at, mut padding, mut options) = (2, 0, 0);
+    while let [kind, rest @ ..] = &header[at..] {
+        let (value, bytes) = match (kind, rest) {
+            (0, _) => (&[][..], 1),
+            (_, [length, rest @ ..]) => match rest.get(..usize::from(*length)) {
+                Some(value) => (value, 2 + value.len()),
+                None => return cut,
+            },
             _ => return cut,
         };
-        padding = match kind {
-            0 => padding + 1,
-            1 => padding + 2 + value.len(),
-            _ => 0,
-        };
+        if *kind < 2 {
+            padding += bytes;
+        } else {
+            (padding, options) = (0, options + 1);
+        }
         if padding > MOST_PADDING || *kind == 1 && value.iter().any(|byte| *byte != 0) {
             return Some("its hop-by-hop padding is wrong");
         }
-        if !KNOWN.contains(kind) && kind >> 6 != 0 {
-            return Some("an unknown hop-by-hop option requires it");
+        if options > MOST_OPTIONS {
+            return Some("it has more than 8 hop-by-hop options");
         }
-        options = next;
+        if is_dropped(*kind, value, at, packet) {
+            return Some("a hop-by-hop option is wrong, or unknown and requires it");
+        }
+        at += bytes;
     }
     None
+}
+
+/// True if an option at this offset of its header ends the packet.
+fn is_dropped(kind: u8, value: &[u8], at: usize, packet: &Packet) -> bool {
+    match kind {
+        0 | 1 => false,
+        // Router alert.
+        5 => value.len() != 2,
+        // CALIPSO: accepted only from a domain that the host has.
+        7 => true,
+        // IOAM.
+        0x31 => !at.is_multiple_of(4),
+        // Jumbo: only of a packet that needs it.
+        0xc2 => {
+            let length = value.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
+            let is_aligned = value.len() == 4 && at & 3 == 2;
+            let is_long = length.is_some_and(|length| length > 0xffff);
+            let payload: [u8; 2] = part(packet.network_bytes(), 4);
+            !is_aligned || !is_long || payload != [0; 2]
+        }
+        unknown => unknown >> 6 != 0,
+    }
 }
 
 /// A packet in words, with the facts that are known.

@@ -32,7 +32,7 @@ const MAX_PATHS: usize = 100_000;
 /// options; an answer that depends on a missing one names it.
 ///
 /// The rest of a packet that is given by its fields is fixed: TTL 64, DSCP 0, 40 bytes (IPv6: 60), no fragment, no
-/// options, checksums 0; TCP is a SYN, ICMP an echo request, SCTP an INIT, DCCP a REQUEST. Before it,
+/// options, checksums 0; TCP is a SYN, ICMP an echo request, SCTP an INIT, DCCP a REQUEST; headers of other protocols are 0. Before it,
 /// limits and quotas are full, and recent lists are empty.
 ///
 /// JSON is one object, and one per line in the summary of a capture.
@@ -200,8 +200,10 @@ fn packet_bytes(args: &Args, family: Family) -> anyhow::Result<Vec<u8>> {
         bail!("--protocol {protocol}: a header before the protocol; give a capture with -r");
     }
     let mut transport = vec![0u8; 20];
-    transport[..2].copy_from_slice(&args.sport.unwrap_or(40_000).to_be_bytes());
-    transport[2..4].copy_from_slice(&args.dport.unwrap_or(0).to_be_bytes());
+    if matches!(protocol, 6 | 17 | 33 | 132 | 136) {
+        transport[..2].copy_from_slice(&args.sport.unwrap_or(40_000).to_be_bytes());
+        transport[2..4].copy_from_slice(&args.dport.unwrap_or(0).to_be_bytes());
+    }
     match protocol {
         6 => {
             (transport[12], transport[13]) =
