@@ -31,9 +31,10 @@ const MAX_PATHS: usize = 100_000;
 /// The packet is given by its fields (for ARP, a request), or is one of a capture. Facts that its bytes do not have are
 /// options; an answer that depends on a missing one names it.
 ///
-/// The rest of a packet that is given by its fields is fixed: TTL 64, DSCP 0, 40 bytes (IPv6: 60), no fragment, no
-/// options, checksums 0; TCP is a SYN, ICMP an echo request, SCTP an INIT, DCCP a REQUEST; headers of other protocols are 0. Before it,
-/// limits and quotas are full, and recent lists are empty.
+/// The rest of a packet that is given by its fields is fixed. TTL is 64, DSCP 0, the length 40 bytes
+/// (IPv6: 60). There are no fragments and no options, and checksums are 0. TCP is a SYN, ICMP an echo
+/// request, SCTP an INIT, DCCP a REQUEST; headers of other protocols are 0. Before the packet, limits and
+/// quotas are full, and recent lists are empty.
 ///
 /// JSON is one object, and one per line in the summary of a capture.
 #[derive(clap::Args)]
