@@ -493,7 +493,6 @@ FP_INLINE u32 fp_rules_chain(struct fp_rules FP_MEM *r, struct fp_rules_work FP_
 #define FP_STATE_NEW	     2u
 #define FP_STATE_RELATED     4u
 #define FP_STATE_ESTABLISHED 8u
-#define FP_STATE_UNTRACKED   16u
 #define FP_STATE_SNAT	     32u
 #define FP_STATE_DNAT	     64u
 /* A bit of --ctstatus. */

@@ -21,12 +21,15 @@ const FRAMES: usize = 24;
 const VIEWS: usize = 4;
 
 /// Matches that need facts, for any place of a rule of IPv4 and IPv6.
-const MATCHES: [&str; 18] = [
+const MATCHES: [&str; 21] = [
     "-i in0",
     "-i lo",
     "! -i eth+",
     "-m state --state NEW",
     "-m conntrack ! --ctstate NEW --ctdir REPLY",
+    "-m conntrack ! --ctstate NEW --ctdir ORIGINAL",
+    "-m conntrack --ctstate INVALID,NEW --ctstatus ASSURED,CONFIRMED",
+    "-m conntrack ! --ctstate ESTABLISHED ! --ctstatus CONFIRMED --ctdir REPLY",
     "-m connmark --mark 1",
     "-m conntrack --ctstatus CONFIRMED",
     "-m connlimit --connlimit-above 2",

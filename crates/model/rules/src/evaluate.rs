@@ -6,7 +6,7 @@ use fairpath_core::rules::{
 };
 
 use crate::image::{Applied, Built, Live, reads_connection};
-use crate::packet::{Changes, Facts, Packet, Unknown, Verdict};
+use crate::packet::{Changes, Connection, Facts, Packet, Unknown, Verdict};
 use crate::tree::{ChainId, Counters, Family, Hook};
 
 /// The native core with the image of a set.
@@ -251,10 +251,21 @@ fn fill_interfaces(work: &mut Work, packet: &Packet) {
     }
 }
 
+/// Bits of `--ctstate`: INVALID, UNTRACKED.
+const NO_CONNECTION: u8 = 17;
+
 fn fill_facts(work: &mut Work, facts: &Facts) {
     work.word[word::MARK] = u64::from(facts.mark);
     match facts.connection {
         Some(connection) => {
+            let connection = match connection.state & NO_CONNECTION {
+                0 => connection,
+                // Of no connection nothing else is known, or read.
+                _ => Connection {
+                    state: connection.state,
+                    ..Connection::default()
+                },
+            };
             work.word[word::META] = u64::from(connection.state) << meta::STATE;
             match connection.mark {
                 Some(mark) => work.word[word::MARK] |= u64::from(mark) << 32,

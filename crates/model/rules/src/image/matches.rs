@@ -217,28 +217,26 @@ impl Encoder<'_> {
     }
 
     fn conntrack(&mut self, group: Group) {
-        let state = group.number("--ctstate");
-        if let Some((bits, not)) = state {
-            self.any_bits(word::META, meta::STATE, bits, not);
-            let others = group.items.iter().filter(|item| !item.is_head()).count() > 1;
-            let reaches = |bit| (bits & bit != 0) != not;
-            if others && (reaches(1) || reaches(16)) {
-                // Without a connection the kernel ignores the other options.
-                self.unknown(Unknown::OpaqueMatch);
-                return;
-            }
-        } else {
-            self.has_connection();
+        /// INVALID, UNTRACKED: without a connection the kernel tests the state only. The direction
+        /// and the status of such a packet are 0.
+        const NONE: u64 = 17 << meta::STATE;
+        match group.number("--ctstate") {
+            Some((bits, not)) => self.any_bits(word::META, meta::STATE, bits, not),
+            None => self.has_connection(),
         }
         for item in group.items {
             match (item.name(), &item.value) {
                 ("-m" | "--ctstate", _) => {}
+                ("--ctstatus", Value::Number(bits)) if item.not => {
+                    self.any_bits(word::META, meta::STATUS, *bits, true);
+                }
                 ("--ctstatus", Value::Number(bits)) => {
-                    self.any_bits(word::META, meta::STATUS, *bits, item.not);
+                    self.any_bits(word::META, 0, bits << meta::STATUS | NONE, false);
                 }
-                ("--ctdir", Value::Number(reply)) => {
-                    self.compare(word::META, false, 1 << meta::REPLY, reply << meta::REPLY);
+                ("--ctdir", Value::Number(1)) => {
+                    self.any_bits(word::META, 0, 1 << meta::REPLY | NONE, false);
                 }
+                ("--ctdir", _) => self.compare(word::META, false, 1 << meta::REPLY, 0),
                 _ => self.unknown(Unknown::Connection),
             }
         }
