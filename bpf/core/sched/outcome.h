@@ -10,6 +10,13 @@
 
 #include "state.h"
 
+/* A place for outcomes may be before the scheduler in memory: its offset has a sign. */
+FP_INLINE struct fp_outcome FP_MEM *fp_outcome_at(struct fp_sched FP_MEM *s, u32 number)
+{
+	return FP_AT(struct fp_outcome, s,
+		     (s64)(s->outcomes_at + (u64)number * sizeof(struct fp_outcome)));
+}
+
 /* `p` is the packet of the handle; the handle is 0 for an outcome without a packet. */
 FP_INLINE void fp_report_packet(struct fp_sched FP_MEM *s, u32 kind, u32 handle,
 				const struct fp_slot FP_MEM *p, u32 reason, u64 at)
@@ -18,8 +25,7 @@ FP_INLINE void fp_report_packet(struct fp_sched FP_MEM *s, u32 kind, u32 handle,
 
 	if (s->outcomes >= s->outcomes_most)
 		return;
-	o = FP_AT(struct fp_outcome, s,
-		  s->outcomes_at + (u64)s->outcomes * sizeof(struct fp_outcome));
+	o = fp_outcome_at(s, s->outcomes);
 	FP_PUT(o->rank, handle ? p->rank : 0);
 	FP_PUT(o->at, at);
 	FP_PUT(o->op, s->op);

@@ -466,9 +466,7 @@ FP_INLINE int fp_dequeue_try(struct fp_sched FP_MEM *s)
 /* Reports how the back end changes the packet that was just reported as sent. */
 FP_INLINE void fp_report_flags(struct fp_sched FP_MEM *s, struct fp_slot FP_MEM *p)
 {
-	struct fp_outcome FP_MEM *o =
-		FP_AT(struct fp_outcome, s,
-		      s->outcomes_at + (u64)(s->outcomes - 1) * sizeof(struct fp_outcome));
+	struct fp_outcome FP_MEM *o = fp_outcome_at(s, s->outcomes - 1);
 	u32 flags = p->impaired & (FP_OUTCOME_COPY | FP_OUTCOME_CORRUPT);
 
 	FP_PUT(o->flags, (u8)(s->marked ? flags | FP_OUTCOME_MARK : flags));
