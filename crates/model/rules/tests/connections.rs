@@ -15,6 +15,23 @@ const RELATED: u8 = 4;
 const SNAT: u8 = 32;
 const DNAT: u8 = 64;
 
+/// The verdicts of core and reference.
+fn both(text: &str, hook: Hook, bytes: &[u8], facts: Facts) -> [Verdict; 2] {
+    let set = ruleset(Family::Ipv4, text);
+    let packet = Packet {
+        family: Family::Ipv4,
+        bytes,
+        network: 0,
+        length: bytes.len(),
+        facts,
+    };
+    let of_reference = Reference::new(&set, None).evaluate(hook, &packet);
+    let built = build(&set, None, Lookups::default()).expect("small");
+    let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
+    let of_core = core.evaluate(hook, &packet).expect("complete");
+    [of_core.verdict, of_reference.verdict]
+}
+
 /// The verdict of core and reference at PREROUTING, which agree.
 fn verdict(raw: &str, mangle: &str, input: Option<&[u8]>, state: Option<u8>) -> Verdict {
     let text = format!("*raw\n{raw}COMMIT\n*mangle\n{mangle}COMMIT\n");
@@ -275,23 +292,12 @@ fn an_unknown_connection_may_be_translated_in_output() {
             false => "",
         };
         let text = format!("*nat\n{rules}COMMIT\n*filter\n-A OUTPUT -j DROP\nCOMMIT\n");
-        let set = ruleset(Family::Ipv4, &text);
-        let packet = Packet {
-            family: Family::Ipv4,
-            bytes: &udp,
-            network: 0,
-            length: udp.len(),
-            facts: Facts {
-                connection,
-                ..Facts::usual()
-            },
+        let facts = Facts {
+            connection,
+            ..Facts::usual()
         };
-        let of_reference = Reference::new(&set, None).evaluate(hook, &packet).verdict;
-        let built = build(&set, None, Lookups::default()).expect("small");
-        let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
-        let of_core = core.evaluate(hook, &packet).expect("complete").verdict;
         assert_eq!(
-            [of_core, of_reference],
+            both(&text, hook, &udp, facts),
             [expected.clone(), expected],
             "{hook:?} {connection:?} {rules}"
         );
@@ -355,27 +361,15 @@ fn kernels_answers_may_have_connections_in_raw() {
         ] {
             let text =
                 format!("*raw\n-A OUTPUT {rule}\nCOMMIT\n*mangle\n-A OUTPUT -j DROP\nCOMMIT\n");
-            let set = ruleset(Family::Ipv4, &text);
-            let bytes = packet(253, &[]);
-            let packet = Packet {
-                family: Family::Ipv4,
-                bytes: &bytes,
-                network: 0,
-                length: 20,
-                facts: Facts {
-                    connection: state.map(|state| Connection {
-                        state,
-                        ..Connection::default()
-                    }),
-                    ..Facts::usual()
-                },
+            let facts = Facts {
+                connection: state.map(|state| Connection {
+                    state,
+                    ..Connection::default()
+                }),
+                ..Facts::usual()
             };
-            let of_reference = Reference::new(&set, None).evaluate(Hook::Output, &packet);
-            let built = build(&set, None, Lookups::default()).expect("small");
-            let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
-            let of_core = core.evaluate(Hook::Output, &packet).expect("complete");
             assert_eq!(
-                [of_core.verdict, of_reference.verdict],
+                both(&text, Hook::Output, &packet(253, &[]), facts),
                 [expected.clone(), expected.clone()],
                 "{state:?} {rule}"
             );
@@ -402,30 +396,18 @@ fn copies_of_sent_packets_have_connections_in_raw() {
         (Some(0), LO, None, connection),
     ] {
         let text = "*raw\n-A PREROUTING -m conntrack --ctstate NEW -j DROP\nCOMMIT\n";
-        let set = ruleset(Family::Ipv4, text);
-        let bytes = packet(253, &[]);
-        let packet = Packet {
-            family: Family::Ipv4,
-            bytes: &bytes,
-            network: 0,
-            length: 20,
-            facts: Facts {
-                input: input.map(Into::into),
-                packet_type,
-                connection: Some(Connection {
-                    state: NEW,
-                    status,
-                    ..Connection::default()
-                }),
-                ..Facts::usual()
-            },
+        let facts = Facts {
+            input: input.map(Into::into),
+            packet_type,
+            connection: Some(Connection {
+                state: NEW,
+                status,
+                ..Connection::default()
+            }),
+            ..Facts::usual()
         };
-        let of_reference = Reference::new(&set, None).evaluate(Hook::Prerouting, &packet);
-        let built = build(&set, None, Lookups::default()).expect("small");
-        let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
-        let of_core = core.evaluate(Hook::Prerouting, &packet).expect("complete");
         assert_eq!(
-            [of_core.verdict, of_reference.verdict],
+            both(text, Hook::Prerouting, &packet(253, &[]), facts),
             [expected.clone(), expected],
             "{packet_type:?} {input:?} {status:?}"
         );
