@@ -1,16 +1,18 @@
 //! Connections: table raw before connection tracking, and the tables after it, compared with the
 //! kernel.
 
+use std::time::Duration;
+
 use fairpath_core::rules::CounterMode;
 use fairpath_rules::image::{Lookups, build};
-use fairpath_rules::{Connection, Core, Hook, Packet, Reference, Verdict};
-use fairpath_testbed::{Need, requires};
+use fairpath_rules::{Connection, Core, Facts, Hook, Packet, Reference, Unknown, Verdict};
+use fairpath_testbed::{Need, Testbed, requires, wait_for};
 use fairpath_tests::oracle::compare::{Answer, counts_of_core, counts_of_reference, differing};
 use fairpath_tests::oracle::packets::{ETH_IPV4, Ipv4, UDP, plain};
 
 use super::compare::{answer, counters};
 use super::legacy::{Legacy, Tool};
-use super::{packet, parse};
+use super::{nat, packet, parse};
 
 const NEW: u8 = 2;
 const ESTABLISHED: u8 = 8;
@@ -231,4 +233,73 @@ fn packets_of_lo_keep_their_connection() {
         [3, 4, 5].map(|rule| matched(&kernel, "mangle", rule)),
         [0, 1, 1]
     );
+}
+
+/// A multicast and a broadcast come back by the interface that sent them, with their connection. Those
+/// of another host have none.
+#[test]
+fn copies_of_sent_packets_keep_their_connection() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"));
+    let rule = |input, state| format!("-A PREROUTING -i {input} -m conntrack --ctstate {state}");
+    let rules = [
+        rule("one", "NEW"),
+        rule("one", "INVALID"),
+        rule("two", "NEW"),
+        rule("two", "INVALID"),
+    ];
+    let text = format!("*raw\n{}\nCOMMIT\n", rules.join("\n"));
+    let testbed = Testbed::new();
+    let inside = nat::namespace(&testbed, &text);
+    let set_up = "link add one type veth peer name two; addr add 10.0.0.1/24 brd + dev one; \
+                  link set one up; link set two up";
+    let lines: Vec<String> = set_up.split("; ").map(str::to_owned).collect();
+    inside.ip_batch(&lines).unwrap();
+    let destinations = [("224.0.0.1:7001", 2), ("10.0.0.255:7001", 1)];
+    inside
+        .enter(|| {
+            let sender = std::net::UdpSocket::bind("10.0.0.1:6000").unwrap();
+            sender.set_broadcast(true).unwrap();
+            for (destination, _) in destinations {
+                sender.send_to(b"x", destination).unwrap();
+            }
+        })
+        .unwrap();
+    let arrived = wait_for(Duration::from_secs(5), || {
+        let counts = rules
+            .each_ref()
+            .map(|rule| nat::packets(&inside, "raw", rule));
+        (counts == [2, 0, 0, 2]).then_some(())
+    });
+    assert!(
+        arrived.is_some(),
+        "{}",
+        inside.run(&["iptables-legacy-save", "-c"]).unwrap()
+    );
+    // A capture does not show which of the two it is.
+    let drops = text.replace("NEW\n", "NEW -j DROP\n");
+    let tree = parse(Tool::V4, &drops);
+    let built = build(&tree, None, Lookups::default()).unwrap();
+    let mut core = Core::new(&built, CounterMode::Exact).unwrap();
+    let mut reference = Reference::new(&tree, None);
+    let bytes = udp(1);
+    for (input, (_, packet_type)) in ["one", "two"]
+        .into_iter()
+        .flat_map(|input| destinations.map(|to| (input, to)))
+    {
+        let mut packet = tracked(&bytes, NEW);
+        packet.facts = Facts {
+            input: Some(input.as_bytes().into()),
+            packet_type: Some(packet_type),
+            ..packet.facts
+        };
+        packet.facts.connection.as_mut().unwrap().status = Some(8);
+        let of_core = core.evaluate(Hook::Prerouting, &packet).unwrap().verdict;
+        let of_reference = reference.evaluate(Hook::Prerouting, &packet).verdict;
+        let unknown = Verdict::Unknown(Unknown::Connection);
+        assert_eq!(
+            [of_core, of_reference],
+            [unknown.clone(), unknown],
+            "{input} {packet_type}"
+        );
+    }
 }

@@ -24,7 +24,7 @@ const LOCAL: [(Hook, &[u8], &[u8]); 4] = [
 ];
 
 /// A namespace with these rules.
-fn namespace(testbed: &Testbed, text: &str) -> Netns {
+pub fn namespace(testbed: &Testbed, text: &str) -> Netns {
     let netns = testbed.netns("nat").unwrap();
     netns.run(&["ip", "link", "set", "lo", "up"]).unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -49,7 +49,7 @@ fn send(netns: &Netns, port: u16, count: usize) {
 }
 
 /// The packets of the kernel's rule with this text.
-fn packets(netns: &Netns, table: &str, rule: &str) -> u64 {
+pub fn packets(netns: &Netns, table: &str, rule: &str) -> u64 {
     let saved = netns.run(&["iptables-legacy-save", "-c", "-t", table]);
     let saved = saved.unwrap();
     let line = saved.lines().find(|line| line.ends_with(rule)).unwrap();
