@@ -486,8 +486,9 @@ FP_INLINE u32 fp_rules_chain(struct fp_rules FP_MEM *r, struct fp_rules_work FP_
 	return fp_rules_walk_chains(r, w);
 }
 
-/* The hook OUTPUT. */
-#define FP_RULES_OUTPUT 3
+/* Hooks. */
+#define FP_RULES_OUTPUT	     3
+#define FP_RULES_POSTROUTING 4
 /* Bits of --ctstate. */
 #define FP_STATE_INVALID     1u
 #define FP_STATE_NEW	     2u
@@ -604,6 +605,12 @@ FP_INLINE int fp_rules_is_empty(struct fp_rules FP_MEM *r, u32 number)
 	return first->words == FP_RECORD_END && (first->action & 0xff) == FP_ACT_ACCEPT;
 }
 
+/* True if a packet may be of an expected connection, by its state. */
+FP_INLINE int fp_rules_may_be_expected(const struct fp_rules_work FP_MEM *w)
+{
+	return fp_rules_no_state(w) || (w->word[FP_W_META] >> FP_META_STATE & FP_STATE_RELATED);
+}
+
 /* OUTPUT: FP_MAYBE if the packet has another destination after table nat. */
 FP_INLINE u32 fp_rules_translated(struct fp_rules_work FP_MEM *w)
 {
@@ -632,9 +639,10 @@ FP_FUNC u32 fp_rules_is_icmp(struct fp_rules_work FP_MEM *w FP_ARG)
 
 /*
  * FP_YES if table nat runs: for a connection without a translation of this side, also a null one. So it
- * is a new one, and not yet confirmed. An ICMP error has the translation of the connection in it. The
- * rejected packet of a RELATED reply has met the table at PREROUTING or OUTPUT, and an expected
- * connection may have the translations of its master.
+ * is a new one, and not yet confirmed. An ICMP error has the translation of the connection in it. A
+ * RELATED reply is the kernel's answer to a rejected packet, which has met the destination's side; the
+ * answer meets the source's side as it leaves. An expected connection may have the translations of its
+ * master, also of a port only, which no bit of its state shows.
  */
 FP_FUNC u32 fp_rules_meets_nat(struct fp_rules_work FP_MEM *w FP_ARG, u32 hook)
 {
@@ -642,6 +650,7 @@ FP_FUNC u32 fp_rules_meets_nat(struct fp_rules_work FP_MEM *w FP_ARG, u32 hook)
 	u32 status = (u8)(w->word[FP_W_META] >> FP_META_STATUS), icmp;
 	/* PREROUTING and OUTPUT translate the destination, INPUT and POSTROUTING the source. */
 	u32 done = hook == 0 || hook == FP_RULES_OUTPUT ? FP_STATE_DNAT : FP_STATE_SNAT;
+	u32 is_expected = 0;
 
 	if (fp_rules_no_state(w))
 		return fp_maybe(w, fp_no_connection(w));
@@ -653,16 +662,17 @@ FP_FUNC u32 fp_rules_meets_nat(struct fp_rules_work FP_MEM *w FP_ARG, u32 hook)
 			return icmp == FP_YES ? FP_NO : icmp;
 		if (state & (FP_STATE_SNAT | FP_STATE_DNAT))
 			return fp_maybe(w, FP_UNKNOWN_TRANSLATION);
-		if (done == FP_STATE_DNAT) {
-			if (w->unknown[FP_W_META] >> FP_META_REPLY & 0xff)
-				return fp_maybe(w, fp_no_connection(w));
-			if (w->word[FP_W_META] >> FP_META_REPLY & 0xff)
-				return FP_NO;
-		}
+		if (w->unknown[FP_W_META] >> FP_META_REPLY & 0xff)
+			return fp_maybe(w, fp_no_connection(w));
+		is_expected = !(w->word[FP_W_META] >> FP_META_REPLY & 0xff);
+		if (!is_expected && hook != FP_RULES_POSTROUTING)
+			return FP_NO;
 	}
 	if (w->unknown[FP_W_META] >> FP_META_STATUS & FP_STATUS_CONFIRMED)
 		return fp_maybe(w, fp_no_connection(w));
-	return !(status & FP_STATUS_CONFIRMED);
+	if (status & FP_STATUS_CONFIRMED)
+		return FP_NO;
+	return is_expected ? fp_maybe(w, FP_UNKNOWN_TRANSLATION) : FP_YES;
 }
 
 /* Runs all tables at a hook. The caller has filled the packet by fp_rules_read(). */
@@ -696,10 +706,10 @@ FP_INLINE u32 fp_rules_evaluate(struct fp_rules FP_MEM *r, struct fp_rules_work 
 			meets = fp_rules_meets_nat(w, hook);
 			/*
 			 * Of an empty chain, only the counter is not known then. But other tables of
-			 * OUTPUT meet what an unknown connection translates.
+			 * OUTPUT meet what an unknown or expected connection translates.
 			 */
 			if (meets == FP_MAYBE && is_empty &&
-			    !(hook == FP_RULES_OUTPUT && fp_rules_no_state(w)))
+			    !(hook == FP_RULES_OUTPUT && fp_rules_may_be_expected(w)))
 				continue;
 			if (meets == FP_MAYBE)
 				return fp_rules_verdict(w, FP_ACT_UNKNOWN, w->argument,

@@ -178,3 +178,58 @@ fn unanswered_packets_are_translated_before_filter() {
         );
     }
 }
+
+/// The reset for a packet that was rejected in OUTPUT comes back by `lo` without a confirmed connection,
+/// but has met the source's side of table nat as it left.
+#[test]
+fn answers_of_lo_meet_nat_once() {
+    requires!(Need::Root, Need::Tool("iptables-legacy"));
+    const RELATED: u8 = 4;
+    let rules = [Hook::Postrouting, Hook::Input].map(|hook| format!("-A {} -p tcp", hook.chain()));
+    let reject = "-A OUTPUT -p tcp -m tcp --dport 1111 -j REJECT --reject-with tcp-reset";
+    let tracked = "-A INPUT -p tcp -m conntrack --ctstate RELATED";
+    let text = format!(
+        "*nat\n{}\n{}\nCOMMIT\n*filter\n{reject}\n{tracked}\nCOMMIT\n",
+        rules[0], rules[1]
+    );
+    let testbed = Testbed::new();
+    let netns = namespace(&testbed, &text);
+    let connected = netns.enter(|| std::net::TcpStream::connect("127.0.0.1:1111").is_ok());
+    assert!(!connected.unwrap());
+    assert_eq!(packets(&netns, "filter", tracked), 1);
+    let tree = parse(Tool::V4, &text);
+    let built = build(&tree, None, Lookups::default()).unwrap();
+    let mut core = Core::new(&built, CounterMode::Exact).unwrap();
+    let mut reference = Reference::new(&tree, None);
+    let mut ipv4 = Ipv4::new(6);
+    (ipv4.from, ipv4.to) = ([127, 0, 0, 1], [127, 0, 0, 1]);
+    let bytes = ipv4.packet(&[
+        4, 87, 0x9c, 0x40, 0, 0, 0, 0, 0, 0, 0, 1, 0x50, 0x14, 0, 0, 0, 0, 0, 0,
+    ]);
+    for (at, (hook, input, output)) in LOCAL.into_iter().enumerate().skip(1) {
+        let connection = Connection {
+            state: RELATED,
+            status: Some(0),
+            reply: Some(true),
+            ..Connection::default()
+        };
+        let packet = Packet {
+            family: Family::Ipv4,
+            bytes: &bytes,
+            network: 0,
+            length: bytes.len(),
+            facts: fact(connection, input, output),
+        };
+        core.evaluate(hook, &packet).unwrap();
+        reference.evaluate(hook, &packet);
+        let Some(rule) = [1, 3].iter().position(|number| *number == at) else {
+            continue;
+        };
+        let chain = tree.tables[0].find(hook.chain().as_bytes()).unwrap();
+        let kernel = packets(&netns, "nat", &rules[rule]);
+        let Counters { packets: core, .. } = core.counters(built.rule_id(0, chain, 0));
+        let Counters { packets: other, .. } = reference.counters("nat", chain, 0);
+        let expected = u64::from(hook == Hook::Postrouting);
+        assert_eq!([kernel, core, other], [expected; 3], "{hook:?}");
+    }
+}

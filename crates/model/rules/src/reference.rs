@@ -599,12 +599,18 @@ fn meets_nat(chain: &Chain, context: &Context) -> Result<bool, Unknown> {
     let is_empty = is_empty(chain);
     match needs_translation(context) {
         // Only the counter of an empty chain is not known then. But other tables of OUTPUT meet what
-        // an unknown connection translates.
-        Err(_) if is_empty && (context.hook != Hook::Output || context.connection().is_ok()) => {
+        // an unknown or expected connection translates.
+        Err(_) if is_empty && (context.hook != Hook::Output || !may_be_expected(context)) => {
             Ok(false)
         }
         needs => needs,
     }
+}
+
+/// True if a packet may be of an expected connection, by its state.
+fn may_be_expected(context: &Context) -> bool {
+    let connection = context.connection();
+    connection.map_or(true, |connection| connection.state & RELATED != 0)
 }
 
 /// True if the connection has no translation of this side yet, also no null one (`nf_nat_inet_fn`).
@@ -617,6 +623,7 @@ fn needs_translation(context: &Context) -> Result<bool, Unknown> {
     if connection.state & (NEW | RELATED) == 0 || connection.state & done != 0 {
         return Ok(false);
     }
+    let mut is_expected = false;
     if connection.state & RELATED != 0 {
         // An ICMP error has the translation of the connection of the packet in it.
         if is_icmp(context)? {
@@ -626,13 +633,19 @@ fn needs_translation(context: &Context) -> Result<bool, Unknown> {
         if connection.state & (SOURCE_NAT | DESTINATION_NAT) != 0 {
             return Err(Unknown::Translation);
         }
-        // The kernel's answer to a rejected packet, which has met this side of the table.
-        if done == DESTINATION_NAT && connection.reply.ok_or(Unknown::Connection)? {
+        let is_answer = connection.reply.ok_or(Unknown::Connection)?;
+        // The kernel's answer to a rejected packet meets table nat only as it leaves.
+        if is_answer && context.hook != Hook::Postrouting {
             return Ok(false);
         }
+        // The translation of a port shows in no state (`nf_nat_follow_master`).
+        is_expected = !is_answer;
     }
     let status = connection.status.ok_or(Unknown::Connection)?;
-    Ok(status & CONFIRMED == 0)
+    match status & CONFIRMED == 0 {
+        true if is_expected => Err(Unknown::Translation),
+        is_new => Ok(is_new),
+    }
 }
 
 fn known_connection(context: &Context) -> Result<Connection, Unknown> {

@@ -135,7 +135,7 @@ fn nat_runs_for_beginnings() {
             facts(NEW | SNAT, first, false),
             Ok(1),
         ),
-        (Hook::Prerouting, &udp, facts(RELATED, first, false), Ok(1)),
+        (Hook::Prerouting, &udp, facts(RELATED, later, false), Ok(0)),
         (
             Hook::Prerouting,
             &error,
@@ -147,7 +147,9 @@ fn nat_runs_for_beginnings() {
         (Hook::Postrouting, &udp, facts(RELATED, first, true), Ok(1)),
         (Hook::Postrouting, &udp, facts(RELATED, later, true), Ok(0)),
         (Hook::Output, &udp, facts(RELATED, first, true), Ok(0)),
-        (Hook::Output, &udp, facts(RELATED, first, false), Ok(1)),
+        (Hook::Output, &udp, facts(RELATED, later, false), Ok(0)),
+        // It met the source's side as it left by `lo`, and replies are never confirmed.
+        (Hook::Input, &udp, (RELATED, first, true, LO), Ok(0)),
         (
             Hook::Prerouting,
             &udp,
@@ -233,6 +235,43 @@ fn nat_runs_for_beginnings() {
             let counts = expected.clone().unwrap_or(0);
             assert_eq!(counted, counts, "{hook:?} {facts:?}, {text}");
         }
+    }
+}
+
+/// The master of an expected connection may have the translation of a port, which shows nowhere.
+#[test]
+fn expected_connections_may_be_translated() {
+    let udp = packet(17, &[0; 8]);
+    let unknown = Verdict::Unknown(Unknown::Translation);
+    for (hook, nat, status, expected) in [
+        (Hook::Prerouting, Some(true), 0, unknown.clone()),
+        (Hook::Prerouting, Some(false), 0, ACCEPT),
+        (Hook::Prerouting, Some(true), 8, ACCEPT),
+        (Hook::Output, Some(true), 0, unknown.clone()),
+        (Hook::Output, Some(false), 0, unknown),
+        (Hook::Output, Some(false), 8, DROP),
+        (Hook::Output, None, 0, DROP),
+    ] {
+        let nat = match nat {
+            Some(true) => "*nat\n-A PREROUTING\n-A OUTPUT\nCOMMIT\n",
+            Some(false) => "*nat\nCOMMIT\n",
+            None => "",
+        };
+        let text = format!("{nat}*filter\n-A OUTPUT -j DROP\nCOMMIT\n");
+        let facts = Facts {
+            connection: Some(Connection {
+                state: RELATED,
+                status: Some(status | 1),
+                reply: Some(false),
+                ..Connection::default()
+            }),
+            ..Facts::usual()
+        };
+        assert_eq!(
+            both(&text, hook, &udp, facts),
+            [expected.clone(), expected],
+            "{hook:?} {status} {text}"
+        );
     }
 }
 
