@@ -311,6 +311,70 @@ fn malformed_packets_do_not_meet_rules() {
     assert!(!sent.contains("checksum"), "{sent}");
 }
 
+/// Offset of the first frame of a capture.
+const FRAME: usize = 24 + 16;
+
+/// A capture of one frame with this type.
+fn frame(ethertype: u16, packet: &[u8]) -> Vec<u8> {
+    let mut bytes = capture(&[packet.to_vec()]);
+    bytes[FRAME + 12..][..2].copy_from_slice(&ethertype.to_be_bytes());
+    bytes
+}
+
+#[test]
+fn broken_arp_and_jumbo_options_meet_no_rules() {
+    let dir = tempfile::tempdir().unwrap();
+    let summary = |rules: &str, family, capture: &[u8]| {
+        let rules_file = file(&dir, "rules", rules.as_bytes());
+        let packets = file(&dir, "packets", capture);
+        stdout(&["explain", &rules_file, "--family", family, "-r", &packets])
+    };
+    let arp_rules = "*filter\n:INPUT ACCEPT\n-A INPUT -j DROP\n";
+    let arp = |hardware, protocol| {
+        let mut packet = vec![0, 1, 8, 0, hardware, protocol, 0, 1];
+        packet.resize(60, 0);
+        frame(0x0806, &packet)
+    };
+    let usual = summary(arp_rules, "arp", &arp(6, 4));
+    assert!(usual.contains("DROP by"), "{usual}");
+    for (hardware, protocol) in [(8, 4), (6, 16)] {
+        let broken = summary(arp_rules, "arp", &arp(hardware, protocol));
+        let why = "because its addresses are not of Ethernet and IPv4";
+        assert!(broken.contains(why), "{broken}");
+    }
+    // A jumbo option with a length of 100,000 bytes.
+    let mut jumbo = vec![0x60, 0, 0, 0, 0, 0, 0, 64];
+    jumbo.extend([[0x20; 16], [0x20; 16]].concat());
+    jumbo.extend([17, 0, 0xc2, 4, 0, 1, 0x86, 0xa0, 0, 7, 0, 7, 0, 8, 0, 0]);
+    let rules = "*filter\n-A INPUT -j DROP\nCOMMIT\n";
+    let short = summary(rules, "ipv6", &frame(0x86dd, &jumbo));
+    assert!(
+        short.contains("because a hop-by-hop option is wrong"),
+        "{short}"
+    );
+}
+
+/// `lo` is no Ethernet device, so `mac` never matches there.
+#[test]
+fn link_layer_of_lo_is_unknown() {
+    let dir = tempfile::tempdir().unwrap();
+    let rule = "-A INPUT -m mac ! --mac-source 02:00:00:00:00:01 -j DROP";
+    let text = format!("*filter\n{rule}\nCOMMIT\n");
+    let rules_file = file(&dir, "rules", text.as_bytes());
+    let mut of_lo = capture(&[ping()]);
+    of_lo[FRAME..][..12].fill(0);
+    let other = file(&dir, "other", &capture(&[ping()]));
+    let of_lo = file(&dir, "lo", &of_lo);
+    let of = |packets: &str, input: &[&str]| {
+        let command = ["explain", &rules_file, "-r", packets, "--hook", "input"];
+        String::from_utf8(rules(&[&command, input].concat()).stdout).unwrap()
+    };
+    assert!(of(&other, &["-i", "eth0"]).contains("DROP by"));
+    assert!(of(&other, &[]).contains("DROP by"));
+    assert!(of(&other, &["-i", "lo"]).contains("unknown"));
+    assert!(of(&of_lo, &[]).contains("unknown"));
+}
+
 #[test]
 fn packet_beyond_the_limits_is_unknown() {
     let dir = tempfile::tempdir().unwrap();

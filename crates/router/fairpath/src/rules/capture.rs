@@ -42,7 +42,8 @@ pub struct FactArgs {
     /// Status of the connection: NONE, or EXPECTED, SEEN_REPLY, ASSURED, CONFIRMED with commas
     #[arg(long, value_name = "LIST", requires = "ctstate")]
     pub ctstatus: Option<String>,
-    /// Connections that connlimit counts, this one included (1 to 65535)
+    /// Connections that connlimit counts, this one included (1 to 65535). Connection tracking can then
+    /// read the packet
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub connections: Option<u16>,
     /// Packet mark (default: 0)
@@ -77,7 +78,7 @@ pub struct FactArgs {
     /// True if the route back leads through the input interface
     #[arg(long, value_name = "BOOL")]
     pub reverse_path: Option<bool>,
-    /// Time for matches of time, seconds since 1970
+    /// Time for matches of time, seconds since 1970. The time zone of the kernel is taken for UTC
     #[arg(long, value_name = "SECONDS")]
     pub date: Option<u64>,
 }
@@ -380,12 +381,16 @@ pub fn packets(
         let mut facts = facts.clone();
         facts.now = packet.time_ns.saturating_sub(begin);
         facts.date = facts.date.or(Some((packet.time_ns / 1_000_000_000, 0)));
-        let bytes = if ethernet {
-            packet.data
-        } else {
-            &packet.data[start..]
+        // `lo` is no Ethernet device, though its captures have such headers, of zeros.
+        let is_lo = match facts.input.as_deref() {
+            Some(name) => name == b"lo",
+            None => packet.data.starts_with(&[0; 12]),
         };
-        let network = if ethernet { start } else { 0 };
+        let has_link = ethernet && (!is_lo || family == Family::Bridge);
+        let (bytes, network) = match has_link {
+            true => (packet.data, start),
+            false => (&packet.data[start..], 0),
+        };
         let of_capture = Packet {
             family,
             bytes,
@@ -403,15 +408,16 @@ pub fn packets(
     Ok(seen)
 }
 
-/// Why the kernel drops a received packet before any rule (`ip_rcv`, `ip6_rcv`). `None`: it does not,
-/// or the bytes that show it were not captured.
+/// Why the kernel drops a received packet before any rule (`ip_rcv`, `ip6_rcv`, `arp_rcv`). `None`: it
+/// does not, or the bytes that show it were not captured.
 pub fn malformed(packet: &Packet, hook: Hook) -> Option<&'static str> {
     let bytes = packet.network_bytes();
     let word = |at: usize| usize::from(u16::from_be_bytes(part(bytes, at)));
     let needed = match packet.family {
         Family::Ipv4 => 20,
         Family::Ipv6 => 40,
-        Family::Arp | Family::Bridge => return None,
+        Family::Arp => return wrong_arp(packet, hook),
+        Family::Bridge => return None,
     };
     if !hook.has_input() || bytes.len() < needed {
         return None;
@@ -443,6 +449,19 @@ pub fn malformed(packet: &Packet, hook: Hook) -> Option<&'static str> {
         }
         4 => None,
         _ => Some("its version is not 4"),
+    }
+}
+
+/// Only ARP of Ethernet and IPv4 is received. Of a bridge, all kinds meet FORWARD.
+fn wrong_arp(packet: &Packet, hook: Hook) -> Option<&'static str> {
+    let bytes = packet.network_bytes();
+    if hook != Hook::Input {
+        return None;
+    }
+    match bytes.get(4..6) {
+        Some([6, 4]) if packet.length < 28 => Some("it is shorter than its addresses"),
+        Some([6, 4]) | None => None,
+        Some(_) => Some("its addresses are not of Ethernet and IPv4"),
     }
 }
 
@@ -528,7 +547,8 @@ fn is_dropped(kind: u8, value: &[u8], at: usize, packet: &Packet) -> bool {
         0xc2 => {
             let length = value.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
             let is_aligned = value.len() == 4 && at & 3 == 2;
-            let is_long = length.is_some_and(|length| length > 0xffff);
+            let rest = packet.length.saturating_sub(40);
+            let is_long = length.is_some_and(|length| length > 0xffff && length as usize <= rest);
             let payload: [u8; 2] = part(packet.network_bytes(), 4);
             !is_aligned || !is_long || payload != [0; 2]
         }

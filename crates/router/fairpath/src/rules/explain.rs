@@ -34,7 +34,7 @@ const MAX_PATHS: usize = 100_000;
 /// The rest of a packet that is given by its fields is fixed. TTL is 64, DSCP 0, the length 40 bytes
 /// (IPv6: 60). There are no fragments and no options, and checksums are 0. TCP is a SYN, ICMP an echo
 /// request, SCTP an INIT, DCCP a REQUEST; headers of other protocols are 0. Before the packet, limits and
-/// quotas are full, and recent lists are empty.
+/// quotas are full, recent lists are empty, and counters of statistic are at their start.
 ///
 /// JSON is one object, and one per line in the summary of a capture.
 #[derive(clap::Args)]
