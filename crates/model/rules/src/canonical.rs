@@ -317,35 +317,7 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
             };
             items.retain(|item| !usual(item));
         }
-        Kind::TargetConnmark => {
-            let full = Value::Number(u64::from(u32::MAX));
-            let mask = items
-                .iter()
-                .find(|item| is(item, kind, "--mask"))
-                .map_or(full, |item| item.value.clone());
-            items.retain(|item| !is(item, kind, "--mask"));
-            if has(items, "--save-mark") && has(items, "--restore-mark") {
-                return Err("CONNMARK takes one of --save-mark and --restore-mark".into());
-            }
-            let moves = has(items, "--save-mark") || has(items, "--restore-mark");
-            if moves == has(items, "--set-xmark") {
-                return Err(
-                    "CONNMARK needs one of --set-mark, --save-mark and --restore-mark".into(),
-                );
-            }
-            if !moves {
-                items.retain(|item| is(item, kind, "--set-xmark"));
-                if let (Some(item), Value::Number(mask)) = (items.first_mut(), mask)
-                    && let Value::Pair(_, bits) = &mut item.value
-                    && mask != u64::from(u32::MAX)
-                {
-                    *bits = mask as u32;
-                }
-            } else {
-                default(items, kind, "--nfmask", mask.clone());
-                default(items, kind, "--ctmask", mask);
-            }
-        }
+        Kind::TargetConnmark => complete_connmark(items)?,
         Kind::TargetMark | Kind::TargetTos | Kind::TargetClassify if items.len() != 1 => {
             return Err(needs_option(kind));
         }
@@ -497,6 +469,46 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
         _ => {}
     }
     items.sort_by_key(|item| item.option);
+    Ok(())
+}
+
+/// A move has both masks; a mark has one, which a mask after it replaces.
+fn complete_connmark(items: &mut Vec<Item>) -> Result<(), String> {
+    let kind = Kind::TargetConnmark;
+    let has = |name: &str| items.iter().any(|item| is(item, kind, name));
+    if has("--save-mark") && has("--restore-mark") {
+        return Err("CONNMARK takes one of --save-mark and --restore-mark".into());
+    }
+    if has("--mask") && (has("--nfmask") || has("--ctmask")) {
+        return Err("CONNMARK takes --mask, or --nfmask and --ctmask".into());
+    }
+    let moves = has("--save-mark") || has("--restore-mark");
+    let set = items
+        .iter()
+        .position(|item| is(item, kind, "--set-xmark"))
+        .filter(|_| !moves);
+    if moves == has("--set-xmark") {
+        return Err("CONNMARK needs one of --set-mark, --save-mark and --restore-mark".into());
+    }
+    let is_mask = |item: &Item| is(item, kind, "--mask");
+    let Some(set) = set else {
+        let full = Value::Number(u64::from(u32::MAX));
+        let given = items.iter().find(|item| is_mask(item));
+        let mask = given.map_or(full, |item| item.value.clone());
+        items.retain(|item| !is_mask(item));
+        default(items, kind, "--nfmask", mask.clone());
+        default(items, kind, "--ctmask", mask);
+        return Ok(());
+    };
+    let after = items[set..]
+        .iter()
+        .find(|item| is_mask(item) || is(item, kind, "--ctmask"));
+    if let Some(Value::Number(mask)) = after.map(|item| item.value.clone())
+        && let Value::Pair(_, bits) = &mut items[set].value
+    {
+        *bits = mask as u32;
+    }
+    items.retain(|item| is(item, kind, "--set-xmark"));
     Ok(())
 }
 
