@@ -132,6 +132,31 @@ fn parts_not_evaluated_are_named_with_column() {
 }
 
 #[test]
+fn shift_of_connection_mark_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = b"*mangle\n-A INPUT -p udp -j CONNMARK --save-mark --right-shift-mark 2\n\
+        -A INPUT -p tcp -j CONNMARK --set-mark 1/0xff --left-shift-mark 2\nCOMMIT\n";
+    let path = file(&dir, "shifts", text);
+    let stats = stdout(&["stats", &path]);
+    for named in [
+        "shifts:2:41: --right-shift-mark is not evaluated",
+        "shifts:3:47: --left-shift-mark is not evaluated",
+    ] {
+        assert!(stats.contains(named), "{stats}");
+    }
+    let warnings = stdout(&["check", &path]);
+    assert!(warnings.contains("at netfilter: 2 refused"), "{warnings}");
+    let packet = ["--src", "192.0.2.1", "--dst", "192.0.2.2", "-i", "lan"];
+    let protocol = ["--protocol", "udp", "--sport", "1", "--dport", "2"];
+    let output = rules(&[&["explain", &path][..], &packet, &protocol].concat());
+    let path = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        path.contains("unknown (--right-shift-mark, which is not evaluated) by"),
+        "{path}"
+    );
+}
+
+#[test]
 fn loops_are_those_that_the_kernel_refuses() {
     requires!(Need::Root, Need::Tool("iptables-legacy"));
     let testbed = Testbed::new();

@@ -472,7 +472,8 @@ pub fn complete(kind: Kind, family: Family, items: &mut Vec<Item>) -> Result<(),
     Ok(())
 }
 
-/// A move has both masks; a mark has one, which a mask after it replaces.
+/// A move has both masks; a mark has one, which a mask after it replaces. Only the last shift counts, and
+/// none by 0 bits is written.
 fn complete_connmark(items: &mut Vec<Item>) -> Result<(), String> {
     let kind = Kind::TargetConnmark;
     let has = |name: &str| items.iter().any(|item| is(item, kind, name));
@@ -491,13 +492,18 @@ fn complete_connmark(items: &mut Vec<Item>) -> Result<(), String> {
         return Err("CONNMARK needs one of --set-mark, --save-mark and --restore-mark".into());
     }
     let is_mask = |item: &Item| is(item, kind, "--mask");
+    let is_shift =
+        |item: &Item| is(item, kind, "--left-shift-mark") || is(item, kind, "--right-shift-mark");
+    let shift = items.iter().rfind(|item| is_shift(item)).cloned();
+    let shift = shift.filter(|item| item.value != Value::Number(0));
     let Some(set) = set else {
         let full = Value::Number(u64::from(u32::MAX));
         let given = items.iter().find(|item| is_mask(item));
         let mask = given.map_or(full, |item| item.value.clone());
-        items.retain(|item| !is_mask(item));
+        items.retain(|item| !is_mask(item) && !is_shift(item));
         default(items, kind, "--nfmask", mask.clone());
         default(items, kind, "--ctmask", mask);
+        items.extend(shift);
         return Ok(());
     };
     let after = items[set..]
@@ -509,6 +515,7 @@ fn complete_connmark(items: &mut Vec<Item>) -> Result<(), String> {
         *bits = mask as u32;
     }
     items.retain(|item| is(item, kind, "--set-xmark"));
+    items.extend(shift);
     Ok(())
 }
 

@@ -364,6 +364,11 @@ impl<'a> Group<'a> {
         }
     }
 
+    /// True if a CONNMARK target shifts the mark, which no evaluator computes.
+    pub fn shifts_mark(&self) -> bool {
+        self.has("--left-shift-mark") || self.has("--right-shift-mark")
+    }
+
     /// True if the option is given.
     pub fn has(&self, name: &str) -> bool {
         self.get(name).is_some()

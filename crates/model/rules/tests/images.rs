@@ -595,6 +595,47 @@ fn broken_chunk_drops_after_the_target() {
     }
 }
 
+#[test]
+fn shifted_marks_are_unknown_to_both_evaluators() {
+    let bytes = packet([10, 0, 0, 9], 17, &[0, 53, 0, 53, 0, 8, 0, 0]);
+    let unknown = Verdict::Unknown(Unknown::OpaqueTarget);
+    for (options, expected) in [
+        ("--set-xmark 0x1/0xff --left-shift-mark 2", unknown.clone()),
+        ("--save-mark --right-shift-mark 2", unknown.clone()),
+        ("--restore-mark --left-shift-mark 31", unknown),
+        ("--set-xmark 0x1/0xff --left-shift-mark 0", Verdict::Accept),
+    ] {
+        let text = format!("*mangle\n-A INPUT -j CONNMARK {options}\nCOMMIT\n");
+        let set = ruleset(Family::Ipv4, &text);
+        // Also without an entry, and with an unknown one.
+        for connection in [Some(Connection::default()), None] {
+            let packet = Packet {
+                family: Family::Ipv4,
+                bytes: &bytes,
+                network: 0,
+                length: bytes.len(),
+                facts: Facts {
+                    connection: connection.map(|entry| Connection {
+                        state: 2,
+                        mark: Some(4),
+                        ..entry
+                    }),
+                    ..Facts::usual()
+                },
+            };
+            if packet.facts.connection.is_none() && expected == Verdict::Accept {
+                continue;
+            }
+            let reference = Reference::new(&set, None).evaluate(Hook::Input, &packet);
+            let built = build(&set, None, Lookups::default()).expect("small");
+            let mut core = Core::new(&built, CounterMode::Exact).expect("valid image");
+            let outcome = core.evaluate(Hook::Input, &packet).expect("complete");
+            let verdicts = [outcome.verdict, reference.verdict];
+            assert_eq!(verdicts, [expected.clone(), expected.clone()], "{options}");
+        }
+    }
+}
+
 /// More than 65,535 bytes: a reassembled packet of IPv6.
 #[test]
 fn long_packets_have_no_length_of_16_bits() {

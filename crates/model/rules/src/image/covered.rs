@@ -72,10 +72,24 @@ impl RuleWords {
                 None => vec![group.spec().name],
             });
         }
-        match rule.target {
-            Target::Extension(kind) => Some(vec![kind.spec().name]),
-            _ => None,
-        }
+        let Target::Extension(kind) = rule.target else {
+            return None;
+        };
+        // An option without which the target is evaluated.
+        let mut options = rule.target_options().items.iter();
+        let found = options.find(|option| {
+            let others = rule.items.iter().filter(|other| other != option);
+            let others: Vec<Item> = others.cloned().collect();
+            !self.is_unknown(&Rule {
+                items: others.into(),
+                ..rule.clone()
+            })
+        });
+        let spec = kind.spec();
+        Some(match found {
+            Some(option) => spec.options[usize::from(option.option)].names.to_vec(),
+            None => vec![spec.name],
+        })
     }
 
     /// True if the answer of a rule is unknown whatever the facts and sets are.

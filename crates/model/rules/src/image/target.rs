@@ -40,6 +40,7 @@ impl Encoder<'_> {
                 Some((value, mask)) => self.change(test::SET_MARK, 0, value, mask),
                 None => unknown(Unknown::OpaqueTarget),
             },
+            Kind::TargetConnmark if options.shifts_mark() => unknown(Unknown::OpaqueTarget),
             Kind::TargetConnmark => {
                 if let Some((value, mask)) = pair("--set-xmark") {
                     return self.change(test::SET_CONNMARK, 0, value, mask);

@@ -111,6 +111,7 @@ fn extension(
                 context.set_mark(context.mark & !mask ^ value);
             }
         }
+        Kind::TargetConnmark if group.shifts_mark() => return unknown(Unknown::OpaqueTarget),
         Kind::TargetConnmark => return connmark(group, context, state),
         Kind::TargetClassify => {
             if let Some((major, minor, _)) = group.pair("--set-class") {

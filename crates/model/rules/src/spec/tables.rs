@@ -1074,6 +1074,8 @@ pub static SPECS: &[Spec] = &[
                     digits: 1,
                 },
             ),
+            opt(&["--left-shift-mark"], Dec(31)),
+            opt(&["--right-shift-mark"], Dec(31)),
         ],
     ),
     spec(
