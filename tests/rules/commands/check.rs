@@ -74,6 +74,33 @@ fn bytes_of_names_and_text_are_kept() {
 }
 
 #[test]
+fn rules_of_a_packet_may_exceed_64_bits() {
+    let dir = tempfile::tempdir().unwrap();
+    // Each chain calls the next one twice.
+    let stats = |chains: usize, format: &str| {
+        let mut text = String::from("*filter\n:INPUT ACCEPT [0:0]\n");
+        for chain in 1..=chains {
+            text += &format!(":c{chain} - [0:0]\n");
+        }
+        text += "-A INPUT -j c1\n";
+        for chain in 1..chains {
+            text += &format!("-A c{chain} -j c{}\n", chain + 1).repeat(2);
+        }
+        let path = file(&dir, "nested", (text + "COMMIT\n").as_bytes());
+        stdout(&["stats", &path, "--format", format])
+    };
+    let largest = stats(64, "text");
+    let expected = "  INPUT: at most 18446744073709551615 rules for a packet\n";
+    assert!(largest.contains(expected), "{largest}");
+    let larger = stats(65, "text");
+    let expected = "  INPUT: 2^64 rules or more are possible for a packet\n";
+    assert!(larger.contains(expected), "{larger}");
+    let json: serde_json::Value = serde_json::from_str(&stats(65, "json")).unwrap();
+    let span = &json["tables"][0]["longest_span"];
+    assert!(span["INPUT"].is_null() && span["FORWARD"] == 0, "{span}");
+}
+
+#[test]
 fn check_reports_positions_and_dead_rules() {
     let text = stdout(&["check", &example("home.v4")]);
     assert!(

@@ -13,8 +13,8 @@ pub struct TableStats {
     pub chains: usize,
     /// Rules of a chain: minimum, quartiles, maximum.
     pub density: [usize; 5],
-    /// Most rules that one packet can be compared with, by base chain.
-    pub longest_span: Vec<(String, u64)>,
+    /// Most rules that one packet can be compared with, by base chain. None is 2^64 or more.
+    pub longest_span: Vec<(String, Option<u64>)>,
     /// Most nested jumps.
     pub depth: usize,
 }
@@ -58,15 +58,18 @@ fn table_stats(table: &Table) -> TableStats {
 /// The span of each chain: its rules and those of the chains that it leads to, if no rule decides.
 struct Spans<'a> {
     table: &'a Table,
-    of: Vec<Option<(u64, usize)>>,
+    of: Vec<Option<Span>>,
 }
+
+/// Rules, none for 2^64 or more, and nested jumps.
+type Span = (Option<u64>, usize);
 
 impl Spans<'_> {
     /// Without recursion, because chains may be nested as deep as there are chains. A loop counts
     /// once.
-    fn span(&mut self, root: ChainId) -> (u64, usize) {
+    fn span(&mut self, root: ChainId) -> Span {
         let mut open = vec![(root, 0usize)];
-        let mut sums: Vec<(u64, usize)> = vec![(0, 0)];
+        let mut sums: Vec<Span> = vec![(Some(0), 0)];
         let mut active = std::collections::HashSet::from([root]);
         while let Some((id, at)) = open.last_mut() {
             let rules = &self.table.get(*id).rules;
@@ -74,14 +77,14 @@ impl Spans<'_> {
                 let id = *id;
                 open.pop();
                 active.remove(&id);
-                let sum = sums.pop().unwrap_or_default();
+                let sum = sums.pop().expect("one sum for each open chain");
                 self.of[id.0 as usize] = Some(sum);
                 add(&mut sums, sum);
                 continue;
             };
             *at += 1;
             if let Some((span, _)) = sums.last_mut() {
-                *span = span.saturating_add(1);
+                *span = span.and_then(|span| span.checked_add(1));
             }
             let (Target::Jump(to) | Target::Goto(to)) = rule.target else {
                 continue;
@@ -90,19 +93,19 @@ impl Spans<'_> {
                 Some(sum) => add(&mut sums, sum),
                 None if active.insert(to) => {
                     open.push((to, 0));
-                    sums.push((0, 0));
+                    sums.push((Some(0), 0));
                 }
                 None => {}
             }
         }
-        self.of[root.0 as usize].unwrap_or_default()
+        self.of[root.0 as usize].expect("the loop ends with the root")
     }
 }
 
 /// Adds the span of a chain to that of its caller.
-fn add(sums: &mut [(u64, usize)], (span, depth): (u64, usize)) {
+fn add(sums: &mut [Span], (span, depth): Span) {
     if let Some((sum, deepest)) = sums.last_mut() {
-        *sum = sum.saturating_add(span);
+        *sum = sum.zip(span).and_then(|(sum, span)| sum.checked_add(span));
         *deepest = (*deepest).max(depth + 1);
     }
 }

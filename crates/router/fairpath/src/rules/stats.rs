@@ -181,8 +181,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             "table {}: {} rules in {} chains; rules of a chain: {minimum}, quartiles {first} {median} {third}, maximum {maximum}; jumps nested up to {}",
             table.name, table.rules, table.chains, table.depth
         );
-        for (chain, span) in table.longest_span.iter().filter(|(_, span)| *span > 0) {
-            let _ = writeln!(out, "  {chain}: at most {span} rules for a packet");
+        for (chain, span) in &table.longest_span {
+            let _ = match span {
+                Some(0) => Ok(()),
+                Some(span) => writeln!(out, "  {chain}: at most {span} rules for a packet"),
+                None => writeln!(
+                    out,
+                    "  {chain}: 2^64 rules or more are possible for a packet"
+                ),
+            };
         }
     }
     let _ = writeln!(out, "image: {} bytes", linear.image.len());
