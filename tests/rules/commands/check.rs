@@ -74,6 +74,29 @@ fn bytes_of_names_and_text_are_kept() {
 }
 
 #[test]
+fn control_characters_of_chain_names_are_named() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, problem) in [
+        (
+            "a\u{1b}[2Jb",
+            "\"a\u{fffd}[2Jb\" must not have control characters",
+        ),
+        ("a\u{7f}", "\"a\u{fffd}\" must not have control characters"),
+        ("a\u{b}b", "\"a\u{fffd}b\" must not have control characters"),
+        ("\"a b\"", "\"a b\" must not have blanks"),
+    ] {
+        let path = file(
+            &dir,
+            "names",
+            format!("*filter\n:{name} - [0:0]\nCOMMIT\n").as_bytes(),
+        );
+        let output = rules(&["show", &path]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains(&format!("chain name {problem}")), "{error}");
+    }
+}
+
+#[test]
 fn rules_of_a_packet_may_exceed_64_bits() {
     let dir = tempfile::tempdir().unwrap();
     // Each chain calls the next one twice.

@@ -507,11 +507,13 @@ fn check_chain_name(name: &[u8], family: Family) -> Result<(), String> {
     if matches!(name[0], b'-' | b'!') {
         return Err(format!("chain name \"{shown}\" must not begin with - or !"));
     }
-    if name
-        .iter()
-        .any(|byte| byte.is_ascii_whitespace() || byte.is_ascii_control())
-    {
+    if name.iter().any(u8::is_ascii_whitespace) {
         return Err(format!("chain name \"{shown}\" must not have blanks"));
+    }
+    if name.iter().any(u8::is_ascii_control) {
+        return Err(format!(
+            "chain name \"{shown}\" must not have control characters"
+        ));
     }
     if rule::standard_target(name, family).is_some()
         || crate::spec::find_target(name, family).is_some()
