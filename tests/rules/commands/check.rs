@@ -1,6 +1,9 @@
 //! `rules check`: what files say, and what no packet meets.
 
+use std::io::Read;
+
 use fairpath_testbed::{Need, Testbed, requires};
+use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 
 use super::{capture, example, file, ping, rules, stdout};
 
@@ -121,6 +124,47 @@ fn rules_of_a_packet_may_exceed_64_bits() {
     let json: serde_json::Value = serde_json::from_str(&stats(65, "json")).unwrap();
     let span = &json["tables"][0]["longest_span"];
     assert!(span["INPUT"].is_null() && span["FORWARD"] == 0, "{span}");
+}
+
+/// Runs `fairpath rules` with a terminal as standard output.
+fn on_terminal(words: &[&str]) -> String {
+    let pty = native_pty_system().openpty(PtySize::default()).unwrap();
+    let mut command = CommandBuilder::new(super::fairpath());
+    command.arg("rules");
+    command.args(words);
+    let mut child = pty.slave.spawn_command(command).unwrap();
+    drop(pty.slave);
+    let mut text = Vec::new();
+    // The end of a terminal is an error.
+    let _ = pty
+        .master
+        .try_clone_reader()
+        .unwrap()
+        .read_to_end(&mut text);
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert!(child.wait().unwrap().success(), "{text:?}");
+    text
+}
+
+#[test]
+fn terminals_get_no_escape_sequences_of_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let filter = b"*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n\
+        -A INPUT -m comment --comment \"a\x1b[2J\xc2\x9bb\" -j DROP\nCOMMIT\n";
+    let rules_file = file(&dir, "rules.v4", filter);
+    let set = b"create s hash:ip family inet hashsize 1024 maxelem 65536 comment bucketsize 12\n\
+        add s 192.0.2.1 comment \"a\x1b[2J\xc2\x9bb\"\n";
+    let sets_file = file(&dir, "sets", set);
+    for (words, bytes) in [
+        (&["show", &rules_file][..], &filter[..]),
+        (&["convert", "--to", "ipv6", &rules_file], filter),
+        (&["apply", &rules_file, "--", "-Z"], filter),
+        (&["show", &sets_file], set),
+    ] {
+        assert_eq!(rules(words).stdout, bytes, "{words:?}");
+        let shown = String::from_utf8_lossy(bytes).replace(['\u{1b}', '\u{9b}'], "?");
+        assert_eq!(on_terminal(words), shown.replace('\n', "\r\n"), "{words:?}");
+    }
 }
 
 #[test]

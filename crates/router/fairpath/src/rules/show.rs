@@ -56,11 +56,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         &files.set_problems[..],
         &files.sets,
     ) {
-        fairpath_cli::print(match args.format {
-            Format::Text => sets.to_string(),
-            Format::Json => format!("{}\n", sets_json(sets)?),
-        })?;
-        return Ok(());
+        return match args.format {
+            Format::Text => fairpath_cli::print_bytes(sets.to_string().as_bytes()),
+            Format::Json => fairpath_cli::print(format!("{}\n", sets_json(sets)?)),
+        };
     }
     let (name, ruleset, sets) = files.only()?;
     if !args.plan {
