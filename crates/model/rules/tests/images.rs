@@ -827,3 +827,21 @@ fn dead_rules_match_no_packet() {
         assert_eq!(found, dead, "{lines}: {:?}", findings.list);
     }
 }
+
+/// The kernel refuses a burst whose credits are less than those of one packet in 32 bits.
+#[test]
+fn limits_that_the_kernel_refuses_are_unknown() {
+    for (limit, known) in [
+        ("1/day --limit-burst 1", true),
+        ("1/day --limit-burst 2", false),
+        ("1/day", false),
+        ("1/hour --limit-burst 40", true),
+    ] {
+        let text = format!("*filter\n-A INPUT -m limit --limit {limit} -j DROP\nCOMMIT\n");
+        let bytes = packet([10, 0, 0, 9], 17, &[0; 8]);
+        let unknown = Verdict::Unknown(Unknown::OpaqueMatch);
+        let expected = if known { Verdict::Drop } else { unknown };
+        let verdicts = both(&text, None, Family::Ipv4, &bytes);
+        assert_eq!(verdicts, [expected.clone(), expected], "{limit}");
+    }
+}

@@ -347,10 +347,15 @@ impl Encoder<'_> {
             Kind::Limit | Kind::BridgeLimit => {
                 let per_packet = group.number("--limit").map_or(1, |(rate, _)| rate);
                 let burst = group.number("--limit-burst").map_or(5, |(burst, _)| burst);
-                let slot = self.slot(0);
                 // The kernel multiplies numbers of 32 bits, so a slow rate cuts the burst.
                 let all = per_packet.wrapping_mul(burst) & u64::from(u32::MAX);
-                let data: Vec<u8> = [limit_ns(per_packet), limit_ns(all)]
+                let times = [per_packet, all].map(limit_ns);
+                // It refuses a burst that is less than one packet then.
+                if times[1] < times[0] {
+                    return self.unknown(Unknown::OpaqueMatch);
+                }
+                let slot = self.slot(0);
+                let data: Vec<u8> = times
                     .iter()
                     .flat_map(|number| number.to_le_bytes())
                     .collect();

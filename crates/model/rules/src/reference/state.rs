@@ -36,6 +36,16 @@ pub(super) struct State {
     pub changed_sets: BTreeSet<Box<[u8]>>,
 }
 
+/// Nanoseconds that ten-thousandths of a second are for the kernel (`user2credits` of xt_limit.c): it
+/// counts 32,000 credits a second in 32 bits, and only whole seconds of long times.
+fn credit_time(parts: u32) -> u64 {
+    let credits = match parts.checked_mul(32_000) {
+        Some(credits) => credits / 10_000,
+        None => (parts / 10_000).wrapping_mul(32_000),
+    };
+    u64::from(credits) * 31_250
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
     credit: u64,
@@ -99,11 +109,13 @@ impl State {
 
     /// `-m limit`: one bucket for each rule, full at first.
     pub fn limit(&mut self, group: &Group, context: &Context, id: MatchId) -> Answer {
-        // The kernel's scale is a ten-thousandth of a second for each packet.
-        let rate = group.number("--limit").map_or(0, |(rate, _)| rate);
-        let burst = group.number("--limit-burst").map_or(5, |(burst, _)| burst);
-        let cost = rate.saturating_mul(100_000);
-        let capacity = cost.saturating_mul(burst);
+        let rate = group.number("--limit").map_or(1, |(rate, _)| rate) as u32;
+        let burst = group.number("--limit-burst").map_or(5, |(burst, _)| burst) as u32;
+        let (cost, capacity) = (credit_time(rate), credit_time(rate.wrapping_mul(burst)));
+        if capacity < cost {
+            // The kernel refuses the rule (`limit_mt_check`).
+            return Err(Stop::Unknown(Unknown::OpaqueMatch));
+        }
         let now = context.facts.now;
         let bucket = self
             .limits
