@@ -112,8 +112,10 @@ impl Field {
     }
 }
 
-/// A decimal number, leading zeros permitted.
+/// A decimal number; leading blanks, a plus and zeros are permitted, as for `strtoul`.
 pub fn decimal(text: &str) -> Option<u64> {
+    let text = text.trim_ascii_start();
+    let text = text.strip_prefix('+').unwrap_or(text);
     text.bytes()
         .all(|byte| byte.is_ascii_digit())
         .then_some(())?;

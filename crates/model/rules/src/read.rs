@@ -997,9 +997,7 @@ pub fn same(a: &Rule, b: &Rule) -> bool {
 
 fn number(word: &Word) -> Option<usize> {
     let text = std::str::from_utf8(&word.text).ok()?;
-    any_number(text.strip_prefix('+').unwrap_or(text))?
-        .try_into()
-        .ok()
+    any_number(text)?.try_into().ok()
 }
 
 fn is_verbose(word: &Word) -> bool {

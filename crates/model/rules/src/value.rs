@@ -28,8 +28,11 @@ pub const MAX_PORT_SLOTS: usize = 15;
 /// Most addresses that a host or a list may stand for.
 pub const MAX_ADDRESSES: usize = 1024;
 
-/// Reads the bytes of a number: decimal, `0x` hexadecimal, or octal with a leading 0.
+/// Reads the bytes of a number: decimal, `0x` hexadecimal, or octal with a leading 0. Blanks and a plus
+/// may be before it, as for `strtoul`, with which the tools read numbers.
 pub fn any_number(word: &str) -> Option<u64> {
+    let word = word.trim_ascii_start();
+    let word = word.strip_prefix('+').unwrap_or(word);
     if let Some(hex) = word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
         return u64::from_str_radix(hex, 16)
             .ok()

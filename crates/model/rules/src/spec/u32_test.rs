@@ -62,10 +62,12 @@ impl Scan<'_> {
     fn number(&mut self) -> Result<u32, String> {
         self.blank();
         let rest = &self.text[self.at..];
-        let length = rest
-            .iter()
-            .take_while(|byte| byte.is_ascii_alphanumeric())
-            .count();
+        let sign = usize::from(rest.first() == Some(&b'+'));
+        let digits = rest[sign..].iter();
+        let length = sign
+            + digits
+                .take_while(|byte| byte.is_ascii_alphanumeric())
+                .count();
         let word = std::str::from_utf8(&rest[..length]).unwrap_or_default();
         let number = super::super::value::any_number(word)
             .and_then(|number| u32::try_from(number).ok())
