@@ -117,6 +117,7 @@ struct fp_rules_record {
 
 #define FP_RULES_COMPARES 6
 #define FP_SHAPE_NOT	  16u
+#define FP_SHAPE_NOTS	  0x21084210u /* of all comparisons */
 /* Values of `words` of records that are not rules. */
 #define FP_RECORD_END	 0xff /* end of the chain: action; id of the policy's counter */
 #define FP_RECORD_RUN	 0xfe /* `id` rules of equal shape follow, `tests` units each */
@@ -430,7 +431,8 @@ struct fp_rules_work {
 	u32 within; /* offset of the run or segment around the record, or 0 */
 	u32 depth;
 	u32 table;
-	u32 cpu;
+	u32 cpu;    /* the row of counters */
+	u32 shared; /* another packet may count in that row at the same time */
 	u32 sample; /* mode sampled: this packet counts */
 	/* Results. */
 	u32 verdict; /* FP_ACT_ACCEPT, _DROP, _REJECT, _QUEUE or _UNKNOWN */
@@ -468,8 +470,9 @@ struct fp_rules_work {
 #define FP_KNOWN_RANDOM	     4u
 #define FP_KNOWN_OWNER	     8u
 #define FP_KNOWN_LINK	     16u
-#define FP_KNOWN_OWNED	     32u /* there is a socket */
-#define FP_KNOWN_NO_READS    64u /* no rule reads the connection */
+#define FP_KNOWN_OWNED	     32u  /* there is a socket */
+#define FP_KNOWN_NO_READS    64u  /* no rule reads the connection */
+#define FP_KNOWN_EARLY	     128u /* the connection is that of the table: it runs at its hook */
 #define FP_CHANGED_PRIORITY  1u
 #define FP_CHANGED_MSS	     2u
 #define FP_CHANGED_UNTRACKED 4u

@@ -46,6 +46,11 @@ FP_INLINE void fp_rules_count(struct fp_rules FP_MEM *r, struct fp_rules_work FP
 	}
 	counter = FP_AT(struct fp_rules_counter, r,
 			r->counters + w->cpu * r->stride + (u64)id * sizeof(*counter));
+	if (fp_unlikely(w->shared)) {
+		fp_add64(&counter->packets, times);
+		fp_add64(&counter->bytes, (u64)times * w->counted);
+		return;
+	}
 	counter->packets += times;
 	counter->bytes += (u64)times * w->counted;
 }
@@ -295,6 +300,92 @@ FP_INLINE u64 fp_rules_frame(u32 next, u32 within)
 			goto no;                                                                   \
 	}
 
+/* Without branches, of which the verifier would follow every combination. */
+#define FP_KEY_(k)		  w->word[shape >> (5 * (k)) & 15]
+#define FP_USED_(k)		  ((u64)(((s64)(k) - (s64)words) >> 63))
+#define FP_DIFFERS_(k, key, used) ((((key) & compare[k].mask) ^ compare[k].value) & (used))
+
+/*
+ * Counts rules of a run from `at` on that match and have no target, as long as they have the shape of
+ * the first, which has no tests and no negation. Returns the offset of the first other rule. The words
+ * of the packet stay in registers. A rule of an odd number of comparisons is followed by 16 bytes.
+ */
+FP_INLINE u32 fp_rules_count_run(const struct fp_rules FP_MEM *r, struct fp_rules_work FP_MEM *w,
+				 u32 at, u32 end)
+{
+	struct fp_rules_image FP_MEM *image = fp_rules_image((struct fp_rules FP_MEM *)r);
+	const struct fp_rules_record FP_MEM *record =
+		FP_AT(const struct fp_rules_record, image, at);
+	/* Units, number of comparisons and of tests, and the shape. */
+	u64 kind = *(const u64 FP_MEM *)record;
+	u32 words = record->words, shape = record->shape, stride = record->units * FP_RULES_UNIT;
+	u32 exact = r->mode == FP_COUNT_EXACT;
+	u64 counted = w->counted, row = r->counters + w->cpu * r->stride;
+	u64 key0 = FP_KEY_(0), key1 = FP_KEY_(1), key2 = FP_KEY_(2), key3 = FP_KEY_(3);
+	u64 used1 = FP_USED_(1), used3 = FP_USED_(3);
+
+	if (w->tracing || w->shared || r->mode == FP_COUNT_SAMPLED || w->doomed || words > 4 ||
+	    (shape & FP_SHAPE_NOTS))
+		return at;
+	while (at < end && fp_can_loop) {
+		const struct fp_rules_compare FP_MEM *compare = fp_rules_compares(record);
+		u64 differs;
+
+		if (*(const u64 FP_MEM *)record != kind || record->action != FP_ACT_NONE)
+			break;
+		differs = FP_DIFFERS_(0, key0, ~0ull) | FP_DIFFERS_(1, key1, used1);
+		if (words > 2)
+			differs |= FP_DIFFERS_(2, key2, ~0ull) | FP_DIFFERS_(3, key3, used3);
+		if (differs)
+			break;
+		if (exact) {
+			struct fp_rules_counter FP_MEM *counter =
+				FP_AT(struct fp_rules_counter, r,
+				      row + (u64)record->id * sizeof(*counter));
+
+			counter->packets++;
+			counter->bytes += counted;
+		}
+		w->evaluated++;
+		at += stride;
+		record = FP_AT(const struct fp_rules_record, record, stride);
+	}
+	return at;
+}
+
+FP_INLINE u32 fp_rules_run_end(const struct fp_rules_record FP_MEM *head, u32 within)
+{
+	return within + FP_RULES_UNIT + head->id * (head->tests * FP_RULES_UNIT);
+}
+
+/*
+ * From the rule at `at` of the run at `within`: skips rules whose first comparison fails, and counts
+ * those that match without a target. Returns the offset of the first other rule, or the end of the run.
+ */
+FP_FUNC u32 fp_rules_run(const struct fp_rules FP_MEM *r FP_ARG,
+			 struct fp_rules_work FP_MEM *w FP_ARG, u32 within, u32 at)
+{
+	struct fp_rules_image FP_MEM *image = fp_rules_image((struct fp_rules FP_MEM *)r);
+	const struct fp_rules_record FP_MEM *head =
+		FP_AT(const struct fp_rules_record, image, within);
+	const struct fp_rules_record FP_MEM *record =
+		FP_AT(const struct fp_rules_record, image, at);
+	u32 stride = head->tests * FP_RULES_UNIT, end = fp_rules_run_end(head, within), skipped;
+
+	if (at >= end || !stride)
+		return end;
+	skipped = fp_rules_scan((const u8 FP_MEM *)fp_rules_compares(record), (end - at) / stride,
+				stride, w->word[head->shape & 15], !!(head->shape & 16));
+	at += skipped * stride;
+	w->evaluated += skipped;
+	if (at >= end)
+		return end;
+	record = FP_AT(const struct fp_rules_record, image, at);
+	if (record->tests || record->action != FP_ACT_NONE)
+		return at;
+	return fp_rules_count_run(r, w, at, end);
+}
+
 /* Walks from w->at to a verdict. */
 FP_FUNC u32 fp_rules_walk_chains(struct fp_rules FP_MEM *r FP_ARG,
 				 struct fp_rules_work FP_MEM *w FP_ARG)
@@ -315,24 +406,10 @@ FP_FUNC u32 fp_rules_walk_chains(struct fp_rules FP_MEM *r FP_ARG,
 				FP_AT(const struct fp_rules_record, image, within);
 
 			if (head->words == FP_RECORD_RUN) {
-				u32 stride = head->tests * FP_RULES_UNIT;
-				u32 end = within + FP_RULES_UNIT + head->id * stride;
-				u32 skipped;
-
-				if (at >= end) {
+				at = fp_rules_run(r, w, within, at);
+				/* Behind the run. */
+				if (at == fp_rules_run_end(head, within)) {
 					within = 0;
-					continue;
-				}
-				shape = head->shape;
-				skipped =
-					fp_rules_scan((const u8 FP_MEM *)fp_rules_compares(record),
-						      (end - at) / stride, stride,
-						      w->word[shape & 15], !!(shape & 16));
-				*evaluated += skipped;
-				at += skipped * stride;
-				if (at >= end) {
-					within = 0;
-					at = end;
 					continue;
 				}
 				record = FP_AT(const struct fp_rules_record, image, at);
@@ -557,8 +634,11 @@ FP_INLINE u32 fp_rules_early(const struct fp_rules_work FP_MEM *w, u32 hook)
 
 FP_INLINE void fp_rules_hide_connection(struct fp_rules_work FP_MEM *w, u32 hook)
 {
-	u32 early = fp_rules_early(w, hook);
+	u32 early;
 
+	if (w->known & FP_KNOWN_EARLY)
+		return;
+	early = fp_rules_early(w, hook);
 	if (early == FP_EARLY)
 		return;
 	fp_rules_keep_connection(w);
@@ -675,8 +755,9 @@ FP_FUNC u32 fp_rules_meets_nat(struct fp_rules_work FP_MEM *w FP_ARG, u32 hook)
 	return is_expected ? fp_maybe(w, FP_UNKNOWN_TRANSLATION) : FP_YES;
 }
 
-/* Runs all tables at a hook. The caller has filled the packet by fp_rules_read(). */
-FP_INLINE u32 fp_rules_evaluate(struct fp_rules FP_MEM *r, struct fp_rules_work FP_MEM *w, u32 hook)
+/* Runs some tables at a hook, given as bits. The caller has filled the packet by fp_rules_read(). */
+FP_INLINE u32 fp_rules_evaluate_tables(struct fp_rules FP_MEM *r, struct fp_rules_work FP_MEM *w,
+				       u32 hook, u32 tables)
 {
 	struct fp_rules_image FP_MEM *image = fp_rules_image(r);
 	volatile u32 FP_MEM *i = &w->step[3];
@@ -694,6 +775,8 @@ FP_INLINE u32 fp_rules_evaluate(struct fp_rules FP_MEM *r, struct fp_rules_work 
 		u32 number = image->entry[family][hook][*i], meets;
 		int is_empty;
 
+		if (!(tables >> *i & 1))
+			continue;
 		/* Known bits count also without a table nat in this set. */
 		if (*i == FP_RULES_NAT && hook == FP_RULES_OUTPUT && family < FP_FAMILY_ARP &&
 		    fp_rules_translated(w) == FP_MAYBE)
@@ -731,6 +814,12 @@ FP_INLINE u32 fp_rules_evaluate(struct fp_rules FP_MEM *r, struct fp_rules_work 
 			break;
 	}
 	return verdict;
+}
+
+/* Runs all tables at a hook. */
+FP_INLINE u32 fp_rules_evaluate(struct fp_rules FP_MEM *r, struct fp_rules_work FP_MEM *w, u32 hook)
+{
+	return fp_rules_evaluate_tables(r, w, hook, ~0u);
 }
 
 #endif /* FP_RULES_EVALUATE_H */

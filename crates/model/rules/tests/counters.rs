@@ -4,7 +4,7 @@ mod ruleset;
 
 use fairpath_core::rules::{CounterMode, SAMPLE_EVERY};
 use fairpath_rules::image::{Built, Lookups, build};
-use fairpath_rules::{Core, Counters, Facts, Family, Hook, Packet};
+use fairpath_rules::{Core, Counters, Facts, Family, Hook, Packet, Reference};
 use fairpath_statistics::Random;
 use fairpath_units::test_seeds;
 use ruleset::ruleset;
@@ -146,6 +146,69 @@ fn sampled_counters_are_near_the_exact_ones() {
                 let all: u64 = sampled.iter().map(|counters| counters.packets).sum();
                 let [jump, policy] = [set.jump, set.policy].map(|id| sampled[id as usize].packets);
                 assert_eq!((jump, all), (policy, 3 * policy));
+            }
+        }
+    }
+}
+
+/// Chains of rules of equal shape: some match, some have a target, a test or another shape.
+#[test]
+fn rows_of_rules_count_as_the_reference() {
+    for seed in test_seeds(400) {
+        let mut random = Random::new(seed);
+        let mut text = String::from("*filter\n:INPUT ACCEPT [0:0]\n:a - [0:0]\n:b - [0:0]\n");
+        for (chain, next) in [("INPUT", "a"), ("a", "b"), ("b", "")] {
+            for _ in 0..random.below(14) {
+                let port = random.below(2);
+                // A run has rules whose first comparison is of the same word.
+                let shape = match random.below(8) {
+                    0 => "-s 10.0.0.1/32 -p udp -m udp --dport",
+                    1 => "! -s 10.0.0.9/32 -p udp -m udp ! --dport",
+                    2 => "-p udp -m mark --mark 0 -m udp --dport",
+                    3 => "-p udp -m mark --mark 1 -m udp --dport",
+                    4 | 5 => "-p udp -m dscp --dscp 0 -m udp --dport",
+                    _ => "-p udp -m udp --dport",
+                };
+                let end = match random.below(12) {
+                    0 => " -m limit --limit 1/hour --limit-burst 3".to_owned(),
+                    1 => " -j LOG".to_owned(),
+                    2 if random.below(3) == 0 => " -j ACCEPT".to_owned(),
+                    3 if !next.is_empty() => format!(" -j {next}"),
+                    4 => " -j RETURN".to_owned(),
+                    _ => String::new(),
+                };
+                // Rules with tests are in a row with their like only.
+                let times = [1, 1, 2, 5][random.below(4) as usize];
+                let rule = format!("-A {chain} {shape} {port}{end}\n");
+                text += &rule.repeat(times);
+            }
+        }
+        text += "COMMIT\n";
+        let set = ruleset(Family::Ipv4, &text);
+        let ports: Vec<u16> = (0..20).map(|_| random.below(3) as u16).collect();
+        let mut reference = Reference::new(&set, None);
+        for port in &ports {
+            let bytes = packet(*port);
+            let packet = Packet {
+                family: Family::Ipv4,
+                bytes: &bytes,
+                network: 0,
+                length: bytes.len(),
+                facts: Facts::usual(),
+            };
+            reference.evaluate(Hook::Input, &packet);
+        }
+        for lookups in Lookups::ALL {
+            let built = build(&set, None, lookups).expect("small");
+            let of_core = count(&built, CounterMode::Exact, 1, seed, ports.iter().copied());
+            let counted = count(&built, CounterMode::None, 1, seed, ports.iter().copied());
+            assert!(counted.iter().all(|none| *none == Counters::default()));
+            for (id, chain) in set.tables[0].chains() {
+                for rule in 0..chain.rules.len() {
+                    let of_core = of_core[built.rule_id(0, id, rule) as usize];
+                    let of_reference = reference.counters("filter", id, rule);
+                    assert_eq!(of_core, of_reference, "seed {seed} rule {rule}\n{text}");
+                }
             }
         }
     }

@@ -577,6 +577,8 @@ pub struct Work {
     pub table: u32,
     /// The slice of counters.
     pub cpu: u32,
+    /// Another packet may count in that slice at the same time.
+    pub shared: u32,
     /// Mode sampled: true if this packet counts.
     pub sample: u32,
     /// `FP_ACT_ACCEPT`, _DROP, _REJECT, _QUEUE or _UNKNOWN.
