@@ -35,6 +35,8 @@ await 10 ip netns exec near ping -c 1 -W 2 $FAR
 
 impair=
 begin() {
+	# The last run's must not answer for this one before it has begun.
+	: >/tmp/out
 	fairpath impair lan --peer wan --no-self-test --seed 6 --format json --write /tmp/json "$@" >/tmp/out 2>&1 &
 	impair=$!
 	await 60 grep -q "^ready: \|^fairpath:" /tmp/out
