@@ -25,6 +25,7 @@
 #define FP_RULES_DEPTH	  512	     /* nested jumps; with more the verdict is unknown */
 #define FP_RULES_STEPS	  (1u << 23) /* records of one packet; most turns of a loop in 6.12 */
 #define FP_RULES_TRACE	  4096	     /* rules that a trace keeps */
+#define FP_RULES_LOGS	  8	     /* of a packet that have a place; a power of two */
 #define FP_RULES_TABLES	  5	     /* tables of a hook */
 #define FP_RULES_RAW	  0	     /* the first of them: before conntrack */
 #define FP_RULES_NAT	  2	     /* except at INPUT */
@@ -120,7 +121,8 @@ struct fp_rules_record {
 #define FP_SHAPE_NOTS	  0x21084210u /* of all comparisons */
 /* Values of `words` of records that are not rules. */
 #define FP_RECORD_END	 0xff /* end of the chain: action; id of the policy's counter */
-#define FP_RECORD_RUN	 0xfe /* `id` rules of equal shape follow, `tests` units each */
+/* `id` rules of equal shape follow, `tests` units each; action: 1 if they only count. */
+#define FP_RECORD_RUN	 0xfe
 #define FP_RECORD_LOOKUP 0xfd /* a lookup finds the next rule of a segment; id: fp_rules_lookup */
 #define FP_RECORD_LEAVE	 0xfc /* after the rules of a segment */
 
@@ -444,7 +446,8 @@ struct fp_rules_work {
 	u32 mss_unknown; /* after TCPMSS: FP_MSS_* */
 	u32 changed;	 /* FP_CHANGED_* */
 	u32 logged;
-	u32 waiting; /* reason of an unknown answer in the present rule */
+	u32 log[FP_RULES_LOGS]; /* the tests that logged it: the low bits of their addresses */
+	u32 waiting;		/* reason of an unknown answer in the present rule */
 	u32 hidden; /* true while table raw runs, if the packet's connection is not visible there */
 	u32 by_fact; /* in table raw, the reason that makes the connection unknown, or 0 */
 	u32 template; /* number of the slot with its mark, plus 1: a template is in place of the connection */

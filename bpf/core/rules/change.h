@@ -253,7 +253,7 @@ FP_FUNC u32 fp_rules_change(struct fp_rules FP_MEM *r FP_ARG, struct fp_rules_wo
 	case FP_SET_TEMPLATE:
 		return fp_rules_template(r, w, t->a);
 	case FP_SET_LOGGED:
-		w->logged++;
+		fp_rules_log(w, t);
 		return FP_YES;
 	}
 	if (connmark != (u32)(w->word[FP_W_MARK] >> 32)) {

@@ -361,6 +361,7 @@ FP_INLINE u32 fp_rules_run_end(const struct fp_rules_record FP_MEM *head, u32 wi
 /*
  * From the rule at `at` of the run at `within`: skips rules whose first comparison fails, and counts
  * those that match without a target. Returns the offset of the first other rule, or the end of the run.
+ * If nothing is counted, rules that only count are not compared.
  */
 FP_FUNC u32 fp_rules_run(const struct fp_rules FP_MEM *r FP_ARG,
 			 struct fp_rules_work FP_MEM *w FP_ARG, u32 within, u32 at)
@@ -372,7 +373,7 @@ FP_FUNC u32 fp_rules_run(const struct fp_rules FP_MEM *r FP_ARG,
 		FP_AT(const struct fp_rules_record, image, at);
 	u32 stride = head->tests * FP_RULES_UNIT, end = fp_rules_run_end(head, within), skipped;
 
-	if (at >= end || !stride)
+	if (at >= end || !stride || (head->action && r->mode == FP_COUNT_NONE && !w->tracing))
 		return end;
 	skipped = fp_rules_scan((const u8 FP_MEM *)fp_rules_compares(record), (end - at) / stride,
 				stride, w->word[head->shape & 15], !!(head->shape & 16));

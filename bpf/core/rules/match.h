@@ -64,7 +64,7 @@ FP_FUNC u32 fp_test_small(struct fp_rules_work FP_MEM *w FP_ARG,
 		w->word[FP_W_MARK] = (w->word[FP_W_MARK] & ~(u64)(u32)t->b) ^ t->a;
 		return FP_YES;
 	case FP_TEST_DO_LOG:
-		w->logged++;
+		fp_rules_log(w, t);
 		return FP_YES;
 	}
 	return FP_NO;

@@ -23,6 +23,14 @@ FP_INLINE const u64 FP_MEM *fp_test_data(const struct fp_rules_test FP_MEM *t)
 	return (const u64 FP_MEM *)(t + 1);
 }
 
+/* Records that a test logged the packet; the first FP_RULES_LOGS have a place. */
+FP_INLINE void fp_rules_log(struct fp_rules_work FP_MEM *w, const struct fp_rules_test FP_MEM *t)
+{
+	if (w->logged < FP_RULES_LOGS)
+		w->log[w->logged & (FP_RULES_LOGS - 1)] = (u32)(u64)t;
+	w->logged++;
+}
+
 FP_INLINE u32 fp_maybe(struct fp_rules_work FP_MEM *w, u32 reason)
 {
 	w->argument = reason;

@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use abi::*;
-pub use check::{ImageError, check};
+pub use check::{ImageError, check, check_shared};
 pub use live::{Carry, Entries, LiveImage, Patch, ReplaceError};
 
 /// Packets that are counted.
@@ -47,10 +47,69 @@ pub struct Memory {
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     image: usize,
+    image_bytes: usize,
     slots: usize,
     tables: usize,
     counters: usize,
-    bytes: usize,
+    /// Bytes of a row of counters.
+    stride: usize,
+    rows: usize,
+}
+
+/// Regions of state that several images share, as offsets from the memory of one.
+///
+/// Each number of an image (id, slot, place of a table) names the same state as in the others. So a
+/// rule that stays in a new image keeps its state without a copy.
+#[derive(Debug, Clone, Copy)]
+pub struct Shared {
+    /// Slots, aligned to 64.
+    pub slots: usize,
+    /// Memory of tables, aligned to 64.
+    pub tables: usize,
+    /// Rows of counters, aligned to 64.
+    pub counters: usize,
+    /// Number of slots.
+    pub most_slots: u32,
+    /// Bytes of the tables.
+    pub table_bytes: u64,
+    /// Counters in a row.
+    pub most_ids: u32,
+    /// Rows. Packets that are evaluated at the same time count in different ones, or atomically. In
+    /// the last one only [`Memory::subtract`] writes.
+    pub rows: usize,
+}
+
+impl Shared {
+    /// Bytes of a row.
+    fn stride(&self) -> usize {
+        self.most_ids as usize * size_of::<Counter>()
+    }
+
+    /// Compares the numbers of an image with the regions.
+    fn holds(&self, header: &Header) -> Result<(), ImageError> {
+        let fits = header.rules <= self.most_ids
+            && header.slots <= self.most_slots
+            && header.table_bytes <= self.table_bytes;
+        match fits {
+            true => Ok(()),
+            false => Err(ImageError {
+                at: 20,
+                problem: "numbers of its state are outside of the memory",
+            }),
+        }
+    }
+
+    fn layout(&self, image_bytes: usize) -> Layout {
+        Layout {
+            image: size_of::<Rules>().next_multiple_of(ALIGN),
+            image_bytes,
+            slots: self.slots,
+            tables: self.tables,
+            counters: self.counters,
+            stride: self.stride(),
+            rows: self.rows,
+        }
+    }
 }
 
 /// The seed of tables until [`Memory::set_seed`]: fixed, so that tests are repeatable.
@@ -61,18 +120,23 @@ const ALIGN: usize = 64;
 /// Mode sampled: packets of which one counts, until [`Memory::set_sampling`].
 pub const SAMPLE_EVERY: u32 = 64;
 
-fn layout(image: &[u8], header: &Header) -> Layout {
+/// The layout of an image whose state no other one has, and its bytes.
+fn layout(image: &[u8], header: &Header) -> (Layout, usize) {
     let image_at = size_of::<Rules>().next_multiple_of(ALIGN);
     let slots = (image_at + image.len()).next_multiple_of(ALIGN);
     let tables = (slots + header.slots as usize * SLOT_BYTES).next_multiple_of(ALIGN);
     let counters = (tables + header.table_bytes as usize).next_multiple_of(ALIGN);
-    Layout {
+    let stride = header.rules as usize * size_of::<Counter>();
+    let layout = Layout {
         image: image_at,
+        image_bytes: image.len(),
         slots,
         tables,
         counters,
-        bytes: counters + header.rules as usize * size_of::<Counter>(),
-    }
+        stride,
+        rows: 1,
+    };
+    (layout, counters + stride)
 }
 
 impl Memory {
@@ -83,7 +147,7 @@ impl Memory {
     /// [`ImageError`]: the image is corrupt.
     pub fn bytes(image: &[u8]) -> Result<usize, ImageError> {
         let header = check(image)?;
-        Ok(layout(image, &header).bytes)
+        Ok(layout(image, &header).1)
     }
 
     /// Writes the parts to `at`.
@@ -103,13 +167,93 @@ impl Memory {
         mode: CounterMode,
     ) -> Result<Memory, ImageError> {
         let header = check(image)?;
-        let layout = layout(image, &header);
+        let (layout, _) = layout(image, &header);
+        // SAFETY: the caller has the memory.
+        let memory = unsafe { Memory::write(at, image, mode, layout) };
+        for (slot, state) in states.iter().enumerate().take(header.slots as usize) {
+            // SAFETY: slots are inside of the layout, aligned to 8.
+            unsafe { memory.slot(slot).write(*state) };
+        }
+        Ok(memory)
+    }
+
+    /// Bytes of memory for an image whose state is shared: header and image.
+    pub fn shared_bytes(image: &[u8]) -> usize {
+        size_of::<Rules>().next_multiple_of(ALIGN) + image.len()
+    }
+
+    /// Writes header and image to `at`. State stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`ImageError`]: the image is corrupt, or has numbers outside of the regions.
+    ///
+    /// # Safety
+    ///
+    /// `at` has [`Memory::shared_bytes`], aligned to 64, which no one else accesses but the core's code. The
+    /// regions are there, aligned, and written: programs of the kernel add no pages. All of it lives as
+    /// long as the result.
+    pub unsafe fn format_shared(
+        at: NonNull<u8>,
+        image: &[u8],
+        mode: CounterMode,
+        shared: &Shared,
+    ) -> Result<Memory, ImageError> {
+        let header = check_shared(image)?;
+        shared.holds(&header)?;
+        // SAFETY: the caller has the memory.
+        Ok(unsafe { Memory::write(at, image, mode, shared.layout(image.len())) })
+    }
+
+    /// The memory that another process wrote by [`Memory::format_shared`].
+    ///
+    /// # Errors
+    ///
+    /// [`ImageError`]: there is no image, or a corrupt one.
+    ///
+    /// # Safety
+    ///
+    /// `bytes` can be read from `at`, aligned to 64, and the regions are there. They live as long as the
+    /// result.
+    pub unsafe fn open_shared(
+        at: NonNull<u8>,
+        bytes: usize,
+        shared: &Shared,
+    ) -> Result<Memory, ImageError> {
+        let corrupt = |problem| ImageError { at: 0, problem };
+        let image_at = size_of::<Rules>().next_multiple_of(ALIGN);
+        if bytes < image_at + size_of::<Header>() {
+            return Err(corrupt("the memory is shorter than a header"));
+        }
+        // SAFETY: the caller's memory has the bytes.
+        let image = unsafe { at.add(image_at) };
+        // SAFETY: as above, aligned to 64.
+        let length = unsafe { image.cast::<Header>().as_ref() }.bytes as usize;
+        if length > bytes - image_at {
+            return Err(corrupt("the image is longer than its memory"));
+        }
+        // SAFETY: as above; packets do not change an image.
+        let image = unsafe { std::slice::from_raw_parts(image.as_ptr(), length) };
+        shared.holds(&check_shared(image)?)?;
+        Ok(Memory {
+            at,
+            layout: shared.layout(length),
+            follows: 0,
+        })
+    }
+
+    /// Writes header and image.
+    ///
+    /// # Safety
+    ///
+    /// `at` has the layout's bytes for both, aligned to 8.
+    unsafe fn write(at: NonNull<u8>, image: &[u8], mode: CounterMode, layout: Layout) -> Memory {
         let rules = Rules {
             image: layout.image as u64,
             counters: layout.counters as u64,
             slots: layout.slots as u64,
             tables: layout.tables as u64,
-            stride: (header.rules as usize * size_of::<Counter>()) as u64,
+            stride: layout.stride as u64,
             mode: mode as u32,
             sample_every: SAMPLE_EVERY,
             zero: [0; 2],
@@ -123,16 +267,11 @@ impl Memory {
         let place = unsafe { at.add(layout.image) };
         // SAFETY: as above; the source is another allocation.
         unsafe { std::ptr::copy_nonoverlapping(image.as_ptr(), place.as_ptr(), image.len()) };
-        let memory = Memory {
+        Memory {
             at,
             layout,
             follows: 0,
-        };
-        for (slot, state) in states.iter().enumerate().take(header.slots as usize) {
-            // SAFETY: slots are inside of the layout, aligned to 8.
-            unsafe { memory.slot(slot).write(*state) };
         }
-        Ok(memory)
     }
 
     fn slot(&self, slot: usize) -> NonNull<u64> {
@@ -140,19 +279,47 @@ impl Memory {
         unsafe { self.at.add(self.layout.slots + slot * SLOT_BYTES) }.cast()
     }
 
-    /// The counter of an id: of a rule or a policy.
+    /// The counter of an id: of a rule or a policy. O(rows).
+    ///
+    /// # Panics
+    ///
+    /// The image has no such id.
     pub fn counter(&self, id: u32) -> Counter {
-        // SAFETY: counter_place() compares the id with the layout.
-        unsafe { self.counter_place(id).read_volatile() }
+        let mut sum = Counter::default();
+        for row in 0..self.layout.rows {
+            // SAFETY: counter_place() compares the id with the layout.
+            let counter = unsafe { self.counter_place(row, id).read_volatile() };
+            sum.packets = sum.packets.wrapping_add(counter.packets);
+            sum.bytes = sum.bytes.wrapping_add(counter.bytes);
+        }
+        sum
+    }
+
+    /// Subtracts from a counter, in its last row. Packets may count at the same time in other rows.
+    ///
+    /// # Panics
+    ///
+    /// The image has no such id.
+    pub fn subtract(&mut self, id: u32, by: Counter) {
+        let place = self.counter_place(self.layout.rows - 1, id);
+        // SAFETY: counter_place() compared the id with the layout.
+        let last = unsafe { place.read_volatile() };
+        let last = Counter {
+            packets: last.packets.wrapping_sub(by.packets),
+            bytes: last.bytes.wrapping_sub(by.bytes),
+        };
+        // SAFETY: as above.
+        unsafe { place.write_volatile(last) };
     }
 
     /// The place of a counter, aligned to 8.
-    fn counter_place(&self, id: u32) -> NonNull<Counter> {
-        let at = self.layout.counters + id as usize * size_of::<Counter>();
+    fn counter_place(&self, row: usize, id: u32) -> NonNull<Counter> {
+        let at = id as usize * size_of::<Counter>();
         assert!(
-            at + size_of::<Counter>() <= self.layout.bytes,
+            row < self.layout.rows && at < self.layout.stride,
             "id {id} is not of this image"
         );
+        let at = self.layout.counters + row * self.layout.stride + at;
         // SAFETY: inside of the layout by the comparison above.
         unsafe { self.at.add(at) }.cast()
     }
@@ -181,6 +348,11 @@ impl Memory {
         (table, unsafe { self.at.add(store) })
     }
 
+    /// The number of tables: recent lists and limits by key.
+    pub fn tables(&self) -> u32 {
+        self.header().tables
+    }
+
     /// The state of a table: entries in use, and what it evicted, expired and refused.
     ///
     /// # Panics
@@ -193,12 +365,11 @@ impl Memory {
     }
 
     /// The bytes of the image.
-    fn image(&self) -> &[u8] {
-        let bytes = self.layout.slots - self.layout.image;
-        // SAFETY: format() wrote the image there.
+    pub fn image(&self) -> &[u8] {
+        // SAFETY: write() wrote the image there.
         let place = unsafe { self.at.add(self.layout.image) };
-        // SAFETY: the layout reserves these bytes for it.
-        unsafe { std::slice::from_raw_parts(place.as_ptr(), bytes) }
+        // SAFETY: the layout has these bytes.
+        unsafe { std::slice::from_raw_parts(place.as_ptr(), self.layout.image_bytes) }
     }
 
     /// From now on [`Memory::apply`] copies changes of this image. O(bytes).
@@ -208,10 +379,7 @@ impl Memory {
     /// The memory has another image.
     pub fn follow(&mut self, image: &LiveImage) {
         let bytes = image.bytes();
-        assert!(
-            self.image().get(..bytes.len()) == Some(bytes),
-            "the memory has another image"
-        );
+        assert!(self.image() == bytes, "the memory has another image");
         self.follows = image.id();
     }
 
@@ -260,14 +428,11 @@ impl Memory {
     ///
     /// A number is not of its image, or the descriptions of a table differ.
     pub fn carry(&mut self, old: &Memory, carry: &Carry) {
-        // SAFETY: format() wrote both headers.
-        let keys = unsafe { old.at.cast::<Rules>().as_ref() }.keys;
-        // SAFETY: as above.
-        unsafe { self.at.cast::<Rules>().as_mut() }.keys = keys;
+        self.take_seed(old);
         for (from, to) in &carry.ids {
             let counter = old.counter(*from);
             // SAFETY: counter_place() compares the id with the layout.
-            unsafe { self.counter_place(*to).write_volatile(counter) };
+            unsafe { self.counter_place(0, *to).write_volatile(counter) };
         }
         for (from, to) in &carry.slots {
             self.set_state(*to, old.state(*from));
@@ -286,6 +451,11 @@ impl Memory {
             // SAFETY: both tables have these bytes, in different allocations.
             unsafe { std::ptr::copy_nonoverlapping(source.as_ptr(), place.as_ptr(), bytes) };
         }
+    }
+
+    /// Runs all tables at a hook on a packet that was read.
+    pub fn evaluate(&mut self, hook: u32, work: &mut Work) {
+        ffi::evaluate(self.at.cast(), work, hook);
     }
 
     /// The first word of a slot.
@@ -316,14 +486,57 @@ impl Memory {
         unsafe { self.slot(slot as usize).write_volatile(value) };
     }
 
-    /// Sets a counter to 0.
+    /// Sets a counter to 0, in all rows.
     ///
     /// # Panics
     ///
     /// The image has no such id.
     pub fn zero_counter(&mut self, id: u32) {
+        for row in 0..self.layout.rows {
+            // SAFETY: counter_place() compares the id with the layout.
+            unsafe {
+                self.counter_place(row, id)
+                    .write_volatile(Counter::default())
+            };
+        }
+    }
+
+    /// Sets the counter of a new rule, in all rows.
+    ///
+    /// # Panics
+    ///
+    /// The image has no such id.
+    pub fn begin_counter(&mut self, id: u32, first: Counter) {
+        self.zero_counter(id);
         // SAFETY: counter_place() compares the id with the layout.
-        unsafe { self.counter_place(id).write_volatile(Counter::default()) };
+        unsafe {
+            self.counter_place(self.layout.rows - 1, id)
+                .write_volatile(first)
+        };
+    }
+
+    /// Empties a part of the memory of tables, which no packet uses.
+    ///
+    /// # Panics
+    ///
+    /// The image has no such part.
+    pub fn zero_tables(&mut self, part: std::ops::Range<u64>) {
+        assert!(
+            part.start <= part.end && part.end <= self.header().table_bytes,
+            "{part:?} is not of this image"
+        );
+        // SAFETY: the layout has the memory of tables.
+        let at = unsafe { self.at.add(self.layout.tables + part.start as usize) };
+        // SAFETY: as above.
+        unsafe { at.write_bytes(0, (part.end - part.start) as usize) };
+    }
+
+    /// Takes the seed of tables from another memory that shares them.
+    pub fn take_seed(&mut self, other: &Memory) {
+        // SAFETY: write() wrote both headers.
+        let keys = unsafe { other.at.cast::<Rules>().as_ref() }.keys;
+        // SAFETY: as above.
+        unsafe { self.at.cast::<Rules>().as_mut() }.keys = keys;
     }
 
     /// Changes the seed of tables, whose keys remote hosts choose: a live runtime draws one at start.
@@ -334,11 +547,9 @@ impl Memory {
 
     /// Sets all counters to 0.
     pub fn zero_counters(&mut self) {
-        let bytes = self.layout.bytes - self.layout.counters;
-        // SAFETY: the counters are the end of the layout.
-        let counters = unsafe { self.at.add(self.layout.counters) };
-        // SAFETY: as above.
-        unsafe { counters.write_bytes(0, bytes) };
+        for id in 0..self.header().rules {
+            self.zero_counter(id);
+        }
     }
 
     /// Mode sampled: one packet of `every` counts, `every` times. At least 1, which counts all.
@@ -385,9 +596,9 @@ impl Evaluator {
         ffi::read(work)
     }
 
-    /// Runs all tables at a hook on a packet that was read.
+    /// See [`Memory::evaluate`].
     pub fn evaluate(&mut self, hook: u32, work: &mut Work) {
-        ffi::evaluate(self.memory.at.cast(), work, hook);
+        self.memory.evaluate(hook, work);
     }
 
     /// Runs one base chain.

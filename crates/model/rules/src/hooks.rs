@@ -83,6 +83,7 @@ const WRITES: &str = "netfilter programs cannot change a packet or its mark";
 const BRIDGE_PORT: &str = "ports of a bridge are known to the bridge only";
 const ROUTE: &str = "the type of an address needs the kernel's routes";
 const NOT_KNOWN: &str = "Fairpath does not support this extension";
+const NOT_THERE: &str = "the programs at the hooks of netfilter do not read it yet";
 const TRANSLATION: &str = "address translation stays with the kernel";
 
 /// The answer for a match or a target at a point.
@@ -94,7 +95,9 @@ pub fn answer(kind: Kind, point: Point) -> Answer {
         Kind::State | Kind::Conntrack | Kind::Connmark if netfilter => Exact,
         Kind::State | Kind::Conntrack | Kind::Connmark => Elsewhere(Point::Netfilter, CONNECTION),
         Kind::Connlimit => Refused("counts of connections are not kept"),
-        Kind::Owner if netfilter => Exact,
+        Kind::Owner | Kind::Addrtype | Kind::Rpfilter | Kind::Mac | Kind::Time if netfilter => {
+            Refused(NOT_THERE)
+        }
         Kind::Owner => Elsewhere(Point::Netfilter, NO_SOCKET),
         Kind::Physdev => Refused(BRIDGE_PORT),
         Kind::Addrtype | Kind::Rpfilter if point == Point::Xdp => {

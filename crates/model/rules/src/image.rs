@@ -18,6 +18,7 @@ mod matches;
 mod prefix;
 mod rule;
 mod set;
+mod shared;
 mod table;
 mod target;
 
@@ -33,6 +34,7 @@ pub(crate) use encoded::reads_connection;
 pub(crate) use hash::mix;
 pub use live::{Applied, EditError, Live, SPACE, SPARE};
 pub use lookup::{ChainPlan, Segment};
+pub use shared::{Chains, Placed, Used, carry, carry_edited, identify};
 pub use table::RECENT_ENTRIES;
 
 /// Which chains find their rules by tables. The outcome of a packet is the same.
@@ -95,6 +97,8 @@ pub struct Built {
     pub(crate) reads: encoded::Reads,
     /// Chains with tables.
     pub plans: Vec<ChainPlan>,
+    /// Recent lists and limits by key.
+    pub(crate) tables: table::Tables,
 }
 
 /// An id of a counter as a place in the tree.
@@ -318,6 +322,7 @@ impl<'r, 'a> Builder<'r, 'a> {
             ids: self.ids,
             reads: self.reads,
             plans: self.plans,
+            tables: self.encoder.tables.clone(),
         };
         Ok((built, self.encoder))
     }

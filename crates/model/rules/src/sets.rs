@@ -204,6 +204,15 @@ impl Set {
         }
     }
 
+    /// True if its elements end after a time.
+    pub fn has_timeouts(&self) -> bool {
+        let header = match &self.body {
+            Body::Inet(header, _) | Body::Inet6(header, _) | Body::List(header, _) => header,
+            Body::Opaque(_) => return false,
+        };
+        header.timeout.is_some()
+    }
+
     /// The names of a list's members, in order; none of other sets.
     pub fn members(&self) -> impl Iterator<Item = &str> {
         let members = match &self.body {

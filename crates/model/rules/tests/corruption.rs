@@ -313,3 +313,19 @@ fn changes_before_other_tests_are_refused() {
         "the change of a target is not the last test of its rule"
     );
 }
+
+#[test]
+fn idle_runs_with_effects_are_refused() {
+    let rules = |last: &str| {
+        let idle = "-A INPUT -s 10.0.0.1\n".repeat(9);
+        format!("*filter\n:INPUT ACCEPT [0:0]\n{idle}{last}COMMIT\n")
+    };
+    let run = |built: &Built| word(&built.image, word(&built.image, 28) as usize) as usize;
+    let idle = built(&rules(""));
+    assert_eq!(word(&idle.image, run(&idle) + 8), 1);
+    let mixed = built(&rules("-A INPUT -s 10.0.0.1 -j DROP\n"));
+    let at = run(&mixed) + 8;
+    assert_eq!(word(&mixed.image, at), 0);
+    let problem = problem(&mixed, |image| put(image, at, 1));
+    assert_eq!(problem, "a rule of an idle run has an effect");
+}

@@ -127,6 +127,43 @@ fn mode_none_counts_nothing() {
     );
 }
 
+/// Rules that only count are not compared if nothing is counted; the verdict is the same.
+#[test]
+fn idle_rules_cost_nothing_without_counters() {
+    let idle = |source: u32| {
+        let rule = |at| format!("-A idle -s 10.0.0.{source} -m comment --comment n{at}\n");
+        (0..1000).map(rule).collect::<String>()
+    };
+    for (source, verdict, skipped) in [(1, "ACCEPT", true), (9, "DROP", true), (1, "DROP", false)] {
+        let middle = match skipped {
+            true => String::new(),
+            false => format!("-A idle -s 10.0.0.{source} -j {verdict}\n"),
+        };
+        let text = format!(
+            "*filter\n:INPUT {verdict} [0:0]\n:idle - [0:0]\n-A INPUT -j idle\n{}{middle}{}COMMIT\n",
+            idle(source),
+            idle(source)
+        );
+        let set = ruleset(Family::Ipv4, &text);
+        let built = build(&set, None, Lookups::Never).expect("small");
+        let [exact, none] = [CounterMode::Exact, CounterMode::None].map(|mode| {
+            let mut core = Core::new(&built, mode).expect("valid image");
+            let bytes = [&[2; 14][..], &packet(7)].concat();
+            let packet = Packet {
+                family: Family::Ipv4,
+                bytes: &bytes,
+                network: 14,
+                length: bytes.len() - 14,
+                facts: Facts::usual(),
+            };
+            core.evaluate(Hook::Input, &packet).expect("a whole packet")
+        });
+        assert_eq!(exact.verdict, none.verdict);
+        assert!(exact.evaluated > 1000, "{exact:?}");
+        assert_eq!(none.evaluated < 10, skipped, "{none:?}");
+    }
+}
+
 #[test]
 fn sampling_of_one_is_exact() {
     let Set { built, .. } = set();

@@ -6,6 +6,8 @@ pub const WORDS: usize = 16;
 pub const DEPTH: usize = 512;
 /// Rules that a trace keeps.
 pub const TRACE: usize = 4096;
+/// Places of a packet's log.
+pub const LOGS: usize = 8;
 /// Bytes of a packet that tests can read.
 pub const HEAD: usize = 512;
 /// Alignment of chains and records.
@@ -49,6 +51,20 @@ pub mod record {
     pub const LOOKUP: u8 = 0xfd;
     /// End of the rules of a lookup.
     pub const LEAVE: u8 = 0xfc;
+}
+
+/// Facts of a packet that rules read, as bits: a program obtains no others.
+pub mod needs {
+    /// More bytes than the headers without options.
+    pub const BYTES: u32 = 1;
+    /// The time.
+    pub const TIME: u32 = 2;
+    /// A random number.
+    pub const RANDOM: u32 = 4;
+    /// Names of interfaces.
+    pub const NAMES: u32 = 8;
+    /// The connection.
+    pub const CONNECTION: u32 = 16;
 }
 
 /// Words of a packet by number.
@@ -383,6 +399,12 @@ impl Table {
         // SAFETY: the structure is plain numbers without padding.
         unsafe { std::mem::transmute(self) }
     }
+
+    /// The description from bytes of an image.
+    pub fn from_bytes(bytes: [u8; size_of::<Table>()]) -> Table {
+        // SAFETY: the structure is plain numbers without padding.
+        unsafe { std::mem::transmute(bytes) }
+    }
 }
 
 /// Words of data of a limit's entry.
@@ -483,6 +505,13 @@ pub struct Header {
 }
 
 impl Header {
+    /// The header of an image; `None`: it is shorter.
+    pub fn of(image: &[u8]) -> Option<Header> {
+        let bytes = image.get(..size_of::<Header>())?;
+        // SAFETY: as many bytes of plain numbers.
+        Some(unsafe { bytes.as_ptr().cast::<Header>().read_unaligned() })
+    }
+
     /// Writes the header to the beginning of an image.
     ///
     /// # Panics
@@ -575,9 +604,9 @@ pub struct Work {
     pub depth: u32,
     /// The table of the hook that is evaluated.
     pub table: u32,
-    /// The slice of counters.
+    /// The row of counters.
     pub cpu: u32,
-    /// Another packet may count in that slice at the same time.
+    /// Another packet may count in that row at the same time.
     pub shared: u32,
     /// Mode sampled: true if this packet counts.
     pub sample: u32,
@@ -599,6 +628,8 @@ pub struct Work {
     pub changed: u32,
     /// Times that the packet was logged.
     pub logged: u32,
+    /// The tests that logged it: the low bits of their addresses.
+    pub log: [u32; LOGS],
     /// Reason of an unknown answer in the present rule.
     pub waiting: u32,
     /// True while table raw runs, if the packet's connection is not visible there.

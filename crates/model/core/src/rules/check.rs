@@ -84,6 +84,20 @@ impl Image<'_> {
 ///
 /// [`ImageError`]: the first contradiction.
 pub fn check(bytes: &[u8]) -> Result<Header, ImageError> {
+    let header = check_shared(bytes)?;
+    let most = bytes.len() as u64;
+    if u64::from(header.slots) > most || u64::from(header.rules) > most {
+        return bad(20, "more rules or slots than bytes");
+    }
+    Ok(header)
+}
+
+/// The same for an image whose state is shared with others: its numbers may have gaps.
+///
+/// # Errors
+///
+/// [`ImageError`]: the first contradiction.
+pub fn check_shared(bytes: &[u8]) -> Result<Header, ImageError> {
     let header_bytes = size_of::<Header>();
     if bytes.len() < header_bytes {
         return bad(bytes.len(), "the header is cut short");
@@ -117,10 +131,6 @@ pub fn check(bytes: &[u8]) -> Result<Header, ImageError> {
     let sets = u64::from(header.set_at) + 4 * u64::from(header.sets);
     if !is_table(header.set_at) || sets > bytes.len() as u64 {
         return bad(32, "the table of sets is outside");
-    }
-    if u64::from(header.slots) > bytes.len() as u64 || u64::from(header.rules) > bytes.len() as u64
-    {
-        return bad(20, "more rules or slots than bytes");
     }
     for family in 0..FAMILIES {
         for hook in 0..HOOKS {
@@ -229,7 +239,12 @@ fn check_chain(image: &Image, start: usize) -> Result<(), ImageError> {
                 let next = at + units * UNIT;
                 inside = match place {
                     None => None,
-                    Some(Inside::Run { stride, end, shape }) => {
+                    Some(Inside::Run {
+                        stride,
+                        end,
+                        shape,
+                        idle,
+                    }) => {
                         if units * UNIT != stride
                             || words == 0
                             || image.u32(at + 4)? & 31 != shape
@@ -237,7 +252,15 @@ fn check_chain(image: &Image, start: usize) -> Result<(), ImageError> {
                         {
                             return bad(at, "a rule of a run has another shape");
                         }
-                        (next < end).then_some(Inside::Run { stride, end, shape })
+                        if idle && (image.u8(at + 3)? != 0 || image.u32(at + 8)? != 0) {
+                            return bad(at, "a rule of an idle run has an effect");
+                        }
+                        (next < end).then_some(Inside::Run {
+                            stride,
+                            end,
+                            shape,
+                            idle,
+                        })
                     }
                     Some(Inside::Segment { mut offsets, end }) => {
                         if offsets.last() == Some(&at) {
@@ -263,6 +286,8 @@ enum Inside {
         stride: usize,
         end: usize,
         shape: u32,
+        /// Its rules only count.
+        idle: bool,
     },
     /// `offsets`: places that the lookup leads to, last first.
     Segment { offsets: Vec<usize>, end: usize },
@@ -295,6 +320,7 @@ fn check_run(image: &Image, at: usize, end: usize) -> Result<Inside, ImageError>
             stride,
             end: at + UNIT + bytes,
             shape: image.u32(at + 4)? & 31,
+            idle: image.u32(at + 8)? != 0,
         }),
         _ => bad(at, "a run is longer than its chain"),
     }
@@ -405,8 +431,7 @@ const MAX_BYTE_COST: u64 = 1 << 46;
 /// Largest rate of a window, so that its product with 2^31 seconds fits.
 const MAX_WINDOW_RATE: u64 = 1 << 33;
 
-/// The descriptions of tables: each is inside of the memory and behind the one before it. Returns
-/// their kinds.
+/// The descriptions of tables: each is inside of the memory, and they are apart. Returns their kinds.
 fn check_tables(image: &Image) -> Result<Vec<u32>, ImageError> {
     let header = &image.header;
     let start = header.table_at as usize;
@@ -419,7 +444,7 @@ fn check_tables(image: &Image) -> Result<Vec<u32>, ImageError> {
         return bad(48, "the tables need more memory than tables may have");
     }
     let mut kinds = Vec::new();
-    let mut free = 0;
+    let mut places = Vec::new();
     for number in 0..header.tables as usize {
         let at = start + number * size_of::<Table>();
         let place = &image.bytes[at..at + size_of::<Table>()];
@@ -458,12 +483,17 @@ fn check_tables(image: &Image) -> Result<Vec<u32>, ImageError> {
             .and_then(|bytes| bytes.checked_add(table.at))
             .filter(|end| *end <= header.table_bytes);
         match end {
-            Some(end) if table.at >= free && table.at.is_multiple_of(8) => free = end,
+            Some(end) if table.at.is_multiple_of(8) => places.push((table.at, end, at + 16)),
             _ => return bad(at + 16, "a table is outside of the memory of tables"),
         }
         kinds.push(table.kind);
     }
-    Ok(kinds)
+    places.sort_unstable();
+    let shared = places.windows(2).find(|pair| pair[0].1 > pair[1].0);
+    match shared {
+        Some(pair) => bad(pair[1].2, "a table shares memory with another one"),
+        None => Ok(kinds),
+    }
 }
 
 /// A program of u32: numbers of steps and ranges stay inside of it.

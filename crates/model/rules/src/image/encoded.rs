@@ -146,6 +146,11 @@ pub fn put_record(
 /// Rules of equal shape that make a run worthwhile.
 const MIN_RUN: usize = 4;
 
+/// True for a rule without a target and without tests: it only counts.
+fn is_idle(record: &[u8]) -> bool {
+    record[3] == 0 && record[8..12] == [0; 4]
+}
+
 /// Writes rules, those of equal shape as runs.
 pub fn write_runs(rules: &Encoded, range: Range<usize>, out: &mut Vec<u8>) {
     let mut at = range.start;
@@ -162,13 +167,15 @@ pub fn write_runs(rules: &Encoded, range: Range<usize>, out: &mut Vec<u8>) {
             .count();
         if count >= MIN_RUN && first.units < 256 {
             let first_shape = first.first_shape.unwrap_or_default();
+            let mut run = rules.records[at..at + count].iter();
+            let idle = run.all(|record| is_idle(rules.bytes_of(record)));
             put_record(
                 out,
                 1,
                 record::RUN,
                 first.units as u8,
                 first_shape,
-                0,
+                u32::from(idle),
                 count as u32,
             );
         } else {

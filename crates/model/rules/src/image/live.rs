@@ -16,6 +16,7 @@
 //! least [`SPARE`], and [`SPACE`] bytes). A transaction that needs more builds the image again, without gaps.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Range;
 
 use fairpath_core::rules::{Carry, LiveImage, NONE, Patch, ReplaceError, UNIT, record, test};
 
@@ -327,17 +328,8 @@ impl<'a> Live<'a> {
                     Some(Some(before)) => before,
                     None => chain,
                 };
-                let old = self.image.chain(old_base + id.0);
-                let blob = image.chain(base + id.0);
-                if chain.hook.is_some() {
-                    carry.ids.push((number(old, 4), number(blob, 4)));
-                }
-                let old: Vec<&[u8]> = records(old).collect();
-                for (record, from) in records(blob).zip(kept(&before.rules, &chain.rules)) {
-                    let Some(from) = from else { continue };
-                    carry.ids.push((number(old[from], 12), number(record, 12)));
-                    carry.slots.extend(slots(old[from]).zip(slots(record)));
-                }
+                let old = (&before.rules[..], self.image.chain(old_base + id.0));
+                carry_chain(&mut carry, old, (chain, image.chain(base + id.0)));
             }
             carry.ids.retain(|(_, id)| !zeroed.contains(id));
         }
@@ -430,12 +422,17 @@ fn rules(chain: Option<&Chain>) -> &[Rule] {
     chain.map_or(&[], |chain| &chain.rules)
 }
 
-fn number(bytes: &[u8], at: usize) -> u32 {
+pub(super) fn number(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
 /// The records of the rules of a blob.
-fn records(blob: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn records(blob: &[u8]) -> impl Iterator<Item = &[u8]> {
+    record_places(blob).map(|place| &blob[place])
+}
+
+/// Places in a blob of the records of its rules.
+pub(super) fn record_places(blob: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut at = CHAIN_HEADER;
     std::iter::from_fn(move || {
         loop {
@@ -446,7 +443,7 @@ fn records(blob: &[u8]) -> impl Iterator<Item = &[u8]> {
                 record::RUN | record::LOOKUP | record::LEAVE => at += UNIT,
                 _ => {
                     at += units * UNIT;
-                    return Some(&blob[start..at]);
+                    return Some(start..at);
                 }
             }
         }
@@ -454,7 +451,12 @@ fn records(blob: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// The slots of a rule, in order.
-fn slots(record: &[u8]) -> impl Iterator<Item = u32> {
+pub(super) fn slots(record: &[u8]) -> impl Iterator<Item = u32> {
+    slot_places(record).map(|at| number(record, at))
+}
+
+/// Offsets in a record of the numbers of its slots.
+pub(super) fn slot_places(record: &[u8]) -> impl Iterator<Item = usize> {
     let mut at = UNIT * (1 + usize::from(record[2]));
     (0..record[3]).filter_map(move |_| {
         let start = at;
@@ -463,8 +465,23 @@ fn slots(record: &[u8]) -> impl Iterator<Item = u32> {
             record[start],
             test::LIMIT | test::QUOTA | test::NTH | test::SET_TEMPLATE
         );
-        stateful.then(|| number(record, start + 4))
+        stateful.then_some(start + 4)
     })
+}
+
+/// Adds what a chain keeps: of rules and their blob before, for a chain and its blob after it.
+pub(super) fn carry_chain(carry: &mut Carry, old: (&[Rule], &[u8]), new: (&Chain, &[u8])) {
+    if new.0.hook.is_some() {
+        carry.ids.push((number(old.1, 4), number(new.1, 4)));
+    }
+    let before: Vec<&[u8]> = records(old.1).collect();
+    for (record, from) in records(new.1).zip(kept(old.0, &new.0.rules)) {
+        let Some(from) = from else { continue };
+        carry
+            .ids
+            .push((number(before[from], 12), number(record, 12)));
+        carry.slots.extend(slots(before[from]).zip(slots(record)));
+    }
 }
 
 /// For each rule after an edit, the place before of the rule that it is.

@@ -9,7 +9,7 @@ use fairpath_core::rules::{Table, table};
 
 use super::BuildError;
 use crate::hash_rate::{BYTES, credits, overflows, window};
-use crate::tree::{Family, Group, Value};
+use crate::tree::{Family, Group, Ruleset, Value};
 
 /// Addresses of a recent list (`ip_list_tot` of xt_recent).
 pub const RECENT_ENTRIES: u32 = 100;
@@ -37,6 +37,13 @@ pub struct Tables {
 }
 
 impl Tables {
+    /// Those of a set, without places.
+    pub fn of(ruleset: &Ruleset) -> Tables {
+        let mut encoder = super::rule::Encoder::new(ruleset.family, None);
+        encoder.prepare(ruleset);
+        encoder.tables
+    }
+
     /// The list of a recent match. `None`: it has more stamps than the core keeps.
     pub fn recent(&mut self, group: Group, family: Family) -> Option<u32> {
         let hits = group.number("--hitcount").map_or(0, |(hits, _)| hits);
@@ -102,22 +109,27 @@ impl Tables {
         })
     }
 
+    /// Numbers of tables that have the same name in both: here, and there.
+    pub fn named(&self, other: &Tables) -> Vec<(u32, u32)> {
+        let numbers = self.by_name.iter();
+        let numbers =
+            numbers.filter_map(|(name, here)| Some(((*here)?, (*other.by_name.get(name)?)?)));
+        let mut pairs: Vec<(u32, u32)> = numbers.collect();
+        pairs.sort_unstable();
+        pairs
+    }
+
     /// Numbers of tables that have the same description in both: here, and there.
     pub fn equal(&self, other: &Tables) -> Vec<(u32, u32)> {
-        let mut pairs: Vec<(u32, u32)> = self
-            .by_name
-            .iter()
-            .filter_map(|(name, here)| Some(((*here)?, (*other.by_name.get(name)?)?)))
-            .filter(|(here, there)| {
-                let there = other.tables[*there as usize];
-                let here = self.tables[*here as usize];
-                here == Table {
-                    at: here.at,
-                    ..there
-                }
-            })
-            .collect();
-        pairs.sort_unstable();
+        let mut pairs = self.named(other);
+        pairs.retain(|(here, there)| {
+            let there = other.tables[*there as usize];
+            let here = self.tables[*here as usize];
+            here == Table {
+                at: here.at,
+                ..there
+            }
+        });
         pairs
     }
 
