@@ -48,6 +48,7 @@ fn main() {
         "redirect",
         "rtt",
         "rules",
+        "rules_hook",
         "sched",
         "slot",
         "wake_bench",

@@ -5,11 +5,14 @@
 //! arena touches all pages that programs write to.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use libbpf_rs::{AsRawLibbpf, Map};
+use libbpf_rs::{AsRawLibbpf, Map, MapHandle};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
 /// Offset of the shared memory.
 pub(crate) const START: u64 = 4096;
@@ -66,7 +69,7 @@ pub(crate) fn kept_address(hash: u64) -> u64 {
 }
 
 /// Reserves the address of a found arena; false if this process uses it already.
-pub(crate) fn take_address(address: u64) -> bool {
+fn take_address(address: u64) -> bool {
     KEPT_TAKEN
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -79,6 +82,29 @@ pub(crate) fn release_address(address: u64) {
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .remove(&address);
+}
+
+/// Maps a found arena at its only valid address.
+pub(crate) fn map_kept(map: &MapHandle, address: u64, bytes: u64) -> Option<NonNull<u8>> {
+    if address == 0 || bytes > STRIDE || !take_address(address) {
+        return None;
+    }
+    let at = NonZeroUsize::new(address as usize);
+    let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED_NOREPLACE;
+    let both = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+    let length = NonZeroUsize::new(bytes as usize)?;
+    // SAFETY: replaces no mapping.
+    let mapped = unsafe { mmap(at, length, both, flags, map.as_fd(), 0) };
+    if mapped.is_err() {
+        release_address(address);
+    }
+    mapped.ok().map(NonNull::cast)
+}
+
+/// Unmaps it. The caller releases its address then.
+pub(crate) fn unmap_kept(start: NonNull<u8>, bytes: usize) {
+    // SAFETY: map_kept() mapped it, and the owner does not use it any more.
+    let _ = unsafe { munmap(start.cast(), bytes) };
 }
 
 /// The address at which libbpf mapped the arena of a loaded object: as requested.

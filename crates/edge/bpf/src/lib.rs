@@ -1,8 +1,9 @@
 //! Compiles bpf/prog; typed skeletons, attachment by file descriptor, feature probes.
 //!
 //! A file descriptor of this process holds every attachment (`bpf_link`, also for XDP). So all
-//! programs and maps end with the process in any case. The only exception is explicit: with
-//! [`Mark::attach_pinned`], shaping by the kernel outlives the daemon.
+//! programs and maps end with the process in any case. The exceptions are explicit: shaping by the
+//! kernel outlives the daemon with [`Mark::attach_pinned`], and rules their command with
+//! [`HookRules::pin`].
 
 mod arena;
 mod attach;
@@ -27,6 +28,7 @@ mod recoveries;
 mod redirect;
 mod rtt;
 mod rules;
+mod rules_hook;
 mod sched;
 mod stack_sent;
 mod stage;
@@ -57,6 +59,10 @@ pub use recoveries::{Recoveries, RecoveriesError, RecoveryCounts};
 pub use redirect::{MAX_SOCKETS, Outcomes, Redirect, RedirectError, RedirectOptions};
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
 pub use rules::{KernelRules, RUN_PACKETS, RulesError, STREAM_BYTES, STREAM_PACKETS};
+pub use rules_hook::{
+    Event, EventCursor, HOOK_FAMILIES, HookCounts, HookError, HookLock, HookPlace, HookRules,
+    HookSet, NewRules, Occurrence,
+};
 pub use sched::SchedRun;
 pub use stack_sent::{Sent, StackSent};
 pub use stage::Stage;
@@ -102,6 +108,9 @@ mod skel {
     }
     pub mod rules {
         include!(concat!(env!("OUT_DIR"), "/rules.skel.rs"));
+    }
+    pub mod rules_hook {
+        include!(concat!(env!("OUT_DIR"), "/rules_hook.skel.rs"));
     }
     pub mod pifo_bench {
         include!(concat!(env!("OUT_DIR"), "/pifo_bench.skel.rs"));

@@ -53,6 +53,16 @@ fn load_rules() -> Result<(), libbpf_rs::Error> {
     open.load().map(drop)
 }
 
+fn load_rules_hook() -> Result<(), libbpf_rs::Error> {
+    let mut place = MaybeUninit::uninit();
+    let mut open = skel::rules_hook::RulesHookSkelBuilder::default().open(&mut place)?;
+    open.maps.arena.set_max_entries(16)?;
+    open.maps
+        .arena
+        .set_map_extra(crate::arena::next_address())?;
+    open.load().map(drop)
+}
+
 fn load_pifo_bench() -> Result<(), libbpf_rs::Error> {
     let mut place = MaybeUninit::uninit();
     let mut open = skel::pifo_bench::PifoBenchSkelBuilder::default().open(&mut place)?;
@@ -257,6 +267,10 @@ pub fn load_all() -> Vec<Loaded> {
         Loaded {
             name: "rules",
             result: load_rules(),
+        },
+        Loaded {
+            name: "rules_hook",
+            result: load_rules_hook(),
         },
         Loaded {
             name: "sched",

@@ -4,8 +4,10 @@
 //! selects the mount point (the daemon: below `/run`) in the mount namespace of the calling
 //! process. Another process must be in the same one to find the pins.
 
+use std::ffi::CString;
 use std::fs;
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -52,6 +54,12 @@ impl Pins {
         let there = statfs(&path).map_err(|error| failed("read the type of", error.into()))?;
         let new = there.filesystem_type() != BPF_FS_MAGIC;
         if new {
+            // A mount would hide them.
+            let mut inside = fs::read_dir(&path).map_err(|source| failed("read", source))?;
+            if inside.next().is_some() {
+                let why = io::Error::other("it has files, which a bpffs would hide");
+                return Err(failed("mount a bpffs at", why));
+            }
             let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
             mount(
                 Some("fairpath"),
@@ -173,6 +181,34 @@ impl Pins {
         umount(path).map_err(|error| failed("unmount", error.into()))?;
         fs::remove_dir(path).map_err(|source| failed("remove", source))
     }
+}
+
+fn c_path(path: &Path) -> io::Result<CString> {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    CString::new(bytes).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+/// Pins a program, map or link.
+pub(crate) fn pin_object(object: BorrowedFd<'_>, path: &Path) -> Result<(), libbpf_rs::Error> {
+    let path = c_path(path)?;
+    // SAFETY: a path that ends with 0.
+    let failed = unsafe { libbpf_sys::bpf_obj_pin(object.as_raw_fd(), path.as_ptr()) } != 0;
+    match failed {
+        true => Err(io::Error::last_os_error().into()),
+        false => Ok(()),
+    }
+}
+
+/// Opens a pinned program, map or link.
+pub(crate) fn pinned_object(path: &Path) -> Result<OwnedFd, libbpf_rs::Error> {
+    let path = c_path(path)?;
+    // SAFETY: a path that ends with 0.
+    let object = unsafe { libbpf_sys::bpf_obj_get(path.as_ptr()) };
+    if object < 0 {
+        return Err(io::Error::last_os_error().into());
+    }
+    // SAFETY: a new descriptor, which no one else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(object) })
 }
 
 pub(crate) fn remove(path: &Path) -> Result<bool, PinError> {

@@ -18,8 +18,6 @@ mod port;
 mod slots;
 
 use std::fmt;
-use std::num::NonZeroUsize;
-use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
@@ -28,9 +26,8 @@ use fairpath_core::sched::{
 };
 use fairpath_core::{Memory, Rules, TooManyRules};
 use libbpf_rs::{Link, MapCore, MapHandle, Object, ObjectBuilder, OpenObject};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::arena::{self, PAGE, STRIDE};
+use crate::arena::{self, PAGE};
 use crate::pin::{self, PinError, Pins};
 use crate::rtt::wait_for_programs;
 use content::ContentLayout;
@@ -285,12 +282,13 @@ impl BpfQdisc {
             return Ok(None);
         };
         let link = Link::open(pins::link(pins, name)).map_err(QdiscError::Refused)?;
-        let arena =
+        let map =
             MapHandle::from_pinned_path(pins::arena(pins, name)).map_err(QdiscError::Refused)?;
-        let info = arena.info().map_err(QdiscError::Refused)?;
+        let info = map.info().map_err(QdiscError::Refused)?;
         let bytes = u64::from(info.info.max_entries) * PAGE;
         let base = Some(bytes).filter(|bytes| *bytes >= ArenaLayout::MIN);
-        let Some(base) = base.and_then(|_| map(&arena, info.info.map_extra, bytes)) else {
+        let Some(base) = base.and_then(|_| arena::map_kept(&map, info.info.map_extra, bytes))
+        else {
             return Ok(None);
         };
         let mut qdisc = BpfQdisc {
@@ -303,7 +301,7 @@ impl BpfQdisc {
             awaited: 0,
             held: Held::Found {
                 _link: link,
-                _arena: arena,
+                _arena: map,
                 bytes: bytes as usize,
             },
         };
@@ -618,8 +616,7 @@ impl Drop for BpfQdisc {
         let _ = self.port().owner.compare_exchange(me, 0, ours.0, ours.1);
         arena::release_address(self.base.addr().get() as u64);
         if let Held::Found { bytes, .. } = self.held {
-            // SAFETY: mapped by `map`, and not used any more.
-            let _ = unsafe { munmap(self.base.cast(), bytes) };
+            arena::unmap_kept(self.base, bytes);
         }
     }
 }
@@ -627,23 +624,6 @@ impl Drop for BpfQdisc {
 fn mapped(object: &Object) -> Option<NonNull<u8>> {
     let arena = object.maps().find(|map| map.name() == "arena");
     arena.and_then(|map| arena::mapped_at(&map))
-}
-
-/// Maps a found arena at its only valid address.
-fn map(map: &MapHandle, address: u64, bytes: u64) -> Option<NonNull<u8>> {
-    if address == 0 || bytes > STRIDE || !arena::take_address(address) {
-        return None;
-    }
-    let at = NonZeroUsize::new(address as usize);
-    let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED_NOREPLACE;
-    let both = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-    let length = NonZeroUsize::new(bytes as usize)?;
-    // SAFETY: replaces no mapping.
-    let mapped = unsafe { mmap(at, length, both, flags, map.as_fd(), 0) };
-    if mapped.is_err() {
-        arena::release_address(address);
-    }
-    mapped.ok().map(NonNull::cast)
 }
 
 /// The object with its sizes and its name.

@@ -30,6 +30,7 @@ use nix::fcntl::{Flock, FlockArg};
 
 use crate::attach::{self, AttachError, Attached, ExistingProgram, Hook};
 use crate::names::name_of;
+use crate::pin::pin_object;
 use crate::skel::xdp::XdpSkelBuilder;
 
 /// The name of the root, which identifies it.
@@ -88,8 +89,8 @@ impl Held {
     /// Keeps the stage after the end of this process, by a pin of its map, and of the link
     /// (`PATH-link`).
     pub(crate) fn pin(mut self, path: &Path) -> Result<(), libbpf_rs::Error> {
-        pin(self.map.as_fd(), path)?;
-        pin(self.link.as_fd(), &link_pin(path)).inspect_err(|_| {
+        pin_object(self.map.as_fd(), path)?;
+        pin_object(self.link.as_fd(), &link_pin(path)).inspect_err(|_| {
             // A half pin would reserve the name permanently. The next owner reports this error.
             let _ = std::fs::remove_file(path);
         })?;
@@ -116,17 +117,6 @@ fn link_pin(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-link");
     name.into()
-}
-
-fn pin(object: BorrowedFd<'_>, path: &Path) -> Result<(), libbpf_rs::Error> {
-    let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes())
-        .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    // SAFETY: a path that ends with 0.
-    let failed = unsafe { libbpf_sys::bpf_obj_pin(object.as_raw_fd(), path.as_ptr()) } != 0;
-    match failed {
-        true => Err(io::Error::last_os_error().into()),
-        false => Ok(()),
-    }
 }
 
 /// Puts `program` into a stage of an interface of the current network namespace.

@@ -77,7 +77,7 @@ pub(super) fn create_map(
 }
 
 /// Attaches by a link, which ends when the returned descriptor closes.
-pub(super) fn create_link(
+pub(crate) fn create_link(
     program: &OwnedFd,
     target: i32,
     attach_type: bpf_attach_type,

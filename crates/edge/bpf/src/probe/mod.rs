@@ -17,6 +17,7 @@ mod try_hooks;
 
 pub use af_xdp::{AfXdpMode, af_xdp};
 pub use congestion::congestion_info;
+pub(crate) use kernel::create_link;
 pub use kernel_type::{KernelStruct, kernel_struct};
 pub use try_bpf::{
     arena, bpf, bpf_qdisc, bpf_stats, bpf_tcp_cc, kernel_btf, may_goto, prog_test_run_syscall,

@@ -1,0 +1,553 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/*
+ * rules_hook.bpf.c: rules at the hooks of netfilter, one program for each table.
+ *
+ *   rules_raw, rules_mangle, rules_filter, rules_security
+ *
+ * A program evaluates its table for IPv4 and IPv6. The arena has two places for a set; `active` names
+ * the one that packets meet. A program runs on several CPUs, and is interrupted by another run: packets
+ * that are sent nest in softirqs. So each takes a scratch by an atomic bit.
+ *
+ * Deliberately absent: changes of a packet or its mark, which netfilter programs cannot make.
+ */
+#include "kernel.h"
+
+#include <bpf/bpf_core_read.h>
+
+#include "../core/rules/evaluate.h"
+
+#define FP_ARENA_START 4096ull
+
+/* struct rules_hook, scratches, sets. Written by user space. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARENA);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* pages; set before loading */
+	__ulong(map_extra, 2ull << 44);
+} arena SEC(".maps");
+
+struct nf_hook_state {
+	u8 hook;
+	u8 pf;
+	struct net_device *in;
+	struct net_device *out;
+} FP_CO_RE;
+
+struct net_device {
+	char name[16];
+	u16 type;
+} FP_CO_RE;
+
+struct sk_buff {
+	u32 len;
+	u32 data_len;
+	u8 *head;
+	u8 *data;
+	struct net_device *dev;
+	struct sock *sk;
+	u32 mark;
+	u64 _nfct;
+	u16 mac_header;
+	u8 pkt_type : 3;
+} FP_CO_RE;
+
+struct bpf_nf_ctx {
+	const struct nf_hook_state *state;
+	struct sk_buff *skb;
+} FP_CO_RE;
+
+struct nf_conn {
+	unsigned long status;
+	u32 mark;
+} FP_CO_RE;
+
+/* A kernel type of words, for loads of bytes that have no type. */
+struct timespec64 {
+	s64 tv_sec;
+	long tv_nsec;
+} FP_CO_RE;
+
+extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __ksym;
+extern int bpf_dynptr_from_skb(struct sk_buff *skb, u64 flags, struct bpf_dynptr *ptr) __ksym;
+
+struct bpf_dynptr {
+	u64 opaque[2];
+} __attribute__((aligned(8)));
+
+FP_INLINE u64 word_at(const void *at)
+{
+	const struct timespec64 *words =
+		bpf_rdonly_cast(at, bpf_core_type_id_kernel(struct timespec64));
+
+	return words->tv_sec;
+}
+
+/* The address of a packet. The verifier calculates with numbers only, so it is read as one. */
+FP_INLINE u64 packet_of(struct bpf_nf_ctx *ctx)
+{
+	const struct timespec64 *words =
+		bpf_rdonly_cast(ctx, bpf_core_type_id_kernel(struct timespec64));
+
+	return words->tv_nsec;
+}
+
+/* Scratches of a CPU: more than nest on it. */
+#define NESTED 4
+/* Packets on their way that a CPU knows, by a hash of their address. */
+#define PASSING 64
+/* Bytes of a packet that are copied at first: headers without options. */
+#define FIRST_BYTES 64
+/* Facts that rules read: bits of `programs`. */
+#define NEEDS_BYTES	 (1u << 24)
+#define NEEDS_TIME	 (2u << 24)
+#define NEEDS_RANDOM	 (4u << 24)
+#define NEEDS_NAMES	 (8u << 24)
+#define NEEDS_CONNECTION (16u << 24)
+/* Bytes of one copy from pages. */
+#define PART 64
+/* Events that are kept, and bytes of a packet in each. */
+#define EVENTS	    1024
+#define EVENT_BYTES 256
+/* Places for a set, and families: IPv4, IPv6. */
+#define PLACES	 2
+#define FAMILIES 2
+
+/* Mirrored in src/rules_hook.rs. Offsets are from the beginning. */
+struct rules_hook {
+	/*
+	 * Bit 0: the place whose sets packets meet. The other bits: 0, or the time from which they meet
+	 * the other place again.
+	 */
+	u64 active;
+	u64 generations[PLACES];    /* of their content; 0: it is being written */
+	u64 sets[PLACES][FAMILIES]; /* struct fp_rules; 0: no rules */
+	/* Bit PROGRAM * 5 + hook: it has something to evaluate. From bit 24 on: NEEDS_*. */
+	u32 programs[PLACES][FAMILIES];
+	u64 scratches; /* struct rules_scratch by CPU, NESTED each */
+	u64 passing;   /* struct rules_passing by CPU, PASSING each */
+	u64 parked;    /* user space: packets that waited elsewhere while rules changed */
+	u64 events;    /* struct rules_event, EVENTS of them */
+	u64 event;     /* number of the next one */
+	u64 unlogged;  /* logs of packets that more rules logged than have a place */
+	u64 pressed;   /* packets without a scratch, which are dropped */
+	u64 unknown;   /* packets with an unknown answer, which are dropped */
+	u32 changing;  /* rules are being replaced, or wait for a confirmation */
+	u32 pad;
+	u32 cpus;
+	u32 format;	      /* user space: version of all this; the texts of the places */
+	u64 texts[PLACES][2]; /* offset, bytes */
+};
+
+/* A packet on its way through the hooks, and the set that it met first. */
+struct rules_passing {
+	u64 key;
+	u64 generation;
+};
+
+#define EVENT_LOG    1 /* a rule logged the packet */
+#define EVENT_REJECT 2 /* a rule rejected it, and it wants an answer */
+
+/* A packet for user space. Readers compare the number before and after. */
+struct rules_event {
+	u64 number; /* 1 and more; 0 while it is written */
+	u64 time;
+	u64 generation;
+	u64 in[2];
+	u64 out[2];
+	u64 source; /* link-layer addresses, if `has_link` */
+	u64 destination;
+	u32 kind;
+	u32 where; /* EVENT_LOG: offset in the image of the test; EVENT_REJECT: the counter's id */
+	u32 argument;
+	u32 mark;
+	u32 length;
+	u32 captured;
+	u8 family;
+	u8 hook;
+	u8 program;
+	u8 has_link;
+	u32 pad;
+	u64 head[EVENT_BYTES / 8];
+	u64 spare[3];
+};
+
+struct rules_scratch {
+	u32 busy;
+	u32 pad;
+	u64 spare[7];
+	struct fp_rules_work work;
+};
+
+char _license[] SEC("license") = "Dual MIT/GPL";
+
+#define NF_DROP		0
+#define NF_ACCEPT	1
+#define PF_IPV4		2
+#define PACKET_LOOPBACK 5
+#define TYPE_ETHERNET	1
+#define TYPE_LOOPBACK	772
+#define FP_HOOK_INPUT	1
+
+FP_INLINE struct rules_hook FP_MEM *the_hook(void)
+{
+	asm volatile("" : : "r"(&arena));
+	return (struct rules_hook FP_MEM *)FP_ARENA_START;
+}
+
+FP_INLINE struct rules_passing FP_MEM *passing_at(struct rules_hook FP_MEM *h, u32 cpu, u64 key)
+{
+	u64 at = cpu * (u64)PASSING + (fp_mix64(key) & (PASSING - 1));
+
+	return FP_AT(struct rules_passing, h, h->passing + at * sizeof(struct rules_passing));
+}
+
+/* An interrupt in between finds no key. */
+FP_INLINE void record_passing(struct rules_passing FP_MEM *p, u64 key, u64 generation)
+{
+	*(volatile u64 FP_MEM *)&p->key = 0;
+	*(volatile u64 FP_MEM *)&p->generation = generation;
+	*(volatile u64 FP_MEM *)&p->key = key;
+}
+
+/*
+ * The place of a packet while rules change. The first program records it under the addresses of the packet
+ * and of its bytes: a clone has the bytes, and a copied packet has the address. A packet without a record
+ * meets the active place.
+ */
+static __attribute__((noinline)) u32 recorded_place(struct bpf_nf_ctx *ctx, u32 cpu, u32 place,
+						    u32 is_first)
+{
+	struct rules_hook FP_MEM *h = the_hook();
+	u64 skb = packet_of(ctx), bytes = skb + bpf_core_field_offset(struct sk_buff, head);
+	struct rules_passing FP_MEM *p = passing_at(h, cpu, skb);
+	struct rules_passing FP_MEM *q;
+	u64 found = 0;
+
+	bytes = word_at((const void *)bytes);
+	q = passing_at(h, cpu, bytes);
+	if (is_first) {
+		u64 generation = *(volatile u64 FP_MEM *)&h->generations[place & 1];
+
+		record_passing(p, skb, generation);
+		record_passing(q, bytes, generation);
+		return place;
+	}
+	if (*(volatile u64 FP_MEM *)&p->key == skb)
+		found = p->generation;
+	else if (*(volatile u64 FP_MEM *)&q->key == bytes)
+		found = q->generation;
+	if (found && found == *(volatile u64 FP_MEM *)&h->generations[!place])
+		return !place;
+	return place;
+}
+
+/*
+ * The number of the place that a packet meets: one at all of its hooks, which it passes without a pause
+ * except for queues and reassembly. While rules change, the program of table raw is at the first hooks.
+ */
+FP_INLINE u32 place_of(struct rules_hook FP_MEM *h, struct bpf_nf_ctx *ctx, u32 cpu, u32 is_first)
+{
+	u64 active = *(volatile u64 FP_MEM *)&h->active;
+	u32 place = active & 1;
+
+	if (fp_unlikely(active > 1) && bpf_ktime_get_ns() >= (active & ~1ull))
+		place = !place;
+	if (fp_unlikely(*(volatile u32 FP_MEM *)&h->changing))
+		place = recorded_place(ctx, cpu, place, is_first);
+	return place;
+}
+
+/*
+ * A scratch of this CPU. The first has its own counters. Those of interrupts share one row of all CPUs, as
+ * does a task that runs in place of another one in an evaluation.
+ */
+FP_INLINE struct rules_scratch FP_MEM *take_scratch(struct rules_hook FP_MEM *h, u32 cpu)
+{
+	u32 i;
+
+	for (i = 0; i < NESTED; i++) {
+		struct rules_scratch FP_MEM *s = FP_AT(
+			struct rules_scratch, h,
+			h->scratches + ((u64)cpu * NESTED + i) * sizeof(struct rules_scratch));
+
+		if (!fp_cas32(&s->busy, 0, 1)) {
+			s->work.cpu = i ? h->cpus : cpu;
+			s->work.shared = i > 0;
+			return s;
+		}
+	}
+	return 0;
+}
+
+FP_INLINE void name_of(const struct net_device *device, u64 FP_MEM *words)
+{
+	const char *name;
+
+	if (!device) {
+		((volatile u64 FP_MEM *)words)[0] = 0;
+		((volatile u64 FP_MEM *)words)[1] = 0;
+		return;
+	}
+	name = device->name;
+	((volatile u64 FP_MEM *)words)[0] = word_at(name);
+	((volatile u64 FP_MEM *)words)[1] = word_at(name + 8);
+}
+
+/* Bits of --ctstate by the kernel's ctinfo. */
+FP_INLINE void connection_of(struct fp_rules_work FP_MEM *w, const struct sk_buff *skb)
+{
+	u64 nfct = skb->_nfct, state, status, info = nfct & 7;
+	const u8 *entry;
+
+	w->word[FP_W_META] = 0;
+	if (info == 7) {
+		w->word[FP_W_META] = 16ull << FP_META_STATE;
+		return;
+	}
+	if (!(nfct & ~7ull)) {
+		w->word[FP_W_META] = 1ull << FP_META_STATE;
+		return;
+	}
+	/* Some kernels describe struct nf_conn twice: its fields are unique, its type is not. */
+	entry = (const u8 *)(nfct & ~7ull);
+	status = word_at(entry + bpf_core_field_offset(struct nf_conn, status));
+	/* Established, related, new; 3 is added to those of replies. */
+	state = info == 2 ? 2 : info == 1 || info == 4 ? 4 : 8;
+	/* IPS_SRC_NAT, IPS_DST_NAT */
+	state |= (status >> 4 & 3) << 5;
+	w->word[FP_W_META] = state << FP_META_STATE | (status & 15) << FP_META_STATUS |
+			     (u64)(info > 2) << FP_META_REPLY;
+	w->word[FP_W_MARK] |= word_at(entry + bpf_core_field_offset(struct nf_conn, mark)) << 32;
+}
+
+/*
+ * The link-layer header, for events: 1 of Ethernet, 2 of the loopback device. 0: there is none.
+ */
+FP_INLINE u32 link_of(struct fp_rules_work FP_MEM *w, const struct sk_buff *skb)
+{
+	const struct net_device *device = skb->dev;
+	const u8 *mac = skb->head + skb->mac_header;
+
+	if (!device || (device->type != TYPE_ETHERNET && device->type != TYPE_LOOPBACK) ||
+	    skb->mac_header == 0xffff || mac + FP_LINK_BYTES > skb->data)
+		return 0;
+	w->word[FP_W_DMAC] = word_at(mac) & 0xffffffffffffull;
+	w->word[FP_W_SMAC] = word_at(mac + 6) & 0xffffffffffffull;
+	return device->type == TYPE_ETHERNET ? 1 : 2;
+}
+
+/* Copies bytes of the linear part, from a multiple of 8. Returns how many are in the scratch then. */
+FP_INLINE u32 copy_linear(struct fp_rules_work FP_MEM *w, const struct sk_buff *skb, u32 from,
+			  u32 to)
+{
+	u32 linear = skb->len - skb->data_len, at = FP_ZERO;
+	const u8 *data = skb->data;
+
+	for (at += from; at < to && at < linear && fp_can_loop; at += 8)
+		*(volatile u64 FP_MEM *)(w->head + (at & (FP_RULES_HEAD - 1))) = word_at(data + at);
+	return linear < to ? linear : to;
+}
+
+/* Bytes outside of the linear part: rare, but never missed. */
+static __attribute__((noinline)) int copy_pages(struct sk_buff *skb, struct fp_rules_work FP_MEM *w)
+{
+	u32 at = FP_ZERO, i, length = skb->len < FP_RULES_HEAD ? skb->len : FP_RULES_HEAD;
+	struct bpf_dynptr bytes;
+	u64 part[PART / 8];
+
+	if (bpf_dynptr_from_skb(skb, 0, &bytes))
+		return 0;
+	while (at < length && fp_can_loop) {
+		u32 size = length - at;
+
+		if (size > PART)
+			size = PART;
+		/* For the verifier. */
+		size = fp_hide32(size);
+		if (size > PART)
+			return 0;
+		if (bpf_dynptr_read(part, size, &bytes, at, 0))
+			return 0;
+		for (i = 0; i < PART / 8; i++)
+			*(volatile u64 FP_MEM *)(w->head + ((at + 8 * i) & (FP_RULES_HEAD - 1))) =
+				part[i];
+		at += PART;
+	}
+	w->captured = length;
+	return 0;
+}
+
+/* True if there are options of IPv4, or headers behind that of IPv6, which may be long. */
+FP_INLINE int has_extensions(const struct fp_rules_work FP_MEM *w)
+{
+	u32 next = w->head[6];
+
+	if (w->family == FP_FAMILY_IPV4)
+		return w->head[0] != 0x45;
+	return next != FP_P_TCP && next != FP_P_UDP && next != FP_P_ICMPV6;
+}
+
+FP_INLINE void copy_head(struct fp_rules_work FP_MEM *w, struct sk_buff *skb, u32 deep)
+{
+	u32 linear = skb->len - skb->data_len, wanted = FIRST_BYTES, i;
+	const u8 *data = skb->data;
+
+	if (linear >= FIRST_BYTES) {
+		for (i = 0; i < FIRST_BYTES; i += 8)
+			*(volatile u64 FP_MEM *)(w->head + i) = word_at(data + i);
+		w->captured = FIRST_BYTES;
+	} else {
+		w->captured = copy_linear(w, skb, 0, FIRST_BYTES);
+	}
+	if (deep || has_extensions(w)) {
+		w->captured = copy_linear(w, skb, FIRST_BYTES, FP_RULES_HEAD);
+		wanted = FP_RULES_HEAD;
+	}
+	if (w->captured < wanted && w->captured < skb->len)
+		copy_pages(skb, w);
+}
+
+FP_INLINE void put_event(struct rules_hook FP_MEM *h, struct fp_rules_work FP_MEM *w, u32 kind,
+			 u32 where, u32 place, u32 point)
+{
+	u64 number = __sync_fetch_and_add(&h->event, 1);
+	struct rules_event FP_MEM *e =
+		FP_AT(struct rules_event, h,
+		      h->events + (number & (EVENTS - 1)) * sizeof(struct rules_event));
+	u32 i;
+
+	/* A full barrier: a reader that sees a word of this packet sees the number change. */
+	__sync_lock_test_and_set(&e->number, 0);
+	e->time = w->now;
+	e->generation = h->generations[place & 1];
+	e->in[0] = w->word[FP_W_IN];
+	e->in[1] = w->word[FP_W_IN + 1];
+	e->out[0] = w->word[FP_W_OUT];
+	e->out[1] = w->word[FP_W_OUT + 1];
+	e->source = w->word[FP_W_SMAC];
+	e->destination = w->word[FP_W_DMAC];
+	e->kind = kind;
+	e->where = where;
+	e->argument = w->argument;
+	e->mark = (u32)w->word[FP_W_MARK];
+	e->length = w->length;
+	e->captured = w->captured < EVENT_BYTES ? w->captured : EVENT_BYTES;
+	e->family = w->family;
+	e->hook = point & 0xff;
+	e->program = point >> 8 & 0xff;
+	e->has_link = point >> 16;
+	for (i = 0; i < EVENT_BYTES / 8; i++)
+		e->head[i] = ((volatile u64 FP_MEM *)w->head)[i];
+	fp_cas64(&e->number, 0, number + 1);
+}
+
+/* Rules that logged a packet, and one that rejected it. */
+static __attribute__((noinline)) int report(struct rules_scratch FP_MEM *s, u32 verdict, u32 place,
+					    u32 point)
+{
+	struct rules_hook FP_MEM *h = the_hook();
+	struct fp_rules_work FP_MEM *w = &s->work;
+	u32 image, i = FP_ZERO;
+
+	image = (u32)(u64)fp_rules_image(
+		FP_AT(struct fp_rules, h, h->sets[place & 1][w->family & 1]));
+	for (; i < w->logged && i < FP_RULES_LOGS && fp_can_loop; i++)
+		put_event(h, w, EVENT_LOG, w->log[i & (FP_RULES_LOGS - 1)] - image, place, point);
+	if (w->logged > FP_RULES_LOGS)
+		fp_add64(&h->unlogged, w->logged - FP_RULES_LOGS);
+	if (verdict == FP_ACT_REJECT)
+		put_event(h, w, EVENT_REJECT, w->rule, place, point);
+	return 0;
+}
+
+/* Runs the program with this number for some tables, given as bits. */
+static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 program, u32 tables)
+{
+	struct rules_hook FP_MEM *h = the_hook();
+	const struct nf_hook_state *state = ctx->state;
+	u32 cpu = bpf_get_smp_processor_id(), family = state->pf != PF_IPV4, place;
+	u32 hook = state->hook, verdict = FP_ACT_ACCEPT, used;
+	struct sk_buff *skb = ctx->skb;
+	struct rules_scratch FP_MEM *s;
+	struct fp_rules_work FP_MEM *w;
+
+	if (cpu >= h->cpus) {
+		fp_add64(&h->pressed, 1);
+		return NF_DROP;
+	}
+	place = place_of(h, ctx, cpu, program == 0);
+	used = h->programs[place & 1][family & 1];
+	if (!(used >> (program * 5 + hook) & 1))
+		return NF_ACCEPT;
+	s = take_scratch(h, cpu);
+	if (!s) {
+		fp_add64(&h->pressed, 1);
+		return NF_DROP;
+	}
+	w = &s->work;
+	w->family = family ? FP_FAMILY_IPV6 : FP_FAMILY_IPV4;
+	w->word[FP_W_MARK] = skb->mark;
+	w->word[FP_W_META] = 0;
+	if (used & NEEDS_CONNECTION)
+		connection_of(w, skb);
+	if (used & NEEDS_NAMES) {
+		name_of(state->in, &w->word[FP_W_IN]);
+		name_of(state->out, &w->word[FP_W_OUT]);
+	}
+	if (used & NEEDS_TIME)
+		w->now = bpf_ktime_get_ns();
+	if (used & NEEDS_RANDOM)
+		w->random = bpf_get_prandom_u32();
+	w->length = skb->len;
+	copy_head(w, skb, used & NEEDS_BYTES);
+	w->known = FP_KNOWN_RANDOM | FP_KNOWN_EARLY | FP_KNOWN_OWNER;
+	/* Recent lists read that there is one, not whose it is. */
+	if (skb->sk)
+		w->known |= FP_KNOWN_OWNED;
+	w->word[FP_W_MISC] = BPF_CORE_READ_BITFIELD(skb, pkt_type);
+	w->slow = 0;
+	w->logged = 0;
+	/* A looped packet is multicast or broadcast, for pkttype. */
+	if ((w->word[FP_W_MISC] & 0xff) == PACKET_LOOPBACK)
+		w->word[FP_W_MISC] = family || (w->head[16] & 0xf0) == 0xe0 ? 2 : 1;
+	if (fp_rules_read(w))
+		verdict = fp_rules_evaluate_tables(
+			FP_AT(struct fp_rules, h, h->sets[place & 1][family & 1]), w, hook, tables);
+	if (fp_unlikely(w->logged || verdict == FP_ACT_REJECT)) {
+		if (w->captured < EVENT_BYTES)
+			copy_head(w, skb, 1);
+		name_of(state->in, &w->word[FP_W_IN]);
+		name_of(state->out, &w->word[FP_W_OUT]);
+		w->now = bpf_ktime_get_ns();
+		report(s, verdict, place, link_of(w, skb) << 16 | program << 8 | hook);
+	}
+	if (verdict == FP_ACT_UNKNOWN)
+		fp_add64(&h->unknown, 1);
+	fp_store_release32(&s->busy, 0);
+	return verdict == FP_ACT_ACCEPT ? NF_ACCEPT : NF_DROP;
+}
+
+SEC("netfilter")
+int rules_raw(struct bpf_nf_ctx *ctx)
+{
+	return evaluate(ctx, 0, 1 << 0);
+}
+
+SEC("netfilter")
+int rules_mangle(struct bpf_nf_ctx *ctx)
+{
+	return evaluate(ctx, 1, 1 << 1);
+}
+
+/* At INPUT, nat is the last table. */
+SEC("netfilter")
+int rules_filter(struct bpf_nf_ctx *ctx)
+{
+	return evaluate(ctx, 2, ctx->state->hook == FP_HOOK_INPUT ? 1 << 2 : 1 << 3);
+}
+
+SEC("netfilter")
+int rules_security(struct bpf_nf_ctx *ctx)
+{
+	return evaluate(ctx, 3, ctx->state->hook == FP_HOOK_INPUT ? 1 << 3 : 1 << 4);
+}

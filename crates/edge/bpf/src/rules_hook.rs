@@ -1,0 +1,965 @@
+//! Rules at the hooks of netfilter: programs that evaluate a table each, and the sets that they read.
+//!
+//! ```text
+//!   images ─> place 0 or 1 of the arena ─ active ─> rules_hook.bpf.c at raw, mangle, filter, security
+//! ```
+//!
+//! Rules that are pinned outlive their process. Another process finds them ([`HookRules::open`]), and
+//! replaces them ([`HookRules::set`]) by writing the place that no packet meets and then one word. So
+//! a process that is killed leaves the old rules or the new ones. With a time limit, the programs return to
+//! the old place automatically unless [`HookRules::confirm`] comes first.
+//!
+//! Both places use the same counters, slots and tables. A rule that stays has its numbers in both.
+
+mod events;
+mod links;
+
+use std::fs::File;
+use std::io;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::time::Duration;
+
+use fairpath_core::rules::{
+    Counter, CounterMode, Header as Image, ImageError, Memory, SLOT_BYTES, Shared, VERSION, Work,
+    table,
+};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapCore, MapHandle, OpenObject};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::arena::{self, PAGE, START, STRIDE};
+use crate::pin::{PinError, Pins};
+use crate::rtt::wait_for_programs;
+use crate::skel::rules_hook::{RulesHookSkel, RulesHookSkelBuilder};
+pub use events::{Event, EventCursor, Occurrence};
+pub use links::HookPlace;
+
+/// Scratches of a CPU (`NESTED`).
+const NESTED: usize = 4;
+/// `struct rules_scratch`: a line, then the scratch.
+const SCRATCH_BYTES: usize = 64 + size_of::<Work>();
+/// Bytes of a place for text and images.
+const PLACE_BYTES: usize = 512 << 20;
+/// Slots of state: limits, quotas.
+const SLOTS: u32 = 1 << 21;
+/// Reads of the rules before they are called busy.
+const LOOKS: u32 = 100;
+/// Families at the hooks: IPv4 and IPv6.
+pub const HOOK_FAMILIES: usize = 2;
+/// The version of everything in the arena: that of the header here, of images, and of scratches.
+const FORMAT: u32 = 1 | VERSION << 8 | (size_of::<Work>() as u32) << 16;
+
+/// Rules at the hooks could not be loaded, found or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum HookError {
+    /// The kernel refused map, program or pin.
+    #[error(
+        "load the programs of rules: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.12 or newer with CONFIG_NETFILTER_BPF_LINK (`fairpath features` shows what is missing)"
+    )]
+    Refused(#[source] libbpf_rs::Error),
+    /// The programs at the hooks are unknown.
+    #[error("list the programs at the hooks: {0}; needs CAP_BPF and CAP_PERFMON")]
+    List(#[source] io::Error),
+    /// A program could not be attached.
+    #[error(
+        "attach the rules of table {table} at {hook}: {source}; the priorities {first} to {last} were tried: free one of them"
+    )]
+    Attach {
+        /// The table.
+        table: &'static str,
+        /// The hook.
+        hook: &'static str,
+        /// The first priority.
+        first: i32,
+        /// The last one.
+        last: i32,
+        /// The error of the kernel.
+        #[source]
+        source: io::Error,
+    },
+    /// Larger than the place for a set.
+    #[error(
+        "load rules: they need {needed} {unit}, and there are {reserved} for old and new ones: divide the set"
+    )]
+    TooLarge {
+        /// Needed.
+        needed: usize,
+        /// Reserved.
+        reserved: usize,
+        /// Their kind.
+        unit: &'static str,
+    },
+    /// The arena's mapping is missing.
+    #[error("map the arena of rules: its address is in use, or the kernel is too old")]
+    NotMapped,
+    /// Another version of Fairpath loaded the rules.
+    #[error(
+        "open the loaded rules: another version of Fairpath loaded them (format {found:#x}, here {FORMAT:#x}): unload them, and load them again"
+    )]
+    Version {
+        /// Its number.
+        found: u32,
+    },
+    /// The lock cannot be taken.
+    #[error("lock the loaded rules with {LOCK}: {0}; run it as root")]
+    Lock(#[source] io::Error),
+    /// The pins cannot be read.
+    #[error("look for loaded rules: {0}; run it as root")]
+    Look(#[source] io::Error),
+    /// Rules have other pins.
+    #[error(
+        "load rules: others of Fairpath are at the hooks of this network namespace, with pins in another directory: unload them with --pins"
+    )]
+    Elsewhere,
+    /// The clock of this process is not that of the kernel.
+    #[error(
+        "load rules with --confirm: the time namespace of this process has another clock than the kernel: run it outside"
+    )]
+    OtherClock,
+    /// The rules changed since they were opened.
+    #[error(
+        "change the loaded rules: they changed at the same time, or the time of an unconfirmed load ended: nothing was changed, try again"
+    )]
+    Changed,
+    /// A load waits for its confirmation.
+    #[error(
+        "change the loaded rules: the last load waits for `fairpath rules confirm`, and ends in {seconds} s without it"
+    )]
+    Waiting {
+        /// Until it is undone.
+        seconds: u64,
+    },
+    /// There is no load that waits.
+    #[error("confirm rules: no load waits for it")]
+    NotWaiting,
+    /// The time is over.
+    #[error("confirm rules: too late, the rules before the load are active again")]
+    TooLate,
+    /// A pin.
+    #[error(transparent)]
+    Pin(#[from] PinError),
+    /// Corrupt image.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+}
+
+/// `struct rules_hook`.
+#[repr(C)]
+struct Header {
+    active: AtomicU64,
+    generations: [AtomicU64; 2],
+    sets: [[AtomicU64; HOOK_FAMILIES]; 2],
+    programs: [[AtomicU32; HOOK_FAMILIES]; 2],
+    scratches: u64,
+    passing: u64,
+    parked: AtomicU64,
+    events: u64,
+    event: AtomicU64,
+    unlogged: AtomicU64,
+    pressed: AtomicU64,
+    unknown: AtomicU64,
+    changing: AtomicU32,
+    pad: u32,
+    cpus: u32,
+    format: u32,
+    texts: [[AtomicU64; 2]; 2],
+}
+
+const HEADER_BYTES: usize = 256;
+/// The first bit of `programs` for facts that rules read.
+const NEEDS: u32 = 24;
+/// `struct rules_passing`, and how many a CPU has.
+const PASSING_BYTES: usize = 16 * 64;
+const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
+
+/// Offsets of the parts.
+#[derive(Debug, Clone, Copy)]
+struct Parts {
+    scratches: usize,
+    passing: usize,
+    events: usize,
+    places: [usize; 2],
+    /// Slots, tables, counters.
+    shared: Shared,
+}
+
+impl Parts {
+    fn of(cpus: usize) -> Parts {
+        let page = |at: usize| at.next_multiple_of(PAGE as usize);
+        let passing = HEADER_BYTES + cpus * NESTED * SCRATCH_BYTES;
+        let events = page(passing + cpus * PASSING_BYTES);
+        let first = page(events + events::BYTES);
+        let slots = first + 2 * PLACE_BYTES;
+        let tables = slots + SLOTS as usize * SLOT_BYTES;
+        let counters = tables + table::BYTES as usize;
+        // One for each CPU, one for evaluations inside of others, and one for user space.
+        let rows = cpus + 2;
+        let row = ((STRIDE - START) as usize - counters) / rows / PAGE as usize * PAGE as usize;
+        Parts {
+            scratches: HEADER_BYTES,
+            passing,
+            events,
+            places: [first, first + PLACE_BYTES],
+            shared: Shared {
+                slots,
+                tables,
+                counters,
+                most_slots: SLOTS,
+                table_bytes: table::BYTES,
+                most_ids: (row / size_of::<Counter>()) as u32,
+                rows,
+            },
+        }
+    }
+
+    /// The regions of state, from the memory of a set on.
+    fn shared(&self, at: usize) -> Shared {
+        let Shared {
+            slots,
+            tables,
+            counters,
+            ..
+        } = self.shared;
+        Shared {
+            slots: slots - at,
+            tables: tables - at,
+            counters: counters - at,
+            ..self.shared
+        }
+    }
+}
+
+/// The set of one family. Its numbers of state are those of the set before for rules that stay.
+#[derive(Debug, Clone, Copy)]
+pub struct HookSet<'a> {
+    /// The image.
+    pub image: &'a [u8],
+    /// Counters of new rules, with their first values.
+    pub counters: &'a [(u32, Counter)],
+    /// Slots of new rules, with their first values.
+    pub slots: &'a [(u32, u64)],
+    /// Parts of the memory of tables that begin empty.
+    pub tables: &'a [Range<u64>],
+    /// Facts that rules read (`fairpath_core::rules::needs`).
+    pub needs: u32,
+}
+
+/// Rules that take the place of others.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NewRules<'a> {
+    /// By family: IPv4, IPv6.
+    pub sets: [Option<HookSet<'a>>; HOOK_FAMILIES],
+    /// Packets that are counted.
+    pub mode: CounterMode,
+    /// Anything that other processes need to describe the rules.
+    pub text: &'a [u8],
+    /// The rules before come back after this time.
+    pub until: Option<Duration>,
+}
+
+/// Packets that a program could not evaluate as wanted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HookCounts {
+    /// Waited in queues or reassembly while rules were replaced: they meet the new ones at later hooks.
+    pub parked: u64,
+    /// Dropped, because too many evaluations were interrupted by others.
+    pub pressed: u64,
+    /// Not logged, because more rules logged the packet than an event has places for.
+    pub unlogged: u64,
+    /// Dropped, because the answer depends on something that the program does not know.
+    pub unknown: u64,
+}
+
+/// Rules at the hooks of a network namespace.
+pub struct HookRules {
+    programs: links::Programs,
+    links: Vec<links::Held>,
+    base: NonNull<u8>,
+    mapping: Mapping,
+    seen: Seen,
+}
+
+/// The rules that packets met when they were opened.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    /// `active` of the header.
+    word: u64,
+    place: usize,
+    /// Of the place: another one shows that it was written again.
+    generation: u64,
+    text: Vec<u8>,
+}
+
+/// The right to change loaded rules, of one process at a time. It ends with the value, and with the
+/// process.
+#[derive(Debug)]
+pub struct HookLock {
+    _file: Flock<File>,
+}
+
+/// Only root can open it, so no other user can keep a load waiting.
+const LOCK: &str = "/run/fairpath-rules.lock";
+
+impl HookLock {
+    /// `None`: another process has it.
+    ///
+    /// # Errors
+    /// [`HookError::Lock`].
+    pub fn try_new() -> Result<Option<HookLock>, HookError> {
+        let mut options = File::options();
+        let options = options.write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(LOCK).map_err(HookError::Lock)?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(file) => Ok(Some(HookLock { _file: file })),
+            Err((_, Errno::EWOULDBLOCK)) => Ok(None),
+            Err((_, error)) => Err(HookError::Lock(error.into())),
+        }
+    }
+}
+
+/// The origin of the mapping.
+enum Mapping {
+    Loaded(Box<RulesHookSkel<'static>>),
+    Found {
+        _arena: MapHandle,
+        start: NonNull<u8>,
+        bytes: usize,
+    },
+}
+
+impl HookRules {
+    /// Loads the programs, without rules and without hooks.
+    ///
+    /// # Errors
+    /// [`HookError`].
+    pub fn load() -> Result<HookRules, HookError> {
+        let cpus = libbpf_rs::num_possible_cpus().map_err(HookError::Refused)?;
+        let parts = Parts::of(cpus);
+        let address = arena::kept_address(random());
+        let skel = load(STRIDE / PAGE, address).map_err(HookError::Refused);
+        let skel = skel.inspect_err(|_| arena::release_address(address))?;
+        let start = arena::mapped_at(&skel.maps.arena).ok_or(HookError::NotMapped)?;
+        // SAFETY: the arena is mapped from `start` on, and larger; no program runs.
+        unsafe { arena::touch(start, (START + parts.places[0] as u64) / PAGE) };
+        // SAFETY: inside that mapping.
+        let base = unsafe { start.add(START as usize) };
+        let zero = || [AtomicU64::new(0), AtomicU64::new(0)];
+        let programs = || [AtomicU32::new(0), AtomicU32::new(0)];
+        let header = Header {
+            active: AtomicU64::new(0),
+            generations: [AtomicU64::new(1), AtomicU64::new(0)],
+            sets: [zero(), zero()],
+            programs: [programs(), programs()],
+            scratches: parts.scratches as u64,
+            passing: parts.passing as u64,
+            parked: AtomicU64::new(0),
+            events: parts.events as u64,
+            event: AtomicU64::new(0),
+            unlogged: AtomicU64::new(0),
+            pressed: AtomicU64::new(0),
+            unknown: AtomicU64::new(0),
+            changing: AtomicU32::new(0),
+            pad: 0,
+            cpus: cpus as u32,
+            format: FORMAT,
+            texts: [zero(), zero()],
+        };
+        // SAFETY: inside the mapping, aligned to a page.
+        unsafe { base.cast::<Header>().write(header) };
+        for number in 0..cpus * NESTED {
+            let at = parts.scratches + number * SCRATCH_BYTES + 64;
+            // SAFETY: load() reserved the scratches there.
+            let work = unsafe { base.add(at) }.cast::<Work>();
+            // SAFETY: as above; no program runs.
+            unsafe { (*work.as_ptr()).sampler = random() };
+        }
+        Ok(HookRules {
+            programs: links::programs(&skel)?,
+            links: Vec::new(),
+            base,
+            mapping: Mapping::Loaded(Box::new(skel)),
+            seen: Seen {
+                generation: 1,
+                ..Seen::default()
+            },
+        })
+    }
+
+    /// The pinned rules of the calling thread's network namespace. `None`: there are none, or only
+    /// programs without rules, as an interrupted load leaves them.
+    ///
+    /// # Errors
+    /// [`HookError`].
+    pub fn open(pins: &Pins) -> Result<Option<HookRules>, HookError> {
+        if !HookRules::is_pinned(pins)? {
+            return Ok(None);
+        }
+        let Some(links::Found { programs, links }) = links::found(pins)? else {
+            return Ok(None);
+        };
+        let path = links::arena_pin(pins)?;
+        let map = MapHandle::from_pinned_path(path).map_err(HookError::Refused)?;
+        let info = map.info().map_err(HookError::Refused)?.info;
+        let bytes = u64::from(info.max_entries) * PAGE;
+        let start = arena::map_kept(&map, info.map_extra, bytes).ok_or(HookError::NotMapped)?;
+        let mut rules = HookRules {
+            programs,
+            links,
+            // SAFETY: the mapping is larger.
+            base: unsafe { start.add(START as usize) },
+            mapping: Mapping::Found {
+                _arena: map,
+                start,
+                bytes: bytes as usize,
+            },
+            seen: Seen::default(),
+        };
+        let found = rules.header().format;
+        if found != FORMAT {
+            return Err(HookError::Version { found });
+        }
+        rules.look()?;
+        let used = rules.used_at(rules.seen.place);
+        let is_whole = links::are_there(used, &rules.links);
+        Ok((is_whole && !rules.seen.text.is_empty()).then_some(rules))
+    }
+
+    /// True if there is a pin of rules of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// [`HookError::Look`].
+    pub fn is_pinned(pins: &Pins) -> Result<bool, HookError> {
+        links::arena_pin(pins)?
+            .try_exists()
+            .map_err(HookError::Look)
+    }
+
+    /// Refuses to load programs next to those that have pins elsewhere.
+    ///
+    /// # Errors
+    /// [`HookError::Elsewhere`].
+    pub fn refuse_others() -> Result<(), HookError> {
+        // Those whose pins were just removed leave soon.
+        for _ in 0..LOOKS {
+            if !links::are_present()? {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Err(HookError::Elsewhere)
+    }
+
+    /// Reads the text of the rules that packets meet now. It is empty after they were unloaded.
+    ///
+    /// # Errors
+    /// [`HookError::Changed`]: they change all the time.
+    pub fn look(&mut self) -> Result<(), HookError> {
+        for _ in 0..LOOKS {
+            let word = self.header().active.load(Ordering::Acquire);
+            let (place, _) = effective(word);
+            let generation = self.header().generations[place].load(Ordering::Acquire);
+            self.seen = Seen {
+                word,
+                place,
+                generation,
+                text: self.copy_text(place),
+            };
+            if generation != 0 && self.is_current() {
+                return Ok(());
+            }
+        }
+        Err(HookError::Changed)
+    }
+
+    /// True if the rules that were opened have not been written again. What was read before is theirs.
+    pub fn is_current(&self) -> bool {
+        fence(Ordering::Acquire);
+        let generation = &self.header().generations[self.seen.place];
+        generation.load(Ordering::Acquire) == self.seen.generation
+    }
+
+    /// Attaches all programs to the hooks of the calling thread's network namespace. They stay there
+    /// with the value.
+    ///
+    /// # Errors
+    /// [`HookError::Attach`].
+    pub fn attach(&mut self) -> Result<(), HookError> {
+        links::attach(&self.programs, links::ALL, &mut self.links).map(drop)
+    }
+
+    /// The same for the programs that the rules need.
+    ///
+    /// # Errors
+    /// [`HookError::Attach`].
+    pub fn attach_used(&mut self) -> Result<(), HookError> {
+        let used = self.used_at(self.seen.place);
+        links::attach(&self.programs, used, &mut self.links).map(drop)
+    }
+
+    /// Programs that have something to evaluate in a place.
+    fn used_at(&self, place: usize) -> links::Used {
+        let programs = &self.header().programs[place];
+        [0, 1].map(|family| programs[family].load(Ordering::Acquire) & links::ALL[family])
+    }
+
+    /// Pins arena and programs. What an interrupted load left is removed before.
+    ///
+    /// # Errors
+    /// [`HookError`]: another process pins rules at the same time; nothing is pinned.
+    ///
+    /// # Panics
+    /// The rules were found.
+    pub fn pin(&mut self, pins: &Pins) -> Result<(), HookError> {
+        let Mapping::Loaded(skel) = &mut self.mapping else {
+            panic!("found rules are pinned");
+        };
+        links::remove(pins)?;
+        links::pin_arena(pins, skel, &self.programs)
+    }
+
+    fn header(&self) -> &Header {
+        // SAFETY: load() wrote it; it lives as long as the mapping, and others change atomics only.
+        unsafe { self.base.cast::<Header>().as_ref() }
+    }
+
+    /// The time until the rules before come back, if the last load is not confirmed.
+    pub fn waiting(&self) -> Option<Duration> {
+        effective(self.header().active.load(Ordering::Acquire)).1
+    }
+
+    /// True if the last load was not confirmed in time, so that the rules before it are active.
+    pub fn went_back(&self) -> bool {
+        self.header().active.load(Ordering::Acquire) > 1 && self.waiting().is_none()
+    }
+
+    fn parts(&self) -> Parts {
+        Parts::of(self.header().cpus as usize)
+    }
+
+    /// Writes rules to the place that no packet meets, then lets packets meet it: each meets the old or
+    /// the new rules at all its hooks. Takes grace periods, and O(bytes). Only with [`HookLock`].
+    ///
+    /// # Errors
+    /// [`HookError::TooLarge`], [`HookError::Image`], [`HookError::Waiting`], [`HookError::Changed`]:
+    /// packets meet the old rules.
+    pub fn set(&mut self, new: &NewRules) -> Result<(), HookError> {
+        self.refuse(new)?;
+        self.replace(new, None)
+    }
+
+    fn refuse(&self, new: &NewRules) -> Result<(), HookError> {
+        if let Some(left) = self.waiting() {
+            let seconds = left.as_secs() + 1;
+            return Err(HookError::Waiting { seconds });
+        }
+        if new.until.is_some() && has_other_clock() {
+            return Err(HookError::OtherClock);
+        }
+        Ok(())
+    }
+
+    /// The same for pinned rules, in their network namespace: programs are attached before packets meet
+    /// rules that need them, and detached when no rules need them any more.
+    ///
+    /// # Errors
+    /// As [`HookRules::set`], and [`HookError::Attach`].
+    pub fn set_pinned(&mut self, new: &NewRules, pins: &Pins) -> Result<(), HookError> {
+        self.refuse(new)?;
+        self.replace(new, Some(pins))
+    }
+
+    fn replace(&mut self, new: &NewRules, pins: Option<&Pins>) -> Result<(), HookError> {
+        let Seen { word, place, .. } = self.seen;
+        let changed = |rules: &HookRules| {
+            let now = rules.header().active.load(Ordering::Acquire);
+            now != word || effective(now).0 != place
+        };
+        if changed(self) {
+            return Err(HookError::Changed);
+        }
+        let other = 1 - place;
+        let old = [0, 1].map(|family| self.memory_at(place, family));
+        let offsets = self.layout(new)?;
+        let mut used = links::NONE;
+        for (family, set) in new.sets.iter().enumerate() {
+            used[family] = set.map_or(0, |set| self::used(set.image, family));
+        }
+        if let Some(pins) = pins {
+            // They find nothing to evaluate in the old rules.
+            let wanted = [0, 1].map(|family| used[family] | links::FIRST[family]);
+            let attached = links::attach(&self.programs, wanted, &mut self.links)?;
+            links::pin_links(pins, &self.links, &attached)?;
+        }
+        // Packets of the change before may still read it, and change the state of its rules.
+        self.header().generations[other].store(0, Ordering::Release);
+        // From now on, the first program of a packet records its rules for later ones.
+        self.header().changing.store(1, Ordering::Release);
+        wait_for_programs();
+        self.write(other, new, &offsets, &old)?;
+        if changed(self) {
+            return Err(HookError::Changed);
+        }
+        let header = self.header();
+        let generation = header.generations[place].load(Ordering::Relaxed) + 1;
+        header.generations[other].store(generation, Ordering::Release);
+        let until = new.until.map_or(0, |until| {
+            let until = u64::try_from(until.as_nanos()).unwrap_or(u64::MAX / 2);
+            monotonic().saturating_add(until).max(2) & !1
+        });
+        let active = other as u64 | until;
+        let order = (Ordering::AcqRel, Ordering::Acquire);
+        let swapped = header
+            .active
+            .compare_exchange(word, active, order.0, order.1);
+        swapped.map_err(|_| HookError::Changed)?;
+        header.parked.fetch_add(parked(), Ordering::Relaxed);
+        wait_for_programs();
+        // From now on, what the table of passing packets has of the old rules is out of date: the
+        // address of a packet may be that of another one.
+        let stale = &header.generations[place];
+        stale.store(generation + 1, Ordering::Release);
+        header
+            .changing
+            .store(u32::from(until > 0), Ordering::Release);
+        self.seen = Seen {
+            word: active,
+            place: other,
+            generation,
+            text: new.text.to_vec(),
+        };
+        match pins {
+            Some(pins) if until == 0 => links::detach(pins, used, &mut self.links),
+            _ => Ok(()),
+        }
+    }
+
+    /// Offsets in a place of the sets by family, behind the text.
+    fn layout(&self, new: &NewRules) -> Result<[usize; HOOK_FAMILIES], HookError> {
+        let mut end = new.text.len();
+        let mut offsets = [0; HOOK_FAMILIES];
+        for (offset, set) in offsets.iter_mut().zip(&new.sets) {
+            *offset = end.next_multiple_of(64);
+            end = *offset + set.map_or(0, |set| Memory::shared_bytes(set.image));
+        }
+        let shared = self.parts().shared;
+        let images = new.sets.iter().flatten();
+        let headers = images.filter_map(|set| Image::of(set.image));
+        let most = |number: fn(&Image) -> u32| headers.clone().map(|header| number(&header)).max();
+        for (unit, needed, reserved) in [
+            ("bytes", end, PLACE_BYTES),
+            (
+                "counters",
+                most(|header| header.rules).unwrap_or(0) as usize,
+                shared.most_ids as usize,
+            ),
+            (
+                "limits and quotas",
+                most(|header| header.slots).unwrap_or(0) as usize,
+                shared.most_slots as usize,
+            ),
+        ] {
+            if needed > reserved {
+                return Err(HookError::TooLarge {
+                    needed,
+                    reserved,
+                    unit,
+                });
+            }
+        }
+        Ok(offsets)
+    }
+
+    /// Writes a place that no packet reads, and state that no other rule uses.
+    fn write(
+        &mut self,
+        place: usize,
+        new: &NewRules,
+        offsets: &[usize; HOOK_FAMILIES],
+        old: &[Option<Memory>; HOOK_FAMILIES],
+    ) -> Result<(), HookError> {
+        let (header, parts) = (self.header(), self.parts());
+        let start = parts.places[place];
+        // SAFETY: load() reserved two places.
+        let at = unsafe { self.base.add(start) };
+        // SAFETY: layout() compared the bytes with the place.
+        unsafe { at.copy_from_nonoverlapping(NonNull::from(new.text).cast(), new.text.len()) };
+        header.texts[place][0].store(start as u64, Ordering::Relaxed);
+        header.texts[place][1].store(new.text.len() as u64, Ordering::Relaxed);
+        for family in 0..HOOK_FAMILIES {
+            let (set, programs) = (&header.sets[place][family], &header.programs[place][family]);
+            let Some(rules) = new.sets[family] else {
+                programs.store(0, Ordering::Relaxed);
+                set.store(0, Ordering::Relaxed);
+                continue;
+            };
+            let offset = start + offsets[family];
+            // SAFETY: layout() compared the bytes with the place.
+            let at = unsafe { self.base.add(offset) };
+            let shared = parts.shared(offset);
+            // SAFETY: inside of the mapping, which the caller keeps as long as this; the state of new
+            // rules is written below, that of others was before.
+            let memory = unsafe { Memory::format_shared(at, rules.image, new.mode, &shared) };
+            let mut memory = memory?;
+            match &old[family] {
+                Some(old) => memory.take_seed(old),
+                None => memory.set_seed(random()),
+            }
+            for (id, first) in rules.counters {
+                memory.begin_counter(*id, *first);
+            }
+            for (slot, state) in rules.slots {
+                memory.set_state(*slot, *state);
+            }
+            for part in rules.tables {
+                memory.zero_tables(part.clone());
+            }
+            set.store(offset as u64, Ordering::Relaxed);
+            let used = used(rules.image, family) | rules.needs << NEEDS;
+            programs.store(used, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The memory of a place, if it has rules of the family.
+    fn memory_at(&self, place: usize, family: usize) -> Option<Memory> {
+        let (header, parts) = (self.header(), self.parts());
+        let offset = header.sets[place][family].load(Ordering::Acquire) as usize;
+        let start = parts.places[place];
+        let inside = (start..start + PLACE_BYTES).contains(&offset) && offset.is_multiple_of(64);
+        if !inside {
+            return None;
+        }
+        // SAFETY: inside of the mapping.
+        let at = unsafe { self.base.add(offset) };
+        let bytes = start + PLACE_BYTES - offset;
+        // SAFETY: the mapping has the place and the regions, and outlives the result, which no one
+        // returns beyond this value.
+        unsafe { Memory::open_shared(at, bytes, &parts.shared(offset)) }.ok()
+    }
+
+    /// The memory of the opened rules, while packets are evaluated: counters. Another process may write
+    /// it again: [`HookRules::is_current`] shows that it has not.
+    pub fn memory(&self, family: usize) -> Option<Memory> {
+        self.memory_at(self.seen.place, family)
+            .filter(|_| self.is_current())
+    }
+
+    /// A copy of the opened rules' image. `None`: another process has written it again.
+    pub fn image(&self, family: usize) -> Option<Vec<u8>> {
+        let image = self.memory(family)?.image().to_vec();
+        self.is_current().then_some(image)
+    }
+
+    fn copy_text(&self, place: usize) -> Vec<u8> {
+        let start = self.parts().places[place];
+        let [at, bytes] = &self.header().texts[place];
+        let [at, bytes] = [at, bytes].map(|word| word.load(Ordering::Acquire) as usize);
+        if at != start || bytes > PLACE_BYTES {
+            return Vec::new();
+        }
+        let mut text = vec![0; bytes];
+        // SAFETY: inside of the mapping.
+        let at = unsafe { self.base.add(at) };
+        // SAFETY: as above; the caller compares generations, as another process may write it.
+        unsafe { at.copy_to_nonoverlapping(NonNull::from(&mut text[..]).cast(), bytes) };
+        text
+    }
+
+    /// The text of the opened rules.
+    pub fn text(&self) -> &[u8] {
+        &self.seen.text
+    }
+
+    /// Ends the time limit of the last load: its rules stay. Only with [`HookLock`].
+    ///
+    /// # Errors
+    /// [`HookError::NotWaiting`], [`HookError::TooLate`].
+    pub fn confirm(&mut self, pins: &Pins) -> Result<(), HookError> {
+        let active = &self.header().active;
+        let word = active.load(Ordering::Acquire);
+        if word < 2 {
+            return Err(HookError::NotWaiting);
+        }
+        if effective(word).1.is_none() {
+            return Err(HookError::TooLate);
+        }
+        active.store(word & 1, Ordering::Release);
+        self.header().changing.store(0, Ordering::Release);
+        let used = self.used_at(self.seen.place);
+        links::detach(pins, used, &mut self.links)
+    }
+
+    /// Removes rules and programs: first no packet meets rules, then the hooks are left. Only with
+    /// [`HookLock`].
+    ///
+    /// # Errors
+    /// [`HookError`].
+    pub fn unload(mut self, pins: &Pins) -> Result<(), HookError> {
+        self.replace(&NewRules::default(), None)?;
+        links::remove(pins)?;
+        Ok(())
+    }
+
+    /// The programs at their hooks.
+    pub fn places(&self) -> impl Iterator<Item = HookPlace> {
+        self.links.iter().map(|(place, _)| *place)
+    }
+
+    /// Packets that were not evaluated as wanted.
+    pub fn counts(&self) -> HookCounts {
+        let header = self.header();
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        HookCounts {
+            parked: count(&header.parked),
+            pressed: count(&header.pressed),
+            unlogged: count(&header.unlogged),
+            unknown: count(&header.unknown),
+        }
+    }
+
+    /// A place among the events, behind all that happened.
+    pub fn events(&self) -> EventCursor {
+        EventCursor::behind(&self.header().event)
+    }
+
+    /// The next event of a reader; `None`: there is none yet.
+    pub fn next_event(&self, cursor: &mut EventCursor) -> Option<Event> {
+        // SAFETY: load() reserved the events there.
+        let ring = unsafe { self.base.add(self.parts().events) };
+        // SAFETY: as above.
+        unsafe { cursor.read(&self.header().event, ring) }
+    }
+
+    /// The generation of the opened rules, which events name.
+    pub fn generation(&self) -> u64 {
+        self.seen.generation
+    }
+
+    /// Removes what an interrupted load left, and pins of a namespace of the past. False if there is
+    /// nothing. Only with [`HookLock`].
+    ///
+    /// # Errors
+    /// [`HookError`].
+    pub fn sweep(pins: &Pins) -> Result<bool, HookError> {
+        links::remove(pins)
+    }
+}
+
+impl Drop for HookRules {
+    fn drop(&mut self) {
+        let start = match &self.mapping {
+            // libbpf unmaps it with its object.
+            Mapping::Loaded(_) => self.base.addr().get() - START as usize,
+            Mapping::Found { start, bytes, .. } => {
+                arena::unmap_kept(*start, *bytes);
+                start.addr().get()
+            }
+        };
+        arena::release_address(start as u64);
+    }
+}
+
+// SAFETY: the value owns the mapping and the programs, and no part is bound to a thread.
+unsafe impl Send for HookRules {}
+
+impl std::fmt::Debug for HookRules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HookRules").finish_non_exhaustive()
+    }
+}
+
+/// Bits of the programs that have something to evaluate: PROGRAM * 5 + hook.
+fn used(image: &[u8], family: usize) -> u32 {
+    let Some(header) = Image::of(image) else {
+        return 0;
+    };
+    let mut bits = 0;
+    for (program, (_, _, hooks)) in links::PROGRAMS.iter().enumerate() {
+        for hook in hooks.iter().map(|hook| *hook as usize) {
+            let tables = links::tables(program, hook);
+            let entries = header.entry[family][hook].iter().enumerate();
+            let mut present = entries.filter(|(_, chain)| **chain != fairpath_core::rules::NONE);
+            if present.any(|(table, _)| tables >> table & 1 == 1) {
+                bits |= 1 << (program * links::HOOKS.len() + hook);
+            }
+        }
+    }
+    bits
+}
+
+/// The place that packets meet with this word of the header, and the time until they meet the other.
+fn effective(word: u64) -> (usize, Option<Duration>) {
+    let (place, until) = ((word & 1) as usize, word & !1);
+    if until == 0 {
+        return (place, None);
+    }
+    match until.checked_sub(monotonic()).filter(|left| *left > 0) {
+        Some(left) => (place, Some(Duration::from_nanos(left))),
+        None => (1 - place, None),
+    }
+}
+
+/// `CLOCK_MONOTONIC`, which programs read as well.
+fn monotonic() -> u64 {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
+    now.map_or(0, |now| {
+        now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
+    })
+}
+
+/// Packets of the calling thread's network namespace that wait in queues of user space, and lists of
+/// fragments that wait for the rest.
+fn parked() -> u64 {
+    let read = |file| std::fs::read_to_string(format!("/proc/thread-self/net/{file}"));
+    let mut sum = 0u64;
+    for (file, name) in [("sockstat", "FRAG:"), ("sockstat6", "FRAG6:")] {
+        let text = read(file).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let number = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
+        sum += number.unwrap_or(0u64);
+    }
+    let queues = read("netfilter/nfnetlink_queue").unwrap_or_default();
+    let waiting = queues
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(2));
+    sum + waiting
+        .filter_map(|number| number.parse::<u64>().ok())
+        .sum::<u64>()
+}
+
+/// True in a time namespace whose clock is not that of programs.
+fn has_other_clock() -> bool {
+    let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    let monotonic = offsets.lines().find(|line| line.starts_with("monotonic"));
+    monotonic.is_some_and(|line| line.split_whitespace().skip(1).any(|number| number != "0"))
+}
+
+/// A random number of the process.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}
+
+fn load(pages: u64, address: u64) -> Result<RulesHookSkel<'static>, libbpf_rs::Error> {
+    // The skeleton borrows its memory permanently: a few bytes per load, freed with the process.
+    let place: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut open = RulesHookSkelBuilder::default().open(place)?;
+    open.maps.arena.set_max_entries(pages as u32)?;
+    open.maps.arena.set_map_extra(address)?;
+    open.load()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_load() {
+        drop(HookRules::load().unwrap());
+    }
+}
