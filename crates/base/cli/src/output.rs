@@ -49,11 +49,26 @@ pub(crate) fn colored(text: &str) -> String {
     safe
 }
 
+/// As [`print`], for commands that print until they are interrupted. False: the reader closed the pipe.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_to_reader(text: impl Display) -> anyhow::Result<bool> {
+    write_to_reader(lines(&text.to_string()).as_bytes())
+}
+
 fn write(bytes: &[u8]) -> anyhow::Result<()> {
+    write_to_reader(bytes).map(drop)
+}
+
+fn write_to_reader(bytes: &[u8]) -> anyhow::Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("write to standard output"),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => {
+            written.context("write to standard output")?;
+            Ok(true)
+        }
     }
 }
 

@@ -31,6 +31,7 @@ mod shape;
 mod shaping;
 mod spawn;
 mod start;
+mod tracking;
 mod via;
 mod xdp;
 
@@ -41,8 +42,9 @@ pub use htb::tree_of as htb_tree;
 pub use impair::Engine;
 pub use login::Login;
 pub use nfqueue::watch::end_rules;
-pub use prepared::{Prepared, Undo};
+pub use prepared::{Prepared, Undo, lasting};
 pub use shaping::{Leads, Shaping};
 pub use spawn::spawn_spared;
 pub use start::{How, start};
+pub use tracking::{end_tracking, is_tracking, keep_tracking};
 pub use via::{ImpairVia, Mode, OnBypass, OnFailure, ShapeVia, Via};

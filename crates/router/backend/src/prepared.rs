@@ -83,7 +83,10 @@ impl Prepared {
 }
 
 /// The bpffs at `path`, unless it ends with this process. One that was there before does not.
-fn lasting(path: PathBuf) -> Result<Pins, String> {
+///
+/// # Errors
+/// The reason, in words.
+pub fn lasting(path: PathBuf) -> Result<Pins, String> {
     let pins = Pins::at(path).map_err(|why| why.to_string())?;
     if !pins.is_new() || !mounts_end() {
         return Ok(pins);
@@ -92,11 +95,14 @@ fn lasting(path: PathBuf) -> Result<Pins, String> {
     Err(ENDS.to_owned())
 }
 
-/// True if the mount namespace is this process's only, which is so if its parent has another one.
+/// True if the mount namespace may end with this process or its session, as that of `ip netns exec`: the
+/// parent, or the first process, has another one.
 fn mounts_end() -> bool {
     let of = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt"));
     let parent = nix::unistd::getppid().to_string();
-    matches!((of("self"), of(&parent)), (Ok(own), Ok(parents)) if own != parents)
+    let other =
+        |process| matches!((of("self"), of(process)), (Ok(own), Ok(others)) if own != others);
+    other(&parent) || other("1")
 }
 
 /// Undoes a failed start when dropped. Its thread keeps the capability to unmount, which the process drops, until the

@@ -476,7 +476,7 @@ fn reported(command: &str, words: &[&str], input: &str) -> anyhow::Result<()> {
 }
 
 /// The same, with what it prints.
-pub(super) fn output(command: &str, words: &[&str], input: &str) -> anyhow::Result<String> {
+pub(crate) fn output(command: &str, words: &[&str], input: &str) -> anyhow::Result<String> {
     let mut child = Command::new(command);
     if let Some(lock) = own_lock() {
         child.env("XTABLES_LOCKFILE", lock);
