@@ -10,7 +10,7 @@ mod guide;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-fn fairpath() -> PathBuf {
+pub fn fairpath() -> PathBuf {
     let dir = std::env::var_os("FAIRPATH_BIN_DIR").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/debug"),
         PathBuf::from,

@@ -5,6 +5,8 @@
 mod agree;
 mod commands;
 mod formats;
+mod live;
 mod oracle;
 mod runtimes;
 mod sets;
+mod shared;

@@ -13,8 +13,10 @@ mod compare;
 mod connections;
 mod facts;
 mod harness;
+mod hooks;
 mod keys;
 pub(crate) mod legacy;
+mod logs;
 mod nat;
 pub(crate) mod partial;
 pub(crate) mod rulesets;
@@ -116,7 +118,7 @@ fn facts(tool: Tool, frame: &[u8]) -> Facts {
     }
 }
 
-fn packet<'a>(tool: Tool, frame: &'a [u8]) -> Packet<'a> {
+pub(crate) fn packet<'a>(tool: Tool, frame: &'a [u8]) -> Packet<'a> {
     let network = network(frame);
     Packet {
         family: family(tool),
@@ -128,7 +130,12 @@ fn packet<'a>(tool: Tool, frame: &'a [u8]) -> Packet<'a> {
 }
 
 /// The frames of a generated ruleset: without fragments if the kernel would join them.
-fn frames_of(tool: Tool, generated: &rulesets::Ruleset, seed: u64, count: usize) -> Vec<Vec<u8>> {
+pub(crate) fn frames_of(
+    tool: Tool,
+    generated: &rulesets::Ruleset,
+    seed: u64,
+    count: usize,
+) -> Vec<Vec<u8>> {
     let mut frames = frames(family(tool), generated.toward, seed, count);
     frames.retain(|frame| !(generated.tracked && is_fragment(&frame[network(frame)..])));
     frames

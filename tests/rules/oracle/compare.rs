@@ -58,7 +58,7 @@ fn tables(ruleset: &str) -> impl Iterator<Item = &str> {
 }
 
 /// True for counters of the ruleset's tables and the input side.
-fn concerns(ruleset: &str, count: &RuleCount) -> bool {
+pub fn concerns(ruleset: &str, count: &RuleCount) -> bool {
     let input_side = match count.chain.as_str() {
         "OUTPUT" | "FORWARD" | "POSTROUTING" => false,
         "INPUT" => count.table == "filter",

@@ -135,6 +135,11 @@ impl Legacy {
         legacy
     }
 
+    /// Runs `f` in the namespace.
+    pub fn enter<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
+        self.inside.enter(f).unwrap()
+    }
+
     pub fn tool(&self) -> Tool {
         self.tool
     }

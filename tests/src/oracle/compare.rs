@@ -110,7 +110,7 @@ pub fn counts_of_reference(ruleset: &Ruleset, reference: &Reference) -> Vec<Rule
 }
 
 /// All counters, by the number of the table, the chain, and the number of the rule or `None` for the policy.
-fn counts(
+pub fn counts(
     ruleset: &Ruleset,
     of: impl Fn(usize, ChainId, Option<usize>) -> Option<Counters>,
 ) -> Vec<RuleCount> {

@@ -1,16 +1,17 @@
-//! `fairpath rules apply`: edits of a file, all or none.
+//! `fairpath rules apply`: edits of a file or of the loaded rules, all or none.
 
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use fairpath_files::Locked;
-use fairpath_rules::{Family, WithCounters, check_loops, restore, to_bytes};
+use fairpath_rules::{Family, Ruleset, WithCounters, check_loops, restore, to_bytes};
 
 use super::Format;
 use super::files::{ReadArgs, RuleFile, load, names};
+use super::live::{PinArgs, edit_loaded};
 
-/// Apply edits to a file of rules, all of them or none.
+/// Apply edits to a file of rules or to the loaded rules, all of them or none.
 ///
 /// An edit is one command of iptables (-A, -I, -D, -R, -N, -X, -P, -F, -Z, -E), after -- or in a
 /// file of iptables-restore --noflush. The name of the tool may be before the command, and -t, -w and
@@ -18,15 +19,24 @@ use super::files::{ReadArgs, RuleFile, load, names};
 /// (#), only that of the save tool stays. It goes to standard output, or with --in-place replaces the
 /// file at once: mode and owner stay, and other commands that edit the file wait. A result with chains
 /// that lead back to themselves is refused.
+///
+/// With --loaded, the rules that `fairpath rules load` loaded are edited: packets meet the old or the
+/// new rules, and rules that stay keep their counters. The family is that of the tool, else IPv4.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     fairpath rules apply rules.v4 --in-place -- -I INPUT 1 -s 203.0.113.9 -j DROP\n  \
     fairpath rules apply rules.v4 --in-place -- iptables -w -t nat -F PREROUTING\n  \
-    fairpath rules apply rules.v4 --edits changes.noflush")]
+    fairpath rules apply rules.v4 --edits changes.noflush\n  \
+    fairpath rules apply --loaded -- ip6tables -w -I INPUT -s 2001:db8::9 -j DROP")]
 pub struct Args {
     /// The file of rules
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "loaded")]
+    file: Option<PathBuf>,
+    /// Edit the loaded rules
+    #[arg(long, conflicts_with_all = ["file", "in_place"])]
+    loaded: bool,
+    #[command(flatten)]
+    place: PinArgs,
     #[command(flatten)]
     reading: ReadArgs,
     /// The table of the edit
@@ -52,10 +62,11 @@ pub struct Args {
 /// The file or an edit has a problem. The file is unchanged then.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let is_input = |path: &Path| path.as_os_str() == "-";
-    if is_input(&args.file) && args.in_place {
+    let file = args.file.as_deref();
+    if file.is_some_and(is_input) && args.in_place {
         bail!("standard input cannot be replaced: name a file, or omit --in-place");
     }
-    if is_input(&args.file) && args.edits.as_deref().is_some_and(is_input) {
+    if file.is_some_and(is_input) && args.edits.as_deref().is_some_and(is_input) {
         bail!("standard input cannot be both the rules and the edits: name a file for one");
     }
     let command = command(&args.table, &args.edit)?;
@@ -79,12 +90,25 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             ("edit".to_owned(), text.into_bytes())
         }
     };
-    let replace = || format!("replace {}", args.file.display());
+    let edits = Edits {
+        name,
+        text,
+        is_one: args.edits.is_none(),
+    };
+    let Some(file) = &args.file else {
+        let given = args.reading.family.map(super::files::FamilyArg::family);
+        let of_tool = command.family.as_ref().map(|(_, family)| *family);
+        let family = of_tool.or(given).unwrap_or(Family::Ipv4);
+        let apply = |ruleset| edits.apply(ruleset);
+        let (before, now) = edit_loaded(&args.place, family, apply)?;
+        return report(args.format, before, now);
+    };
+    let replace = || format!("replace {}", file.display());
     let locked = match args.in_place {
-        true => Some(Locked::open(&args.file).with_context(replace)?),
+        true => Some(Locked::open(file).with_context(replace)?),
         false => None,
     };
-    let files = load(std::slice::from_ref(&args.file), &args.reading)?;
+    let files = load(std::slice::from_ref(file), &args.reading)?;
     // Without it, the next reader may take the file for one of another family.
     let heading = files.rules.first().and_then(RuleFile::heading);
     let heading = heading.map(|line| format!("{}\n", String::from_utf8_lossy(line)));
@@ -98,45 +122,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         );
     }
     let before = ruleset.rules();
-    let reading = restore(
-        ruleset,
-        &mut BufReader::new(&text[..]),
-        &name,
-        &names(),
-        true,
-    )?;
-    let (problems, skipped) = (reading.problems.len(), reading.other_family);
-    let changed = match reading.complete() {
-        Ok(changed) => changed,
-        Err(problem) if args.edits.is_none() => bail!("edit: {}", problem.text),
-        Err(problem) => bail!("{problem} ({problems} problems; nothing was changed)"),
-    };
-    if let Some(found) = check_loops(&changed).first() {
-        bail!(
-            "{} {}: {}; nothing was changed",
-            found.table,
-            found.chain,
-            found.text
-        );
-    }
-    if skipped > 0 {
-        fairpath_cli::note(format_args!(
-            "{name}: {skipped} lines were skipped: -4 and -6 select them for another family than {}",
-            changed.family
-        ));
-    }
+    let changed = edits.apply(ruleset)?;
     let mut out = heading.unwrap_or_default().into_bytes();
     out.extend(to_bytes(&changed, WithCounters::AsRead));
     if let Some(locked) = locked {
         locked.replace(&out).with_context(replace)?;
-        let summary = match args.format {
-            Format::Text => format!("{before} rules before, {} now\n", changed.rules()),
-            Format::Json => format!(
-                "{}\n",
-                serde_json::json!({"before": before, "now": changed.rules()})
-            ),
-        };
-        fairpath_cli::print(summary)?;
+        report(args.format, before, changed.rules())?;
     } else {
         match args.format {
             Format::Text => fairpath_cli::print_bytes(&out)?,
@@ -148,6 +139,56 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Prints the number of rules before and after.
+fn report(format: Format, before: usize, now: usize) -> anyhow::Result<()> {
+    fairpath_cli::print(match format {
+        Format::Text => format!("{before} rules before, {now} now\n"),
+        Format::Json => format!("{}\n", serde_json::json!({"before": before, "now": now})),
+    })
+}
+
+/// Lines of iptables-restore --noflush.
+struct Edits {
+    name: String,
+    text: Vec<u8>,
+    /// One command, which needs no line number.
+    is_one: bool,
+}
+
+impl Edits {
+    /// The set after them.
+    fn apply(&self, ruleset: Ruleset) -> anyhow::Result<Ruleset> {
+        let reading = restore(
+            ruleset,
+            &mut BufReader::new(&self.text[..]),
+            &self.name,
+            &names(),
+            true,
+        )?;
+        let (problems, skipped) = (reading.problems.len(), reading.other_family);
+        let changed = match reading.complete() {
+            Ok(changed) => changed,
+            Err(problem) if self.is_one => bail!("edit: {}", problem.text),
+            Err(problem) => bail!("{problem} ({problems} problems; nothing was changed)"),
+        };
+        if let Some(found) = check_loops(&changed).first() {
+            bail!(
+                "{} {}: {}; nothing was changed",
+                found.table,
+                found.chain,
+                found.text
+            );
+        }
+        if skipped > 0 {
+            fairpath_cli::note(format_args!(
+                "{}: {skipped} lines were skipped: -4 and -6 select them for another family than {}",
+                self.name, changed.family
+            ));
+        }
+        Ok(changed)
+    }
 }
 
 fn read_text(path: &PathBuf) -> anyhow::Result<Vec<u8>> {

@@ -131,7 +131,7 @@ fn matches_json() -> String {
 }
 
 /// The hooks from which a chain can be reached.
-fn hooks_of(table: &Table) -> Vec<Option<Hook>> {
+pub fn hooks_of(table: &Table) -> Vec<Option<Hook>> {
     let mut hooks = vec![None; table.bound() as usize];
     for (id, chain) in table.chains().filter(|(_, chain)| chain.hook.is_some()) {
         let mut open = vec![id];

@@ -1,8 +1,8 @@
-//! `fairpath rules`: sets of rules in iptables syntax, read, explained and changed without the
-//! kernel.
+//! `fairpath rules`: sets of rules in iptables syntax, read, explained, changed and loaded.
 //!
 //! ```text
 //!   files.rs   rules and ipset files, by content    capture.rs   packets of a capture
+//!   live/      rules at the hooks of the kernel
 //!   one file for each subcommand
 //! ```
 
@@ -14,15 +14,16 @@ mod diff;
 mod explain;
 mod files;
 mod import;
+mod live;
 mod show;
 mod stats;
 
 use clap::Subcommand;
 
-/// Check, explain and change rules in iptables syntax without loading them.
+/// Check, explain, change and load rules in iptables syntax.
 ///
 /// Files are those of iptables-save, ip6tables-save, arptables-save, ebtables-save and ipset save,
-/// recognised by their content. No privileges are needed, except for import.
+/// recognised by their content. Only import and the commands about loaded rules need privileges.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     iptables-save > rules.v4\n  \
@@ -44,6 +45,11 @@ enum Command {
     Apply(apply::Args),
     Convert(convert::Args),
     Import(import::Args),
+    Load(live::LoadArgs),
+    Confirm(live::ConfirmArgs),
+    Counters(live::CountersArgs),
+    Log(live::LogArgs),
+    Unload(live::UnloadArgs),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -69,5 +75,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Command::Apply(args) => apply::run(args),
         Command::Convert(args) => convert::run(args),
         Command::Import(args) => import::run(args),
+        Command::Load(args) => live::load(args),
+        Command::Confirm(args) => live::confirm(args),
+        Command::Counters(args) => live::print_counters(args),
+        Command::Log(args) => live::log(args),
+        Command::Unload(args) => live::unload(args),
     }
 }

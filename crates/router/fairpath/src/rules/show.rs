@@ -1,27 +1,36 @@
 //! `fairpath rules show`: a set in canonical form, or the plan of its lookups.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use fairpath_rules::image::{Lookups, build};
 use fairpath_rules::{Counters, Ruleset, Sets, WithCounters, rule_string, to_bytes};
 use serde_json::json;
 
 use super::Format;
-use super::files::{FileArgs, load};
+use super::files::{ReadArgs, load};
+use super::live::{PinArgs, status};
 
 /// Print rules in canonical form, or with --plan the lookups of long chains.
 ///
 /// The canonical form is equal to the output of the original save tool, comment lines aside. A file of
-/// sets alone is printed as by ipset save.
+/// sets alone is printed as by ipset save. Without files, the state of the loaded rules is printed:
+/// their number, their priorities at the hooks, and whether a load waits for its confirmation.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     fairpath rules show rules.v4\n  \
+    fairpath rules show\n  \
     fairpath rules show --plan rules.v4")]
 pub struct Args {
+    /// Files of rules and of sets; - is standard input. Without any: the loaded rules
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
     #[command(flatten)]
-    files: FileArgs,
+    reading: ReadArgs,
+    #[command(flatten)]
+    place: PinArgs,
     /// Print for each long chain how rules are found, and why
-    #[arg(long)]
+    #[arg(long, requires = "files")]
     plan: bool,
     /// Evaluate all chains in order, without lookups
     #[arg(long, requires = "plan")]
@@ -49,7 +58,10 @@ enum CounterArg {
 /// # Errors
 /// The files have a problem.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let files = load(&args.files.files, &args.files.reading)?;
+    if args.files.is_empty() {
+        return status(&args.place, args.format);
+    }
+    let files = load(&args.files, &args.reading)?;
     if let (false, [], [], Some(sets)) = (
         args.plan,
         &files.rules[..],
@@ -141,7 +153,7 @@ fn sets_json(sets: &Sets) -> Result<serde_json::Value, std::fmt::Error> {
 }
 
 /// Tables, chains and rules; counters are 0 if the file has none.
-fn to_json(name: &str, ruleset: &Ruleset) -> serde_json::Value {
+pub fn to_json(name: &str, ruleset: &Ruleset) -> serde_json::Value {
     let tables = ruleset.tables.iter().map(|table| {
         let chains = table.sorted().into_iter().map(|(_, chain)| {
             let rules = chain.rules.iter().map(|rule| {

@@ -1,0 +1,338 @@
+//! Rules as they are loaded: their text next to the images, and the trees of it.
+//!
+//! The text is one line of JSON, then the rules of each family as iptables-save prints them, then the
+//! sets. The images have the numbers of counters.
+
+use std::collections::HashMap;
+
+use anyhow::{Context, bail};
+use fairpath_core::rules::{Counter, CounterMode};
+use fairpath_rules::image::{Built, Chains, Lookups, build, identify};
+use fairpath_rules::spec::Kind;
+use fairpath_rules::{
+    Counters, Family, Names, Ruleset, Sets, Target, WithCounters, read, to_bytes,
+};
+use fairpath_units::counted;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// The rules of one family.
+pub struct Source {
+    name: String,
+    family: Family,
+    text: Vec<u8>,
+}
+
+impl Source {
+    pub fn new(name: &str, ruleset: &Ruleset) -> Source {
+        Source {
+            name: name.to_owned(),
+            family: ruleset.family,
+            text: to_bytes(ruleset, WithCounters::Never),
+        }
+    }
+
+    pub fn family(&self) -> Family {
+        self.family
+    }
+}
+
+/// The first line.
+#[derive(Serialize, Deserialize)]
+struct Heading {
+    /// When the rules were loaded, in seconds since 1970.
+    time: i64,
+    files: Vec<Part>,
+    /// Bytes of the sets; none: no sets.
+    sets: Option<usize>,
+    optimised: bool,
+    counters: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Part {
+    name: String,
+    /// IPv4, else IPv6.
+    ipv4: bool,
+    bytes: usize,
+}
+
+struct Set {
+    ruleset: Ruleset,
+    name: String,
+}
+
+/// Loaded rules, or those that will be.
+pub struct Loaded {
+    sources: Vec<Source>,
+    sets: Option<String>,
+    optimised: bool,
+    mode: CounterMode,
+    time: Timestamp,
+    by_family: [Option<Set>; 2],
+}
+
+impl Loaded {
+    /// Reads the rules of all sources.
+    ///
+    /// # Errors
+    /// A text is corrupt.
+    pub fn new(
+        sources: Vec<Source>,
+        sets: Option<String>,
+        optimised: bool,
+        mode: CounterMode,
+    ) -> anyhow::Result<Loaded> {
+        Loaded::of(sources, sets, optimised, mode, Timestamp::now())
+    }
+
+    fn of(
+        sources: Vec<Source>,
+        sets: Option<String>,
+        optimised: bool,
+        mode: CounterMode,
+        time: Timestamp,
+    ) -> anyhow::Result<Loaded> {
+        let mut by_family = [None, None];
+        for Source { name, family, text } in &sources {
+            let names = Names::default();
+            let reading = read(&mut &text[..], name, *family, &names).context("read memory")?;
+            let ruleset = reading.complete()?;
+            let name = name.clone();
+            by_family[*family as usize] = Some(Set { ruleset, name });
+        }
+        Ok(Loaded {
+            sources,
+            sets,
+            optimised,
+            mode,
+            time,
+            by_family,
+        })
+    }
+
+    /// Builds the images of both families.
+    ///
+    /// # Errors
+    /// A set is too large.
+    pub fn build(&self) -> anyhow::Result<[Option<Built>; 2]> {
+        let lookups = match self.optimised {
+            true => Lookups::Estimated,
+            false => Lookups::Never,
+        };
+        let members = self.members()?;
+        let mut built = [None, None];
+        for (built, set) in built.iter_mut().zip(&self.by_family) {
+            if let Some(set) = set {
+                *built = Some(build(&set.ruleset, members.as_ref(), lookups)?);
+            }
+        }
+        Ok(built)
+    }
+
+    /// Reads the text of loaded rules.
+    ///
+    /// # Errors
+    /// It is corrupt.
+    pub fn read(text: &[u8]) -> anyhow::Result<Loaded> {
+        let end = text.iter().position(|byte| *byte == b'\n');
+        let end = end.context("the text of the rules has no heading")?;
+        let heading: Heading = serde_json::from_slice(&text[..end])?;
+        let mut rest = &text[end + 1..];
+        let mut take = |bytes: usize| match rest.split_at_checked(bytes) {
+            Some((part, behind)) => {
+                rest = behind;
+                Ok(part.to_vec())
+            }
+            None => bail!("the text of the rules is cut"),
+        };
+        let mut sources = Vec::new();
+        for Part { name, ipv4, bytes } in heading.files {
+            let family = match ipv4 {
+                true => Family::Ipv4,
+                false => Family::Ipv6,
+            };
+            let text = take(bytes)?;
+            sources.push(Source { name, family, text });
+        }
+        let sets = heading.sets.map(&mut take).transpose()?;
+        let sets = sets.map(String::from_utf8).transpose()?;
+        let mode = match heading.counters {
+            0 => CounterMode::None,
+            1 => CounterMode::Sampled,
+            _ => CounterMode::Exact,
+        };
+        let time = Timestamp::from_second(heading.time)?;
+        Loaded::of(sources, sets, heading.optimised, mode, time)
+    }
+
+    /// The text for [`Loaded::read`].
+    pub fn text(&self) -> Vec<u8> {
+        let part = |source: &Source| Part {
+            name: source.name.clone(),
+            ipv4: source.family == Family::Ipv4,
+            bytes: source.text.len(),
+        };
+        let heading = Heading {
+            time: self.time.as_second(),
+            files: self.sources.iter().map(part).collect(),
+            sets: self.sets.as_ref().map(String::len),
+            optimised: self.optimised,
+            counters: self.mode as u32,
+        };
+        let mut out = serde_json::to_vec(&heading).expect("plain fields become JSON");
+        out.push(b'\n');
+        for source in &self.sources {
+            out.extend_from_slice(&source.text);
+        }
+        out.extend_from_slice(self.sets.as_deref().unwrap_or_default().as_bytes());
+        out
+    }
+
+    /// The sets.
+    ///
+    /// # Errors
+    /// Their text is corrupt.
+    pub fn members(&self) -> anyhow::Result<Option<Sets>> {
+        let sets = self.sets.as_deref().map(str::as_bytes);
+        Ok(sets
+            .map(|text| Sets::read("loaded sets", text))
+            .transpose()?)
+    }
+
+    /// The same with other rules of one family, of the same name.
+    ///
+    /// # Errors
+    /// A set is too large.
+    pub fn with(&self, ruleset: &Ruleset) -> anyhow::Result<Loaded> {
+        let mut name = "edit";
+        let mut sources = Vec::new();
+        for source in &self.sources {
+            if source.family == ruleset.family {
+                name = &source.name;
+                continue;
+            }
+            sources.push(Source {
+                name: source.name.clone(),
+                family: source.family,
+                text: source.text.clone(),
+            });
+        }
+        sources.push(Source::new(name, ruleset));
+        let now = Timestamp::now();
+        Loaded::of(sources, self.sets.clone(), self.optimised, self.mode, now)
+    }
+
+    pub fn mode(&self) -> CounterMode {
+        self.mode
+    }
+
+    /// The tree of a family.
+    pub fn ruleset(&self, family: usize) -> Option<&Ruleset> {
+        Some(&self.by_family[family].as_ref()?.ruleset)
+    }
+
+    /// Gives each rule of a family an identity, which it keeps through an edit.
+    pub fn identify(&mut self, family: usize) {
+        if let Some(set) = &mut self.by_family[family] {
+            identify(&mut set.ruleset);
+        }
+    }
+
+    /// Names of the files, and their trees.
+    pub fn rulesets(&self) -> impl Iterator<Item = (&str, &Ruleset)> {
+        let sets = self.by_family.iter().flatten();
+        sets.map(|set| (&set.name[..], &set.ruleset))
+    }
+
+    /// Leaves a family out.
+    pub fn forget(&mut self, family: usize) {
+        self.by_family[family] = None;
+    }
+
+    /// Puts counters into the tree of a family, whose image is given.
+    pub fn count(&mut self, family: usize, image: &[u8], counter: impl FnMut(u32) -> Counter) {
+        if let Some(set) = &mut self.by_family[family] {
+            count(&mut set.ruleset, image, counter);
+        }
+    }
+
+    /// True if a rule reads the connection of a packet.
+    pub fn reads_connections(&self) -> bool {
+        let rulesets = self.rulesets();
+        let tables = rulesets.flat_map(|(_, ruleset)| &ruleset.tables);
+        let chains = tables.flat_map(|table| table.chains());
+        let mut rules = chains.flat_map(|(_, chain)| &chain.rules);
+        rules.any(|rule| {
+            let of = |kind| matches!(kind, Kind::State | Kind::Conntrack | Kind::Connmark);
+            let target = matches!(rule.target, Target::Extension(Kind::TargetConnmark));
+            target || rule.matches().any(|group| of(group.kind))
+        })
+    }
+
+    /// Rules of both families.
+    pub fn rules(&self) -> usize {
+        self.rulesets().map(|(_, ruleset)| ruleset.rules()).sum()
+    }
+
+    /// One sentence.
+    pub fn summary(&self) -> String {
+        let rules = counted(self.rules(), "rule", "rules");
+        format!("{rules}, loaded at {:.0}", self.time)
+    }
+
+    /// The same as JSON.
+    pub fn describe(&self) -> serde_json::Value {
+        let files = self.rulesets().map(|(name, ruleset)| {
+            serde_json::json!({"file": name, "family": ruleset.family.to_string(),
+                "rules": ruleset.rules()})
+        });
+        serde_json::json!({"time": self.time.to_string(), "files": files.collect::<Vec<_>>(),
+            "optimised": self.optimised})
+    }
+}
+
+/// Puts counters into a tree, whose image is given.
+fn count(ruleset: &mut Ruleset, image: &[u8], mut counter: impl FnMut(u32) -> Counter) {
+    let chains = Chains::new(ruleset, image);
+    let mut counters = |id| {
+        let Counter { packets, bytes } = counter(id);
+        Counters { packets, bytes }
+    };
+    for (at, table) in ruleset.tables.iter_mut().enumerate() {
+        for (id, chain) in table.chains_mut() {
+            if let Some(policy) = chains.policy_id(at, id) {
+                chain.counters = counters(policy);
+            }
+            for (rule, id) in chain.rules.iter_mut().zip(chains.rule_ids(at, id)) {
+                rule.counters = Some(Box::new(counters(id)));
+            }
+        }
+    }
+}
+
+/// The counters of a tree by their ids in the image of a tree with the same chains.
+pub fn counters(counted: &Ruleset, built: &Ruleset, image: &[u8]) -> HashMap<u32, Counter> {
+    let chains = Chains::new(built, image);
+    let of = |counters: Counters| Counter {
+        packets: counters.packets,
+        bytes: counters.bytes,
+    };
+    let mut out = HashMap::new();
+    for (at, table) in built.tables.iter().enumerate() {
+        let same = counted.tables.iter().find(|other| other.name == table.name);
+        let Some(same) = same else { continue };
+        for (id, chain) in table.chains() {
+            let Some(chain) = same.find(&chain.name).map(|id| same.get(id)) else {
+                continue;
+            };
+            let policy = chains.policy_id(at, id);
+            out.extend(policy.map(|policy| (policy, of(chain.counters))));
+            for (rule, id) in chain.rules.iter().zip(chains.rule_ids(at, id)) {
+                let counters = rule.counters.as_deref().copied().unwrap_or_default();
+                out.insert(id, of(counters));
+            }
+        }
+    }
+    out
+}

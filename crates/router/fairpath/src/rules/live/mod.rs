@@ -1,0 +1,687 @@
+//! Rules at the hooks of the kernel: loaded, replaced, counted, unloaded.
+//!
+//! ```text
+//!   files ── suitable.rs: refused rules, and those that act otherwise ── loaded.rs: text, trees ── images ──> HookRules
+//! ```
+//!
+//! The loaded rules are their own record: their text is next to their images, so that no file can differ
+//! from what packets meet.
+
+mod loaded;
+mod log;
+mod suitable;
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use fairpath_backend::{end_tracking, is_tracking, keep_tracking, lasting};
+use fairpath_bpf::{HOOK_FAMILIES, HookError, HookLock, HookRules, HookSet, NewRules, Pins};
+use fairpath_core::rules::{Carry, Counter, CounterMode};
+use fairpath_rules::image::{Built, Placed, Used, carry, carry_edited};
+use fairpath_rules::{Family, Ruleset, WithCounters, check_rules, to_bytes};
+use fairpath_units::counted;
+use fairpath_units::quantity::read_duration;
+use serde_json::json;
+
+use super::Format;
+use super::files::{FileArgs, load as load_files};
+use loaded::{Loaded, Source, counters};
+pub use log::{LogArgs, run as log};
+use suitable::Suitable;
+
+/// The bpffs that systemd mounts.
+const SYSTEM: &str = "/sys/fs/bpf";
+/// Of the names of our pins in it.
+const PREFIX: &str = "fairpath-";
+/// Another one, if that is missing.
+const OWN: &str = "/run/fairpath/rules";
+/// Reads of counters while loads replace the rules.
+const READS: u32 = 20;
+/// Time for which a command waits for another one.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Most time for a confirmation.
+const LONGEST_WAITING: Duration = Duration::from_secs(86_400);
+const SHORTEST_WAITING: Duration = Duration::from_secs(1);
+
+/// The place of the loaded rules.
+#[derive(Clone, clap::Args)]
+pub struct PinArgs {
+    /// The bpffs that keeps the loaded rules [default: /sys/fs/bpf, else /run/fairpath/rules]
+    #[arg(long, value_name = "DIR")]
+    pins: Option<PathBuf>,
+}
+
+impl PinArgs {
+    /// The bpffs, mounted if it is not there.
+    fn pins(&self) -> anyhow::Result<Pins> {
+        let own = |path| lasting(path).map_err(anyhow::Error::msg);
+        match (&self.pins, self.mounted()?) {
+            (_, Some(pins)) => Ok(pins),
+            (Some(path), None) => own(path.clone()),
+            (None, None) => own(OWN.into()),
+        }
+        .context("keep loaded rules")
+    }
+
+    /// The bpffs that has rules of this network namespace, else the first one that is mounted.
+    fn mounted(&self) -> Result<Option<Pins>, HookError> {
+        let places = match &self.pins {
+            Some(path) => vec![Pins::shared(path, "")],
+            None => vec![Pins::shared(SYSTEM, PREFIX), Pins::shared(OWN, "")],
+        };
+        let mut first = None;
+        for pins in places.into_iter().flatten() {
+            if HookRules::is_pinned(&pins)? {
+                return Ok(Some(pins));
+            }
+            first = first.or(Some(pins));
+        }
+        Ok(first)
+    }
+}
+
+/// Load rules into the kernel, in place of those that are loaded.
+///
+/// The rules run at the hooks of netfilter in this network namespace, each table just before that of
+/// iptables. Each packet meets the old or the new rules at all hooks. They stay until `unload` or a
+/// restart of the machine, also without this process. If any rule is refused, nothing changes.
+///
+/// Rules that stay keep their counters, limits and recent lists. With --confirm, the old rules come
+/// back unless `fairpath rules confirm` comes in time, so a mistake ends SSH for a short time only.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fairpath rules load /etc/iptables/rules.v4 /etc/iptables/rules.v6\n  \
+    fairpath rules load --confirm 60s rules.v4 && fairpath rules confirm\n  \
+    fairpath rules load rules.v4 --skip-table nat --skip-table mangle")]
+pub struct LoadArgs {
+    #[command(flatten)]
+    files: FileArgs,
+    /// Bring the old rules back after this time, unless they are confirmed
+    #[arg(long, value_name = "TIME", value_parser = waiting)]
+    confirm: Option<Duration>,
+    /// A table that is not loaded, because iptables keeps its own; may be given several times
+    #[arg(long, value_name = "TABLE", value_parser = ["raw", "mangle", "nat", "filter", "security"])]
+    skip_table: Vec<String>,
+    /// Packets that are counted
+    #[arg(long, value_enum, default_value_t = CounterArg::Exact)]
+    counters: CounterArg,
+    /// Evaluate all chains in order, without lookups
+    #[arg(long)]
+    no_optimise: bool,
+    #[command(flatten)]
+    place: PinArgs,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum CounterArg {
+    /// Every packet
+    Exact,
+    /// One packet of 64, at random, as 64
+    Sampled,
+    /// Nothing
+    None,
+}
+
+impl From<CounterArg> for CounterMode {
+    fn from(arg: CounterArg) -> CounterMode {
+        match arg {
+            CounterArg::Exact => CounterMode::Exact,
+            CounterArg::Sampled => CounterMode::Sampled,
+            CounterArg::None => CounterMode::None,
+        }
+    }
+}
+
+fn waiting(text: &str) -> Result<Duration, String> {
+    let time = read_duration(text).map_err(|why| why.to_string())?;
+    match (SHORTEST_WAITING..=LONGEST_WAITING).contains(&time) {
+        true => Ok(time),
+        false => Err("a confirmation has 1 s to 24 h".to_owned()),
+    }
+}
+
+/// Remove the loaded rules from the kernel.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  fairpath rules unload")]
+pub struct UnloadArgs {
+    #[command(flatten)]
+    place: PinArgs,
+}
+
+/// Keep the rules of `load --confirm`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Example:\n  fairpath rules load --confirm 60s rules.v4 && fairpath rules confirm"
+)]
+pub struct ConfirmArgs {
+    #[command(flatten)]
+    place: PinArgs,
+}
+
+/// Print the loaded rules with their counters, as iptables-save -c does.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fairpath rules counters\n  \
+    fairpath rules counters --family ipv6 --zero")]
+pub struct CountersArgs {
+    /// Only this family
+    #[arg(long, value_enum, value_name = "FAMILY")]
+    family: Option<super::files::FamilyArg>,
+    /// Set them to 0 after printing
+    #[arg(long)]
+    zero: bool,
+    #[command(flatten)]
+    place: PinArgs,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// Waits until no other command changes the rules of this network namespace.
+fn lock() -> anyhow::Result<HookLock> {
+    let start = Instant::now();
+    loop {
+        if let Some(lock) = HookLock::try_new()? {
+            return Ok(lock);
+        }
+        if start.elapsed() > PATIENCE {
+            bail!("another command changes the loaded rules: try again when it is done");
+        }
+        sleep(Duration::from_millis(20));
+    }
+}
+
+const NONE_LOADED: &str =
+    "no rules are loaded in this network namespace: `fairpath rules load` loads them";
+
+fn must_open(place: &PinArgs) -> anyhow::Result<(Pins, HookRules)> {
+    let pins = place.mounted()?.context(NONE_LOADED)?;
+    let rules = HookRules::open(&pins)?.context(NONE_LOADED)?;
+    Ok((pins, rules))
+}
+
+/// Runs `fairpath rules load`.
+///
+/// # Errors
+/// A file has a problem, a rule is refused, or the kernel refuses the programs: the old rules stay.
+pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
+    let mut files = load_files(&args.files.files, &args.files.reading)?;
+    if let Some(problem) = files.set_problems.first() {
+        bail!("{problem}; nothing was changed");
+    }
+    let mut suitable = Suitable::new(&args.skip_table);
+    let mut sources: Vec<Source> = Vec::new();
+    for file in files.rules.drain(..) {
+        let name = file.name.clone();
+        let mut ruleset = file.reading.complete().context("nothing was changed")?;
+        if !ruleset.family.is_ip() {
+            bail!(
+                "{name}: rules of {} have no place at these hooks yet: nothing was changed",
+                ruleset.family.tool()
+            );
+        }
+        if sources.iter().any(|other| other.family() == ruleset.family) {
+            bail!(
+                "{name}: give one file of rules for {}: nothing was changed",
+                ruleset.family
+            );
+        }
+        let findings = check_rules(&ruleset, files.sets.as_ref());
+        if let Some(finding) = findings.list.iter().find(|found| found.kind.is_error()) {
+            bail!(
+                "{name}:{}: {}; nothing was changed",
+                finding.line,
+                finding.text
+            );
+        }
+        suitable.examine(&name, &mut ruleset, files.sets.as_ref());
+        sources.push(Source::new(&name, &ruleset));
+    }
+    if sources.is_empty() {
+        bail!("give a file of rules");
+    }
+    suitable.complete()?;
+    let sets = files.sets.map(|sets| sets.to_string());
+    let new = Loaded::new(sources, sets, !args.no_optimise, args.counters.into())?;
+    // Before the lock: large sets keep no other command waiting.
+    let built = new.build()?;
+    let pins = args.place.pins()?;
+    let _lock = lock()?;
+    let found = found(&pins);
+    let placed = found.and_then(|found| install(&new, built, found, &pins, args.confirm, None));
+    if placed.is_err() && pins.is_new() {
+        // The first error is the one to print.
+        let _ = pins.unmount();
+    }
+    let placed = placed?;
+    let kept = placed.iter().flatten().map(|placed| placed.kept).sum();
+    report(args, &new, &suitable, kept)
+}
+
+/// Edits the loaded rules of a family. Returns their number before and after.
+///
+/// # Errors
+/// No rules are loaded, the edit has a problem, or a rule is refused: nothing changes.
+pub fn edit_loaded(
+    place: &PinArgs,
+    family: Family,
+    edit: impl FnOnce(Ruleset) -> anyhow::Result<Ruleset>,
+) -> anyhow::Result<(usize, usize)> {
+    if !family.is_ip() {
+        bail!(
+            "rules of {} have no place at these hooks yet",
+            family.tool()
+        );
+    }
+    let _lock = lock()?;
+    let (pins, rules) = must_open(place)?;
+    refuse_while_waiting(&rules)?;
+    let mut old = Loaded::read(rules.text()).context("read the loaded rules")?;
+    let number = family as usize;
+    let mut counted = HashMap::new();
+    if let Some(memory) = rules.memory(number) {
+        old.count(number, memory.image(), |id| {
+            let counter = memory.counter(id);
+            counted.insert(id, counter);
+            counter
+        });
+    }
+    old.identify(number);
+    let before = old.ruleset(number).cloned();
+    let before = before.unwrap_or_else(|| Ruleset::new(family));
+    let count = before.rules();
+    let mut changed = edit(before)?;
+    let mut suitable = Suitable::new(&[]);
+    let sets = old.members()?;
+    suitable.examine("edit", &mut changed, sets.as_ref());
+    suitable.complete()?;
+    let new = old.with(&changed)?;
+    let rules_now = changed.rules();
+    let edited = Edited {
+        family: number,
+        changed,
+        counted,
+    };
+    let found = Some((rules, old));
+    install(&new, new.build()?, found, &pins, None, Some(&edited))?;
+    Ok((count, rules_now))
+}
+
+/// Rules of a family after an edit. Rules that it did not touch have their identity, and the counters
+/// that were read before it.
+struct Edited {
+    family: usize,
+    changed: Ruleset,
+    /// By id.
+    counted: HashMap<u32, Counter>,
+}
+
+/// Opens the loaded rules to change them, and reads their text.
+fn found(pins: &Pins) -> anyhow::Result<Option<(HookRules, Loaded)>> {
+    let Some(rules) = HookRules::open(pins)? else {
+        return Ok(None);
+    };
+    refuse_while_waiting(&rules)?;
+    let old = Loaded::read(rules.text()).context("read the loaded rules")?;
+    Ok(Some((rules, old)))
+}
+
+fn refuse_while_waiting(rules: &HookRules) -> Result<(), HookError> {
+    match rules.waiting() {
+        Some(left) => Err(HookError::Waiting {
+            seconds: left.as_secs() + 1,
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Puts rules in place of those that were found.
+fn install(
+    new: &Loaded,
+    built: [Option<Built>; HOOK_FAMILIES],
+    found: Option<(HookRules, Loaded)>,
+    pins: &Pins,
+    until: Option<Duration>,
+    edited: Option<&Edited>,
+) -> anyhow::Result<[Option<Placed>; HOOK_FAMILIES]> {
+    let text = new.text();
+    let placed = place(new, built, found.as_ref(), edited)?;
+    let sets = [0, 1].map(|family| {
+        let placed = placed[family].as_ref()?;
+        Some(HookSet {
+            image: &placed.image,
+            counters: &placed.counters,
+            slots: &placed.slots,
+            tables: &placed.tables,
+            needs: placed.needs,
+        })
+    });
+    if new.reads_connections() {
+        keep_tracking()?;
+    }
+    let change = NewRules {
+        sets,
+        mode: new.mode(),
+        text: &text,
+        until,
+    };
+    match found {
+        Some((mut rules, _)) => rules.set_pinned(&change, pins)?,
+        None => {
+            if let Err(error) = load_first(&change, pins) {
+                // Another program may need connection tracking, but then by its own rules.
+                let _ = end_tracking();
+                return Err(error.into());
+            }
+        }
+    }
+    // The rules before may read connections, and come back without a process.
+    if until.is_none() {
+        release_tracking(new);
+    }
+    Ok(placed)
+}
+
+/// Ends connection tracking that loaded rules do not need. They are loaded already, so a failure is a
+/// remark.
+fn release_tracking(loaded: &Loaded) {
+    if !loaded.reads_connections()
+        && let Err(error) = end_tracking()
+    {
+        fairpath_cli::note(format!("{error:#}: connections are tracked needlessly"));
+    }
+}
+
+impl Edited {
+    /// Rules whose counters the edit changed begin with new ones: so the change takes effect at once.
+    fn carry(&self, old: (&Ruleset, &[u8]), new: (&Ruleset, &Built)) -> Carry {
+        let mut carry = carry_edited(old, &self.changed, new);
+        let wanted = counters(&self.changed, new.0, &new.1.image);
+        carry
+            .ids
+            .retain(|(from, to)| self.counted.get(from) == wanted.get(to));
+        carry
+    }
+}
+
+/// Gives numbers of state to images: those of the found rules to rules that stay.
+fn place(
+    new: &Loaded,
+    built: [Option<Built>; HOOK_FAMILIES],
+    found: Option<&(HookRules, Loaded)>,
+    edited: Option<&Edited>,
+) -> anyhow::Result<[Option<Placed>; HOOK_FAMILIES]> {
+    let mut used = Used::default();
+    let mut memories = [None, None];
+    if let Some((rules, old)) = found {
+        for (family, memory) in memories.iter_mut().enumerate() {
+            *memory = rules.memory(family);
+            match memory {
+                Some(memory) => used.add(memory.image()),
+                None if old.ruleset(family).is_some() => {
+                    bail!(
+                        "the image of the loaded rules is corrupt: unload them, and load them again"
+                    )
+                }
+                None => {}
+            }
+        }
+    }
+    let mut placed = [None, None];
+    for (family, built) in built.into_iter().enumerate() {
+        let (Some(built), Some(ruleset)) = (built, new.ruleset(family)) else {
+            continue;
+        };
+        let image = memories[family].as_ref().map(|memory| memory.image());
+        let before = found.and_then(|(_, old)| old.ruleset(family)).zip(image);
+        let edited = edited.filter(|edited| edited.family == family);
+        let before = before.map(|old| {
+            let carry = match edited {
+                Some(edited) => edited.carry(old, (ruleset, &built)),
+                None => carry(old, (ruleset, &built)),
+            };
+            (old.1, carry)
+        });
+        let before = before.as_ref().map(|(image, carry)| (*image, carry));
+        let mut set = used.place(built, before)?;
+        if let Some(edited) = edited {
+            let wanted = counters(&edited.changed, ruleset, &set.image);
+            for (id, first) in &mut set.counters {
+                *first = wanted.get(id).copied().unwrap_or_default();
+            }
+        }
+        placed[family] = Some(set);
+    }
+    Ok(placed)
+}
+
+/// Loads programs and rules where none are.
+fn load_first(change: &NewRules, pins: &Pins) -> Result<(), HookError> {
+    HookRules::sweep(pins)?;
+    HookRules::refuse_others()?;
+    let mut rules = HookRules::load()?;
+    rules.pin(pins)?;
+    rules.set_pinned(change, pins)
+}
+
+fn report(args: &LoadArgs, new: &Loaded, suitable: &Suitable, kept: usize) -> anyhow::Result<()> {
+    let seconds = args.confirm.map(|time| time.as_secs());
+    if args.format == Format::Json {
+        let object = json!({"loaded": new.describe(), "counters_kept": kept,
+            "confirm_seconds": seconds, "notes": suitable.notes()});
+        fairpath_cli::print(format!("{object}\n"))?;
+        return Ok(());
+    }
+    let mut out = format!("loaded {}\n", counted(new.rules(), "rule", "rules"));
+    if kept > 0 {
+        let _ = writeln!(out, "{} kept", counted(kept, "counter", "counters"));
+    }
+    for note in suitable.notes() {
+        let _ = writeln!(out, "{note}");
+    }
+    if let Some(seconds) = seconds {
+        let _ = writeln!(
+            out,
+            "the rules before come back in {seconds} s: `fairpath rules confirm` keeps these"
+        );
+    }
+    fairpath_cli::print(out)?;
+    Ok(())
+}
+
+/// Runs `fairpath rules unload`.
+///
+/// # Errors
+/// No rules are loaded, or another process changes them.
+pub fn unload(args: &UnloadArgs) -> anyhow::Result<()> {
+    let pins = args.place.mounted()?.context(NONE_LOADED)?;
+    let _lock = lock()?;
+    match HookRules::open(&pins) {
+        Ok(Some(rules)) => rules.unload(&pins)?,
+        Ok(None) => {
+            // Programs without rules are those of an interrupted command.
+            if !HookRules::sweep(&pins)? && !is_tracking()? {
+                bail!(NONE_LOADED);
+            }
+        }
+        Err(HookError::Version { .. }) => {
+            HookRules::sweep(&pins)?;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    end_tracking()
+}
+
+/// Runs `fairpath rules confirm`.
+///
+/// # Errors
+/// No load waits, or the time is over.
+pub fn confirm(args: &ConfirmArgs) -> anyhow::Result<()> {
+    let _lock = lock()?;
+    let (pins, mut rules) = must_open(&args.place)?;
+    rules.confirm(&pins)?;
+    let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
+    release_tracking(&loaded);
+    Ok(())
+}
+
+/// Runs `fairpath rules counters`.
+///
+/// # Errors
+/// No rules are loaded.
+pub fn print_counters(args: &CountersArgs) -> anyhow::Result<()> {
+    let _lock = args.zero.then(lock).transpose()?;
+    let loaded = counted_rules(args)?;
+    let mut out = Vec::new();
+    for (name, ruleset) in loaded.rulesets() {
+        match args.format {
+            Format::Json => {
+                let object = super::show::to_json(name, ruleset);
+                out.extend_from_slice(format!("{object}\n").as_bytes());
+            }
+            Format::Text => out.extend(to_bytes(ruleset, WithCounters::Always)),
+        }
+    }
+    fairpath_cli::print_bytes(&out)
+}
+
+/// The loaded rules with their counters, which are set to 0 if that is wanted.
+fn counted_rules(args: &CountersArgs) -> anyhow::Result<Loaded> {
+    let wanted = args.family.map(super::files::FamilyArg::family);
+    // Loads at the same time write the memory again.
+    for _ in 0..READS {
+        let (_, rules) = must_open(&args.place)?;
+        let mut loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
+        for family in 0..HOOK_FAMILIES {
+            let chosen = wanted.is_none_or(|wanted| wanted as usize == family);
+            if !chosen {
+                loaded.forget(family);
+                continue;
+            }
+            // The image first: it is compared with the generation when all is read.
+            let (Some(image), Some(mut memory)) = (rules.image(family), rules.memory(family))
+            else {
+                continue;
+            };
+            loaded.count(family, &image, |id| {
+                let counter = memory.counter(id);
+                if args.zero {
+                    memory.subtract(id, counter);
+                }
+                counter
+            });
+        }
+        if rules.is_current() {
+            return Ok(loaded);
+        }
+    }
+    bail!("read counters: loads replace the rules faster than they can be read")
+}
+
+/// Packets that tables dropped: full, and in use. `None`: there are no tables.
+fn dropped_by_tables(rules: &HookRules) -> Option<(u64, u64)> {
+    let memories: Vec<_> = (0..HOOK_FAMILIES)
+        .filter_map(|family| rules.memory(family))
+        .collect();
+    let stores = memories
+        .iter()
+        .flat_map(|memory| (0..memory.tables()).map(|number| memory.table(number)));
+    let all = stores.map(|store| (store.refused, store.contended));
+    all.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))
+}
+
+/// Prints the state of the loaded rules: `fairpath rules show` without files.
+///
+/// # Errors
+/// No rules are loaded.
+pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
+    let (_, rules) = must_open(place)?;
+    let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
+    let (counts, left) = (rules.counts(), rules.waiting());
+    let tracking = loaded.reads_connections().then(is_tracking).transpose()?;
+    let tables = dropped_by_tables(&rules);
+    if format == Format::Json {
+        let places: Vec<_> = rules
+            .places()
+            .map(|place| {
+                json!({"table": place.table, "hook": place.chain(), "priority": place.priority,
+                    "family": if place.is_ipv4() { "IPv4" } else { "IPv6" }})
+            })
+            .collect();
+        let object = json!({"loaded": loaded.describe(), "places": places,
+            "confirm_seconds": left.map(|left| left.as_secs()), "went_back": rules.went_back(),
+            "connection_tracking": tracking, "packets_parked": counts.parked,
+            "packets_dropped_without_scratch": counts.pressed,
+            "packets_dropped_unknown": counts.unknown, "logs_without_place": counts.unlogged,
+            "packets_dropped_table_full": tables.map(|(refused, _)| refused),
+            "packets_dropped_table_in_use": tables.map(|(_, contended)| contended)});
+        fairpath_cli::print(format!("{object}\n"))?;
+        return Ok(());
+    }
+    let mut out = format!("{}\n", loaded.summary());
+    for (name, ruleset) in loaded.rulesets() {
+        let rules = counted(ruleset.rules(), "rule", "rules");
+        let name = fairpath_units::text::line(name);
+        let _ = writeln!(out, "  {}: {rules} of {name}", ruleset.family);
+    }
+    out += "priorities:\n";
+    let mut shown: Vec<(&str, i32)> = Vec::new();
+    for place in rules.places() {
+        if shown.contains(&(place.table, place.priority)) {
+            continue;
+        }
+        shown.push((place.table, place.priority));
+        let at = rules.places().filter(|other| {
+            (other.table, other.priority) == (place.table, place.priority)
+                && other.family == place.family
+        });
+        let hooks: Vec<&str> = at.map(|place| place.chain()).collect();
+        let _ = writeln!(
+            out,
+            "  {} {}: {}",
+            place.table,
+            place.priority,
+            hooks.join(" ")
+        );
+    }
+    if let Some(left) = left {
+        let _ = writeln!(
+            out,
+            "waiting for `fairpath rules confirm`: the rules before come back in {} s",
+            left.as_secs() + 1
+        );
+    }
+    if rules.went_back() {
+        out += "the last load was not confirmed: these are the rules before it\n";
+    }
+    if tracking == Some(false) {
+        out += "connection tracking may be off, because table inet fairpath_rules is missing: load the rules again\n";
+    }
+    let _ = writeln!(
+        out,
+        "packets: {} dropped with an unknown answer, {} dropped for lack of a scratch, {} waited elsewhere while rules were replaced",
+        counts.unknown, counts.pressed, counts.parked
+    );
+    if counts.unlogged > 0 {
+        let logs = counted(counts.unlogged as usize, "log", "logs");
+        let _ = writeln!(
+            out,
+            "{logs} missing: more than 8 rules of a table logged one packet"
+        );
+    }
+    if let Some((refused, contended)) = tables {
+        let _ = writeln!(
+            out,
+            "recent lists and hashlimit tables: {refused} packets dropped because one was full, {contended} because one was in use"
+        );
+    }
+    fairpath_cli::print(out)?;
+    Ok(())
+}

@@ -1,0 +1,199 @@
+//! Rules at the kernel's hooks have the verdicts and counters of iptables-legacy on real packets.
+
+use fairpath_bpf::{HookCounts, HookRules, HookSet, NewRules};
+use fairpath_core::rules::CounterMode;
+use fairpath_rules::image::{Built, Lookups, Used, build};
+use fairpath_rules::{
+    Answer as AtPoint, Counters, Point, Ruleset, not_evaluated_word, rule_answer,
+};
+use fairpath_testbed::{Need, Testbed, requires};
+use fairpath_tests::oracle::compare::{self, Answer, counts};
+use fairpath_tests::oracle::packets::Toward;
+use fairpath_units::test_seeds;
+
+use super::compare::{answer, concerns};
+use super::legacy::{Legacy, Tool};
+use super::{FRAMES, frames_of, parse};
+use crate::oracle::rulesets::generate;
+
+/// The rules of one family.
+pub fn one(ruleset: &Ruleset, built: &Built, hooks: &mut HookRules) {
+    // The first ones: the numbers stay as they are.
+    let placed = Used::default().place(built.clone(), None).unwrap();
+    let mut sets = [None; 2];
+    sets[ruleset.family as usize] = Some(HookSet {
+        image: &placed.image,
+        counters: &placed.counters,
+        slots: &placed.slots,
+        tables: &placed.tables,
+        needs: placed.needs,
+    });
+    let new = NewRules {
+        sets,
+        mode: CounterMode::Exact,
+        ..NewRules::default()
+    };
+    hooks.set(&new).unwrap();
+}
+
+/// True if the programs evaluate each rule of a set.
+fn is_exact(ruleset: &Ruleset) -> bool {
+    let chains = ruleset.tables.iter().flat_map(|table| table.chains());
+    let mut rules = chains.flat_map(|(_, chain)| &chain.rules);
+    rules.all(|rule| {
+        let exact = rule_answer(rule, None, Point::Netfilter) == AtPoint::Exact;
+        let known = not_evaluated_word(ruleset.family, rule).is_none();
+        exact && known
+    })
+}
+
+fn counts_of_hooks(ruleset: &Ruleset, built: &Built, hooks: &HookRules) -> Vec<compare::RuleCount> {
+    let memory = hooks.memory(ruleset.family as usize).expect("a set");
+    counts(ruleset, |table, id, rule| {
+        let id = match rule {
+            Some(rule) => Some(built.rule_id(table, id, rule)),
+            None => built.policy_id(table, id),
+        };
+        id.map(|id| {
+            let counter = memory.counter(id);
+            Counters {
+                packets: counter.packets,
+                bytes: counter.bytes,
+            }
+        })
+    })
+}
+
+/// Each packet was evaluated. Fragments may be parked in reassembly while rules change.
+pub fn assert_all_whole(hooks: &HookRules) {
+    let parked = hooks.counts().parked;
+    let only_parked = HookCounts {
+        parked,
+        ..HookCounts::default()
+    };
+    assert_eq!(hooks.counts(), only_parked);
+}
+
+fn agree(tool: Tool, count: u64) {
+    let [root, program, nft] = tool.needs();
+    requires!(root, program, nft);
+    let (kernel, ours) = (Legacy::new(tool), Legacy::new(tool));
+    let mut hooks = HookRules::load().unwrap();
+    ours.enter(|| hooks.attach().unwrap());
+    let (mut compared, mut frames_compared) = (0, 0);
+    for seed in test_seeds(count) {
+        let generated = generate(tool, seed);
+        let ruleset = parse(tool, &generated.text);
+        if generated.tracked || !is_exact(&ruleset) {
+            continue;
+        }
+        let frames = frames_of(tool, &generated, seed, FRAMES);
+        let of_kernel = answer(&kernel, &generated.text, &frames);
+        for lookups in [Lookups::Never, Lookups::Always] {
+            let built = build(&ruleset, None, lookups).unwrap();
+            one(&ruleset, &built, &mut hooks);
+            let hook = match generated.toward {
+                Toward::Input => "INPUT",
+                Toward::Ingress => "PREROUTING",
+            };
+            let before = ours.passed(hook);
+            ours.inject(&frames);
+            let mut counts = counts_of_hooks(&ruleset, &built, &hooks);
+            counts.retain(|count| concerns(&generated.text, count));
+            let of_hooks = Answer {
+                counts,
+                accepted: ours.passed(hook) - before,
+            };
+            let named = vec![("hooks", of_hooks)];
+            let different = compare::differing(&of_kernel, named);
+            assert!(
+                different.is_none(),
+                "seed {seed}, {lookups:?}\n{}\n{of_kernel:?}\n{different:?}\n{:?}",
+                generated.text,
+                hooks.counts()
+            );
+        }
+        compared += 1;
+        frames_compared += frames.len();
+    }
+    assert_all_whole(&hooks);
+    println!("{tool:?}: {compared} of {count} rulesets, {frames_compared} frames");
+    assert!(compared > 0);
+}
+
+#[test]
+fn ipv4_rules_at_hooks_are_the_kernels() {
+    agree(Tool::V4, 2000);
+}
+
+#[test]
+fn ipv6_rules_at_hooks_are_the_kernels() {
+    agree(Tool::V6, 2000);
+}
+
+/// Sets of two colours: each drops every packet, one port in table raw and the other in table filter.
+/// A packet that meets a mixture passes.
+#[test]
+fn no_packet_meets_a_mixture() {
+    use std::net::UdpSocket;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    requires!(Need::Root);
+    const CHANGES: u32 = 300;
+    let testbed = Testbed::new();
+    let netns = testbed.netns("mixed").unwrap();
+    netns.run(&["ip", "link", "set", "lo", "up"]).unwrap();
+    let mut hooks = HookRules::load().unwrap();
+    let images = [(7001, 7002), (7002, 7001)].map(|(early, late)| {
+        let text = format!(
+            "*raw\n-A PREROUTING -p udp -m udp --dport {early} -j DROP\nCOMMIT\n\
+             *filter\n-A INPUT -p udp -m udp --dport {late} -j DROP\nCOMMIT\n"
+        );
+        let tree = parse(Tool::V4, &text);
+        let built = build(&tree, None, Lookups::default()).unwrap();
+        (tree, built)
+    });
+    let (tree, built) = &images[0];
+    one(tree, built, &mut hooks);
+    let done = AtomicBool::new(false);
+    let sockets = netns.enter(|| {
+        [7001, 7002, 7003].map(|port| {
+            let socket = UdpSocket::bind(("127.0.0.1", port)).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            socket
+        })
+    });
+    let [first, second, third] = sockets.unwrap();
+    netns.enter(|| hooks.attach().unwrap()).unwrap();
+    let (sent, received) = std::thread::scope(|scope| {
+        let traffic = scope.spawn(|| {
+            let sender = netns.enter(|| UdpSocket::bind("127.0.0.1:0").unwrap());
+            let sender = sender.unwrap();
+            let (mut sent, mut received) = (0u64, 0u64);
+            let mut buffer = [0; 8];
+            while !done.load(Ordering::Relaxed) {
+                for port in [7001, 7002, 7003] {
+                    sender.send_to(b"x", ("127.0.0.1", port)).unwrap();
+                }
+                sent += 1;
+                while third.recv(&mut buffer).is_ok() {
+                    received += 1;
+                }
+            }
+            while third.recv(&mut buffer).is_ok() {
+                received += 1;
+            }
+            (sent, received)
+        });
+        for number in 0..CHANGES {
+            let (tree, built) = &images[number as usize & 1];
+            one(tree, built, &mut hooks);
+        }
+        done.store(true, Ordering::Relaxed);
+        traffic.join().unwrap()
+    });
+    let mut buffer = [0; 8];
+    let mixed = [&first, &second].map(|socket| socket.recv(&mut buffer).is_ok());
+    println!("{sent} packets of each port, {CHANGES} changes");
+    assert_eq!((mixed, received), ([false; 2], sent));
+    assert_eq!(hooks.counts(), HookCounts::default());
+}
