@@ -92,6 +92,8 @@ enum What {
     Pifo(pifo::Args),
     /// Seconds from rules to an image, and nanoseconds of a packet (root)
     Rules(rules::Args),
+    /// Loaded rules on pings and forwarded packets, next to iptables-legacy and nftables (root)
+    RulesHooks(rules::hooks::Args),
     /// Prints one of the sets of `rules`, to try commands with it
     RulesMake(rules::MakeArgs),
     /// Loads a file; started by `rules`
@@ -165,6 +167,7 @@ fn main() -> anyhow::Result<()> {
         mut offline,
     ) = (None, None, None, None, None, None, None, None, None, None);
     let (mut afxdp, mut nfqueue, mut shape, mut impair) = (None, None, None, None);
+    let mut rules_hooks = None;
     match args.what {
         Some(What::Afxdp(args)) => afxdp = Some(args),
         Some(What::Live(args)) => live = Some(args),
@@ -173,6 +176,7 @@ fn main() -> anyhow::Result<()> {
         Some(What::Check(args)) => check = Some(args),
         Some(What::Pifo(args)) => pifo = Some(args),
         Some(What::Rules(args)) => rules = Some(args),
+        Some(What::RulesHooks(args)) => rules_hooks = Some(args),
         Some(What::Sched(args)) => sched = Some(args),
         Some(What::Engine(args)) => engine = Some(args),
         Some(What::Counters(args)) => counters = Some(args),
@@ -201,6 +205,13 @@ fn main() -> anyhow::Result<()> {
     let pifo = part(pifo, pifo::run, pifo::PifoReport::text, text)?;
     let rules = rules.or_else(|| all.then(rules::Args::usual));
     let rules = part(rules, rules::run, rules::RulesReport::text, text)?;
+    let rules_hooks = rules_hooks.or_else(|| all.then(rules::hooks::Args::usual));
+    let rules_hooks = part(
+        rules_hooks,
+        rules::hooks::run,
+        rules::hooks::HooksReport::text,
+        text,
+    )?;
     let sched = sched.or_else(|| all.then(sched::Args::usual));
     let sched = part(sched, sched::run, sched::SchedReport::text, text)?;
     let engine = engine.or_else(|| all.then(engine::Args::usual));
@@ -232,6 +243,7 @@ fn main() -> anyhow::Result<()> {
         let all = json!({
             "schema": 1, "machine": machine,
             "live": live, "classes": classes, "daemon": daemon, "check": check, "pifo": pifo, "rules": rules,
+            "rules_hooks": rules_hooks,
             "sched": sched, "engine": engine, "counters": counters, "offline": offline, "afxdp": afxdp, "nfqueue": nfqueue,
             "shape": shape, "latency": latency, "impair": impair
         });

@@ -3,10 +3,12 @@
 //! ```text
 //!   made.rs   the sets: 100 chains of 1,000 rules, a tree of 662,160, prefixes, flows
 //!   edits.rs  edits of a chain of 1,000 rules in the tree
+//!   hooks.rs  loaded rules on real packets
 //!   load      in a separate process, which has its own peak memory
 //! ```
 
 mod edits;
+pub mod hooks;
 mod made;
 
 use std::fs;
