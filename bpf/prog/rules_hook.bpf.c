@@ -47,8 +47,25 @@ struct sk_buff {
 	struct sock *sk;
 	u32 mark;
 	u64 _nfct;
+	unsigned long _skb_refdst;
 	u16 mac_header;
 	u8 pkt_type : 3;
+	u8 ip_summed : 2;
+} FP_CO_RE;
+
+struct rtable {
+	u32 rt_flags;
+} FP_CO_RE;
+
+struct rt6_info {
+	u32 rt6i_flags;
+} FP_CO_RE;
+
+/* The place of a socket's cookie. */
+struct sock_common {
+	struct {
+		s64 counter;
+	} skc_cookie;
 } FP_CO_RE;
 
 struct bpf_nf_ctx {
@@ -56,9 +73,27 @@ struct bpf_nf_ctx {
 	struct sk_buff *skb;
 } FP_CO_RE;
 
+union nf_inet_addr {
+	u32 all[4];
+} FP_CO_RE;
+
+struct nf_conntrack_tuple {
+	struct {
+		union nf_inet_addr u3;
+		union {
+			u16 all;
+		} u;
+	} dst;
+} FP_CO_RE;
+
+struct nf_conntrack_tuple_hash {
+	struct nf_conntrack_tuple tuple;
+} FP_CO_RE;
+
 struct nf_conn {
 	unsigned long status;
 	u32 mark;
+	struct nf_conntrack_tuple_hash tuplehash[2];
 } FP_CO_RE;
 
 /* A kernel type of words, for loads of bytes that have no type. */
@@ -136,6 +171,8 @@ struct rules_hook {
 	u32 cpus;
 	u32 format;	      /* user space: version of all this; the texts of the places */
 	u64 texts[PLACES][2]; /* offset, bytes */
+	/* Cookies of the sockets that answer rejected packets, by family; 0: they are not answered. */
+	u64 answers[FAMILIES];
 };
 
 /* A packet on its way through the hooks, and the set that it met first. */
@@ -166,9 +203,14 @@ struct rules_event {
 	u8 hook;
 	u8 program;
 	u8 has_link;
-	u32 pad;
+	u32 route; /* flags of the route */
 	u64 head[EVENT_BYTES / 8];
-	u64 spare[3];
+	/* The destination before its translation, of a connection that ends with the packet. */
+	u64 original[2];
+	u16 port; /* network order */
+	u8 is_translated;
+	u8 packet; /* kind of the link-layer destination; from bit 4 on: who checks the checksum */
+	u32 state; /* bits of --ctstate */
 };
 
 struct rules_scratch {
@@ -293,6 +335,20 @@ FP_INLINE void name_of(const struct net_device *device, u64 FP_MEM *words)
 	((volatile u64 FP_MEM *)words)[1] = word_at(name + 8);
 }
 
+/*
+ * True for an answer to a rejected packet. The kernel's own has the connection of that packet from the
+ * start, so it is a related reply.
+ */
+FP_INLINE int is_answer(const struct rules_hook FP_MEM *h, const struct sk_buff *skb, u32 family)
+{
+	const u8 *socket = (const u8 *)skb->sk;
+	u64 cookie = h->answers[family & 1];
+
+	if (fp_likely(!cookie) || !socket)
+		return 0;
+	return word_at(socket + bpf_core_field_offset(struct sock_common, skc_cookie)) == cookie;
+}
+
 /* Bits of --ctstate by the kernel's ctinfo. */
 FP_INLINE void connection_of(struct fp_rules_work FP_MEM *w, const struct sk_buff *skb)
 {
@@ -407,8 +463,41 @@ FP_INLINE void copy_head(struct fp_rules_work FP_MEM *w, struct sk_buff *skb, u3
 		copy_pages(skb, w);
 }
 
+/* Facts about a rejected packet that its answer needs. */
+FP_INLINE void put_rejected(struct rules_event FP_MEM *e, struct fp_rules_work FP_MEM *w,
+			    const struct sk_buff *skb)
+{
+	u64 nfct = skb->_nfct & ~7ull, route = skb->_skb_refdst & ~1ull, status;
+	const u8 *to;
+
+	e->packet = BPF_CORE_READ_BITFIELD(skb, pkt_type) | BPF_CORE_READ_BITFIELD(skb, ip_summed)
+								    << 4;
+	e->state = w->word[FP_W_META] >> FP_META_STATE & 31;
+	e->route = 0;
+	e->is_translated = 0;
+	if (route)
+		e->route = word_at((const u8 *)route +
+				   (w->family == FP_FAMILY_IPV4
+					    ? bpf_core_field_offset(struct rtable, rt_flags)
+					    : bpf_core_field_offset(struct rt6_info, rt6i_flags)));
+	if (!nfct)
+		return;
+	status = word_at((const u8 *)nfct + bpf_core_field_offset(struct nf_conn, status));
+	/* IPS_CONFIRMED, IPS_DST_NAT */
+	if (status & 8 || !(status & 32))
+		return;
+	to = (const u8 *)nfct + bpf_core_field_offset(struct nf_conn, tuplehash) +
+	     bpf_core_field_offset(struct nf_conntrack_tuple_hash, tuple) +
+	     bpf_core_field_offset(struct nf_conntrack_tuple, dst);
+	e->original[0] = word_at(to);
+	e->original[1] = word_at(to + 8);
+	e->port = word_at(to + 16);
+	e->is_translated = 1;
+}
+
+/* `skb`: of a rejected packet. */
 FP_INLINE void put_event(struct rules_hook FP_MEM *h, struct fp_rules_work FP_MEM *w, u32 kind,
-			 u32 where, u32 place, u32 point)
+			 u32 where, u32 place, u32 point, const struct sk_buff *skb)
 {
 	u64 number = __sync_fetch_and_add(&h->event, 1);
 	struct rules_event FP_MEM *e =
@@ -438,12 +527,14 @@ FP_INLINE void put_event(struct rules_hook FP_MEM *h, struct fp_rules_work FP_ME
 	e->has_link = point >> 16;
 	for (i = 0; i < EVENT_BYTES / 8; i++)
 		e->head[i] = ((volatile u64 FP_MEM *)w->head)[i];
+	if (skb)
+		put_rejected(e, w, skb);
 	fp_cas64(&e->number, 0, number + 1);
 }
 
 /* Rules that logged a packet, and one that rejected it. */
-static __attribute__((noinline)) int report(struct rules_scratch FP_MEM *s, u32 verdict, u32 place,
-					    u32 point)
+static __attribute__((noinline)) int
+report(struct rules_scratch FP_MEM *s, const struct sk_buff *skb, u32 verdict, u32 place, u32 point)
 {
 	struct rules_hook FP_MEM *h = the_hook();
 	struct fp_rules_work FP_MEM *w = &s->work;
@@ -452,11 +543,12 @@ static __attribute__((noinline)) int report(struct rules_scratch FP_MEM *s, u32 
 	image = (u32)(u64)fp_rules_image(
 		FP_AT(struct fp_rules, h, h->sets[place & 1][w->family & 1]));
 	for (; i < w->logged && i < FP_RULES_LOGS && fp_can_loop; i++)
-		put_event(h, w, EVENT_LOG, w->log[i & (FP_RULES_LOGS - 1)] - image, place, point);
+		put_event(h, w, EVENT_LOG, w->log[i & (FP_RULES_LOGS - 1)] - image, place, point,
+			  0);
 	if (w->logged > FP_RULES_LOGS)
 		fp_add64(&h->unlogged, w->logged - FP_RULES_LOGS);
 	if (verdict == FP_ACT_REJECT)
-		put_event(h, w, EVENT_REJECT, w->rule, place, point);
+		put_event(h, w, EVENT_REJECT, w->rule, place, point, skb);
 	return 0;
 }
 
@@ -488,8 +580,12 @@ static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 progra
 	w->family = family ? FP_FAMILY_IPV6 : FP_FAMILY_IPV4;
 	w->word[FP_W_MARK] = skb->mark;
 	w->word[FP_W_META] = 0;
-	if (used & NEEDS_CONNECTION)
+	if (used & NEEDS_CONNECTION) {
 		connection_of(w, skb);
+		/* IP_CT_RELATED_REPLY */
+		if (is_answer(h, skb, family))
+			w->word[FP_W_META] = 4ull << FP_META_STATE | 1ull << FP_META_REPLY;
+	}
 	if (used & NEEDS_NAMES) {
 		name_of(state->in, &w->word[FP_W_IN]);
 		name_of(state->out, &w->word[FP_W_OUT]);
@@ -519,7 +615,7 @@ static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 progra
 		name_of(state->in, &w->word[FP_W_IN]);
 		name_of(state->out, &w->word[FP_W_OUT]);
 		w->now = bpf_ktime_get_ns();
-		report(s, verdict, place, link_of(w, skb) << 16 | program << 8 | hook);
+		report(s, skb, verdict, place, link_of(w, skb) << 16 | program << 8 | hook);
 	}
 	if (verdict == FP_ACT_UNKNOWN)
 		fp_add64(&h->unknown, 1);

@@ -15,8 +15,8 @@ use fairpath_units::test_seeds;
 use super::commands::fairpath;
 
 /// A namespace with a place for its loaded rules.
-struct Router {
-    netns: Netns,
+pub struct Router {
+    pub netns: Netns,
     place: Place,
 }
 
@@ -28,25 +28,25 @@ impl Drop for Router {
 }
 
 impl Router {
-    fn new(netns: Netns) -> Router {
+    pub fn new(netns: Netns) -> Router {
         netns.run(&["ip", "link", "set", "lo", "up"]).unwrap();
         let place = Place::new();
         Router { netns, place }
     }
 
-    fn command(&self, words: &[&str]) -> std::process::Command {
+    pub fn command(&self, words: &[&str]) -> std::process::Command {
         let mut command = self.netns.command_without_sysfs(fairpath());
         command.arg("rules").args(words);
         command.arg("--pins").arg(self.place.path("pins"));
         command
     }
 
-    fn rules(&self, words: &[&str]) -> Output {
+    pub fn rules(&self, words: &[&str]) -> Output {
         self.command(words).output().expect("the binary was built")
     }
 
     #[track_caller]
-    fn done(&self, words: &[&str]) -> String {
+    pub fn done(&self, words: &[&str]) -> String {
         let output = self.rules(words);
         assert!(output.status.success(), "{words:?}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
@@ -54,20 +54,20 @@ impl Router {
 
     /// The message of a command that fails.
     #[track_caller]
-    fn fails(&self, words: &[&str]) -> String {
+    pub fn fails(&self, words: &[&str]) -> String {
         let output = self.rules(words);
         assert_eq!(output.status.code(), Some(1), "{words:?}: {output:?}");
         String::from_utf8(output.stderr).unwrap()
     }
 
     /// A file with rules.
-    fn file(&self, name: &str, text: &str) -> String {
+    pub fn file(&self, name: &str, text: &str) -> String {
         self.place.write(name, text);
         self.place.path(name).to_str().unwrap().to_owned()
     }
 
     #[track_caller]
-    fn load(&self, text: &str) -> String {
+    pub fn load(&self, text: &str) -> String {
         let file = self.file("rules.v4", text);
         self.done(&["load", &file])
     }
@@ -82,7 +82,7 @@ impl Router {
     }
 }
 
-fn filter(rules: &[&str]) -> String {
+pub fn filter(rules: &[&str]) -> String {
     let rules: String = rules.iter().map(|rule| format!("-A {rule}\n")).collect();
     format!("*filter\n{rules}COMMIT\n")
 }

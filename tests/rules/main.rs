@@ -3,6 +3,7 @@
 //! As root: `cargo test -p fairpath-tests --test rules`.
 
 mod agree;
+mod answers;
 mod commands;
 mod formats;
 mod live;

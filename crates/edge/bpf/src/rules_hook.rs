@@ -18,7 +18,7 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
@@ -30,13 +30,13 @@ use fairpath_core::rules::{
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapHandle, OpenObject};
 use nix::errno::Errno;
-use nix::fcntl::{Flock, FlockArg};
+use nix::fcntl::{FcntlArg, Flock, FlockArg, fcntl};
 
 use crate::arena::{self, PAGE, START, STRIDE};
 use crate::pin::{PinError, Pins};
 use crate::rtt::wait_for_programs;
 use crate::skel::rules_hook::{RulesHookSkel, RulesHookSkelBuilder};
-pub use events::{Event, EventCursor, Occurrence};
+pub use events::{Event, EventCursor, Occurrence, RejectedFacts};
 pub use links::HookPlace;
 
 /// Scratches of a CPU (`NESTED`).
@@ -168,6 +168,7 @@ struct Header {
     cpus: u32,
     format: u32,
     texts: [[AtomicU64; 2]; 2],
+    answers: [AtomicU64; HOOK_FAMILIES],
 }
 
 const HEADER_BYTES: usize = 256;
@@ -302,6 +303,56 @@ pub struct HookLock {
     _file: Flock<File>,
 }
 
+/// The right to answer rejected packets of the calling thread's network namespace, of one process.
+#[derive(Debug)]
+pub struct AnswerLock {
+    _file: File,
+}
+
+impl AnswerLock {
+    /// `None`: another process has it.
+    ///
+    /// # Errors
+    /// [`HookError::Lock`].
+    pub fn try_new() -> Result<Option<AnswerLock>, HookError> {
+        let file = open_lock()?;
+        match fcntl(&file, FcntlArg::F_OFD_SETLK(&namespace_lock()?)) {
+            Ok(_) => Ok(Some(AnswerLock { _file: file })),
+            Err(Errno::EAGAIN | Errno::EACCES) => Ok(None),
+            Err(error) => Err(HookError::Lock(error.into())),
+        }
+    }
+
+    /// True if a process has it.
+    ///
+    /// # Errors
+    /// [`HookError::Lock`].
+    pub fn is_taken() -> Result<bool, HookError> {
+        let mut lock = namespace_lock()?;
+        let found = fcntl(open_lock()?, FcntlArg::F_OFD_GETLK(&mut lock));
+        found.map_err(|error| HookError::Lock(error.into()))?;
+        Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
+    }
+}
+
+/// A byte of the lock file for each network namespace.
+fn namespace_lock() -> Result<libc::flock, HookError> {
+    let inode = std::fs::metadata("/proc/thread-self/ns/net").map_err(HookError::Lock)?;
+    Ok(libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: inode.ino() as libc::off_t,
+        l_len: 1,
+        l_pid: 0,
+    })
+}
+
+fn open_lock() -> Result<File, HookError> {
+    let mut options = File::options();
+    let options = options.write(true).create(true).truncate(false).mode(0o600);
+    options.open(LOCK).map_err(HookError::Lock)
+}
+
 /// Only root can open it, so no other user can keep a load waiting.
 const LOCK: &str = "/run/fairpath-rules.lock";
 
@@ -311,9 +362,7 @@ impl HookLock {
     /// # Errors
     /// [`HookError::Lock`].
     pub fn try_new() -> Result<Option<HookLock>, HookError> {
-        let mut options = File::options();
-        let options = options.write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(LOCK).map_err(HookError::Lock)?;
+        let file = open_lock()?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(file) => Ok(Some(HookLock { _file: file })),
             Err((_, Errno::EWOULDBLOCK)) => Ok(None),
@@ -368,6 +417,7 @@ impl HookRules {
             cpus: cpus as u32,
             format: FORMAT,
             texts: [zero(), zero()],
+            answers: zero(),
         };
         // SAFETY: inside the mapping, aligned to a page.
         unsafe { base.cast::<Header>().write(header) };
@@ -819,6 +869,14 @@ impl HookRules {
             pressed: count(&header.pressed),
             unlogged: count(&header.unlogged),
             unknown: count(&header.unknown),
+        }
+    }
+
+    /// The sockets that send answers to rejected packets, by their cookies: rules meet their packets as
+    /// related to what was rejected. Only with [`AnswerLock`].
+    pub fn set_answers(&self, cookies: [u64; HOOK_FAMILIES]) {
+        for (place, cookie) in self.header().answers.iter().zip(cookies) {
+            place.store(cookie, Ordering::Relaxed);
         }
     }
 

@@ -1,6 +1,5 @@
 //! NFQUEUE: netfilter hands packets to threads of this process, and takes them back.
 
-mod again;
 mod beyond;
 pub mod diversion;
 pub mod impairment;

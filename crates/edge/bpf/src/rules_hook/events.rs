@@ -31,9 +31,13 @@ struct Raw {
     hook: u8,
     program: u8,
     has_link: u8,
-    pad: u32,
+    route: u32,
     head: [u8; HEAD],
-    spare: [u64; 3],
+    original: [u8; 16],
+    port: u16,
+    is_translated: u8,
+    packet: u8,
+    state: u32,
 }
 
 const _: () = assert!(size_of::<Raw>() == 384);
@@ -52,7 +56,46 @@ pub enum Occurrence {
         id: u32,
         /// The kind of the answer.
         kind: u32,
+        /// Facts that the answer needs.
+        facts: RejectedFacts,
     },
+}
+
+/// Facts about a rejected packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RejectedFacts {
+    /// The network device accepted it for this host only.
+    pub is_for_host: bool,
+    /// The route leads to a broadcast or multicast address.
+    pub is_to_many: bool,
+    /// The route leads to this host.
+    pub is_local: bool,
+    /// The kernel or a device has checked the checksum, or will complete it.
+    pub is_checked: bool,
+    /// Its connection was tracked.
+    pub is_tracked: bool,
+    /// Address and port of the destination before its translation.
+    pub original: Option<([u8; 16], u16)>,
+}
+
+impl RejectedFacts {
+    fn of(raw: &Raw) -> RejectedFacts {
+        // RTCF_LOCAL is RTF_LOCAL.
+        const LOCAL: u32 = 1 << 31;
+        const TO_MANY: u32 = 3 << 28;
+        // CHECKSUM_UNNECESSARY, CHECKSUM_PARTIAL.
+        const CHECKED: [u8; 2] = [1, 3];
+        // INVALID, UNTRACKED.
+        const NO_CONNECTION: u32 = 1 | 16;
+        RejectedFacts {
+            is_for_host: raw.packet & 15 == 0,
+            is_to_many: raw.family == 0 && raw.route & TO_MANY != 0,
+            is_local: raw.route & LOCAL != 0,
+            is_checked: CHECKED.contains(&(raw.packet >> 4)),
+            is_tracked: raw.state != 0 && raw.state & NO_CONNECTION == 0,
+            original: (raw.is_translated != 0).then_some((raw.original, u16::from_be(raw.port))),
+        }
+    }
 }
 
 /// A packet that a program reported.
@@ -91,6 +134,7 @@ impl Event {
             2 => Occurrence::Rejected {
                 id: raw.place,
                 kind: raw.argument,
+                facts: RejectedFacts::of(raw),
             },
             _ => return None,
         };

@@ -10,7 +10,6 @@ use fairpath_netlink::Link;
 use fairpath_nfqueue::{COPY_LIMIT_BYTES, Config, ReceiveBuffer};
 use fairpath_shape::Side;
 
-use super::again::{Again, MARK};
 use super::beyond::Beyond;
 use super::diversion::{Diversion, Divert, Diverted, Exempt};
 use super::packet::{At, HEADER_BYTES};
@@ -19,8 +18,12 @@ use super::watch::Watch;
 use super::worker::Running;
 use crate::OnFailure;
 use crate::impair::Engine;
+use crate::raw::RawSockets;
 use crate::start::How;
 
+/// Of second packets, which keeps them from the queue: "fp" and a number that other programs are unlikely
+/// to use. Only packets that leave can be duplicated, not packets for this host.
+const MARK: u32 = 0x6670_0001;
 /// Packets that wait in the kernel for this process, in addition to the scheduled ones.
 const IN_FLIGHT: u32 = 4096;
 
@@ -144,7 +147,10 @@ fn start(
         .length(plan.packets + IN_FLIGHT)
         .bind()?;
     let buffer = queue.receive_buffer();
-    let again = plan.changes.then(Again::open).transpose()?;
+    let again = plan
+        .changes
+        .then(|| RawSockets::open(Some(MARK)))
+        .transpose()?;
     let path = plan.path_without_marks(plan.packets)?;
     let at = At {
         side: Side::Down,

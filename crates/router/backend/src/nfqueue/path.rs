@@ -5,12 +5,12 @@ use fairpath_impair::{Counts, Departure, Path};
 use fairpath_nfqueue::{Packet, QueueError, Rewrite, Verdict};
 use fairpath_units::Nanos;
 
-use super::again::Again;
 use super::waiting::Waiting;
 use super::worker::{Arrival, Arrived, Schedule};
 use crate::impair;
 use crate::monotonic_ns;
 use crate::orders::Command;
+use crate::raw::RawSockets;
 
 /// Packets released before arrivals are read again: about 100 us.
 const TURN: usize = 64;
@@ -19,13 +19,13 @@ const TURN: usize = 64;
 pub struct Impaired {
     path: Path,
     /// For duplicated or corrupted packets.
-    again: Option<Again>,
+    again: Option<RawSockets>,
     awake: Awake,
     precise: bool,
 }
 
 impl Impaired {
-    pub fn new(path: Path, again: Option<Again>, precise: bool) -> Impaired {
+    pub fn new(path: Path, again: Option<RawSockets>, precise: bool) -> Impaired {
         Impaired {
             path,
             again,
@@ -61,7 +61,7 @@ impl Impaired {
         if change.twice {
             let second = corrupted.or(kept);
             let sent = (second.zip(self.again.as_ref()))
-                .is_some_and(|(packet, again)| again.send(packet.bytes()));
+                .is_some_and(|(packet, again)| again.send(packet.bytes(), 0).is_ok());
             let counts = self.path.counts_mut();
             counts.copies += u64::from(sent);
             counts.sent += u64::from(sent);

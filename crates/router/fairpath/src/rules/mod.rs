@@ -49,6 +49,7 @@ enum Command {
     Confirm(live::ConfirmArgs),
     Counters(live::CountersArgs),
     Log(live::LogArgs),
+    Answer(live::AnswerArgs),
     Unload(live::UnloadArgs),
 }
 
@@ -79,6 +80,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Command::Confirm(args) => live::confirm(args),
         Command::Counters(args) => live::print_counters(args),
         Command::Log(args) => live::log(args),
+        Command::Answer(args) => live::answer(args),
         Command::Unload(args) => live::unload(args),
     }
 }

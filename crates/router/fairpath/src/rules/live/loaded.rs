@@ -270,6 +270,15 @@ impl Loaded {
         })
     }
 
+    /// True if a rule rejects packets.
+    pub fn rejects(&self) -> bool {
+        let rulesets = self.rulesets();
+        let tables = rulesets.flat_map(|(_, ruleset)| &ruleset.tables);
+        let mut chains = tables.flat_map(|table| table.chains());
+        let reject = Target::Extension(Kind::TargetReject);
+        chains.any(|(_, chain)| chain.rules.iter().any(|rule| rule.target == reject))
+    }
+
     /// Rules of both families.
     pub fn rules(&self) -> usize {
         self.rulesets().map(|(_, ruleset)| ruleset.rules()).sum()

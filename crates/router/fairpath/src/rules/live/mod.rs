@@ -7,6 +7,7 @@
 //! The loaded rules are their own record: their text is next to their images, so that no file can differ
 //! from what packets meet.
 
+mod answers;
 mod loaded;
 mod log;
 mod suitable;
@@ -19,7 +20,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use fairpath_backend::{end_tracking, is_tracking, keep_tracking, lasting};
-use fairpath_bpf::{HOOK_FAMILIES, HookError, HookLock, HookRules, HookSet, NewRules, Pins};
+use fairpath_bpf::{
+    AnswerLock, HOOK_FAMILIES, HookError, HookLock, HookRules, HookSet, NewRules, Pins,
+};
 use fairpath_core::rules::{Carry, Counter, CounterMode};
 use fairpath_rules::image::{Built, Placed, Used, carry, carry_edited};
 use fairpath_rules::{Family, Ruleset, WithCounters, check_rules, to_bytes};
@@ -29,6 +32,7 @@ use serde_json::json;
 
 use super::Format;
 use super::files::{FileArgs, load as load_files};
+pub use answers::{AnswerArgs, answer};
 use loaded::{Loaded, Source, counters};
 pub use log::{LogArgs, run as log};
 use suitable::Suitable;
@@ -106,6 +110,9 @@ pub struct LoadArgs {
     /// A table that is not loaded, because iptables keeps its own; may be given several times
     #[arg(long, value_name = "TABLE", value_parser = ["raw", "mangle", "nat", "filter", "security"])]
     skip_table: Vec<String>,
+    /// Refuse the load if rules reject packets and no process answers them
+    #[arg(long, alias = "require-daemon")]
+    require_answers: bool,
     /// Packets that are counted
     #[arg(long, value_enum, default_value_t = CounterArg::Exact)]
     counters: CounterArg,
@@ -248,6 +255,14 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
         bail!("give a file of rules");
     }
     suitable.complete()?;
+    if suitable.rejects() {
+        suitable.set_answered(AnswerLock::is_taken()?);
+        if args.require_answers && !suitable.is_answered() {
+            bail!(
+                "rules reject packets, and no process answers them: run `fairpath rules answer`, nothing was changed"
+            );
+        }
+    }
     let sets = files.sets.map(|sets| sets.to_string());
     let new = Loaded::new(sources, sets, !args.no_optimise, args.counters.into())?;
     // Before the lock: large sets keep no other command waiting.
@@ -607,6 +622,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     let (counts, left) = (rules.counts(), rules.waiting());
     let tracking = loaded.reads_connections().then(is_tracking).transpose()?;
     let tables = dropped_by_tables(&rules);
+    let answered = loaded.rejects().then(AnswerLock::is_taken).transpose()?;
     if format == Format::Json {
         let places: Vec<_> = rules
             .places()
@@ -617,7 +633,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
             .collect();
         let object = json!({"loaded": loaded.describe(), "places": places,
             "confirm_seconds": left.map(|left| left.as_secs()), "went_back": rules.went_back(),
-            "connection_tracking": tracking, "packets_parked": counts.parked,
+            "connection_tracking": tracking, "rejected_are_answered": answered, "packets_parked": counts.parked,
             "packets_dropped_without_scratch": counts.pressed,
             "packets_dropped_unknown": counts.unknown, "logs_without_place": counts.unlogged,
             "packets_dropped_table_full": tables.map(|(refused, _)| refused),
@@ -660,6 +676,11 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     }
     if rules.went_back() {
         out += "the last load was not confirmed: these are the rules before it\n";
+    }
+    match answered {
+        Some(true) => out += "rejected packets are answered by a process\n",
+        Some(false) => out += "rejected packets get no answer: run `fairpath rules answer`\n",
+        None => {}
     }
     if tracking == Some(false) {
         out += "connection tracking may be off, because table inet fairpath_rules is missing: load the rules again\n";

@@ -23,6 +23,8 @@ pub struct Suitable {
     all_refused: usize,
     skipped: usize,
     rejects: usize,
+    /// A process answers rejected packets.
+    answered: bool,
     logs: usize,
     /// Of these, those that want the user.
     users: usize,
@@ -36,6 +38,7 @@ impl Suitable {
             all_refused: 0,
             skipped: 0,
             rejects: 0,
+            answered: false,
             logs: 0,
             users: 0,
         }
@@ -84,6 +87,19 @@ impl Suitable {
         }
     }
 
+    /// True if a rule rejects packets.
+    pub fn rejects(&self) -> bool {
+        self.rejects > 0
+    }
+
+    pub fn set_answered(&mut self, answered: bool) {
+        self.answered = answered;
+    }
+
+    pub fn is_answered(&self) -> bool {
+        self.answered
+    }
+
     fn refuse(&mut self, file: &str, line: u32, table: &Table, chain: &Chain, why: &str) {
         self.all_refused += 1;
         if self.refused.len() < PRINTED {
@@ -116,9 +132,12 @@ impl Suitable {
         let mut out = Vec::new();
         if self.rejects > 0 {
             let rules = counted(self.rejects, "rule rejects", "rules reject");
-            out.push(format!(
-                "{rules}: their packets are dropped without an answer"
-            ));
+            out.push(match self.answered {
+                true => format!("{rules}: a process answers their packets"),
+                false => format!(
+                    "{rules}: their packets are dropped without an answer until `fairpath rules answer` runs"
+                ),
+            });
         }
         if self.logs > 0 {
             let rules = counted(self.logs, "rule logs", "rules log");
