@@ -7,6 +7,7 @@ mod answers;
 mod commands;
 mod formats;
 mod live;
+mod nat_tables;
 mod oracle;
 mod runtimes;
 mod sets;

@@ -35,6 +35,7 @@ mod start;
 mod tracking;
 mod via;
 mod xdp;
+pub mod xtables;
 
 pub use clock::monotonic_ns;
 pub use config::{ShapeConfig, is_own};
@@ -46,7 +47,7 @@ pub use nfqueue::watch::end_rules;
 pub use prepared::{Prepared, Undo, lasting};
 pub use raw::{RawSockets, source_to};
 pub use shaping::{Leads, Shaping};
-pub use spawn::spawn_spared;
+pub use spawn::{spawn_spared, with_signals, without_signals};
 pub use start::{How, start};
 pub use tracking::{end_tracking, is_tracking, keep_tracking};
 pub use via::{ImpairVia, Mode, OnBypass, OnFailure, ShapeVia, Via};

@@ -14,17 +14,39 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 /// # Errors
 /// As [`Command::spawn`].
 pub fn spawn_spared(command: &mut Command) -> anyhow::Result<Child> {
-    let mut spared = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        spared.add(signal);
-    }
-    let before = spared
+    // The child inherits the blocked signals of this thread.
+    let child = without_signals(|| command.process_group(0).spawn())?;
+    child.context("cannot be started")
+}
+
+/// Does something while this thread takes no signals of a terminal or `systemctl stop`: they come after it.
+///
+/// # Errors
+/// The kernel refuses to block signals.
+pub fn without_signals<T>(act: impl FnOnce() -> T) -> anyhow::Result<T> {
+    let before = stopping()
         .thread_swap_mask(SigmaskHow::SIG_BLOCK)
         .context("hold signals back")?;
-    // The child inherits the blocked signals of this thread.
-    let child = command.process_group(0).spawn();
+    let done = act();
     before.thread_set_mask().context("take signals again")?;
-    child.context("cannot be started")
+    Ok(done)
+}
+
+/// Takes these signals again, in a process that was started during this time.
+///
+/// # Errors
+/// The kernel refuses to unblock signals.
+pub fn with_signals() -> anyhow::Result<()> {
+    let taken = stopping().thread_unblock();
+    taken.context("take signals again")
+}
+
+fn stopping() -> SigSet {
+    let mut stopping = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        stopping.add(signal);
+    }
+    stopping
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::fmt;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::ops::RangeInclusive;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, bail};
 use fairpath_netlink::{Links, RulesVersion, rules_version};
@@ -477,22 +477,7 @@ fn reported(command: &str, words: &[&str], input: &str) -> anyhow::Result<()> {
 
 /// The same, with what it prints.
 pub(crate) fn output(command: &str, words: &[&str], input: &str) -> anyhow::Result<String> {
-    let mut child = Command::new(command);
-    if let Some(lock) = own_lock() {
-        child.env("XTABLES_LOCKFILE", lock);
-    }
-    child
-        .args(words)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .env("LC_ALL", "C");
-    let mut child = spawn_spared(&mut child)?;
-    if let Some(mut stdin) = child.stdin.take() {
-        // A command that reads nothing may be gone already.
-        let _ = stdin.write_all(input.as_bytes());
-    }
-    let output = child.wait_with_output().context("wait for its end")?;
+    let output = finished(command, words, input.as_bytes(), Stdio::piped())?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
@@ -501,4 +486,29 @@ pub(crate) fn output(command: &str, words: &[&str], input: &str) -> anyhow::Resu
         Some(text) => bail!("{}", text.trim()),
         None => bail!("{command}: {}", output.status),
     }
+}
+
+/// Runs a command with `input` to its end, also if Ctrl-C comes.
+pub(crate) fn finished(
+    command: &str,
+    words: &[&str],
+    input: &[u8],
+    stdout: Stdio,
+) -> anyhow::Result<Output> {
+    let mut child = Command::new(command);
+    if let Some(lock) = own_lock() {
+        child.env("XTABLES_LOCKFILE", lock);
+    }
+    child
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(stdout)
+        .stderr(Stdio::piped())
+        .env("LC_ALL", "C");
+    let mut child = spawn_spared(&mut child)?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A command that reads nothing may be gone already.
+        let _ = stdin.write_all(input);
+    }
+    child.wait_with_output().context("wait for its end")
 }

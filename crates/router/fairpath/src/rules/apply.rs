@@ -1,6 +1,7 @@
 //! `fairpath rules apply`: edits of a file or of the loaded rules, all or none.
 
 use std::io::{BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -9,7 +10,7 @@ use fairpath_rules::{Family, Ruleset, WithCounters, check_loops, restore, to_byt
 
 use super::Format;
 use super::files::{ReadArgs, RuleFile, load, names};
-use super::live::{PinArgs, edit_loaded};
+use super::live::{PinArgs, check_loaded, edit_loaded, is_left};
 
 /// Apply edits to a file of rules or to the loaded rules, all of them or none.
 ///
@@ -22,12 +23,15 @@ use super::live::{PinArgs, edit_loaded};
 ///
 /// With --loaded, the rules that `fairpath rules load` loaded are edited: packets meet the old or the
 /// new rules, and rules that stay keep their counters. The family is that of the tool, else IPv4.
+/// -C succeeds if the rule is there. Commands on tables that iptables keeps, as nat, go to the tool
+/// unchanged: if a wrapper calls this command, give the path of the tool.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     fairpath rules apply rules.v4 --in-place -- -I INPUT 1 -s 203.0.113.9 -j DROP\n  \
     fairpath rules apply rules.v4 --in-place -- iptables -w -t nat -F PREROUTING\n  \
     fairpath rules apply rules.v4 --edits changes.noflush\n  \
-    fairpath rules apply --loaded -- ip6tables -w -I INPUT -s 2001:db8::9 -j DROP")]
+    fairpath rules apply --loaded -- ip6tables -w -I INPUT -s 2001:db8::9 -j DROP\n  \
+    fairpath rules apply --loaded -- /usr/sbin/iptables -t nat -C POSTROUTING -j MASQUERADE")]
 pub struct Args {
     /// The file of rules
     #[arg(value_name = "FILE", required_unless_present = "loaded")]
@@ -70,6 +74,18 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         bail!("standard input cannot be both the rules and the edits: name a file for one");
     }
     let command = command(&args.table, &args.edit)?;
+    if args.loaded && command.is_ip() && !args.edit.is_empty() {
+        let reads = command.is('L', "--list") || command.is('S', "--list-rules");
+        let is_change = !reads && !command.is('C', "--check");
+        if is_left(&args.place, &command.table, is_change)? {
+            return Err(command.pass(&args.edit));
+        }
+        if reads {
+            bail!(
+                "-L and -S do not print loaded rules: `fairpath rules counters` prints them with their counters"
+            );
+        }
+    }
     // Before the lock: edits that come slowly keep no other command waiting.
     let (name, text) = match &args.edits {
         Some(path) => (path.display().to_string(), read_text(path)?),
@@ -100,6 +116,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let of_tool = command.family.as_ref().map(|(_, family)| *family);
         let family = of_tool.or(given).unwrap_or(Family::Ipv4);
         let apply = |ruleset| edits.apply(ruleset);
+        if command.is('C', "--check") {
+            return check_loaded(&args.place, family, apply);
+        }
         let (before, now) = edit_loaded(&args.place, family, apply)?;
         return report(args.format, before, now);
     };
@@ -204,11 +223,75 @@ fn read_text(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
 
 /// A command of iptables, as fail2ban and Docker write it.
 struct Command {
+    /// The program, if it is named.
+    tool: Option<String>,
     table: String,
+    /// True if the words name the table.
+    names_table: bool,
     /// The family that its tool, -4 or -6 selects, and that word.
     family: Option<(String, Family)>,
     /// The command and the rule.
     words: Vec<String>,
+}
+
+/// Options that may be before a command and do not change its meaning.
+const SWITCHES: [&str; 7] = [
+    "-n",
+    "-v",
+    "-x",
+    "--numeric",
+    "--verbose",
+    "--exact",
+    "--line-numbers",
+];
+
+/// Set for a program that gets a command: if it is a wrapper that calls this command, it ends.
+const PASSED: &str = "FAIRPATH_RULES_PASSED";
+
+impl Command {
+    fn is_ip(&self) -> bool {
+        let family = self.family.as_ref();
+        family.is_none_or(|(_, family)| family.is_ip())
+    }
+
+    /// True for the command with this letter, which switches may accompany (-nL), or this name.
+    fn is(&self, letter: char, name: &str) -> bool {
+        let is_switch = |word: &&String| SWITCHES.contains(&&word[..]);
+        let Some(word) = self.words.iter().find(|word| !is_switch(word)) else {
+            return false;
+        };
+        match word.strip_prefix('-') {
+            Some(long) if long.starts_with('-') => word.split('=').next() == Some(name),
+            Some(short) => short
+                .trim_start_matches(['n', 'v', 'x'])
+                .starts_with(letter),
+            None => false,
+        }
+    }
+
+    /// Replaces this process by the program, with all words; returns only on failure.
+    fn pass(&self, words: &[String]) -> anyhow::Error {
+        let family = self
+            .family
+            .as_ref()
+            .map_or(Family::Ipv4, |(_, family)| *family);
+        let tool = self.tool.as_deref();
+        let program = tool.unwrap_or(family.tool());
+        if std::env::var_os(PASSED).is_some() {
+            return anyhow::anyhow!(
+                "run {program} for table {}: it calls Fairpath again: give the path of the tool itself",
+                self.table
+            );
+        }
+        let mut command = std::process::Command::new(program);
+        command.env(PASSED, "1");
+        if !self.names_table {
+            command.args(["-t", &self.table]);
+        }
+        command.args(&words[usize::from(tool.is_some())..]);
+        let error = anyhow::Error::from(command.exec());
+        error.context(format!("run {program} for table {}", self.table))
+    }
 }
 
 /// Options with a text that may look like an option.
@@ -223,7 +306,9 @@ const TEXTS: [&str; 5] = [
 /// Separates the name of the tool, the table, -w and -W from the command and the rule.
 fn command(table: &str, words: &[String]) -> anyhow::Result<Command> {
     let mut out = Command {
+        tool: None,
         table: table.to_owned(),
+        names_table: false,
         family: None,
         words: Vec::new(),
     };
@@ -234,6 +319,7 @@ fn command(table: &str, words: &[String]) -> anyhow::Result<Command> {
     };
     if let Some((word, family)) = words.peek().and_then(|word| Some((*word, tool(word)?))) {
         out.family = Some((word.clone(), family));
+        out.tool = Some(word.clone());
         words.next();
     }
     while let Some(word) = words.next() {
@@ -263,6 +349,7 @@ fn command(table: &str, words: &[String]) -> anyhow::Result<Command> {
                 value
                     .context("-t needs the name of a table")?
                     .clone_into(&mut out.table);
+                out.names_table = true;
             }
             "-4" | "--ipv4" => out.family = Some((word.clone(), Family::Ipv4)),
             "-6" | "--ipv6" => out.family = Some((word.clone(), Family::Ipv6)),

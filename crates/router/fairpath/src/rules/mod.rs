@@ -51,6 +51,8 @@ enum Command {
     Log(live::LogArgs),
     Answer(live::AnswerArgs),
     Unload(live::UnloadArgs),
+    #[command(hide = true)]
+    WatchNat(live::WatchArgs),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -82,5 +84,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Command::Log(args) => live::log(args),
         Command::Answer(args) => live::answer(args),
         Command::Unload(args) => live::unload(args),
+        Command::WatchNat(args) => live::watch(args),
     }
 }

@@ -16,6 +16,8 @@ use fairpath_units::counted;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::nat::NAT;
+
 /// The rules of one family.
 pub struct Source {
     name: String,
@@ -47,6 +49,12 @@ struct Heading {
     sets: Option<usize>,
     optimised: bool,
     counters: u32,
+    /// A random number of the load.
+    #[serde(default)]
+    load: u64,
+    /// Tables that the load left to iptables.
+    #[serde(default)]
+    left: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -69,6 +77,8 @@ pub struct Loaded {
     optimised: bool,
     mode: CounterMode,
     time: Timestamp,
+    load: u64,
+    left: Vec<String>,
     by_family: [Option<Set>; 2],
 }
 
@@ -82,8 +92,14 @@ impl Loaded {
         sets: Option<String>,
         optimised: bool,
         mode: CounterMode,
+        left: &[String],
     ) -> anyhow::Result<Loaded> {
-        Loaded::of(sources, sets, optimised, mode, Timestamp::now())
+        let new = Loaded::of(sources, sets, optimised, mode, Timestamp::now())?;
+        Ok(Loaded {
+            load: getrandom::u64().context("draw the number of the load")?,
+            left: left.to_vec(),
+            ..new
+        })
     }
 
     fn of(
@@ -107,6 +123,8 @@ impl Loaded {
             optimised,
             mode,
             time,
+            load: 0,
+            left: Vec::new(),
             by_family,
         })
     }
@@ -163,7 +181,12 @@ impl Loaded {
             _ => CounterMode::Exact,
         };
         let time = Timestamp::from_second(heading.time)?;
-        Loaded::of(sources, sets, heading.optimised, mode, time)
+        let read = Loaded::of(sources, sets, heading.optimised, mode, time)?;
+        Ok(Loaded {
+            load: heading.load,
+            left: heading.left,
+            ..read
+        })
     }
 
     /// The text for [`Loaded::read`].
@@ -179,6 +202,8 @@ impl Loaded {
             sets: self.sets.as_ref().map(String::len),
             optimised: self.optimised,
             counters: self.mode as u32,
+            load: self.load,
+            left: self.left.clone(),
         };
         let mut out = serde_json::to_vec(&heading).expect("plain fields become JSON");
         out.push(b'\n');
@@ -220,7 +245,22 @@ impl Loaded {
         }
         sources.push(Source::new(name, ruleset));
         let now = Timestamp::now();
-        Loaded::of(sources, self.sets.clone(), self.optimised, self.mode, now)
+        let new = Loaded::of(sources, self.sets.clone(), self.optimised, self.mode, now)?;
+        Ok(Loaded {
+            load: self.load,
+            left: self.left.clone(),
+            ..new
+        })
+    }
+
+    /// The number of the load.
+    pub fn load(&self) -> u64 {
+        self.load
+    }
+
+    /// True for a table that iptables keeps.
+    pub fn leaves(&self, table: &str) -> bool {
+        table == NAT || self.left.iter().any(|left| left == table)
     }
 
     pub fn mode(&self) -> CounterMode {

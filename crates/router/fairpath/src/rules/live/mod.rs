@@ -1,7 +1,8 @@
 //! Rules at the hooks of the kernel: loaded, replaced, counted, unloaded.
 //!
 //! ```text
-//!   files ── suitable.rs: refused rules, and those that act otherwise ── loaded.rs: text, trees ── images ──> HookRules
+//!   files ─┬─ suitable.rs: refused rules, and those that act otherwise ── loaded.rs: text, trees ── images ──> HookRules
+//!          '─ nat.rs: table nat ──> iptables-restore
 //! ```
 //!
 //! The loaded rules are their own record: their text is next to their images, so that no file can differ
@@ -10,6 +11,7 @@
 mod answers;
 mod loaded;
 mod log;
+mod nat;
 mod suitable;
 
 use std::collections::HashMap;
@@ -35,6 +37,8 @@ use super::files::{FileArgs, load as load_files};
 pub use answers::{AnswerArgs, answer};
 use loaded::{Loaded, Source, counters};
 pub use log::{LogArgs, run as log};
+use nat::{NAT, Nat, NatArg, Outcome, Settled};
+pub use nat::{WatchArgs, watch};
 use suitable::Suitable;
 
 /// The bpffs that systemd mounts.
@@ -71,6 +75,12 @@ impl PinArgs {
         .context("keep loaded rules")
     }
 
+    /// The directory of the command line, for a process with another working directory.
+    fn absolute(&self) -> anyhow::Result<Option<PathBuf>> {
+        let absolute = |path| std::path::absolute(path).context("find the directory of --pins");
+        self.pins.as_ref().map(absolute).transpose()
+    }
+
     /// The bpffs that has rules of this network namespace, else the first one that is mounted.
     fn mounted(&self) -> Result<Option<Pins>, HookError> {
         let places = match &self.pins {
@@ -94,13 +104,16 @@ impl PinArgs {
 /// iptables. Each packet meets the old or the new rules at all hooks. They stay until `unload` or a
 /// restart of the machine, also without this process. If any rule is refused, nothing changes.
 ///
+/// iptables keeps table nat: its tools get it in the same transaction. With --confirm, a process in the
+/// background brings it back as well.
+///
 /// Rules that stay keep their counters, limits and recent lists. With --confirm, the old rules come
 /// back unless `fairpath rules confirm` comes in time, so a mistake ends SSH for a short time only.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     fairpath rules load /etc/iptables/rules.v4 /etc/iptables/rules.v6\n  \
     fairpath rules load --confirm 60s rules.v4 && fairpath rules confirm\n  \
-    fairpath rules load rules.v4 --skip-table nat --skip-table mangle")]
+    fairpath rules load rules.v4 --nat=skip --skip-table mangle")]
 pub struct LoadArgs {
     #[command(flatten)]
     files: FileArgs,
@@ -113,6 +126,9 @@ pub struct LoadArgs {
     /// Refuse the load if rules reject packets and no process answers them
     #[arg(long, alias = "require-daemon")]
     require_answers: bool,
+    /// Table nat of the files; --skip-table nat is --nat=skip
+    #[arg(long, value_enum, default_value_t = NatArg::HandOver)]
+    nat: NatArg,
     /// Packets that are counted
     #[arg(long, value_enum, default_value_t = CounterArg::Exact)]
     counters: CounterArg,
@@ -223,7 +239,12 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
     if let Some(problem) = files.set_problems.first() {
         bail!("{problem}; nothing was changed");
     }
-    let mut suitable = Suitable::new(&args.skip_table);
+    let mut skip = args.skip_table.clone();
+    if args.nat == NatArg::Skip {
+        skip.push(NAT.to_owned());
+    }
+    let mut suitable = Suitable::new(&skip);
+    let mut nat = Nat::default();
     let mut sources: Vec<Source> = Vec::new();
     for file in files.rules.drain(..) {
         let name = file.name.clone();
@@ -248,6 +269,9 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
                 finding.text
             );
         }
+        if args.nat == NatArg::HandOver && skip.iter().all(|table| table != NAT) {
+            nat.take(&name, &mut ruleset);
+        }
         suitable.examine(&name, &mut ruleset, files.sets.as_ref());
         sources.push(Source::new(&name, &ruleset));
     }
@@ -263,21 +287,58 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
             );
         }
     }
+    nat.check()?;
     let sets = files.sets.map(|sets| sets.to_string());
-    let new = Loaded::new(sources, sets, !args.no_optimise, args.counters.into())?;
+    let mode = args.counters.into();
+    let new = Loaded::new(sources, sets, !args.no_optimise, mode, &skip)?;
     // Before the lock: large sets keep no other command waiting.
     let built = new.build()?;
     let pins = args.place.pins()?;
     let _lock = lock()?;
-    let found = found(&pins);
-    let placed = found.and_then(|found| install(&new, built, found, &pins, args.confirm, None));
+    let found = nat::settle().and_then(|_| found(&pins));
+    let placed = found.and_then(|found| {
+        let switch = || install(&new, built, found, &pins, args.confirm, None);
+        nat.hand_over(new.load(), &args.place, args.confirm, switch)
+    });
     if placed.is_err() && pins.is_new() {
         // The first error is the one to print.
         let _ = pins.unmount();
     }
-    let placed = placed?;
+    let (placed, nat) = placed?;
     let kept = placed.iter().flatten().map(|placed| placed.kept).sum();
-    report(args, &new, &suitable, kept)
+    report(args, &new, &suitable, kept, &nat)
+}
+
+/// True if a command of iptables is for the real tool, because iptables keeps the table.
+///
+/// # Errors
+/// No rules are loaded, or a change would be lost, because a load waits for its confirmation.
+pub fn is_left(place: &PinArgs, table: &str, is_change: bool) -> anyhow::Result<bool> {
+    let _lock = lock()?;
+    let settled = nat::settle()?;
+    let (_, rules) = must_open(place)?;
+    let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
+    let is_left = loaded.leaves(table);
+    if is_left && is_change && table == NAT && matches!(settled, Settled::Waiting(_)) {
+        refuse_while_waiting(&rules)?;
+    }
+    Ok(is_left)
+}
+
+/// Applies a command that changes nothing to the loaded rules of a family.
+///
+/// # Errors
+/// No rules are loaded, or the command fails.
+pub fn check_loaded(
+    place: &PinArgs,
+    family: Family,
+    command: impl FnOnce(Ruleset) -> anyhow::Result<Ruleset>,
+) -> anyhow::Result<()> {
+    let (_, rules) = must_open(place)?;
+    let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
+    let found = (family.is_ip()).then(|| loaded.ruleset(family as usize));
+    let ruleset = found.flatten().cloned();
+    command(ruleset.unwrap_or_else(|| Ruleset::new(family))).map(drop)
 }
 
 /// Edits the loaded rules of a family. Returns their number before and after.
@@ -296,6 +357,7 @@ pub fn edit_loaded(
         );
     }
     let _lock = lock()?;
+    nat::settle()?;
     let (pins, rules) = must_open(place)?;
     refuse_while_waiting(&rules)?;
     let mut old = Loaded::read(rules.text()).context("read the loaded rules")?;
@@ -313,6 +375,14 @@ pub fn edit_loaded(
     let before = before.unwrap_or_else(|| Ruleset::new(family));
     let count = before.rules();
     let mut changed = edit(before)?;
+    let left = changed.tables.iter().find(|table| old.leaves(&table.name));
+    if let Some(left) = left {
+        bail!(
+            "table {} was left to iptables: edit it with {}, nothing was changed",
+            left.name,
+            family.tool()
+        );
+    }
     let mut suitable = Suitable::new(&[]);
     let sets = old.members()?;
     suitable.examine("edit", &mut changed, sets.as_ref());
@@ -486,11 +556,17 @@ fn load_first(change: &NewRules, pins: &Pins) -> Result<(), HookError> {
     rules.set_pinned(change, pins)
 }
 
-fn report(args: &LoadArgs, new: &Loaded, suitable: &Suitable, kept: usize) -> anyhow::Result<()> {
+fn report(
+    args: &LoadArgs,
+    new: &Loaded,
+    suitable: &Suitable,
+    kept: usize,
+    nat: &[Outcome],
+) -> anyhow::Result<()> {
     let seconds = args.confirm.map(|time| time.as_secs());
     if args.format == Format::Json {
         let object = json!({"loaded": new.describe(), "counters_kept": kept,
-            "confirm_seconds": seconds, "notes": suitable.notes()});
+            "confirm_seconds": seconds, "notes": suitable.notes(), "nat": nat});
         fairpath_cli::print(format!("{object}\n"))?;
         return Ok(());
     }
@@ -498,8 +574,8 @@ fn report(args: &LoadArgs, new: &Loaded, suitable: &Suitable, kept: usize) -> an
     if kept > 0 {
         let _ = writeln!(out, "{} kept", counted(kept, "counter", "counters"));
     }
-    for note in suitable.notes() {
-        let _ = writeln!(out, "{note}");
+    for line in nat.iter().map(Outcome::line).chain(suitable.notes()) {
+        let _ = writeln!(out, "{line}");
     }
     if let Some(seconds) = seconds {
         let _ = writeln!(
@@ -516,22 +592,47 @@ fn report(args: &LoadArgs, new: &Loaded, suitable: &Suitable, kept: usize) -> an
 /// # Errors
 /// No rules are loaded, or another process changes them.
 pub fn unload(args: &UnloadArgs) -> anyhow::Result<()> {
-    let pins = args.place.mounted()?.context(NONE_LOADED)?;
     let _lock = lock()?;
-    match HookRules::open(&pins) {
-        Ok(Some(rules)) => rules.unload(&pins)?,
-        Ok(None) => {
-            // Programs without rules are those of an interrupted command.
-            if !HookRules::sweep(&pins)? && !is_tracking()? {
-                bail!(NONE_LOADED);
-            }
+    let settled = nat::settle();
+    let removed = remove(&args.place);
+    // What a load did that waited, or whose rules could not be read.
+    let settled = match settled {
+        Ok(Settled::Nothing | Settled::Back) => settled,
+        _ => nat::settle(),
+    };
+    let is_removed = removed?;
+    if settled? != Settled::Back && !is_removed {
+        bail!(NONE_LOADED);
+    }
+    for (family, line) in nat::describe() {
+        let tool = family.tool();
+        fairpath_cli::note(format!(
+            "{line}: `{tool} -t nat -F && {tool} -t nat -X` removes them"
+        ));
+    }
+    Ok(())
+}
+
+/// Removes rules, programs and connection tracking; false if there are none.
+fn remove(place: &PinArgs) -> anyhow::Result<bool> {
+    let Some(pins) = place.mounted()? else {
+        return Ok(false);
+    };
+    let found = match HookRules::open(&pins) {
+        Ok(Some(rules)) => {
+            rules.unload(&pins)?;
+            true
         }
+        // Programs without rules are those of an interrupted command.
+        Ok(None) => HookRules::sweep(&pins)? || is_tracking()?,
         Err(HookError::Version { .. }) => {
             HookRules::sweep(&pins)?;
+            true
         }
         Err(error) => return Err(error.into()),
-    }
-    end_tracking()
+    };
+    end_tracking()?;
+    Ok(found)
 }
 
 /// Runs `fairpath rules confirm`.
@@ -540,9 +641,13 @@ pub fn unload(args: &UnloadArgs) -> anyhow::Result<()> {
 /// No load waits, or the time is over.
 pub fn confirm(args: &ConfirmArgs) -> anyhow::Result<()> {
     let _lock = lock()?;
+    nat::settle()?;
     let (pins, mut rules) = must_open(&args.place)?;
     rules.confirm(&pins)?;
     let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
+    drop(rules);
+    // The record of the load, whose process then ends.
+    nat::settle()?;
     release_tracking(&loaded);
     Ok(())
 }
@@ -617,7 +722,12 @@ fn dropped_by_tables(rules: &HookRules) -> Option<(u64, u64)> {
 /// # Errors
 /// No rules are loaded.
 pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
-    let (_, rules) = must_open(place)?;
+    let pending = nat::pending()?;
+    let opened = must_open(place);
+    let (_, rules) = match pending {
+        Some(pending) => opened.context(pending)?,
+        None => opened?,
+    };
     let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
     let (counts, left) = (rules.counts(), rules.waiting());
     let tracking = loaded.reads_connections().then(is_tracking).transpose()?;
@@ -631,7 +741,9 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
                     "family": if place.is_ipv4() { "IPv4" } else { "IPv6" }})
             })
             .collect();
+        let nat = nat::running().map(|(_, rules)| rules);
         let object = json!({"loaded": loaded.describe(), "places": places,
+            "nat_rules": {"ipv4": nat[0], "ipv6": nat[1]}, "nat_pending": pending,
             "confirm_seconds": left.map(|left| left.as_secs()), "went_back": rules.went_back(),
             "connection_tracking": tracking, "rejected_are_answered": answered, "packets_parked": counts.parked,
             "packets_dropped_without_scratch": counts.pressed,
@@ -646,6 +758,9 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
         let rules = counted(ruleset.rules(), "rule", "rules");
         let name = fairpath_units::text::line(name);
         let _ = writeln!(out, "  {}: {rules} of {name}", ruleset.family);
+    }
+    for (_, line) in nat::describe() {
+        let _ = writeln!(out, "{line}");
     }
     out += "priorities:\n";
     let mut shown: Vec<(&str, i32)> = Vec::new();
@@ -673,6 +788,9 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
             "waiting for `fairpath rules confirm`: the rules before come back in {} s",
             left.as_secs() + 1
         );
+    }
+    if let Some(pending) = pending {
+        let _ = writeln!(out, "{pending}");
     }
     if rules.went_back() {
         out += "the last load was not confirmed: these are the rules before it\n";

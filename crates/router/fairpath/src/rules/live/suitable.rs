@@ -9,6 +9,7 @@ use fairpath_rules::{
 use fairpath_units::counted;
 
 use super::super::check::hooks_of;
+use super::nat::NAT;
 
 /// Bytes of a packet that the programs read.
 const HEAD: usize = fairpath_core::rules::HEAD;
@@ -55,8 +56,8 @@ impl Suitable {
             let hooks = hooks_of(table);
             for (id, chain) in table.chains() {
                 for rule in &chain.rules {
-                    if &*table.name == "nat" {
-                        let why = "nat stays with iptables";
+                    if &*table.name == NAT {
+                        let why = "nat stays with iptables (--nat=hand-over gives it to iptables-restore)";
                         self.refuse(file, rule.line, table, chain, why);
                         continue;
                     }
