@@ -5,6 +5,7 @@
 mod agree;
 mod answers;
 mod commands;
+mod edits;
 mod formats;
 mod live;
 mod nat_tables;

@@ -181,6 +181,7 @@ fn shared_state_is_that_of_copies() {
                     slots: &placed.slots,
                     tables: &placed.tables,
                     needs: placed.needs,
+                    rules: 0,
                 })
             });
             let change = NewRules {

@@ -92,6 +92,7 @@ fn load(
         slots: &placed.slots,
         tables: &placed.tables,
         needs: placed.needs,
+        rules: 0,
     });
     let mut loaded = HookRules::load()?;
     loaded.set(&NewRules {

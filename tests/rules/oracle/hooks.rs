@@ -27,6 +27,7 @@ pub fn one(ruleset: &Ruleset, built: &Built, hooks: &mut HookRules) {
         slots: &placed.slots,
         tables: &placed.tables,
         needs: placed.needs,
+        rules: 0,
     });
     let new = NewRules {
         sets,

@@ -13,6 +13,7 @@
 
 mod events;
 mod links;
+mod twin;
 
 use std::fs::File;
 use std::io;
@@ -30,7 +31,7 @@ use fairpath_core::rules::{
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapHandle, OpenObject};
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, Flock, FlockArg, fcntl};
+use nix::fcntl::{FcntlArg, fcntl};
 
 use crate::arena::{self, PAGE, START, STRIDE};
 use crate::pin::{PinError, Pins};
@@ -38,6 +39,8 @@ use crate::rtt::wait_for_programs;
 use crate::skel::rules_hook::{RulesHookSkel, RulesHookSkelBuilder};
 pub use events::{Event, EventCursor, Occurrence, RejectedFacts};
 pub use links::HookPlace;
+use twin::PlaceLayout;
+pub use twin::{Editable, RulesEdit};
 
 /// Scratches of a CPU (`NESTED`).
 const NESTED: usize = 4;
@@ -184,6 +187,7 @@ struct Parts {
     scratches: usize,
     passing: usize,
     events: usize,
+    twin: usize,
     places: [usize; 2],
     /// Slots, tables, counters.
     shared: Shared,
@@ -194,7 +198,8 @@ impl Parts {
         let page = |at: usize| at.next_multiple_of(PAGE as usize);
         let passing = HEADER_BYTES + cpus * NESTED * SCRATCH_BYTES;
         let events = page(passing + cpus * PASSING_BYTES);
-        let first = page(events + events::BYTES);
+        let twin = page(events + events::BYTES);
+        let first = page(twin + twin::TWIN_BYTES);
         let slots = first + 2 * PLACE_BYTES;
         let tables = slots + SLOTS as usize * SLOT_BYTES;
         let counters = tables + table::BYTES as usize;
@@ -205,6 +210,7 @@ impl Parts {
             scratches: HEADER_BYTES,
             passing,
             events,
+            twin,
             places: [first, first + PLACE_BYTES],
             shared: Shared {
                 slots,
@@ -248,6 +254,8 @@ pub struct HookSet<'a> {
     pub tables: &'a [Range<u64>],
     /// Facts that rules read (`fairpath_core::rules::needs`).
     pub needs: u32,
+    /// Their number.
+    pub rules: u64,
 }
 
 /// Rules that take the place of others.
@@ -296,17 +304,59 @@ struct Seen {
     text: Vec<u8>,
 }
 
-/// The right to change loaded rules, of one process at a time. It ends with the value, and with the
-/// process.
+/// The right to change the loaded rules of the calling thread's network namespace, of one process at a
+/// time. It ends with the value, and with the process.
 #[derive(Debug)]
 pub struct HookLock {
-    _file: Flock<File>,
+    _file: File,
 }
 
-/// The right to answer rejected packets of the calling thread's network namespace, of one process.
+/// The right to answer its rejected packets, of one process.
 #[derive(Debug)]
 pub struct AnswerLock {
     _file: File,
+}
+
+/// Bytes of the lock file that a network namespace has, by the number of its inode.
+#[derive(Clone, Copy)]
+enum LockedByte {
+    Change,
+    Answer,
+}
+
+impl LockedByte {
+    fn lock(self) -> Result<libc::flock, HookError> {
+        let inode = std::fs::metadata("/proc/thread-self/ns/net").map_err(HookError::Lock)?;
+        Ok(libc::flock {
+            l_type: libc::F_WRLCK as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: inode.ino() as libc::off_t * 2 + self as libc::off_t,
+            l_len: 1,
+            l_pid: 0,
+        })
+    }
+
+    /// `None`: another process has it.
+    fn take(self) -> Result<Option<File>, HookError> {
+        let file = open_lock()?;
+        match fcntl(&file, FcntlArg::F_OFD_SETLK(&self.lock()?)) {
+            Ok(_) => Ok(Some(file)),
+            Err(Errno::EAGAIN | Errno::EACCES) => Ok(None),
+            Err(error) => Err(HookError::Lock(error.into())),
+        }
+    }
+}
+
+impl HookLock {
+    /// `None`: another process has it.
+    ///
+    /// # Errors
+    /// [`HookError::Lock`].
+    pub fn try_new() -> Result<Option<HookLock>, HookError> {
+        Ok(LockedByte::Change
+            .take()?
+            .map(|file| HookLock { _file: file }))
+    }
 }
 
 impl AnswerLock {
@@ -315,12 +365,9 @@ impl AnswerLock {
     /// # Errors
     /// [`HookError::Lock`].
     pub fn try_new() -> Result<Option<AnswerLock>, HookError> {
-        let file = open_lock()?;
-        match fcntl(&file, FcntlArg::F_OFD_SETLK(&namespace_lock()?)) {
-            Ok(_) => Ok(Some(AnswerLock { _file: file })),
-            Err(Errno::EAGAIN | Errno::EACCES) => Ok(None),
-            Err(error) => Err(HookError::Lock(error.into())),
-        }
+        Ok(LockedByte::Answer
+            .take()?
+            .map(|file| AnswerLock { _file: file }))
     }
 
     /// True if a process has it.
@@ -328,23 +375,11 @@ impl AnswerLock {
     /// # Errors
     /// [`HookError::Lock`].
     pub fn is_taken() -> Result<bool, HookError> {
-        let mut lock = namespace_lock()?;
+        let mut lock = LockedByte::Answer.lock()?;
         let found = fcntl(open_lock()?, FcntlArg::F_OFD_GETLK(&mut lock));
         found.map_err(|error| HookError::Lock(error.into()))?;
         Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
     }
-}
-
-/// A byte of the lock file for each network namespace.
-fn namespace_lock() -> Result<libc::flock, HookError> {
-    let inode = std::fs::metadata("/proc/thread-self/ns/net").map_err(HookError::Lock)?;
-    Ok(libc::flock {
-        l_type: libc::F_WRLCK as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: inode.ino() as libc::off_t,
-        l_len: 1,
-        l_pid: 0,
-    })
 }
 
 fn open_lock() -> Result<File, HookError> {
@@ -355,21 +390,6 @@ fn open_lock() -> Result<File, HookError> {
 
 /// Only root can open it, so no other user can keep a load waiting.
 const LOCK: &str = "/run/fairpath-rules.lock";
-
-impl HookLock {
-    /// `None`: another process has it.
-    ///
-    /// # Errors
-    /// [`HookError::Lock`].
-    pub fn try_new() -> Result<Option<HookLock>, HookError> {
-        let file = open_lock()?;
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(file) => Ok(Some(HookLock { _file: file })),
-            Err((_, Errno::EWOULDBLOCK)) => Ok(None),
-            Err((_, error)) => Err(HookError::Lock(error.into())),
-        }
-    }
-}
 
 /// The origin of the mapping.
 enum Mapping {
@@ -446,6 +466,18 @@ impl HookRules {
     /// # Errors
     /// [`HookError`].
     pub fn open(pins: &Pins) -> Result<Option<HookRules>, HookError> {
+        let Some(mut rules) = HookRules::open_unread(pins)? else {
+            return Ok(None);
+        };
+        rules.look()?;
+        Ok((!rules.seen.text.is_empty()).then_some(rules))
+    }
+
+    /// The same without a copy of the text ([`HookRules::text_here`]).
+    ///
+    /// # Errors
+    /// [`HookError`].
+    pub fn open_unread(pins: &Pins) -> Result<Option<HookRules>, HookError> {
         if !HookRules::is_pinned(pins)? {
             return Ok(None);
         }
@@ -473,10 +505,10 @@ impl HookRules {
         if found != FORMAT {
             return Err(HookError::Version { found });
         }
-        rules.look()?;
+        rules.seen = rules.see();
         let used = rules.used_at(rules.seen.place);
         let is_whole = links::are_there(used, &rules.links);
-        Ok((is_whole && !rules.seen.text.is_empty()).then_some(rules))
+        Ok((is_whole && rules.is_loaded()).then_some(rules))
     }
 
     /// True if there is a pin of rules of the calling thread's network namespace.
@@ -510,20 +542,44 @@ impl HookRules {
     /// [`HookError::Changed`]: they change all the time.
     pub fn look(&mut self) -> Result<(), HookError> {
         for _ in 0..LOOKS {
-            let word = self.header().active.load(Ordering::Acquire);
-            let (place, _) = effective(word);
-            let generation = self.header().generations[place].load(Ordering::Acquire);
+            let seen = self.see();
+            let generation = seen.generation;
             self.seen = Seen {
-                word,
-                place,
-                generation,
-                text: self.copy_text(place),
+                text: self.copy_text(seen.place),
+                ..seen
             };
             if generation != 0 && self.is_current() {
                 return Ok(());
             }
         }
         Err(HookError::Changed)
+    }
+
+    /// The active rules, without their text.
+    fn see(&self) -> Seen {
+        let word = self.header().active.load(Ordering::Acquire);
+        let (place, _) = effective(word);
+        Seen {
+            word,
+            place,
+            generation: self.header().generations[place].load(Ordering::Acquire),
+            text: Vec::new(),
+        }
+    }
+
+    /// False after the rules were unloaded.
+    pub fn is_loaded(&self) -> bool {
+        self.header().texts[self.seen.place][1].load(Ordering::Acquire) > 0
+    }
+
+    /// The text of the opened rules where it is. Only with [`HookLock`].
+    pub fn text_here(&self) -> &[u8] {
+        let start = self.parts().places[self.seen.place];
+        let bytes = self.header().texts[self.seen.place][1].load(Ordering::Acquire) as usize;
+        // SAFETY: load() reserved the place.
+        let at = unsafe { self.base.add(start) };
+        // SAFETY: as above; only the holder of the lock writes it.
+        unsafe { std::slice::from_raw_parts(at.as_ptr(), bytes.min(PLACE_BYTES)) }
     }
 
     /// True if the rules that were opened have not been written again. What was read before is theirs.
@@ -634,7 +690,7 @@ impl HookRules {
         }
         let other = 1 - place;
         let old = [0, 1].map(|family| self.memory_at(place, family));
-        let offsets = self.layout(new)?;
+        let layout = self.layout(new)?;
         let mut used = links::NONE;
         for (family, set) in new.sets.iter().enumerate() {
             used[family] = set.map_or(0, |set| self::used(set.image, family));
@@ -645,12 +701,13 @@ impl HookRules {
             let attached = links::attach(&self.programs, wanted, &mut self.links)?;
             links::pin_links(pins, &self.links, &attached)?;
         }
+        self.end_twin();
         // Packets of the change before may still read it, and change the state of its rules.
         self.header().generations[other].store(0, Ordering::Release);
         // From now on, the first program of a packet records its rules for later ones.
         self.header().changing.store(1, Ordering::Release);
         wait_for_programs();
-        self.write(other, new, &offsets, &old)?;
+        self.write(other, new, &layout.sets, &old)?;
         if changed(self) {
             return Err(HookError::Changed);
         }
@@ -682,6 +739,11 @@ impl HookRules {
             generation,
             text: new.text.to_vec(),
         };
+        let rules = new.sets.map(|set| set.map_or(0, |set| set.rules));
+        self.plan_twin(&layout, rules);
+        if until == 0 && rules != [0; HOOK_FAMILIES] {
+            self.begin_twin();
+        }
         match pins {
             Some(pins) if until == 0 => links::detach(pins, used, &mut self.links),
             _ => Ok(()),
@@ -689,13 +751,9 @@ impl HookRules {
     }
 
     /// Offsets in a place of the sets by family, behind the text.
-    fn layout(&self, new: &NewRules) -> Result<[usize; HOOK_FAMILIES], HookError> {
-        let mut end = new.text.len();
-        let mut offsets = [0; HOOK_FAMILIES];
-        for (offset, set) in offsets.iter_mut().zip(&new.sets) {
-            *offset = end.next_multiple_of(64);
-            end = *offset + set.map_or(0, |set| Memory::shared_bytes(set.image));
-        }
+    fn layout(&self, new: &NewRules) -> Result<PlaceLayout, HookError> {
+        let layout = PlaceLayout::of(new);
+        let end = layout.end;
         let shared = self.parts().shared;
         let images = new.sets.iter().flatten();
         let headers = images.filter_map(|set| Image::of(set.image));
@@ -721,7 +779,7 @@ impl HookRules {
                 });
             }
         }
-        Ok(offsets)
+        Ok(layout)
     }
 
     /// Writes a place that no packet reads, and state that no other rule uses.
@@ -777,6 +835,15 @@ impl HookRules {
 
     /// The memory of a place, if it has rules of the family.
     fn memory_at(&self, place: usize, family: usize) -> Option<Memory> {
+        let (at, bytes, shared) = self.set_at(place, family)?;
+        // SAFETY: the mapping has the place and the regions, and outlives the result, which no one
+        // returns beyond this value.
+        unsafe { Memory::open_shared(at, bytes, &shared) }.ok()
+    }
+
+    /// The set of a place, if it has rules of the family: its memory, bytes up to the end of the place, and
+    /// the regions.
+    fn set_at(&self, place: usize, family: usize) -> Option<(NonNull<u8>, usize, Shared)> {
         let (header, parts) = (self.header(), self.parts());
         let offset = header.sets[place][family].load(Ordering::Acquire) as usize;
         let start = parts.places[place];
@@ -787,9 +854,7 @@ impl HookRules {
         // SAFETY: inside of the mapping.
         let at = unsafe { self.base.add(offset) };
         let bytes = start + PLACE_BYTES - offset;
-        // SAFETY: the mapping has the place and the regions, and outlives the result, which no one
-        // returns beyond this value.
-        unsafe { Memory::open_shared(at, bytes, &parts.shared(offset)) }.ok()
+        Some((at, bytes, parts.shared(offset)))
     }
 
     /// The memory of the opened rules, while packets are evaluated: counters. Another process may write
@@ -840,6 +905,9 @@ impl HookRules {
         }
         active.store(word & 1, Ordering::Release);
         self.header().changing.store(0, Ordering::Release);
+        // Packets that were recorded may still meet the rules before.
+        wait_for_programs();
+        self.begin_twin();
         let used = self.used_at(self.seen.place);
         links::detach(pins, used, &mut self.links)
     }

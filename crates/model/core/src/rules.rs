@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use abi::*;
-pub use check::{ImageError, check, check_shared};
+pub use check::{ImageError, check, check_chains, check_shared};
 pub use live::{Carry, Entries, LiveImage, Patch, ReplaceError};
 
 /// Packets that are counted.
@@ -220,6 +220,26 @@ impl Memory {
         bytes: usize,
         shared: &Shared,
     ) -> Result<Memory, ImageError> {
+        // SAFETY: as the caller.
+        let memory = unsafe { Memory::trust_shared(at, bytes, shared) }?;
+        check_shared(memory.image())?;
+        Ok(memory)
+    }
+
+    /// The same without a check of the image's parts, which takes O(its bytes).
+    ///
+    /// # Errors
+    ///
+    /// [`ImageError`]: its header is corrupt.
+    ///
+    /// # Safety
+    ///
+    /// As [`Memory::open_shared`], and the image was accepted before.
+    pub unsafe fn trust_shared(
+        at: NonNull<u8>,
+        bytes: usize,
+        shared: &Shared,
+    ) -> Result<Memory, ImageError> {
         let corrupt = |problem| ImageError { at: 0, problem };
         let image_at = size_of::<Rules>().next_multiple_of(ALIGN);
         if bytes < image_at + size_of::<Header>() {
@@ -234,12 +254,23 @@ impl Memory {
         }
         // SAFETY: as above; packets do not change an image.
         let image = unsafe { std::slice::from_raw_parts(image.as_ptr(), length) };
-        shared.holds(&check_shared(image)?)?;
+        let header = Header::of(image).ok_or(corrupt("there is no image"))?;
+        shared.holds(&header)?;
         Ok(Memory {
             at,
             layout: shared.layout(length),
             follows: 0,
         })
+    }
+
+    /// Makes a copy of a shared memory that was written elsewhere use the regions from here.
+    pub fn relocate(&mut self, shared: &Shared) {
+        self.layout = shared.layout(self.layout.image_bytes);
+        // SAFETY: the memory begins with this header, aligned to 64, and no packet reads a new copy.
+        let rules = unsafe { self.at.cast::<Rules>().as_mut() };
+        rules.counters = self.layout.counters as u64;
+        rules.slots = self.layout.slots as u64;
+        rules.tables = self.layout.tables as u64;
     }
 
     /// Writes header and image.

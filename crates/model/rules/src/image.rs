@@ -9,6 +9,7 @@
 //! state, and the numbers that connect ids of counters with rules.
 
 mod bridge;
+mod chain_edit;
 mod covered;
 mod encoded;
 mod hash;
@@ -29,6 +30,7 @@ use encoded::{Encoded, put_record, write_runs};
 use crate::sets::Sets;
 use crate::tree::{Chain, ChainId, Family, Hook, Policy, Ruleset, tables_of};
 
+pub use chain_edit::{ChainEdit, Free, edit_chains, touched};
 pub use covered::{Compared, Covered, RuleWords};
 pub(crate) use encoded::reads_connection;
 pub(crate) use hash::mix;

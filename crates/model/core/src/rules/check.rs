@@ -159,7 +159,11 @@ pub fn check_shared(bytes: &[u8]) -> Result<Header, ImageError> {
 
 /// Checks chains of an image whose other parts were accepted before, by the places of their first
 /// records. O(bytes of the chains).
-pub(super) fn check_chains(bytes: &[u8], starts: &[usize]) -> Result<(), ImageError> {
+///
+/// # Errors
+///
+/// [`ImageError`]: the first contradiction.
+pub fn check_chains(bytes: &[u8], starts: &[usize]) -> Result<(), ImageError> {
     // SAFETY: the header is plain numbers, and an image that was accepted has its bytes.
     let header = unsafe { bytes.as_ptr().cast::<Header>().read_unaligned() };
     let mut image = Image {

@@ -55,14 +55,22 @@ pub struct Live<'a> {
 
 /// Numbers of counters.
 #[derive(Debug, Clone, Default)]
-struct Ids {
-    next: u32,
+pub(super) struct Ids {
+    pub next: u32,
     free: Vec<u32>,
     /// Those of removed rules, which packets may still use.
     retired: Vec<u32>,
 }
 
 impl Ids {
+    /// From this one on.
+    pub fn from(next: u32) -> Ids {
+        Ids {
+            next,
+            ..Ids::default()
+        }
+    }
+
     fn take(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
             self.next += 1;
@@ -362,9 +370,9 @@ fn build<'a>(
 
 /// Chains of a transaction, and numbers of their rules.
 #[derive(Default)]
-struct Change {
+pub(super) struct Change {
     chains: Vec<(u32, Vec<u8>)>,
-    slots: Vec<(u32, u64)>,
+    pub slots: Vec<(u32, u64)>,
     zeroed: Vec<u32>,
     old_ids: Vec<u32>,
     old_slots: Vec<u32>,
@@ -372,7 +380,7 @@ struct Change {
 
 impl Change {
     /// The records of a chain after an edit; `None`: they are as before.
-    fn chain(
+    pub fn chain(
         &mut self,
         (before, after): (Option<&Chain>, Option<&Chain>),
         blob: &[u8],
@@ -485,7 +493,7 @@ pub(super) fn carry_chain(carry: &mut Carry, old: (&[Rule], &[u8]), new: (&Chain
 }
 
 /// For each rule after an edit, the place before of the rule that it is.
-fn kept(before: &[Rule], after: &[Rule]) -> Vec<Option<usize>> {
+pub(super) fn kept(before: &[Rule], after: &[Rule]) -> Vec<Option<usize>> {
     let equal = |(a, b): &(&Rule, &Rule)| same(a, b);
     let first = before.iter().zip(after).take_while(equal).count();
     let (old, new) = (&before[first..], &after[first..]);

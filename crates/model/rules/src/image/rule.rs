@@ -26,6 +26,8 @@ pub struct Encoder<'a> {
     pub(super) family: Family,
     /// The number in the image of the table's chain 0.
     pub chain_base: u32,
+    /// The numbers in the image of the table's chains, if they are not in order.
+    pub chains: Vec<u32>,
     /// First values of slots of state.
     pub states: Vec<u64>,
     /// Slots of rules that an edit removed.
@@ -76,6 +78,7 @@ impl<'a> Encoder<'a> {
         Self {
             family,
             chain_base: 0,
+            chains: Vec::new(),
             states: Vec::new(),
             free_slots: Vec::new(),
             tables: Tables::default(),

@@ -93,7 +93,7 @@ impl Chains<'_> {
 }
 
 /// The place of a chain's blob.
-fn blob(image: &[u8], chain: u32) -> Range<usize> {
+pub(super) fn blob(image: &[u8], chain: u32) -> Range<usize> {
     let header = Header::of(image).expect("an image has a header");
     let first = number(image, header.chain_at as usize + 4 * chain as usize) as usize;
     let start = first - CHAIN_HEADER;
@@ -433,14 +433,14 @@ impl Numbers {
 }
 
 /// Facts that are read as words of the packet.
-fn needs_of_words(reads: &Reads) -> u32 {
+pub(super) fn needs_of_words(reads: &Reads) -> u32 {
     let names = [word::IN, word::IN + 1, word::OUT, word::OUT + 1];
     let by_name = names.iter().any(|word| reads[*word] != 0);
     u32::from(by_name) * needs::NAMES + u32::from(reads_connection(reads)) * needs::CONNECTION
 }
 
 /// Facts that the tests of a rule read otherwise.
-fn needs_of_tests(record: &[u8]) -> u32 {
+pub(super) fn needs_of_tests(record: &[u8]) -> u32 {
     let mut at = UNIT * (1 + usize::from(record[2]));
     let all = (0..record[3]).map(|_| {
         let kind = record[at];

@@ -5,12 +5,15 @@ use fairpath_core::rules::{action, test};
 use super::rule::Encoder;
 use crate::packet::Unknown;
 use crate::spec::Kind;
-use crate::tree::{Group, Rule, Target, Value};
+use crate::tree::{ChainId, Group, Rule, Target, Value};
 
 impl Encoder<'_> {
     /// The action of a rule. A change of the packet becomes the last test.
     pub(super) fn target(&mut self, rule: &Rule) -> u32 {
-        let chain = |id: crate::tree::ChainId| (self.chain_base + id.0) << 8;
+        let chain = |id: ChainId| {
+            let listed = self.chains.get(id.0 as usize).copied();
+            listed.unwrap_or(self.chain_base + id.0) << 8
+        };
         match rule.target {
             Target::None | Target::Continue => action::NONE,
             Target::Accept => action::ACCEPT,

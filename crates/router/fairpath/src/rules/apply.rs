@@ -119,7 +119,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         if command.is('C', "--check") {
             return check_loaded(&args.place, family, apply);
         }
-        let (before, now) = edit_loaded(&args.place, family, apply)?;
+        let (before, now) = edit_loaded(&args.place, family, &edits.text, apply)?;
         return report(args.format, before, now);
     };
     let replace = || format!("replace {}", file.display());
@@ -161,7 +161,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Prints the number of rules before and after.
-fn report(format: Format, before: usize, now: usize) -> anyhow::Result<()> {
+pub fn report(format: Format, before: usize, now: usize) -> anyhow::Result<()> {
     fairpath_cli::print(match format {
         Format::Text => format!("{before} rules before, {now} now\n"),
         Format::Json => format!("{}\n", serde_json::json!({"before": before, "now": now})),
@@ -169,16 +169,16 @@ fn report(format: Format, before: usize, now: usize) -> anyhow::Result<()> {
 }
 
 /// Lines of iptables-restore --noflush.
-struct Edits {
-    name: String,
-    text: Vec<u8>,
+pub struct Edits {
+    pub name: String,
+    pub text: Vec<u8>,
     /// One command, which needs no line number.
-    is_one: bool,
+    pub is_one: bool,
 }
 
 impl Edits {
     /// The set after them.
-    fn apply(&self, ruleset: Ruleset) -> anyhow::Result<Ruleset> {
+    pub fn apply(&self, ruleset: Ruleset) -> anyhow::Result<Ruleset> {
         let reading = restore(
             ruleset,
             &mut BufReader::new(&self.text[..]),
@@ -210,7 +210,7 @@ impl Edits {
     }
 }
 
-fn read_text(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
+pub fn read_text(path: &Path) -> anyhow::Result<Vec<u8>> {
     if path.as_os_str() == "-" {
         let mut bytes = Vec::new();
         std::io::stdin()

@@ -15,6 +15,7 @@ mod explain;
 mod files;
 mod import;
 mod live;
+mod replace_chain;
 mod show;
 mod stats;
 
@@ -43,6 +44,7 @@ enum Command {
     Profile(stats::ProfileArgs),
     Diff(diff::Args),
     Apply(apply::Args),
+    ReplaceChain(replace_chain::Args),
     Convert(convert::Args),
     Import(import::Args),
     Load(live::LoadArgs),
@@ -76,6 +78,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Command::Profile(args) => stats::profile(args),
         Command::Diff(args) => diff::run(args),
         Command::Apply(args) => apply::run(args),
+        Command::ReplaceChain(args) => replace_chain::run(args),
         Command::Convert(args) => convert::run(args),
         Command::Import(args) => import::run(args),
         Command::Load(args) => live::load(args),

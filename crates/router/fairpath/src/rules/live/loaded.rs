@@ -14,8 +14,10 @@ use fairpath_rules::{
 };
 use fairpath_units::counted;
 use jiff::Timestamp;
+use memchr::memchr;
 use serde::{Deserialize, Serialize};
 
+use super::journal;
 use super::nat::NAT;
 
 /// The rules of one family.
@@ -181,12 +183,26 @@ impl Loaded {
             _ => CounterMode::Exact,
         };
         let time = Timestamp::from_second(heading.time)?;
-        let read = Loaded::of(sources, sets, heading.optimised, mode, time)?;
+        let mut read = Loaded::of(sources, sets, heading.optimised, mode, time)?;
+        read.replay(rest)?;
         Ok(Loaded {
             load: heading.load,
             left: heading.left,
             ..read
         })
+    }
+
+    /// Applies edits that came after the load.
+    fn replay(&mut self, journal: &[u8]) -> anyhow::Result<()> {
+        for source in &mut self.sources {
+            let set = &mut self.by_family[source.family as usize];
+            if let Some(Set { ruleset, name }) = set
+                && journal::replay(journal, ruleset)?
+            {
+                *source = Source::new(name, ruleset);
+            }
+        }
+        Ok(())
     }
 
     /// The text for [`Loaded::read`].
@@ -260,7 +276,7 @@ impl Loaded {
 
     /// True for a table that iptables keeps.
     pub fn leaves(&self, table: &str) -> bool {
-        table == NAT || self.left.iter().any(|left| left == table)
+        leaves(&self.left, table)
     }
 
     pub fn mode(&self) -> CounterMode {
@@ -338,6 +354,56 @@ impl Loaded {
         });
         serde_json::json!({"time": self.time.to_string(), "files": files.collect::<Vec<_>>(),
             "optimised": self.optimised})
+    }
+}
+
+/// True for a table that iptables keeps.
+fn leaves(left: &[String], table: &str) -> bool {
+    table == NAT || left.iter().any(|left| left == table)
+}
+
+/// A loaded text that is not read: its parts, and options.
+pub struct Parts<'t> {
+    /// Text by family.
+    pub families: [Option<&'t [u8]>; 2],
+    /// Edits after the load.
+    pub journal: &'t [u8],
+    pub lookups: Lookups,
+    left: Vec<String>,
+}
+
+impl<'t> Parts<'t> {
+    /// # Errors
+    /// The text is corrupt.
+    pub fn of(text: &'t [u8]) -> anyhow::Result<Parts<'t>> {
+        let end = memchr(b'\n', text).context("the text of the rules has no heading")?;
+        let heading: Heading = serde_json::from_slice(&text[..end])?;
+        let mut rest = &text[end + 1..];
+        let mut families = [None, None];
+        let mut take = |bytes: usize| {
+            let (part, behind) = rest.split_at_checked(bytes)?;
+            rest = behind;
+            Some(part)
+        };
+        let cut = "the text of the rules is cut";
+        for Part { ipv4, bytes, .. } in heading.files {
+            families[usize::from(!ipv4)] = Some(take(bytes).context(cut)?);
+        }
+        take(heading.sets.unwrap_or(0)).context(cut)?;
+        Ok(Parts {
+            families,
+            journal: rest,
+            lookups: match heading.optimised {
+                true => Lookups::Estimated,
+                false => Lookups::Never,
+            },
+            left: heading.left,
+        })
+    }
+
+    /// True for a table that iptables keeps.
+    pub fn leaves(&self, table: &str) -> bool {
+        leaves(&self.left, table)
     }
 }
 

@@ -9,6 +9,8 @@
 //! from what packets meet.
 
 mod answers;
+mod edit_chains;
+mod journal;
 mod loaded;
 mod log;
 mod nat;
@@ -35,7 +37,7 @@ use serde_json::json;
 use super::Format;
 use super::files::{FileArgs, load as load_files};
 pub use answers::{AnswerArgs, answer};
-use loaded::{Loaded, Source, counters};
+use loaded::{Loaded, Parts, Source, counters};
 pub use log::{LogArgs, run as log};
 use nat::{NAT, Nat, NatArg, Outcome, Settled};
 pub use nat::{WatchArgs, watch};
@@ -316,9 +318,10 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
 pub fn is_left(place: &PinArgs, table: &str, is_change: bool) -> anyhow::Result<bool> {
     let _lock = lock()?;
     let settled = nat::settle()?;
-    let (_, rules) = must_open(place)?;
-    let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
-    let is_left = loaded.leaves(table);
+    let pins = place.mounted()?.context(NONE_LOADED)?;
+    let rules = HookRules::open_unread(&pins)?.context(NONE_LOADED)?;
+    let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
+    let is_left = parts.leaves(table);
     if is_left && is_change && table == NAT && matches!(settled, Settled::Waiting(_)) {
         refuse_while_waiting(&rules)?;
     }
@@ -341,14 +344,16 @@ pub fn check_loaded(
     command(ruleset.unwrap_or_else(|| Ruleset::new(family))).map(drop)
 }
 
-/// Edits the loaded rules of a family. Returns their number before and after.
+/// Edits the loaded rules of a family. `text`: the lines that `edit` applies. Returns their number before
+/// and after.
 ///
 /// # Errors
 /// No rules are loaded, the edit has a problem, or a rule is refused: nothing changes.
 pub fn edit_loaded(
     place: &PinArgs,
     family: Family,
-    edit: impl FnOnce(Ruleset) -> anyhow::Result<Ruleset>,
+    text: &[u8],
+    edit: impl Fn(Ruleset) -> anyhow::Result<Ruleset>,
 ) -> anyhow::Result<(usize, usize)> {
     if !family.is_ip() {
         bail!(
@@ -358,6 +363,9 @@ pub fn edit_loaded(
     }
     let _lock = lock()?;
     nat::settle()?;
+    if let Some(done) = edit_chains::edit(place, family, text, &edit)? {
+        return Ok(done);
+    }
     let (pins, rules) = must_open(place)?;
     refuse_while_waiting(&rules)?;
     let mut old = Loaded::read(rules.text()).context("read the loaded rules")?;
@@ -446,6 +454,9 @@ fn install(
             slots: &placed.slots,
             tables: &placed.tables,
             needs: placed.needs,
+            rules: new
+                .ruleset(family)
+                .map_or(0, |ruleset| ruleset.rules() as u64),
         })
     });
     if new.reads_connections() {
@@ -745,7 +756,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
         let object = json!({"loaded": loaded.describe(), "places": places,
             "nat_rules": {"ipv4": nat[0], "ipv6": nat[1]}, "nat_pending": pending,
             "confirm_seconds": left.map(|left| left.as_secs()), "went_back": rules.went_back(),
-            "connection_tracking": tracking, "rejected_are_answered": answered, "packets_parked": counts.parked,
+            "edits": rules.edits(), "connection_tracking": tracking, "rejected_are_answered": answered, "packets_parked": counts.parked,
             "packets_dropped_without_scratch": counts.pressed,
             "packets_dropped_unknown": counts.unknown, "logs_without_place": counts.unlogged,
             "packets_dropped_table_full": tables.map(|(refused, _)| refused),

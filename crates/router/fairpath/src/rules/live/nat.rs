@@ -44,6 +44,8 @@ const RECORDS_MODE: u32 = 0o700;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Time between two looks of a watcher at its record.
 const LOOK: Duration = Duration::from_millis(500);
+/// Age of a file of an interrupted write: a write takes a moment.
+const LEFTOVER: Duration = Duration::from_secs(60);
 /// Attempts of a watcher to bring nat back, each a second after the one before.
 const ATTEMPTS: u32 = 600;
 
@@ -265,11 +267,13 @@ fn remove() -> anyhow::Result<()> {
     std::fs::remove_file(&path).with_context(|| format!("remove {}", path.display()))
 }
 
-/// Removes files of interrupted writes. No other command writes now: all namespaces have one lock.
+/// Removes files of interrupted writes. Commands in other namespaces may write now.
 fn sweep() -> io::Result<()> {
     for entry in std::fs::read_dir(RECORDS)? {
         let entry = entry?;
-        if entry.file_name().as_encoded_bytes().starts_with(b".") {
+        let age = entry.metadata()?.modified()?.elapsed();
+        let is_old = age.is_ok_and(|age| age > LEFTOVER);
+        if is_old && entry.file_name().as_encoded_bytes().starts_with(b".") {
             std::fs::remove_file(entry.path())?;
         }
     }

@@ -72,6 +72,10 @@ impl Suitable {
                     let name = words.not_evaluated(rule).map(|names| names[0].to_owned());
                     let answer = rule_answer(rule, hooks[id.0 as usize], Point::Netfilter);
                     if let Some(name) = name.or_else(|| not_evaluated_set(rule, sets)) {
+                        let name = match &name[..] {
+                            "" => "an unknown match or target",
+                            name => name,
+                        };
                         let why = format!("{name} is not evaluated");
                         self.refuse(file, rule.line, table, chain, &why);
                     } else if let Some(byte) = read_behind(rule) {

@@ -1,0 +1,103 @@
+//! Edits of a few chains of the loaded rules, without reading the others.
+
+use anyhow::Context;
+use fairpath_bpf::{HookRules, RulesEdit};
+use fairpath_rules::image::{Free, edit_chains, touched};
+use fairpath_rules::spec::Kind;
+use fairpath_rules::{Family, Ruleset, Table};
+
+use super::journal::{entry, some_chains};
+use super::loaded::Parts;
+use super::suitable::Suitable;
+use super::{NONE_LOADED, PinArgs, refuse_while_waiting};
+
+/// Tables of which a packet meets one base chain at most. So no packet can meet an edited chain at one hook
+/// and the one before it at another.
+const TABLES: [&str; 3] = ["raw", "filter", "security"];
+
+/// Edits loaded rules of a family. `None`: the edit needs a whole load. Returns the number of rules before
+/// and after. Only with the lock.
+///
+/// # Errors
+/// No rules are loaded, the edit has a problem, or a rule is refused: nothing changes.
+pub fn edit(
+    place: &PinArgs,
+    family: Family,
+    text: &[u8],
+    edit: &impl Fn(Ruleset) -> anyhow::Result<Ruleset>,
+) -> anyhow::Result<Option<(usize, usize)>> {
+    let pins = place.mounted()?.context(NONE_LOADED)?;
+    let mut rules = HookRules::open_unread(&pins)?.context(NONE_LOADED)?;
+    refuse_while_waiting(&rules)?;
+    let Some((table, chains, targets)) = touched(text) else {
+        return Ok(None);
+    };
+    let number = family as usize;
+    let Some((memory, numbers)) = rules.editable(number) else {
+        return Ok(None);
+    };
+    let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
+    let Some(of_family) = parts.families[number] else {
+        return Ok(None);
+    };
+    if !TABLES.contains(&table) || parts.leaves(table) {
+        return Ok(None);
+    }
+    let found = some_chains(family, of_family, parts.journal, table, &chains, &targets)
+        .context("read the loaded rules")?;
+    let Some(found) = found.filter(|found| !has_sets(&found.ruleset.tables[0])) else {
+        return Ok(None);
+    };
+    let mut changed = edit(found.ruleset.clone())?;
+    let [before] = &found.ruleset.tables[..] else {
+        return Ok(None);
+    };
+    let is_one = |ruleset: &Ruleset| ruleset.tables.len() == 1;
+    if !is_one(&changed) || has_sets(&changed.tables[0]) {
+        return Ok(None);
+    }
+    let mut suitable = Suitable::new(&[]);
+    suitable.examine("edit", &mut changed, None);
+    suitable.complete()?;
+    let after = &changed.tables[0];
+    let free = Free {
+        ids: numbers.free[0],
+        slots: numbers.free[1],
+    };
+    let made = edit_chains(
+        family,
+        (before, after),
+        &found.numbers,
+        memory.image(),
+        free,
+        parts.lookups,
+    )?;
+    let Some(made) = made.filter(|made| made.needs & !numbers.needs == 0) else {
+        return Ok(None);
+    };
+    let count = numbers.rules as usize;
+    let now = (count + after.rules()).saturating_sub(before.rules());
+    if made.chains.is_empty() {
+        return Ok(Some((count, now)));
+    }
+    let lines = entry(family, after, &chains);
+    let done = rules.edit(&RulesEdit {
+        family: number,
+        chains: &made.chains,
+        counters: &made.counters,
+        slots: &made.slots,
+        free: [made.free.ids, made.free.slots],
+        rules: now as u64,
+        lines: &lines,
+    })?;
+    Ok(done.then_some((count, now)))
+}
+
+/// True if a rule reads a set: whether it is there is known to a whole load.
+fn has_sets(table: &Table) -> bool {
+    let mut chains = table.chains();
+    chains.any(|(_, chain)| {
+        let mut items = chain.rules.iter().flat_map(|rule| rule.items.iter());
+        items.any(|item| matches!(item.kind, Kind::Set | Kind::TargetSet))
+    })
+}

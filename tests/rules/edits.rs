@@ -1,0 +1,352 @@
+//! Edits of chains of the loaded rules, which do not build the rest: they do what a whole load does.
+
+use std::net::UdpSocket;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use fairpath_statistics::Random;
+use fairpath_testbed::{Need, Testbed, requires};
+use fairpath_units::test_seeds;
+
+use super::commands::fairpath;
+use super::live::{Router, arrives, filter};
+
+/// Chains of generated sets, next to INPUT.
+const CHAINS: u64 = 4;
+/// Replacements under traffic.
+const CHANGES: usize = 40;
+/// Ports that their rules name.
+const PORTS: [u16; 4] = [7000, 7001, 7002, 7003];
+
+/// Edits of chains since the last whole load.
+fn edits(router: &Router) -> u64 {
+    let shown = router.done(&["show", "--format", "json"]);
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    shown["edits"].as_u64().unwrap()
+}
+
+/// The match and target of a rule of chain `number`: jumps lead to later chains, so none leads back.
+fn rule(random: &mut Random, number: u64) -> String {
+    let port = PORTS[random.below(4) as usize];
+    let matches = match random.below(5) {
+        0 => "-s 127.0.0.0/8".to_owned(),
+        1 => format!("-p udp -m udp --dport {port} -m limit --limit 10000/sec --limit-burst 100"),
+        2 => format!("-p udp -m udp ! --dport {port}"),
+        _ => format!("-p udp -m udp --dport {port}"),
+    };
+    let target = match random.below(6) {
+        0 => "-j DROP".to_owned(),
+        1 => "-j ACCEPT".to_owned(),
+        2 => "-j RETURN".to_owned(),
+        3 if number + 1 < CHAINS => format!("-j c{}", number + 1),
+        4 if number + 1 < CHAINS => format!("-g c{}", CHAINS - 1),
+        _ => String::new(),
+    };
+    format!("{matches} {target}")
+}
+
+/// Lines of edits of one or two chains. `text` has the rules before them.
+fn generate(random: &mut Random, text: &str) -> String {
+    let mut out = "*filter\n".to_owned();
+    for _ in 0..1 + random.below(2) {
+        let number = random.below(CHAINS);
+        let rules = text.lines();
+        let begin = format!("-A c{number} ");
+        let length = rules.filter(|line| line.starts_with(&begin)).count() as u64;
+        let place = 1 + random.below(length.max(1));
+        let rule = rule(random, number);
+        // Places are those before all edits, so only one edit of a chain has one.
+        let line = match random.below(8) {
+            0 | 1 => format!("-A c{number} {rule}"),
+            2 if !out.contains(&format!(" c{number} ")) => format!("-I c{number} {place} {rule}"),
+            3 if length > 0 && !out.contains(&format!(" c{number}")) => {
+                format!("-D c{number} {place}")
+            }
+            4 if length > 0 && !out.contains(&format!(" c{number}")) => {
+                format!("-R c{number} {place} {rule}")
+            }
+            5 if !out.contains(&format!(" c{number}")) => {
+                format!(":c{number} - [0:0]\n-A c{number} {rule}")
+            }
+            6 => format!("-F c{number}\n-A c{number} {rule}\n-A c{number} -j RETURN"),
+            _ => format!("-I c{number} {rule}"),
+        };
+        out += &line;
+        out.push('\n');
+    }
+    out + "COMMIT\n"
+}
+
+/// Rules and chains without counters.
+fn rules_of(save: &str) -> Vec<String> {
+    let lines = save.lines().filter(|line| !line.starts_with('#'));
+    let without = lines.map(|line| match line.strip_prefix('[') {
+        Some(counted) => counted
+            .split_once("] ")
+            .map_or(line, |(_, rule)| rule)
+            .to_owned(),
+        None if line.starts_with(':') => line.split(" [").next().unwrap_or(line).to_owned(),
+        None => line.to_owned(),
+    });
+    without.collect()
+}
+
+/// The same edits of the loaded rules and of a file, then the same packets for the edited rules and for the
+/// file, loaded: the same rules and counters.
+#[test]
+fn edited_rules_are_those_of_a_load() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let [edited, loaded] =
+        ["edited", "loaded"].map(|name| Router::new(testbed.netns(name).unwrap()));
+    let mut quick = 0;
+    for seed in test_seeds(12) {
+        let mut random = Random::new(seed);
+        let mut text = "*filter\n".to_owned();
+        for chain in 0..CHAINS {
+            text += &format!(":c{chain} - [0:0]\n");
+        }
+        text += "-A INPUT -p udp -j c0\n-A INPUT -p udp -j c1\n";
+        for chain in 0..CHAINS {
+            let most = if random.below(4) == 0 { 120 } else { 6 };
+            for _ in 0..random.below(most) {
+                text += &format!("-A c{chain} {}\n", rule(&mut random, chain));
+            }
+        }
+        text += "COMMIT\n";
+        let file = edited.file("rules.v4", &text);
+        edited.done(&["load", &file]);
+        let before = edits(&edited);
+        assert_eq!(before, 0);
+        for _ in 0..12 {
+            let now = std::fs::read_to_string(&file).unwrap();
+            let lines = edited.file("edits", &generate(&mut random, &now));
+            edited.done(&["apply", "--loaded", "--edits", &lines]);
+            let offline = Command::new(fairpath())
+                .args(["rules", "apply", &file, "--in-place", "--edits", &lines])
+                .output()
+                .unwrap();
+            assert!(offline.status.success(), "{offline:?}");
+            let wanted = std::fs::read_to_string(&file).unwrap();
+            let found = edited.done(&["counters"]);
+            assert_eq!(rules_of(&found), rules_of(&wanted), "seed {seed}");
+        }
+        quick += edits(&edited);
+        edited.done(&["counters", "--zero"]);
+        loaded.done(&["load", &file]);
+        loaded.done(&["counters", "--zero"]);
+        let results = [&edited, &loaded].map(|router| {
+            let arrived = PORTS.map(|port| arrives(&router.netns, port));
+            (arrived, router.done(&["counters"]))
+        });
+        assert_eq!(results[0], results[1], "seed {seed}");
+    }
+    // Those with new jumps are whole loads.
+    assert!(quick > 0);
+}
+
+#[test]
+fn edits_keep_counters_and_limits() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let router = Router::new(testbed.netns("kept").unwrap());
+    let limited = "-A c -m limit --limit 1/hour --limit-burst 3 -j ACCEPT";
+    let text = format!(
+        "*filter\n:c -\n-A INPUT -p udp -m udp --dport 7001 -j c\n{limited}\n-A c -j DROP\nCOMMIT\n"
+    );
+    router.load(&text);
+    assert!(arrives(&router.netns, 7001));
+    for number in 1..4 {
+        let line = format!("*filter\n-I c -s 10.0.0.{number} -j DROP\nCOMMIT\n");
+        let file = router.file("edit", &line);
+        router.done(&["apply", "--loaded", "--edits", &file]);
+    }
+    assert_eq!(edits(&router), 3);
+    assert!(arrives(&router.netns, 7001));
+    assert!(arrives(&router.netns, 7001));
+    assert!(!arrives(&router.netns, 7001));
+    assert_eq!(router.packets(limited), 3);
+    assert_eq!(router.packets("--dport 7001 -j c"), 4);
+    assert_eq!(router.packets("-A c -j DROP"), 1);
+    // The whole chain: the rule that stays keeps its limit, the new one begins.
+    let file = router.file(
+        "c",
+        &format!("-A c -s 10.0.0.9 -j DROP\n{limited}\n-A c -j REJECT\n"),
+    );
+    let printed = router.done(&["replace-chain", "c", &file]);
+    assert_eq!(printed, "6 rules before, 4 now\n");
+    assert_eq!(edits(&router), 4);
+    assert!(!arrives(&router.netns, 7001));
+    assert_eq!(router.packets(limited), 3);
+    let counters = router.done(&["counters"]);
+    assert!(counters.contains("[1:29] -A c -j REJECT"), "{counters}");
+    // A whole load keeps what edits changed.
+    let saved = router.file("saved", &counters);
+    let kept = router.done(&["load", &saved]);
+    assert!(kept.contains("7 counters kept"), "{kept}");
+    assert_eq!(edits(&router), 0);
+    assert_eq!(router.packets(limited), 3);
+}
+
+#[test]
+fn chains_are_replaced_without_a_lost_packet() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let router = Router::new(testbed.netns("replaced").unwrap());
+    let rules = |last: &str| -> String {
+        let others =
+            (0..1000).map(|at| format!("-A c -s 10.0.{}.{} -j DROP\n", at / 250, at % 250));
+        others.collect::<String>() + last
+    };
+    let chains = [
+        rules("-A c -p udp -m udp --dport 7001 -j ACCEPT\n"),
+        rules("-A c -s 127.0.0.1/32 -j ACCEPT\n"),
+    ];
+    router.load(&format!(
+        "*filter\n:INPUT DROP\n:c -\n-A INPUT -p udp -j c\n{}COMMIT\n",
+        chains[0]
+    ));
+    let files = [router.file("a", &chains[0]), router.file("b", &chains[1])];
+    let inside = router.netns.enter(|| {
+        let receiver = UdpSocket::bind("127.0.0.1:7001").unwrap();
+        receiver
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+        (receiver, UdpSocket::bind("127.0.0.1:0").unwrap())
+    });
+    let (receiver, sender) = inside.unwrap();
+    let done = AtomicBool::new(false);
+    let mut changes = 0;
+    let sent = std::thread::scope(|scope| {
+        let traffic = scope.spawn(|| {
+            let (mut sent, mut buffer) = (0u64, [0; 8]);
+            while !done.load(Ordering::Relaxed) {
+                sender.send_to(b"x", "127.0.0.1:7001").unwrap();
+                receiver.recv(&mut buffer).expect("a packet was dropped");
+                sent += 1;
+            }
+            sent
+        });
+        while !traffic.is_finished() && changes < CHANGES {
+            router.done(&["replace-chain", "c", &files[(changes & 1) ^ 1]]);
+            changes += 1;
+        }
+        done.store(true, Ordering::Relaxed);
+        traffic.join().unwrap()
+    });
+    println!("{sent} packets, {changes} changes");
+    // Space is used again, so all of them were edits.
+    assert_eq!(edits(&router), changes as u64);
+    assert!(sent > CHANGES as u64, "{sent}");
+}
+
+/// After a kill at any time the old chain or the new one is there, and the next edit works.
+#[test]
+fn killed_edits_leave_whole_chains() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let router = Router::new(testbed.netns("killed").unwrap());
+    let rules = |port: u16| -> String {
+        let others = (0..200).map(|at| format!("-A c -s 10.0.{port}.{at} -j DROP\n"));
+        others
+            .collect::<String>()
+            .replace(&format!(".{port}."), &format!(".{}.", port % 250))
+            + &format!("-A c -p udp -m udp --dport {port} -j DROP\n")
+    };
+    router.load(&format!(
+        "*filter\n:c -\n-A INPUT -p udp -j c\n{}COMMIT\n",
+        rules(7001)
+    ));
+    let files = [
+        router.file("a", &rules(7001)),
+        router.file("b", &rules(7002)),
+    ];
+    let begin = Instant::now();
+    router.done(&["replace-chain", "c", &files[1]]);
+    let whole = begin.elapsed();
+    let mut kills = 0;
+    for seed in test_seeds(100) {
+        let mut child = router.command(&["replace-chain", "c", &files[(seed & 1) as usize]]);
+        let mut child = child
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let part = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
+        std::thread::sleep(whole * part as u32 / 1024);
+        child.kill().unwrap();
+        kills += u64::from(!child.wait().unwrap().success());
+        let shown = router.done(&["counters"]);
+        let counts = [7001, 7002].map(|port| {
+            let lines = rules(port);
+            lines
+                .lines()
+                .filter(|line| {
+                    shown.contains(&line.replace(" -j", "/32 -j")[..]) || shown.contains(*line)
+                })
+                .count()
+        });
+        assert!(counts == [201, 0] || counts == [0, 201], "{counts:?}");
+        let arrived = [7001, 7002].map(|port| arrives(&router.netns, port));
+        assert_eq!(arrived, [counts[0] == 0, counts[1] == 0]);
+    }
+    assert!(kills > 0);
+    router.done(&["replace-chain", "c", &files[0]]);
+    router.done(&["replace-chain", "c", &files[1]]);
+    assert!(edits(&router) > 0);
+    assert!(arrives(&router.netns, 7001) && !arrives(&router.netns, 7002));
+}
+
+#[test]
+fn edits_that_are_refused_change_nothing() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let router = Router::new(testbed.netns("refused").unwrap());
+    let missing = router.fails(&["replace-chain", "c", "/dev/null"]);
+    assert!(missing.contains("no rules are loaded"), "{missing}");
+    router.load(
+        &filter(&["INPUT -p udp -m udp --dport 7001 -j DROP"]).replace(
+            "COMMIT",
+            ":c - [0:0]\n:d - [0:0]\n-A INPUT -j c\n-A c -j d\n-A d -s 10.0.0.1 -j DROP\nCOMMIT",
+        ),
+    );
+    let before = router.done(&["counters"]);
+    let file = |text: &str| router.file("chain", text);
+    for (text, message) in [
+        (
+            "-A d -j DROP\n",
+            "not a rule of chain c of table filter: write -A c and the rule",
+        ),
+        ("-I c -j DROP\n", "not a rule of chain c"),
+        ("-A c -j what\n", "what"),
+        (
+            "-A c -m what -j DROP\n",
+            "an unknown match or target is not evaluated",
+        ),
+        ("-A c -j MARK --set-mark 1\n", "cannot change a packet"),
+        ("-A c -j c\n", "c"),
+    ] {
+        let error = router.fails(&["replace-chain", "c", &file(text)]);
+        assert!(error.contains(message), "{text}: {error}");
+        assert_eq!(router.done(&["counters"]), before, "{text}");
+    }
+    let error = router.fails(&["replace-chain", "what", &file("-A what -j DROP\n")]);
+    assert!(error.contains("what"), "{error}");
+    // A new jump, which could lead back.
+    let error = router.fails(&["replace-chain", "d", &file("-A d -j c\n")]);
+    assert!(error.contains("d") && error.contains("back"), "{error}");
+    assert_eq!(router.done(&["counters"]), before);
+    // While a load waits.
+    let other = router.file("other.v4", &filter(&["INPUT -p tcp"]));
+    router.done(&["load", &other, "--confirm", "60s"]);
+    let error = router.fails(&["replace-chain", "INPUT", &file("-A INPUT -p udp\n")]);
+    assert!(
+        error.contains("waits for `fairpath rules confirm`"),
+        "{error}"
+    );
+    router.done(&["confirm"]);
+    router.done(&["replace-chain", "INPUT", &file("-A INPUT -p udp\n")]);
+    assert_eq!(edits(&router), 1);
+    assert_eq!(router.packets("-A INPUT -p udp"), 0);
+}
