@@ -31,6 +31,7 @@ struct nf_hook_state {
 	u8 pf;
 	struct net_device *in;
 	struct net_device *out;
+	struct net *net;
 } FP_CO_RE;
 
 struct net_device {
@@ -61,13 +62,6 @@ struct rt6_info {
 	u32 rt6i_flags;
 } FP_CO_RE;
 
-/* The place of a socket's cookie. */
-struct sock_common {
-	struct {
-		s64 counter;
-	} skc_cookie;
-} FP_CO_RE;
-
 struct bpf_nf_ctx {
 	const struct nf_hook_state *state;
 	struct sk_buff *skb;
@@ -94,6 +88,57 @@ struct nf_conn {
 	unsigned long status;
 	u32 mark;
 	struct nf_conntrack_tuple_hash tuplehash[2];
+} FP_CO_RE;
+
+struct sock_common {
+	unsigned char skc_state;
+	struct {
+		struct net *net;
+	} skc_net;
+	struct sock *skc_listener; /* of a request */
+	struct {
+		s64 counter;
+	} skc_cookie;
+} FP_CO_RE;
+
+struct sock {
+	struct sock_common __sk_common;
+	struct socket *sk_socket;
+} FP_CO_RE;
+
+struct socket {
+	struct file *file;
+} FP_CO_RE;
+
+struct file {
+	const struct cred *f_cred;
+} FP_CO_RE;
+
+struct cred {
+	struct {
+		u32 val;
+	} fsuid, fsgid;
+} FP_CO_RE;
+
+struct hrtimer_clock_base {
+	struct hrtimer_cpu_base *cpu_base;
+	s64 offset;
+} FP_CO_RE;
+
+struct hrtimer_cpu_base {
+	struct hrtimer_clock_base clock_base[2];
+} FP_CO_RE;
+
+struct hrtimer {
+	struct hrtimer_clock_base *base;
+} FP_CO_RE;
+
+struct sched_dl_entity {
+	struct hrtimer dl_timer;
+} FP_CO_RE;
+
+struct task_struct {
+	struct sched_dl_entity dl;
 } FP_CO_RE;
 
 /* A kernel type of words, for loads of bytes that have no type. */
@@ -138,6 +183,9 @@ FP_INLINE u64 packet_of(struct bpf_nf_ctx *ctx)
 #define NEEDS_RANDOM	 (4u << 24)
 #define NEEDS_NAMES	 (8u << 24)
 #define NEEDS_CONNECTION (16u << 24)
+#define NEEDS_LINK	 (32u << 24)
+#define NEEDS_OWNER	 (64u << 24)
+#define NEEDS_DATE	 (128u << 24)
 /* Bytes of one copy from pages. */
 #define PART 64
 /* Events that are kept, and bytes of a packet in each. */
@@ -173,6 +221,8 @@ struct rules_hook {
 	u64 texts[PLACES][2]; /* offset, bytes */
 	/* Cookies of the sockets that answer rejected packets, by family; 0: they are not answered. */
 	u64 answers[FAMILIES];
+	u32 local_offset; /* seconds of local time, from the kernel's time zone */
+	u32 pad2;
 };
 
 /* A packet on its way through the hooks, and the set that it met first. */
@@ -229,6 +279,10 @@ char _license[] SEC("license") = "Dual MIT/GPL";
 #define TYPE_ETHERNET	1
 #define TYPE_LOOPBACK	772
 #define FP_HOOK_INPUT	1
+#define STATE_TIME_WAIT 6
+#define STATE_REQUEST	12 /* TCP_NEW_SYN_RECV */
+#define CLOCK_BASE_REAL 1  /* HRTIMER_BASE_REALTIME */
+#define NO_ID		(~0u)
 
 FP_INLINE struct rules_hook FP_MEM *the_hook(void)
 {
@@ -390,6 +444,78 @@ FP_INLINE u32 link_of(struct fp_rules_work FP_MEM *w, const struct sk_buff *skb)
 	w->word[FP_W_DMAC] = word_at(mac) & 0xffffffffffffull;
 	w->word[FP_W_SMAC] = word_at(mac + 6) & 0xffffffffffffull;
 	return device->type == TYPE_ETHERNET ? 1 : 2;
+}
+
+/*
+ * The owner of the packet's socket, as xt_owner finds it. There is one without ids: that of a socket of the
+ * kernel. A socket that is closed while this runs has lost its file at the end, and has none then.
+ */
+FP_INLINE void owner_of(struct fp_rules_work FP_MEM *w, const struct nf_hook_state *state, u64 sk)
+{
+	const u8 *at = (const u8 *)sk;
+	u64 net, socket, file, owner;
+	u8 step;
+
+	if (!sk)
+		return;
+	step = word_at(at + bpf_core_field_offset(struct sock, __sk_common.skc_state));
+	if (step == STATE_TIME_WAIT)
+		return;
+	if (step == STATE_REQUEST)
+		at = (const u8 *)word_at(at +
+					 bpf_core_field_offset(struct sock_common, skc_listener));
+	net = word_at((const u8 *)state + bpf_core_field_offset(struct nf_hook_state, net));
+	if (word_at(at + bpf_core_field_offset(struct sock, __sk_common.skc_net.net)) != net)
+		return;
+	at += bpf_core_field_offset(struct sock, sk_socket);
+	socket = word_at(at);
+	w->user = NO_ID;
+	w->group = NO_ID;
+	file = word_at((const u8 *)socket + bpf_core_field_offset(struct socket, file));
+	if (file) {
+		owner = word_at((const u8 *)file + bpf_core_field_offset(struct file, f_cred));
+		w->user = word_at((const u8 *)owner + bpf_core_field_offset(struct cred, fsuid));
+		w->group = word_at((const u8 *)owner + bpf_core_field_offset(struct cred, fsgid));
+	}
+	if (socket && word_at(at) == socket)
+		w->known |= FP_KNOWN_OWNED;
+}
+
+/*
+ * Seconds since 1970. No helper has the clock of the real time, but timers of all CPUs have its offset, which
+ * the kernel sets on all of them with the clock. Each task has a timer.
+ */
+FP_INLINE u64 date_now(void)
+{
+	u64 at = bpf_get_current_task() +
+		 bpf_core_field_offset(struct task_struct, dl.dl_timer.base);
+
+	at = word_at((const void *)at);
+	at += bpf_core_field_offset(struct hrtimer_clock_base, cpu_base);
+	at = word_at((const void *)at);
+	at += bpf_core_field_offset(struct hrtimer_cpu_base, clock_base[CLOCK_BASE_REAL].offset);
+	return (bpf_ktime_get_ns() + word_at((const void *)at)) / 1000000000;
+}
+
+/* Facts that few sets read. */
+static __attribute__((noinline)) int read_rare(struct bpf_nf_ctx *ctx,
+					       struct fp_rules_work FP_MEM *w, u32 used)
+{
+	if (used & NEEDS_LINK) {
+		w->word[FP_W_SMAC] = 0;
+		if (link_of(w, ctx->skb) == 1)
+			w->word[FP_W_SMAC] |= FP_HAS_LINK;
+	}
+	if (used & NEEDS_OWNER)
+		owner_of(w, ctx->state,
+			 word_at((const u8 *)packet_of(ctx) +
+				 bpf_core_field_offset(struct sk_buff, sk)));
+	if (used & NEEDS_DATE) {
+		w->date = date_now();
+		w->local_offset = the_hook()->local_offset;
+		w->known |= FP_KNOWN_DATE;
+	}
+	return 0;
 }
 
 /* Copies bytes of the linear part, from a multiple of 8. Returns how many are in the scratch then. */
@@ -599,7 +725,9 @@ static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 progra
 	w->known = FP_KNOWN_RANDOM | FP_KNOWN_EARLY | FP_KNOWN_OWNER;
 	/* Recent lists read that there is one, not whose it is. */
 	if (skb->sk)
-		w->known |= FP_KNOWN_OWNED;
+		w->known |= FP_KNOWN_SOCKET;
+	if (fp_unlikely(used & (NEEDS_LINK | NEEDS_OWNER | NEEDS_DATE)))
+		read_rare(ctx, w, used);
 	w->word[FP_W_MISC] = BPF_CORE_READ_BITFIELD(skb, pkt_type);
 	w->slow = 0;
 	w->logged = 0;

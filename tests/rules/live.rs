@@ -147,8 +147,8 @@ fn refused_loads_change_nothing() {
             "cannot change a packet",
         ),
         (
-            filter(&["OUTPUT -m owner --uid-owner 0"]),
-            "do not read it yet",
+            filter(&["INPUT -m owner --uid-owner 0"]),
+            "owner in OUTPUT and POSTROUTING only",
         ),
         (filter(&["INPUT -p udp -m what --ever"]), "is not evaluated"),
         (filter(&["INPUT -j nowhere"]), "nowhere"),
@@ -807,7 +807,7 @@ impl RouterLine {
     }
 
     /// Traffic of all states: new, established, related, invalid, untracked, translated.
-    fn traffic(&self) {
+    pub fn traffic(&self) {
         let ping = |netns: &Netns, to: &str| {
             let words = ["ping", "-c", "3", "-i", "0.01", "-W", "5", "-q", to];
             netns.run(&words).unwrap();
@@ -867,7 +867,7 @@ impl RouterLine {
 }
 
 /// The lines of each table.
-fn tables(save: &str) -> BTreeMap<String, Vec<String>> {
+pub fn tables(save: &str) -> BTreeMap<String, Vec<String>> {
     let mut out: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut table = String::new();
     for line in save.lines() {

@@ -6,6 +6,7 @@ mod agree;
 mod answers;
 mod commands;
 mod edits;
+mod facts;
 mod formats;
 mod live;
 mod nat_tables;

@@ -44,7 +44,7 @@ enum fp_rules_word {
 	FP_W_IN1,
 	FP_W_OUT, /* name of the output interface: 2 words */
 	FP_W_OUT1,
-	FP_W_SMAC, /* sender of the frame | ethertype << 48 (host order) */
+	FP_W_SMAC, /* sender of the frame | bridges: ethertype << 48 (host order); IP: FP_HAS_LINK */
 	FP_W_DMAC, /* receiver of the frame | VLAN tag << 48 */
 	FP_W_MARK, /* mark | connection mark << 32 */
 	FP_W_META, /* see FP_META_* */
@@ -65,6 +65,9 @@ enum fp_rules_word {
 #define FP_L4_SENDER	 0x4000u /* link-layer address: FP_W_ADDR1 */
 #define FP_L4_RECEIVER	 0x8000u /* FP_W_ADDR2 */
 #define FP_L4_NEEDS	 (FP_L4_PORTS | FP_L4_HEADER)
+
+/* IP: FP_W_SMAC is that of an Ethernet header. -m mac is false without one, also if negated. */
+#define FP_HAS_LINK (1ull << 48)
 
 /* Positions in FP_W_META. */
 #define FP_META_STATE  0  /* bits of --ctstate */
@@ -120,7 +123,7 @@ struct fp_rules_record {
 #define FP_SHAPE_NOT	  16u
 #define FP_SHAPE_NOTS	  0x21084210u /* of all comparisons */
 /* Values of `words` of records that are not rules. */
-#define FP_RECORD_END	 0xff /* end of the chain: action; id of the policy's counter */
+#define FP_RECORD_END 0xff /* end of the chain: action; id of the policy's counter */
 /* `id` rules of equal shape follow, `tests` units each; action: 1 if they only count. */
 #define FP_RECORD_RUN	 0xfe
 #define FP_RECORD_LOOKUP 0xfd /* a lookup finds the next rule of a segment; id: fp_rules_lookup */
@@ -473,9 +476,10 @@ struct fp_rules_work {
 #define FP_KNOWN_RANDOM	     4u
 #define FP_KNOWN_OWNER	     8u
 #define FP_KNOWN_LINK	     16u
-#define FP_KNOWN_OWNED	     32u  /* there is a socket */
+#define FP_KNOWN_OWNED	     32u  /* -m owner sees a socket */
 #define FP_KNOWN_NO_READS    64u  /* no rule reads the connection */
 #define FP_KNOWN_EARLY	     128u /* the connection is that of the table: it runs at its hook */
+#define FP_KNOWN_SOCKET	     256u /* there is a socket */
 #define FP_CHANGED_PRIORITY  1u
 #define FP_CHANGED_MSS	     2u
 #define FP_CHANGED_UNTRACKED 4u

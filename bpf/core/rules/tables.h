@@ -225,7 +225,7 @@ FP_INLINE u32 fp_recent_ttl(const struct fp_rules_work FP_MEM *w)
 {
 	u32 ttl = (u8)(w->word[FP_W_META] >> FP_META_TTL);
 
-	if (!w->word[FP_W_OUT] || (w->known & FP_KNOWN_OWNED))
+	if (!w->word[FP_W_OUT] || (w->known & FP_KNOWN_SOCKET))
 		return ttl;
 	return (u8)(ttl + 1);
 }

@@ -42,7 +42,7 @@ fn is_exact(ruleset: &Ruleset) -> bool {
     let chains = ruleset.tables.iter().flat_map(|table| table.chains());
     let mut rules = chains.flat_map(|(_, chain)| &chain.rules);
     rules.all(|rule| {
-        let exact = rule_answer(rule, None, Point::Netfilter) == AtPoint::Exact;
+        let exact = rule_answer(rule, &[], Point::Netfilter) == AtPoint::Exact;
         let known = not_evaluated_word(ruleset.family, rule).is_none();
         exact && known
     })

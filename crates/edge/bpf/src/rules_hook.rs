@@ -55,7 +55,7 @@ const LOOKS: u32 = 100;
 /// Families at the hooks: IPv4 and IPv6.
 pub const HOOK_FAMILIES: usize = 2;
 /// The version of everything in the arena: that of the header here, of images, and of scratches.
-const FORMAT: u32 = 1 | VERSION << 8 | (size_of::<Work>() as u32) << 16;
+const FORMAT: u32 = 2 | VERSION << 8 | (size_of::<Work>() as u32) << 16;
 
 /// Rules at the hooks could not be loaded, found or changed.
 #[derive(Debug, thiserror::Error)]
@@ -172,6 +172,8 @@ struct Header {
     format: u32,
     texts: [[AtomicU64; 2]; 2],
     answers: [AtomicU64; HOOK_FAMILIES],
+    local_offset: AtomicU32,
+    pad2: u32,
 }
 
 const HEADER_BYTES: usize = 256;
@@ -438,6 +440,8 @@ impl HookRules {
             format: FORMAT,
             texts: [zero(), zero()],
             answers: zero(),
+            local_offset: AtomicU32::new(0),
+            pad2: 0,
         };
         // SAFETY: inside the mapping, aligned to a page.
         unsafe { base.cast::<Header>().write(header) };
@@ -791,6 +795,9 @@ impl HookRules {
         old: &[Option<Memory>; HOOK_FAMILIES],
     ) -> Result<(), HookError> {
         let (header, parts) = (self.header(), self.parts());
+        header
+            .local_offset
+            .store(local_offset() as u32, Ordering::Relaxed);
         let start = parts.places[place];
         // SAFETY: load() reserved two places.
         let at = unsafe { self.base.add(start) };
@@ -1063,6 +1070,16 @@ fn has_other_clock() -> bool {
     let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
     let monotonic = offsets.lines().find(|line| line.starts_with("monotonic"));
     monotonic.is_some_and(|line| line.split_whitespace().skip(1).any(|number| number != "0"))
+}
+
+/// Seconds of local time in the kernel's time zone, for `-m time --kerneltz`.
+fn local_offset() -> i32 {
+    // Minutes to the west of Greenwich, and a number that is not used.
+    let mut zone = [0i32; 2];
+    let none = std::ptr::null_mut::<libc::timeval>();
+    // SAFETY: the call writes a struct timezone, two numbers. The function of libc returns no time zone.
+    unsafe { libc::syscall(libc::SYS_gettimeofday, none, zone.as_mut_ptr()) };
+    zone[0].saturating_mul(-60)
 }
 
 /// A random number of the process.

@@ -1,8 +1,8 @@
 //! Packets of [`crate::packet`] to the core and back.
 
 use fairpath_core::rules::{
-    CONNECTIONS, CounterMode, Evaluator, HEAD, ImageError, WORDS, Work, action, changed, known,
-    meta, word,
+    CONNECTIONS, CounterMode, Evaluator, HAS_LINK, HEAD, ImageError, WORDS, Work, action, changed,
+    known, meta, word,
 };
 
 use crate::image::{Applied, Built, Live, reads_connection};
@@ -305,7 +305,7 @@ fn fill_facts(work: &mut Work, facts: &Facts) {
     if let Some(owner) = facts.owner {
         work.known |= known::OWNER;
         if let Some(owner) = owner {
-            work.known |= known::OWNED;
+            work.known |= known::OWNED | known::SOCKET;
             (work.user, work.group) = (owner.user, owner.group);
         }
     }
@@ -324,6 +324,11 @@ fn fill_link(work: &mut Work, packet: &Packet) {
     if matches!(packet.family, Family::Arp | Family::Bridge) {
         return;
     }
+    if packet.facts.no_link {
+        return;
+    }
+    // If the header is missing, the address is unknown.
+    work.word[word::SMAC] = HAS_LINK;
     if packet.network < LINK_BYTES {
         work.unknown[word::SMAC] = 0xffff_ffff_ffff;
         work.unknown[word::DMAC] = 0xffff_ffff_ffff;
@@ -335,7 +340,7 @@ fn fill_link(work: &mut Work, packet: &Packet) {
         u64::from_le_bytes(bytes)
     };
     work.word[word::DMAC] = mac(0);
-    work.word[word::SMAC] = mac(6);
+    work.word[word::SMAC] |= mac(6);
     work.known |= known::LINK;
 }
 

@@ -84,6 +84,8 @@ const BRIDGE_PORT: &str = "ports of a bridge are known to the bridge only";
 const ROUTE: &str = "the type of an address needs the kernel's routes";
 const NOT_KNOWN: &str = "Fairpath does not support this extension";
 const NOT_THERE: &str = "the programs at the hooks of netfilter do not read it yet";
+const NO_OWNER: &str = "iptables has owner in OUTPUT and POSTROUTING only";
+const NO_SENDER: &str = "iptables has mac in PREROUTING, INPUT and FORWARD only";
 const TRANSLATION: &str = "address translation stays with the kernel";
 
 /// The answer for a match or a target at a point.
@@ -95,10 +97,8 @@ pub fn answer(kind: Kind, point: Point) -> Answer {
         Kind::State | Kind::Conntrack | Kind::Connmark if netfilter => Exact,
         Kind::State | Kind::Conntrack | Kind::Connmark => Elsewhere(Point::Netfilter, CONNECTION),
         Kind::Connlimit => Refused("counts of connections are not kept"),
-        Kind::Owner | Kind::Addrtype | Kind::Rpfilter | Kind::Mac | Kind::Time if netfilter => {
-            Refused(NOT_THERE)
-        }
-        Kind::Owner => Elsewhere(Point::Netfilter, NO_SOCKET),
+        Kind::Addrtype | Kind::Rpfilter if netfilter => Refused(NOT_THERE),
+        Kind::Owner if !netfilter => Elsewhere(Point::Netfilter, NO_SOCKET),
         Kind::Physdev => Refused(BRIDGE_PORT),
         Kind::Addrtype | Kind::Rpfilter if point == Point::Xdp => {
             Elsewhere(Point::Netfilter, ROUTE)
@@ -147,8 +147,8 @@ pub fn answer(kind: Kind, point: Point) -> Answer {
     }
 }
 
-/// The answers for the output interface and the hook of a rule, and for its matches.
-pub fn rule_answer(rule: &Rule, hook: Option<Hook>, point: Point) -> Answer {
+/// The answers for the output interface and the hooks of a rule, and for its matches.
+pub fn rule_answer(rule: &Rule, hooks: &[Hook], point: Point) -> Answer {
     let mut worst = Answer::Exact;
     let mut add = |answer: Answer| {
         if answer.rank() > worst.rank() {
@@ -157,8 +157,9 @@ pub fn rule_answer(rule: &Rule, hook: Option<Hook>, point: Point) -> Answer {
     };
     for group in rule.matches() {
         add(answer(group.kind, point));
+        add(place_answer(group.kind, hooks));
         if group.kind == Kind::Ip {
-            add(header_answer(group, hook, point));
+            add(header_answer(group, hooks.first().copied(), point));
         }
     }
     match rule.target {
@@ -167,6 +168,16 @@ pub fn rule_answer(rule: &Rule, hook: Option<Hook>, point: Point) -> Answer {
         _ => {}
     }
     worst
+}
+
+/// Matches that iptables refuses in some chains, because the fact is not there.
+fn place_answer(kind: Kind, hooks: &[Hook]) -> Answer {
+    let sends = |hook: &Hook| matches!(hook, Hook::Output | Hook::Postrouting);
+    match kind {
+        Kind::Owner if !hooks.iter().all(sends) => Answer::Refused(NO_OWNER),
+        Kind::Mac if hooks.iter().any(sends) => Answer::Refused(NO_SENDER),
+        _ => Answer::Exact,
+    }
 }
 
 fn header_answer(group: Group, hook: Option<Hook>, point: Point) -> Answer {

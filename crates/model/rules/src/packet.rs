@@ -60,6 +60,8 @@ pub struct Facts {
     pub packet_type: Option<u8>,
     /// User and group of the local socket; `Some(None)`: no socket.
     pub owner: Option<Option<Owner>>,
+    /// IP: true if there is no Ethernet header, as on `lo` and in tunnels, and not just none in the bytes.
+    pub no_link: bool,
     /// Reverse path: true if the route back leads through the input interface.
     pub reverse_path: Option<bool>,
     /// Nanoseconds of a clock that does not jump: limits, recent lists.
@@ -92,6 +94,7 @@ impl Facts {
             destination_type: Some(4),
             packet_type: Some(0),
             owner: Some(None),
+            no_link: false,
             reverse_path: Some(true),
             now: 0,
             date: Some((1_700_000_000, 3600)),

@@ -65,7 +65,16 @@ pub mod needs {
     pub const NAMES: u32 = 8;
     /// The connection.
     pub const CONNECTION: u32 = 16;
+    /// The link-layer header.
+    pub const LINK: u32 = 32;
+    /// The owner of the socket.
+    pub const OWNER: u32 = 64;
+    /// The date.
+    pub const DATE: u32 = 128;
 }
+
+/// Of [`word::SMAC`] of IP: it is that of an Ethernet header.
+pub const HAS_LINK: u64 = 1 << 48;
 
 /// Words of a packet by number.
 pub mod word {
@@ -154,10 +163,12 @@ pub mod known {
     pub const OWNER: u32 = 8;
     /// The link-layer header.
     pub const LINK: u32 = 16;
-    /// There is a socket.
+    /// `-m owner` sees a socket.
     pub const OWNED: u32 = 32;
     /// No rule reads the connection.
     pub const NO_READS: u32 = 64;
+    /// There is a socket.
+    pub const SOCKET: u32 = 256;
 }
 
 /// Bits of [`Work::changed`].

@@ -1,6 +1,6 @@
 //! Matches as comparisons, where these have their meaning, or as tests.
 
-use fairpath_core::rules::{CONNECTIONS, l4, meta, recent, test, word};
+use fairpath_core::rules::{CONNECTIONS, HAS_LINK, l4, meta, recent, test, word};
 
 use super::rule::{Encoder, name_words, raw_mac};
 use crate::hash_rate::BYTES;
@@ -63,7 +63,13 @@ impl Encoder<'_> {
             }
             Kind::Mac => {
                 if let Some((address, not)) = group.number("--mac-source") {
-                    self.compare(word::SMAC, not, raw_mac(MAC), raw_mac(address));
+                    let (mask, value) = (raw_mac(MAC), raw_mac(address));
+                    if not {
+                        self.compare(word::SMAC, false, HAS_LINK, HAS_LINK);
+                        self.compare(word::SMAC, true, mask, value);
+                    } else {
+                        self.compare(word::SMAC, false, mask | HAS_LINK, value | HAS_LINK);
+                    }
                 }
             }
             Kind::Length => {

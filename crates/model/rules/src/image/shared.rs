@@ -436,7 +436,9 @@ impl Numbers {
 pub(super) fn needs_of_words(reads: &Reads) -> u32 {
     let names = [word::IN, word::IN + 1, word::OUT, word::OUT + 1];
     let by_name = names.iter().any(|word| reads[*word] != 0);
-    u32::from(by_name) * needs::NAMES + u32::from(reads_connection(reads)) * needs::CONNECTION
+    u32::from(by_name) * needs::NAMES
+        + u32::from(reads_connection(reads)) * needs::CONNECTION
+        + u32::from(reads[word::SMAC] != 0) * needs::LINK
 }
 
 /// Facts that the tests of a rule read otherwise.
@@ -447,11 +449,13 @@ pub(super) fn needs_of_tests(record: &[u8]) -> u32 {
         at += UNIT * usize::from(record[at + 1]);
         match kind {
             test::WORDS | test::RANGE | test::ANY_BITS | test::PORTS | test::ADDRESSES => 0,
-            test::ECN | test::SPI | test::QUOTA | test::NTH | test::SET | test::OWNER => 0,
+            test::ECN | test::SPI | test::QUOTA | test::NTH | test::SET => 0,
             test::UNKNOWN | test::NEVER | test::ADDRTYPE | test::SET_LOGGED => 0,
             test::LIMIT | test::HASHLIMIT => needs::TIME,
             test::RECENT => needs::TIME | needs::NAMES,
             test::RANDOM => needs::RANDOM,
+            test::OWNER => needs::OWNER,
+            test::TIME => needs::DATE,
             _ => needs::BYTES | needs::TIME,
         }
     });

@@ -149,11 +149,14 @@ pub(super) fn pkttype(group: &Group, context: &Context) -> Answer {
     Ok((u64::from(ty) == wanted) != not)
 }
 
-/// `-m mac`: the source in the Ethernet header.
+/// `-m mac`: the source in the Ethernet header; false without one, also if negated.
 pub(super) fn mac(group: &Group, context: &Context) -> Answer {
     let Some(item) = group.get("--mac-source") else {
         return Ok(true);
     };
+    if context.facts.no_link {
+        return Ok(false);
+    }
     if context.link.len() < ETHERNET {
         return Err(Unknown::LinkLayer.into());
     }

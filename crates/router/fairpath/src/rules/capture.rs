@@ -290,6 +290,7 @@ impl FactArgs {
             destination_type: kind(&self.dst_type, "--dst-type")?,
             packet_type,
             owner,
+            no_link: false,
             reverse_path: self.reverse_path,
             now: 0,
             date: self.date.map(|date| (date, 0)),

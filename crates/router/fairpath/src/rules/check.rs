@@ -131,16 +131,19 @@ fn matches_json() -> String {
 }
 
 /// The hooks from which a chain can be reached.
-pub fn hooks_of(table: &Table) -> Vec<Option<Hook>> {
-    let mut hooks = vec![None; table.bound() as usize];
-    for (id, chain) in table.chains().filter(|(_, chain)| chain.hook.is_some()) {
+pub fn hooks_of(table: &Table) -> Vec<Vec<Hook>> {
+    let mut hooks = vec![Vec::new(); table.bound() as usize];
+    for (id, hook) in table
+        .chains()
+        .filter_map(|(id, chain)| Some((id, chain.hook?)))
+    {
         let mut open = vec![id];
         while let Some(id) = open.pop() {
             let known = &mut hooks[id.0 as usize];
-            if known.is_some() {
+            if known.contains(&hook) {
                 continue;
             }
-            *known = chain.hook;
+            known.push(hook);
             open.extend(
                 table
                     .get(id)
@@ -172,7 +175,7 @@ fn points(ruleset: &Ruleset, sets: Option<&Sets>) -> (Answers, Vec<Limited>) {
                     .map(|names| names[0].to_owned())
                     .or_else(|| not_evaluated_set(rule, sets));
                 for point in Point::ALL {
-                    let answer = rule_answer(rule, hooks[id.0 as usize], point);
+                    let answer = rule_answer(rule, &hooks[id.0 as usize], point);
                     let (word, reason) = match (answer.word(), &not_evaluated) {
                         ("exact" | "elsewhere", Some(name)) => {
                             ("refused", Some(format!("{name} is not evaluated")))

@@ -70,7 +70,7 @@ impl Suitable {
                         _ => {}
                     }
                     let name = words.not_evaluated(rule).map(|names| names[0].to_owned());
-                    let answer = rule_answer(rule, hooks[id.0 as usize], Point::Netfilter);
+                    let answer = rule_answer(rule, &hooks[id.0 as usize], Point::Netfilter);
                     if let Some(name) = name.or_else(|| not_evaluated_set(rule, sets)) {
                         let name = match &name[..] {
                             "" => "an unknown match or target",
