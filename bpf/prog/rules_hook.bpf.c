@@ -186,6 +186,8 @@ FP_INLINE u64 packet_of(struct bpf_nf_ctx *ctx)
 #define NEEDS_LINK	 (32u << 24)
 #define NEEDS_OWNER	 (64u << 24)
 #define NEEDS_DATE	 (128u << 24)
+#define NEEDS_ALL	 (255u << 24)
+#define TRACING		 (1u << 23) /* in `used` of evaluate(): a command traces packets */
 /* Bytes of one copy from pages. */
 #define PART 64
 /* Events that are kept, and bytes of a packet in each. */
@@ -194,6 +196,19 @@ FP_INLINE u64 packet_of(struct bpf_nf_ctx *ctx)
 /* Places for a set, and families: IPv4, IPv6. */
 #define PLACES	 2
 #define FAMILIES 2
+
+/* Words that a filter compares, the first ones: addresses, protocol and ports, interfaces. */
+#define FILTER_WORDS 9
+/* A packet in one direction of its flow, and in the other one. */
+#define FILTER_DIRECTIONS 2
+
+/* The packets that a command traces. */
+struct rules_filter {
+	u64 until; /* time at which it ends, if its command does not move it */
+	u32 directions;
+	u32 pad;
+	struct fp_rules_compare compare[FILTER_DIRECTIONS][FAMILIES][FILTER_WORDS];
+};
 
 /* Mirrored in src/rules_hook.rs. Offsets are from the beginning. */
 struct rules_hook {
@@ -215,14 +230,15 @@ struct rules_hook {
 	u64 pressed;   /* packets without a scratch, which are dropped */
 	u64 unknown;   /* packets with an unknown answer, which are dropped */
 	u32 changing;  /* rules are being replaced, or wait for a confirmation */
-	u32 pad;
+	u32 tracing;   /* `filter` is in use, until its time is over */
 	u32 cpus;
 	u32 format;	      /* user space: version of all this; the texts of the places */
 	u64 texts[PLACES][2]; /* offset, bytes */
 	/* Cookies of the sockets that answer rejected packets, by family; 0: they are not answered. */
 	u64 answers[FAMILIES];
 	u32 local_offset; /* seconds of local time, from the kernel's time zone */
-	u32 pad2;
+	u32 pad;
+	struct rules_filter filter;
 };
 
 /* A packet on its way through the hooks, and the set that it met first. */
@@ -233,6 +249,7 @@ struct rules_passing {
 
 #define EVENT_LOG    1 /* a rule logged the packet */
 #define EVENT_REJECT 2 /* a rule rejected it, and it wants an answer */
+#define EVENT_TRACE  3 /* a filter selects it */
 
 /* A packet for user space. Readers compare the number before and after. */
 struct rules_event {
@@ -244,7 +261,7 @@ struct rules_event {
 	u64 source; /* link-layer addresses, if `has_link` */
 	u64 destination;
 	u32 kind;
-	u32 where; /* EVENT_LOG: offset in the image of the test; EVENT_REJECT: the counter's id */
+	u32 where; /* EVENT_LOG: offset in the image of the test; others: the counter's id */
 	u32 argument;
 	u32 mark;
 	u32 length;
@@ -253,14 +270,27 @@ struct rules_event {
 	u8 hook;
 	u8 program;
 	u8 has_link;
-	u32 route; /* flags of the route */
+	u8 verdict; /* EVENT_TRACE from here on */
+	u8 kind_of_packet;
+	u16 pad;
 	u64 head[EVENT_BYTES / 8];
-	/* The destination before its translation, of a connection that ends with the packet. */
+	u64 connection; /* FP_W_META */
+	u64 date;
+	u32 connection_mark;
+	u32 random;
+	u32 user;
+	u32 group;
+	u32 known; /* FP_KNOWN_* */
+	u32 local_offset;
+	/* EVENT_REJECT: the destination before its translation, of a connection that ends with the packet. */
 	u64 original[2];
 	u16 port; /* network order */
 	u8 is_translated;
 	u8 packet; /* kind of the link-layer destination; from bit 4 on: who checks the checksum */
 	u32 state; /* bits of --ctstate */
+	u32 route; /* flags of the route */
+	u32 pad2;
+	u64 spare[2];
 };
 
 struct rules_scratch {
@@ -651,6 +681,16 @@ FP_INLINE void put_event(struct rules_hook FP_MEM *h, struct fp_rules_work FP_ME
 	e->hook = point & 0xff;
 	e->program = point >> 8 & 0xff;
 	e->has_link = point >> 16;
+	e->verdict = w->verdict;
+	e->kind_of_packet = w->word[FP_W_MISC];
+	e->connection = w->word[FP_W_META];
+	e->date = w->date;
+	e->connection_mark = w->word[FP_W_MARK] >> 32;
+	e->random = w->random;
+	e->user = w->user;
+	e->group = w->group;
+	e->known = w->known;
+	e->local_offset = w->local_offset;
 	for (i = 0; i < EVENT_BYTES / 8; i++)
 		e->head[i] = ((volatile u64 FP_MEM *)w->head)[i];
 	if (skb)
@@ -678,6 +718,28 @@ report(struct rules_scratch FP_MEM *s, const struct sk_buff *skb, u32 verdict, u
 	return 0;
 }
 
+/* A packet that a filter selects, after its evaluation. */
+static __attribute__((noinline)) int trace(struct rules_scratch FP_MEM *s, u32 place, u32 point)
+{
+	struct rules_hook FP_MEM *h = the_hook();
+	struct fp_rules_work FP_MEM *w = &s->work;
+	u32 side = FP_ZERO, i, directions = h->filter.directions;
+
+	for (; side < directions && side < FILTER_DIRECTIONS && fp_can_loop; side++) {
+		const struct fp_rules_compare FP_MEM *c =
+			h->filter.compare[side & 1][w->family & 1];
+
+		for (i = FP_ZERO; i < FILTER_WORDS && fp_can_loop; i++)
+			if ((w->word[i & (FP_RULES_WORDS - 1)] & c[i & 15].mask) != c[i & 15].value)
+				break;
+		if (i == FILTER_WORDS) {
+			put_event(h, w, EVENT_TRACE, w->rule, place, point, 0);
+			break;
+		}
+	}
+	return 0;
+}
+
 /* Runs the program with this number for some tables, given as bits. */
 static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 program, u32 tables)
 {
@@ -697,6 +759,9 @@ static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 progra
 	used = h->programs[place & 1][family & 1];
 	if (!(used >> (program * 5 + hook) & 1))
 		return NF_ACCEPT;
+	if (fp_unlikely(*(volatile u32 FP_MEM *)&h->tracing) &&
+	    bpf_ktime_get_ns() < h->filter.until)
+		used |= NEEDS_ALL | TRACING;
 	s = take_scratch(h, cpu);
 	if (!s) {
 		fp_add64(&h->pressed, 1);
@@ -734,9 +799,12 @@ static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 progra
 	/* A looped packet is multicast or broadcast, for pkttype. */
 	if ((w->word[FP_W_MISC] & 0xff) == PACKET_LOOPBACK)
 		w->word[FP_W_MISC] = family || (w->head[16] & 0xf0) == 0xe0 ? 2 : 1;
-	if (fp_rules_read(w))
+	if (fp_rules_read(w)) {
 		verdict = fp_rules_evaluate_tables(
 			FP_AT(struct fp_rules, h, h->sets[place & 1][family & 1]), w, hook, tables);
+		if (fp_unlikely(used & TRACING))
+			trace(s, place, link_of(w, skb) << 16 | program << 8 | hook);
+	}
 	if (fp_unlikely(w->logged || verdict == FP_ACT_REJECT)) {
 		if (w->captured < EVENT_BYTES)
 			copy_head(w, skb, 1);

@@ -14,3 +14,4 @@ mod oracle;
 mod runtimes;
 mod sets;
 mod shared;
+mod trace;

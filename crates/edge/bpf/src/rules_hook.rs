@@ -13,6 +13,7 @@
 
 mod events;
 mod links;
+mod trace;
 mod twin;
 
 use std::fs::File;
@@ -37,8 +38,9 @@ use crate::arena::{self, PAGE, START, STRIDE};
 use crate::pin::{PinError, Pins};
 use crate::rtt::wait_for_programs;
 use crate::skel::rules_hook::{RulesHookSkel, RulesHookSkelBuilder};
-pub use events::{Event, EventCursor, Occurrence, RejectedFacts};
+pub use events::{Event, EventCursor, Occurrence, RejectedFacts, Traced};
 pub use links::HookPlace;
+pub use trace::{FILTER_WORDS, Trace, TraceFilter};
 use twin::PlaceLayout;
 pub use twin::{Editable, RulesEdit};
 
@@ -121,7 +123,7 @@ pub enum HookError {
     Elsewhere,
     /// The clock of this process is not that of the kernel.
     #[error(
-        "load rules with --confirm: the time namespace of this process has another clock than the kernel: run it outside"
+        "load rules with --confirm, or trace packets: the time namespace of this process has another clock than the kernel: run it outside"
     )]
     OtherClock,
     /// The rules changed since they were opened.
@@ -143,6 +145,11 @@ pub enum HookError {
     /// The time is over.
     #[error("confirm rules: too late, the rules before the load are active again")]
     TooLate,
+    /// Another command traces.
+    #[error(
+        "trace packets: another command traces packets of this network namespace: end it first"
+    )]
+    Traced,
     /// A pin.
     #[error(transparent)]
     Pin(#[from] PinError),
@@ -167,16 +174,17 @@ struct Header {
     pressed: AtomicU64,
     unknown: AtomicU64,
     changing: AtomicU32,
-    pad: u32,
+    tracing: AtomicU32,
     cpus: u32,
     format: u32,
     texts: [[AtomicU64; 2]; 2],
     answers: [AtomicU64; HOOK_FAMILIES],
     local_offset: AtomicU32,
-    pad2: u32,
+    pad: u32,
+    filter: trace::Filter,
 }
 
-const HEADER_BYTES: usize = 256;
+const HEADER_BYTES: usize = 1024;
 /// The first bit of `programs` for facts that rules read.
 const NEEDS: u32 = 24;
 /// `struct rules_passing`, and how many a CPU has.
@@ -435,13 +443,14 @@ impl HookRules {
             pressed: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
             changing: AtomicU32::new(0),
-            pad: 0,
+            tracing: AtomicU32::new(0),
             cpus: cpus as u32,
             format: FORMAT,
             texts: [zero(), zero()],
             answers: zero(),
             local_offset: AtomicU32::new(0),
-            pad2: 0,
+            pad: 0,
+            filter: trace::Filter::default(),
         };
         // SAFETY: inside the mapping, aligned to a page.
         unsafe { base.cast::<Header>().write(header) };
@@ -692,6 +701,7 @@ impl HookRules {
         if changed(self) {
             return Err(HookError::Changed);
         }
+        self.forget_trace();
         let other = 1 - place;
         let old = [0, 1].map(|family| self.memory_at(place, family));
         let layout = self.layout(new)?;

@@ -346,13 +346,7 @@ fn fill_link(work: &mut Work, packet: &Packet) {
 
 /// The results of an evaluation.
 pub fn outcome(work: &Work, packet: &Packet) -> CoreOutcome {
-    let verdict = match work.verdict {
-        action::ACCEPT => Verdict::Accept,
-        action::REJECT => Verdict::Reject(work.argument as u8),
-        action::QUEUE => Verdict::Queue,
-        action::UNKNOWN => Verdict::Unknown(unknown(work.argument)),
-        _ => Verdict::Drop,
-    };
+    let verdict = verdict_of(work.verdict, work.argument);
     let has = |bit| work.changed & bit != 0;
     let field = |shift: u32| (work.word[word::META] >> shift) as u8;
     let changes = Changes {
@@ -378,6 +372,17 @@ pub fn outcome(work: &Work, packet: &Packet) -> CoreOutcome {
         } else {
             Vec::new()
         },
+    }
+}
+
+/// A verdict of the core (`fairpath_core::rules::action`) with its argument.
+pub fn verdict_of(verdict: u32, argument: u32) -> Verdict {
+    match verdict {
+        action::ACCEPT => Verdict::Accept,
+        action::REJECT => Verdict::Reject(argument as u8),
+        action::QUEUE => Verdict::Queue,
+        action::UNKNOWN => Verdict::Unknown(unknown(argument)),
+        _ => Verdict::Drop,
     }
 }
 

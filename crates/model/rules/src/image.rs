@@ -34,9 +34,10 @@ pub use chain_edit::{ChainEdit, Free, edit_chains, touched};
 pub use covered::{Compared, Covered, RuleWords};
 pub(crate) use encoded::reads_connection;
 pub(crate) use hash::mix;
-pub use live::{Applied, EditError, Live, SPACE, SPARE};
+pub use live::{Applied, EditError, Live, SPACE, SPARE, kept};
 pub use lookup::{ChainPlan, Segment};
-pub use shared::{Chains, Placed, Used, carry, carry_edited, identify};
+pub use rule::name_words;
+pub use shared::{Chains, Placed, Used, carry, carry_edited, identify, identity};
 pub use table::RECENT_ENTRIES;
 
 /// Which chains find their rules by tables. The outcome of a packet is the same.

@@ -1,7 +1,9 @@
-//! Packets that the programs report: logged and rejected ones, in a ring that each reader copies.
+//! Packets that the programs report: logged, rejected and traced ones, in a ring that each reader copies.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use fairpath_core::rules::known;
 
 /// Events that are kept (`EVENTS`).
 const EVENTS: u64 = 1024;
@@ -31,16 +33,29 @@ struct Raw {
     hook: u8,
     program: u8,
     has_link: u8,
-    route: u32,
+    verdict: u8,
+    packet_type: u8,
+    pad: u16,
     head: [u8; HEAD],
+    connection: u64,
+    date: u64,
+    connection_mark: u32,
+    random: u32,
+    user: u32,
+    group: u32,
+    known: u32,
+    local_offset: u32,
     original: [u8; 16],
     port: u16,
     is_translated: u8,
     packet: u8,
     state: u32,
+    route: u32,
+    pad2: u32,
+    spare: [u64; 2],
 }
 
-const _: () = assert!(size_of::<Raw>() == 384);
+const _: () = assert!(size_of::<Raw>() == 448);
 
 /// The reason for an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,6 +74,33 @@ pub enum Occurrence {
         /// Facts that the answer needs.
         facts: RejectedFacts,
     },
+    /// A filter selects it ([`super::TraceFilter`]).
+    Traced(Traced),
+}
+
+/// The evaluation of a traced packet, and the facts that it had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Traced {
+    /// `fairpath_core::rules::action`.
+    pub verdict: u32,
+    /// The reason of an unknown verdict, the kind of an answer.
+    pub argument: u32,
+    /// The id of the rule's counter that decided; `NONE`: a policy.
+    pub id: u32,
+    /// 0 raw, 1 mangle, 2 filter, 3 security.
+    pub program: usize,
+    /// State, status and direction of the connection, as `fairpath_core::rules::meta` places them.
+    pub connection: u64,
+    /// Its mark.
+    pub connection_mark: u32,
+    /// Of the packet: 0 to this host, 1 broadcast, 2 multicast, 3 to another host.
+    pub packet_type: u8,
+    /// User and group of the socket, if it has them.
+    pub owner: Option<(u32, u32)>,
+    /// Seconds since 1970, and the offset of local time.
+    pub date: (u64, i32),
+    /// Random bits.
+    pub random: u32,
 }
 
 /// Facts about a rejected packet.
@@ -136,6 +178,18 @@ impl Event {
                 kind: raw.argument,
                 facts: RejectedFacts::of(raw),
             },
+            3 => Occurrence::Traced(Traced {
+                verdict: raw.verdict.into(),
+                argument: raw.argument,
+                id: raw.place,
+                program: usize::from(raw.program),
+                connection: raw.connection,
+                connection_mark: raw.connection_mark,
+                packet_type: raw.packet_type,
+                owner: (raw.known & known::OWNED != 0).then_some((raw.user, raw.group)),
+                date: (raw.date, raw.local_offset as i32),
+                random: raw.random,
+            }),
             _ => return None,
         };
         let name = |name: &[u8; 16]| {

@@ -493,7 +493,7 @@ pub(super) fn carry_chain(carry: &mut Carry, old: (&[Rule], &[u8]), new: (&Chain
 }
 
 /// For each rule after an edit, the place before of the rule that it is.
-pub(super) fn kept(before: &[Rule], after: &[Rule]) -> Vec<Option<usize>> {
+pub fn kept(before: &[Rule], after: &[Rule]) -> Vec<Option<usize>> {
     let equal = |(a, b): &(&Rule, &Rule)| same(a, b);
     let first = before.iter().zip(after).take_while(equal).count();
     let (old, new) = (&before[first..], &after[first..]);

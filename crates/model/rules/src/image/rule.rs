@@ -57,7 +57,7 @@ pub(super) fn raw128(number: u128) -> [u64; 2] {
 }
 
 /// A name of an interface as two words, with masks: all bytes and the end, or a prefix.
-pub(super) fn name_words(name: &[u8]) -> [(u64, u64); 2] {
+pub fn name_words(name: &[u8]) -> [(u64, u64); 2] {
     let (prefix, length) = match name.strip_suffix(b"+") {
         Some(prefix) => (prefix, prefix.len()),
         None => (name, name.len() + 1),

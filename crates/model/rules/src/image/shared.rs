@@ -165,6 +165,11 @@ pub fn identify(ruleset: &mut Ruleset) {
     }
 }
 
+/// The number of a rule that [`identify`] saw, in order; `None` of another line.
+pub fn identity(line: u32) -> Option<usize> {
+    line.checked_sub(LOADED).map(|at| at as usize)
+}
+
 /// The state that an edited set takes: of rules that [`identify`] saw and that are still there, in any
 /// chain. `edited` has the chains and rules of `new`. Tables stay as they are while a rule names them, as in
 /// the kernel. O(bytes of both).

@@ -12,9 +12,8 @@ use anyhow::{Context, bail};
 use fairpath_core::rules::{CounterMode, TRACE};
 use fairpath_rules::image::{Built, Counted, Lookups, build};
 use fairpath_rules::{
-    ChainId, Core, CoreOutcome, Facts, Family, Hook, Outcome, Packet, Policy, Reference, Rule,
-    RuleAt, RuleResult, Ruleset, Sets, Step, Target, Unknown, Verdict, item_text,
-    not_evaluated_set, not_evaluated_word, rule_string, unknown_text,
+    ChainId, Core, CoreOutcome, Facts, Family, Hook, Outcome, Packet, Policy, Reference, RuleAt,
+    Ruleset, Sets, Step, Unknown, Verdict, unknown_text,
 };
 use serde_json::json;
 
@@ -22,6 +21,7 @@ use super::Format;
 use super::capture::{FactArgs, malformed, packets};
 use super::diff::verdict;
 use super::files::{FileArgs, load_one};
+use super::path::{self, PathLine, why};
 
 /// Most paths that a summary keeps.
 const MAX_PATHS: usize = 100_000;
@@ -234,15 +234,6 @@ fn packet_bytes(args: &Args, family: Family) -> anyhow::Result<Vec<u8>> {
     })
 }
 
-/// A line of a path.
-struct PathLine {
-    table: String,
-    chain: String,
-    line: u32,
-    depth: usize,
-    text: String,
-}
-
 impl Explained<'_> {
     fn core(&self) -> anyhow::Result<Core> {
         let mut core = Core::new(&self.built, CounterMode::None)?;
@@ -260,37 +251,17 @@ impl Explained<'_> {
         let decided = self.decided(&outcome, hook, packet);
         let text = super::capture::describe(packet);
         if format == Format::Json {
-            let path: Vec<_> = lines
-                .iter()
-                .map(|line| {
-                    json!({"table": line.table, "chain": line.chain, "line": line.line,
-                        "depth": line.depth, "text": line.text})
-                })
-                .collect();
             let object = json!({"file": self.name, "hook": hook.chain(), "packet": text,
                 "verdict": self.verdict(&outcome), "decided_by": decided,
                 "mark": outcome.changes.mark, "connection_mark": outcome.changes.connection_mark,
                 "class": outcome.changes.priority.map(class_text), "tos": outcome.changes.tos,
                 "ttl": outcome.changes.ttl, "mss": outcome.changes.mss,
                 "untracked": outcome.changes.untracked, "logged": outcome.changes.logged,
-                "path": path});
+                "path": path::to_json(&lines)});
             fairpath_cli::print(format!("{object}\n"))?;
         } else {
             let mut out = format!("{}: {text}\n", hook.chain());
-            for line in &lines {
-                let _ = writeln!(
-                    out,
-                    "{}{} {} {}: {}",
-                    "  ".repeat(line.depth + 1),
-                    line.table,
-                    line.chain,
-                    match line.line {
-                        0 => String::new(),
-                        number => format!("{}:{number}", self.name),
-                    },
-                    line.text
-                );
-            }
+            path::to_text(self.name, &lines, &mut out);
             let _ = writeln!(out, "{} by {decided}", self.verdict(&outcome));
             changes(&outcome, packet, &mut out);
             fairpath_cli::print(out)?;
@@ -334,24 +305,7 @@ impl Explained<'_> {
             }
             _ => None,
         };
-        let mut writer = PathWriter {
-            ruleset: self.ruleset,
-            sets: self.sets,
-            lines: Vec::new(),
-            depth: 0,
-            failed: None,
-        };
-        for step in &other.path {
-            match (step, limit) {
-                (Step::Rule { at, .. }, Some((end, reason))) if *at == end => {
-                    writer.rule(end, RuleResult::Unknown(reason));
-                    break;
-                }
-                _ => writer.step(step),
-            }
-        }
-        writer.flush();
-        Ok(writer.lines)
+        Ok(path::lines(self.ruleset, self.sets, &other.path, limit))
     }
 
     /// Makes the answer unknown if the reference does not know it.
@@ -426,20 +380,11 @@ impl Explained<'_> {
     }
 
     fn policy_text(&self, table: usize, chain: ChainId) -> String {
-        let table = &self.ruleset.tables[table];
-        format!("the policy of {} {}", table.name, table.get(chain).name())
+        path::policy_text(self.ruleset, table, chain)
     }
 
     fn rule_text(&self, table: usize, chain: ChainId, rule: usize) -> String {
-        let table = &self.ruleset.tables[table];
-        let chain = table.get(chain);
-        let rule = &chain.rules[rule];
-        format!(
-            "{}:{}: {}",
-            self.name,
-            rule.line,
-            rule_string(self.ruleset.family, table, chain, rule)
-        )
+        path::rule_text(self.name, self.ruleset, RuleAt { table, chain, rule })
     }
 
     /// All packets of a capture, by verdict and the rule that decided.
@@ -543,127 +488,6 @@ impl Explained<'_> {
     }
 }
 
-/// Makes lines of a path: rules that fail at their first condition are counted together.
-struct PathWriter<'a> {
-    ruleset: &'a Ruleset,
-    sets: Option<&'a Sets>,
-    lines: Vec<PathLine>,
-    depth: usize,
-    /// The first and the last of rules that failed, and their number.
-    failed: Option<(RuleAt, RuleAt, usize)>,
-}
-
-impl PathWriter<'_> {
-    fn line(&mut self, table: usize, chain: ChainId, line: u32, text: String) {
-        let table = &self.ruleset.tables[table];
-        self.lines.push(PathLine {
-            table: table.name.to_string(),
-            chain: table.get(chain).name().into_owned(),
-            line,
-            depth: self.depth,
-            text,
-        });
-    }
-
-    fn line_of(&self, at: RuleAt) -> u32 {
-        self.ruleset.tables[at.table].get(at.chain).rules[at.rule].line
-    }
-
-    fn flush(&mut self) {
-        if let Some((first, last, count)) = self.failed.take() {
-            let text = match count {
-                1 => "the rule does not match".to_owned(),
-                _ => format!(
-                    "{count} rules up to line {} do not match",
-                    self.line_of(last)
-                ),
-            };
-            self.line(first.table, first.chain, self.line_of(first), text);
-        }
-    }
-
-    fn step(&mut self, step: &Step) {
-        match *step {
-            Step::Rule { at, result } => self.rule(at, result),
-            Step::Policy { table, chain } => {
-                self.flush();
-                let policy = self.ruleset.tables[table].get(chain);
-                if policy.hook.is_some() {
-                    self.depth = 0;
-                }
-                let (line, text) = (policy.line, format!("policy {}", policy.policy.name()));
-                self.line(table, chain, line, text);
-            }
-            Step::Return { .. } => {
-                self.flush();
-                self.depth = self.depth.saturating_sub(1);
-            }
-            Step::Skipped { .. } => self.flush(),
-        }
-    }
-
-    fn rule(&mut self, at: RuleAt, result: RuleResult) {
-        let table = &self.ruleset.tables[at.table];
-        let chain = table.get(at.chain);
-        let rule = &chain.rules[at.rule];
-        if chain.hook.is_some() && at.rule == 0 {
-            self.flush();
-            self.depth = 0;
-        }
-        match result {
-            RuleResult::Failed { item: 0 } => {
-                self.failed = match self.failed {
-                    Some((first, _, count)) => Some((first, at, count + 1)),
-                    None => Some((at, at, 1)),
-                };
-            }
-            RuleResult::Failed { item } => {
-                self.flush();
-                let failed = rule
-                    .items
-                    .get(item)
-                    .map_or_else(String::new, |failed| item_text(self.ruleset.family, failed));
-                let text = rule_string(self.ruleset.family, table, chain, rule);
-                self.line(
-                    at.table,
-                    at.chain,
-                    rule.line,
-                    format!("fails at {failed}: {text}"),
-                );
-            }
-            RuleResult::Matched => {
-                self.flush();
-                let text = rule_string(self.ruleset.family, table, chain, rule);
-                self.line(at.table, at.chain, rule.line, text);
-                if matches!(rule.target, Target::Jump(_)) {
-                    self.depth += 1;
-                }
-            }
-            RuleResult::HotDrop => {
-                self.flush();
-                let text = rule_string(self.ruleset.family, table, chain, rule);
-                self.line(
-                    at.table,
-                    at.chain,
-                    rule.line,
-                    format!("drops a broken header: {text}"),
-                );
-            }
-            RuleResult::Unknown(reason) => {
-                self.flush();
-                let text = rule_string(self.ruleset.family, table, chain, rule);
-                let why = why(self.ruleset, self.sets, rule, reason);
-                self.line(
-                    at.table,
-                    at.chain,
-                    rule.line,
-                    format!("depends on {why}: {text}"),
-                );
-            }
-        }
-    }
-}
-
 /// Compares the answers of the evaluators, if both know one.
 fn agree(core: &CoreOutcome, reference: &Outcome) -> anyhow::Result<()> {
     let same = match (&reference.verdict, &core.verdict) {
@@ -678,22 +502,6 @@ fn agree(core: &CoreOutcome, reference: &Outcome) -> anyhow::Result<()> {
         );
     }
     Ok(())
-}
-
-/// The reason of an unknown answer of a rule.
-fn why(ruleset: &Ruleset, sets: Option<&Sets>, rule: &Rule, reason: Unknown) -> String {
-    let part = match reason {
-        Unknown::SetType => not_evaluated_set(rule, sets),
-        Unknown::OpaqueMatch
-        | Unknown::OpaqueTarget
-        | Unknown::Connection
-        | Unknown::ReversePath => not_evaluated_word(ruleset.family, rule),
-        _ => None,
-    };
-    match part {
-        Some(part) => format!("{part}, which is not evaluated"),
-        None => unknown_text(reason).to_owned(),
-    }
 }
 
 /// A class as tc writes it.

@@ -15,6 +15,7 @@ mod explain;
 mod files;
 mod import;
 mod live;
+mod path;
 mod replace_chain;
 mod show;
 mod stats;
@@ -52,6 +53,7 @@ enum Command {
     Counters(live::CountersArgs),
     Log(live::LogArgs),
     Answer(live::AnswerArgs),
+    Trace(live::TraceArgs),
     Unload(live::UnloadArgs),
     #[command(hide = true)]
     WatchNat(live::WatchArgs),
@@ -86,6 +88,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Command::Counters(args) => live::print_counters(args),
         Command::Log(args) => live::log(args),
         Command::Answer(args) => live::answer(args),
+        Command::Trace(args) => live::trace(args),
         Command::Unload(args) => live::unload(args),
         Command::WatchNat(args) => live::watch(args),
     }

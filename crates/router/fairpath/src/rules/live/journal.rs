@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use anyhow::Context;
-use fairpath_rules::{Family, Names, Ruleset, Table, WithCounters, read, restore, rule_line};
+use fairpath_rules::image::kept;
+use fairpath_rules::{Family, Names, Rule, Ruleset, Table, WithCounters, read, restore, rule_line};
 use memchr::memchr;
 use memchr::memmem::find;
 use serde::{Deserialize, Serialize};
@@ -82,11 +83,42 @@ pub fn replay(journal: &[u8], ruleset: &mut Ruleset) -> anyhow::Result<bool> {
             continue;
         }
         is_changed = true;
+        let old = rules_of_chains(ruleset, &heading);
         let before = std::mem::replace(ruleset, Ruleset::new(ruleset.family));
         let reading = restore(before, &mut { commands }, "edit", &Names::default(), true);
         *ruleset = reading.context("read memory")?.complete()?;
+        // Rules that stay keep their lines, others are in no file.
+        for (name, (old, new)) in heading
+            .chains
+            .iter()
+            .zip(old.iter().zip(rules_of_chains(ruleset, &heading)))
+        {
+            let lines = kept(old, &new)
+                .into_iter()
+                .map(|from| from.map_or(0, |from| old[from].line));
+            if let Some(table) = ruleset.table_mut(&heading.table)
+                && let Some(id) = table.find(name.as_bytes())
+            {
+                let rules = table.get_mut(id).rules.iter_mut();
+                rules.zip(lines).for_each(|(rule, line)| rule.line = line);
+            }
+        }
     }
     Ok(is_changed)
+}
+
+/// Copies of the rules of the chains that an entry names.
+fn rules_of_chains(ruleset: &Ruleset, heading: &Heading) -> Vec<Vec<Rule>> {
+    let table = ruleset.table(&heading.table);
+    let rules = |name: &String| {
+        let table = table?;
+        Some(table.get(table.find(name.as_bytes())?).rules.clone())
+    };
+    heading
+        .chains
+        .iter()
+        .map(|name| rules(name).unwrap_or_default())
+        .collect()
 }
 
 /// Some chains of a loaded table with their rules, and those that they jump to.

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use anyhow::{Context, bail};
 use fairpath_core::rules::{Counter, CounterMode};
-use fairpath_rules::image::{Built, Chains, Lookups, build, identify};
+use fairpath_rules::image::{Built, Chains, Lookups, build, identify, identity};
 use fairpath_rules::spec::Kind;
 use fairpath_rules::{
     Counters, Family, Names, Ruleset, Sets, Target, WithCounters, read, to_bytes,
@@ -25,19 +25,77 @@ pub struct Source {
     name: String,
     family: Family,
     text: Vec<u8>,
+    lines: Lines,
 }
 
 impl Source {
     pub fn new(name: &str, ruleset: &Ruleset) -> Source {
+        Source::with_lines(name, ruleset, |line| line)
+    }
+
+    /// With lines of the file by those of the tree.
+    fn with_lines(name: &str, ruleset: &Ruleset, line: impl Fn(u32) -> u32) -> Source {
+        let mut lines = Lines::default();
+        for table in &ruleset.tables {
+            lines.push(0);
+            let chains = table.sorted();
+            chains.iter().for_each(|(_, chain)| lines.push(chain.line));
+            let rules = chains.iter().flat_map(|(_, chain)| &chain.rules);
+            rules.for_each(|rule| lines.push(line(rule.line)));
+            lines.push(0);
+        }
         Source {
             name: name.to_owned(),
             family: ruleset.family,
             text: to_bytes(ruleset, WithCounters::Never),
+            lines,
         }
     }
 
     pub fn family(&self) -> Family {
         self.family
+    }
+}
+
+/// Lines of a file by those of the text, as runs: the first one and their number. Lines of a run follow each
+/// other, or all are 0, of no file.
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct Lines(Vec<(u32, u32)>);
+
+impl Lines {
+    fn push(&mut self, line: u32) {
+        match self.0.last_mut() {
+            Some((first, count)) if line == *first + *count && *first > 0 => *count += 1,
+            Some((0, count)) if line == 0 => *count += 1,
+            _ => self.0.push((line, 1)),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = u32> {
+        let run = |(first, count): &(u32, u32)| {
+            let step = u32::from(*first > 0);
+            let first = *first;
+            (0..*count).map(move |at| first + at * step)
+        };
+        self.0.iter().flat_map(run)
+    }
+
+    /// Puts the lines of the file into the tree that was read from the text.
+    fn restore(&self, ruleset: &mut Ruleset) {
+        let lines: Vec<u32> = self.iter().collect();
+        let of = |line: u32| {
+            let at = (line as usize).wrapping_sub(1);
+            lines.get(at).copied().unwrap_or(0)
+        };
+        for table in &mut ruleset.tables {
+            for (_, chain) in table.chains_mut() {
+                chain.line = of(chain.line);
+                chain
+                    .rules
+                    .iter_mut()
+                    .for_each(|rule| rule.line = of(rule.line));
+            }
+        }
     }
 }
 
@@ -65,6 +123,7 @@ struct Part {
     /// IPv4, else IPv6.
     ipv4: bool,
     bytes: usize,
+    lines: Lines,
 }
 
 struct Set {
@@ -82,6 +141,8 @@ pub struct Loaded {
     load: u64,
     left: Vec<String>,
     by_family: [Option<Set>; 2],
+    /// Lines of the rules of a family before [`Loaded::identify`], in their order.
+    lines: [Vec<u32>; 2],
 }
 
 impl Loaded {
@@ -112,10 +173,14 @@ impl Loaded {
         time: Timestamp,
     ) -> anyhow::Result<Loaded> {
         let mut by_family = [None, None];
-        for Source { name, family, text } in &sources {
+        for source in &sources {
+            let Source {
+                name, family, text, ..
+            } = source;
             let names = Names::default();
             let reading = read(&mut &text[..], name, *family, &names).context("read memory")?;
-            let ruleset = reading.complete()?;
+            let mut ruleset = reading.complete()?;
+            source.lines.restore(&mut ruleset);
             let name = name.clone();
             by_family[*family as usize] = Some(Set { ruleset, name });
         }
@@ -128,6 +193,7 @@ impl Loaded {
             load: 0,
             left: Vec::new(),
             by_family,
+            lines: Default::default(),
         })
     }
 
@@ -167,13 +233,24 @@ impl Loaded {
             None => bail!("the text of the rules is cut"),
         };
         let mut sources = Vec::new();
-        for Part { name, ipv4, bytes } in heading.files {
+        for part in heading.files {
+            let Part {
+                name,
+                ipv4,
+                bytes,
+                lines,
+            } = part;
             let family = match ipv4 {
                 true => Family::Ipv4,
                 false => Family::Ipv6,
             };
             let text = take(bytes)?;
-            sources.push(Source { name, family, text });
+            sources.push(Source {
+                name,
+                family,
+                text,
+                lines,
+            });
         }
         let sets = heading.sets.map(&mut take).transpose()?;
         let sets = sets.map(String::from_utf8).transpose()?;
@@ -211,6 +288,7 @@ impl Loaded {
             name: source.name.clone(),
             ipv4: source.family == Family::Ipv4,
             bytes: source.text.len(),
+            lines: source.lines.clone(),
         };
         let heading = Heading {
             time: self.time.as_second(),
@@ -257,9 +335,15 @@ impl Loaded {
                 name: source.name.clone(),
                 family: source.family,
                 text: source.text.clone(),
+                lines: source.lines.clone(),
             });
         }
-        sources.push(Source::new(name, ruleset));
+        // Rules of the edit are in no file.
+        let lines = &self.lines[ruleset.family as usize];
+        let line = |line: u32| identity(line).and_then(|at| lines.get(at).copied());
+        sources.push(Source::with_lines(name, ruleset, |at| {
+            line(at).unwrap_or(0)
+        }));
         let now = Timestamp::now();
         let new = Loaded::of(sources, self.sets.clone(), self.optimised, self.mode, now)?;
         Ok(Loaded {
@@ -288,9 +372,18 @@ impl Loaded {
         Some(&self.by_family[family].as_ref()?.ruleset)
     }
 
+    /// The name of a family's file.
+    pub fn name(&self, family: usize) -> Option<&str> {
+        Some(&self.by_family[family].as_ref()?.name)
+    }
+
     /// Gives each rule of a family an identity, which it keeps through an edit.
     pub fn identify(&mut self, family: usize) {
         if let Some(set) = &mut self.by_family[family] {
+            let tables = set.ruleset.tables.iter();
+            let chains = tables.flat_map(|table| table.chains());
+            let rules = chains.flat_map(|(_, chain)| &chain.rules);
+            self.lines[family] = rules.map(|rule| rule.line).collect();
             identify(&mut set.ruleset);
         }
     }

@@ -14,7 +14,9 @@ mod journal;
 mod loaded;
 mod log;
 mod nat;
+mod reader;
 mod suitable;
+mod trace;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -42,6 +44,7 @@ pub use log::{LogArgs, run as log};
 use nat::{NAT, Nat, NatArg, Outcome, Settled};
 pub use nat::{WatchArgs, watch};
 use suitable::Suitable;
+pub use trace::{TraceArgs, run as trace};
 
 /// The bpffs that systemd mounts.
 const SYSTEM: &str = "/sys/fs/bpf";
