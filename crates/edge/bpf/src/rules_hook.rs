@@ -580,9 +580,10 @@ impl HookRules {
         }
     }
 
-    /// False after the rules were unloaded.
+    /// False after the rules were unloaded, also those that have replaced the opened ones.
     pub fn is_loaded(&self) -> bool {
-        self.header().texts[self.seen.place][1].load(Ordering::Acquire) > 0
+        let (place, _) = effective(self.header().active.load(Ordering::Acquire));
+        self.header().texts[place][1].load(Ordering::Acquire) > 0
     }
 
     /// The text of the opened rules where it is. Only with [`HookLock`].

@@ -54,8 +54,8 @@ struct Freed {
 pub(super) struct Twin {
     /// 1: the record is valid, and no program reads the place that is not active.
     valid: AtomicU64,
-    /// Number of the last edit.
-    edits: u64,
+    /// Number of the last edit, which others read.
+    edits: AtomicU64,
     /// Numbers that no rule has: of counters, of slots.
     free: [u32; 2],
     /// Rules of each family.
@@ -162,7 +162,7 @@ impl HookRules {
         let empty = Part { at: 0, bytes: 0 };
         let twin = Twin {
             valid: AtomicU64::new(0),
-            edits: 0,
+            edits: AtomicU64::new(0),
             free: [0; 2],
             rules,
             spare: layout.ends.map(|end| [0, end as u64]),
@@ -249,8 +249,10 @@ impl HookRules {
 
     /// Edits since the last whole load.
     pub fn edits(&self) -> u64 {
-        // SAFETY: load() reserved the page; only a number is read.
-        let edits = unsafe { self.twin().as_ref() }.edits;
+        // SAFETY: load() reserved the page, and the number is atomic.
+        let edits = unsafe { self.twin().as_ref() }
+            .edits
+            .load(Ordering::Relaxed);
         edits * u64::from(self.valid().load(Ordering::Acquire) == 1)
     }
 
@@ -306,7 +308,7 @@ impl HookRules {
         // Parts of this edit: blobs, words of the chain table, numbers of the image, lines.
         let mut changes: Vec<(usize, Vec<u8>)> = Vec::new();
         let mut starts = Vec::new();
-        twin.edits += 1;
+        *twin.edits.get_mut() += 1;
         for (number, blob) in edit.chains {
             let Some(at) = twin.allocate(edit.family, image_at, blob.len()) else {
                 return Ok(false);
@@ -397,7 +399,7 @@ impl Twin {
     fn allocate(&mut self, family: usize, image_at: usize, bytes: usize) -> Option<usize> {
         let bytes = bytes.next_multiple_of(16);
         let [next, end] = self.spare[family];
-        let edits = self.edits;
+        let edits = *self.edits.get_mut();
         let is_usable = |freed: &&mut Freed| {
             let place = freed.part.at as usize;
             let inside = (image_at..next as usize).contains(&place);
@@ -426,7 +428,7 @@ impl Twin {
             at: (image_at + start) as u32,
             bytes,
         };
-        let edit = self.edits;
+        let edit = *self.edits.get_mut();
         let smallest = self.freed.iter_mut().min_by_key(|freed| freed.part.bytes);
         if let Some(place) = smallest.filter(|place| place.part.bytes < bytes) {
             *place = Freed { part, edit };

@@ -172,18 +172,15 @@ impl Answers {
     }
 
     /// Answers for these rules and those that replace them, until they are unloaded.
-    fn follow(&mut self, mut rules: HookRules, signals: &Signals) -> anyhow::Result<()> {
+    fn follow(&mut self, rules: HookRules, signals: &Signals) -> anyhow::Result<()> {
         let cookies = self.related.cookies().context("number the sockets")?;
         let mut cursor = rules.events();
         rules.set_answers(cookies);
         fairpath_cli::note("answering the packets that rules reject");
         while !signals.stop() {
             self.answer_all(&rules, &mut cursor);
-            if !rules.is_current() {
-                rules.look()?;
-                if rules.text().is_empty() {
-                    break;
-                }
+            if !rules.is_loaded() {
+                break;
             }
             rest(signals, LOOK)?;
         }

@@ -19,7 +19,7 @@ const TABLES: [&str; 3] = ["raw", "filter", "security"];
 /// and after. Only with the lock.
 ///
 /// # Errors
-/// No rules are loaded, the edit has a problem, or a rule is refused: nothing changes.
+/// No rules are loaded, or a rule is refused: nothing changes.
 pub fn edit(
     place: &PinArgs,
     family: Family,
@@ -48,7 +48,10 @@ pub fn edit(
     let Some(found) = found.filter(|found| !has_sets(&found.ruleset.tables[0])) else {
         return Ok(None);
     };
-    let mut changed = edit(found.ruleset.clone())?;
+    // A problem is reported by the whole load, which has all chains.
+    let Ok(mut changed) = edit(found.ruleset.clone()) else {
+        return Ok(None);
+    };
     let [before] = &found.ruleset.tables[..] else {
         return Ok(None);
     };
