@@ -11,35 +11,33 @@
 //!
 //! Both places use the same counters, slots and tables. A rule that stays has its numbers in both.
 
+mod error;
 mod events;
 mod links;
+mod lock;
 mod trace;
 mod twin;
 
-use std::fs::File;
-use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Range;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
 use fairpath_core::rules::{
-    Counter, CounterMode, Header as Image, ImageError, Memory, SLOT_BYTES, Shared, VERSION, Work,
-    table,
+    Counter, CounterMode, Header as Image, Memory, SLOT_BYTES, Shared, VERSION, Work, table,
 };
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapHandle, OpenObject};
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, fcntl};
 
 use crate::arena::{self, PAGE, START, STRIDE};
-use crate::pin::{PinError, Pins};
+use crate::pin::Pins;
 use crate::rtt::wait_for_programs;
 use crate::skel::rules_hook::{RulesHookSkel, RulesHookSkelBuilder};
+pub use error::HookError;
 pub use events::{Event, EventCursor, Occurrence, RejectedFacts, Traced};
 pub use links::HookPlace;
+pub use lock::{AnswerLock, HookLock};
 pub use trace::{FILTER_WORDS, Trace, TraceFilter};
 use twin::PlaceLayout;
 pub use twin::{Editable, RulesEdit};
@@ -58,105 +56,6 @@ const LOOKS: u32 = 100;
 pub const HOOK_FAMILIES: usize = 2;
 /// The version of everything in the arena: that of the header here, of images, and of scratches.
 const FORMAT: u32 = 2 | VERSION << 8 | (size_of::<Work>() as u32) << 16;
-
-/// Rules at the hooks could not be loaded, found or changed.
-#[derive(Debug, thiserror::Error)]
-pub enum HookError {
-    /// The kernel refused map, program or pin.
-    #[error(
-        "load the programs of rules: {0}; needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.12 or newer with CONFIG_NETFILTER_BPF_LINK (`fairpath features` shows what is missing)"
-    )]
-    Refused(#[source] libbpf_rs::Error),
-    /// The programs at the hooks are unknown.
-    #[error("list the programs at the hooks: {0}; needs CAP_BPF and CAP_PERFMON")]
-    List(#[source] io::Error),
-    /// A program could not be attached.
-    #[error(
-        "attach the rules of table {table} at {hook}: {source}; the priorities {first} to {last} were tried: free one of them"
-    )]
-    Attach {
-        /// The table.
-        table: &'static str,
-        /// The hook.
-        hook: &'static str,
-        /// The first priority.
-        first: i32,
-        /// The last one.
-        last: i32,
-        /// The error of the kernel.
-        #[source]
-        source: io::Error,
-    },
-    /// Larger than the place for a set.
-    #[error(
-        "load rules: they need {needed} {unit}, and there are {reserved} for old and new ones: divide the set"
-    )]
-    TooLarge {
-        /// Needed.
-        needed: usize,
-        /// Reserved.
-        reserved: usize,
-        /// Their kind.
-        unit: &'static str,
-    },
-    /// The arena's mapping is missing.
-    #[error("map the arena of rules: its address is in use, or the kernel is too old")]
-    NotMapped,
-    /// Another version of Fairpath loaded the rules.
-    #[error(
-        "open the loaded rules: another version of Fairpath loaded them (format {found:#x}, here {FORMAT:#x}): unload them, and load them again"
-    )]
-    Version {
-        /// Its number.
-        found: u32,
-    },
-    /// The lock cannot be taken.
-    #[error("lock the loaded rules with {LOCK}: {0}; run it as root")]
-    Lock(#[source] io::Error),
-    /// The pins cannot be read.
-    #[error("look for loaded rules: {0}; run it as root")]
-    Look(#[source] io::Error),
-    /// Rules have other pins.
-    #[error(
-        "load rules: others of Fairpath are at the hooks of this network namespace, with pins in another directory: unload them with --pins"
-    )]
-    Elsewhere,
-    /// The clock of this process is not that of the kernel.
-    #[error(
-        "load rules with --confirm, or trace packets: the time namespace of this process has another clock than the kernel: run it outside"
-    )]
-    OtherClock,
-    /// The rules changed since they were opened.
-    #[error(
-        "change the loaded rules: they changed at the same time, or the time of an unconfirmed load ended: nothing was changed, try again"
-    )]
-    Changed,
-    /// A load waits for its confirmation.
-    #[error(
-        "change the loaded rules: the last load waits for `fairpath rules confirm`, and ends in {seconds} s without it"
-    )]
-    Waiting {
-        /// Until it is undone.
-        seconds: u64,
-    },
-    /// There is no load that waits.
-    #[error("confirm rules: no load waits for it")]
-    NotWaiting,
-    /// The time is over.
-    #[error("confirm rules: too late, the rules before the load are active again")]
-    TooLate,
-    /// Another command traces.
-    #[error(
-        "trace packets: another command traces packets of this network namespace: end it first"
-    )]
-    Traced,
-    /// A pin.
-    #[error(transparent)]
-    Pin(#[from] PinError),
-    /// Corrupt image.
-    #[error(transparent)]
-    Image(#[from] ImageError),
-}
 
 /// `struct rules_hook`.
 #[repr(C)]
@@ -313,93 +212,6 @@ struct Seen {
     generation: u64,
     text: Vec<u8>,
 }
-
-/// The right to change the loaded rules of the calling thread's network namespace, of one process at a
-/// time. It ends with the value, and with the process.
-#[derive(Debug)]
-pub struct HookLock {
-    _file: File,
-}
-
-/// The right to answer its rejected packets, of one process.
-#[derive(Debug)]
-pub struct AnswerLock {
-    _file: File,
-}
-
-/// Bytes of the lock file that a network namespace has, by the number of its inode.
-#[derive(Clone, Copy)]
-enum LockedByte {
-    Change,
-    Answer,
-}
-
-impl LockedByte {
-    fn lock(self) -> Result<libc::flock, HookError> {
-        let inode = std::fs::metadata("/proc/thread-self/ns/net").map_err(HookError::Lock)?;
-        Ok(libc::flock {
-            l_type: libc::F_WRLCK as libc::c_short,
-            l_whence: libc::SEEK_SET as libc::c_short,
-            l_start: inode.ino() as libc::off_t * 2 + self as libc::off_t,
-            l_len: 1,
-            l_pid: 0,
-        })
-    }
-
-    /// `None`: another process has it.
-    fn take(self) -> Result<Option<File>, HookError> {
-        let file = open_lock()?;
-        match fcntl(&file, FcntlArg::F_OFD_SETLK(&self.lock()?)) {
-            Ok(_) => Ok(Some(file)),
-            Err(Errno::EAGAIN | Errno::EACCES) => Ok(None),
-            Err(error) => Err(HookError::Lock(error.into())),
-        }
-    }
-}
-
-impl HookLock {
-    /// `None`: another process has it.
-    ///
-    /// # Errors
-    /// [`HookError::Lock`].
-    pub fn try_new() -> Result<Option<HookLock>, HookError> {
-        Ok(LockedByte::Change
-            .take()?
-            .map(|file| HookLock { _file: file }))
-    }
-}
-
-impl AnswerLock {
-    /// `None`: another process has it.
-    ///
-    /// # Errors
-    /// [`HookError::Lock`].
-    pub fn try_new() -> Result<Option<AnswerLock>, HookError> {
-        Ok(LockedByte::Answer
-            .take()?
-            .map(|file| AnswerLock { _file: file }))
-    }
-
-    /// True if a process has it.
-    ///
-    /// # Errors
-    /// [`HookError::Lock`].
-    pub fn is_taken() -> Result<bool, HookError> {
-        let mut lock = LockedByte::Answer.lock()?;
-        let found = fcntl(open_lock()?, FcntlArg::F_OFD_GETLK(&mut lock));
-        found.map_err(|error| HookError::Lock(error.into()))?;
-        Ok(lock.l_type != libc::F_UNLCK as libc::c_short)
-    }
-}
-
-fn open_lock() -> Result<File, HookError> {
-    let mut options = File::options();
-    let options = options.write(true).create(true).truncate(false).mode(0o600);
-    options.open(LOCK).map_err(HookError::Lock)
-}
-
-/// Only root can open it, so no other user can keep a load waiting.
-const LOCK: &str = "/run/fairpath-rules.lock";
 
 /// The origin of the mapping.
 enum Mapping {

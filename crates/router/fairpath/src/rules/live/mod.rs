@@ -15,6 +15,7 @@ mod loaded;
 mod log;
 mod nat;
 mod reader;
+mod status;
 mod suitable;
 mod trace;
 
@@ -43,6 +44,7 @@ use loaded::{Loaded, Parts, Source, counters};
 pub use log::{LogArgs, run as log};
 use nat::{NAT, Nat, NatArg, Outcome, Settled};
 pub use nat::{WatchArgs, watch};
+pub use status::status;
 use suitable::Suitable;
 pub use trace::{TraceArgs, run as trace};
 
@@ -717,124 +719,4 @@ fn counted_rules(args: &CountersArgs) -> anyhow::Result<Loaded> {
         }
     }
     bail!("read counters: loads replace the rules faster than they can be read")
-}
-
-/// Packets that tables dropped: full, and in use. `None`: there are no tables.
-fn dropped_by_tables(rules: &HookRules) -> Option<(u64, u64)> {
-    let memories: Vec<_> = (0..HOOK_FAMILIES)
-        .filter_map(|family| rules.memory(family))
-        .collect();
-    let stores = memories
-        .iter()
-        .flat_map(|memory| (0..memory.tables()).map(|number| memory.table(number)));
-    let all = stores.map(|store| (store.refused, store.contended));
-    all.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))
-}
-
-/// Prints the state of the loaded rules: `fairpath rules show` without files.
-///
-/// # Errors
-/// No rules are loaded.
-pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
-    let pending = nat::pending()?;
-    let opened = must_open(place);
-    let (_, rules) = match pending {
-        Some(pending) => opened.context(pending)?,
-        None => opened?,
-    };
-    let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
-    let (counts, left) = (rules.counts(), rules.waiting());
-    let tracking = loaded.reads_connections().then(is_tracking).transpose()?;
-    let tables = dropped_by_tables(&rules);
-    let answered = loaded.rejects().then(AnswerLock::is_taken).transpose()?;
-    if format == Format::Json {
-        let places: Vec<_> = rules
-            .places()
-            .map(|place| {
-                json!({"table": place.table, "hook": place.chain(), "priority": place.priority,
-                    "family": if place.is_ipv4() { "IPv4" } else { "IPv6" }})
-            })
-            .collect();
-        let nat = nat::running().map(|(_, rules)| rules);
-        let object = json!({"loaded": loaded.describe(), "places": places,
-            "nat_rules": {"ipv4": nat[0], "ipv6": nat[1]}, "nat_pending": pending,
-            "confirm_seconds": left.map(|left| left.as_secs()), "went_back": rules.went_back(),
-            "edits": rules.edits(), "connection_tracking": tracking, "rejected_are_answered": answered, "packets_parked": counts.parked,
-            "packets_dropped_without_scratch": counts.pressed,
-            "packets_dropped_unknown": counts.unknown, "logs_without_place": counts.unlogged,
-            "packets_dropped_table_full": tables.map(|(refused, _)| refused),
-            "packets_dropped_table_in_use": tables.map(|(_, contended)| contended)});
-        fairpath_cli::print(format!("{object}\n"))?;
-        return Ok(());
-    }
-    let mut out = format!("{}\n", loaded.summary());
-    for (name, ruleset) in loaded.rulesets() {
-        let rules = counted(ruleset.rules(), "rule", "rules");
-        let name = fairpath_units::text::line(name);
-        let _ = writeln!(out, "  {}: {rules} of {name}", ruleset.family);
-    }
-    for (_, line) in nat::describe() {
-        let _ = writeln!(out, "{line}");
-    }
-    out += "priorities:\n";
-    let mut shown: Vec<(&str, i32)> = Vec::new();
-    for place in rules.places() {
-        if shown.contains(&(place.table, place.priority)) {
-            continue;
-        }
-        shown.push((place.table, place.priority));
-        let at = rules.places().filter(|other| {
-            (other.table, other.priority) == (place.table, place.priority)
-                && other.family == place.family
-        });
-        let hooks: Vec<&str> = at.map(|place| place.chain()).collect();
-        let _ = writeln!(
-            out,
-            "  {} {}: {}",
-            place.table,
-            place.priority,
-            hooks.join(" ")
-        );
-    }
-    if let Some(left) = left {
-        let _ = writeln!(
-            out,
-            "waiting for `fairpath rules confirm`: the rules before come back in {} s",
-            left.as_secs() + 1
-        );
-    }
-    if let Some(pending) = pending {
-        let _ = writeln!(out, "{pending}");
-    }
-    if rules.went_back() {
-        out += "the last load was not confirmed: these are the rules before it\n";
-    }
-    match answered {
-        Some(true) => out += "rejected packets are answered by a process\n",
-        Some(false) => out += "rejected packets get no answer: run `fairpath rules answer`\n",
-        None => {}
-    }
-    if tracking == Some(false) {
-        out += "connection tracking may be off, because table inet fairpath_rules is missing: load the rules again\n";
-    }
-    let _ = writeln!(
-        out,
-        "packets: {} dropped with an unknown answer, {} dropped for lack of a scratch, {} waited elsewhere while rules were replaced",
-        counts.unknown, counts.pressed, counts.parked
-    );
-    if counts.unlogged > 0 {
-        let logs = counted(counts.unlogged as usize, "log", "logs");
-        let _ = writeln!(
-            out,
-            "{logs} missing: more than 8 rules of a table logged one packet"
-        );
-    }
-    if let Some((refused, contended)) = tables {
-        let _ = writeln!(
-            out,
-            "recent lists and hashlimit tables: {refused} packets dropped because one was full, {contended} because one was in use"
-        );
-    }
-    fairpath_cli::print(out)?;
-    Ok(())
 }
