@@ -350,3 +350,91 @@ fn edits_that_are_refused_change_nothing() {
     assert_eq!(edits(&router), 1);
     assert_eq!(router.packets("-A INPUT -p udp"), 0);
 }
+
+/// Lines of an edit of the loaded rules.
+fn apply(router: &Router, table: &str, lines: &[&str]) {
+    let lines = lines.join("\n");
+    let file = router.file("edit", &format!("*{table}\n{lines}\nCOMMIT\n"));
+    router.done(&["apply", "--loaded", "--edits", &file]);
+}
+
+/// Numbers of removed rules are given again.
+#[test]
+fn new_rules_of_edits_begin_their_state() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let router = Router::new(testbed.netns("begin").unwrap());
+    let limited = |burst: u32| format!("-m limit --limit 1/hour --limit-burst {burst} -j ACCEPT");
+    let text = format!(
+        "*filter\n:c -\n-A INPUT -p udp -m udp --dport 7001 -j c\n-A c {}\n-A c -j DROP\nCOMMIT\n",
+        limited(2)
+    );
+    router.load(&text);
+    let send = |packets: usize| {
+        let arrived = (0..packets).filter(|_| arrives(&router.netns, 7001));
+        arrived.count()
+    };
+    assert_eq!(send(3), 2);
+    // Its own limit, next to one that is used up.
+    let second = format!("-I c 2 {}", limited(3));
+    apply(&router, "filter", &[&second]);
+    assert_eq!(edits(&router), 1);
+    assert_eq!(send(4), 3);
+    apply(&router, "filter", &["-I c 1 -s 127.0.0.0/8"]);
+    assert_eq!(send(5), 0);
+    assert_eq!(router.packets("-A c -s 127.0.0.0/8"), 5);
+    // A load without the rules of edits, then rules with their numbers.
+    router.load(&text);
+    assert_eq!(edits(&router), 0);
+    apply(&router, "filter", &[&second, "-I c 1 -s 127.0.0.0/8"]);
+    assert_eq!(edits(&router), 1);
+    assert_eq!(router.packets("-A c -s 127.0.0.0/8"), 0);
+    assert_eq!(send(4), 3);
+    assert_eq!(router.packets("-A c -s 127.0.0.0/8"), 4);
+}
+
+/// Facts that no rule read before, other tables, new jumps, chains and policies.
+#[test]
+fn edits_that_need_more_are_whole_loads() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let router = Router::new(testbed.netns("whole").unwrap());
+    let text = "*mangle\n:m - [0:0]\n-A INPUT -j m\nCOMMIT\n*filter\n:c - [0:0]\n:d - [0:0]\n\
+        -A INPUT -p udp -j c\n-A d -j DROP\nCOMMIT\n";
+    for (table, line) in [
+        ("filter", "-A c -i lo -p udp -m udp --dport 7001 -j DROP"),
+        (
+            "filter",
+            "-A c -p udp -m udp --dport 7001 -m mac ! --mac-source 00:00:00:00:00:01",
+        ),
+        ("filter", "-A c -p udp -m udp --dport 7001 -g d"),
+        ("filter", "-P INPUT DROP"),
+        (
+            "filter",
+            ":e - [0:0]\n-A c -p udp -m udp --dport 7001 -j e\n-A e -j DROP",
+        ),
+        (
+            "filter",
+            "-A c -m recent --set --name r\n-A c -m recent --rcheck --name r -j DROP",
+        ),
+        ("mangle", "-A m -p udp -m udp --dport 7001 -j DROP"),
+    ] {
+        router.load(text);
+        apply(
+            &router,
+            table,
+            &["-A c -s 10.0.0.1 -j DROP"].map(|line| match table {
+                "mangle" => "-A m -s 10.0.0.1 -j DROP",
+                _ => line,
+            }),
+        );
+        assert_eq!(edits(&router), u64::from(table == "filter"), "{line}");
+        apply(&router, table, &[line]);
+        assert_eq!(edits(&router), 0, "{line}");
+        // No link-layer address of `lo` is of Ethernet.
+        let arrived = arrives(&router.netns, 7001);
+        assert_eq!(arrived, line.contains("--mac-source"), "{line}");
+        let counters = router.done(&["counters"]);
+        assert!(counters.contains("-s 10.0.0.1/32 -j DROP"), "{counters}");
+    }
+}

@@ -31,6 +31,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapHandle, OpenObject};
 
 use crate::arena::{self, PAGE, START, STRIDE};
+use crate::netns::netns_cookie;
 use crate::pin::Pins;
 use crate::rtt::wait_for_programs;
 use crate::skel::rules_hook::{RulesHookSkel, RulesHookSkelBuilder};
@@ -78,6 +79,8 @@ struct Header {
     format: u32,
     texts: [[AtomicU64; 2]; 2],
     answers: [AtomicU64; HOOK_FAMILIES],
+    /// The network namespace of the programs.
+    namespace: u64,
     local_offset: AtomicU32,
     pad: u32,
     filter: trace::Filter,
@@ -195,7 +198,8 @@ pub struct HookCounts {
 
 /// Rules at the hooks of a network namespace.
 pub struct HookRules {
-    programs: links::Programs,
+    /// None if they were opened to be edited.
+    programs: Option<links::Programs>,
     links: Vec<links::Held>,
     base: NonNull<u8>,
     mapping: Mapping,
@@ -212,6 +216,9 @@ struct Seen {
     generation: u64,
     text: Vec<u8>,
 }
+
+/// Why a value has programs.
+const OPENED_TO_EDIT: &str = "rules that were opened to be edited are not loaded or attached";
 
 /// The origin of the mapping.
 enum Mapping {
@@ -260,6 +267,7 @@ impl HookRules {
             format: FORMAT,
             texts: [zero(), zero()],
             answers: zero(),
+            namespace: netns_cookie().map_err(HookError::Look)?,
             local_offset: AtomicU32::new(0),
             pad: 0,
             filter: trace::Filter::default(),
@@ -274,7 +282,7 @@ impl HookRules {
             unsafe { (*work.as_ptr()).sampler = random() };
         }
         Ok(HookRules {
-            programs: links::programs(&skel)?,
+            programs: Some(links::programs(&skel)?),
             links: Vec::new(),
             base,
             mapping: Mapping::Loaded(Box::new(skel)),
@@ -291,32 +299,45 @@ impl HookRules {
     /// # Errors
     /// [`HookError`].
     pub fn open(pins: &Pins) -> Result<Option<HookRules>, HookError> {
-        let Some(mut rules) = HookRules::open_unread(pins)? else {
-            return Ok(None);
-        };
-        rules.look()?;
-        Ok((!rules.seen.text.is_empty()).then_some(rules))
-    }
-
-    /// The same without a copy of the text ([`HookRules::text_here`]).
-    ///
-    /// # Errors
-    /// [`HookError`].
-    pub fn open_unread(pins: &Pins) -> Result<Option<HookRules>, HookError> {
         if !HookRules::is_pinned(pins)? {
             return Ok(None);
         }
         let Some(links::Found { programs, links }) = links::found(pins)? else {
             return Ok(None);
         };
+        let mut rules = HookRules::map(pins)?;
+        (rules.programs, rules.links) = (Some(programs), links);
+        rules.look()?;
+        let used = rules.used_at(rules.seen.place);
+        let is_whole = links::are_there(used, &rules.links);
+        Ok((is_whole && !rules.seen.text.is_empty()).then_some(rules))
+    }
+
+    /// The same without programs, and without a copy of the text: for [`HookRules::text_here`] and
+    /// [`HookRules::edit`]. Takes a tenth of the time.
+    ///
+    /// # Errors
+    /// [`HookError`].
+    pub fn open_to_edit(pins: &Pins) -> Result<Option<HookRules>, HookError> {
+        if !HookRules::is_pinned(pins)? {
+            return Ok(None);
+        }
+        let rules = HookRules::map(pins)?;
+        // Its programs were attached before it had rules, and stay there with the namespace.
+        let is_here = rules.header().namespace == netns_cookie().map_err(HookError::Look)?;
+        Ok((is_here && rules.is_loaded()).then_some(rules))
+    }
+
+    /// The pinned arena.
+    fn map(pins: &Pins) -> Result<HookRules, HookError> {
         let path = links::arena_pin(pins)?;
         let map = MapHandle::from_pinned_path(path).map_err(HookError::Refused)?;
         let info = map.info().map_err(HookError::Refused)?.info;
         let bytes = u64::from(info.max_entries) * PAGE;
         let start = arena::map_kept(&map, info.map_extra, bytes).ok_or(HookError::NotMapped)?;
         let mut rules = HookRules {
-            programs,
-            links,
+            programs: None,
+            links: Vec::new(),
             // SAFETY: the mapping is larger.
             base: unsafe { start.add(START as usize) },
             mapping: Mapping::Found {
@@ -331,9 +352,7 @@ impl HookRules {
             return Err(HookError::Version { found });
         }
         rules.seen = rules.see();
-        let used = rules.used_at(rules.seen.place);
-        let is_whole = links::are_there(used, &rules.links);
-        Ok((is_whole && rules.is_loaded()).then_some(rules))
+        Ok(rules)
     }
 
     /// True if there is a pin of rules of the calling thread's network namespace.
@@ -421,7 +440,7 @@ impl HookRules {
     /// # Errors
     /// [`HookError::Attach`].
     pub fn attach(&mut self) -> Result<(), HookError> {
-        links::attach(&self.programs, links::ALL, &mut self.links).map(drop)
+        self.attach_these(links::ALL).map(drop)
     }
 
     /// The same for the programs that the rules need.
@@ -430,7 +449,12 @@ impl HookRules {
     /// [`HookError::Attach`].
     pub fn attach_used(&mut self) -> Result<(), HookError> {
         let used = self.used_at(self.seen.place);
-        links::attach(&self.programs, used, &mut self.links).map(drop)
+        self.attach_these(used).map(drop)
+    }
+
+    fn attach_these(&mut self, used: links::Used) -> Result<Vec<HookPlace>, HookError> {
+        let programs = self.programs.as_ref().expect(OPENED_TO_EDIT);
+        links::attach(programs, used, &mut self.links)
     }
 
     /// Programs that have something to evaluate in a place.
@@ -451,7 +475,7 @@ impl HookRules {
             panic!("found rules are pinned");
         };
         links::remove(pins)?;
-        links::pin_arena(pins, skel, &self.programs)
+        links::pin_arena(pins, skel, self.programs.as_ref().expect(OPENED_TO_EDIT))
     }
 
     fn header(&self) -> &Header {
@@ -525,7 +549,7 @@ impl HookRules {
         if let Some(pins) = pins {
             // They find nothing to evaluate in the old rules.
             let wanted = [0, 1].map(|family| used[family] | links::FIRST[family]);
-            let attached = links::attach(&self.programs, wanted, &mut self.links)?;
+            let attached = self.attach_these(wanted)?;
             links::pin_links(pins, &self.links, &attached)?;
         }
         self.end_twin();

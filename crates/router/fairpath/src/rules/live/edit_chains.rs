@@ -27,7 +27,7 @@ pub fn edit(
     edit: &impl Fn(Ruleset) -> anyhow::Result<Ruleset>,
 ) -> anyhow::Result<Option<(usize, usize)>> {
     let pins = place.mounted()?.context(NONE_LOADED)?;
-    let mut rules = HookRules::open_unread(&pins)?.context(NONE_LOADED)?;
+    let mut rules = HookRules::open_to_edit(&pins)?.context(NONE_LOADED)?;
     refuse_while_waiting(&rules)?;
     let Some((table, chains, targets)) = touched(text) else {
         return Ok(None);

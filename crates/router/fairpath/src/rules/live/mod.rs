@@ -324,7 +324,7 @@ pub fn is_left(place: &PinArgs, table: &str, is_change: bool) -> anyhow::Result<
     let _lock = lock()?;
     let settled = nat::settle()?;
     let pins = place.mounted()?.context(NONE_LOADED)?;
-    let rules = HookRules::open_unread(&pins)?.context(NONE_LOADED)?;
+    let rules = HookRules::open_to_edit(&pins)?.context(NONE_LOADED)?;
     let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
     let is_left = parts.leaves(table);
     if is_left && is_change && table == NAT && matches!(settled, Settled::Waiting(_)) {

@@ -11,7 +11,6 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
-use std::net::UdpSocket;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,14 +20,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use fairpath_backend::xtables::{Restore, ToolError, count_nat, restore, save_nat};
 use fairpath_backend::{with_signals, without_signals};
-use fairpath_bpf::HookRules;
+use fairpath_bpf::{HookRules, netns_cookie};
 use fairpath_rules::{Family, Names, Ruleset, WithCounters, read, to_bytes};
 use fairpath_units::counted;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use nix::sys::socket::getsockopt;
-// The macro names all three.
-use nix::{getsockopt_impl, libc, sockopt_impl};
 use serde::{Deserialize, Serialize};
 
 use super::loaded::Loaded;
@@ -48,15 +44,6 @@ const LOOK: Duration = Duration::from_millis(500);
 const LEFTOVER: Duration = Duration::from_secs(60);
 /// Attempts of a watcher to bring nat back, each a second after the one before.
 const ATTEMPTS: u32 = 600;
-
-sockopt_impl!(
-    /// The number of a network namespace, which no later one gets.
-    NetnsCookie,
-    GetOnly,
-    libc::SOL_SOCKET,
-    libc::SO_NETNS_COOKIE,
-    u64
-);
 
 /// The destination of table nat of the files.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -257,8 +244,7 @@ struct Heading {
 
 /// The record of this network namespace.
 fn path() -> anyhow::Result<PathBuf> {
-    let socket = UdpSocket::bind(("0.0.0.0", 0)).context("open a socket")?;
-    let cookie = getsockopt(&socket, NetnsCookie).context("identify the network namespace")?;
+    let cookie = netns_cookie().context("identify the network namespace")?;
     Ok(Path::new(RECORDS).join(cookie.to_string()))
 }
 
