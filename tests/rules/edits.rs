@@ -236,7 +236,6 @@ fn chains_are_replaced_without_a_lost_packet() {
         traffic.join().unwrap()
     });
     println!("{sent} packets, {changes} changes");
-    // Space is used again, so all of them were edits.
     assert_eq!(edits(&router), changes as u64);
     assert!(sent > CHANGES as u64, "{sent}");
 }
@@ -437,4 +436,32 @@ fn edits_that_need_more_are_whole_loads() {
         let counters = router.done(&["counters"]);
         assert!(counters.contains("-s 10.0.0.1/32 -j DROP"), "{counters}");
     }
+}
+
+/// Space for blobs and lines ends: a whole load makes space, and edits continue.
+#[test]
+fn edits_continue_when_space_ends() {
+    requires!(Need::Root);
+    const REPLACED: u64 = 20;
+    let testbed = Testbed::new();
+    let router = Router::new(testbed.netns("space").unwrap());
+    router.load("*filter\n:c - [0:0]\n-A INPUT -p udp -j c\nCOMMIT\n");
+    let comment = "x".repeat(250);
+    let mut whole = 0;
+    for number in 0..REPLACED {
+        // 1.2 MB of 16 MiB.
+        let other = format!("-A c -s 10.0.0.{number} -m comment --comment {comment} -j DROP\n");
+        let port = 7001 + number % 2;
+        let last = format!("-A c -p udp -m udp --dport {port} -j DROP\n");
+        let file = router.file("chain", &(other.repeat(4000) + &last));
+        let before = edits(&router);
+        router.done(&["replace-chain", "c", &file]);
+        whole += u64::from(edits(&router) < before);
+        let arrived = [7001, 7002].map(|port| arrives(&router.netns, port));
+        assert_eq!(arrived, [port != 7001, port != 7002], "{number}");
+    }
+    assert_eq!(whole, 1);
+    let counters = router.done(&["counters"]);
+    let rules = counters.lines().filter(|line| line.contains("-A c "));
+    assert_eq!(rules.count(), 4001);
 }

@@ -314,7 +314,7 @@ impl HookRules {
     }
 
     /// The same without programs, and without a copy of the text: for [`HookRules::text_here`] and
-    /// [`HookRules::edit`]. Takes a tenth of the time.
+    /// [`HookRules::edit`], which take less time.
     ///
     /// # Errors
     /// [`HookError`].

@@ -24,14 +24,10 @@ pub(super) const JOURNAL: usize = 16 << 20;
 pub(super) const SPARE: usize = 32 << 20;
 /// Parts of a place that an edit changes.
 const PARTS: usize = 64;
-/// Replaced blobs whose bytes can be used again.
-const FREED: usize = 64;
 /// Offsets of words of an image's header.
 const BYTES: usize = 8;
 const NUMBERS: Range<usize> = 8..28;
 const CHAIN_HEADER: usize = 16;
-/// Offset of the bytes of a blob in its header.
-const CHAIN_BYTES: usize = 12;
 
 /// Bytes of a place: offset, number.
 #[derive(Clone, Copy)]
@@ -39,14 +35,6 @@ const CHAIN_BYTES: usize = 12;
 struct Part {
     at: u32,
     bytes: u32,
-}
-
-/// Bytes that no rule uses since an edit.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Freed {
-    part: Part,
-    edit: u64,
 }
 
 /// The record, which only the holder of the lock reads and writes.
@@ -67,7 +55,6 @@ pub(super) struct Twin {
     /// Parts in which the other place is older.
     differs: [Part; PARTS],
     differing: u64,
-    freed: [Freed; FREED],
 }
 
 /// Bytes of the record.
@@ -169,10 +156,6 @@ impl HookRules {
             journal_end: layout.text_end as u64,
             differs: [empty; PARTS],
             differing: 0,
-            freed: [Freed {
-                part: empty,
-                edit: 0,
-            }; FREED],
         };
         // SAFETY: load() reserved the page; the lock is held.
         unsafe { self.twin().write(twin) };
@@ -310,7 +293,7 @@ impl HookRules {
         let mut starts = Vec::new();
         *twin.edits.get_mut() += 1;
         for (number, blob) in edit.chains {
-            let Some(at) = twin.allocate(edit.family, image_at, blob.len()) else {
+            let Some(at) = twin.allocate(edit.family, blob.len()) else {
                 return Ok(false);
             };
             changes.push((at, blob.clone()));
@@ -318,7 +301,6 @@ impl HookRules {
             let start = at - image_at + CHAIN_HEADER;
             changes.push((image_at + word, (start as u32).to_le_bytes().to_vec()));
             starts.push(start);
-            twin.release(image_at, image, word);
         }
         let end = twin.spare[edit.family][0] as usize - image_at;
         let mut words = image[NUMBERS].to_vec();
@@ -395,43 +377,13 @@ impl HookRules {
 }
 
 impl Twin {
-    /// Bytes for a blob, as an offset in a place: freed ones that no place uses any more, or new ones.
-    fn allocate(&mut self, family: usize, image_at: usize, bytes: usize) -> Option<usize> {
-        let bytes = bytes.next_multiple_of(16);
+    /// Bytes for a blob, as an offset in a place. Those of replaced blobs are free after a whole load.
+    fn allocate(&mut self, family: usize, bytes: usize) -> Option<usize> {
         let [next, end] = self.spare[family];
-        let edits = *self.edits.get_mut();
-        let is_usable = |freed: &&mut Freed| {
-            let place = freed.part.at as usize;
-            let inside = (image_at..next as usize).contains(&place);
-            inside && freed.part.bytes as usize >= bytes && freed.edit < edits
-        };
-        if let Some(freed) = self.freed.iter_mut().find(is_usable) {
-            let at = freed.part.at as usize;
-            freed.part.bytes = 0;
-            return Some(at);
-        }
-        (next as usize + bytes <= end as usize).then(|| {
-            self.spare[family][0] = next + bytes as u64;
+        let behind = next + bytes.next_multiple_of(16) as u64;
+        (behind <= end).then(|| {
+            self.spare[family][0] = behind;
             next as usize
         })
-    }
-
-    /// Notes the blob that a word of the chain table names.
-    fn release(&mut self, image_at: usize, image: &[u8], word: usize) {
-        let word_at = |at: usize| {
-            let bytes = image[at..at + 4].try_into().expect("four bytes");
-            u32::from_le_bytes(bytes)
-        };
-        let start = word_at(word) as usize - CHAIN_HEADER;
-        let bytes = word_at(start + CHAIN_BYTES);
-        let part = Part {
-            at: (image_at + start) as u32,
-            bytes,
-        };
-        let edit = *self.edits.get_mut();
-        let smallest = self.freed.iter_mut().min_by_key(|freed| freed.part.bytes);
-        if let Some(place) = smallest.filter(|place| place.part.bytes < bytes) {
-            *place = Freed { part, edit };
-        }
     }
 }
