@@ -94,6 +94,8 @@ enum What {
     Rules(rules::Args),
     /// Loaded rules on pings and forwarded packets, next to iptables-legacy and nftables (root)
     RulesHooks(rules::hooks::Args),
+    /// A chain of loaded rules is replaced, next to iptables-legacy and nft (root)
+    RulesReplace(rules::replace::Args),
     /// Prints one of the sets of `rules`, to try commands with it
     RulesMake(rules::MakeArgs),
     /// Loads a file; started by `rules`
@@ -168,6 +170,7 @@ fn main() -> anyhow::Result<()> {
     ) = (None, None, None, None, None, None, None, None, None, None);
     let (mut afxdp, mut nfqueue, mut shape, mut impair) = (None, None, None, None);
     let mut rules_hooks = None;
+    let mut rules_replace = None;
     match args.what {
         Some(What::Afxdp(args)) => afxdp = Some(args),
         Some(What::Live(args)) => live = Some(args),
@@ -177,6 +180,7 @@ fn main() -> anyhow::Result<()> {
         Some(What::Pifo(args)) => pifo = Some(args),
         Some(What::Rules(args)) => rules = Some(args),
         Some(What::RulesHooks(args)) => rules_hooks = Some(args),
+        Some(What::RulesReplace(args)) => rules_replace = Some(args),
         Some(What::Sched(args)) => sched = Some(args),
         Some(What::Engine(args)) => engine = Some(args),
         Some(What::Counters(args)) => counters = Some(args),
@@ -212,6 +216,13 @@ fn main() -> anyhow::Result<()> {
         rules::hooks::HooksReport::text,
         text,
     )?;
+    let rules_replace = rules_replace.or_else(|| all.then(rules::replace::Args::usual));
+    let rules_replace = part(
+        rules_replace,
+        rules::replace::run,
+        rules::replace::ReplaceReport::text,
+        text,
+    )?;
     let sched = sched.or_else(|| all.then(sched::Args::usual));
     let sched = part(sched, sched::run, sched::SchedReport::text, text)?;
     let engine = engine.or_else(|| all.then(engine::Args::usual));
@@ -244,6 +255,7 @@ fn main() -> anyhow::Result<()> {
             "schema": 1, "machine": machine,
             "live": live, "classes": classes, "daemon": daemon, "check": check, "pifo": pifo, "rules": rules,
             "rules_hooks": rules_hooks,
+            "rules_replace": rules_replace,
             "sched": sched, "engine": engine, "counters": counters, "offline": offline, "afxdp": afxdp, "nfqueue": nfqueue,
             "shape": shape, "latency": latency, "impair": impair
         });

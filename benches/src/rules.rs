@@ -3,13 +3,14 @@
 //! ```text
 //!   made.rs   the sets: 100 chains of 1,000 rules, a tree of 662,160, prefixes, flows
 //!   edits.rs  edits of a chain of 1,000 rules in the tree
-//!   hooks.rs  loaded rules on real packets
+//!   hooks.rs  loaded rules on real packets   replace.rs  a chain of them is replaced
 //!   load      in a separate process, which has its own peak memory
 //! ```
 
 mod edits;
 pub mod hooks;
 mod made;
+pub mod replace;
 
 use std::fs;
 use std::hint::black_box;
