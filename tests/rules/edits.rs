@@ -1,7 +1,7 @@
 //! Edits of chains of the loaded rules, which do not build the rest: they do what a whole load does.
 
 use std::net::UdpSocket;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -266,16 +266,8 @@ fn killed_edits_leave_whole_chains() {
     let whole = begin.elapsed();
     let mut kills = 0;
     for seed in test_seeds(100) {
-        let mut child = router.command(&["replace-chain", "c", &files[(seed & 1) as usize]]);
-        let mut child = child
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let part = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
-        std::thread::sleep(whole * part as u32 / 1024);
-        child.kill().unwrap();
-        kills += u64::from(!child.wait().unwrap().success());
+        let words = ["replace-chain", "c", &files[(seed & 1) as usize]];
+        kills += u64::from(router.kill_in(&words, whole, seed));
         let shown = router.done(&["counters"]);
         let counts = [7001, 7002].map(|port| {
             let lines = rules(port);

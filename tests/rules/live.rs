@@ -60,6 +60,18 @@ impl Router {
         String::from_utf8(output.stderr).unwrap()
     }
 
+    /// Runs a command and kills it, each seed at another part of the time that it takes. True if it was
+    /// killed before its end.
+    pub fn kill_in(&self, words: &[&str], whole: Duration, seed: u64) -> bool {
+        let mut command = self.command(words);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let part = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
+        std::thread::sleep(whole * part as u32 / 1024);
+        child.kill().unwrap();
+        !child.wait().unwrap().success()
+    }
+
     /// A file with rules.
     pub fn file(&self, name: &str, text: &str) -> String {
         self.place.write(name, text);
@@ -642,17 +654,7 @@ fn killed_loads_leave_whole_rules() {
         let mut kills = 0;
         for seed in test_seeds(KILLS) {
             let file = &files[(seed & 1) as usize];
-            let mut child = router
-                .command(&["load", file])
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .spawn()
-                .unwrap();
-            // Spread over the command's time.
-            let part = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
-            std::thread::sleep(whole * part as u32 / 1024);
-            child.kill().unwrap();
-            kills += u64::from(!child.wait().unwrap().success());
+            kills += u64::from(router.kill_in(&["load", file], whole, seed));
             let shown = router.done(&["counters"]);
             let colors = [color(7001, 7002), color(7002, 7001)].map(|text| {
                 let mut rules = text.lines().filter(|line| line.starts_with("-A"));
@@ -685,16 +687,7 @@ fn killed_first_loads_are_taken_up() {
     let whole = start.elapsed();
     for seed in test_seeds(80) {
         router.done(&["unload"]);
-        let mut child = router
-            .command(&["load", &file])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let part = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
-        std::thread::sleep(whole * part as u32 / 1024);
-        child.kill().unwrap();
-        child.wait().unwrap();
+        router.kill_in(&["load", &file], whole, seed);
         let loaded = router.rules(&["show"]).status.success();
         assert_eq!(!arrives(&router.netns, 7001), loaded);
         router.done(&["load", &file]);
