@@ -236,7 +236,7 @@ struct rules_hook {
 	u64 texts[PLACES][2]; /* offset, bytes */
 	/* Cookies of the sockets that answer rejected packets, by family; 0: they are not answered. */
 	u64 answers[FAMILIES];
-	u64 namespace; /* user space: cookie of the network namespace */
+	u64 namespace;	  /* user space: cookie of the network namespace */
 	u32 local_offset; /* seconds of local time, from the kernel's time zone */
 	u32 pad;
 	struct rules_filter filter;
