@@ -473,6 +473,58 @@ fn output_counters(save: &str) -> Vec<String> {
     packets.collect()
 }
 
+/// Answers by the address that gets them, and the counters of OUTPUT.
+type Answered = (BTreeMap<IpAddr, Vec<Vec<u8>>>, Vec<String>);
+
+/// Answers of iptables-legacy in a router that `set` changes.
+fn of_kernel(packets: &[(String, Vec<u8>)], set: &dyn Fn(&Netns)) -> Answered {
+    let testbed = Testbed::new();
+    let line = AnswerLine::new(&testbed);
+    set(&line.router);
+    let texts = [rules(&KINDS, "icmp"), rules(&KINDS6, "ipv6-icmp")];
+    for (text, tool) in texts.iter().zip(["iptables", "ip6tables"]) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&file, text).unwrap();
+        let restore = format!("{tool}-legacy-restore");
+        line.router
+            .run(&[&restore, file.path().to_str().unwrap()])
+            .unwrap();
+    }
+    let answers = line.answers(packets);
+    let mut saved = Vec::new();
+    for tool in ["iptables", "ip6tables"] {
+        let save = format!("{tool}-legacy-save");
+        saved.extend(output_counters(&line.router.run(&[&save, "-c"]).unwrap()));
+    }
+    (answers, saved)
+}
+
+/// Answers of `rules answer` in the same router.
+fn of_ours(packets: &[(String, Vec<u8>)], set: &dyn Fn(&Netns)) -> Answered {
+    let testbed = Testbed::new();
+    let line = AnswerLine::new(&testbed);
+    set(&line.router);
+    let router = Router::new(line.router.clone());
+    let files = [
+        router.file("rules.v4", &rules(&KINDS, "icmp")),
+        router.file("rules.v6", &rules(&KINDS6, "ipv6-icmp")),
+    ];
+    router.done(&["load", &files[0], &files[1]]);
+    let answering = Answering::new(&router);
+    let answers = line.answers(packets);
+    let summary = answering.stop();
+    assert!(summary.contains(" 0 over the limit, "), "{summary}");
+    (answers, output_counters(&router.done(&["counters"])))
+}
+
+/// The address that an answer to a packet has.
+fn sender(packet: &[u8]) -> IpAddr {
+    match packet[0] >> 4 {
+        4 => IpAddr::from(*packet[12..].first_chunk::<4>().unwrap()),
+        _ => IpAddr::from(*packet[8..].first_chunk::<16>().unwrap()),
+    }
+}
+
 #[test]
 fn answers_are_those_of_iptables() {
     requires!(
@@ -482,49 +534,10 @@ fn answers_are_those_of_iptables() {
         Need::Tool("nft")
     );
     let packets = packets();
-    let texts = [rules(&KINDS, "icmp"), rules(&KINDS6, "ipv6-icmp")];
-    let of_kernel = {
-        let testbed = Testbed::new();
-        let line = AnswerLine::new(&testbed);
-        let mut saved = Vec::new();
-        for (text, tool) in texts.iter().zip(["iptables", "ip6tables"]) {
-            let file = tempfile::NamedTempFile::new().unwrap();
-            std::fs::write(&file, text).unwrap();
-            let restore = format!("{tool}-legacy-restore");
-            line.router
-                .run(&[&restore, file.path().to_str().unwrap()])
-                .unwrap();
-        }
-        let answers = line.answers(&packets);
-        for tool in ["iptables", "ip6tables"] {
-            let save = format!("{tool}-legacy-save");
-            saved.extend(output_counters(&line.router.run(&[&save, "-c"]).unwrap()));
-        }
-        (answers, saved)
-    };
-    let of_ours = {
-        let testbed = Testbed::new();
-        let line = AnswerLine::new(&testbed);
-        let router = Router::new(line.router.clone());
-        let files = [
-            router.file("rules.v4", &texts[0]),
-            router.file("rules.v6", &texts[1]),
-        ];
-        router.done(&["load", &files[0], &files[1]]);
-        let answering = Answering::new(&router);
-        let answers = line.answers(&packets);
-        let summary = answering.stop();
-        let count: usize = answers.values().map(Vec::len).sum();
-        // The host answers one packet that no rule rejects.
-        let expected = format!("{} packets answered, 0 over the limit, ", count - 1);
-        assert!(summary.starts_with(&expected), "{count} {summary}");
-        (answers, output_counters(&router.done(&["counters"])))
-    };
+    let of_kernel = of_kernel(&packets, &|_| ());
+    let of_ours = of_ours(&packets, &|_| ());
     for (name, packet) in &packets {
-        let from = match packet[0] >> 4 {
-            4 => IpAddr::from(*packet[12..].first_chunk::<4>().unwrap()),
-            _ => IpAddr::from(*packet[8..].first_chunk::<16>().unwrap()),
-        };
+        let from = sender(packet);
         assert_eq!(of_ours.0.get(&from), of_kernel.0.get(&from), "{name}");
         let silent = ["wrong", "rst", "error ", "protocol 253", "broadcast"];
         let silent = silent.iter().any(|part| name.contains(part)) && !name.contains("to error")
@@ -533,6 +546,90 @@ fn answers_are_those_of_iptables() {
         assert_eq!(of_kernel.0.contains_key(&from), !silent, "{name}");
     }
     assert_eq!(of_ours.1, of_kernel.1);
+}
+
+/// A router with other hop limits, sources by routes, and routes by the sources of packets.
+#[test]
+fn answers_take_the_routes_of_iptables() {
+    requires!(
+        Need::Root,
+        Need::Tool("iptables-legacy"),
+        Need::Tool("ip6tables-legacy"),
+        Need::Tool("nft")
+    );
+    // Destinations with a rule of routing for packets from them.
+    let silent = [
+        (Ipv4Addr::new(10, 2, 0, 1), "fd00:2::1".parse().unwrap()),
+        (Ipv4Addr::new(10, 2, 0, 3), "fd00:2::3".parse().unwrap()),
+    ];
+    let mut packets = Vec::new();
+    let mut numbers = 0..CLIENTS;
+    for to in [ROUTER, SERVER, silent[0], silent[1]] {
+        for family in [4, 6] {
+            for is_tcp in [false, true] {
+                let from = client(numbers.next().expect("an address"));
+                let frame = match family {
+                    4 => Frame::raw().ipv4(from.0, to.0),
+                    _ => Frame::raw().ipv6(from.1, to.1),
+                };
+                let frame = match is_tcp {
+                    true => frame.tcp(tcp::Header {
+                        dst_port: 80,
+                        flags: Flags::SYN,
+                        ..tcp::Header::default()
+                    }),
+                    false => frame.udp(5000, 13).payload(b"hello"),
+                };
+                let name = format!("{family} {} {} {is_tcp}", to.0, to.1);
+                packets.push((name, frame.build()));
+            }
+        }
+    }
+    for by_inbound in ["0", "1"] {
+        let set = |router: &Netns| {
+            let lines = [
+                "route replace 10.1.0.0/24 dev lan src 10.2.0.1",
+                "-6 route replace fd00:1::/64 dev lan src fd00:2::1",
+                "rule add from 10.2.0.1 blackhole",
+                "rule add from 10.2.0.3 blackhole",
+                "-6 rule add from fd00:2::1 blackhole",
+                "-6 rule add from fd00:2::3 blackhole",
+            ];
+            for line in lines {
+                let words: Vec<&str> = ["ip"].into_iter().chain(line.split(' ')).collect();
+                router.run(&words).unwrap();
+            }
+            let files = [
+                ("ipv4/ip_default_ttl", "128"),
+                ("ipv6/conf/lan/hop_limit", "99"),
+                ("ipv4/icmp_errors_use_inbound_ifaddr", by_inbound),
+            ];
+            let write = || {
+                for (file, value) in files {
+                    std::fs::write(format!("/proc/sys/net/{file}"), value).unwrap();
+                }
+            };
+            router.enter(write).unwrap();
+        };
+        let of_kernel = of_kernel(&packets, &set);
+        let of_ours = of_ours(&packets, &set);
+        for (name, packet) in &packets {
+            let answers = of_kernel.0.get(&sender(packet));
+            assert_eq!(of_ours.0.get(&sender(packet)), answers, "{name}");
+            // An error that is sent for another host has the router's address.
+            let is_silent =
+                name.contains("10.2.0.1") || name.contains("10.2.0.3") && name.ends_with("true");
+            assert_eq!(answers.is_none(), is_silent, "{name}");
+            if let Some(answer) = answers.and_then(|all| all.first()) {
+                let hops = if name.starts_with('4') {
+                    answer[8]
+                } else {
+                    answer[7]
+                };
+                assert_eq!(hops, if name.starts_with('4') { 128 } else { 99 }, "{name}");
+            }
+        }
+    }
 }
 
 /// Connections of processes of the host end at once, and its UDP sockets get errors.

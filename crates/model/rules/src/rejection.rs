@@ -65,15 +65,15 @@ struct Opened<'a> {
 }
 
 impl Rejected<'_> {
-    /// The answer from its IP header on. An unspecified IPv4 source leaves the choice to the kernel;
-    /// `source_to` chooses one of IPv6. `hops` is the TTL or hop limit.
+    /// The answer from its IP header on. `route` knows how packets get to an address from a source, if it is
+    /// given: it returns the source, and the TTL or hop limit. An unspecified IPv4 source leaves the
+    /// choice to the kernel.
     ///
     /// # Errors
     /// [`Silence`]: the packet gets no answer.
     pub fn answer(
         &self,
-        hops: u8,
-        source_to: impl FnOnce(Ipv6Addr) -> Option<Ipv6Addr>,
+        route: impl FnOnce(IpAddr, Option<IpAddr>) -> Option<(IpAddr, u8)>,
     ) -> Result<Vec<u8>, Silence> {
         let original = self.original.and_then(|(address, port)| {
             let mut bytes = self.bytes.to_vec();
@@ -88,8 +88,8 @@ impl Rejected<'_> {
         let seen = Opened::of(self)?;
         let opened = Opened::of(&packet)?;
         match self.kind {
-            6 => opened.reset(&seen, hops),
-            kind => opened.error(&seen, code(kind, opened.source), hops, source_to),
+            6 => opened.reset(&seen, route),
+            kind => opened.error(&seen, code(kind, opened.source), route),
         }
     }
 }
@@ -245,7 +245,11 @@ impl<'a> Opened<'a> {
     }
 
     /// A reset. `seen` is the packet as rules met it.
-    fn reset(&self, seen: &Opened<'_>, hops: u8) -> Result<Vec<u8>, Silence> {
+    fn reset(
+        &self,
+        seen: &Opened<'_>,
+        route: impl FnOnce(IpAddr, Option<IpAddr>) -> Option<(IpAddr, u8)>,
+    ) -> Result<Vec<u8>, Silence> {
         if self.is_later_fragment {
             return Err(Silence::Fragment);
         }
@@ -280,6 +284,8 @@ impl<'a> Opened<'a> {
                 .wrapping_add(ends[0])
                 .wrapping_add(ends[1]);
         }
+        let routed = route(self.source, Some(self.destination));
+        let (_, hops) = routed.ok_or(Silence::Route)?;
         let frame = match (self.source, self.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 Frame::raw().ipv4_header(ipv4::Header {
@@ -304,8 +310,7 @@ impl<'a> Opened<'a> {
         &self,
         seen: &Opened<'_>,
         code: u8,
-        hops: u8,
-        source_to: impl FnOnce(Ipv6Addr) -> Option<Ipv6Addr>,
+        route: impl FnOnce(IpAddr, Option<IpAddr>) -> Option<(IpAddr, u8)>,
     ) -> Result<Vec<u8>, Silence> {
         if self.is_later_fragment {
             return Err(Silence::Fragment);
@@ -317,8 +322,10 @@ impl<'a> Opened<'a> {
         let bytes = self.packet.bytes;
         let message = icmp::Message::Unreachable { code };
         let kind = self.transport().first();
-        match (self.source, self.destination) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+        let known = self.packet.is_local.then_some(self.destination);
+        let routed = || route(self.source, known).ok_or(Silence::Route);
+        match self.source {
+            IpAddr::V4(source) => {
                 if IpProto(self.protocol) == IpProto::ICMP {
                     let kind = kind.ok_or(Silence::Header)?;
                     // Echo, timestamp, information and address mask.
@@ -327,9 +334,8 @@ impl<'a> Opened<'a> {
                     }
                 }
                 let tos = bytes[1] & TOS | PRECEDENCE;
-                let from = match self.packet.is_local {
-                    true => destination,
-                    false => Ipv4Addr::UNSPECIFIED,
+                let (IpAddr::V4(from), hops) = routed()? else {
+                    return Err(Silence::Route);
                 };
                 let header = ipv4::Header {
                     ttl: hops,
@@ -343,7 +349,7 @@ impl<'a> Opened<'a> {
                 let frame = Frame::raw().ipv4_header(header).icmp(message);
                 Ok(frame.payload(quoted).build())
             }
-            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            IpAddr::V6(source) => {
                 if source.is_unspecified() || source.is_multicast() {
                     return Err(Silence::Address);
                 }
@@ -355,20 +361,18 @@ impl<'a> Opened<'a> {
                         Some(_) => {}
                     }
                 }
-                let from = match self.packet.is_local {
-                    true => Some(destination),
-                    false => source_to(source),
+                let (IpAddr::V6(from), hops) = routed()? else {
+                    return Err(Silence::Route);
                 };
                 let header = ipv6::Header {
                     hop_limit: hops,
-                    ..ipv6::Header::new(from.ok_or(Silence::Route)?, source)
+                    ..ipv6::Header::new(from, source)
                 };
                 let room = MAX_ERROR6 - ipv6::HEADER_BYTES - icmp::HEADER_BYTES;
                 let quoted = &bytes[..bytes.len().min(room)];
                 let frame = Frame::raw().ipv6_header(header).icmp(message);
                 Ok(frame.payload(quoted).build())
             }
-            _ => Err(Silence::Header),
         }
     }
 }
@@ -450,7 +454,7 @@ mod tests {
                 is_checked,
                 original: translated.then_some((original, 53)),
             };
-            if let Ok(answer) = packet.answer(64, Some) {
+            if let Ok(answer) = packet.answer(|to, from| Some((from.unwrap_or(to), 64))) {
                 let stated = match v4 {
                     true => u16::from_be_bytes([answer[2], answer[3]]),
                     false => u16::from_be_bytes([answer[4], answer[5]]) + 40,

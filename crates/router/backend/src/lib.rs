@@ -45,7 +45,7 @@ pub use impair::Engine;
 pub use login::Login;
 pub use nfqueue::watch::end_rules;
 pub use prepared::{Prepared, Undo, lasting};
-pub use raw::{RawSockets, source_to};
+pub use raw::RawSockets;
 pub use shaping::{Leads, Shaping};
 pub use spawn::{spawn_spared, with_signals, without_signals};
 pub use start::{How, start};

@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use fairpath_backend::{RawSockets, privileges, source_to};
+use fairpath_backend::{RawSockets, privileges};
 use fairpath_bpf::{
     AnswerLock, Event, EventCursor, HOOK_FAMILIES, HookRules, Occurrence, RejectedFacts,
 };
@@ -35,8 +35,6 @@ const BURST_TO_ONE: f64 = 6.0;
 const RATE_TO_ONE: f64 = 1.0;
 /// Addresses whose rate is known.
 const ADDRESSES: usize = 4096;
-/// TTL and hop limit.
-const HOPS: u8 = 64;
 
 /// Answer the packets that loaded rules reject, until it is interrupted.
 ///
@@ -216,11 +214,15 @@ impl Answers {
             is_checked: facts.is_checked,
             original,
         };
-        let interface = std::str::from_utf8(&event.input)
-            .ok()
-            .and_then(|name| if_nametoindex(name).ok())
-            .unwrap_or(0);
-        let answer = match packet.answer(HOPS, |to| source_to(to, interface)) {
+        // A flood beyond the limit costs no routes.
+        self.all.fill(Instant::now(), self.rate, BURST);
+        if self.all.tokens < 1.0 {
+            return self.counts.limited += 1;
+        }
+        let input = std::str::from_utf8(&event.input).unwrap_or_default();
+        let interface = if_nametoindex(input).unwrap_or(0);
+        let route = |to, from| self.plain.route(to, from, (input, interface));
+        let answer = match packet.answer(route) {
             Ok(answer) => answer,
             Err(Silence::Route) => return self.counts.failed += 1,
             Err(_) => return self.counts.silent += 1,
