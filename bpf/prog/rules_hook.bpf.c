@@ -3,6 +3,7 @@
  * rules_hook.bpf.c: rules at the hooks of netfilter, one program for each table.
  *
  *   rules_raw, rules_mangle, rules_filter, rules_security
+ *   rules_early (rules_early.h): drops in the driver what table raw would drop
  *
  * A program evaluates its table for IPv4 and IPv6. The arena has two places for a set; `active` names
  * the one that packets meet. A program runs on several CPUs, and is interrupted by another run: packets
@@ -14,7 +15,7 @@
 
 #include <bpf/bpf_core_read.h>
 
-#include "../core/rules/evaluate.h"
+#include "../core/rules/early.h"
 
 #define FP_ARENA_START 4096ull
 
@@ -297,8 +298,10 @@ struct rules_event {
 struct rules_scratch {
 	u32 busy;
 	u32 pad;
-	u64 spare[7];
+	u64 dropped; /* by rules_early */
+	u64 spare[6];
 	struct fp_rules_work work;
+	struct fp_rules quiet; /* of rules_early */
 };
 
 char _license[] SEC("license") = "Dual MIT/GPL";
@@ -844,3 +847,5 @@ int rules_security(struct bpf_nf_ctx *ctx)
 {
 	return evaluate(ctx, 3, ctx->state->hook == FP_HOOK_INPUT ? 1 << 3 : 1 << 4);
 }
+
+#include "rules_early.h"

@@ -5,7 +5,7 @@
  *
  *   impair  drops packets like a link with loss
  *   measure  reads only
- *   rules  (not used yet)
+ *   rules  drops what rules would drop
  *   forward  sends packets past the stack
  *
  * A stage is a map with one program, which is called if present. A verdict other than "pass" ends

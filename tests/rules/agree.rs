@@ -5,7 +5,7 @@ use fairpath_bpf::{KernelRules, RUN_PACKETS};
 use fairpath_core::rules::{CounterMode, Work};
 use fairpath_rules::image::{Built, Lookups, build};
 use fairpath_rules::{
-    Connection, Core, Facts, Family, Hook, Names, Packet, Ruleset, outcome, read,
+    Connection, Core, Facts, Family, Hook, Names, Packet, Ruleset, Verdict, outcome, read,
 };
 use fairpath_statistics::Random;
 use fairpath_testbed::{Need, requires};
@@ -251,6 +251,43 @@ fn kernel_and_native_agree_on_generated_rules() {
         let context = format!("seed {seed}, {lookups:?}\n{text}");
         runtimes_agree(&built, hook, &packets, &context);
     }
+}
+
+/// Packets that a driver drops are dropped by table raw, with the same counters and no other effect.
+#[test]
+fn early_drops_are_those_of_raw() {
+    let mut dropped = 0;
+    for seed in test_seeds(200) {
+        let tool = [Tool::V4, Tool::V6][seed as usize % 2];
+        let mut random = Random::new(seed);
+        let generated = generate(tool, seed);
+        let built = build(&parse(tool, &generated.text), None, Lookups::Estimated).unwrap();
+        let [mut early, mut hook] =
+            [(); 2].map(|()| Core::new(&built, CounterMode::Exact).unwrap());
+        for frame in frames(family(tool), generated.toward, seed, 100) {
+            let packet = complete(tool, &frame, &mut random);
+            if early.drop_early(&packet) {
+                let outcome = hook.evaluate(Hook::Prerouting, &packet).expect("a packet");
+                assert_eq!(outcome.verdict, Verdict::Drop, "seed {seed}: {packet:02x?}");
+                dropped += 1;
+            }
+        }
+        for id in 0..built.ids {
+            assert_eq!(
+                early.counters(id),
+                hook.counters(id),
+                "seed {seed}, id {id}"
+            );
+        }
+        let [early, hook] = [&mut early, &mut hook].map(|core| {
+            let memory = core.evaluator().0.memory();
+            (0..built.states.len() as u32)
+                .map(|slot| memory.state(slot))
+                .collect::<Vec<_>>()
+        });
+        assert_eq!(early, hook, "seed {seed}");
+    }
+    assert!(dropped > 100, "{dropped}");
 }
 
 /// Rules and frames of bridges, which no shipped example has.

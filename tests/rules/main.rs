@@ -5,6 +5,7 @@
 mod agree;
 mod answers;
 mod commands;
+mod early;
 mod edits;
 mod facts;
 mod formats;

@@ -456,6 +456,7 @@ struct fp_rules_work {
 	u32 template; /* number of the slot with its mark, plus 1: a template is in place of the connection */
 	u32 doomed;   /* the packet is dropped after the present rule */
 	u32 doomable; /* a broken header was found by a match that is negated afterwards */
+	u32 early;    /* the evaluation must have no effect: see early.h */
 	u32 error;    /* more than FP_RULES_STEPS records */
 	u32 tracing;
 	u32 traced;

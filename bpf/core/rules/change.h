@@ -63,6 +63,8 @@ FP_INLINE u32 fp_rules_template(struct fp_rules FP_MEM *r, struct fp_rules_work 
 		return fp_maybe(w, fp_no_connection(w));
 	if (!fp_rules_is_new(w))
 		return FP_YES;
+	if (w->early)
+		return fp_maybe(w, FP_UNKNOWN_TARGET);
 	if (!w->hidden)
 		fp_rules_keep_connection(w);
 	w->template = slot + 1;

@@ -179,8 +179,8 @@ FP_FUNC u32 fp_rules_all_tests(struct fp_rules FP_MEM *r FP_ARG,
 			break;
 		if (part && (part == 1) != !!(t->flags & FP_TEST_HEADER))
 			goto next;
-		if (maybe && (t->flags & FP_TEST_STATEFUL))
-			return fp_maybe(w, w->waiting = maybe);
+		if ((t->flags & FP_TEST_STATEFUL) && (maybe || w->early))
+			return fp_maybe(w, w->waiting = maybe ? maybe : FP_UNKNOWN_TARGET);
 		state = fp_rules_test(r, w, t);
 		if (state == FP_MAYBE) {
 			maybe = maybe ? maybe : w->argument;

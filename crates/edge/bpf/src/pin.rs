@@ -125,18 +125,28 @@ impl Pins {
     /// Removes the pins of this kind for interfaces of this network namespace that are not in
     /// `present`.
     pub(crate) fn sweep(&self, kind: &str, present: &[IfIndex]) -> Result<(), PinError> {
-        // The prefix of all names of this namespace, without an interface.
-        let any = self.of(kind, IfIndex(0))?;
-        let any = any.file_name().unwrap_or_default().to_string_lossy();
-        let begin = any.trim_end_matches('0').strip_prefix(&self.prefix);
-        for name in self.names()? {
-            let rest = begin.and_then(|begin| name.strip_prefix(begin));
-            let ifindex = rest.and_then(|rest| rest.parse().ok());
-            if ifindex.is_some_and(|ifindex| !present.contains(&IfIndex(ifindex))) {
-                self.remove(&name)?;
+        for ifindex in self.interfaces(kind)? {
+            if !present.contains(&ifindex) {
+                remove(&self.of(kind, ifindex)?)?;
             }
         }
         Ok(())
+    }
+
+    /// The interfaces of this network namespace that have a pin of this kind.
+    pub(crate) fn interfaces(&self, kind: &str) -> Result<Vec<IfIndex>, PinError> {
+        // The prefix of all names of this namespace, without an interface.
+        let any = self.of(kind, IfIndex(0))?;
+        let any = any.file_name().unwrap_or_default().to_string_lossy();
+        let begin = any.strip_suffix('0');
+        let begin = begin.and_then(|any| any.strip_prefix(&self.prefix));
+        let names = self.names()?;
+        let rests = names
+            .iter()
+            .filter_map(|name| name.strip_prefix(begin.unwrap_or_default()));
+        Ok(rests
+            .filter_map(|rest| rest.parse().ok().map(IfIndex))
+            .collect())
     }
 
     /// The names of all pins, unordered.

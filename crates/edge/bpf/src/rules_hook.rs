@@ -11,6 +11,7 @@
 //!
 //! Both places use the same counters, slots and tables. A rule that stays has its numbers in both.
 
+mod early;
 mod error;
 mod events;
 mod links;
@@ -45,8 +46,8 @@ pub use twin::{Editable, RulesEdit};
 
 /// Scratches of a CPU (`NESTED`).
 const NESTED: usize = 4;
-/// `struct rules_scratch`: a line, then the scratch.
-const SCRATCH_BYTES: usize = 64 + size_of::<Work>();
+/// `struct rules_scratch`: a line, then the scratch, and the header of an evaluation without counters.
+const SCRATCH_BYTES: usize = 64 + size_of::<Work>() + size_of::<fairpath_core::rules::Rules>();
 /// Bytes of a place for text and images.
 const PLACE_BYTES: usize = 512 << 20;
 /// Slots of state: limits, quotas.
@@ -56,7 +57,7 @@ const LOOKS: u32 = 100;
 /// Families at the hooks: IPv4 and IPv6.
 pub const HOOK_FAMILIES: usize = 2;
 /// The version of everything in the arena: that of the header here, of images, and of scratches.
-const FORMAT: u32 = 2 | VERSION << 8 | (size_of::<Work>() as u32) << 16;
+const FORMAT: u32 = 3 | VERSION << 8 | (size_of::<Work>() as u32) << 16;
 
 /// `struct rules_hook`.
 #[repr(C)]
@@ -224,7 +225,7 @@ const OPENED_TO_EDIT: &str = "rules that were opened to be edited are not loaded
 enum Mapping {
     Loaded(Box<RulesHookSkel<'static>>),
     Found {
-        _arena: MapHandle,
+        arena: MapHandle,
         start: NonNull<u8>,
         bytes: usize,
     },
@@ -341,7 +342,7 @@ impl HookRules {
             // SAFETY: the mapping is larger.
             base: unsafe { start.add(START as usize) },
             mapping: Mapping::Found {
-                _arena: map,
+                arena: map,
                 start,
                 bytes: bytes as usize,
             },
@@ -941,6 +942,8 @@ fn load(pages: u64, address: u64) -> Result<RulesHookSkel<'static>, libbpf_rs::E
     let mut open = RulesHookSkelBuilder::default().open(place)?;
     open.maps.arena.set_max_entries(pages as u32)?;
     open.maps.arena.set_map_extra(address)?;
+    // Loaded when it is wanted: see early.rs.
+    open.progs.rules_early.set_autoload(false);
     open.load()
 }
 

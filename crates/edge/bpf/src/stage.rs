@@ -1,7 +1,7 @@
 //! One XDP program an interface, whose stages are programs of several owners (bpf/prog/xdp.bpf.c).
 //!
 //! ```text
-//!   fairpath_xdp:  impair ─ measure ─ (rules) ─ forward          each a map of one program
+//!   fairpath_xdp:  impair ─ measure ─ rules ─ forward          each a map of one program
 //! ```
 //!
 //! The owner of a stage holds its map and the link of the root. The kernel empties the map when its
@@ -30,7 +30,7 @@ use nix::fcntl::{Flock, FlockArg};
 
 use crate::attach::{self, AttachError, Attached, ExistingProgram, Hook};
 use crate::names::name_of;
-use crate::pin::pin_object;
+use crate::pin::{self, PinError, pin_object};
 use crate::skel::xdp::XdpSkelBuilder;
 
 /// The name of the root, which identifies it.
@@ -48,7 +48,7 @@ pub enum Stage {
     Impair,
     /// Measures.
     Measure,
-    /// Reserved for filters.
+    /// Drops what rules would drop.
     Rules,
     /// Sends packets past the stack.
     Forward,
@@ -117,6 +117,12 @@ fn link_pin(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push("-link");
     name.into()
+}
+
+/// Removes the pins of a stage, so that it ends. False if there were none.
+pub(crate) fn unpin(path: &Path) -> Result<bool, PinError> {
+    let map = pin::remove(path)?;
+    Ok(pin::remove(&link_pin(path))? || map)
 }
 
 /// Puts `program` into a stage of an interface of the current network namespace.

@@ -5,7 +5,7 @@
  */
 #include <sys/mman.h>
 
-#include "rules/evaluate.h"
+#include "rules/early.h"
 
 const u32 fp_native_rules_sizes[7] = {
 	sizeof(struct fp_rules),       sizeof(struct fp_rules_image),
@@ -27,6 +27,12 @@ u32 fp_native_rules_read(struct fp_rules_work *w)
 u32 fp_native_rules_evaluate(struct fp_rules *r, struct fp_rules_work *w, u32 hook)
 {
 	return fp_rules_evaluate(r, w, hook);
+}
+
+u32 fp_native_rules_drop_early(struct fp_rules *r, struct fp_rules *quiet, struct fp_rules_work *w,
+			       u32 length)
+{
+	return (u32)fp_rules_drop_early(r, quiet, w, length);
 }
 
 u32 fp_native_rules_chain(struct fp_rules *r, struct fp_rules_work *w, u32 chain)

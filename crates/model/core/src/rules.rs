@@ -489,6 +489,12 @@ impl Memory {
         ffi::evaluate(self.at.cast(), work, hook);
     }
 
+    /// True if a packet that was read is dropped in the driver, because table raw drops it in PREROUTING
+    /// without another effect. It is counted then. `length`: bytes of the frame behind its header.
+    pub fn drop_early(&mut self, work: &mut Work, length: u32) -> bool {
+        ffi::drop_early(self.at.cast(), work, length)
+    }
+
     /// The first word of a slot.
     ///
     /// # Panics

@@ -100,6 +100,18 @@ impl Core {
         })
     }
 
+    /// True if the packet is dropped in the driver, because table raw drops it in PREROUTING without another
+    /// effect. It is counted then.
+    pub fn drop_early(&mut self, packet: &Packet) -> bool {
+        fill_for(&mut self.work, packet, &self.reads);
+        let length = packet.length as u32;
+        self.evaluator.read(&mut self.work)
+            && self
+                .evaluator
+                .memory_mut()
+                .drop_early(&mut self.work, length)
+    }
+
     fn run<T>(
         &mut self,
         packet: &Packet,

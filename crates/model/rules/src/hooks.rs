@@ -86,7 +86,23 @@ const NOT_KNOWN: &str = "Fairpath does not support this extension";
 const NOT_THERE: &str = "the programs at the hooks of netfilter do not read it yet";
 const NO_OWNER: &str = "iptables has owner in OUTPUT and POSTROUTING only";
 const NO_SENDER: &str = "iptables has mac in PREROUTING, INPUT and FORWARD only";
+const EFFECT: &str =
+    "an evaluation with another effect than counters, or by chance, is left to the hook";
 const TRANSLATION: &str = "address translation stays with the kernel";
+
+/// True if its evaluation has an effect, or depends on chance: early drop leaves such packets to the hook.
+pub fn has_effect(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Limit
+            | Kind::Hashlimit
+            | Kind::Quota
+            | Kind::Recent
+            | Kind::Statistic
+            | Kind::TargetLog
+            | Kind::TargetNflog
+    )
+}
 
 /// The answer for a match or a target at a point.
 pub fn answer(kind: Kind, point: Point) -> Answer {
@@ -119,6 +135,7 @@ pub fn answer(kind: Kind, point: Point) -> Answer {
             _ => Exact,
         },
         Kind::TargetConnmark => Elsewhere(Point::TcxIngress, CONNECTION),
+        kind if point == Point::Xdp && has_effect(kind) => Elsewhere(Point::Netfilter, EFFECT),
         Kind::TargetReject if point == Point::Xdp => {
             Elsewhere(Point::Netfilter, "answers need the stack")
         }

@@ -37,7 +37,7 @@ pub use check::*;
 pub use convert::*;
 pub use diff::*;
 pub use evaluate::*;
-pub use hooks::{Answer, Point, answer, answers, markdown, rule_answer};
+pub use hooks::{Answer, Point, answer, answers, has_effect, markdown, rule_answer};
 pub use log_line::{Logged, log_level, log_line};
 pub use names::{Names, protocol_name};
 pub use packet::*;

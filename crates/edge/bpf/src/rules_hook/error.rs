@@ -6,6 +6,7 @@ use fairpath_core::rules::ImageError;
 
 use super::FORMAT;
 use super::lock::LOCK;
+use crate::attach::AttachError;
 use crate::pin::PinError;
 
 /// Rules at the hooks could not be loaded, found or changed.
@@ -99,6 +100,9 @@ pub enum HookError {
         "trace packets: another command traces packets of this network namespace: end it first"
     )]
     Traced,
+    /// An interface refuses the program of early drop.
+    #[error("drop packets early: {0}")]
+    Early(#[from] AttachError),
     /// A pin.
     #[error(transparent)]
     Pin(#[from] PinError),

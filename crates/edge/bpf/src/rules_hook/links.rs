@@ -283,6 +283,7 @@ pub(super) fn are_present() -> Result<bool, HookError> {
 /// Removes the pins of all links, then those of programs and arena. False if there were none.
 pub(super) fn remove(pins: &Pins) -> Result<bool, HookError> {
     let mut found = false;
+    super::HookRules::keep_early(pins, &[])?;
     for place in wanted(ALL) {
         found |= pin::remove(&link_pin(pins, &place)?)?;
     }

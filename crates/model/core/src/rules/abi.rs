@@ -653,6 +653,8 @@ pub struct Work {
     pub doomed: u32,
     /// A broken header was found by a match that is negated afterwards.
     pub doomable: u32,
+    /// The evaluation must have no effect: that of `fp_rules_drop_early()`.
+    pub early: u32,
     /// The packet met more than `FP_RULES_STEPS` records.
     pub error: u32,
     /// True to record the rules that match.

@@ -11,6 +11,12 @@ unsafe extern "C" {
     fn fp_native_rules_advise(at: *mut u64, bytes: u64);
     fn fp_native_rules_read(work: *mut Work) -> u32;
     fn fp_native_rules_evaluate(rules: *mut Rules, work: *mut Work, hook: u32) -> u32;
+    fn fp_native_rules_drop_early(
+        rules: *mut Rules,
+        quiet: *mut Rules,
+        work: *mut Work,
+        length: u32,
+    ) -> u32;
     fn fp_native_rules_chain(rules: *mut Rules, work: *mut Work, chain: u32) -> u32;
 }
 
@@ -42,6 +48,12 @@ pub(super) fn read(work: &mut Work) -> bool {
 pub(super) fn evaluate(rules: NonNull<Rules>, work: &mut Work, hook: u32) {
     // SAFETY: `rules` was written by Memory::format() from a checked image.
     unsafe { fp_native_rules_evaluate(rules.as_ptr(), work, hook) };
+}
+
+pub(super) fn drop_early(rules: NonNull<Rules>, work: &mut Work, length: u32) -> bool {
+    let mut quiet = std::mem::MaybeUninit::uninit();
+    // SAFETY: as above; the core writes `quiet` before it reads it.
+    unsafe { fp_native_rules_drop_early(rules.as_ptr(), quiet.as_mut_ptr(), work, length) != 0 }
 }
 
 pub(super) fn evaluate_chain(rules: NonNull<Rules>, work: &mut Work, chain: u32) {

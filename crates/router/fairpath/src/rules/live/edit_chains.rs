@@ -40,7 +40,8 @@ pub fn edit(
     let Some(of_family) = parts.families[number] else {
         return Ok(None);
     };
-    if !TABLES.contains(&table) || parts.leaves(table) {
+    let is_early = table == "raw" && !parts.early.is_empty();
+    if !TABLES.contains(&table) || parts.leaves(table) || is_early {
         return Ok(None);
     }
     let found = some_chains(family, of_family, parts.journal, table, &chains, &targets)

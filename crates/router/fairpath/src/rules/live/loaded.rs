@@ -115,6 +115,9 @@ struct Heading {
     /// Tables that the load left to iptables.
     #[serde(default)]
     left: Vec<String>,
+    /// Interfaces of early drop.
+    #[serde(default)]
+    early: Vec<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -140,6 +143,7 @@ pub struct Loaded {
     time: Timestamp,
     load: u64,
     left: Vec<String>,
+    early: Vec<String>,
     by_family: [Option<Set>; 2],
     /// Lines of the rules of a family before [`Loaded::identify`], in their order.
     lines: [Vec<u32>; 2],
@@ -156,11 +160,13 @@ impl Loaded {
         optimised: bool,
         mode: CounterMode,
         left: &[String],
+        early: &[String],
     ) -> anyhow::Result<Loaded> {
         let new = Loaded::of(sources, sets, optimised, mode, Timestamp::now())?;
         Ok(Loaded {
             load: getrandom::u64().context("draw the number of the load")?,
             left: left.to_vec(),
+            early: early.to_vec(),
             ..new
         })
     }
@@ -192,6 +198,7 @@ impl Loaded {
             time,
             load: 0,
             left: Vec::new(),
+            early: Vec::new(),
             by_family,
             lines: Default::default(),
         })
@@ -265,6 +272,7 @@ impl Loaded {
         Ok(Loaded {
             load: heading.load,
             left: heading.left,
+            early: heading.early,
             ..read
         })
     }
@@ -298,6 +306,7 @@ impl Loaded {
             counters: self.mode as u32,
             load: self.load,
             left: self.left.clone(),
+            early: self.early.clone(),
         };
         let mut out = serde_json::to_vec(&heading).expect("plain fields become JSON");
         out.push(b'\n');
@@ -349,6 +358,7 @@ impl Loaded {
         Ok(Loaded {
             load: self.load,
             left: self.left.clone(),
+            early: self.early.clone(),
             ..new
         })
     }
@@ -361,6 +371,11 @@ impl Loaded {
     /// True for a table that iptables keeps.
     pub fn leaves(&self, table: &str) -> bool {
         leaves(&self.left, table)
+    }
+
+    /// Interfaces of early drop.
+    pub fn early(&self) -> &[String] {
+        &self.early
     }
 
     pub fn mode(&self) -> CounterMode {
@@ -462,6 +477,8 @@ pub struct Parts<'t> {
     /// Edits after the load.
     pub journal: &'t [u8],
     pub lookups: Lookups,
+    /// Interfaces of early drop.
+    pub early: Vec<String>,
     left: Vec<String>,
 }
 
@@ -490,6 +507,7 @@ impl<'t> Parts<'t> {
                 true => Lookups::Estimated,
                 false => Lookups::Never,
             },
+            early: heading.early,
             left: heading.left,
         })
     }

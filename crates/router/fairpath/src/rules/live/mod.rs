@@ -9,6 +9,7 @@
 //! from what packets meet.
 
 mod answers;
+mod early;
 mod edit_chains;
 mod journal;
 mod loaded;
@@ -33,8 +34,8 @@ use fairpath_bpf::{
 use fairpath_core::rules::{Carry, Counter, CounterMode};
 use fairpath_rules::image::{Built, Placed, Used, carry, carry_edited};
 use fairpath_rules::{Family, Ruleset, WithCounters, check_rules, to_bytes};
-use fairpath_units::counted;
 use fairpath_units::quantity::read_duration;
+use fairpath_units::{IfIndex, counted};
 use serde_json::json;
 
 use super::Format;
@@ -120,7 +121,8 @@ impl PinArgs {
 #[command(after_help = "Examples:\n  \
     fairpath rules load /etc/iptables/rules.v4 /etc/iptables/rules.v6\n  \
     fairpath rules load --confirm 60s rules.v4 && fairpath rules confirm\n  \
-    fairpath rules load rules.v4 --nat=skip --skip-table mangle")]
+    fairpath rules load rules.v4 --nat=skip --skip-table mangle\n  \
+    fairpath rules load rules.v4 --early-drop eth0")]
 pub struct LoadArgs {
     #[command(flatten)]
     files: FileArgs,
@@ -133,6 +135,9 @@ pub struct LoadArgs {
     /// Refuse the load if rules reject packets and no process answers them
     #[arg(long, alias = "require-daemon")]
     require_answers: bool,
+    /// An interface whose driver drops what table raw drops in PREROUTING; may be given several times
+    #[arg(long, value_name = "IFACE")]
+    early_drop: Vec<String>,
     /// Table nat of the files; --skip-table nat is --nat=skip
     #[arg(long, value_enum, default_value_t = NatArg::HandOver)]
     nat: NatArg,
@@ -242,6 +247,7 @@ fn must_open(place: &PinArgs) -> anyhow::Result<(Pins, HookRules)> {
 /// # Errors
 /// A file has a problem, a rule is refused, or the kernel refuses the programs: the old rules stay.
 pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
+    early::cards(&args.early_drop)?;
     let mut files = load_files(&args.files.files, &args.files.reading)?;
     if let Some(problem) = files.set_problems.first() {
         bail!("{problem}; nothing was changed");
@@ -280,6 +286,9 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
             nat.take(&name, &mut ruleset);
         }
         suitable.examine(&name, &mut ruleset, files.sets.as_ref());
+        if !args.early_drop.is_empty() {
+            early::check(&name, &ruleset)?;
+        }
         sources.push(Source::new(&name, &ruleset));
     }
     if sources.is_empty() {
@@ -297,7 +306,8 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
     nat.check()?;
     let sets = files.sets.map(|sets| sets.to_string());
     let mode = args.counters.into();
-    let new = Loaded::new(sources, sets, !args.no_optimise, mode, &skip)?;
+    let early = &args.early_drop;
+    let new = Loaded::new(sources, sets, !args.no_optimise, mode, &skip, early)?;
     // Before the lock: large sets keep no other command waiting.
     let built = new.build()?;
     let pins = args.place.pins()?;
@@ -400,6 +410,9 @@ pub fn edit_loaded(
     let sets = old.members()?;
     suitable.examine("edit", &mut changed, sets.as_ref());
     suitable.complete()?;
+    if !old.early().is_empty() {
+        early::check("edit", &changed)?;
+    }
     let new = old.with(&changed)?;
     let rules_now = changed.rules();
     let edited = Edited {
@@ -473,15 +486,30 @@ fn install(
         text: &text,
         until,
     };
-    match found {
-        Some((mut rules, _)) => rules.set_pinned(&change, pins)?,
-        None => {
-            if let Err(error) = load_first(&change, pins) {
-                // Another program may need connection tracking, but then by its own rules.
-                let _ = end_tracking();
-                return Err(error.into());
-            }
+    // An edit leaves the interfaces as they are.
+    let cards = match edited {
+        None => early::cards(new.early())?,
+        Some(_) => Vec::new(),
+    };
+    let before = HookRules::early_cards(pins)?;
+    let is_first = found.is_none();
+    let done = match found {
+        Some((mut rules, _)) => rules
+            .drop_early(pins, &cards)
+            .and_then(|()| rules.set_pinned(&change, pins)),
+        None => load_first(&change, pins, &cards),
+    };
+    if let Err(error) = done {
+        // The first error is the one to print.
+        let _ = HookRules::keep_early(pins, &before);
+        if is_first {
+            // Another program may need connection tracking, but then by its own rules.
+            let _ = end_tracking();
         }
+        return Err(error.into());
+    }
+    if until.is_none() && edited.is_none() {
+        early::keep(pins, new.early())?;
     }
     // The rules before may read connections, and come back without a process.
     if until.is_none() {
@@ -564,11 +592,12 @@ fn place(
 }
 
 /// Loads programs and rules where none are.
-fn load_first(change: &NewRules, pins: &Pins) -> Result<(), HookError> {
+fn load_first(change: &NewRules, pins: &Pins, cards: &[(IfIndex, &str)]) -> Result<(), HookError> {
     HookRules::sweep(pins)?;
     HookRules::refuse_others()?;
     let mut rules = HookRules::load()?;
     rules.pin(pins)?;
+    rules.drop_early(pins, cards)?;
     rules.set_pinned(change, pins)
 }
 
@@ -661,6 +690,7 @@ pub fn confirm(args: &ConfirmArgs) -> anyhow::Result<()> {
     let (pins, mut rules) = must_open(&args.place)?;
     rules.confirm(&pins)?;
     let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
+    early::keep(&pins, loaded.early())?;
     drop(rules);
     // The record of the load, whose process then ends.
     nat::settle()?;

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::super::Format;
 use super::loaded::Loaded;
-use super::{PinArgs, must_open, nat};
+use super::{PinArgs, early, must_open, nat};
 
 /// Packets that tables dropped: full, and in use. `None`: there are no tables.
 fn dropped_by_tables(rules: &HookRules) -> Option<(u64, u64)> {
@@ -31,7 +31,7 @@ fn dropped_by_tables(rules: &HookRules) -> Option<(u64, u64)> {
 pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     let pending = nat::pending()?;
     let opened = must_open(place);
-    let (_, rules) = match pending {
+    let (pins, rules) = match pending {
         Some(pending) => opened.context(pending)?,
         None => opened?,
     };
@@ -39,6 +39,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     let (counts, left) = (rules.counts(), rules.waiting());
     let tracking = loaded.reads_connections().then(is_tracking).transpose()?;
     let tables = dropped_by_tables(&rules);
+    let early = early::names(&pins)?;
     let answered = loaded.rejects().then(AnswerLock::is_taken).transpose()?;
     if format == Format::Json {
         let places: Vec<_> = rules
@@ -52,7 +53,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
         let object = json!({"loaded": loaded.describe(), "places": places,
             "nat_rules": {"ipv4": nat[0], "ipv6": nat[1]}, "nat_pending": pending,
             "confirm_seconds": left.map(|left| left.as_secs()), "went_back": rules.went_back(),
-            "edits": rules.edits(), "connection_tracking": tracking, "rejected_are_answered": answered, "packets_parked": counts.parked,
+            "edits": rules.edits(), "early_drop": early, "packets_dropped_early": rules.dropped_early(), "connection_tracking": tracking, "rejected_are_answered": answered, "packets_parked": counts.parked,
             "packets_dropped_without_scratch": counts.pressed,
             "packets_dropped_unknown": counts.unknown, "logs_without_place": counts.unlogged,
             "packets_dropped_table_full": tables.map(|(refused, _)| refused),
@@ -87,6 +88,14 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
             place.table,
             place.priority,
             hooks.join(" ")
+        );
+    }
+    if !early.is_empty() {
+        let _ = writeln!(
+            out,
+            "early drop at {}: {} packets dropped in drivers",
+            fairpath_units::text::line(&early.join(", ")),
+            rules.dropped_early()
         );
     }
     if let Some(left) = left {
