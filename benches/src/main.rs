@@ -94,6 +94,8 @@ enum What {
     Rules(rules::Args),
     /// Loaded rules on pings and forwarded packets, next to iptables-legacy and nftables (root)
     RulesHooks(rules::hooks::Args),
+    /// A blocklist in the driver, next to nftables at ingress (root)
+    RulesEarly(rules::early::Args),
     /// A chain of loaded rules is replaced, next to iptables-legacy and nft (root)
     RulesReplace(rules::replace::Args),
     /// Prints one of the sets of `rules`, to try commands with it
@@ -171,6 +173,7 @@ fn main() -> anyhow::Result<()> {
     let (mut afxdp, mut nfqueue, mut shape, mut impair) = (None, None, None, None);
     let mut rules_hooks = None;
     let mut rules_replace = None;
+    let mut rules_early = None;
     match args.what {
         Some(What::Afxdp(args)) => afxdp = Some(args),
         Some(What::Live(args)) => live = Some(args),
@@ -180,6 +183,7 @@ fn main() -> anyhow::Result<()> {
         Some(What::Pifo(args)) => pifo = Some(args),
         Some(What::Rules(args)) => rules = Some(args),
         Some(What::RulesHooks(args)) => rules_hooks = Some(args),
+        Some(What::RulesEarly(args)) => rules_early = Some(args),
         Some(What::RulesReplace(args)) => rules_replace = Some(args),
         Some(What::Sched(args)) => sched = Some(args),
         Some(What::Engine(args)) => engine = Some(args),
@@ -223,6 +227,13 @@ fn main() -> anyhow::Result<()> {
         rules::replace::ReplaceReport::text,
         text,
     )?;
+    let rules_early = rules_early.or_else(|| all.then(rules::early::Args::usual));
+    let rules_early = part(
+        rules_early,
+        rules::early::run,
+        rules::early::EarlyReport::text,
+        text,
+    )?;
     let sched = sched.or_else(|| all.then(sched::Args::usual));
     let sched = part(sched, sched::run, sched::SchedReport::text, text)?;
     let engine = engine.or_else(|| all.then(engine::Args::usual));
@@ -256,6 +267,7 @@ fn main() -> anyhow::Result<()> {
             "live": live, "classes": classes, "daemon": daemon, "check": check, "pifo": pifo, "rules": rules,
             "rules_hooks": rules_hooks,
             "rules_replace": rules_replace,
+            "rules_early": rules_early,
             "sched": sched, "engine": engine, "counters": counters, "offline": offline, "afxdp": afxdp, "nfqueue": nfqueue,
             "shape": shape, "latency": latency, "impair": impair
         });
