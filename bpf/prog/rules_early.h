@@ -166,8 +166,8 @@ static __attribute__((noinline)) int drops_early(struct xdp_md *ctx, u32 family,
 	if (fp_unlikely(active > 1) && bpf_ktime_get_ns() >= (active & ~1ull))
 		place = !place;
 	used = h->programs[place & 1][family & 1];
-	/* A trace sees all packets at the hook. */
-	if (!(used & 1) || cpu >= h->cpus || *(volatile u32 FP_MEM *)&h->tracing)
+	/* A trace sees all packets at the hook. Rules in the shadow decide nothing, also if they come back. */
+	if (!(used & 1) || used & SHADOW || cpu >= h->cpus || *(volatile u32 FP_MEM *)&h->tracing)
 		return 0;
 	s = take_scratch(h, cpu);
 	if (!s)

@@ -2,7 +2,7 @@
 /*
  * rules_hook.bpf.c: rules at the hooks of netfilter, one program for each table.
  *
- *   rules_raw, rules_mangle, rules_filter, rules_security
+ *   rules_raw, rules_mangle, rules_filter, rules_security; rules_after for rules in the shadow
  *   rules_early (rules_early.h): drops in the driver what table raw would drop
  *
  * A program evaluates its table for IPv4 and IPv6. The arena has two places for a set; `active` names
@@ -188,7 +188,9 @@ FP_INLINE u64 packet_of(struct bpf_nf_ctx *ctx)
 #define NEEDS_OWNER	 (64u << 24)
 #define NEEDS_DATE	 (128u << 24)
 #define NEEDS_ALL	 (255u << 24)
-#define TRACING		 (1u << 23) /* in `used` of evaluate(): a command traces packets */
+#define TRACING		 (1u << 22) /* in `used` of evaluate(): a command traces packets */
+/* Rules of the place decide nothing: rules_shadow.h. A bit of `programs`, too. */
+#define SHADOW (1u << 23)
 /* Bytes of one copy from pages. */
 #define PART 64
 /* Events that are kept, and bytes of a packet in each. */
@@ -241,6 +243,9 @@ struct rules_hook {
 	u32 local_offset; /* seconds of local time, from the kernel's time zone */
 	u32 pad;
 	struct rules_filter filter;
+	u64 shadow; /* rules_shadow.h; 0: there were no rules in the shadow yet */
+	/* Bits as in `programs`: it may drop packets. Of rules in the shadow. */
+	u32 drops[PLACES][FAMILIES];
 };
 
 /* A packet on its way through the hooks, and the set that it met first. */
@@ -744,6 +749,14 @@ static __attribute__((noinline)) int trace(struct rules_scratch FP_MEM *s, u32 p
 	return 0;
 }
 
+#include "rules_shadow.h"
+
+/* Read again each time: a known bit would double the paths that the verifier follows. */
+FP_INLINE u32 is_shadow(const struct rules_hook FP_MEM *h, u32 place, u32 family)
+{
+	return *(volatile u32 FP_MEM *)&h->programs[place & 1][family & 1] & SHADOW;
+}
+
 /* Runs the program with this number for some tables, given as bits. */
 static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 program, u32 tables)
 {
@@ -757,7 +770,8 @@ static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 progra
 
 	if (cpu >= h->cpus) {
 		fp_add64(&h->pressed, 1);
-		return NF_DROP;
+		used = h->programs[h->active & 1][family & 1];
+		return used & SHADOW ? NF_ACCEPT : NF_DROP;
 	}
 	place = place_of(h, ctx, cpu, program == 0);
 	used = h->programs[place & 1][family & 1];
@@ -766,10 +780,16 @@ static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 progra
 	if (fp_unlikely(*(volatile u32 FP_MEM *)&h->tracing) &&
 	    bpf_ktime_get_ns() < h->filter.until)
 		used |= NEEDS_ALL | TRACING;
+	if (fp_unlikely(is_shadow(h, place, family)) && !is_first_at(used, program, hook) &&
+	    is_settled(ctx))
+		return NF_ACCEPT;
 	s = take_scratch(h, cpu);
 	if (!s) {
 		fp_add64(&h->pressed, 1);
-		return NF_DROP;
+		if (!is_shadow(h, place, family))
+			return NF_DROP;
+		give_up(ctx, is_first_at(used, program, hook));
+		return NF_ACCEPT;
 	}
 	w = &s->work;
 	w->family = family ? FP_FAMILY_IPV6 : FP_FAMILY_IPV4;
@@ -808,6 +828,13 @@ static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 progra
 			FP_AT(struct fp_rules, h, h->sets[place & 1][family & 1]), w, hook, tables);
 		if (fp_unlikely(used & TRACING))
 			trace(s, place, link_of(w, skb) << 16 | program << 8 | hook);
+	} else {
+		fp_rules_verdict(w, FP_ACT_ACCEPT, 1, FP_RULES_NONE);
+	}
+	if (fp_unlikely(is_shadow(h, place, family))) {
+		record_verdict(ctx, s, place,
+			       is_first_at(used, program, hook) << 16 | hook << 8 | program);
+		verdict = FP_ACT_ACCEPT;
 	}
 	if (fp_unlikely(w->logged || verdict == FP_ACT_REJECT)) {
 		if (w->captured < EVENT_BYTES)
@@ -846,6 +873,14 @@ SEC("netfilter")
 int rules_security(struct bpf_nf_ctx *ctx)
 {
 	return evaluate(ctx, 3, ctx->state->hook == FP_HOOK_INPUT ? 1 << 3 : 1 << 4);
+}
+
+/* Behind the tables of iptables: only for rules in the shadow. */
+SEC("netfilter")
+int rules_after(struct bpf_nf_ctx *ctx)
+{
+	was_accepted(ctx);
+	return NF_ACCEPT;
 }
 
 #include "rules_early.h"

@@ -36,14 +36,14 @@ fn client(number: u8) -> (Ipv4Addr, Ipv6Addr) {
 }
 
 /// Client, router, server, with both families.
-struct AnswerLine {
-    client: Netns,
-    router: Netns,
+pub struct AnswerLine {
+    pub client: Netns,
+    pub router: Netns,
     _server: Netns,
 }
 
 impl AnswerLine {
-    fn new(testbed: &Testbed) -> AnswerLine {
+    pub fn new(testbed: &Testbed) -> AnswerLine {
         let [client, router, server] =
             ["client", "router", "server"].map(|name| testbed.netns(name).unwrap());
         for (near, far, other) in [("lan", "eth0", &client), ("wan", "eth0", &server)] {

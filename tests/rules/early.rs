@@ -365,6 +365,41 @@ fn cards(router: &Router) -> Vec<String> {
     lines.map(name).collect()
 }
 
+/// Ten frames that [`BLOCK`] drops.
+fn from_blocked() -> Vec<Vec<u8>> {
+    let frame = Frame::ethernet(CLIENT, ROUTER);
+    let (from, to) = ("198.51.100.9".parse(), "10.1.0.1".parse());
+    let frame = frame.ipv4(from.unwrap(), to.unwrap()).udp(5000, 9);
+    vec![frame.build(); 10]
+}
+
+/// Unconfirmed rules leave their program in the driver, and the shadow before them comes back.
+#[test]
+fn drivers_drop_nothing_for_the_shadow() {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let testbed = Testbed::new();
+    let twins = Twins::new(&testbed, &ADDRESSES);
+    let router = &twins.ours;
+    let file = router.file("rules.v4", BLOCK);
+    let usage = router.rules(&["load", "--shadow", "--early-drop", "lan", &file]);
+    assert_eq!(usage.status.code(), Some(2), "{usage:?}");
+    router.done(&["load", "--shadow", &file]);
+    router.done(&["load", &file, "--early-drop", "lan", "--confirm", "3s"]);
+    twins.send(&from_blocked());
+    assert_eq!(dropped_early(router), 10);
+    std::thread::sleep(std::time::Duration::from_millis(3000));
+    assert_eq!(cards(router), ["lan"]);
+    twins.send(&from_blocked());
+    assert_eq!(dropped_early(router), 10);
+    let report = router.rules(&["shadow", "--format", "json"]);
+    let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
+    assert_eq!(report["hooks"][0]["hook"], "PREROUTING");
+    assert_eq!(report["hooks"][0]["only_fairpath_drops"], 10, "{report:#}");
+    // The next load of the shadow frees the driver.
+    router.done(&["load", "--shadow", &file]);
+    assert!(cards(router).is_empty());
+}
+
 #[test]
 fn interfaces_follow_loads_and_confirmations() {
     requires!(Need::Root, Need::Tool("ethtool"));
@@ -377,12 +412,6 @@ fn interfaces_follow_loads_and_confirmations() {
     let file = router.file("rules.v4", BLOCK);
     router.done(&["load", &file, "--early-drop", "lan"]);
     assert_eq!(cards(router), ["lan"]);
-    let from_blocked = || {
-        let frame = Frame::ethernet(CLIENT, ROUTER);
-        let (from, to) = ("198.51.100.9".parse(), "10.1.0.1".parse());
-        let frame = frame.ipv4(from.unwrap(), to.unwrap()).udp(5000, 9);
-        vec![frame.build(); 10]
-    };
     twins.send(&from_blocked());
     assert_eq!(dropped_early(router), 10);
     // Edits leave the interfaces as they are, and a rule that reads a mark is refused.

@@ -14,5 +14,6 @@ mod nat_tables;
 mod oracle;
 mod runtimes;
 mod sets;
+mod shadow;
 mod shared;
 mod trace;

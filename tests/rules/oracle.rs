@@ -13,7 +13,7 @@ mod compare;
 mod connections;
 mod facts;
 mod harness;
-mod hooks;
+pub(crate) mod hooks;
 mod keys;
 pub(crate) mod legacy;
 mod logs;

@@ -18,6 +18,11 @@ use crate::oracle::rulesets::generate;
 
 /// The rules of one family.
 pub fn one(ruleset: &Ruleset, built: &Built, hooks: &mut HookRules) {
+    set(ruleset, built, hooks, None);
+}
+
+/// The same, in the shadow with the bits of tables that may drop packets.
+pub fn set(ruleset: &Ruleset, built: &Built, hooks: &mut HookRules, shadow: Option<[u32; 2]>) {
     // The first ones: the numbers stay as they are.
     let placed = Used::default().place(built.clone(), None).unwrap();
     let mut sets = [None; 2];
@@ -32,13 +37,14 @@ pub fn one(ruleset: &Ruleset, built: &Built, hooks: &mut HookRules) {
     let new = NewRules {
         sets,
         mode: CounterMode::Exact,
+        shadow,
         ..NewRules::default()
     };
     hooks.set(&new).unwrap();
 }
 
 /// True if the programs evaluate each rule of a set.
-fn is_exact(ruleset: &Ruleset) -> bool {
+pub fn is_exact(ruleset: &Ruleset) -> bool {
     let chains = ruleset.tables.iter().flat_map(|table| table.chains());
     let mut rules = chains.flat_map(|(_, chain)| &chain.rules);
     rules.all(|rule| {

@@ -16,6 +16,7 @@ mod error;
 mod events;
 mod links;
 mod lock;
+mod shadow;
 mod trace;
 mod twin;
 
@@ -40,6 +41,10 @@ pub use error::HookError;
 pub use events::{Event, EventCursor, Occurrence, RejectedFacts, Traced};
 pub use links::HookPlace;
 pub use lock::{AnswerLock, HookLock};
+pub use shadow::{
+    Comparison, Disagreement, SHADOW_EXAMPLES, SHADOW_ROWS, ShadowKind, ShadowOutcomes,
+    ShadowPacket,
+};
 pub use trace::{FILTER_WORDS, Trace, TraceFilter};
 use twin::PlaceLayout;
 pub use twin::{Editable, RulesEdit};
@@ -57,7 +62,7 @@ const LOOKS: u32 = 100;
 /// Families at the hooks: IPv4 and IPv6.
 pub const HOOK_FAMILIES: usize = 2;
 /// The version of everything in the arena: that of the header here, of images, and of scratches.
-const FORMAT: u32 = 3 | VERSION << 8 | (size_of::<Work>() as u32) << 16;
+const FORMAT: u32 = 4 | VERSION << 8 | (size_of::<Work>() as u32) << 16;
 
 /// `struct rules_hook`.
 #[repr(C)]
@@ -85,11 +90,16 @@ struct Header {
     local_offset: AtomicU32,
     pad: u32,
     filter: trace::Filter,
+    /// 0: there were no rules in the shadow yet.
+    shadow: AtomicU64,
+    drops: [[AtomicU32; HOOK_FAMILIES]; 2],
 }
 
 const HEADER_BYTES: usize = 1024;
 /// The first bit of `programs` for facts that rules read.
 const NEEDS: u32 = 24;
+/// The bit of `programs` for rules in the shadow.
+const SHADOW: u32 = 1 << 23;
 /// `struct rules_passing`, and how many a CPU has.
 const PASSING_BYTES: usize = 16 * 64;
 const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
@@ -101,6 +111,8 @@ struct Parts {
     passing: usize,
     events: usize,
     twin: usize,
+    /// Pages that rules in the shadow allocate.
+    shadow: usize,
     places: [usize; 2],
     /// Slots, tables, counters.
     shared: Shared,
@@ -112,7 +124,8 @@ impl Parts {
         let passing = HEADER_BYTES + cpus * NESTED * SCRATCH_BYTES;
         let events = page(passing + cpus * PASSING_BYTES);
         let twin = page(events + events::BYTES);
-        let first = page(twin + twin::TWIN_BYTES);
+        let shadow = page(twin + twin::TWIN_BYTES);
+        let first = page(shadow + shadow::bytes(cpus));
         let slots = first + 2 * PLACE_BYTES;
         let tables = slots + SLOTS as usize * SLOT_BYTES;
         let counters = tables + table::BYTES as usize;
@@ -124,6 +137,7 @@ impl Parts {
             passing,
             events,
             twin,
+            shadow,
             places: [first, first + PLACE_BYTES],
             shared: Shared {
                 slots,
@@ -182,6 +196,9 @@ pub struct NewRules<'a> {
     pub text: &'a [u8],
     /// The rules before come back after this time.
     pub until: Option<Duration>,
+    /// They decide nothing, and are compared with other rules. By family: programs that may drop packets,
+    /// as bits PROGRAM * 5 + hook.
+    pub shadow: Option<[u32; HOOK_FAMILIES]>,
 }
 
 /// Packets that a program could not evaluate as wanted.
@@ -244,7 +261,7 @@ impl HookRules {
         let skel = skel.inspect_err(|_| arena::release_address(address))?;
         let start = arena::mapped_at(&skel.maps.arena).ok_or(HookError::NotMapped)?;
         // SAFETY: the arena is mapped from `start` on, and larger; no program runs.
-        unsafe { arena::touch(start, (START + parts.places[0] as u64) / PAGE) };
+        unsafe { arena::touch(start, (START + parts.shadow as u64) / PAGE) };
         // SAFETY: inside that mapping.
         let base = unsafe { start.add(START as usize) };
         let zero = || [AtomicU64::new(0), AtomicU64::new(0)];
@@ -272,6 +289,8 @@ impl HookRules {
             local_offset: AtomicU32::new(0),
             pad: 0,
             filter: trace::Filter::default(),
+            shadow: AtomicU64::new(0),
+            drops: [programs(), programs()],
         };
         // SAFETY: inside the mapping, aligned to a page.
         unsafe { base.cast::<Header>().write(header) };
@@ -303,10 +322,11 @@ impl HookRules {
         if !HookRules::is_pinned(pins)? {
             return Ok(None);
         }
+        // First the format: rules of another one have other programs.
+        let mut rules = HookRules::map(pins)?;
         let Some(links::Found { programs, links }) = links::found(pins)? else {
             return Ok(None);
         };
-        let mut rules = HookRules::map(pins)?;
         (rules.programs, rules.links) = (Some(programs), links);
         rules.look()?;
         let used = rules.used_at(rules.seen.place);
@@ -441,7 +461,7 @@ impl HookRules {
     /// # Errors
     /// [`HookError::Attach`].
     pub fn attach(&mut self) -> Result<(), HookError> {
-        self.attach_these(links::ALL).map(drop)
+        self.attach_these(links::EVALUATING).map(drop)
     }
 
     /// The same for the programs that the rules need.
@@ -461,7 +481,12 @@ impl HookRules {
     /// Programs that have something to evaluate in a place.
     fn used_at(&self, place: usize) -> links::Used {
         let programs = &self.header().programs[place];
-        [0, 1].map(|family| programs[family].load(Ordering::Acquire) & links::ALL[family])
+        let words = [0, 1].map(|family| programs[family].load(Ordering::Acquire));
+        let used = [0, 1].map(|family| words[family] & links::EVALUATING[family]);
+        match words.iter().any(|word| word & SHADOW != 0) {
+            true => links::with_after(used),
+            false => used,
+        }
     }
 
     /// Pins arena and programs. What an interrupted load left is removed before.
@@ -547,6 +572,9 @@ impl HookRules {
         for (family, set) in new.sets.iter().enumerate() {
             used[family] = set.map_or(0, |set| self::used(set.image, family));
         }
+        if new.shadow.is_some() {
+            used = links::with_after(used);
+        }
         if let Some(pins) = pins {
             // They find nothing to evaluate in the old rules.
             let wanted = [0, 1].map(|family| used[family] | links::FIRST[family]);
@@ -593,7 +621,8 @@ impl HookRules {
         };
         let rules = new.sets.map(|set| set.map_or(0, |set| set.rules));
         self.plan_twin(&layout, rules);
-        if until == 0 && rules != [0; HOOK_FAMILIES] {
+        // An edit of rules in the shadow is a whole load.
+        if until == 0 && rules != [0; HOOK_FAMILIES] && new.shadow.is_none() {
             self.begin_twin();
         }
         match pins {
@@ -653,6 +682,9 @@ impl HookRules {
         unsafe { at.copy_from_nonoverlapping(NonNull::from(new.text).cast(), new.text.len()) };
         header.texts[place][0].store(start as u64, Ordering::Relaxed);
         header.texts[place][1].store(new.text.len() as u64, Ordering::Relaxed);
+        if new.shadow.is_some() {
+            self.begin_comparison(place);
+        }
         for family in 0..HOOK_FAMILIES {
             let (set, programs) = (&header.sets[place][family], &header.programs[place][family]);
             let Some(rules) = new.sets[family] else {
@@ -682,7 +714,11 @@ impl HookRules {
                 memory.zero_tables(part.clone());
             }
             set.store(offset as u64, Ordering::Relaxed);
-            let used = used(rules.image, family) | rules.needs << NEEDS;
+            let mut used = used(rules.image, family) | rules.needs << NEEDS;
+            if let Some(drops) = new.shadow {
+                used |= SHADOW | shadow::NEEDS << NEEDS;
+                header.drops[place][family].store(drops[family], Ordering::Relaxed);
+            }
             programs.store(used, Ordering::Relaxed);
         }
         Ok(())
@@ -904,11 +940,17 @@ fn parked() -> u64 {
         let number = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
         sum += number.unwrap_or(0u64);
     }
-    let queues = read("netfilter/nfnetlink_queue").unwrap_or_default();
+    sum + queued()
+}
+
+/// Packets of the calling thread's network namespace that wait in queues of user space.
+fn queued() -> u64 {
+    let queues = std::fs::read_to_string("/proc/thread-self/net/netfilter/nfnetlink_queue");
+    let queues = queues.unwrap_or_default();
     let waiting = queues
         .lines()
         .filter_map(|line| line.split_whitespace().nth(2));
-    sum + waiting
+    waiting
         .filter_map(|number| number.parse::<u64>().ok())
         .sum::<u64>()
 }
@@ -954,5 +996,23 @@ mod tests {
     #[test]
     fn programs_load() {
         drop(HookRules::load().unwrap());
+    }
+
+    /// Another version has other programs, so a pin of one may be missing.
+    #[test]
+    fn rules_of_another_format_are_refused() {
+        let place = format!("fairpath-format-{}", std::process::id());
+        let pins = Pins::at(std::env::temp_dir().join(place)).unwrap();
+        let mut rules = HookRules::load().unwrap();
+        rules.pin(&pins).unwrap();
+        // SAFETY: no program runs, and no one else has a reference.
+        unsafe { rules.base.cast::<Header>().as_mut() }.format -= 1;
+        drop(rules);
+        let mut programs = pins.names().unwrap();
+        programs.retain(|name| name.starts_with("rules-program-"));
+        assert!(pins.remove(programs.iter().max().unwrap()).unwrap());
+        let found = HookRules::open(&pins).map(|rules| rules.is_some());
+        pins.unmount().unwrap();
+        assert!(matches!(found, Err(HookError::Version { .. })), "{found:?}");
     }
 }

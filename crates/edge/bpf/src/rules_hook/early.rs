@@ -66,6 +66,7 @@ impl HookRules {
             &mut programs.rules_mangle,
             &mut programs.rules_filter,
             &mut programs.rules_security,
+            &mut programs.rules_after,
         ] {
             program.set_autoload(false);
         }

@@ -19,17 +19,22 @@ use crate::skel::rules_hook::RulesHookSkel;
 const TRIES: i32 = 8;
 /// Hooks: those of netfilter.
 pub(super) const HOOKS: [&str; 5] = ["PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"];
-/// The programs, their priorities, and the hooks of their tables.
-pub(super) const PROGRAMS: [(&str, i32, &[i32]); 4] = [
+/// The programs, their priorities, and the hooks of their tables. The last one is for rules in the shadow:
+/// behind the tables of iptables, and before IPVS and the translation of sources.
+pub(super) const PROGRAMS: [(&str, i32, &[i32]); 5] = [
     ("raw", -301, &[0, 3]),
     ("mangle", -151, &[0, 1, 2, 3, 4]),
     ("filter", -1, &[1, 2, 3]),
     ("security", 49, &[1, 2, 3]),
+    ("after", 97, &[0, 1, 2, 3, 4]),
 ];
+/// The number of the last one.
+const AFTER: usize = PROGRAMS.len() - 1;
 
 /// The places of the evaluation order that a program has at a hook, as bits. At INPUT, nat is last.
 pub(super) fn tables(program: usize, hook: usize) -> u32 {
     match (program, hook) {
+        (AFTER, _) => 0,
         (0 | 1, _) => 1 << program,
         (_, 1) => 1 << program,
         _ => 1 << (program + 1),
@@ -55,6 +60,11 @@ impl HookPlace {
         self.family == libc::NFPROTO_IPV4
     }
 
+    /// The program behind the tables of iptables, for rules in the shadow.
+    pub fn is_after(&self) -> bool {
+        self.table == PROGRAMS[AFTER].0
+    }
+
     /// The name of the hook as a chain.
     pub fn chain(&self) -> &'static str {
         HOOKS[self.hook as usize]
@@ -66,12 +76,22 @@ pub(super) type Used = [u32; HOOK_FAMILIES];
 /// None of them.
 pub(super) const NONE: Used = [0; HOOK_FAMILIES];
 /// All of them.
-pub(super) const ALL: Used = [(1 << (PROGRAMS.len() * HOOKS.len())) - 1; HOOK_FAMILIES];
+const ALL: Used = [(1 << (PROGRAMS.len() * HOOKS.len())) - 1; HOOK_FAMILIES];
+/// Those that evaluate tables.
+pub(super) const EVALUATING: Used = [(1 << (AFTER * HOOKS.len())) - 1; HOOK_FAMILIES];
+
+/// These programs, and the last one at their hooks.
+pub(super) fn with_after(used: Used) -> Used {
+    used.map(|used| {
+        let hooks = (0..AFTER).fold(0, |hooks, program| hooks | used >> (program * HOOKS.len()));
+        used | (hooks & ((1 << HOOKS.len()) - 1)) << (AFTER * HOOKS.len())
+    })
+}
 
 /// The first programs of a packet, which record its rules while they change: of table raw.
 pub(super) const FIRST: Used = [1 | 1 << 3; HOOK_FAMILIES];
 /// One for each table, in the order of [`PROGRAMS`].
-pub(super) type Programs = [OwnedFd; 4];
+pub(super) type Programs = [OwnedFd; PROGRAMS.len()];
 
 /// Programs and links of another process.
 pub(super) struct Found {
@@ -118,14 +138,15 @@ impl HookPlace {
 /// The programs of a loaded object, in the order of [`PROGRAMS`].
 pub(super) fn programs(skel: &RulesHookSkel<'static>) -> Result<Programs, HookError> {
     let programs = &skel.progs;
-    let [raw, mangle, filter, security] = [
+    let [raw, mangle, filter, security, after] = [
         &programs.rules_raw,
         &programs.rules_mangle,
         &programs.rules_filter,
         &programs.rules_security,
+        &programs.rules_after,
     ]
     .map(|program| program.as_fd().try_clone_to_owned());
-    let all = (|| Ok([raw?, mangle?, filter?, security?]))();
+    let all = (|| Ok([raw?, mangle?, filter?, security?, after?]))();
     all.map_err(|error: io::Error| HookError::Refused(error.into()))
 }
 

@@ -41,7 +41,8 @@ pub fn edit(
         return Ok(None);
     };
     let is_early = table == "raw" && !parts.early.is_empty();
-    if !TABLES.contains(&table) || parts.leaves(table) || is_early {
+    // Each load begins a comparison in the shadow.
+    if !TABLES.contains(&table) || parts.leaves(table) || is_early || parts.is_shadow {
         return Ok(None);
     }
     let found = some_chains(family, of_family, parts.journal, table, &chains, &targets)

@@ -118,6 +118,9 @@ struct Heading {
     /// Interfaces of early drop.
     #[serde(default)]
     early: Vec<String>,
+    /// The rules decide nothing.
+    #[serde(default)]
+    shadow: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -140,6 +143,7 @@ pub struct Loaded {
     sets: Option<String>,
     optimised: bool,
     mode: CounterMode,
+    shadow: bool,
     time: Timestamp,
     load: u64,
     left: Vec<String>,
@@ -161,12 +165,14 @@ impl Loaded {
         mode: CounterMode,
         left: &[String],
         early: &[String],
+        shadow: bool,
     ) -> anyhow::Result<Loaded> {
         let new = Loaded::of(sources, sets, optimised, mode, Timestamp::now())?;
         Ok(Loaded {
             load: getrandom::u64().context("draw the number of the load")?,
             left: left.to_vec(),
             early: early.to_vec(),
+            shadow,
             ..new
         })
     }
@@ -195,6 +201,7 @@ impl Loaded {
             sets,
             optimised,
             mode,
+            shadow: false,
             time,
             load: 0,
             left: Vec::new(),
@@ -273,6 +280,7 @@ impl Loaded {
             load: heading.load,
             left: heading.left,
             early: heading.early,
+            shadow: heading.shadow,
             ..read
         })
     }
@@ -307,6 +315,7 @@ impl Loaded {
             load: self.load,
             left: self.left.clone(),
             early: self.early.clone(),
+            shadow: self.shadow,
         };
         let mut out = serde_json::to_vec(&heading).expect("plain fields become JSON");
         out.push(b'\n');
@@ -359,6 +368,7 @@ impl Loaded {
             load: self.load,
             left: self.left.clone(),
             early: self.early.clone(),
+            shadow: self.shadow,
             ..new
         })
     }
@@ -366,6 +376,11 @@ impl Loaded {
     /// The number of the load.
     pub fn load(&self) -> u64 {
         self.load
+    }
+
+    /// True if the rules decide nothing.
+    pub fn is_shadow(&self) -> bool {
+        self.shadow
     }
 
     /// True for a table that iptables keeps.
@@ -461,7 +476,7 @@ impl Loaded {
                 "rules": ruleset.rules()})
         });
         serde_json::json!({"time": self.time.to_string(), "files": files.collect::<Vec<_>>(),
-            "optimised": self.optimised})
+            "optimised": self.optimised, "shadow": self.shadow})
     }
 }
 
@@ -480,6 +495,8 @@ pub struct Parts<'t> {
     /// Interfaces of early drop.
     pub early: Vec<String>,
     left: Vec<String>,
+    /// The rules decide nothing.
+    pub is_shadow: bool,
 }
 
 impl<'t> Parts<'t> {
@@ -509,6 +526,7 @@ impl<'t> Parts<'t> {
             },
             early: heading.early,
             left: heading.left,
+            is_shadow: heading.shadow,
         })
     }
 

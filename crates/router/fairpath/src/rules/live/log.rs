@@ -38,7 +38,7 @@ pub struct LogArgs {
 }
 
 /// Of a rule that is not known any more.
-const NO_OPTIONS: Group = Group {
+pub(super) const NO_OPTIONS: Group = Group {
     kind: Kind::OpaqueTarget,
     items: &[],
 };

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The loaded rules are their own record: their text is next to their images, so that no file can differ
-//! from what packets meet.
+//! from what packets meet. shadow.rs compares rules that decide nothing with those that run.
 
 mod answers;
 mod early;
@@ -16,6 +16,7 @@ mod loaded;
 mod log;
 mod nat;
 mod reader;
+mod shadow;
 mod status;
 mod suitable;
 mod trace;
@@ -45,6 +46,7 @@ use loaded::{Loaded, Parts, Source, counters};
 pub use log::{LogArgs, run as log};
 use nat::{NAT, Nat, NatArg, Outcome, Settled};
 pub use nat::{WatchArgs, watch};
+pub use shadow::{ShadowArgs, run as shadow};
 pub use status::status;
 use suitable::Suitable;
 pub use trace::{TraceArgs, run as trace};
@@ -122,10 +124,14 @@ impl PinArgs {
     fairpath rules load /etc/iptables/rules.v4 /etc/iptables/rules.v6\n  \
     fairpath rules load --confirm 60s rules.v4 && fairpath rules confirm\n  \
     fairpath rules load rules.v4 --nat=skip --skip-table mangle\n  \
-    fairpath rules load rules.v4 --early-drop eth0")]
+    fairpath rules load rules.v4 --early-drop eth0\n  \
+    fairpath rules load --shadow rules.v4 && fairpath rules shadow")]
 pub struct LoadArgs {
     #[command(flatten)]
     files: FileArgs,
+    /// Decide nothing: count, and compare with the rules that run (`fairpath rules shadow`)
+    #[arg(long, conflicts_with_all = ["confirm", "require_answers", "early_drop"])]
+    shadow: bool,
     /// Bring the old rules back after this time, unless they are confirmed
     #[arg(long, value_name = "TIME", value_parser = waiting)]
     confirm: Option<Duration>,
@@ -253,7 +259,9 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
         bail!("{problem}; nothing was changed");
     }
     let mut skip = args.skip_table.clone();
-    if args.nat == NatArg::Skip {
+    // Rules in the shadow decide nothing, so nat stays as it runs.
+    let is_nat_left = args.nat == NatArg::Skip || args.shadow && args.nat == NatArg::HandOver;
+    if is_nat_left && skip.iter().all(|table| table != NAT) {
         skip.push(NAT.to_owned());
     }
     let mut suitable = Suitable::new(&skip);
@@ -295,7 +303,7 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
         bail!("give a file of rules");
     }
     suitable.complete()?;
-    if suitable.rejects() {
+    if suitable.rejects() && !args.shadow {
         suitable.set_answered(AnswerLock::is_taken()?);
         if args.require_answers && !suitable.is_answered() {
             bail!(
@@ -307,13 +315,22 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
     let sets = files.sets.map(|sets| sets.to_string());
     let mode = args.counters.into();
     let early = &args.early_drop;
-    let new = Loaded::new(sources, sets, !args.no_optimise, mode, &skip, early)?;
+    let new = Loaded::new(
+        sources,
+        sets,
+        !args.no_optimise,
+        mode,
+        &skip,
+        early,
+        args.shadow,
+    )?;
     // Before the lock: large sets keep no other command waiting.
     let built = new.build()?;
     let pins = args.place.pins()?;
     let _lock = lock()?;
     let found = nat::settle().and_then(|_| found(&pins));
     let placed = found.and_then(|found| {
+        shadow::refuse_to_end(&new, found.as_ref())?;
         let switch = || install(&new, built, found, &pins, args.confirm, None);
         nat.hand_over(new.load(), &args.place, args.confirm, switch)
     });
@@ -485,6 +502,7 @@ fn install(
         mode: new.mode(),
         text: &text,
         until,
+        shadow: new.is_shadow().then(|| shadow::drops(new)),
     };
     // An edit leaves the interfaces as they are.
     let cards = match edited {
@@ -609,17 +627,23 @@ fn report(
     nat: &[Outcome],
 ) -> anyhow::Result<()> {
     let seconds = args.confirm.map(|time| time.as_secs());
+    let mut notes = suitable.notes();
+    notes.extend(shadow::notes(new));
     if args.format == Format::Json {
         let object = json!({"loaded": new.describe(), "counters_kept": kept,
-            "confirm_seconds": seconds, "notes": suitable.notes(), "nat": nat});
+            "confirm_seconds": seconds, "notes": notes, "nat": nat});
         fairpath_cli::print(format!("{object}\n"))?;
         return Ok(());
     }
-    let mut out = format!("loaded {}\n", counted(new.rules(), "rule", "rules"));
+    let rules = counted(new.rules(), "rule", "rules");
+    let mut out = match new.is_shadow() {
+        true => format!("loaded {rules} in the shadow: they decide nothing\n"),
+        false => format!("loaded {rules}\n"),
+    };
     if kept > 0 {
         let _ = writeln!(out, "{} kept", counted(kept, "counter", "counters"));
     }
-    for line in nat.iter().map(Outcome::line).chain(suitable.notes()) {
+    for line in nat.iter().map(Outcome::line).chain(notes) {
         let _ = writeln!(out, "{line}");
     }
     if let Some(seconds) = seconds {
@@ -645,11 +669,16 @@ pub fn unload(args: &UnloadArgs) -> anyhow::Result<()> {
         Ok(Settled::Nothing | Settled::Back) => settled,
         _ => nat::settle(),
     };
-    let is_removed = removed?;
-    if settled? != Settled::Back && !is_removed {
+    let removed = removed?;
+    if settled? != Settled::Back && removed == Removed::Nothing {
         bail!(NONE_LOADED);
     }
-    for (family, line) in nat::describe() {
+    // Nat next to rules in the shadow is that of the rules that run.
+    let nat = match removed {
+        Removed::Shadow => Vec::new(),
+        _ => nat::describe(),
+    };
+    for (family, line) in nat {
         let tool = family.tool();
         fairpath_cli::note(format!(
             "{line}: `{tool} -t nat -F && {tool} -t nat -X` removes them"
@@ -658,21 +687,36 @@ pub fn unload(args: &UnloadArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes rules, programs and connection tracking; false if there are none.
-fn remove(place: &PinArgs) -> anyhow::Result<bool> {
+/// The rules that `unload` removes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Removed {
+    Nothing,
+    Deciding,
+    Shadow,
+}
+
+/// Removes rules, programs and connection tracking.
+fn remove(place: &PinArgs) -> anyhow::Result<Removed> {
     let Some(pins) = place.mounted()? else {
-        return Ok(false);
+        return Ok(Removed::Nothing);
     };
     let found = match HookRules::open(&pins) {
         Ok(Some(rules)) => {
+            let is_shadow = rules.is_shadow();
             rules.unload(&pins)?;
-            true
+            match is_shadow {
+                true => Removed::Shadow,
+                false => Removed::Deciding,
+            }
         }
         // Programs without rules are those of an interrupted command.
-        Ok(None) => HookRules::sweep(&pins)? || is_tracking()?,
+        Ok(None) => match HookRules::sweep(&pins)? || is_tracking()? {
+            true => Removed::Deciding,
+            false => Removed::Nothing,
+        },
         Err(HookError::Version { .. }) => {
             HookRules::sweep(&pins)?;
-            true
+            Removed::Deciding
         }
         Err(error) => return Err(error.into()),
     };

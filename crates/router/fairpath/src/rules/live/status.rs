@@ -40,7 +40,8 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     let tracking = loaded.reads_connections().then(is_tracking).transpose()?;
     let tables = dropped_by_tables(&rules);
     let early = early::names(&pins)?;
-    let answered = loaded.rejects().then(AnswerLock::is_taken).transpose()?;
+    let rejects = loaded.rejects() && !loaded.is_shadow();
+    let answered = rejects.then(AnswerLock::is_taken).transpose()?;
     if format == Format::Json {
         let places: Vec<_> = rules
             .places()
@@ -69,6 +70,9 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     }
     for (_, line) in nat::describe() {
         let _ = writeln!(out, "{line}");
+    }
+    if loaded.is_shadow() {
+        out += "in the shadow: they decide nothing, `fairpath rules shadow` compares them\n";
     }
     out += "priorities:\n";
     let mut shown: Vec<(&str, i32)> = Vec::new();
@@ -119,9 +123,13 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     if tracking == Some(false) {
         out += "connection tracking may be off, because table inet fairpath_rules is missing: load the rules again\n";
     }
+    let dropped = match loaded.is_shadow() {
+        true => "not evaluated",
+        false => "dropped",
+    };
     let _ = writeln!(
         out,
-        "packets: {} dropped with an unknown answer, {} dropped for lack of a scratch, {} waited elsewhere while rules were replaced",
+        "packets: {} dropped with an unknown answer, {} {dropped} for lack of a scratch, {} waited elsewhere while rules were replaced",
         counts.unknown, counts.pressed, counts.parked
     );
     if counts.unlogged > 0 {

@@ -24,8 +24,8 @@ pub struct Suitable {
     all_refused: usize,
     skipped: usize,
     rejects: usize,
-    /// A process answers rejected packets.
-    answered: bool,
+    /// A process answers rejected packets. `None`: in the shadow, no packet is rejected.
+    answered: Option<bool>,
     logs: usize,
     /// Of these, those that want the user.
     users: usize,
@@ -39,7 +39,7 @@ impl Suitable {
             all_refused: 0,
             skipped: 0,
             rejects: 0,
-            answered: false,
+            answered: None,
             logs: 0,
             users: 0,
         }
@@ -98,11 +98,11 @@ impl Suitable {
     }
 
     pub fn set_answered(&mut self, answered: bool) {
-        self.answered = answered;
+        self.answered = Some(answered);
     }
 
     pub fn is_answered(&self) -> bool {
-        self.answered
+        self.answered == Some(true)
     }
 
     fn refuse(&mut self, file: &str, line: u32, table: &Table, chain: &Chain, why: &str) {
@@ -135,9 +135,9 @@ impl Suitable {
     /// Rules that act otherwise than with iptables, a sentence each.
     pub fn notes(&self) -> Vec<String> {
         let mut out = Vec::new();
-        if self.rejects > 0 {
+        if let Some(answered) = self.answered {
             let rules = counted(self.rejects, "rule rejects", "rules reject");
-            out.push(match self.answered {
+            out.push(match answered {
                 true => format!("{rules}: a process answers their packets"),
                 false => format!(
                     "{rules}: their packets are dropped without an answer until `fairpath rules answer` runs"

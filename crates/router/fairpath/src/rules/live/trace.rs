@@ -281,6 +281,9 @@ pub fn run(args: &TraceArgs) -> anyhow::Result<()> {
     {
         bail!("--rule: no loaded rule is there: `fairpath rules counters` prints them in order");
     }
+    if reader.rules.is_shadow() {
+        fairpath_cli::note("the rules are in the shadow: their verdicts decide nothing");
+    }
     let signals = Signals::take()?;
     let mut trace = reader.rules.trace(&filter)?;
     let mut kept = Instant::now();
