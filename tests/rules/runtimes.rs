@@ -3,7 +3,7 @@
 use fairpath_bpf::{KernelRules, RUN_PACKETS};
 use fairpath_core::rules::{CounterMode, Evaluator, Work};
 use fairpath_rules::image::{Applied, Built, Live, Lookups, build};
-use fairpath_rules::{Facts, Family, Hook, Names, Packet, fill, read};
+use fairpath_rules::{Facts, Family, Hook, Names, Packet, Sets, fill, read};
 use fairpath_statistics::Random;
 use fairpath_testbed::{Need, requires};
 use fairpath_units::test_seed;
@@ -298,4 +298,38 @@ fn edits_agree_in_the_kernel() {
         assert_eq!(native.memory().counter(id), kernel.memory().counter(id));
     }
     assert!(verdicts[1] > 100 && verdicts[2] > 100, "{verdicts:?}");
+}
+
+#[test]
+fn ends_of_elements_agree_in_the_kernel() {
+    requires!(Need::Root);
+    let mut random = Random::new(test_seed());
+    let mut text = "create a hash:net timeout 20\ncreate p hash:ip,port timeout 9\n\
+         create l list:set timeout 30\nadd l a\nadd l p timeout 0\n"
+        .to_owned();
+    for host in 0..9 {
+        let seconds = random.below(40);
+        text += &format!(
+            "add a 10.0.0.{host}/{} timeout {seconds} -exist\n",
+            28 + host % 5
+        );
+        text += &format!("add p 10.0.0.{},tcp:0-300 timeout {seconds}\n", host + 1);
+    }
+    text += "add a 10.0.0.4 nomatch -exist\n";
+    let mut sets = Sets::read("sets", text.as_bytes()).expect("valid sets");
+    sets.set_time(SECOND);
+    let rules = read(
+        &mut &b"*filter\n-A FORWARD -m set --match-set a src\n\
+            -A FORWARD -m set --match-set p src,dst\n\
+            -A FORWARD -m set --match-set l src,src -j DROP\nCOMMIT\n"[..],
+        "test",
+        Family::Ipv4,
+        &Names::default(),
+    );
+    let rules = rules.expect("memory").complete().expect("valid rules");
+    let built = build(&rules, Some(&sets), Lookups::default()).expect("small");
+    let mut now = SECOND;
+    let next = |work: &mut Work, random: &mut Random| ipv4(work, random, &mut now, 12);
+    let dropped = compare(&built, Hook::Forward, next, 0);
+    assert!(dropped > 0 && dropped < PACKETS, "{dropped}");
 }

@@ -18,7 +18,7 @@
 #include "../hash.h"
 
 #define FP_RULES_MAGIC	  0x4c555246 /* "FRUL" */
-#define FP_RULES_VERSION  3
+#define FP_RULES_VERSION  4
 #define FP_RULES_UNIT	  16u /* records and chains are aligned to it */
 #define FP_RULES_WORDS	  16
 #define FP_RULES_HEAD	  512	     /* bytes of a packet that tests can read */
@@ -388,8 +388,8 @@ struct fp_rules_set {
 	u32 levels;
 	u32 mask;	/* entries less one */
 	u32 at;		/* offset of the entries from here */
-	u32 kind;	/* bits: 1 has ports, 2 IPv6 */
-	u32 level[130]; /* lengths, longest first */
+	u32 kind;	/* bits: 1 has ports, 2 IPv6, 4 list, 8 entries end */
+	u32 level[130]; /* lengths, longest first, and from bit 8 on the number of their entries */
 	u64 seed;	/* of the hash */
 };
 
@@ -397,6 +397,12 @@ struct fp_rules_member {
 	u64 key[2];
 	u32 port;  /* protocol << 16 | port */
 	u32 level; /* length + 1 | 256 for nomatch; 0 free */
+};
+
+/* An entry of a set whose entries end. A list has such ends alone, by member. */
+struct fp_rules_ending {
+	struct fp_rules_member member;
+	u64 end; /* the last nanosecond at which it is in the set; 0: it stays */
 };
 
 /* The packet, and the progress of its evaluation: the scratch of one CPU. */

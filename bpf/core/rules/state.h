@@ -84,6 +84,7 @@ FP_INLINE u32 fp_hash_member(u64 seed, u64 a, u64 b, u32 port, u32 length)
 #define FP_SET_PORTS  1u
 #define FP_SET_IPV6   2u
 #define FP_SET_LIST   4u
+#define FP_SET_ENDS   8u
 #define FP_SET_LEVELS 129
 #define FP_SET_PROBES 64
 #define FP_NOMATCH    256u
@@ -95,11 +96,18 @@ FP_INLINE u64 fp_prefix_mask(u32 bits)
 	return __builtin_bswap64(mask);
 }
 
+/* True for an entry that has ended: the kernel looks on as if it were not there. */
+FP_INLINE int fp_set_over(u64 end, u64 now)
+{
+	return end && end < now;
+}
+
 /* A look-up of w->scratch (address in two words, port) in one set. */
 FP_FUNC u32 fp_set_has(struct fp_rules_work FP_MEM *w FP_ARG,
 		       const struct fp_rules_set FP_MEM *set FP_ARG)
 {
-	u32 i, k, port = (u32)w->scratch[2];
+	u32 i, k, port = (u32)w->scratch[2], ends = set->kind & FP_SET_ENDS;
+	u32 bytes = ends ? sizeof(struct fp_rules_ending) : sizeof(struct fp_rules_member);
 
 	fp_loop(i, FP_SET_LEVELS) {
 		u32 length, at;
@@ -107,21 +115,24 @@ FP_FUNC u32 fp_set_has(struct fp_rules_work FP_MEM *w FP_ARG,
 
 		if (i >= set->levels)
 			break;
-		length = set->level[i];
+		length = (u8)set->level[i];
 		a = w->scratch[0] & fp_prefix_mask(length);
 		b = length > 64 ? w->scratch[1] & fp_prefix_mask(length - 64) : 0;
 		at = fp_hash_member(set->seed, a, b, port, length);
 		fp_loop(k, FP_SET_PROBES) {
-			const struct fp_rules_member FP_MEM *m =
-				FP_AT(const struct fp_rules_member, set,
-				      set->at + (u64)((at + k) & set->mask) *
-							sizeof(struct fp_rules_member));
+			const struct fp_rules_ending FP_MEM *e =
+				FP_AT(const struct fp_rules_ending, set,
+				      set->at + (u64)((at + k) & set->mask) * bytes);
+			const struct fp_rules_member FP_MEM *m = &e->member;
 
 			if (!m->level)
 				break;
 			if (m->key[0] == a && m->key[1] == b && m->port == port &&
-			    (m->level & 255) == length + 1)
+			    (m->level & 255) == length + 1) {
+				if (ends && fp_set_over(e->end, w->now))
+					break;
 				return m->level & FP_NOMATCH ? FP_NO : FP_YES;
+			}
 		}
 	}
 	return FP_NO;
@@ -216,6 +227,9 @@ FP_FUNC u32 fp_test_set(struct fp_rules FP_MEM *r FP_ARG, struct fp_rules_work F
 	fp_loop(*i, FP_SET_LEVELS) {
 		if (*i >= set->levels)
 			break;
+		if ((set->kind & FP_SET_ENDS) &&
+		    fp_set_over(FP_AT(const u64, set, set->at)[*i], w->now))
+			continue;
 		state = fp_set_find(w, fp_set_at(r, set->level[*i]), t);
 		if (state == FP_MAYBE)
 			return state;

@@ -7,11 +7,12 @@
 
 #include "rules/early.h"
 
-const u32 fp_native_rules_sizes[7] = {
-	sizeof(struct fp_rules),       sizeof(struct fp_rules_image),
-	sizeof(struct fp_rules_work),  FP_TEST_KINDS,
-	sizeof(struct fp_rules_table), sizeof(struct fp_rules_store),
-	sizeof(struct fp_rules_kept),
+const u32 fp_native_rules_sizes[10] = {
+	sizeof(struct fp_rules),	sizeof(struct fp_rules_image),
+	sizeof(struct fp_rules_work),	FP_TEST_KINDS,
+	sizeof(struct fp_rules_table),	sizeof(struct fp_rules_store),
+	sizeof(struct fp_rules_kept),	sizeof(struct fp_rules_set),
+	sizeof(struct fp_rules_member), sizeof(struct fp_rules_ending),
 };
 
 void fp_native_rules_seed(struct fp_rules *r, u64 seed)

@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use abi::*;
-pub use check::{ImageError, check, check_chains, check_shared};
+pub use check::{ImageError, check, check_chains, check_sets, check_shared};
 pub use live::{Carry, Entries, LiveImage, Patch, ReplaceError};
 
 /// Packets that are counted.

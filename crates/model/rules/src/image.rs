@@ -19,6 +19,7 @@ mod matches;
 mod prefix;
 mod rule;
 mod set;
+mod set_edit;
 mod shared;
 mod table;
 mod target;
@@ -37,6 +38,7 @@ pub(crate) use hash::mix;
 pub use live::{Applied, EditError, Live, SPACE, SPARE, kept};
 pub use lookup::{ChainPlan, Segment};
 pub use rule::name_words;
+pub use set_edit::{NotEdited, SetBytes, SetEdit};
 pub use shared::{Chains, Placed, Used, carry, carry_edited, identify, identity};
 pub use table::RECENT_ENTRIES;
 
@@ -98,6 +100,8 @@ pub struct Built {
     pub ids: u32,
     /// Bits of each word of a packet that rules read.
     pub(crate) reads: encoded::Reads,
+    /// Names of the sets that rules use, by number.
+    pub sets: Vec<String>,
     /// Chains with tables.
     pub plans: Vec<ChainPlan>,
     /// Recent lists and limits by key.
@@ -324,6 +328,7 @@ impl<'r, 'a> Builder<'r, 'a> {
             chain_base: self.chain_base,
             ids: self.ids,
             reads: self.reads,
+            sets: self.encoder.sets.names(),
             plans: self.plans,
             tables: self.encoder.tables.clone(),
         };

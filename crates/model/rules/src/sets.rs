@@ -9,13 +9,16 @@
 //!                     other types                                      lines as text
 //! ```
 //!
-//! Deliberately absent: names of hosts and services, short addresses such as `10.1`, expiry of
-//! timeouts, and the eviction of `forceadd`. Each line has its own `-exist`, where ipset applies
+//! Elements end only after [`Sets::set_time`]: those of a file stay, as their timeouts began elsewhere.
+//!
+//! Deliberately absent: names of hosts and services, short addresses such as `10.1`, and the eviction
+//! of `forceadd`. Each line has its own `-exist`, where ipset applies
 //! that of the first line to all consecutive lines of a set.
 
 mod apply;
 mod blocks;
 mod element;
+mod element_line;
 mod header;
 mod line;
 mod list;
@@ -27,6 +30,7 @@ mod table;
 mod tests;
 
 pub use element::Element;
+pub use element_line::{ElementLine, Verb};
 pub use options::Options;
 
 use crate::{LineError, Place, ReadError};
@@ -34,6 +38,7 @@ use element::write_element;
 use header::Header;
 use list::Member;
 use opaque::Opaque;
+use options::Times;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, BufRead, Read};
@@ -215,28 +220,34 @@ impl Set {
 
     /// The names of a list's members, in order; none of other sets.
     pub fn members(&self) -> impl Iterator<Item = &str> {
+        self.member_ends().map(|(name, _)| name)
+    }
+
+    /// The same with the last nanosecond at which each is in the list; 0: it stays.
+    pub fn member_ends(&self) -> impl Iterator<Item = (&str, u64)> {
         let members = match &self.body {
             Body::List(_, members) => members.as_slice(),
             _ => &[],
         };
-        members.iter().map(|member| member.name.as_str())
+        let ends = members.iter();
+        ends.map(|member| (member.name.as_str(), member.options.end))
     }
 
-    /// Looks `key` up; `sets` has the members of a list.
+    /// Looks `key` up at a time in nanoseconds; `sets` has the members of a list.
     ///
     /// O(p log n) for p prefix lengths in use (ip_set_hash_gen.h, `mtype_test_cidrs`).
-    pub fn contains<'a>(&'a self, sets: &'a Sets, key: &SetKey) -> Contains<'a> {
+    pub fn contains<'a>(&'a self, sets: &'a Sets, key: &SetKey, now: u64) -> Contains<'a> {
         let found = match (&self.body, key.addr) {
             (Body::Inet(header, table), IpAddr::V4(address)) => {
                 let bits = u128::from(u32::from(address));
-                ports(header, key).and_then(|(proto, port)| table.find(bits, proto, port))
+                ports(header, key).and_then(|(proto, port)| table.find(bits, proto, port, now))
             }
             (Body::Inet6(header, table), IpAddr::V6(address)) => {
                 let bits = u128::from(address);
-                ports(header, key).and_then(|(proto, port)| table.find(bits, proto, port))
+                ports(header, key).and_then(|(proto, port)| table.find(bits, proto, port, now))
             }
             (Body::Inet(..) | Body::Inet6(..), _) => None,
-            (Body::List(..), _) => return self.list_contains(sets, key),
+            (Body::List(..), _) => return self.list_contains(sets, key, now),
             (Body::Opaque(opaque), _) => return Contains::Unknown(opaque.label),
         };
         match found {
@@ -246,10 +257,13 @@ impl Set {
     }
 
     /// The first member that contains the key decides.
-    fn list_contains<'a>(&'a self, sets: &'a Sets, key: &SetKey) -> Contains<'a> {
+    fn list_contains<'a>(&'a self, sets: &'a Sets, key: &SetKey, now: u64) -> Contains<'a> {
         let mut answer = Contains::No;
-        for set in self.members().filter_map(|name| sets.get(name)) {
-            match set.contains(sets, key) {
+        let members = self
+            .member_ends()
+            .filter(|(_, end)| *end == 0 || *end >= now);
+        for set in members.filter_map(|(name, _)| sets.get(name)) {
+            match set.contains(sets, key, now) {
                 Contains::Yes => return Contains::Yes,
                 unknown @ Contains::Unknown(_) if answer == Contains::No => answer = unknown,
                 _ => {}
@@ -260,12 +274,24 @@ impl Set {
 
     /// Writes the create line and the add lines of the set, with `name`.
     pub fn write(&self, name: &str, out: &mut impl fmt::Write) -> fmt::Result {
+        self.write_with(name, out, Times::Whole)
+    }
+
+    /// The same with the seconds that are left at a time in nanoseconds, without what has ended.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn write_left(&self, name: &str, out: &mut impl fmt::Write, now: u64) -> fmt::Result {
+        self.write_with(name, out, Times::Left(now))
+    }
+
+    fn write_with(&self, name: &str, out: &mut impl fmt::Write, times: Times) -> fmt::Result {
         match &self.body {
-            Body::Inet(header, table) => write_table(out, name, header, table),
-            Body::Inet6(header, table) => write_table(out, name, header, table),
+            Body::Inet(header, table) => write_table(out, name, header, table, times),
+            Body::Inet6(header, table) => write_table(out, name, header, table, times),
             Body::List(header, members) => {
                 writeln!(out, "create {name} {header}")?;
-                list::write(out, name, members, header)
+                list::write(out, name, members, header, times)
             }
             Body::Opaque(opaque) => opaque.write(out, name),
         }
@@ -285,11 +311,13 @@ fn write_table<K: table::Key>(
     name: &str,
     header: &Header,
     table: &Table<K>,
+    times: Times,
 ) -> fmt::Result {
     writeln!(out, "create {name} {header}")?;
-    for (key, options) in table.iter() {
+    let shown = table.iter().filter(|(_, options)| times.shows(options));
+    for (key, options) in shown {
         write!(out, "add {name} ")?;
-        write_element(out, key, options, header)?;
+        write_element(out, key, options, header, times)?;
     }
     Ok(())
 }
@@ -300,12 +328,44 @@ fn write_table<K: table::Key>(
 #[derive(Debug, Clone, Default)]
 pub struct Sets {
     sets: BTreeMap<String, Set>,
+    /// Of sets whose elements end: the time at which lines are applied.
+    now: Option<u64>,
+    /// True while the text of loaded sets is read.
+    has_ends: bool,
 }
 
 impl Sets {
     /// Reads a file; `file_name` is for messages.
-    pub fn read(file_name: &str, mut input: impl BufRead) -> Result<Sets, ReadSetsError> {
+    pub fn read(file_name: &str, input: impl BufRead) -> Result<Sets, ReadSetsError> {
         let mut sets = Sets::default();
+        sets.read_lines(file_name, input)?;
+        Ok(sets)
+    }
+
+    /// Reads the text of [`Sets::write_loaded`] at a time in nanoseconds.
+    ///
+    /// # Errors
+    /// It is corrupt.
+    pub fn read_loaded(name: &str, input: impl BufRead, now: u64) -> Result<Sets, ReadSetsError> {
+        let mut sets = Sets {
+            now: Some(now),
+            has_ends: true,
+            ..Sets::default()
+        };
+        sets.read_lines(name, input)?;
+        sets.has_ends = false;
+        Ok(sets)
+    }
+
+    /// Applies the lines of a file, or of several commands. A refused line leaves those before it.
+    ///
+    /// # Errors
+    /// The first line that is refused.
+    pub fn read_lines(
+        &mut self,
+        file_name: &str,
+        mut input: impl BufRead,
+    ) -> Result<(), ReadSetsError> {
         let mut line = Vec::new();
         for number in 1.. {
             line.clear();
@@ -321,7 +381,7 @@ impl Sets {
             if length == 0 {
                 break;
             }
-            sets.apply_bytes(&line).map_err(|error| ReadError {
+            self.apply_bytes(&line).map_err(|error| ReadError {
                 file: file_name.to_owned(),
                 place: Place {
                     line: number,
@@ -330,7 +390,54 @@ impl Sets {
                 text: error.text,
             })?;
         }
-        Ok(sets)
+        Ok(())
+    }
+
+    /// The time in nanoseconds from which on lines are applied. The first call begins all timeouts.
+    pub fn set_time(&mut self, now: u64) {
+        if self.now.replace(now).is_some() {
+            return;
+        }
+        for set in self.sets.values_mut().filter(|set| set.has_timeouts()) {
+            match &mut set.body {
+                Body::Inet(header, table) => {
+                    let all = table.options_mut();
+                    all.for_each(|options| options.begin(header.timeout, now));
+                }
+                Body::Inet6(header, table) => {
+                    let all = table.options_mut();
+                    all.for_each(|options| options.begin(header.timeout, now));
+                }
+                Body::List(header, members) => {
+                    let all = members.iter_mut().map(|member| &mut member.options);
+                    all.for_each(|options| options.begin(header.timeout, now));
+                }
+                Body::Opaque(_) => {}
+            }
+        }
+    }
+
+    /// Removes what has ended before the time of [`Sets::set_time`]. O(elements).
+    pub fn forget_ended(&mut self) {
+        let now = self.time();
+        for set in self.sets.values_mut().filter(|set| set.has_timeouts()) {
+            match &mut set.body {
+                Body::Inet(_, table) => table.forget_ended(now),
+                Body::Inet6(_, table) => table.forget_ended(now),
+                Body::List(_, members) => members.retain(|member| !member.options.is_over(now)),
+                Body::Opaque(_) => {}
+            }
+        }
+    }
+
+    /// True if elements end.
+    pub fn has_time(&self) -> bool {
+        self.now.is_some()
+    }
+
+    /// The time at which lines are applied; 0 if elements do not end.
+    pub fn time(&self) -> u64 {
+        self.now.unwrap_or(0)
     }
 
     fn apply_bytes(&mut self, line: &[u8]) -> Result<(), LineError> {
@@ -353,10 +460,30 @@ impl Sets {
     ///
     /// Reading the text and writing it again gives the same bytes.
     pub fn write(&self, out: &mut impl fmt::Write) -> fmt::Result {
+        self.write_with(out, Times::Whole)
+    }
+
+    /// The same with the seconds that are left at a time in nanoseconds, without what has ended.
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn write_left(&self, out: &mut impl fmt::Write, now: u64) -> fmt::Result {
+        self.write_with(out, Times::Left(now))
+    }
+
+    /// The same with ends, for [`Sets::read_loaded`].
+    ///
+    /// # Errors
+    /// Those of the output.
+    pub fn write_loaded(&self, out: &mut impl fmt::Write) -> fmt::Result {
+        self.write_with(out, Times::Ends)
+    }
+
+    fn write_with(&self, out: &mut impl fmt::Write, times: Times) -> fmt::Result {
         let is_list = |set: &Set| matches!(set.body, Body::List(..));
         for lists in [false, true] {
             for (name, set) in self.iter().filter(|(_, set)| is_list(set) == lists) {
-                set.write(name, out)?;
+                set.write_with(name, out, times)?;
             }
         }
         Ok(())
@@ -384,7 +511,8 @@ impl Sets {
 
     /// Looks `key` up in the set `name`; `None` if there is no such set.
     pub fn contains(&self, name: &str, key: &SetKey) -> Option<Contains<'_>> {
-        self.get(name).map(|set| set.contains(self, key))
+        let now = self.now.unwrap_or(0);
+        self.get(name).map(|set| set.contains(self, key, now))
     }
 }
 

@@ -26,6 +26,27 @@ pub const PREFIXES: u32 = 0xff;
 pub const PROBES: usize = 32;
 /// The same of a set.
 pub const SET_PROBES: usize = 64;
+/// Most prefix lengths of a set, and members of a list.
+pub const SET_LEVELS: usize = 129;
+/// Bytes of `struct fp_rules_set`.
+pub const SET_HEADER: usize = 16 + (SET_LEVELS + 1) * 4 + 8;
+/// Bytes of an entry of a set (`struct fp_rules_member`).
+pub const MEMBER: usize = 24;
+/// The same of a set whose entries end (`struct fp_rules_ending`).
+pub const ENDING: usize = 32;
+
+/// Bits of the kind of a set.
+pub mod set_kind {
+    /// With ports.
+    pub const PORTS: u32 = 1;
+    /// Of IPv6.
+    pub const IPV6: u32 = 2;
+    /// A list of sets.
+    pub const LIST: u32 = 4;
+    /// Entries end.
+    pub const ENDS: u32 = 8;
+}
+
 /// Keys of the hash of tables (`struct fp_hash_keys`).
 pub const HASH_KEYS: usize = 11;
 /// Bytes of a slot of state.
@@ -33,7 +54,7 @@ pub const SLOT_BYTES: usize = 16;
 /// First bytes of an image.
 pub const MAGIC: u32 = 0x4c55_5246;
 /// Version of the image's format.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Tables of a hook.
 pub const TABLES: usize = 5;
 /// Families of an image.
@@ -697,5 +718,9 @@ mod tests {
         assert_eq!(sizes[4] as usize, size_of::<Table>());
         assert_eq!(sizes[5] as usize, size_of::<Store>());
         assert_eq!(sizes[6] as usize, size_of::<Kept>());
+        assert_eq!(
+            sizes[7..].to_vec(),
+            [SET_HEADER as u32, MEMBER as u32, ENDING as u32]
+        );
     }
 }

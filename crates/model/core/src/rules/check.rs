@@ -9,19 +9,16 @@
 use std::cell::Cell;
 
 use super::abi::{
-    COMPARES, FAMILIES, HOOKS, Header, MAGIC, NONE, PREFIXES, TABLES, TESTS, TUPLES, Table, UNIT,
-    VERSION, action, record, table, test,
+    COMPARES, ENDING, FAMILIES, HOOKS, Header, MAGIC, MEMBER, NONE, PREFIXES, SET_HEADER,
+    SET_LEVELS, TABLES, TESTS, TUPLES, Table, UNIT, VERSION, action, record, set_kind, table, test,
 };
 
 /// Most bytes of an image.
 const MAX_BYTES: usize = 1 << 30;
 const CHAIN_HEADER: usize = 16;
-const SET_HEADER: usize = 16 + 130 * 4 + 8;
-const MEMBER: usize = 24;
 const LOOKUP: usize = 16;
 const TUPLE: usize = 80;
 const ENTRY: usize = 8;
-const SET_LIST: u32 = 4;
 /// Of `struct fp_rules_extension` and `struct fp_rules_time`.
 const EXTENSION: usize = 96;
 const TIME: usize = 40;
@@ -176,6 +173,31 @@ pub fn check_chains(bytes: &[u8], starts: &[usize]) -> Result<(), ImageError> {
     starts
         .iter()
         .try_for_each(|start| check_chain(&image, *start))
+}
+
+/// Checks sets by number, of an image of which the rest was accepted before: what an edit wrote.
+/// O(number of sets).
+///
+/// # Errors
+///
+/// [`ImageError`]: the first contradiction.
+pub fn check_sets(bytes: &[u8], numbers: &[u32]) -> Result<(), ImageError> {
+    let Some(header) = Header::of(bytes) else {
+        return bad(0, "the header is cut short");
+    };
+    let image = Image {
+        bytes,
+        header,
+        tables: Vec::new(),
+        left: Cell::new(bytes.len()),
+    };
+    numbers.iter().try_for_each(|number| match number {
+        number if *number < header.sets => {
+            let at = header.set_at as usize + 4 * *number as usize;
+            check_set(&image, image.u32(at)? as usize)
+        }
+        _ => bad(36, "a set does not exist"),
+    })
 }
 
 /// True for the place of a table of offsets.
@@ -660,10 +682,10 @@ fn check_set(image: &Image, at: usize) -> Result<(), ImageError> {
     image.spend(at, SET_HEADER)?;
     let levels = image.u32(at)? as usize;
     let kind = image.u32(at + 12)?;
-    if levels > 129 {
+    if levels > SET_LEVELS {
         return bad(at, "a set has too many levels");
     }
-    if kind & SET_LIST != 0 {
+    if kind & set_kind::LIST != 0 {
         for level in 0..levels {
             let member = image.u32(at + 16 + 4 * level)?;
             let inner = if member < image.header.sets {
@@ -671,24 +693,33 @@ fn check_set(image: &Image, at: usize) -> Result<(), ImageError> {
             } else {
                 return bad(at, "a list names a set that does not exist");
             };
-            if image.u32(inner + 12)? & SET_LIST != 0 {
+            if image.u32(inner + 12)? & set_kind::LIST != 0 {
                 return bad(at, "a list has a list as member");
             }
         }
-        return Ok(());
+        let ends = at + image.u32(at + 8)? as usize;
+        let fits = ends.is_multiple_of(8) && ends + 8 * levels <= image.bytes.len();
+        return match kind & set_kind::ENDS != 0 && !fits {
+            true => bad(at + 8, "the ends of a list are outside"),
+            false => Ok(()),
+        };
     }
     let mask = image.u32(at + 4)? as usize;
     let place = at + image.u32(at + 8)? as usize;
+    let member = match kind & set_kind::ENDS {
+        0 => MEMBER,
+        _ => ENDING,
+    };
     let fits = mask
         .checked_add(1)
         .filter(|count| count.is_power_of_two())
-        .and_then(|count| count.checked_mul(MEMBER))
+        .and_then(|count| count.checked_mul(member))
         .is_some_and(|bytes| place + bytes <= image.bytes.len());
     if !fits || !place.is_multiple_of(8) {
         return bad(at + 4, "the table of a set is outside");
     }
     for level in 0..levels {
-        if image.u32(at + 16 + 4 * level)? > 128 {
+        if image.u32(at + 16 + 4 * level)? & 255 > 128 {
             return bad(at + 16, "a prefix of a set is longer than an address");
         }
     }

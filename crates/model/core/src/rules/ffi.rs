@@ -6,7 +6,7 @@ use super::{Rules, Work};
 
 unsafe extern "C" {
     #[cfg(test)]
-    static fp_native_rules_sizes: [u32; 7];
+    static fp_native_rules_sizes: [u32; 10];
     fn fp_native_rules_seed(rules: *mut Rules, seed: u64);
     fn fp_native_rules_advise(at: *mut u64, bytes: u64);
     fn fp_native_rules_read(work: *mut Work) -> u32;
@@ -23,7 +23,7 @@ unsafe extern "C" {
 /// Sizes of header, image header and scratch, the number of tests, and sizes of a table's parts, as
 /// the core has them.
 #[cfg(test)]
-pub(super) fn sizes() -> [u32; 7] {
+pub(super) fn sizes() -> [u32; 10] {
     // SAFETY: a constant of the core.
     unsafe { fp_native_rules_sizes }
 }

@@ -20,13 +20,15 @@ pub fn seed(growth: u32) -> u64 {
     mix(*SEED ^ u64::from(growth))
 }
 
-/// Numbers of keys by place, at most `probes` from that of their hash. None if one finds no place.
+/// Numbers of keys by place, at most `probes` from that of their hash, in a table for `room` keys. None if
+/// one finds no place.
 pub fn place(
     hashes: impl ExactSizeIterator<Item = u32>,
+    room: usize,
     growth: u32,
     probes: usize,
 ) -> Option<Vec<Option<u32>>> {
-    let size = hashes.len().next_power_of_two() << growth;
+    let size = room.next_power_of_two() << growth;
     let mut slots = vec![None; size];
     for (at, hash) in hashes.enumerate() {
         let slot = (0..probes.min(size))

@@ -533,7 +533,8 @@ impl Table {
             .find_map(|growth| {
                 let seed = seed(growth);
                 let lists = hashed(lists, seed, signature.count)?;
-                let slots = place(lists.iter().map(|(hash, _)| *hash), growth, PROBES)?;
+                let hashes = lists.iter().map(|(hash, _)| *hash);
+                let slots = place(hashes, lists.len(), growth, PROBES)?;
                 Some((seed, lists, slots))
             })
             .map(|(seed, hashed, slots)| Table {
@@ -683,7 +684,7 @@ mod tests {
         let hashes = hashed(&lists, seed(77), 1).expect("few equal ones");
         let hashes: Vec<u32> = hashes.iter().map(|(hash, _)| *hash).collect();
         assert!(
-            place(hashes.into_iter(), 1, PROBES).is_some(),
+            place(hashes.clone().into_iter(), hashes.len(), 1, PROBES).is_some(),
             "another seed"
         );
     }

@@ -14,7 +14,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use fairpath_core::rules::{
-    Carry, Counter, Header, NONE, Table as TableOf, UNIT, needs, record, table, test, word,
+    Carry, Counter, Header, NONE, Table as TableOf, UNIT, needs, record, set_kind, table, test,
+    word,
 };
 
 use super::encoded::{Reads, reads_connection};
@@ -381,7 +382,7 @@ impl Used {
             slots: Vec::new(),
             tables: Vec::new(),
             kept,
-            needs: needs_of_words(&reads),
+            needs: needs_of_words(&reads) | needs_of_sets(&image, &header),
         };
         let new = self.ids.fill(&mut ids).into_iter();
         placed.counters = new.map(|id| (id, Counter::default())).collect();
@@ -444,6 +445,15 @@ pub(super) fn needs_of_words(reads: &Reads) -> u32 {
     u32::from(by_name) * needs::NAMES
         + u32::from(reads_connection(reads)) * needs::CONNECTION
         + u32::from(reads[word::SMAC] != 0) * needs::LINK
+}
+
+/// Facts that sets need: the time, if entries end.
+fn needs_of_sets(image: &[u8], header: &Header) -> u32 {
+    let mut kinds = (0..header.sets as usize).map(|set| {
+        let at = number(image, header.set_at as usize + 4 * set) as usize;
+        number(image, at + 12)
+    });
+    u32::from(kinds.any(|kind| kind & set_kind::ENDS != 0)) * needs::TIME
 }
 
 /// Facts that the tests of a rule read otherwise.

@@ -44,7 +44,7 @@ pub(super) fn set(
     let Some(key) = key(wanted, context)? else {
         return Ok(item.not);
     };
-    match set.contains(sets, &key) {
+    match set.contains(sets, &key, context.facts.now) {
         Contains::Yes => Ok(!item.not),
         Contains::No => Ok(item.not),
         Contains::Unknown(_) => Err(Unknown::SetType.into()),

@@ -8,7 +8,7 @@ use super::options::{Options, Reader};
 use super::table::{Inserted, Key, Table};
 use super::{Body, Family, MAX_ELEMENTS, MAX_SETS, Set, Sets, list};
 use crate::LineError;
-use std::mem;
+use std::{fmt, mem};
 
 /// Maximum length of a name in bytes (`IPSET_MAXNAMELEN`, with its end).
 const MAX_NAME: usize = 31;
@@ -33,7 +33,8 @@ impl Sets {
         if start.is_empty() || start.starts_with('#') || start.trim_end() == "COMMIT" {
             return Ok(());
         }
-        let mut words = Words::new(line);
+        let mut words = Words::new(line, self.now);
+        words.has_ends = self.has_ends;
         let Some(command) = words.next()? else {
             return Ok(());
         };
@@ -76,12 +77,13 @@ impl Sets {
         if let Body::List(..) = self.existing(&name)?.body {
             self.check_member(&element)?;
         }
+        let now = words.now.unwrap_or(0);
         match &mut self.existing_mut(&name)?.body {
             Body::Inet(header, table) => add(header, table, &element, words),
             Body::Inet6(header, table) => add(header, table, &element, words),
             Body::List(header, members) => {
                 let entry = list::Entry::read(words, header, true)?;
-                list::add(members, &element, entry, words.exist)
+                list::add(members, &element, entry, words.exist, now)
             }
             Body::Opaque(opaque) => opaque.add(&element, words),
         }
@@ -104,12 +106,13 @@ impl Sets {
         if let Body::List(..) = self.existing(&name)?.body {
             self.check_member(&element)?;
         }
+        let now = words.now.unwrap_or(0);
         match &mut self.existing_mut(&name)?.body {
             Body::Inet(header, table) => del(header, table, &element, words),
             Body::Inet6(header, table) => del(header, table, &element, words),
             Body::List(header, members) => {
                 let entry = list::Entry::read(words, header, false)?;
-                list::del(members, &element, &entry, words.exist)
+                list::del(members, &element, &entry, words.exist, now)
             }
             Body::Opaque(opaque) => opaque.del(&element, words),
         }
@@ -206,7 +209,7 @@ impl Sets {
         }
     }
 
-    fn existing(&self, name: &Word) -> Result<&Set, LineError> {
+    pub(super) fn existing(&self, name: &Word) -> Result<&Set, LineError> {
         self.sets.get(name.text()).ok_or_else(|| no_set(name))
     }
 
@@ -274,14 +277,12 @@ fn add<K: Key>(
 ) -> Result<(), LineError> {
     let entry = Entry::read(element.part(), header)?;
     let options = element_options(header, words)?;
+    let (most, now) = (header.capacity(), words.now.unwrap_or(0));
     for key in entry.keys::<K>() {
-        match table.insert(key, &options, header.capacity(), words.exist) {
+        match table.insert(key, &options, most, words.exist, now) {
             Inserted::New => {}
             Inserted::Exists => {
-                let name = Name(key, header);
-                return Err(element.error(format!(
-                    "element {name} is already in the set: remove the line, or add -exist"
-                )));
+                return Err(exists(element, Name(key, header)));
             }
             Inserted::Full => return Err(full(header, element)),
         }
@@ -289,12 +290,12 @@ fn add<K: Key>(
     Ok(())
 }
 
-fn element_options(header: &Header, words: &mut Words) -> Result<Options, LineError> {
+pub(super) fn element_options(header: &Header, words: &mut Words) -> Result<Options, LineError> {
     let mut reader = Reader::default();
     while let Some(word) = words.next()? {
         reader.take(&word, words, header)?;
     }
-    Ok(reader.finish(header))
+    Ok(reader.finish(header, words.now))
 }
 
 fn del<K: Key>(
@@ -306,17 +307,26 @@ fn del<K: Key>(
     words.finish()?;
     let entry = Entry::read(element.part(), header)?;
     for key in entry.keys::<K>() {
-        if !table.remove(key) && !words.exist {
-            let name = Name(key, header);
-            return Err(element.error(format!(
-                "element {name} is not in the set: remove the line, or add -exist"
-            )));
+        if !table.remove(key, words.now.unwrap_or(0)) && !words.exist {
+            return Err(missing(element, Name(key, header)));
         }
     }
     Ok(())
 }
 
-fn full(header: &Header, element: &Word) -> LineError {
+pub(super) fn exists(element: &Word, name: impl fmt::Display) -> LineError {
+    element.error(format!(
+        "element {name} is already in the set: remove the line, or add -exist"
+    ))
+}
+
+pub(super) fn missing(element: &Word, name: impl fmt::Display) -> LineError {
+    element.error(format!(
+        "element {name} is not in the set: remove the line, or add -exist"
+    ))
+}
+
+pub(super) fn full(header: &Header, element: &Word) -> LineError {
     let maxelem = header.maxelem;
     element.error(match header.capacity() == MAX_ELEMENTS {
         true => format!("the set has {MAX_ELEMENTS} elements, the maximum: split the set"),

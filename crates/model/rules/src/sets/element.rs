@@ -7,8 +7,8 @@ use super::blocks::Blocks;
 use super::header::Header;
 use super::line::Part;
 use super::names::{self, ICMP, ICMPV6, TCP};
-use super::options::{Options, Printed};
-use super::table::Key;
+use super::options::{Options, Printed, Times};
+use super::table::{Key, network};
 use super::{Family, MAX_ELEMENTS};
 use crate::LineError;
 use std::fmt;
@@ -34,6 +34,22 @@ pub struct Element<'a> {
 }
 
 impl<'a> Element<'a> {
+    /// The same with another prefix length.
+    pub fn network(&self, length: u8) -> Element<'a> {
+        let net = match self.net {
+            IpAddr::V4(address) => {
+                let bits = network(u32::from(address).into(), length, 32);
+                IpAddr::V4((bits as u32).into())
+            }
+            IpAddr::V6(address) => IpAddr::V6(network(address.into(), length, 128).into()),
+        };
+        Element {
+            net,
+            length,
+            ..*self
+        }
+    }
+
     pub(super) fn new<K: Key>(key: K, options: &'a Options, header: &Header) -> Element<'a> {
         let (length, proto, port) = key.rest();
         Element {
@@ -252,7 +268,8 @@ pub(super) fn write_element<K: Key>(
     key: K,
     options: &Options,
     header: &Header,
+    times: Times,
 ) -> fmt::Result {
     let name = Name(key, header);
-    writeln!(out, "{name}{}", Printed(options, header))
+    writeln!(out, "{name}{}", Printed(options, header, times))
 }

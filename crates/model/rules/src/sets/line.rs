@@ -64,7 +64,7 @@ fn parse_number(text: &str) -> Option<u64> {
 }
 
 /// A word of a line.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Word<'a> {
     column: u32,
     text: Cow<'a, str>,
@@ -111,14 +111,20 @@ pub(super) struct Words<'a> {
     at: usize,
     /// True after the flag `-exist` was read.
     pub exist: bool,
+    /// The time in nanoseconds at which the line is applied, of sets whose elements end.
+    pub now: Option<u64>,
+    /// True for the text of loaded sets, which has the ends of elements.
+    pub has_ends: bool,
 }
 
 impl<'a> Words<'a> {
-    pub fn new(line: &'a str) -> Self {
+    pub fn new(line: &'a str, now: Option<u64>) -> Self {
         Words {
             line,
             at: 0,
             exist: false,
+            now,
+            has_ends: false,
         }
     }
 
@@ -231,7 +237,7 @@ mod tests {
     use super::*;
 
     fn texts(line: &str) -> Vec<(u32, String)> {
-        let mut words = Words::new(line);
+        let mut words = Words::new(line, None);
         let mut found = Vec::new();
         while let Some(word) = words.next_any().unwrap() {
             found.push((word.column, word.text().to_owned()));
@@ -247,7 +253,7 @@ mod tests {
 
     #[test]
     fn an_open_quotation_mark_is_refused() {
-        let error = Words::new("add \"x").rest().unwrap_err();
+        let error = Words::new("add \"x", None).rest().unwrap_err();
         assert_eq!(error.column, 5);
     }
 

@@ -2,7 +2,7 @@
 
 use super::header::Header;
 use super::line::{Word, Words, unknown};
-use super::options::{Options, Printed, Reader};
+use super::options::{Options, Printed, Reader, Times};
 use crate::LineError;
 use std::fmt;
 
@@ -46,7 +46,7 @@ impl Entry {
             }
         }
         Ok(Entry {
-            options: reader.finish(header),
+            options: reader.finish(header, words.now),
             neighbour,
         })
     }
@@ -68,8 +68,10 @@ pub(super) fn add(
     member: &Word,
     entry: Entry,
     exist: bool,
+    now: u64,
 ) -> Result<(), LineError> {
     let name = member.text();
+    members.retain(|member| !member.options.is_over(now));
     let at = match &entry.neighbour {
         None => members.len(),
         Some(next) => match position(members, &next.name).filter(|_| next.name != name) {
@@ -100,8 +102,10 @@ pub(super) fn del(
     member: &Word,
     entry: &Entry,
     exist: bool,
+    now: u64,
 ) -> Result<(), LineError> {
     let name = member.text();
+    members.retain(|member| !member.options.is_over(now));
     let at = position(members, name);
     if let Some(next) = &entry.neighbour {
         let neighbour = at.and_then(|at| match next.before {
@@ -130,9 +134,10 @@ pub(super) fn write(
     name: &str,
     members: &[Member],
     header: &Header,
+    times: Times,
 ) -> fmt::Result {
-    for member in members {
-        let options = Printed(&member.options, header);
+    for member in members.iter().filter(|member| times.shows(&member.options)) {
+        let options = Printed(&member.options, header, times);
         writeln!(out, "add {name} {}{options}", member.name)?;
     }
     Ok(())

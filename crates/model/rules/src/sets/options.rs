@@ -15,6 +15,8 @@ pub struct Options {
     pub nomatch: bool,
     /// Seconds; 0 is permanent, `None` is the default of the set.
     pub timeout: Option<u32>,
+    /// The last nanosecond at which it is in the set; 0: it stays.
+    pub end: u64,
     /// Packets that matched.
     pub packets: u64,
     /// Bytes of these packets.
@@ -33,6 +35,7 @@ pub struct Options {
 pub(super) const PLAIN: Options = Options {
     nomatch: false,
     timeout: None,
+    end: 0,
     packets: 0,
     bytes: 0,
     comment: None,
@@ -45,12 +48,41 @@ const NAMES: [&str; 8] = [
     "timeout", "nomatch", "packets", "bytes", "comment", "skbmark", "skbprio", "skbqueue",
 ];
 
+/// The option of loaded sets for the end of an element, in nanoseconds: seconds would move it.
+const END: &str = "end";
+
+impl Options {
+    /// True for an element that has ended (`ip_set_timeout_expired`).
+    pub fn is_over(&self, now: u64) -> bool {
+        self.end != 0 && self.end < now
+    }
+
+    /// Whole seconds until the end, at least 1, as the kernel prints them; 0: it stays.
+    pub fn left(&self, now: u64) -> u32 {
+        match self.end {
+            0 => 0,
+            end => (end.saturating_sub(now) / SECOND).max(1) as u32,
+        }
+    }
+
+    /// Sets the end by the timeout, or by that of its set.
+    pub(super) fn begin(&mut self, usual: Option<u32>, now: u64) {
+        self.end = match self.timeout.or(usual) {
+            None | Some(0) => 0,
+            Some(seconds) => now + u64::from(seconds) * SECOND,
+        };
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+
 /// Reads options; each may occur once.
 #[derive(Default)]
 pub(super) struct Reader {
     pub options: Options,
     /// A bit for each of [`NAMES`] that occurred.
     seen: u8,
+    end: Option<u64>,
 }
 
 impl Reader {
@@ -62,6 +94,11 @@ impl Reader {
         header: &Header,
     ) -> Result<(), LineError> {
         let name = word.text();
+        if name == END && words.has_ends && header.timeout.is_some() {
+            let value = words.value(word)?;
+            self.end = Some(value.part().number(name, 0..=u64::MAX - 1)?);
+            return Ok(());
+        }
         let known = NAMES.iter().position(|known| *known == name);
         let Some(bit) = known.filter(|_| name != "nomatch" || header.kind.has_networks()) else {
             return Err(unknown(word));
@@ -94,7 +131,12 @@ impl Reader {
     }
 
     /// The options as `header`'s set keeps them: the set's timeout is not repeated.
-    pub fn finish(mut self, header: &Header) -> Options {
+    pub fn finish(mut self, header: &Header, now: Option<u64>) -> Options {
+        match (self.end, now) {
+            (Some(end), _) => self.options.end = end,
+            (None, Some(now)) => self.options.begin(header.timeout, now),
+            (None, None) => {}
+        }
         if self.options.timeout == header.timeout {
             self.options.timeout = None;
         }
@@ -166,14 +208,40 @@ fn u32_from_hex(text: &str, max: u32) -> Option<u32> {
     value.filter(|value| *value <= max)
 }
 
+/// The timeouts that are printed.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Times {
+    /// Those of the file.
+    Whole,
+    /// Seconds that are left now.
+    Left(u64),
+    /// Ends, for loaded sets.
+    Ends,
+}
+
+impl Times {
+    /// False for what has ended.
+    pub fn shows(self, options: &Options) -> bool {
+        match self {
+            Times::Left(now) => !options.is_over(now),
+            Times::Whole | Times::Ends => true,
+        }
+    }
+}
+
 /// Options as `ipset save` prints them, with a space before each.
-pub(super) struct Printed<'a>(pub &'a Options, pub &'a Header);
+pub(super) struct Printed<'a>(pub &'a Options, pub &'a Header, pub Times);
 
 impl fmt::Display for Printed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Printed(options, header) = self;
+        let Printed(options, header, times) = self;
         if let Some(usual) = header.timeout {
-            write!(f, " timeout {}", options.timeout.unwrap_or(usual))?;
+            let whole = options.timeout.unwrap_or(usual);
+            match times {
+                Times::Whole => write!(f, " timeout {whole}")?,
+                Times::Left(now) => write!(f, " timeout {}", options.left(*now))?,
+                Times::Ends => write!(f, " timeout {whole} {END} {}", options.end)?,
+            }
         }
         if options.nomatch {
             f.write_str(" nomatch")?;

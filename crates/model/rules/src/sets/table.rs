@@ -114,13 +114,25 @@ impl<K: Key> Table<K> {
     }
 
     /// Adds an element. An existing one stays, or gets the new options if `exist`.
-    pub fn insert(&mut self, key: K, options: &Options, max: usize, exist: bool) -> Inserted {
+    /// Those that have ended make place.
+    pub fn insert(
+        &mut self,
+        key: K,
+        options: &Options,
+        max: usize,
+        exist: bool,
+        now: u64,
+    ) -> Inserted {
         use std::collections::btree_map::Entry;
+        if self.entries.len() >= max && !self.entries.contains_key(&key) {
+            self.forget_ended(now);
+        }
         let len = self.entries.len();
         let stored = || (*options != PLAIN).then(|| Box::new(options.clone()));
         match self.entries.entry(key) {
             Entry::Occupied(mut entry) => {
-                if !exist {
+                let is_over = |old: &Options| old.is_over(now);
+                if !exist && !entry.get().as_deref().is_some_and(is_over) {
                     return Inserted::Exists;
                 }
                 entry.insert(stored());
@@ -134,11 +146,27 @@ impl<K: Key> Table<K> {
         Inserted::New
     }
 
-    /// True if the element existed.
-    pub fn remove(&mut self, key: K) -> bool {
-        if self.entries.remove(&key).is_none() {
-            return false;
+    /// Removes elements that have ended.
+    pub fn forget_ended(&mut self, now: u64) {
+        let over = self.iter().filter(|(_, options)| options.is_over(now));
+        let over: Vec<K> = over.map(|(key, _)| key).collect();
+        for key in over {
+            self.remove(key, now);
         }
+    }
+
+    /// The options of the elements, to change them.
+    pub fn options_mut(&mut self) -> impl Iterator<Item = &mut Options> {
+        let all = self.entries.values_mut();
+        all.map(|options| &mut **options.get_or_insert_with(Box::default))
+    }
+
+    /// True if the element existed.
+    pub fn remove(&mut self, key: K, now: u64) -> bool {
+        let Some(options) = self.entries.remove(&key) else {
+            return false;
+        };
+        let is_over = options.is_some_and(|options| options.is_over(now));
         let length = key.rest().0;
         if let Some(count) = self.lengths.get_mut(&length) {
             *count -= 1;
@@ -146,7 +174,13 @@ impl<K: Key> Table<K> {
                 self.lengths.remove(&length);
             }
         }
-        true
+        !is_over
+    }
+
+    /// The options of an element.
+    pub fn get(&self, key: K) -> Option<&Options> {
+        let found = self.entries.get(&key)?;
+        Some(found.as_deref().unwrap_or(&PLAIN))
     }
 
     pub fn clear(&mut self) {
@@ -161,11 +195,11 @@ impl<K: Key> Table<K> {
     /// The options of the longest prefix of `address` with this protocol and port.
     ///
     /// O(p log n) for p prefix lengths in use.
-    pub fn find(&self, address: u128, proto: u8, port: u16) -> Option<&Options> {
+    pub fn find(&self, address: u128, proto: u8, port: u16, now: u64) -> Option<&Options> {
         self.lengths.keys().rev().find_map(|length| {
             let net = network(address, *length, K::WIDTH);
-            let found = self.entries.get(&K::new(net, *length, proto, port))?;
-            Some(found.as_deref().unwrap_or(&PLAIN))
+            let found = self.get(K::new(net, *length, proto, port))?;
+            (!found.is_over(now)).then_some(found)
         })
     }
 }
@@ -193,13 +227,13 @@ mod tests {
     fn a_removed_prefix_length_is_not_searched() {
         let mut table = Table::<Key4>::default();
         let key = Key4::new(0x0a00_0000, 8, 0, 0);
-        assert_eq!(table.insert(key, &PLAIN, 1, false), Inserted::New);
+        assert_eq!(table.insert(key, &PLAIN, 1, false, 0), Inserted::New);
         let other = Key4::new(0x0b00_0000, 8, 0, 0);
-        assert_eq!(table.insert(other, &PLAIN, 1, false), Inserted::Full);
-        assert!(table.find(0x0a01_0203, 0, 0).is_some());
-        assert!(table.remove(key));
-        assert!(!table.remove(key));
+        assert_eq!(table.insert(other, &PLAIN, 1, false, 0), Inserted::Full);
+        assert!(table.find(0x0a01_0203, 0, 0, 0).is_some());
+        assert!(table.remove(key, 0));
+        assert!(!table.remove(key, 0));
         assert!(table.lengths.is_empty());
-        assert!(table.find(0x0a01_0203, 0, 0).is_none());
+        assert!(table.find(0x0a01_0203, 0, 0, 0).is_none());
     }
 }
