@@ -10,6 +10,7 @@ mod edits;
 mod facts;
 mod formats;
 mod live;
+mod live_sets;
 mod nat_tables;
 mod oracle;
 mod runtimes;

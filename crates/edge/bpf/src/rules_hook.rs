@@ -47,7 +47,7 @@ pub use shadow::{
 };
 pub use trace::{FILTER_WORDS, Trace, TraceFilter};
 use twin::PlaceLayout;
-pub use twin::{Editable, RulesEdit};
+pub use twin::{Editable, EditedSet, RulesEdit};
 
 /// Scratches of a CPU (`NESTED`).
 const NESTED: usize = 4;
@@ -918,6 +918,17 @@ fn effective(word: u64) -> (usize, Option<Duration>) {
     match until.checked_sub(monotonic()).filter(|left| *left > 0) {
         Some(left) => (place, Some(Duration::from_nanos(left))),
         None => (1 - place, None),
+    }
+}
+
+/// The time in nanoseconds that programs read, at which entries of sets end.
+///
+/// # Errors
+/// [`HookError::OtherClock`]: this process reads another one.
+pub fn hook_time() -> Result<u64, HookError> {
+    match has_other_clock() {
+        true => Err(HookError::OtherClock),
+        false => Ok(monotonic()),
     }
 }
 

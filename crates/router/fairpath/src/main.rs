@@ -112,7 +112,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Completions(args) => completions::run(&args),
         Command::Features(args) => features::run(&args),
         Command::Rtt(args) => rtt::run(&args),
-        Command::Rules(args) => rules::run(&args),
+        Command::Rules(args) => return rules::run(&args),
         Command::Run(args) => run::run(&args, &global),
         Command::Shape(args) => shape::run(&args, &global),
         Command::Status(args) => status::status(&args),

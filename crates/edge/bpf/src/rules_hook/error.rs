@@ -73,7 +73,7 @@ pub enum HookError {
     Elsewhere,
     /// The clock of this process is not that of the kernel.
     #[error(
-        "load rules with --confirm, or trace packets: the time namespace of this process has another clock than the kernel: run it outside"
+        "load rules with --confirm, use sets with timeouts, or trace packets: the time namespace of this process has another clock than the kernel: run it outside"
     )]
     OtherClock,
     /// The rules changed since they were opened.

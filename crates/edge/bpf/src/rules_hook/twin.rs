@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use fairpath_core::rules::{Counter, Header as Image, Memory, check_chains};
+use fairpath_core::rules::{Counter, Header as Image, Memory, check_chains, check_sets};
 
 use super::{HOOK_FAMILIES, HookError, HookRules, NewRules, PLACE_BYTES};
 use crate::rtt::wait_for_programs;
@@ -78,6 +78,19 @@ pub struct RulesEdit<'a> {
     pub rules: u64,
     /// Lines to append to the text.
     pub lines: &'a [u8],
+}
+
+/// A set of an image that an edit changed.
+#[derive(Debug, Clone)]
+pub struct EditedSet {
+    /// 0: IPv4, 1: IPv6.
+    pub family: usize,
+    /// Its number.
+    pub set: u32,
+    /// Parts of the image: their offsets and bytes.
+    pub parts: Vec<(usize, Vec<u8>)>,
+    /// Or the set, for another place.
+    pub whole: Option<Vec<u8>>,
 }
 
 /// Numbers of loaded rules for an edit.
@@ -263,15 +276,9 @@ impl HookRules {
     /// # Errors
     /// [`HookError::Changed`], [`HookError::Image`]: packets meet the old rules.
     pub fn edit(&mut self, edit: &RulesEdit) -> Result<bool, HookError> {
-        let (word, place) = (self.seen.word, self.seen.place);
-        let now = self.header().active.load(Ordering::Acquire);
-        if self.valid().load(Ordering::Acquire) != 1 || now != word || word > 1 {
-            return Err(HookError::Changed);
-        }
-        let (parts, other) = (self.parts(), 1 - place);
-        let (from, to) = (parts.places[place], parts.places[other]);
-        // SAFETY: load() reserved the page; the lock is held, and no one else has a reference.
-        let mut twin = unsafe { self.twin().read() };
+        let (mut twin, place) = self.begin_edit()?;
+        let parts = self.parts();
+        let from = parts.places[place];
         let Some(old) = self.trusted(place, edit.family) else {
             return Ok(false);
         };
@@ -280,18 +287,12 @@ impl HookRules {
         let Some(numbers) = Image::of(image) else {
             return Ok(false);
         };
-        let texts = &self.header().texts;
-        let text = texts[place][1].load(Ordering::Relaxed) as usize;
-        if text + edit.lines.len() > twin.journal_end as usize
-            || edit.free[0] > parts.shared.most_ids
-            || edit.free[1] > parts.shared.most_slots
-        {
+        if edit.free[0] > parts.shared.most_ids || edit.free[1] > parts.shared.most_slots {
             return Ok(false);
         }
         // Parts of this edit: blobs, words of the chain table, numbers of the image, lines.
-        let mut changes: Vec<(usize, Vec<u8>)> = Vec::new();
+        let mut changes: Changes = Vec::new();
         let mut starts = Vec::new();
-        *twin.edits.get_mut() += 1;
         for (number, blob) in edit.chains {
             let Some(at) = twin.allocate(edit.family, blob.len()) else {
                 return Ok(false);
@@ -302,17 +303,100 @@ impl HookRules {
             changes.push((image_at + word, (start as u32).to_le_bytes().to_vec()));
             starts.push(start);
         }
-        let end = twin.spare[edit.family][0] as usize - image_at;
         let mut words = image[NUMBERS].to_vec();
-        words[..4].copy_from_slice(&(end as u32).to_le_bytes());
         let numbers_at = |at: usize| at - BYTES..at - BYTES + 4;
+        let end = twin.image_end(edit.family, image_at);
+        words[..4].copy_from_slice(&end.to_le_bytes());
         words[numbers_at(20)].copy_from_slice(&edit.free[0].max(numbers.rules).to_le_bytes());
         words[numbers_at(24)].copy_from_slice(&edit.free[1].max(numbers.slots).to_le_bytes());
         changes.push((image_at + NUMBERS.start, words));
-        changes.push((text, edit.lines.to_vec()));
-        if changes.len() > PARTS {
+        twin.free = edit.free;
+        twin.rules[edit.family] = edit.rules;
+        self.switch(twin, changes, edit.lines, |rules, other| {
+            let Some(mut memory) = rules.trusted(other, edit.family) else {
+                return Err(HookError::Changed);
+            };
+            check_chains(memory.image(), &starts)?;
+            for (id, first) in edit.counters {
+                memory.begin_counter(*id, *first);
+            }
+            for (slot, state) in edit.slots {
+                memory.set_state(*slot, *state);
+            }
+            Ok(())
+        })
+    }
+
+    /// Changes sets: an evaluation of a packet meets them before or after. As [`HookRules::edit`].
+    ///
+    /// # Errors
+    /// [`HookError::Changed`], [`HookError::Image`]: packets meet the old sets.
+    pub fn edit_sets(&mut self, sets: &[EditedSet], lines: &[u8]) -> Result<bool, HookError> {
+        let (mut twin, place) = self.begin_edit()?;
+        let from = self.parts().places[place];
+        let mut changes: Changes = Vec::new();
+        for set in sets {
+            let old = self.trusted(place, set.family);
+            let Some(numbers) = old.as_ref().and_then(|old| Image::of(old.image())) else {
+                return Ok(false);
+            };
+            let image_at = self.image_at(place, set.family) - from;
+            let parts = set.parts.iter();
+            changes.extend(parts.map(|(at, bytes)| (image_at + at, bytes.clone())));
+            let Some(whole) = &set.whole else { continue };
+            let Some(at) = twin.allocate(set.family, whole.len()) else {
+                return Ok(false);
+            };
+            changes.push((at, whole.clone()));
+            let word = numbers.set_at as usize + 4 * set.set as usize;
+            let place = (at - image_at) as u32;
+            changes.push((image_at + word, place.to_le_bytes().to_vec()));
+            let end = twin.image_end(set.family, image_at);
+            changes.push((image_at + BYTES, end.to_le_bytes().to_vec()));
+        }
+        self.switch(twin, changes, lines, |rules, other| {
+            for family in 0..HOOK_FAMILIES {
+                let of_family = sets.iter().filter(|set| set.family == family);
+                let numbers: Vec<u32> = of_family.map(|set| set.set).collect();
+                if numbers.is_empty() {
+                    continue;
+                }
+                let memory = rules.trusted(other, family).ok_or(HookError::Changed)?;
+                check_sets(memory.image(), &numbers)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// The record and the active place.
+    fn begin_edit(&self) -> Result<(Twin, usize), HookError> {
+        let (word, place) = (self.seen.word, self.seen.place);
+        let now = self.header().active.load(Ordering::Acquire);
+        if self.valid().load(Ordering::Acquire) != 1 || now != word || word > 1 {
+            return Err(HookError::Changed);
+        }
+        // SAFETY: load() reserved the page; the lock is held, and no one else has a reference.
+        let twin = unsafe { self.twin().read() };
+        Ok((twin, place))
+    }
+
+    /// Writes parts to the other place, and lets packets meet it, after `check` accepted it.
+    fn switch(
+        &mut self,
+        mut twin: Twin,
+        mut changes: Changes,
+        lines: &[u8],
+        check: impl Fn(&HookRules, usize) -> Result<(), HookError>,
+    ) -> Result<bool, HookError> {
+        let (word, place) = (self.seen.word, self.seen.place);
+        let (parts, other) = (self.parts(), 1 - place);
+        let (from, to) = (parts.places[place], parts.places[other]);
+        let text = self.header().texts[place][1].load(Ordering::Relaxed) as usize;
+        changes.push((text, lines.to_vec()));
+        if text + lines.len() > twin.journal_end as usize || changes.len() > PARTS {
             return Ok(false);
         }
+        *twin.edits.get_mut() += 1;
         // From here on, a killed edit leaves no valid record.
         self.end_twin();
         let header = self.header();
@@ -324,17 +408,9 @@ impl HookRules {
         for (at, bytes) in &changes {
             self.put(to + at, bytes);
         }
-        texts[other][1].store((text + edit.lines.len()) as u64, Ordering::Relaxed);
-        let Some(mut memory) = self.trusted(other, edit.family) else {
-            return Err(HookError::Changed);
-        };
-        check_chains(memory.image(), &starts)?;
-        for (id, first) in edit.counters {
-            memory.begin_counter(*id, *first);
-        }
-        for (slot, state) in edit.slots {
-            memory.set_state(*slot, *state);
-        }
+        let after = (text + lines.len()) as u64;
+        header.texts[other][1].store(after, Ordering::Relaxed);
+        check(self, other)?;
         let generation = header.generations[place].load(Ordering::Relaxed) + 1;
         header.generations[other].store(generation, Ordering::Release);
         let active = other as u64;
@@ -352,8 +428,6 @@ impl HookRules {
         // Programs leave the old place, and edits that follow need not wait.
         wait_for_programs();
         self.header().generations[place].store(0, Ordering::Release);
-        twin.free = edit.free;
-        twin.rules[edit.family] = edit.rules;
         twin.differing = changes.len() as u64;
         for (part, (at, bytes)) in twin.differs.iter_mut().zip(&changes) {
             *part = Part {
@@ -362,7 +436,7 @@ impl HookRules {
             };
         }
         twin.valid = AtomicU64::new(0);
-        // SAFETY: as above.
+        // SAFETY: load() reserved the page; the lock is held.
         unsafe { self.twin().write(twin) };
         fence(Ordering::Release);
         self.valid().store(1, Ordering::Release);
@@ -376,7 +450,15 @@ impl HookRules {
     }
 }
 
+/// Offsets in a place, and bytes to write there.
+type Changes = Vec<(usize, Vec<u8>)>;
+
 impl Twin {
+    /// The bytes of an image up to the space that is free.
+    fn image_end(&self, family: usize, image_at: usize) -> u32 {
+        (self.spare[family][0] as usize - image_at) as u32
+    }
+
     /// Bytes for a blob, as an offset in a place. Those of replaced blobs are free after a whole load.
     fn allocate(&mut self, family: usize, bytes: usize) -> Option<usize> {
         let [next, end] = self.spare[family];

@@ -17,8 +17,11 @@ mod import;
 mod live;
 mod path;
 mod replace_chain;
+mod set;
 mod show;
 mod stats;
+
+use std::process::ExitCode;
 
 use clap::Subcommand;
 
@@ -52,6 +55,7 @@ enum Command {
     Shadow(live::ShadowArgs),
     Confirm(live::ConfirmArgs),
     Counters(live::CountersArgs),
+    Set(set::Args),
     Log(live::LogArgs),
     Answer(live::AnswerArgs),
     Trace(live::TraceArgs),
@@ -72,8 +76,9 @@ enum Format {
 ///
 /// # Errors
 /// Those of the subcommand.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
+        Command::Set(args) => return set::run(args),
         Command::Check(args) => check::run(args),
         Command::Show(args) => show::run(args),
         Command::Explain(args) => explain::run(args),
@@ -93,5 +98,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Command::Trace(args) => live::trace(args),
         Command::Unload(args) => live::unload(args),
         Command::WatchNat(args) => live::watch(args),
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }

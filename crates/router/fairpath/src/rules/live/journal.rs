@@ -1,7 +1,8 @@
 //! Edits of loaded rules that their text has behind its parts, and chains of that text without the rest.
 //!
-//! An entry is a line of JSON, then the chains as they are after the edit, as commands of iptables. The
-//! last entry of a chain counts.
+//! An entry of chains is a line of JSON, then the chains as they are after the edit, as commands of iptables.
+//! The last entry of a chain counts. An entry of sets is a line with its bytes and time, then lines of
+//! ipset.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
@@ -57,19 +58,74 @@ pub fn entry(family: Family, table: &Table, chains: &BTreeSet<&str>) -> Vec<u8> 
     out
 }
 
+const SETS: &str = "sets";
+
+/// An entry with lines of ipset, which are applied at a time in nanoseconds.
+pub fn entry_of_sets(lines: &str, now: u64) -> Vec<u8> {
+    format!("{SETS} {} {now}\n{lines}", lines.len()).into_bytes()
+}
+
+enum Entry<'j> {
+    Chains(Heading, &'j [u8]),
+    Sets(SetEdits<'j>),
+}
+
+/// Lines of ipset, and their time.
+pub struct SetEdits<'j> {
+    pub now: u64,
+    pub lines: &'j [u8],
+}
+
 /// The entries of a journal.
-fn entries(mut rest: &[u8]) -> anyhow::Result<Vec<(Heading, &[u8])>> {
-    let mut out = Vec::new();
-    while !rest.is_empty() {
-        let end = memchr(b'\n', rest).context("an edit of the rules has no heading")?;
-        let heading: Heading = serde_json::from_slice(&rest[..end])?;
-        let (commands, behind) = rest[end + 1..]
-            .split_at_checked(heading.bytes)
-            .context("an edit of the rules is cut")?;
-        out.push((heading, commands));
-        rest = behind;
+fn entries(mut rest: &[u8]) -> impl Iterator<Item = anyhow::Result<Entry<'_>>> {
+    std::iter::from_fn(move || {
+        let found = (!rest.is_empty()).then(|| next_entry(rest))?;
+        rest = found.as_ref().map_or(&[][..], |(_, behind)| behind);
+        Some(found.map(|(entry, _)| entry))
+    })
+}
+
+fn next_entry(rest: &[u8]) -> anyhow::Result<(Entry<'_>, &[u8])> {
+    let end = memchr(b'\n', rest).context("an edit of the rules has no heading")?;
+    let take = |bytes: usize| {
+        let parts = rest[end + 1..].split_at_checked(bytes);
+        parts.context("an edit of the rules is cut")
+    };
+    let line = &rest[..end];
+    let of_sets = line.strip_prefix(SETS.as_bytes());
+    if let Some(numbers) = of_sets {
+        let numbers = std::str::from_utf8(numbers)?.trim_start().split_once(' ');
+        let (bytes, now) = numbers.context("an edit of sets has no time")?;
+        let (lines, behind) = take(bytes.parse()?)?;
+        let now = now.parse()?;
+        return Ok((Entry::Sets(SetEdits { now, lines }), behind));
     }
-    Ok(out)
+    let heading: Heading = serde_json::from_slice(line)?;
+    let (commands, behind) = take(heading.bytes)?;
+    Ok((Entry::Chains(heading, commands), behind))
+}
+
+/// The entries of chains.
+fn of_chains(journal: &[u8]) -> anyhow::Result<Vec<(Heading, &[u8])>> {
+    let chains = entries(journal).filter_map(|entry| match entry {
+        Ok(Entry::Chains(heading, commands)) => Some(Ok((heading, commands))),
+        Ok(Entry::Sets(_)) => None,
+        Err(error) => Some(Err(error)),
+    });
+    chains.collect()
+}
+
+/// The entries of sets.
+///
+/// # Errors
+/// The journal is corrupt.
+pub fn of_sets(journal: &[u8]) -> anyhow::Result<Vec<SetEdits<'_>>> {
+    let sets = entries(journal).filter_map(|entry| match entry {
+        Ok(Entry::Sets(edits)) => Some(Ok(edits)),
+        Ok(Entry::Chains(..)) => None,
+        Err(error) => Some(Err(error)),
+    });
+    sets.collect()
 }
 
 /// Applies the entries of a family. True if there are some.
@@ -78,7 +134,7 @@ fn entries(mut rest: &[u8]) -> anyhow::Result<Vec<(Heading, &[u8])>> {
 /// The journal is corrupt.
 pub fn replay(journal: &[u8], ruleset: &mut Ruleset) -> anyhow::Result<bool> {
     let mut is_changed = false;
-    for (heading, commands) in entries(journal)? {
+    for (heading, commands) in of_chains(journal)? {
         if heading.ipv4 != (ruleset.family == Family::Ipv4) {
             continue;
         }
@@ -150,7 +206,7 @@ pub fn some_chains(
     for chain in chains {
         lines.insert(chain, rules_of(section, chain)?);
     }
-    for (heading, commands) in entries(journal)? {
+    for (heading, commands) in of_chains(journal)? {
         if heading.ipv4 != (family == Family::Ipv4) || heading.table != table {
             continue;
         }

@@ -21,6 +21,7 @@ use super::journal;
 use super::nat::NAT;
 
 /// The rules of one family.
+#[derive(Clone)]
 pub struct Source {
     name: String,
     family: Family,
@@ -107,6 +108,8 @@ struct Heading {
     files: Vec<Part>,
     /// Bytes of the sets; none: no sets.
     sets: Option<usize>,
+    /// Names of the sets in the images, by family and number.
+    in_images: [Vec<String>; 2],
     optimised: bool,
     counters: u32,
     /// A random number of the load.
@@ -141,6 +144,8 @@ struct Set {
 pub struct Loaded {
     sources: Vec<Source>,
     sets: Option<String>,
+    /// Edits of sets after the load: lines, and their time.
+    set_edits: Vec<(u64, Vec<u8>)>,
     optimised: bool,
     mode: CounterMode,
     shadow: bool,
@@ -199,6 +204,7 @@ impl Loaded {
         Ok(Loaded {
             sources,
             sets,
+            set_edits: Vec::new(),
             optimised,
             mode,
             shadow: false,
@@ -287,6 +293,8 @@ impl Loaded {
 
     /// Applies edits that came after the load.
     fn replay(&mut self, journal: &[u8]) -> anyhow::Result<()> {
+        let edits = journal::of_sets(journal)?.into_iter();
+        self.set_edits = edits.map(|edit| (edit.now, edit.lines.to_vec())).collect();
         for source in &mut self.sources {
             let set = &mut self.by_family[source.family as usize];
             if let Some(Set { ruleset, name }) = set
@@ -298,8 +306,12 @@ impl Loaded {
         Ok(())
     }
 
-    /// The text for [`Loaded::read`].
-    pub fn text(&self) -> Vec<u8> {
+    /// The text for [`Loaded::read`], of rules with these images. Its sets have no edits.
+    pub fn text(&self, built: &[Option<Built>; 2]) -> Vec<u8> {
+        let names = |built: &Option<Built>| {
+            let built = built.as_ref();
+            built.map_or_else(Vec::new, |built| built.sets.clone())
+        };
         let part = |source: &Source| Part {
             name: source.name.clone(),
             ipv4: source.family == Family::Ipv4,
@@ -310,6 +322,7 @@ impl Loaded {
             time: self.time.as_second(),
             files: self.sources.iter().map(part).collect(),
             sets: self.sets.as_ref().map(String::len),
+            in_images: [names(&built[0]), names(&built[1])],
             optimised: self.optimised,
             counters: self.mode as u32,
             load: self.load,
@@ -331,10 +344,46 @@ impl Loaded {
     /// # Errors
     /// Their text is corrupt.
     pub fn members(&self) -> anyhow::Result<Option<Sets>> {
-        let sets = self.sets.as_deref().map(str::as_bytes);
-        Ok(sets
-            .map(|text| Sets::read("loaded sets", text))
-            .transpose()?)
+        let Some(text) = self.sets.as_deref() else {
+            return Ok(None);
+        };
+        let mut sets = Sets::read_loaded("loaded sets", text.as_bytes(), 0)?;
+        for (now, lines) in &self.set_edits {
+            sets.set_time(*now);
+            sets.read_lines("edited sets", &lines[..])?;
+        }
+        Ok(Some(sets))
+    }
+
+    /// The text of the sets with their edits.
+    fn sets_text(&self) -> anyhow::Result<Option<String>> {
+        if self.set_edits.is_empty() {
+            return Ok(self.sets.clone());
+        }
+        let mut text = String::new();
+        if let Some(mut sets) = self.members()? {
+            sets.forget_ended();
+            sets.write_loaded(&mut text)?;
+        }
+        Ok(Some(text))
+    }
+
+    /// The same rules with other sets.
+    ///
+    /// # Errors
+    /// A set is too large.
+    pub fn with_sets(&self, sets: &Sets) -> anyhow::Result<Loaded> {
+        let mut text = String::new();
+        sets.write_loaded(&mut text)?;
+        let sources = self.sources.to_vec();
+        let now = Timestamp::now();
+        let new = Loaded::of(sources, Some(text), self.optimised, self.mode, now)?;
+        Ok(Loaded {
+            load: self.load,
+            left: self.left.clone(),
+            early: self.early.clone(),
+            ..new
+        })
     }
 
     /// The same with other rules of one family, of the same name.
@@ -349,12 +398,7 @@ impl Loaded {
                 name = &source.name;
                 continue;
             }
-            sources.push(Source {
-                name: source.name.clone(),
-                family: source.family,
-                text: source.text.clone(),
-                lines: source.lines.clone(),
-            });
+            sources.push(source.clone());
         }
         // Rules of the edit are in no file.
         let lines = &self.lines[ruleset.family as usize];
@@ -363,7 +407,8 @@ impl Loaded {
             line(at).unwrap_or(0)
         }));
         let now = Timestamp::now();
-        let new = Loaded::of(sources, self.sets.clone(), self.optimised, self.mode, now)?;
+        let sets = self.sets_text()?;
+        let new = Loaded::of(sources, sets, self.optimised, self.mode, now)?;
         Ok(Loaded {
             load: self.load,
             left: self.left.clone(),
@@ -489,6 +534,10 @@ fn leaves(left: &[String], table: &str) -> bool {
 pub struct Parts<'t> {
     /// Text by family.
     pub families: [Option<&'t [u8]>; 2],
+    /// Sets at the load.
+    pub sets: &'t [u8],
+    /// Names of the sets in the images, by family and number.
+    pub in_images: [Vec<String>; 2],
     /// Edits after the load.
     pub journal: &'t [u8],
     pub lookups: Lookups,
@@ -516,9 +565,11 @@ impl<'t> Parts<'t> {
         for Part { ipv4, bytes, .. } in heading.files {
             families[usize::from(!ipv4)] = Some(take(bytes).context(cut)?);
         }
-        take(heading.sets.unwrap_or(0)).context(cut)?;
+        let sets = take(heading.sets.unwrap_or(0)).context(cut)?;
         Ok(Parts {
             families,
+            sets,
+            in_images: heading.in_images,
             journal: rest,
             lookups: match heading.optimised {
                 true => Lookups::Estimated,

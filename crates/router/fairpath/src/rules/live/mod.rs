@@ -11,6 +11,7 @@
 mod answers;
 mod early;
 mod edit_chains;
+mod edit_sets;
 mod journal;
 mod loaded;
 mod log;
@@ -42,6 +43,7 @@ use serde_json::json;
 use super::Format;
 use super::files::{FileArgs, load as load_files};
 pub use answers::{AnswerArgs, answer};
+pub use edit_sets::{edit_sets, loaded_sets, look_for};
 use loaded::{Loaded, Parts, Source, counters};
 pub use log::{LogArgs, run as log};
 use nat::{NAT, Nat, NatArg, Outcome, Settled};
@@ -312,7 +314,7 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
         }
     }
     nat.check()?;
-    let sets = files.sets.map(|sets| sets.to_string());
+    let sets = files.sets.map(edit_sets::text_of).transpose()?;
     let mode = args.counters.into();
     let early = &args.early_drop;
     let new = Loaded::new(
@@ -479,7 +481,7 @@ fn install(
     until: Option<Duration>,
     edited: Option<&Edited>,
 ) -> anyhow::Result<[Option<Placed>; HOOK_FAMILIES]> {
-    let text = new.text();
+    let text = new.text(&built);
     let placed = place(new, built, found.as_ref(), edited)?;
     let sets = [0, 1].map(|family| {
         let placed = placed[family].as_ref()?;

@@ -175,8 +175,7 @@ fn read_behind(rule: &fairpath_rules::Rule) -> Option<usize> {
     ends.find(|end| *end >= HEAD)
 }
 
-/// The reason if a set of the rule, or a member of its list, is not there, or has elements that end:
-/// the loaded ones do not.
+/// The reason if a set of the rule, or a member of its list, is not there.
 fn unusable_set(rule: &fairpath_rules::Rule, sets: Option<&Sets>) -> Option<String> {
     let matches = rule.items.iter().filter(|item| item.kind == Kind::Set);
     let mut names = matches.filter_map(|item| match &item.value {
@@ -190,9 +189,6 @@ fn unusable_set(rule: &fairpath_rules::Rule, sets: Option<&Sets>) -> Option<Stri
         let mut all = std::iter::once(name).chain(set.members());
         all.find_map(|name| match sets.get(name) {
             None => Some(format!("set {name} is in none of the ipset files")),
-            Some(set) if set.has_timeouts() => Some(format!(
-                "elements of set {name} have timeouts, which do not end at the hooks"
-            )),
             Some(_) => None,
         })
     })

@@ -1,0 +1,285 @@
+//! Edits of the sets of loaded rules: of the elements that they name, or a whole load.
+//!
+//! ```text
+//!   lines of ipset ─┬─ elements of sets in the images ── SetEdit ──> bytes, lines behind the text
+//!                   '─ other sets and commands ──> all sets, and a whole load
+//! ```
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, bail};
+use fairpath_bpf::{EditedSet, HOOK_FAMILIES, HookRules, hook_time};
+use fairpath_rules::image::{NotEdited, SetBytes, SetEdit};
+use fairpath_rules::sets::{Element, ElementLine, Verb};
+use fairpath_rules::{LineError, Sets};
+use memchr::memmem::find_iter;
+
+use super::journal::entry_of_sets;
+use super::loaded::{Loaded, Parts};
+use super::suitable::Suitable;
+use super::{NONE_LOADED, PinArgs, install, lock, must_open, nat, refuse_while_waiting};
+
+/// Most bytes of the lines of an edit.
+const MOST_BYTES: usize = 64 << 20;
+
+/// The text of sets whose timeouts begin now.
+///
+/// # Errors
+/// The clock of this process is not that of the kernel.
+pub fn text_of(mut sets: Sets) -> anyhow::Result<String> {
+    if sets.iter().any(|(_, set)| set.has_timeouts()) {
+        sets.set_time(hook_time()?);
+    }
+    let mut out = String::new();
+    sets.write_loaded(&mut out)?;
+    Ok(out)
+}
+
+/// Applies lines of ipset to the loaded sets, all or none. `name` is for messages, empty for a command.
+///
+/// # Errors
+/// No rules are loaded, or a line is refused: nothing changes.
+pub fn edit_sets(place: &PinArgs, name: &str, lines: &str) -> anyhow::Result<()> {
+    if lines.len() > MOST_BYTES {
+        bail!(
+            "the lines of sets have more than {MOST_BYTES} bytes: divide them, nothing was changed"
+        );
+    }
+    let _lock = lock()?;
+    nat::settle()?;
+    if edit_elements(place, name, lines)? {
+        return Ok(());
+    }
+    let (pins, rules) = must_open(place)?;
+    refuse_while_waiting(&rules)?;
+    let old = Loaded::read(rules.text()).context("read the loaded rules")?;
+    let mut sets = old.members()?.unwrap_or_default();
+    // A line may create a set whose elements end.
+    let now = hook_time()?;
+    sets.set_time(now);
+    for (at, line) in lines.lines().enumerate() {
+        sets.apply_line(line)
+            .map_err(|error| refused(name, at, error))?;
+    }
+    sets.forget_ended();
+    let mut suitable = Suitable::new(&[]);
+    for (file, ruleset) in old.rulesets() {
+        suitable.examine(file, &mut ruleset.clone(), Some(&sets));
+    }
+    suitable.complete()?;
+    let new = old.with_sets(&sets)?;
+    let built = new.build()?;
+    install(&new, built, Some((rules, old)), &pins, None, None)?;
+    Ok(())
+}
+
+/// The error of a line.
+fn refused(name: &str, line: usize, error: LineError) -> anyhow::Error {
+    let text = fairpath_units::text::line(&error.text);
+    match name {
+        "" => anyhow::anyhow!("{text}; nothing was changed"),
+        _ => anyhow::anyhow!("{name}:{}: {text}; nothing was changed", line + 1),
+    }
+}
+
+/// The sets that lines name, without their elements: those of which a line of the text creates one.
+fn named(lines: &str, text: &[u8]) -> anyhow::Result<Sets> {
+    let mut names: Vec<&str> = lines
+        .lines()
+        .filter_map(|line| {
+            let words = line.split_ascii_whitespace();
+            words.filter(|word| !word.starts_with('-')).nth(1)
+        })
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut created = Vec::new();
+    for name in names {
+        let begin = format!("create {name} ");
+        let is_line = |at: &usize| *at == 0 || text[at - 1] == b'\n';
+        if let Some(at) = find_iter(text, &begin).find(is_line) {
+            let line = text[at..].split_inclusive(|byte| *byte == b'\n').next();
+            created.extend_from_slice(line.unwrap_or_default());
+        }
+    }
+    let mut sets = Sets::read_loaded("loaded sets", &created[..], 0)?;
+    sets.set_time(time_of(&sets)?);
+    Ok(sets)
+}
+
+/// The time at which elements of sets end; any time if none do.
+fn time_of(sets: &Sets) -> anyhow::Result<u64> {
+    let ends = sets.iter().any(|(_, set)| set.has_timeouts());
+    match hook_time() {
+        Err(_) if !ends => Ok(0),
+        time => Ok(time?),
+    }
+}
+
+/// The sets of the images while they are edited.
+struct Edited<'m> {
+    images: [Option<&'m [u8]>; HOOK_FAMILIES],
+    in_images: &'m [Vec<String>; HOOK_FAMILIES],
+    now: u64,
+    /// By name; of each family that has it.
+    sets: BTreeMap<String, Vec<(usize, u32, SetEdit<'m>)>>,
+}
+
+impl<'m> Edited<'m> {
+    /// The set in the images. Empty: no image has it, or it is a list.
+    fn open(&mut self, name: &str) -> &mut Vec<(usize, u32, SetEdit<'m>)> {
+        if !self.sets.contains_key(name) {
+            let mut found = Vec::new();
+            for family in 0..HOOK_FAMILIES {
+                let numbers = &self.in_images[family];
+                let number = numbers.iter().position(|other| other == name);
+                let edit = number.zip(self.images[family]).and_then(|(number, image)| {
+                    let number = number as u32;
+                    Some((family, number, SetEdit::new(image, number, self.now)?))
+                });
+                found.extend(edit);
+            }
+            self.sets.insert(name.to_owned(), found);
+        }
+        self.sets.get_mut(name).expect("it was just inserted")
+    }
+
+    /// Applies a line. False: the set is in no image.
+    fn apply(&mut self, line: &ElementLine) -> Result<bool, LineError> {
+        let opened = self.open(line.set());
+        for (_, _, set) in opened.iter_mut() {
+            for element in line.elements() {
+                let done = match line.verb {
+                    Verb::Add => set.add(&element, line.exist, line.most()),
+                    Verb::Del => set.del(&element, line.exist),
+                    Verb::Test => Ok(()),
+                };
+                done.map_err(|why| match why {
+                    NotEdited::Exists => line.exists(&element),
+                    NotEdited::Missing => line.missing(&element),
+                    NotEdited::Full => line.full(),
+                    NotEdited::Collides => LineError::new(
+                        0,
+                        "elements of the set collide under each of four random seeds: try again",
+                    ),
+                })?;
+            }
+        }
+        Ok(!opened.is_empty())
+    }
+
+    fn finish(self) -> Vec<EditedSet> {
+        let opened = self.sets.into_values().flatten();
+        let finished = opened.map(|(family, set, edit)| {
+            let (parts, whole) = match edit.finish() {
+                SetBytes::Parts(parts) => (parts, None),
+                SetBytes::Whole(bytes) => (Vec::new(), Some(bytes)),
+            };
+            EditedSet {
+                family,
+                set,
+                parts,
+                whole,
+            }
+        });
+        finished.collect()
+    }
+}
+
+/// Edits elements of sets in the images. False: the lines need a whole load. Only with the lock.
+fn edit_elements(place: &PinArgs, name: &str, lines: &str) -> anyhow::Result<bool> {
+    let pins = place.mounted()?.context(NONE_LOADED)?;
+    let mut rules = HookRules::open_to_edit(&pins)?.context(NONE_LOADED)?;
+    refuse_while_waiting(&rules)?;
+    let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
+    let memories = [0, 1].map(|family| rules.editable(family).map(|(memory, _)| memory));
+    if memories.iter().all(Option::is_none) {
+        return Ok(false);
+    }
+    let sets = named(lines, parts.sets)?;
+    let now = sets.time();
+    let mut edited = Edited {
+        images: [0, 1].map(|family| memories[family].as_ref().map(|memory| memory.image())),
+        in_images: &parts.in_images,
+        now,
+        sets: BTreeMap::new(),
+    };
+    for (at, line) in lines.lines().enumerate() {
+        if line.trim().is_empty() {
+            continue;
+        }
+        // A problem is reported by the whole load, which has all sets.
+        let Ok(Some(line)) = sets.element_line(line) else {
+            return Ok(false);
+        };
+        let done = edited
+            .apply(&line)
+            .map_err(|error| refused(name, at, error))?;
+        if !done {
+            return Ok(false);
+        }
+    }
+    let finished = edited.finish();
+    let entry = entry_of_sets(lines, now);
+    Ok(rules.edit_sets(&finished, &entry)?)
+}
+
+/// Looks for the element of a line `test NAME ENTRY` in the loaded sets. Returns its name, and whether it is
+/// there.
+///
+/// # Errors
+/// No rules are loaded, or the line is refused.
+pub fn look_for(place: &PinArgs, text: &str) -> anyhow::Result<(String, bool)> {
+    let _lock = lock()?;
+    let pins = place.mounted()?.context(NONE_LOADED)?;
+    let rules = HookRules::open_to_edit(&pins)?.context(NONE_LOADED)?;
+    let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
+    let sets = named(text, parts.sets)?;
+    if let Ok(Some(line)) = sets.element_line(text) {
+        let in_images = [0, 1].map(|family| {
+            let mut numbers = parts.in_images[family].iter();
+            numbers.position(|name| name == line.set())
+        });
+        for (family, number) in in_images.into_iter().enumerate() {
+            let memory = number.and_then(|_| rules.memory(family));
+            let edit = number.zip(memory.as_ref()).and_then(|(number, memory)| {
+                SetEdit::new(memory.image(), number as u32, sets.time())
+            });
+            if let Some(edit) = edit {
+                return answer(&line, |element, around| edit.find(element, around));
+            }
+        }
+    }
+    let loaded = Loaded::read(rules.text_here()).context("read the loaded rules")?;
+    let mut sets = loaded.members()?.unwrap_or_default();
+    sets.set_time(time_of(&sets)?);
+    let refused = |error| refused("", 0, error);
+    let Some(line) = sets.element_line(text).map_err(refused)? else {
+        return sets.member_line(text).map_err(refused);
+    };
+    let set = sets.get(line.set()).context("find the set")?;
+    answer(&line, |element, around| {
+        set.find(element, around, sets.time())
+    })
+}
+
+/// The name of the first element of a line, and whether it is there.
+fn answer(
+    line: &ElementLine,
+    find: impl Fn(&Element, bool) -> Option<bool>,
+) -> anyhow::Result<(String, bool)> {
+    let element = line.elements().next().context("name an element")?;
+    Ok((line.name(&element), line.is_in(&element, find)))
+}
+
+/// The loaded sets and the time.
+///
+/// # Errors
+/// No rules are loaded.
+pub fn loaded_sets(place: &PinArgs) -> anyhow::Result<(Sets, u64)> {
+    let (_, rules) = must_open(place)?;
+    let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
+    let sets = loaded.members()?.unwrap_or_default();
+    let now = time_of(&sets)?;
+    Ok((sets, now))
+}
