@@ -189,10 +189,7 @@ fn commands_of_sets_are_refused_as_by_ipset() {
         ("destroy a\n", "set a is in none"),
         ("add what 10.0.0.1\n", "set \"what\" does not exist"),
         ("add a ::1\n", "family inet"),
-        (
-            "add a 10.0.0.1 end 5\n",
-            "option \"end\" is unknown",
-        ),
+        ("add a 10.0.0.1 end 5\n", "option \"end\" is unknown"),
         ("add p 10.0.0.1\n", "has no port"),
         ("add a 10.0.0.1 timeout 2147484\n", "out of range"),
         ("rename a b\n", "set a is in none"),

@@ -9,6 +9,7 @@ mod early;
 mod edits;
 mod facts;
 mod formats;
+mod listings;
 mod live;
 mod live_sets;
 mod nat_tables;

@@ -139,11 +139,15 @@ pub fn rule_text(family: Family, table: &Table, rule: &Rule, out: &mut Vec<u8>) 
         return;
     }
     matches(family, rule, out);
+    target_and_options(family, table, rule, out);
+}
+
+pub(crate) fn target_and_options(family: Family, table: &Table, rule: &Rule, out: &mut Vec<u8>) {
     target(table, rule, out);
     target_options(family, rule, out);
 }
 
-fn matches(family: Family, rule: &Rule, out: &mut Vec<u8>) {
+pub(crate) fn matches(family: Family, rule: &Rule, out: &mut Vec<u8>) {
     for item in rule.items.iter().filter(|item| !item.kind.is_target()) {
         write_item(family, item, out);
     }

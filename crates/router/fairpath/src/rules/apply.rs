@@ -3,6 +3,7 @@
 use std::io::{BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use fairpath_files::Locked;
@@ -10,7 +11,7 @@ use fairpath_rules::{Family, Ruleset, WithCounters, check_loops, restore, to_byt
 
 use super::Format;
 use super::files::{ReadArgs, RuleFile, load, names};
-use super::live::{PinArgs, check_loaded, edit_loaded, is_left};
+use super::live::{PinArgs, check_loaded, edit_loaded, is_left, loaded_rules};
 
 /// Apply edits to a file of rules or to the loaded rules, all of them or none.
 ///
@@ -23,14 +24,17 @@ use super::live::{PinArgs, check_loaded, edit_loaded, is_left};
 ///
 /// With --loaded, the rules that `fairpath rules load` loaded are edited: packets meet the old or the
 /// new rules, and rules that stay keep their counters. The family is that of the tool, else IPv4.
-/// -C succeeds if the rule is there. Commands on tables that iptables keeps, as nat, go to the tool
-/// unchanged: if a wrapper calls this command, give the path of the tool.
+/// -C succeeds if the rule is there, and -S and -n -L print rules as iptables does. If the tool is named, a
+/// command that succeeds prints nothing, as the tool. Commands on tables that iptables keeps, as nat, go to
+/// the tool unchanged: if a wrapper calls this command, give the path of the tool. Commands of ipset change
+/// the loaded sets.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     fairpath rules apply rules.v4 --in-place -- -I INPUT 1 -s 203.0.113.9 -j DROP\n  \
     fairpath rules apply rules.v4 --in-place -- iptables -w -t nat -F PREROUTING\n  \
     fairpath rules apply rules.v4 --edits changes.noflush\n  \
     fairpath rules apply --loaded -- ip6tables -w -I INPUT -s 2001:db8::9 -j DROP\n  \
+    fairpath rules apply --loaded -- ipset -exist add banned 203.0.113.9 timeout 600\n  \
     fairpath rules apply --loaded -- /usr/sbin/iptables -t nat -C POSTROUTING -j MASQUERADE")]
 pub struct Args {
     /// The file of rules
@@ -64,7 +68,17 @@ pub struct Args {
 ///
 /// # Errors
 /// The file or an edit has a problem. The file is unchanged then.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    if args.loaded
+        && let Some((tool, words)) = args.edit.split_first()
+        && tool.rsplit('/').next() == Some("ipset")
+    {
+        return super::set::ipset(&args.place, words);
+    }
+    apply(args).map(|()| ExitCode::SUCCESS)
+}
+
+fn apply(args: &Args) -> anyhow::Result<()> {
     let is_input = |path: &Path| path.as_os_str() == "-";
     let file = args.file.as_deref();
     if file.is_some_and(is_input) && args.in_place {
@@ -75,15 +89,17 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let command = command(&args.table, &args.edit)?;
     if args.loaded && command.is_ip() && !args.edit.is_empty() {
+        if command.is_about_tool() {
+            return Err(command.pass(&args.edit));
+        }
         let reads = command.is('L', "--list") || command.is('S', "--list-rules");
         let is_change = !reads && !command.is('C', "--check");
         if is_left(&args.place, &command.table, is_change)? {
             return Err(command.pass(&args.edit));
         }
         if reads {
-            bail!(
-                "-L and -S do not print loaded rules: `fairpath rules counters` prints them with their counters"
-            );
+            let ruleset = loaded_rules(&args.place, command.family(args))?;
+            return super::listing::print(&command.table, &command.words, &ruleset);
         }
     }
     // Before the lock: edits that come slowly keep no other command waiting.
@@ -112,15 +128,20 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         is_one: args.edits.is_none(),
     };
     let Some(file) = &args.file else {
-        let given = args.reading.family.map(super::files::FamilyArg::family);
-        let of_tool = command.family.as_ref().map(|(_, family)| *family);
-        let family = of_tool.or(given).unwrap_or(Family::Ipv4);
-        let apply = |ruleset| edits.apply(ruleset);
+        let family = command.family(args);
+        let apply = |ruleset| {
+            let changed = edits.apply(ruleset);
+            changed.map_err(|error| command.with_text_of_tool(error))
+        };
         if command.is('C', "--check") {
             return check_loaded(&args.place, family, apply);
         }
         let (before, now) = edit_loaded(&args.place, family, &edits.text, apply)?;
-        return report(args.format, before, now);
+        // Docker takes any output for an error.
+        return match (&command.tool, args.format) {
+            (Some(_), Format::Text) => Ok(()),
+            _ => report(args.format, before, now),
+        };
     };
     let replace = || format!("replace {}", file.display());
     let locked = match args.in_place {
@@ -245,6 +266,21 @@ const SWITCHES: [&str; 7] = [
     "--line-numbers",
 ];
 
+/// Parts of our errors, and the text that iptables prints then.
+const TEXTS_OF_TOOL: [(&str, &str); 8] = [
+    ("does not exist", "No chain/target/match by that name."),
+    (
+        "has no such rule",
+        "Bad rule (does a matching rule exist in that chain?).",
+    ),
+    ("to insert before", "Index of insertion too big."),
+    ("has no rule", "Index of deletion too big."),
+    ("already exists", "Chain already exists."),
+    ("has rules or is the target", "Too many links."),
+    ("has no policy", "Bad built-in chain name."),
+    ("the new name must be free", "File exists."),
+];
+
 /// Set for a program that gets a command: if it is a wrapper that calls this command, it ends.
 const PASSED: &str = "FAIRPATH_RULES_PASSED";
 
@@ -252,6 +288,33 @@ impl Command {
     fn is_ip(&self) -> bool {
         let family = self.family.as_ref();
         family.is_none_or(|(_, family)| family.is_ip())
+    }
+
+    /// True for a question about the tool, such as --version.
+    fn is_about_tool(&self) -> bool {
+        let about = ["-V", "--version", "-h", "--help"];
+        self.tool.is_some()
+            && self
+                .words
+                .first()
+                .is_some_and(|word| about.contains(&&word[..]))
+    }
+
+    /// The family of the loaded rules.
+    fn family(&self, args: &Args) -> Family {
+        let given = args.reading.family.map(super::files::FamilyArg::family);
+        let of_tool = self.family.as_ref().map(|(_, family)| *family);
+        of_tool.or(given).unwrap_or(Family::Ipv4)
+    }
+
+    /// An error with the text of iptables, for programs that look for it.
+    fn with_text_of_tool(&self, error: anyhow::Error) -> anyhow::Error {
+        let text = error.to_string();
+        let found = TEXTS_OF_TOOL.iter().find(|(ours, _)| text.contains(ours));
+        match found.filter(|_| self.tool.is_some()) {
+            Some((_, theirs)) => anyhow::anyhow!("{text} (iptables: {theirs})"),
+            None => error,
+        }
     }
 
     /// True for the command with this letter, which switches may accompany (-nL), or this name.

@@ -14,6 +14,7 @@ mod diff;
 mod explain;
 mod files;
 mod import;
+mod listing;
 mod live;
 mod path;
 mod replace_chain;
@@ -79,13 +80,13 @@ enum Format {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::Set(args) => return set::run(args),
+        Command::Apply(args) => return apply::run(args),
         Command::Check(args) => check::run(args),
         Command::Show(args) => show::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Stats(args) => stats::run(args),
         Command::Profile(args) => stats::profile(args),
         Command::Diff(args) => diff::run(args),
-        Command::Apply(args) => apply::run(args),
         Command::ReplaceChain(args) => replace_chain::run(args),
         Command::Convert(args) => convert::run(args),
         Command::Import(args) => import::run(args),

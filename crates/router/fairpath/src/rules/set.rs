@@ -233,3 +233,88 @@ fn print_sets(args: &ListArgs) -> anyhow::Result<()> {
     fairpath_cli::print(fairpath_units::text::lines(&out).into_owned())?;
     Ok(())
 }
+
+/// Short names of commands of ipset.
+const COMMANDS: [(&str, [&str; 3]); 10] = [
+    ("add", ["-A", "--add", "a"]),
+    ("del", ["-D", "--del", "d"]),
+    ("test", ["-T", "--test", "t"]),
+    ("create", ["-N", "--create", "n"]),
+    ("flush", ["-F", "--flush", "f"]),
+    ("destroy", ["-X", "--destroy", "x"]),
+    ("rename", ["-E", "--rename", "e"]),
+    ("swap", ["-W", "--swap", "w"]),
+    ("save", ["-S", "--save", "s"]),
+    ("list", ["-L", "--list", "l"]),
+];
+
+/// Runs a command of ipset on the loaded sets: without output, as ipset.
+///
+/// # Errors
+/// No rules are loaded, or the command is refused: nothing changes.
+pub fn ipset(place: &PinArgs, words: &[String]) -> anyhow::Result<ExitCode> {
+    let (mut rest, mut exist, mut quiet) = (Vec::new(), false, false);
+    for word in words {
+        match &word[..] {
+            "-exist" | "--exist" | "-!" | "--!" => exist = true,
+            "-q" | "-quiet" | "--quiet" => quiet = true,
+            word => rest.push(word),
+        }
+    }
+    let Some((command, rest)) = rest.split_first() else {
+        bail!("give a command of ipset, such as add: nothing was changed");
+    };
+    let of = |(name, short): &&(&str, [&str; 3])| name == command || short.contains(command);
+    let command = COMMANDS.iter().find(of).map_or(*command, |(name, _)| *name);
+    match command {
+        "save" => {
+            print_sets(&ListArgs {
+                name: rest.first().map(|name| (*name).to_owned()),
+                place: place.clone(),
+            })?;
+        }
+        "list" => bail!("the output of ipset list has facts of the kernel: use ipset save"),
+        "test" => {
+            let words: Vec<String> = rest.iter().skip(1).map(|word| (*word).to_owned()).collect();
+            let Some(name) = rest.first() else {
+                bail!("name a set and an element");
+            };
+            let line = lines("test", name, &words, false)?;
+            let (element, is_in) = look_for(place, line.trim_end())?;
+            let element = fairpath_units::text::line(&element).into_owned();
+            let name = fairpath_units::text::line(name);
+            if !quiet {
+                // As ipset prints it.
+                let not = if is_in { "" } else { "NOT " };
+                fairpath_cli::print_stderr(format!("{element} is {not}in set {name}.\n"));
+            }
+            return Ok(if is_in {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            });
+        }
+        _ => {
+            let mut line = command.to_owned();
+            for word in rest {
+                line.push(' ');
+                line += &match word.contains(char::is_whitespace) {
+                    true => quoted(word)?,
+                    false => plain_word(word)?.to_owned(),
+                };
+            }
+            let exist = if exist { " -exist" } else { "" };
+            edit_sets(place, "", &format!("{line}{exist}\n"))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A word of a line of ipset.
+fn plain_word(word: &str) -> anyhow::Result<&str> {
+    if word.is_empty() || word.contains(|c: char| c.is_control() || c == '"') {
+        let word = fairpath_units::text::line(word);
+        bail!("\"{word}\" is no word of a command of ipset: nothing was changed");
+    }
+    Ok(word)
+}

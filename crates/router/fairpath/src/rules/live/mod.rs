@@ -378,6 +378,24 @@ pub fn check_loaded(
     command(ruleset.unwrap_or_else(|| Ruleset::new(family))).map(drop)
 }
 
+/// The loaded rules of a family with their counters.
+///
+/// # Errors
+/// No rules are loaded.
+pub fn loaded_rules(place: &PinArgs, family: Family) -> anyhow::Result<Ruleset> {
+    let loaded = counted_rules(&CountersArgs {
+        family: None,
+        zero: false,
+        place: place.clone(),
+        format: Format::Text,
+    })?;
+    let found = family.is_ip().then(|| loaded.ruleset(family as usize));
+    Ok(found
+        .flatten()
+        .cloned()
+        .unwrap_or_else(|| Ruleset::new(family)))
+}
+
 /// Edits the loaded rules of a family. `text`: the lines that `edit` applies. Returns their number before
 /// and after.
 ///
