@@ -186,13 +186,13 @@ fn commands_of_sets_are_refused_as_by_ipset() {
     let router = loaded(&testbed, "refused");
     let before = router.done(&["set", "list"]);
     for (line, message) in [
-        ("destroy a\n", "set a is in none"),
+        ("destroy a\n", "set a is in use by a rule of filter INPUT"),
         ("add what 10.0.0.1\n", "set \"what\" does not exist"),
         ("add a ::1\n", "family inet"),
         ("add a 10.0.0.1 end 5\n", "option \"end\" is unknown"),
         ("add p 10.0.0.1\n", "has no port"),
         ("add a 10.0.0.1 timeout 2147484\n", "out of range"),
-        ("rename a b\n", "set a is in none"),
+        ("rename a b\n", "set a is in use by a rule of filter INPUT"),
         (
             "add unused 10.0.0.1\nadd unused 10.0.0.1\n",
             "lines:2: element 10.0.0.1 is already",

@@ -5,6 +5,7 @@
 mod agree;
 mod answers;
 mod commands;
+mod docker;
 mod early;
 mod edits;
 mod facts;

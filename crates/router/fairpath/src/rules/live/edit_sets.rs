@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use fairpath_bpf::{EditedSet, HOOK_FAMILIES, HookRules, hook_time};
 use fairpath_rules::image::{NotEdited, SetBytes, SetEdit};
 use fairpath_rules::sets::{Element, ElementLine, Verb};
-use fairpath_rules::{LineError, Sets};
+use fairpath_rules::{LineError, Sets, Value};
 use memchr::memmem::find_iter;
 
 use super::journal::entry_of_sets;
@@ -62,6 +62,7 @@ pub fn edit_sets(place: &PinArgs, name: &str, lines: &str) -> anyhow::Result<()>
             .map_err(|error| refused(name, at, error))?;
     }
     sets.forget_ended();
+    refuse_use(&old, &sets)?;
     let mut suitable = Suitable::new(&[]);
     for (file, ruleset) in old.rulesets() {
         suitable.examine(file, &mut ruleset.clone(), Some(&sets));
@@ -70,6 +71,30 @@ pub fn edit_sets(place: &PinArgs, name: &str, lines: &str) -> anyhow::Result<()>
     let new = old.with_sets(&sets)?;
     let built = new.build()?;
     install(&new, built, Some((rules, old)), &pins, None, None)?;
+    Ok(())
+}
+
+/// Refuses sets that lack one that a rule reads.
+fn refuse_use(loaded: &Loaded, sets: &Sets) -> anyhow::Result<()> {
+    for (_, ruleset) in loaded.rulesets() {
+        for table in &ruleset.tables {
+            for (_, chain) in table.chains() {
+                let items = chain.rules.iter().flat_map(|rule| rule.items.iter());
+                let names = items.filter_map(|item| match &item.value {
+                    Value::Set(wanted) => std::str::from_utf8(&wanted.name).ok(),
+                    _ => None,
+                });
+                if let Some(name) = names.into_iter().find(|name| sets.get(name).is_none()) {
+                    bail!(
+                        "set {} is in use by a rule of {} {}: delete the rule first, nothing was changed",
+                        fairpath_units::text::line(name),
+                        table.name,
+                        fairpath_units::text::line(&chain.name())
+                    );
+                }
+            }
+        }
+    }
     Ok(())
 }
 
