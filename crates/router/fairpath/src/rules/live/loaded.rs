@@ -382,6 +382,7 @@ impl Loaded {
             load: self.load,
             left: self.left.clone(),
             early: self.early.clone(),
+            shadow: self.shadow,
             ..new
         })
     }
