@@ -62,7 +62,7 @@ pub use redirect::{MAX_SOCKETS, Outcomes, Redirect, RedirectError, RedirectOptio
 pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
 pub use rules::{KernelRules, RUN_PACKETS, RulesError, STREAM_BYTES, STREAM_PACKETS};
 pub use rules_hook::{
-    AnswerLock, Comparison, Disagreement, EditedSet, Editable, Event, EventCursor, FILTER_WORDS,
+    AnswerLock, Comparison, Disagreement, Editable, EditedSet, Event, EventCursor, FILTER_WORDS,
     HOOK_FAMILIES, HookCounts, HookError, HookLock, HookPlace, HookRules, HookSet, NewRules,
     Occurrence, RejectedFacts, RulesEdit, SHADOW_EXAMPLES, SHADOW_ROWS, ShadowKind, ShadowOutcomes,
     ShadowPacket, Trace, TraceFilter, Traced, hook_time,
