@@ -6,6 +6,7 @@ use std::process::Command;
 use fairpath_testbed::{Need, Testbed, requires};
 
 use super::{example, fairpath, stdout};
+use crate::live::{Router, arrives, filter};
 
 #[test]
 fn guide_has_the_generated_table() {
@@ -87,4 +88,64 @@ fn import_reads_what_runs() {
     assert!(equal.contains("equal"), "{equal}");
     let sets = std::fs::read_to_string(out.join("sets.ipset")).unwrap();
     assert!(sets.contains("add bad 203.0.113.0/24"), "{sets}");
+}
+
+/// The five commands of the guide, and the way back.
+#[test]
+fn five_commands_move_a_running_firewall() {
+    requires!(
+        Need::Root,
+        Need::Tool("iptables-legacy"),
+        Need::Tool("ping")
+    );
+    let testbed = Testbed::new();
+    let router = Router::new(testbed.netns("moved").unwrap());
+    let text = filter(&[
+        "INPUT -i lo -p icmp -j ACCEPT",
+        "INPUT -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+        "INPUT -p udp -m udp --dport 53 -j ACCEPT",
+        "INPUT -j DROP",
+    ]);
+    let running = router.file("running.v4", &text);
+    let restore = |file: &str| {
+        router
+            .netns
+            .run(&["iptables-legacy-restore", file])
+            .unwrap()
+    };
+    let flush = || router.netns.run(&["iptables-legacy", "-F"]).unwrap();
+    restore(&running);
+    let ping = || {
+        let words = ["ping", "-c", "3", "-i", "0.01", "-q", "127.0.0.1"];
+        router.netns.run(&words).unwrap()
+    };
+    let directory = router.place.path("firewall");
+    let directory = directory.to_str().unwrap();
+    let binary = fairpath();
+    let import = [binary.to_str().unwrap(), "rules", "import", directory];
+    let report = router.netns.run(&import).unwrap();
+    assert!(
+        report.contains("rules.v4: 4 rules of iptables-legacy-save"),
+        "{report}"
+    );
+    let rules = format!("{directory}/rules.v4");
+    assert!(stdout(&["check", &rules]).contains("at netfilter: 4 exact"));
+    router.done(&["load", "--shadow", &rules]);
+    ping();
+    let compared = router.done(&["shadow"]);
+    assert!(
+        compared.contains("12 packets compared, no verdict differs"),
+        "{compared}"
+    );
+    router.done(&["load", "--confirm", "60s", &rules]);
+    router.done(&["confirm"]);
+    flush();
+    ping();
+    assert!(!arrives(&router.netns, 9), "rules of Fairpath drop alone");
+    assert_eq!(router.packets("-i lo -p icmp -j ACCEPT"), 12);
+    // The way back.
+    restore(&rules);
+    router.done(&["unload"]);
+    assert!(!arrives(&router.netns, 9), "rules of iptables are back");
+    ping();
 }
