@@ -5,11 +5,13 @@
 mod agree;
 mod answers;
 mod commands;
+mod deferred;
 mod docker;
 mod early;
 mod edits;
 mod facts;
 mod formats;
+mod hooks_table;
 mod listings;
 mod live;
 mod live_sets;

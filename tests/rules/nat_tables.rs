@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -12,11 +13,11 @@ use nix::unistd::Pid;
 
 use super::live::{Router, RouterLine, arrives, filter};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 const DROP: &str = "INPUT -p udp -m udp --dport 7001 -j DROP";
 /// Where the tools are, also for a user without /usr/sbin.
 const TOOLS: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
-const SAVES: [&str; 2] = ["iptables-save", "ip6tables-save"];
+pub const SAVES: [&str; 2] = ["iptables-save", "ip6tables-save"];
 
 fn nat(rules: &[&str]) -> String {
     filter(rules).replace("*filter", "*nat")
@@ -51,7 +52,8 @@ fn load(router: &Router, files: &[String; 2], more: &[&str]) -> Output {
     router.rules(&[&["load", &files[0], &files[1]], more].concat())
 }
 
-fn record(router: &Router) -> Option<fs::Metadata> {
+/// The record of the namespace in a directory.
+pub fn record_path(router: &Router, directory: &str) -> PathBuf {
     let cookie = router.netns.enter(|| {
         use nix::{getsockopt_impl, libc, sockopt_impl};
         sockopt_impl!(
@@ -63,11 +65,15 @@ fn record(router: &Router) -> Option<fs::Metadata> {
         );
         nix::sys::socket::getsockopt(&UdpSocket::bind("0.0.0.0:0").unwrap(), Cookie).unwrap()
     });
-    fs::metadata(format!("/run/fairpath-nat/{}", cookie.unwrap())).ok()
+    Path::new(directory).join(cookie.unwrap().to_string())
+}
+
+pub fn record(router: &Router) -> Option<fs::Metadata> {
+    fs::metadata(record_path(router, "/run/fairpath-tables")).ok()
 }
 
 /// Processes in the namespace that wait to bring nat back.
-fn watchers(router: &Router) -> Vec<Pid> {
+pub fn watchers(router: &Router) -> Vec<Pid> {
     let processes = fs::read_dir("/proc").unwrap();
     let numbers = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     numbers
@@ -75,14 +81,14 @@ fn watchers(router: &Router) -> Vec<Pid> {
             let words = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
             let space = fs::metadata(format!("/proc/{number}/ns/net"));
             let is_here = space.is_ok_and(|space| space.ino() == router.netns.inode());
-            is_here && String::from_utf8_lossy(&words).contains("watch-nat")
+            is_here && String::from_utf8_lossy(&words).contains("watch-tables")
         })
         .map(Pid::from_raw)
         .collect()
 }
 
 /// A directory for PATH whose programs of these names are a script; `$real` is the program itself.
-fn wrap(router: &Router, names: &[&str], script: &str) -> String {
+pub fn wrap(router: &Router, names: &[&str], script: &str) -> String {
     let dir = router.place.path("wrapped");
     fs::create_dir_all(&dir).unwrap();
     for name in names {
@@ -272,7 +278,7 @@ fn killed_loads_leave_no_mixture() {
                 "{next}: {text}"
             );
             assert_eq!(
-                text.contains("nat of before is back"),
+                text.contains("the tables of before are back"),
                 !is_switched,
                 "{next}: {text}"
             );
@@ -348,7 +354,10 @@ fn unconfirmed_nat_goes_back_without_command() {
         let directory = fs::read_link(format!("/proc/{watcher}/cwd")).unwrap();
         assert_eq!(directory.to_str(), Some("/"));
         if let Ok(shown) = String::from_utf8(router.rules(&["show"]).stdout) {
-            assert!(shown.contains("nat of before comes back"), "{shown}");
+            assert!(
+                shown.contains("tables of before come back: nat (IPv4), nat (IPv6)"),
+                "{shown}"
+            );
         }
         let back = wait_for(PATIENCE, || record(&router).is_none().then_some(()));
         assert!(back.is_some());
@@ -384,7 +393,7 @@ fn nat_of_killed_watcher_is_brought_back() {
         shown.contains("an interrupted load").then_some(shown)
     });
     let shown = shown.unwrap();
-    let message = "an interrupted load changed table nat: the next load, confirm";
+    let message = "an interrupted load changed tables of iptables: nat (IPv4), nat (IPv6); the next load, confirm";
     assert!(
         shown.contains(message) && shown.contains("was not confirmed"),
         "{shown}"
@@ -392,7 +401,7 @@ fn nat_of_killed_watcher_is_brought_back() {
     assert_ne!(running(&router), before);
     let late = router.fails(&["confirm"]);
     assert!(
-        late.contains("nat of before is back") && late.contains("too late"),
+        late.contains("the tables of before are back") && late.contains("too late"),
         "{late}"
     );
     assert_eq!(running(&router), before);
@@ -408,7 +417,7 @@ fn confirmed_nat_stays_and_its_watcher_ends() {
     assert!(load(&router, &new, &["--confirm", "60s"]).status.success());
     let mode = record(&router).unwrap().mode();
     assert_eq!(mode & 0o007, 0);
-    let directory = fs::metadata("/run/fairpath-nat").unwrap();
+    let directory = fs::metadata("/run/fairpath-tables").unwrap();
     assert_eq!((directory.mode() & 0o777, directory.uid()), (0o700, 0));
     let loaded = running(&router);
     let change = ["--", "iptables", "-t", "nat", "-F"];

@@ -23,6 +23,7 @@ fn guide_has_the_generated_table() {
         .collect();
     let mac = lines.iter().find(|line| line["name"] == "-m mac").unwrap();
     assert_eq!(mac["points"]["tcx egress"]["answer"], "refused");
+    assert_eq!(mac["hooks"]["OUTPUT"]["answer"], "refused");
 }
 
 #[test]

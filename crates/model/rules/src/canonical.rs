@@ -3,7 +3,7 @@
 
 use crate::hash_rate::{self, BYTES};
 use crate::spec::Kind;
-use crate::tree::{Family, Hook, Item, Value};
+use crate::tree::{Family, Hook, Item, Value, tables_of};
 
 /// The last second of a 32-bit clock: the end of a time match without end.
 const LAST_DATE: u64 = 0x7fff_ffff;
@@ -682,20 +682,9 @@ pub fn needs_syn(item: &Item) -> bool {
         && matches!(item.value, Value::Pair(_, set) if set & 2 != 0)
 }
 
-/// Checks where a target may be used: its table, its hook and its protocol.
-///
-/// # Errors
-///
-/// The place at which it is permitted.
-pub fn check_target(
-    kind: Kind,
-    table: &str,
-    hook: Option<Hook>,
-    protocol: Option<(u8, bool)>,
-    items: &[Item],
-) -> Result<(), String> {
-    let name = kind.spec().name;
-    let tables: &[&str] = match kind {
+/// Tables that a target of iptables is limited to; none: any.
+fn tables_of_target(kind: Kind) -> &'static [&'static str] {
+    match kind {
         Kind::TargetReject => &["filter"],
         Kind::TargetDnat
         | Kind::TargetSnat
@@ -709,7 +698,45 @@ pub fn check_target(
         | Kind::TargetTos
         | Kind::TargetTproxy => &["mangle"],
         _ => &[],
-    };
+    }
+}
+
+/// Hooks that a target of iptables is limited to, in addition to those of its tables; none: any.
+fn hooks_of_target(kind: Kind) -> &'static [Hook] {
+    match kind {
+        Kind::TargetDnat | Kind::TargetRedirect => &[Hook::Prerouting, Hook::Output],
+        Kind::TargetSnat => &[Hook::Postrouting, Hook::Input],
+        Kind::TargetMasquerade => &[Hook::Postrouting],
+        Kind::TargetClassify => &[Hook::Postrouting, Hook::Forward, Hook::Output],
+        Kind::TargetTproxy => &[Hook::Prerouting],
+        _ => &[],
+    }
+}
+
+/// True if iptables permits a target at a hook, in some table.
+pub fn permits_target(kind: Kind, hook: Hook) -> bool {
+    let hooks = hooks_of_target(kind);
+    let tables = tables_of_target(kind);
+    let known = tables_of(Family::Ipv4).iter();
+    let mut tables = known.filter(|(name, _)| tables.is_empty() || tables.contains(name));
+    let is_of_table = tables.any(|(_, hooks)| hooks.contains(&hook));
+    is_of_table && (hooks.is_empty() || hooks.contains(&hook))
+}
+
+/// Checks where a target may be used: its table, its hook and its protocol.
+///
+/// # Errors
+///
+/// The place at which it is permitted.
+pub fn check_target(
+    kind: Kind,
+    table: &str,
+    hook: Option<Hook>,
+    protocol: Option<(u8, bool)>,
+    items: &[Item],
+) -> Result<(), String> {
+    let name = kind.spec().name;
+    let tables = tables_of_target(kind);
     let places = crate::bridge::places(kind);
     let fits = |(name, hooks): &(&str, &[Hook])| {
         *name == table && hook.is_none_or(|hook| hooks.contains(&hook))
@@ -728,14 +755,7 @@ pub fn check_target(
             tables[0]
         ));
     }
-    let hooks: &[Hook] = match kind {
-        Kind::TargetDnat | Kind::TargetRedirect => &[Hook::Prerouting, Hook::Output],
-        Kind::TargetSnat => &[Hook::Postrouting, Hook::Input],
-        Kind::TargetMasquerade => &[Hook::Postrouting],
-        Kind::TargetClassify => &[Hook::Postrouting, Hook::Forward, Hook::Output],
-        Kind::TargetTproxy => &[Hook::Prerouting],
-        _ => &[],
-    };
+    let hooks = hooks_of_target(kind);
     if let Some(hook) = hook
         && !hooks.is_empty()
         && !hooks.contains(&hook)

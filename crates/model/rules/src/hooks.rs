@@ -1,6 +1,7 @@
 //! The points of a packet's path at which Fairpath can evaluate a match or a target: exactly,
 //! elsewhere, or not at all. One table for `check`, the guide and the loader.
 
+use crate::canonical::permits_target;
 use crate::spec::{Kind, SPECS};
 use crate::tree::{Family, Group, Hook, Rule, Target};
 
@@ -80,6 +81,7 @@ const CONNECTION: &str = "the connection is known after conntrack only";
 const NO_OUTPUT: &str = "the output interface is not known before routing";
 const NO_SOCKET: &str = "the socket is known to netfilter only";
 const WRITES: &str = "netfilter programs cannot change a packet or its mark";
+const WRITES_CONNECTION: &str = "netfilter programs cannot change a connection or its mark";
 const BRIDGE_PORT: &str = "ports of a bridge are known to the bridge only";
 const ROUTE: &str = "the type of an address needs the kernel's routes";
 const NOT_KNOWN: &str = "Fairpath does not support this extension";
@@ -88,6 +90,9 @@ const NO_OWNER: &str = "iptables has owner in OUTPUT and POSTROUTING only";
 const NO_SENDER: &str = "iptables has mac in PREROUTING, INPUT and FORWARD only";
 const EFFECT: &str =
     "an evaluation with another effect than counters, or by chance, is left to the hook";
+const NO_FILTER: &str = "iptables has rpfilter in PREROUTING only";
+const NO_FRAMES: &str = "netfilter programs run for IPv4 and IPv6 only";
+const NOT_PERMITTED: &str = "iptables permits the target at the other hooks only";
 const TRANSLATION: &str = "address translation stays with the kernel";
 
 /// True if its evaluation has an effect, or depends on chance: early drop leaves such packets to the hook.
@@ -134,7 +139,8 @@ pub fn answer(kind: Kind, point: Point) -> Answer {
             Point::Xdp => Elsewhere(Point::TcxIngress, "the driver keeps no mark"),
             _ => Exact,
         },
-        Kind::TargetConnmark => Elsewhere(Point::TcxIngress, CONNECTION),
+        Kind::TargetConnmark if netfilter => Refused(WRITES_CONNECTION),
+        Kind::TargetConnmark => Refused(CONNECTION),
         kind if point == Point::Xdp && has_effect(kind) => Elsewhere(Point::Netfilter, EFFECT),
         Kind::TargetReject if point == Point::Xdp => {
             Elsewhere(Point::Netfilter, "answers need the stack")
@@ -153,14 +159,70 @@ pub fn answer(kind: Kind, point: Point) -> Answer {
         | Kind::BridgeDnat
         | Kind::BridgeSnat
         | Kind::BridgeRedirect => Refused("frames are not rewritten"),
-        Kind::BridgeHeader | Kind::ArpHeader if netfilter => Elsewhere(
-            Point::TcxIngress,
-            "netfilter programs run for IPv4 and IPv6 only",
-        ),
+        Kind::BridgeHeader | Kind::ArpHeader if netfilter => {
+            Elsewhere(Point::TcxIngress, NO_FRAMES)
+        }
         Kind::Mac if point == Point::TcxEgress => {
             Refused("the sender's link-layer address is replaced")
         }
         _ => Exact,
+    }
+}
+
+/// The answer of `fairpath rules load` for a match or a target at a hook of netfilter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HookAnswer {
+    /// The programs evaluate it as iptables does.
+    Exact,
+    /// Its table is left to iptables with `--defer`, else the load is refused, with the reason.
+    Deferred(&'static str),
+    /// Not at all, with the reason.
+    Refused(&'static str),
+}
+
+impl HookAnswer {
+    /// One word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            HookAnswer::Exact => "exact",
+            HookAnswer::Deferred(_) => "deferred",
+            HookAnswer::Refused(_) => "refused",
+        }
+    }
+
+    /// The reason, if the answer is not exact.
+    pub fn reason(&self) -> Option<&'static str> {
+        match self {
+            HookAnswer::Exact => None,
+            HookAnswer::Deferred(why) | HookAnswer::Refused(why) => Some(why),
+        }
+    }
+}
+
+/// The hooks of netfilter, in the order of [`hook_answers`].
+pub const HOOKS: [Hook; 5] = [
+    Hook::Prerouting,
+    Hook::Input,
+    Hook::Forward,
+    Hook::Output,
+    Hook::Postrouting,
+];
+
+/// The answer for a match or a target at a hook.
+pub fn hook_answer(kind: Kind, hook: Hook) -> HookAnswer {
+    let spec = kind.spec();
+    if !spec.is_in(Family::Ipv4) && !spec.is_in(Family::Ipv6) {
+        return HookAnswer::Refused(NO_FRAMES);
+    }
+    if let Answer::Refused(why) = place_answer(kind, &[hook]) {
+        return HookAnswer::Refused(why);
+    }
+    if kind.is_target() && !permits_target(kind, hook) {
+        return HookAnswer::Refused(NOT_PERMITTED);
+    }
+    match answer(kind, Point::Netfilter) {
+        Answer::Exact => HookAnswer::Exact,
+        Answer::Elsewhere(_, why) | Answer::Refused(why) => HookAnswer::Deferred(why),
     }
 }
 
@@ -193,6 +255,9 @@ fn place_answer(kind: Kind, hooks: &[Hook]) -> Answer {
     match kind {
         Kind::Owner if !hooks.iter().all(sends) => Answer::Refused(NO_OWNER),
         Kind::Mac if hooks.iter().any(sends) => Answer::Refused(NO_SENDER),
+        Kind::Rpfilter if hooks.iter().any(|hook| *hook != Hook::Prerouting) => {
+            Answer::Refused(NO_FILTER)
+        }
         _ => Answer::Exact,
     }
 }
@@ -221,45 +286,77 @@ fn header_answer(group: Group, hook: Option<Hook>, point: Point) -> Answer {
     Answer::Exact
 }
 
-/// All matches and targets by name, with the answers of [`Point::ALL`].
-pub fn answers() -> impl Iterator<Item = (String, [Answer; Point::ALL.len()])> {
+/// A match or a target.
+pub struct AnswerRow {
+    /// As a rule has it.
+    pub name: String,
+    /// Those of [`Point::ALL`].
+    pub points: [Answer; Point::ALL.len()],
+    /// Those of [`HOOKS`].
+    pub hooks: [HookAnswer; HOOKS.len()],
+}
+
+/// All matches and targets.
+pub fn answers() -> impl Iterator<Item = AnswerRow> {
     let specs = SPECS.iter().filter(|spec| !spec.name.is_empty());
-    specs.map(|spec| {
-        let name = if spec.kind.is_target() {
+    specs.map(|spec| AnswerRow {
+        name: if spec.kind.is_target() {
             format!("-j {}", spec.name)
         } else if spec.is_in(Family::Bridge) && !spec.is_in(Family::Ipv4) {
             spec.name.to_owned()
         } else {
             format!("-m {}", spec.name)
-        };
-        (name, Point::ALL.map(|point| answer(spec.kind, point)))
+        },
+        points: Point::ALL.map(|point| answer(spec.kind, point)),
+        hooks: HOOKS.map(|hook| hook_answer(spec.kind, hook)),
     })
 }
 
-/// The table of all matches and targets as Markdown, for the guide.
+/// The tables of all matches and targets as Markdown, for the guide.
 pub fn markdown() -> String {
     let mut out = String::from("| match or target |");
+    for hook in HOOKS {
+        out.push_str(&format!(" {} |", hook.chain()));
+    }
+    out.push_str(" reason |\n|---|---|---|---|---|---|---|\n");
+    for AnswerRow { name, hooks, .. } in answers() {
+        let words = hooks.iter().map(HookAnswer::word);
+        let reasons = hooks.iter().filter_map(HookAnswer::reason);
+        add_row(&mut out, &name, words, reasons.map(str::to_owned));
+    }
+    out.push_str("\n| match or target |");
     for point in Point::ALL {
         out.push_str(&format!(" {} |", point.name()));
     }
     out.push_str(" reason |\n|---|---|---|---|---|---|\n");
-    for (name, answers) in answers() {
-        let bridge = if name.starts_with('-') {
-            ""
-        } else {
-            " (bridge)"
-        };
-        out.push_str(&format!("| `{name}`{bridge} |"));
-        for answer in answers {
-            out.push_str(&format!(" {} |", answer.word()));
-        }
-        let mut reasons: Vec<String> = Vec::new();
-        for reason in answers.iter().filter_map(|answer| answer.reason()) {
-            if !reasons.contains(&reason) {
-                reasons.push(reason);
-            }
-        }
-        out.push_str(&format!(" {} |\n", reasons.join("; ")));
+    for AnswerRow { name, points, .. } in answers() {
+        let words = points.iter().map(|answer| answer.word());
+        let reasons = points.iter().filter_map(|answer| answer.reason());
+        add_row(&mut out, &name, words, reasons);
     }
     out
+}
+
+fn add_row(
+    out: &mut String,
+    name: &str,
+    words: impl Iterator<Item = &'static str>,
+    all: impl Iterator<Item = String>,
+) {
+    let bridge = if name.starts_with('-') {
+        ""
+    } else {
+        " (bridge)"
+    };
+    out.push_str(&format!("| `{name}`{bridge} |"));
+    for word in words {
+        out.push_str(&format!(" {word} |"));
+    }
+    let mut reasons: Vec<String> = Vec::new();
+    for reason in all {
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    out.push_str(&format!(" {} |\n", reasons.join("; ")));
 }

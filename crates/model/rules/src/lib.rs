@@ -38,7 +38,10 @@ pub use check::*;
 pub use convert::*;
 pub use diff::*;
 pub use evaluate::*;
-pub use hooks::{Answer, Point, answer, answers, has_effect, markdown, rule_answer};
+pub use hooks::{
+    Answer, AnswerRow, HOOKS, HookAnswer, Point, answer, answers, has_effect, hook_answer,
+    markdown, rule_answer,
+};
 pub use listing::{ListError, Listing};
 pub use log_line::{Logged, log_level, log_line};
 pub use names::{Names, protocol_name};

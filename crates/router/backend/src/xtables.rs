@@ -1,4 +1,4 @@
-//! Table nat, saved and restored by the tools of iptables that the system has.
+//! Tables of iptables, saved and restored by its tools that the system has.
 //!
 //! A restore is atomic for its family. It may outlive a process that is killed, and then keeps the
 //! file that it was given as [`Restore::Now`] open until its end.
@@ -43,44 +43,66 @@ pub enum Restore {
     Now(File),
 }
 
-/// The lines of the running table nat with counters, from `*nat` to `COMMIT`. `tool` is iptables or
+/// The lines of a running table with counters, from its name to `COMMIT`. `tool` is iptables or
 /// ip6tables.
 ///
 /// # Errors
 /// The message of the tool, or the table has something that it cannot save.
-pub fn save_nat(tool: &str) -> Result<Vec<u8>, ToolError> {
-    let text = run(tool, "save", &["-t", "nat", "-c"], b"", Stdio::piped())?.stdout;
+pub fn save(tool: &str, table: &str) -> Result<Vec<u8>, ToolError> {
+    let text = run(
+        tool,
+        "save",
+        table,
+        &["-t", table, "-c"],
+        b"",
+        Stdio::piped(),
+    )?
+    .stdout;
     let mut lines = text.split(|byte| *byte == b'\n');
     if lines.any(|line| line.starts_with(NOT_SAVED)) {
         return Err(ToolError {
             line: None,
             text: format!(
-                "{tool}-save cannot save table nat, because nft added chains or rules to it: leave it as it is with --nat=skip"
+                "{tool}-save cannot save table {table}, because nft added chains or rules to it: {}",
+                leave(table)
             ),
         });
     }
-    Ok(lines_of_nat(&text).join(&b"\n"[..]))
+    Ok(lines_of(table, &text).join(&b"\n"[..]))
 }
 
-/// Rules of the running table nat. `None`: the tool is missing, or fails.
+/// Running tables with their numbers of rules. `None`: the tool is missing, or fails.
 ///
-/// Creates no table: legacy tools do if nat is named.
-pub fn count_nat(tool: &str) -> Option<usize> {
-    let output = run(tool, "save", &[], b"", Stdio::piped()).ok()?;
-    let lines = lines_of_nat(&output.stdout);
-    Some(lines.iter().filter(|line| line.starts_with(b"-A")).count())
+/// Creates no table: legacy tools do if one is named.
+pub fn running(tool: &str) -> Option<Vec<(String, usize)>> {
+    let output = run(tool, "save", "", &[], b"", Stdio::piped()).ok()?;
+    let mut tables: Vec<(String, usize)> = Vec::new();
+    for line in output.stdout.split(|byte| *byte == b'\n') {
+        match (line.strip_prefix(b"*"), tables.last_mut()) {
+            (Some(name), _) => tables.push((String::from_utf8_lossy(name).into_owned(), 0)),
+            (None, Some((_, rules))) => *rules += usize::from(line.starts_with(b"-A")),
+            (None, None) => {}
+        }
+    }
+    Some(tables)
 }
 
-/// The lines of table nat, the last one empty; those of an empty table if it is not there.
-fn lines_of_nat(text: &[u8]) -> Vec<&[u8]> {
+/// The remedy if the tools cannot have a table.
+fn leave(table: &str) -> String {
+    format!("leave it as it runs with --skip-table {table}")
+}
+
+/// The lines of a table, the last one empty; those of an empty table if it is not there.
+fn lines_of<'t>(table: &str, text: &'t [u8]) -> Vec<&'t [u8]> {
+    let is_name = |line: &&[u8]| line.strip_prefix(b"*") == Some(table.as_bytes());
     let lines = text.split(|byte| *byte == b'\n');
-    let of_nat = lines.skip_while(|line| *line != b"*nat");
-    let mut of_nat: Vec<&[u8]> = of_nat.take_while(|line| *line != b"COMMIT").collect();
-    if of_nat.is_empty() {
-        of_nat.push(b"*nat");
+    let lines = lines.skip_while(|line| !is_name(line));
+    let mut found: Vec<&[u8]> = lines.take_while(|line| *line != b"COMMIT").collect();
+    if !found.is_empty() {
+        found.push(b"COMMIT");
     }
-    of_nat.extend([&b"COMMIT"[..], b""]);
-    of_nat
+    found.push(b"");
+    found
 }
 
 /// Gives a table to `iptables-restore` or `ip6tables-restore`.
@@ -89,6 +111,7 @@ fn lines_of_nat(text: &[u8]) -> Vec<&[u8]> {
 /// The message of the tool: the table is unchanged.
 pub fn restore(
     tool: &str,
+    table: &str,
     text: &[u8],
     with_counters: bool,
     restore: Restore,
@@ -104,13 +127,14 @@ pub fn restore(
         }
         Restore::Now(file) => file.into(),
     };
-    run(tool, "restore", &words, text, stdout).map(drop)
+    run(tool, "restore", table, &words, text, stdout).map(drop)
 }
 
-/// Runs a tool of a family, which must succeed.
+/// Runs a tool of a family for a table, which must succeed.
 fn run(
     tool: &str,
     verb: &str,
+    table: &str,
     words: &[&str],
     input: &[u8],
     stdout: Stdio,
@@ -120,7 +144,8 @@ fn run(
         let cause = error.root_cause().downcast_ref::<io::Error>();
         let text = match cause.map(io::Error::kind) {
             Some(ErrorKind::NotFound) => format!(
-                "{program} is not on PATH: install package iptables, or leave table nat as it is with --nat=skip"
+                "{program} is not on PATH: install package iptables, or {}",
+                leave(table)
             ),
             _ => format!("{program}: {error:#}"),
         };
@@ -204,12 +229,11 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_nat_are_found_among_tables() {
+    fn lines_of_tables_are_found() {
         let text = b"# x\n*filter\n:a\n-A a\nCOMMIT\n*nat\n:b\n-A b\nCOMMIT\n# y\n";
-        assert_eq!(
-            lines_of_nat(text).join(&b"\n"[..]),
-            b"*nat\n:b\n-A b\nCOMMIT\n"
-        );
-        assert_eq!(lines_of_nat(b"").join(&b"\n"[..]), b"*nat\nCOMMIT\n");
+        let lines = |table| lines_of(table, text).join(&b"\n"[..]);
+        assert_eq!(lines("nat"), b"*nat\n:b\n-A b\nCOMMIT\n");
+        assert_eq!(lines("filter"), b"*filter\n:a\n-A a\nCOMMIT\n");
+        assert_eq!(lines("raw"), b"");
     }
 }

@@ -89,16 +89,17 @@ fn apply(args: &Args) -> anyhow::Result<()> {
     }
     let command = command(&args.table, &args.edit)?;
     if args.loaded && command.is_ip() && !args.edit.is_empty() {
+        let family = command.family(args);
         if command.is_about_tool() {
-            return Err(command.pass(&args.edit));
+            return Err(command.pass(family, &args.edit));
         }
         let reads = command.is('L', "--list") || command.is('S', "--list-rules");
         let is_change = !reads && !command.is('C', "--check");
-        if is_left(&args.place, &command.table, is_change)? {
-            return Err(command.pass(&args.edit));
+        if is_left(&args.place, family, &command.table, is_change)? {
+            return Err(command.pass(family, &args.edit));
         }
         if reads {
-            let ruleset = loaded_rules(&args.place, command.family(args))?;
+            let ruleset = loaded_rules(&args.place, family)?;
             return super::listing::print(&command.table, &command.words, &ruleset);
         }
     }
@@ -333,11 +334,7 @@ impl Command {
     }
 
     /// Replaces this process by the program, with all words; returns only on failure.
-    fn pass(&self, words: &[String]) -> anyhow::Error {
-        let family = self
-            .family
-            .as_ref()
-            .map_or(Family::Ipv4, |(_, family)| *family);
+    fn pass(&self, family: Family, words: &[String]) -> anyhow::Error {
         let tool = self.tool.as_deref();
         let program = tool.unwrap_or(family.tool());
         if std::env::var_os(PASSED).is_some() {

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use anyhow::bail;
 use fairpath_rules::image::RuleWords;
 use fairpath_rules::{
-    Finding, Findings, Hook, Point, Ruleset, Sets, Table, answers, check_rules, markdown,
-    not_evaluated_set, rule_answer,
+    AnswerRow, Finding, Findings, HOOKS, Hook, Point, Ruleset, Sets, Table, answers, check_rules,
+    markdown, not_evaluated_set, rule_answer,
 };
 use serde_json::json;
 
@@ -35,7 +35,7 @@ pub struct Args {
     /// List each rule that is not exact at every point, with the reason
     #[arg(long)]
     points: bool,
-    /// Print the table of matches and targets by point: Markdown, or JSON
+    /// Print the tables of matches and targets by hook and by point: Markdown, or JSON
     #[arg(long)]
     matches: bool,
     /// Output format
@@ -113,19 +113,36 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Matches and targets with the answer of each point, one in a line.
+/// Matches and targets with the answer of each point and hook, one in a line.
 fn matches_json() -> String {
     let mut out = String::new();
-    for (name, answers) in answers() {
+    for AnswerRow {
+        name,
+        points,
+        hooks,
+    } in answers()
+    {
         let points: serde_json::Map<_, _> = Point::ALL
             .iter()
-            .zip(answers)
+            .zip(points)
             .map(|(point, answer)| {
                 let value = json!({"answer": answer.word(), "reason": answer.reason()});
                 (point.name().to_owned(), value)
             })
             .collect();
-        let _ = writeln!(out, "{}", json!({"name": name, "points": points}));
+        let hooks: serde_json::Map<_, _> = HOOKS
+            .iter()
+            .zip(hooks)
+            .map(|(hook, answer)| {
+                let value = json!({"answer": answer.word(), "reason": answer.reason()});
+                (hook.chain().to_owned(), value)
+            })
+            .collect();
+        let _ = writeln!(
+            out,
+            "{}",
+            json!({"name": name, "points": points, "hooks": hooks})
+        );
     }
     out
 }

@@ -62,7 +62,7 @@ enum Command {
     Trace(live::TraceArgs),
     Unload(live::UnloadArgs),
     #[command(hide = true)]
-    WatchNat(live::WatchArgs),
+    WatchTables(live::WatchArgs),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -98,7 +98,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Answer(args) => live::answer(args),
         Command::Trace(args) => live::trace(args),
         Command::Unload(args) => live::unload(args),
-        Command::WatchNat(args) => live::watch(args),
+        Command::WatchTables(args) => live::watch(args),
     }?;
     Ok(ExitCode::SUCCESS)
 }

@@ -42,7 +42,7 @@ pub fn edit(
     };
     let is_early = table == "raw" && !parts.early.is_empty();
     // Each load begins a comparison in the shadow.
-    if !TABLES.contains(&table) || parts.leaves(table) || is_early || parts.is_shadow {
+    if !TABLES.contains(&table) || parts.leaves(family, table) || is_early || parts.is_shadow {
         return Ok(None);
     }
     let found = some_chains(family, of_family, parts.journal, table, &chains, &targets)

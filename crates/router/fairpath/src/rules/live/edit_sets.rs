@@ -16,8 +16,9 @@ use memchr::memmem::find_iter;
 
 use super::journal::entry_of_sets;
 use super::loaded::{Loaded, Parts};
+use super::record::{Rest, settle};
 use super::suitable::Suitable;
-use super::{NONE_LOADED, PinArgs, install, lock, must_open, nat, refuse_while_waiting};
+use super::{NONE_LOADED, PinArgs, install, lock, must_open, refuse_while_waiting};
 
 /// Most bytes of the lines of an edit.
 const MOST_BYTES: usize = 64 << 20;
@@ -46,7 +47,8 @@ pub fn edit_sets(place: &PinArgs, name: &str, lines: &str) -> anyhow::Result<()>
         );
     }
     let _lock = lock()?;
-    nat::settle()?;
+    settle(Rest::Empty)?;
+    refuse_elsewhere(place, lines)?;
     if edit_elements(place, name, lines)? {
         return Ok(());
     }
@@ -71,6 +73,28 @@ pub fn edit_sets(place: &PinArgs, name: &str, lines: &str) -> anyhow::Result<()>
     let new = old.with_sets(&sets)?;
     let built = new.build()?;
     install(&new, built, Some((rules, old)), &pins, None, None)?;
+    Ok(())
+}
+
+/// Refuses sets that rules of iptables alone use, and notes those that rules of both sides use.
+fn refuse_elsewhere(place: &PinArgs, lines: &str) -> anyhow::Result<()> {
+    let pins = place.mounted()?.context(NONE_LOADED)?;
+    let rules = HookRules::open_to_edit(&pins)?.context(NONE_LOADED)?;
+    let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
+    for name in names(lines) {
+        let Some(table) = parts.elsewhere.table_with_set(name) else {
+            continue;
+        };
+        let shown = fairpath_units::text::line(name);
+        if !parts.in_images.iter().flatten().any(|set| set == name) {
+            bail!(
+                "set {shown} is read by table {table}, which iptables has: change it with ipset, nothing was changed"
+            );
+        }
+        fairpath_cli::note(format!(
+            "set {shown} is read by table {table}, too, which iptables has: change it also with ipset"
+        ));
+    }
     Ok(())
 }
 
@@ -107,8 +131,8 @@ fn refused(name: &str, line: usize, error: LineError) -> anyhow::Error {
     }
 }
 
-/// The sets that lines name, without their elements: those of which a line of the text creates one.
-fn named(lines: &str, text: &[u8]) -> anyhow::Result<Sets> {
+/// Names of the sets in lines, each once.
+fn names(lines: &str) -> Vec<&str> {
     let mut names: Vec<&str> = lines
         .lines()
         .filter_map(|line| {
@@ -118,8 +142,13 @@ fn named(lines: &str, text: &[u8]) -> anyhow::Result<Sets> {
         .collect();
     names.sort_unstable();
     names.dedup();
+    names
+}
+
+/// The sets that lines name, without their elements: those of which a line of the text creates one.
+fn named(lines: &str, text: &[u8]) -> anyhow::Result<Sets> {
     let mut created = Vec::new();
-    for name in names {
+    for name in names(lines) {
         let begin = format!("create {name} ");
         let is_line = |at: &usize| *at == 0 || text[at - 1] == b'\n';
         if let Some(at) = find_iter(text, &begin).find(is_line) {

@@ -17,8 +17,9 @@ use jiff::Timestamp;
 use memchr::memchr;
 use serde::{Deserialize, Serialize};
 
+use super::given::{NAT, Name};
 use super::journal;
-use super::nat::NAT;
+use super::shared_state::Elsewhere;
 
 /// The rules of one family.
 #[derive(Clone)]
@@ -51,10 +52,6 @@ impl Source {
             text: to_bytes(ruleset, WithCounters::Never),
             lines,
         }
-    }
-
-    pub fn family(&self) -> Family {
-        self.family
     }
 }
 
@@ -124,6 +121,12 @@ struct Heading {
     /// The rules decide nothing.
     #[serde(default)]
     shadow: bool,
+    /// Tables that it gave to iptables, because rules are refused; true for IPv4.
+    #[serde(default)]
+    deferred: Vec<(bool, String)>,
+    /// State of tables that iptables has.
+    #[serde(default)]
+    elsewhere: Elsewhere,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -153,6 +156,8 @@ pub struct Loaded {
     load: u64,
     left: Vec<String>,
     early: Vec<String>,
+    deferred: Vec<Name>,
+    elsewhere: Elsewhere,
     by_family: [Option<Set>; 2],
     /// Lines of the rules of a family before [`Loaded::identify`], in their order.
     lines: [Vec<u32>; 2],
@@ -212,6 +217,8 @@ impl Loaded {
             load: 0,
             left: Vec::new(),
             early: Vec::new(),
+            deferred: Vec::new(),
+            elsewhere: Elsewhere::default(),
             by_family,
             lines: Default::default(),
         })
@@ -287,6 +294,8 @@ impl Loaded {
             left: heading.left,
             early: heading.early,
             shadow: heading.shadow,
+            deferred: heading.deferred.into_iter().map(Name::of_stored).collect(),
+            elsewhere: heading.elsewhere,
             ..read
         })
     }
@@ -329,6 +338,8 @@ impl Loaded {
             left: self.left.clone(),
             early: self.early.clone(),
             shadow: self.shadow,
+            deferred: self.deferred.iter().map(Name::stored).collect(),
+            elsewhere: self.elsewhere.clone(),
         };
         let mut out = serde_json::to_vec(&heading).expect("plain fields become JSON");
         out.push(b'\n');
@@ -383,6 +394,8 @@ impl Loaded {
             left: self.left.clone(),
             early: self.early.clone(),
             shadow: self.shadow,
+            deferred: self.deferred.clone(),
+            elsewhere: self.elsewhere.clone(),
             ..new
         })
     }
@@ -415,6 +428,8 @@ impl Loaded {
             left: self.left.clone(),
             early: self.early.clone(),
             shadow: self.shadow,
+            deferred: self.deferred.clone(),
+            elsewhere: self.elsewhere.clone(),
             ..new
         })
     }
@@ -430,8 +445,37 @@ impl Loaded {
     }
 
     /// True for a table that iptables keeps.
-    pub fn leaves(&self, table: &str) -> bool {
-        leaves(&self.left, table)
+    pub fn leaves(&self, family: Family, table: &str) -> bool {
+        leaves(&self.left, &self.deferred, family, table)
+    }
+
+    /// Notes tables that iptables gets, and state of its tables.
+    pub fn set_elsewhere(&mut self, deferred: Vec<Name>, elsewhere: Elsewhere) {
+        (self.deferred, self.elsewhere) = (deferred, elsewhere);
+    }
+
+    /// State of tables that iptables has.
+    pub fn elsewhere(&self) -> &Elsewhere {
+        &self.elsewhere
+    }
+
+    /// Tables that iptables has, because rules are refused.
+    pub fn deferred(&self) -> &[Name] {
+        &self.deferred
+    }
+
+    /// Those of a family.
+    pub fn deferred_of(&self, family: Family) -> impl Iterator<Item = &Name> {
+        let deferred = self.deferred.iter();
+        deferred.filter(move |name| name.family == family)
+    }
+
+    /// Tables that iptables has, and that new rules evaluate, or that are in their files no more.
+    pub fn taken_by(&self, new: &Loaded) -> Vec<Name> {
+        // A load in the shadow gives nothing to iptables.
+        let stays = |name: &&Name| self.shadow || new.leaves(name.family, &name.table);
+        let taken = self.deferred.iter().filter(|name| !stays(name));
+        taken.cloned().collect()
     }
 
     /// Interfaces of early drop.
@@ -527,8 +571,11 @@ impl Loaded {
 }
 
 /// True for a table that iptables keeps.
-fn leaves(left: &[String], table: &str) -> bool {
-    table == NAT || left.iter().any(|left| left == table)
+fn leaves(left: &[String], deferred: &[Name], family: Family, table: &str) -> bool {
+    let mut deferred = deferred.iter();
+    table == NAT
+        || left.iter().any(|left| left == table)
+        || deferred.any(|name| (name.family, &name.table[..]) == (family, table))
 }
 
 /// A loaded text that is not read: its parts, and options.
@@ -547,6 +594,9 @@ pub struct Parts<'t> {
     left: Vec<String>,
     /// The rules decide nothing.
     pub is_shadow: bool,
+    deferred: Vec<Name>,
+    /// State of tables that iptables has.
+    pub elsewhere: Elsewhere,
 }
 
 impl<'t> Parts<'t> {
@@ -579,12 +629,19 @@ impl<'t> Parts<'t> {
             early: heading.early,
             left: heading.left,
             is_shadow: heading.shadow,
+            deferred: heading.deferred.into_iter().map(Name::of_stored).collect(),
+            elsewhere: heading.elsewhere,
         })
     }
 
     /// True for a table that iptables keeps.
-    pub fn leaves(&self, table: &str) -> bool {
-        leaves(&self.left, table)
+    pub fn leaves(&self, family: Family, table: &str) -> bool {
+        leaves(&self.left, &self.deferred, family, table)
+    }
+
+    /// True for a table that the load did not touch.
+    pub fn skips(&self, table: &str) -> bool {
+        self.left.iter().any(|left| left == table)
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   files ─┬─ suitable.rs: refused rules, and those that act otherwise ── loaded.rs: text, trees ── images ──> HookRules
-//!          '─ nat.rs: table nat ──> iptables-restore
+//!          '─ given.rs: tables that iptables keeps ──> iptables-restore, with record.rs
 //! ```
 //!
 //! The loaded rules are their own record: their text is next to their images, so that no file can differ
@@ -12,12 +12,14 @@ mod answers;
 mod early;
 mod edit_chains;
 mod edit_sets;
+mod given;
 mod journal;
 mod loaded;
 mod log;
-mod nat;
 mod reader;
+mod record;
 mod shadow;
+mod shared_state;
 mod status;
 mod suitable;
 mod trace;
@@ -35,7 +37,7 @@ use fairpath_bpf::{
 };
 use fairpath_core::rules::{Carry, Counter, CounterMode};
 use fairpath_rules::image::{Built, Placed, Used, carry, carry_edited};
-use fairpath_rules::{Family, Ruleset, WithCounters, check_rules, to_bytes};
+use fairpath_rules::{Family, FindingKind, Ruleset, WithCounters, check_rules, to_bytes};
 use fairpath_units::quantity::read_duration;
 use fairpath_units::{IfIndex, counted};
 use serde_json::json;
@@ -44,10 +46,11 @@ use super::Format;
 use super::files::{FileArgs, load as load_files};
 pub use answers::{AnswerArgs, answer};
 pub use edit_sets::{edit_sets, loaded_sets, look_for};
+use given::{Given, NAT, Name, NatArg, Outcome};
 use loaded::{Loaded, Parts, Source, counters};
 pub use log::{LogArgs, run as log};
-use nat::{NAT, Nat, NatArg, Outcome, Settled};
-pub use nat::{WatchArgs, watch};
+use record::{Rest, Settled, settle};
+pub use record::{WatchArgs, watch};
 pub use shadow::{ShadowArgs, run as shadow};
 pub use status::status;
 use suitable::Suitable;
@@ -116,8 +119,8 @@ impl PinArgs {
 /// iptables. Each packet meets the old or the new rules at all hooks. They stay until `unload` or a
 /// restart of the machine, also without this process. If any rule is refused, nothing changes.
 ///
-/// iptables keeps table nat: its tools get it in the same transaction. With --confirm, a process in the
-/// background brings it back as well.
+/// iptables keeps table nat: its tools get it in the same transaction. With --defer, they get each table
+/// with a rule that is refused, too. With --confirm, a process in the background brings these tables back.
 ///
 /// Rules that stay keep their counters, limits and recent lists. With --confirm, the old rules come
 /// back unless `fairpath rules confirm` comes in time, so a mistake ends SSH for a short time only.
@@ -125,6 +128,7 @@ impl PinArgs {
 #[command(after_help = "Examples:\n  \
     fairpath rules load /etc/iptables/rules.v4 /etc/iptables/rules.v6\n  \
     fairpath rules load --confirm 60s rules.v4 && fairpath rules confirm\n  \
+    fairpath rules load rules.v4 --defer\n  \
     fairpath rules load rules.v4 --nat=skip --skip-table mangle\n  \
     fairpath rules load rules.v4 --early-drop eth0\n  \
     fairpath rules load --shadow rules.v4 && fairpath rules shadow")]
@@ -140,6 +144,9 @@ pub struct LoadArgs {
     /// A table that is not loaded, because iptables keeps its own; may be given several times
     #[arg(long, value_name = "TABLE", value_parser = ["raw", "mangle", "nat", "filter", "security"])]
     skip_table: Vec<String>,
+    /// Give tables with refused rules to iptables, unchanged
+    #[arg(long)]
+    defer: bool,
     /// Refuse the load if rules reject packets and no process answers them
     #[arg(long, alias = "require-daemon")]
     require_answers: bool,
@@ -267,8 +274,8 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
         skip.push(NAT.to_owned());
     }
     let mut suitable = Suitable::new(&skip);
-    let mut nat = Nat::default();
-    let mut sources: Vec<Source> = Vec::new();
+    let mut given = Given::default();
+    let mut rulesets: Vec<(String, Ruleset)> = Vec::new();
     for file in files.rules.drain(..) {
         let name = file.name.clone();
         let mut ruleset = file.reading.complete().context("nothing was changed")?;
@@ -278,14 +285,19 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
                 ruleset.family.tool()
             );
         }
-        if sources.iter().any(|other| other.family() == ruleset.family) {
+        if rulesets
+            .iter()
+            .any(|(_, other)| other.family == ruleset.family)
+        {
             bail!(
                 "{name}: give one file of rules for {}: nothing was changed",
                 ruleset.family
             );
         }
         let findings = check_rules(&ruleset, files.sets.as_ref());
-        if let Some(finding) = findings.list.iter().find(|found| found.kind.is_error()) {
+        // A rule whose set is missing is refused, or its table is left to iptables.
+        let is_error = |kind: FindingKind| kind.is_error() && kind != FindingKind::UndefinedSet;
+        if let Some(finding) = findings.list.iter().find(|found| is_error(found.kind)) {
             bail!(
                 "{name}:{}: {}; nothing was changed",
                 finding.line,
@@ -293,18 +305,29 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
             );
         }
         if args.nat == NatArg::HandOver && skip.iter().all(|table| table != NAT) {
-            nat.take(&name, &mut ruleset);
+            given.take(&name, &mut ruleset, NAT);
         }
         suitable.examine(&name, &mut ruleset, files.sets.as_ref());
-        if !args.early_drop.is_empty() {
-            early::check(&name, &ruleset)?;
-        }
-        sources.push(Source::new(&name, &ruleset));
+        rulesets.push((name, ruleset));
     }
-    if sources.is_empty() {
+    if rulesets.is_empty() {
         bail!("give a file of rules");
     }
+    suitable.share(&mut rulesets, &mut given, files.sets.as_ref(), args.defer);
     suitable.complete()?;
+    if !args.early_drop.is_empty() {
+        for (name, ruleset) in &rulesets {
+            early::check(name, ruleset)?;
+        }
+        let mut deferred = suitable.deferred();
+        deferred.retain(|name| name.table == "raw");
+        if !deferred.is_empty() {
+            let tables = given::list(&deferred);
+            fairpath_cli::note(format!(
+                "--early-drop drops nothing of a table that iptables has: {tables}"
+            ));
+        }
+    }
     if suitable.rejects() && !args.shadow {
         suitable.set_answered(AnswerLock::is_taken()?);
         if args.require_answers && !suitable.is_answered() {
@@ -313,11 +336,19 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
             );
         }
     }
-    nat.check()?;
+    if args.shadow {
+        // Rules in the shadow decide nothing, so iptables has its own tables.
+        given = Given::default();
+    }
+    given.check()?;
+    let sources = rulesets.iter();
+    let sources = sources.map(|(name, ruleset)| Source::new(name, ruleset));
+    let sources: Vec<Source> = sources.collect();
+    drop(rulesets);
     let sets = files.sets.map(edit_sets::text_of).transpose()?;
     let mode = args.counters.into();
     let early = &args.early_drop;
-    let new = Loaded::new(
+    let mut new = Loaded::new(
         sources,
         sets,
         !args.no_optimise,
@@ -326,37 +357,46 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
         early,
         args.shadow,
     )?;
+    new.set_elsewhere(suitable.deferred(), suitable.elsewhere().clone());
     // Before the lock: large sets keep no other command waiting.
     let built = new.build()?;
     let pins = args.place.pins()?;
     let _lock = lock()?;
-    let found = nat::settle().and_then(|_| found(&pins));
+    let found = settle(Rest::Empty).and_then(|_| found(&pins));
     let placed = found.and_then(|found| {
         shadow::refuse_to_end(&new, found.as_ref())?;
+        let old = found.as_ref();
+        let back = old.map_or(Vec::new(), |(_, old)| old.taken_by(&new));
         let switch = || install(&new, built, found, &pins, args.confirm, None);
-        nat.hand_over(new.load(), &args.place, args.confirm, switch)
+        given.hand_over(new.load(), &args.place, args.confirm, &back, switch)
     });
     if placed.is_err() && pins.is_new() {
         // The first error is the one to print.
         let _ = pins.unmount();
     }
-    let (placed, nat) = placed?;
+    let (placed, outcomes) = placed?;
     let kept = placed.iter().flatten().map(|placed| placed.kept).sum();
-    report(args, &new, &suitable, kept, &nat)
+    report(args, &new, &suitable, kept, &outcomes)
 }
 
 /// True if a command of iptables is for the real tool, because iptables keeps the table.
 ///
 /// # Errors
 /// No rules are loaded, or a change would be lost, because a load waits for its confirmation.
-pub fn is_left(place: &PinArgs, table: &str, is_change: bool) -> anyhow::Result<bool> {
+pub fn is_left(
+    place: &PinArgs,
+    family: Family,
+    table: &str,
+    is_change: bool,
+) -> anyhow::Result<bool> {
     let _lock = lock()?;
-    let settled = nat::settle()?;
+    let settled = settle(Rest::Empty)?;
     let pins = place.mounted()?.context(NONE_LOADED)?;
     let rules = HookRules::open_to_edit(&pins)?.context(NONE_LOADED)?;
     let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
-    let is_left = parts.leaves(table);
-    if is_left && is_change && table == NAT && matches!(settled, Settled::Waiting(_)) {
+    let is_left = parts.leaves(family, table);
+    let is_given = is_left && !parts.skips(table);
+    if is_given && is_change && matches!(settled, Settled::Waiting(_)) {
         refuse_while_waiting(&rules)?;
     }
     Ok(is_left)
@@ -414,7 +454,8 @@ pub fn edit_loaded(
         );
     }
     let _lock = lock()?;
-    nat::settle()?;
+    settle(Rest::Empty)?;
+    refuse_left(place, family, text)?;
     if let Some(done) = edit_chains::edit(place, family, text, &edit)? {
         return Ok(done);
     }
@@ -435,17 +476,10 @@ pub fn edit_loaded(
     let before = before.unwrap_or_else(|| Ruleset::new(family));
     let count = before.rules();
     let mut changed = edit(before)?;
-    let left = changed.tables.iter().find(|table| old.leaves(&table.name));
-    if let Some(left) = left {
-        bail!(
-            "table {} was left to iptables: edit it with {}, nothing was changed",
-            left.name,
-            family.tool()
-        );
-    }
     let mut suitable = Suitable::new(&[]);
     let sets = old.members()?;
     suitable.examine("edit", &mut changed, sets.as_ref());
+    suitable.refuse_shared("edit", &changed, sets.as_ref(), old.elsewhere());
     suitable.complete()?;
     if !old.early().is_empty() {
         early::check("edit", &changed)?;
@@ -460,6 +494,23 @@ pub fn edit_loaded(
     let found = Some((rules, old));
     install(&new, new.build()?, found, &pins, None, Some(&edited))?;
     Ok((count, rules_now))
+}
+
+/// Refuses lines of edits of a table that iptables keeps.
+fn refuse_left(place: &PinArgs, family: Family, text: &[u8]) -> anyhow::Result<()> {
+    let pins = place.mounted()?.context(NONE_LOADED)?;
+    let rules = HookRules::open_to_edit(&pins)?.context(NONE_LOADED)?;
+    let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
+    for line in text.split(|byte| *byte == b'\n') {
+        let table = line.strip_prefix(b"*").map(String::from_utf8_lossy);
+        if let Some(table) = table.filter(|table| parts.leaves(family, table.trim_end())) {
+            let (table, tool) = (table.trim_end(), family.tool());
+            bail!(
+                "table {table} was left to iptables ({family}): edit it with {tool} or {tool}-restore --noflush, nothing was changed"
+            );
+        }
+    }
+    Ok(())
 }
 
 /// Rules of a family after an edit. Rules that it did not touch have their identity, and the counters
@@ -644,14 +695,15 @@ fn report(
     new: &Loaded,
     suitable: &Suitable,
     kept: usize,
-    nat: &[Outcome],
+    outcomes: &[Outcome],
 ) -> anyhow::Result<()> {
     let seconds = args.confirm.map(|time| time.as_secs());
     let mut notes = suitable.notes();
     notes.extend(shadow::notes(new));
     if args.format == Format::Json {
         let object = json!({"loaded": new.describe(), "counters_kept": kept,
-            "confirm_seconds": seconds, "notes": notes, "nat": nat});
+            "confirm_seconds": seconds, "notes": notes, "tables": outcomes,
+            "deferred": suitable.causes_as_json()});
         fairpath_cli::print(format!("{object}\n"))?;
         return Ok(());
     }
@@ -663,7 +715,8 @@ fn report(
     if kept > 0 {
         let _ = writeln!(out, "{} kept", counted(kept, "counter", "counters"));
     }
-    for line in nat.iter().map(Outcome::line).chain(notes) {
+    let outcomes = outcomes.iter().map(|one| one.line(seconds.is_some()));
+    for line in suitable.causes().into_iter().chain(outcomes).chain(notes) {
         let _ = writeln!(out, "{line}");
     }
     if let Some(seconds) = seconds {
@@ -682,27 +735,32 @@ fn report(
 /// No rules are loaded, or another process changes them.
 pub fn unload(args: &UnloadArgs) -> anyhow::Result<()> {
     let _lock = lock()?;
-    let settled = nat::settle();
+    // They stay with iptables, as table nat does.
+    let settled = settle(Rest::Stay);
+    let deferred = match must_open(&args.place) {
+        Ok((_, rules)) => {
+            Loaded::read(rules.text()).map_or(Vec::new(), |old| old.deferred().to_vec())
+        }
+        Err(_) => Vec::new(),
+    };
     let removed = remove(&args.place);
     // What a load did that waited, or whose rules could not be read.
     let settled = match settled {
         Ok(Settled::Nothing | Settled::Back) => settled,
-        _ => nat::settle(),
+        _ => settle(Rest::Stay),
     };
     let removed = removed?;
     if settled? != Settled::Back && removed == Removed::Nothing {
         bail!(NONE_LOADED);
     }
-    // Nat next to rules in the shadow is that of the rules that run.
-    let nat = match removed {
+    // Tables next to rules in the shadow are those of the rules that run.
+    let described = match removed {
         Removed::Shadow => Vec::new(),
-        _ => nat::describe(),
+        _ => given::describe(&deferred),
     };
-    for (family, line) in nat {
-        let tool = family.tool();
-        fairpath_cli::note(format!(
-            "{line}: `{tool} -t nat -F && {tool} -t nat -X` removes them"
-        ));
+    for (name, line) in described {
+        let removal = name.removal();
+        fairpath_cli::note(format!("{line}: `{removal}` removes them"));
     }
     Ok(())
 }
@@ -750,14 +808,14 @@ fn remove(place: &PinArgs) -> anyhow::Result<Removed> {
 /// No load waits, or the time is over.
 pub fn confirm(args: &ConfirmArgs) -> anyhow::Result<()> {
     let _lock = lock()?;
-    nat::settle()?;
+    settle(Rest::Empty)?;
     let (pins, mut rules) = must_open(&args.place)?;
     rules.confirm(&pins)?;
     let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
     early::keep(&pins, loaded.early())?;
     drop(rules);
     // The record of the load, whose process then ends.
-    nat::settle()?;
+    settle(Rest::Empty)?;
     release_tracking(&loaded);
     Ok(())
 }
@@ -776,7 +834,13 @@ pub fn print_counters(args: &CountersArgs) -> anyhow::Result<()> {
                 let object = super::show::to_json(name, ruleset);
                 out.extend_from_slice(format!("{object}\n").as_bytes());
             }
-            Format::Text => out.extend(to_bytes(ruleset, WithCounters::Always)),
+            Format::Text => {
+                out.extend(to_bytes(ruleset, WithCounters::Always));
+                for Name { family, table } in loaded.deferred_of(ruleset.family) {
+                    let line = format!("# {table}: `{}-save -c -t {table}`\n", family.tool());
+                    out.extend_from_slice(line.as_bytes());
+                }
+            }
         }
     }
     fairpath_cli::print_bytes(&out)

@@ -10,6 +10,7 @@ use fairpath_units::counted;
 use jiff::{SignedDuration, Timestamp};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::given::Name;
 use super::{Loaded, PinArgs, must_open};
 use crate::run::Signals;
 
@@ -27,6 +28,8 @@ pub struct Known {
     pub sets: Option<Sets>,
     /// Rules read connections, so these are tracked.
     pub tracks: bool,
+    /// Tables that iptables has.
+    deferred: Vec<Name>,
 }
 
 /// Of one family.
@@ -55,6 +58,7 @@ impl Known {
             families,
             sets: loaded.members()?,
             tracks: loaded.reads_connections(),
+            deferred: loaded.deferred().to_vec(),
         })
     }
 
@@ -154,6 +158,11 @@ impl Reader {
         let families = self.known[0].families.iter().flatten();
         let mut all = families.flat_map(|rules| rules.places.iter().map(move |at| (rules, at.1)));
         all.any(|(rules, at)| is(rules, at))
+    }
+
+    /// Tables that iptables has, at the beginning.
+    pub fn deferred(&self) -> &[Name] {
+        &self.known[0].deferred
     }
 
     /// The rule of an event.

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::super::Format;
 use super::loaded::Loaded;
-use super::{PinArgs, early, must_open, nat};
+use super::{PinArgs, early, given, must_open, record};
 
 /// Packets that tables dropped: full, and in use. `None`: there are no tables.
 fn dropped_by_tables(rules: &HookRules) -> Option<(u64, u64)> {
@@ -29,10 +29,10 @@ fn dropped_by_tables(rules: &HookRules) -> Option<(u64, u64)> {
 /// # Errors
 /// No rules are loaded.
 pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
-    let pending = nat::pending()?;
+    let pending = record::pending()?;
     let opened = must_open(place);
-    let (pins, rules) = match pending {
-        Some(pending) => opened.context(pending)?,
+    let (pins, rules) = match &pending {
+        Some(pending) => opened.with_context(|| pending.clone())?,
         None => opened?,
     };
     let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
@@ -50,9 +50,14 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
                     "family": if place.is_ipv4() { "IPv4" } else { "IPv6" }})
             })
             .collect();
-        let nat = nat::running().map(|(_, rules)| rules);
+        let nat = given::running_rules(&given::nat());
+        let deferred = given::running_rules(loaded.deferred());
+        let deferred = loaded.deferred().iter().zip(deferred).map(|(name, rules)| {
+            json!({"family": name.family.to_string(), "table": name.table, "rules": rules})
+        });
+        let deferred: Vec<_> = deferred.collect();
         let object = json!({"loaded": loaded.describe(), "places": places,
-            "nat_rules": {"ipv4": nat[0], "ipv6": nat[1]}, "nat_pending": pending,
+            "nat_rules": {"ipv4": nat[0], "ipv6": nat[1]}, "deferred": deferred, "tables_pending": pending,
             "confirm_seconds": left.map(|left| left.as_secs()), "went_back": rules.went_back(),
             "edits": rules.edits(), "early_drop": early, "packets_dropped_early": rules.dropped_early(), "connection_tracking": tracking, "rejected_are_answered": answered, "packets_parked": counts.parked,
             "packets_dropped_without_scratch": counts.pressed,
@@ -68,7 +73,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
         let name = fairpath_units::text::line(name);
         let _ = writeln!(out, "  {}: {rules} of {name}", ruleset.family);
     }
-    for (_, line) in nat::describe() {
+    for (_, line) in given::describe(loaded.deferred()) {
         let _ = writeln!(out, "{line}");
     }
     if loaded.is_shadow() {

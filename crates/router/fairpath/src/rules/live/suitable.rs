@@ -3,45 +3,100 @@
 use anyhow::bail;
 use fairpath_rules::image::RuleWords;
 use fairpath_rules::spec::Kind;
-use fairpath_rules::{
-    Answer, Chain, Point, Ruleset, Sets, Table, Target, not_evaluated_set, rule_answer,
-};
+use fairpath_rules::{Chain, Point, Ruleset, Sets, Target, not_evaluated_set, rule_answer};
 use fairpath_units::counted;
+use serde::Serialize;
+use serde_json::json;
 
 use super::super::check::hooks_of;
-use super::nat::NAT;
+use super::given::{Given, NAT, Name};
+use super::shared_state::{Elsewhere, matched_sets};
 
 /// Bytes of a packet that the programs read.
 const HEAD: usize = fairpath_core::rules::HEAD;
-/// Refused rules that are printed.
+/// Refused rules that are printed, of all tables.
 const PRINTED: usize = 20;
+/// Refused rules that are printed of a table that is deferred.
+const PRINTED_DEFERRED: usize = 5;
+
+/// A refused rule.
+#[derive(Serialize)]
+struct Refusal {
+    file: String,
+    line: u32,
+    chain: String,
+    reason: String,
+}
+
+/// A table of a file.
+struct Examined {
+    name: Name,
+    refused: usize,
+    /// The first of them, by line.
+    refusals: Vec<Refusal>,
+    /// iptables gets it.
+    deferred: bool,
+    rejects: usize,
+    logs: usize,
+    /// Of these, those that want the user.
+    users: usize,
+}
+
+impl Examined {
+    fn refuse(&mut self, file: &str, line: u32, chain: &Chain, reason: String) {
+        self.refused += 1;
+        let at = self.refusals.partition_point(|other| other.line <= line);
+        if at == PRINTED {
+            return;
+        }
+        let refusal = Refusal {
+            file: file.to_owned(),
+            line,
+            chain: chain.name().into_owned(),
+            reason,
+        };
+        self.refusals.insert(at, refusal);
+        self.refusals.truncate(PRINTED);
+    }
+
+    /// The first refused rules, a line each.
+    fn lines(&self, most: usize) -> impl Iterator<Item = String> {
+        let table = &self.name.table;
+        self.refusals.iter().take(most).map(move |refusal| {
+            let Refusal {
+                file,
+                line,
+                chain,
+                reason,
+            } = refusal;
+            format!("  {file}:{line}: {table} {chain}: {reason}")
+        })
+    }
+}
 
 /// The result of the examination of all files.
 pub struct Suitable {
     /// Tables that are not loaded.
     skip: Vec<String>,
-    refused: Vec<String>,
-    all_refused: usize,
+    tables: Vec<Examined>,
     skipped: usize,
-    rejects: usize,
     /// A process answers rejected packets. `None`: in the shadow, no packet is rejected.
     answered: Option<bool>,
-    logs: usize,
-    /// Of these, those that want the user.
-    users: usize,
+    /// Sentences about sets of tables of iptables.
+    sets: Vec<String>,
+    /// State of tables of iptables.
+    elsewhere: Elsewhere,
 }
 
 impl Suitable {
     pub fn new(skip: &[String]) -> Suitable {
         Suitable {
             skip: skip.to_vec(),
-            refused: Vec::new(),
-            all_refused: 0,
+            tables: Vec::new(),
             skipped: 0,
-            rejects: 0,
             answered: None,
-            logs: 0,
-            users: 0,
+            sets: Vec::new(),
+            elsewhere: Elsewhere::default(),
         }
     }
 
@@ -49,52 +104,200 @@ impl Suitable {
     pub fn examine(&mut self, file: &str, ruleset: &mut Ruleset, sets: Option<&Sets>) {
         let mut words = RuleWords::new(ruleset.family);
         let all = ruleset.rules();
-        let stays = |table: &Table| self.skip.iter().all(|name| **name != *table.name);
-        ruleset.tables.retain(stays);
+        let family = ruleset.family;
+        ruleset.tables.retain(|table| {
+            let stays = self.skip.iter().all(|name| **name != *table.name);
+            if !stays {
+                self.elsewhere.add(family, table, sets);
+            }
+            stays
+        });
         self.skipped += all - ruleset.rules();
         for table in &ruleset.tables {
             let hooks = hooks_of(table);
+            let mut examined = Examined {
+                name: Name::new(ruleset.family, &table.name),
+                refused: 0,
+                refusals: Vec::new(),
+                deferred: false,
+                rejects: 0,
+                logs: 0,
+                users: 0,
+            };
             for (id, chain) in table.chains() {
                 for rule in &chain.rules {
                     if &*table.name == NAT {
                         let why = "nat stays with iptables (--nat=hand-over gives it to iptables-restore)";
-                        self.refuse(file, rule.line, table, chain, why);
+                        examined.refuse(file, rule.line, chain, why.to_owned());
                         continue;
                     }
                     match rule.target {
-                        Target::Extension(Kind::TargetReject) => self.rejects += 1,
+                        Target::Extension(Kind::TargetReject) => examined.rejects += 1,
                         Target::Extension(Kind::TargetLog | Kind::TargetNflog) => {
-                            self.logs += 1;
-                            self.users += usize::from(rule.target_options().has("--log-uid"));
+                            examined.logs += 1;
+                            let has_user = rule.target_options().has("--log-uid");
+                            examined.users += usize::from(has_user);
                         }
                         _ => {}
                     }
                     let name = words.not_evaluated(rule).map(|names| names[0].to_owned());
-                    let answer = rule_answer(rule, &hooks[id.0 as usize], Point::Netfilter);
-                    if let Some(name) = name.or_else(|| not_evaluated_set(rule, sets)) {
-                        let name = match &name[..] {
-                            "" => "an unknown match or target",
-                            name => name,
-                        };
-                        let why = format!("{name} is not evaluated");
-                        self.refuse(file, rule.line, table, chain, &why);
-                    } else if let Some(byte) = read_behind(rule) {
-                        let why = format!("u32 reads byte {byte}, the hooks have the first {HEAD}");
-                        self.refuse(file, rule.line, table, chain, &why);
-                    } else if let Some(why) = unusable_set(rule, sets) {
-                        self.refuse(file, rule.line, table, chain, &why);
-                    } else if answer != Answer::Exact {
-                        let why = answer.reason().unwrap_or_default();
-                        self.refuse(file, rule.line, table, chain, &why);
+                    let name = name.or_else(|| not_evaluated_set(rule, sets));
+                    let answer = || rule_answer(rule, &hooks[id.0 as usize], Point::Netfilter);
+                    let why = match name.as_deref() {
+                        Some("") => Some("an unknown match or target is not evaluated".to_owned()),
+                        Some(name) => Some(format!("{name} is not evaluated")),
+                        None => read_behind(rule)
+                            .map(|byte| {
+                                format!("u32 reads byte {byte}, the hooks have the first {HEAD}")
+                            })
+                            .or_else(|| unusable_set(rule, sets))
+                            .or_else(|| answer().reason()),
+                    };
+                    if let Some(why) = why {
+                        examined.refuse(file, rule.line, chain, why);
+                    }
+                }
+            }
+            self.tables.push(examined);
+        }
+    }
+
+    /// Examines what tables of iptables mean for those at the hooks. With `defer`, tables with refused
+    /// rules go to iptables.
+    pub fn share(
+        &mut self,
+        rulesets: &mut [(String, Ruleset)],
+        given: &mut Given,
+        sets: Option<&Sets>,
+        defer: bool,
+    ) {
+        // Each table that goes can have state that rules of others use.
+        loop {
+            if defer {
+                self.defer(rulesets, given);
+            }
+            for (family, table) in given.tables() {
+                self.elsewhere.add(family, table, sets);
+            }
+            if self.is_refused() {
+                break;
+            }
+            let elsewhere = self.elsewhere.clone();
+            for (file, ruleset) in rulesets.iter() {
+                self.refuse_shared(file, ruleset, sets, &elsewhere);
+            }
+            if !defer || !self.is_refused() {
+                break;
+            }
+        }
+        self.note_sets(given, sets);
+    }
+
+    /// Gives tables with refused rules to iptables.
+    fn defer(&mut self, rulesets: &mut [(String, Ruleset)], given: &mut Given) {
+        for examined in &mut self.tables {
+            let Name { family, table } = &examined.name;
+            if examined.deferred || examined.refused == 0 || table == NAT {
+                continue;
+            }
+            let of_family = rulesets
+                .iter_mut()
+                .filter(|(_, ruleset)| ruleset.family == *family);
+            for (file, ruleset) in of_family {
+                given.take(file, ruleset, table);
+            }
+            examined.deferred = true;
+        }
+    }
+
+    /// Refuses rules that use state of tables of iptables.
+    pub fn refuse_shared(
+        &mut self,
+        file: &str,
+        ruleset: &Ruleset,
+        sets: Option<&Sets>,
+        elsewhere: &Elsewhere,
+    ) {
+        let (family, elsewhere) = (ruleset.family, elsewhere.by_state());
+        for table in &ruleset.tables {
+            let name = Name::new(family, &table.name);
+            let found = self.tables.iter_mut().find(|other| other.name == name);
+            let Some(examined) = found else { continue };
+            for (_, chain) in table.chains() {
+                for rule in &chain.rules {
+                    if let Some(why) = elsewhere.reason(rule, family, sets) {
+                        examined.refuse(file, rule.line, chain, why);
                     }
                 }
             }
         }
     }
 
+    fn is_refused(&self) -> bool {
+        self.loaded().any(|table| table.refused > 0)
+    }
+
+    /// Notes sets that iptables looks up in the kernel, though a file has them.
+    fn note_sets(&mut self, given: &Given, sets: Option<&Sets>) {
+        for (family, table) in given.tables() {
+            let known = |name: &String| sets.is_some_and(|sets| sets.get(name).is_some());
+            let names: Vec<String> = matched_sets(table).into_iter().filter(known).collect();
+            if !names.is_empty() {
+                let (name, sets) = (Name::new(family, &table.name).text(), names.join(", "));
+                let text =
+                    format!("{name} reads sets of the kernel, not those of the file: {sets}");
+                self.sets.push(text);
+            }
+        }
+    }
+
+    /// State of tables of iptables.
+    pub fn elsewhere(&self) -> &Elsewhere {
+        &self.elsewhere
+    }
+
+    /// Tables that iptables gets.
+    pub fn deferred(&self) -> Vec<Name> {
+        let deferred = self.tables.iter().filter(|table| table.deferred);
+        deferred.map(|table| table.name.clone()).collect()
+    }
+
+    /// These tables with the first rules that are the reason, a line each.
+    pub fn causes(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for table in self.tables.iter().filter(|table| table.deferred) {
+            let rules = counted(table.refused, "rule is", "rules are");
+            let name = table.name.text();
+            lines.push(format!(
+                "{name} is left to iptables, because {rules} refused:"
+            ));
+            lines.extend(table.lines(PRINTED_DEFERRED));
+            match table.refused.saturating_sub(PRINTED_DEFERRED) {
+                0 => {}
+                rest => lines.push(format!("  and {rest} more")),
+            }
+        }
+        lines
+    }
+
+    /// The same as JSON.
+    pub fn causes_as_json(&self) -> serde_json::Value {
+        let deferred = self.tables.iter().filter(|table| table.deferred);
+        let objects = deferred.map(|table| {
+            json!({"family": table.name.family.to_string(), "table": table.name.table,
+                "refused": table.refused, "first": table.refusals})
+        });
+        objects.collect()
+    }
+
+    /// Examined tables that are loaded.
+    fn loaded(&self) -> impl Iterator<Item = &Examined> {
+        self.tables.iter().filter(|table| !table.deferred)
+    }
+
     /// True if a rule rejects packets.
     pub fn rejects(&self) -> bool {
-        self.rejects > 0
+        self.loaded().any(|table| table.rejects > 0)
     }
 
     pub fn set_answered(&mut self, answered: bool) {
@@ -105,38 +308,36 @@ impl Suitable {
         self.answered == Some(true)
     }
 
-    fn refuse(&mut self, file: &str, line: u32, table: &Table, chain: &Chain, why: &str) {
-        self.all_refused += 1;
-        if self.refused.len() < PRINTED {
-            let (table, chain) = (&table.name, chain.name());
-            self.refused
-                .push(format!("{file}:{line}: {table} {chain}: {why}"));
-        }
-    }
-
     /// # Errors
     /// Refused rules.
     pub fn complete(&self) -> anyhow::Result<()> {
-        if self.all_refused == 0 {
+        let all: usize = self.loaded().map(|table| table.refused).sum();
+        if all == 0 {
             return Ok(());
         }
-        let rules = counted(self.all_refused, "rule is", "rules are");
-        let rest = self.all_refused - self.refused.len();
-        let more = match rest {
-            0 => String::new(),
-            _ => format!("\n  and {rest} more"),
+        let rules = counted(all, "rule is", "rules are");
+        let tables = if all == 1 {
+            "its table"
+        } else {
+            "their tables"
         };
+        let lines = self.loaded().flat_map(|table| table.lines(PRINTED));
+        let mut lines: Vec<String> = lines.take(PRINTED).collect();
+        if all > lines.len() {
+            lines.push(format!("  and {} more", all - lines.len()));
+        }
         bail!(
-            "{rules} refused, nothing was changed (--skip-table leaves a table to iptables):\n  {}{more}",
-            self.refused.join("\n  ")
+            "{rules} refused, nothing was changed (`load --defer` leaves {tables} to iptables):\n{}",
+            lines.join("\n")
         );
     }
 
     /// Rules that act otherwise than with iptables, a sentence each.
     pub fn notes(&self) -> Vec<String> {
-        let mut out = Vec::new();
+        let sum = |count: fn(&Examined) -> usize| self.loaded().map(count).sum::<usize>();
+        let mut out = self.sets.clone();
         if let Some(answered) = self.answered {
-            let rules = counted(self.rejects, "rule rejects", "rules reject");
+            let rules = counted(sum(|table| table.rejects), "rule rejects", "rules reject");
             out.push(match answered {
                 true => format!("{rules}: a process answers their packets"),
                 false => format!(
@@ -144,14 +345,16 @@ impl Suitable {
                 ),
             });
         }
-        if self.logs > 0 {
-            let rules = counted(self.logs, "rule logs", "rules log");
+        let logs = sum(|table| table.logs);
+        if logs > 0 {
+            let rules = counted(logs, "rule logs", "rules log");
             out.push(format!(
                 "{rules}: `fairpath rules log` prints their packets"
             ));
         }
-        if self.users > 0 {
-            let rules = counted(self.users, "rule", "rules");
+        let users = sum(|table| table.users);
+        if users > 0 {
+            let rules = counted(users, "rule", "rules");
             out.push(format!("{rules} with --log-uid: the lines have no user"));
         }
         if self.skipped > 0 {

@@ -24,6 +24,7 @@ use super::super::diff::verdict;
 use super::super::files::names;
 use super::super::path::{self, PathLine};
 use super::PinArgs;
+use super::given::list;
 use super::reader::{Known, Next, Reader, Rules, wall};
 use crate::run::Signals;
 
@@ -279,7 +280,19 @@ pub fn run(args: &TraceArgs) -> anyhow::Result<()> {
     if let Some(choice) = &args.rule
         && !reader.has_rule(|rules, at| choice.is(rules, at))
     {
-        bail!("--rule: no loaded rule is there: `fairpath rules counters` prints them in order");
+        let with_iptables = match reader.deferred() {
+            [] => String::new(),
+            names => format!("; iptables has these tables: {}", list(names)),
+        };
+        bail!(
+            "--rule: no loaded rule is there: `fairpath rules counters` prints them in order{with_iptables}"
+        );
+    }
+    if args.rule.is_none() && !reader.deferred().is_empty() {
+        fairpath_cli::note(format!(
+            "paths have no rules of tables that iptables has: {}",
+            list(reader.deferred())
+        ));
     }
     if reader.rules.is_shadow() {
         fairpath_cli::note("the rules are in the shadow: their verdicts decide nothing");
