@@ -739,11 +739,10 @@ fn edits_of_sets_name_their_side() {
         }
     }
     // Edits that build all rules keep what is with iptables.
-    assert!(
-        router
-            .done(&["show"])
-            .contains("mangle: 3 rules with iptables (IPv4)\n")
-    );
+    let shown = with_path(&router, &path, &["show"]);
+    let shown = String::from_utf8_lossy(&shown.stdout);
+    let line = "mangle: 3 rules with iptables (IPv4)\n";
+    assert!(shown.contains(line), "{shown}");
 }
 
 /// Rules in the shadow give nothing to iptables, and take nothing back.

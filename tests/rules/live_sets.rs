@@ -198,6 +198,11 @@ fn commands_of_sets_are_refused_as_by_ipset() {
             "lines:2: element 10.0.0.1 is already",
         ),
         ("what\n", "command \"what\" is not supported"),
+        ("test a 10.0.0.1\n", "command \"test\" is not supported"),
+        (
+            &format!("add a 10.0.0.1{}timeout 3\n", " ".repeat(65_536)),
+            "the line has 65536 bytes or more",
+        ),
         ("add l l\n", "is a list"),
     ] {
         let file = router.file("lines", line);

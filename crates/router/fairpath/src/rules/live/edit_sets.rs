@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, bail};
 use fairpath_bpf::{EditedSet, HOOK_FAMILIES, HookRules, hook_time};
 use fairpath_rules::image::{NotEdited, SetBytes, SetEdit};
-use fairpath_rules::sets::{Element, ElementLine, Verb};
+use fairpath_rules::sets::{Element, ElementLine, MAX_LINE, Verb};
 use fairpath_rules::{LineError, Sets, Value};
 use memchr::memmem::find_iter;
 
@@ -45,6 +45,12 @@ pub fn edit_sets(place: &PinArgs, name: &str, lines: &str) -> anyhow::Result<()>
         bail!(
             "the lines of sets have more than {MOST_BYTES} bytes: divide them, nothing was changed"
         );
+    }
+    // Readers of the text have this limit.
+    let is_long = |line: &str| line.len() >= MAX_LINE;
+    if let Some(at) = lines.lines().position(is_long) {
+        let text = format!("the line has {MAX_LINE} bytes or more: split it");
+        return Err(refused(name, at, LineError::new(0, text)));
     }
     let _lock = lock()?;
     settle(Rest::Empty)?;
@@ -246,6 +252,10 @@ fn edit_elements(place: &PinArgs, name: &str, lines: &str) -> anyhow::Result<boo
     let mut rules = HookRules::open_to_edit(&pins)?.context(NONE_LOADED)?;
     refuse_while_waiting(&rules)?;
     let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
+    // Each load begins a comparison in the shadow.
+    if parts.is_shadow {
+        return Ok(false);
+    }
     let memories = [0, 1].map(|family| rules.editable(family).map(|(memory, _)| memory));
     if memories.iter().all(Option::is_none) {
         return Ok(false);
@@ -266,6 +276,9 @@ fn edit_elements(place: &PinArgs, name: &str, lines: &str) -> anyhow::Result<boo
         let Ok(Some(line)) = sets.element_line(line) else {
             return Ok(false);
         };
+        if line.verb == Verb::Test {
+            return Ok(false);
+        }
         let done = edited
             .apply(&line)
             .map_err(|error| refused(name, at, error))?;
