@@ -73,9 +73,12 @@ static __attribute__((noinline)) u32 copy_frame(struct xdp_md *ctx, struct rules
 
 		if (size > PART)
 			size = PART;
-		/* For the verifier. */
+		/* For the verifier, which needs two comparisons of the same register. */
 		size = fp_hide32(size);
-		if (size - 1 >= PART)
+		if (size > PART)
+			return length;
+		asm volatile("" : "+r"(size));
+		if (!size)
 			return length;
 		if (bpf_xdp_load_bytes(ctx, ETHERNET_BYTES + at, part, size))
 			return length;

@@ -1,6 +1,8 @@
 //! Early drop: a driver drops what table raw would drop. iptables-legacy in another namespace gets the same
 //! frames, and its counters are the same.
 
+use std::time::{Duration, Instant};
+
 use fairpath_bpf::Dropper;
 use fairpath_statistics::Random;
 use fairpath_testbed::{Feature, FrameSocket, Need, Netns, Testbed, requires};
@@ -77,26 +79,42 @@ impl Twins {
                 let _ = socket.send(frame);
             }
         }
-        // Packets of both are through when the last ones are counted.
-        std::thread::sleep(std::time::Duration::from_millis(300));
+    }
+
+    /// Counters of raw and filter: of iptables, and ours. Those of OUTPUT depend on time.
+    fn counters(&self) -> [Vec<String>; 2] {
+        let mut all = [Vec::new(), Vec::new()];
+        for (family, tool) in [("ipv4", "iptables"), ("ipv6", "ip6tables")] {
+            let save = format!("{tool}-legacy-save");
+            let saves = [
+                self.iptables.run(&[&save, "-c"]).unwrap(),
+                self.ours.done(&["counters", "--family", family]),
+            ];
+            for (all, save) in all.iter_mut().zip(saves) {
+                let tables = tables(&save);
+                let lines = tables["raw"].iter().chain(&tables["filter"]);
+                all.extend(lines.filter(|line| !line.contains("OUTPUT")).cloned());
+            }
+        }
+        all
     }
 
     /// Compares counters of both. Returns the packets that the driver dropped.
     fn agree(&self) -> u64 {
-        let counters = self.ours.done(&["counters"]);
-        for (family, tool) in [("ipv4", "iptables"), ("ipv6", "ip6tables")] {
-            let save = format!("{tool}-legacy-save");
-            let of_kernel = tables(&self.iptables.run(&[&save, "-c"]).unwrap());
-            let of_ours = tables(&self.ours.done(&["counters", "--family", family]));
-            // Packets that the router sends depend on time.
-            let received = |lines: &[String]| -> Vec<String> {
-                let lines = lines.iter().filter(|line| !line.contains("OUTPUT"));
-                lines.cloned().collect()
-            };
-            for table in ["raw", "filter"] {
-                let (ours, kernel) = (received(&of_ours[table]), received(&of_kernel[table]));
-                assert_eq!(ours, kernel, "{counters}");
+        // The last packets may be on their way on a busy machine.
+        let begin = Instant::now();
+        loop {
+            let [of_kernel, ours] = self.counters();
+            if ours == of_kernel {
+                break;
             }
+            let differing: Vec<_> = ours
+                .iter()
+                .zip(&of_kernel)
+                .filter(|(a, b)| a != b)
+                .collect();
+            assert!(begin.elapsed() < Duration::from_secs(10), "{differing:#?}");
+            std::thread::sleep(Duration::from_millis(200));
         }
         let shown = self.ours.done(&["show", "--format", "json"]);
         let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
@@ -357,6 +375,16 @@ fn dropped_early(router: &Router) -> u64 {
     shown["packets_dropped_early"].as_u64().unwrap()
 }
 
+/// Waits for the packets that the rule of the blocklist drops.
+#[track_caller]
+fn await_dropped(router: &Router, packets: u64) {
+    let begin = Instant::now();
+    while router.packets("-s 198.51.100.0/24 -j DROP") < packets {
+        assert!(begin.elapsed() < Duration::from_secs(10), "{packets}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// The interfaces that have an XDP program.
 fn cards(router: &Router) -> Vec<String> {
     let links = router.netns.run(&["ip", "-o", "link"]).unwrap();
@@ -386,6 +414,7 @@ fn drivers_drop_nothing_for_the_shadow() {
     router.done(&["load", "--shadow", &file]);
     router.done(&["load", &file, "--early-drop", "lan", "--confirm", "3s"]);
     twins.send(&from_blocked());
+    await_dropped(router, 10);
     assert_eq!(dropped_early(router), 10);
     std::thread::sleep(std::time::Duration::from_millis(3000));
     assert_eq!(cards(router), ["lan"]);
@@ -427,13 +456,14 @@ fn interfaces_follow_loads_and_confirmations() {
         "{error}"
     );
     twins.send(&from_blocked());
+    await_dropped(router, 20);
     assert_eq!(dropped_early(router), 20);
     assert_eq!(router.packets("-s 198.51.100.0/24 -j DROP"), 20);
     // Unconfirmed rules leave the interfaces of both.
     let load = ["load", &file, "--early-drop", "wan", "--confirm", "1s"];
     router.done(&load);
     assert_eq!(cards(router), ["lan", "wan"]);
-    std::thread::sleep(std::time::Duration::from_millis(1200));
+    std::thread::sleep(Duration::from_millis(1200));
     let shown = router.done(&["show"]);
     assert!(shown.contains("the last load was not confirmed"), "{shown}");
     router.done(&["load", &file, "--early-drop", "wan", "--confirm", "60s"]);
@@ -443,6 +473,7 @@ fn interfaces_follow_loads_and_confirmations() {
     router.done(&["load", &file]);
     assert!(cards(router).is_empty());
     twins.send(&from_blocked());
+    await_dropped(router, 30);
     assert_eq!(dropped_early(router), 20);
     assert_eq!(router.packets("-s 198.51.100.0/24 -j DROP"), 30);
     // An interface that goes takes its program along.
