@@ -79,6 +79,8 @@ impl Twins {
                 let _ = socket.send(frame);
             }
         }
+        // Most of them have arrived then.
+        std::thread::sleep(Duration::from_millis(300));
     }
 
     /// Counters of raw and filter: of iptables, and ours. Those of OUTPUT depend on time.
@@ -416,9 +418,10 @@ fn drivers_drop_nothing_for_the_shadow() {
     twins.send(&from_blocked());
     await_dropped(router, 10);
     assert_eq!(dropped_early(router), 10);
-    std::thread::sleep(std::time::Duration::from_millis(3000));
+    std::thread::sleep(Duration::from_millis(3000));
     assert_eq!(cards(router), ["lan"]);
     twins.send(&from_blocked());
+    await_dropped(router, 20);
     assert_eq!(dropped_early(router), 10);
     let report = router.rules(&["shadow", "--format", "json"]);
     let report: serde_json::Value = serde_json::from_slice(&report.stdout).unwrap();
@@ -442,6 +445,7 @@ fn interfaces_follow_loads_and_confirmations() {
     router.done(&["load", &file, "--early-drop", "lan"]);
     assert_eq!(cards(router), ["lan"]);
     twins.send(&from_blocked());
+    await_dropped(router, 10);
     assert_eq!(dropped_early(router), 10);
     // Edits leave the interfaces as they are, and a rule that reads a mark is refused.
     let edit = |rule: &str| {
