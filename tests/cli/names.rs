@@ -5,13 +5,19 @@ use std::collections::BTreeMap;
 use crate::help::{Flag, all};
 
 /// Options whose value differs by command, and why that is one meaning.
-const SEVERAL_VALUES: [(&str, &str); 6] = [
+const SEVERAL_VALUES: [(&str, &str); 9] = [
     ("policy", "a name; `shape start` accepts a file as well"),
     ("loss", "a share; `check` accepts two limits"),
     ("down", "a rate; `shape set` accepts none as well"),
     ("up", "a rate; `shape set` accepts none as well"),
     ("via", "the back ends differ by command"),
     ("class", "a name of a class, or of several"),
+    ("src", "an address; `rules trace` accepts a prefix as well"),
+    ("dst", "an address; `rules trace` accepts a prefix as well"),
+    (
+        "watch",
+        "repeats; `rules shadow` has no file that changes, so it has a time",
+    ),
 ];
 
 /// The grammar of common options: value and short form.

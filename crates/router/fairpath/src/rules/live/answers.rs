@@ -47,7 +47,7 @@ const ADDRESSES: usize = 4096;
     fairpath rules answer --limit 200")]
 pub struct AnswerArgs {
     /// Maximum number of answers a second, 1 to 100000
-    #[arg(long, value_name = "ANSWERS", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     limit: u32,
     #[command(flatten)]
     place: PinArgs,
