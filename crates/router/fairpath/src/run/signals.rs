@@ -4,9 +4,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::Context;
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// The signals of this process.
@@ -57,6 +59,22 @@ impl Signals {
     /// Readable after a signal, until [`Signals::rest`].
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
+    }
+
+    /// Waits for the time, or for a signal. For commands without a configuration: SIGHUP stops them, too,
+    /// as at the end of their terminal.
+    ///
+    /// # Errors
+    /// The time is longer than the kernel can wait.
+    pub fn wait(&self, time: Duration) -> anyhow::Result<()> {
+        let mut wake = [PollFd::new(self.fd(), PollFlags::POLLIN)];
+        let time = PollTimeout::try_from(time).context("wait")?;
+        let _ = poll(&mut wake, time); // interrupted: the caller looks again
+        self.rest();
+        if self.take_reload() {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Clears the descriptor.

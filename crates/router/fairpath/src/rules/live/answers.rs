@@ -19,7 +19,6 @@ use fairpath_bpf::{
 use fairpath_rules::{Rejected, Silence};
 use fairpath_units::counted;
 use nix::net::if_::if_nametoindex;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::PinArgs;
 use crate::run::Signals;
@@ -81,7 +80,7 @@ pub fn answer(args: &AnswerArgs) -> anyhow::Result<()> {
                 if !std::mem::replace(&mut waits, true) {
                     fairpath_cli::note("no rules are loaded: waiting for them");
                 }
-                rest(&signals, LOOK_FOR_RULES)?;
+                signals.wait(LOOK_FOR_RULES)?;
             }
         }
     }
@@ -180,7 +179,7 @@ impl Answers {
             if !rules.is_loaded() {
                 break;
             }
-            rest(signals, LOOK)?;
+            signals.wait(LOOK)?;
         }
         rules.set_answers([0; HOOK_FAMILIES]);
         Ok(())
@@ -281,12 +280,4 @@ fn destination(packet: &[u8]) -> Option<IpAddr> {
         4 => Some(IpAddr::from(*packet.get(16..)?.first_chunk::<4>()?)),
         _ => Some(IpAddr::from(*packet.get(24..)?.first_chunk::<16>()?)),
     }
-}
-
-/// Waits for a signal or the time.
-fn rest(signals: &Signals, time: Duration) -> anyhow::Result<()> {
-    let mut wake = [PollFd::new(signals.fd(), PollFlags::POLLIN)];
-    let time = PollTimeout::try_from(time).context("wait")?;
-    let _ = poll(&mut wake, time); // interrupted: looks again
-    Ok(())
 }

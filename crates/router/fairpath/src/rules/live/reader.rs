@@ -8,7 +8,6 @@ use fairpath_rules::image::Chains;
 use fairpath_rules::{RuleAt, Ruleset, Sets};
 use fairpath_units::counted;
 use jiff::{SignedDuration, Timestamp};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::given::Name;
 use super::{Loaded, PinArgs, must_open};
@@ -124,9 +123,7 @@ impl Reader {
     /// New rules cannot be read.
     pub fn next(&mut self, signals: &Signals) -> anyhow::Result<Next> {
         let Some(event) = self.rules.next_event(&mut self.cursor) else {
-            let mut wake = [PollFd::new(signals.fd(), PollFlags::POLLIN)];
-            let time = PollTimeout::try_from(LOOK).context("wait")?;
-            let _ = poll(&mut wake, time); // interrupted: looks again
+            signals.wait(LOOK)?;
             if !self.rules.is_current() {
                 self.learn()?;
             }
