@@ -13,8 +13,9 @@ use crate::help::all;
 /// The smallest pipe: longer output fails in the middle.
 const PIPE_BYTES: i32 = 4096;
 /// Commands that change the machine or the directory. Their own suites close the output of some.
-const LIVE: [&str; 6] = [
+const LIVE: [&str; 7] = [
     "impair",
+    "rules answer",
     "shape start",
     "shape set",
     "lab run",
@@ -217,6 +218,19 @@ fairpath rules apply {rules} -- -F INPUT
 fairpath rules apply {rules} -- -F nowhere
 fairpath rules convert --to classes {rules}
 fairpath rules import /proc/none/rules
+fairpath rules load {none}
+fairpath rules shadow --pins {none}
+fairpath rules confirm --pins {none}
+fairpath rules counters --pins {none}
+fairpath rules replace-chain INPUT {rules} --pins {none}
+fairpath rules set add blocked 192.0.2.1 --pins {none}
+fairpath rules set del blocked 192.0.2.1 --pins {none}
+fairpath rules set test blocked 192.0.2.1 --pins {none}
+fairpath rules set list --pins {none}
+fairpath rules set restore --pins {none}
+fairpath rules log --pins {none}
+fairpath rules trace --all --pins {none}
+fairpath rules unload --pins {none}
 fairpath rtt -r golden/two-way.pcap.gz
 fairpath rtt -r golden/two-way.pcap.gz --quiet
 fairpath rtt -r golden/two-way.pcap.gz --format json

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::help::{Flag, all};
 
 /// Options whose value differs by command, and why that is one meaning.
-const SEVERAL_VALUES: [(&str, &str); 9] = [
+const SEVERAL_VALUES: [(&str, &str); 8] = [
     ("policy", "a name; `shape start` accepts a file as well"),
     ("loss", "a share; `check` accepts two limits"),
     ("down", "a rate; `shape set` accepts none as well"),
@@ -14,10 +14,6 @@ const SEVERAL_VALUES: [(&str, &str); 9] = [
     ("class", "a name of a class, or of several"),
     ("src", "an address; `rules trace` accepts a prefix as well"),
     ("dst", "an address; `rules trace` accepts a prefix as well"),
-    (
-        "watch",
-        "repeats; `rules shadow` has no file that changes, so it has a time",
-    ),
 ];
 
 /// The grammar of common options: value and short form.

@@ -17,6 +17,7 @@ mod live;
 mod live_sets;
 mod nat_tables;
 mod oracle;
+mod repeated;
 mod runtimes;
 mod sets;
 mod shadow;

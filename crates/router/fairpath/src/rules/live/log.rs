@@ -27,8 +27,8 @@ pub struct LogArgs {
     /// Begin each line with its level, as journald reads it
     #[arg(long, conflicts_with = "format")]
     journal: bool,
-    /// End after this number of packets
-    #[arg(long, value_name = "PACKETS")]
+    /// End after this number of packets [default: no end]
+    #[arg(long, value_name = "N")]
     count: Option<u64>,
     #[command(flatten)]
     place: PinArgs,

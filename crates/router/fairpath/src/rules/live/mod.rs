@@ -8,7 +8,9 @@
 //! The loaded rules are their own record: their text is next to their images, so that no file can differ
 //! from what packets meet. shadow.rs compares rules that decide nothing with those that run.
 
+mod again;
 mod answers;
+mod counters;
 mod early;
 mod edit_chains;
 mod edit_sets;
@@ -37,7 +39,7 @@ use fairpath_bpf::{
 };
 use fairpath_core::rules::{Carry, Counter, CounterMode};
 use fairpath_rules::image::{Built, Placed, Used, carry, carry_edited};
-use fairpath_rules::{Family, FindingKind, Ruleset, WithCounters, check_rules, to_bytes};
+use fairpath_rules::{Family, FindingKind, Ruleset, check_rules};
 use fairpath_units::quantity::read_duration;
 use fairpath_units::{IfIndex, counted};
 use serde_json::json;
@@ -45,8 +47,10 @@ use serde_json::json;
 use super::Format;
 use super::files::{FileArgs, load as load_files};
 pub use answers::{AnswerArgs, answer};
+use counters::counted_rules;
+pub use counters::{CountersArgs, run as print_counters};
 pub use edit_sets::{edit_sets, loaded_sets, look_for};
-use given::{Given, NAT, Name, NatArg, Outcome};
+use given::{Given, NAT, NatArg, Outcome};
 use loaded::{Loaded, Parts, Source, counters};
 pub use log::{LogArgs, run as log};
 use record::{Rest, Settled, settle};
@@ -65,7 +69,7 @@ const OWN: &str = "/run/fairpath/rules";
 /// Reads of counters while loads replace the rules.
 const READS: u32 = 20;
 /// Time for which a command waits for another one.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Most time for a confirmation.
 const LONGEST_WAITING: Duration = Duration::from_secs(86_400);
 const SHORTEST_WAITING: Duration = Duration::from_secs(1);
@@ -138,7 +142,7 @@ pub struct LoadArgs {
     /// Decide nothing: count, and compare with the rules that run (`fairpath rules shadow`)
     #[arg(long, conflicts_with_all = ["confirm", "require_answers", "early_drop"])]
     shadow: bool,
-    /// Bring the old rules back after this time, unless they are confirmed
+    /// Bring the old rules back after this time, unless they are confirmed: 1s to 24h
     #[arg(long, value_name = "TIME", value_parser = waiting)]
     confirm: Option<Duration>,
     /// A table that is not loaded, because iptables keeps its own; may be given several times
@@ -199,7 +203,9 @@ fn waiting(text: &str) -> Result<Duration, String> {
 
 /// Remove the loaded rules from the kernel.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  fairpath rules unload")]
+#[command(after_help = "Examples:\n  \
+    fairpath rules unload\n  \
+    fairpath rules unload --pins /run/fairpath/rules")]
 pub struct UnloadArgs {
     #[command(flatten)]
     place: PinArgs,
@@ -207,31 +213,12 @@ pub struct UnloadArgs {
 
 /// Keep the rules of `load --confirm`.
 #[derive(clap::Args)]
-#[command(
-    after_help = "Example:\n  fairpath rules load --confirm 60s rules.v4 && fairpath rules confirm"
-)]
+#[command(after_help = "Examples:\n  \
+    fairpath rules confirm\n  \
+    fairpath rules load --confirm 60s rules.v4 && fairpath rules confirm")]
 pub struct ConfirmArgs {
     #[command(flatten)]
     place: PinArgs,
-}
-
-/// Print the loaded rules with their counters, as iptables-save -c does.
-#[derive(clap::Args)]
-#[command(after_help = "Examples:\n  \
-    fairpath rules counters\n  \
-    fairpath rules counters --family ipv6 --zero")]
-pub struct CountersArgs {
-    /// Only this family
-    #[arg(long, value_enum, value_name = "FAMILY")]
-    family: Option<super::files::FamilyArg>,
-    /// Set them to 0 after printing
-    #[arg(long)]
-    zero: bool,
-    #[command(flatten)]
-    place: PinArgs,
-    /// Output format
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
 }
 
 /// Waits until no other command changes the rules of this network namespace.
@@ -423,12 +410,7 @@ pub fn check_loaded(
 /// # Errors
 /// No rules are loaded.
 pub fn loaded_rules(place: &PinArgs, family: Family) -> anyhow::Result<Ruleset> {
-    let loaded = counted_rules(&CountersArgs {
-        family: None,
-        zero: false,
-        place: place.clone(),
-        format: Format::Text,
-    })?;
+    let loaded = counted_rules(place, None, false)?;
     let found = family.is_ip().then(|| loaded.ruleset(family as usize));
     Ok(found
         .flatten()
@@ -818,63 +800,4 @@ pub fn confirm(args: &ConfirmArgs) -> anyhow::Result<()> {
     settle(Rest::Empty)?;
     release_tracking(&loaded);
     Ok(())
-}
-
-/// Runs `fairpath rules counters`.
-///
-/// # Errors
-/// No rules are loaded.
-pub fn print_counters(args: &CountersArgs) -> anyhow::Result<()> {
-    let _lock = args.zero.then(lock).transpose()?;
-    let loaded = counted_rules(args)?;
-    let mut out = Vec::new();
-    for (name, ruleset) in loaded.rulesets() {
-        match args.format {
-            Format::Json => {
-                let object = super::show::to_json(name, ruleset);
-                out.extend_from_slice(format!("{object}\n").as_bytes());
-            }
-            Format::Text => {
-                out.extend(to_bytes(ruleset, WithCounters::Always));
-                for Name { family, table } in loaded.deferred_of(ruleset.family) {
-                    let line = format!("# {table}: `{}-save -c -t {table}`\n", family.tool());
-                    out.extend_from_slice(line.as_bytes());
-                }
-            }
-        }
-    }
-    fairpath_cli::print_bytes(&out)
-}
-
-/// The loaded rules with their counters, which are set to 0 if that is wanted.
-fn counted_rules(args: &CountersArgs) -> anyhow::Result<Loaded> {
-    let wanted = args.family.map(super::files::FamilyArg::family);
-    // Loads at the same time write the memory again.
-    for _ in 0..READS {
-        let (_, rules) = must_open(&args.place)?;
-        let mut loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
-        for family in 0..HOOK_FAMILIES {
-            let chosen = wanted.is_none_or(|wanted| wanted as usize == family);
-            if !chosen {
-                loaded.forget(family);
-                continue;
-            }
-            // The image first: it is compared with the generation when all is read.
-            let (Some(image), Some(mut memory)) = (rules.image(family), rules.memory(family))
-            else {
-                continue;
-            };
-            loaded.count(family, &image, |id| {
-                let counter = memory.counter(id);
-                if args.zero {
-                    memory.subtract(id, counter);
-                }
-                counter
-            });
-        }
-        if rules.is_current() {
-            return Ok(loaded);
-        }
-    }
-    bail!("read counters: loads replace the rules faster than they can be read")
 }

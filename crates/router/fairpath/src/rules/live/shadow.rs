@@ -3,7 +3,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use fairpath_bpf::{
@@ -15,19 +14,14 @@ use fairpath_rules::image::Chains;
 use fairpath_rules::spec::Kind;
 use fairpath_rules::{ChainId, Hook, Logged, Policy, Rule, log_line, rule_string};
 use fairpath_units::counted;
-use fairpath_units::quantity::read_duration;
 use fairpath_units::text::line;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Value, json};
 
 use super::super::Format;
+use super::again::AgainArgs;
 use super::log::NO_OPTIONS;
 use super::reader::wall;
 use super::{Loaded, PinArgs, READS, must_open};
-use crate::run::Signals;
-
-/// Shortest time between two reports.
-const SHORTEST: Duration = Duration::from_millis(100);
 
 /// Compare the rules of `load --shadow` with the rules that run.
 ///
@@ -38,11 +32,10 @@ const SHORTEST: Duration = Duration::from_millis(100);
 #[command(after_help = "Examples:\n  \
     fairpath rules shadow\n  \
     fairpath rules shadow --format json\n  \
-    fairpath rules shadow --watch 10s")]
+    fairpath rules shadow --watch --interval 10s")]
 pub struct ShadowArgs {
-    /// Print a report again after each of these times, until it is interrupted: 100 ms or more
-    #[arg(long, value_name = "TIME", value_parser = interval)]
-    watch: Option<Duration>,
+    #[command(flatten)]
+    again: AgainArgs,
     #[command(flatten)]
     place: PinArgs,
     /// Output format; JSON is one object for each report
@@ -50,31 +43,12 @@ pub struct ShadowArgs {
     format: Format,
 }
 
-fn interval(text: &str) -> Result<Duration, String> {
-    match read_duration(text).map_err(|why| why.to_string())? {
-        time if time < SHORTEST => Err("reports are 100 ms apart or more".to_owned()),
-        time => Ok(time),
-    }
-}
-
 /// Runs `fairpath rules shadow`.
 ///
 /// # Errors
 /// No rules are in the shadow, or verdicts about a packet differ.
 pub fn run(args: &ShadowArgs) -> anyhow::Result<()> {
-    let Some(time) = args.watch else {
-        return verdict(&report(args)?);
-    };
-    let signals = Signals::take()?;
-    let mut last;
-    loop {
-        last = report(args)?;
-        let mut wake = [PollFd::new(signals.fd(), PollFlags::POLLIN)];
-        let _ = poll(&mut wake, PollTimeout::try_from(time).context("wait")?); // interrupted: looks again
-        if signals.stop() {
-            return verdict(&last);
-        }
-    }
+    verdict(&args.again.print(|| report(args))?)
 }
 
 /// An error if packets met other verdicts.

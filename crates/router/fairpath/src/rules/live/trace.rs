@@ -81,8 +81,8 @@ pub struct TraceArgs {
     /// Trace all packets
     #[arg(long, conflicts_with_all = ["src", "dst", "protocol", "sport", "dport", "in_interface", "out_interface", "both"])]
     all: bool,
-    /// End after this number of paths
-    #[arg(long, value_name = "PATHS")]
+    /// End after this number of paths [default: no end]
+    #[arg(long, value_name = "N")]
     count: Option<u64>,
     #[command(flatten)]
     place: PinArgs,

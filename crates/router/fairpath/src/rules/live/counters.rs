@@ -1,0 +1,105 @@
+//! The counters of the loaded rules.
+
+use anyhow::{Context, bail};
+use fairpath_bpf::HOOK_FAMILIES;
+use fairpath_rules::{Family, WithCounters, to_bytes};
+
+use super::super::Format;
+use super::super::files::FamilyArg;
+use super::super::show::to_json;
+use super::again::AgainArgs;
+use super::given::Name;
+use super::{Loaded, PinArgs, READS, lock, must_open};
+
+/// Print the loaded rules with their counters, as iptables-save -c does.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fairpath rules counters\n  \
+    fairpath rules counters --family ipv6 --zero\n  \
+    fairpath rules counters --watch --zero")]
+pub struct CountersArgs {
+    /// Only this family
+    #[arg(long, value_enum, value_name = "FAMILY")]
+    family: Option<FamilyArg>,
+    /// Set them to 0 after printing
+    #[arg(long)]
+    zero: bool,
+    #[command(flatten)]
+    again: AgainArgs,
+    #[command(flatten)]
+    place: PinArgs,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+/// Runs `fairpath rules counters`.
+///
+/// # Errors
+/// No rules are loaded.
+pub fn run(args: &CountersArgs) -> anyhow::Result<()> {
+    args.again.print(|| print(args))
+}
+
+fn print(args: &CountersArgs) -> anyhow::Result<()> {
+    let _lock = args.zero.then(lock).transpose()?;
+    let family = args.family.map(FamilyArg::family);
+    let loaded = counted_rules(&args.place, family, args.zero)?;
+    let mut out = Vec::new();
+    for (name, ruleset) in loaded.rulesets() {
+        match args.format {
+            Format::Json => {
+                let object = to_json(name, ruleset);
+                out.extend_from_slice(format!("{object}\n").as_bytes());
+            }
+            Format::Text => {
+                out.extend(to_bytes(ruleset, WithCounters::Always));
+                for Name { family, table } in loaded.deferred_of(ruleset.family) {
+                    let line = format!("# {table}: `{}-save -c -t {table}`\n", family.tool());
+                    out.extend_from_slice(line.as_bytes());
+                }
+            }
+        }
+    }
+    fairpath_cli::print_bytes(&out)
+}
+
+/// The loaded rules with their counters, of all families or the wanted one. `zero` sets them to 0; only with
+/// the lock.
+///
+/// # Errors
+/// No rules are loaded.
+pub fn counted_rules(
+    place: &PinArgs,
+    wanted: Option<Family>,
+    zero: bool,
+) -> anyhow::Result<Loaded> {
+    // Loads at the same time write the memory again.
+    for _ in 0..READS {
+        let (_, rules) = must_open(place)?;
+        let mut loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
+        for family in 0..HOOK_FAMILIES {
+            let chosen = wanted.is_none_or(|wanted| wanted as usize == family);
+            if !chosen {
+                loaded.forget(family);
+                continue;
+            }
+            // The image first: it is compared with the generation when all is read.
+            let (Some(image), Some(mut memory)) = (rules.image(family), rules.memory(family))
+            else {
+                continue;
+            };
+            loaded.count(family, &image, |id| {
+                let counter = memory.counter(id);
+                if zero {
+                    memory.subtract(id, counter);
+                }
+                counter
+            });
+        }
+        if rules.is_current() {
+            return Ok(loaded);
+        }
+    }
+    bail!("read counters: loads replace the rules faster than they can be read")
+}
