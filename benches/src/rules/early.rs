@@ -10,6 +10,7 @@ use fairpath_bpf::{Hook, Injector, Traffic};
 use fairpath_testbed::Netns;
 use serde::Serialize;
 
+pub use super::hooks::Args;
 use crate::measure::{Measured, Target};
 use crate::scene::{LAN, Scene, WAN, attach_empty};
 use crate::slice::settle;
@@ -24,27 +25,6 @@ const BYTES: u32 = 64;
 const CALL: u32 = 500_000;
 /// Of all packets, those that must have been dropped.
 const MIN_DROPPED: f64 = 0.98;
-
-/// The options of the measurement.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Args {
-    /// Rounds of each case
-    #[arg(long, default_value_t = 5)]
-    rounds: u32,
-    /// Milliseconds of traffic
-    #[arg(long, default_value_t = 1000)]
-    millis: u64,
-}
-
-impl Args {
-    /// The defaults above.
-    pub fn usual() -> Args {
-        Args {
-            rounds: 5,
-            millis: 1000,
-        }
-    }
-}
 
 /// Millions of packets a second.
 #[derive(Debug, Serialize)]

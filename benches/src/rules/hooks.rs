@@ -34,10 +34,10 @@ const PINGS: u32 = 2000;
 pub struct Args {
     /// Rounds of each case
     #[arg(long, default_value_t = 5)]
-    rounds: u32,
+    pub(super) rounds: u32,
     /// Milliseconds of traffic
     #[arg(long, default_value_t = 1000)]
-    millis: u64,
+    pub(super) millis: u64,
 }
 
 impl Args {
