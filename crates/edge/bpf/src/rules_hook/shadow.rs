@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use fairpath_core::rules::{NONE, action, needs};
 
-use super::{HOOK_FAMILIES, HookRules, PAGE, SHADOW, links, monotonic, queued};
+use super::replace::queued;
+use super::{HOOK_FAMILIES, HookRules, PAGE, SHADOW, links, monotonic};
 use crate::arena;
 use crate::rtt::wait_for_programs;
 
