@@ -54,7 +54,7 @@ fn print(args: &CountersArgs) -> anyhow::Result<()> {
             }
             Format::Text => {
                 out.extend(to_bytes(ruleset, WithCounters::Always));
-                for Name { family, table } in loaded.deferred_of(ruleset.family) {
+                for Name { family, table } in loaded.options().deferred_of(ruleset.family) {
                     let line = format!("# {table}: `{}-save -c -t {table}`\n", family.tool());
                     out.extend_from_slice(line.as_bytes());
                 }

@@ -40,9 +40,13 @@ pub fn edit(
     let Some(of_family) = parts.families[number] else {
         return Ok(None);
     };
-    let is_early = table == "raw" && !parts.early.is_empty();
+    let is_early = table == "raw" && !parts.options.early.is_empty();
     // Each load begins a comparison in the shadow.
-    if !TABLES.contains(&table) || parts.leaves(family, table) || is_early || parts.is_shadow {
+    if !TABLES.contains(&table)
+        || parts.options.leaves(family, table)
+        || is_early
+        || parts.options.shadow
+    {
         return Ok(None);
     }
     let found = some_chains(family, of_family, parts.journal, table, &chains, &targets)

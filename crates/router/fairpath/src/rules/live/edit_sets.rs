@@ -88,7 +88,7 @@ fn refuse_elsewhere(place: &PinArgs, lines: &str) -> anyhow::Result<()> {
     let rules = HookRules::open_to_edit(&pins)?.context(NONE_LOADED)?;
     let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
     for name in names(lines) {
-        let Some(table) = parts.elsewhere.table_with_set(name) else {
+        let Some(table) = parts.options.elsewhere.table_with_set(name) else {
             continue;
         };
         let shown = fairpath_units::text::line(name);
@@ -253,7 +253,7 @@ fn edit_elements(place: &PinArgs, name: &str, lines: &str) -> anyhow::Result<boo
     refuse_while_waiting(&rules)?;
     let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
     // Each load begins a comparison in the shadow.
-    if parts.is_shadow {
+    if parts.options.shadow {
         return Ok(false);
     }
     let memories = [0, 1].map(|family| rules.editable(family).map(|(memory, _)| memory));

@@ -14,7 +14,7 @@ use fairpath_backend::without_signals;
 use fairpath_backend::xtables::{Restore, ToolError, restore, running, save};
 use fairpath_rules::{Family, Names, Ruleset, WithCounters, read, tables_of, to_bytes};
 use fairpath_units::counted;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::PinArgs;
 use super::record::{Record, Saved};
@@ -34,10 +34,25 @@ pub enum NatArg {
 }
 
 /// A table of a family.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(from = "(bool, String)", into = "(bool, String)")]
 pub struct Name {
     pub family: Family,
     pub table: String,
+}
+
+/// As records and loaded rules have it: true for IPv4.
+impl From<(bool, String)> for Name {
+    fn from((is_ipv4, table): (bool, String)) -> Name {
+        let family = family(is_ipv4);
+        Name { family, table }
+    }
+}
+
+impl From<Name> for (bool, String) {
+    fn from(name: Name) -> (bool, String) {
+        (name.family == Family::Ipv4, name.table)
+    }
 }
 
 impl Name {
@@ -46,16 +61,6 @@ impl Name {
             family,
             table: table.to_owned(),
         }
-    }
-
-    /// As the records and the loaded rules have it: true for IPv4.
-    pub fn stored(&self) -> (bool, String) {
-        (self.family == Family::Ipv4, self.table.clone())
-    }
-
-    pub fn of_stored((is_ipv4, table): (bool, String)) -> Name {
-        let family = family(is_ipv4);
-        Name { family, table }
     }
 
     /// `mangle (IPv4)`

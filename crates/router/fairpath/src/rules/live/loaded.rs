@@ -17,9 +17,8 @@ use jiff::Timestamp;
 use memchr::memchr;
 use serde::{Deserialize, Serialize};
 
-use super::given::{NAT, Name};
 use super::journal;
-use super::shared_state::Elsewhere;
+use super::options::Options;
 
 /// The rules of one family.
 #[derive(Clone)]
@@ -109,24 +108,7 @@ struct Heading {
     in_images: [Vec<String>; 2],
     optimised: bool,
     counters: u32,
-    /// A random number of the load.
-    #[serde(default)]
-    load: u64,
-    /// Tables that the load left to iptables.
-    #[serde(default)]
-    left: Vec<String>,
-    /// Interfaces of early drop.
-    #[serde(default)]
-    early: Vec<String>,
-    /// The rules decide nothing.
-    #[serde(default)]
-    shadow: bool,
-    /// Tables that it gave to iptables, because rules are refused; true for IPv4.
-    #[serde(default)]
-    deferred: Vec<(bool, String)>,
-    /// State of tables that iptables has.
-    #[serde(default)]
-    elsewhere: Elsewhere,
+    options: Options,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -151,13 +133,8 @@ pub struct Loaded {
     set_edits: Vec<(u64, Vec<u8>)>,
     optimised: bool,
     mode: CounterMode,
-    shadow: bool,
     time: Timestamp,
-    load: u64,
-    left: Vec<String>,
-    early: Vec<String>,
-    deferred: Vec<Name>,
-    elsewhere: Elsewhere,
+    options: Options,
     by_family: [Option<Set>; 2],
     /// Lines of the rules of a family before [`Loaded::identify`], in their order.
     lines: [Vec<u32>; 2],
@@ -173,18 +150,12 @@ impl Loaded {
         sets: Option<String>,
         optimised: bool,
         mode: CounterMode,
-        left: &[String],
-        early: &[String],
-        shadow: bool,
+        options: Options,
     ) -> anyhow::Result<Loaded> {
-        let new = Loaded::of(sources, sets, optimised, mode, Timestamp::now())?;
-        Ok(Loaded {
-            load: getrandom::u64().context("draw the number of the load")?,
-            left: left.to_vec(),
-            early: early.to_vec(),
-            shadow,
-            ..new
-        })
+        let mut new = Loaded::of(sources, sets, optimised, mode, Timestamp::now())?;
+        let load = getrandom::u64().context("draw the number of the load")?;
+        new.options = Options { load, ..options };
+        Ok(new)
     }
 
     fn of(
@@ -212,13 +183,8 @@ impl Loaded {
             set_edits: Vec::new(),
             optimised,
             mode,
-            shadow: false,
             time,
-            load: 0,
-            left: Vec::new(),
-            early: Vec::new(),
-            deferred: Vec::new(),
-            elsewhere: Elsewhere::default(),
+            options: Options::default(),
             by_family,
             lines: Default::default(),
         })
@@ -289,15 +255,8 @@ impl Loaded {
         let time = Timestamp::from_second(heading.time)?;
         let mut read = Loaded::of(sources, sets, heading.optimised, mode, time)?;
         read.replay(rest)?;
-        Ok(Loaded {
-            load: heading.load,
-            left: heading.left,
-            early: heading.early,
-            shadow: heading.shadow,
-            deferred: heading.deferred.into_iter().map(Name::of_stored).collect(),
-            elsewhere: heading.elsewhere,
-            ..read
-        })
+        read.options = heading.options;
+        Ok(read)
     }
 
     /// Applies edits that came after the load.
@@ -334,12 +293,7 @@ impl Loaded {
             in_images: [names(&built[0]), names(&built[1])],
             optimised: self.optimised,
             counters: self.mode as u32,
-            load: self.load,
-            left: self.left.clone(),
-            early: self.early.clone(),
-            shadow: self.shadow,
-            deferred: self.deferred.iter().map(Name::stored).collect(),
-            elsewhere: self.elsewhere.clone(),
+            options: self.options.clone(),
         };
         let mut out = serde_json::to_vec(&heading).expect("plain fields become JSON");
         out.push(b'\n');
@@ -390,12 +344,7 @@ impl Loaded {
         let now = Timestamp::now();
         let new = Loaded::of(sources, Some(text), self.optimised, self.mode, now)?;
         Ok(Loaded {
-            load: self.load,
-            left: self.left.clone(),
-            early: self.early.clone(),
-            shadow: self.shadow,
-            deferred: self.deferred.clone(),
-            elsewhere: self.elsewhere.clone(),
+            options: self.options.clone(),
             ..new
         })
     }
@@ -424,63 +373,13 @@ impl Loaded {
         let sets = self.sets_text()?;
         let new = Loaded::of(sources, sets, self.optimised, self.mode, now)?;
         Ok(Loaded {
-            load: self.load,
-            left: self.left.clone(),
-            early: self.early.clone(),
-            shadow: self.shadow,
-            deferred: self.deferred.clone(),
-            elsewhere: self.elsewhere.clone(),
+            options: self.options.clone(),
             ..new
         })
     }
 
-    /// The number of the load.
-    pub fn load(&self) -> u64 {
-        self.load
-    }
-
-    /// True if the rules decide nothing.
-    pub fn is_shadow(&self) -> bool {
-        self.shadow
-    }
-
-    /// True for a table that iptables keeps.
-    pub fn leaves(&self, family: Family, table: &str) -> bool {
-        leaves(&self.left, &self.deferred, family, table)
-    }
-
-    /// Notes tables that iptables gets, and state of its tables.
-    pub fn set_elsewhere(&mut self, deferred: Vec<Name>, elsewhere: Elsewhere) {
-        (self.deferred, self.elsewhere) = (deferred, elsewhere);
-    }
-
-    /// State of tables that iptables has.
-    pub fn elsewhere(&self) -> &Elsewhere {
-        &self.elsewhere
-    }
-
-    /// Tables that iptables has, because rules are refused.
-    pub fn deferred(&self) -> &[Name] {
-        &self.deferred
-    }
-
-    /// Those of a family.
-    pub fn deferred_of(&self, family: Family) -> impl Iterator<Item = &Name> {
-        let deferred = self.deferred.iter();
-        deferred.filter(move |name| name.family == family)
-    }
-
-    /// Tables that iptables has, and that new rules evaluate, or that are in their files no more.
-    pub fn taken_by(&self, new: &Loaded) -> Vec<Name> {
-        // A load in the shadow gives nothing to iptables.
-        let stays = |name: &&Name| self.shadow || new.leaves(name.family, &name.table);
-        let taken = self.deferred.iter().filter(|name| !stays(name));
-        taken.cloned().collect()
-    }
-
-    /// Interfaces of early drop.
-    pub fn early(&self) -> &[String] {
-        &self.early
+    pub fn options(&self) -> &Options {
+        &self.options
     }
 
     pub fn mode(&self) -> CounterMode {
@@ -566,16 +465,8 @@ impl Loaded {
                 "rules": ruleset.rules()})
         });
         serde_json::json!({"time": self.time.to_string(), "files": files.collect::<Vec<_>>(),
-            "optimised": self.optimised, "shadow": self.shadow})
+            "optimised": self.optimised, "shadow": self.options.shadow})
     }
-}
-
-/// True for a table that iptables keeps.
-fn leaves(left: &[String], deferred: &[Name], family: Family, table: &str) -> bool {
-    let mut deferred = deferred.iter();
-    table == NAT
-        || left.iter().any(|left| left == table)
-        || deferred.any(|name| (name.family, &name.table[..]) == (family, table))
 }
 
 /// A loaded text that is not read: its parts, and options.
@@ -589,14 +480,7 @@ pub struct Parts<'t> {
     /// Edits after the load.
     pub journal: &'t [u8],
     pub lookups: Lookups,
-    /// Interfaces of early drop.
-    pub early: Vec<String>,
-    left: Vec<String>,
-    /// The rules decide nothing.
-    pub is_shadow: bool,
-    deferred: Vec<Name>,
-    /// State of tables that iptables has.
-    pub elsewhere: Elsewhere,
+    pub options: Options,
 }
 
 impl<'t> Parts<'t> {
@@ -626,22 +510,8 @@ impl<'t> Parts<'t> {
                 true => Lookups::Estimated,
                 false => Lookups::Never,
             },
-            early: heading.early,
-            left: heading.left,
-            is_shadow: heading.shadow,
-            deferred: heading.deferred.into_iter().map(Name::of_stored).collect(),
-            elsewhere: heading.elsewhere,
+            options: heading.options,
         })
-    }
-
-    /// True for a table that iptables keeps.
-    pub fn leaves(&self, family: Family, table: &str) -> bool {
-        leaves(&self.left, &self.deferred, family, table)
-    }
-
-    /// True for a table that the load did not touch.
-    pub fn skips(&self, table: &str) -> bool {
-        self.left.iter().any(|left| left == table)
     }
 }
 

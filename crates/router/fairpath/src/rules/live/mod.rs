@@ -18,6 +18,7 @@ mod given;
 mod journal;
 mod loaded;
 mod log;
+mod options;
 mod reader;
 mod record;
 mod shadow;
@@ -53,6 +54,7 @@ pub use edit_sets::{edit_sets, loaded_sets, look_for};
 use given::{Given, NAT, NatArg, Outcome};
 use loaded::{Loaded, Parts, Source, counters};
 pub use log::{LogArgs, run as log};
+use options::Options;
 use record::{Rest, Settled, settle};
 pub use record::{WatchArgs, watch};
 pub use shadow::{ShadowArgs, run as shadow};
@@ -334,17 +336,15 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
     drop(rulesets);
     let sets = files.sets.map(edit_sets::text_of).transpose()?;
     let mode = args.counters.into();
-    let early = &args.early_drop;
-    let mut new = Loaded::new(
-        sources,
-        sets,
-        !args.no_optimise,
-        mode,
-        &skip,
-        early,
-        args.shadow,
-    )?;
-    new.set_elsewhere(suitable.deferred(), suitable.elsewhere().clone());
+    let options = Options {
+        left: skip,
+        early: args.early_drop.clone(),
+        shadow: args.shadow,
+        deferred: suitable.deferred(),
+        elsewhere: suitable.elsewhere().clone(),
+        ..Options::default()
+    };
+    let new = Loaded::new(sources, sets, !args.no_optimise, mode, options)?;
     // Before the lock: large sets keep no other command waiting.
     let built = new.build()?;
     let pins = args.place.pins()?;
@@ -353,9 +353,9 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
     let placed = found.and_then(|found| {
         shadow::refuse_to_end(&new, found.as_ref())?;
         let old = found.as_ref();
-        let back = old.map_or(Vec::new(), |(_, old)| old.taken_by(&new));
+        let back = old.map_or(Vec::new(), |(_, old)| old.options().taken_by(new.options()));
         let switch = || install(&new, built, found, &pins, args.confirm, None);
-        given.hand_over(new.load(), &args.place, args.confirm, &back, switch)
+        given.hand_over(new.options().load, &args.place, args.confirm, &back, switch)
     });
     if placed.is_err() && pins.is_new() {
         // The first error is the one to print.
@@ -381,8 +381,8 @@ pub fn is_left(
     let pins = place.mounted()?.context(NONE_LOADED)?;
     let rules = HookRules::open_to_edit(&pins)?.context(NONE_LOADED)?;
     let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
-    let is_left = parts.leaves(family, table);
-    let is_given = is_left && !parts.skips(table);
+    let is_left = parts.options.leaves(family, table);
+    let is_given = is_left && !parts.options.skips(table);
     if is_given && is_change && matches!(settled, Settled::Waiting(_)) {
         refuse_while_waiting(&rules)?;
     }
@@ -461,9 +461,9 @@ pub fn edit_loaded(
     let mut suitable = Suitable::new(&[]);
     let sets = old.members()?;
     suitable.examine("edit", &mut changed, sets.as_ref());
-    suitable.refuse_shared("edit", &changed, sets.as_ref(), old.elsewhere());
+    suitable.refuse_shared("edit", &changed, sets.as_ref(), &old.options().elsewhere);
     suitable.complete()?;
-    if !old.early().is_empty() {
+    if !old.options().early.is_empty() {
         early::check("edit", &changed)?;
     }
     let new = old.with(&changed)?;
@@ -485,7 +485,7 @@ fn refuse_left(place: &PinArgs, family: Family, text: &[u8]) -> anyhow::Result<(
     let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
     for line in text.split(|byte| *byte == b'\n') {
         let table = line.strip_prefix(b"*").map(String::from_utf8_lossy);
-        if let Some(table) = table.filter(|table| parts.leaves(family, table.trim_end())) {
+        if let Some(table) = table.filter(|table| parts.options.leaves(family, table.trim_end())) {
             let (table, tool) = (table.trim_end(), family.tool());
             bail!(
                 "table {table} was left to iptables ({family}): edit it with {tool} or {tool}-restore --noflush, nothing was changed"
@@ -555,11 +555,11 @@ fn install(
         mode: new.mode(),
         text: &text,
         until,
-        shadow: new.is_shadow().then(|| shadow::drops(new)),
+        shadow: new.options().shadow.then(|| shadow::drops(new)),
     };
     // An edit leaves the interfaces as they are.
     let cards = match edited {
-        None => early::cards(new.early())?,
+        None => early::cards(&new.options().early)?,
         Some(_) => Vec::new(),
     };
     let before = HookRules::early_cards(pins)?;
@@ -580,7 +580,7 @@ fn install(
         return Err(error.into());
     }
     if until.is_none() && edited.is_none() {
-        early::keep(pins, new.early())?;
+        early::keep(pins, &new.options().early)?;
     }
     // The rules before may read connections, and come back without a process.
     if until.is_none() {
@@ -690,7 +690,7 @@ fn report(
         return Ok(());
     }
     let rules = counted(new.rules(), "rule", "rules");
-    let mut out = match new.is_shadow() {
+    let mut out = match new.options().shadow {
         true => format!("loaded {rules} in the shadow: they decide nothing\n"),
         false => format!("loaded {rules}\n"),
     };
@@ -721,7 +721,7 @@ pub fn unload(args: &UnloadArgs) -> anyhow::Result<()> {
     let settled = settle(Rest::Stay);
     let deferred = match must_open(&args.place) {
         Ok((_, rules)) => {
-            Loaded::read(rules.text()).map_or(Vec::new(), |old| old.deferred().to_vec())
+            Loaded::read(rules.text()).map_or(Vec::new(), |old| old.options().deferred.clone())
         }
         Err(_) => Vec::new(),
     };
@@ -794,7 +794,7 @@ pub fn confirm(args: &ConfirmArgs) -> anyhow::Result<()> {
     let (pins, mut rules) = must_open(&args.place)?;
     rules.confirm(&pins)?;
     let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
-    early::keep(&pins, loaded.early())?;
+    early::keep(&pins, &loaded.options().early)?;
     drop(rules);
     // The record of the load, whose process then ends.
     settle(Rest::Empty)?;

@@ -57,7 +57,7 @@ impl Known {
             families,
             sets: loaded.members()?,
             tracks: loaded.reads_connections(),
-            deferred: loaded.deferred().to_vec(),
+            deferred: loaded.options().deferred.clone(),
         })
     }
 

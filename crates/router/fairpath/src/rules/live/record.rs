@@ -139,7 +139,7 @@ impl Record {
             let (text, behind) = rest.split_at_checked(bytes)?;
             rest = behind;
             before.push(Saved {
-                name: Name::of_stored((is_ipv4, table)),
+                name: Name::from((is_ipv4, table)),
                 text: text.to_vec(),
             });
         }
@@ -148,19 +148,19 @@ impl Record {
             load: heading.load,
             pins: heading.pins,
             before,
-            back: heading.back.into_iter().map(Name::of_stored).collect(),
+            back: heading.back.into_iter().map(Name::from).collect(),
         })
     }
 
     fn write(&self) -> anyhow::Result<()> {
-        let names = || self.before.iter().map(|saved| saved.name.stored());
+        let names = || self.before.iter().map(|saved| saved.name.clone().into());
         let sizes = self.before.iter().map(|saved| saved.text.len());
         let heading = Heading {
             load: self.load,
             pins: self.pins.clone(),
             parts: names().map(|(is_ipv4, _)| is_ipv4).zip(sizes).collect(),
             tables: Some(names().map(|(_, table)| table).collect()),
-            back: self.back.iter().map(Name::stored).collect(),
+            back: self.back.iter().cloned().map(Into::into).collect(),
         };
         let mut bytes = serde_json::to_vec(&heading).context("describe tables before the load")?;
         bytes.push(b'\n');
@@ -356,7 +356,7 @@ impl Record {
         // In this order: the time may end in between, and then the rules were those of before.
         let left = rules.waiting();
         let went_back = left.is_none() && rules.went_back();
-        Ok((loaded.load() == self.load && !went_back).then_some(left))
+        Ok((loaded.options().load == self.load && !went_back).then_some(left))
     }
 }
 

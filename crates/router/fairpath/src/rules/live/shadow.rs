@@ -65,7 +65,7 @@ fn verdict(sums: &ShadowOutcomes) -> anyhow::Result<()> {
 
 /// Refuses rules in the shadow in place of those that decide.
 pub fn refuse_to_end(new: &Loaded, found: Option<&(HookRules, Loaded)>) -> anyhow::Result<()> {
-    if new.is_shadow() && found.is_some_and(|(_, old)| !old.is_shadow()) {
+    if new.options().shadow && found.is_some_and(|(_, old)| !old.options().shadow) {
         bail!(
             "the loaded rules decide about packets, and a load with --shadow would end them: `fairpath rules unload` them first, or load without --shadow; nothing was changed"
         );
@@ -111,7 +111,7 @@ pub fn notes(loaded: &Loaded) -> Option<String> {
     let chains = tables.flat_map(|table| table.chains());
     let rules = chains.flat_map(|(_, chain)| &chain.rules);
     let count = rules.filter(|rule| has_state(rule)).count();
-    (loaded.is_shadow() && count > 0).then(|| {
+    (loaded.options().shadow && count > 0).then(|| {
         let rules = counted(count, "rule has its", "rules have their");
         format!("{rules} own limits, lists or random numbers, and may disagree without an error")
     })
@@ -238,7 +238,7 @@ fn compared(args: &ShadowArgs) -> anyhow::Result<(Rules, Comparison)> {
     for _ in 0..READS {
         let (_, rules) = must_open(&args.place)?;
         let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
-        if !loaded.is_shadow() {
+        if !loaded.options().shadow {
             bail!(
                 "the loaded rules decide about packets, so there is nothing to compare: `fairpath rules load --shadow` loads rules that decide nothing"
             );

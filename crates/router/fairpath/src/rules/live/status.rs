@@ -40,7 +40,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     let tracking = loaded.reads_connections().then(is_tracking).transpose()?;
     let tables = dropped_by_tables(&rules);
     let early = early::names(&pins)?;
-    let rejects = loaded.rejects() && !loaded.is_shadow();
+    let rejects = loaded.rejects() && !loaded.options().shadow;
     let answered = rejects.then(AnswerLock::is_taken).transpose()?;
     if format == Format::Json {
         let places: Vec<_> = rules
@@ -51,8 +51,8 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
             })
             .collect();
         let nat = given::running_rules(&given::nat());
-        let deferred = given::running_rules(loaded.deferred());
-        let deferred = loaded.deferred().iter().zip(deferred).map(|(name, rules)| {
+        let deferred = given::running_rules(&loaded.options().deferred);
+        let deferred = loaded.options().deferred.iter().zip(deferred).map(|(name, rules)| {
             json!({"family": name.family.to_string(), "table": name.table, "rules": rules})
         });
         let deferred: Vec<_> = deferred.collect();
@@ -73,10 +73,10 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
         let name = fairpath_units::text::line(name);
         let _ = writeln!(out, "  {}: {rules} of {name}", ruleset.family);
     }
-    for (_, line) in given::describe(loaded.deferred()) {
+    for (_, line) in given::describe(&loaded.options().deferred) {
         let _ = writeln!(out, "{line}");
     }
-    if loaded.is_shadow() {
+    if loaded.options().shadow {
         out += "in the shadow: they decide nothing, `fairpath rules shadow` compares them\n";
     }
     out += "priorities:\n";
@@ -128,7 +128,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     if tracking == Some(false) {
         out += "connection tracking may be off, because table inet fairpath_rules is missing: load the rules again\n";
     }
-    let dropped = match loaded.is_shadow() {
+    let dropped = match loaded.options().shadow {
         true => "not evaluated",
         false => "dropped",
     };
