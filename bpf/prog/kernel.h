@@ -24,11 +24,14 @@ typedef u32 __wsum;
 
 struct __sk_buff {
 	u32 len;
+	u32 pkt_type;
 	u32 mark;
+	u32 protocol;
 	u32 vlan_present;
 	u32 vlan_tci;
 	u32 ingress_ifindex;
 	u32 ifindex;
+	u32 tc_index;
 	u32 data;
 	u32 data_end;
 	u32 gso_segs;
@@ -58,6 +61,7 @@ enum {
 /* Verdicts: continue with the next program or the stack. */
 #define TCX_NEXT    (-1)
 #define TCX_PASS    0 /* to the stack, past all other programs */
+#define TCX_DROP    2
 #define XDP_PASS    2
 #define XDP_DROP    1
 #define XDP_ABORTED 0

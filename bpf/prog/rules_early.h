@@ -159,15 +159,12 @@ static __attribute__((noinline)) int drops_early(struct xdp_md *ctx, u32 family,
 {
 	struct rules_hook FP_MEM *h = the_hook();
 	const u8 *card = card_of(ctx);
-	u64 active = *(volatile u64 FP_MEM *)&h->active;
-	u32 cpu = bpf_get_smp_processor_id(), place = active & 1, used, length;
+	u32 cpu = bpf_get_smp_processor_id(), place = active_place(h), used, length;
 	struct rules_scratch FP_MEM *s;
 	struct fp_rules FP_MEM *r;
 	struct fp_rules_work FP_MEM *w;
 	int drops = 0;
 
-	if (fp_unlikely(active > 1) && bpf_ktime_get_ns() >= (active & ~1ull))
-		place = !place;
 	used = h->programs[place & 1][family & 1];
 	/* A trace sees all packets at the hook. Rules in the shadow decide nothing, also if they come back. */
 	if (!(used & 1) || used & SHADOW || cpu >= h->cpus || *(volatile u32 FP_MEM *)&h->tracing)

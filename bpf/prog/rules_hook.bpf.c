@@ -4,6 +4,7 @@
  *
  *   rules_raw, rules_mangle, rules_filter, rules_security; rules_after for rules in the shadow
  *   rules_early (rules_early.h): drops in the driver what table raw would drop
+ *   rules_arp_in, rules_arp_out (rules_arp.h): rules of arptables at tcx of interfaces
  *
  * A program evaluates its table for IPv4 and IPv6. The arena has two places for a set; `active` names
  * the one that packets meet. A program runs on several CPUs, and is interrupted by another run: packets
@@ -51,6 +52,7 @@ struct sk_buff {
 	u64 _nfct;
 	unsigned long _skb_refdst;
 	u16 mac_header;
+	u16 network_header;
 	u8 pkt_type : 3;
 	u8 ip_summed : 2;
 } FP_CO_RE;
@@ -196,8 +198,9 @@ FP_INLINE u64 packet_of(struct bpf_nf_ctx *ctx)
 /* Events that are kept, and bytes of a packet in each. */
 #define EVENTS	    1024
 #define EVENT_BYTES 256
-/* Places for a set, and families: IPv4, IPv6. */
+/* Places for a set, its images: IPv4, IPv6, ARP; families at the hooks of netfilter: the first two. */
 #define PLACES	 2
+#define IMAGES	 3
 #define FAMILIES 2
 
 /* Words that a filter compares, the first ones: addresses, protocol and ports, interfaces. */
@@ -220,10 +223,13 @@ struct rules_hook {
 	 * the other place again.
 	 */
 	u64 active;
-	u64 generations[PLACES];    /* of their content; 0: it is being written */
-	u64 sets[PLACES][FAMILIES]; /* struct fp_rules; 0: no rules */
-	/* Bit PROGRAM * 5 + hook: it has something to evaluate. From bit 24 on: NEEDS_*. */
-	u32 programs[PLACES][FAMILIES];
+	u64 generations[PLACES];  /* of their content; 0: it is being written */
+	u64 sets[PLACES][IMAGES]; /* struct fp_rules; 0: no rules */
+	/*
+	 * Bit PROGRAM * 5 + hook: it has something to evaluate. From bit 24 on: NEEDS_*. ARP has one
+	 * program.
+	 */
+	u32 programs[PLACES][IMAGES];
 	u64 scratches; /* struct rules_scratch by CPU, NESTED each */
 	u64 passing;   /* struct rules_passing by CPU, PASSING each */
 	u64 parked;    /* user space: packets that waited elsewhere while rules changed */
@@ -376,17 +382,25 @@ static __attribute__((noinline)) u32 recorded_place(struct bpf_nf_ctx *ctx, u32 
 	return place;
 }
 
-/*
- * The number of the place that a packet meets: one at all of its hooks, which it passes without a pause
- * except for queues and reassembly. While rules change, the program of table raw is at the first hooks.
- */
-FP_INLINE u32 place_of(struct rules_hook FP_MEM *h, struct bpf_nf_ctx *ctx, u32 cpu, u32 is_first)
+/* The place that packets meet. */
+FP_INLINE u32 active_place(struct rules_hook FP_MEM *h)
 {
 	u64 active = *(volatile u64 FP_MEM *)&h->active;
 	u32 place = active & 1;
 
 	if (fp_unlikely(active > 1) && bpf_ktime_get_ns() >= (active & ~1ull))
 		place = !place;
+	return place;
+}
+
+/*
+ * The number of the place that a packet meets: one at all of its hooks, which it passes without a pause
+ * except for queues and reassembly. While rules change, the program of table raw is at the first hooks.
+ */
+FP_INLINE u32 place_of(struct rules_hook FP_MEM *h, struct bpf_nf_ctx *ctx, u32 cpu, u32 is_first)
+{
+	u32 place = active_place(h);
+
 	if (fp_unlikely(*(volatile u32 FP_MEM *)&h->changing))
 		place = recorded_place(ctx, cpu, place, is_first);
 	return place;
@@ -884,3 +898,4 @@ int rules_after(struct bpf_nf_ctx *ctx)
 }
 
 #include "rules_early.h"
+#include "rules_arp.h"

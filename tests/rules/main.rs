@@ -4,6 +4,7 @@
 
 mod agree;
 mod answers;
+mod arp;
 mod commands;
 mod deferred;
 mod docker;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use fairpath_bpf::cost::Empty;
-use fairpath_bpf::{Hook as Attachment, HookRules, HookSet, NewRules, Traffic};
+use fairpath_bpf::{HOOK_FAMILIES, Hook as Attachment, HookRules, HookSet, NewRules, Traffic};
 use fairpath_core::rules::CounterMode;
 use fairpath_rules::image::{Lookups, Used, build};
 use fairpath_rules::{Family, Names, read};
@@ -85,7 +85,7 @@ fn load(
     let ruleset = read(&mut rules.as_bytes(), "made", family, &names)?.complete()?;
     let built = build(&ruleset, None, lookups)?;
     let placed = Used::default().place(built, None)?;
-    let mut sets = [None; 2];
+    let mut sets = [None; HOOK_FAMILIES];
     sets[family as usize] = Some(HookSet {
         image: &placed.image,
         counters: &placed.counters,

@@ -1,15 +1,17 @@
 //! Rules at the kernel's hooks have the verdicts and counters of iptables-legacy on real packets.
 
-use fairpath_bpf::{HookCounts, HookRules, HookSet, NewRules};
+use fairpath_bpf::{HOOK_FAMILIES, HookCounts, HookRules, HookSet, IP_FAMILIES, NewRules, Pins};
 use fairpath_core::rules::CounterMode;
 use fairpath_rules::image::{Built, Lookups, Used, build};
 use fairpath_rules::{
-    Answer as AtPoint, Counters, Point, Ruleset, not_evaluated_word, rule_answer,
+    Answer as AtPoint, Counters, Family, Point, Ruleset, not_evaluated_word, rule_answer,
 };
+use fairpath_statistics::Random;
 use fairpath_testbed::{Need, Testbed, requires};
 use fairpath_tests::oracle::compare::{self, Answer, counts};
-use fairpath_tests::oracle::packets::Toward;
-use fairpath_units::test_seeds;
+use fairpath_tests::oracle::packets::{Toward, refused};
+use fairpath_tests::oracle::pools::IN;
+use fairpath_units::{IfIndex, test_seeds};
 
 use super::compare::{answer, concerns};
 use super::legacy::{Legacy, Tool};
@@ -22,10 +24,15 @@ pub fn one(ruleset: &Ruleset, built: &Built, hooks: &mut HookRules) {
 }
 
 /// The same, in the shadow with the bits of tables that may drop packets.
-pub fn set(ruleset: &Ruleset, built: &Built, hooks: &mut HookRules, shadow: Option<[u32; 2]>) {
+pub fn set(
+    ruleset: &Ruleset,
+    built: &Built,
+    hooks: &mut HookRules,
+    shadow: Option<[u32; IP_FAMILIES]>,
+) {
     // The first ones: the numbers stay as they are.
     let placed = Used::default().place(built.clone(), None).unwrap();
-    let mut sets = [None; 2];
+    let mut sets = [None; HOOK_FAMILIES];
     sets[ruleset.family as usize] = Some(HookSet {
         image: &placed.image,
         counters: &placed.counters,
@@ -136,6 +143,80 @@ fn ipv4_rules_at_hooks_are_the_kernels() {
 #[test]
 fn ipv6_rules_at_hooks_are_the_kernels() {
     agree(Tool::V6, 2000);
+}
+
+/// Frames with other bits, ends and more bytes. The sender's socket refuses those without a payload.
+fn mutated(frames: &[Vec<u8>], seed: u64) -> Vec<Vec<u8>> {
+    const MINIMUM: usize = 15;
+    let mut random = Random::new(seed);
+    let mut one = |frame: &Vec<u8>| {
+        let mut frame = frame.clone();
+        match random.below(4) {
+            0 => frame.truncate(MINIMUM + random.index(frame.len() - MINIMUM)),
+            1 => frame.extend(vec![0; random.index(40)]),
+            _ => {}
+        }
+        for _ in 0..random.below(4) {
+            let at = random.index(frame.len().min(42));
+            frame[at] ^= 1 << random.below(8);
+        }
+        frame
+    };
+    frames.iter().map(&mut one).collect()
+}
+
+/// Both namespaces get the same frames: as they should be, odd, and broken ones.
+#[test]
+fn arp_rules_at_tcx_are_the_kernels() {
+    let [root, program, nft] = Tool::Arp.needs();
+    requires!(root, program, nft);
+    let (kernel, ours) = (Legacy::new(Tool::Arp), Legacy::new(Tool::Arp));
+    let mut hooks = HookRules::load().unwrap();
+    let place = std::env::temp_dir().join(format!("fairpath-arp-{}", std::process::id()));
+    let pins = Pins::at(place).unwrap();
+    ours.enter(|| {
+        let index = nix::net::if_::if_nametoindex(IN).unwrap();
+        hooks.attach_arp(&pins, &[(IfIndex(index), IN)]).unwrap();
+    });
+    let (mut frames_compared, mut passed) = (0, 0);
+    for seed in test_seeds(60) {
+        let generated = generate(Tool::Arp, seed);
+        let ruleset = parse(Tool::Arp, &generated.text);
+        let mut frames = frames_of(Tool::Arp, &generated, seed, FRAMES);
+        frames.extend(refused(Family::Arp).into_iter().map(|(_, frame)| frame));
+        frames.extend(mutated(&frames, seed));
+        // The kernel drops a tag without a type before all, and the sender's socket an empty frame.
+        let is_tagged = |frame: &Vec<u8>| matches!(frame[12..14], [0x81, 0] | [0x88, 0xa8]);
+        frames.retain(|frame| frame.len() > if is_tagged(frame) { 19 } else { 14 });
+        let of_kernel = answer(&kernel, &generated.text, &frames);
+        for lookups in [Lookups::Never, Lookups::Always] {
+            let built = build(&ruleset, None, lookups).unwrap();
+            one(&ruleset, &built, &mut hooks);
+            let before = ours.passed("INPUT");
+            ours.inject(&frames);
+            let mut counts = counts_of_hooks(&ruleset, &built, &hooks);
+            counts.retain(|count| concerns(&generated.text, count));
+            let of_hooks = Answer {
+                counts,
+                accepted: ours.passed("INPUT") - before,
+            };
+            let named = vec![("tcx", of_hooks)];
+            let different = compare::differing(&of_kernel, named);
+            assert!(
+                different.is_none(),
+                "seed {seed}, {lookups:?}\n{}\n{of_kernel:?}\n{different:?}\n{:?}",
+                generated.text,
+                hooks.counts()
+            );
+        }
+        frames_compared += frames.len();
+        passed += of_kernel.accepted;
+    }
+    assert_all_whole(&hooks);
+    ours.enter(|| HookRules::keep_arp(&pins, &[]).unwrap());
+    pins.unmount().unwrap();
+    println!("{frames_compared} frames, {passed} of them passed");
+    assert!(passed > 0);
 }
 
 /// Sets of two colours: each drops every packet, one port in table raw and the other in table filter.

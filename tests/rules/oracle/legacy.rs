@@ -368,7 +368,7 @@ fn emptied(tool: Tool) -> String {
 }
 
 /// One command for each line, because arptables-legacy-restore calls another tool.
-fn arp_script(save_text: &str) -> String {
+pub(crate) fn arp_script(save_text: &str) -> String {
     let program = Tool::Arp.program();
     let policies = ["INPUT", "OUTPUT", "FORWARD"].map(|chain| format!("-P {chain} ACCEPT"));
     let empty = ["-F", "-X", "-Z"].map(str::to_owned);
@@ -402,7 +402,7 @@ impl Numbers {
 }
 
 /// Reads `iptables-save -c`; chains of the user have no counters.
-fn read_save(text: &str) -> Vec<RuleCount> {
+pub(crate) fn read_save(text: &str) -> Vec<RuleCount> {
     let (mut table, mut numbers, mut counts) = ("", Numbers::default(), Vec::new());
     for line in text.lines() {
         if let Some(name) = line.strip_prefix('*') {
@@ -448,7 +448,7 @@ fn counted(line: &str) -> Option<(&str, (u64, u64), &str)> {
 }
 
 /// Reads `arptables-legacy -L -n -v -x`.
-fn read_arp_list(text: &str) -> Vec<RuleCount> {
+pub(crate) fn read_arp_list(text: &str) -> Vec<RuleCount> {
     let (mut chain, mut numbers, mut counts) = ("", Numbers::default(), Vec::new());
     let number = |text: &str, mark: &str| -> Option<u64> {
         let (_, rest) = text.split_once(mark)?;

@@ -14,6 +14,7 @@
 mod early;
 mod error;
 mod events;
+mod interfaces;
 mod links;
 mod lock;
 mod replace;
@@ -23,6 +24,7 @@ mod twin;
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
@@ -36,7 +38,7 @@ use libbpf_rs::{MapCore, MapHandle, OpenObject};
 use crate::arena::{self, PAGE, START, STRIDE};
 use crate::netns::netns_cookie;
 use crate::pin::Pins;
-use crate::skel::rules_hook::{RulesHookSkel, RulesHookSkelBuilder};
+use crate::skel::rules_hook::{OpenRulesHookSkel, RulesHookSkel, RulesHookSkelBuilder};
 pub use error::HookError;
 pub use events::{Event, EventCursor, Occurrence, RejectedFacts, Traced};
 pub use links::HookPlace;
@@ -58,10 +60,14 @@ const PLACE_BYTES: usize = 512 << 20;
 const SLOTS: u32 = 1 << 21;
 /// Reads of the rules before they are called busy.
 const LOOKS: u32 = 100;
-/// Families at the hooks: IPv4 and IPv6.
-pub const HOOK_FAMILIES: usize = 2;
+/// Images of a set, by family: IPv4, IPv6, ARP (`IMAGES`).
+pub const HOOK_FAMILIES: usize = 3;
+/// Those at the hooks of netfilter: the first ones (`FAMILIES`).
+pub const IP_FAMILIES: usize = 2;
+/// The image of ARP, whose programs are at tcx of interfaces.
+const ARP: usize = 2;
 /// The version of everything in the arena: that of the header here, of images, and of scratches.
-const FORMAT: u32 = 5 | VERSION << 8 | (size_of::<Work>() as u32) << 16;
+const FORMAT: u32 = 6 | VERSION << 8 | (size_of::<Work>() as u32) << 16;
 
 /// `struct rules_hook`.
 #[repr(C)]
@@ -83,7 +89,7 @@ struct Header {
     cpus: u32,
     format: u32,
     texts: [[AtomicU64; 2]; 2],
-    answers: [AtomicU64; HOOK_FAMILIES],
+    answers: [AtomicU64; IP_FAMILIES],
     /// The network namespace of the programs.
     namespace: u64,
     local_offset: AtomicU32,
@@ -91,7 +97,7 @@ struct Header {
     filter: trace::Filter,
     /// 0: there were no rules in the shadow yet.
     shadow: AtomicU64,
-    drops: [[AtomicU32; HOOK_FAMILIES]; 2],
+    drops: [[AtomicU32; IP_FAMILIES]; 2],
 }
 
 const HEADER_BYTES: usize = 1024;
@@ -187,7 +193,7 @@ pub struct HookSet<'a> {
 /// Rules that take the place of others.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NewRules<'a> {
-    /// By family: IPv4, IPv6.
+    /// By family: IPv4, IPv6, ARP.
     pub sets: [Option<HookSet<'a>>; HOOK_FAMILIES],
     /// Packets that are counted.
     pub mode: CounterMode,
@@ -197,7 +203,7 @@ pub struct NewRules<'a> {
     pub until: Option<Duration>,
     /// They decide nothing, and are compared with other rules. By family: programs that may drop packets,
     /// as bits PROGRAM * 5 + hook.
-    pub shadow: Option<[u32; HOOK_FAMILIES]>,
+    pub shadow: Option<[u32; IP_FAMILIES]>,
 }
 
 /// Packets that a program could not evaluate as wanted.
@@ -264,12 +270,11 @@ impl HookRules {
         // SAFETY: inside that mapping.
         let base = unsafe { start.add(START as usize) };
         let zero = || [AtomicU64::new(0), AtomicU64::new(0)];
-        let programs = || [AtomicU32::new(0), AtomicU32::new(0)];
         let header = Header {
             active: AtomicU64::new(0),
             generations: [AtomicU64::new(1), AtomicU64::new(0)],
-            sets: [zero(), zero()],
-            programs: [programs(), programs()],
+            sets: Default::default(),
+            programs: Default::default(),
             scratches: parts.scratches as u64,
             passing: parts.passing as u64,
             parked: AtomicU64::new(0),
@@ -289,7 +294,7 @@ impl HookRules {
             pad: 0,
             filter: trace::Filter::default(),
             shadow: AtomicU64::new(0),
-            drops: [programs(), programs()],
+            drops: Default::default(),
         };
         // SAFETY: inside the mapping, aligned to a page.
         unsafe { base.cast::<Header>().write(header) };
@@ -472,6 +477,22 @@ impl HookRules {
         self.attach_these(used).map(drop)
     }
 
+    /// Loads other programs, which read the arena of these rules.
+    fn load_more<'o>(
+        &self,
+        place: &'o mut MaybeUninit<OpenObject>,
+        names: &[&str],
+    ) -> Result<RulesHookSkel<'o>, libbpf_rs::Error> {
+        let mut open = RulesHookSkelBuilder::default().open(place)?;
+        let arena = match &self.mapping {
+            Mapping::Loaded(skel) => skel.maps.arena.as_fd(),
+            Mapping::Found { arena, .. } => arena.as_fd(),
+        };
+        open.maps.arena.reuse_fd(arena)?;
+        only(&mut open, names);
+        open.load()
+    }
+
     fn attach_these(&mut self, used: links::Used) -> Result<Vec<HookPlace>, HookError> {
         let programs = self.programs.as_ref().expect(OPENED_TO_EDIT);
         links::attach(programs, used, &mut self.links)
@@ -598,7 +619,7 @@ impl HookRules {
 
     /// The sockets that send answers to rejected packets, by their cookies: rules meet their packets as
     /// related to what was rejected. Only with [`AnswerLock`].
-    pub fn set_answers(&self, cookies: [u64; HOOK_FAMILIES]) {
+    pub fn set_answers(&self, cookies: [u64; IP_FAMILIES]) {
         for (place, cookie) in self.header().answers.iter().zip(cookies) {
             place.store(cookie, Ordering::Relaxed);
         }
@@ -705,9 +726,17 @@ fn load(pages: u64, address: u64) -> Result<RulesHookSkel<'static>, libbpf_rs::E
     let mut open = RulesHookSkelBuilder::default().open(place)?;
     open.maps.arena.set_max_entries(pages as u32)?;
     open.maps.arena.set_map_extra(address)?;
-    // Loaded when it is wanted: see early.rs.
-    open.progs.rules_early.set_autoload(false);
+    // Others are loaded when they are wanted: see early.rs and interfaces.rs.
+    only(&mut open, &links::NAMES);
     open.load()
+}
+
+/// Leaves all programs but these out.
+fn only(open: &mut OpenRulesHookSkel<'_>, names: &[&str]) {
+    for mut program in open.open_object_mut().progs_mut() {
+        let is_wanted = names.iter().any(|name| program.name() == *name);
+        program.set_autoload(is_wanted);
+    }
 }
 
 #[cfg(test)]

@@ -16,13 +16,15 @@ static ATTACHED: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 /// More than the kernel's maximum at one hook (`BPF_MPROG_MAX`, 64).
 const MAX_PROGRAMS: usize = 64;
 /// Names of our programs at these hooks.
-const OURS: [&str; 6] = [
+const OURS: [&str; 8] = [
     "rtt_ingress",
     "rtt_ingress_raw",
     "rtt_egress",
     "rtt_egress_raw",
     "mark_egress",
     "mark_egress_raw",
+    "rules_arp_in",
+    "rules_arp_out",
 ];
 
 /// A program of another owner at a tcx hook.
@@ -85,6 +87,12 @@ pub fn tcx_ahead(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<TcxProgram
     all.truncate(ours);
     all.retain(|found| !found.is_own());
     Ok(all)
+}
+
+/// The names of all programs at a tcx hook.
+pub(crate) fn names(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<String>> {
+    let all = in_order(ifindex, hook)?.into_iter();
+    Ok(all.map(|found| found.name).collect())
 }
 
 fn in_order(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<TcxProgram>> {

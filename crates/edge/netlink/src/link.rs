@@ -111,6 +111,8 @@ pub struct Link {
     pub mtu_bytes: u32,
     /// Set up by the administrator (`IFF_UP`).
     pub up: bool,
+    /// Finds link-layer addresses by ARP (no `IFF_NOARP`).
+    pub arp: bool,
     /// Able to pass packets: up, with a carrier or without carrier detection.
     pub running: bool,
     /// The VLAN identifier of a `vlan` link.
@@ -155,6 +157,7 @@ impl Link {
             lower_elsewhere: elsewhere,
             mtu_bytes: attr_u32(attrs, IFLA_MTU)?,
             up,
+            arp: flags & libc::IFF_NOARP as u32 == 0,
             running: up && operational(attrs, flags),
             vlan_id: vlan_id(info),
             tx_queues: attr_u32(attrs, IFLA_NUM_TX_QUEUES).unwrap_or(1),

@@ -290,6 +290,7 @@ mod tests {
             lower_elsewhere: false,
             mtu_bytes: 1500,
             up: running,
+            arp: true,
             running,
             vlan_id: None,
             tx_queues: 1,

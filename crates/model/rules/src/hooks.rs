@@ -3,7 +3,7 @@
 
 use crate::canonical::permits_target;
 use crate::spec::{Kind, SPECS};
-use crate::tree::{Family, Group, Hook, Rule, Target};
+use crate::tree::{Chain, Family, Group, Hook, Policy, Rule, Target};
 
 /// A point at which a program can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -92,7 +92,10 @@ const EFFECT: &str =
     "an evaluation with another effect than counters, or by chance, is left to the hook";
 const NO_FILTER: &str = "iptables has rpfilter in PREROUTING only";
 const NO_FRAMES: &str = "netfilter programs run for IPv4 and IPv6 only";
+const OF_BRIDGES: &str =
+    "arptables has FORWARD for frames of bridges only, which the programs at tcx do not evaluate";
 const NOT_PERMITTED: &str = "iptables permits the target at the other hooks only";
+const NOT_IN_ARP: &str = "arptables permits the target at the other hooks only";
 const TRANSLATION: &str = "address translation stays with the kernel";
 
 /// True if its evaluation has an effect, or depends on chance: early drop leaves such packets to the hook.
@@ -249,6 +252,45 @@ pub fn rule_answer(rule: &Rule, hooks: &[Hook], point: Point) -> Answer {
     worst
 }
 
+/// The hooks of arptables.
+const ARP_HOOKS: [Hook; 3] = [Hook::Input, Hook::Output, Hook::Forward];
+
+/// The answer of `fairpath rules load` for a match or a target of arptables at a hook: INPUT is at tcx
+/// ingress, OUTPUT at tcx egress.
+fn arp_kind_answer(kind: Kind, hook: Hook) -> Answer {
+    match (hook, kind) {
+        (Hook::Input, Kind::TargetClassify) => Answer::Refused(NOT_IN_ARP),
+        (Hook::Input, _) => answer(kind, Point::TcxIngress),
+        (Hook::Output, _) => answer(kind, Point::TcxEgress),
+        _ => Answer::Refused(OF_BRIDGES),
+    }
+}
+
+/// The answer for a rule of arptables in a chain of these hooks.
+pub fn arp_answer(rule: &Rule, hooks: &[Hook]) -> Answer {
+    let point = match hooks {
+        [Hook::Output] => Point::TcxEgress,
+        _ => Point::TcxIngress,
+    };
+    let kinds = rule.matches().map(|group| group.kind);
+    let kinds = kinds.chain(match rule.target {
+        Target::Extension(kind) => Some(kind),
+        // Without options, it is exact at each hook that has it.
+        _ => Some(Kind::ArpHeader),
+    });
+    let at_hooks =
+        kinds.flat_map(|kind| hooks.iter().map(move |hook| arp_kind_answer(kind, *hook)));
+    let all = at_hooks.chain([rule_answer(rule, hooks, point)]);
+    all.max_by_key(|answer| answer.rank())
+        .unwrap_or(Answer::Exact)
+}
+
+/// The reason if a chain of arptables is refused for its policy.
+pub fn arp_chain_reason(family: Family, chain: &Chain) -> Option<&'static str> {
+    let is_forward = family == Family::Arp && chain.hook == Some(Hook::Forward);
+    (is_forward && chain.policy == Policy::Drop).then_some(OF_BRIDGES)
+}
+
 /// Matches that iptables refuses in some chains, because the fact is not there.
 fn place_answer(kind: Kind, hooks: &[Hook]) -> Answer {
     let sends = |hook: &Hook| matches!(hook, Hook::Output | Hook::Postrouting);
@@ -333,6 +375,18 @@ pub fn markdown() -> String {
         let words = points.iter().map(|answer| answer.word());
         let reasons = points.iter().filter_map(|answer| answer.reason());
         add_row(&mut out, &name, words, reasons);
+    }
+    out.push_str("\n| target of arptables |");
+    for hook in ARP_HOOKS {
+        out.push_str(&format!(" {} |", hook.chain()));
+    }
+    out.push_str(" reason |\n|---|---|---|---|---|\n");
+    let specs = SPECS.iter().filter(|spec| spec.is_in(Family::Arp));
+    for spec in specs.filter(|spec| !spec.name.is_empty()) {
+        let answers = ARP_HOOKS.map(|hook| arp_kind_answer(spec.kind, hook));
+        let words = answers.iter().map(|answer| answer.word());
+        let reasons = answers.iter().filter_map(|answer| answer.reason());
+        add_row(&mut out, &format!("-j {}", spec.name), words, reasons);
     }
     out
 }

@@ -77,7 +77,8 @@ fn write_table(
             None if family != Family::Bridge => "-",
             _ => chain.policy.name(),
         };
-        if family.is_ip() {
+        // arptables-save writes no counters.
+        if family.is_ip() || family == Family::Arp && counters == WithCounters::Always {
             let counters = match counters {
                 WithCounters::Never => Counters::default(),
                 _ => chain.counters,
@@ -116,10 +117,10 @@ pub fn rule_line(
         WithCounters::AsRead => rule.counters.as_deref().copied(),
         WithCounters::Always => Some(rule.counters.as_deref().copied().unwrap_or_default()),
     };
-    if let Some(counters) = counted
-        && family != Family::Arp
+    if let Some(Counters { packets, bytes }) = counted
+        && (family != Family::Arp || counters == WithCounters::Always)
     {
-        let _ = write!(out, "[{}:{}] ", counters.packets, counters.bytes);
+        let _ = write!(out, "[{packets}:{bytes}] ");
     }
     out.extend_from_slice(b"-A ");
     out.extend_from_slice(&chain.name);

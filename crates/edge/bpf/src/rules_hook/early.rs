@@ -5,21 +5,19 @@
 //! meet the hook only.
 
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairpath_units::IfIndex;
-use libbpf_rs::OpenObject;
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
-use super::{HookError, HookRules, Mapping, NESTED, SCRATCH_BYTES};
+use super::{HookError, HookRules, NESTED, SCRATCH_BYTES};
 use crate::pin::Pins;
-use crate::skel::rules_hook::{RulesHookSkel, RulesHookSkelBuilder};
 use crate::stage::{self, Stage};
 
 /// The kind of its pins.
 const KIND: &str = "rules-early";
+/// Its name.
+const PROGRAM: [&str; 1] = ["rules_early"];
 /// `dropped` in `struct rules_scratch`.
 const DROPPED: usize = 8;
 
@@ -37,7 +35,9 @@ impl HookRules {
             return Ok(());
         }
         let mut place = MaybeUninit::uninit();
-        let mut skel = self.load_early(&mut place).map_err(HookError::Refused)?;
+        let mut skel = self
+            .load_more(&mut place, &PROGRAM)
+            .map_err(HookError::Refused)?;
         for (card, name) in new {
             let program = &mut skel.progs.rules_early;
             let path = pins.of(KIND, *card)?;
@@ -47,30 +47,6 @@ impl HookRules {
             attached.pin(&path).map_err(HookError::Refused)?;
         }
         Ok(())
-    }
-
-    /// Loads the program, which reads the arena of these rules.
-    fn load_early<'o>(
-        &self,
-        place: &'o mut MaybeUninit<OpenObject>,
-    ) -> Result<RulesHookSkel<'o>, libbpf_rs::Error> {
-        let mut open = RulesHookSkelBuilder::default().open(place)?;
-        let arena = match &self.mapping {
-            Mapping::Loaded(skel) => skel.maps.arena.as_fd(),
-            Mapping::Found { arena, .. } => arena.as_fd(),
-        };
-        open.maps.arena.reuse_fd(arena)?;
-        let programs = &mut open.progs;
-        for program in [
-            &mut programs.rules_raw,
-            &mut programs.rules_mangle,
-            &mut programs.rules_filter,
-            &mut programs.rules_security,
-            &mut programs.rules_after,
-        ] {
-            program.set_autoload(false);
-        }
-        open.load()
     }
 
     /// Packets that were dropped in drivers, which the counters of rules have as well.
@@ -116,6 +92,8 @@ mod tests {
     #[test]
     fn program_loads() {
         let rules = HookRules::load().unwrap();
-        rules.load_early(&mut MaybeUninit::uninit()).unwrap();
+        rules
+            .load_more(&mut MaybeUninit::uninit(), &PROGRAM)
+            .unwrap();
     }
 }

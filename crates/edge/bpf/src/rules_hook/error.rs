@@ -103,6 +103,9 @@ pub enum HookError {
     /// An interface refuses the program of early drop.
     #[error("drop packets early: {0}")]
     Early(#[from] AttachError),
+    /// An interface refuses the programs of arptables.
+    #[error("evaluate rules of arptables: {0}")]
+    Interface(AttachError),
     /// A pin.
     #[error(transparent)]
     Pin(#[from] PinError),

@@ -9,7 +9,7 @@ use libbpf_rs::Link;
 use libbpf_rs::query::LinkTypeInfo;
 use libbpf_sys::{bpf_link_create_opts, bpf_link_create_opts__bindgen_ty_1__bindgen_ty_5};
 
-use super::{HOOK_FAMILIES, HookError};
+use super::{HookError, IP_FAMILIES, interfaces};
 use crate::netfilter::netfilter_programs;
 use crate::pin::{self, PinError, Pins, pin_object, pinned_object};
 use crate::probe::create_link;
@@ -27,6 +27,14 @@ pub(super) const PROGRAMS: [(&str, i32, &[i32]); 5] = [
     ("filter", -1, &[1, 2, 3]),
     ("security", 49, &[1, 2, 3]),
     ("after", 97, &[0, 1, 2, 3, 4]),
+];
+/// Their names.
+pub(super) const NAMES: [&str; PROGRAMS.len()] = [
+    "rules_raw",
+    "rules_mangle",
+    "rules_filter",
+    "rules_security",
+    "rules_after",
 ];
 /// The number of the last one.
 const AFTER: usize = PROGRAMS.len() - 1;
@@ -72,13 +80,13 @@ impl HookPlace {
 }
 
 /// Programs at hooks, by family: bit PROGRAM * 5 + hook.
-pub(super) type Used = [u32; HOOK_FAMILIES];
+pub(super) type Used = [u32; IP_FAMILIES];
 /// None of them.
-pub(super) const NONE: Used = [0; HOOK_FAMILIES];
+pub(super) const NONE: Used = [0; IP_FAMILIES];
 /// All of them.
-const ALL: Used = [(1 << (PROGRAMS.len() * HOOKS.len())) - 1; HOOK_FAMILIES];
+const ALL: Used = [(1 << (PROGRAMS.len() * HOOKS.len())) - 1; IP_FAMILIES];
 /// Those that evaluate tables.
-pub(super) const EVALUATING: Used = [(1 << (AFTER * HOOKS.len())) - 1; HOOK_FAMILIES];
+pub(super) const EVALUATING: Used = [(1 << (AFTER * HOOKS.len())) - 1; IP_FAMILIES];
 
 /// These programs, and the last one at their hooks.
 pub(super) fn with_after(used: Used) -> Used {
@@ -89,7 +97,7 @@ pub(super) fn with_after(used: Used) -> Used {
 }
 
 /// The first programs of a packet, which record its rules while they change: of table raw.
-pub(super) const FIRST: Used = [1 | 1 << 3; HOOK_FAMILIES];
+pub(super) const FIRST: Used = [1 | 1 << 3; IP_FAMILIES];
 /// One for each table, in the order of [`PROGRAMS`].
 pub(super) type Programs = [OwnedFd; PROGRAMS.len()];
 
@@ -294,17 +302,14 @@ pub(super) fn detach(pins: &Pins, used: Used, held: &mut Vec<Held>) -> Result<()
 pub(super) fn are_present() -> Result<bool, HookError> {
     let present = netfilter_programs().map_err(HookError::List)?;
     let mut names = present.iter().map(|found| &found.program.name);
-    Ok(names.any(|name| {
-        PROGRAMS
-            .iter()
-            .any(|(table, ..)| *name == format!("rules_{table}"))
-    }))
+    let at_hooks = names.any(|name| NAMES.contains(&&name[..]));
+    Ok(at_hooks || interfaces::are_present()?)
 }
 
 /// Removes the pins of all links, then those of programs and arena. False if there were none.
 pub(super) fn remove(pins: &Pins) -> Result<bool, HookError> {
-    let mut found = false;
     super::HookRules::keep_early(pins, &[])?;
+    let mut found = interfaces::remove(pins)?;
     for place in wanted(ALL) {
         found |= pin::remove(&link_pin(pins, &place)?)?;
     }

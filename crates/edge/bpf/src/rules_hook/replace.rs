@@ -11,8 +11,8 @@ use fairpath_core::rules::{Header as Image, Memory};
 
 use super::twin::PlaceLayout;
 use super::{
-    HOOK_FAMILIES, HookError, HookRules, NEEDS, NewRules, PLACE_BYTES, SHADOW, Seen, effective,
-    has_other_clock, links, monotonic, random, shadow,
+    ARP, HOOK_FAMILIES, HookError, HookRules, IP_FAMILIES, NEEDS, NewRules, PLACE_BYTES, SHADOW,
+    Seen, effective, has_other_clock, links, monotonic, random, shadow,
 };
 use crate::pin::Pins;
 use crate::rtt::wait_for_programs;
@@ -61,10 +61,10 @@ impl HookRules {
         }
         self.forget_trace();
         let other = 1 - place;
-        let old = [0, 1].map(|family| self.memory_at(place, family));
+        let old = std::array::from_fn(|family| self.memory_at(place, family));
         let layout = self.layout(new)?;
         let mut used = links::NONE;
-        for (family, set) in new.sets.iter().enumerate() {
+        for (family, set) in new.sets[..IP_FAMILIES].iter().enumerate() {
             used[family] = set.map_or(0, |set| programs_of(set.image, family));
         }
         if new.shadow.is_some() {
@@ -210,9 +210,11 @@ impl HookRules {
             }
             set.store(offset as u64, Ordering::Relaxed);
             let mut used = programs_of(rules.image, family) | rules.needs << NEEDS;
-            if let Some(drops) = new.shadow {
+            if let Some(drops) = new.shadow
+                && let Some(drops) = drops.get(family)
+            {
                 used |= SHADOW | shadow::NEEDS << NEEDS;
-                header.drops[place][family].store(drops[family], Ordering::Relaxed);
+                header.drops[place][family].store(*drops, Ordering::Relaxed);
             }
             programs.store(used, Ordering::Relaxed);
         }
@@ -253,12 +255,21 @@ impl HookRules {
     }
 }
 
-/// Bits of the programs that have something to evaluate: PROGRAM * 5 + hook.
+/// Bits of the programs that have something to evaluate: PROGRAM * 5 + hook. ARP has one program.
 fn programs_of(image: &[u8], family: usize) -> u32 {
     let Some(header) = Image::of(image) else {
         return 0;
     };
     let mut bits = 0;
+    if family == ARP {
+        for (hook, chains) in header.entry[family].iter().enumerate() {
+            let is_empty = chains
+                .iter()
+                .all(|chain| *chain == fairpath_core::rules::NONE);
+            bits |= u32::from(!is_empty) << hook;
+        }
+        return bits;
+    }
     for (program, (_, _, hooks)) in links::PROGRAMS.iter().enumerate() {
         for hook in hooks.iter().map(|hook| *hook as usize) {
             let tables = links::tables(program, hook);

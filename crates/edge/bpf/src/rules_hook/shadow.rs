@@ -11,7 +11,7 @@ use std::time::Duration;
 use fairpath_core::rules::{NONE, action, needs};
 
 use super::replace::queued;
-use super::{HOOK_FAMILIES, HookRules, PAGE, SHADOW, links, monotonic};
+use super::{HookRules, IP_FAMILIES, PAGE, SHADOW, links, monotonic};
 use crate::arena;
 use crate::rtt::wait_for_programs;
 
@@ -110,7 +110,7 @@ impl ShadowOutcomes {
 const _: () = assert!(size_of::<Record>() == 256 && size_of::<RuleRow>() == 1088);
 
 /// `struct rules_outcomes`.
-type OfHooks = [[ShadowOutcomes; HOOK_FAMILIES]; links::HOOKS.len()];
+type OfHooks = [[ShadowOutcomes; IP_FAMILIES]; links::HOOKS.len()];
 
 /// The kind of a disagreement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::{HOOK_FAMILIES, HookError, HookRules, has_other_clock, monotonic};
+use super::{HookError, HookRules, IP_FAMILIES, has_other_clock, monotonic};
 use crate::rtt::wait_for_programs;
 
 /// Words that a filter compares, the first ones of a packet (`FILTER_WORDS`).
@@ -14,7 +14,7 @@ const DIRECTIONS: usize = 2;
 const LASTS: Duration = Duration::from_secs(3);
 
 /// Masks and values by family and word. A packet has all values under their masks.
-pub type Compares = [[(u64, u64); FILTER_WORDS]; HOOK_FAMILIES];
+pub type Compares = [[(u64, u64); FILTER_WORDS]; IP_FAMILIES];
 
 /// The packets that are traced: those of one direction, or also those of the other one.
 #[derive(Debug, Clone, Default)]
@@ -32,7 +32,7 @@ pub(super) struct Filter {
     until: AtomicU64,
     directions: AtomicU32,
     pad: u32,
-    compare: [[[[AtomicU64; 2]; FILTER_WORDS]; HOOK_FAMILIES]; DIRECTIONS],
+    compare: [[[[AtomicU64; 2]; FILTER_WORDS]; IP_FAMILIES]; DIRECTIONS],
 }
 
 /// A running trace of a namespace, of which there is one.

@@ -60,6 +60,7 @@ enum Command {
     Log(live::LogArgs),
     Answer(live::AnswerArgs),
     Trace(live::TraceArgs),
+    Follow(live::FollowArgs),
     Unload(live::UnloadArgs),
     #[command(hide = true)]
     WatchTables(live::WatchArgs),
@@ -97,6 +98,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Log(args) => live::log(args),
         Command::Answer(args) => live::answer(args),
         Command::Trace(args) => live::trace(args),
+        Command::Follow(args) => live::follow(args),
         Command::Unload(args) => live::unload(args),
         Command::WatchTables(args) => live::watch(args),
     }?;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use fairpath_backend::{RawSockets, privileges};
 use fairpath_bpf::{
-    AnswerLock, Event, EventCursor, HOOK_FAMILIES, HookRules, Occurrence, RejectedFacts,
+    AnswerLock, Event, EventCursor, HookRules, IP_FAMILIES, Occurrence, RejectedFacts,
 };
 use fairpath_rules::{Rejected, Silence};
 use fairpath_units::counted;
@@ -181,7 +181,7 @@ impl Answers {
             }
             signals.wait(LOOK)?;
         }
-        rules.set_answers([0; HOOK_FAMILIES]);
+        rules.set_answers([0; IP_FAMILIES]);
         Ok(())
     }
 

@@ -256,14 +256,17 @@ fn edit_elements(place: &PinArgs, name: &str, lines: &str) -> anyhow::Result<boo
     if parts.options.shadow {
         return Ok(false);
     }
-    let memories = [0, 1].map(|family| rules.editable(family).map(|(memory, _)| memory));
+    let memories: [_; HOOK_FAMILIES] =
+        std::array::from_fn(|family| rules.editable(family).map(|(memory, _)| memory));
     if memories.iter().all(Option::is_none) {
         return Ok(false);
     }
     let sets = named(lines, parts.sets)?;
     let now = sets.time();
     let mut edited = Edited {
-        images: [0, 1].map(|family| memories[family].as_ref().map(|memory| memory.image())),
+        images: memories
+            .each_ref()
+            .map(|memory| memory.as_ref().map(|memory| memory.image())),
         in_images: &parts.in_images,
         now,
         sets: BTreeMap::new(),
@@ -303,8 +306,8 @@ pub fn look_for(place: &PinArgs, text: &str) -> anyhow::Result<(String, bool)> {
     let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
     let sets = named(text, parts.sets)?;
     if let Ok(Some(line)) = sets.element_line(text) {
-        let in_images = [0, 1].map(|family| {
-            let mut numbers = parts.in_images[family].iter();
+        let in_images = parts.in_images.each_ref().map(|names| {
+            let mut numbers = names.iter();
             numbers.position(|name| name == line.set())
         });
         for (family, number) in in_images.into_iter().enumerate() {

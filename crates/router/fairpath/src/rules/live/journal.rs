@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Serialize, Deserialize)]
 struct Heading {
-    /// IPv4, else IPv6.
-    ipv4: bool,
+    /// Its number.
+    family: usize,
     table: String,
     chains: Vec<String>,
     /// Bytes of the commands.
@@ -47,7 +47,7 @@ pub fn entry(family: Family, table: &Table, chains: &BTreeSet<&str>) -> Vec<u8> 
     }
     commands.extend_from_slice(b"COMMIT\n");
     let heading = Heading {
-        ipv4: family == Family::Ipv4,
+        family: family as usize,
         table: table.name.to_string(),
         chains: chains.iter().map(|name| (*name).to_owned()).collect(),
         bytes: commands.len(),
@@ -135,7 +135,7 @@ pub fn of_sets(journal: &[u8]) -> anyhow::Result<Vec<SetEdits<'_>>> {
 pub fn replay(journal: &[u8], ruleset: &mut Ruleset) -> anyhow::Result<bool> {
     let mut is_changed = false;
     for (heading, commands) in of_chains(journal)? {
-        if heading.ipv4 != (ruleset.family == Family::Ipv4) {
+        if heading.family != ruleset.family as usize {
             continue;
         }
         is_changed = true;
@@ -207,7 +207,7 @@ pub fn some_chains(
         lines.insert(chain, rules_of(section, chain)?);
     }
     for (heading, commands) in of_chains(journal)? {
-        if heading.ipv4 != (family == Family::Ipv4) || heading.table != table {
+        if heading.family != family as usize || heading.table != table {
             continue;
         }
         for chain in chains

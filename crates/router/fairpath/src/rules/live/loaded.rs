@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, bail};
+use fairpath_bpf::HOOK_FAMILIES;
 use fairpath_core::rules::{Counter, CounterMode};
 use fairpath_rules::image::{Built, Chains, Lookups, build, identify, identity};
 use fairpath_rules::spec::Kind;
@@ -105,7 +106,7 @@ struct Heading {
     /// Bytes of the sets; none: no sets.
     sets: Option<usize>,
     /// Names of the sets in the images, by family and number.
-    in_images: [Vec<String>; 2],
+    in_images: [Vec<String>; HOOK_FAMILIES],
     optimised: bool,
     counters: u32,
     options: Options,
@@ -114,8 +115,8 @@ struct Heading {
 #[derive(Serialize, Deserialize)]
 struct Part {
     name: String,
-    /// IPv4, else IPv6.
-    ipv4: bool,
+    /// Its number.
+    family: usize,
     bytes: usize,
     lines: Lines,
 }
@@ -135,9 +136,9 @@ pub struct Loaded {
     mode: CounterMode,
     time: Timestamp,
     options: Options,
-    by_family: [Option<Set>; 2],
+    by_family: [Option<Set>; HOOK_FAMILIES],
     /// Lines of the rules of a family before [`Loaded::identify`], in their order.
-    lines: [Vec<u32>; 2],
+    lines: [Vec<u32>; HOOK_FAMILIES],
 }
 
 impl Loaded {
@@ -165,7 +166,7 @@ impl Loaded {
         mode: CounterMode,
         time: Timestamp,
     ) -> anyhow::Result<Loaded> {
-        let mut by_family = [None, None];
+        let mut by_family = [const { None }; HOOK_FAMILIES];
         for source in &sources {
             let Source {
                 name, family, text, ..
@@ -190,17 +191,17 @@ impl Loaded {
         })
     }
 
-    /// Builds the images of both families.
+    /// Builds the images of all families.
     ///
     /// # Errors
     /// A set is too large.
-    pub fn build(&self) -> anyhow::Result<[Option<Built>; 2]> {
+    pub fn build(&self) -> anyhow::Result<[Option<Built>; HOOK_FAMILIES]> {
         let lookups = match self.optimised {
             true => Lookups::Estimated,
             false => Lookups::Never,
         };
         let members = self.members()?;
-        let mut built = [None, None];
+        let mut built = [const { None }; HOOK_FAMILIES];
         for (built, set) in built.iter_mut().zip(&self.by_family) {
             if let Some(set) = set {
                 *built = Some(build(&set.ruleset, members.as_ref(), lookups)?);
@@ -229,14 +230,12 @@ impl Loaded {
         for part in heading.files {
             let Part {
                 name,
-                ipv4,
+                family,
                 bytes,
                 lines,
             } = part;
-            let family = match ipv4 {
-                true => Family::Ipv4,
-                false => Family::Ipv6,
-            };
+            let family = Family::ALL[..HOOK_FAMILIES].get(family);
+            let family = *family.context("the text of the rules has another family")?;
             let text = take(bytes)?;
             sources.push(Source {
                 name,
@@ -275,14 +274,14 @@ impl Loaded {
     }
 
     /// The text for [`Loaded::read`], of rules with these images. Its sets have no edits.
-    pub fn text(&self, built: &[Option<Built>; 2]) -> Vec<u8> {
+    pub fn text(&self, built: &[Option<Built>; HOOK_FAMILIES]) -> Vec<u8> {
         let names = |built: &Option<Built>| {
             let built = built.as_ref();
             built.map_or_else(Vec::new, |built| built.sets.clone())
         };
         let part = |source: &Source| Part {
             name: source.name.clone(),
-            ipv4: source.family == Family::Ipv4,
+            family: source.family as usize,
             bytes: source.text.len(),
             lines: source.lines.clone(),
         };
@@ -290,7 +289,7 @@ impl Loaded {
             time: self.time.as_second(),
             files: self.sources.iter().map(part).collect(),
             sets: self.sets.as_ref().map(String::len),
-            in_images: [names(&built[0]), names(&built[1])],
+            in_images: built.each_ref().map(names),
             optimised: self.optimised,
             counters: self.mode as u32,
             options: self.options.clone(),
@@ -388,7 +387,7 @@ impl Loaded {
 
     /// The tree of a family.
     pub fn ruleset(&self, family: usize) -> Option<&Ruleset> {
-        Some(&self.by_family[family].as_ref()?.ruleset)
+        Some(&self.by_family.get(family)?.as_ref()?.ruleset)
     }
 
     /// The name of a family's file.
@@ -447,7 +446,7 @@ impl Loaded {
         chains.any(|(_, chain)| chain.rules.iter().any(|rule| rule.target == reject))
     }
 
-    /// Rules of both families.
+    /// Rules of all families.
     pub fn rules(&self) -> usize {
         self.rulesets().map(|(_, ruleset)| ruleset.rules()).sum()
     }
@@ -472,11 +471,11 @@ impl Loaded {
 /// A loaded text that is not read: its parts, and options.
 pub struct Parts<'t> {
     /// Text by family.
-    pub families: [Option<&'t [u8]>; 2],
+    pub families: [Option<&'t [u8]>; HOOK_FAMILIES],
     /// Sets at the load.
     pub sets: &'t [u8],
     /// Names of the sets in the images, by family and number.
-    pub in_images: [Vec<String>; 2],
+    pub in_images: [Vec<String>; HOOK_FAMILIES],
     /// Edits after the load.
     pub journal: &'t [u8],
     pub lookups: Lookups,
@@ -490,15 +489,16 @@ impl<'t> Parts<'t> {
         let end = memchr(b'\n', text).context("the text of the rules has no heading")?;
         let heading: Heading = serde_json::from_slice(&text[..end])?;
         let mut rest = &text[end + 1..];
-        let mut families = [None, None];
+        let mut families = [None; HOOK_FAMILIES];
         let mut take = |bytes: usize| {
             let (part, behind) = rest.split_at_checked(bytes)?;
             rest = behind;
             Some(part)
         };
         let cut = "the text of the rules is cut";
-        for Part { ipv4, bytes, .. } in heading.files {
-            families[usize::from(!ipv4)] = Some(take(bytes).context(cut)?);
+        for Part { family, bytes, .. } in heading.files {
+            let place = families.get_mut(family).context(cut)?;
+            *place = Some(take(bytes).context(cut)?);
         }
         let sets = take(heading.sets.unwrap_or(0)).context(cut)?;
         Ok(Parts {

@@ -14,6 +14,8 @@ mod counters;
 mod early;
 mod edit_chains;
 mod edit_sets;
+mod follow;
+mod frames;
 mod given;
 mod journal;
 mod loaded;
@@ -41,8 +43,8 @@ use fairpath_bpf::{
 use fairpath_core::rules::{Carry, Counter, CounterMode};
 use fairpath_rules::image::{Built, Placed, Used, carry, carry_edited};
 use fairpath_rules::{Family, FindingKind, Ruleset, check_rules};
+use fairpath_units::counted;
 use fairpath_units::quantity::read_duration;
-use fairpath_units::{IfIndex, counted};
 use serde_json::json;
 
 use super::Format;
@@ -51,6 +53,7 @@ pub use answers::{AnswerArgs, answer};
 use counters::counted_rules;
 pub use counters::{CountersArgs, run as print_counters};
 pub use edit_sets::{edit_sets, loaded_sets, look_for};
+pub use follow::{FollowArgs, run as follow};
 use given::{Given, NAT, NatArg, Outcome};
 use loaded::{Loaded, Parts, Source, counters};
 pub use log::{LogArgs, run as log};
@@ -268,12 +271,8 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
     for file in files.rules.drain(..) {
         let name = file.name.clone();
         let mut ruleset = file.reading.complete().context("nothing was changed")?;
-        if !ruleset.family.is_ip() {
-            bail!(
-                "{name}: rules of {} have no place at these hooks yet: nothing was changed",
-                ruleset.family.tool()
-            );
-        }
+        let refused = frames::refuse(ruleset.family, args.shadow);
+        refused.map_err(|why| anyhow::anyhow!("{name}: {why}; nothing was changed"))?;
         if rulesets
             .iter()
             .any(|(_, other)| other.family == ruleset.family)
@@ -400,8 +399,7 @@ pub fn check_loaded(
 ) -> anyhow::Result<()> {
     let (_, rules) = must_open(place)?;
     let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
-    let found = (family.is_ip()).then(|| loaded.ruleset(family as usize));
-    let ruleset = found.flatten().cloned();
+    let ruleset = loaded.ruleset(family as usize).cloned();
     command(ruleset.unwrap_or_else(|| Ruleset::new(family))).map(drop)
 }
 
@@ -411,11 +409,8 @@ pub fn check_loaded(
 /// No rules are loaded.
 pub fn loaded_rules(place: &PinArgs, family: Family) -> anyhow::Result<Ruleset> {
     let loaded = counted_rules(place, None, false)?;
-    let found = family.is_ip().then(|| loaded.ruleset(family as usize));
-    Ok(found
-        .flatten()
-        .cloned()
-        .unwrap_or_else(|| Ruleset::new(family)))
+    let found = loaded.ruleset(family as usize).cloned();
+    Ok(found.unwrap_or_else(|| Ruleset::new(family)))
 }
 
 /// Edits the loaded rules of a family. `text`: the lines that `edit` applies. Returns their number before
@@ -429,12 +424,7 @@ pub fn edit_loaded(
     text: &[u8],
     edit: impl Fn(Ruleset) -> anyhow::Result<Ruleset>,
 ) -> anyhow::Result<(usize, usize)> {
-    if !family.is_ip() {
-        bail!(
-            "rules of {} have no place at these hooks yet",
-            family.tool()
-        );
-    }
+    frames::refuse(family, false)?;
     let _lock = lock()?;
     settle(Rest::Empty)?;
     refuse_left(place, family, text)?;
@@ -534,7 +524,7 @@ fn install(
 ) -> anyhow::Result<[Option<Placed>; HOOK_FAMILIES]> {
     let text = new.text(&built);
     let placed = place(new, built, found.as_ref(), edited)?;
-    let sets = [0, 1].map(|family| {
+    let sets = std::array::from_fn(|family| {
         let placed = placed[family].as_ref()?;
         Some(HookSet {
             image: &placed.image,
@@ -562,17 +552,24 @@ fn install(
         None => early::cards(&new.options().early)?,
         Some(_) => Vec::new(),
     };
-    let before = HookRules::early_cards(pins)?;
+    let interfaces = frames::interfaces(new)?;
+    let before = (
+        HookRules::early_cards(pins)?,
+        HookRules::arp_interfaces(pins)?,
+    );
     let is_first = found.is_none();
+    let prepare = |rules: &mut HookRules| {
+        rules.drop_early(pins, &cards)?;
+        rules.attach_arp(pins, &interfaces.named())
+    };
     let done = match found {
-        Some((mut rules, _)) => rules
-            .drop_early(pins, &cards)
-            .and_then(|()| rules.set_pinned(&change, pins)),
-        None => load_first(&change, pins, &cards),
+        Some((mut rules, _)) => prepare(&mut rules).and_then(|()| rules.set_pinned(&change, pins)),
+        None => load_first(&change, pins, prepare),
     };
     if let Err(error) = done {
         // The first error is the one to print.
-        let _ = HookRules::keep_early(pins, &before);
+        let _ = HookRules::keep_early(pins, &before.0);
+        let _ = HookRules::keep_arp(pins, &before.1);
         if is_first {
             // Another program may need connection tracking, but then by its own rules.
             let _ = end_tracking();
@@ -584,6 +581,7 @@ fn install(
     }
     // The rules before may read connections, and come back without a process.
     if until.is_none() {
+        frames::keep(pins, new)?;
         release_tracking(new);
     }
     Ok(placed)
@@ -619,7 +617,7 @@ fn place(
     edited: Option<&Edited>,
 ) -> anyhow::Result<[Option<Placed>; HOOK_FAMILIES]> {
     let mut used = Used::default();
-    let mut memories = [None, None];
+    let mut memories = [const { None }; HOOK_FAMILIES];
     if let Some((rules, old)) = found {
         for (family, memory) in memories.iter_mut().enumerate() {
             *memory = rules.memory(family);
@@ -634,7 +632,7 @@ fn place(
             }
         }
     }
-    let mut placed = [None, None];
+    let mut placed = [const { None }; HOOK_FAMILIES];
     for (family, built) in built.into_iter().enumerate() {
         let (Some(built), Some(ruleset)) = (built, new.ruleset(family)) else {
             continue;
@@ -663,12 +661,16 @@ fn place(
 }
 
 /// Loads programs and rules where none are.
-fn load_first(change: &NewRules, pins: &Pins, cards: &[(IfIndex, &str)]) -> Result<(), HookError> {
+fn load_first(
+    change: &NewRules,
+    pins: &Pins,
+    prepare: impl FnOnce(&mut HookRules) -> Result<(), HookError>,
+) -> Result<(), HookError> {
     HookRules::sweep(pins)?;
     HookRules::refuse_others()?;
     let mut rules = HookRules::load()?;
     rules.pin(pins)?;
-    rules.drop_early(pins, cards)?;
+    prepare(&mut rules)?;
     rules.set_pinned(change, pins)
 }
 
@@ -795,6 +797,7 @@ pub fn confirm(args: &ConfirmArgs) -> anyhow::Result<()> {
     rules.confirm(&pins)?;
     let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
     early::keep(&pins, &loaded.options().early)?;
+    frames::keep(&pins, &loaded)?;
     drop(rules);
     // The record of the load, whose process then ends.
     settle(Rest::Empty)?;

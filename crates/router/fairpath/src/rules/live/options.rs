@@ -27,8 +27,7 @@ impl Options {
     /// True for a table that iptables keeps.
     pub fn leaves(&self, family: Family, table: &str) -> bool {
         let mut deferred = self.deferred.iter();
-        table == NAT
-            || self.skips(table)
+        family.is_ip() && (table == NAT || self.skips(table))
             || deferred.any(|name| (name.family, &name.table[..]) == (family, table))
     }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use fairpath_bpf::{Event, EventCursor, HOOK_FAMILIES, HookRules, Occurrence};
+use fairpath_bpf::{Event, EventCursor, HookRules, IP_FAMILIES, Occurrence};
 use fairpath_rules::image::Chains;
 use fairpath_rules::{RuleAt, Ruleset, Sets};
 use fairpath_units::counted;
@@ -23,7 +23,7 @@ const GENERATIONS: usize = 4;
 /// The rules of one generation.
 pub struct Known {
     pub generation: u64,
-    families: [Option<Rules>; HOOK_FAMILIES],
+    families: [Option<Rules>; IP_FAMILIES],
     pub sets: Option<Sets>,
     /// Rules read connections, so these are tracked.
     pub tracks: bool,

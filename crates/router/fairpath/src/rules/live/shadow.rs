@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use anyhow::{Context, bail};
 use fairpath_bpf::{
-    Comparison, Disagreement, HOOK_FAMILIES, HookPlace, HookRules, SHADOW_ROWS, ShadowKind,
+    Comparison, Disagreement, HookPlace, HookRules, IP_FAMILIES, SHADOW_ROWS, ShadowKind,
     ShadowOutcomes, ShadowPacket,
 };
 use fairpath_core::rules::action;
@@ -74,7 +74,7 @@ pub fn refuse_to_end(new: &Loaded, found: Option<&(HookRules, Loaded)>) -> anyho
 }
 
 /// Programs that may drop packets, as bits PROGRAM * 5 + hook: all but empty chains that accept.
-pub fn drops(loaded: &Loaded) -> [u32; HOOK_FAMILIES] {
+pub fn drops(loaded: &Loaded) -> [u32; IP_FAMILIES] {
     [0, 1].map(|family| {
         let tables = loaded.ruleset(family).map(|ruleset| &ruleset.tables);
         let tables = tables.into_iter().flatten().filter_map(|table| {
@@ -118,7 +118,7 @@ pub fn notes(loaded: &Loaded) -> Option<String> {
 }
 
 /// Names of families.
-const FAMILIES: [&str; HOOK_FAMILIES] = ["IPv4", "IPv6"];
+const FAMILIES: [&str; IP_FAMILIES] = ["IPv4", "IPv6"];
 
 /// A rule or policy that disagrees.
 struct Named<'a> {
@@ -139,13 +139,13 @@ struct Rules {
     loaded: Loaded,
     found: HashMap<(usize, u32), Counted>,
     /// Hooks of each family at which the shadow has no chains.
-    absent: [Vec<Hook>; HOOK_FAMILIES],
+    absent: [Vec<Hook>; IP_FAMILIES],
 }
 
 impl Rules {
     fn new(
         loaded: Loaded,
-        images: &[Option<Vec<u8>>; HOOK_FAMILIES],
+        images: &[Option<Vec<u8>>; IP_FAMILIES],
         places: &[HookPlace],
         rows: &[Disagreement],
     ) -> Rules {

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::super::Format;
 use super::loaded::Loaded;
-use super::{PinArgs, early, given, must_open, record};
+use super::{PinArgs, early, frames, given, must_open, record};
 
 /// Packets that tables dropped: full, and in use. `None`: there are no tables.
 fn dropped_by_tables(rules: &HookRules) -> Option<(u64, u64)> {
@@ -40,6 +40,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     let tracking = loaded.reads_connections().then(is_tracking).transpose()?;
     let tables = dropped_by_tables(&rules);
     let early = early::names(&pins)?;
+    let arp = frames::Coverage::of(&pins, &loaded)?;
     let rejects = loaded.rejects() && !loaded.options().shadow;
     let answered = rejects.then(AnswerLock::is_taken).transpose()?;
     if format == Format::Json {
@@ -59,7 +60,8 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
         let object = json!({"loaded": loaded.describe(), "places": places,
             "nat_rules": {"ipv4": nat[0], "ipv6": nat[1]}, "deferred": deferred, "tables_pending": pending,
             "confirm_seconds": left.map(|left| left.as_secs()), "went_back": rules.went_back(),
-            "edits": rules.edits(), "early_drop": early, "packets_dropped_early": rules.dropped_early(), "connection_tracking": tracking, "rejected_are_answered": answered, "packets_parked": counts.parked,
+            "edits": rules.edits(), "arp_interfaces": arp.as_ref().map(|arp| &arp.with),
+            "arp_interfaces_without": arp.as_ref().map(|arp| &arp.without), "early_drop": early, "packets_dropped_early": rules.dropped_early(), "connection_tracking": tracking, "rejected_are_answered": answered, "packets_parked": counts.parked,
             "packets_dropped_without_scratch": counts.pressed,
             "packets_dropped_unknown": counts.unknown, "logs_without_place": counts.unlogged,
             "packets_dropped_table_full": tables.map(|(refused, _)| refused),
@@ -79,7 +81,9 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     if loaded.options().shadow {
         out += "in the shadow: they decide nothing, `fairpath rules shadow` compares them\n";
     }
-    out += "priorities:\n";
+    if rules.places().next().is_some() {
+        out += "priorities:\n";
+    }
     let mut shown: Vec<(&str, i32)> = Vec::new();
     for place in rules.places() {
         if shown.contains(&(place.table, place.priority)) {
@@ -98,6 +102,13 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
             place.priority,
             hooks.join(" ")
         );
+    }
+    if let Some(arp) = &arp {
+        let interfaces = counted(arp.with.len(), "interface", "interfaces");
+        let _ = writeln!(out, "arptables at tcx of {interfaces}: INPUT OUTPUT");
+        if let Some(line) = arp.line() {
+            let _ = writeln!(out, "  {line}");
+        }
     }
     if !early.is_empty() {
         let _ = writeln!(

@@ -3,7 +3,10 @@
 use anyhow::bail;
 use fairpath_rules::image::RuleWords;
 use fairpath_rules::spec::Kind;
-use fairpath_rules::{Chain, Point, Ruleset, Sets, Target, not_evaluated_set, rule_answer};
+use fairpath_rules::{
+    Chain, Family, Point, Ruleset, Sets, Target, arp_answer, arp_chain_reason, not_evaluated_set,
+    rule_answer,
+};
 use fairpath_units::counted;
 use serde::Serialize;
 use serde_json::json;
@@ -106,7 +109,7 @@ impl Suitable {
         let all = ruleset.rules();
         let family = ruleset.family;
         ruleset.tables.retain(|table| {
-            let stays = self.skip.iter().all(|name| **name != *table.name);
+            let stays = !family.is_ip() || self.skip.iter().all(|name| **name != *table.name);
             if !stays {
                 self.elsewhere.add(family, table, sets);
             }
@@ -125,6 +128,9 @@ impl Suitable {
                 users: 0,
             };
             for (id, chain) in table.chains() {
+                if let Some(why) = arp_chain_reason(family, chain) {
+                    examined.refuse(file, chain.line, chain, why.to_owned());
+                }
                 for rule in &chain.rules {
                     if &*table.name == NAT {
                         let why = "nat stays with iptables (--nat=hand-over gives it to iptables-restore)";
@@ -142,7 +148,11 @@ impl Suitable {
                     }
                     let name = words.not_evaluated(rule).map(|names| names[0].to_owned());
                     let name = name.or_else(|| not_evaluated_set(rule, sets));
-                    let answer = || rule_answer(rule, &hooks[id.0 as usize], Point::Netfilter);
+                    let hooks = &hooks[id.0 as usize];
+                    let answer = || match family {
+                        Family::Arp => arp_answer(rule, hooks),
+                        _ => rule_answer(rule, hooks, Point::Netfilter),
+                    };
                     let why = match name.as_deref() {
                         Some("") => Some("an unknown match or target is not evaluated".to_owned()),
                         Some(name) => Some(format!("{name} is not evaluated")),
@@ -197,7 +207,7 @@ impl Suitable {
     fn defer(&mut self, rulesets: &mut [(String, Ruleset)], given: &mut Given) {
         for examined in &mut self.tables {
             let Name { family, table } = &examined.name;
-            if examined.deferred || examined.refused == 0 || table == NAT {
+            if examined.deferred || examined.refused == 0 || table == NAT || !family.is_ip() {
                 continue;
             }
             let of_family = rulesets
@@ -326,8 +336,14 @@ impl Suitable {
         if all > lines.len() {
             lines.push(format!("  and {} more", all - lines.len()));
         }
+        let mut refused = self.loaded().filter(|table| table.refused > 0);
+        let hint = match refused.all(|table| table.name.family.is_ip()) {
+            true => format!(" (`load --defer` leaves {tables} to iptables)"),
+            // No table of arptables is left to another tool.
+            false => String::new(),
+        };
         bail!(
-            "{rules} refused, nothing was changed (`load --defer` leaves {tables} to iptables):\n{}",
+            "{rules} refused, nothing was changed{hint}:\n{}",
             lines.join("\n")
         );
     }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use fairpath_bpf::{Event, FILTER_WORDS, HOOK_FAMILIES, Occurrence, TraceFilter, Traced};
+use fairpath_bpf::{Event, FILTER_WORDS, IP_FAMILIES, Occurrence, TraceFilter, Traced};
 use fairpath_core::rules::{l4, meta, word};
 use fairpath_rules::image::name_words;
 use fairpath_rules::{
@@ -183,7 +183,7 @@ impl Choice {
 
 impl TraceArgs {
     /// Masks and values of packets in one direction, by family and word.
-    fn direction(&self, back: bool) -> [[(u64, u64); FILTER_WORDS]; HOOK_FAMILIES] {
+    fn direction(&self, back: bool) -> [[(u64, u64); FILTER_WORDS]; IP_FAMILIES] {
         let (mut addresses, mut ports) = ([self.src, self.dst], [self.sport, self.dport]);
         let mut interfaces = [&self.in_interface, &self.out_interface];
         if back {
@@ -191,7 +191,7 @@ impl TraceArgs {
             ports.reverse();
             interfaces.reverse();
         }
-        let mut out = [[(0, 0); FILTER_WORDS]; HOOK_FAMILIES];
+        let mut out = [[(0, 0); FILTER_WORDS]; IP_FAMILIES];
         for (family, words) in out.iter_mut().enumerate() {
             let mut is_other = false;
             let mut add = |word: usize, mask: u64, value: u64| {

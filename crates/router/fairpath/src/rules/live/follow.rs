@@ -1,0 +1,86 @@
+//! `fairpath rules follow`: rules of arptables at interfaces that appear after the load.
+
+use std::os::fd::AsFd;
+
+use anyhow::Context;
+use fairpath_bpf::HookRules;
+use fairpath_netlink::{LinkEvent, LinkWatch};
+use fairpath_rules::Family;
+use fairpath_units::text::line;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::loaded::Parts;
+use super::{PinArgs, frames, lock};
+use crate::run::Signals;
+
+/// Put the loaded rules of arptables to interfaces that appear, until it is interrupted.
+///
+/// A load puts them to all interfaces with Ethernet addresses that are there. A new one has no rules of
+/// arptables until this process detects it: usually for some milliseconds. Rules of other families need no
+/// process, because they are not at interfaces.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    fairpath rules follow\n  \
+    fairpath rules follow --once")]
+pub struct FollowArgs {
+    /// End after the interfaces that are there now
+    #[arg(long)]
+    once: bool,
+    #[command(flatten)]
+    place: PinArgs,
+}
+
+/// Runs `fairpath rules follow`.
+///
+/// # Errors
+/// An interface refuses the programs, or interfaces cannot be watched.
+pub fn run(args: &FollowArgs) -> anyhow::Result<()> {
+    let signals = Signals::take()?;
+    let mut watch = LinkWatch::open().context("watch interfaces")?;
+    loop {
+        // The first call has all that are there.
+        let events = watch.events().context("watch interfaces")?;
+        let is_new = |event: &LinkEvent| matches!(event, LinkEvent::Appeared(_));
+        if events.iter().any(is_new) {
+            for name in attach(&args.place)? {
+                fairpath_cli::print(format!("{}: rules of arptables\n", line(&name)))?;
+            }
+        }
+        if args.once {
+            return Ok(());
+        }
+        let wanted = [signals.fd(), watch.as_fd()];
+        let mut wake = wanted.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        // Interrupted: the flags have the reason.
+        let _ = poll(&mut wake, PollTimeout::NONE);
+        signals.rest();
+        if signals.stop() || signals.take_reload() {
+            return Ok(());
+        }
+    }
+}
+
+/// Puts the programs to interfaces that have none. Returns their names. Without rules of arptables there is
+/// nothing to do: a load attaches them itself.
+fn attach(place: &PinArgs) -> anyhow::Result<Vec<String>> {
+    let _lock = lock()?;
+    let Some(pins) = place.mounted()? else {
+        return Ok(Vec::new());
+    };
+    let Some(mut rules) = HookRules::open_to_edit(&pins)? else {
+        return Ok(Vec::new());
+    };
+    let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
+    if parts.families[Family::Arp as usize].is_none() {
+        return Ok(Vec::new());
+    }
+    let interfaces = frames::all()?;
+    let before = HookRules::arp_interfaces(&pins)?;
+    rules.attach_arp(&pins, &interfaces.named())?;
+    let after = HookRules::arp_interfaces(&pins)?;
+    let named = interfaces.named().into_iter();
+    let new = named.filter(|(at, _)| after.contains(at) && !before.contains(at));
+    let mut names: Vec<String> = new.map(|(_, name)| name.to_owned()).collect();
+    names.sort_unstable();
+    Ok(names)
+}
