@@ -439,10 +439,13 @@ fn new_interfaces_get_rules_of_arp() {
     router.done(&["load", &file]);
     assert_eq!(with_programs(router), ["lan", "lo", "new", "other"]);
     // Pins of interfaces that were removed are not left.
-    let pins = std::fs::read_dir(router.place.path("pins")).unwrap();
-    let pins = pins.map(|pin| pin.unwrap().file_name());
-    let of_arp = pins.filter(|pin| pin.to_string_lossy().starts_with("rules-arp-"));
-    assert_eq!(of_arp.count(), 8);
+    let pins = || {
+        let pins = std::fs::read_dir(router.place.path("pins")).unwrap();
+        let pins = pins.map(|pin| pin.unwrap().file_name());
+        pins.filter(|pin| pin.to_string_lossy().starts_with("rules-arp-"))
+            .count()
+    };
+    assert_eq!(pins(), 8);
     // A process follows them.
     let mut follow = router.command(&["follow"]);
     let mut follow = follow.stdout(Stdio::piped()).spawn().unwrap();
@@ -453,6 +456,13 @@ fn new_interfaces_get_rules_of_arp() {
         printed,
         ["late: rules of arptables", "later: rules of arptables"]
     );
+    assert_eq!(pins(), 12);
+    ip("ip link del late");
+    let begin = Instant::now();
+    while pins() > 8 {
+        assert!(begin.elapsed() < Duration::from_secs(10), "{}", pins());
+        std::thread::sleep(Duration::from_millis(20));
+    }
     follow.kill().unwrap();
     follow.wait().unwrap();
     assert!(!router.done(&["show"]).contains("without rules"));

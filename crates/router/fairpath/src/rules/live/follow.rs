@@ -40,8 +40,9 @@ pub fn run(args: &FollowArgs) -> anyhow::Result<()> {
     loop {
         // The first call has all that are there.
         let events = watch.events().context("watch interfaces")?;
-        let is_new = |event: &LinkEvent| matches!(event, LinkEvent::Appeared(_));
-        if events.iter().any(is_new) {
+        let concerns =
+            |event: &LinkEvent| matches!(event, LinkEvent::Appeared(_) | LinkEvent::Removed(_));
+        if events.iter().any(concerns) {
             for name in attach(&args.place)? {
                 fairpath_cli::print(format!("{}: rules of arptables\n", line(&name)))?;
             }
@@ -60,8 +61,8 @@ pub fn run(args: &FollowArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Puts the programs to interfaces that have none. Returns their names. Without rules of arptables there is
-/// nothing to do: a load attaches them itself.
+/// Puts the programs to interfaces that have none, and removes the pins of those that were removed. Returns
+/// the names of the first. Without rules of arptables there is nothing to do: a load attaches them itself.
 fn attach(place: &PinArgs) -> anyhow::Result<Vec<String>> {
     let _lock = lock()?;
     let Some(pins) = place.mounted()? else {
@@ -77,6 +78,7 @@ fn attach(place: &PinArgs) -> anyhow::Result<Vec<String>> {
     let interfaces = frames::all()?;
     let before = HookRules::arp_interfaces(&pins)?;
     rules.attach_arp(&pins, &interfaces.named())?;
+    HookRules::keep_arp(&pins, &interfaces.indexes())?;
     let after = HookRules::arp_interfaces(&pins)?;
     let named = interfaces.named().into_iter();
     let new = named.filter(|(at, _)| after.contains(at) && !before.contains(at));

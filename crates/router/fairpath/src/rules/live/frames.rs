@@ -34,6 +34,11 @@ impl Interfaces {
         let links = self.0.iter();
         links.map(|link| (link.ifindex, &link.name[..])).collect()
     }
+
+    /// Their indexes.
+    pub fn indexes(&self) -> Vec<IfIndex> {
+        self.0.iter().map(|link| link.ifindex).collect()
+    }
 }
 
 /// True if the programs know the addresses of the interface.
@@ -71,8 +76,7 @@ pub fn all() -> anyhow::Result<Interfaces> {
 /// # Errors
 /// The pins cannot be changed.
 pub fn keep(pins: &Pins, loaded: &Loaded) -> anyhow::Result<()> {
-    let interfaces = interfaces(loaded)?;
-    let present: Vec<IfIndex> = interfaces.0.iter().map(|link| link.ifindex).collect();
+    let present = interfaces(loaded)?.indexes();
     Ok(HookRules::keep_arp(pins, &present)?)
 }
 
