@@ -35,6 +35,7 @@ const MODULES: &[&str] = &[
     "net/packet/",
     "net/xdp/",
     "drivers/net/veth",
+    "drivers/net/bonding/",
     "drivers/net/dummy",
     "drivers/net/ifb",
     "drivers/net/tun",
