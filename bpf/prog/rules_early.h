@@ -122,11 +122,8 @@ FP_INLINE int read_frame(struct xdp_md *ctx, struct rules_scratch FP_MEM *s, con
 	FP_PUT(w->word[FP_W_OUT + 1], 0);
 	name_of((const struct net_device *)card, &w->word[FP_W_IN]);
 	w->known = FP_KNOWN_OWNER | FP_KNOWN_EARLY;
-	if (used & NEEDS_DATE) {
-		w->date = date_now();
-		w->local_offset = the_hook()->local_offset;
-		w->known |= FP_KNOWN_DATE;
-	}
+	if (used & NEEDS_DATE)
+		read_date(w);
 	if (used & NEEDS_TIME)
 		w->now = bpf_ktime_get_ns();
 	FP_PUT(w->slow, 0);

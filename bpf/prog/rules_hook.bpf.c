@@ -5,12 +5,13 @@
  *   rules_raw, rules_mangle, rules_filter, rules_security; rules_after for rules in the shadow
  *   rules_early (rules_early.h): drops in the driver what table raw would drop
  *   rules_arp_in, rules_arp_out (rules_arp.h): rules of arptables at tcx of interfaces
+ *   rules_egress (rules_egress.h): table mangle in POSTROUTING, if it changes packets
  *
  * A program evaluates its table for IPv4 and IPv6. The arena has two places for a set; `active` names
  * the one that packets meet. A program runs on several CPUs, and is interrupted by another run: packets
  * that are sent nest in softirqs. So each takes a scratch by an atomic bit.
  *
- * Deliberately absent: changes of a packet or its mark, which netfilter programs cannot make.
+ * Programs of netfilter cannot change a packet or its mark, so rules that do run at tcx.
  */
 #include "kernel.h"
 
@@ -51,8 +52,9 @@ struct sk_buff {
 	u32 mark;
 	u64 _nfct;
 	unsigned long _skb_refdst;
-	u16 mac_header;
+	u16 protocol;
 	u16 network_header;
+	u16 mac_header;
 	u8 pkt_type : 3;
 	u8 ip_summed : 2;
 } FP_CO_RE;
@@ -74,7 +76,15 @@ union nf_inet_addr {
 	u32 all[4];
 } FP_CO_RE;
 
+struct nf_conntrack_man {
+	union nf_inet_addr u3;
+	union {
+		u16 all;
+	} u;
+} FP_CO_RE;
+
 struct nf_conntrack_tuple {
+	struct nf_conntrack_man src;
 	struct {
 		union nf_inet_addr u3;
 		union {
@@ -193,6 +203,8 @@ FP_INLINE u64 packet_of(struct bpf_nf_ctx *ctx)
 #define TRACING		 (1u << 22) /* in `used` of evaluate(): a command traces packets */
 /* Rules of the place decide nothing: rules_shadow.h. A bit of `programs`, too. */
 #define SHADOW (1u << 23)
+/* In `programs`: table mangle has rules in POSTROUTING, which run at tcx. */
+#define EGRESS (1u << 20)
 /* Bytes of one copy from pages. */
 #define PART 64
 /* Events that are kept, and bytes of a packet in each. */
@@ -355,11 +367,10 @@ FP_INLINE void record_passing(struct rules_passing FP_MEM *p, u64 key, u64 gener
  * and of its bytes: a clone has the bytes, and a copied packet has the address. A packet without a record
  * meets the active place.
  */
-static __attribute__((noinline)) u32 recorded_place(struct bpf_nf_ctx *ctx, u32 cpu, u32 place,
-						    u32 is_first)
+static __attribute__((noinline)) u32 recorded_place(u64 skb, u32 cpu, u32 place, u32 is_first)
 {
 	struct rules_hook FP_MEM *h = the_hook();
-	u64 skb = packet_of(ctx), bytes = skb + bpf_core_field_offset(struct sk_buff, head);
+	u64 bytes = skb + bpf_core_field_offset(struct sk_buff, head);
 	struct rules_passing FP_MEM *p = passing_at(h, cpu, skb);
 	struct rules_passing FP_MEM *q;
 	u64 found = 0;
@@ -382,8 +393,8 @@ static __attribute__((noinline)) u32 recorded_place(struct bpf_nf_ctx *ctx, u32 
 	return place;
 }
 
-/* The place that packets meet. */
-FP_INLINE u32 active_place(struct rules_hook FP_MEM *h)
+/* The number of the place that packets meet, except for those on their way during a change. */
+FP_INLINE u32 active_place(const struct rules_hook FP_MEM *h)
 {
 	u64 active = *(volatile u64 FP_MEM *)&h->active;
 	u32 place = active & 1;
@@ -402,7 +413,7 @@ FP_INLINE u32 place_of(struct rules_hook FP_MEM *h, struct bpf_nf_ctx *ctx, u32 
 	u32 place = active_place(h);
 
 	if (fp_unlikely(*(volatile u32 FP_MEM *)&h->changing))
-		place = recorded_place(ctx, cpu, place, is_first);
+		place = recorded_place(packet_of(ctx), cpu, place, is_first);
 	return place;
 }
 
@@ -503,10 +514,10 @@ FP_INLINE u32 link_of(struct fp_rules_work FP_MEM *w, const struct sk_buff *skb)
  * The owner of the packet's socket, as xt_owner finds it. There is one without ids: that of a socket of the
  * kernel. A socket that is closed while this runs has lost its file at the end, and has none then.
  */
-FP_INLINE void owner_of(struct fp_rules_work FP_MEM *w, const struct nf_hook_state *state, u64 sk)
+FP_INLINE void owner_of(struct fp_rules_work FP_MEM *w, u64 net, u64 sk)
 {
 	const u8 *at = (const u8 *)sk;
-	u64 net, socket, file, owner;
+	u64 socket, file, owner;
 	u8 step;
 
 	if (!sk)
@@ -517,7 +528,6 @@ FP_INLINE void owner_of(struct fp_rules_work FP_MEM *w, const struct nf_hook_sta
 	if (step == STATE_REQUEST)
 		at = (const u8 *)word_at(at +
 					 bpf_core_field_offset(struct sock_common, skc_listener));
-	net = word_at((const u8 *)state + bpf_core_field_offset(struct nf_hook_state, net));
 	if (word_at(at + bpf_core_field_offset(struct sock, __sk_common.skc_net.net)) != net)
 		return;
 	at += bpf_core_field_offset(struct sock, sk_socket);
@@ -550,6 +560,13 @@ FP_INLINE u64 date_now(void)
 	return (bpf_ktime_get_ns() + word_at((const void *)at)) / 1000000000;
 }
 
+FP_INLINE void read_date(struct fp_rules_work FP_MEM *w)
+{
+	w->date = date_now();
+	w->local_offset = the_hook()->local_offset;
+	w->known |= FP_KNOWN_DATE;
+}
+
 /* Facts that few sets read. */
 static __attribute__((noinline)) int read_rare(struct bpf_nf_ctx *ctx,
 					       struct fp_rules_work FP_MEM *w, u32 used)
@@ -560,14 +577,13 @@ static __attribute__((noinline)) int read_rare(struct bpf_nf_ctx *ctx,
 			w->word[FP_W_SMAC] |= FP_HAS_LINK;
 	}
 	if (used & NEEDS_OWNER)
-		owner_of(w, ctx->state,
+		owner_of(w,
+			 word_at((const u8 *)ctx->state +
+				 bpf_core_field_offset(struct nf_hook_state, net)),
 			 word_at((const u8 *)packet_of(ctx) +
 				 bpf_core_field_offset(struct sk_buff, sk)));
-	if (used & NEEDS_DATE) {
-		w->date = date_now();
-		w->local_offset = the_hook()->local_offset;
-		w->known |= FP_KNOWN_DATE;
-	}
+	if (used & NEEDS_DATE)
+		read_date(w);
 	return 0;
 }
 
@@ -771,6 +787,32 @@ FP_INLINE u32 is_shadow(const struct rules_hook FP_MEM *h, u32 place, u32 family
 	return *(volatile u32 FP_MEM *)&h->programs[place & 1][family & 1] & SHADOW;
 }
 
+/* Facts of a packet without its bytes and interfaces. */
+FP_INLINE void read_facts(const struct rules_hook FP_MEM *h, struct fp_rules_work FP_MEM *w,
+			  const struct sk_buff *skb, u32 family, u32 used)
+{
+	w->family = family ? FP_FAMILY_IPV6 : FP_FAMILY_IPV4;
+	w->word[FP_W_MARK] = skb->mark;
+	w->word[FP_W_META] = 0;
+	if (used & NEEDS_CONNECTION) {
+		connection_of(w, skb);
+		/* IP_CT_RELATED_REPLY */
+		if (is_answer(h, skb, family))
+			w->word[FP_W_META] = 4ull << FP_META_STATE | 1ull << FP_META_REPLY;
+	}
+	if (used & NEEDS_TIME)
+		w->now = bpf_ktime_get_ns();
+	if (used & NEEDS_RANDOM)
+		w->random = bpf_get_prandom_u32();
+	w->known = FP_KNOWN_RANDOM | FP_KNOWN_EARLY | FP_KNOWN_OWNER;
+	/* Recent lists read that there is one, not whose it is. */
+	if (skb->sk)
+		w->known |= FP_KNOWN_SOCKET;
+	w->word[FP_W_MISC] = BPF_CORE_READ_BITFIELD(skb, pkt_type);
+	w->slow = 0;
+	w->logged = 0;
+}
+
 /* Runs the program with this number for some tables, given as bits. */
 static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 program, u32 tables)
 {
@@ -806,34 +848,15 @@ static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 progra
 		return NF_ACCEPT;
 	}
 	w = &s->work;
-	w->family = family ? FP_FAMILY_IPV6 : FP_FAMILY_IPV4;
-	w->word[FP_W_MARK] = skb->mark;
-	w->word[FP_W_META] = 0;
-	if (used & NEEDS_CONNECTION) {
-		connection_of(w, skb);
-		/* IP_CT_RELATED_REPLY */
-		if (is_answer(h, skb, family))
-			w->word[FP_W_META] = 4ull << FP_META_STATE | 1ull << FP_META_REPLY;
-	}
+	read_facts(h, w, skb, family, used);
 	if (used & NEEDS_NAMES) {
 		name_of(state->in, &w->word[FP_W_IN]);
 		name_of(state->out, &w->word[FP_W_OUT]);
 	}
-	if (used & NEEDS_TIME)
-		w->now = bpf_ktime_get_ns();
-	if (used & NEEDS_RANDOM)
-		w->random = bpf_get_prandom_u32();
 	w->length = skb->len;
 	copy_head(w, skb, used & NEEDS_BYTES);
-	w->known = FP_KNOWN_RANDOM | FP_KNOWN_EARLY | FP_KNOWN_OWNER;
-	/* Recent lists read that there is one, not whose it is. */
-	if (skb->sk)
-		w->known |= FP_KNOWN_SOCKET;
 	if (fp_unlikely(used & (NEEDS_LINK | NEEDS_OWNER | NEEDS_DATE)))
 		read_rare(ctx, w, used);
-	w->word[FP_W_MISC] = BPF_CORE_READ_BITFIELD(skb, pkt_type);
-	w->slow = 0;
-	w->logged = 0;
 	/* A looped packet is multicast or broadcast, for pkttype. */
 	if ((w->word[FP_W_MISC] & 0xff) == PACKET_LOOPBACK)
 		w->word[FP_W_MISC] = family || (w->head[16] & 0xf0) == 0xe0 ? 2 : 1;
@@ -899,3 +922,4 @@ int rules_after(struct bpf_nf_ctx *ctx)
 
 #include "rules_early.h"
 #include "rules_arp.h"
+#include "rules_egress.h"

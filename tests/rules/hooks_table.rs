@@ -150,7 +150,7 @@ fn every_match_and_target_has_a_sample() {
     assert_eq!(sampled, rows);
 }
 
-/// Exact rules load, those that are deferred are refused without `--defer`, and iptables takes exactly those
+/// Exact and moved rules load, those that are deferred are refused without `--defer`, and iptables takes exactly those
 /// that are not refused.
 #[test]
 fn table_of_hooks_is_what_load_does() {
@@ -190,7 +190,7 @@ fn table_of_hooks_is_what_load_does() {
                 let taken = router.netns.run(&[&restore, &file]);
                 assert!(taken.is_err(), "{rule:?}");
             }
-            let (exact, deferred) = (of("exact"), of("deferred"));
+            let (exact, deferred) = ([of("exact"), of("moved")].concat(), of("deferred"));
             let file = router.file("exact", &files_of(&exact));
             router.done(&["load", &file, &sets, "--family", &family_word(family)]);
             router.netns.run(&[&restore, &file]).unwrap();

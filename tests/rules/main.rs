@@ -10,6 +10,7 @@ mod deferred;
 mod docker;
 mod early;
 mod edits;
+mod egress;
 mod facts;
 mod formats;
 mod hooks_table;

@@ -182,6 +182,7 @@ fn shared_state_is_that_of_copies() {
                     tables: &placed.tables,
                     needs: placed.needs,
                     rules: 0,
+                    egress: false,
                 })
             });
             let change = NewRules {

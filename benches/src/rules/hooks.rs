@@ -93,6 +93,7 @@ fn load(
         tables: &placed.tables,
         needs: placed.needs,
         rules: 0,
+        egress: false,
     });
     let mut loaded = HookRules::load()?;
     loaded.set(&NewRules {

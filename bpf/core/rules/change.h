@@ -157,13 +157,33 @@ FP_FUNC u32 fp_rules_add_mss(struct fp_rules_work FP_MEM *w FP_ARG, u32 limit, u
 	return FP_YES;
 }
 
+/* The offset of the MSS in a TCP header of `size` bytes, which are there; 0: it has no such option. */
+FP_FUNC u32 fp_rules_mss_at(struct fp_rules_work FP_MEM *w FP_ARG, u32 size)
+{
+	u32 i;
+
+	w->walk_at = 20;
+	fp_loop(i, FP_TCP_OPTIONS) {
+		u32 at = w->transport + w->walk_at, option, bytes;
+
+		if (w->walk_at + FP_MSS_OPTION > size)
+			break;
+		option = fp_rules_u8(w, at);
+		bytes = fp_rules_u8(w, at + 1);
+		if (option == 2 && bytes == FP_MSS_OPTION)
+			return at + 2;
+		w->walk_at += option < 2 || !bytes ? 1 : bytes;
+	}
+	return 0;
+}
+
 /*
  * TCPMSS lowers the option, or adds it. FP_HOTDROP: the TCP header is broken, and the target drops the
  * packet. `limit` 0 is that of the path, which is not known.
  */
 FP_FUNC u32 fp_rules_set_mss(struct fp_rules_work FP_MEM *w FP_ARG, u32 limit)
 {
-	u32 i, size, there;
+	u32 at, size, there;
 
 	if (w->fragment)
 		return FP_YES;
@@ -179,23 +199,14 @@ FP_FUNC u32 fp_rules_set_mss(struct fp_rules_work FP_MEM *w FP_ARG, u32 limit)
 	w->mss = limit;
 	w->changed |= FP_CHANGED_MSS;
 	w->mss_unknown |= limit ? 0 : FP_MSS_PATH;
-	w->walk_at = 20;
-	fp_loop(i, FP_TCP_OPTIONS) {
-		u32 at = w->transport + w->walk_at, option, bytes;
-
-		if (w->walk_at + FP_MSS_OPTION > size)
-			break;
-		option = fp_rules_u8(w, at);
-		bytes = fp_rules_u8(w, at + 1);
-		if (option == 2 && bytes == FP_MSS_OPTION) {
-			if (fp_rules_u16(w, at + 2) > limit) {
-				w->mss_unknown |= FP_MSS_CHECKSUM;
-				w->head[(at + 2) & (FP_RULES_HEAD - 1)] = (u8)(limit >> 8);
-				w->head[(at + 3) & (FP_RULES_HEAD - 1)] = (u8)limit;
-			}
-			return FP_YES;
+	at = fp_rules_mss_at(w, size);
+	if (at) {
+		if (fp_rules_u16(w, at) > limit) {
+			w->mss_unknown |= FP_MSS_CHECKSUM;
+			w->head[at & (FP_RULES_HEAD - 1)] = (u8)(limit >> 8);
+			w->head[(at + 1) & (FP_RULES_HEAD - 1)] = (u8)limit;
 		}
-		w->walk_at += option < 2 || !bytes ? 1 : bytes;
+		return FP_YES;
 	}
 	return fp_rules_add_mss(w, limit, size);
 }

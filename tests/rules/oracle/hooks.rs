@@ -40,6 +40,7 @@ pub fn set(
         tables: &placed.tables,
         needs: placed.needs,
         rules: 0,
+        egress: false,
     });
     let new = NewRules {
         sets,

@@ -134,7 +134,8 @@ impl Attached {
 }
 
 /// Attaches `program` to `hook` of an interface of the current network namespace; at tcx before
-/// existing programs. A program ahead that returns `TCX_PASS` would hide every packet.
+/// existing programs. A program ahead that returns `TCX_PASS` would hide every packet. Only rules stay
+/// ahead: the others are to see what they change.
 pub(crate) fn attach(
     program: &mut ProgramMut<'_>,
     hook: Hook,
@@ -143,11 +144,18 @@ pub(crate) fn attach(
 ) -> Result<Attached, AttachError> {
     let raw = program.as_libbpf_object().as_ptr();
     let index = ifindex.0 as i32;
-    let first = libbpf_sys::bpf_tcx_opts {
+    let mut first = libbpf_sys::bpf_tcx_opts {
         sz: size_of::<libbpf_sys::bpf_tcx_opts>() as libbpf_sys::size_t,
         flags: libbpf_sys::BPF_F_BEFORE,
         ..libbpf_sys::bpf_tcx_opts::default()
     };
+    if hook == Hook::TcxEgress
+        && program.name() != tcx::RULES
+        && let Some(id) = tcx::rules_at(ifindex)
+    {
+        first.flags = libbpf_sys::BPF_F_AFTER;
+        first.relative_id = id;
+    }
     let link = match hook {
         // SAFETY: `raw` is a loaded program; the options live through the call.
         Hook::TcxIngress | Hook::TcxEgress => unsafe {

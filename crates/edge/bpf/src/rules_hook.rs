@@ -12,6 +12,7 @@
 //! Both places use the same counters, slots and tables. A rule that stays has its numbers in both.
 
 mod early;
+mod egress;
 mod error;
 mod events;
 mod interfaces;
@@ -105,6 +106,8 @@ const HEADER_BYTES: usize = 1024;
 const NEEDS: u32 = 24;
 /// The bit of `programs` for rules in the shadow.
 const SHADOW: u32 = 1 << 23;
+/// The bit for table mangle in POSTROUTING, which runs at tcx.
+const EGRESS: u32 = 1 << 20;
 /// `struct rules_passing`, and how many a CPU has.
 const PASSING_BYTES: usize = 16 * 64;
 const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
@@ -188,6 +191,8 @@ pub struct HookSet<'a> {
     pub needs: u32,
     /// Their number.
     pub rules: u64,
+    /// Rules of table mangle change packets in POSTROUTING: they run at tcx egress.
+    pub egress: bool,
 }
 
 /// Rules that take the place of others.
@@ -726,7 +731,7 @@ fn load(pages: u64, address: u64) -> Result<RulesHookSkel<'static>, libbpf_rs::E
     let mut open = RulesHookSkelBuilder::default().open(place)?;
     open.maps.arena.set_max_entries(pages as u32)?;
     open.maps.arena.set_map_extra(address)?;
-    // Others are loaded when they are wanted: see early.rs and interfaces.rs.
+    // Others are loaded when they are wanted: see early.rs, egress.rs and interfaces.rs.
     only(&mut open, &links::NAMES);
     open.load()
 }

@@ -15,8 +15,11 @@ static ATTACHED: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 /// More than the kernel's maximum at one hook (`BPF_MPROG_MAX`, 64).
 const MAX_PROGRAMS: usize = 64;
+/// The program of rules that change packets.
+pub(crate) const RULES: &str = "rules_egress";
 /// Names of our programs at these hooks.
-const OURS: [&str; 8] = [
+const OURS: [&str; 9] = [
+    RULES,
     "rtt_ingress",
     "rtt_ingress_raw",
     "rtt_egress",
@@ -93,6 +96,13 @@ pub fn tcx_ahead(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<TcxProgram
 pub(crate) fn names(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<String>> {
     let all = in_order(ifindex, hook)?.into_iter();
     Ok(all.map(|found| found.name).collect())
+}
+
+/// The id of the program of rules at egress, if it is first there.
+pub(crate) fn rules_at(ifindex: IfIndex) -> Option<u32> {
+    let all = in_order(ifindex, Hook::TcxEgress).ok()?;
+    let first = all.first().filter(|program| program.name == RULES)?;
+    Some(first.id)
 }
 
 fn in_order(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<TcxProgram>> {

@@ -68,6 +68,15 @@ impl Answer {
         }
     }
 
+    /// The first one of those that are farthest from exact.
+    fn worse(self, other: Answer) -> Answer {
+        if other.rank() > self.rank() {
+            other
+        } else {
+            self
+        }
+    }
+
     fn rank(self) -> u8 {
         match self {
             Answer::Exact => 0,
@@ -80,8 +89,10 @@ impl Answer {
 const CONNECTION: &str = "the connection is known after conntrack only";
 const NO_OUTPUT: &str = "the output interface is not known before routing";
 const NO_SOCKET: &str = "the socket is known to netfilter only";
-const WRITES: &str = "netfilter programs cannot change a packet or its mark";
-const WRITES_CONNECTION: &str = "netfilter programs cannot change a connection or its mark";
+const WRITES: &str = "packets and their marks change behind POSTROUTING only";
+const WRITES_CONNECTION: &str = "programs cannot change a connection or its mark";
+const PATH: &str = "the MTU of the path is not known to programs";
+const AT_EGRESS: &str = "in table mangle, at tcx egress of the output interface";
 const BRIDGE_PORT: &str = "ports of a bridge are known to the bridge only";
 const ROUTE: &str = "the type of an address needs the kernel's routes";
 const NOT_KNOWN: &str = "Fairpath does not support this extension";
@@ -112,16 +123,50 @@ pub fn has_effect(kind: Kind) -> bool {
     )
 }
 
+/// True for a target that changes a packet, its mark or its priority.
+fn changes_packet(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::TargetMark
+            | Kind::TargetDscp
+            | Kind::TargetTos
+            | Kind::TargetTtl
+            | Kind::TargetHl
+            | Kind::TargetTcpmss
+            | Kind::TargetClassify
+            | Kind::BridgeMarkTarget
+    )
+}
+
+/// The answer at tcx egress for the target of a rule, if it is one that changes packets.
+pub fn change_answer(rule: &Rule) -> Option<Answer> {
+    let Target::Extension(kind) = rule.target else {
+        return None;
+    };
+    let options = rule.target_options();
+    match kind {
+        Kind::TargetConnmark if options.has("--restore-mark") => Some(Answer::Exact),
+        Kind::TargetTcpmss if options.has("--clamp-mss-to-pmtu") => Some(Answer::Refused(PATH)),
+        kind => changes_packet(kind).then(|| answer(kind, Point::TcxEgress)),
+    }
+}
+
 /// The answer for a match or a target at a point.
 pub fn answer(kind: Kind, point: Point) -> Answer {
     use Answer::{Elsewhere, Exact, Refused};
     let netfilter = point == Point::Netfilter;
     match kind {
         Kind::Opaque | Kind::OpaqueTarget => Refused(NOT_KNOWN),
-        Kind::State | Kind::Conntrack | Kind::Connmark if netfilter => Exact,
+        // Behind the hooks, a packet has its connection and its socket.
+        Kind::State | Kind::Conntrack | Kind::Connmark
+            if netfilter || point == Point::TcxEgress =>
+        {
+            Exact
+        }
         Kind::State | Kind::Conntrack | Kind::Connmark => Elsewhere(Point::Netfilter, CONNECTION),
         Kind::Connlimit => Refused("counts of connections are not kept"),
         Kind::Addrtype | Kind::Rpfilter if netfilter => Refused(NOT_THERE),
+        Kind::Owner if point == Point::TcxEgress => Exact,
         Kind::Owner if !netfilter => Elsewhere(Point::Netfilter, NO_SOCKET),
         Kind::Physdev => Refused(BRIDGE_PORT),
         Kind::Addrtype | Kind::Rpfilter if point == Point::Xdp => {
@@ -130,19 +175,13 @@ pub fn answer(kind: Kind, point: Point) -> Answer {
         Kind::Mark if point == Point::Xdp => {
             Elsewhere(Point::TcxIngress, "a packet has no mark in the driver")
         }
-        Kind::TargetMark
-        | Kind::TargetDscp
-        | Kind::TargetTos
-        | Kind::TargetTtl
-        | Kind::TargetHl
-        | Kind::TargetTcpmss
-        | Kind::TargetClassify
-        | Kind::BridgeMarkTarget => match point {
-            Point::Netfilter => Elsewhere(Point::TcxIngress, WRITES),
-            Point::Xdp => Elsewhere(Point::TcxIngress, "the driver keeps no mark"),
-            _ => Exact,
+        kind if changes_packet(kind) => match point {
+            Point::TcxIngress | Point::TcxEgress => Exact,
+            _ => Elsewhere(Point::TcxEgress, WRITES),
         },
-        Kind::TargetConnmark if netfilter => Refused(WRITES_CONNECTION),
+        Kind::TargetConnmark if netfilter || point == Point::TcxEgress => {
+            Refused(WRITES_CONNECTION)
+        }
         Kind::TargetConnmark => Refused(CONNECTION),
         kind if point == Point::Xdp && has_effect(kind) => Elsewhere(Point::Netfilter, EFFECT),
         Kind::TargetReject if point == Point::Xdp => {
@@ -177,6 +216,8 @@ pub fn answer(kind: Kind, point: Point) -> Answer {
 pub enum HookAnswer {
     /// The programs evaluate it as iptables does.
     Exact,
+    /// The same, by a program elsewhere.
+    Moved(&'static str),
     /// Its table is left to iptables with `--defer`, else the load is refused, with the reason.
     Deferred(&'static str),
     /// Not at all, with the reason.
@@ -188,6 +229,7 @@ impl HookAnswer {
     pub fn word(&self) -> &'static str {
         match self {
             HookAnswer::Exact => "exact",
+            HookAnswer::Moved(_) => "moved",
             HookAnswer::Deferred(_) => "deferred",
             HookAnswer::Refused(_) => "refused",
         }
@@ -197,7 +239,9 @@ impl HookAnswer {
     pub fn reason(&self) -> Option<&'static str> {
         match self {
             HookAnswer::Exact => None,
-            HookAnswer::Deferred(why) | HookAnswer::Refused(why) => Some(why),
+            HookAnswer::Moved(why) | HookAnswer::Deferred(why) | HookAnswer::Refused(why) => {
+                Some(why)
+            }
         }
     }
 }
@@ -223,31 +267,35 @@ pub fn hook_answer(kind: Kind, hook: Hook) -> HookAnswer {
     if kind.is_target() && !permits_target(kind, hook) {
         return HookAnswer::Refused(NOT_PERMITTED);
     }
+    if hook == Hook::Postrouting && changes_packet(kind) {
+        return HookAnswer::Moved(AT_EGRESS);
+    }
     match answer(kind, Point::Netfilter) {
         Answer::Exact => HookAnswer::Exact,
         Answer::Elsewhere(_, why) | Answer::Refused(why) => HookAnswer::Deferred(why),
     }
 }
 
-/// The answers for the output interface and the hooks of a rule, and for its matches.
+/// The answers for the output interface and the hooks of a rule, for its matches and its target.
 pub fn rule_answer(rule: &Rule, hooks: &[Hook], point: Point) -> Answer {
-    let mut worst = Answer::Exact;
-    let mut add = |answer: Answer| {
-        if answer.rank() > worst.rank() {
-            worst = answer;
-        }
+    let target = match rule.target {
+        Target::Extension(kind) => answer(kind, point),
+        Target::Queue => Answer::Refused("user space decides about these packets"),
+        _ => Answer::Exact,
     };
+    matches_answer(rule, hooks, point).worse(target)
+}
+
+/// The same without the target.
+pub fn matches_answer(rule: &Rule, hooks: &[Hook], point: Point) -> Answer {
+    let mut worst = Answer::Exact;
+    let mut add = |answer: Answer| worst = worst.worse(answer);
     for group in rule.matches() {
         add(answer(group.kind, point));
         add(place_answer(group.kind, hooks));
         if group.kind == Kind::Ip {
             add(header_answer(group, hooks.first().copied(), point));
         }
-    }
-    match rule.target {
-        Target::Extension(kind) => add(answer(kind, point)),
-        Target::Queue => add(Answer::Refused("user space decides about these packets")),
-        _ => {}
     }
     worst
 }

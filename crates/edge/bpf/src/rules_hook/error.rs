@@ -103,9 +103,9 @@ pub enum HookError {
     /// An interface refuses the program of early drop.
     #[error("drop packets early: {0}")]
     Early(#[from] AttachError),
-    /// An interface refuses the programs of arptables.
-    #[error("evaluate rules of arptables: {0}")]
-    Interface(AttachError),
+    /// An interface refuses a program of rules at tcx.
+    #[error("run rules at an interface: {0}")]
+    Interface(#[source] AttachError),
     /// A pin.
     #[error(transparent)]
     Pin(#[from] PinError),

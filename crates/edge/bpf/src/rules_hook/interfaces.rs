@@ -94,7 +94,7 @@ impl HookRules {
 
 /// Attaches a program to an interface, and pins the link, unless that is done. False: the interface has
 /// disappeared.
-fn attach_pinned(
+pub(super) fn attach_pinned(
     program: &mut ProgramMut<'_>,
     hook: Hook,
     (interface, name): (IfIndex, &str),
@@ -115,7 +115,7 @@ fn attach_pinned(
 }
 
 /// True if there is a pin, and its link is attached: that of a removed interface is not.
-fn is_attached(path: &Path) -> Result<bool, HookError> {
+pub(super) fn is_attached(path: &Path) -> Result<bool, HookError> {
     if !path.exists() {
         return Ok(false);
     }

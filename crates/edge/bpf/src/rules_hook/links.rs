@@ -88,6 +88,9 @@ const ALL: Used = [(1 << (PROGRAMS.len() * HOOKS.len())) - 1; IP_FAMILIES];
 /// Those that evaluate tables.
 pub(super) const EVALUATING: Used = [(1 << (AFTER * HOOKS.len())) - 1; IP_FAMILIES];
 
+/// Table mangle in POSTROUTING, which may run at tcx.
+pub(super) const MOVED: u32 = 1 << (HOOKS.len() + 4);
+
 /// These programs, and the last one at their hooks.
 pub(super) fn with_after(used: Used) -> Used {
     used.map(|used| {
@@ -309,6 +312,7 @@ pub(super) fn are_present() -> Result<bool, HookError> {
 /// Removes the pins of all links, then those of programs and arena. False if there were none.
 pub(super) fn remove(pins: &Pins) -> Result<bool, HookError> {
     super::HookRules::keep_early(pins, &[])?;
+    super::HookRules::keep_egress(pins, &[])?;
     let mut found = interfaces::remove(pins)?;
     for place in wanted(ALL) {
         found |= pin::remove(&link_pin(pins, &place)?)?;

@@ -11,8 +11,8 @@ use fairpath_core::rules::{Header as Image, Memory};
 
 use super::twin::PlaceLayout;
 use super::{
-    ARP, HOOK_FAMILIES, HookError, HookRules, IP_FAMILIES, NEEDS, NewRules, PLACE_BYTES, SHADOW,
-    Seen, effective, has_other_clock, links, monotonic, random, shadow,
+    ARP, EGRESS, HOOK_FAMILIES, HookError, HookRules, HookSet, IP_FAMILIES, NEEDS, NewRules,
+    PLACE_BYTES, SHADOW, Seen, effective, has_other_clock, links, monotonic, random, shadow,
 };
 use crate::pin::Pins;
 use crate::rtt::wait_for_programs;
@@ -65,7 +65,8 @@ impl HookRules {
         let layout = self.layout(new)?;
         let mut used = links::NONE;
         for (family, set) in new.sets[..IP_FAMILIES].iter().enumerate() {
-            used[family] = set.map_or(0, |set| programs_of(set.image, family));
+            used[family] =
+                set.map_or(0, |set| programs_of(&set, family)) & links::EVALUATING[family];
         }
         if new.shadow.is_some() {
             used = links::with_after(used);
@@ -209,7 +210,7 @@ impl HookRules {
                 memory.zero_tables(part.clone());
             }
             set.store(offset as u64, Ordering::Relaxed);
-            let mut used = programs_of(rules.image, family) | rules.needs << NEEDS;
+            let mut used = programs_of(&rules, family) | rules.needs << NEEDS;
             if let Some(drops) = new.shadow
                 && let Some(drops) = drops.get(family)
             {
@@ -255,9 +256,10 @@ impl HookRules {
     }
 }
 
-/// Bits of the programs that have something to evaluate: PROGRAM * 5 + hook. ARP has one program.
-fn programs_of(image: &[u8], family: usize) -> u32 {
-    let Some(header) = Image::of(image) else {
+/// Bits of the programs that have something to evaluate: PROGRAM * 5 + hook, and the one at tcx. ARP has one
+/// program.
+fn programs_of(set: &HookSet, family: usize) -> u32 {
+    let Some(header) = Image::of(set.image) else {
         return 0;
     };
     let mut bits = 0;
@@ -279,6 +281,9 @@ fn programs_of(image: &[u8], family: usize) -> u32 {
                 bits |= 1 << (program * links::HOOKS.len() + hook);
             }
         }
+    }
+    if set.egress {
+        bits = bits & !links::MOVED | EGRESS;
     }
     bits
 }

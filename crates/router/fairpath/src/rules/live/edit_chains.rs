@@ -65,7 +65,7 @@ pub fn edit(
     if !is_one(&changed) || has_sets(&changed.tables[0]) {
         return Ok(None);
     }
-    let mut suitable = Suitable::new(&[]);
+    let mut suitable = Suitable::new(&[], false);
     suitable.examine("edit", &mut changed, None);
     suitable.complete()?;
     let after = &changed.tables[0];

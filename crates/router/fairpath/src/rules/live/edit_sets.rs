@@ -71,7 +71,7 @@ pub fn edit_sets(place: &PinArgs, name: &str, lines: &str) -> anyhow::Result<()>
     }
     sets.forget_ended();
     refuse_use(&old, &sets)?;
-    let mut suitable = Suitable::new(&[]);
+    let mut suitable = Suitable::new(&[], old.options().shadow);
     for (file, ruleset) in old.rulesets() {
         suitable.examine(file, &mut ruleset.clone(), Some(&sets));
     }

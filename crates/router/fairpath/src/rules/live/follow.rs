@@ -1,4 +1,4 @@
-//! `fairpath rules follow`: rules of arptables at interfaces that appear after the load.
+//! `fairpath rules follow`: rules at interfaces that appear after the load.
 
 use std::os::fd::AsFd;
 
@@ -6,11 +6,13 @@ use anyhow::Context;
 use fairpath_bpf::HookRules;
 use fairpath_netlink::{LinkEvent, LinkWatch};
 use fairpath_rules::Family;
+use fairpath_units::IfIndex;
 use fairpath_units::text::line;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::frames::{self, Interfaces};
 use super::loaded::Parts;
-use super::{PinArgs, frames, lock};
+use super::{PinArgs, lock};
 use crate::run::Signals;
 
 /// Put the loaded rules of arptables to interfaces that appear, until it is interrupted.
@@ -43,8 +45,8 @@ pub fn run(args: &FollowArgs) -> anyhow::Result<()> {
         let concerns =
             |event: &LinkEvent| matches!(event, LinkEvent::Appeared(_) | LinkEvent::Removed(_));
         if events.iter().any(concerns) {
-            for name in attach(&args.place)? {
-                fairpath_cli::print(format!("{}: rules of arptables\n", line(&name)))?;
+            for (name, rules) in attach(&args.place)? {
+                fairpath_cli::print(format!("{}: {rules}\n", line(&name)))?;
             }
         }
         if args.once {
@@ -62,8 +64,9 @@ pub fn run(args: &FollowArgs) -> anyhow::Result<()> {
 }
 
 /// Puts the programs to interfaces that have none, and removes the pins of those that were removed. Returns
-/// the names of the first. Without rules of arptables there is nothing to do: a load attaches them itself.
-fn attach(place: &PinArgs) -> anyhow::Result<Vec<String>> {
+/// the names of the first, with what runs there now. Without such rules there is nothing to do: a load attaches
+/// them itself.
+fn attach(place: &PinArgs) -> anyhow::Result<Vec<(String, &'static str)>> {
     let _lock = lock()?;
     let Some(pins) = place.mounted()? else {
         return Ok(Vec::new());
@@ -72,17 +75,37 @@ fn attach(place: &PinArgs) -> anyhow::Result<Vec<String>> {
         return Ok(Vec::new());
     };
     let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
-    if parts.families[Family::Arp as usize].is_none() {
-        return Ok(Vec::new());
+    let has_arp = parts.families[Family::Arp as usize].is_some();
+    let mut new = Vec::new();
+    if has_arp {
+        let before = HookRules::arp_interfaces(&pins)?;
+        let interfaces = frames::all()?;
+        rules.attach_arp(&pins, &interfaces.named())?;
+        HookRules::keep_arp(&pins, &interfaces.indexes())?;
+        let after = HookRules::arp_interfaces(&pins)?;
+        new.extend(names(&interfaces, &before, &after, "rules of arptables"));
     }
-    let interfaces = frames::all()?;
-    let before = HookRules::arp_interfaces(&pins)?;
-    rules.attach_arp(&pins, &interfaces.named())?;
-    HookRules::keep_arp(&pins, &interfaces.indexes())?;
-    let after = HookRules::arp_interfaces(&pins)?;
+    if rules.runs_at_egress() {
+        let before = HookRules::egress_interfaces(&pins)?;
+        let interfaces = Interfaces::of_namespace()?;
+        rules.attach_egress(&pins, &interfaces.named())?;
+        HookRules::keep_egress(&pins, &interfaces.indexes())?;
+        let after = HookRules::egress_interfaces(&pins)?;
+        new.extend(names(&interfaces, &before, &after, "rules of mangle"));
+    }
+    Ok(new)
+}
+
+/// Names of interfaces that are in `after` only.
+fn names(
+    interfaces: &Interfaces,
+    before: &[IfIndex],
+    after: &[IfIndex],
+    what: &'static str,
+) -> Vec<(String, &'static str)> {
     let named = interfaces.named().into_iter();
     let new = named.filter(|(at, _)| after.contains(at) && !before.contains(at));
-    let mut names: Vec<String> = new.map(|(_, name)| name.to_owned()).collect();
+    let mut names: Vec<_> = new.map(|(_, name)| (name.to_owned(), what)).collect();
     names.sort_unstable();
-    Ok(names)
+    names
 }

@@ -29,6 +29,14 @@ pub fn refuse(family: Family, shadow: bool) -> anyhow::Result<()> {
 pub struct Interfaces(Vec<Link>);
 
 impl Interfaces {
+    /// All of this network namespace.
+    ///
+    /// # Errors
+    /// They cannot be listed.
+    pub fn of_namespace() -> anyhow::Result<Interfaces> {
+        links().map(Interfaces)
+    }
+
     /// For the programs.
     pub fn named(&self) -> Vec<(IfIndex, &str)> {
         let links = self.0.iter();

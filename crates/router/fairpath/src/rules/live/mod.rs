@@ -14,6 +14,7 @@ mod counters;
 mod early;
 mod edit_chains;
 mod edit_sets;
+mod egress;
 mod follow;
 mod frames;
 mod given;
@@ -265,7 +266,7 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
     if is_nat_left && skip.iter().all(|table| table != NAT) {
         skip.push(NAT.to_owned());
     }
-    let mut suitable = Suitable::new(&skip);
+    let mut suitable = Suitable::new(&skip, args.shadow);
     let mut given = Given::default();
     let mut rulesets: Vec<(String, Ruleset)> = Vec::new();
     for file in files.rules.drain(..) {
@@ -448,7 +449,7 @@ pub fn edit_loaded(
     let before = before.unwrap_or_else(|| Ruleset::new(family));
     let count = before.rules();
     let mut changed = edit(before)?;
-    let mut suitable = Suitable::new(&[]);
+    let mut suitable = Suitable::new(&[], old.options().shadow);
     let sets = old.members()?;
     suitable.examine("edit", &mut changed, sets.as_ref());
     suitable.refuse_shared("edit", &changed, sets.as_ref(), &old.options().elsewhere);
@@ -535,6 +536,7 @@ fn install(
             rules: new
                 .ruleset(family)
                 .map_or(0, |ruleset| ruleset.rules() as u64),
+            egress: new.ruleset(family).is_some_and(egress::runs),
         })
     });
     if new.reads_connections() {
@@ -553,6 +555,7 @@ fn install(
         Some(_) => Vec::new(),
     };
     let interfaces = frames::interfaces(new)?;
+    let leaving = egress::interfaces(new)?;
     let before = (
         HookRules::early_cards(pins)?,
         HookRules::arp_interfaces(pins)?,
@@ -560,7 +563,8 @@ fn install(
     let is_first = found.is_none();
     let prepare = |rules: &mut HookRules| {
         rules.drop_early(pins, &cards)?;
-        rules.attach_arp(pins, &interfaces.named())
+        rules.attach_arp(pins, &interfaces.named())?;
+        rules.attach_egress(pins, &leaving.named())
     };
     let done = match found {
         Some((mut rules, _)) => prepare(&mut rules).and_then(|()| rules.set_pinned(&change, pins)),
@@ -579,9 +583,10 @@ fn install(
     if until.is_none() && edited.is_none() {
         early::keep(pins, &new.options().early)?;
     }
-    // The rules before may read connections, and come back without a process.
+    // The rules before may read connections or change packets, and come back without a process.
     if until.is_none() {
         frames::keep(pins, new)?;
+        egress::keep(pins, new)?;
         release_tracking(new);
     }
     Ok(placed)
@@ -798,6 +803,7 @@ pub fn confirm(args: &ConfirmArgs) -> anyhow::Result<()> {
     let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
     early::keep(&pins, &loaded.options().early)?;
     frames::keep(&pins, &loaded)?;
+    egress::keep(&pins, &loaded)?;
     drop(rules);
     // The record of the load, whose process then ends.
     settle(Rest::Empty)?;

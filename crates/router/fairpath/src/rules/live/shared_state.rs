@@ -5,8 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use fairpath_rules::spec::Kind;
-use fairpath_rules::{Family, Rule, Sets, Table, Value};
+use fairpath_rules::{Family, Hook, Rule, Sets, Table, Target, Value};
 use serde::{Deserialize, Serialize};
+
+use super::super::check::hooks_of;
+use super::given::NAT;
 
 /// A piece of state. That of a family (true for IPv4) is not seen by the other one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -34,12 +37,17 @@ pub struct Elsewhere {
     taken: BTreeSet<(State, String)>,
     /// Sets of the kernel that rules match or change.
     sets: BTreeSet<(String, String)>,
+    /// Families whose table nat matches marks in POSTROUTING, as [`State::Recent`] has them.
+    marks: BTreeSet<bool>,
 }
 
 impl Elsewhere {
     /// Adds a table that iptables has.
     pub fn add(&mut self, family: Family, table: &Table, sets: Option<&Sets>) {
         let of_table = || table.name.to_string();
+        if &*table.name == NAT && matches_marks(table) {
+            self.marks.insert(family == Family::Ipv4);
+        }
         for rule in table.chains().flat_map(|(_, chain)| &chain.rules) {
             let changed = names_of_sets(rule, Kind::TargetSet, sets);
             let states = named(rule, family).chain(changed.iter().cloned().map(State::Set));
@@ -60,28 +68,59 @@ impl Elsewhere {
     /// The first table for each piece of state.
     pub fn by_state(&self) -> ByState<'_> {
         let all = self.taken.iter().rev();
-        ByState(all.map(|(state, table)| (state, &table[..])).collect())
+        ByState {
+            tables: all.map(|(state, table)| (state, &table[..])).collect(),
+            marks: &self.marks,
+        }
     }
 }
 
 /// Tables of iptables by the state that they use.
-pub struct ByState<'e>(BTreeMap<&'e State, &'e str>);
+pub struct ByState<'e> {
+    tables: BTreeMap<&'e State, &'e str>,
+    marks: &'e BTreeSet<bool>,
+}
 
 impl ByState<'_> {
     /// The reason if a rule at the hooks uses some of it.
     pub fn reason(&self, rule: &Rule, family: Family, sets: Option<&Sets>) -> Option<String> {
-        if self.0.is_empty() {
+        if self.marks.contains(&(family == Family::Ipv4)) && sets_mark(rule) {
+            return Some(MARKS.to_owned());
+        }
+        if self.tables.is_empty() {
             return None;
         }
         let read = names_of_sets(rule, Kind::Set, sets);
         let mut states = named(rule, family).chain(read.into_iter().map(State::Set));
         states.find_map(|state| {
-            let table = self.0.get(&state)?;
+            let table = self.tables.get(&state)?;
             Some(format!(
                 "{state} is used by table {table}, which iptables has"
             ))
         })
     }
+}
+
+/// Marks that change at tcx egress, after POSTROUTING of nat.
+const MARKS: &str = "table nat matches marks in POSTROUTING, which comes before tcx egress";
+
+fn sets_mark(rule: &Rule) -> bool {
+    matches!(
+        rule.target,
+        Target::Extension(Kind::TargetMark | Kind::TargetConnmark)
+    )
+}
+
+/// True if rules that POSTROUTING reaches match marks.
+fn matches_marks(table: &Table) -> bool {
+    let hooks = hooks_of(table);
+    let mut chains = table
+        .chains()
+        .filter(|(id, _)| hooks[id.0 as usize].contains(&Hook::Postrouting));
+    chains.any(|(_, chain)| {
+        let mut kinds = chain.rules.iter().flat_map(Rule::matches);
+        kinds.any(|group| group.kind == Kind::Mark)
+    })
 }
 
 /// Recent lists and tables of hashlimit of a rule.

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::super::Format;
 use super::loaded::Loaded;
-use super::{PinArgs, early, frames, given, must_open, record};
+use super::{PinArgs, early, egress, frames, given, must_open, record};
 
 /// Packets that tables dropped: full, and in use. `None`: there are no tables.
 fn dropped_by_tables(rules: &HookRules) -> Option<(u64, u64)> {
@@ -41,6 +41,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     let tables = dropped_by_tables(&rules);
     let early = early::names(&pins)?;
     let arp = frames::Coverage::of(&pins, &loaded)?;
+    let without = egress::missing(&pins, &loaded)?;
     let rejects = loaded.rejects() && !loaded.options().shadow;
     let answered = rejects.then(AnswerLock::is_taken).transpose()?;
     if format == Format::Json {
@@ -60,7 +61,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
         let object = json!({"loaded": loaded.describe(), "places": places,
             "nat_rules": {"ipv4": nat[0], "ipv6": nat[1]}, "deferred": deferred, "tables_pending": pending,
             "confirm_seconds": left.map(|left| left.as_secs()), "went_back": rules.went_back(),
-            "edits": rules.edits(), "arp_interfaces": arp.as_ref().map(|arp| &arp.with),
+            "edits": rules.edits(), "changes_at_tcx_egress": without.is_some(), "interfaces_without_changes": without, "arp_interfaces": arp.as_ref().map(|arp| &arp.with),
             "arp_interfaces_without": arp.as_ref().map(|arp| &arp.without), "early_drop": early, "packets_dropped_early": rules.dropped_early(), "connection_tracking": tracking, "rejected_are_answered": answered, "packets_parked": counts.parked,
             "packets_dropped_without_scratch": counts.pressed,
             "packets_dropped_unknown": counts.unknown, "logs_without_place": counts.unlogged,
@@ -102,6 +103,16 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
             place.priority,
             hooks.join(" ")
         );
+    }
+    if let Some(without) = &without {
+        out += "  mangle at tcx egress: POSTROUTING\n";
+        if !without.is_empty() {
+            let names = fairpath_units::text::line(&without.join(", ")).into_owned();
+            let _ = writeln!(
+                out,
+                "  interfaces without these rules of mangle: {names}: `fairpath rules follow --once` puts them to new ones"
+            );
+        }
     }
     if let Some(arp) = &arp {
         let interfaces = counted(arp.with.len(), "interface", "interfaces");

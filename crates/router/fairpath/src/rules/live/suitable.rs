@@ -4,14 +4,13 @@ use anyhow::bail;
 use fairpath_rules::image::RuleWords;
 use fairpath_rules::spec::Kind;
 use fairpath_rules::{
-    Chain, Family, Point, Ruleset, Sets, Target, arp_answer, arp_chain_reason, not_evaluated_set,
-    rule_answer,
+    Chain, Family, Ruleset, Sets, Target, arp_answer, arp_chain_reason, not_evaluated_set,
 };
 use fairpath_units::counted;
 use serde::Serialize;
 use serde_json::json;
 
-use super::super::check::hooks_of;
+use super::egress::Changes;
 use super::given::{Given, NAT, Name};
 use super::shared_state::{Elsewhere, matched_sets};
 
@@ -81,6 +80,7 @@ impl Examined {
 pub struct Suitable {
     /// Tables that are not loaded.
     skip: Vec<String>,
+    shadow: bool,
     tables: Vec<Examined>,
     skipped: usize,
     /// A process answers rejected packets. `None`: in the shadow, no packet is rejected.
@@ -92,9 +92,11 @@ pub struct Suitable {
 }
 
 impl Suitable {
-    pub fn new(skip: &[String]) -> Suitable {
+    /// `skip`: tables that are not loaded. `shadow`: the rules decide nothing.
+    pub fn new(skip: &[String], shadow: bool) -> Suitable {
         Suitable {
             skip: skip.to_vec(),
+            shadow,
             tables: Vec::new(),
             skipped: 0,
             answered: None,
@@ -117,7 +119,7 @@ impl Suitable {
         });
         self.skipped += all - ruleset.rules();
         for table in &ruleset.tables {
-            let hooks = hooks_of(table);
+            let changes = Changes::new(table, self.shadow);
             let mut examined = Examined {
                 name: Name::new(ruleset.family, &table.name),
                 refused: 0,
@@ -148,10 +150,9 @@ impl Suitable {
                     }
                     let name = words.not_evaluated(rule).map(|names| names[0].to_owned());
                     let name = name.or_else(|| not_evaluated_set(rule, sets));
-                    let hooks = &hooks[id.0 as usize];
                     let answer = || match family {
-                        Family::Arp => arp_answer(rule, hooks),
-                        _ => rule_answer(rule, hooks, Point::Netfilter),
+                        Family::Arp => arp_answer(rule, changes.hooks(id)).reason(),
+                        _ => changes.reason(rule, id),
                     };
                     let why = match name.as_deref() {
                         Some("") => Some("an unknown match or target is not evaluated".to_owned()),
@@ -161,7 +162,7 @@ impl Suitable {
                                 format!("u32 reads byte {byte}, the hooks have the first {HEAD}")
                             })
                             .or_else(|| unusable_set(rule, sets))
-                            .or_else(|| answer().reason()),
+                            .or_else(answer),
                     };
                     if let Some(why) = why {
                         examined.refuse(file, rule.line, chain, why);

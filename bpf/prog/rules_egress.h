@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * rules_egress.h: table mangle in POSTROUTING, at tcx egress of the output interface.
+ *
+ * Behind POSTROUTING, a packet reaches the interface with its route, its connection and its socket. So
+ * rules read the same facts, and their marks, priorities and headers are those that the qdisc sees. Only
+ * the source has been translated in between, and is taken from the connection.
+ */
+#ifndef FP_RULES_EGRESS_PROGRAM_H
+#define FP_RULES_EGRESS_PROGRAM_H
+
+struct net {
+	u64 net_cookie;
+} FP_CO_RE;
+
+struct net_device___space {
+	struct {
+		struct net *net;
+	} nd_net;
+} FP_CO_RE;
+
+struct dst_entry {
+	struct net_device *dev;
+} FP_CO_RE;
+
+#define BPF_F_PSEUDO_HDR (1ull << 4)
+/* The part of the header that is copied to the packet. */
+#define HEAD_BYTES_IPV4 12
+#define HEAD_BYTES_IPV6 8
+#define CHECKSUM_AT	16 /* in a TCP header */
+#define OFFSET_AT	12
+#define MSS_OPTION	0x0402 /* kind and length, as they are in a packet */
+/* Of events: the number of the program, and the hook. */
+#define POSTROUTING_OF_MANGLE (1 << 8 | FP_RULES_POSTROUTING)
+
+/* Bits of ctinfo: related, and its reply. Replies are behind the third one. */
+FP_INLINE int is_related(u32 info)
+{
+	return info == 1 || info == 4;
+}
+
+/*
+ * True for a packet that was routed to this interface of this namespace: it has been in POSTROUTING. Others are
+ * frames that a bridge forwards, of packet sockets, and of devices on top of this one.
+ */
+FP_INLINE int was_routed(const struct sk_buff *skb)
+{
+	const u8 *dst = (const u8 *)(skb->_skb_refdst & ~1ull);
+	u64 device = word_at((const u8 *)skb + bpf_core_field_offset(struct sk_buff, dev)), space;
+
+	if (!dst || word_at(dst + bpf_core_field_offset(struct dst_entry, dev)) != device)
+		return 0;
+	space = word_at((const u8 *)device +
+			bpf_core_field_offset(struct net_device___space, nd_net.net));
+	return word_at((const u8 *)space + bpf_core_field_offset(struct net, net_cookie)) ==
+	       the_hook()->namespace;
+}
+
+/* Copies bytes from offset `at` of the frame on, whether they are linear or not. */
+static __attribute__((noinline)) int copy_network(struct __sk_buff *ctx,
+						  struct fp_rules_work FP_MEM *w, u32 at, u32 wanted)
+{
+	u32 done = FP_ZERO, i;
+	u64 part[PART / 8];
+
+	FP_PUT(w->captured, 0);
+	if (wanted > w->length)
+		wanted = w->length;
+	while (done < wanted && fp_can_loop) {
+		u32 size = wanted - done;
+
+		if (size > PART)
+			size = PART;
+		/* For the verifier, which needs two comparisons of the same register. */
+		size = fp_hide32(size);
+		if (size > PART)
+			return 0;
+		asm volatile("" : "+r"(size));
+		if (!size)
+			return 0;
+		if (bpf_skb_load_bytes(ctx, at + done, part, size))
+			return 0;
+		for (i = 0; i < PART / 8; i++)
+			*(volatile u64 FP_MEM *)(w->head + ((done + 8 * i) & (FP_RULES_HEAD - 1))) =
+				part[i];
+		done += PART;
+		w->captured = done < wanted ? done : wanted;
+	}
+	return 0;
+}
+
+FP_INLINE void copy_packet(struct __sk_buff *ctx, const struct sk_buff *skb,
+			   struct fp_rules_work FP_MEM *w, u32 at, u32 deep)
+{
+	u32 linear = skb->len - skb->data_len, i;
+	const u8 *data = skb->data + at;
+
+	if (linear >= at + FIRST_BYTES) {
+		for (i = 0; i < FIRST_BYTES; i += 8)
+			*(volatile u64 FP_MEM *)(w->head + i) = word_at(data + i);
+		w->captured = FIRST_BYTES;
+	} else {
+		copy_network(ctx, w, at, FIRST_BYTES);
+	}
+	if (deep || has_extensions(w))
+		copy_network(ctx, w, at, FP_RULES_HEAD);
+}
+
+/* The source of the packet's connection in its direction, which the packet had in POSTROUTING; or 0. */
+FP_INLINE const u8 *source_before(const struct sk_buff *skb)
+{
+	u64 nfct = skb->_nfct;
+	const u8 *entry = (const u8 *)(nfct & ~7ull);
+	u32 info = nfct & 7;
+	u64 status;
+
+	if (!entry || is_related(info))
+		return 0;
+	status = word_at(entry + bpf_core_field_offset(struct nf_conn, status));
+	/* IPS_SRC_NAT, IPS_DST_NAT */
+	if (!(status >> 4 & 3))
+		return 0;
+	if (info > 2)
+		return entry + bpf_core_field_offset(struct nf_conn, tuplehash[1].tuple.src);
+	return entry + bpf_core_field_offset(struct nf_conn, tuplehash[0].tuple.src);
+}
+
+FP_INLINE void put_source(struct fp_rules_work FP_MEM *w, const u8 *source)
+{
+	if (w->family == FP_FAMILY_IPV4) {
+		*(volatile u32 FP_MEM *)(w->head + 12) = (u32)word_at(source);
+	} else {
+		*(volatile u64 FP_MEM *)(w->head + 8) = word_at(source);
+		*(volatile u64 FP_MEM *)(w->head + 16) = word_at(source + 8);
+	}
+}
+
+/* The same for the port, if there is one. */
+FP_INLINE void put_port(struct fp_rules_work FP_MEM *w, const u8 *source)
+{
+	u64 word = w->word[FP_W_L4];
+	u32 port, at = w->transport;
+
+	if (!(word & FP_L4_PORTS) || !fp_rules_has_ports((u8)word))
+		return;
+	port = (u16)word_at(source + bpf_core_field_offset(struct nf_conntrack_man, u.all));
+	w->head[at & (FP_RULES_HEAD - 1)] = (u8)port;
+	w->head[(at + 1) & (FP_RULES_HEAD - 1)] = (u8)(port >> 8);
+	fp_set_field(w, FP_W_L4, 16, 0xffff, __builtin_bswap16(port));
+}
+
+/* Type of service, hop limit and length, with the checksum. */
+static __attribute__((noinline)) int write_header(struct __sk_buff *ctx,
+						  struct fp_rules_work FP_MEM *w, u32 at)
+{
+	u32 words[HEAD_BYTES_IPV4 / 4], i;
+
+	for (i = 0; i < HEAD_BYTES_IPV4 / 4; i++)
+		words[i] = *(volatile u32 FP_MEM *)(w->head + 4 * i);
+	if (w->family == FP_FAMILY_IPV4)
+		return bpf_skb_store_bytes(ctx, at, words, HEAD_BYTES_IPV4, 0);
+	return bpf_skb_store_bytes(ctx, at, words, HEAD_BYTES_IPV6, 0);
+}
+
+/* 16 bits of the evaluated packet, as they are in memory. */
+FP_INLINE u32 bits_at(const struct fp_rules_work FP_MEM *w, u32 at)
+{
+	return __builtin_bswap16((u16)fp_rules_u16(w, at));
+}
+
+/* Makes space for the option that was added, and writes the TCP header around it. */
+static __attribute__((noinline)) int add_option(struct __sk_buff *ctx,
+						struct fp_rules_work FP_MEM *w, u32 at, u32 size)
+{
+	u32 tcp = at + w->transport, check = tcp + CHECKSUM_AT, step = FP_ZERO;
+	u16 before, bytes = __builtin_bswap16(size), grown = __builtin_bswap16(size - FP_MSS_OPTION);
+
+	if (bpf_skb_load_bytes(ctx, tcp + OFFSET_AT, &before, sizeof(before)) ||
+	    bpf_skb_change_tail(ctx, ctx->len + FP_MSS_OPTION, 0))
+		return 1;
+	for (step = OFFSET_AT; step < 60 && step < size && fp_can_loop; step += 4) {
+		u32 word = fp_rules_u32_raw(w, w->transport + step);
+
+		/* The checksum is corrected below. */
+		if (step == CHECKSUM_AT)
+			continue;
+		if (bpf_skb_store_bytes(ctx, tcp + step, &word, sizeof(word), 0))
+			return 1;
+	}
+	/* The pseudo header has the length, of which only the difference counts. */
+	bpf_l4_csum_replace(ctx, check, grown, bytes, BPF_F_PSEUDO_HDR | sizeof(u16));
+	bpf_l4_csum_replace(ctx, check, before, bits_at(w, w->transport + OFFSET_AT), sizeof(u16));
+	bpf_l4_csum_replace(ctx, check, 0, MSS_OPTION, sizeof(u16));
+	bpf_l4_csum_replace(ctx, check, 0, bits_at(w, w->transport + 22), sizeof(u16));
+	return write_header(ctx, w, at);
+}
+
+/* The MSS of a SYN, `longer` by the option that was added. Returns 1 if that is not possible. */
+static __attribute__((noinline)) int write_mss(struct __sk_buff *ctx,
+					       struct fp_rules_work FP_MEM *w, u32 at, u32 longer)
+{
+	u32 size = (fp_rules_u8(w, w->transport + OFFSET_AT) >> 4) * 4, mss, odd;
+	u16 before, now;
+
+	if (longer)
+		return add_option(ctx, w, at, size);
+	mss = fp_rules_mss_at(w, size);
+	if (!mss)
+		return 0;
+	now = bits_at(w, mss);
+	if (bpf_skb_load_bytes(ctx, at + mss, &before, sizeof(before)))
+		return 1;
+	if (before == now)
+		return 0;
+	odd = (mss - w->transport) & 1;
+	bpf_l4_csum_replace(ctx, at + w->transport + CHECKSUM_AT,
+			    odd ? __builtin_bswap16(before) : before,
+			    odd ? __builtin_bswap16(now) : now, sizeof(u16));
+	return bpf_skb_store_bytes(ctx, at + mss, &now, sizeof(now), 0) != 0;
+}
+
+/* Gives the packet what rules changed. Returns 1 if that is not possible. */
+FP_INLINE int write_changes(struct __sk_buff *ctx, struct fp_rules_work FP_MEM *w, u32 at,
+			    u32 length)
+{
+	u32 changed = w->changed;
+
+	ctx->mark = (u32)w->word[FP_W_MARK];
+	if (changed & FP_CHANGED_PRIORITY)
+		ctx->priority = w->priority;
+	if (changed & (FP_CHANGED_TOS | FP_CHANGED_TTL) && write_header(ctx, w, at))
+		return 1;
+	return changed & FP_CHANGED_MSS ? write_mss(ctx, w, at, w->length > length) : 0;
+}
+
+/* Evaluates the chain, and drops packets only as the kernel does: broken, or without an answer. */
+static __attribute__((noinline)) int evaluate_egress(struct __sk_buff *ctx,
+						     const struct sk_buff *skb, u32 family)
+{
+	struct rules_hook FP_MEM *h = the_hook();
+	u32 cpu = bpf_get_smp_processor_id(), place = active_place(h), used, verdict, length;
+	u32 at = (u32)((u64)skb->head + skb->network_header - (u64)skb->data);
+	struct rules_scratch FP_MEM *s;
+	struct fp_rules_work FP_MEM *w;
+	const u8 *source;
+	int failed = 0;
+
+	used = h->programs[0][family & 1] | h->programs[1][family & 1];
+	if (!(used & EGRESS))
+		return TCX_NEXT;
+	s = cpu < h->cpus ? take_scratch(h, cpu) : 0;
+	if (!s) {
+		fp_add64(&h->pressed, 1);
+		return TCX_DROP;
+	}
+	w = &s->work;
+	if (fp_unlikely(*(volatile u32 FP_MEM *)&h->changing)) {
+		/* The verifier calculates with numbers only. */
+		*(volatile u64 FP_MEM *)&s->spare[0] = (u64)skb;
+		place = recorded_place(*(volatile u64 FP_MEM *)&s->spare[0], cpu, place, 0);
+	}
+	used = h->programs[place & 1][family & 1];
+	if (!(used & EGRESS))
+		goto next;
+	if (fp_unlikely(*(volatile u32 FP_MEM *)&h->tracing) &&
+	    bpf_ktime_get_ns() < h->filter.until)
+		used |= NEEDS_ALL | TRACING;
+	read_facts(h, w, skb, family, used);
+	FP_PUT(w->word[FP_W_IN], 0);
+	FP_PUT(w->word[FP_W_IN + 1], 0);
+	name_of(skb->dev, &w->word[FP_W_OUT]);
+	w->length = skb->len - at;
+	copy_packet(ctx, skb, w, at, used & NEEDS_BYTES);
+	FP_PUT(w->word[FP_W_SMAC], 0);
+	if (used & NEEDS_OWNER)
+		owner_of(w,
+			 word_at((const u8 *)skb->dev +
+				 bpf_core_field_offset(struct net_device___space, nd_net.net)),
+			 word_at((const u8 *)skb + bpf_core_field_offset(struct sk_buff, sk)));
+	if (used & NEEDS_DATE)
+		read_date(w);
+	FP_PUT(w->changed, 0);
+	FP_PUT(w->mss_unknown, 0);
+	source = source_before(skb);
+	if (source)
+		put_source(w, source);
+	if (!fp_rules_read(w))
+		goto next;
+	if (source)
+		put_port(w, source);
+	length = w->length;
+	verdict = fp_rules_evaluate_tables(
+		FP_AT(struct fp_rules, h, h->sets[place & 1][family & 1]), w, FP_RULES_POSTROUTING,
+		1 << FP_RULES_MANGLE);
+	if (fp_unlikely(used & TRACING))
+		trace(s, place, POSTROUTING_OF_MANGLE);
+	if (verdict == FP_ACT_UNKNOWN)
+		fp_add64(&h->unknown, 1);
+	failed = verdict != FP_ACT_ACCEPT || write_changes(ctx, w, at, length);
+	if (fp_unlikely(w->logged)) {
+		if (w->captured < EVENT_BYTES)
+			copy_packet(ctx, skb, w, at, 1);
+		w->now = bpf_ktime_get_ns();
+		report(s, 0, verdict, place, POSTROUTING_OF_MANGLE);
+	}
+next:
+	fp_store_release32(&s->busy, 0);
+	return failed ? TCX_DROP : TCX_NEXT;
+}
+
+SEC("tcx/egress")
+int rules_egress(struct __sk_buff *ctx)
+{
+	const struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
+	u32 type = skb->protocol;
+
+	if ((type != TYPE_IPV4_RAW && type != TYPE_IPV6_RAW) || !was_routed(skb))
+		return TCX_NEXT;
+	return evaluate_egress(ctx, skb, type == TYPE_IPV6_RAW);
+}
+
+#endif /* FP_RULES_EGRESS_PROGRAM_H */
