@@ -4,6 +4,7 @@
 
 mod agree;
 mod answers;
+mod boot;
 mod commands;
 mod deferred;
 mod docker;

@@ -28,6 +28,10 @@ const AS_THEY_ARE: &[(&str, &str)] = &[
         "usr/lib/systemd/system/fairpath.service",
     ),
     (
+        "packaging/fairpath-rules.service",
+        "usr/lib/systemd/system/fairpath-rules.service",
+    ),
+    (
         "packaging/debian/sysusers.conf",
         "usr/lib/sysusers.d/fairpath.conf",
     ),

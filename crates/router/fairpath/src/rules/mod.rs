@@ -61,6 +61,7 @@ enum Command {
     Answer(live::AnswerArgs),
     Trace(live::TraceArgs),
     Unload(live::UnloadArgs),
+    Boot(live::BootArgs),
     #[command(hide = true)]
     WatchTables(live::WatchArgs),
 }
@@ -98,6 +99,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Answer(args) => live::answer(args),
         Command::Trace(args) => live::trace(args),
         Command::Unload(args) => live::unload(args),
+        Command::Boot(args) => live::boot(args),
         Command::WatchTables(args) => live::watch(args),
     }?;
     Ok(ExitCode::SUCCESS)

@@ -1,7 +1,7 @@
 //! Rules as they are loaded: their text next to the images, and the trees of it.
 //!
-//! The text is one line of JSON, then the rules of each family as iptables-save prints them, then the
-//! sets. The images have the numbers of counters.
+//! The text is one line of JSON, then the rules of each family as iptables-save prints them, the sets, and
+//! the tables that iptables got. The images have the numbers of counters.
 
 use std::collections::HashMap;
 
@@ -32,6 +32,30 @@ pub struct Source {
 impl Source {
     pub fn new(name: &str, ruleset: &Ruleset) -> Source {
         Source::with_lines(name, ruleset, |line| line)
+    }
+
+    /// Of tables that iptables gets, with their counters.
+    pub fn given(name: &str, ruleset: &Ruleset) -> Source {
+        Source {
+            text: to_bytes(ruleset, WithCounters::AsRead),
+            ..Source::new(name, ruleset)
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Reads the text. Its lines are those of the file.
+    ///
+    /// # Errors
+    /// It is corrupt.
+    pub fn read(&self) -> anyhow::Result<Ruleset> {
+        let mut text = &self.text[..];
+        let reading = read(&mut text, &self.name, self.family, &Names::default());
+        let mut ruleset = reading.context("read memory")?.complete()?;
+        self.lines.restore(&mut ruleset);
+        Ok(ruleset)
     }
 
     /// With lines of the file by those of the tree.
@@ -106,6 +130,12 @@ struct Heading {
     sets: Option<usize>,
     /// Names of the sets in the images, by family and number.
     in_images: [Vec<String>; 2],
+    /// Tables that iptables got.
+    #[serde(default)]
+    given: Vec<Part>,
+    /// A random number of this text; 0: it has none.
+    #[serde(default)]
+    number: u64,
     optimised: bool,
     counters: u32,
     options: Options,
@@ -118,6 +148,34 @@ struct Part {
     ipv4: bool,
     bytes: usize,
     lines: Lines,
+}
+
+impl Part {
+    fn of(source: &Source) -> Part {
+        Part {
+            name: source.name.clone(),
+            ipv4: source.family == Family::Ipv4,
+            bytes: source.text.len(),
+            lines: source.lines.clone(),
+        }
+    }
+
+    /// The source with the text that `take` returns.
+    fn read(
+        self,
+        take: &mut impl FnMut(usize) -> anyhow::Result<Vec<u8>>,
+    ) -> anyhow::Result<Source> {
+        let family = match self.ipv4 {
+            true => Family::Ipv4,
+            false => Family::Ipv6,
+        };
+        Ok(Source {
+            name: self.name,
+            family,
+            text: take(self.bytes)?,
+            lines: self.lines,
+        })
+    }
 }
 
 struct Set {
@@ -134,6 +192,10 @@ pub struct Loaded {
     optimised: bool,
     mode: CounterMode,
     time: Timestamp,
+    /// Tables that iptables got.
+    given: Vec<Source>,
+    /// Of the text that was read.
+    number: u64,
     options: Options,
     by_family: [Option<Set>; 2],
     /// Lines of the rules of a family before [`Loaded::identify`], in their order.
@@ -167,15 +229,8 @@ impl Loaded {
     ) -> anyhow::Result<Loaded> {
         let mut by_family = [None, None];
         for source in &sources {
-            let Source {
-                name, family, text, ..
-            } = source;
-            let names = Names::default();
-            let reading = read(&mut &text[..], name, *family, &names).context("read memory")?;
-            let mut ruleset = reading.complete()?;
-            source.lines.restore(&mut ruleset);
-            let name = name.clone();
-            by_family[*family as usize] = Some(Set { ruleset, name });
+            let (ruleset, name) = (source.read()?, source.name.clone());
+            by_family[source.family as usize] = Some(Set { ruleset, name });
         }
         Ok(Loaded {
             sources,
@@ -184,6 +239,8 @@ impl Loaded {
             optimised,
             mode,
             time,
+            given: Vec::new(),
+            number: 0,
             options: Options::default(),
             by_family,
             lines: Default::default(),
@@ -225,28 +282,14 @@ impl Loaded {
             }
             None => bail!("the text of the rules is cut"),
         };
-        let mut sources = Vec::new();
-        for part in heading.files {
-            let Part {
-                name,
-                ipv4,
-                bytes,
-                lines,
-            } = part;
-            let family = match ipv4 {
-                true => Family::Ipv4,
-                false => Family::Ipv6,
-            };
-            let text = take(bytes)?;
-            sources.push(Source {
-                name,
-                family,
-                text,
-                lines,
-            });
-        }
+        let sources = heading.files.into_iter();
+        let sources = sources.map(|part| part.read(&mut take));
+        let sources = sources.collect::<anyhow::Result<_>>()?;
         let sets = heading.sets.map(&mut take).transpose()?;
         let sets = sets.map(String::from_utf8).transpose()?;
+        let given = heading.given.into_iter();
+        let given = given.map(|part| part.read(&mut take));
+        let given = given.collect::<anyhow::Result<_>>()?;
         let mode = match heading.counters {
             0 => CounterMode::None,
             1 => CounterMode::Sampled,
@@ -255,6 +298,7 @@ impl Loaded {
         let time = Timestamp::from_second(heading.time)?;
         let mut read = Loaded::of(sources, sets, heading.optimised, mode, time)?;
         read.replay(rest)?;
+        (read.given, read.number) = (given, heading.number);
         read.options = heading.options;
         Ok(read)
     }
@@ -275,22 +319,21 @@ impl Loaded {
     }
 
     /// The text for [`Loaded::read`], of rules with these images. Its sets have no edits.
-    pub fn text(&self, built: &[Option<Built>; 2]) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// There is no random number.
+    pub fn text(&self, built: &[Option<Built>; 2]) -> anyhow::Result<Vec<u8>> {
         let names = |built: &Option<Built>| {
             let built = built.as_ref();
             built.map_or_else(Vec::new, |built| built.sets.clone())
         };
-        let part = |source: &Source| Part {
-            name: source.name.clone(),
-            ipv4: source.family == Family::Ipv4,
-            bytes: source.text.len(),
-            lines: source.lines.clone(),
-        };
         let heading = Heading {
             time: self.time.as_second(),
-            files: self.sources.iter().map(part).collect(),
+            files: self.sources.iter().map(Part::of).collect(),
             sets: self.sets.as_ref().map(String::len),
             in_images: [names(&built[0]), names(&built[1])],
+            given: self.given.iter().map(Part::of).collect(),
+            number: getrandom::u64().context("draw the number of the text")?,
             optimised: self.optimised,
             counters: self.mode as u32,
             options: self.options.clone(),
@@ -301,7 +344,10 @@ impl Loaded {
             out.extend_from_slice(&source.text);
         }
         out.extend_from_slice(self.sets.as_deref().unwrap_or_default().as_bytes());
-        out
+        for source in &self.given {
+            out.extend_from_slice(&source.text);
+        }
+        Ok(out)
     }
 
     /// The sets.
@@ -340,10 +386,28 @@ impl Loaded {
     pub fn with_sets(&self, sets: &Sets) -> anyhow::Result<Loaded> {
         let mut text = String::new();
         sets.write_loaded(&mut text)?;
-        let sources = self.sources.to_vec();
+        self.with_other(self.sources.clone(), Some(text))
+    }
+
+    /// The same rules for another load, with these sets.
+    ///
+    /// # Errors
+    /// A set is too large.
+    pub fn again(&self, sets: Option<String>, kept: String) -> anyhow::Result<Loaded> {
+        let mut new = self.with_other(self.sources.clone(), sets)?;
+        new.options = Options {
+            load: getrandom::u64().context("draw the number of the load")?,
+            kept: Some(kept),
+            ..new.options
+        };
+        Ok(new)
+    }
+
+    fn with_other(&self, sources: Vec<Source>, sets: Option<String>) -> anyhow::Result<Loaded> {
         let now = Timestamp::now();
-        let new = Loaded::of(sources, Some(text), self.optimised, self.mode, now)?;
+        let new = Loaded::of(sources, sets, self.optimised, self.mode, now)?;
         Ok(Loaded {
+            given: self.given.clone(),
             options: self.options.clone(),
             ..new
         })
@@ -369,13 +433,22 @@ impl Loaded {
         sources.push(Source::with_lines(name, ruleset, |at| {
             line(at).unwrap_or(0)
         }));
-        let now = Timestamp::now();
-        let sets = self.sets_text()?;
-        let new = Loaded::of(sources, sets, self.optimised, self.mode, now)?;
-        Ok(Loaded {
-            options: self.options.clone(),
-            ..new
-        })
+        self.with_other(sources, self.sets_text()?)
+    }
+
+    /// Adds tables that iptables gets.
+    pub fn give(&mut self, given: Vec<Source>) {
+        self.given = given;
+    }
+
+    /// Tables that iptables got.
+    pub fn given(&self) -> &[Source] {
+        &self.given
+    }
+
+    /// The number of the text that was read.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     pub fn options(&self) -> &Options {
@@ -480,6 +553,8 @@ pub struct Parts<'t> {
     /// Edits after the load.
     pub journal: &'t [u8],
     pub lookups: Lookups,
+    /// The number of the text.
+    pub number: u64,
     pub options: Options,
 }
 
@@ -501,6 +576,9 @@ impl<'t> Parts<'t> {
             families[usize::from(!ipv4)] = Some(take(bytes).context(cut)?);
         }
         let sets = take(heading.sets.unwrap_or(0)).context(cut)?;
+        for Part { bytes, .. } in heading.given {
+            take(bytes).context(cut)?;
+        }
         Ok(Parts {
             families,
             sets,
@@ -510,6 +588,7 @@ impl<'t> Parts<'t> {
                 true => Lookups::Estimated,
                 false => Lookups::Never,
             },
+            number: heading.number,
             options: heading.options,
         })
     }
