@@ -22,6 +22,8 @@ mod set;
 mod show;
 mod stats;
 
+pub use live::{ANSWERING, AnswerCounts, Answers, PinArgs};
+
 use std::process::ExitCode;
 
 use clap::Subcommand;

@@ -8,10 +8,12 @@
 
 use std::fmt::Write as _;
 use std::fs::File;
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use fairpath_backend::xtables::{Restore, restore};
 use fairpath_bpf::{AnswerLock, HookRules};
+use fairpath_config::Fail;
 use fairpath_core::rules::CounterMode;
 use fairpath_rules::{Family, Names, Ruleset, read};
 use fairpath_units::counted;
@@ -40,15 +42,6 @@ const CLOSED: [&str; 2] = [
      COMMIT\n",
 ];
 
-/// The state of the machine if the kept rules cannot be loaded.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum FailArg {
-    /// Without rules
-    Open,
-    /// With rules that drop all but loopback, answers to this machine, and neighbour discovery
-    Closed,
-}
-
 /// Load the kept rules, at the start of the machine.
 ///
 /// The unit fairpath-rules does this before the network is up. The rules are those of the last load that was
@@ -60,9 +53,12 @@ pub enum FailArg {
     fairpath rules boot\n  \
     fairpath rules boot --fail closed")]
 pub struct BootArgs {
-    /// State of the machine if the kept rules cannot be loaded
-    #[arg(long, value_enum, value_name = "STATE", default_value = "open")]
-    fail: FailArg,
+    /// State of the machine if the kept rules cannot be loaded [default: `fail` of the configuration]
+    #[arg(long, value_enum, value_name = "STATE")]
+    fail: Option<Fail>,
+    /// The configuration, of which the section [rules] is read
+    #[arg(long, value_name = "FILE", default_value = fairpath_config::DEFAULT_FILE)]
+    config: PathBuf,
     #[command(flatten)]
     kept: KeptArgs,
     #[command(flatten)]
@@ -85,14 +81,27 @@ pub fn boot(args: &BootArgs) -> anyhow::Result<()> {
         Ok(report) => return fairpath_cli::print(report),
         Err(error) => error,
     };
-    match args.fail {
-        FailArg::Open => Err(error.context("the machine starts without rules")),
-        FailArg::Closed => {
+    match args.fail() {
+        Fail::Open => bail!("{error:#}; the machine starts without rules"),
+        Fail::Closed => {
             let closed = close(&args.place);
             let closed =
                 closed.with_context(|| format!("{error:#}; and it could not be closed"))?;
-            Err(error.context(closed))
+            bail!("{error:#}; {closed}")
         }
+    }
+}
+
+impl BootArgs {
+    /// Closed if the configuration could want that, but cannot be read.
+    fn fail(&self) -> Fail {
+        let of_file = || {
+            fairpath_config::fail_of_rules(&self.config).unwrap_or_else(|error| {
+                fairpath_cli::note(format!("{error:#}: as with fail = \"closed\""));
+                Fail::Closed
+            })
+        };
+        self.fail.unwrap_or_else(of_file)
     }
 }
 

@@ -32,7 +32,7 @@ mod trace;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,7 @@ use fairpath_bpf::{
     AnswerLock, HOOK_FAMILIES, HookError, HookLock, HookRules, HookSet, NewRules, Pins,
 };
 use fairpath_core::rules::{Carry, Counter, CounterMode};
+use fairpath_history::snapshot::DEFAULT_SOCKET;
 use fairpath_rules::image::{Built, Placed, Used, carry, carry_edited};
 use fairpath_rules::{Family, FindingKind, Ruleset, check_rules};
 use fairpath_units::quantity::read_duration;
@@ -50,7 +51,7 @@ use serde_json::json;
 
 use super::Format;
 use super::files::{FileArgs, load as load_files};
-pub use answers::{AnswerArgs, answer};
+pub use answers::{ANSWERING, AnswerArgs, AnswerCounts, Answers, answer};
 pub use boot::{BootArgs, boot};
 use counters::counted_rules;
 pub use counters::{CountersArgs, run as print_counters};
@@ -90,6 +91,15 @@ pub struct PinArgs {
 }
 
 impl PinArgs {
+    /// The place of a daemon with this control socket: that of the commands, and with another socket the
+    /// directory `pins` next to it.
+    pub fn of_daemon(socket: &Path) -> PinArgs {
+        let is_default = socket == Path::new(DEFAULT_SOCKET);
+        PinArgs {
+            pins: (!is_default).then(|| socket.with_file_name("pins")),
+        }
+    }
+
     /// The bpffs, mounted if it is not there.
     fn pins(&self) -> anyhow::Result<Pins> {
         let own = |path| lasting(path).map_err(anyhow::Error::msg);
