@@ -306,16 +306,11 @@ fn last_end(file: &File) -> io::Result<Option<End>> {
 }
 
 /// The file of loaded rules, and whether it has them. `None`: they are not kept.
-///
-/// # Errors
-/// The file cannot be read.
-pub fn state(loaded: &Loaded, text: &[u8]) -> anyhow::Result<Option<(String, bool)>> {
-    let Some(path) = loaded.options().kept.clone() else {
-        return Ok(None);
-    };
-    let is_kept = is_of(&path, loaded.number(), text.len());
-    let is_kept = is_kept.with_context(|| format!("read {}", shown(&path)))?;
-    Ok(Some((path, is_kept)))
+pub fn state(loaded: &Loaded, text: &[u8]) -> Option<(String, bool)> {
+    let path = loaded.options().kept.clone()?;
+    // A file that others can change has not.
+    let is_kept = is_of(&path, loaded.number(), text.len()).unwrap_or(false);
+    Some((path, is_kept))
 }
 
 /// Removes the file of rules that were unloaded.

@@ -37,7 +37,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     };
     let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
     let (counts, left) = (rules.counts(), rules.waiting());
-    let kept = kept::state(&loaded, rules.text())?;
+    let kept = kept::state(&loaded, rules.text());
     let tracking = loaded.reads_connections().then(is_tracking).transpose()?;
     let tables = dropped_by_tables(&rules);
     let early = early::names(&pins)?;
