@@ -464,9 +464,13 @@ fn unloadable_rules_fail_open_or_closed() {
         }),
     ];
     let (client, here) = (&line.client, &line.router);
+    let open = router.file("open.toml", "[monitor]\n");
+    // Another section has an error.
+    let closed = router.file("closed.toml", "[monitor\n[rules]\nfail = \"closed\"\n");
+    let boot = |config| router.fails(&["boot", "--kept", &keeping.file, "--config", config]);
     for (reason, fault) in faults {
         fault();
-        let error = router.fails(&["boot", "--kept", &keeping.file]);
+        let error = boot(&open);
         assert!(
             error.contains(reason) && error.contains("without rules"),
             "{error}"
@@ -474,7 +478,7 @@ fn unloadable_rules_fail_open_or_closed() {
         assert!(router.fails(&["show"]).contains("no rules are loaded"));
         assert!(crosses(client, here, "10.1.0.1:7002", false));
 
-        let error = router.fails(&["boot", "--fail", "closed", "--kept", &keeping.file]);
+        let error = boot(&closed);
         assert!(
             error.contains(reason) && error.contains("fairpath rules load FILE"),
             "{error}"
