@@ -8,7 +8,8 @@ use std::process::{Child, ChildStderr, Stdio};
 use std::time::{Duration, Instant};
 
 use fairpath_backend::RawSockets;
-use fairpath_testbed::{Need, Netns, Testbed, requires};
+use fairpath_testbed::{Need, Netns, Testbed, requires, wait_for};
+use fairpath_tests::{Daemon, PATIENCE};
 use fairpath_wire::checksum::Sum;
 use fairpath_wire::tcp::Flags;
 use fairpath_wire::{Frame, IpProto, icmp, ipv4, ipv6, tcp, udp};
@@ -752,4 +753,76 @@ fn one_process_answers_also_after_kills() {
     let second = Answering::new(&router);
     until(true);
     second.stop();
+}
+
+/// True if a datagram to the router is answered with an ICMP error of `icmp-admin-prohibited`. A kernel
+/// without rules answers with another one.
+fn is_prohibited(line: &AnswerLine, number: u8, port: u16) -> bool {
+    let attempt = || {
+        let socket = UdpSocket::bind((client(number).0, 0)).unwrap();
+        socket.connect((ROUTER.0, port)).unwrap();
+        let patience = Some(Duration::from_millis(300));
+        socket.set_read_timeout(patience).unwrap();
+        let _ = socket.send(b"x");
+        let error = socket.recv(&mut [0; 8]).unwrap_err();
+        error.raw_os_error() == Some(Errno::EHOSTUNREACH as i32)
+    };
+    line.client.enter(attempt).unwrap()
+}
+
+#[test]
+fn the_daemon_answers_what_is_loaded() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let line = AnswerLine::new(&testbed);
+    let router = Router::new(line.router.clone());
+    let reject = |port: u16| {
+        let rule = format!(
+            "INPUT -p udp -m udp --dport {port} -j REJECT --reject-with icmp-admin-prohibited"
+        );
+        router.file(&format!("{port}.v4"), &filter(&[&rule]))
+    };
+    let files = [reject(7001), reject(7002)];
+    let mut numbers = 0..CLIENTS;
+    let mut answered = |port| {
+        let prohibited = || is_prohibited(&line, numbers.next()?, port).then_some(());
+        wait_for(PATIENCE, prohibited).is_some()
+    };
+    router.place.configure(&["lan"], "[rules]\nanswer = false");
+    let daemon = Daemon::start(&router.netns, &router.place);
+    let refused = router.fails(&["load", "--require-answers", &files[0]]);
+    assert!(refused.contains("no process answers them"), "{refused}");
+    assert!(daemon.stop().success());
+
+    // Another process answers first.
+    router.done(&["load", &files[0]]);
+    let other = Answering::new(&router);
+    router.place.configure(&["lan"], "");
+    let daemon = Daemon::start(&router.netns, &router.place);
+    let loaded = router.done(&["load", "--require-answers", &files[0]]);
+    assert!(
+        loaded.contains("a process answers their packets"),
+        "{loaded}"
+    );
+    assert!(answered(7001));
+    other.stop();
+    daemon.logs("answering the packets that rules reject");
+    let second = router.fails(&["answer"]);
+    assert!(second.contains("another process does so"), "{second}");
+    assert!(answered(7001));
+    router.done(&["load", "--require-answers", &files[1]]);
+    assert!(answered(7002));
+    assert!(!is_prohibited(&line, CLIENTS - 1, 7001));
+    router.done(&["unload"]);
+    router.done(&["load", &files[0]]);
+    assert!(answered(7001));
+    let counters = daemon.status()["counters"].take();
+    assert!(
+        counters["rejects_answered"].as_u64() >= Some(3),
+        "{counters}"
+    );
+    assert_eq!(counters["rejects_not_sent"], 0);
+    assert!(daemon.stop().success());
+    let shown = router.done(&["show"]);
+    assert!(shown.contains("rejected packets get no answer"), "{shown}");
 }

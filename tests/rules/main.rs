@@ -5,6 +5,7 @@
 mod agree;
 mod answers;
 mod arp;
+mod boot;
 mod commands;
 mod deferred;
 mod docker;

@@ -4,7 +4,7 @@
 //! /usr/bin/fairpath                      /usr/share/man/man1, completions of bash, zsh and fish
 //! /usr/lib/systemd/system                /usr/share/doc/fairpath: copyright, changelogs, guide
 //! /usr/include/fairpath                  headers of queues and policies
-//! /usr/lib/sysusers.d                    /etc/fairpath/fairpath.toml, the only configuration file
+//! /usr/lib/sysusers.d, tmpfiles.d        /etc/fairpath/fairpath.toml, the only configuration file
 //! /usr/libexec/fairpath                  fairpath-lab and fairpath-sched, which `fairpath NAME` finds
 //! ```
 
@@ -28,8 +28,16 @@ const AS_THEY_ARE: &[(&str, &str)] = &[
         "usr/lib/systemd/system/fairpath.service",
     ),
     (
+        "packaging/fairpath-rules.service",
+        "usr/lib/systemd/system/fairpath-rules.service",
+    ),
+    (
         "packaging/debian/sysusers.conf",
         "usr/lib/sysusers.d/fairpath.conf",
+    ),
+    (
+        "packaging/debian/tmpfiles.conf",
+        "usr/lib/tmpfiles.d/fairpath.conf",
     ),
     ("packaging/fairpath.toml", "etc/fairpath/fairpath.toml"),
 ];

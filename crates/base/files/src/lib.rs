@@ -5,8 +5,9 @@
 //! ```
 //!
 //! A directory is trusted if no user but root and this user can replace entries in it. Names of files
-//! are then safe between the check and the use. A new file has mode 0640. A person may place the output
-//! of one command anywhere ([`output`]): elsewhere, it follows no link and takes no file of another user.
+//! are then safe between the check and the use. A new file has mode 0640, that of [`replace_private`] 0600.
+//! A person may place the output of one command anywhere ([`output`]): elsewhere, it follows no link and
+//! takes no file of another user.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -17,6 +18,8 @@ use std::path::{Component, Path, PathBuf};
 
 /// The mode of every new file: its group can read it, other users cannot.
 pub const MODE: u32 = 0o640;
+/// The mode of a file that only its user can read.
+const PRIVATE_MODE: u32 = 0o600;
 /// The mode of a new directory for files.
 pub const DIRECTORY_MODE: u32 = 0o750;
 /// Maximum number of symbolic links in a path, as in the kernel.
@@ -184,13 +187,23 @@ pub fn trusted(path: &Path) -> io::Result<File> {
 /// The place is unsafe ([`UnsafePlace`]), or the kernel refuses. The old file is unchanged.
 pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     check_directory(directory_of(path))?;
-    put(path, content, |_| Ok(()))
+    put(path, content, MODE, |_| Ok(()))
+}
+
+/// The same for a file that only this user can read.
+///
+/// # Errors
+/// As [`replace`].
+pub fn replace_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    check_directory(directory_of(path))?;
+    put(path, content, PRIVATE_MODE, |_| Ok(()))
 }
 
 /// Moves a new file with this content to `path`, after `prepare`.
 fn put(
     path: &Path,
     content: &[u8],
+    mode: u32,
     prepare: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<()> {
     let directory = directory_of(path);
@@ -198,7 +211,7 @@ fn put(
     let mut new = tempfile::Builder::new()
         .prefix(".fairpath-")
         .suffix(".new")
-        .permissions(fs::Permissions::from_mode(MODE))
+        .permissions(fs::Permissions::from_mode(mode))
         .tempfile_in(directory)?;
     new.write_all(content)?;
     prepare(new.as_file())?;
@@ -238,7 +251,7 @@ impl Locked {
     /// The kernel refuses. The old file is unchanged.
     pub fn replace(self, content: &[u8]) -> io::Result<()> {
         let old = self.file.metadata()?;
-        put(&self.path, content, |new| {
+        put(&self.path, content, MODE, |new| {
             let found = new.metadata()?;
             if (found.uid(), found.gid()) != (old.uid(), old.gid()) {
                 fchown(new, Some(old.uid()), Some(old.gid()))?;
@@ -676,6 +689,8 @@ mod tests {
             write(&path).unwrap();
             assert_eq!(mode(&path) & !MODE, 0, "{name}");
         }
+        replace_private(&dir.join("replace"), b"").unwrap();
+        assert_eq!(mode(&dir.join("replace")), PRIVATE_MODE);
         // An administrator's mode stays.
         set_mode(&dir.join("append"), 0o644);
         append(&dir.join("append")).unwrap();

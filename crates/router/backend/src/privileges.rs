@@ -6,7 +6,6 @@
 //! | CAP_NET_ADMIN | all | attaching to interfaces that appear later, and after a reload |
 //! | CAP_BPF | all | `bpf()` for attaching, for the program that closes silent flows, and for maps |
 //! | CAP_PERFMON | all | the same calls for programs with arenas and bounded loops |
-//! | CAP_BPF, CAP_PERFMON | `rules answer` | opening rules that are loaded later |
 //! | CAP_NET_RAW | shaping, impairment | AF_XDP sockets, and iptables, which requires it |
 //! | CAP_IPC_LOCK | shaping, impairment | memory that AF_XDP shares with the kernel |
 //! | CAP_SYS_NICE | shaping, impairment | priority of worker threads |
@@ -50,12 +49,13 @@ pub fn keep(shapes: bool) -> anyhow::Result<Vec<String>> {
     keep_these(&wanted)
 }
 
-/// Drops all capabilities of a process that answers rejected packets and has its sockets.
+/// Drops all capabilities of a process that answers rejected packets and has its sockets: the pinned rules
+/// belong to root.
 ///
 /// # Errors
 /// The kernel refuses.
 pub fn keep_to_answer() -> anyhow::Result<()> {
-    keep_these(&[Capability::CAP_BPF, Capability::CAP_PERFMON]).map(drop)
+    keep_these(&[]).map(drop)
 }
 
 fn keep_these(wanted: &[Capability]) -> anyhow::Result<Vec<String>> {

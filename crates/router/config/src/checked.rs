@@ -11,6 +11,7 @@ use fairpath_export::RowsWanted;
 
 use crate::classes::Classes;
 use crate::measure::{Hook, Method};
+use crate::rules::Rules;
 
 /// All values of the file, with defaults.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +34,8 @@ pub struct Config {
     pub state: State,
     /// Weeks of counts.
     pub history: History,
+    /// Loaded rules.
+    pub rules: Rules,
     /// Shaping, if configured.
     pub shape: Option<Shape>,
     /// Classes and labels, of this file and of those that it names.

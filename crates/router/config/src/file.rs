@@ -25,6 +25,7 @@ pub struct File {
     pub state: State,
     pub history: History,
     pub labels: Labels,
+    pub rules: Rules,
     pub shape: Option<Spanned<Shape>>,
     pub class_files: Vec<Spanned<String>>,
     pub class: Vec<Spanned<ClassEntry>>,
@@ -127,6 +128,15 @@ pub struct History {
 #[serde(deny_unknown_fields, default)]
 pub struct Labels {
     pub file: Given<String>,
+}
+
+/// `[rules]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rules {
+    pub fail: Given<String>,
+    pub answer: Given<bool>,
+    pub answer_limit: Given<i64>,
 }
 
 /// `[shape]`

@@ -3,7 +3,7 @@
 //! ```text
 //! file.rs     the keys and their types      problem.rs  file:line:column: the problem
 //! values.rs   one value and its limits      sections.rs  each section's values
-//! measure.rs  hooks and methods
+//! measure.rs  hooks and methods             rules.rs    loaded rules, also before the daemon
 //! checked.rs  the active configuration      classes.rs  classes and labels, of this and other files
 //! shape.rs    shaping, compared with the monitor
 //! ```
@@ -16,6 +16,7 @@ pub mod filter;
 mod framing;
 mod measure;
 mod problem;
+mod rules;
 mod sections;
 mod shape;
 mod values;
@@ -27,6 +28,7 @@ pub use checked::{
 pub use classes::Classes;
 pub use measure::{Hook, Method};
 pub use problem::{Refused, error_of_options};
+pub use rules::{Fail, Rules, fail_of_rules};
 
 use std::path::Path;
 use std::time::Duration;

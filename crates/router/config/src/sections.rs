@@ -61,6 +61,7 @@ pub fn check(
         alerts: given.alerts,
         state: given.state,
         history: given.history,
+        rules: given.rules,
         shape: given.shape,
     });
     let named = |(path, span): &(PathBuf, Range<usize>)| Named {
@@ -106,6 +107,7 @@ struct Rest {
     alerts: file::Alerts,
     state: file::State,
     history: file::History,
+    rules: file::Rules,
     shape: Option<Spanned<file::Shape>>,
 }
 
@@ -183,6 +185,7 @@ impl Check<'_, '_> {
                     1.0..=86_400.0,
                 ),
             },
+            rules: self.rules(given.rules),
             classes: Classes::default(),
         }
     }

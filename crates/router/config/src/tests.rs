@@ -22,6 +22,25 @@ fn omitted_keys_have_their_default() {
     assert_eq!(config.metrics.listen, None);
     assert_eq!(config.web.listen, None);
     assert_eq!(config.state.file, Some("/var/lib/fairpath/state".into()));
+    let rules = Rules {
+        fail: Fail::Open,
+        answer: Some(1000),
+    };
+    assert_eq!(config.rules, rules);
+}
+
+#[test]
+fn answers_are_limited_or_left_to_others() {
+    let rules = |text: &str| {
+        let config = parse("f.toml", &format!("{MIN}[rules]\n{text}\n"));
+        config.map(|config| config.rules.answer)
+    };
+    assert_eq!(rules("answer_limit = 7").unwrap(), Some(7));
+    assert_eq!(rules("answer = false").unwrap(), None);
+    let [problem] = &rules("answer = 3").unwrap_err().0[..] else {
+        panic!("one problem");
+    };
+    assert!(problem.starts_with("f.toml:4:10:"), "{problem}");
 }
 
 #[test]

@@ -84,7 +84,7 @@ pub fn reload(args: &ReloadArgs) -> anyhow::Result<()> {
 }
 
 /// Counters that are zero while nothing is lost, with their meaning.
-const LOSSES: [(&str, &str); 9] = [
+const LOSSES: [(&str, &str); 11] = [
     ("events_lost", "events lost: the ring buffer was full"),
     ("lock_failures", "packets not measured: a lock was busy"),
     (
@@ -100,6 +100,14 @@ const LOSSES: [(&str, &str); 9] = [
     ("state_saves_failed", "failed saves of the state"),
     ("hooks_dropped", "alerts without a run of their hook"),
     ("rows_dropped", "rows not written"),
+    (
+        "rejects_over_limit",
+        "rejected packets without an answer: over the limit (see [rules] answer_limit)",
+    ),
+    (
+        "rejects_too_fast",
+        "rejected packets without an answer: they came too fast",
+    ),
 ];
 
 fn text(snapshot: &Snapshot) -> String {

@@ -22,6 +22,8 @@ mod set;
 mod show;
 mod stats;
 
+pub use live::{ANSWERING, AnswerCounts, Answers, PinArgs};
+
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -62,6 +64,7 @@ enum Command {
     Trace(live::TraceArgs),
     Follow(live::FollowArgs),
     Unload(live::UnloadArgs),
+    Boot(live::BootArgs),
     #[command(hide = true)]
     WatchTables(live::WatchArgs),
 }
@@ -100,6 +103,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Trace(args) => live::trace(args),
         Command::Follow(args) => live::follow(args),
         Command::Unload(args) => live::unload(args),
+        Command::Boot(args) => live::boot(args),
         Command::WatchTables(args) => live::watch(args),
     }?;
     Ok(ExitCode::SUCCESS)

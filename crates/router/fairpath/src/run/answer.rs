@@ -20,6 +20,7 @@ use fairpath_units::text::line;
 use super::daemon::Daemon;
 use super::engine::Engine;
 use super::query::PendingRequest;
+use super::rejects::Rejects;
 use fairpath_backend::monotonic_ns;
 
 /// Maximum number of peers and flows in one answer.
@@ -133,7 +134,9 @@ impl Daemon {
         ];
         let mut all: BTreeMap<String, u64> = self.web.counters();
         all.extend(self.sinks.counters().map(|(name, n)| (name.to_owned(), n)));
+        let rejects = self.rejects.iter().flat_map(Rejects::counters);
         let daemon = daemon.into_iter().chain(self.archiver.counters());
+        let daemon = daemon.chain(rejects);
         all.extend(daemon.map(|(name, n)| (name.to_owned(), n)));
         all
     }

@@ -15,6 +15,7 @@ use super::engine::{Engine, MAX_REST};
 use super::hooks::Hooks;
 use super::notify::Manager;
 use super::query::{self, RequestQueue, Requester};
+use super::rejects::{self, Rejects};
 use super::signals::Signals;
 use super::sinks::Sinks;
 use super::state::{self, Writer};
@@ -41,6 +42,8 @@ pub struct Daemon {
     pub archiver: Archiver,
     /// The state file.
     pub writer: Writer,
+    /// Answers to rejected packets, if configured.
+    pub rejects: Option<Rejects>,
     /// For servers that start later.
     pub requester: Requester,
     /// The service manager.
@@ -71,6 +74,8 @@ impl Daemon {
         let undo = ready.undo()?;
         // Before the other threads: only these retain the capabilities to change the user of a child.
         let hooks = Hooks::start()?;
+        // A process that only shapes in the foreground has another task.
+        let rejects = file.as_ref().and_then(|_| prepare_rejects(&mut engine));
         let kept = privileges::keep(engine.config.shape.is_some())?;
         // Threads start after this, so that none inherits more capabilities.
         engine.begin()?;
@@ -82,6 +87,7 @@ impl Daemon {
             sinks: Sinks::start(&engine.config)?,
             archiver: Archiver::start(&engine.config)?,
             writer: Writer::start()?,
+            rejects: rejects.map(Rejects::start).transpose()?,
             manager: Manager::from_environment(),
             next_save: Instant::now() + engine.config.state.save_every,
             next_alive: Instant::now(),
@@ -313,6 +319,7 @@ impl Daemon {
         // Requests end first, then counting, then writing.
         drop(self.control);
         drop(self.web);
+        drop(self.rejects);
         drop(self.engine);
         drop(self.hooks);
         drop(self.sinks);
@@ -320,6 +327,16 @@ impl Daemon {
         drop(self.writer);
         tracing::info!("stopped");
     }
+}
+
+/// Sockets for answers to rejected packets, if configured. Without them, the daemon measures all the same.
+fn prepare_rejects(engine: &mut Engine) -> Option<rejects::Prepared> {
+    rejects::Prepared::new(&engine.config).unwrap_or_else(|error| {
+        let text = format!("rules that reject packets drop them silently: {error:#}");
+        tracing::warn!("{text}");
+        engine.notes.insert("rejects", text);
+        None
+    })
 }
 
 /// The shaper, if configured. A failure ends the start, except that the daemon `waits` for missing

@@ -21,6 +21,7 @@ mod notify;
 mod own;
 mod query;
 mod reading;
+mod rejects;
 mod reload;
 mod signals;
 mod sinks;

@@ -205,6 +205,8 @@ fn retain_until_restart(now: &Config, next: &mut Config) -> Vec<&'static str> {
     keep("[subnets] v4", now.subnets.v4 != next.subnets.v4);
     keep("[subnets] v6", now.subnets.v6 != next.subnets.v6);
     (next.subnets.v4, next.subnets.v6) = (now.subnets.v4, now.subnets.v6);
+    keep("[rules] answer", now.rules.answer != next.rules.answer);
+    next.rules.answer = now.rules.answer;
     keep("[control]", now.control != next.control);
     next.control = now.control.clone();
     kept

@@ -1,14 +1,17 @@
-//! `fairpath rules answer`: answers to packets that loaded rules reject.
+//! `fairpath rules answer`, and a thread of the daemon: answers to packets that loaded rules reject.
 //!
 //! ```text
 //!   programs ── rejected packets ──> events ──> answer ──> limits ──> raw sockets ──> OUTPUT
 //! ```
 //!
 //! Netfilter programs cannot send, so a process does. Its sockets are known to the programs: rules meet
-//! their packets as related to what was rejected, as they meet those of the kernel.
+//! their packets as related to what was rejected, as they meet those of the kernel. Only opening the
+//! sockets needs a capability: the pinned rules belong to root.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -25,8 +28,13 @@ use crate::run::Signals;
 
 /// Time between two looks for rejected packets.
 const LOOK: Duration = Duration::from_millis(2);
+/// The same after [`IDLE`] without one.
+const IDLE_LOOK: Duration = Duration::from_millis(20);
+const IDLE: Duration = Duration::from_secs(2);
 /// Between two looks for loaded rules.
 const LOOK_FOR_RULES: Duration = Duration::from_millis(500);
+/// The report when rules are found.
+pub const ANSWERING: &str = "answering the packets that rules reject";
 /// Answers that may be sent at once.
 const BURST: f64 = 50.0;
 /// ICMP errors to an address: at once, and a second (`net.ipv4.icmp_ratelimit`).
@@ -37,7 +45,7 @@ const ADDRESSES: usize = 4096;
 
 /// Answer the packets that loaded rules reject, until it is interrupted.
 ///
-/// Without it, REJECT drops silently. ICMP errors and TCP resets are those of the kernel. Rules in
+/// The daemon does the same (`[rules] answer`). Without both, REJECT drops silently. ICMP errors and TCP resets are those of the kernel. Rules in
 /// OUTPUT meet them as RELATED. It waits for rules, and follows each load. The rate of answers is limited
 /// for all, and for ICMP errors to each address.
 #[derive(clap::Args)]
@@ -65,64 +73,62 @@ pub fn answer(args: &AnswerArgs) -> anyhow::Result<()> {
     };
     let mut answers = Answers::new(args.limit)?;
     privileges::keep_to_answer()?;
-    let mut waits = false;
-    while !signals.stop() {
-        let found = match args.place.mounted()? {
-            Some(pins) => HookRules::open(&pins)?,
-            None => None,
-        };
-        match found {
-            Some(rules) => {
-                waits = false;
-                answers.follow(rules, &signals)?;
-            }
-            None => {
-                if !std::mem::replace(&mut waits, true) {
-                    fairpath_cli::note("no rules are loaded: waiting for them");
-                }
-                signals.wait(LOOK_FOR_RULES)?;
-            }
-        }
-    }
-    fairpath_cli::print(format!("{}\n", answers.counts.summary()))
+    let counts = answers.counts();
+    let wait = |time| {
+        signals.wait(time)?;
+        Ok(!signals.stop())
+    };
+    answers.run(&args.place, wait, |rules| {
+        fairpath_cli::note(match rules {
+            true => ANSWERING,
+            false => "no rules are loaded: waiting for them",
+        });
+    })?;
+    fairpath_cli::print(format!("{}\n", counts.summary()))
 }
 
 /// Sends answers, and limits them.
-struct Answers {
+pub struct Answers {
     /// Of connections that are tracked, and of others, which the kernel tracks as invalid.
     related: RawSockets,
     plain: RawSockets,
     all: Bucket,
     rate: f64,
     to_one: HashMap<IpAddr, Bucket>,
-    counts: Counts,
+    counts: Arc<AnswerCounts>,
+    /// Time of the last rejected packet.
+    last: Instant,
 }
 
 /// Rejected packets.
-#[derive(Debug, Clone, Copy, Default)]
-struct Counts {
-    answered: u64,
-    limited: u64,
+#[derive(Debug, Default)]
+pub struct AnswerCounts {
+    pub answered: AtomicU64,
+    pub limited: AtomicU64,
     /// Packets that get no answer.
-    silent: u64,
+    pub silent: AtomicU64,
     /// The kernel did not send the answer.
-    failed: u64,
-    lost: u64,
+    pub failed: AtomicU64,
+    /// Packets that came too fast to be read.
+    pub lost: AtomicU64,
 }
 
-impl Counts {
+/// Adds one.
+fn add(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl AnswerCounts {
     fn summary(&self) -> String {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let answered = count(&self.answered) as usize;
         format!(
             "{}, {} over the limit, {} without an answer, {} not sent, {} came too fast",
-            counted(
-                self.answered as usize,
-                "packet answered",
-                "packets answered"
-            ),
-            self.limited,
-            self.silent,
-            self.failed,
-            self.lost
+            counted(answered, "packet answered", "packets answered"),
+            count(&self.limited),
+            count(&self.silent),
+            count(&self.failed),
+            count(&self.lost)
         )
     }
 }
@@ -156,7 +162,11 @@ impl Bucket {
 }
 
 impl Answers {
-    fn new(limit: u32) -> anyhow::Result<Answers> {
+    /// Opens the sockets, for at most `limit` answers a second.
+    ///
+    /// # Errors
+    /// Raw sockets are refused.
+    pub fn new(limit: u32) -> anyhow::Result<Answers> {
         let open = || RawSockets::open(None).context("answer rejected packets");
         Ok(Answers {
             related: open()?,
@@ -164,34 +174,86 @@ impl Answers {
             all: Bucket::full(BURST),
             rate: f64::from(limit),
             to_one: HashMap::new(),
-            counts: Counts::default(),
+            counts: Arc::default(),
+            last: Instant::now(),
         })
     }
 
-    /// Answers for these rules and those that replace them, until they are unloaded.
-    fn follow(&mut self, rules: HookRules, signals: &Signals) -> anyhow::Result<()> {
+    /// The counts, which others may read while it runs.
+    pub fn counts(&self) -> Arc<AnswerCounts> {
+        Arc::clone(&self.counts)
+    }
+
+    /// Answers for rules that are loaded at any time, until `wait` returns false. `note` gets whether there
+    /// are rules, when that changes. Only with [`AnswerLock`].
+    ///
+    /// # Errors
+    /// The loaded rules cannot be opened.
+    pub fn run(
+        &mut self,
+        place: &PinArgs,
+        mut wait: impl FnMut(Duration) -> anyhow::Result<bool>,
+        note: impl Fn(bool),
+    ) -> anyhow::Result<()> {
+        let mut waits = false;
+        loop {
+            let found = match place.mounted()? {
+                Some(pins) => HookRules::open_to_edit(&pins)?,
+                None => None,
+            };
+            let continues = match found {
+                Some(rules) => {
+                    waits = false;
+                    self.follow(&rules, &mut wait, || note(true))?
+                }
+                None => {
+                    if !std::mem::replace(&mut waits, true) {
+                        note(false);
+                    }
+                    wait(LOOK_FOR_RULES)?
+                }
+            };
+            if !continues {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Answers for these rules and those that replace them, until they are unloaded. False: until the end.
+    fn follow(
+        &mut self,
+        rules: &HookRules,
+        wait: &mut impl FnMut(Duration) -> anyhow::Result<bool>,
+        note: impl FnOnce(),
+    ) -> anyhow::Result<bool> {
         let cookies = self.related.cookies().context("number the sockets")?;
         let mut cursor = rules.events();
         rules.set_answers(cookies);
-        fairpath_cli::note("answering the packets that rules reject");
-        while !signals.stop() {
-            self.answer_all(&rules, &mut cursor);
+        note();
+        let mut continues = Ok(true);
+        while matches!(continues, Ok(true)) {
+            self.answer_all(rules, &mut cursor);
             if !rules.is_loaded() {
                 break;
             }
-            signals.wait(LOOK)?;
+            continues = wait(match self.last.elapsed() > IDLE {
+                true => IDLE_LOOK,
+                false => LOOK,
+            });
         }
         rules.set_answers([0; IP_FAMILIES]);
-        Ok(())
+        continues
     }
 
     fn answer_all(&mut self, rules: &HookRules, cursor: &mut EventCursor) {
         while let Some(event) = rules.next_event(cursor) {
             if let Occurrence::Rejected { kind, facts, .. } = event.occurrence {
+                self.last = Instant::now();
                 self.answer(&event, kind as u8, &facts);
             }
         }
-        self.counts.lost += cursor.take_lost();
+        let lost = cursor.take_lost();
+        self.counts.lost.fetch_add(lost, Ordering::Relaxed);
     }
 
     fn answer(&mut self, event: &Event, kind: u8, facts: &RejectedFacts) {
@@ -216,29 +278,29 @@ impl Answers {
         // A flood beyond the limit costs no routes.
         self.all.fill(Instant::now(), self.rate, BURST);
         if self.all.tokens < 1.0 {
-            return self.counts.limited += 1;
+            return add(&self.counts.limited);
         }
         let input = std::str::from_utf8(&event.input).unwrap_or_default();
         let interface = if_nametoindex(input).unwrap_or(0);
         let route = |to, from| self.plain.route(to, from, (input, interface));
         let answer = match packet.answer(route) {
             Ok(answer) => answer,
-            Err(Silence::Route) => return self.counts.failed += 1,
-            Err(_) => return self.counts.silent += 1,
+            Err(Silence::Route) => return add(&self.counts.failed),
+            Err(_) => return add(&self.counts.silent),
         };
         // The kernel does not limit errors to this host.
         let is_own = event.input == b"lo" || event.output == b"lo";
         let to = (kind != RESET && !is_own).then(|| destination(&answer));
         if !self.may_send(to.flatten()) {
-            return self.counts.limited += 1;
+            return add(&self.counts.limited);
         }
         let sockets = match facts.is_tracked {
             true => &self.related,
             false => &self.plain,
         };
         match sockets.send(&answer, interface) {
-            Ok(()) => self.counts.answered += 1,
-            Err(_) => self.counts.failed += 1,
+            Ok(()) => add(&self.counts.answered),
+            Err(_) => add(&self.counts.failed),
         }
     }
 

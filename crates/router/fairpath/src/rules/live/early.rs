@@ -31,6 +31,16 @@ pub fn cards(names: &[String]) -> anyhow::Result<Vec<(IfIndex, &str)>> {
     cards.collect()
 }
 
+/// Those that are there. At the start of the machine, cards may come later.
+pub fn present(names: &[String]) -> Vec<(IfIndex, &str)> {
+    let index = |name: &str| if_nametoindex(name).ok().map(IfIndex);
+    let names: BTreeSet<&str> = names.iter().map(|name| &name[..]).collect();
+    let names = names.into_iter();
+    names
+        .filter_map(|name| Some((index(name)?, name)))
+        .collect()
+}
+
 /// # Errors
 /// A rule that table raw has in PREROUTING reads a fact that drivers do not have.
 pub fn check(file: &str, ruleset: &Ruleset) -> anyhow::Result<()> {

@@ -9,7 +9,7 @@ use fairpath_rules::{Family, Ruleset, Table};
 use super::journal::{entry, some_chains};
 use super::loaded::Parts;
 use super::suitable::Suitable;
-use super::{NONE_LOADED, PinArgs, refuse_while_waiting};
+use super::{NONE_LOADED, PinArgs, kept, refuse_while_waiting};
 
 /// Tables of which a packet meets one base chain at most. So no packet can meet an edited chain at one hook
 /// and the one before it at another.
@@ -90,6 +90,7 @@ pub fn edit(
         return Ok(Some((count, now)));
     }
     let lines = entry(family, after, &chains);
+    let kept = kept::Edited::before(&parts, rules.text_here());
     let done = rules.edit(&RulesEdit {
         family: number,
         chains: &made.chains,
@@ -99,6 +100,9 @@ pub fn edit(
         rules: now as u64,
         lines: &lines,
     })?;
+    if let Some(kept) = kept.filter(|_| done) {
+        kept.keep(&lines, &rules);
+    }
     Ok(done.then_some((count, now)))
 }
 

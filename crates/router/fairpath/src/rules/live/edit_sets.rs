@@ -18,7 +18,7 @@ use super::journal::entry_of_sets;
 use super::loaded::{Loaded, Parts};
 use super::record::{Rest, settle};
 use super::suitable::Suitable;
-use super::{NONE_LOADED, PinArgs, install, lock, must_open, refuse_while_waiting};
+use super::{NONE_LOADED, PinArgs, install, kept, lock, must_open, refuse_while_waiting};
 
 /// Most bytes of the lines of an edit.
 const MOST_BYTES: usize = 64 << 20;
@@ -78,7 +78,8 @@ pub fn edit_sets(place: &PinArgs, name: &str, lines: &str) -> anyhow::Result<()>
     suitable.complete()?;
     let new = old.with_sets(&sets)?;
     let built = new.build()?;
-    install(&new, built, Some((rules, old)), &pins, None, None)?;
+    let installed = install(&new, built, Some((rules, old)), &pins, None, None)?;
+    kept::keep(new.options(), &installed.text);
     Ok(())
 }
 
@@ -291,7 +292,12 @@ fn edit_elements(place: &PinArgs, name: &str, lines: &str) -> anyhow::Result<boo
     }
     let finished = edited.finish();
     let entry = entry_of_sets(lines, now);
-    Ok(rules.edit_sets(&finished, &entry)?)
+    let kept = kept::Edited::before(&parts, rules.text_here());
+    let done = rules.edit_sets(&finished, &entry)?;
+    if let Some(kept) = kept.filter(|_| done) {
+        kept.keep(&entry, &rules);
+    }
+    Ok(done)
 }
 
 /// Looks for the element of a line `test NAME ENTRY` in the loaded sets. Returns its name, and whether it is

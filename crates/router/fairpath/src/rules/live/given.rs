@@ -17,6 +17,7 @@ use fairpath_units::counted;
 use serde::{Deserialize, Serialize};
 
 use super::PinArgs;
+use super::loaded::Source;
 use super::record::{Record, Saved};
 
 /// The table that the hooks cannot evaluate at all.
@@ -215,6 +216,33 @@ impl Given {
     pub fn tables(&self) -> impl Iterator<Item = (Family, &fairpath_rules::Table)> {
         let rulesets = self.tables.iter().map(|table| &table.ruleset);
         rulesets.flat_map(|ruleset| ruleset.tables.iter().map(|table| (ruleset.family, table)))
+    }
+
+    /// The tables for the text of the loaded rules.
+    pub fn sources(&self) -> Vec<Source> {
+        let tables = self.tables.iter();
+        let sources = tables.map(|table| Source::given(&table.file, &table.ruleset));
+        sources.collect()
+    }
+
+    /// Tables of the text of loaded rules.
+    ///
+    /// # Errors
+    /// It is corrupt.
+    pub fn of(sources: &[Source]) -> anyhow::Result<Given> {
+        let mut given = Given::default();
+        for source in sources {
+            let mut ruleset = source.read()?;
+            let names: Vec<String> = ruleset
+                .tables
+                .iter()
+                .map(|table| table.name.to_string())
+                .collect();
+            for name in names {
+                given.take(source.name(), &mut ruleset, &name);
+            }
+        }
+        Ok(given)
     }
 
     /// Takes a table out of the rules of a file.

@@ -1,7 +1,7 @@
 //! Rules as they are loaded: their text next to the images, and the trees of it.
 //!
-//! The text is one line of JSON, then the rules of each family as iptables-save prints them, then the
-//! sets. The images have the numbers of counters.
+//! The text is one line of JSON, then the rules of each family as iptables-save prints them, the sets, and
+//! the tables that iptables got. The images have the numbers of counters.
 
 use std::collections::HashMap;
 
@@ -33,6 +33,30 @@ pub struct Source {
 impl Source {
     pub fn new(name: &str, ruleset: &Ruleset) -> Source {
         Source::with_lines(name, ruleset, |line| line)
+    }
+
+    /// Of tables that iptables gets, with their counters.
+    pub fn given(name: &str, ruleset: &Ruleset) -> Source {
+        Source {
+            text: to_bytes(ruleset, WithCounters::AsRead),
+            ..Source::new(name, ruleset)
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Reads the text. Its lines are those of the file.
+    ///
+    /// # Errors
+    /// It is corrupt.
+    pub fn read(&self) -> anyhow::Result<Ruleset> {
+        let mut text = &self.text[..];
+        let reading = read(&mut text, &self.name, self.family, &Names::default());
+        let mut ruleset = reading.context("read memory")?.complete()?;
+        self.lines.restore(&mut ruleset);
+        Ok(ruleset)
     }
 
     /// With lines of the file by those of the tree.
@@ -107,6 +131,12 @@ struct Heading {
     sets: Option<usize>,
     /// Names of the sets in the images, by family and number.
     in_images: [Vec<String>; HOOK_FAMILIES],
+    /// Tables that iptables got.
+    #[serde(default)]
+    given: Vec<Part>,
+    /// A random number of this text; 0: it has none.
+    #[serde(default)]
+    number: u64,
     optimised: bool,
     counters: u32,
     options: Options,
@@ -119,6 +149,31 @@ struct Part {
     family: usize,
     bytes: usize,
     lines: Lines,
+}
+
+impl Part {
+    fn of(source: &Source) -> Part {
+        Part {
+            name: source.name.clone(),
+            family: source.family as usize,
+            bytes: source.text.len(),
+            lines: source.lines.clone(),
+        }
+    }
+
+    /// The source with the text that `take` returns.
+    fn read(
+        self,
+        take: &mut impl FnMut(usize) -> anyhow::Result<Vec<u8>>,
+    ) -> anyhow::Result<Source> {
+        let family = Family::ALL[..HOOK_FAMILIES].get(self.family);
+        Ok(Source {
+            name: self.name,
+            family: *family.context("the text of the rules has another family")?,
+            text: take(self.bytes)?,
+            lines: self.lines,
+        })
+    }
 }
 
 struct Set {
@@ -135,6 +190,10 @@ pub struct Loaded {
     optimised: bool,
     mode: CounterMode,
     time: Timestamp,
+    /// Tables that iptables got.
+    given: Vec<Source>,
+    /// Of the text that was read.
+    number: u64,
     options: Options,
     by_family: [Option<Set>; HOOK_FAMILIES],
     /// Lines of the rules of a family before [`Loaded::identify`], in their order.
@@ -168,15 +227,8 @@ impl Loaded {
     ) -> anyhow::Result<Loaded> {
         let mut by_family = [const { None }; HOOK_FAMILIES];
         for source in &sources {
-            let Source {
-                name, family, text, ..
-            } = source;
-            let names = Names::default();
-            let reading = read(&mut &text[..], name, *family, &names).context("read memory")?;
-            let mut ruleset = reading.complete()?;
-            source.lines.restore(&mut ruleset);
-            let name = name.clone();
-            by_family[*family as usize] = Some(Set { ruleset, name });
+            let (ruleset, name) = (source.read()?, source.name.clone());
+            by_family[source.family as usize] = Some(Set { ruleset, name });
         }
         Ok(Loaded {
             sources,
@@ -185,6 +237,8 @@ impl Loaded {
             optimised,
             mode,
             time,
+            given: Vec::new(),
+            number: 0,
             options: Options::default(),
             by_family,
             lines: Default::default(),
@@ -226,26 +280,14 @@ impl Loaded {
             }
             None => bail!("the text of the rules is cut"),
         };
-        let mut sources = Vec::new();
-        for part in heading.files {
-            let Part {
-                name,
-                family,
-                bytes,
-                lines,
-            } = part;
-            let family = Family::ALL[..HOOK_FAMILIES].get(family);
-            let family = *family.context("the text of the rules has another family")?;
-            let text = take(bytes)?;
-            sources.push(Source {
-                name,
-                family,
-                text,
-                lines,
-            });
-        }
+        let sources = heading.files.into_iter();
+        let sources = sources.map(|part| part.read(&mut take));
+        let sources = sources.collect::<anyhow::Result<_>>()?;
         let sets = heading.sets.map(&mut take).transpose()?;
         let sets = sets.map(String::from_utf8).transpose()?;
+        let given = heading.given.into_iter();
+        let given = given.map(|part| part.read(&mut take));
+        let given = given.collect::<anyhow::Result<_>>()?;
         let mode = match heading.counters {
             0 => CounterMode::None,
             1 => CounterMode::Sampled,
@@ -254,6 +296,7 @@ impl Loaded {
         let time = Timestamp::from_second(heading.time)?;
         let mut read = Loaded::of(sources, sets, heading.optimised, mode, time)?;
         read.replay(rest)?;
+        (read.given, read.number) = (given, heading.number);
         read.options = heading.options;
         Ok(read)
     }
@@ -274,22 +317,21 @@ impl Loaded {
     }
 
     /// The text for [`Loaded::read`], of rules with these images. Its sets have no edits.
-    pub fn text(&self, built: &[Option<Built>; HOOK_FAMILIES]) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// There is no random number.
+    pub fn text(&self, built: &[Option<Built>; HOOK_FAMILIES]) -> anyhow::Result<Vec<u8>> {
         let names = |built: &Option<Built>| {
             let built = built.as_ref();
             built.map_or_else(Vec::new, |built| built.sets.clone())
         };
-        let part = |source: &Source| Part {
-            name: source.name.clone(),
-            family: source.family as usize,
-            bytes: source.text.len(),
-            lines: source.lines.clone(),
-        };
         let heading = Heading {
             time: self.time.as_second(),
-            files: self.sources.iter().map(part).collect(),
+            files: self.sources.iter().map(Part::of).collect(),
             sets: self.sets.as_ref().map(String::len),
             in_images: built.each_ref().map(names),
+            given: self.given.iter().map(Part::of).collect(),
+            number: getrandom::u64().context("draw the number of the text")?,
             optimised: self.optimised,
             counters: self.mode as u32,
             options: self.options.clone(),
@@ -300,7 +342,10 @@ impl Loaded {
             out.extend_from_slice(&source.text);
         }
         out.extend_from_slice(self.sets.as_deref().unwrap_or_default().as_bytes());
-        out
+        for source in &self.given {
+            out.extend_from_slice(&source.text);
+        }
+        Ok(out)
     }
 
     /// The sets.
@@ -339,10 +384,28 @@ impl Loaded {
     pub fn with_sets(&self, sets: &Sets) -> anyhow::Result<Loaded> {
         let mut text = String::new();
         sets.write_loaded(&mut text)?;
-        let sources = self.sources.to_vec();
+        self.with_other(self.sources.clone(), Some(text))
+    }
+
+    /// The same rules for another load, with these sets.
+    ///
+    /// # Errors
+    /// A set is too large.
+    pub fn again(&self, sets: Option<String>, kept: String) -> anyhow::Result<Loaded> {
+        let mut new = self.with_other(self.sources.clone(), sets)?;
+        new.options = Options {
+            load: getrandom::u64().context("draw the number of the load")?,
+            kept: Some(kept),
+            ..new.options
+        };
+        Ok(new)
+    }
+
+    fn with_other(&self, sources: Vec<Source>, sets: Option<String>) -> anyhow::Result<Loaded> {
         let now = Timestamp::now();
-        let new = Loaded::of(sources, Some(text), self.optimised, self.mode, now)?;
+        let new = Loaded::of(sources, sets, self.optimised, self.mode, now)?;
         Ok(Loaded {
+            given: self.given.clone(),
             options: self.options.clone(),
             ..new
         })
@@ -368,13 +431,22 @@ impl Loaded {
         sources.push(Source::with_lines(name, ruleset, |at| {
             line(at).unwrap_or(0)
         }));
-        let now = Timestamp::now();
-        let sets = self.sets_text()?;
-        let new = Loaded::of(sources, sets, self.optimised, self.mode, now)?;
-        Ok(Loaded {
-            options: self.options.clone(),
-            ..new
-        })
+        self.with_other(sources, self.sets_text()?)
+    }
+
+    /// Adds tables that iptables gets.
+    pub fn give(&mut self, given: Vec<Source>) {
+        self.given = given;
+    }
+
+    /// Tables that iptables got.
+    pub fn given(&self) -> &[Source] {
+        &self.given
+    }
+
+    /// The number of the text that was read.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     pub fn options(&self) -> &Options {
@@ -479,6 +551,8 @@ pub struct Parts<'t> {
     /// Edits after the load.
     pub journal: &'t [u8],
     pub lookups: Lookups,
+    /// The number of the text.
+    pub number: u64,
     pub options: Options,
 }
 
@@ -501,6 +575,9 @@ impl<'t> Parts<'t> {
             *place = Some(take(bytes).context(cut)?);
         }
         let sets = take(heading.sets.unwrap_or(0)).context(cut)?;
+        for Part { bytes, .. } in heading.given {
+            take(bytes).context(cut)?;
+        }
         Ok(Parts {
             families,
             sets,
@@ -510,6 +587,7 @@ impl<'t> Parts<'t> {
                 true => Lookups::Estimated,
                 false => Lookups::Never,
             },
+            number: heading.number,
             options: heading.options,
         })
     }

@@ -6,10 +6,12 @@
 //! ```
 //!
 //! The loaded rules are their own record: their text is next to their images, so that no file can differ
-//! from what packets meet. shadow.rs compares rules that decide nothing with those that run.
+//! from what packets meet. kept.rs keeps this text for boot.rs, which loads it at the next start of the
+//! machine. shadow.rs compares rules that decide nothing with those that run.
 
 mod again;
 mod answers;
+mod boot;
 mod counters;
 mod early;
 mod edit_chains;
@@ -19,6 +21,7 @@ mod follow;
 mod frames;
 mod given;
 mod journal;
+mod kept;
 mod loaded;
 mod log;
 mod options;
@@ -32,7 +35,7 @@ mod trace;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -42,6 +45,7 @@ use fairpath_bpf::{
     AnswerLock, HOOK_FAMILIES, HookError, HookLock, HookRules, HookSet, NewRules, Pins,
 };
 use fairpath_core::rules::{Carry, Counter, CounterMode};
+use fairpath_history::snapshot::DEFAULT_SOCKET;
 use fairpath_rules::image::{Built, Placed, Used, carry, carry_edited};
 use fairpath_rules::{Family, FindingKind, Ruleset, check_rules};
 use fairpath_units::counted;
@@ -50,12 +54,14 @@ use serde_json::json;
 
 use super::Format;
 use super::files::{FileArgs, load as load_files};
-pub use answers::{AnswerArgs, answer};
+pub use answers::{ANSWERING, AnswerArgs, AnswerCounts, Answers, answer};
+pub use boot::{BootArgs, boot};
 use counters::counted_rules;
 pub use counters::{CountersArgs, run as print_counters};
 pub use edit_sets::{edit_sets, loaded_sets, look_for};
 pub use follow::{FollowArgs, run as follow};
 use given::{Given, NAT, NatArg, Outcome};
+use kept::KeptArgs;
 use loaded::{Loaded, Parts, Source, counters};
 pub use log::{LogArgs, run as log};
 use options::Options;
@@ -89,6 +95,15 @@ pub struct PinArgs {
 }
 
 impl PinArgs {
+    /// The place of a daemon with this control socket: that of the commands, and with another socket the
+    /// directory `pins` next to it.
+    pub fn of_daemon(socket: &Path) -> PinArgs {
+        let is_default = socket == Path::new(DEFAULT_SOCKET);
+        PinArgs {
+            pins: (!is_default).then(|| socket.with_file_name("pins")),
+        }
+    }
+
     /// The bpffs, mounted if it is not there.
     fn pins(&self) -> anyhow::Result<Pins> {
         let own = |path| lasting(path).map_err(anyhow::Error::msg);
@@ -128,6 +143,7 @@ impl PinArgs {
 /// The rules run at the hooks of netfilter in this network namespace, each table just before that of
 /// iptables. Each packet meets the old or the new rules at all hooks. They stay until `unload` or a
 /// restart of the machine, also without this process. If any rule is refused, nothing changes.
+/// A file keeps them for `fairpath rules boot` of the unit fairpath-rules, as they are after each edit.
 ///
 /// iptables keeps table nat: its tools get it in the same transaction. With --defer, they get each table
 /// with a rule that is refused, too. With --confirm, a process in the background brings these tables back.
@@ -173,6 +189,8 @@ pub struct LoadArgs {
     #[arg(long)]
     no_optimise: bool,
     #[command(flatten)]
+    kept: KeptArgs,
+    #[command(flatten)]
     place: PinArgs,
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -207,12 +225,16 @@ fn waiting(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Remove the loaded rules from the kernel.
+/// Remove the loaded rules from the kernel, and the file that keeps them for the next start.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     fairpath rules unload\n  \
+    fairpath rules unload --keep-file\n  \
     fairpath rules unload --pins /run/fairpath/rules")]
 pub struct UnloadArgs {
+    /// Leave that file, so that the rules come back at the next start of the machine
+    #[arg(long)]
+    keep_file: bool,
     #[command(flatten)]
     place: PinArgs,
 }
@@ -342,28 +364,48 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
         shadow: args.shadow,
         deferred: suitable.deferred(),
         elsewhere: suitable.elsewhere().clone(),
+        // Rules in the shadow are not known to be good.
+        kept: args.kept.path()?.filter(|_| !args.shadow),
         ..Options::default()
     };
-    let new = Loaded::new(sources, sets, !args.no_optimise, mode, options)?;
+    let mut new = Loaded::new(sources, sets, !args.no_optimise, mode, options)?;
+    new.give(given.sources());
     // Before the lock: large sets keep no other command waiting.
     let built = new.build()?;
-    let pins = args.place.pins()?;
-    let _lock = lock()?;
+    let lock = lock()?;
+    let (placed, outcomes) = put(&new, built, &given, &args.place, args.confirm, &lock)?;
+    drop(lock);
+    let kept = placed.iter().flatten().map(|placed| placed.kept).sum();
+    report(args, &new, &suitable, kept, &outcomes)
+}
+
+/// Puts a load in place of the loaded rules, and its tables in place of those of iptables.
+fn put(
+    new: &Loaded,
+    built: [Option<Built>; HOOK_FAMILIES],
+    given: &Given,
+    place: &PinArgs,
+    confirm: Option<Duration>,
+    _lock: &HookLock,
+) -> anyhow::Result<([Option<Placed>; HOOK_FAMILIES], Vec<Outcome>)> {
+    let pins = place.pins()?;
     let found = settle(Rest::Empty).and_then(|_| found(&pins));
-    let placed = found.and_then(|found| {
-        shadow::refuse_to_end(&new, found.as_ref())?;
+    let done = found.and_then(|found| {
+        shadow::refuse_to_end(new, found.as_ref())?;
         let old = found.as_ref();
         let back = old.map_or(Vec::new(), |(_, old)| old.options().taken_by(new.options()));
-        let switch = || install(&new, built, found, &pins, args.confirm, None);
-        given.hand_over(new.options().load, &args.place, args.confirm, &back, switch)
+        let switch = || install(new, built, found, &pins, confirm, None);
+        given.hand_over(new.options().load, place, confirm, &back, switch)
     });
-    if placed.is_err() && pins.is_new() {
+    if done.is_err() && pins.is_new() {
         // The first error is the one to print.
         let _ = pins.unmount();
     }
-    let (placed, outcomes) = placed?;
-    let kept = placed.iter().flatten().map(|placed| placed.kept).sum();
-    report(args, &new, &suitable, kept, &outcomes)
+    let (installed, outcomes) = done?;
+    if confirm.is_none() {
+        kept::keep(new.options(), &installed.text);
+    }
+    Ok((installed.placed, outcomes))
 }
 
 /// True if a command of iptables is for the real tool, because iptables keeps the table.
@@ -465,7 +507,8 @@ pub fn edit_loaded(
         counted,
     };
     let found = Some((rules, old));
-    install(&new, new.build()?, found, &pins, None, Some(&edited))?;
+    let installed = install(&new, new.build()?, found, &pins, None, Some(&edited))?;
+    kept::keep(new.options(), &installed.text);
     Ok((count, rules_now))
 }
 
@@ -514,6 +557,12 @@ fn refuse_while_waiting(rules: &HookRules) -> Result<(), HookError> {
     }
 }
 
+/// Rules that are loaded.
+struct Installed {
+    placed: [Option<Placed>; HOOK_FAMILIES],
+    text: Vec<u8>,
+}
+
 /// Puts rules in place of those that were found.
 fn install(
     new: &Loaded,
@@ -522,8 +571,8 @@ fn install(
     pins: &Pins,
     until: Option<Duration>,
     edited: Option<&Edited>,
-) -> anyhow::Result<[Option<Placed>; HOOK_FAMILIES]> {
-    let text = new.text(&built);
+) -> anyhow::Result<Installed> {
+    let text = new.text(&built)?;
     let placed = place(new, built, found.as_ref(), edited)?;
     let sets = std::array::from_fn(|family| {
         let placed = placed[family].as_ref()?;
@@ -551,7 +600,7 @@ fn install(
     };
     // An edit leaves the interfaces as they are.
     let cards = match edited {
-        None => early::cards(&new.options().early)?,
+        None => early::present(&new.options().early),
         Some(_) => Vec::new(),
     };
     let interfaces = frames::interfaces(new)?;
@@ -589,7 +638,7 @@ fn install(
         egress::keep(pins, new)?;
         release_tracking(new);
     }
-    Ok(placed)
+    Ok(Installed { placed, text })
 }
 
 /// Ends connection tracking that loaded rules do not need. They are loaded already, so a failure is a
@@ -726,12 +775,9 @@ pub fn unload(args: &UnloadArgs) -> anyhow::Result<()> {
     let _lock = lock()?;
     // They stay with iptables, as table nat does.
     let settled = settle(Rest::Stay);
-    let deferred = match must_open(&args.place) {
-        Ok((_, rules)) => {
-            Loaded::read(rules.text()).map_or(Vec::new(), |old| old.options().deferred.clone())
-        }
-        Err(_) => Vec::new(),
-    };
+    let opened = must_open(&args.place).ok();
+    let old = opened.and_then(|(_, rules)| Loaded::read(rules.text()).ok());
+    let options = old.map_or_else(Options::default, |old| old.options().clone());
     let removed = remove(&args.place);
     // What a load did that waited, or whose rules could not be read.
     let settled = match settled {
@@ -742,10 +788,13 @@ pub fn unload(args: &UnloadArgs) -> anyhow::Result<()> {
     if settled? != Settled::Back && removed == Removed::Nothing {
         bail!(NONE_LOADED);
     }
+    if let Some(file) = options.kept.filter(|_| !args.keep_file) {
+        kept::remove(&file)?;
+    }
     // Tables next to rules in the shadow are those of the rules that run.
     let described = match removed {
         Removed::Shadow => Vec::new(),
-        _ => given::describe(&deferred),
+        _ => given::describe(&options.deferred),
     };
     for (name, line) in described {
         let removal = name.removal();
@@ -804,9 +853,11 @@ pub fn confirm(args: &ConfirmArgs) -> anyhow::Result<()> {
     early::keep(&pins, &loaded.options().early)?;
     frames::keep(&pins, &loaded)?;
     egress::keep(&pins, &loaded)?;
+    let text = rules.text().to_vec();
     drop(rules);
     // The record of the load, whose process then ends.
     settle(Rest::Empty)?;
     release_tracking(&loaded);
+    kept::keep(loaded.options(), &text);
     Ok(())
 }

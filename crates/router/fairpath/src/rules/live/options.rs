@@ -21,6 +21,9 @@ pub struct Options {
     pub deferred: Vec<Name>,
     /// State of tables that iptables has.
     pub elsewhere: Elsewhere,
+    /// The file that keeps the rules for the next start of the machine.
+    #[serde(default)]
+    pub kept: Option<String>,
 }
 
 impl Options {

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::super::Format;
 use super::loaded::Loaded;
-use super::{PinArgs, early, egress, frames, given, must_open, record};
+use super::{PinArgs, early, egress, frames, given, kept, must_open, record};
 
 /// Packets that tables dropped: full, and in use. `None`: there are no tables.
 fn dropped_by_tables(rules: &HookRules) -> Option<(u64, u64)> {
@@ -37,6 +37,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     };
     let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
     let (counts, left) = (rules.counts(), rules.waiting());
+    let kept = kept::state(&loaded, rules.text());
     let tracking = loaded.reads_connections().then(is_tracking).transpose()?;
     let tables = dropped_by_tables(&rules);
     let early = early::names(&pins)?;
@@ -61,6 +62,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
         let object = json!({"loaded": loaded.describe(), "places": places,
             "nat_rules": {"ipv4": nat[0], "ipv6": nat[1]}, "deferred": deferred, "tables_pending": pending,
             "confirm_seconds": left.map(|left| left.as_secs()), "went_back": rules.went_back(),
+            "kept": kept.as_ref().map(|(file, is_kept)| json!({"file": file, "current": is_kept})),
             "edits": rules.edits(), "changes_at_tcx_egress": without.is_some(), "interfaces_without_changes": without, "arp_interfaces": arp.as_ref().map(|arp| &arp.with),
             "arp_interfaces_without": arp.as_ref().map(|arp| &arp.without), "early_drop": early, "packets_dropped_early": rules.dropped_early(), "connection_tracking": tracking, "rejected_are_answered": answered, "packets_parked": counts.parked,
             "packets_dropped_without_scratch": counts.pressed,
@@ -141,6 +143,20 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     }
     if rules.went_back() {
         out += "the last load was not confirmed: these are the rules before it\n";
+    }
+    if let Some((file, is_kept)) = kept {
+        let file = fairpath_units::text::line(&file);
+        let _ = match (is_kept, left) {
+            (true, _) => writeln!(out, "kept for the next start of the machine in {file}"),
+            (false, Some(_)) => writeln!(
+                out,
+                "not kept for the next start of the machine until they are confirmed"
+            ),
+            (false, None) => writeln!(
+                out,
+                "not kept for the next start of the machine: {file} has others, or none; the next load or edit keeps them"
+            ),
+        };
     }
     match answered {
         Some(true) => out += "rejected packets are answered by a process\n",
