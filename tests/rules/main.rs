@@ -19,6 +19,7 @@ mod nat_tables;
 mod oracle;
 mod repeated;
 mod runtimes;
+mod seen;
 mod sets;
 mod shadow;
 mod shared;

@@ -22,6 +22,8 @@ mod set;
 mod show;
 mod stats;
 
+pub use live::{Figures, Found, PinArgs};
+
 use std::process::ExitCode;
 
 use clap::Subcommand;

@@ -159,7 +159,10 @@ impl Engine {
                     search.is_some_and(|search| self.row_table.found(search, kind, name))
                 };
                 let meta = self.meta(more());
-                self.finish(self.history.snapshot_with(query, meta, &found))
+                let mut snapshot = self.history.snapshot_with(query, meta, &found);
+                let loaded_rules = self.loaded_rules.as_ref();
+                snapshot.rules = loaded_rules.and_then(|reader| reader.show(query));
+                self.finish(snapshot)
             }
             Request::Status => self.finish(self.history.status(self.meta(more()))),
             Request::Detail { class, limit } => self.detail(class, (*limit).min(MAX_LIST)),

@@ -175,6 +175,7 @@ impl Site {
             let mut snapshot = source.snapshot(&Query {
                 histograms: true,
                 alerts: true,
+                exported_rules: true,
                 ..Query::default()
             })?;
             // The daemon's sums include those of its other addresses.

@@ -386,6 +386,11 @@ impl Loaded {
         self.mode
     }
 
+    /// The time of the load.
+    pub fn time(&self) -> Timestamp {
+        self.time
+    }
+
     /// The tree of a family.
     pub fn ruleset(&self, family: usize) -> Option<&Ruleset> {
         Some(&self.by_family[family].as_ref()?.ruleset)

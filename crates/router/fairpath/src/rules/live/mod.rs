@@ -14,6 +14,7 @@ mod counters;
 mod early;
 mod edit_chains;
 mod edit_sets;
+mod figures;
 mod given;
 mod journal;
 mod loaded;
@@ -29,7 +30,7 @@ mod trace;
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,7 @@ use fairpath_bpf::{
     AnswerLock, HOOK_FAMILIES, HookError, HookLock, HookRules, HookSet, NewRules, Pins,
 };
 use fairpath_core::rules::{Carry, Counter, CounterMode};
+use fairpath_history::snapshot::DEFAULT_SOCKET;
 use fairpath_rules::image::{Built, Placed, Used, carry, carry_edited};
 use fairpath_rules::{Family, FindingKind, Ruleset, check_rules};
 use fairpath_units::quantity::read_duration;
@@ -51,6 +53,7 @@ pub use answers::{AnswerArgs, answer};
 use counters::counted_rules;
 pub use counters::{CountersArgs, run as print_counters};
 pub use edit_sets::{edit_sets, loaded_sets, look_for};
+pub use figures::{Figures, Found};
 use given::{Given, NAT, NatArg, Outcome};
 use loaded::{Loaded, Parts, Source, counters};
 pub use log::{LogArgs, run as log};
@@ -85,6 +88,15 @@ pub struct PinArgs {
 }
 
 impl PinArgs {
+    /// The place of a daemon with this control socket: that of the commands, and with another socket the
+    /// directory `pins` next to it.
+    pub fn of_daemon(socket: &Path) -> PinArgs {
+        let is_default = socket == Path::new(DEFAULT_SOCKET);
+        PinArgs {
+            pins: (!is_default).then(|| socket.with_file_name("pins")),
+        }
+    }
+
     /// The bpffs, mounted if it is not there.
     fn pins(&self) -> anyhow::Result<Pins> {
         let own = |path| lasting(path).map_err(anyhow::Error::msg);

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use anyhow::Context;
 use fairpath_backend::is_tracking;
-use fairpath_bpf::{AnswerLock, HOOK_FAMILIES, HookRules};
+use fairpath_bpf::AnswerLock;
+use fairpath_core::rules::Store;
 use fairpath_units::counted;
 use serde_json::json;
 
@@ -13,13 +14,7 @@ use super::loaded::Loaded;
 use super::{PinArgs, early, given, must_open, record};
 
 /// Packets that tables dropped: full, and in use. `None`: there are no tables.
-fn dropped_by_tables(rules: &HookRules) -> Option<(u64, u64)> {
-    let memories: Vec<_> = (0..HOOK_FAMILIES)
-        .filter_map(|family| rules.memory(family))
-        .collect();
-    let stores = memories
-        .iter()
-        .flat_map(|memory| (0..memory.tables()).map(|number| memory.table(number)));
+pub fn dropped_by(stores: impl Iterator<Item = Store>) -> Option<(u64, u64)> {
     let all = stores.map(|store| (store.refused, store.contended));
     all.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
@@ -38,7 +33,12 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
     let (counts, left) = (rules.counts(), rules.waiting());
     let tracking = loaded.reads_connections().then(is_tracking).transpose()?;
-    let tables = dropped_by_tables(&rules);
+    let memories = [0, 1].map(|family| rules.memory(family));
+    let stores = memories.iter().flatten().flat_map(|memory| {
+        let numbers = 0..memory.tables();
+        numbers.map(|number| memory.table(number))
+    });
+    let tables = dropped_by(stores);
     let early = early::names(&pins)?;
     let rejects = loaded.rejects() && !loaded.options().shadow;
     let answered = rejects.then(AnswerLock::is_taken).transpose()?;
