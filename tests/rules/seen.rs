@@ -5,7 +5,7 @@ use std::fs;
 use std::net::UdpSocket;
 
 use fairpath_testbed::{Need, Testbed, requires, wait_for};
-use fairpath_tests::daemon::{get, samples};
+use fairpath_tests::daemon::{client, get, samples};
 use fairpath_tests::{Daemon, PATIENCE};
 use serde_json::{Value, json};
 
@@ -101,6 +101,22 @@ fn snapshots_and_metrics_follow_loaded_rules() {
     let packets = rule(&quiet, drop)["packets"].as_f64().unwrap();
     assert_eq!(packets as u64, router.packets(drop));
 
+    let top = |words: &[&str]| {
+        let output = client(
+            &router.place,
+            &[&["top", "--once", "--rules"], words].concat(),
+        );
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = top(&["--filter", "dport 7001"]);
+    let lines: Vec<&str> = text.lines().skip(3).collect();
+    assert!(
+        lines[0].contains("4 filter INPUT") && lines[0].ends_with(drop),
+        "{text}"
+    );
+    assert_eq!(lines.len(), 1, "{text}");
+
     let labels = format!("family=\"IPv4\",table=\"filter\",chain=\"INPUT\",rule=\"{drop}\"");
     let series = format!("fairpath_rule_packets_total{{{labels}}}");
     let target =
@@ -156,6 +172,7 @@ fn snapshots_and_metrics_follow_loaded_rules() {
     router.done(&["unload"]);
     shown_when(&daemon, "unloaded", Value::is_null);
     assert!(!metrics().keys().any(of_rules));
+    assert!(top(&[]).ends_with("no rules are loaded\n"));
     // Again, by another arena.
     router.load(&input(&[drop]));
     shown_when(&daemon, "loaded again", |rules| rules["rules_total"] == 1);
