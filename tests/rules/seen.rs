@@ -4,11 +4,16 @@
 use std::fs;
 use std::net::UdpSocket;
 
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+
 use fairpath_testbed::{Need, Testbed, requires, wait_for};
 use fairpath_tests::daemon::{client, get, samples};
-use fairpath_tests::{Daemon, PATIENCE};
+use fairpath_tests::{Daemon, PATIENCE, binary};
+use nix::unistd::{Gid, Group};
 use serde_json::{Value, json};
 
+use super::commands::fairpath;
 use super::live::{Router, filter};
 
 const PORT: u16 = 9909;
@@ -177,6 +182,71 @@ fn snapshots_and_metrics_follow_loaded_rules() {
     router.load(&input(&[drop]));
     shown_when(&daemon, "loaded again", |rules| rules["rules_total"] == 1);
     assert_eq!(metrics()[&series], 0.0);
+}
+
+/// A user without rights.
+const NOBODY: u32 = 65_534;
+
+#[test]
+fn the_group_lists_rules_without_root() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let router = watched(&testbed, "group");
+    let group = Group::from_gid(Gid::from_raw(NOBODY)).unwrap().unwrap();
+    let file = router.place.path("fairpath.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let key = format!("[control]\ngroup = {:?}\n", group.name);
+    fs::write(&file, text.replace("[control]\n", &key)).unwrap();
+    fs::set_permissions(router.place.path(""), fs::Permissions::from_mode(0o711)).unwrap();
+    let daemon = Daemon::start(&router.netns, &router.place);
+    let of_user = |uid: u32, gid: u32, words: &[&str]| {
+        // The socket of the daemon is a file, so a user needs no namespace, and may not enter one.
+        let mut command = match uid {
+            0 => router.netns.command_without_sysfs(fairpath()),
+            _ => binary::command(&fairpath()),
+        };
+        let place = router.place.path("pins");
+        command
+            .args(["rules", words[0], "--pins"])
+            .arg(place)
+            .args(&words[1..]);
+        command.uid(uid).gid(gid).output().unwrap()
+    };
+    let fails = |gid: u32, words: &[&str], message: &str| {
+        let output = of_user(NOBODY, gid, words);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            !output.status.success() && text.contains(message),
+            "{words:?}: {text}"
+        );
+    };
+    let same = |words: &[&str]| {
+        let [user, root] = [NOBODY, 0].map(|user| of_user(user, user, words));
+        assert!(user.status.success(), "{words:?}: {user:?}");
+        assert!(!user.stdout.is_empty());
+        assert_eq!(user, root, "{words:?}");
+    };
+    fails(NOBODY, &["counters"], "no rules are loaded");
+    // A comment of bytes that are no text stays as it is.
+    let rules = [
+        "INPUT -p udp -m udp --dport 7001 -j DROP",
+        "INPUT -p udp -m comment --comment \"L\u{f6}wen\" -j REJECT --reject-with icmp-port-unreachable",
+    ];
+    router.load(&filter(&rules));
+    send(&router, 7001, 5);
+    shown_when(&daemon, "loaded", |rules| rules["rules_total"] == 2);
+    same(&["counters"]);
+    same(&["counters", "--family", "ipv4", "--format", "json"]);
+    same(&["apply", "--loaded", "--", "-S", "INPUT"]);
+    same(&["apply", "--loaded", "--", "-n", "-v", "-L"]);
+    let shown = of_user(NOBODY, NOBODY, &["show"]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.starts_with("2 rules, loaded at "), "{shown}");
+    assert!(shown.contains("rejected packets get no answer"), "{shown}");
+    fails(NOBODY, &["counters", "--zero"], "only root");
+    fails(NOBODY, &["apply", "--loaded", "--", "-F"], "");
+    fails(1, &["counters"], "member of the group");
+    same(&["counters"]);
 }
 
 #[test]

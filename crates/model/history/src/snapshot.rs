@@ -730,6 +730,8 @@ pub enum Request {
     },
     /// A [`Snapshot`] without rows, with the reported alerts.
     Status,
+    /// All loaded rules with their counters.
+    Rules,
     /// Reload the configuration. Only root may do this.
     Reload,
     /// Start shaping. Only root may do this.
@@ -750,6 +752,7 @@ impl Request {
             Request::Snapshot { .. }
             | Request::Detail { .. }
             | Request::History { .. }
+            | Request::Rules
             | Request::Status => false,
             Request::Reload
             | Request::ShapeStart
@@ -777,6 +780,13 @@ pub enum Answer {
     History {
         /// The counts in steps.
         series: Box<Series>,
+    },
+    /// To [`Request::Rules`].
+    Rules {
+        /// For commands of this version only. Each character is a byte.
+        text: String,
+        /// Their state, without lists of rules.
+        state: Box<LoadedRules>,
     },
     /// The request succeeded.
     Done {

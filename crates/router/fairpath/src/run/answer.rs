@@ -34,6 +34,11 @@ impl Daemon {
             // Its thread answers.
             return self.archiver.question(pending);
         }
+        if pending.request == Request::Rules
+            && let Some(reader) = &self.engine.loaded_rules
+        {
+            return reader.question(pending);
+        }
         let answer = match pending.request {
             Request::Reload => match self.reload() {
                 Ok(text) => Answer::Done { text },
@@ -73,7 +78,10 @@ impl Daemon {
                         snapshot.shape = shaped.map(|(shaping, config)| shaping.snapshot(config));
                     }
                     Answer::Detail { detail } => self.add_queues(&mut detail.row),
-                    Answer::History { .. } | Answer::Done { .. } | Answer::Error { .. } => {}
+                    Answer::History { .. }
+                    | Answer::Rules { .. }
+                    | Answer::Done { .. }
+                    | Answer::Error { .. } => {}
                 }
                 answer
             }
@@ -170,6 +178,9 @@ impl Engine {
                 text:
                     "history: this process keeps none: query the daemon, or name its file by --file"
                         .to_owned(),
+            },
+            Request::Rules => Answer::Error {
+                text: "rules: this process does not list them: query the daemon".to_owned(),
             },
             Request::Reload => Answer::Error {
                 text: "reload: this process has no configuration file".to_owned(),

@@ -3,15 +3,16 @@
 //! It takes at most a hundredth of a processor for counters, and a twentieth for the text of new rules: after
 //! a long reading, it waits longer. It has no capability: the pinned arena belongs to root, as the daemon.
 
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use fairpath_history::loaded_rules::LoadedRules;
-use fairpath_history::snapshot::Query;
+use fairpath_history::snapshot::{Answer, Query};
 
+use super::query::PendingRequest;
 use crate::privileges;
 use crate::rules::{Figures, Found, PinArgs};
 
@@ -19,6 +20,8 @@ use crate::rules::{Figures, Found, PinArgs};
 const EVERY: Duration = Duration::from_secs(1);
 /// Time without a reading of counters, in times of the last one.
 const COUNTERS_SHARE: u32 = 100;
+/// Questions that wait. Further ones are refused.
+const MAX_WAITING: usize = 4;
 /// The same for the text of rules.
 const TEXT_SHARE: u32 = 20;
 
@@ -33,7 +36,7 @@ struct Latest {
 /// The thread. Drop ends it.
 pub struct LoadedRulesReader {
     latest: Arc<Mutex<Latest>>,
-    over: Option<SyncSender<()>>,
+    questions: Option<SyncSender<PendingRequest>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -44,7 +47,7 @@ impl LoadedRulesReader {
     /// The kernel provides no thread.
     pub fn start(place: PinArgs) -> anyhow::Result<LoadedRulesReader> {
         let latest = Arc::<Mutex<Latest>>::default();
-        let (over, wake) = mpsc::sync_channel(0);
+        let (questions, asked) = mpsc::sync_channel(MAX_WAITING);
         let theirs = Arc::clone(&latest);
         let run = move || {
             privileges::drop_all();
@@ -53,14 +56,15 @@ impl LoadedRulesReader {
                 latest: theirs,
                 next_text: Instant::now(),
                 rest: EVERY,
+                next_answer: Instant::now(),
             };
-            keeper.run(&wake);
+            keeper.run(&asked);
         };
         let thread = thread::Builder::new().name("loaded rules".into());
         let thread = thread.spawn(run);
         Ok(LoadedRulesReader {
             latest,
-            over: Some(over),
+            questions: Some(questions),
             thread: Some(thread.context("start the thread that reads loaded rules")?),
         })
     }
@@ -84,6 +88,16 @@ impl LoadedRulesReader {
         self.latest().problem.clone()
     }
 
+    /// Queues a question for all rules. Never waits. The thread answers.
+    pub fn question(&self, pending: PendingRequest) {
+        let questions = self.questions.as_ref();
+        let refused = questions.and_then(|questions| questions.try_send(pending).err());
+        if let Some(TrySendError::Full(pending) | TrySendError::Disconnected(pending)) = refused {
+            let text = "rules: too many questions wait: retry".to_owned();
+            pending.answer(Answer::Error { text });
+        }
+    }
+
     fn latest(&self) -> std::sync::MutexGuard<'_, Latest> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -91,7 +105,7 @@ impl LoadedRulesReader {
 
 impl Drop for LoadedRulesReader {
     fn drop(&mut self) {
-        self.over = None;
+        self.questions = None;
         if let Some(thread) = self.thread.take() {
             // A panic in it was printed.
             let _ = thread.join();
@@ -107,10 +121,12 @@ struct Keeper {
     next_text: Instant,
     /// Time until the next reading.
     rest: Duration,
+    /// Earliest time at which all rules are listed.
+    next_answer: Instant,
 }
 
 impl Keeper {
-    fn run(&mut self, over: &Receiver<()>) {
+    fn run(&mut self, asked: &Receiver<PendingRequest>) {
         loop {
             self.rest = EVERY;
             match self.read() {
@@ -122,10 +138,44 @@ impl Keeper {
                     self.publish(None, Some(text));
                 }
             }
-            if over.recv_timeout(self.rest) != Err(RecvTimeoutError::Timeout) {
-                return;
+            let next = Instant::now() + self.rest;
+            loop {
+                let rest = next.saturating_duration_since(Instant::now());
+                match asked.recv_timeout(rest) {
+                    Ok(pending) => {
+                        let answer = self.answer();
+                        pending.answer(answer.unwrap_or_else(|error| Answer::Error {
+                            text: format!("{error:#}"),
+                        }));
+                    }
+                    Err(RecvTimeoutError::Timeout) => break,
+                    Err(RecvTimeoutError::Disconnected) => return,
+                }
             }
         }
+    }
+
+    /// All rules with their counters.
+    fn answer(&mut self) -> anyhow::Result<Answer> {
+        let start = Instant::now();
+        let left = self.next_answer.saturating_duration_since(start);
+        if left > EVERY {
+            let seconds = left.as_secs() + 1;
+            bail!("rules: they are many, and were listed just now: retry in {seconds} s");
+        }
+        thread::sleep(left);
+        let start = Instant::now();
+        let text = self.figures.text();
+        self.next_answer = Instant::now() + start.elapsed() * TEXT_SHARE;
+        let bytes = text?;
+        // The state is that of the last reading; of rules that were loaded since, there is none.
+        let latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = latest.rules.as_ref().map(|rules| rules.part(0, false));
+        drop(latest);
+        Ok(Answer::Rules {
+            text: bytes.into_iter().map(char::from).collect(),
+            state: Box::new(state.context("rules: they were just loaded: retry in 1 s")?),
+        })
     }
 
     fn publish(&self, rules: Option<LoadedRules>, problem: Option<String>) {

@@ -2,7 +2,7 @@
 //!
 //! The text is read after each change of the rules, the counters at any time.
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use fairpath_backend::monotonic_ns;
 use fairpath_bpf::{AnswerLock, HOOK_FAMILIES, HookRules, Pins};
 use fairpath_core::rules::{CounterMode, Memory};
@@ -12,9 +12,10 @@ use fairpath_rules::image::{Chains, table_places};
 use fairpath_rules::{Ruleset, Target, rule_text};
 use fairpath_watch::unix_ns;
 
-use super::PinArgs;
+use super::counters::count;
 use super::loaded::Loaded;
 use super::status::dropped_by;
+use super::{NONE_LOADED, PinArgs, READS};
 
 /// Rules that a reader follows.
 pub struct Figures {
@@ -144,6 +145,22 @@ impl Figures {
         });
         self.counts.replace(list);
         Ok(true)
+    }
+
+    /// All rules with their counters, for [`super::daemon`]. O(rules).
+    ///
+    /// # Errors
+    /// No rules are loaded.
+    pub fn text(&self) -> anyhow::Result<Vec<u8>> {
+        let pins = self.place.mounted()?.context(NONE_LOADED)?;
+        for _ in 0..READS {
+            let mut rules = HookRules::open_to_edit(&pins)?.context(NONE_LOADED)?;
+            rules.look()?;
+            if let Some(loaded) = count(&rules, None, false)? {
+                return Ok(loaded.counted_text());
+            }
+        }
+        bail!("list rules: loads replace them faster than they can be read")
     }
 
     /// Reads the counters of the rules whose text was read. `None`: there are none.

@@ -34,6 +34,14 @@ impl Source {
         Source::with_lines(name, ruleset, |line| line)
     }
 
+    /// With the counters of the tree.
+    fn counted(name: &str, ruleset: &Ruleset) -> Source {
+        Source {
+            text: to_bytes(ruleset, WithCounters::Always),
+            ..Source::new(name, ruleset)
+        }
+    }
+
     /// With lines of the file by those of the tree.
     fn with_lines(name: &str, ruleset: &Ruleset, line: impl Fn(u32) -> u32) -> Source {
         let mut lines = Lines::default();
@@ -280,6 +288,24 @@ impl Loaded {
             let built = built.as_ref();
             built.map_or_else(Vec::new, |built| built.sets.clone())
         };
+        let in_images = [names(&built[0]), names(&built[1])];
+        self.write(&self.sources, self.sets.as_deref(), in_images)
+    }
+
+    /// The same with the counters of the trees and without sets, for [`super::daemon`].
+    pub fn counted_text(&self) -> Vec<u8> {
+        let sources = self.rulesets();
+        let sources = sources.map(|(name, ruleset)| Source::counted(name, ruleset));
+        let sources: Vec<Source> = sources.collect();
+        self.write(&sources, None, [Vec::new(), Vec::new()])
+    }
+
+    fn write(
+        &self,
+        sources: &[Source],
+        sets: Option<&str>,
+        in_images: [Vec<String>; 2],
+    ) -> Vec<u8> {
         let part = |source: &Source| Part {
             name: source.name.clone(),
             ipv4: source.family == Family::Ipv4,
@@ -288,19 +314,19 @@ impl Loaded {
         };
         let heading = Heading {
             time: self.time.as_second(),
-            files: self.sources.iter().map(part).collect(),
-            sets: self.sets.as_ref().map(String::len),
-            in_images: [names(&built[0]), names(&built[1])],
+            files: sources.iter().map(part).collect(),
+            sets: sets.map(str::len),
+            in_images,
             optimised: self.optimised,
             counters: self.mode as u32,
             options: self.options.clone(),
         };
         let mut out = serde_json::to_vec(&heading).expect("plain fields become JSON");
         out.push(b'\n');
-        for source in &self.sources {
+        for source in sources {
             out.extend_from_slice(&source.text);
         }
-        out.extend_from_slice(self.sets.as_deref().unwrap_or_default().as_bytes());
+        out.extend_from_slice(sets.unwrap_or_default().as_bytes());
         out
     }
 

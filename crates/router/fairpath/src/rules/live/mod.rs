@@ -11,6 +11,7 @@
 mod again;
 mod answers;
 mod counters;
+mod daemon;
 mod early;
 mod edit_chains;
 mod edit_sets;
@@ -52,6 +53,7 @@ use super::files::{FileArgs, load as load_files};
 pub use answers::{AnswerArgs, answer};
 use counters::counted_rules;
 pub use counters::{CountersArgs, run as print_counters};
+pub use daemon::{is_needed as needs_daemon, listed as listed_by_daemon};
 pub use edit_sets::{edit_sets, loaded_sets, look_for};
 pub use figures::{Figures, Found};
 use given::{Given, NAT, NatArg, Outcome};

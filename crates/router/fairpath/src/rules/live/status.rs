@@ -11,7 +11,12 @@ use serde_json::json;
 
 use super::super::Format;
 use super::loaded::Loaded;
-use super::{PinArgs, early, given, must_open, record};
+use super::{PinArgs, daemon, early, given, must_open, record};
+
+const SHADOW: &str = "in the shadow: they decide nothing, `fairpath rules shadow` compares them\n";
+const WENT_BACK: &str = "the last load was not confirmed: these are the rules before it\n";
+const ANSWERED: &str = "rejected packets are answered by a process\n";
+const NOT_ANSWERED: &str = "rejected packets get no answer: run `fairpath rules answer`\n";
 
 /// Packets that tables dropped: full, and in use. `None`: there are no tables.
 pub fn dropped_by(stores: impl Iterator<Item = Store>) -> Option<(u64, u64)> {
@@ -19,11 +24,51 @@ pub fn dropped_by(stores: impl Iterator<Item = Store>) -> Option<(u64, u64)> {
     all.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
+/// Prints the state as the daemon knows it: without priorities, and without tables of iptables.
+fn status_of_daemon(place: &PinArgs, format: Format) -> anyhow::Result<()> {
+    let (loaded, state) = daemon::ask(place, None)?;
+    if format == Format::Json {
+        return fairpath_cli::print(serde_json::to_string(&state)? + "\n");
+    }
+    let mut out = format!("{}\n", loaded.summary());
+    for file in &state.files {
+        let rules = counted(file.rules as usize, "rule", "rules");
+        let name = fairpath_units::text::line(&file.file);
+        let _ = writeln!(out, "  {}: {rules} of {name}", file.family);
+    }
+    if !state.deciding {
+        out += SHADOW;
+    }
+    if let Some(left) = state.confirm_ns {
+        let seconds = left / 1_000_000_000 + 1;
+        let _ = writeln!(
+            out,
+            "waiting for `fairpath rules confirm`: the rules before come back in {seconds} s"
+        );
+    }
+    if state.went_back {
+        out += WENT_BACK;
+    }
+    match state.rejected_are_answered {
+        Some(true) => out += ANSWERED,
+        Some(false) => out += NOT_ANSWERED,
+        None => {}
+    }
+    for (name, count) in state.counters.iter().filter(|(_, count)| **count > 0) {
+        let _ = writeln!(out, "{name}: {count}");
+    }
+    out += "the daemon reports this: root also sees priorities and tables of iptables\n";
+    fairpath_cli::print(out)
+}
+
 /// Prints the state of the loaded rules: `fairpath rules show` without files.
 ///
 /// # Errors
 /// No rules are loaded.
 pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
+    if daemon::is_needed() {
+        return status_of_daemon(place, format);
+    }
     let pending = record::pending()?;
     let opened = must_open(place);
     let (pins, rules) = match &pending {
@@ -77,7 +122,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
         let _ = writeln!(out, "{line}");
     }
     if loaded.options().shadow {
-        out += "in the shadow: they decide nothing, `fairpath rules shadow` compares them\n";
+        out += SHADOW;
     }
     out += "priorities:\n";
     let mut shown: Vec<(&str, i32)> = Vec::new();
@@ -118,11 +163,11 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
         let _ = writeln!(out, "{pending}");
     }
     if rules.went_back() {
-        out += "the last load was not confirmed: these are the rules before it\n";
+        out += WENT_BACK;
     }
     match answered {
-        Some(true) => out += "rejected packets are answered by a process\n",
-        Some(false) => out += "rejected packets get no answer: run `fairpath rules answer`\n",
+        Some(true) => out += ANSWERED,
+        Some(false) => out += NOT_ANSWERED,
         None => {}
     }
     if tracking == Some(false) {
