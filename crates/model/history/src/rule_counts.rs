@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn another_rule_with_the_id_has_no_rate_yet() {
+    fn another_rule_with_its_id_has_no_rate() {
         let mut counts = RuleCounts::default();
         counts.replace(list(&["-s 10.0.0.1 -j DROP"]));
         counts.take(SECOND, |_| [10, 10]);

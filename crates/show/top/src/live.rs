@@ -207,7 +207,7 @@ impl Live {
     }
 
     fn apply(&mut self, reply: Reply) {
-        self.state.has_asked_rules = reply.has_asked_rules;
+        self.state.has_requested_rules = reply.has_requested_rules;
         match reply.snapshot {
             Ok(snapshot) => self.state.show(snapshot),
             Err(error) => {

@@ -177,7 +177,7 @@ fn rules_view(buffer: &mut Buffer, area: Rect, state: &mut State) {
 /// Why no rule is shown.
 fn no_rules(state: &State) -> String {
     match (state.loaded_rules(), state.active_filter()) {
-        (None, _) if !state.has_asked_rules => "waiting for the loaded rules".to_owned(),
+        (None, _) if !state.has_requested_rules => "waiting for the loaded rules".to_owned(),
         (None, _) => "no rules are loaded: `fairpath rules load` loads them".to_owned(),
         (Some(rules), _) if rules.counter_mode == "none" => {
             "the rules have no counters: they were loaded with --counters none".to_owned()

@@ -51,7 +51,7 @@ pub struct State {
     /// The view of loaded rules, if it replaces the table.
     pub rules: Option<RulesView>,
     /// True if the query of the last snapshot requested rules.
-    pub has_asked_rules: bool,
+    pub has_requested_rules: bool,
     /// True if the help replaces table or details view.
     pub help: bool,
     /// The filter that is being typed.
@@ -86,7 +86,7 @@ impl State {
             view: None,
             details: None,
             rules: None,
-            has_asked_rules: false,
+            has_requested_rules: false,
             help: false,
             typing: None,
             paused: false,

@@ -1,7 +1,7 @@
 //! The loaded rules: a thread reads their counters, so that large sets never delay the loop.
 //!
-//! It takes at most a hundredth of a processor for counters, and a twentieth for the text of new rules: after
-//! a long reading, it waits longer. It has no capability: the pinned arena belongs to root, as the daemon.
+//! It takes at most 1 % of a processor for counters, and 5 % for the text of new rules: after a long reading,
+//! it waits longer. It has no capability: the pinned arena belongs to root, as the daemon.
 
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,12 +20,12 @@ use crate::rules::{Figures, Found, PinArgs};
 const EVERY: Duration = Duration::from_secs(1);
 /// Time without a reading of counters, in times of the last one.
 const COUNTERS_SHARE: u32 = 100;
-/// Questions that wait. Further ones are refused.
-const MAX_WAITING: usize = 4;
 /// The same for the text of rules.
 const TEXT_SHARE: u32 = 20;
+/// Questions that wait. Further ones are refused.
+const MAX_WAITING: usize = 4;
 
-/// What the thread found last.
+/// The last reading.
 #[derive(Default)]
 struct Latest {
     rules: Option<Arc<LoadedRules>>,
@@ -47,7 +47,7 @@ impl LoadedRulesReader {
     /// The kernel provides no thread.
     pub fn start(place: PinArgs) -> anyhow::Result<LoadedRulesReader> {
         let latest = Arc::<Mutex<Latest>>::default();
-        let (questions, asked) = mpsc::sync_channel(MAX_WAITING);
+        let (questions, requests) = mpsc::sync_channel(MAX_WAITING);
         let theirs = Arc::clone(&latest);
         let run = move || {
             privileges::drop_all();
@@ -58,7 +58,7 @@ impl LoadedRulesReader {
                 rest: EVERY,
                 next_answer: Instant::now(),
             };
-            keeper.run(&asked);
+            keeper.run(&requests);
         };
         let thread = thread::Builder::new().name("loaded rules".into());
         let thread = thread.spawn(run);
@@ -69,7 +69,7 @@ impl LoadedRulesReader {
         })
     }
 
-    /// What a query wants of the rules. `None`: nothing, or no rules are loaded.
+    /// The part of the rules that a query selects. `None`: nothing, or no rules are loaded.
     pub fn show(&self, query: &Query) -> Option<Box<LoadedRules>> {
         if query.rules == 0 && !query.exported_rules {
             return None;
@@ -126,7 +126,7 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn run(&mut self, asked: &Receiver<PendingRequest>) {
+    fn run(&mut self, requests: &Receiver<PendingRequest>) {
         loop {
             self.rest = EVERY;
             match self.read() {
@@ -141,7 +141,7 @@ impl Keeper {
             let next = Instant::now() + self.rest;
             loop {
                 let rest = next.saturating_duration_since(Instant::now());
-                match asked.recv_timeout(rest) {
+                match requests.recv_timeout(rest) {
                     Ok(pending) => {
                         let answer = self.answer();
                         pending.answer(answer.unwrap_or_else(|error| Answer::Error {

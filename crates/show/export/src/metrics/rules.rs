@@ -1,6 +1,6 @@
 //! The metrics of loaded rules. There are none without rules.
 //!
-//! The history chooses the rules that have series of their own, and limits their number.
+//! The history chooses the rules that have separate series, and limits their number.
 
 use fairpath_history::loaded_rules::{LoadedRules, PolicyCount, RuleCount, TargetCount};
 
@@ -180,7 +180,7 @@ fn counts(encoder: &mut Encoder, rules: &[RuleCount]) {
             });
         }
     }
-    // Lines have a family of their own: a line that is inserted above renames no counter.
+    // Lines have a separate family: a line that is inserted above renames no counter.
     let help = "File and line of the rule; line 0 for rules of later commands";
     encoder.family("fairpath_rule", Kind::Info, "", help);
     for rule in rules {

@@ -281,7 +281,7 @@ fn rules_have_no_more_series_than_needed() {
 }
 
 #[test]
-fn without_loaded_rules_there_are_no_metrics_of_them() {
+fn without_loaded_rules_there_are_no_metrics() {
     let without = Snapshot {
         rules: None,
         ..snapshot()

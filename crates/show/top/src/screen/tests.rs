@@ -451,7 +451,7 @@ fn every_size_is_drawn_in_every_view() {
 fn with_rules(look: Look) -> State {
     let mut state = state(sample::town(), look);
     assert_eq!(press(&mut state, KeyCode::Char('r')), Step::Query);
-    state.has_asked_rules = true;
+    state.has_requested_rules = true;
     state.show(Snapshot {
         rules: Some(Box::new(sample::rules())),
         ..sample::town()
@@ -567,17 +567,17 @@ fn the_state_of_rules_is_above_them() {
 }
 
 #[test]
-fn a_screen_without_rules_says_why() {
+fn a_screen_without_rules_names_the_reason() {
     let mut state = state(sample::town(), PLAIN);
     assert_eq!(press(&mut state, KeyCode::Char('r')), Step::Query);
-    let says = |state: &mut State, text: &str| {
+    let expect = |state: &mut State, text: &str| {
         let lines = screen(state, 80, 24);
         assert!(lines[4].contains(text), "{lines:#?}");
     };
-    says(&mut state, "waiting for the loaded rules");
-    state.has_asked_rules = true;
+    expect(&mut state, "waiting for the loaded rules");
+    state.has_requested_rules = true;
     state.show(sample::town());
-    says(&mut state, "no rules are loaded: `fairpath rules load`");
+    expect(&mut state, "no rules are loaded: `fairpath rules load`");
     let with = |rules| Snapshot {
         rules: Some(Box::new(rules)),
         ..sample::town()
@@ -586,7 +586,7 @@ fn a_screen_without_rules_says_why() {
     uncounted.rules.clear();
     uncounted.counter_mode = "none".to_owned();
     state.show(with(uncounted));
-    says(&mut state, "--counters none");
+    expect(&mut state, "--counters none");
     state.show(with(sample::rules()));
     type_in(&mut state, "/sshd");
     press(&mut state, KeyCode::Enter);
@@ -601,7 +601,7 @@ fn a_screen_without_rules_says_why() {
     );
     type_in(&mut state, "/x");
     press(&mut state, KeyCode::Enter);
-    says(&mut state, "no rule contains \"sshdx\"; press Esc");
+    expect(&mut state, "no rule contains \"sshdx\"; press Esc");
     // Back to all rules, then to the classes, whose filter was never set.
     press(&mut state, KeyCode::Esc);
     assert_eq!(

@@ -49,7 +49,7 @@ fn print(args: &CountersArgs) -> anyhow::Result<()> {
         true if args.zero => {
             bail!("set counters to 0: only root may do this: run it with sudo, or omit --zero")
         }
-        true => daemon::ask(&args.place, family)?.0,
+        true => daemon::request(&args.place, family)?.0,
         false => counted_rules(&args.place, family, args.zero)?,
     };
     let mut out = Vec::new();
@@ -91,7 +91,7 @@ pub fn counted_rules(
     bail!("read counters: loads replace the rules faster than they can be read")
 }
 
-/// The same of opened rules. `None`: another process replaced them meanwhile.
+/// The same of opened rules. `None`: another process replaced them during this time.
 pub fn count(
     rules: &HookRules,
     wanted: Option<Family>,

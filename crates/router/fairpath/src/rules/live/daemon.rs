@@ -20,9 +20,9 @@ pub fn is_needed() -> bool {
 /// The loaded rules of a family with their counters. `None`: iptables has the table.
 ///
 /// # Errors
-/// As [`ask`].
+/// As [`request`].
 pub fn listed(place: &PinArgs, family: Family, table: &str) -> anyhow::Result<Option<Ruleset>> {
-    let (loaded, _) = ask(place, None)?;
+    let (loaded, _) = request(place, None)?;
     if loaded.options().leaves(family, table) {
         return Ok(None);
     }
@@ -34,7 +34,7 @@ pub fn listed(place: &PinArgs, family: Family, table: &str) -> anyhow::Result<Op
 ///
 /// # Errors
 /// There is no daemon, this user has no access, or no rules are loaded.
-pub fn ask(place: &PinArgs, wanted: Option<Family>) -> anyhow::Result<(Loaded, LoadedRules)> {
+pub fn request(place: &PinArgs, wanted: Option<Family>) -> anyhow::Result<(Loaded, LoadedRules)> {
     let socket = match &place.pins {
         None => DEFAULT_SOCKET.into(),
         Some(pins) => pins.with_file_name("control.sock"),

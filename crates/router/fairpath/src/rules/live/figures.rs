@@ -36,7 +36,7 @@ struct Known {
     memories: [Option<Memory>; HOOK_FAMILIES],
     /// Places of recent lists and hashlimit tables.
     tables: Vec<u64>,
-    /// What stays the same until the next load.
+    /// Facts that stay the same until the next load.
     heading: LoadedRules,
     rejects: bool,
 }
@@ -90,7 +90,7 @@ impl Figures {
         Ok(Found::New)
     }
 
-    /// Reads the text of new rules. O(rules). False: others took their place meanwhile.
+    /// Reads the text of new rules. O(rules). False: others took their place during this time.
     ///
     /// # Errors
     /// They are corrupt.

@@ -26,7 +26,7 @@ pub fn dropped_by(stores: impl Iterator<Item = Store>) -> Option<(u64, u64)> {
 
 /// Prints the state as the daemon knows it: without priorities, and without tables of iptables.
 fn status_of_daemon(place: &PinArgs, format: Format) -> anyhow::Result<()> {
-    let (loaded, state) = daemon::ask(place, None)?;
+    let (loaded, state) = daemon::request(place, None)?;
     if format == Format::Json {
         return fairpath_cli::print(serde_json::to_string(&state)? + "\n");
     }
@@ -57,7 +57,7 @@ fn status_of_daemon(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     for (name, count) in state.counters.iter().filter(|(_, count)| **count > 0) {
         let _ = writeln!(out, "{name}: {count}");
     }
-    out += "the daemon reports this: root also sees priorities and tables of iptables\n";
+    out += "the daemon reports this: run it with sudo for priorities and tables of iptables\n";
     fairpath_cli::print(out)
 }
 
