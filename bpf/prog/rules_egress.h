@@ -57,8 +57,8 @@ FP_INLINE int was_routed(const struct sk_buff *skb)
 }
 
 /* Copies bytes from offset `at` of the frame on, whether they are linear or not. */
-static __attribute__((noinline)) int copy_network(struct __sk_buff *ctx,
-						  struct fp_rules_work FP_MEM *w, u32 at, u32 wanted)
+static __attribute__((noinline)) int
+copy_network(struct __sk_buff *ctx, struct fp_rules_work FP_MEM *w, u32 at, u32 wanted)
 {
 	u32 done = FP_ZERO, i;
 	u64 part[PART / 8];
@@ -173,7 +173,8 @@ static __attribute__((noinline)) int add_option(struct __sk_buff *ctx,
 						struct fp_rules_work FP_MEM *w, u32 at, u32 size)
 {
 	u32 tcp = at + w->transport, check = tcp + CHECKSUM_AT, step = FP_ZERO;
-	u16 before, bytes = __builtin_bswap16(size), grown = __builtin_bswap16(size - FP_MSS_OPTION);
+	u16 before, bytes = __builtin_bswap16(size),
+		    grown = __builtin_bswap16(size - FP_MSS_OPTION);
 
 	if (bpf_skb_load_bytes(ctx, tcp + OFFSET_AT, &before, sizeof(before)) ||
 	    bpf_skb_change_tail(ctx, ctx->len + FP_MSS_OPTION, 0))
@@ -289,9 +290,9 @@ static __attribute__((noinline)) int evaluate_egress(struct __sk_buff *ctx,
 	if (source)
 		put_port(w, source);
 	length = w->length;
-	verdict = fp_rules_evaluate_tables(
-		FP_AT(struct fp_rules, h, h->sets[place & 1][family & 1]), w, FP_RULES_POSTROUTING,
-		1 << FP_RULES_MANGLE);
+	verdict =
+		fp_rules_evaluate_tables(FP_AT(struct fp_rules, h, h->sets[place & 1][family & 1]),
+					 w, FP_RULES_POSTROUTING, 1 << FP_RULES_MANGLE);
 	if (fp_unlikely(used & TRACING))
 		trace(s, place, POSTROUTING_OF_MANGLE);
 	if (verdict == FP_ACT_UNKNOWN)

@@ -3,11 +3,10 @@
 use std::fs;
 
 use fairpath_testbed::{Need, Testbed, requires};
-use fairpath_tests::daemon::client;
+use fairpath_tests::daemon::{client, get};
 use fairpath_tests::{Daemon, Place, binary};
 use serde_json::Value;
 
-use super::outputs::get;
 use super::{ANNA, CLASSES, Site, counter};
 
 /// The history of a class of the last hour, by the command.

@@ -1,36 +1,17 @@
 //! Out to other tools: metrics, rows, hooks, checks.
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use fairpath_testbed::{Need, Netns, Testbed, requires, wait_for};
-use fairpath_tests::daemon::client;
+use fairpath_testbed::{Need, Testbed, requires, wait_for};
+use fairpath_tests::daemon::{client, get, samples};
 use fairpath_tests::{Daemon, PATIENCE, Place};
 use serde_json::Value;
 
 use super::{ANNA, CLASSES, Site};
-
-/// The answer to one GET, from inside the namespace.
-pub fn get(ns: &Netns, port: u16, path: &str) -> String {
-    let fetch = || -> std::io::Result<String> {
-        let mut stream = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port)))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        write!(
-            stream,
-            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-        )?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
-        Ok(text)
-    };
-    ns.enter(fetch).unwrap().unwrap()
-}
 
 #[test]
 fn metrics_are_served_and_move_by_reload() {
@@ -82,31 +63,6 @@ fn metrics_are_served_and_move_by_reload() {
         .enter(|| TcpStream::connect("127.0.0.1:9909").is_err())
         .unwrap();
     assert!(refused, "the old address is free");
-}
-
-/// The samples of metrics by series, after promtool accepted their text.
-fn samples(text: &str) -> BTreeMap<String, f64> {
-    let (_, body) = text.split_once("\r\n\r\n").unwrap();
-    if let Ok(mut promtool) = Command::new("promtool")
-        .args(["check", "metrics"])
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-    {
-        let written = promtool.stdin.take().unwrap().write_all(body.as_bytes());
-        let output = promtool.wait_with_output().unwrap();
-        let printed = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            written.is_ok() && output.status.success() && printed.is_empty(),
-            "{printed}"
-        );
-    }
-    let lines = body.lines().filter(|line| !line.starts_with('#'));
-    let sample = |line: &str| {
-        let (series, value) = line.rsplit_once(' ').unwrap();
-        (series.to_owned(), value.parse().unwrap())
-    };
-    lines.map(sample).collect()
 }
 
 #[test]

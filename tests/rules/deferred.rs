@@ -97,7 +97,7 @@ fn packets_meet_rules_of_both_sides() {
         lines[1],
         "mangle (IPv4) is left to iptables, because 2 rules are refused:"
     );
-    assert!(lines[2].contains("rules.v4:2: mangle FORWARD: netfilter programs"));
+    assert!(lines[2].contains("rules.v4:2: mangle FORWARD: packets and their marks"));
     assert_eq!(lines[4], "2 rules of mangle given to iptables-restore");
     let server = line
         .server

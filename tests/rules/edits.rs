@@ -315,7 +315,10 @@ fn edits_that_are_refused_change_nothing() {
             "-A c -m what -j DROP\n",
             "an unknown match or target is not evaluated",
         ),
-        ("-A c -j MARK --set-mark 1\n", "cannot change a packet"),
+        (
+            "-A c -j MARK --set-mark 1\n",
+            "change behind POSTROUTING only",
+        ),
         ("-A c -j c\n", "c"),
     ] {
         let error = router.fails(&["replace-chain", "c", &file(text)]);

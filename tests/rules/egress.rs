@@ -285,7 +285,7 @@ fn packet(random: &mut Random, is_ipv4: bool) -> Frame {
     }
 }
 
-/// What `far` answers to frames that it saw: the same with the ends exchanged.
+/// The answers of `far` to frames that it saw: the same with the ends exchanged.
 fn answers(seen: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let udp = seen.iter().filter(|frame| {
         let (at, next) = if frame[12] == 8 {
@@ -430,10 +430,10 @@ fn changed_packets_are_those_of_iptables() {
         );
         // The way back.
         let back = answers(&passed[0]);
-        let came =
+        let returned =
             [&mut theirs, &mut ours].map(|side| pass(&side.far, &back, &mut side.client, CLIENT));
-        assert_eq!(compare(&came[1], &came[0]), 0);
-        assert!(came[0].len() > 500, "{}", came[0].len());
+        assert_eq!(compare(&returned[1], &returned[0]), 0);
+        assert!(returned[0].len() > 500, "{}", returned[0].len());
         // The router's own packets have an owner.
         for side in [&theirs, &ours] {
             let send = || {
@@ -610,7 +610,7 @@ fn changes_end_with_their_rules() {
 
 /// Each of two sets lets one port out of OUTPUT, and changes its packets behind POSTROUTING.
 #[test]
-fn packets_are_changed_by_the_rules_that_they_met() {
+fn packets_meet_and_are_changed_by_one_set() {
     requires!(Need::Root);
     const CHANGES: usize = 60;
     let testbed = Testbed::new();
@@ -685,7 +685,7 @@ fn new_interfaces_get_rules_that_change_packets() {
     assert_eq!(programs(&router), 1);
 }
 
-/// Rules give packets a class by their mark, whether the monitor or the rules came first.
+/// Rules give packets a class by their mark, whether the monitor or the rules returned first.
 #[test]
 fn marks_of_rules_are_classes() {
     let [root, iptables, _, ethtool, nft] = TOOLS;

@@ -156,7 +156,7 @@ fn refused_loads_change_nothing() {
     for (text, message) in [
         (
             filter(&["INPUT -j MARK --set-mark 1"]),
-            "cannot change a packet",
+            "change behind POSTROUTING only",
         ),
         (
             filter(&["INPUT -m owner --uid-owner 0"]),

@@ -22,6 +22,7 @@ mod nat_tables;
 mod oracle;
 mod repeated;
 mod runtimes;
+mod seen;
 mod sets;
 mod shadow;
 mod shared;

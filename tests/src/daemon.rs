@@ -1,10 +1,12 @@
 //! A running `fairpath run`, its files in a separate directory, asked over its control socket.
 
+use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Output};
+use std::process::{Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use fairpath_testbed::{Netns, Process, wait_for};
@@ -246,4 +248,51 @@ pub fn client(place: &Place, words: &[&str]) -> Output {
     let mut command = binary::command(binary::fairpath());
     command.args(words).arg("--socket").arg(place.socket());
     command.output().expect("start fairpath")
+}
+
+/// The answer to one GET, from inside the namespace.
+///
+/// # Panics
+/// There is none.
+pub fn get(ns: &Netns, port: u16, path: &str) -> String {
+    let fetch = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port)))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        write!(
+            stream,
+            "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        )?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    };
+    ns.enter(fetch).unwrap().unwrap()
+}
+
+/// The samples of metrics by series, after promtool accepted their text.
+///
+/// # Panics
+/// It did not, or the text has no samples.
+pub fn samples(text: &str) -> BTreeMap<String, f64> {
+    let (_, body) = text.split_once("\r\n\r\n").unwrap();
+    if let Ok(mut promtool) = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+    {
+        let written = promtool.stdin.take().unwrap().write_all(body.as_bytes());
+        let output = promtool.wait_with_output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            written.is_ok() && output.status.success() && printed.is_empty(),
+            "{printed}"
+        );
+    }
+    let lines = body.lines().filter(|line| !line.starts_with('#'));
+    let sample = |line: &str| {
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        (series.to_owned(), value.parse().unwrap())
+    };
+    lines.map(sample).collect()
 }

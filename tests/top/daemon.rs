@@ -162,6 +162,7 @@ fn answer(request: Request, shared: &mut Shared) -> Answer {
             }
         }
         Request::Status
+        | Request::Rules
         | Request::History { .. }
         | Request::Reload
         | Request::ShapeStart

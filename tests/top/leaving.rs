@@ -149,6 +149,7 @@ fn a_panic_restores_the_terminal_before_its_message() {
         let options = Options {
             query: Query::default(),
             interval: Duration::from_millis(100),
+            rules: false,
             look: Look {
                 ascii: true,
                 colour: false,

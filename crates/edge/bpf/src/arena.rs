@@ -4,7 +4,7 @@
 //! read a zero from it (`FP_ZERO`). The kernel's side cannot fault in a page, so the owner of an
 //! arena touches all pages that programs write to.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
@@ -56,27 +56,28 @@ const KEPT: u64 = 3 << 44;
 /// Addresses of such arenas.
 const KEPT_PLACES: u64 = 4096;
 /// Addresses that this process has mapped.
-static KEPT_TAKEN: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+static KEPT_TAKEN: Mutex<BTreeMap<u64, Taken>> = Mutex::new(BTreeMap::new());
+
+/// The use of an address.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    /// By an object that this process loaded.
+    Loaded,
+    /// By a found arena. The kernel maps it only here, so users share the mapping if they name its id.
+    Found { map: Option<u32>, users: usize },
+}
 
 /// An address for an arena that outlives the process: by `hash`, and not used by this process.
 pub(crate) fn kept_address(hash: u64) -> u64 {
     let mut taken = KEPT_TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     let addresses = (0..KEPT_PLACES).map(|i| KEPT + (hash.wrapping_add(i) % KEPT_PLACES) * STRIDE);
-    let mut free = addresses.filter(|address| !taken.contains(address));
+    let mut free = addresses.filter(|address| !taken.contains_key(address));
     let address = free.next().unwrap_or(KEPT);
-    taken.insert(address);
+    taken.insert(address, Taken::Loaded);
     address
 }
 
-/// Reserves the address of a found arena; false if this process uses it already.
-fn take_address(address: u64) -> bool {
-    KEPT_TAKEN
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .insert(address)
-}
-
-/// Releases the address of an arena after its unmapping.
+/// Releases the address of a loaded arena after its unmapping.
 pub(crate) fn release_address(address: u64) {
     KEPT_TAKEN
         .lock()
@@ -84,26 +85,46 @@ pub(crate) fn release_address(address: u64) {
         .remove(&address);
 }
 
-/// Maps a found arena at its only valid address.
-pub(crate) fn map_kept(map: &MapHandle, address: u64, bytes: u64) -> Option<NonNull<u8>> {
-    if address == 0 || bytes > STRIDE || !take_address(address) {
-        return None;
+/// Maps a found arena at its only valid address. With the id of the map, it shares a mapping that this
+/// process has of it.
+pub(crate) fn map_kept(
+    map: &MapHandle,
+    id: Option<u32>,
+    address: u64,
+    bytes: u64,
+) -> Option<NonNull<u8>> {
+    let mut taken = KEPT_TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let at = NonZeroUsize::new(address as usize).filter(|_| bytes <= STRIDE)?;
+    if let Some(used) = taken.get_mut(&address) {
+        return match used {
+            Taken::Found { map, users } if id.is_some() && *map == id => {
+                *users += 1;
+                NonNull::new(address as *mut u8)
+            }
+            _ => None,
+        };
     }
-    let at = NonZeroUsize::new(address as usize);
     let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED_NOREPLACE;
     let both = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
     let length = NonZeroUsize::new(bytes as usize)?;
     // SAFETY: replaces no mapping.
-    let mapped = unsafe { mmap(at, length, both, flags, map.as_fd(), 0) };
-    if mapped.is_err() {
-        release_address(address);
-    }
-    mapped.ok().map(NonNull::cast)
+    let mapped = unsafe { mmap(Some(at), length, both, flags, map.as_fd(), 0) }.ok()?;
+    taken.insert(address, Taken::Found { map: id, users: 1 });
+    Some(mapped.cast())
 }
 
-/// Unmaps it. The caller releases its address then.
+/// Ends the use of a found arena. The last one unmaps it.
 pub(crate) fn unmap_kept(start: NonNull<u8>, bytes: usize) {
-    // SAFETY: map_kept() mapped it, and the owner does not use it any more.
+    let mut taken = KEPT_TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let address = start.addr().get() as u64;
+    if let Some(Taken::Found { users, .. }) = taken.get_mut(&address) {
+        *users -= 1;
+        if *users > 0 {
+            return;
+        }
+    }
+    taken.remove(&address);
+    // SAFETY: map_kept() mapped it, and no user is left.
     let _ = unsafe { munmap(start.cast(), bytes) };
 }
 

@@ -287,7 +287,7 @@ impl BpfQdisc {
         let info = map.info().map_err(QdiscError::Refused)?;
         let bytes = u64::from(info.info.max_entries) * PAGE;
         let base = Some(bytes).filter(|bytes| *bytes >= ArenaLayout::MIN);
-        let Some(base) = base.and_then(|_| arena::map_kept(&map, info.info.map_extra, bytes))
+        let Some(base) = base.and_then(|_| arena::map_kept(&map, None, info.info.map_extra, bytes))
         else {
             return Ok(None);
         };
@@ -614,9 +614,9 @@ impl Drop for BpfQdisc {
         let me = owner::me();
         let ours = (Ordering::AcqRel, Ordering::Relaxed);
         let _ = self.port().owner.compare_exchange(me, 0, ours.0, ours.1);
-        arena::release_address(self.base.addr().get() as u64);
-        if let Held::Found { bytes, .. } = self.held {
-            arena::unmap_kept(self.base, bytes);
+        match self.held {
+            Held::Found { bytes, .. } => arena::unmap_kept(self.base, bytes),
+            _ => arena::release_address(self.base.addr().get() as u64),
         }
     }
 }

@@ -364,7 +364,8 @@ impl HookRules {
         let map = MapHandle::from_pinned_path(path).map_err(HookError::Refused)?;
         let info = map.info().map_err(HookError::Refused)?.info;
         let bytes = u64::from(info.max_entries) * PAGE;
-        let start = arena::map_kept(&map, info.map_extra, bytes).ok_or(HookError::NotMapped)?;
+        let start = arena::map_kept(&map, Some(info.id), info.map_extra, bytes);
+        let start = start.ok_or(HookError::NotMapped)?;
         let mut rules = HookRules {
             programs: None,
             links: Vec::new(),
@@ -462,6 +463,13 @@ impl HookRules {
         fence(Ordering::Acquire);
         let generation = &self.header().generations[self.seen.place];
         generation.load(Ordering::Acquire) == self.seen.generation
+    }
+
+    /// True if packets meet the rules that were opened: no others took their place, and they did not end
+    /// without a confirmation.
+    pub fn is_active(&self) -> bool {
+        let word = self.header().active.load(Ordering::Acquire);
+        effective(word).0 == self.seen.place && self.is_current()
     }
 
     /// Attaches all programs to the hooks of the calling thread's network namespace. They stay there
@@ -605,6 +613,11 @@ impl HookRules {
         &self.seen.text
     }
 
+    /// Releases the copy of the text: [`HookRules::text`] is empty then.
+    pub fn forget_text(&mut self) {
+        self.seen.text = Vec::new();
+    }
+
     /// The programs at their hooks.
     pub fn places(&self) -> impl Iterator<Item = HookPlace> {
         self.links.iter().map(|(place, _)| *place)
@@ -660,15 +673,11 @@ impl HookRules {
 
 impl Drop for HookRules {
     fn drop(&mut self) {
-        let start = match &self.mapping {
+        match &self.mapping {
             // libbpf unmaps it with its object.
-            Mapping::Loaded(_) => self.base.addr().get() - START as usize,
-            Mapping::Found { start, bytes, .. } => {
-                arena::unmap_kept(*start, *bytes);
-                start.addr().get()
-            }
-        };
-        arena::release_address(start as u64);
+            Mapping::Loaded(_) => arena::release_address(self.base.addr().get() as u64 - START),
+            Mapping::Found { start, bytes, .. } => arena::unmap_kept(*start, *bytes),
+        }
     }
 }
 

@@ -395,6 +395,22 @@ impl Memory {
         unsafe { store.cast::<Store>().read_volatile() }
     }
 
+    /// The same by the place of a table in their memory, of a copy of the image: another process may write
+    /// that of a shared memory again.
+    ///
+    /// # Panics
+    ///
+    /// The place is outside.
+    pub fn store(&self, at: u64) -> Store {
+        let end = self.layout.tables as u64 + at + size_of::<Store>() as u64;
+        let is_inside = end <= self.layout.counters as u64 && at.is_multiple_of(8);
+        assert!(is_inside, "no table begins at {at}");
+        // SAFETY: inside of the layout by the comparison above.
+        let store = unsafe { self.at.add(self.layout.tables + at as usize) };
+        // SAFETY: as above, aligned to 8.
+        unsafe { store.cast::<Store>().read_volatile() }
+    }
+
     /// The bytes of the image.
     pub fn image(&self) -> &[u8] {
         // SAFETY: write() wrote the image there.

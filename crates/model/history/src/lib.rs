@@ -5,8 +5,10 @@
 pub mod histogram;
 pub mod history;
 pub mod judge;
+pub mod loaded_rules;
 pub mod row_table;
 pub mod rows;
+pub mod rule_counts;
 pub mod search;
 pub mod series;
 pub mod snapshot;

@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
+use crate::loaded_rules::LoadedRules;
 use crate::series::{Series, SeriesQuery};
 
 /// The origin of a row.
@@ -467,6 +468,13 @@ pub struct Snapshot {
     /// The traffic of all rows over time. `None` unless requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<Total>,
+    /// The loaded rules. `None` unless requested, and without rules.
+    #[serde(
+        rename = "loaded_rules",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub rules: Option<Box<LoadedRules>>,
     /// Texts for the operator, such as a refused configuration or a setting that needs a restart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
@@ -687,6 +695,10 @@ pub struct Query {
     pub affected: usize,
     /// With points of `Snapshot::total` that begin after this Unix time. 0 for all of them and the day.
     pub total_after_unix_ns: Option<u64>,
+    /// With `Snapshot::rules`, and at most this number of the rules with the highest rates. 0 for none.
+    pub rules: usize,
+    /// With `Snapshot::rules`, and the rules with metrics.
+    pub exported_rules: bool,
 }
 
 /// The schema number of [`Snapshot`] and the control socket.
@@ -718,6 +730,8 @@ pub enum Request {
     },
     /// A [`Snapshot`] without rows, with the reported alerts.
     Status,
+    /// All loaded rules with their counters.
+    Rules,
     /// Reload the configuration. Only root may do this.
     Reload,
     /// Start shaping. Only root may do this.
@@ -738,6 +752,7 @@ impl Request {
             Request::Snapshot { .. }
             | Request::Detail { .. }
             | Request::History { .. }
+            | Request::Rules
             | Request::Status => false,
             Request::Reload
             | Request::ShapeStart
@@ -765,6 +780,13 @@ pub enum Answer {
     History {
         /// The counts in steps.
         series: Box<Series>,
+    },
+    /// To [`Request::Rules`].
+    Rules {
+        /// For commands of this version only. Each character is a byte.
+        text: String,
+        /// Their state, without lists of rules.
+        state: Box<LoadedRules>,
     },
     /// The request succeeded.
     Done {

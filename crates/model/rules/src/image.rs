@@ -39,7 +39,7 @@ pub use live::{Applied, EditError, Live, SPACE, SPARE, kept};
 pub use lookup::{ChainPlan, Segment};
 pub use rule::name_words;
 pub use set_edit::{NotEdited, SetBytes, SetEdit};
-pub use shared::{Chains, Placed, Used, carry, carry_edited, identify, identity};
+pub use shared::{Chains, Placed, Used, carry, carry_edited, identify, identity, table_places};
 pub use table::RECENT_ENTRIES;
 
 /// Which chains find their rules by tables. The outcome of a packet is the same.

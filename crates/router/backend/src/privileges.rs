@@ -14,7 +14,7 @@
 //! CAP_NET_ADMIN. `impair` with a command keeps everything in the thread that starts it, because the
 //! command inherits it.
 //!
-//! Threads that serve sockets and write files retain none. Those that start hooks retain CAP_SETUID,
+//! Threads that serve sockets, read loaded rules and write files retain none. Those that start hooks retain CAP_SETUID,
 //! CAP_SETGID and CAP_KILL only: a hook has another user, and is killed at its timeout. The user of the daemon does not change, since socket and
 //! state belong to root; without capabilities, root only owns files.
 //! `no_new_privs` applies to all child processes.

@@ -9,6 +9,7 @@ use clap::{ColorChoice, ValueEnum};
 use fairpath_cli::Global;
 use fairpath_config::duration::parse_duration;
 use fairpath_config::filter::read_filter;
+use fairpath_history::loaded_rules::MAX_LISTED_RULES;
 use fairpath_history::snapshot::{Query, Sort};
 use fairpath_top::{ANSWER_TIMEOUT, DEFAULT_SOCKET, Look, Options, SocketSource, Source};
 
@@ -31,9 +32,13 @@ const PIPE_COLUMNS: u16 = 120;
 /// membership in the group fairpath. With -i, this process measures without a daemon or a
 /// configuration: the subnets in the traffic are the rows, and it needs the capabilities of
 /// `fairpath run`. Press ? for the keys.
+///
+/// With --rules, or after the key r, it shows the rules that `fairpath rules load` loaded in the network
+/// namespace of the source, those with the highest packet rates first.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     fairpath top --sort in-p95\n  \
+    fairpath top --rules\n  \
     fairpath top -i lan -i wan --uplink wan --once")]
 pub struct Args {
     /// Control socket of the daemon
@@ -57,6 +62,9 @@ pub struct Args {
     /// Exclude such packets; may be repeated, has precedence over --only
     #[arg(long, value_name = "FILTER", requires = "interfaces", value_parser = filter)]
     exclude: Vec<String>,
+    /// Show the loaded rules in place of classes: at most 500, with --once at most 1000
+    #[arg(long, conflicts_with_all = ["sort", "under"])]
+    rules: bool,
     /// Print the table once; with -i, after five intervals
     #[arg(long)]
     once: bool,
@@ -66,7 +74,7 @@ pub struct Args {
     /// Sort the rows, highest value first
     #[arg(long, value_enum, value_name = "COLUMN", default_value_t = Order::Tree)]
     sort: Order,
-    /// Show only classes whose name contains this text; case is ignored
+    /// Show only classes whose name contains this text, or rules that contain it; case is ignored
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
     /// Show only this class and those below it
@@ -145,6 +153,7 @@ pub fn run(args: &Args, global: &Global) -> anyhow::Result<()> {
     let options = Options {
         query: query(args, LIVE_LIMIT),
         interval: args.interval,
+        rules: args.rules,
         look: look(args, global),
     };
     Ok(fairpath_top::run(source, &options)?)
@@ -200,7 +209,17 @@ fn once(args: &Args, mut source: Box<dyn Source>, look: Look) -> anyhow::Result<
     let query = Query {
         histograms: json,
         history: true,
+        rules: if args.rules { MAX_LISTED_RULES } else { 0 },
         ..query(args, 0)
+    };
+    let query = match args.rules {
+        // The filter is for rules, and no row is printed.
+        true => Query {
+            filter: None,
+            limit: 1,
+            ..query
+        },
+        false => query,
     };
     let snapshot = source.snapshot(&query)?;
     let mut out = io::BufWriter::new(io::stdout().lock());
@@ -208,6 +227,9 @@ fn once(args: &Args, mut source: Box<dyn Source>, look: Look) -> anyhow::Result<
         serde_json::to_writer(&mut out, &snapshot)
             .map_err(io::Error::from)
             .and_then(|()| writeln!(out))
+    } else if args.rules {
+        let filter = args.filter.as_deref();
+        fairpath_top::print_rules_once(snapshot, filter, columns(), look, &mut out)
     } else {
         fairpath_top::print_once(snapshot, &query, columns(), look, &mut out)
     };

@@ -9,7 +9,7 @@ mod rows;
 mod web;
 
 pub use metrics::{
-    Exposition, MAX_SERIES, MetricsOptions, RTT_BOUNDS_S, openmetrics, series_needed,
+    Exposition, MAX_SERIES, MetricsOptions, RTT_BOUNDS_S, openmetrics, rule_series, series_needed,
 };
 pub use rows::{JsonLines, PARQUET_SCHEMA, ParquetOptions, ParquetWriter, RowsError, RowsWanted};
 pub use web::{

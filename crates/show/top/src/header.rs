@@ -14,6 +14,8 @@ use fairpath_history::judge::Level;
 
 /// Number of header lines.
 pub const LINES: u16 = 2;
+/// Age of a reading of rules that is shown, nanoseconds.
+const OLD_NS: u64 = 3_000_000_000;
 
 /// A number with its noun.
 fn several(count: u64, one: &str, more: &str) -> String {
@@ -42,13 +44,11 @@ pub fn draw(buffer: &mut Buffer, area: Rect, state: &State) {
 pub fn line(buffer: &mut Buffer, line: Rect, state: &State, part: u16) {
     let view = state.view.as_ref();
     if part > 0 {
-        return from_left(
-            buffer,
-            line,
-            line.right(),
-            &totals(view, state.look),
-            state.look,
-        );
+        let pieces = match state.rules {
+            Some(_) => rules(state),
+            None => totals(view, state.look),
+        };
+        return from_left(buffer, line, line.right(), &pieces, state.look);
     }
     let end = from_right(buffer, line, &options(state), state.look);
     from_left(buffer, line, end, &origin(view, state.look), state.look);
@@ -127,6 +127,13 @@ fn options(state: &State) -> Vec<Piece> {
     if state.details.is_some() {
         return pieces;
     }
+    if let Some(rules) = &state.rules {
+        if let Some(part) = &rules.filter {
+            pieces.push(piece(format!("filter: {part}"), plain));
+        }
+        pieces.push(piece(format!("sort: {}", rules.sort.name()), plain));
+        return pieces;
+    }
     if let Some(class) = &state.query.under {
         pieces.push(piece(format!("under: {class}"), plain));
     }
@@ -184,6 +191,68 @@ fn totals(view: Option<&View>, look: Look) -> Vec<Piece> {
     if let Some(gap) = snapshot.gap_ns {
         let text = format!("gap at restart {}", span(gap));
         pieces.push(piece(text, look.quiet()));
+    }
+    pieces
+}
+
+/// Number and state of the loaded rules.
+fn rules(state: &State) -> Vec<Piece> {
+    let Some(rules) = state.loaded_rules() else {
+        return Vec::new();
+    };
+    let look = state.look;
+    let (plain, critical) = (Style::new(), look.level(Level::Critical));
+    let total = several(rules.rules_total, "rule", "rules");
+    let listed = rules.rules.len() as u64;
+    let mut pieces = vec![if listed < rules.rules_total {
+        piece(format!("{} of {total}", grouped(listed)), plain)
+    } else {
+        piece(total, plain)
+    }];
+    if let Some(left) = rules.confirm_ns {
+        pieces.push(piece(format!("not confirmed! {}", span(left)), critical));
+    }
+    if rules.went_back {
+        pieces.push(piece(
+            "went back! the last load was not confirmed",
+            critical,
+        ));
+    }
+    let dropped = |name| rules.counters.get(name).copied().unwrap_or(0);
+    for (name, about) in [
+        ("packets_dropped_unknown", "dropped unknown!"),
+        (
+            "packets_dropped_without_scratch",
+            "dropped without a scratch!",
+        ),
+        ("packets_dropped_table_full", "dropped: table full!"),
+    ] {
+        if dropped(name) > 0 {
+            pieces.push(piece(
+                format!("{about} {}", grouped(dropped(name))),
+                critical,
+            ));
+        }
+    }
+    if rules.rejected_are_answered == Some(false) {
+        let style = look.level(Level::Warning);
+        pieces.push(piece("rejected packets get no answer~", style));
+    }
+    if !rules.deciding {
+        pieces.push(piece("in the shadow", plain));
+    }
+    if rules.counter_mode == "sampled" {
+        pieces.push(piece("sampled counters", plain));
+    }
+    let rates = rules.interval_ns.map_or_else(
+        || "first reading".to_owned(),
+        |interval| format!("rates of {}", span(interval)),
+    );
+    pieces.push(piece(rates, look.quiet()));
+    let now = state.view.as_ref().map_or(0, |view| view.snapshot.unix_ns);
+    let age = now.saturating_sub(rules.unix_ns);
+    if age > OLD_NS {
+        pieces.push(piece(format!("read {} ago", span(age)), look.quiet()));
     }
     pieces
 }

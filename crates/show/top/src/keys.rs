@@ -2,6 +2,7 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
+use crate::rules::RulesView;
 use crate::state::{Details, MAX_FILTER, State};
 use crate::table::Trend;
 
@@ -17,6 +18,7 @@ pub const HELP: &[(&str, &str)] = &[
     ("s S", "next or previous sort order"),
     ("/", "filter by name; Enter keeps it, Esc clears it"),
     ("t", "trend column: switch between rate and inside p95"),
+    ("r", "loaded rules with their rates; again or Esc: classes"),
     ("p", "pause or resume"),
     ("Ctrl-L", "redraw the screen; Ctrl-Z: suspend"),
     ("? h", "show this help"),
@@ -74,6 +76,7 @@ pub fn press(state: &mut State, key: KeyEvent) -> Step {
             query_if(!state.paused)
         }
         code if state.details.is_some() => details_key(state, code),
+        code if state.rules.is_some() => rules_key(state, code),
         code => table_key(state, code),
     }
 }
@@ -112,6 +115,32 @@ fn type_filter(state: &mut State, code: KeyCode) -> Step {
     Step::Query
 }
 
+/// Rules are sorted and filtered here, so only the switch needs a query.
+fn rules_key(state: &mut State, code: KeyCode) -> Step {
+    let page = state.page as isize;
+    match code {
+        KeyCode::Down | KeyCode::Char('j') => state.step_rules(1),
+        KeyCode::Up | KeyCode::Char('k') => state.step_rules(-1),
+        KeyCode::PageDown | KeyCode::Char(' ') => state.step_rules(page),
+        KeyCode::PageUp => state.step_rules(-page),
+        KeyCode::Home | KeyCode::Char('g') => state.list_rules(RulesView::first),
+        KeyCode::End | KeyCode::Char('G') => state.step_rules(isize::MAX),
+        KeyCode::Char(key @ ('s' | 'S')) => state.list_rules(|view| view.next_sort(key == 's')),
+        KeyCode::Char('/') => {
+            state.typing = Some(state.active_filter().cloned().unwrap_or_default())
+        }
+        KeyCode::Esc | KeyCode::Left | KeyCode::Backspace if state.active_filter().is_some() => {
+            state.filter("");
+        }
+        KeyCode::Esc | KeyCode::Left | KeyCode::Backspace | KeyCode::Char('r') => {
+            state.switch_rules();
+            return Step::Query;
+        }
+        _ => return Step::Idle,
+    }
+    Step::Draw
+}
+
 fn table_key(state: &mut State, code: KeyCode) -> Step {
     let page = state.page as isize;
     match code {
@@ -137,7 +166,13 @@ fn table_key(state: &mut State, code: KeyCode) -> Step {
             state.sort(key == 's');
             return Step::Query;
         }
-        KeyCode::Char('/') => state.typing = Some(state.query.filter.clone().unwrap_or_default()),
+        KeyCode::Char('/') => {
+            state.typing = Some(state.active_filter().cloned().unwrap_or_default())
+        }
+        KeyCode::Char('r') => {
+            state.switch_rules();
+            return Step::Query;
+        }
         KeyCode::Char('t') => {
             state.trend = match state.trend {
                 Trend::Rate => Trend::InsideP95,

@@ -5,6 +5,7 @@
 //! | `source`, `socket` | the source of snapshots |
 //! | `listing`, `view` | visible rows, totals |
 //! | `figures`, `judge`, `glyphs`, `text` | numbers, thresholds, characters and colours, widths |
+//! | `rules` | the view of loaded rules |
 //! | `columns`, `table`, `header`, `details`, `grid`, `histogram`, `screen` | drawing |
 //! | `state`, `keys` | the state of the screen, its changes by keys and answers |
 //! | `terminal`, `reader`, `live` | the terminal, the thread of the source, the main loop |
@@ -26,6 +27,7 @@ mod listing;
 mod live;
 mod once;
 mod reader;
+mod rules;
 #[cfg(test)]
 mod sample;
 mod screen;
@@ -40,7 +42,8 @@ mod view;
 pub use fairpath_history::snapshot::DEFAULT_SOCKET;
 pub use glyphs::Look;
 pub use live::{Options, TopError, run};
-pub use once::print_once;
+pub use once::{print_once, print_rules_once};
+pub use rules::LISTED as RULES_LISTED;
 pub use socket::{ANSWER_TIMEOUT, MAX_ANSWER_BYTES, SocketSource};
 pub use source::{Source, SourceError};
 pub use terminal::terminal_columns;

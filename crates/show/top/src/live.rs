@@ -17,6 +17,7 @@ use signal_hook::{flag, low_level};
 use crate::glyphs::Look;
 use crate::keys::{self, Step};
 use crate::reader::{Question, Reader, Reply};
+use crate::rules::LISTED;
 use crate::source::Source;
 use crate::state::State;
 use crate::terminal::TerminalGuard;
@@ -28,6 +29,8 @@ pub struct Options {
     pub query: Query,
     /// Time between two snapshots, at least the interval of the source.
     pub interval: Duration,
+    /// Begin with the view of loaded rules. The filter of the query is theirs then.
+    pub rules: bool,
     /// Characters and colours.
     pub look: Look,
 }
@@ -72,8 +75,14 @@ pub fn run(source: Box<dyn Source>, options: &Options) -> Result<(), TopError> {
     let signals = Signals::watch().map_err(failed("watch the signals of"))?;
     let reader = Reader::start(source).map_err(failed("start reading for"))?;
     let terminal = TerminalGuard::enter().map_err(failed("set up"))?;
+    let mut state = State::new(options.query.clone(), options.look);
+    if options.rules {
+        let filter = state.query.filter.take();
+        state.switch_rules();
+        state.filter(filter.as_deref().unwrap_or_default());
+    }
     let mut live = Live {
-        state: State::new(options.query.clone(), options.look),
+        state,
         signals,
         reader,
         terminal,
@@ -139,6 +148,7 @@ impl Live {
         let class = self.state.details.as_ref().map(|c| c.class.clone());
         let query = Query {
             history: self.state.has_trend,
+            rules: self.state.rules.as_ref().map_or(0, |_| LISTED),
             ..self.state.query.clone()
         };
         self.is_late = !self.reader.send(Question { query, class });
@@ -197,6 +207,7 @@ impl Live {
     }
 
     fn apply(&mut self, reply: Reply) {
+        self.state.has_requested_rules = reply.has_requested_rules;
         match reply.snapshot {
             Ok(snapshot) => self.state.show(snapshot),
             Err(error) => {

@@ -9,6 +9,7 @@ use ratatui::layout::Rect;
 
 use crate::glyphs::Look;
 use crate::header;
+use crate::rules::RulesTable;
 use crate::state::State;
 use crate::table::Table;
 use crate::text;
@@ -40,6 +41,36 @@ pub fn print_once(
     for entry in &view.entries {
         let row = &view.snapshot.rows[entry.row];
         sheet.line(out, |buffer, line| table.row(buffer, line, entry, row))?;
+    }
+    Ok(())
+}
+
+/// Prints header, titles and the loaded rules of the snapshot, those with the highest packet rate first.
+///
+/// # Errors
+/// Writing to `out` fails.
+pub fn print_rules_once(
+    snapshot: Snapshot,
+    filter: Option<&str>,
+    width: u16,
+    look: Look,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut state = State::new(Query::default(), look);
+    state.switch_rules();
+    state.filter(filter.unwrap_or_default());
+    state.show(snapshot);
+    let mut sheet = Sheet::new(width);
+    for part in [0, 1] {
+        sheet.line(out, |buffer, line| header::line(buffer, line, &state, part))?;
+    }
+    let (Some(rules), Some(view)) = (state.loaded_rules(), &state.rules) else {
+        return writeln!(out, "no rules are loaded");
+    };
+    let table = RulesTable::new(view, rules, width, look);
+    sheet.line(out, |buffer, line| table.titles(buffer, line))?;
+    for rule in view.rules(rules) {
+        sheet.line(out, |buffer, line| table.row(buffer, line, rule))?;
     }
     Ok(())
 }

@@ -26,6 +26,8 @@ pub struct Question {
 pub struct Reply {
     /// The snapshot, or the error.
     pub snapshot: Result<Snapshot, SourceError>,
+    /// The query requested loaded rules.
+    pub has_requested_rules: bool,
     /// The details of the requested class, with its name.
     pub detail: Option<(String, Result<Detail, SourceError>)>,
 }
@@ -112,9 +114,14 @@ impl Drop for Reader {
 
 fn query(source: &mut dyn Source, question: Question) -> Reply {
     let snapshot = source.snapshot(&question.query);
+    let has_requested_rules = question.query.rules > 0;
     let detail = question.class.filter(|_| snapshot.is_ok()).map(|class| {
         let detail = source.detail(&class, DETAIL_LIMIT);
         (class, detail)
     });
-    Reply { snapshot, detail }
+    Reply {
+        snapshot,
+        has_requested_rules,
+        detail,
+    }
 }

@@ -1,12 +1,59 @@
 //! Snapshots for tests: a provider with two masts, an office and `other`.
 
 use fairpath_history::Histogram;
+use fairpath_history::loaded_rules::{LoadedRules, RuleCount};
 use fairpath_history::snapshot::{
     AlertKind, DayPoint, Detail, FlowLine, Kind, Leg, Load, Peer, Point, SNAPSHOT_SCHEMA, Snapshot,
     SnapshotRow, Volume,
 };
 
 const MS: u64 = 1_000_000;
+
+/// Five rules of 1,305, by packet rate. The second one has a comment of an attacker.
+pub fn rules() -> LoadedRules {
+    let rule =
+        |(family, table, chain, line, rate_pps, packets): (&str, &str, &str, u32, f64, u64),
+         text: &str| RuleCount {
+            family: family.to_owned(),
+            table: table.to_owned(),
+            chain: chain.to_owned(),
+            rule: text.to_owned(),
+            file: format!("/etc/iptables/rules.v{}", &family[3..]),
+            line,
+            packets,
+            bytes: packets * 1_000,
+            rate_pps,
+            rate_bps: if line == 14 { 9e6 } else { rate_pps * 1_000.0 },
+            ..RuleCount::default()
+        };
+    LoadedRules {
+        unix_ns: town().unix_ns,
+        interval_ns: Some(1_000_000_000),
+        deciding: true,
+        counter_mode: "exact".to_owned(),
+        rules_total: 1_305,
+        rules: vec![
+            rule(
+                ("IPv4", "filter", "INPUT", 13, 4_100.4, 812_345_678),
+                "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+            ),
+            rule(
+                ("IPv4", "filter", "FORWARD", 14, 900.0, 4_100),
+                "-s 198.51.100.0/24 -m comment --comment \"a\u{1b}[2J Löwen\" -j DROP",
+            ),
+            rule(
+                ("IPv6", "raw", "PREROUTING", 3, 12.0, 70),
+                "-s 2001:db8:bad::/48 -j DROP",
+            ),
+            rule(
+                ("IPv4", "filter", "f2b-sshd", 0, 0.4, 9),
+                "-s 203.0.113.9/32 -j REJECT --reject-with icmp-port-unreachable",
+            ),
+            rule(("IPv4", "filter", "INPUT", 40, 0.0, 5_000), "-j LOG"),
+        ],
+        ..LoadedRules::default()
+    }
+}
 
 /// A class with nothing measured.
 pub fn silent(name: &str, parent: Option<&str>, depth: u32) -> SnapshotRow {

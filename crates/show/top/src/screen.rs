@@ -20,7 +20,8 @@ use crate::details;
 use crate::glyphs::Look;
 use crate::header;
 use crate::keys::HELP;
-use crate::state::State;
+use crate::rules::{self, RulesTable};
+use crate::state::{State, scrolled};
 use crate::table::Table;
 use crate::text;
 use fairpath_history::judge::Level;
@@ -47,6 +48,8 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State) {
         help(buffer, body, state.look);
     } else if state.details.is_some() {
         details_view(buffer, body, state);
+    } else if state.rules.is_some() {
+        rules_view(buffer, body, state);
     } else {
         table(buffer, body, state);
     }
@@ -125,6 +128,67 @@ fn message(buffer: &mut Buffer, area: Rect, text: &str, look: Look) {
     }
 }
 
+fn rules_view(buffer: &mut Buffer, area: Rect, state: &mut State) {
+    let look = state.look;
+    let (title, body) = split(area, 1);
+    // On a low screen, the list is more important.
+    let detail_lines = match body.height > 2 * rules::SELECTED_LINES {
+        true => rules::SELECTED_LINES,
+        false => 0,
+    };
+    let (body, below) = split(body, body.height - detail_lines);
+    let text = no_rules(state);
+    let (Some(shown), Some(loaded)) = (
+        &mut state.rules,
+        state
+            .view
+            .as_ref()
+            .and_then(|view| view.snapshot.rules.as_deref()),
+    ) else {
+        return message(buffer, body, &text, look);
+    };
+    state.page = usize::from(body.height).max(1);
+    let rows = shown.rows();
+    shown.offset = scrolled(shown.offset, shown.selected, state.page, rows);
+    let table = RulesTable::new(shown, loaded, area.width, look);
+    if title.height > 0 {
+        table.titles(buffer, title);
+    }
+    if rows == 0 {
+        return message(buffer, body, &text, look);
+    }
+    let listed = shown.rules(loaded).enumerate().skip(shown.offset);
+    for (line, (index, rule)) in (0..body.height).zip(listed) {
+        let line = line_of(body, line);
+        table.row(buffer, line, rule);
+        if index == shown.selected {
+            buffer.set_style(line, look.selected());
+        }
+    }
+    if let Some(rule) = shown.current(Some(loaded)).filter(|_| below.height > 0) {
+        let rule_line = look.rule().repeat(below.width.into());
+        buffer.set_string(below.x, below.y, rule_line, look.quiet());
+        let (_, below) = split(below, 1);
+        let lines = rules::selected(rule, below.width, look).into_iter();
+        draw_lines(buffer, below, lines.map(Line::raw));
+    }
+}
+
+/// Why no rule is shown.
+fn no_rules(state: &State) -> String {
+    match (state.loaded_rules(), state.active_filter()) {
+        (None, _) if !state.has_requested_rules => "waiting for the loaded rules".to_owned(),
+        (None, _) => "no rules are loaded: `fairpath rules load` loads them".to_owned(),
+        (Some(rules), _) if rules.counter_mode == "none" => {
+            "the rules have no counters: they were loaded with --counters none".to_owned()
+        }
+        (Some(_), Some(part)) => {
+            format!("no rule contains \"{part}\"; press Esc to clear the filter")
+        }
+        (Some(_), None) => "the loaded files have no rules".to_owned(),
+    }
+}
+
 fn details_view(buffer: &mut Buffer, area: Rect, state: &mut State) {
     let look = state.look;
     let Some(details) = &mut state.details else {
@@ -197,6 +261,8 @@ fn write(buffer: &mut Buffer, line: Rect, text: &str, width: usize, style: Style
 fn keys_for(state: &State) -> &'static str {
     if state.help {
         "press any key to return"
+    } else if state.rules.is_some() && state.details.is_none() {
+        "? help  r classes  s sort  / filter  p pause  q quit"
     } else if state.details.is_some() {
         "Esc back  up/down scroll  p pause  ? help  q quit"
     } else {
@@ -206,6 +272,12 @@ fn keys_for(state: &State) -> &'static str {
 
 /// The position of the selected row in the list: `12/1234`.
 fn position(state: &State) -> String {
+    if let Some(rules) = &state.rules {
+        return match rules.rows() {
+            0 => String::new(),
+            rows => format!("{}/{rows}", rules.selected + 1),
+        };
+    }
     match &state.view {
         Some(view) if !view.entries.is_empty() && state.details.is_none() => {
             let at = state.selected + 1;

@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 
+use fairpath_history::loaded_rules::LoadedRules;
 use fairpath_history::snapshot::{Detail, Query, Snapshot, SnapshotRow, Sort};
 
 use crate::glyphs::Look;
 use crate::listing::{Fold, Key};
+use crate::rules::RulesView;
 use crate::table::Trend;
 use crate::view::View;
 
@@ -46,6 +48,10 @@ pub struct State {
     pub view: Option<View>,
     /// The details view, if it replaces the table.
     pub details: Option<Details>,
+    /// The view of loaded rules, if it replaces the table.
+    pub rules: Option<RulesView>,
+    /// True if the query of the last snapshot requested rules.
+    pub has_requested_rules: bool,
     /// True if the help replaces table or details view.
     pub help: bool,
     /// The filter that is being typed.
@@ -79,6 +85,8 @@ impl State {
             look,
             view: None,
             details: None,
+            rules: None,
+            has_requested_rules: false,
             help: false,
             typing: None,
             paused: false,
@@ -102,6 +110,44 @@ impl State {
         }
         self.view = Some(View::new(snapshot, &self.query, &self.folded));
         self.follow();
+        self.list_rules(|_| {});
+    }
+
+    /// The loaded rules of the last snapshot.
+    pub fn loaded_rules(&self) -> Option<&LoadedRules> {
+        self.view.as_ref()?.snapshot.rules.as_deref()
+    }
+
+    /// Opens or closes the view of loaded rules.
+    pub fn switch_rules(&mut self) {
+        self.rules = match self.rules {
+            Some(_) => None,
+            None => Some(RulesView::default()),
+        };
+        self.list_rules(|_| {});
+    }
+
+    /// Changes the view of loaded rules, if it is shown, and updates its list.
+    pub fn list_rules(&mut self, change: impl FnOnce(&mut RulesView)) {
+        let rules = self
+            .view
+            .as_ref()
+            .and_then(|view| view.snapshot.rules.as_deref());
+        if let Some(view) = &mut self.rules {
+            change(view);
+            view.list(rules);
+        }
+    }
+
+    /// Moves the selection in the view of loaded rules.
+    pub fn step_rules(&mut self, by: isize) {
+        let rules = self
+            .view
+            .as_ref()
+            .and_then(|view| view.snapshot.rules.as_deref());
+        if let Some(view) = &mut self.rules {
+            view.step(by, rules);
+        }
     }
 
     /// Shows the details of a class, unless its view was closed or is paused.
@@ -150,10 +196,22 @@ impl State {
         self.relist();
     }
 
-    /// Shows only rows whose name contains `part`. An empty filter shows all rows.
+    /// Shows only rows whose name contains `part`, or rules that contain it. An empty filter shows all.
     pub fn filter(&mut self, part: &str) {
-        self.query.filter = (!part.is_empty()).then(|| part.to_owned());
+        let part = (!part.is_empty()).then(|| part.to_owned());
+        if self.rules.is_some() {
+            return self.list_rules(|view| view.filter = part);
+        }
+        self.query.filter = part;
         self.relist();
+    }
+
+    /// The filter of the table or of the view of rules.
+    pub fn active_filter(&self) -> Option<&String> {
+        match &self.rules {
+            Some(view) => view.filter.as_ref(),
+            None => self.query.filter.as_ref(),
+        }
     }
 
     /// Shows at most `levels` levels of the tree, all if `None`.
@@ -246,10 +304,15 @@ impl State {
     /// Scrolls so that the selected row is among the `page` visible ones.
     pub fn scroll(&mut self, page: usize) {
         self.page = page.max(1);
-        let end = self.rows().saturating_sub(self.page);
-        let first = (self.selected + 1).saturating_sub(self.page);
-        self.offset = self.offset.clamp(first, self.selected.max(first)).min(end);
+        self.offset = scrolled(self.offset, self.selected, self.page, self.rows());
     }
+}
+
+/// The index of the first visible row, so that the selected one is among `page` visible ones of `rows`.
+pub fn scrolled(offset: usize, selected: usize, page: usize, rows: usize) -> usize {
+    let end = rows.saturating_sub(page);
+    let first = (selected + 1).saturating_sub(page);
+    offset.clamp(first, selected.max(first)).min(end)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ const KIND: &str = "rules-egress";
 
 impl HookRules {
     /// Puts the program at interfaces of the calling thread's network namespace, before other programs, and
-    /// pins it there. Those that have it keep it, and those that disappear at the same time are left out. Only
+    /// pins it there. Those that have it keep it, and those that disappear at the same time are omitted. Only
     /// with [`super::HookLock`].
     ///
     /// # Errors

@@ -93,6 +93,12 @@ impl Chains<'_> {
     }
 }
 
+/// The places of the tables in their memory, of an image that a check accepted.
+pub fn table_places(image: &[u8]) -> Vec<u64> {
+    let header = Header::of(image).expect("an image has a header");
+    tables(image, &header).map(|(_, table)| table.at).collect()
+}
+
 /// The place of a chain's blob.
 pub(super) fn blob(image: &[u8], chain: u32) -> Range<usize> {
     let header = Header::of(image).expect("an image has a header");

@@ -11,7 +11,9 @@ use fairpath_rules::{Family, Ruleset, WithCounters, check_loops, restore, to_byt
 
 use super::Format;
 use super::files::{ReadArgs, RuleFile, load, names};
-use super::live::{PinArgs, check_loaded, edit_loaded, is_left, loaded_rules};
+use super::live::{
+    PinArgs, check_loaded, edit_loaded, is_left, listed_by_daemon, loaded_rules, needs_daemon,
+};
 
 /// Apply edits to a file of rules or to the loaded rules, all of them or none.
 ///
@@ -94,6 +96,12 @@ fn apply(args: &Args) -> anyhow::Result<()> {
             return Err(command.pass(family, &args.edit));
         }
         let reads = command.is('L', "--list") || command.is('S', "--list-rules");
+        if reads && needs_daemon() {
+            return match listed_by_daemon(&args.place, family, &command.table)? {
+                Some(ruleset) => super::listing::print(&command.table, &command.words, &ruleset),
+                None => Err(command.pass(family, &args.edit)),
+            };
+        }
         let is_change = !reads && !command.is('C', "--check");
         if is_left(&args.place, family, &command.table, is_change)? {
             return Err(command.pass(family, &args.edit));

@@ -22,7 +22,7 @@ mod set;
 mod show;
 mod stats;
 
-pub use live::{ANSWERING, AnswerCounts, Answers, PinArgs};
+pub use live::{ANSWERING, AnswerCounts, Answers, Figures, Found, PinArgs};
 
 use std::process::ExitCode;
 
@@ -31,7 +31,8 @@ use clap::Subcommand;
 /// Check, explain, change and load rules in iptables syntax.
 ///
 /// Files are those of iptables-save, ip6tables-save, arptables-save, ebtables-save and ipset save,
-/// recognised by their content. Only import and the commands about loaded rules need privileges.
+/// recognised by their content. Only import and the commands about loaded rules need privileges. To list
+/// loaded rules, membership in the group of the daemon is enough.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     iptables-save > rules.v4\n  \

@@ -35,6 +35,11 @@ impl Daemon {
             // Its thread answers.
             return self.archiver.question(pending);
         }
+        if pending.request == Request::Rules
+            && let Some(reader) = &self.engine.loaded_rules
+        {
+            return reader.question(pending);
+        }
         let answer = match pending.request {
             Request::Reload => match self.reload() {
                 Ok(text) => Answer::Done { text },
@@ -74,7 +79,10 @@ impl Daemon {
                         snapshot.shape = shaped.map(|(shaping, config)| shaping.snapshot(config));
                     }
                     Answer::Detail { detail } => self.add_queues(&mut detail.row),
-                    Answer::History { .. } | Answer::Done { .. } | Answer::Error { .. } => {}
+                    Answer::History { .. }
+                    | Answer::Rules { .. }
+                    | Answer::Done { .. }
+                    | Answer::Error { .. } => {}
                 }
                 answer
             }
@@ -162,7 +170,10 @@ impl Engine {
                     search.is_some_and(|search| self.row_table.found(search, kind, name))
                 };
                 let meta = self.meta(more());
-                self.finish(self.history.snapshot_with(query, meta, &found))
+                let mut snapshot = self.history.snapshot_with(query, meta, &found);
+                let loaded_rules = self.loaded_rules.as_ref();
+                snapshot.rules = loaded_rules.and_then(|reader| reader.show(query));
+                self.finish(snapshot)
             }
             Request::Status => self.finish(self.history.status(self.meta(more()))),
             Request::Detail { class, limit } => self.detail(class, (*limit).min(MAX_LIST)),
@@ -170,6 +181,9 @@ impl Engine {
                 text:
                     "history: this process keeps none: query the daemon, or name its file by --file"
                         .to_owned(),
+            },
+            Request::Rules => Answer::Error {
+                text: "rules: this process does not list them: query the daemon".to_owned(),
             },
             Request::Reload => Answer::Error {
                 text: "reload: this process has no configuration file".to_owned(),

@@ -13,6 +13,7 @@ use super::archive::Archiver;
 use super::control::{self, Access, Socket};
 use super::engine::{Engine, MAX_REST};
 use super::hooks::Hooks;
+use super::loaded_rules::LoadedRulesReader;
 use super::notify::Manager;
 use super::query::{self, RequestQueue, Requester};
 use super::rejects::{self, Rejects};
@@ -253,7 +254,14 @@ impl Daemon {
         const ABOUT: &str = "series";
         let limit = self.engine.config.metrics.max_series;
         let scrapes = || self.web.counters().get("web_scrapes").copied();
-        let Some(text) = series_note(self.engine.history.rows(), limit, scrapes) else {
+        let loaded = self
+            .engine
+            .loaded_rules
+            .as_ref()
+            .and_then(LoadedRulesReader::rules);
+        let of_rules = loaded.map_or(0, |rules| fairpath_export::rule_series(&rules));
+        let needed = fairpath_export::series_needed(self.engine.history.rows(), of_rules);
+        let Some(text) = series_note(self.engine.history.rows(), needed, limit, scrapes) else {
             self.engine.notes.remove(ABOUT);
             return;
         };
@@ -373,8 +381,12 @@ fn start_shaping(
 }
 
 /// The note on metrics that sum rows. None without a scrape: each web page has metrics, too.
-fn series_note(rows: usize, limit: usize, scrapes: impl FnOnce() -> Option<u64>) -> Option<String> {
-    let needed = fairpath_export::series_needed(rows);
+fn series_note(
+    rows: usize,
+    needed: usize,
+    limit: usize,
+    scrapes: impl FnOnce() -> Option<u64>,
+) -> Option<String> {
     (needed > limit && scrapes().unwrap_or(0) > 0).then(|| {
         format!(
             "metrics: rows with the least traffic are summed as class=\"other\", because the {rows} rows need \
@@ -402,8 +414,8 @@ mod tests {
 
     #[test]
     fn summed_rows_are_reported_to_scrapers_only() {
-        let needed = fairpath_export::series_needed(1_000);
-        let note = |limit, scrapes| series_note(1_000, limit, || scrapes);
+        let needed = fairpath_export::series_needed(1_000, 0);
+        let note = |limit, scrapes| series_note(1_000, needed, limit, || scrapes);
         assert_eq!(note(needed - 1, None), None);
         assert_eq!(note(needed - 1, Some(0)), None);
         assert_eq!(note(needed, Some(9)), None);

@@ -16,7 +16,9 @@ use fairpath_history::snapshot::{Alert, Kind, WaitingFor};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::kernel::{self, Kernel};
+use super::loaded_rules::LoadedRulesReader;
 use super::state;
+use crate::rules::PinArgs;
 use fairpath_backend::monotonic_ns;
 use fairpath_history::row_table::RowTable;
 use fairpath_watch::{Change, unix_ns};
@@ -77,6 +79,8 @@ pub struct Engine {
     pub host: String,
     /// When rows and rules were built last.
     pub rebuilt: Instant,
+    /// Rules at the kernel's hooks, after [`Engine::begin`].
+    pub loaded_rules: Option<LoadedRulesReader>,
     links: u64,
 }
 
@@ -107,6 +111,7 @@ impl Engine {
             offset_ns: i128::from(unix_ns()?) - i128::from(monotonic_ns()?),
             host: host(),
             rebuilt: Instant::now(),
+            loaded_rules: None,
             links: kernel.interfaces().generation(),
             config,
             kernel,
@@ -118,6 +123,8 @@ impl Engine {
     /// # Errors
     /// The kernel refuses the rules.
     pub fn begin(&mut self) -> anyhow::Result<()> {
+        let place = PinArgs::of_daemon(&self.config.control.socket);
+        self.loaded_rules = Some(LoadedRulesReader::start(place)?);
         let classes = &self.config.classes;
         self.row_table.set_classes(&classes.set, &classes.labels);
         self.set_label_names();

@@ -16,6 +16,7 @@ mod daemon;
 mod engine;
 mod hooks;
 mod kernel;
+mod loaded_rules;
 mod log;
 mod notify;
 mod own;

@@ -32,6 +32,10 @@ impl Engine {
         self.healthy = true;
         self.counters.readings += 1;
         self.notes.remove("reading");
+        match self.loaded_rules.as_ref().and_then(|rules| rules.problem()) {
+            Some(text) => self.warn("rules", text),
+            None => drop(self.notes.remove("rules")),
+        }
         true
     }
 

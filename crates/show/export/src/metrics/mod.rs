@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `families` | the metrics of rows |
 //! | `fold` | the limit on series: excess rows are summed |
+//! | `rules` | the metrics of loaded rules |
 //! | `text` | the two text formats |
 //!
 //! Counters grow since `counting_since_unix_ns` of the snapshot. They survive restarts of the daemon,
@@ -12,6 +13,7 @@
 
 mod families;
 mod fold;
+mod rules;
 mod text;
 
 use std::borrow::Cow;
@@ -20,6 +22,7 @@ use std::collections::{BTreeMap, HashSet};
 use fairpath_history::snapshot::{Alert, AlertKind, Kind as RowKind, Snapshot, SnapshotRow};
 
 use families::FAMILIES;
+pub use rules::rule_series;
 pub use text::Exposition;
 use text::{Encoder, Kind};
 
@@ -38,9 +41,10 @@ pub const RTT_BOUNDS_S: [f64; 19] = [
 /// Series for counters of the daemon, and for what belongs to no row. There are fewer than these.
 const OWN_SERIES: usize = 200;
 
-/// The value of `max_series` with which no row of `rows` rows is summed. O(1).
-pub fn series_needed(rows: usize) -> usize {
-    OWN_SERIES + rows * families::SERIES_PER_ROW
+/// The value of `max_series` with which no row of `rows` rows is summed, next to the series of loaded
+/// rules. O(1).
+pub fn series_needed(rows: usize, rule_series: usize) -> usize {
+    OWN_SERIES + rule_series + rows * families::SERIES_PER_ROW
 }
 
 /// Format and limit of metrics.
@@ -68,12 +72,21 @@ impl Default for MetricsOptions {
 pub fn openmetrics(snapshot: &Snapshot, options: &MetricsOptions) -> String {
     let counters = counters(snapshot);
     let gauges = gauges(snapshot);
-    let max_rows = options.max_series.saturating_sub(OWN_SERIES) / families::SERIES_PER_ROW;
+    // All metrics of the rules or none: they are few.
+    let rules = snapshot.rules.as_deref();
+    let needed_by_rules = rules.map_or(0, rule_series);
+    let rules = rules.filter(|_| OWN_SERIES + needed_by_rules <= options.max_series);
+    let own = OWN_SERIES + rules.map_or(0, rule_series);
+    let max_rows = options.max_series.saturating_sub(own) / families::SERIES_PER_ROW;
     let reported = Reported::new(&snapshot.alerts);
     let folded = fold::fold(&snapshot.rows, max_rows, &reported);
     let mut encoder = Encoder::new(options.exposition);
     classes(&mut encoder, &folded.rows, &reported);
-    monitor(&mut encoder, snapshot, folded.summed);
+    if let Some(rules) = rules {
+        rules::encode(&mut encoder, rules);
+    }
+    let needed = series_needed(snapshot.rows.len(), needed_by_rules);
+    monitor(&mut encoder, snapshot, folded.summed, needed);
     for (name, value) in &gauges {
         let name = format!("fairpath_monitor_{name}");
         encoder.family(
@@ -122,7 +135,7 @@ fn classes(encoder: &mut Encoder, rows: &[Cow<'_, SnapshotRow>], reported: &Repo
     families::info(encoder, rows);
 }
 
-fn monitor(encoder: &mut Encoder, snapshot: &Snapshot, summed: usize) {
+fn monitor(encoder: &mut Encoder, snapshot: &Snapshot, summed: usize, needed: usize) {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let gauges: [(&str, &str, &str, Option<f64>); 8] = [
         (
@@ -141,7 +154,7 @@ fn monitor(encoder: &mut Encoder, snapshot: &Snapshot, summed: usize) {
             "fairpath_series_needed",
             "",
             "The value of [metrics] max_series with which no row is summed",
-            Some(series_needed(snapshot.rows.len()) as f64),
+            Some(needed as f64),
         ),
         (
             "fairpath_configuration_generation",

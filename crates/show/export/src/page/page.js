@@ -5,6 +5,7 @@
 import * as detail from "/detail.js";
 import { age, clock, count, span } from "/numbers.js";
 import * as overview from "/overview.js";
+import * as rules from "/rules.js";
 import { Table } from "/table.js";
 
 const INTERVAL_MS = 1000;
@@ -72,6 +73,8 @@ async function all() {
     for (const name of table.flips) parameters.push(["fold", name]);
   }
   if (lists) parameters.push(["lists", LISTED]);
+  const wantedRules = rules.wanted(lists);
+  if (wantedRules) parameters.push(["rules", wantedRules]);
   if ($("counters").parentElement.open) parameters.push(["counters", 1]);
   const view = await request("/api/page", parameters);
   if (shownClass() !== null) return;
@@ -81,6 +84,7 @@ async function all() {
   showState();
   table.show(view.offset, view.rows, view.rows_selected, isTree());
   overview.show(view);
+  if (wantedRules) rules.show(view.rules, view.unix_ms);
   draw();
 }
 
@@ -190,6 +194,7 @@ $("levels").addEventListener("change", (event) => {
   refresh();
 });
 $("counters").parentElement.addEventListener("toggle", refresh);
+$("loaded-rules").addEventListener("toggle", refresh);
 addEventListener("hashchange", navigate);
 document.addEventListener("visibilitychange", refresh);
 addEventListener("resize", () => (shownClass() === null ? overview.redraw() : detail.redraw()));

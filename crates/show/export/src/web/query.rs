@@ -13,6 +13,8 @@ pub(super) const MAX_ROWS: usize = 1000;
 pub(super) const MAX_PAGE_ROWS: usize = 200;
 /// Maximum number of affected classes and of alerts in one answer of `/api/page`.
 pub(super) const MAX_PAGE_LIST: usize = 50;
+/// Maximum number of loaded rules in one answer of `/api/page`.
+const MAX_PAGE_RULES: usize = 100;
 /// Maximum number of rows with reversed folding.
 const MAX_FOLDS: usize = 100;
 /// Points of the last intervals in a brief answer of `/api/detail`: more than the page can miss.
@@ -23,7 +25,7 @@ const PEERS: usize = 10;
 /// Maximum size of a filter or of the name of a class, bytes.
 const MAX_TEXT_BYTES: usize = 512;
 
-/// The parameters of `/api/snapshot`: sort, limit, filter, under, kind, depth, history, alerts.
+/// The parameters of `/api/snapshot`: sort, limit, filter, under, kind, depth, history, alerts, rules.
 pub(super) fn snapshot(parameters: &str) -> Result<Query, String> {
     let mut query = Query::default();
     for (name, value) in form_urlencoded::parse(parameters.as_bytes()) {
@@ -36,6 +38,7 @@ pub(super) fn snapshot(parameters: &str) -> Result<Query, String> {
             "limit" => query.limit = number(&name, &value)?,
             "history" => query.history = number::<u8>(&name, &value)? != 0,
             "alerts" => query.alerts = number::<u8>(&name, &value)? != 0,
+            "rules" => query.rules = number(&name, &value)?,
             _ => return Err(format!("unknown parameter {name:?}")),
         }
     }
@@ -55,7 +58,7 @@ pub(super) struct PageQuery {
 }
 
 /// The parameters of `/api/page`: sort, by_parent, search, fold_from, fold (several), offset, limit,
-/// lists, counters, after_ms.
+/// lists, counters, after_ms, rules.
 pub(super) fn page(parameters: &str) -> Result<PageQuery, String> {
     let mut query = Query {
         history: true,
@@ -72,6 +75,7 @@ pub(super) fn page(parameters: &str) -> Result<PageQuery, String> {
             "offset" => query.offset = number(&name, &value)?,
             "limit" => query.limit = number(&name, &value)?,
             "lists" => lists = number::<usize>(&name, &value)?.min(MAX_PAGE_LIST),
+            "rules" => query.rules = number::<usize>(&name, &value)?.min(MAX_PAGE_RULES),
             "counters" => counters = number::<u8>(&name, &value)? != 0,
             "after_ms" => query.total_after_unix_ns = some(&name, &value, end_of_ms)?,
             _ => return Err(format!("unknown parameter {name:?}")),

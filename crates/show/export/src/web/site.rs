@@ -19,7 +19,7 @@ use super::{
 use crate::metrics::{Exposition, MetricsOptions, openmetrics};
 
 /// The files of the page: path, type, content.
-const FILES: [(&str, &str, &str); 11] = [
+const FILES: [(&str, &str, &str); 12] = [
     (
         "/",
         "text/html; charset=utf-8",
@@ -37,6 +37,7 @@ const FILES: [(&str, &str, &str); 11] = [
         JAVASCRIPT,
         include_str!("../page/overview.js"),
     ),
+    ("/rules.js", JAVASCRIPT, include_str!("../page/rules.js")),
     ("/series.js", JAVASCRIPT, include_str!("../page/series.js")),
     (
         "/timeline.js",
@@ -175,6 +176,7 @@ impl Site {
             let mut snapshot = source.snapshot(&Query {
                 histograms: true,
                 alerts: true,
+                exported_rules: true,
                 ..Query::default()
             })?;
             // The daemon's sums include those of its other addresses.

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use fairpath_history::judge::{self, Level};
+use fairpath_history::loaded_rules::{LoadedRules, RuleCount};
 use fairpath_history::snapshot::{
     Affected, Alert, AlertKind, DayPoint, Detail, Kind, Point, Snapshot, SnapshotRow,
 };
@@ -40,6 +41,8 @@ pub(super) struct View<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     lists: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    rules: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     counters: Option<&'a BTreeMap<String, u64>>,
 }
 
@@ -62,6 +65,7 @@ impl<'a> View<'a> {
                 json!({"recent": points(&total.recent), "day": points(&total.day)})
             }),
             lists: (wanted.lists > 0).then(|| lists(snapshot, wanted.lists)),
+            rules: snapshot.rules.as_deref().map(rules),
             counters: wanted.counters.then_some(&snapshot.counters),
         }
     }
@@ -190,6 +194,32 @@ fn point(point: &DayPoint) -> Value {
         us(point.outside_p95_rtt_ns),
         ppm(point.inside_loss_ratio),
     ])
+}
+
+/// The state of the loaded rules, and rules: family, table, chain, text, file, line, packets, bytes, packets
+/// and bits per second.
+fn rules(rules: &LoadedRules) -> Value {
+    let rule = |rule: &RuleCount| {
+        json!([
+            rule.family,
+            rule.table,
+            rule.chain,
+            rule.rule,
+            rule.file,
+            rule.line,
+            rule.packets,
+            rule.bytes,
+            (rule.rate_pps * 10.0).round() / 10.0,
+            rule.rate_bps.round() as u64,
+        ])
+    };
+    json!({
+        "unix_ms": ms(rules.unix_ns), "has_rates": rules.interval_ns.is_some(),
+        "total": rules.rules_total, "deciding": rules.deciding,
+        "counter_mode": rules.counter_mode, "confirm_ms": rules.confirm_ns.map(ms),
+        "went_back": rules.went_back, "rejected_are_answered": rules.rejected_are_answered,
+        "rules": rules.rules.iter().map(rule).collect::<Vec<_>>(),
+    })
 }
 
 fn lists(snapshot: &Snapshot, limit: usize) -> Value {

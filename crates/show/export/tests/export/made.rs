@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairpath_history::Histogram;
+use fairpath_history::loaded_rules::*;
 use fairpath_history::snapshot::*;
 
 /// Subscribers of each site.
@@ -16,6 +17,91 @@ pub const ODD: &str = "Café \"Zum <b>Löwen</b>\" \\ 1";
 
 /// The typical RTT of subscribers, nanoseconds.
 pub const TYPICAL_RTT_NS: u64 = 18_000_000;
+
+/// The text of a rule that every format must escape.
+pub const ODD_RULE: &str =
+    "-s 198.51.100.0/24 -m comment --comment \"<b>Löwen</b> & \\ 1\" -j DROP";
+
+/// Rules of both families. The third one has the text of the first.
+fn loaded_rules(at: u64, unix_ns: u64) -> LoadedRules {
+    let rule = |number: u64, (table, chain, text): (&str, &str, &str)| RuleCount {
+        family: if number < 4 { "IPv4" } else { "IPv6" }.to_owned(),
+        table: table.to_owned(),
+        chain: chain.to_owned(),
+        rule: text.to_owned(),
+        copy: u32::from(number == 2),
+        file: if number < 4 { "rules.v4" } else { "rules.v6" }.to_owned(),
+        line: 12 + number as u32,
+        packets: (5_000 - number * 900) * at,
+        bytes: (5_000 - number * 900) * at * 800,
+        rate_pps: (5_000 - number * 900) as f64,
+        rate_bps: ((5_000 - number * 900) * 6_400) as f64,
+    };
+    let texts = [
+        (
+            "filter",
+            "INPUT",
+            "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+        ),
+        ("filter", "FORWARD", ODD_RULE),
+        (
+            "filter",
+            "INPUT",
+            "-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+        ),
+        (
+            "filter",
+            "blocked-by-fail2ban-sshd",
+            "-s 203.0.113.9/32 -j REJECT --reject-with icmp-port-unreachable",
+        ),
+        ("raw", "PREROUTING", "-s 2001:db8:bad::/48 -j DROP"),
+    ];
+    let rules: Vec<RuleCount> = (0..).zip(texts).map(|(n, text)| rule(n, text)).collect();
+    let mut exported = rules.clone();
+    exported
+        .iter_mut()
+        .for_each(|rule| (rule.rate_pps, rule.rate_bps) = (0.0, 0.0));
+    let file = |family: &str, file: &str, rules| RuleFile {
+        family: family.to_owned(),
+        file: file.to_owned(),
+        rules,
+    };
+    let policy = |chain: &str, policy: &str, packets: u64| PolicyCount {
+        family: "IPv4".to_owned(),
+        table: "filter".to_owned(),
+        chain: chain.to_owned(),
+        policy: policy.to_owned(),
+        packets: packets * at,
+        bytes: packets * at * 90,
+    };
+    let target = |target: &str, packets: u64| TargetCount {
+        family: "IPv4".to_owned(),
+        table: "filter".to_owned(),
+        target: target.to_owned(),
+        packets: packets * at,
+        bytes: packets * at * 90,
+    };
+    LoadedRules {
+        unix_ns,
+        interval_ns: Some(1_000_000_000),
+        loaded_unix_ns: unix_ns - 7_000_000_000,
+        generation: 7,
+        deciding: true,
+        counter_mode: "exact".to_owned(),
+        confirm_ns: Some(42_500_000_000),
+        went_back: false,
+        rejected_are_answered: Some(true),
+        rules_total: 1_305,
+        files: vec![file("IPv4", "rules.v4", 1_300), file("IPv6", "rules.v6", 5)],
+        policies: vec![policy("INPUT", "DROP", 3), policy("FORWARD", "ACCEPT", 900)],
+        targets: vec![target("ACCEPT", 5_000), target("DROP", 4_100)],
+        counters: [("packets_dropped_unknown", 0), ("packets_parked", 3)]
+            .map(|(name, count)| (name.to_owned(), count))
+            .into(),
+        rules,
+        exported,
+    }
+}
 
 pub struct Router {
     pub start_unix_ns: u64,
@@ -63,6 +149,7 @@ impl Router {
             gauges: [("kernel_memory_bytes", 41_943_040), ("slots_used", 7)]
                 .map(|(name, value)| (name.to_owned(), value))
                 .into(),
+            rules: Some(Box::new(loaded_rules(at, unix_ns))),
             ..Snapshot::default()
         }
     }
@@ -98,6 +185,11 @@ impl Router {
         if query.limit > 0 {
             snapshot.rows.truncate(query.limit);
         }
+        let rules = snapshot.rules.take();
+        let wants_rules = query.rules > 0 || query.exported_rules;
+        let part =
+            |rules: Box<LoadedRules>| Box::new(rules.part(query.rules, query.exported_rules));
+        snapshot.rules = rules.filter(|_| wants_rules).map(part);
         if query.affected > 0 {
             snapshot.affected = affected(snapshot.unix_ns);
             snapshot.affected_total = snapshot.affected.len() as u64;

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use fairpath_export::{Exposition, MAX_SERIES, MetricsOptions, openmetrics, series_needed};
+use fairpath_export::{
+    Exposition, MAX_SERIES, MetricsOptions, openmetrics, rule_series, series_needed,
+};
 use fairpath_history::snapshot::{Snapshot, SnapshotRow};
 
-use crate::made::{ODD, Router, TYPICAL_RTT_NS};
+use crate::made::{ODD, ODD_RULE, Router, TYPICAL_RTT_NS};
 use crate::needs::command;
 
 fn snapshot() -> Snapshot {
@@ -172,8 +174,8 @@ fn the_default_limit_fits_5000_subscribers() {
 
 #[test]
 fn the_needed_series_sum_no_row() {
-    let rows = snapshot().rows.len();
-    let needed = series_needed(rows);
+    let Snapshot { rows, rules, .. } = snapshot();
+    let needed = series_needed(rows.len(), rule_series(&rules.unwrap()));
     let folded = |max_series| {
         let text = text(Exposition::OpenMetrics, max_series);
         assert_eq!(value(&text, "fairpath_series_needed"), needed as f64);
@@ -238,4 +240,52 @@ fn every_metric_is_in_the_documentation() {
     for name in names {
         assert!(page.contains(&format!("`{name}`")), "{name}");
     }
+}
+
+#[test]
+fn rules_have_counters_by_their_text() {
+    let text = text(Exposition::OpenMetrics, 20_000);
+    let place = "family=\"IPv4\",table=\"filter\"";
+    let established = "rule=\"-m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\"";
+    let input = format!("fairpath_rule_packets_total{{{place},chain=\"INPUT\",{established}");
+    assert_eq!(value(&text, &format!("{input}}}")), 25_000.0);
+    assert_eq!(value(&text, &format!("{input},copy=\"1\"}}")), 16_000.0);
+    let odd = ODD_RULE.replace('\\', "\\\\").replace('"', "\\\"");
+    let forward = format!("{place},chain=\"FORWARD\",rule=\"{odd}\"");
+    let bytes = format!("fairpath_rule_bytes_total{{{forward}}}");
+    assert_eq!(value(&text, &bytes), 16_400_000.0);
+    let info = format!("fairpath_rule_info{{{forward},file=\"rules.v4\",line=\"13\"}}");
+    assert_eq!(value(&text, &info), 1.0);
+    let policy = format!("{{{place},chain=\"INPUT\",policy=\"DROP\"}}");
+    let policy = format!("fairpath_rules_policy_packets_total{policy}");
+    assert_eq!(value(&text, &policy), 15.0);
+    let dropped = format!("fairpath_rules_target_packets_total{{{place},target=\"DROP\"}}");
+    assert_eq!(value(&text, &dropped), 20_500.0);
+    assert_eq!(value(&text, "fairpath_rules_loaded"), 1_305.0);
+    assert_eq!(value(&text, "fairpath_rules_not_exported"), 1_300.0);
+    assert_eq!(value(&text, "fairpath_rules_confirm_seconds"), 42.5);
+    assert_eq!(value(&text, "fairpath_rules_packets_parked_total"), 3.0);
+}
+
+#[test]
+fn rules_have_no_more_series_than_needed() {
+    let rules = *snapshot().rules.unwrap();
+    let text = text(Exposition::OpenMetrics, 20_000);
+    let of_rules = |line: &&&str| line.starts_with("fairpath_rule");
+    let count = series(&text).iter().filter(of_rules).count();
+    assert_eq!(count, rule_series(&rules));
+    // Without space for all of them there are none.
+    let none = self::text(Exposition::OpenMetrics, 200 + count - 1);
+    assert!(!none.contains("fairpath_rule"), "{none}");
+    assert!(self::text(Exposition::OpenMetrics, 200 + count).contains("fairpath_rule_info"));
+}
+
+#[test]
+fn without_loaded_rules_there_are_no_metrics() {
+    let without = Snapshot {
+        rules: None,
+        ..snapshot()
+    };
+    let text = openmetrics(&without, &MetricsOptions::default());
+    assert!(!text.contains("fairpath_rule"), "{text}");
 }

@@ -6,7 +6,7 @@ use fairpath_export::ServerOptions;
 use serde_json::Value;
 
 use crate::browser::Browser;
-use crate::made::{ODD, Router};
+use crate::made::{ODD, ODD_RULE, Router};
 use crate::needs::command;
 use crate::web::start;
 
@@ -112,6 +112,41 @@ fn rows_appear_and_live_numbers_change() {
             browser.screenshot(&format!("table-{width}"));
             assert_eq!(browser.value("document.querySelector('#overview > .card').scrollWidth <= document.querySelector('#overview > .card').clientWidth"), Value::Bool(true));
         }
+    });
+}
+
+#[test]
+fn loaded_rules_are_shown_on_request() {
+    with_page("loaded_rules_are_shown_on_request", 1400, |browser| {
+        let state = "document.getElementById('rules-state')?.textContent";
+        browser.until(&format!(
+            "{state} === '1\u{202f}305 rules · not confirmed, ends in 42 s'"
+        ));
+        let rows = "document.querySelectorAll('#rules tbody tr').length";
+        assert_eq!(browser.value(rows), 0, "closed");
+        browser.click("#loaded-rules summary");
+        browser.until(&format!("{rows} === 5"));
+        let text = |row: u32, column: u32| {
+            format!(
+                "document.querySelector('#rules tbody').rows[{row}].cells[{column}].textContent"
+            )
+        };
+        assert_eq!(browser.value(&text(1, 0)), ODD_RULE, "text, never markup");
+        assert_eq!(browser.value(&text(1, 1)), "IPv4 filter FORWARD");
+        assert_eq!(browser.value(&text(1, 2)), "rules.v4:13");
+        assert_eq!(browser.value(&text(1, 3)), "4.10 k");
+        assert_eq!(browser.value(&text(1, 4)), "26.2 M");
+        let packets = browser.value(&text(0, 5));
+        browser.until(&format!("{} !== {packets}", text(0, 5)));
+        assert_eq!(
+            browser.value("document.getElementById('rules-more').textContent"),
+            "The 5 with the highest packet rates."
+        );
+        browser.screenshot("rules");
+        browser.resize(390, TALL);
+        browser.screenshot("rules-phone");
+        let fits = "document.getElementById('loaded-rules').scrollWidth <= document.getElementById('loaded-rules').clientWidth";
+        assert_eq!(browser.value(fits), Value::Bool(true));
     });
 }
 

@@ -93,6 +93,10 @@ fn every_state_is_readable_on_every_screen() {
     open(&mut browser, &url, alerts);
     browser.value("document.getElementById('past-alerts').open = true");
     assert_readable(&mut browser, "alerts");
+    browser.value("document.getElementById('loaded-rules').open = true");
+    browser.until("document.querySelectorAll('#rules tbody tr').length === 5");
+    browser.value("document.getElementById('loaded-rules').scrollIntoView()");
+    assert_readable(&mut browser, "rules");
     open(
         &mut browser,
         &format!("{url}#class=sub-10074"),

@@ -156,6 +156,10 @@ fn snapshots_and_details_are_valid_json() {
     };
     assert_eq!(listed("/api/snapshot?limit=1"), 0);
     assert!(listed("/api/snapshot?limit=1&alerts=1") > 1, "of all rows");
+    let (_, body) = get(address, "/api/snapshot?limit=1&rules=2");
+    let snapshot: Snapshot = serde_json::from_str(&body).unwrap();
+    let rules = snapshot.rules.expect("requested");
+    assert_eq!((rules.rules.len(), rules.exported.len()), (2, 0));
     let class: String = form_urlencoded::byte_serialize(ODD.as_bytes()).collect();
     let (status, body) = get(address, &format!("/api/detail?class={class}&limit=2"));
     let detail: Detail = serde_json::from_str(&body).unwrap();

@@ -3,6 +3,7 @@
 use fairpath_core::{
     Counts, Event, FlowRecord, Key, Method, OwnQueue, Reason, Sample as CoreSample, Stats,
 };
+use fairpath_history::loaded_rules::*;
 use fairpath_history::series::{Series, SeriesPoint, Span};
 use fairpath_history::snapshot::{
     ALERT_SCHEMA, Affected, Alert, AlertKind, Configured, DayPoint, Detail, FlowCounts, FlowLine,
@@ -189,6 +190,41 @@ fn row() -> SnapshotRow {
     }
 }
 
+fn loaded_rules() -> LoadedRules {
+    let rule = RuleCount {
+        family: "IPv4".to_owned(),
+        table: "filter".to_owned(),
+        chain: "INPUT".to_owned(),
+        rule: "-p tcp -j DROP".to_owned(),
+        file: "rules.v4".to_owned(),
+        line: 3,
+        rate_pps: 0.5,
+        ..RuleCount::default()
+    };
+    LoadedRules {
+        unix_ns: UNIX_NS,
+        counter_mode: "exact".to_owned(),
+        files: vec![RuleFile {
+            family: "IPv4".to_owned(),
+            file: "rules.v4".to_owned(),
+            rules: 1,
+        }],
+        policies: vec![PolicyCount {
+            family: "IPv4".to_owned(),
+            policy: "DROP".to_owned(),
+            ..PolicyCount::default()
+        }],
+        targets: vec![TargetCount {
+            family: "IPv6".to_owned(),
+            ..TargetCount::default()
+        }],
+        counters: [("packets_parked".to_owned(), 0)].into(),
+        rules: vec![rule.clone()],
+        exported: vec![rule],
+        ..LoadedRules::default()
+    }
+}
+
 /// A snapshot with all optional parts.
 pub fn snapshot() -> Snapshot {
     let other = SnapshotRow {
@@ -257,6 +293,7 @@ pub fn snapshot() -> Snapshot {
             recent: vec![day_point()],
             day: vec![day_point()],
         }),
+        rules: Some(Box::new(loaded_rules())),
         ..empty_snapshot()
     }
 }

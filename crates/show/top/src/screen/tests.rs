@@ -1,5 +1,6 @@
 //! Screens, compared character by character.
 
+use fairpath_history::loaded_rules::LoadedRules;
 use fairpath_history::snapshot::{Query, Snapshot, Sort};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -445,4 +446,183 @@ fn every_size_is_drawn_in_every_view() {
             }
         }
     }
+}
+
+fn with_rules(look: Look) -> State {
+    let mut state = state(sample::town(), look);
+    assert_eq!(press(&mut state, KeyCode::Char('r')), Step::Query);
+    state.has_requested_rules = true;
+    state.show(Snapshot {
+        rules: Some(Box::new(sample::rules())),
+        ..sample::town()
+    });
+    state
+}
+
+#[test]
+fn rules_in_eighty_columns() {
+    let mut state = with_rules(LOOK);
+    press(&mut state, KeyCode::Down);
+    assert_screen(
+        &mut state,
+        80,
+        &[
+            "fairpath gw-7  08:28:17 UTC  window 10s every 1s               sort: packet rate",
+            "5 of 1,305 rules  rates of 1s",
+            "PKT/S BIT/S  PKTS BYTES  CHAIN              LINE         RULE",
+            "4.10k 4.10M  812M  812G  4 filter INPUT     rules.v4:13  -m conntrack --ctstate…",
+            "  900 9.00M  4100 4.10M  4 filter FORWARD   rules.v4:14  -s 198.51.100.0/24 -m …",
+            "   12 12.0k    70 70.0k  6 raw PREROUTING   rules.v6:3   -s 2001:db8:bad::/48 -…",
+            "  0.4   400     9 9.00k  4 filter f2b-sshd  -            -s 203.0.113.9/32 -j R…",
+            "    0     0  5000 5.00M  4 filter INPUT     rules.v4:40  -j LOG",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "────────────────────────────────────────────────────────────────────────────────",
+            "/etc/iptables/rules.v4:14  4,100 packets  4,100,000 bytes",
+            "-A FORWARD -s 198.51.100.0/24 -m comment --comment \"a?[2J Löwen\" -j DROP",
+            "",
+            "? help  r classes  s sort  / filter  p pause  q quit                         2/5",
+        ],
+    );
+}
+
+#[test]
+fn rules_in_wide_and_narrow_screens() {
+    let mut state = with_rules(PLAIN);
+    assert_screen(
+        &mut state,
+        110,
+        &[
+            "fairpath gw-7  08:28:17 UTC  window 10s every 1s                                             sort: packet rate",
+            "5 of 1,305 rules  rates of 1s",
+            "PKT/S BIT/S  PKTS BYTES  CHAIN              LINE         RULE",
+            "4.10k 4.10M  812M  812G  4 filter INPUT     rules.v4:13  -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT",
+            "  900 9.00M  4100 4.10M  4 filter FORWARD   rules.v4:14  -s 198.51.100.0/24 -m comment --comment \"a?[2J L?wen>",
+            "   12 12.0k    70 70.0k  6 raw PREROUTING   rules.v6:3   -s 2001:db8:bad::/48 -j DROP",
+            "  0.4   400     9 9.00k  4 filter f2b-sshd  -            -s 203.0.113.9/32 -j REJECT --reject-with icmp-port->",
+            "    0     0  5000 5.00M  4 filter INPUT     rules.v4:40  -j LOG",
+            "",
+            "? help  r classes  s sort  / filter  p pause  q quit                                                       1/5",
+        ],
+    );
+    assert_screen(
+        &mut state,
+        40,
+        &[
+            "fairpath gw-7          sort: packet rate",
+            "5 of 1,305 rules  rates of 1s",
+            "PKT/S  CHAIN       RULE",
+            "4.10k  4 filter >  -m conntrack --ctsta>",
+            "  900  4 filter >  -s 198.51.100.0/24 ->",
+            "   12  6 raw PRE>  -s 2001:db8:bad::/48>",
+            "  0.4  4 filter >  -s 203.0.113.9/32 -j>",
+            "    0  4 filter >  -j LOG",
+            "",
+            "? help  r classes  s sort  / filte>  1/5",
+        ],
+    );
+}
+
+#[test]
+fn the_state_of_rules_is_above_them() {
+    let mut state = with_rules(PLAIN);
+    let mut second_line = |change: fn(&mut LoadedRules)| {
+        let mut rules = sample::rules();
+        change(&mut rules);
+        state.show(Snapshot {
+            rules: Some(Box::new(rules)),
+            ..sample::town()
+        });
+        screen(&mut state, 120, 24).swap_remove(1)
+    };
+    let line = second_line(|rules| {
+        rules.confirm_ns = Some(42_000_000_000);
+        rules.rejected_are_answered = Some(false);
+        rules.counters.insert("packets_dropped_unknown".into(), 7);
+        rules.unix_ns -= 35_000_000_000;
+        rules.interval_ns = None;
+    });
+    assert_eq!(
+        line,
+        "5 of 1,305 rules  not confirmed! 42s  dropped unknown! 7  rejected packets get no answer~  first reading  read 35s ago"
+    );
+    let line = second_line(|rules| {
+        rules.went_back = true;
+        rules.deciding = false;
+        rules.counter_mode = "sampled".into();
+    });
+    assert_eq!(
+        line,
+        "5 of 1,305 rules  went back! the last load was not confirmed  in the shadow  sampled counters  rates of 1s"
+    );
+}
+
+#[test]
+fn a_screen_without_rules_names_the_reason() {
+    let mut state = state(sample::town(), PLAIN);
+    assert_eq!(press(&mut state, KeyCode::Char('r')), Step::Query);
+    let expect = |state: &mut State, text: &str| {
+        let lines = screen(state, 80, 24);
+        assert!(lines[4].contains(text), "{lines:#?}");
+    };
+    expect(&mut state, "waiting for the loaded rules");
+    state.has_requested_rules = true;
+    state.show(sample::town());
+    expect(&mut state, "no rules are loaded: `fairpath rules load`");
+    let with = |rules| Snapshot {
+        rules: Some(Box::new(rules)),
+        ..sample::town()
+    };
+    let mut uncounted = sample::rules();
+    uncounted.rules.clear();
+    uncounted.counter_mode = "none".to_owned();
+    state.show(with(uncounted));
+    expect(&mut state, "--counters none");
+    state.show(with(sample::rules()));
+    type_in(&mut state, "/sshd");
+    press(&mut state, KeyCode::Enter);
+    let lines = screen(&mut state, 80, 24);
+    assert!(
+        lines[3].contains("f2b-sshd") && lines[4].is_empty(),
+        "{lines:#?}"
+    );
+    assert!(
+        lines[0].ends_with("filter: sshd  sort: packet rate"),
+        "{lines:#?}"
+    );
+    type_in(&mut state, "/x");
+    press(&mut state, KeyCode::Enter);
+    expect(&mut state, "no rule contains \"sshdx\"; press Esc");
+    // Back to all rules, then to the classes, whose filter was never set.
+    press(&mut state, KeyCode::Esc);
+    assert_eq!(
+        screen(&mut state, 80, 24)[3..8]
+            .iter()
+            .filter(|l| !l.is_empty())
+            .count(),
+        5
+    );
+    assert_eq!(press(&mut state, KeyCode::Esc), Step::Query);
+    names(
+        &mut state,
+        &[
+            "- North mast",
+            "    ann",
+            "    bob",
+            "    carla",
+            "- West mast",
+            "    caf",
+            "  Office",
+            "  other",
+        ],
+    );
 }

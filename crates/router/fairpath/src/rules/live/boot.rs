@@ -116,7 +116,7 @@ fn is_loaded(place: &PinArgs) -> anyhow::Result<bool> {
 fn load_kept(path: &str, place: &PinArgs) -> anyhow::Result<String> {
     let new = kept::read(path)?;
     let given = Given::of(new.given())?;
-    let mut suitable = Suitable::new(&new.options().left);
+    let mut suitable = Suitable::new(&new.options().left, false);
     let sets = new.members()?;
     for (name, ruleset) in new.rulesets() {
         suitable.examine(name, &mut ruleset.clone(), sets.as_ref());

@@ -1,7 +1,7 @@
 //! The counters of the loaded rules.
 
 use anyhow::{Context, bail};
-use fairpath_bpf::HOOK_FAMILIES;
+use fairpath_bpf::{HOOK_FAMILIES, HookRules};
 use fairpath_rules::{Family, WithCounters, to_bytes};
 
 use super::super::Format;
@@ -9,7 +9,7 @@ use super::super::files::FamilyArg;
 use super::super::show::to_json;
 use super::again::AgainArgs;
 use super::given::Name;
-use super::{Loaded, PinArgs, READS, lock, must_open};
+use super::{Loaded, PinArgs, READS, daemon, lock, must_open};
 
 /// Print the loaded rules with their counters, as iptables-save -c does.
 #[derive(clap::Args)]
@@ -42,9 +42,16 @@ pub fn run(args: &CountersArgs) -> anyhow::Result<()> {
 }
 
 fn print(args: &CountersArgs) -> anyhow::Result<()> {
-    let _lock = args.zero.then(lock).transpose()?;
+    let needs_lock = args.zero && !daemon::is_needed();
+    let _lock = needs_lock.then(lock).transpose()?;
     let family = args.family.map(FamilyArg::family);
-    let loaded = counted_rules(&args.place, family, args.zero)?;
+    let loaded = match daemon::is_needed() {
+        true if args.zero => {
+            bail!("set counters to 0: only root may do this: run it with sudo, or omit --zero")
+        }
+        true => daemon::request(&args.place, family)?.0,
+        false => counted_rules(&args.place, family, args.zero)?,
+    };
     let mut out = Vec::new();
     for (name, ruleset) in loaded.rulesets() {
         match args.format {
@@ -77,29 +84,37 @@ pub fn counted_rules(
     // Loads at the same time write the memory again.
     for _ in 0..READS {
         let (_, rules) = must_open(place)?;
-        let mut loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
-        for family in 0..HOOK_FAMILIES {
-            let chosen = wanted.is_none_or(|wanted| wanted as usize == family);
-            if !chosen {
-                loaded.forget(family);
-                continue;
-            }
-            // The image first: it is compared with the generation when all is read.
-            let (Some(image), Some(mut memory)) = (rules.image(family), rules.memory(family))
-            else {
-                continue;
-            };
-            loaded.count(family, &image, |id| {
-                let counter = memory.counter(id);
-                if zero {
-                    memory.subtract(id, counter);
-                }
-                counter
-            });
-        }
-        if rules.is_current() {
+        if let Some(loaded) = count(&rules, wanted, zero)? {
             return Ok(loaded);
         }
     }
     bail!("read counters: loads replace the rules faster than they can be read")
+}
+
+/// The same of opened rules. `None`: another process replaced them during this time.
+pub fn count(
+    rules: &HookRules,
+    wanted: Option<Family>,
+    zero: bool,
+) -> anyhow::Result<Option<Loaded>> {
+    let mut loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
+    for family in 0..HOOK_FAMILIES {
+        let chosen = wanted.is_none_or(|wanted| wanted as usize == family);
+        if !chosen {
+            loaded.forget(family);
+            continue;
+        }
+        // The image first: it is compared with the generation when all is read.
+        let (Some(image), Some(mut memory)) = (rules.image(family), rules.memory(family)) else {
+            continue;
+        };
+        loaded.count(family, &image, |id| {
+            let counter = memory.counter(id);
+            if zero {
+                memory.subtract(id, counter);
+            }
+            counter
+        });
+    }
+    Ok(rules.is_current().then_some(loaded))
 }

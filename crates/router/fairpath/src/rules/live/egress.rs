@@ -67,7 +67,7 @@ fn reached<'t>(
     chains.flat_map(|(id, chain)| chain.rules.iter().map(move |rule| (id, rule)))
 }
 
-/// What POSTROUTING does to packets must be the same behind it.
+/// The reason why rules cannot run behind POSTROUTING: it would not be the same there.
 fn obstacle(table: &Table, hooks: &[Vec<Hook>]) -> Option<String> {
     let drops = |target| matches!(target, Target::Drop | Target::Extension(Kind::TargetReject));
     for (_, rule) in reached(table, hooks) {

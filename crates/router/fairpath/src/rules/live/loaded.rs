@@ -43,6 +43,14 @@ impl Source {
         }
     }
 
+    /// With the counters of the tree.
+    fn counted(name: &str, ruleset: &Ruleset) -> Source {
+        Source {
+            text: to_bytes(ruleset, WithCounters::Always),
+            ..Source::new(name, ruleset)
+        }
+    }
+
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -325,27 +333,60 @@ impl Loaded {
             let built = built.as_ref();
             built.map_or_else(Vec::new, |built| built.sets.clone())
         };
+        let in_images = built.each_ref().map(names);
+        let number = getrandom::u64().context("draw the number of the text")?;
+        Ok(self.write(
+            &self.sources,
+            self.sets.as_deref(),
+            &self.given,
+            in_images,
+            number,
+        ))
+    }
+
+    /// The same with the counters of the trees, without sets and tables of iptables, for [`super::daemon`].
+    pub fn counted_text(&self) -> Vec<u8> {
+        let sources = self.rulesets();
+        let sources = sources.map(|(name, ruleset)| Source::counted(name, ruleset));
+        let sources: Vec<Source> = sources.collect();
+        self.write(
+            &sources,
+            None,
+            &[],
+            [const { Vec::new() }; HOOK_FAMILIES],
+            0,
+        )
+    }
+
+    fn write(
+        &self,
+        sources: &[Source],
+        sets: Option<&str>,
+        given: &[Source],
+        in_images: [Vec<String>; HOOK_FAMILIES],
+        number: u64,
+    ) -> Vec<u8> {
         let heading = Heading {
             time: self.time.as_second(),
-            files: self.sources.iter().map(Part::of).collect(),
-            sets: self.sets.as_ref().map(String::len),
-            in_images: built.each_ref().map(names),
-            given: self.given.iter().map(Part::of).collect(),
-            number: getrandom::u64().context("draw the number of the text")?,
+            files: sources.iter().map(Part::of).collect(),
+            sets: sets.map(str::len),
+            in_images,
+            given: given.iter().map(Part::of).collect(),
+            number,
             optimised: self.optimised,
             counters: self.mode as u32,
             options: self.options.clone(),
         };
         let mut out = serde_json::to_vec(&heading).expect("plain fields become JSON");
         out.push(b'\n');
-        for source in &self.sources {
+        for source in sources {
             out.extend_from_slice(&source.text);
         }
-        out.extend_from_slice(self.sets.as_deref().unwrap_or_default().as_bytes());
-        for source in &self.given {
+        out.extend_from_slice(sets.unwrap_or_default().as_bytes());
+        for source in given {
             out.extend_from_slice(&source.text);
         }
-        Ok(out)
+        out
     }
 
     /// The sets.
@@ -455,6 +496,11 @@ impl Loaded {
 
     pub fn mode(&self) -> CounterMode {
         self.mode
+    }
+
+    /// The time of the load.
+    pub fn time(&self) -> Timestamp {
+        self.time
     }
 
     /// The tree of a family.

@@ -4,24 +4,61 @@ use std::fmt::Write as _;
 
 use anyhow::Context;
 use fairpath_backend::is_tracking;
-use fairpath_bpf::{AnswerLock, HOOK_FAMILIES, HookRules};
+use fairpath_bpf::{AnswerLock, HOOK_FAMILIES};
+use fairpath_core::rules::Store;
 use fairpath_units::counted;
 use serde_json::json;
 
 use super::super::Format;
 use super::loaded::Loaded;
-use super::{PinArgs, early, egress, frames, given, kept, must_open, record};
+use super::{PinArgs, daemon, early, egress, frames, given, kept, must_open, record};
+
+const SHADOW: &str = "in the shadow: they decide nothing, `fairpath rules shadow` compares them\n";
+const WENT_BACK: &str = "the last load was not confirmed: these are the rules before it\n";
+const ANSWERED: &str = "rejected packets are answered by a process\n";
+const NOT_ANSWERED: &str = "rejected packets get no answer: run `fairpath rules answer`\n";
 
 /// Packets that tables dropped: full, and in use. `None`: there are no tables.
-fn dropped_by_tables(rules: &HookRules) -> Option<(u64, u64)> {
-    let memories: Vec<_> = (0..HOOK_FAMILIES)
-        .filter_map(|family| rules.memory(family))
-        .collect();
-    let stores = memories
-        .iter()
-        .flat_map(|memory| (0..memory.tables()).map(|number| memory.table(number)));
+pub fn dropped_by(stores: impl Iterator<Item = Store>) -> Option<(u64, u64)> {
     let all = stores.map(|store| (store.refused, store.contended));
     all.reduce(|sum, one| (sum.0 + one.0, sum.1 + one.1))
+}
+
+/// Prints the state as the daemon knows it: without priorities, and without tables of iptables.
+fn status_of_daemon(place: &PinArgs, format: Format) -> anyhow::Result<()> {
+    let (loaded, state) = daemon::request(place, None)?;
+    if format == Format::Json {
+        return fairpath_cli::print(serde_json::to_string(&state)? + "\n");
+    }
+    let mut out = format!("{}\n", loaded.summary());
+    for file in &state.files {
+        let rules = counted(file.rules as usize, "rule", "rules");
+        let name = fairpath_units::text::line(&file.file);
+        let _ = writeln!(out, "  {}: {rules} of {name}", file.family);
+    }
+    if !state.deciding {
+        out += SHADOW;
+    }
+    if let Some(left) = state.confirm_ns {
+        let seconds = left / 1_000_000_000 + 1;
+        let _ = writeln!(
+            out,
+            "waiting for `fairpath rules confirm`: the rules before come back in {seconds} s"
+        );
+    }
+    if state.went_back {
+        out += WENT_BACK;
+    }
+    match state.rejected_are_answered {
+        Some(true) => out += ANSWERED,
+        Some(false) => out += NOT_ANSWERED,
+        None => {}
+    }
+    for (name, count) in state.counters.iter().filter(|(_, count)| **count > 0) {
+        let _ = writeln!(out, "{name}: {count}");
+    }
+    out += "the daemon reports this: run it with sudo for priorities and tables of iptables\n";
+    fairpath_cli::print(out)
 }
 
 /// Prints the state of the loaded rules: `fairpath rules show` without files.
@@ -29,6 +66,9 @@ fn dropped_by_tables(rules: &HookRules) -> Option<(u64, u64)> {
 /// # Errors
 /// No rules are loaded.
 pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
+    if daemon::is_needed() {
+        return status_of_daemon(place, format);
+    }
     let pending = record::pending()?;
     let opened = must_open(place);
     let (pins, rules) = match &pending {
@@ -39,7 +79,12 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     let (counts, left) = (rules.counts(), rules.waiting());
     let kept = kept::state(&loaded, rules.text());
     let tracking = loaded.reads_connections().then(is_tracking).transpose()?;
-    let tables = dropped_by_tables(&rules);
+    let memories: [_; HOOK_FAMILIES] = std::array::from_fn(|family| rules.memory(family));
+    let stores = memories.iter().flatten().flat_map(|memory| {
+        let numbers = 0..memory.tables();
+        numbers.map(|number| memory.table(number))
+    });
+    let tables = dropped_by(stores);
     let early = early::names(&pins)?;
     let arp = frames::Coverage::of(&pins, &loaded)?;
     let without = egress::missing(&pins, &loaded)?;
@@ -82,7 +127,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
         let _ = writeln!(out, "{line}");
     }
     if loaded.options().shadow {
-        out += "in the shadow: they decide nothing, `fairpath rules shadow` compares them\n";
+        out += SHADOW;
     }
     if rules.places().next().is_some() {
         out += "priorities:\n";
@@ -142,7 +187,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
         let _ = writeln!(out, "{pending}");
     }
     if rules.went_back() {
-        out += "the last load was not confirmed: these are the rules before it\n";
+        out += WENT_BACK;
     }
     if let Some((file, is_kept)) = kept {
         let file = fairpath_units::text::line(&file);
@@ -159,8 +204,8 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
         };
     }
     match answered {
-        Some(true) => out += "rejected packets are answered by a process\n",
-        Some(false) => out += "rejected packets get no answer: run `fairpath rules answer`\n",
+        Some(true) => out += ANSWERED,
+        Some(false) => out += NOT_ANSWERED,
         None => {}
     }
     if tracking == Some(false) {
