@@ -32,6 +32,10 @@ const AS_THEY_ARE: &[(&str, &str)] = &[
         "usr/lib/systemd/system/fairpath-rules.service",
     ),
     (
+        "packaging/fairpath-rules-follow.service",
+        "usr/lib/systemd/system/fairpath-rules-follow.service",
+    ),
+    (
         "packaging/debian/sysusers.conf",
         "usr/lib/sysusers.d/fairpath.conf",
     ),

@@ -15,11 +15,10 @@ use super::loaded::Parts;
 use super::{PinArgs, lock};
 use crate::run::Signals;
 
-/// Put the loaded rules of arptables to interfaces that appear, until it is interrupted.
+/// Put loaded rules to interfaces that appear, until it is interrupted.
 ///
-/// A load puts them to all interfaces with Ethernet addresses that are there. A new one has no rules of
-/// arptables until this process detects it: usually for some milliseconds. Rules of other families need no
-/// process, because they are not at interfaces.
+/// Rules of arptables, and those of mangle that change packets in POSTROUTING, are at interfaces. A load puts
+/// them to all that are there. A new one has none until this process detects it. Other rules need no process.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     fairpath rules follow\n  \
