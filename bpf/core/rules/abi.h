@@ -29,7 +29,7 @@
 #define FP_RULES_TABLES	  5	     /* tables of a hook */
 #define FP_RULES_RAW	  0	     /* the first of them: before conntrack */
 #define FP_RULES_MANGLE	  1
-#define FP_RULES_NAT	  2	     /* except at INPUT */
+#define FP_RULES_NAT	  2 /* except at INPUT */
 #define FP_RULES_NONE	  0xffffffffu
 #define FP_RULES_FAMILIES 4
 #define FP_RULES_HOOKS	  6
