@@ -281,7 +281,6 @@ static __attribute__((noinline)) int evaluate_egress(struct __sk_buff *ctx,
 	if (used & NEEDS_DATE)
 		read_date(w);
 	FP_PUT(w->changed, 0);
-	FP_PUT(w->mss_unknown, 0);
 	source = source_before(skb);
 	if (source)
 		put_source(w, source);
@@ -298,6 +297,8 @@ static __attribute__((noinline)) int evaluate_egress(struct __sk_buff *ctx,
 	if (verdict == FP_ACT_UNKNOWN)
 		fp_add64(&h->unknown, 1);
 	failed = verdict != FP_ACT_ACCEPT || write_changes(ctx, w, at, length);
+	/* Programs at the hooks take the scratch next, and change nothing. */
+	FP_PUT(w->mss_unknown, 0);
 	if (fp_unlikely(w->logged)) {
 		if (w->captured < EVENT_BYTES)
 			copy_packet(ctx, skb, w, at, 1);

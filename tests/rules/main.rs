@@ -15,6 +15,7 @@ mod egress;
 mod facts;
 mod formats;
 mod hooks_table;
+mod hostile;
 mod listings;
 mod live;
 mod live_sets;

@@ -505,6 +505,8 @@ FP_INLINE int fp_rules_read(struct fp_rules_work FP_MEM *w)
 	FP_PUT(w->transport, 0);
 	FP_PUT(w->fragment, 0);
 	FP_PUT(w->network, 0);
+	/* That of the packet before, whose headers may have been cut. */
+	FP_PUT(w->unknown[FP_W_L4], 0ull);
 	if (w->family == FP_FAMILY_BRIDGE)
 		return fp_rules_read_bridge(w);
 	if (w->family == FP_FAMILY_IPV4)
