@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn closed_rules_are_evaluated_exactly() {
-        let mut suitable = Suitable::new(&[]);
+        let mut suitable = Suitable::new(&[], false);
         for (family, text) in [Family::Ipv4, Family::Ipv6].into_iter().zip(CLOSED) {
             suitable.examine(CLOSED_NAME, &mut closed(family, text).unwrap(), None);
         }
