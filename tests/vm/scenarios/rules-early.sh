@@ -2,7 +2,7 @@
 #
 # kernels: floor newest
 # needs: fairpath ip ping
-# timeout: 60
+# timeout: 180
 
 early() {
 	fairpath rules show | sed -n 's/^early drop at near0: \([0-9]*\) packets.*/\1/p'

@@ -3,7 +3,7 @@
 #
 # kernels: floor newest
 # needs: fairpath ip nft ping setpriv
-# timeout: 60
+# timeout: 180
 
 # The packets of the rule that ends so.
 packets() {
