@@ -13,9 +13,10 @@ use crate::help::all;
 /// The smallest pipe: longer output fails in the middle.
 const PIPE_BYTES: i32 = 4096;
 /// Commands that change the machine or the directory. Their own suites close the output of some.
-const LIVE: [&str; 7] = [
+const LIVE: [&str; 8] = [
     "impair",
     "rules answer",
+    "rules follow",
     "shape start",
     "shape set",
     "lab run",
@@ -219,6 +220,7 @@ fairpath rules apply {rules} -- -F nowhere
 fairpath rules convert --to classes {rules}
 fairpath rules import /proc/none/rules
 fairpath rules load {none}
+fairpath rules boot --fail open --kept {none} --pins {none}
 fairpath rules shadow --pins {none}
 fairpath rules confirm --pins {none}
 fairpath rules counters --pins {none}

@@ -57,7 +57,7 @@ pub struct BootArgs {
     #[arg(long, value_enum, value_name = "STATE")]
     fail: Option<Fail>,
     /// The configuration, of which the section [rules] is read
-    #[arg(long, value_name = "FILE", default_value = fairpath_config::DEFAULT_FILE)]
+    #[arg(short, long, value_name = "FILE", default_value = fairpath_config::DEFAULT_FILE)]
     config: PathBuf,
     #[command(flatten)]
     kept: KeptArgs,
