@@ -18,6 +18,7 @@ struct list_head {
 
 /* A device above another one. A master is the first of them. */
 struct netdev_adjacent {
+	struct net_device *dev;
 	u8 master;
 	struct list_head list;
 } FP_CO_RE;
@@ -37,19 +38,42 @@ struct net_device___link {
 #define ARP_BYTES    28	    /* with addresses of Ethernet and IPv4 */
 #define LINK_NO_ARP  0x80   /* IFF_NOARP */
 #define TAG_NUMBER   0xfff
-/* In `tc_index` of a packet: it was sent by a device, and this is one below it. */
-#define SENT 0xa59f
+/* In `tc_index` of a packet: a device sent it, and this is one below it. */
+#define SENT	   0xa580
+#define SENT_ARP   1 /* rules of ARP had it there */
+#define SENT_FRAME 2 /* that device was a bridge */
+#define SENT_ALL   3
 
-/* True for a port whose frames its master receives: of a bridge, a bond. */
-FP_INLINE int is_port(const u8 *card)
+FP_INLINE int was_sent(const struct __sk_buff *ctx, u32 bit)
+{
+	return (ctx->tc_index & ~SENT_ALL) == SENT && ctx->tc_index & bit;
+}
+
+FP_INLINE void set_sent(struct __sk_buff *ctx, u32 bit)
+{
+	u32 before = (ctx->tc_index & ~SENT_ALL) == SENT ? ctx->tc_index : SENT;
+
+	ctx->tc_index = before | bit;
+}
+
+/* The bridge or bond of a port, or 0. */
+FP_INLINE u64 master_of(const u8 *card)
 {
 	const u8 *list = card + LINK_OFFSET(adj_list.upper);
 	const u8 *first = (const u8 *)word_at(list);
 
-	if (!word_at(card + CARD_OFFSET(rx_handler)) || first == list)
+	if (first == list)
 		return 0;
 	first -= bpf_core_field_offset(struct netdev_adjacent, list);
-	return (u8)word_at(first + bpf_core_field_offset(struct netdev_adjacent, master));
+	if (!(u8)word_at(first + bpf_core_field_offset(struct netdev_adjacent, master)))
+		return 0;
+	return word_at(first + bpf_core_field_offset(struct netdev_adjacent, dev));
+}
+
+/* True for a port whose frames its master receives: of a bridge, a bond. */
+FP_INLINE int is_port(const u8 *card)
+{
+	return word_at(card + CARD_OFFSET(rx_handler)) && master_of(card);
 }
 
 /* True for a frame that arp_rcv() gets from this device. A tagged one is received by another device. */
@@ -70,9 +94,9 @@ FP_INLINE int is_received(struct __sk_buff *ctx, const u8 *card)
  */
 FP_INLINE int is_sent(struct __sk_buff *ctx, const struct sk_buff *skb)
 {
-	if (ctx->ingress_ifindex || ctx->tc_index == SENT)
+	if (ctx->ingress_ifindex || was_sent(ctx, SENT_ARP))
 		return 0;
-	ctx->tc_index = SENT;
+	set_sent(ctx, SENT_ARP);
 	return !skb->sk;
 }
 

@@ -5,6 +5,7 @@
  *   rules_raw, rules_mangle, rules_filter, rules_security; rules_after for rules in the shadow
  *   rules_early (rules_early.h): drops in the driver what table raw would drop
  *   rules_arp_in, rules_arp_out (rules_arp.h): rules of arptables at tcx of interfaces
+ *   rules_br_in, rules_br_out (rules_bridge.h): rules of ebtables at tcx of bridges and ports
  *   rules_egress (rules_egress.h): table mangle in POSTROUTING, if it changes packets
  *
  * A program evaluates its table for IPv4 and IPv6. The arena has two places for a set; `active` names
@@ -210,9 +211,9 @@ FP_INLINE u64 packet_of(struct bpf_nf_ctx *ctx)
 /* Events that are kept, and bytes of a packet in each. */
 #define EVENTS	    1024
 #define EVENT_BYTES 256
-/* Places for a set, its images: IPv4, IPv6, ARP; families at the hooks of netfilter: the first two. */
+/* Places for a set, its images: IPv4, IPv6, ARP, bridges; families at the hooks of netfilter: the first two. */
 #define PLACES	 2
-#define IMAGES	 3
+#define IMAGES	 4
 #define FAMILIES 2
 
 /* Words that a filter compares, the first ones: addresses, protocol and ports, interfaces. */
@@ -238,8 +239,8 @@ struct rules_hook {
 	u64 generations[PLACES];  /* of their content; 0: it is being written */
 	u64 sets[PLACES][IMAGES]; /* struct fp_rules; 0: no rules */
 	/*
-	 * Bit PROGRAM * 5 + hook: it has something to evaluate. From bit 24 on: NEEDS_*. ARP has one
-	 * program.
+	 * Bit PROGRAM * 5 + hook: it has something to evaluate. From bit 24 on: NEEDS_*. ARP and bridges
+	 * have one program.
 	 */
 	u32 programs[PLACES][IMAGES];
 	u64 scratches; /* struct rules_scratch by CPU, NESTED each */
@@ -923,3 +924,4 @@ int rules_after(struct bpf_nf_ctx *ctx)
 #include "rules_early.h"
 #include "rules_arp.h"
 #include "rules_egress.h"
+#include "rules_bridge.h"

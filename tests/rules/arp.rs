@@ -354,6 +354,38 @@ fn arp_rules_live_with_those_of_ip() {
         printed.contains("rules.arp: rules of arptables cannot be tried"),
         "{printed}"
     );
+    assert_eq!(twins.ours.packets("-s 10.1.0.2 "), 1);
+    // Refused loads leave them.
+    let refused = [
+        (
+            "INPUT -j mangle --mangle-ip-s 10.1.0.3",
+            "bad.arp:5: filter INPUT: mangle is not evaluated",
+        ),
+        (
+            "FORWARD -s 10.1.0.3",
+            "bad.arp:5: filter FORWARD: arptables has FORWARD",
+        ),
+        ("INPUT -j CLASSIFY --set-class 1:1", "bad.arp:5"),
+    ];
+    for (rule, message) in refused {
+        let bad = twins.ours.file("bad.arp", &arp(&[rule]));
+        let printed = twins.ours.fails(&["load", &v4, &bad, "--defer"]);
+        assert!(
+            printed.contains(message) && printed.contains("nothing was changed"),
+            "{printed}"
+        );
+    }
+    let bad = twins.ours.file(
+        "bad.arp",
+        &arp(&[]).replace("FORWARD ACCEPT", "FORWARD DROP"),
+    );
+    let printed = twins.ours.fails(&["load", &v4, &bad]);
+    assert!(printed.contains("bad.arp:4: filter FORWARD"), "{printed}");
+    let printed = twins.ours.fails(&["load", "--shadow", &arps]);
+    assert!(
+        printed.contains("rules.arp: rules of arptables cannot be tried"),
+        "{printed}"
+    );
     let bridge = twins.ours.file(
         "rules.ebtables",
         "*filter\n:INPUT ACCEPT\n-A INPUT -p ARP -j DROP\n",

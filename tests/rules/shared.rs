@@ -186,7 +186,7 @@ fn shared_state_is_that_of_copies() {
                 })
             });
             let change = NewRules {
-                sets: [hook_sets[0], hook_sets[1], None],
+                sets: [hook_sets[0], hook_sets[1], None, None],
                 text: b"text",
                 ..NewRules::default()
             };

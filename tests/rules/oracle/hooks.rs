@@ -1,6 +1,8 @@
 //! Rules at the kernel's hooks have the verdicts and counters of iptables-legacy on real packets.
 
-use fairpath_bpf::{HOOK_FAMILIES, HookCounts, HookRules, HookSet, IP_FAMILIES, NewRules, Pins};
+use fairpath_bpf::{
+    FrameFamily, HOOK_FAMILIES, HookCounts, HookRules, HookSet, IP_FAMILIES, NewRules, Pins,
+};
 use fairpath_core::rules::CounterMode;
 use fairpath_rules::image::{Built, Lookups, Used, build};
 use fairpath_rules::{
@@ -177,7 +179,10 @@ fn arp_rules_at_tcx_are_the_kernels() {
     let pins = Pins::at(place).unwrap();
     ours.enter(|| {
         let index = nix::net::if_::if_nametoindex(IN).unwrap();
-        hooks.attach_arp(&pins, &[(IfIndex(index), IN)]).unwrap();
+        let interfaces = [(IfIndex(index), IN)];
+        hooks
+            .attach_frames(&pins, FrameFamily::Arp, &interfaces)
+            .unwrap();
     });
     let (mut frames_compared, mut passed) = (0, 0);
     for seed in test_seeds(60) {
@@ -214,7 +219,7 @@ fn arp_rules_at_tcx_are_the_kernels() {
         passed += of_kernel.accepted;
     }
     assert_all_whole(&hooks);
-    ours.enter(|| HookRules::keep_arp(&pins, &[]).unwrap());
+    ours.enter(|| HookRules::keep_frames(&pins, FrameFamily::Arp, &[]).unwrap());
     pins.unmount().unwrap();
     println!("{frames_compared} frames, {passed} of them passed");
     assert!(passed > 0);

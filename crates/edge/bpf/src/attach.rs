@@ -149,10 +149,7 @@ pub(crate) fn attach(
         flags: libbpf_sys::BPF_F_BEFORE,
         ..libbpf_sys::bpf_tcx_opts::default()
     };
-    if hook == Hook::TcxEgress
-        && program.name() != tcx::RULES
-        && let Some(id) = tcx::rules_at(ifindex)
-    {
+    if let Some(id) = tcx::ahead_of(program, ifindex, hook) {
         first.flags = libbpf_sys::BPF_F_AFTER;
         first.relative_id = id;
     }

@@ -63,9 +63,9 @@ pub use rtt::{Batch, LoadError, Options, READ_EVERY, RttMonitor, RunError};
 pub use rules::{KernelRules, RUN_PACKETS, RulesError, STREAM_BYTES, STREAM_PACKETS};
 pub use rules_hook::{
     AnswerLock, Comparison, Disagreement, Editable, EditedSet, Event, EventCursor, FILTER_WORDS,
-    HOOK_FAMILIES, HookCounts, HookError, HookLock, HookPlace, HookRules, HookSet, IP_FAMILIES,
-    NewRules, Occurrence, RejectedFacts, RulesEdit, SHADOW_EXAMPLES, SHADOW_ROWS, ShadowKind,
-    ShadowOutcomes, ShadowPacket, Trace, TraceFilter, Traced, hook_time,
+    FrameFamily, HOOK_FAMILIES, HookCounts, HookError, HookLock, HookPlace, HookRules, HookSet,
+    IP_FAMILIES, NewRules, Occurrence, RejectedFacts, RulesEdit, SHADOW_EXAMPLES, SHADOW_ROWS,
+    ShadowKind, ShadowOutcomes, ShadowPacket, Trace, TraceFilter, Traced, hook_time,
 };
 pub use sched::SchedRun;
 pub use stack_sent::{Sent, StackSent};

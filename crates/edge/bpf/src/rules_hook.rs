@@ -42,6 +42,7 @@ use crate::pin::Pins;
 use crate::skel::rules_hook::{OpenRulesHookSkel, RulesHookSkel, RulesHookSkelBuilder};
 pub use error::HookError;
 pub use events::{Event, EventCursor, Occurrence, RejectedFacts, Traced};
+pub use interfaces::FrameFamily;
 pub use links::HookPlace;
 pub use lock::{AnswerLock, HookLock};
 pub use shadow::{
@@ -61,14 +62,12 @@ const PLACE_BYTES: usize = 512 << 20;
 const SLOTS: u32 = 1 << 21;
 /// Reads of the rules before they are called busy.
 const LOOKS: u32 = 100;
-/// Images of a set, by family: IPv4, IPv6, ARP (`IMAGES`).
-pub const HOOK_FAMILIES: usize = 3;
+/// Images of a set, by family: IPv4, IPv6, ARP, bridges (`IMAGES`).
+pub const HOOK_FAMILIES: usize = 4;
 /// Those at the hooks of netfilter: the first ones (`FAMILIES`).
 pub const IP_FAMILIES: usize = 2;
-/// The image of ARP, whose programs are at tcx of interfaces.
-const ARP: usize = 2;
 /// The version of everything in the arena: that of the header here, of images, and of scratches.
-const FORMAT: u32 = 6 | VERSION << 8 | (size_of::<Work>() as u32) << 16;
+const FORMAT: u32 = 7 | VERSION << 8 | (size_of::<Work>() as u32) << 16;
 
 /// `struct rules_hook`.
 #[repr(C)]
@@ -198,7 +197,7 @@ pub struct HookSet<'a> {
 /// Rules that take the place of others.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NewRules<'a> {
-    /// By family: IPv4, IPv6, ARP.
+    /// By family: IPv4, IPv6, ARP, bridges.
     pub sets: [Option<HookSet<'a>>; HOOK_FAMILIES],
     /// Packets that are counted.
     pub mode: CounterMode,

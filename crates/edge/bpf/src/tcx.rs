@@ -17,16 +17,21 @@ static ATTACHED: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 const MAX_PROGRAMS: usize = 64;
 /// The program of rules that change packets.
 pub(crate) const RULES: &str = "rules_egress";
+/// The program of rules of bridges at ingress, where those of ARP come next.
+pub(crate) const BRIDGE_IN: &str = "rules_br_in";
+const ARP_IN: &str = "rules_arp_in";
 /// Names of our programs at these hooks.
-const OURS: [&str; 9] = [
+const OURS: [&str; 11] = [
     RULES,
+    BRIDGE_IN,
+    "rules_br_out",
     "rtt_ingress",
     "rtt_ingress_raw",
     "rtt_egress",
     "rtt_egress_raw",
     "mark_egress",
     "mark_egress_raw",
-    "rules_arp_in",
+    ARP_IN,
     "rules_arp_out",
 ];
 
@@ -98,11 +103,22 @@ pub(crate) fn names(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<String>
     Ok(all.map(|found| found.name).collect())
 }
 
-/// The id of the program of rules at egress, if it is first there.
-pub(crate) fn rules_at(ifindex: IfIndex) -> Option<u32> {
-    let all = in_order(ifindex, Hook::TcxEgress).ok()?;
-    let first = all.first().filter(|program| program.name == RULES)?;
-    Some(first.id)
+/// The id of the program of rules that stays ahead of this one at a hook: rules that change packets, if they are
+/// first at egress; and at ingress, those of bridges, of the ones of ARP.
+pub(crate) fn ahead_of(program: &ProgramMut<'_>, ifindex: IfIndex, hook: Hook) -> Option<u32> {
+    let name = program.name();
+    let all = || in_order(ifindex, hook).unwrap_or_default();
+    let found = match hook {
+        Hook::TcxEgress if name != RULES => {
+            let first = all().into_iter().next();
+            first.filter(|program| program.name == RULES)
+        }
+        Hook::TcxIngress if name == ARP_IN => {
+            all().into_iter().find(|program| program.name == BRIDGE_IN)
+        }
+        _ => None,
+    };
+    found.map(|program| program.id)
 }
 
 fn in_order(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<TcxProgram>> {

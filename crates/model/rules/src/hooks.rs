@@ -105,6 +105,8 @@ const NO_FILTER: &str = "iptables has rpfilter in PREROUTING only";
 const NO_FRAMES: &str = "netfilter programs run for IPv4 and IPv6 only";
 const OF_BRIDGES: &str =
     "arptables has FORWARD for frames of bridges only, which the programs at tcx do not evaluate";
+const OF_FILTER: &str = "the programs at tcx evaluate table filter of ebtables only: nat and broute act before the bridge decides, load them with ebtables-restore and these rules with --skip-table";
+const NO_LOGS: &str = "logs of frames are not printed";
 const NOT_PERMITTED: &str = "iptables permits the target at the other hooks only";
 const NOT_IN_ARP: &str = "arptables permits the target at the other hooks only";
 const TRANSLATION: &str = "address translation stays with the kernel";
@@ -314,8 +316,20 @@ fn arp_kind_answer(kind: Kind, hook: Hook) -> Answer {
     }
 }
 
-/// The answer for a rule of arptables in a chain of these hooks.
-pub fn arp_answer(rule: &Rule, hooks: &[Hook]) -> Answer {
+/// The answer of `fairpath rules load` for a match or a target of ebtables in table filter.
+fn bridge_kind_answer(kind: Kind) -> Answer {
+    match kind {
+        Kind::BridgeLog | Kind::BridgeNflog => Answer::Refused(NO_LOGS),
+        // INPUT is at tcx ingress, FORWARD and OUTPUT at tcx egress: both have the same answers.
+        kind => answer(kind, Point::TcxIngress),
+    }
+}
+
+/// The answer for a rule of arptables or ebtables in a chain of these hooks.
+pub fn frame_answer(family: Family, table: &str, rule: &Rule, hooks: &[Hook]) -> Answer {
+    if is_elsewhere(family, table) {
+        return Answer::Refused(OF_FILTER);
+    }
     let point = match hooks {
         [Hook::Output] => Point::TcxEgress,
         _ => Point::TcxIngress,
@@ -324,19 +338,34 @@ pub fn arp_answer(rule: &Rule, hooks: &[Hook]) -> Answer {
     let kinds = kinds.chain(match rule.target {
         Target::Extension(kind) => Some(kind),
         // Without options, it is exact at each hook that has it.
-        _ => Some(Kind::ArpHeader),
+        _ if family == Family::Arp => Some(Kind::ArpHeader),
+        _ => None,
     });
-    let at_hooks =
-        kinds.flat_map(|kind| hooks.iter().map(move |hook| arp_kind_answer(kind, *hook)));
+    let at_hooks = kinds.flat_map(|kind| {
+        hooks.iter().map(move |hook| match family {
+            Family::Bridge => bridge_kind_answer(kind),
+            _ => arp_kind_answer(kind, *hook),
+        })
+    });
     let all = at_hooks.chain([rule_answer(rule, hooks, point)]);
     all.max_by_key(|answer| answer.rank())
         .unwrap_or(Answer::Exact)
 }
 
-/// The reason if a chain of arptables is refused for its policy.
-pub fn arp_chain_reason(family: Family, chain: &Chain) -> Option<&'static str> {
-    let is_forward = family == Family::Arp && chain.hook == Some(Hook::Forward);
-    (is_forward && chain.policy == Policy::Drop).then_some(OF_BRIDGES)
+/// The reason if a chain of arptables or ebtables is refused for its policy.
+pub fn frame_chain_reason(family: Family, table: &str, chain: &Chain) -> Option<&'static str> {
+    if chain.policy != Policy::Drop {
+        return None;
+    }
+    match family {
+        Family::Arp => (chain.hook == Some(Hook::Forward)).then_some(OF_BRIDGES),
+        _ => is_elsewhere(family, table).then_some(OF_FILTER),
+    }
+}
+
+/// True for tables of ebtables that are not evaluated.
+fn is_elsewhere(family: Family, table: &str) -> bool {
+    family == Family::Bridge && table != "filter"
 }
 
 /// Matches that iptables refuses in some chains, because the fact is not there.
@@ -435,6 +464,17 @@ pub fn markdown() -> String {
         let words = answers.iter().map(|answer| answer.word());
         let reasons = answers.iter().filter_map(|answer| answer.reason());
         add_row(&mut out, &format!("-j {}", spec.name), words, reasons);
+    }
+    out.push_str("\n| match or target of ebtables | in table filter | reason |\n|---|---|---|\n");
+    let specs = SPECS.iter().filter(|spec| spec.is_in(Family::Bridge));
+    for spec in specs.filter(|spec| !spec.name.is_empty()) {
+        let answer = bridge_kind_answer(spec.kind);
+        let name = match spec.kind.is_target() {
+            true => format!("-j {}", spec.name),
+            false => spec.name.to_owned(),
+        };
+        let reason = answer.reason().unwrap_or_default();
+        out.push_str(&format!("| `{name}` | {} | {reason} |\n", answer.word()));
     }
     out
 }

@@ -1,8 +1,8 @@
-//! Programs of rules at tcx of interfaces, one pinned link for each: those of arptables.
+//! Programs of rules at tcx of interfaces, one pinned link for each: those of arptables and of ebtables.
 //!
 //! They read the rules that packets meet in the arena, as the programs at the hooks do, so a change of rules
 //! needs no step for them. Without rules they find nothing to evaluate. An interface that appears later has
-//! no program until [`HookRules::attach_arp`] is called again.
+//! no program until [`HookRules::attach_frames`] is called again.
 
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -14,48 +14,98 @@ use libbpf_rs::{Link, ProgramMut};
 use super::{HookError, HookRules};
 use crate::attach::{AttachError, Hook, attach};
 use crate::pin::{self, PinError, Pins};
+use crate::skel::rules_hook::RulesHookSkel;
 use crate::tcx;
 
-/// Kinds of pins, and the hooks of their programs: INPUT and OUTPUT of arptables.
-const ARP: [(&str, Hook); 2] = [
-    ("rules-arp-in", Hook::TcxIngress),
-    ("rules-arp-out", Hook::TcxEgress),
-];
-/// The names of the programs.
-const PROGRAMS: [&str; 2] = ["rules_arp_in", "rules_arp_out"];
+/// A family whose rules run at tcx of interfaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameFamily {
+    /// arptables: INPUT and OUTPUT.
+    Arp,
+    /// ebtables: INPUT, FORWARD and OUTPUT of table filter.
+    Bridge,
+}
+
+/// Its program for one direction.
+struct Direction {
+    /// The kind of its pins.
+    kind: &'static str,
+    program: &'static str,
+    hook: Hook,
+}
+
+impl FrameFamily {
+    /// In this order they are attached, each before the others: rules of bridges come before those of ARP.
+    pub const ALL: [FrameFamily; 2] = [FrameFamily::Arp, FrameFamily::Bridge];
+
+    fn directions(self) -> [Direction; 2] {
+        let [ingress, egress] = match self {
+            FrameFamily::Arp => [
+                ("rules-arp-in", "rules_arp_in"),
+                ("rules-arp-out", "rules_arp_out"),
+            ],
+            FrameFamily::Bridge => [
+                ("rules-bridge-in", tcx::BRIDGE_IN),
+                ("rules-bridge-out", "rules_br_out"),
+            ],
+        };
+        let direction = |(kind, program), hook| Direction {
+            kind,
+            program,
+            hook,
+        };
+        [
+            direction(ingress, Hook::TcxIngress),
+            direction(egress, Hook::TcxEgress),
+        ]
+    }
+
+    fn program<'s, 'o>(
+        self,
+        skel: &'s mut RulesHookSkel<'o>,
+        hook: Hook,
+    ) -> &'s mut ProgramMut<'o> {
+        match (self, hook) {
+            (FrameFamily::Arp, Hook::TcxIngress) => &mut skel.progs.rules_arp_in,
+            (FrameFamily::Arp, _) => &mut skel.progs.rules_arp_out,
+            (FrameFamily::Bridge, Hook::TcxIngress) => &mut skel.progs.rules_br_in,
+            (FrameFamily::Bridge, _) => &mut skel.progs.rules_br_out,
+        }
+    }
+}
+
 /// The loopback interface, which every namespace has.
 const LO: IfIndex = IfIndex(1);
 
 impl HookRules {
-    /// Puts the programs of arptables at tcx of interfaces of the calling thread's network namespace, before
+    /// Puts the programs of a family at tcx of interfaces of the calling thread's network namespace, before
     /// other programs, and pins them there. Those that have them keep them, and those that disappear at the
     /// same time are omitted. Only with [`super::HookLock`].
     ///
     /// # Errors
     /// [`HookError::Interface`] names the interface that refuses a program.
-    pub fn attach_arp(
+    pub fn attach_frames(
         &mut self,
         pins: &Pins,
+        family: FrameFamily,
         interfaces: &[(IfIndex, &str)],
     ) -> Result<(), HookError> {
-        let present = HookRules::arp_interfaces(pins)?;
+        let present = HookRules::frame_interfaces(pins, family)?;
         let is_new = |(interface, _): &&(IfIndex, &str)| !present.contains(interface);
         let new: Vec<_> = interfaces.iter().filter(is_new).collect();
         if new.is_empty() {
             return Ok(());
         }
+        let directions = family.directions();
         let mut place = MaybeUninit::uninit();
         let mut skel = self
-            .load_more(&mut place, &PROGRAMS)
+            .load_more(&mut place, &directions.each_ref().map(|of| of.program))
             .map_err(HookError::Refused)?;
         for (interface, name) in new {
-            for (kind, hook) in ARP {
-                let program = match hook {
-                    Hook::TcxIngress => &mut skel.progs.rules_arp_in,
-                    _ => &mut skel.progs.rules_arp_out,
-                };
+            for Direction { kind, hook, .. } in &directions {
+                let program = family.program(&mut skel, *hook);
                 let path = pins.of(kind, *interface)?;
-                if !attach_pinned(program, hook, (*interface, name), &path)? {
+                if !attach_pinned(program, *hook, (*interface, name), &path)? {
                     break;
                 }
             }
@@ -63,28 +113,33 @@ impl HookRules {
         Ok(())
     }
 
-    /// Removes the programs of arptables from all interfaces except for these. Only with
+    /// Removes the programs of a family from all interfaces except for these. Only with
     /// [`super::HookLock`].
     ///
     /// # Errors
     /// [`HookError::Pin`].
-    pub fn keep_arp(pins: &Pins, interfaces: &[IfIndex]) -> Result<(), HookError> {
-        ARP.iter()
-            .try_for_each(|(kind, _)| pins.sweep(kind, interfaces))
+    pub fn keep_frames(
+        pins: &Pins,
+        family: FrameFamily,
+        interfaces: &[IfIndex],
+    ) -> Result<(), HookError> {
+        let directions = family.directions();
+        let mut all = directions.iter();
+        all.try_for_each(|direction| pins.sweep(direction.kind, interfaces))
             .map_err(HookError::Pin)
     }
 
-    /// The interfaces that have the programs of arptables.
+    /// The interfaces that have the programs of a family.
     ///
     /// # Errors
     /// [`HookError::Pin`], [`HookError::Refused`].
-    pub fn arp_interfaces(pins: &Pins) -> Result<Vec<IfIndex>, HookError> {
+    pub fn frame_interfaces(pins: &Pins, family: FrameFamily) -> Result<Vec<IfIndex>, HookError> {
+        let directions = family.directions();
         let mut with = Vec::new();
-        for interface in pins.interfaces(ARP[0].0)? {
-            let paths = ARP.map(|(kind, _)| pins.of(kind, interface));
+        for interface in pins.interfaces(directions[0].kind)? {
             let mut all = true;
-            for path in paths {
-                all = all && is_attached(&path?)?;
+            for direction in &directions {
+                all = all && is_attached(&pins.of(direction.kind, interface)?)?;
             }
             with.extend(all.then_some(interface));
         }
@@ -124,18 +179,22 @@ pub(super) fn is_attached(path: &Path) -> Result<bool, HookError> {
     Ok(matches!(info.info, LinkTypeInfo::Tcx(at) if at.ifindex != 0))
 }
 
-/// True if a program of arptables is at an interface of this network namespace.
+/// True if a program of these families is at an interface of this network namespace.
 pub(super) fn are_present() -> Result<bool, HookError> {
     let names = tcx::names(LO, Hook::TcxIngress).map_err(HookError::List)?;
-    Ok(names.iter().any(|name| PROGRAMS.contains(&&name[..])))
+    let ours = FrameFamily::ALL.map(|family| family.directions()[0].program);
+    Ok(names.iter().any(|name| ours.contains(&&name[..])))
 }
 
 /// Removes the pins of all links. False if there were none.
 pub(super) fn remove(pins: &Pins) -> Result<bool, PinError> {
     let mut found = false;
-    for (kind, _) in ARP {
-        for interface in pins.interfaces(kind)? {
-            found |= pin::remove(&pins.of(kind, interface)?)?;
+    for direction in FrameFamily::ALL
+        .iter()
+        .flat_map(|family| family.directions())
+    {
+        for interface in pins.interfaces(direction.kind)? {
+            found |= pin::remove(&pins.of(direction.kind, interface)?)?;
         }
     }
     Ok(found)
@@ -148,8 +207,9 @@ mod tests {
     #[test]
     fn programs_load() {
         let rules = HookRules::load().unwrap();
-        rules
-            .load_more(&mut MaybeUninit::uninit(), &PROGRAMS)
-            .unwrap();
+        for family in FrameFamily::ALL {
+            let names = family.directions().map(|direction| direction.program);
+            rules.load_more(&mut MaybeUninit::uninit(), &names).unwrap();
+        }
     }
 }

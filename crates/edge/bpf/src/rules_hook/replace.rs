@@ -11,7 +11,7 @@ use fairpath_core::rules::{Header as Image, Memory};
 
 use super::twin::PlaceLayout;
 use super::{
-    ARP, EGRESS, HOOK_FAMILIES, HookError, HookRules, HookSet, IP_FAMILIES, NEEDS, NewRules,
+    EGRESS, HOOK_FAMILIES, HookError, HookRules, HookSet, IP_FAMILIES, NEEDS, NewRules,
     PLACE_BYTES, SHADOW, Seen, effective, has_other_clock, links, monotonic, random, shadow,
 };
 use crate::pin::Pins;
@@ -256,14 +256,14 @@ impl HookRules {
     }
 }
 
-/// Bits of the programs that have something to evaluate: PROGRAM * 5 + hook, and the one at tcx. ARP has one
-/// program.
+/// Bits of the programs that have something to evaluate: PROGRAM * 5 + hook, and the one at tcx. ARP and
+/// bridges have one program.
 fn programs_of(set: &HookSet, family: usize) -> u32 {
     let Some(header) = Image::of(set.image) else {
         return 0;
     };
     let mut bits = 0;
-    if family == ARP {
+    if family >= IP_FAMILIES {
         for (hook, chains) in header.entry[family].iter().enumerate() {
             let is_empty = chains
                 .iter()

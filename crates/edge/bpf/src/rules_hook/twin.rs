@@ -64,7 +64,7 @@ const _: () = assert!(size_of::<Twin>() <= TWIN_BYTES);
 /// Chains that an edit replaced, of one table of which a packet meets one base chain at most.
 #[derive(Debug, Clone, Copy)]
 pub struct RulesEdit<'a> {
-    /// 0: IPv4, 1: IPv6, 2: ARP.
+    /// 0: IPv4, 1: IPv6, 2: ARP, 3: bridges.
     pub family: usize,
     /// Numbers and blobs of chains.
     pub chains: &'a [(u32, Vec<u8>)],
@@ -83,7 +83,7 @@ pub struct RulesEdit<'a> {
 /// A set of an image that an edit changed.
 #[derive(Debug, Clone)]
 pub struct EditedSet {
-    /// 0: IPv4, 1: IPv6, 2: ARP.
+    /// 0: IPv4, 1: IPv6, 2: ARP, 3: bridges.
     pub family: usize,
     /// Its number.
     pub set: u32,

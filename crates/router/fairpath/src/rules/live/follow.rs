@@ -3,9 +3,8 @@
 use std::os::fd::AsFd;
 
 use anyhow::Context;
-use fairpath_bpf::HookRules;
+use fairpath_bpf::{FrameFamily, HookRules};
 use fairpath_netlink::{LinkEvent, LinkWatch};
-use fairpath_rules::Family;
 use fairpath_units::IfIndex;
 use fairpath_units::text::line;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -17,7 +16,7 @@ use crate::run::Signals;
 
 /// Put loaded rules to interfaces that appear, until it is interrupted.
 ///
-/// Rules of arptables, and those of mangle that change packets in POSTROUTING, are at interfaces. A load puts
+/// Rules of arptables and ebtables, and those of mangle that change packets in POSTROUTING, are at interfaces. A load puts
 /// them to all that are there. A new one has none until this process detects it. Other rules need no process.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
@@ -65,7 +64,7 @@ pub fn run(args: &FollowArgs) -> anyhow::Result<()> {
 /// Puts the programs to interfaces that have none, and removes the pins of those that were removed. Returns
 /// the names of the first, with what runs there now. Without such rules there is nothing to do: a load attaches
 /// them itself.
-fn attach(place: &PinArgs) -> anyhow::Result<Vec<(String, &'static str)>> {
+fn attach(place: &PinArgs) -> anyhow::Result<Vec<(String, String)>> {
     let _lock = lock()?;
     let Some(pins) = place.mounted()? else {
         return Ok(Vec::new());
@@ -74,15 +73,17 @@ fn attach(place: &PinArgs) -> anyhow::Result<Vec<(String, &'static str)>> {
         return Ok(Vec::new());
     };
     let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
-    let has_arp = parts.families[Family::Arp as usize].is_some();
+    let mut families = FrameFamily::ALL.to_vec();
+    families.retain(|family| frames::are_in(*family, &parts.families));
     let mut new = Vec::new();
-    if has_arp {
-        let before = HookRules::arp_interfaces(&pins)?;
+    for family in families {
+        let before = HookRules::frame_interfaces(&pins, family)?;
         let interfaces = frames::all()?;
-        rules.attach_arp(&pins, &interfaces.named())?;
-        HookRules::keep_arp(&pins, &interfaces.indexes())?;
-        let after = HookRules::arp_interfaces(&pins)?;
-        new.extend(names(&interfaces, &before, &after, "rules of arptables"));
+        rules.attach_frames(&pins, family, &interfaces.named())?;
+        HookRules::keep_frames(&pins, family, &interfaces.indexes())?;
+        let after = HookRules::frame_interfaces(&pins, family)?;
+        let what = format!("rules of {}", frames::tool(family));
+        new.extend(names(&interfaces, &before, &after, &what));
     }
     if rules.runs_at_egress() {
         let before = HookRules::egress_interfaces(&pins)?;
@@ -100,11 +101,13 @@ fn names(
     interfaces: &Interfaces,
     before: &[IfIndex],
     after: &[IfIndex],
-    what: &'static str,
-) -> Vec<(String, &'static str)> {
+    what: &str,
+) -> Vec<(String, String)> {
     let named = interfaces.named().into_iter();
     let new = named.filter(|(at, _)| after.contains(at) && !before.contains(at));
-    let mut names: Vec<_> = new.map(|(_, name)| (name.to_owned(), what)).collect();
+    let mut names: Vec<_> = new
+        .map(|(_, name)| (name.to_owned(), what.to_owned()))
+        .collect();
     names.sort_unstable();
     names
 }

@@ -44,7 +44,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use fairpath_backend::{end_tracking, is_tracking, keep_tracking, lasting};
 use fairpath_bpf::{
-    AnswerLock, HOOK_FAMILIES, HookError, HookLock, HookRules, HookSet, NewRules, Pins,
+    AnswerLock, FrameFamily, HOOK_FAMILIES, HookError, HookLock, HookRules, HookSet, NewRules, Pins,
 };
 use fairpath_core::rules::{Carry, Counter, CounterMode};
 use fairpath_history::snapshot::DEFAULT_SOCKET;
@@ -172,7 +172,7 @@ pub struct LoadArgs {
     #[arg(long, value_name = "TIME", value_parser = waiting)]
     confirm: Option<Duration>,
     /// A table that is not loaded, because iptables keeps its own; may be given several times
-    #[arg(long, value_name = "TABLE", value_parser = ["raw", "mangle", "nat", "filter", "security"])]
+    #[arg(long, value_name = "TABLE", value_parser = ["raw", "mangle", "nat", "filter", "security", "broute"])]
     skip_table: Vec<String>,
     /// Give tables with refused rules to iptables, unchanged
     #[arg(long)]
@@ -319,7 +319,8 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
                 finding.text
             );
         }
-        if args.nat == NatArg::HandOver && skip.iter().all(|table| table != NAT) {
+        let is_ip = ruleset.family.is_ip();
+        if is_ip && args.nat == NatArg::HandOver && skip.iter().all(|table| table != NAT) {
             given.take(&name, &mut ruleset, NAT);
         }
         suitable.examine(&name, &mut ruleset, files.sets.as_ref());
@@ -471,7 +472,6 @@ pub fn edit_loaded(
     text: &[u8],
     edit: impl Fn(Ruleset) -> anyhow::Result<Ruleset>,
 ) -> anyhow::Result<(usize, usize)> {
-    frames::refuse(family, false)?;
     let _lock = lock()?;
     settle(Rest::Empty)?;
     refuse_left(place, family, text)?;
@@ -607,16 +607,18 @@ fn install(
         None => early::present(&new.options().early),
         Some(_) => Vec::new(),
     };
-    let interfaces = frames::interfaces(new)?;
+    let mut interfaces = Vec::new();
+    for family in FrameFamily::ALL {
+        interfaces.push((family, frames::interfaces(family, new)?));
+    }
     let leaving = egress::interfaces(new)?;
-    let before = (
-        HookRules::early_cards(pins)?,
-        HookRules::arp_interfaces(pins)?,
-    );
+    let before = (HookRules::early_cards(pins)?, frames::Attached::of(pins)?);
     let is_first = found.is_none();
     let prepare = |rules: &mut HookRules| {
         rules.drop_early(pins, &cards)?;
-        rules.attach_arp(pins, &interfaces.named())?;
+        for (family, interfaces) in &interfaces {
+            rules.attach_frames(pins, *family, &interfaces.named())?;
+        }
         rules.attach_egress(pins, &leaving.named())
     };
     let done = match found {
@@ -626,7 +628,7 @@ fn install(
     if let Err(error) = done {
         // The first error is the one to print.
         let _ = HookRules::keep_early(pins, &before.0);
-        let _ = HookRules::keep_arp(pins, &before.1);
+        before.1.restore(pins);
         if is_first {
             // Another program may need connection tracking, but then by its own rules.
             let _ = end_tracking();
@@ -741,6 +743,7 @@ fn report(
 ) -> anyhow::Result<()> {
     let seconds = args.confirm.map(|time| time.as_secs());
     let mut notes = suitable.notes();
+    notes.extend(frames::note(new));
     notes.extend(shadow::notes(new));
     if args.format == Format::Json {
         let object = json!({"loaded": new.describe(), "counters_kept": kept,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Context;
 use fairpath_backend::is_tracking;
-use fairpath_bpf::{AnswerLock, HOOK_FAMILIES};
+use fairpath_bpf::{AnswerLock, FrameFamily, HOOK_FAMILIES};
 use fairpath_core::rules::Store;
 use fairpath_units::counted;
 use serde_json::json;
@@ -86,11 +86,15 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     });
     let tables = dropped_by(stores);
     let early = early::names(&pins)?;
-    let arp = frames::Coverage::of(&pins, &loaded)?;
+    let mut frames = [const { None }; FrameFamily::ALL.len()];
+    for (family, coverage) in FrameFamily::ALL.into_iter().zip(&mut frames) {
+        *coverage = frames::Coverage::of(family, &pins, &loaded)?;
+    }
     let without = egress::missing(&pins, &loaded)?;
     let rejects = loaded.rejects() && !loaded.options().shadow;
     let answered = rejects.then(AnswerLock::is_taken).transpose()?;
     if format == Format::Json {
+        let [arp, bridge] = &frames;
         let places: Vec<_> = rules
             .places()
             .map(|place| {
@@ -109,7 +113,8 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
             "confirm_seconds": left.map(|left| left.as_secs()), "went_back": rules.went_back(),
             "kept": kept.as_ref().map(|(file, is_kept)| json!({"file": file, "current": is_kept})),
             "edits": rules.edits(), "changes_at_tcx_egress": without.is_some(), "interfaces_without_changes": without, "arp_interfaces": arp.as_ref().map(|arp| &arp.with),
-            "arp_interfaces_without": arp.as_ref().map(|arp| &arp.without), "early_drop": early, "packets_dropped_early": rules.dropped_early(), "connection_tracking": tracking, "rejected_are_answered": answered, "packets_parked": counts.parked,
+            "arp_interfaces_without": arp.as_ref().map(|arp| &arp.without), "bridge_interfaces": bridge.as_ref().map(|bridge| &bridge.with),
+            "bridge_interfaces_without": bridge.as_ref().map(|bridge| &bridge.without), "early_drop": early, "packets_dropped_early": rules.dropped_early(), "connection_tracking": tracking, "rejected_are_answered": answered, "packets_parked": counts.parked,
             "packets_dropped_without_scratch": counts.pressed,
             "packets_dropped_unknown": counts.unknown, "logs_without_place": counts.unlogged,
             "packets_dropped_table_full": tables.map(|(refused, _)| refused),
@@ -161,10 +166,9 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
             );
         }
     }
-    if let Some(arp) = &arp {
-        let interfaces = counted(arp.with.len(), "interface", "interfaces");
-        let _ = writeln!(out, "arptables at tcx of {interfaces}: INPUT OUTPUT");
-        if let Some(line) = arp.line() {
+    for coverage in frames.iter().flatten() {
+        let _ = writeln!(out, "{}", coverage.chains());
+        if let Some(line) = coverage.line() {
             let _ = writeln!(out, "  {line}");
         }
     }

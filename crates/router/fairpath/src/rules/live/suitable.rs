@@ -4,7 +4,7 @@ use anyhow::bail;
 use fairpath_rules::image::RuleWords;
 use fairpath_rules::spec::Kind;
 use fairpath_rules::{
-    Chain, Family, Ruleset, Sets, Target, arp_answer, arp_chain_reason, not_evaluated_set,
+    Chain, Ruleset, Sets, Target, frame_answer, frame_chain_reason, not_evaluated_set,
 };
 use fairpath_units::counted;
 use serde::Serialize;
@@ -111,7 +111,7 @@ impl Suitable {
         let all = ruleset.rules();
         let family = ruleset.family;
         ruleset.tables.retain(|table| {
-            let stays = !family.is_ip() || self.skip.iter().all(|name| **name != *table.name);
+            let stays = self.skip.iter().all(|name| **name != *table.name);
             if !stays {
                 self.elsewhere.add(family, table, sets);
             }
@@ -130,11 +130,11 @@ impl Suitable {
                 users: 0,
             };
             for (id, chain) in table.chains() {
-                if let Some(why) = arp_chain_reason(family, chain) {
+                if let Some(why) = frame_chain_reason(family, &table.name, chain) {
                     examined.refuse(file, chain.line, chain, why.to_owned());
                 }
                 for rule in &chain.rules {
-                    if &*table.name == NAT {
+                    if &*table.name == NAT && family.is_ip() {
                         let why = "nat stays with iptables (--nat=hand-over gives it to iptables-restore)";
                         examined.refuse(file, rule.line, chain, why.to_owned());
                         continue;
@@ -151,8 +151,8 @@ impl Suitable {
                     let name = words.not_evaluated(rule).map(|names| names[0].to_owned());
                     let name = name.or_else(|| not_evaluated_set(rule, sets));
                     let answer = || match family {
-                        Family::Arp => arp_answer(rule, changes.hooks(id)).reason(),
-                        _ => changes.reason(rule, id),
+                        family if family.is_ip() => changes.reason(rule, id),
+                        _ => frame_answer(family, &table.name, rule, changes.hooks(id)).reason(),
                     };
                     let why = match name.as_deref() {
                         Some("") => Some("an unknown match or target is not evaluated".to_owned()),
@@ -340,7 +340,7 @@ impl Suitable {
         let mut refused = self.loaded().filter(|table| table.refused > 0);
         let hint = match refused.all(|table| table.name.family.is_ip()) {
             true => format!(" (`load --defer` leaves {tables} to iptables)"),
-            // No table of arptables is left to another tool.
+            // No table of arptables or ebtables is given to another tool.
             false => String::new(),
         };
         bail!(

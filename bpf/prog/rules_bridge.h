@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * rules_bridge.h: rules of ebtables at tcx, because netfilter has no programs for frames of bridges.
+ *
+ *   rules_br_in    INPUT: at ingress of a bridge; at that of a port, it records the port in the frame
+ *   rules_br_out   FORWARD and OUTPUT: at egress of a port; at that of a bridge, it records who sent the frame
+ *
+ * A frame passes one of these chains on each way, so it needs no record while rules change.
+ *
+ * Deliberately absent: tables nat and broute, whose chains are before the bridge decides.
+ */
+#ifndef FP_RULES_BRIDGE_PROGRAM_H
+#define FP_RULES_BRIDGE_PROGRAM_H
+
+struct hlist_node {
+	struct hlist_node *next;
+} FP_CO_RE;
+
+struct net_device___port {
+	u32 ifindex;
+	u32 priv_flags;
+	struct hlist_node index_hlist;
+} FP_CO_RE;
+
+struct sk_buff___tag {
+	u16 vlan_proto;
+} FP_CO_RE;
+
+struct net___devices {
+	struct hlist_node *dev_index_head;
+} FP_CO_RE;
+
+#define PORT_OFFSET(field) bpf_core_field_offset(struct net_device___port, field)
+
+#define IMAGE_BRIDGE 3
+#define IS_BRIDGE    0x002 /* IFF_EBRIDGE */
+#define IS_PORT	     0x200 /* IFF_BRIDGE_PORT */
+/* The kernel's lists of devices by index, and the devices of one that are compared. */
+#define INDEX_LISTS   256
+#define INDEX_DEVICES 4096
+/* In place of an index of which 16 bits are zero. */
+#define NO_BITS 0xffff
+/* The part of a frame that all matches but few read. */
+#define FRAME_BYTES 64
+/* Of queries for groups: offsets in the frame, with the options that all of them have. */
+#define QUERY_PROTOCOL	23
+#define QUERY_KIND	38
+#define IGMP_QUERY	0x11
+#define QUERY6_PROTOCOL 54
+#define QUERY6_KIND	62
+#define MLD_QUERY	130
+/* Words of `spare`: the bytes of a packet, and its port, or that a bridge sends it. */
+#define RECORDED  2
+#define RECORD	  3
+#define BY_BRIDGE (~0ull)
+
+FP_INLINE u32 role_of(const u8 *card)
+{
+	return (u32)word_at(card + PORT_OFFSET(priv_flags));
+}
+
+FP_INLINE u32 index_of(const u8 *card)
+{
+	return (u32)word_at(card + PORT_OFFSET(ifindex));
+}
+
+/* The bits of a port's index that a frame takes to the bridge. */
+FP_INLINE u32 bits_of(u32 index)
+{
+	return index & 0xffff ? index & 0xffff : NO_BITS;
+}
+
+/* True in the namespace of these rules. */
+FP_INLINE int is_here(const u8 *card)
+{
+	u64 space = word_at(card + bpf_core_field_offset(struct net_device___space, nd_net.net));
+
+	return word_at((const u8 *)space + bpf_core_field_offset(struct net, net_cookie)) ==
+	       the_hook()->namespace;
+}
+
+/* A port of a bridge by its index, or some bits of it; or 0. */
+static __attribute__((noinline)) u64 port_of(u64 bridge, u32 index, u32 mask)
+{
+	u64 space = word_at((const u8 *)bridge +
+			    bpf_core_field_offset(struct net_device___space, nd_net.net));
+	u64 lists = word_at((const u8 *)space +
+			    bpf_core_field_offset(struct net___devices, dev_index_head));
+	u64 node = word_at((const u8 *)(lists + (index & (INDEX_LISTS - 1)) * sizeof(u64)));
+	u32 i = FP_ZERO;
+
+	for (; node && i < INDEX_DEVICES && fp_can_loop; i++) {
+		const u8 *card = (const u8 *)(node - PORT_OFFSET(index_hlist));
+
+		if (!((index_of(card) ^ index) & mask) && master_of(card) == bridge)
+			return (u64)card;
+		node = word_at((const u8 *)node);
+	}
+	return 0;
+}
+
+/* The port by which a frame came to a bridge, if it has been recorded; or 0. */
+FP_INLINE u64 recorded_port(u64 bridge, u32 bits)
+{
+	u64 port = bits ? port_of(bridge, bits, 0xffff) : 0;
+
+	return !port && bits == NO_BITS ? port_of(bridge, 0, 0xffff) : port;
+}
+
+/* Bytes of a frame from `at` on, to offset `to` of the scratch, which is a multiple of 8. */
+static __attribute__((noinline)) int
+copy_bridged(struct __sk_buff *ctx, struct fp_rules_work FP_MEM *w, u32 at, u32 to, u32 wanted)
+{
+	u32 done = FP_ZERO, i;
+	u64 part[PART / 8];
+
+	if (wanted > w->length)
+		wanted = w->length;
+	FP_PUT(w->captured, to < wanted ? to : wanted);
+	while (to + done < wanted && fp_can_loop) {
+		u32 size = wanted - to - done;
+
+		if (size > PART)
+			size = PART;
+		/* For the verifier, which needs two comparisons of the same register. */
+		size = fp_hide32(size);
+		if (size > PART)
+			return 0;
+		asm volatile("" : "+r"(size));
+		if (!size)
+			return 0;
+		if (bpf_skb_load_bytes(ctx, at + done, part, size))
+			return 0;
+		for (i = 0; i < PART / 8; i++)
+			*(volatile u64 FP_MEM *)(w->head + ((to + done + 8 * i) &
+							    (FP_RULES_HEAD - 1))) = part[i];
+		done += PART;
+		w->captured = to + done < wanted ? to + done : wanted;
+	}
+	return 0;
+}
+
+/* True if matches may read behind the first bytes: options, headers behind that of IPv6, odd ARP. */
+FP_INLINE int is_long(const struct fp_rules_work FP_MEM *w)
+{
+	u32 type = fp_rules_u16(w, 12), next = w->head[FP_LINK_BYTES + 6];
+
+	if (type == FP_TYPE_IPV4)
+		return w->head[FP_LINK_BYTES] != 0x45;
+	if (type == FP_TYPE_IPV6)
+		return next != FP_P_TCP && next != FP_P_UDP && next != FP_P_ICMPV6;
+	if (type == FP_TYPE_ARP || type == FP_TYPE_RARP)
+		return w->head[FP_LINK_BYTES + 4] != 6 || w->head[FP_LINK_BYTES + 5] != 4;
+	return 0;
+}
+
+/* The frame as it is on the wire: the kernel has taken the outer tag out. Returns 0 if it is too short. */
+static __attribute__((noinline)) int read_bridged(struct __sk_buff *ctx,
+						  struct fp_rules_work FP_MEM *w, u32 deep)
+{
+	u32 tagged = ctx->vlan_present, at = 0, to = 0;
+	const u8 *skb = (const u8 *)bpf_cast_to_kern_ctx(ctx);
+	u64 start[2] = {};
+
+	FP_PUT(w->length, ctx->len + (tagged ? FP_TAG_BYTES : 0));
+	if (bpf_skb_load_bytes(ctx, 0, start, 12))
+		return 0;
+	if (tagged) {
+		u64 control = __builtin_bswap16(ctx->vlan_tci);
+		u64 type =
+			(u16)word_at(skb + bpf_core_field_offset(struct sk_buff___tag, vlan_proto));
+
+		start[1] |= type << 32 | control << 48;
+		*(volatile u64 FP_MEM *)(w->head) = start[0];
+		*(volatile u64 FP_MEM *)(w->head + 8) = start[1];
+		at = 12;
+		to = 16;
+	}
+	copy_bridged(ctx, w, at, to, FRAME_BYTES);
+	if (deep || is_long(w))
+		copy_bridged(ctx, w, at, to, FP_RULES_HEAD);
+	return 1;
+}
+
+/* Bytes and type as the kernel has them for a frame whose tag is still in its bytes. */
+FP_INLINE void keep_tag(struct fp_rules_work FP_MEM *w)
+{
+	u32 type = fp_rules_u16(w, 12);
+
+	if (type != FP_TYPE_VLAN && type != FP_TYPE_QINQ)
+		return;
+	w->counted += FP_TAG_BYTES;
+	fp_set_field(w, FP_W_SMAC, 48, 0xffff, type);
+}
+
+FP_INLINE void name_at(u64 card, u64 FP_MEM *words)
+{
+	const u8 *name = (const u8 *)card + bpf_core_field_offset(struct net_device, name);
+	u64 first = 0, second = 0;
+
+	if (card) {
+		first = word_at(name);
+		second = word_at(name + 8);
+	}
+	((volatile u64 FP_MEM *)words)[0] = first;
+	((volatile u64 FP_MEM *)words)[1] = second;
+}
+
+/* Of the packet before, which another program evaluated, and for the next one. */
+FP_INLINE void forget_packet(struct fp_rules_work FP_MEM *w)
+{
+	u32 i;
+
+	for (i = 0; i < FP_RULES_WORDS; i++) {
+		((volatile u64 FP_MEM *)w->word)[i] = 0;
+		((volatile u64 FP_MEM *)w->unknown)[i] = 0;
+	}
+}
+
+/* Facts that are not in the bytes. `in` is 0 in INPUT for a frame whose port is not known. */
+FP_INLINE void read_ports(struct __sk_buff *ctx, struct fp_rules_work FP_MEM *w, u64 bridge, u64 in,
+			  u64 out, u32 hook)
+{
+	w->family = FP_FAMILY_BRIDGE;
+	w->word[FP_W_MARK] = ctx->mark;
+	w->word[FP_W_MISC] = ctx->pkt_type;
+	w->known = FP_KNOWN_EARLY | FP_KNOWN_OWNER | FP_KNOWN_PHYSICAL;
+	FP_PUT(w->slow, 0);
+	FP_PUT(w->logged, 0);
+	FP_PUT(w->changed, 0);
+	name_at(in, &w->word[FP_W_IN]);
+	name_at(out, &w->word[FP_W_OUT]);
+	name_at(hook == FP_RULES_OUTPUT ? 0 : bridge, &w->physical[0]);
+	name_at(hook == FP_HOOK_INPUT ? 0 : bridge, &w->physical[2]);
+	if (hook == FP_HOOK_INPUT && !in) {
+		FP_PUT(w->unknown[FP_W_IN], ~0ull);
+		FP_PUT(w->unknown[FP_W_IN1], ~0ull);
+		FP_PUT(w->slow, 1);
+	}
+}
+
+/* Runs the chain at a hook of a place, `point` >> 8. Returns the verdict of the program. */
+static __attribute__((noinline)) int run_bridge(struct __sk_buff *ctx,
+						struct rules_scratch FP_MEM *s, u32 point)
+{
+	struct rules_hook FP_MEM *h = the_hook();
+	struct fp_rules_work FP_MEM *w = &s->work;
+	u32 place = point >> 8 & 1, verdict, used = h->programs[place][IMAGE_BRIDGE];
+
+	if (used & NEEDS_TIME)
+		w->now = bpf_ktime_get_ns();
+	if (!read_bridged(ctx, w, used & NEEDS_BYTES) || !fp_rules_read(w))
+		return TCX_NEXT;
+	if (!ctx->vlan_present)
+		keep_tag(w);
+	verdict = fp_rules_evaluate_tables(FP_AT(struct fp_rules, h, h->sets[place][IMAGE_BRIDGE]),
+					   w, point & 0xff, ~0u);
+	if (verdict == FP_ACT_UNKNOWN)
+		fp_add64(&h->unknown, 1);
+	if (verdict != FP_ACT_ACCEPT)
+		return TCX_DROP;
+	ctx->mark = (u32)w->word[FP_W_MARK];
+	return TCX_NEXT;
+}
+
+/* `in` and `out`: ports, or 0. */
+FP_INLINE int evaluate_bridge(struct __sk_buff *ctx, u64 bridge, u64 in, u64 out, u32 hook)
+{
+	struct rules_hook FP_MEM *h = the_hook();
+	u32 cpu = bpf_get_smp_processor_id(), place = active_place(h) & 1;
+	struct rules_scratch FP_MEM *s;
+	int verdict;
+
+	if (!(h->programs[place][IMAGE_BRIDGE] >> hook & 1))
+		return TCX_NEXT;
+	s = cpu < h->cpus ? take_scratch(h, cpu) : 0;
+	if (!s) {
+		fp_add64(&h->pressed, 1);
+		return TCX_DROP;
+	}
+	forget_packet(&s->work);
+	read_ports(ctx, &s->work, bridge, in, out, hook);
+	verdict = run_bridge(ctx, s, place << 8 | hook);
+	if (s->work.slow)
+		forget_packet(&s->work);
+	fp_store_release32(&s->busy, 0);
+	return verdict;
+}
+
+/* True for what a bridge itself sends by a port: messages of spanning tree, queries for groups. */
+static __attribute__((noinline)) int is_of_bridge(struct __sk_buff *ctx)
+{
+	u8 head[FP_LINK_BYTES], kind, next;
+	u32 type;
+
+	if (bpf_skb_load_bytes(ctx, 0, head, sizeof(head)))
+		return 0;
+	if (head[0] == 1 && head[1] == 0x80 && head[2] == 0xc2 && !(head[3] | head[4] | head[5]))
+		return 1;
+	type = head[12] << 8 | head[13];
+	if (type == FP_TYPE_IPV4)
+		return !bpf_skb_load_bytes(ctx, QUERY_PROTOCOL, &next, 1) && next == FP_P_IGMP &&
+		       !bpf_skb_load_bytes(ctx, QUERY_KIND, &kind, 1) && kind == IGMP_QUERY;
+	return type == FP_TYPE_IPV6 && !bpf_skb_load_bytes(ctx, QUERY6_PROTOCOL, &next, 1) &&
+	       next == FP_P_ICMPV6 && !bpf_skb_load_bytes(ctx, QUERY6_KIND, &kind, 1) &&
+	       kind == MLD_QUERY;
+}
+
+/* The record of this CPU, of the packet with these bytes, or 0. Copies of a packet have its bytes. */
+FP_INLINE struct rules_scratch FP_MEM *records_of(struct rules_hook FP_MEM *h)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+
+	return FP_AT(struct rules_scratch, h,
+		     h->scratches + (u64)(cpu < h->cpus ? cpu : 0) * NESTED *
+					    sizeof(struct rules_scratch));
+}
+
+FP_INLINE void record(const struct sk_buff *skb, u64 what)
+{
+	struct rules_scratch FP_MEM *s = records_of(the_hook());
+
+	*(volatile u64 FP_MEM *)&s->spare[RECORDED] = 0;
+	*(volatile u64 FP_MEM *)&s->spare[RECORD] = what;
+	*(volatile u64 FP_MEM *)&s->spare[RECORDED] =
+		word_at((const u8 *)skb + bpf_core_field_offset(struct sk_buff, head));
+}
+
+FP_INLINE u64 recorded(const struct sk_buff *skb)
+{
+	struct rules_scratch FP_MEM *s = records_of(the_hook());
+	u64 bytes = word_at((const u8 *)skb + bpf_core_field_offset(struct sk_buff, head));
+
+	return *(volatile u64 FP_MEM *)&s->spare[RECORDED] == bytes
+		       ? *(volatile u64 FP_MEM *)&s->spare[RECORD]
+		       : 0;
+}
+
+/*
+ * A port records its index twice: in the packet, which another program at this hook may overwrite, and for this
+ * CPU, on which the bridge usually receives it next.
+ */
+SEC("tcx/ingress")
+int rules_br_in(struct __sk_buff *ctx)
+{
+	const struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
+	const u8 *card = (const u8 *)skb->dev;
+	u32 role = role_of(card), bits;
+	u64 port, index;
+
+	if (role & IS_PORT) {
+		index = index_of(card);
+		ctx->tc_index = bits_of(index);
+		record(skb, index);
+		return TCX_NEXT;
+	}
+	if (!(role & IS_BRIDGE) || ctx->pkt_type == PACKET_LOOPBACK || !is_here(card))
+		return TCX_NEXT;
+	bits = ctx->tc_index;
+	ctx->tc_index = 0;
+	index = recorded(skb);
+	port = index && index != BY_BRIDGE ? port_of((u64)card, index, ~0u) : 0;
+	if (!port)
+		port = recorded_port((u64)card, bits);
+	/* A bridge receives its own queries. */
+	if (!port && is_of_bridge(ctx))
+		return TCX_NEXT;
+	return evaluate_bridge(ctx, (u64)card, port, 0, FP_HOOK_INPUT);
+}
+
+/*
+ * A port sends frames of other ports, which have an input interface, and those of its bridge. Others are from
+ * sockets of packets at the port, and from devices on top of it.
+ */
+SEC("tcx/egress")
+int rules_br_out(struct __sk_buff *ctx)
+{
+	const struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
+	const u8 *card = (const u8 *)skb->dev;
+	u32 role = role_of(card), index = ctx->ingress_ifindex, is_sent, hook;
+	u64 bridge, port = 0;
+
+	if (role & IS_BRIDGE) {
+		set_sent(ctx, SENT_FRAME);
+		record(skb, BY_BRIDGE);
+		return TCX_NEXT;
+	}
+	if (!(role & IS_PORT) || !is_here(card))
+		return TCX_NEXT;
+	bridge = master_of(card);
+	/* The mark may be the index of a port as well. */
+	is_sent = (was_sent(ctx, SENT_FRAME) && !(index && ctx->tc_index == bits_of(index))) ||
+		  recorded(skb) == BY_BRIDGE;
+	if (index && !is_sent)
+		port = port_of(bridge, index, ~0u);
+	if (was_sent(ctx, SENT_FRAME))
+		ctx->tc_index &= ~SENT_FRAME;
+	if (port)
+		hook = FP_RULES_FORWARD;
+	else if (is_sent || (!index && !skb->sk && is_of_bridge(ctx)))
+		hook = FP_RULES_OUTPUT;
+	else
+		return TCX_NEXT;
+	return evaluate_bridge(ctx, bridge, port, (u64)card, hook);
+}
+
+#endif /* FP_RULES_BRIDGE_PROGRAM_H */
