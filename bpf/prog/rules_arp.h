@@ -44,16 +44,15 @@ struct net_device___link {
 #define SENT_FRAME 2 /* that device was a bridge */
 #define SENT_ALL   3
 
-FP_INLINE int was_sent(const struct __sk_buff *ctx, u32 bit)
+/* `index`: that of the packet, which a program may read once: the verifier permits no other address. */
+FP_INLINE int was_sent(u32 index, u32 bit)
 {
-	return (ctx->tc_index & ~SENT_ALL) == SENT && ctx->tc_index & bit;
+	return (index & ~SENT_ALL) == SENT && index & bit;
 }
 
-FP_INLINE void set_sent(struct __sk_buff *ctx, u32 bit)
+FP_INLINE u32 with_sent(u32 index, u32 bit)
 {
-	u32 before = (ctx->tc_index & ~SENT_ALL) == SENT ? ctx->tc_index : SENT;
-
-	ctx->tc_index = before | bit;
+	return ((index & ~SENT_ALL) == SENT ? index : SENT) | bit;
 }
 
 /* The bridge or bond of a port, or 0. */
@@ -94,9 +93,11 @@ FP_INLINE int is_received(struct __sk_buff *ctx, const u8 *card)
  */
 FP_INLINE int is_sent(struct __sk_buff *ctx, const struct sk_buff *skb)
 {
-	if (ctx->ingress_ifindex || was_sent(ctx, SENT_ARP))
+	u32 index = ctx->tc_index;
+
+	if (ctx->ingress_ifindex || was_sent(index, SENT_ARP))
 		return 0;
-	set_sent(ctx, SENT_ARP);
+	ctx->tc_index = with_sent(index, SENT_ARP);
 	return !skb->sk;
 }
 

@@ -2,7 +2,7 @@
 /*
  * rules_bridge.h: rules of ebtables at tcx, because netfilter has no programs for frames of bridges.
  *
- *   rules_br_in    INPUT: at ingress of a bridge; at that of a port, it records the port in the frame
+ *   rules_br_in    INPUT: at ingress of a bridge; at that of a port, it records the port
  *   rules_br_out   FORWARD and OUTPUT: at egress of a port; at that of a bridge, it records who sent the frame
  *
  * A frame passes one of these chains on each way, so it needs no record while rules change.
@@ -49,10 +49,9 @@ struct net___devices {
 #define QUERY6_PROTOCOL 54
 #define QUERY6_KIND	62
 #define MLD_QUERY	130
-/* Words of `spare`: the bytes of a packet, and its port, or that a bridge sends it. */
-#define RECORDED  2
-#define RECORD	  3
-#define BY_BRIDGE (~0ull)
+/* Words of `spare`. */
+#define RECORDED 2
+#define RECORD	 3
 
 FP_INLINE u32 role_of(const u8 *card)
 {
@@ -306,8 +305,8 @@ static __attribute__((noinline)) int is_of_bridge(struct __sk_buff *ctx)
 	       kind == MLD_QUERY;
 }
 
-/* The record of this CPU, of the packet with these bytes, or 0. Copies of a packet have its bytes. */
-FP_INLINE struct rules_scratch FP_MEM *records_of(struct rules_hook FP_MEM *h)
+/* The last port of this CPU, and the bytes of the frame. */
+FP_INLINE struct rules_scratch FP_MEM *record_of(struct rules_hook FP_MEM *h)
 {
 	u32 cpu = bpf_get_smp_processor_id();
 
@@ -316,50 +315,52 @@ FP_INLINE struct rules_scratch FP_MEM *records_of(struct rules_hook FP_MEM *h)
 					    sizeof(struct rules_scratch));
 }
 
-FP_INLINE void record(const struct sk_buff *skb, u64 what)
+FP_INLINE void record_port(const struct sk_buff *skb, u32 index)
 {
-	struct rules_scratch FP_MEM *s = records_of(the_hook());
+	struct rules_scratch FP_MEM *s = record_of(the_hook());
 
 	*(volatile u64 FP_MEM *)&s->spare[RECORDED] = 0;
-	*(volatile u64 FP_MEM *)&s->spare[RECORD] = what;
+	*(volatile u64 FP_MEM *)&s->spare[RECORD] = index;
 	*(volatile u64 FP_MEM *)&s->spare[RECORDED] =
 		word_at((const u8 *)skb + bpf_core_field_offset(struct sk_buff, head));
 }
 
-FP_INLINE u64 recorded(const struct sk_buff *skb)
+/* The index that was recorded with this frame, or 0. A frame comes to its bridge once. */
+FP_INLINE u32 take_record(const struct sk_buff *skb)
 {
-	struct rules_scratch FP_MEM *s = records_of(the_hook());
+	struct rules_scratch FP_MEM *s = record_of(the_hook());
 	u64 bytes = word_at((const u8 *)skb + bpf_core_field_offset(struct sk_buff, head));
 
-	return *(volatile u64 FP_MEM *)&s->spare[RECORDED] == bytes
-		       ? *(volatile u64 FP_MEM *)&s->spare[RECORD]
-		       : 0;
+	if (*(volatile u64 FP_MEM *)&s->spare[RECORDED] != bytes)
+		return 0;
+	*(volatile u64 FP_MEM *)&s->spare[RECORDED] = 0;
+	return *(volatile u64 FP_MEM *)&s->spare[RECORD];
 }
 
 /*
- * A port records its index twice: in the packet, which another program at this hook may overwrite, and for this
- * CPU, on which the bridge usually receives it next.
+ * A port records its index twice: in the packet, where another program at this hook may overwrite it, and for
+ * this CPU, on which the bridge usually receives it next.
  */
 SEC("tcx/ingress")
 int rules_br_in(struct __sk_buff *ctx)
 {
 	const struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
 	const u8 *card = (const u8 *)skb->dev;
-	u32 role = role_of(card), bits;
-	u64 port, index;
+	u32 role = role_of(card), index, bits;
+	u64 port;
 
 	if (role & IS_PORT) {
 		index = index_of(card);
 		ctx->tc_index = bits_of(index);
-		record(skb, index);
+		record_port(skb, index);
 		return TCX_NEXT;
 	}
 	if (!(role & IS_BRIDGE) || ctx->pkt_type == PACKET_LOOPBACK || !is_here(card))
 		return TCX_NEXT;
 	bits = ctx->tc_index;
 	ctx->tc_index = 0;
-	index = recorded(skb);
-	port = index && index != BY_BRIDGE ? port_of((u64)card, index, ~0u) : 0;
+	index = take_record(skb);
+	port = index ? port_of((u64)card, index, ~0u) : 0;
 	if (!port)
 		port = recorded_port((u64)card, bits);
 	/* A bridge receives its own queries. */
@@ -377,24 +378,22 @@ int rules_br_out(struct __sk_buff *ctx)
 {
 	const struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
 	const u8 *card = (const u8 *)skb->dev;
-	u32 role = role_of(card), index = ctx->ingress_ifindex, is_sent, hook;
+	u32 role = role_of(card), index = ctx->ingress_ifindex, bits = ctx->tc_index, is_sent, hook;
 	u64 bridge, port = 0;
 
 	if (role & IS_BRIDGE) {
-		set_sent(ctx, SENT_FRAME);
-		record(skb, BY_BRIDGE);
+		ctx->tc_index = with_sent(bits, SENT_FRAME);
 		return TCX_NEXT;
 	}
 	if (!(role & IS_PORT) || !is_here(card))
 		return TCX_NEXT;
 	bridge = master_of(card);
 	/* The mark may be the index of a port as well. */
-	is_sent = (was_sent(ctx, SENT_FRAME) && !(index && ctx->tc_index == bits_of(index))) ||
-		  recorded(skb) == BY_BRIDGE;
-	if (index && !is_sent)
+	is_sent = was_sent(bits, SENT_FRAME) && !(index && bits == bits_of(index));
+	if (is_sent)
+		ctx->tc_index = bits & ~SENT_FRAME;
+	else if (index)
 		port = port_of(bridge, index, ~0u);
-	if (was_sent(ctx, SENT_FRAME))
-		ctx->tc_index &= ~SENT_FRAME;
 	if (port)
 		hook = FP_RULES_FORWARD;
 	else if (is_sent || (!index && !skb->sk && is_of_bridge(ctx)))

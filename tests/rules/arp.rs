@@ -386,15 +386,6 @@ fn arp_rules_live_with_those_of_ip() {
         printed.contains("rules.arp: rules of arptables cannot be tried"),
         "{printed}"
     );
-    let bridge = twins.ours.file(
-        "rules.ebtables",
-        "*filter\n:INPUT ACCEPT\n-A INPUT -p ARP -j DROP\n",
-    );
-    let printed = twins.ours.fails(&["load", &bridge, "--family", "bridge"]);
-    assert!(
-        printed.contains("rules.ebtables: rules of ebtables have no place"),
-        "{printed}"
-    );
     assert_eq!(twins.ours.packets("-s 10.1.0.2 "), 1);
     assert!(!answers(&mut twins) && !arrives(&twins.ours.netns, 7001));
     // One switch for both families, and back.

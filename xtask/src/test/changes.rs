@@ -1,9 +1,10 @@
 //! The changes since every test passed, and the suites that run whole because of them.
 //!
 //! `tests/passed-in-full` holds a commit: every test passed on it, or on a full run of an earlier one that
-//! is the same in all that the test covers. A live suite runs whole if a
-//! crate that it covers, or one that such a crate is built on, differs from that commit, uncommitted
-//! changes included. Where git cannot say (no history, an unknown commit), everything runs. In
+//! is the same in all that the test covers. A live suite runs whole if its own files, or its parts that
+//! are `apart`, differ from that commit, uncommitted changes included. It runs half of its tests if only a
+//! crate that it covers differs, one that such a crate is built on, or what all are made of: such a change
+//! concerns most suites, and all of them take longer than a run may. Where git cannot say (no history, an unknown commit), everything runs. In
 //! `tests/budget.toml` it is a suite's own entry that counts, without its times.
 
 use super::table::{self, Covers, Table};
@@ -87,6 +88,15 @@ pub enum Since {
     Commit(String, Vec<String>),
 }
 
+/// The reason for more than a share of a suite.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Something that is the suite's own changed: all of it runs.
+    Near(String),
+    /// Something that it is built on changed: half of it runs.
+    Below(String),
+}
+
 impl Since {
     pub fn read() -> Since {
         match Since::from_git() {
@@ -113,16 +123,16 @@ impl Since {
         Ok(Since::Commit(passed, files.map(str::to_owned).collect()))
     }
 
-    /// Why what covers this runs whole; `None`: nothing that it covers changed. Files of a part that
-    /// is `apart` count if it covers the part.
+    /// Why more than a share of what covers this runs; `None`: nothing that it covers changed. Files of
+    /// a part that is `apart` count if it covers the part.
     pub fn reason(
         &self,
         covers: &Covers,
         packages: &Packages,
         apart: &BTreeMap<String, Vec<String>>,
-    ) -> Option<String> {
+    ) -> Option<Reason> {
         let files = match self {
-            Since::Unknown(why) => return Some(why.clone()),
+            Since::Unknown(why) => return Some(Reason::Near(why.clone())),
             Since::Commit(_, files) => files,
         };
         let below: BTreeSet<String> = covers
@@ -134,16 +144,24 @@ impl Since {
             let mut paths = paths.iter();
             paths.any(|path| Path::new(file).starts_with(path))
         };
-        let touches = |file: &&String| {
-            of_all(file)
-                || within(file, &covers.paths)
-                || match apart.iter().find(|(_, paths)| within(file, paths)) {
-                    Some((part, _)) => covers.apart.contains(part),
-                    None => packages.of(file).iter().any(|name| below.contains(*name)),
-                }
+        let part_of = |file: &str| apart.iter().find(|(_, paths)| within(file, paths));
+        let is_near = |file: &&String| {
+            within(file, &covers.paths)
+                || part_of(file).is_some_and(|(part, _)| covers.apart.contains(part))
         };
-        let file = files.iter().find(touches)?;
-        Some(format!("{file} changed"))
+        let is_below = |file: &&String| {
+            let is_of_crates = || packages.of(file).iter().any(|name| below.contains(*name));
+            of_all(file)
+                || within(file, &covers.shared)
+                || part_of(file).is_none() && is_of_crates()
+        };
+        let changed = |file: &String| format!("{file} changed");
+        let near = files.iter().find(is_near);
+        let near = near.map(|file| Reason::Near(changed(file)));
+        near.or_else(|| {
+            let file = files.iter().find(is_below)?;
+            Some(Reason::Below(changed(file)))
+        })
     }
 
     /// Why a suite or a guest's scenario runs whole because it is run otherwise than it was.
@@ -242,29 +260,33 @@ mod tests {
         }
     }
 
-    fn reason(file: &str, crates: &[&str], paths: &[&str], apart: &[&str]) -> Option<String> {
+    fn reason(file: &str, crates: &[&str], paths: &[&str], apart: &[&str]) -> Option<Reason> {
         let own = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let covers = Covers {
             crates: own(crates),
             paths: own(paths),
             apart: own(apart),
+            shared: own(&["tests/src"]),
         };
         let apart = BTreeMap::from([("rules".to_owned(), own(&["bpf/core/rules"]))]);
         Since::Commit("c".to_owned(), vec![file.to_owned()]).reason(&covers, &packages(), &apart)
     }
 
     #[test]
-    fn changes_below_a_suites_paths_run_it_whole() {
+    fn changes_of_a_suite_run_it_whole_and_those_below_a_half() {
+        let file = "tests/top/keys.rs";
+        let near = reason(file, &["fairpath-top"], &["tests/top"], &[]);
+        assert_eq!(near, Some(Reason::Near(format!("{file} changed"))));
         for file in [
+            "Cargo.lock",
+            "setup/packages.txt",
+            "tests/src/lib.rs",
             "crates/show/top/src/a.rs",
             "crates/model/core/src/a.rs",
             "bpf/core/rtt/x.h",
-            "Cargo.lock",
-            "setup/packages.txt",
-            "tests/top/keys.rs",
         ] {
             let reason = reason(file, &["fairpath-top"], &["tests/top"], &[]);
-            assert_eq!(reason, Some(format!("{file} changed")));
+            assert_eq!(reason, Some(Reason::Below(format!("{file} changed"))));
         }
     }
 
@@ -290,11 +312,10 @@ mod tests {
         let file = "bpf/core/rules/match.h";
         assert_eq!(reason(file, &["fairpath-top"], &["tests/top"], &[]), None);
         let of_rules = reason(file, &["fairpath-top"], &[], &["rules"]);
-        assert_eq!(of_rules, Some(format!("{file} changed")));
+        assert_eq!(of_rules, Some(Reason::Near(format!("{file} changed"))));
         // Neither a file of a similar name nor one that all are built with is apart.
         for file in ["bpf/core/rules.h", "Cargo.lock"] {
-            let reason = reason(file, &["fairpath-top"], &["tests/top"], &[]);
-            assert_eq!(reason, Some(format!("{file} changed")));
+            assert!(reason(file, &["fairpath-top"], &["tests/top"], &[]).is_some());
         }
     }
 
@@ -304,7 +325,7 @@ mod tests {
         let covers = Covers::default();
         assert_eq!(
             unknown.reason(&covers, &packages(), &BTreeMap::new()),
-            Some("no history".to_owned())
+            Some(Reason::Near("no history".to_owned()))
         );
         assert!(unknown.find(|_| false).is_some());
     }

@@ -1,6 +1,6 @@
 //! The plan of one run of `cargo xtask test`, decided before any of it runs.
 
-use super::changes::{self, Packages, Since};
+use super::changes::{self, Packages, Reason, Since};
 use super::logs::Logs;
 use super::process::Order;
 use super::schedule::Job;
@@ -121,18 +121,21 @@ struct Turn {
 }
 
 impl Turn {
-    /// The amount, and the reason if it is all.
+    /// The amount, and the reason if it is more than a share.
     fn part(&self, name: &str, covers: &Covers, table: &Table) -> (Part, Option<String>) {
         // Why nothing is known is said once.
         if self.full || matches!(self.since, Since::Unknown(_)) {
             return (Part::Whole, None);
         }
-        let reason = self.since.entry(name, table);
-        let reason = reason.or_else(|| self.since.reason(covers, &self.packages, &table.apart));
+        let entry = self.since.entry(name, table).map(Reason::Near);
+        let reason = entry.or_else(|| self.since.reason(covers, &self.packages, &table.apart));
         match (reason, self.shard) {
-            (Some(reason), _) => (Part::Whole, Some(reason)),
-            (None, None) => (Part::Whole, Some("no commit names a shard".to_owned())),
+            (Some(Reason::Near(reason)), _) => (Part::Whole, Some(reason)),
+            (Some(Reason::Below(reason)), Some(shard)) => {
+                (Part::Share(shard.doubled()), Some(reason))
+            }
             (None, Some(shard)) => (Part::Share(shard), None),
+            (_, None) => (Part::Whole, Some("no commit names a shard".to_owned())),
         }
     }
 }
@@ -304,10 +307,10 @@ impl Plan {
         all: &[T],
     ) -> Vec<T> {
         let chosen = part.choose(all);
-        if let Some(reason) = reason {
-            println!("plan: {name}: whole: {reason}");
-        } else if chosen.len() < all.len() {
-            println!("plan: {name}: {} of {}", chosen.len(), all.len());
+        let reason = reason.map(|reason| format!(": {reason}"));
+        if chosen.len() < all.len() || reason.is_some() {
+            let reason = reason.unwrap_or_default();
+            println!("plan: {name}: {} of {}{reason}", chosen.len(), all.len());
         }
         self.left += all.len() - chosen.len();
         chosen
@@ -330,34 +333,35 @@ impl Plan {
             *which == Which::Floor && ALWAYS_ON_FLOOR.contains(&name.as_str())
         });
         let mut chosen = always;
-        let (mut whole, mut turns) = (Vec::new(), Vec::new());
+        // By part: those of a share are counted together, so that each kernel has some.
+        let mut parts: Vec<(Part, Vec<(Which, String)>)> = Vec::new();
         let mut reasons = BTreeSet::new();
         for (which, name) in others {
             let covers = covers_of_guest(&name, table);
-            match turn.part(&name, &covers, table) {
-                (Part::Whole, reason) => {
-                    reasons.extend(reason.map(|reason| format!("{name} whole: {reason}")));
-                    whole.push((which, name));
-                }
-                (Part::Share(_), _) => turns.push((which, name)),
+            let (part, reason) = turn.part(&name, &covers, table);
+            reasons.extend(reason.map(|reason| format!("{name}: {reason}")));
+            match parts.iter_mut().find(|(other, _)| *other == part) {
+                Some((_, pairs)) => pairs.push((which, name)),
+                None => parts.push((part, vec![(which, name)])),
             }
         }
         for reason in reasons {
             println!("plan: guests: {reason}");
         }
-        if let Some(shard) = turn.shard.filter(|_| !turns.is_empty()) {
-            // Without the first: two are in every run already.
-            let held = turns.iter().enumerate().filter(|(i, _)| shard.holds(*i));
+        for (part, pairs) in parts {
+            // Without the first of a share: two are in every run already.
+            let held = pairs.iter().enumerate().filter(|(at, _)| match part {
+                Part::Whole => true,
+                Part::Share(shard) => shard.holds(*at),
+            });
             let held: Vec<_> = held.map(|(_, pair)| pair.clone()).collect();
-            println!(
-                "plan: guests: {} of {} scenarios that nothing changed for",
-                held.len(),
-                turns.len()
-            );
-            self.left += turns.len() - held.len();
-            whole.extend(held);
+            if let Part::Share(shard) = part {
+                let (some, all) = (held.len(), pairs.len());
+                println!("plan: guests: {some} of {all} scenarios: {shard}");
+            }
+            self.left += pairs.len() - held.len();
+            chosen.extend(held);
         }
-        chosen.extend(whole);
         for which in Which::ALL {
             let here = chosen.iter().filter(|(on, _)| *on == which);
             let names: Vec<&str> = here.map(|(_, name)| name.as_str()).collect();
@@ -368,7 +372,7 @@ impl Plan {
     }
 }
 
-/// The changes that run all of a suite: what its table says, or its own crate.
+/// The changes that run more than a share of a suite: what its table says, or its own crate.
 fn covers(executable: &Executable, suite: &Suite) -> Covers {
     let mut covers = suite.covers();
     if covers.crates.is_empty() {
@@ -377,9 +381,7 @@ fn covers(executable: &Executable, suite: &Suite) -> Covers {
         // Scenarios of one package: what they share is that of each.
         let dir = executable.dir.strip_prefix(run::root());
         let dir = dir.unwrap_or(&executable.dir).to_string_lossy();
-        covers
-            .paths
-            .extend([format!("{dir}/src"), format!("{dir}/Cargo.toml")]);
+        covers.shared = vec![format!("{dir}/src"), format!("{dir}/Cargo.toml")];
     }
     // Every live suite runs in its namespaces; it is a dependency of tests, which no arrow shows.
     covers.crates.push("fairpath-testbed".to_owned());
@@ -390,7 +392,7 @@ fn covers_of_guest(name: &str, table: &Table) -> Covers {
     let scenario = table.guest.get(name);
     let mut covers = scenario.map(Scenario::covers).unwrap_or_default();
     covers.paths.push(format!("tests/vm/scenarios/{name}.sh"));
-    covers.paths.extend(OF_GUESTS.map(str::to_owned));
+    covers.shared = OF_GUESTS.map(str::to_owned).to_vec();
     covers
 }
 
@@ -434,7 +436,8 @@ fn own(built: &Built, name: &str, args: &[&str], cost: f64, setting: &Setting) -
                 dir: run::root().to_owned(),
                 env,
                 without: NOT_FOR_TESTS.map(str::to_owned).to_vec(),
-                deadline: Duration::from_secs(900),
+                // Two guests may take half of its processor.
+                deadline: Duration::from_secs(1500),
             },
             kind: Kind::Other,
         },

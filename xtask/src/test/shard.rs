@@ -31,6 +31,15 @@ impl Shard {
         })
     }
 
+    /// Twice as much: of this share and another one.
+    pub fn doubled(self) -> Shard {
+        let of = (self.of / 2).max(1);
+        Shard {
+            number: (self.number - 1) % of + 1,
+            of,
+        }
+    }
+
     /// True if the test at this place of its suite's list is in the share.
     pub fn holds(self, index: usize) -> bool {
         index as u64 % self.of == self.number - 1
@@ -132,6 +141,18 @@ mod tests {
         seen.dedup();
         assert_eq!(seen, tests);
         assert_eq!(Part::Whole.choose(&tests), tests);
+    }
+
+    #[test]
+    fn a_doubled_shard_has_the_tests_of_two() {
+        let tests: Vec<usize> = (0..38).collect();
+        for shard in shards() {
+            let (one, two) = (Part::Share(shard), Part::Share(shard.doubled()));
+            let (one, two) = (one.choose(&tests), two.choose(&tests));
+            assert!(one.iter().all(|test| two.contains(test)), "{shard}");
+            assert!((19..=20).contains(&two.len()), "{shard}: {two:?}");
+        }
+        assert_eq!("1/1".parse::<Shard>().unwrap().doubled().to_string(), "1/1");
     }
 
     #[test]

@@ -109,16 +109,19 @@ impl Scenario {
             crates: self.crates.clone(),
             paths: self.paths.clone(),
             apart: self.apart.clone(),
+            shared: Vec::new(),
         }
     }
 }
 
-/// The changes that run all of a suite or a guest's scenario.
+/// The changes that run more than a share of a suite or a guest's scenario.
 #[derive(Clone, Debug, Default)]
 pub struct Covers {
     pub crates: Vec<String>,
     pub paths: Vec<String>,
     pub apart: Vec<String>,
+    /// Files and directories that others of its kind are made of as well.
+    pub shared: Vec<String>,
 }
 
 impl Suite {
@@ -131,6 +134,7 @@ impl Suite {
             crates: self.crates.clone(),
             paths: self.paths.clone(),
             apart: self.apart.clone(),
+            shared: Vec::new(),
         }
     }
 }
