@@ -6,6 +6,7 @@ mod agree;
 mod answers;
 mod arp;
 mod boot;
+mod clamp;
 mod commands;
 mod deferred;
 mod docker;

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::egress::Changes;
 use super::given::{Given, NAT, Name};
+use super::paths::Paths;
 use super::shared_state::{Elsewhere, matched_sets};
 
 /// Bytes of a packet that the programs read.
@@ -89,6 +90,7 @@ pub struct Suitable {
     sets: Vec<String>,
     /// State of tables of iptables.
     elsewhere: Elsewhere,
+    paths: Paths,
 }
 
 impl Suitable {
@@ -102,7 +104,13 @@ impl Suitable {
             answered: None,
             sets: Vec::new(),
             elsewhere: Elsewhere::default(),
+            paths: Paths::default(),
         }
+    }
+
+    /// Examines rules for the paths of this network namespace, too.
+    pub fn on(self, paths: Paths) -> Suitable {
+        Suitable { paths, ..self }
     }
 
     /// Examines a file; tables that are not loaded leave the set.
@@ -119,7 +127,7 @@ impl Suitable {
         });
         self.skipped += all - ruleset.rules();
         for table in &ruleset.tables {
-            let changes = Changes::new(table, self.shadow);
+            let changes = Changes::new(ruleset, table, self.shadow);
             let mut examined = Examined {
                 name: Name::new(ruleset.family, &table.name),
                 refused: 0,
@@ -152,7 +160,7 @@ impl Suitable {
                     let name = name.or_else(|| not_evaluated_set(rule, sets));
                     let answer = || match family {
                         Family::Arp => arp_answer(rule, changes.hooks(id)).reason(),
-                        _ => changes.reason(rule, id),
+                        _ => changes.reason(rule, id, family, &self.paths),
                     };
                     let why = match name.as_deref() {
                         Some("") => Some("an unknown match or target is not evaluated".to_owned()),
