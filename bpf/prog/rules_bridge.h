@@ -42,6 +42,7 @@ struct net___devices {
 #define NO_BITS 0xffff
 /* The part of a frame that all matches but few read. */
 #define FRAME_BYTES 64
+#define TAG_AT	    12
 /* Of queries for groups: offsets in the frame, with the options that all of them have. */
 #define QUERY_PROTOCOL	23
 #define QUERY_KIND	38
@@ -106,39 +107,6 @@ FP_INLINE u64 recorded_port(u64 bridge, u32 bits)
 	return !port && bits == NO_BITS ? port_of(bridge, 0, 0xffff) : port;
 }
 
-/* Bytes of a frame from `at` on, to offset `to` of the scratch, which is a multiple of 8. */
-static __attribute__((noinline)) int
-copy_bridged(struct __sk_buff *ctx, struct fp_rules_work FP_MEM *w, u32 at, u32 to, u32 wanted)
-{
-	u32 done = FP_ZERO, i;
-	u64 part[PART / 8];
-
-	if (wanted > w->length)
-		wanted = w->length;
-	FP_PUT(w->captured, to < wanted ? to : wanted);
-	while (to + done < wanted && fp_can_loop) {
-		u32 size = wanted - to - done;
-
-		if (size > PART)
-			size = PART;
-		/* For the verifier, which needs two comparisons of the same register. */
-		size = fp_hide32(size);
-		if (size > PART)
-			return 0;
-		asm volatile("" : "+r"(size));
-		if (!size)
-			return 0;
-		if (bpf_skb_load_bytes(ctx, at + done, part, size))
-			return 0;
-		for (i = 0; i < PART / 8; i++)
-			*(volatile u64 FP_MEM *)(w->head + ((to + done + 8 * i) &
-							    (FP_RULES_HEAD - 1))) = part[i];
-		done += PART;
-		w->captured = to + done < wanted ? to + done : wanted;
-	}
-	return 0;
-}
-
 /* True if matches may read behind the first bytes: options, headers behind that of IPv6, odd ARP. */
 FP_INLINE int is_long(const struct fp_rules_work FP_MEM *w)
 {
@@ -153,32 +121,39 @@ FP_INLINE int is_long(const struct fp_rules_work FP_MEM *w)
 	return 0;
 }
 
-/* The frame as it is on the wire: the kernel has taken the outer tag out. Returns 0 if it is too short. */
+/* Puts the tag, in the order of the wire, between the addresses and the type. */
+static __attribute__((noinline)) int insert_tag(struct fp_rules_work FP_MEM *w, u32 tag)
+{
+	u32 at = (w->captured + 3) & ~3u, captured = w->captured + FP_TAG_BYTES;
+
+	if (at > FP_RULES_HEAD - 4)
+		at = FP_RULES_HEAD - 4;
+	for (; at > TAG_AT && fp_can_loop; at -= 4)
+		*(volatile u32 FP_MEM *)(w->head + (at & (FP_RULES_HEAD - 1))) =
+			*(volatile u32 FP_MEM *)(w->head + ((at - 4) & (FP_RULES_HEAD - 1)));
+	*(volatile u32 FP_MEM *)(w->head + TAG_AT) = tag;
+	w->captured = captured < FP_RULES_HEAD ? captured : FP_RULES_HEAD;
+	w->length += FP_TAG_BYTES;
+	return 0;
+}
+
+/* The frame as it is on the wire: the kernel has taken the outer tag out. */
 static __attribute__((noinline)) int read_bridged(struct __sk_buff *ctx,
 						  struct fp_rules_work FP_MEM *w, u32 deep)
 {
-	u32 tagged = ctx->vlan_present, at = 0, to = 0;
 	const u8 *skb = (const u8 *)bpf_cast_to_kern_ctx(ctx);
-	u64 start[2] = {};
+	u32 tag;
 
-	FP_PUT(w->length, ctx->len + (tagged ? FP_TAG_BYTES : 0));
-	if (bpf_skb_load_bytes(ctx, 0, start, 12))
-		return 0;
-	if (tagged) {
-		u64 control = __builtin_bswap16(ctx->vlan_tci);
-		u64 type =
-			(u16)word_at(skb + bpf_core_field_offset(struct sk_buff___tag, vlan_proto));
-
-		start[1] |= type << 32 | control << 48;
-		*(volatile u64 FP_MEM *)(w->head) = start[0];
-		*(volatile u64 FP_MEM *)(w->head + 8) = start[1];
-		at = 12;
-		to = 16;
-	}
-	copy_bridged(ctx, w, at, to, FRAME_BYTES);
+	w->length = ctx->len;
+	copy_network(ctx, w, 0, FRAME_BYTES);
 	if (deep || is_long(w))
-		copy_bridged(ctx, w, at, to, FP_RULES_HEAD);
-	return 1;
+		copy_network(ctx, w, 0, FP_RULES_HEAD);
+	if (ctx->vlan_present) {
+		tag = (u16)word_at(skb + bpf_core_field_offset(struct sk_buff___tag, vlan_proto));
+		tag |= (u32)__builtin_bswap16(ctx->vlan_tci) << 16;
+		insert_tag(w, tag);
+	}
+	return 0;
 }
 
 /* Bytes and type as the kernel has them for a frame whose tag is still in its bytes. */
@@ -248,7 +223,8 @@ static __attribute__((noinline)) int run_bridge(struct __sk_buff *ctx,
 
 	if (used & NEEDS_TIME)
 		w->now = bpf_ktime_get_ns();
-	if (!read_bridged(ctx, w, used & NEEDS_BYTES) || !fp_rules_read(w))
+	read_bridged(ctx, w, used & NEEDS_BYTES);
+	if (!fp_rules_read(w))
 		return TCX_NEXT;
 	if (!ctx->vlan_present)
 		keep_tag(w);

@@ -33,6 +33,8 @@ struct dst_entry {
 /* Of events: the number of the program, and the hook. */
 #define POSTROUTING_OF_MANGLE (1 << 8 | FP_RULES_POSTROUTING)
 
+#include "rules_path.h"
+
 /* Bits of ctinfo: related, and its reply. Replies are behind the third one. */
 FP_INLINE int is_related(u32 info)
 {
@@ -234,20 +236,65 @@ FP_INLINE int write_changes(struct __sk_buff *ctx, struct fp_rules_work FP_MEM *
 	return changed & FP_CHANGED_MSS ? write_mss(ctx, w, at, w->length > length) : 0;
 }
 
+/* False for most packets that are no TCP packets with SYN. */
+FP_INLINE int may_be_syn(const struct sk_buff *skb, u32 at, u32 family)
+{
+	u32 linear = skb->len - skb->data_len, next;
+	const u8 *head = skb->data + at;
+
+	if (family) {
+		if (linear < at + 54)
+			return 1;
+		next = (u8)(word_at(head) >> 48);
+		if (next == FP_P_TCP)
+			return word_at(head + 46) >> 56 & TCP_SYN;
+		return next != FP_P_UDP && next != FP_P_ICMPV6;
+	}
+	if (linear < at + 34)
+		return 1;
+	if (word_at(head + 2) >> 56 != FP_P_TCP)
+		return 0;
+	return (u8)word_at(head) != 0x45 || (word_at(head + 26) >> 56 & TCP_SYN);
+}
+
+/* Facts about a SYN: the MTU of its path, and limits of FORWARD. Returns 1 if it is dropped for them. */
+static __attribute__((noinline)) int limit_syn(struct __sk_buff *ctx, const struct sk_buff *skb,
+					       struct fp_rules_work FP_MEM *w, u32 place, u32 used)
+{
+	struct rules_hook FP_MEM *h = the_hook();
+	u32 limits, state;
+
+	if (h->clamps[place & 1][w->family & 1])
+		w->path = mtu_of_path(ctx, skb, w);
+	if (!(used & LIMITS))
+		return 0;
+	limits = find_limits(w, place);
+	/* That of a sent packet has not been in FORWARD. */
+	if (!limits && ctx->ingress_ifindex)
+		fp_add64(&h->strays, 1);
+	if (!(limits & (FP_LIMITS_BYTES | FP_LIMITS_PATH)))
+		return 0;
+	state = fp_rules_repeat_mss(w, limits);
+	if (state == FP_MAYBE)
+		fp_add64(&h->unknown, 1);
+	return state != FP_YES;
+}
+
 /* Evaluates the chain, and drops packets only as the kernel does: broken, or without an answer. */
 static __attribute__((noinline)) int evaluate_egress(struct __sk_buff *ctx,
 						     const struct sk_buff *skb, u32 family)
 {
 	struct rules_hook FP_MEM *h = the_hook();
-	u32 cpu = bpf_get_smp_processor_id(), place = active_place(h), used, verdict, length;
+	u32 cpu = bpf_get_smp_processor_id(), place = active_place(h), used, length;
 	u32 at = (u32)((u64)skb->head + skb->network_header - (u64)skb->data);
+	u32 verdict = FP_ACT_ACCEPT;
 	struct rules_scratch FP_MEM *s;
 	struct fp_rules_work FP_MEM *w;
 	const u8 *source;
 	int failed = 0;
 
 	used = h->programs[0][family & 1] | h->programs[1][family & 1];
-	if (!(used & EGRESS))
+	if (!(used & EGRESS) && (!(used & LIMITS) || !may_be_syn(skb, at, family)))
 		return TCX_NEXT;
 	s = cpu < h->cpus ? take_scratch(h, cpu) : 0;
 	if (!s) {
@@ -261,7 +308,7 @@ static __attribute__((noinline)) int evaluate_egress(struct __sk_buff *ctx,
 		place = recorded_place(*(volatile u64 FP_MEM *)&s->spare[0], cpu, place, 0);
 	}
 	used = h->programs[place & 1][family & 1];
-	if (!(used & EGRESS))
+	if (!(used & (EGRESS | LIMITS)))
 		goto next;
 	if (fp_unlikely(*(volatile u32 FP_MEM *)&h->tracing) &&
 	    bpf_ktime_get_ns() < h->filter.until)
@@ -281,6 +328,8 @@ static __attribute__((noinline)) int evaluate_egress(struct __sk_buff *ctx,
 	if (used & NEEDS_DATE)
 		read_date(w);
 	FP_PUT(w->changed, 0);
+	FP_PUT(w->mss_limits, 0);
+	FP_PUT(w->path, 0);
 	source = source_before(skb);
 	if (source)
 		put_source(w, source);
@@ -289,16 +338,23 @@ static __attribute__((noinline)) int evaluate_egress(struct __sk_buff *ctx,
 	if (source)
 		put_port(w, source);
 	length = w->length;
-	verdict =
-		fp_rules_evaluate_tables(FP_AT(struct fp_rules, h, h->sets[place & 1][family & 1]),
-					 w, FP_RULES_POSTROUTING, 1 << FP_RULES_MANGLE);
-	if (fp_unlikely(used & TRACING))
-		trace(s, place, POSTROUTING_OF_MANGLE);
-	if (verdict == FP_ACT_UNKNOWN)
-		fp_add64(&h->unknown, 1);
-	failed = verdict != FP_ACT_ACCEPT || write_changes(ctx, w, at, length);
+	if (is_syn(w))
+		failed = limit_syn(ctx, skb, w, place, used);
+	if (!failed && used & EGRESS) {
+		verdict = fp_rules_evaluate_tables(
+			FP_AT(struct fp_rules, h, h->sets[place & 1][family & 1]), w,
+			FP_RULES_POSTROUTING, 1 << FP_RULES_MANGLE);
+		if (fp_unlikely(used & TRACING))
+			trace(s, place, POSTROUTING_OF_MANGLE);
+		if (verdict == FP_ACT_UNKNOWN)
+			fp_add64(&h->unknown, 1);
+		failed = verdict != FP_ACT_ACCEPT;
+	}
+	if (!failed)
+		failed = write_changes(ctx, w, at, length);
 	/* Programs at the hooks take the scratch next, and change nothing. */
 	FP_PUT(w->mss_unknown, 0);
+	FP_PUT(w->path, 0);
 	if (fp_unlikely(w->logged)) {
 		if (w->captured < EVENT_BYTES)
 			copy_packet(ctx, skb, w, at, 1);

@@ -7,6 +7,8 @@
  *   rules_arp_in, rules_arp_out (rules_arp.h): rules of arptables at tcx of interfaces
  *   rules_br_in, rules_br_out (rules_bridge.h): rules of ebtables at tcx of bridges and ports
  *   rules_egress (rules_egress.h): table mangle in POSTROUTING, if it changes packets
+ *     rules_path.h: the MTU of the path
+ *     rules_limits.h: limits of the MSS by rules in FORWARD
  *
  * A program evaluates its table for IPv4 and IPv6. The arena has two places for a set; `active` names
  * the one that packets meet. A program runs on several CPUs, and is interrupted by another run: packets
@@ -206,6 +208,8 @@ FP_INLINE u64 packet_of(struct bpf_nf_ctx *ctx)
 #define SHADOW (1u << 23)
 /* In `programs`: table mangle has rules in POSTROUTING, which run at tcx. */
 #define EGRESS (1u << 20)
+/* In `programs`: rules of it limit the MSS in FORWARD, and tcx carries that out. */
+#define LIMITS (1u << 21)
 /* Bytes of one copy from pages. */
 #define PART 64
 /* Events that are kept, and bytes of a packet in each. */
@@ -265,6 +269,9 @@ struct rules_hook {
 	u64 shadow; /* rules_shadow.h; 0: there were no rules in the shadow yet */
 	/* Bits as in `programs`: it may drop packets. Of rules in the shadow. */
 	u32 drops[PLACES][FAMILIES];
+	u32 clamps[PLACES][FAMILIES]; /* 1: rules read the MTU of the path */
+	u64 limits; /* rules_limits.h; 0: no rules limited the MSS in FORWARD yet */
+	u64 strays; /* SYNs without the limits of FORWARD */
 };
 
 /* A packet on its way through the hooks, and the set that it met first. */
@@ -315,7 +322,7 @@ struct rules_event {
 	u8 packet; /* kind of the link-layer destination; from bit 4 on: who checks the checksum */
 	u32 state; /* bits of --ctstate */
 	u32 route; /* flags of the route */
-	u32 pad2;
+	u32 path;  /* EVENT_TRACE: MTU of the path, or 0 */
 	u64 spare[2];
 };
 
@@ -337,6 +344,7 @@ char _license[] SEC("license") = "Dual MIT/GPL";
 #define TYPE_ETHERNET	1
 #define TYPE_LOOPBACK	772
 #define FP_HOOK_INPUT	1
+#define FP_HOOK_FORWARD 2
 #define STATE_TIME_WAIT 6
 #define STATE_REQUEST	12 /* TCP_NEW_SYN_RECV */
 #define CLOCK_BASE_REAL 1  /* HRTIMER_BASE_REALTIME */
@@ -731,6 +739,7 @@ FP_INLINE void put_event(struct rules_hook FP_MEM *h, struct fp_rules_work FP_ME
 	e->group = w->group;
 	e->known = w->known;
 	e->local_offset = w->local_offset;
+	e->path = w->path;
 	for (i = 0; i < EVENT_BYTES / 8; i++)
 		e->head[i] = ((volatile u64 FP_MEM *)w->head)[i];
 	if (skb)
@@ -781,6 +790,7 @@ static __attribute__((noinline)) int trace(struct rules_scratch FP_MEM *s, u32 p
 }
 
 #include "rules_shadow.h"
+#include "rules_limits.h"
 
 /* Read again each time: a known bit would double the paths that the verifier follows. */
 FP_INLINE u32 is_shadow(const struct rules_hook FP_MEM *h, u32 place, u32 family)
@@ -814,13 +824,19 @@ FP_INLINE void read_facts(const struct rules_hook FP_MEM *h, struct fp_rules_wor
 	w->logged = 0;
 }
 
+/* True for the program of table mangle in FORWARD. */
+FP_INLINE int is_limiting(u32 program, u32 hook)
+{
+	return program == 1 && hook == FP_HOOK_FORWARD;
+}
+
 /* Runs the program with this number for some tables, given as bits. */
 static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 program, u32 tables)
 {
 	struct rules_hook FP_MEM *h = the_hook();
 	const struct nf_hook_state *state = ctx->state;
 	u32 cpu = bpf_get_smp_processor_id(), family = state->pf != PF_IPV4, place;
-	u32 hook = state->hook, verdict = FP_ACT_ACCEPT, used;
+	u32 hook = state->hook, verdict = FP_ACT_ACCEPT, used, is_limited = 0;
 	struct sk_buff *skb = ctx->skb;
 	struct rules_scratch FP_MEM *s;
 	struct fp_rules_work FP_MEM *w;
@@ -862,10 +878,15 @@ static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 progra
 	if ((w->word[FP_W_MISC] & 0xff) == PACKET_LOOPBACK)
 		w->word[FP_W_MISC] = family || (w->head[16] & 0xf0) == 0xe0 ? 2 : 1;
 	if (fp_rules_read(w)) {
+		if (used & LIMITS && (hook == FP_HOOK_FORWARD || hook == FP_RULES_POSTROUTING) &&
+		    is_syn(w))
+			is_limited = begin_limits(w, place, is_limiting(program, hook)) + 1;
 		verdict = fp_rules_evaluate_tables(
 			FP_AT(struct fp_rules, h, h->sets[place & 1][family & 1]), w, hook, tables);
 		if (fp_unlikely(used & TRACING))
 			trace(s, place, link_of(w, skb) << 16 | program << 8 | hook);
+		if (is_limited)
+			end_limits(ctx, w, place, is_limiting(program, hook), verdict);
 	} else {
 		fp_rules_verdict(w, FP_ACT_ACCEPT, 1, FP_RULES_NONE);
 	}
@@ -875,7 +896,8 @@ static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 progra
 		verdict = FP_ACT_ACCEPT;
 	}
 	if (fp_unlikely(w->logged || verdict == FP_ACT_REJECT)) {
-		if (w->captured < EVENT_BYTES)
+		/* The MSS changes later. */
+		if (w->captured < EVENT_BYTES || is_limited)
 			copy_head(w, skb, 1);
 		name_of(state->in, &w->word[FP_W_IN]);
 		name_of(state->out, &w->word[FP_W_OUT]);

@@ -117,7 +117,7 @@ fn kept_rules_come_back_with_their_edits() {
     let keeping = Keeping::new(testbed.netns("kept").unwrap());
     let router = &keeping.router;
     let nat = "*nat\n-A PREROUTING -p udp -m udp --dport 9 -j ACCEPT\nCOMMIT\n\
-        *mangle\n-A FORWARD -p tcp -m tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu\nCOMMIT\n";
+        *mangle\n-A OUTPUT -p tcp -m tcp --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu\nCOMMIT\n";
     let v4 = router.file("rules.v4", &(nat.to_owned() + RULES));
     let v6 = router.file("rules.v6", "*filter\n-A FORWARD -j DROP\nCOMMIT\n");
     let sets = router.file("sets", SETS);

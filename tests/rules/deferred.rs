@@ -79,14 +79,14 @@ fn packets_meet_rules_of_both_sides() {
     let marked = "FORWARD -m mark --mark 0x5 -j DROP";
     let text = table(
         "mangle",
-        "-A FORWARD -p tcp -m tcp --tcp-flags SYN,RST SYN -j TCPMSS --set-mss 900\n\
+        "-A PREROUTING -p tcp -m tcp --tcp-flags SYN,RST SYN -j TCPMSS --set-mss 900\n\
          -A PREROUTING -p udp -m udp --dport 7001 -j MARK --set-xmark 0x5/0xffffffff\n",
     ) + &filter(&[marked]);
     let file = router.file("rules.v4", &text);
     let refused = router.fails(&["load", &file]);
     assert!(
         refused.contains("2 rules are refused, nothing was changed (`load --defer`")
-            && refused.contains("rules.v4:2: mangle FORWARD: "),
+            && refused.contains("rules.v4:2: mangle PREROUTING: "),
         "{refused}"
     );
     assert!(!running(&router.netns, "iptables-save", "mangle").contains("-A"));
@@ -97,7 +97,7 @@ fn packets_meet_rules_of_both_sides() {
         lines[1],
         "mangle (IPv4) is left to iptables, because 2 rules are refused:"
     );
-    assert!(lines[2].contains("rules.v4:2: mangle FORWARD: packets and their marks"));
+    assert!(lines[2].contains("rules.v4:2: mangle PREROUTING: packets and their marks"));
     assert_eq!(lines[4], "2 rules of mangle given to iptables-restore");
     let server = line
         .server
@@ -138,7 +138,7 @@ fn packets_meet_rules_of_both_sides() {
     assert_eq!(again["tables"][0]["changed"], false);
     assert_eq!(again["deferred"][0]["refused"], 2);
     assert_eq!(again["deferred"][0]["first"][1]["line"], 3);
-    let rule = router.fails(&["trace", "--rule", "mangle/FORWARD/1"]);
+    let rule = router.fails(&["trace", "--rule", "mangle/PREROUTING/1"]);
     assert!(
         rule.contains("iptables has these tables: mangle (IPv4)"),
         "{rule}"

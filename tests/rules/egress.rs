@@ -18,14 +18,14 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 
 use super::live::{Router, tables};
 
-const CLIENT: [u8; 6] = [2, 0, 0, 0, 0xc, 1];
-const LAN: [u8; 6] = [2, 0, 0, 0, 0xa, 1];
-const WAN: [u8; 6] = [2, 0, 0, 0, 0xa, 2];
-const FAR: [u8; 6] = [2, 0, 0, 0, 0xf, 1];
+pub const CLIENT: [u8; 6] = [2, 0, 0, 0, 0xc, 1];
+pub const LAN: [u8; 6] = [2, 0, 0, 0, 0xa, 1];
+pub const WAN: [u8; 6] = [2, 0, 0, 0, 0xa, 2];
+pub const FAR: [u8; 6] = [2, 0, 0, 0, 0xf, 1];
 /// Clients: the last one's source is translated.
-const CLIENTS: [u8; 4] = [2, 3, 20, 40];
+pub const CLIENTS: [u8; 4] = [2, 3, 20, 40];
 const MARKS: [u32; 7] = [1, 5, 9, 11, 0x10, 0x110, 0x101];
-const TOOLS: [Need; 5] = [
+pub const TOOLS: [Need; 5] = [
     Need::Root,
     Need::Tool("iptables-legacy"),
     Need::Tool("ip6tables-legacy"),
@@ -34,14 +34,14 @@ const TOOLS: [Need; 5] = [
 ];
 
 /// A router: `lan` leads to the client, and `wan` to `far`, where frames are seen and end.
-struct Side {
-    netns: Netns,
-    client: FrameSocket,
-    far: FrameSocket,
+pub struct Side {
+    pub netns: Netns,
+    pub client: FrameSocket,
+    pub far: FrameSocket,
 }
 
 impl Side {
-    fn new(netns: Netns, client: &Netns, name: &str) -> Side {
+    pub fn new(netns: Netns, client: &Netns, name: &str) -> Side {
         let path = client.path();
         let mut lines = vec![
             "link set lo up".to_owned(),
@@ -113,7 +113,7 @@ impl Side {
     }
 
     /// Frames that arrived since, if they are for these hosts.
-    fn seen(socket: &mut FrameSocket, to: [u8; 6]) -> Vec<Vec<u8>> {
+    pub fn seen(socket: &mut FrameSocket, to: [u8; 6]) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         while let Some(frame) = socket.receive() {
             if frame[..6] == to {
@@ -315,7 +315,7 @@ fn answers(seen: &[Vec<u8>]) -> Vec<Vec<u8>> {
 }
 
 /// Sends frames into a router, and returns those that leave it.
-fn pass(
+pub fn pass(
     from: &FrameSocket,
     frames: &[Vec<u8>],
     to: &mut FrameSocket,
@@ -338,13 +338,19 @@ fn pass(
     seen
 }
 
-/// True if the TCP checksum of an IPv4 or IPv6 packet without options or extensions is right.
+/// The offset of the TCP header, behind options of IPv4 or a short extension header.
+fn tcp_at(frame: &[u8]) -> usize {
+    match (frame[12], frame[20]) {
+        (8, _) => 14 + 4 * usize::from(frame[14] & 15),
+        (_, 6) => 54,
+        _ => 62,
+    }
+}
+
+/// True if the TCP checksum of a packet is right.
 fn is_right(frame: &[u8]) -> bool {
-    let (addresses, tcp) = if frame[12] == 8 {
-        (26..34, 34)
-    } else {
-        (22..54, 54)
-    };
+    let addresses = if frame[12] == 8 { 26..34 } else { 22..54 };
+    let tcp = tcp_at(frame);
     let mut bytes = frame[addresses].to_vec();
     bytes.extend(((frame.len() - tcp) as u32).to_be_bytes());
     bytes.extend([0, 6]);
@@ -354,14 +360,14 @@ fn is_right(frame: &[u8]) -> bool {
 
 /// Compares frames. iptables corrects a checksum as if each MSS were at an even offset; returns how many are
 /// wrong for that reason.
-fn compare(ours: &[Vec<u8>], theirs: &[Vec<u8>]) -> usize {
+pub fn compare(ours: &[Vec<u8>], theirs: &[Vec<u8>]) -> usize {
     assert_eq!(ours.len(), theirs.len());
     let mut wrong = 0;
     for (number, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
         if ours == theirs {
             continue;
         }
-        let at = if ours[12] == 8 { 34 } else { 54 } + 16;
+        let at = tcp_at(ours) + 16;
         let mut same = theirs.clone();
         same[at..at + 2].copy_from_slice(&ours[at..at + 2]);
         assert_eq!(*ours, same, "frame {number}");
@@ -461,7 +467,7 @@ fn changed_packets_are_those_of_iptables() {
 }
 
 /// A file of table mangle.
-fn mangle(rules: &[&str]) -> String {
+pub fn mangle(rules: &[&str]) -> String {
     let rules: String = rules.iter().map(|rule| format!("-A {rule}\n")).collect();
     format!("*mangle\n{rules}COMMIT\n")
 }
@@ -496,8 +502,8 @@ fn what_is_another_thing_behind_postrouting_is_refused() {
             "programs cannot change a connection",
         ),
         (
-            vec![&format!("POSTROUTING {syn} -j TCPMSS --clamp-mss-to-pmtu")],
-            "the MTU of the path",
+            vec![&format!("OUTPUT {syn} -j TCPMSS --clamp-mss-to-pmtu")],
+            "packets and their marks change behind POSTROUTING only",
         ),
     ] {
         let file = router.file("refused", &mangle(&rules));

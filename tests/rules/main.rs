@@ -7,6 +7,7 @@ mod answers;
 mod arp;
 mod boot;
 mod bridge;
+mod clamp;
 mod commands;
 mod deferred;
 mod docker;

@@ -183,6 +183,7 @@ fn shared_state_is_that_of_copies() {
                     needs: placed.needs,
                     rules: 0,
                     egress: false,
+                    limits: false,
                 })
             });
             let change = NewRules {

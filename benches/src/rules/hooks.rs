@@ -94,6 +94,7 @@ fn load(
         needs: placed.needs,
         rules: 0,
         egress: false,
+        limits: false,
     });
     let mut loaded = HookRules::load()?;
     loaded.set(&NewRules {

@@ -18,7 +18,7 @@
 #include "../hash.h"
 
 #define FP_RULES_MAGIC	  0x4c555246 /* "FRUL" */
-#define FP_RULES_VERSION  4
+#define FP_RULES_VERSION  5
 #define FP_RULES_UNIT	  16u /* records and chains are aligned to it */
 #define FP_RULES_WORDS	  16
 #define FP_RULES_HEAD	  512	     /* bytes of a packet that tests can read */
@@ -207,7 +207,7 @@ enum fp_rules_test_kind {
 	FP_SET_TOS,	 /* a: value; b: mask */
 	FP_SET_DSCP,	 /* a */
 	FP_SET_TTL,	 /* word: 0 set, 1 decrement, 2 increment; a */
-	FP_SET_MSS,	 /* a */
+	FP_SET_MSS,	 /* a: bytes, or FP_MSS_OF_PATH */
 	FP_SET_UNTRACKED,
 	FP_SET_LOGGED,
 	FP_SET_TEMPLATE, /* a: slot: the mark of the template */
@@ -428,6 +428,7 @@ struct fp_rules_work {
 	u32 random;
 	u32 user;
 	u32 group;
+	u32 path; /* MTU of the path of the packet; 0: not known */
 	/* Set by the reader. */
 	u32 transport; /* offset of the transport header */
 	u32 fragment;  /* offset of the fragment, as xtables counts it */
@@ -452,7 +453,8 @@ struct fp_rules_work {
 	u32 rule;      /* that decided, or FP_RULES_NONE */
 	u32 evaluated; /* rules */
 	u32 priority;
-	u32 mss;
+	u32 mss;	 /* the last limit, or FP_MSS_OF_PATH */
+	u32 mss_limits;	 /* all limits of this evaluation: FP_LIMITS_* | the least in bytes */
 	u32 mss_unknown; /* after TCPMSS: FP_MSS_* */
 	u32 changed;	 /* FP_CHANGED_* */
 	u32 logged;
@@ -473,6 +475,12 @@ struct fp_rules_work {
 	u8 head[FP_RULES_HEAD + 8];
 };
 
+/* The limit of TCPMSS is that of the path: more than 16 bits. */
+#define FP_MSS_OF_PATH 0x10000u
+/* Limits of a packet: bytes are one of them, so is the path, and an option was added. */
+#define FP_LIMITS_BYTES 0x10000u
+#define FP_LIMITS_PATH	0x20000u
+#define FP_LIMITS_ADDED 0x40000u
 /*
  * The MSS is that of the path. The TCP checksum is not known: the kernel corrects it, except where
  * hardware will calculate it later.

@@ -140,6 +140,7 @@ FP_FUNC u32 fp_rules_add_mss(struct fp_rules_work FP_MEM *w FP_ARG, u32 limit, u
 			fp_rules_u8(w, end - 1 - i);
 	}
 	w->mss_unknown |= FP_MSS_CHECKSUM;
+	w->mss_limits |= FP_LIMITS_ADDED;
 	FP_PUT(w->head[at & (FP_RULES_HEAD - 1)], 2);
 	FP_PUT(w->head[(at + 1) & (FP_RULES_HEAD - 1)], FP_MSS_OPTION);
 	FP_PUT(w->head[(at + 2) & (FP_RULES_HEAD - 1)], (u8)(limit >> 8));
@@ -177,13 +178,41 @@ FP_FUNC u32 fp_rules_mss_at(struct fp_rules_work FP_MEM *w FP_ARG, u32 size)
 	return 0;
 }
 
+/* Headers without options, which TCPMSS subtracts from the MTU of the path. */
+#define FP_HEADERS_IPV4 40
+#define FP_HEADERS_IPV6 60
+
+/* The limit in bytes. FP_MSS_OF_PATH: it is not known; 0: it is too small for a packet. */
+FP_INLINE u32 fp_rules_mss_limit(struct fp_rules_work FP_MEM *w, u32 limit)
+{
+	u32 headers = w->family == FP_FAMILY_IPV4 ? FP_HEADERS_IPV4 : FP_HEADERS_IPV6;
+
+	if (limit != FP_MSS_OF_PATH || !w->path)
+		return limit;
+	if (w->path <= headers)
+		return 0;
+	limit = w->path - headers;
+	return limit < 0xffff ? limit : 0xffff;
+}
+
+/* Keeps a limit for another place, at which the packet is changed. */
+FP_INLINE void fp_rules_keep_limit(struct fp_rules_work FP_MEM *w, u32 limit)
+{
+	u32 limits = w->mss_limits;
+
+	if (limit == FP_MSS_OF_PATH)
+		w->mss_limits = limits | FP_LIMITS_PATH;
+	else if (!(limits & FP_LIMITS_BYTES) || limit < (u16)limits)
+		w->mss_limits = (limits & ~0xffffu) | FP_LIMITS_BYTES | limit;
+}
+
 /*
- * TCPMSS lowers the option, or adds it. FP_HOTDROP: the TCP header is broken, and the target drops the
- * packet. `limit` 0 is that of the path, which is not known.
+ * TCPMSS lowers the option, or adds it. FP_HOTDROP: the TCP header is broken or the path too narrow, and
+ * the target drops the packet. `limit`: bytes, or FP_MSS_OF_PATH.
  */
 FP_FUNC u32 fp_rules_set_mss(struct fp_rules_work FP_MEM *w FP_ARG, u32 limit)
 {
-	u32 at, size, there;
+	u32 at, size, there, bytes;
 
 	if (w->fragment)
 		return FP_YES;
@@ -196,19 +225,46 @@ FP_FUNC u32 fp_rules_set_mss(struct fp_rules_work FP_MEM *w FP_ARG, u32 limit)
 	there = fp_rules_has(w, w->transport, size);
 	if (there != FP_THERE)
 		return fp_missing(w, there);
-	w->mss = limit;
+	bytes = fp_rules_mss_limit(w, limit);
+	if (!bytes && limit)
+		return FP_HOTDROP;
+	fp_rules_keep_limit(w, limit);
+	w->mss = bytes;
 	w->changed |= FP_CHANGED_MSS;
-	w->mss_unknown |= limit ? 0 : FP_MSS_PATH;
+	if (bytes == FP_MSS_OF_PATH) {
+		w->mss_unknown |= FP_MSS_PATH;
+		bytes = 0;
+	}
 	at = fp_rules_mss_at(w, size);
 	if (at) {
-		if (fp_rules_u16(w, at) > limit) {
+		if (fp_rules_u16(w, at) > bytes) {
 			w->mss_unknown |= FP_MSS_CHECKSUM;
-			w->head[at & (FP_RULES_HEAD - 1)] = (u8)(limit >> 8);
-			w->head[(at + 1) & (FP_RULES_HEAD - 1)] = (u8)limit;
+			w->head[at & (FP_RULES_HEAD - 1)] = (u8)(bytes >> 8);
+			w->head[(at + 1) & (FP_RULES_HEAD - 1)] = (u8)bytes;
 		}
 		return FP_YES;
 	}
-	return fp_rules_add_mss(w, limit, size);
+	return fp_rules_add_mss(w, bytes, size);
+}
+
+/* Carries out limits that an evaluation elsewhere kept, in the packet as it was before. */
+FP_FUNC u32 fp_rules_repeat_mss(struct fp_rules_work FP_MEM *w FP_ARG, u32 limits)
+{
+	u32 size, state = FP_YES;
+
+	if (!(limits & FP_LIMITS_ADDED)) {
+		if (fp_rules_has(w, w->transport, 20) != FP_THERE)
+			return FP_YES;
+		size = (fp_rules_u8(w, w->transport + 12) >> 4) * 4;
+		/* A fragment may end with its header. */
+		if (fp_rules_has(w, w->transport, size) != FP_THERE || !fp_rules_mss_at(w, size))
+			return FP_YES;
+	}
+	if (limits & FP_LIMITS_BYTES)
+		state = fp_rules_set_mss(w, (u16)limits);
+	if (state == FP_YES && (limits & FP_LIMITS_PATH))
+		state = fp_rules_set_mss(w, FP_MSS_OF_PATH);
+	return state;
 }
 
 /* Carries out the change of a target. Later rules see it. FP_HOTDROP: it drops the packet. */
@@ -260,7 +316,7 @@ FP_FUNC u32 fp_rules_change(struct fp_rules FP_MEM *r FP_ARG, struct fp_rules_wo
 		fp_rules_set_ttl(w, ttl, (u8)to);
 		return FP_YES;
 	case FP_SET_MSS:
-		return fp_rules_set_mss(w, (u16)t->a);
+		return fp_rules_set_mss(w, t->a);
 	case FP_SET_UNTRACKED:
 		return fp_rules_untrack(w);
 	case FP_SET_TEMPLATE:

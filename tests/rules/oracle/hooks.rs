@@ -43,6 +43,7 @@ pub fn set(
         needs: placed.needs,
         rules: 0,
         egress: false,
+        limits: false,
     });
     let new = NewRules {
         sets,

@@ -37,7 +37,7 @@ await 20 ip netns exec far1 ping -c 1 -W 1 192.0.9.3
 		printf -- '-A INPUT -i %s\n-A FORWARD -i %s\n-A FORWARD -o %s\n-A OUTPUT -o %s\n' "$link" "$link" "$link" "$link"
 	done
 	for chain in INPUT FORWARD OUTPUT; do
-		for match in '-p ARP' '-p IPv4 --ip-proto icmp' '-p IPv4 --ip-proto igmp' '-p IPv6' '-p 802_1Q' '-d BGA' '-p LENGTH'; do
+		for match in '-p 0x0806' '-p 0x0800 --ip-proto 1' '-p 0x0800 --ip-proto 2' '-p 0x86dd' '-p 0x8100' '-d BGA' '-p LENGTH'; do
 			printf -- '-A %s %s\n' $chain "$match"
 		done
 	done

@@ -67,7 +67,7 @@ pub const HOOK_FAMILIES: usize = 4;
 /// Those at the hooks of netfilter: the first ones (`FAMILIES`).
 pub const IP_FAMILIES: usize = 2;
 /// The version of everything in the arena: that of the header here, of images, and of scratches.
-const FORMAT: u32 = 7 | VERSION << 8 | (size_of::<Work>() as u32) << 16;
+const FORMAT: u32 = 8 | VERSION << 8 | (size_of::<Work>() as u32) << 16;
 
 /// `struct rules_hook`.
 #[repr(C)]
@@ -98,6 +98,11 @@ struct Header {
     /// 0: there were no rules in the shadow yet.
     shadow: AtomicU64,
     drops: [[AtomicU32; IP_FAMILIES]; 2],
+    /// 1: rules read the MTU of the path.
+    clamps: [[AtomicU32; IP_FAMILIES]; 2],
+    /// 0: no rules limited the MSS in FORWARD yet.
+    limits: AtomicU64,
+    strays: AtomicU64,
 }
 
 const HEADER_BYTES: usize = 1024;
@@ -107,6 +112,10 @@ const NEEDS: u32 = 24;
 const SHADOW: u32 = 1 << 23;
 /// The bit for table mangle in POSTROUTING, which runs at tcx.
 const EGRESS: u32 = 1 << 20;
+/// The bit for limits of the MSS in FORWARD, which tcx carries out.
+const LIMITS: u32 = 1 << 21;
+/// `struct rules_limits`, `LIMITS_GROUPS` of `LIMITS_PLACES`.
+const LIMITS_BYTES: usize = 4096 * 4 * 32;
 /// `struct rules_passing`, and how many a CPU has.
 const PASSING_BYTES: usize = 16 * 64;
 const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
@@ -120,6 +129,8 @@ struct Parts {
     twin: usize,
     /// Pages that rules in the shadow allocate.
     shadow: usize,
+    /// Pages that rules with limits of the MSS in FORWARD allocate.
+    limits: usize,
     places: [usize; 2],
     /// Slots, tables, counters.
     shared: Shared,
@@ -132,7 +143,8 @@ impl Parts {
         let events = page(passing + cpus * PASSING_BYTES);
         let twin = page(events + events::BYTES);
         let shadow = page(twin + twin::TWIN_BYTES);
-        let first = page(shadow + shadow::bytes(cpus));
+        let limits = page(shadow + shadow::bytes(cpus));
+        let first = page(limits + LIMITS_BYTES);
         let slots = first + 2 * PLACE_BYTES;
         let tables = slots + SLOTS as usize * SLOT_BYTES;
         let counters = tables + table::BYTES as usize;
@@ -145,6 +157,7 @@ impl Parts {
             events,
             twin,
             shadow,
+            limits,
             places: [first, first + PLACE_BYTES],
             shared: Shared {
                 slots,
@@ -192,6 +205,8 @@ pub struct HookSet<'a> {
     pub rules: u64,
     /// Rules of table mangle change packets in POSTROUTING: they run at tcx egress.
     pub egress: bool,
+    /// Rules of it limit the MSS in FORWARD: tcx egress carries that out.
+    pub limits: bool,
 }
 
 /// Rules that take the place of others.
@@ -221,6 +236,8 @@ pub struct HookCounts {
     pub unlogged: u64,
     /// Dropped, because the answer depends on something that the program does not know.
     pub unknown: u64,
+    /// SYNs that left without the limits of the MSS that rules in FORWARD set, or perhaps set.
+    pub strays: u64,
 }
 
 /// Rules at the hooks of a network namespace.
@@ -299,6 +316,9 @@ impl HookRules {
             filter: trace::Filter::default(),
             shadow: AtomicU64::new(0),
             drops: Default::default(),
+            clamps: Default::default(),
+            limits: AtomicU64::new(0),
+            strays: AtomicU64::new(0),
         };
         // SAFETY: inside the mapping, aligned to a page.
         unsafe { base.cast::<Header>().write(header) };
@@ -631,6 +651,7 @@ impl HookRules {
             pressed: count(&header.pressed),
             unlogged: count(&header.unlogged),
             unknown: count(&header.unknown),
+            strays: count(&header.strays),
         }
     }
 

@@ -1,18 +1,25 @@
-//! The link towards an address, and the check of senders (`rp_filter`).
+//! The link towards an address, the check of senders (`rp_filter`), and routes that limit packets.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fairpath_units::IfIndex;
 use netlink_sys::protocols::NETLINK_ROUTE;
 
-use crate::connection::{Connection, NetlinkError, acked};
-use crate::message::{Request, attr_u32};
+use crate::connection::{Connection, NetlinkError, acked, dumped};
+use crate::message::{Request, attr, attr_u32, u16_at};
 
 const RTM_NEWROUTE: u16 = 24;
 const RTM_GETROUTE: u16 = 26;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
+const RTA_METRICS: u16 = 8;
+const RTA_TABLE: u16 = 15;
+const RTA_ENCAP_TYPE: u16 = 21;
+const RTAX_LOCK: u16 = 1;
+const RTAX_MTU: u16 = 2;
+/// An entry of a cache, not a route.
+const RTM_F_CLONED: u32 = 0x200;
 /// `struct rtmsg`.
 const ROUTE_LEN: usize = 12;
 
@@ -62,6 +69,70 @@ pub fn link_towards(to: IpAddr) -> Result<Option<IfIndex>, NetlinkError> {
         Err(error) if error.errno().is_some_and(|errno| REFUSED.contains(&errno)) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// A route that limits the packets that it takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitingRoute {
+    /// Its destination, as `ip route` prints it, and its table.
+    pub name: String,
+    /// Its interface, if it has one.
+    pub link: Option<IfIndex>,
+    /// Its MTU in bytes, if it is not locked.
+    pub mtu: Option<u32>,
+    /// The kind of tunnel whose headers it adds (`LWTUNNEL_ENCAP_*`).
+    pub tunnel: Option<u16>,
+}
+
+/// Routes of a family with an MTU that is not locked, or with a tunnel, in the calling thread's namespace.
+/// O(routes).
+///
+/// # Errors
+/// The kernel does not list them.
+pub fn limiting_routes(is_ipv4: bool) -> Result<Vec<LimitingRoute>, NetlinkError> {
+    let mut header = [0; ROUTE_LEN];
+    let family = if is_ipv4 {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
+    header[0] = family as u8;
+    let mut connection = Connection::open(NETLINK_ROUTE)?;
+    let request = Request::new(RTM_GETROUTE, dumped(), &header);
+    connection.dump("list routes", &request, |message| {
+        // Without IPv6, the kernel answers with the routes of all families.
+        let is_route = message.kind == RTM_NEWROUTE && message.payload.first() == Some(&header[0]);
+        is_route.then(|| limiting(message.payload))?
+    })
+}
+
+fn limiting(payload: &[u8]) -> Option<LimitingRoute> {
+    let attributes = payload.get(ROUTE_LEN..)?;
+    let flags = u32::from_ne_bytes(payload[8..12].try_into().ok()?);
+    let metrics = attr(attributes, RTA_METRICS).unwrap_or_default();
+    let locked = attr_u32(metrics, RTAX_LOCK).unwrap_or(0) & 1 << RTAX_MTU != 0;
+    let mtu = attr_u32(metrics, RTAX_MTU).filter(|_| !locked);
+    let tunnel = attr(attributes, RTA_ENCAP_TYPE).and_then(|value| u16_at(value, 0));
+    if mtu.is_none() && tunnel.is_none() || flags & RTM_F_CLONED != 0 {
+        return None;
+    }
+    let destination = match attr(attributes, RTA_DST) {
+        Some(bytes) => format!("{}/{}", address(bytes)?, payload[1]),
+        None => "default".to_owned(),
+    };
+    let table = attr_u32(attributes, RTA_TABLE).unwrap_or(u32::from(payload[4]));
+    Some(LimitingRoute {
+        name: format!("{destination} table {table}"),
+        link: attr_u32(attributes, RTA_OIF).map(IfIndex),
+        mtu,
+        tunnel,
+    })
+}
+
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    let v4 = || <[u8; 4]>::try_from(bytes).map(|octets| Ipv4Addr::from(octets).into());
+    let v6 = <[u8; 16]>::try_from(bytes).map(|octets| Ipv6Addr::from(octets).into());
+    v6.or_else(|_| v4()).ok()
 }
 
 #[cfg(test)]

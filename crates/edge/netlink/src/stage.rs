@@ -135,6 +135,15 @@ pub fn stages(devices: &[Device<'_>]) -> Result<Vec<Stage>, StageError> {
     Ok(found)
 }
 
+/// IPsec policies of packets that are forwarded or sent, as `ip xfrm policy` prints them.
+///
+/// # Errors
+/// The kernel does not list them.
+pub fn ipsec_policies() -> Result<Vec<String>, StageError> {
+    let policies = xfrm::policies()?;
+    Ok(policies.into_iter().map(|stage| stage.name).collect())
+}
+
 /// Connections tracked now: a namespace without rules for it tracks none.
 fn conntrack() -> Result<Option<Stage>, StageError> {
     let count = read("/proc/sys/net/netfilter/nf_conntrack_count")?;

@@ -1,12 +1,12 @@
 //! Packets of [`crate::packet`] to the core and back.
 
 use fairpath_core::rules::{
-    CONNECTIONS, CounterMode, Evaluator, HAS_LINK, HEAD, ImageError, WORDS, Work, action, changed,
-    known, meta, word,
+    CONNECTIONS, CounterMode, Evaluator, HAS_LINK, HEAD, ImageError, MSS_OF_PATH, WORDS, Work,
+    action, changed, known, meta, word,
 };
 
 use crate::image::{Applied, Built, Live, reads_connection};
-use crate::packet::{Changes, Connection, Facts, Packet, Unknown, Verdict};
+use crate::packet::{Changes, Connection, Facts, MssLimit, Packet, Unknown, Verdict};
 use crate::tree::{ChainId, Counters, Family, Hook};
 
 /// The native core with the image of a set.
@@ -205,12 +205,14 @@ pub fn fill(work: &mut Work, packet: &Packet) {
         work.length += packet.network as u32;
     }
     work.now = facts.now;
+    work.path = facts.path_mtu.unwrap_or(0);
     work.evaluated = 0;
     work.logged = 0;
     work.changed = 0;
     work.traced = 0;
     work.priority = 0;
     work.mss = 0;
+    work.mss_limits = 0;
     work.mss_unknown = 0;
     work.error = 0;
     fill_interfaces(work, packet);
@@ -369,7 +371,10 @@ pub fn outcome(work: &Work, packet: &Packet) -> CoreOutcome {
         priority: has(changed::PRIORITY).then_some(work.priority),
         tos: has(changed::TOS).then_some(field(meta::TOS)),
         ttl: has(changed::TTL).then_some(field(meta::TTL)),
-        mss: has(changed::MSS).then_some(work.mss as u16),
+        mss: has(changed::MSS).then_some(match work.mss {
+            MSS_OF_PATH => MssLimit::Path,
+            bytes => MssLimit::Bytes(bytes as u16),
+        }),
         untracked: has(changed::UNTRACKED),
         logged: work.logged,
     };

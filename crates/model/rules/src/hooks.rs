@@ -91,8 +91,8 @@ const NO_OUTPUT: &str = "the output interface is not known before routing";
 const NO_SOCKET: &str = "the socket is known to netfilter only";
 const WRITES: &str = "packets and their marks change behind POSTROUTING only";
 const WRITES_CONNECTION: &str = "programs cannot change a connection or its mark";
-const PATH: &str = "the MTU of the path is not known to programs";
 const AT_EGRESS: &str = "in table mangle, at tcx egress of the output interface";
+const LIMIT_AT_EGRESS: &str = "in table mangle, the limit is carried out at tcx egress";
 const BRIDGE_PORT: &str = "ports of a bridge are known to the bridge only";
 const ROUTE: &str = "the type of an address needs the kernel's routes";
 const NOT_KNOWN: &str = "Fairpath does not support this extension";
@@ -148,7 +148,6 @@ pub fn change_answer(rule: &Rule) -> Option<Answer> {
     let options = rule.target_options();
     match kind {
         Kind::TargetConnmark if options.has("--restore-mark") => Some(Answer::Exact),
-        Kind::TargetTcpmss if options.has("--clamp-mss-to-pmtu") => Some(Answer::Refused(PATH)),
         kind => changes_packet(kind).then(|| answer(kind, Point::TcxEgress)),
     }
 }
@@ -271,6 +270,9 @@ pub fn hook_answer(kind: Kind, hook: Hook) -> HookAnswer {
     }
     if hook == Hook::Postrouting && changes_packet(kind) {
         return HookAnswer::Moved(AT_EGRESS);
+    }
+    if hook == Hook::Forward && kind == Kind::TargetTcpmss {
+        return HookAnswer::Moved(LIMIT_AT_EGRESS);
     }
     match answer(kind, Point::Netfilter) {
         Answer::Exact => HookAnswer::Exact,

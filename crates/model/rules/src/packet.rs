@@ -64,6 +64,8 @@ pub struct Facts {
     pub no_link: bool,
     /// Reverse path: true if the route back leads through the input interface.
     pub reverse_path: Option<bool>,
+    /// The MTU of the path: the smaller one of the packet's route and of the route back. Not 0.
+    pub path_mtu: Option<u32>,
     /// Nanoseconds of a clock that does not jump: limits, recent lists.
     pub now: u64,
     /// Seconds since 1970-01-01, UTC; and the offset of local time.
@@ -96,6 +98,7 @@ impl Facts {
             owner: Some(None),
             no_link: false,
             reverse_path: Some(true),
+            path_mtu: Some(1500),
             now: 0,
             date: Some((1_700_000_000, 3600)),
             random: Some(7),
@@ -201,6 +204,15 @@ pub enum Unknown {
     Connections = 21,
 }
 
+/// The limit of TCPMSS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MssLimit {
+    /// This one.
+    Bytes(u16),
+    /// That of the path, which is not known.
+    Path,
+}
+
 /// Changes of a packet by rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Changes {
@@ -214,8 +226,8 @@ pub struct Changes {
     pub tos: Option<u8>,
     /// Time to live, if a rule changed it.
     pub ttl: Option<u8>,
-    /// The limit of TCPMSS; 0 for the path MTU.
-    pub mss: Option<u16>,
+    /// The last limit of TCPMSS.
+    pub mss: Option<MssLimit>,
     /// True if the packet gets no connection.
     pub untracked: bool,
     /// Packets logged (LOG, NFLOG, TRACE).

@@ -3,11 +3,13 @@
 #[path = "reference/packets.rs"]
 mod packets;
 mod ruleset;
+#[path = "reference/tcpmss.rs"]
+mod tcpmss;
 
 use fairpath_rules::spec::Kind;
 use fairpath_rules::{
-    Changes, Connection, Family, Hook, Item, Owner, Reference, RuleResult, Sets, Step, Unknown,
-    Value, Verdict,
+    Changes, Connection, Family, Hook, Item, MssLimit, Owner, Reference, RuleResult, Sets, Step,
+    Unknown, Value, Verdict,
 };
 use packets::*;
 use proptest::prelude::*;
@@ -1122,7 +1124,7 @@ fn tcpmss_lowers_and_drops_broken_headers() {
     let outcome = mangle(lines, &syn);
     assert_eq!(
         (outcome.verdict, outcome.changes.mss),
-        (Verdict::Drop, Some(1000))
+        (Verdict::Drop, Some(MssLimit::Bytes(1000)))
     );
     let lines = "-A INPUT -p tcp --syn -j TCPMSS --set-mss 1500\n\
                  -A INPUT -p tcp -m tcpmss --mss 1460 -j DROP";

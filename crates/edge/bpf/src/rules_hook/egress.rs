@@ -1,4 +1,5 @@
-//! Rules of table mangle in POSTROUTING that change packets: a program at tcx egress of each interface.
+//! Rules of table mangle that change packets in POSTROUTING, or limit the MSS in FORWARD: a program at tcx
+//! egress of each interface.
 //!
 //! A program of netfilter cannot change a packet. At tcx egress, a packet still has its route, its connection
 //! and its socket, and its qdisc comes next. The program reads the rules that packets meet in the arena, as
@@ -9,7 +10,7 @@ use std::mem::MaybeUninit;
 use fairpath_units::IfIndex;
 
 use super::interfaces::{attach_pinned, is_attached};
-use super::{EGRESS, HookError, HookRules, Ordering};
+use super::{EGRESS, HookError, HookRules, LIMITS, Ordering};
 use crate::attach::Hook;
 use crate::pin::Pins;
 use crate::tcx::RULES;
@@ -50,7 +51,7 @@ impl HookRules {
     pub fn runs_at_egress(&self) -> bool {
         let programs = &self.header().programs[self.seen.place];
         let mut words = programs.iter().map(|word| word.load(Ordering::Acquire));
-        words.any(|word| word & EGRESS != 0)
+        words.any(|word| word & (EGRESS | LIMITS) != 0)
     }
 
     /// Removes the program from all interfaces except for these. Only with [`super::HookLock`].

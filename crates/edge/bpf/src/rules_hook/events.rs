@@ -51,7 +51,7 @@ struct Raw {
     packet: u8,
     state: u32,
     route: u32,
-    pad2: u32,
+    path: u32,
     spare: [u64; 2],
 }
 
@@ -101,6 +101,8 @@ pub struct Traced {
     pub date: (u64, i32),
     /// Random bits.
     pub random: u32,
+    /// The MTU of the path, if rules read it.
+    pub path_mtu: Option<u32>,
 }
 
 /// Facts about a rejected packet.
@@ -189,6 +191,7 @@ impl Event {
                 owner: (raw.known & known::OWNED != 0).then_some((raw.user, raw.group)),
                 date: (raw.date, raw.local_offset as i32),
                 random: raw.random,
+                path_mtu: Some(raw.path).filter(|mtu| *mtu > 0),
             }),
             _ => return None,
         };

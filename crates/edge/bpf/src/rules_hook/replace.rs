@@ -7,13 +7,15 @@
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use fairpath_core::rules::{Header as Image, Memory};
+use fairpath_core::rules::{Header as Image, Memory, needs};
 
 use super::twin::PlaceLayout;
 use super::{
-    EGRESS, HOOK_FAMILIES, HookError, HookRules, HookSet, IP_FAMILIES, NEEDS, NewRules,
-    PLACE_BYTES, SHADOW, Seen, effective, has_other_clock, links, monotonic, random, shadow,
+    EGRESS, HOOK_FAMILIES, HookError, HookRules, HookSet, IP_FAMILIES, LIMITS, LIMITS_BYTES, NEEDS,
+    NewRules, PAGE, PLACE_BYTES, SHADOW, Seen, effective, has_other_clock, links, monotonic,
+    random, shadow,
 };
+use crate::arena;
 use crate::pin::Pins;
 use crate::rtt::wait_for_programs;
 
@@ -181,6 +183,9 @@ impl HookRules {
         if new.shadow.is_some() {
             self.begin_comparison(place);
         }
+        if new.sets.iter().flatten().any(|set| set.limits) {
+            self.begin_limits();
+        }
         for family in 0..HOOK_FAMILIES {
             let (set, programs) = (&header.sets[place][family], &header.programs[place][family]);
             let Some(rules) = new.sets[family] else {
@@ -210,6 +215,10 @@ impl HookRules {
                 memory.zero_tables(part.clone());
             }
             set.store(offset as u64, Ordering::Relaxed);
+            if let Some(clamps) = header.clamps[place].get(family) {
+                let reads_path = u32::from(rules.needs & needs::PATH != 0);
+                clamps.store(reads_path, Ordering::Relaxed);
+            }
             let mut used = programs_of(&rules, family) | rules.needs << NEEDS;
             if let Some(drops) = new.shadow
                 && let Some(drops) = drops.get(family)
@@ -220,6 +229,19 @@ impl HookRules {
             programs.store(used, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Memory for limits of the MSS in FORWARD, which few rules need.
+    fn begin_limits(&self) {
+        let (limits, start) = (self.parts().limits, &self.header().limits);
+        if start.load(Ordering::Acquire) != 0 {
+            return;
+        }
+        // SAFETY: load() reserved the addresses.
+        let at = unsafe { self.base.add(limits) };
+        // SAFETY: inside of the mapping; no program uses them before the number is stored.
+        unsafe { arena::touch(at, (LIMITS_BYTES as u64).div_ceil(PAGE)) };
+        start.store(limits as u64, Ordering::Release);
     }
 
     /// Ends the time limit of the last load: its rules stay. Only with [`HookLock`].
@@ -284,6 +306,9 @@ fn programs_of(set: &HookSet, family: usize) -> u32 {
     }
     if set.egress {
         bits = bits & !links::MOVED | EGRESS;
+    }
+    if set.limits {
+        bits |= LIMITS;
     }
     bits
 }

@@ -191,6 +191,11 @@ impl HookRules {
             let sets = &header.sets;
             let programs = header.programs[place][family].load(Ordering::Relaxed);
             header.programs[1 - place][family].store(programs, Ordering::Relaxed);
+            if let [Some(from), Some(to)] =
+                [place, 1 - place].map(|place| header.clamps[place].get(family))
+            {
+                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
             let Some(memory) = self.trusted(place, family) else {
                 sets[1 - place][family].store(0, Ordering::Relaxed);
                 continue;

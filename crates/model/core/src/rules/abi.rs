@@ -54,7 +54,7 @@ pub const SLOT_BYTES: usize = 16;
 /// First bytes of an image.
 pub const MAGIC: u32 = 0x4c55_5246;
 /// Version of the image's format.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Tables of a hook.
 pub const TABLES: usize = 5;
 /// Families of an image.
@@ -92,7 +92,12 @@ pub mod needs {
     pub const OWNER: u32 = 64;
     /// The date.
     pub const DATE: u32 = 128;
+    /// The MTU of the path, which is known where packets change.
+    pub const PATH: u32 = 256;
 }
+
+/// `FP_MSS_OF_PATH`: the limit of TCPMSS is that of the path.
+pub const MSS_OF_PATH: u32 = 0x10000;
 
 /// Of [`word::SMAC`] of IP: it is that of an Ethernet header.
 pub const HAS_LINK: u64 = 1 << 48;
@@ -610,6 +615,8 @@ pub struct Work {
     pub user: u32,
     /// Group of the local socket.
     pub group: u32,
+    /// MTU of the path of the packet; 0: not known.
+    pub path: u32,
     /// Offset of the transport header.
     pub transport: u32,
     /// Offset of the fragment, as xtables counts it.
@@ -652,8 +659,10 @@ pub struct Work {
     pub evaluated: u32,
     /// Set by CLASSIFY.
     pub priority: u32,
-    /// Set by TCPMSS.
+    /// Set by TCPMSS: the last limit, or [`MSS_OF_PATH`].
     pub mss: u32,
+    /// All limits of this evaluation: `FP_LIMITS_*`, and the least in bytes.
+    pub mss_limits: u32,
     /// After TCPMSS: 1 the MSS is that of the path, 2 the TCP checksum is not known.
     pub mss_unknown: u32,
     /// `FP_CHANGED_*`.

@@ -14,8 +14,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use fairpath_core::rules::{
-    Carry, Counter, Header, NONE, Table as TableOf, UNIT, needs, record, set_kind, table, test,
-    word,
+    Carry, Counter, Header, MSS_OF_PATH, NONE, Table as TableOf, UNIT, needs, record, set_kind,
+    table, test, word,
 };
 
 use super::encoded::{Reads, reads_connection};
@@ -466,7 +466,7 @@ fn needs_of_sets(image: &[u8], header: &Header) -> u32 {
 pub(super) fn needs_of_tests(record: &[u8]) -> u32 {
     let mut at = UNIT * (1 + usize::from(record[2]));
     let all = (0..record[3]).map(|_| {
-        let kind = record[at];
+        let (kind, argument) = (record[at], number(record, at + 4));
         at += UNIT * usize::from(record[at + 1]);
         match kind {
             test::WORDS | test::RANGE | test::ANY_BITS | test::PORTS | test::ADDRESSES => 0,
@@ -477,6 +477,7 @@ pub(super) fn needs_of_tests(record: &[u8]) -> u32 {
             test::RANDOM => needs::RANDOM,
             test::OWNER => needs::OWNER,
             test::TIME => needs::DATE,
+            test::SET_MSS if argument == MSS_OF_PATH => needs::BYTES | needs::TIME | needs::PATH,
             _ => needs::BYTES | needs::TIME,
         }
     });

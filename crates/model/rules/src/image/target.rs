@@ -1,6 +1,6 @@
 //! Targets as actions, and changes of the packet as last tests.
 
-use fairpath_core::rules::{action, test};
+use fairpath_core::rules::{MSS_OF_PATH, action, test};
 
 use super::rule::Encoder;
 use crate::packet::Unknown;
@@ -85,7 +85,8 @@ impl Encoder<'_> {
                 unknown(Unknown::OpaqueTarget)
             }
             Kind::TargetTcpmss => {
-                let mss = options.number("--set-mss").map_or(0, |(mss, _)| mss as u32);
+                let mss = options.number("--set-mss");
+                let mss = mss.map_or(MSS_OF_PATH, |(mss, _)| mss as u32);
                 self.change(test::SET_MSS, 0, mss, 0)
             }
             Kind::TargetNotrack => self.change(test::SET_UNTRACKED, 0, 0, 0),

@@ -4,7 +4,7 @@ use super::RuleAt;
 use super::context::Context;
 use super::state::State;
 use super::view::{Stop, Transport};
-use crate::packet::{Unknown, Verdict};
+use crate::packet::{MssLimit, Unknown, Verdict};
 use crate::spec::Kind;
 use crate::tree::{ChainId, Family, Group, Rule, Target, Value};
 
@@ -18,6 +18,9 @@ const MSS_OPTION: u8 = 4;
 /// The most that TCPMSS adds, which a host has to expect without the option (RFC 1122, RFC 2460).
 const MSS_IPV4: u16 = 536;
 const MSS_IPV6: u16 = 1220;
+/// Headers without options, which TCPMSS subtracts from the MTU of the path.
+const HEADERS_IPV4: u32 = 40;
+const HEADERS_IPV6: u32 = 60;
 
 /// The step after a rule that matched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -243,12 +246,19 @@ fn lower_mss(
         return Ok(false);
     };
     let option = mss_option(bytes);
-    let limit = group
-        .number("--set-mss")
-        .map_or(0, |(limit, _)| limit as u16);
+    let limit = match group.number("--set-mss") {
+        Some((limit, _)) => MssLimit::Bytes(limit as u16),
+        None => match limit_of_path(context) {
+            Some(limit) => limit,
+            None => return Ok(false),
+        },
+    };
     context.changes.mss = Some(limit);
-    // That of the path is not known.
-    context.mss_unknown |= limit == 0;
+    context.mss_unknown |= limit == MssLimit::Path;
+    let limit = match limit {
+        MssLimit::Bytes(bytes) => bytes,
+        MssLimit::Path => 0,
+    };
     match option {
         Some((at, mss)) => {
             if mss > limit {
@@ -272,6 +282,19 @@ fn lower_mss(
         }
     }
     Ok(true)
+}
+
+/// The MTU of the path without headers. `None`: nothing is left.
+fn limit_of_path(context: &Context) -> Option<MssLimit> {
+    let Some(mtu) = context.facts.path_mtu else {
+        return Some(MssLimit::Path);
+    };
+    let headers = match context.family {
+        Family::Ipv6 => HEADERS_IPV6,
+        _ => HEADERS_IPV4,
+    };
+    let left = mtu.checked_sub(headers).filter(|left| *left > 0)?;
+    Some(MssLimit::Bytes(u16::try_from(left).unwrap_or(u16::MAX)))
 }
 
 /// Place and value of the MSS option in a TCP header.

@@ -78,6 +78,9 @@ pub struct FactArgs {
     /// True if the route back leads through the input interface
     #[arg(long, value_name = "BOOL")]
     pub reverse_path: Option<bool>,
+    /// MTU of the path for TCPMSS: the smaller one of both directions
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=65575))]
+    pub path_mtu: Option<u32>,
     /// Time for matches of time, seconds since 1970. The time zone of the kernel is taken for UTC
     #[arg(long, value_name = "SECONDS")]
     pub date: Option<u64>,
@@ -292,6 +295,7 @@ impl FactArgs {
             owner,
             no_link: false,
             reverse_path: self.reverse_path,
+            path_mtu: self.path_mtu,
             now: 0,
             date: self.date.map(|date| (date, 0)),
             random: None,

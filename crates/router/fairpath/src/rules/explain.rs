@@ -12,8 +12,8 @@ use anyhow::{Context, bail};
 use fairpath_core::rules::{CounterMode, TRACE};
 use fairpath_rules::image::{Built, Counted, Lookups, build};
 use fairpath_rules::{
-    ChainId, Core, CoreOutcome, Facts, Family, Hook, Outcome, Packet, Policy, Reference, RuleAt,
-    Ruleset, Sets, Step, Unknown, Verdict, unknown_text,
+    ChainId, Core, CoreOutcome, Facts, Family, Hook, MssLimit, Outcome, Packet, Policy, Reference,
+    RuleAt, Ruleset, Sets, Step, Unknown, Verdict, unknown_text,
 };
 use serde_json::json;
 
@@ -255,7 +255,7 @@ impl Explained<'_> {
                 "verdict": self.verdict(&outcome), "decided_by": decided,
                 "mark": outcome.changes.mark, "connection_mark": outcome.changes.connection_mark,
                 "class": outcome.changes.priority.map(class_text), "tos": outcome.changes.tos,
-                "ttl": outcome.changes.ttl, "mss": outcome.changes.mss,
+                "ttl": outcome.changes.ttl, "mss": outcome.changes.mss.map(mss_as_json),
                 "untracked": outcome.changes.untracked, "logged": outcome.changes.logged,
                 "path": path::to_json(&lines)});
             fairpath_cli::print(format!("{object}\n"))?;
@@ -509,6 +509,14 @@ fn class_text(priority: u32) -> String {
     format!("{:x}:{:x}", priority >> 16, priority & 0xffff)
 }
 
+/// A limit of the MSS: its bytes, or `path`.
+fn mss_as_json(mss: MssLimit) -> serde_json::Value {
+    match mss {
+        MssLimit::Bytes(bytes) => bytes.into(),
+        MssLimit::Path => "path".into(),
+    }
+}
+
 /// Changes of the packet in words.
 fn changes(outcome: &CoreOutcome, packet: &Packet, out: &mut String) {
     let changes = &outcome.changes;
@@ -526,8 +534,8 @@ fn changes(outcome: &CoreOutcome, packet: &Packet, out: &mut String) {
     }
     if let Some(mss) = changes.mss {
         let _ = match mss {
-            0 => writeln!(out, "MSS: at most that of the path"),
-            _ => writeln!(out, "MSS: at most {mss}"),
+            MssLimit::Path => writeln!(out, "MSS: at most that of the path"),
+            MssLimit::Bytes(bytes) => writeln!(out, "MSS: at most {bytes}"),
         };
     }
     if let Some(ttl) = changes.ttl {

@@ -9,7 +9,7 @@ use fairpath_rules::{Family, Ruleset, Table};
 use super::journal::{entry, some_chains};
 use super::loaded::Parts;
 use super::suitable::Suitable;
-use super::{NONE_LOADED, PinArgs, kept, refuse_while_waiting};
+use super::{NONE_LOADED, PinArgs, egress, kept, refuse_while_waiting};
 
 /// Tables of which a packet meets one base chain at most. So no packet can meet an edited chain at one hook
 /// and the one before it at another.
@@ -62,7 +62,7 @@ pub fn edit(
         return Ok(None);
     };
     let is_one = |ruleset: &Ruleset| ruleset.tables.len() == 1;
-    if !is_one(&changed) || has_sets(&changed.tables[0]) {
+    if !is_one(&changed) || has_sets(&changed.tables[0]) || reads_mss(&changed.tables[0]) {
         return Ok(None);
     }
     let mut suitable = Suitable::new(&[], false);
@@ -104,6 +104,12 @@ pub fn edit(
         kept.keep(&lines, &rules);
     }
     Ok(done.then_some((count, now)))
+}
+
+/// True if a rule reads the MSS: whether rules of table mangle limit it is known to a whole load.
+fn reads_mss(table: &Table) -> bool {
+    let mut chains = table.chains();
+    chains.any(|(_, chain)| chain.rules.iter().any(egress::reads_mss))
 }
 
 /// True if a rule reads a set: whether it is there is known to a whole load.

@@ -1,15 +1,17 @@
-//! Rules that change packets: table mangle in POSTROUTING runs at tcx egress if it has some.
+//! Rules that change packets: table mangle in POSTROUTING runs at tcx egress if it has some. A limit of the
+//! MSS in FORWARD is kept there, and carried out at tcx egress.
 
 use fairpath_bpf::{HOOK_FAMILIES, HookRules, Pins};
 use fairpath_rules::spec::Kind;
 use fairpath_rules::{
-    ChainId, Hook, Point, Policy, Rule, Ruleset, Table, Target, change_answer, matches_answer,
-    rule_answer,
+    ChainId, Family, Hook, Point, Policy, Rule, Ruleset, Table, Target, change_answer,
+    matches_answer, rule_answer,
 };
 
 use super::super::check::hooks_of;
 use super::frames::Interfaces;
 use super::loaded::Loaded;
+use super::paths::Paths;
 
 /// The table whose rules change packets.
 const MANGLE: &str = "mangle";
@@ -22,15 +24,18 @@ pub struct Changes {
     is_open: bool,
     /// Why they cannot, if some rule changes packets.
     obstacle: Option<String>,
+    /// Why the MTU of the path is not a limit in FORWARD.
+    reader: Option<String>,
 }
 
 impl Changes {
-    /// Of a table. In the shadow, nothing is changed.
-    pub fn new(table: &Table, shadow: bool) -> Changes {
+    /// Of a table of a set. In the shadow, nothing is changed.
+    pub fn new(ruleset: &Ruleset, table: &Table, shadow: bool) -> Changes {
         let hooks = hooks_of(table);
         Changes {
             is_open: &*table.name == MANGLE && !shadow,
             obstacle: obstacle(table, &hooks),
+            reader: reader(ruleset),
             hooks,
         }
     }
@@ -41,36 +46,70 @@ impl Changes {
     }
 
     /// The reason why a rule is refused because of its matches, its target, or its chain.
-    pub fn reason(&self, rule: &Rule, chain: ChainId) -> Option<String> {
+    pub fn reason(
+        &self,
+        rule: &Rule,
+        chain: ChainId,
+        family: Family,
+        paths: &Paths,
+    ) -> Option<String> {
         let hooks = self.hooks(chain);
         let at_hooks = || rule_answer(rule, hooks, Point::Netfilter).reason();
-        if !self.is_open || !hooks.iter().all(|hook| *hook == Hook::Postrouting) {
+        let is_behind = hooks.iter().all(|hook| *hook == Hook::Postrouting);
+        let is_moved = is_behind || limits_mss(rule) && may_limit(hooks);
+        if !self.is_open || !is_moved {
             return at_hooks();
         }
         let Some(change) = change_answer(rule) else {
             return at_hooks();
         };
         let matches = matches_answer(rule, hooks, Point::Netfilter);
-        let reason = matches.reason().or_else(|| change.reason());
-        reason.or_else(|| self.obstacle.clone())
+        let mut reason = matches.reason().or_else(|| change.reason());
+        if hooks.contains(&Hook::Postrouting) {
+            reason = reason.or_else(|| self.obstacle.clone());
+        }
+        if hooks.contains(&Hook::Forward) && clamps(rule) {
+            reason = reason.or_else(|| self.reader.clone());
+        }
+        reason.or_else(|| {
+            let limits = limits_mss(rule).then(|| paths.obstacle(family, clamps(rule)));
+            limits.flatten()
+        })
     }
 }
 
-/// Rules of a table that POSTROUTING reaches.
+/// True if the rule's target limits the MSS.
+pub fn limits_mss(rule: &Rule) -> bool {
+    rule.target == Target::Extension(Kind::TargetTcpmss)
+}
+
+/// True if chains of these hooks limit the MSS: a packet has no other change between them.
+fn may_limit(hooks: &[Hook]) -> bool {
+    let mut hooks = hooks.iter();
+    hooks.all(|hook| matches!(hook, Hook::Forward | Hook::Postrouting))
+}
+
+/// True if the limit of the rule's TCPMSS is that of the path.
+fn clamps(rule: &Rule) -> bool {
+    rule.target_options().has("--clamp-mss-to-pmtu")
+}
+
+/// Rules of a table that a hook reaches.
 fn reached<'t>(
     table: &'t Table,
     hooks: &'t [Vec<Hook>],
+    hook: Hook,
 ) -> impl Iterator<Item = (ChainId, &'t Rule)> {
     let chains = table
         .chains()
-        .filter(|(id, _)| hooks[id.0 as usize].contains(&Hook::Postrouting));
+        .filter(move |(id, _)| hooks[id.0 as usize].contains(&hook));
     chains.flat_map(|(id, chain)| chain.rules.iter().map(move |rule| (id, rule)))
 }
 
 /// The reason why rules cannot run behind POSTROUTING: it would not be the same there.
 fn obstacle(table: &Table, hooks: &[Vec<Hook>]) -> Option<String> {
     let drops = |target| matches!(target, Target::Drop | Target::Extension(Kind::TargetReject));
-    for (_, rule) in reached(table, hooks) {
+    for (_, rule) in reached(table, hooks, Hook::Postrouting) {
         if drops(rule.target) {
             return Some(format!(
                 "line {} drops packets, which is not possible behind POSTROUTING",
@@ -93,12 +132,48 @@ fn obstacle(table: &Table, hooks: &[Vec<Hook>]) -> Option<String> {
     drops.then(|| "the policy drops packets, which is not possible behind POSTROUTING".to_owned())
 }
 
+/// The reason if rules read the MSS in FORWARD or behind it. At the hooks, the MTU of the path is not known,
+/// and a packet with an unknown MSS would be dropped.
+fn reader(ruleset: &Ruleset) -> Option<String> {
+    let mut tables = ruleset.tables.iter();
+    tables.find_map(|table| {
+        let hooks = hooks_of(table);
+        let mut all = [Hook::Forward, Hook::Postrouting]
+            .into_iter()
+            .flat_map(|hook| reached(table, &hooks, hook));
+        let (_, rule) = all.find(|(_, rule)| reads_mss(rule))?;
+        Some(format!(
+            "line {} reads the MSS, and the MTU of the path is known at tcx egress only: write the limit in POSTROUTING",
+            rule.line
+        ))
+    })
+}
+
+/// True if a match of the rule reads the MSS of a SYN.
+pub fn reads_mss(rule: &Rule) -> bool {
+    let mut kinds = rule.matches().map(|group| group.kind);
+    kinds.any(|kind| matches!(kind, Kind::Tcpmss | Kind::U32))
+}
+
+/// True if rules of table mangle that a hook reaches are of a kind.
+fn has(ruleset: &Ruleset, hook: Hook, is_wanted: impl Fn(&Rule) -> bool) -> bool {
+    let mut tables = ruleset.tables.iter().filter(|table| &*table.name == MANGLE);
+    tables.any(|table| {
+        let hooks = hooks_of(table);
+        reached(table, &hooks, hook).any(|(_, rule)| is_wanted(rule))
+    })
+}
+
 /// True if rules of table mangle change packets in POSTROUTING.
 pub fn runs(ruleset: &Ruleset) -> bool {
-    let tables = ruleset.tables.iter().filter(|table| &*table.name == MANGLE);
-    let mut tables = tables.map(|table| (table, hooks_of(table)));
-    tables
-        .any(|(table, hooks)| reached(table, &hooks).any(|(_, rule)| change_answer(rule).is_some()))
+    has(ruleset, Hook::Postrouting, |rule| {
+        change_answer(rule).is_some()
+    })
+}
+
+/// True if rules of table mangle limit the MSS in FORWARD.
+pub fn limits(ruleset: &Ruleset) -> bool {
+    has(ruleset, Hook::Forward, limits_mss)
 }
 
 /// The interfaces at which rules run: all of this network namespace, or none if no rule changes packets.
@@ -107,7 +182,7 @@ pub fn runs(ruleset: &Ruleset) -> bool {
 /// They cannot be listed.
 pub fn interfaces(loaded: &Loaded) -> anyhow::Result<Interfaces> {
     let mut rulesets = (0..HOOK_FAMILIES).filter_map(|family| loaded.ruleset(family));
-    match rulesets.any(runs) {
+    match rulesets.any(|ruleset| runs(ruleset) || limits(ruleset)) {
         true => Interfaces::of_namespace(),
         false => Ok(Interfaces::default()),
     }

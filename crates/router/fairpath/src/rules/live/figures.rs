@@ -197,6 +197,7 @@ impl Figures {
             ("packets_dropped_early", rules.dropped_early()),
             ("packets_parked", counts.parked),
             ("logs_without_place", counts.unlogged),
+            ("syns_without_limit", counts.strays),
         ];
         let tables = known.tables.iter();
         let stores = tables.filter_map(|at| Some(memory?.store(*at)));

@@ -27,6 +27,7 @@ mod kept;
 mod loaded;
 mod log;
 mod options;
+mod paths;
 mod reader;
 mod record;
 mod shadow;
@@ -69,6 +70,7 @@ use kept::KeptArgs;
 use loaded::{Loaded, Parts, Source, counters};
 pub use log::{LogArgs, run as log};
 use options::Options;
+use paths::Paths;
 use record::{Rest, Settled, settle};
 pub use record::{WatchArgs, watch};
 pub use shadow::{ShadowArgs, run as shadow};
@@ -292,7 +294,7 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
     if is_nat_left && skip.iter().all(|table| table != NAT) {
         skip.push(NAT.to_owned());
     }
-    let mut suitable = Suitable::new(&skip, args.shadow);
+    let mut suitable = Suitable::new(&skip, args.shadow).on(Paths::of_namespace());
     let mut given = Given::default();
     let mut rulesets: Vec<(String, Ruleset)> = Vec::new();
     for file in files.rules.drain(..) {
@@ -495,7 +497,7 @@ pub fn edit_loaded(
     let before = before.unwrap_or_else(|| Ruleset::new(family));
     let count = before.rules();
     let mut changed = edit(before)?;
-    let mut suitable = Suitable::new(&[], old.options().shadow);
+    let mut suitable = Suitable::new(&[], old.options().shadow).on(Paths::of_namespace());
     let sets = old.members()?;
     suitable.examine("edit", &mut changed, sets.as_ref());
     suitable.refuse_shared("edit", &changed, sets.as_ref(), &old.options().elsewhere);
@@ -590,6 +592,7 @@ fn install(
                 .ruleset(family)
                 .map_or(0, |ruleset| ruleset.rules() as u64),
             egress: new.ruleset(family).is_some_and(egress::runs),
+            limits: new.ruleset(family).is_some_and(egress::limits),
         })
     });
     if new.reads_connections() {

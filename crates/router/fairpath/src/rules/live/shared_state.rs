@@ -9,6 +9,7 @@ use fairpath_rules::{Family, Hook, Rule, Sets, Table, Target, Value};
 use serde::{Deserialize, Serialize};
 
 use super::super::check::hooks_of;
+use super::egress::limits_mss;
 use super::given::NAT;
 
 /// A piece of state. That of a family (true for IPv4) is not seen by the other one.
@@ -39,6 +40,9 @@ pub struct Elsewhere {
     sets: BTreeSet<(String, String)>,
     /// Families whose table nat matches marks in POSTROUTING, as [`State::Recent`] has them.
     marks: BTreeSet<bool>,
+    /// Families with a table that matches the MSS or the length behind FORWARD of mangle.
+    #[serde(default)]
+    sizes: BTreeSet<bool>,
 }
 
 impl Elsewhere {
@@ -47,6 +51,9 @@ impl Elsewhere {
         let of_table = || table.name.to_string();
         if &*table.name == NAT && matches_marks(table) {
             self.marks.insert(family == Family::Ipv4);
+        }
+        if matches_sizes(table) {
+            self.sizes.insert(family == Family::Ipv4);
         }
         for rule in table.chains().flat_map(|(_, chain)| &chain.rules) {
             let changed = names_of_sets(rule, Kind::TargetSet, sets);
@@ -71,6 +78,7 @@ impl Elsewhere {
         ByState {
             tables: all.map(|(state, table)| (state, &table[..])).collect(),
             marks: &self.marks,
+            sizes: &self.sizes,
         }
     }
 }
@@ -79,6 +87,7 @@ impl Elsewhere {
 pub struct ByState<'e> {
     tables: BTreeMap<&'e State, &'e str>,
     marks: &'e BTreeSet<bool>,
+    sizes: &'e BTreeSet<bool>,
 }
 
 impl ByState<'_> {
@@ -86,6 +95,9 @@ impl ByState<'_> {
     pub fn reason(&self, rule: &Rule, family: Family, sets: Option<&Sets>) -> Option<String> {
         if self.marks.contains(&(family == Family::Ipv4)) && sets_mark(rule) {
             return Some(MARKS.to_owned());
+        }
+        if self.sizes.contains(&(family == Family::Ipv4)) && limits_mss(rule) {
+            return Some(SIZES.to_owned());
         }
         if self.tables.is_empty() {
             return None;
@@ -103,6 +115,36 @@ impl ByState<'_> {
 
 /// Marks that change at tcx egress, after POSTROUTING of nat.
 const MARKS: &str = "table nat matches marks in POSTROUTING, which comes before tcx egress";
+
+/// A limit of the MSS that is carried out at tcx egress.
+const SIZES: &str =
+    "a table of iptables matches the MSS or the length of packets, which comes before tcx egress";
+
+/// True if rules behind FORWARD of mangle match what TCPMSS changes.
+fn matches_sizes(table: &Table) -> bool {
+    const BEHIND: [(&str, Hook); 3] = [
+        (NAT, Hook::Postrouting),
+        ("filter", Hook::Forward),
+        ("security", Hook::Forward),
+    ];
+    let hooks = hooks_of(table);
+    let is_behind = |hooks: &[Hook]| {
+        let mut at = BEHIND.iter().filter(|(name, _)| *name == &*table.name);
+        at.any(|(_, hook)| hooks.contains(hook))
+    };
+    let mut chains = table
+        .chains()
+        .filter(|(id, _)| is_behind(&hooks[id.0 as usize]));
+    chains.any(|(_, chain)| {
+        let mut kinds = chain.rules.iter().flat_map(Rule::matches);
+        kinds.any(|group| {
+            matches!(
+                group.kind,
+                Kind::Tcpmss | Kind::U32 | Kind::Length | Kind::Opaque
+            )
+        })
+    })
+}
 
 fn sets_mark(rule: &Rule) -> bool {
     matches!(

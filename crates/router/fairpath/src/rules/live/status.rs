@@ -117,6 +117,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
             "bridge_interfaces_without": bridge.as_ref().map(|bridge| &bridge.without), "early_drop": early, "packets_dropped_early": rules.dropped_early(), "connection_tracking": tracking, "rejected_are_answered": answered, "packets_parked": counts.parked,
             "packets_dropped_without_scratch": counts.pressed,
             "packets_dropped_unknown": counts.unknown, "logs_without_place": counts.unlogged,
+            "syns_without_limit": counts.strays,
             "packets_dropped_table_full": tables.map(|(refused, _)| refused),
             "packets_dropped_table_in_use": tables.map(|(_, contended)| contended)});
         fairpath_cli::print(format!("{object}\n"))?;
@@ -157,7 +158,14 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
         );
     }
     if let Some(without) = &without {
-        out += "  mangle at tcx egress: POSTROUTING\n";
+        let mut rulesets = loaded.rulesets().map(|(_, ruleset)| ruleset);
+        let runs = rulesets.any(egress::runs);
+        let mut rulesets = loaded.rulesets().map(|(_, ruleset)| ruleset);
+        let limits = rulesets.any(egress::limits);
+        let parts = [(runs, "POSTROUTING"), (limits, "TCPMSS of FORWARD")];
+        let parts = parts.into_iter().filter(|(there, _)| *there);
+        let parts: Vec<&str> = parts.map(|(_, part)| part).collect();
+        let _ = writeln!(out, "  mangle at tcx egress: {}", parts.join(", "));
         if !without.is_empty() {
             let names = fairpath_units::text::line(&without.join(", ")).into_owned();
             let _ = writeln!(
@@ -229,6 +237,13 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
         let _ = writeln!(
             out,
             "{logs} missing: more than 8 rules of a table logged one packet"
+        );
+    }
+    if counts.strays > 0 {
+        let _ = writeln!(
+            out,
+            "{} SYNs left without a limit of TCPMSS in FORWARD: rules did not see them at both places",
+            counts.strays
         );
     }
     if let Some((refused, contended)) = tables {

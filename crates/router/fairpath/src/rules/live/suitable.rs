@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::egress::Changes;
 use super::given::{Given, NAT, Name};
+use super::paths::Paths;
 use super::shared_state::{Elsewhere, matched_sets};
 
 /// Bytes of a packet that the programs read.
@@ -89,6 +90,7 @@ pub struct Suitable {
     sets: Vec<String>,
     /// State of tables of iptables.
     elsewhere: Elsewhere,
+    paths: Paths,
 }
 
 impl Suitable {
@@ -102,7 +104,13 @@ impl Suitable {
             answered: None,
             sets: Vec::new(),
             elsewhere: Elsewhere::default(),
+            paths: Paths::default(),
         }
+    }
+
+    /// Examines rules for the paths of this network namespace, too.
+    pub fn on(self, paths: Paths) -> Suitable {
+        Suitable { paths, ..self }
     }
 
     /// Examines a file; tables that are not loaded leave the set.
@@ -119,7 +127,7 @@ impl Suitable {
         });
         self.skipped += all - ruleset.rules();
         for table in &ruleset.tables {
-            let changes = Changes::new(table, self.shadow);
+            let changes = Changes::new(ruleset, table, self.shadow);
             let mut examined = Examined {
                 name: Name::new(ruleset.family, &table.name),
                 refused: 0,
@@ -151,7 +159,7 @@ impl Suitable {
                     let name = words.not_evaluated(rule).map(|names| names[0].to_owned());
                     let name = name.or_else(|| not_evaluated_set(rule, sets));
                     let answer = || match family {
-                        family if family.is_ip() => changes.reason(rule, id),
+                        family if family.is_ip() => changes.reason(rule, id, family, &self.paths),
                         _ => frame_answer(family, &table.name, rule, changes.hooks(id)).reason(),
                     };
                     let why = match name.as_deref() {

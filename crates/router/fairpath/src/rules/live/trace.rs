@@ -554,6 +554,7 @@ fn facts(event: &Event, traced: &Traced, no_link: bool) -> Facts {
         now: event.time,
         date: Some(traced.date),
         random: Some(traced.random),
+        path_mtu: traced.path_mtu,
         ..Facts::default()
     }
 }
