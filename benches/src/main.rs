@@ -94,6 +94,8 @@ enum What {
     Rules(rules::Args),
     /// Loaded rules on pings and forwarded packets, next to iptables-legacy and nftables (root)
     RulesHooks(rules::hooks::Args),
+    /// A tree of loaded chains on random destinations, next to iptables-legacy and nftables (root)
+    RulesFanned(rules::hooks::Args),
     /// A blocklist in the driver, next to nftables at ingress (root)
     RulesEarly(rules::early::Args),
     /// A chain of loaded rules is replaced, next to iptables-legacy and nft (root)
@@ -174,6 +176,7 @@ fn main() -> anyhow::Result<()> {
     let mut rules_hooks = None;
     let mut rules_replace = None;
     let mut rules_early = None;
+    let mut rules_fanned = None;
     match args.what {
         Some(What::Afxdp(args)) => afxdp = Some(args),
         Some(What::Live(args)) => live = Some(args),
@@ -184,6 +187,7 @@ fn main() -> anyhow::Result<()> {
         Some(What::Rules(args)) => rules = Some(args),
         Some(What::RulesHooks(args)) => rules_hooks = Some(args),
         Some(What::RulesEarly(args)) => rules_early = Some(args),
+        Some(What::RulesFanned(args)) => rules_fanned = Some(args),
         Some(What::RulesReplace(args)) => rules_replace = Some(args),
         Some(What::Sched(args)) => sched = Some(args),
         Some(What::Engine(args)) => engine = Some(args),
@@ -234,6 +238,13 @@ fn main() -> anyhow::Result<()> {
         rules::early::EarlyReport::text,
         text,
     )?;
+    let rules_fanned = rules_fanned.or_else(|| all.then(rules::hooks::Args::usual));
+    let rules_fanned = part(
+        rules_fanned,
+        rules::fanned::run,
+        rules::fanned::FannedReport::text,
+        text,
+    )?;
     let sched = sched.or_else(|| all.then(sched::Args::usual));
     let sched = part(sched, sched::run, sched::SchedReport::text, text)?;
     let engine = engine.or_else(|| all.then(engine::Args::usual));
@@ -268,6 +279,7 @@ fn main() -> anyhow::Result<()> {
             "rules_hooks": rules_hooks,
             "rules_replace": rules_replace,
             "rules_early": rules_early,
+            "rules_fanned": rules_fanned,
             "sched": sched, "engine": engine, "counters": counters, "offline": offline, "afxdp": afxdp, "nfqueue": nfqueue,
             "shape": shape, "latency": latency, "impair": impair
         });

@@ -4,12 +4,13 @@
 //!   made.rs   the sets: 100 chains of 1,000 rules, a tree of 662,160, prefixes, flows
 //!   edits.rs  edits of a chain of 1,000 rules in the tree
 //!   hooks.rs  loaded rules on real packets   replace.rs  a chain of them is replaced
-//!   early.rs  a blocklist in the driver
+//!   early.rs  a blocklist in the driver    fanned.rs     a tree of chains on random destinations
 //!   load      in a separate process, which has its own peak memory
 //! ```
 
 pub mod early;
 mod edits;
+pub mod fanned;
 pub mod hooks;
 mod made;
 pub mod replace;

@@ -43,6 +43,16 @@ struct Link {
     behind: &'static str,
 }
 
+impl Link {
+    fn near(&self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 10, self.net, 1)
+    }
+
+    fn far(&self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 10, self.net, 2)
+    }
+}
+
 const LINKS: [Link; 2] = [
     Link {
         outer: "clients",
@@ -85,7 +95,20 @@ impl Scene {
             flows,
             ip_bytes,
             lag: (OUTSTANDING * flows).max(MIN_LAG),
+            fan: None,
         }
+    }
+
+    /// Routes of the router to other destinations behind the servers.
+    ///
+    /// # Errors
+    /// The router has one of them.
+    pub fn route_to_servers(&self, networks: &[&str]) -> anyhow::Result<()> {
+        let [_, servers] = LINKS;
+        for network in networks {
+            self.router.add_route(network, servers.far().into())?;
+        }
+        Ok(())
     }
 }
 
@@ -95,10 +118,7 @@ const OUTSTANDING: u32 = 4;
 const MIN_LAG: u32 = 32;
 
 fn join(outside: &Netns, router: &Netns, link: &Link) -> anyhow::Result<Side> {
-    let (near, far) = (
-        Ipv4Addr::new(10, 10, link.net, 1),
-        Ipv4Addr::new(10, 10, link.net, 2),
-    );
+    let (near, far) = (link.near(), link.far());
     let outer = LinkEnd::new(outside, link.outer).with_address(far, 24);
     let inner = LinkEnd::new(router, link.inner).with_address(near, 24);
     let veth = Veth::between(outer, inner).build()?;

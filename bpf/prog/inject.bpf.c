@@ -20,12 +20,17 @@
 #define FIRST_PORT   1024u
 #define SERVER_PORT  443u
 #define SERVER_SEQ   0x50000000u
+#define FAN_FIRST    16u /* the first byte of the first destination */
+#define FAN_HOSTS    16u /* addresses from a destination to the next one */
 
 /* All set before loading. */
 const volatile u32 inject_flows = 1;
 const volatile u32 inject_lag = 32;	 /* data packets between data and its ACK */
 const volatile u32 inject_ip_bytes = 64; /* of a data packet; the frame has 14 more */
 const volatile u32 inject_link[2] = {};	 /* ifindex towards the router: clients', servers' */
+/* Destinations of data: FAN_FIRST + below [0], below [1], below [2], below [3] * FAN_HOSTS + 1.
+ * [0] == 0: the servers above. */
+const volatile u32 inject_fan[4] = {};
 const volatile u8 inject_from[2][6] = {};
 const volatile u8 inject_to[2][6] = {};
 
@@ -110,11 +115,28 @@ FP_INLINE struct turn take_turn(u32 side)
 	return now;
 }
 
+/* Equally likely below each number, and the same for the same packet of each run (splitmix64). */
+FP_INLINE u32 fan_destination(u64 packet)
+{
+	u64 x = packet * 0x9e3779b97f4a7c15ull;
+	u32 part[4], i;
+
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+	x ^= x >> 31;
+	for (i = 0; i < 4; i++)
+		part[i] = ((x >> (16 * i) & 0xffff) * inject_fan[i]) >> 16;
+	return (FAN_FIRST + part[0]) << 24 | part[1] << 16 | part[2] << 8 |
+	       (part[3] * FAN_HOSTS + 1);
+}
+
 FP_INLINE void write_data(struct header *h, u32 payload)
 {
 	struct turn t = take_turn(0);
 	u32 client = CLIENT_NET + t.flow % CLIENTS, server = SERVER_NET + t.flow % SERVERS;
 
+	if (inject_fan[0])
+		server = fan_destination(injected);
 	write_ip(h, payload + 52, client, server);
 	h->sport = be16(FIRST_PORT + t.flow / CLIENTS);
 	h->dport = be16(SERVER_PORT);
@@ -142,7 +164,7 @@ SEC("xdp")
 int inject(struct xdp_md *ctx)
 {
 	struct header *h = (struct header *)(u64)ctx->data;
-	u32 payload = inject_ip_bytes - 52, side = injected & 1;
+	u32 payload = inject_ip_bytes - 52, side = inject_fan[0] ? 0 : injected & 1;
 	u64 pair = injected >> 1;
 
 	if ((u8 *)h + HEADER_BYTES > (u8 *)(u64)ctx->data_end)

@@ -8,7 +8,7 @@ use anyhow::Context;
 use fairpath_bpf::cost::Empty;
 use fairpath_bpf::{HOOK_FAMILIES, Hook as Attachment, HookRules, HookSet, NewRules, Traffic};
 use fairpath_core::rules::CounterMode;
-use fairpath_rules::image::{Lookups, Used, build};
+use fairpath_rules::image::{Built, Lookups, Used, build};
 use fairpath_rules::{Family, Names, read};
 use fairpath_testbed::{Netns, Testbed};
 use serde::Serialize;
@@ -83,7 +83,15 @@ fn load(
 ) -> anyhow::Result<HookRules> {
     let names = Names::default();
     let ruleset = read(&mut rules.as_bytes(), "made", family, &names)?.complete()?;
-    let built = build(&ruleset, None, lookups)?;
+    load_built(build(&ruleset, None, lookups)?, family, mode)
+}
+
+/// The same with a built image, whose counters keep their numbers.
+pub(super) fn load_built(
+    built: Built,
+    family: Family,
+    mode: CounterMode,
+) -> anyhow::Result<HookRules> {
     let placed = Used::default().place(built, None)?;
     let mut sets = [None; HOOK_FAMILIES];
     sets[family as usize] = Some(HookSet {

@@ -111,6 +111,15 @@ pub fn fanned(rules: usize, chains: usize) -> Made {
     }
 }
 
+/// Chains of each level of [`fanned`] below one of the level above, and rules for hosts of a leaf: those
+/// that all of them have.
+pub fn fans(rules: usize, chains: usize) -> [u32; 4] {
+    let fan = (chains as f64).cbrt().round() as usize;
+    let leaves = chains - fan - fan * fan;
+    let each = [fan, fan, leaves / (fan * fan), (rules - chains) / leaves];
+    each.map(|each| each.max(1) as u32)
+}
+
 /// A random destination of [`fanned`].
 pub fn fanned_destination(chains: usize, random: &mut Random) -> u32 {
     let fan = (chains as f64).cbrt().round() as u64;

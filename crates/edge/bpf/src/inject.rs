@@ -67,6 +67,23 @@ pub struct Traffic {
     pub ip_bytes: u32,
     /// Number of data packets, of all flows, between data and its ACK.
     pub lag: u32,
+    /// Instead of data and ACKs: data only, to random destinations, the same in each run.
+    pub fan: Option<Fan>,
+}
+
+/// Destinations `A.B.C.D`, all equally likely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fan {
+    /// How many values of A, from [`Fan::FIRST`] on; of B and C, from 0 on; and of D, which are 1 and each
+    /// [`Fan::HOSTS`] more. Below 1 counts as 1.
+    pub each: [u32; 4],
+}
+
+impl Fan {
+    /// The first A.
+    pub const FIRST: u32 = 16;
+    /// From a D to the next one.
+    pub const HOSTS: u32 = 16;
 }
 
 /// Packets that the router forwarded.
@@ -122,6 +139,9 @@ impl Injector {
             set.inject_flows = flows;
             set.inject_lag = traffic.lag;
             set.inject_ip_bytes = ip_bytes;
+            if let Some(fan) = traffic.fan {
+                set.inject_fan = fan.each.map(|each| each.max(1));
+            }
             for (i, side) in [traffic.clients, traffic.servers].into_iter().enumerate() {
                 set.inject_link[i] = side.ifindex.0;
                 set.inject_from[i] = side.mac;

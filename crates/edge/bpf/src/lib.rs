@@ -44,7 +44,7 @@ pub use forward::{
     Ran, SenderCheck,
 };
 pub use impair::{Loss, LossCounts, LossError, LossOptions};
-pub use inject::{Arrived, InjectError, Injector, Side, Traffic};
+pub use inject::{Arrived, Fan, InjectError, Injector, Side, Traffic};
 pub use mark::{Mark, MarkCount, MarkError, MarkOptions, Took};
 pub use netfilter::{HookedProgram, netfilter_programs};
 pub use netns::netns_cookie;
