@@ -30,3 +30,4 @@ mod sets;
 mod shadow;
 mod shared;
 mod trace;
+mod two_colours;
