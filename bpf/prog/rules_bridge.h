@@ -213,7 +213,10 @@ FP_INLINE void read_ports(struct __sk_buff *ctx, struct fp_rules_work FP_MEM *w,
 	}
 }
 
-/* Runs the chain at a hook of a place, `point` >> 8. Returns the verdict of the program. */
+/*
+ * Runs the chain at a hook: place << 8 | hook | bytes << 16, by which the kernel counts more. Returns the verdict
+ * of the program.
+ */
 static __attribute__((noinline)) int run_bridge(struct __sk_buff *ctx,
 						struct rules_scratch FP_MEM *s, u32 point)
 {
@@ -228,6 +231,7 @@ static __attribute__((noinline)) int run_bridge(struct __sk_buff *ctx,
 		return TCX_NEXT;
 	if (!ctx->vlan_present)
 		keep_tag(w);
+	w->counted += point >> 16;
 	verdict = fp_rules_evaluate_tables(FP_AT(struct fp_rules, h, h->sets[place][IMAGE_BRIDGE]),
 					   w, point & 0xff, ~0u);
 	if (verdict == FP_ACT_UNKNOWN)
@@ -238,8 +242,9 @@ static __attribute__((noinline)) int run_bridge(struct __sk_buff *ctx,
 	return TCX_NEXT;
 }
 
-/* `in` and `out`: ports, or 0. */
-FP_INLINE int evaluate_bridge(struct __sk_buff *ctx, u64 bridge, u64 in, u64 out, u32 hook)
+/* `in` and `out`: ports, or 0. `more`: bytes that the kernel counts in addition. */
+FP_INLINE int evaluate_bridge(struct __sk_buff *ctx, u64 bridge, u64 in, u64 out, u32 hook,
+			      u32 more)
 {
 	struct rules_hook FP_MEM *h = the_hook();
 	u32 cpu = bpf_get_smp_processor_id(), place = active_place(h) & 1;
@@ -255,14 +260,17 @@ FP_INLINE int evaluate_bridge(struct __sk_buff *ctx, u64 bridge, u64 in, u64 out
 	}
 	forget_packet(&s->work);
 	read_ports(ctx, &s->work, bridge, in, out, hook);
-	verdict = run_bridge(ctx, s, place << 8 | hook);
+	verdict = run_bridge(ctx, s, more << 16 | place << 8 | hook);
 	if (s->work.slow)
 		forget_packet(&s->work);
 	fp_store_release32(&s->busy, 0);
 	return verdict;
 }
 
-/* True for what a bridge itself sends by a port: messages of spanning tree, queries for groups. */
+/*
+ * True for what a bridge itself sends by a port: queries for groups, and messages of spanning tree, which the
+ * kernel counts with their link-layer header (2).
+ */
 static __attribute__((noinline)) int is_of_bridge(struct __sk_buff *ctx)
 {
 	u8 head[FP_LINK_BYTES], kind, next;
@@ -271,7 +279,7 @@ static __attribute__((noinline)) int is_of_bridge(struct __sk_buff *ctx)
 	if (bpf_skb_load_bytes(ctx, 0, head, sizeof(head)))
 		return 0;
 	if (head[0] == 1 && head[1] == 0x80 && head[2] == 0xc2 && !(head[3] | head[4] | head[5]))
-		return 1;
+		return 2;
 	type = head[12] << 8 | head[13];
 	if (type == FP_TYPE_IPV4)
 		return !bpf_skb_load_bytes(ctx, QUERY_PROTOCOL, &next, 1) && next == FP_P_IGMP &&
@@ -335,14 +343,14 @@ int rules_br_in(struct __sk_buff *ctx)
 		return TCX_NEXT;
 	bits = ctx->tc_index;
 	ctx->tc_index = 0;
+	/* A bridge receives its own queries. The record may be of an older frame at the same address. */
+	if (!bits && is_of_bridge(ctx))
+		return TCX_NEXT;
 	index = take_record(skb);
 	port = index ? port_of((u64)card, index, ~0u) : 0;
 	if (!port)
 		port = recorded_port((u64)card, bits);
-	/* A bridge receives its own queries. */
-	if (!port && is_of_bridge(ctx))
-		return TCX_NEXT;
-	return evaluate_bridge(ctx, (u64)card, port, 0, FP_HOOK_INPUT);
+	return evaluate_bridge(ctx, (u64)card, port, 0, FP_HOOK_INPUT, 0);
 }
 
 /*
@@ -355,6 +363,7 @@ int rules_br_out(struct __sk_buff *ctx)
 	const struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
 	const u8 *card = (const u8 *)skb->dev;
 	u32 role = role_of(card), index = ctx->ingress_ifindex, bits = ctx->tc_index, is_sent, hook;
+	u32 own = 0;
 	u64 bridge, port = 0;
 
 	if (role & IS_BRIDGE) {
@@ -370,13 +379,15 @@ int rules_br_out(struct __sk_buff *ctx)
 		ctx->tc_index = bits & ~SENT_FRAME;
 	else if (index)
 		port = port_of(bridge, index, ~0u);
+	if (!is_sent && !index && !skb->sk)
+		own = is_of_bridge(ctx);
 	if (port)
 		hook = FP_RULES_FORWARD;
-	else if (is_sent || (!index && !skb->sk && is_of_bridge(ctx)))
+	else if (is_sent || own)
 		hook = FP_RULES_OUTPUT;
 	else
 		return TCX_NEXT;
-	return evaluate_bridge(ctx, bridge, port, (u64)card, hook);
+	return evaluate_bridge(ctx, bridge, port, (u64)card, hook, own == 2 ? FP_LINK_BYTES : 0);
 }
 
 #endif /* FP_RULES_BRIDGE_PROGRAM_H */

@@ -254,9 +254,9 @@ fn forwarded_packets_meet_no_mixture() {
         assert_eq!(one.mixed_arrived, 0, "mixtures: {sent:?}");
         assert_eq!(one.whole_arrived + one.whole_refused, one.whole, "{sent:?}");
         // Two calls of each generator are over before the next change: two changes in a round.
-        let least = 4 * changes * u64::from(CALL);
+        let minimum = 4 * changes * u64::from(CALL);
         assert!(
-            one.mixed >= least && one.whole_arrived >= least / 2,
+            one.mixed >= minimum && one.whole_arrived >= minimum / 2,
             "{sent:?}"
         );
     }

@@ -43,7 +43,7 @@ const TARGET: f64 = 0.25;
 
 /// Nanoseconds that a packet takes more than without rules.
 #[derive(Debug, Serialize)]
-struct Row {
+struct FannedRow {
     set: String,
     /// By the counters of all peers.
     rules_passed: f64,
@@ -66,11 +66,11 @@ struct PeerRow {
 /// All of it.
 #[derive(Debug, Serialize)]
 pub struct FannedReport {
-    rows: Vec<Row>,
+    rows: Vec<FannedRow>,
     targets: Vec<Target>,
 }
 
-/// What evaluates the rules.
+/// The program that evaluates the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Peer {
     None,
@@ -270,7 +270,7 @@ impl Loaded {
     }
 }
 
-fn row(args: &Args, rules: usize, chains: usize) -> anyhow::Result<Row> {
+fn row(args: &Args, rules: usize, chains: usize) -> anyhow::Result<FannedRow> {
     let made = made::fanned(rules, chains);
     let fan = Fan {
         each: made::fans(rules, chains),
@@ -280,7 +280,7 @@ fn row(args: &Args, rules: usize, chains: usize) -> anyhow::Result<Row> {
     for peer in PEERS {
         eprintln!("rules-fanned: {set}: {}", peer.name());
         let loaded = Loaded::new(peer, &made);
-        // A peer that cannot load so many rules is no failure of the bench.
+        // A peer that cannot load this number of rules is no failure of the bench.
         match peer {
             Peer::Tool { .. } => all.push(loaded.map_err(|error| (peer, format!("{error:#}")))),
             _ => all.push(Ok(loaded?)),
@@ -323,7 +323,7 @@ fn row(args: &Args, rules: usize, chains: usize) -> anyhow::Result<Row> {
             failure: Some(failure.clone()),
         },
     });
-    Ok(Row {
+    Ok(FannedRow {
         set,
         rules_passed: passed.iter().sum::<f64>() / passed.len() as f64,
         peers: peers.collect(),

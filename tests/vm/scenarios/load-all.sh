@@ -2,7 +2,7 @@
 #
 # kernels: floor newest
 # needs: fairpath
-# timeout: 180
+# timeout: 300
 
 # Prints `object NAME ok` or `object NAME error ...` per object.
 status=0

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_a_suite_run_it_whole_and_those_below_a_half() {
+    fn changes_below_a_suite_run_half_of_it() {
         let file = "tests/top/keys.rs";
         let near = reason(file, &["fairpath-top"], &["tests/top"], &[]);
         assert_eq!(near, Some(Reason::Near(format!("{file} changed"))));

@@ -74,7 +74,7 @@ pub struct Traffic {
 /// Destinations `A.B.C.D`, all equally likely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fan {
-    /// How many values of A, from [`Fan::FIRST`] on; of B and C, from 0 on; and of D, which are 1 and each
+    /// The number of values of A, from [`Fan::FIRST`] on; of B and C, from 0 on; and of D, which are 1 and each
     /// [`Fan::HOSTS`] more. Below 1 counts as 1.
     pub each: [u32; 4],
 }
