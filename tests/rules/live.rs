@@ -8,7 +8,7 @@ use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use fairpath_testbed::{Need, Netns, Testbed, requires};
+use fairpath_testbed::{Need, Netns, Testbed, requires, wait_for};
 use fairpath_tests::Place;
 use fairpath_units::test_seeds;
 
@@ -102,7 +102,11 @@ pub fn filter(rules: &[&str]) -> String {
 /// Two sockets of `lo`; returns whether a datagram arrives.
 pub fn arrives(netns: &Netns, port: u16) -> bool {
     let attempt = || {
-        let receiver = UdpSocket::bind(("127.0.0.1", port)).unwrap();
+        // Another thread of the test may try the same port.
+        let receiver = wait_for(Duration::from_secs(10), || {
+            UdpSocket::bind(("127.0.0.1", port)).ok()
+        });
+        let receiver = receiver.expect("the port is free");
         receiver
             .set_read_timeout(Some(Duration::from_millis(50)))
             .unwrap();
