@@ -382,7 +382,7 @@ int rules_br_out(struct __sk_buff *ctx)
 	if (!is_sent && !index && !skb->sk)
 		own = is_of_bridge(ctx);
 	if (port)
-		hook = FP_RULES_FORWARD;
+		hook = FP_HOOK_FORWARD;
 	else if (is_sent || own)
 		hook = FP_RULES_OUTPUT;
 	else

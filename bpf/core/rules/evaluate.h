@@ -565,7 +565,6 @@ FP_INLINE u32 fp_rules_chain(struct fp_rules FP_MEM *r, struct fp_rules_work FP_
 }
 
 /* Hooks. */
-#define FP_RULES_FORWARD     2
 #define FP_RULES_OUTPUT	     3
 #define FP_RULES_POSTROUTING 4
 /* Bits of --ctstate. */
