@@ -490,6 +490,7 @@ impl Memory {
                 table
                     == Table {
                         at: table.at,
+                        ttl: table.ttl,
                         ..other
                     },
                 "the descriptions of table {from} and {to} differ"

@@ -449,12 +449,14 @@ fn packets_just_seen_count_as_by_their_flow() {
             assert_eq!(recognised.0, by_flow.0, "seed {seed}");
         }
         // In a burst, a flow may count a packet at both hooks (an ACK that is ahead of its data moves
-        // the flow to the other hook). A packet that is recognised counts once.
+        // the flow to the other hook), or a few with nothing new at none (the flow moves, and back). A
+        // packet that is recognised counts once.
         let packets = frames.len() as u64;
+        let uncounted = if burst == 1 { 0 } else { packets / 100 };
         let [counted, counted_by_flow] =
             [&recognised, &by_flow].map(|(stats, _)| stats.tcp_packets);
         assert!(
-            (packets..=counted_by_flow).contains(&counted),
+            (packets - uncounted..=counted_by_flow).contains(&counted),
             "seed {seed}, burst {burst}: {counted} of {packets}, by flow {counted_by_flow}"
         );
         // A FIN at its second hook that is not recognised starts no flow if its own was closed in this
@@ -467,9 +469,9 @@ fn packets_just_seen_count_as_by_their_flow() {
                 "seed {seed}, burst {burst}: {both} of {}",
                 2 * packets
             );
-            packets - stats.second_hook_packets
+            packets.saturating_sub(stats.second_hook_packets) + uncounted
         };
-        // A packet that counts twice may cost the sample of its acknowledgement.
+        // A packet that counts twice or never may cost the sample of its acknowledgement.
         let alone = at_two_hooks(&frames, 1, &[]).1;
         assert!(alone.len() > 100, "seed {seed}");
         for (stats, samples) in [recognised, by_flow] {
