@@ -9,7 +9,8 @@
 #                   without time for the guest explains; more than tests/budget.toml allows fail the run
 #     quietly CMD   runs CMD and shows its output only if it fails
 #     jq -e ...     fails where its input is empty, too
-#     await SECONDS CMD...   runs CMD until it succeeds; fails the scenario when the time is up
+#     await SECONDS CMD...   runs CMD until it succeeds; fails the scenario after three times that, for two guests and a
+#                   build may share the processors
 #
 # FAIRPATH_VM_KERNEL is `floor` or `newest`. Leftovers (processes, namespaces, links, pins) are cleaned up by /init.
 
@@ -52,7 +53,7 @@ quietly() {
 }
 
 await() {
-	deadline=$(($(cut -d. -f1 /proc/uptime) + $1))
+	deadline=$(($(cut -d. -f1 /proc/uptime) + 3 * $1))
 	shift
 	until "$@" >/dev/null 2>&1; do
 		[ "$(cut -d. -f1 /proc/uptime)" -lt "$deadline" ] || fail "timed out waiting for: $*"

@@ -49,7 +49,7 @@ begin() {
 	ip netns exec near fairpath run --config /tmp/fairpath.toml >/tmp/log 2>&1 &
 	daemon=$!
 	await 60 sh -c "[ -S $SOCKET ] || ! kill -0 $daemon"
-	for _ in $(seq 100); do
+	for _ in $(seq 400); do
 		! shapes >/dev/null || return 0
 		kill -0 $daemon || break
 		busybox usleep 200000

@@ -34,13 +34,13 @@ udp_arrives() {
 ip netns exec near ping -q -i 0.3 $FAR >/dev/null &
 pings=$!
 # More comes than may leave: some hundred packets wait, and move over each time.
-ask add one near0 root 6000000 3fifo
+ask add one near0 root 3000000 3fifo
 name=$(field .name)
-udp 900k 6
+udp 450k 20
 most=0
 while kill -0 $udp 2>/dev/null; do
 	for classes in 10 3 100 1000; do
-		ask swap one 6000000 $classes 0
+		ask swap one 3000000 $classes 0
 		ask settle one
 	done
 	sums_hold one
@@ -52,12 +52,12 @@ plans=$(field .flips)
 udp_arrives "$plans plans under load, of up to $most packets waiting"
 sums_hold one
 
-udp 900k 25
-ask swap one 6000000 10000 0
+udp 450k 60
+ask swap one 3000000 10000 0
 ask settle one
 sums_hold one
 first=$(field .flip_ns)
-ask swap one 6000000 10000 1000
+ask swap one 3000000 10000 1000
 ask settle one
 sums_hold one
 second=$(field .flip_ns)
@@ -79,19 +79,19 @@ pass "a second device is refused and the first continues"
 
 ip netns exec near shape-qdisc serve /run/pins /run/tool/other >/dev/null 2>&1 &
 await 10 test -S /run/tool/other
-! shape-qdisc ask /run/tool/other find one near0 root 6000000 3fifo >/tmp/refusal || fail "two processes have it"
+! shape-qdisc ask /run/tool/other find one near0 root 3000000 3fifo >/tmp/refusal || fail "two processes have it"
 grep -q "process $(pidof -s shape-qdisc)\|process $tool" /tmp/refusal || fail "$(cat /tmp/refusal)"
 sums_hold one
 pass "another process gets the owner in the error: $(jq -r .error /tmp/refusal)"
 
-udp 400k 8
+udp 200k 8
 kill -9 $tool
 wait $tool || true
 udp_arrives "kill -9"
 tc -n near -s qdisc show dev near0 | tee /tmp/tc
 grep -q "qdisc $name" /tmp/tc || fail "the qdisc is gone"
-rate_holds 6000000 "TCP without a daemon"
-pass "it shapes on without its daemon: $got of 6000000 bit/s"
+rate_holds 3000000 "TCP without a daemon"
+pass "it shapes on without its daemon: $got of 3000000 bit/s"
 
 tc -n near qdisc del dev near0 root
 tc -n near qdisc add dev later root "$name" || fail "a device that comes later cannot have it"
@@ -101,8 +101,8 @@ ip netns exec near ping -c 2 $FAR >/dev/null
 pass "it continues under its name, on another device, too"
 
 serve
-udp 900k 12
-ask find one near0 root 6000000 20fifo
+udp 450k 30
+ask find one near0 root 3000000 20fifo
 holds '.found' "the old one was not found"
 ask settle one
 sums_hold one
@@ -115,8 +115,8 @@ pass "the gap was $(($(field .flip_ns) / 1000)) us of an emulated processor"
 # The kernel passes nothing during that time, without a counter: few packets arrive, from senders that never wait for buffers.
 ask rate one 400000
 kill $pings
-udp 70k 16
-sleep 2
+udp 70k 20
+sleep 6
 ask renew one
 lost=$(field .lost)
 took=$(field .put_ms)

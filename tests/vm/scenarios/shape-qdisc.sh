@@ -6,7 +6,7 @@
 # kernels: newest
 # needs: fairpath ip tc ping iperf3 jq
 # policies: late.c last.c
-# timeout: 300
+# timeout: 600
 
 . /fairpath/qdisc.sh
 SOCKET=/run/fairpath/control.sock
