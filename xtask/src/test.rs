@@ -13,8 +13,8 @@
 //! | `report` | counts, times, budgets |
 //!
 //! Test executables of the one build are run directly, in three phases: those that use a processor, one
-//! a processor, with the guests, which take half of one; those that wait, six threads at a time; those
-//! that measure, each alone. All run even if one fails. What libtest prints is passed on as it is, when
+//! a processor, and guests likewise; those that wait, six threads at a time; those that measure, each
+//! alone. All run even if one fails. What libtest prints is passed on as it is, when
 //! its program has ended.
 
 mod changes;
@@ -160,11 +160,7 @@ fn phases(plan: Plan, report: &mut TestReport) -> Result<()> {
     }
     let processors = thread::available_parallelism().map_or(1, usize::from);
     for (name, jobs, capacity) in [
-        (
-            "tests that compute, and guests",
-            plan.cpu,
-            processors * plan::PROCESSOR,
-        ),
+        ("tests that compute, and guests", plan.cpu, processors),
         ("tests that wait", plan.waiting, WAITING),
         ("tests that measure", plan.alone, 1),
     ] {

@@ -1,7 +1,7 @@
 # Changes by other programs while a BPF qdisc shapes: it continues, or reports that it does not. The same table as
 # tests/shape/changes.rs, with GSO on; then a second process, GSO off, and a flood of this host.
 #
-#     near (inside: near0, 8 Mbit/s; class "far" of 4) ----------- far (FAR, and OTHER without a class)
+#     near (inside: near0, 4 Mbit/s; class "far" of 2) ----------- far (FAR, and OTHER without a class)
 #
 # kernels: newest
 # needs: fairpath ip tc nft ethtool ping iperf3 jq
@@ -10,7 +10,7 @@
 . /fairpath/qdisc.sh
 SOCKET=/run/fairpath/control.sock
 OTHER=192.0.2.3
-LINE=4000000
+LINE=2000000
 
 configure() {
 	cat >/tmp/$1.toml <<TOML
@@ -22,12 +22,12 @@ file = "/run/fairpath/$1.state"
 listen = "off"
 [shape]
 inside = "near0"
-down = "8mbit"
+down = "4mbit"
 via = "$2"
 [[class]]
 name = "far"
 prefix = "$FAR"
-down = "4mbit"
+down = "2mbit"
 TOML
 }
 

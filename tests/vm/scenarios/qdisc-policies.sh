@@ -5,7 +5,7 @@
 # kernels: newest
 # needs: shape-qdisc ip tc ping iperf3 jq
 # policies: last.c short.c late.c refused.c
-# timeout: 400
+# timeout: 800
 
 . /fairpath/qdisc.sh
 

@@ -39,11 +39,6 @@ const NOT_FOR_TESTS: [&str; 3] = [
     "CARGO_MANIFEST_PATH",
 ];
 
-/// The processor share of a job that computes, in halves. A guest takes one: a third of its time it
-/// waits, so that a third job leaves no processor idle.
-pub const PROCESSOR: usize = 2;
-const GUEST: usize = 1;
-
 /// The job that builds the binary for arm64.
 pub const CROSS: &str = "cross";
 
@@ -409,7 +404,6 @@ fn guest(
     job.name = format!("guest {}", which.name());
     // Before all else: nothing takes longer than a guest.
     job.cost = 1000.0 + names.len() as f64;
-    job.width = GUEST;
     job.what.kind = Kind::Guest {
         scenarios: names.len(),
     };
@@ -427,7 +421,7 @@ fn own(built: &Built, name: &str, args: &[&str], cost: f64, setting: &Setting) -
     env.push(("CARGO_BUILD_JOBS".to_owned(), "1".into()));
     Job {
         name: name.to_owned(),
-        width: PROCESSOR,
+        width: 1,
         cost,
         what: Work {
             order: Order {
@@ -436,7 +430,7 @@ fn own(built: &Built, name: &str, args: &[&str], cost: f64, setting: &Setting) -
                 dir: run::root().to_owned(),
                 env,
                 without: NOT_FOR_TESTS.map(str::to_owned).to_vec(),
-                // Two guests may take half of its processor.
+                // A guest may run at the same time.
                 deadline: Duration::from_secs(1500),
             },
             kind: Kind::Other,
@@ -459,7 +453,7 @@ fn doc_tests(wanted: &Wanted, setting: &Setting) -> Job<Work> {
     }));
     Job {
         name: "documentation examples".to_owned(),
-        width: PROCESSOR,
+        width: 1,
         cost: 100.0,
         what: Work {
             order: Order {
@@ -496,10 +490,7 @@ fn suite_job(
     ));
     Job {
         name: executable.name.clone(),
-        width: match suite.class {
-            Class::Cpu => PROCESSOR * suite.threads(),
-            Class::Waiting | Class::Alone => suite.threads(),
-        },
+        width: suite.threads(),
         cost: suite.wall_s.unwrap_or(0.0),
         what: Work {
             order: Order {
