@@ -498,7 +498,11 @@ fn unloadable_rules_fail_open_or_closed() {
         assert!(shown.contains("\"kept\":null"), "{shown}");
         router.done(&["unload"]);
     }
+    // A file that is repaired takes the place of closed rules.
+    boot(&closed);
     fs::write(&keeping.file, &good).unwrap();
     keeping.boot();
     assert!(!arrives(here, 7001));
+    assert!(arrives(here, 7002));
+    assert!(crosses(client, here, "10.1.0.1:7002", false));
 }

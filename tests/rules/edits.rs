@@ -387,6 +387,23 @@ fn new_rules_of_edits_begin_their_state() {
     assert_eq!(router.packets("-A c -s 127.0.0.0/8"), 4);
 }
 
+/// A comment of other bytes than UTF-8, as old files have it.
+#[test]
+fn edits_next_to_any_bytes_take_effect() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let router = Router::new(testbed.netns("bytes").unwrap());
+    let file = router.file("rules.v4", "");
+    let text = b"*filter\n-A INPUT -p tcp -m comment --comment \"L\xf6wen\" -j ACCEPT\nCOMMIT\n";
+    std::fs::write(&file, text).unwrap();
+    router.done(&["load", &file]);
+    let mut apply = router.command(&["apply", "--loaded"]);
+    let words = "-- iptables -I INPUT -p udp -m udp --dport 7001 -j DROP".split(' ');
+    let output = apply.args(words).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(!arrives(&router.netns, 7001));
+}
+
 /// Facts that no rule read before, other tables, new jumps, chains and policies.
 #[test]
 fn edits_that_need_more_are_whole_loads() {

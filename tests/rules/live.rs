@@ -577,7 +577,7 @@ fn second_rules_in_a_namespace_are_refused() {
     router.load(&filter(&["INPUT -p udp -m udp --dport 7001 -j DROP"]));
     let file = router.place.path("rules.v4");
     let mut command = router.netns.command_without_sysfs(fairpath());
-    command.args(["rules", "load"]).arg(file);
+    command.args(["rules", "load"]).arg(&file);
     command.arg("--pins").arg(router.place.path("other"));
     let output = command.output().unwrap();
     let text = String::from_utf8(output.stderr).unwrap();
@@ -585,6 +585,32 @@ fn second_rules_in_a_namespace_are_refused() {
     let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
     let other = router.place.path("other");
     assert!(!mounts.contains(other.to_str().unwrap()), "{mounts}");
+    assert!(!arrives(&router.netns, 7001));
+    // Connections of these rules stay tracked, whatever is refused next to them.
+    let established = "INPUT -m conntrack --ctstate NEW -p udp -m udp --dport 7001 -j DROP";
+    router.load(&filter(&[established]));
+    let tables = || router.netns.run(&["nft", "list", "tables"]).unwrap();
+    assert!(tables().contains("fairpath_rules"), "{}", tables());
+    let pins = other.to_str().unwrap();
+    std::fs::create_dir_all(&other).unwrap();
+    router
+        .netns
+        .run(&["mount", "-t", "bpf", "bpf", pins])
+        .unwrap();
+    let results = [&["load", file.to_str().unwrap()][..], &["unload"]].map(|words| {
+        let mut command = router.netns.command_without_sysfs(fairpath());
+        command.arg("rules").args(words).args(["--pins", pins]);
+        let output = command.output().unwrap();
+        (
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+            tables(),
+        )
+    });
+    router.netns.run(&["umount", pins]).unwrap();
+    for (text, tables) in results {
+        assert!(text.contains("pins in another directory"), "{text}");
+        assert!(tables.contains("fairpath_rules"), "{tables}: {text}");
+    }
     assert!(!arrives(&router.netns, 7001));
     let mode = std::fs::metadata("/run/fairpath-rules.lock").unwrap();
     let mode = std::os::unix::fs::PermissionsExt::mode(&mode.permissions());

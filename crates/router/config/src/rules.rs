@@ -58,7 +58,7 @@ impl Check<'_, '_> {
 pub fn fail_of_rules(path: &Path) -> anyhow::Result<Fail> {
     let text = match super::read(path) {
         Ok(text) => text,
-        Err(error) if is_missing(&error) => return Ok(Fail::Open),
+        Err(error) if is_missing(&error, path) => return Ok(Fail::Open),
         Err(error) => return Err(error),
     };
     let shown = path.display().to_string();
@@ -90,15 +90,24 @@ pub fn fail_of_rules(path: &Path) -> anyhow::Result<Fail> {
     }
 }
 
-fn is_missing(error: &anyhow::Error) -> bool {
+/// True if there is no such file: a link may lead to a file system that is not mounted yet.
+fn is_missing(error: &anyhow::Error, path: &Path) -> bool {
     let cause = error.root_cause().downcast_ref::<std::io::Error>();
     cause.is_some_and(|cause| cause.kind() == ErrorKind::NotFound)
+        && path.symlink_metadata().is_err()
 }
 
-/// The lines of `[rules]`, all others empty, so that lines keep their numbers.
+/// The lines of `[rules]`, and those before all sections that begin with its name. All others are empty, so
+/// that lines keep their numbers.
 fn section(text: &str) -> String {
-    let mut is_here = false;
+    let (mut is_here, mut is_begin) = (false, true);
     let lines = text.lines().map(|line| {
+        if is_begin && line.trim_start().starts_with("rules") {
+            return line;
+        }
+        if line.trim_start().starts_with('[') {
+            is_begin = false;
+        }
         if line.trim_start().starts_with('[') {
             let name = line.trim_start().trim_start_matches('[');
             is_here = name.split(']').next().map(str::trim) == Some("rules");
@@ -125,8 +134,15 @@ mod tests {
         assert_eq!(fail("[monitor]\nfail = \"closed\"\n"), Ok(Fail::Open));
         assert_eq!(fail("x\n[rules]\nanswer_limit = 0\n"), Ok(Fail::Open));
         assert_eq!(fail("rules.fail = \"closed\"\n"), Ok(Fail::Closed));
+        let dotted = "rules.fail = \"closed\"\n[monitor\nrules = 1\n";
+        assert_eq!(fail(dotted), Ok(Fail::Closed));
         let missing = fail_of_rules(Path::new("/nowhere/fairpath.toml"));
         assert_eq!(missing.unwrap(), Fail::Open);
+        // Its file system may be mounted later.
+        let place = tempfile::tempdir().unwrap();
+        let link = place.path().join("fairpath.toml");
+        std::os::unix::fs::symlink("/nowhere/fairpath.toml", &link).unwrap();
+        assert!(fail_of_rules(&link).is_err());
     }
 
     #[test]

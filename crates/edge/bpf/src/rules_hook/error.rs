@@ -68,7 +68,7 @@ pub enum HookError {
     Look(#[source] io::Error),
     /// Rules have other pins.
     #[error(
-        "load rules: others of Fairpath are at the hooks of this network namespace, with pins in another directory: unload them with --pins"
+        "change rules: others of Fairpath are at the hooks of this network namespace, with pins in another directory: name it with --pins"
     )]
     Elsewhere,
     /// The clock of this process is not that of the kernel.

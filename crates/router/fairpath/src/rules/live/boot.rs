@@ -12,7 +12,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use fairpath_backend::xtables::{Restore, restore};
-use fairpath_bpf::{AnswerLock, HookRules};
+use fairpath_bpf::{AnswerLock, FrameFamily, HookRules};
 use fairpath_config::Fail;
 use fairpath_core::rules::CounterMode;
 use fairpath_rules::{Family, Names, Ruleset, read};
@@ -23,7 +23,7 @@ use super::kept::{self, KeptArgs};
 use super::loaded::{Loaded, Source};
 use super::options::Options;
 use super::suitable::Suitable;
-use super::{PinArgs, early, lock, put};
+use super::{PinArgs, Start, early, egress, frames, lock, put};
 
 /// The name of the rules of [`CLOSED`].
 const CLOSED_NAME: &str = "fail = \"closed\"";
@@ -105,11 +105,16 @@ impl BootArgs {
     }
 }
 
+/// True if rules are loaded, other than those of [`close`], which kept ones replace.
 fn is_loaded(place: &PinArgs) -> anyhow::Result<bool> {
     let Some(pins) = place.mounted()? else {
         return Ok(false);
     };
-    Ok(HookRules::open(&pins)?.is_some())
+    let Some(rules) = HookRules::open(&pins)? else {
+        return Ok(false);
+    };
+    let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
+    Ok(loaded.rulesets().any(|(name, _)| name != CLOSED_NAME))
 }
 
 /// Loads the rules of the file.
@@ -129,13 +134,14 @@ fn load_kept(path: &str, place: &PinArgs) -> anyhow::Result<String> {
     given.check()?;
     let built = new.build()?;
     let lock = lock()?;
-    let (_, outcomes) = put(&new, built, &given, place, None, &lock)?;
+    let (_, outcomes) = put(&new, built, &given, place, (None, Start::Machine), &lock)?;
     let mut out = format!(
         "loaded {} of {path}\n",
         counted(new.rules(), "rule", "rules")
     );
     let outcomes = outcomes.iter().map(|one| one.line(false));
-    for line in outcomes.chain(suitable.notes()).chain(later(&new)) {
+    let later = later(&new).into_iter().chain(follow(&new)?);
+    for line in outcomes.chain(suitable.notes()).chain(later) {
         let _ = writeln!(out, "{line}");
     }
     Ok(fairpath_units::text::lines(&out).into_owned())
@@ -157,6 +163,17 @@ fn later(new: &Loaded) -> Option<String> {
             missing.join(", ")
         )
     })
+}
+
+/// A sentence about rules at interfaces, which appear later than the rules.
+fn follow(new: &Loaded) -> anyhow::Result<Option<String>> {
+    let mut is_at_interfaces = !egress::interfaces(new)?.named().is_empty();
+    for family in FrameFamily::ALL {
+        is_at_interfaces |= !frames::interfaces(family, new)?.named().is_empty();
+    }
+    Ok(is_at_interfaces.then(|| {
+        "interfaces that appear later get rules of arptables, of ebtables, and rules that change packets, by the unit fairpath-rules-follow".to_owned()
+    }))
 }
 
 /// Drops all but what [`CLOSED`] accepts. Returns a sentence about the way back.
@@ -191,7 +208,8 @@ fn load_closed(place: &PinArgs) -> anyhow::Result<()> {
     let new = Loaded::new(sources, None, true, CounterMode::Exact, Options::default())?;
     let built = new.build()?;
     let lock = lock()?;
-    put(&new, built, &Given::default(), place, None, &lock).map(drop)
+    let when = (None, Start::Machine);
+    put(&new, built, &Given::default(), place, when, &lock).map(drop)
 }
 
 fn closed(family: Family, text: &str) -> anyhow::Result<Ruleset> {

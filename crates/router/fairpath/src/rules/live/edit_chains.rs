@@ -49,8 +49,12 @@ pub fn edit(
     {
         return Ok(None);
     }
-    let found = some_chains(family, of_family, parts.journal, table, &chains, &targets)
-        .context("read the loaded rules")?;
+    let found = some_chains(family, of_family, parts.journal, table, &chains, &targets);
+    let found = match found {
+        // A comment may have any bytes, which a whole load reads.
+        Err(error) if error.is::<std::str::Utf8Error>() => return Ok(None),
+        found => found.context("read the loaded rules")?,
+    };
     let Some(found) = found.filter(|found| !has_sets(&found.ruleset.tables[0])) else {
         return Ok(None);
     };

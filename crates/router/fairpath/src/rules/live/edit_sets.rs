@@ -18,7 +18,7 @@ use super::journal::entry_of_sets;
 use super::loaded::{Loaded, Parts};
 use super::record::{Rest, settle};
 use super::suitable::Suitable;
-use super::{NONE_LOADED, PinArgs, install, kept, lock, must_open, refuse_while_waiting};
+use super::{NONE_LOADED, PinArgs, Start, install, kept, lock, must_open, refuse_while_waiting};
 
 /// Most bytes of the lines of an edit.
 const MOST_BYTES: usize = 64 << 20;
@@ -78,7 +78,8 @@ pub fn edit_sets(place: &PinArgs, name: &str, lines: &str) -> anyhow::Result<()>
     suitable.complete()?;
     let new = old.with_sets(&sets)?;
     let built = new.build()?;
-    let installed = install(&new, built, Some((rules, old)), &pins, None, None)?;
+    let when = (None, Start::Command);
+    let installed = install(&new, built, Some((rules, old)), &pins, when, None)?;
     kept::keep(new.options(), &installed.text);
     Ok(())
 }

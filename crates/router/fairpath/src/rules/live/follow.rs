@@ -1,6 +1,7 @@
 //! `fairpath rules follow`: rules at interfaces that appear after the load.
 
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use fairpath_bpf::{FrameFamily, HookRules};
@@ -37,13 +38,20 @@ pub struct FollowArgs {
 pub fn run(args: &FollowArgs) -> anyhow::Result<()> {
     let signals = Signals::take()?;
     let mut watch = LinkWatch::open().context("watch interfaces")?;
+    // The end of a load that waits for its confirmation: the rules before may need other programs.
+    let mut end: Option<Instant> = None;
     loop {
         // The first call has all that are there.
         let events = watch.events().context("watch interfaces")?;
         let concerns =
             |event: &LinkEvent| matches!(event, LinkEvent::Appeared(_) | LinkEvent::Removed(_));
-        if events.iter().any(concerns) {
-            for (name, rules) in attach(&args.place)? {
+        let is_over = end.is_some_and(|end| end <= Instant::now());
+        if is_over || events.iter().any(concerns) {
+            let attached = attach(&args.place)?;
+            end = attached
+                .waiting
+                .map(|left| Instant::now() + left + Duration::from_secs(1));
+            for (name, rules) in attached.new {
                 fairpath_cli::print(format!("{}: {rules}\n", line(&name)))?;
             }
         }
@@ -53,7 +61,11 @@ pub fn run(args: &FollowArgs) -> anyhow::Result<()> {
         let wanted = [signals.fd(), watch.as_fd()];
         let mut wake = wanted.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
         // Interrupted: the flags have the reason.
-        let _ = poll(&mut wake, PollTimeout::NONE);
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        let patience = left.map_or(PollTimeout::NONE, |left| {
+            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+        });
+        let _ = poll(&mut wake, patience);
         signals.rest();
         if signals.stop() || signals.take_reload() {
             return Ok(());
@@ -61,17 +73,26 @@ pub fn run(args: &FollowArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Puts the programs to interfaces that have none, and removes the pins of those that were removed. Returns
-/// the names of the first, with what runs there now. Without such rules there is nothing to do: a load attaches
-/// them itself.
-fn attach(place: &PinArgs) -> anyhow::Result<Vec<(String, String)>> {
+/// What an attachment changed.
+#[derive(Default)]
+struct Attached {
+    /// Names of interfaces, with what runs there now.
+    new: Vec<(String, String)>,
+    /// The time that a load waits for its confirmation.
+    waiting: Option<Duration>,
+}
+
+/// Puts the programs to interfaces that have none, and removes the pins of those that were removed. Without
+/// such rules there is nothing to do: a load attaches them itself.
+fn attach(place: &PinArgs) -> anyhow::Result<Attached> {
     let _lock = lock()?;
     let Some(pins) = place.mounted()? else {
-        return Ok(Vec::new());
+        return Ok(Attached::default());
     };
     let Some(mut rules) = HookRules::open_to_edit(&pins)? else {
-        return Ok(Vec::new());
+        return Ok(Attached::default());
     };
+    let waiting = rules.waiting();
     let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
     let mut families = FrameFamily::ALL.to_vec();
     families.retain(|family| frames::are_in(*family, &parts.families));
@@ -93,7 +114,7 @@ fn attach(place: &PinArgs) -> anyhow::Result<Vec<(String, String)>> {
         let after = HookRules::egress_interfaces(&pins)?;
         new.extend(names(&interfaces, &before, &after, "rules of mangle"));
     }
-    Ok(new)
+    Ok(Attached { new, waiting })
 }
 
 /// Names of interfaces that are in `after` only.

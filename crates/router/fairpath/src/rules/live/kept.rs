@@ -313,6 +313,16 @@ pub fn state(loaded: &Loaded, text: &[u8]) -> Option<(String, bool)> {
     Some((path, is_kept))
 }
 
+/// A sentence if the machine's file has other rules than those that are loaded, because their load named another
+/// file, or none.
+pub fn note_of_others(loaded: &Loaded) -> Option<String> {
+    let is_elsewhere = loaded.options().kept.as_deref() != Some(FILE);
+    let is_there = || Path::new(FILE).symlink_metadata().is_ok();
+    (is_elsewhere && is_of_machine() && is_there()).then(|| {
+        format!("the unit fairpath-rules loads {FILE} at the next start, which has other rules")
+    })
+}
+
 /// Removes the file of rules that were unloaded.
 ///
 /// # Errors

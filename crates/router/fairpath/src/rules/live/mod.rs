@@ -380,10 +380,19 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
     // Before the lock: large sets keep no other command waiting.
     let built = new.build()?;
     let lock = lock()?;
-    let (placed, outcomes) = put(&new, built, &given, &args.place, args.confirm, &lock)?;
+    let when = (args.confirm, Start::Command);
+    let (placed, outcomes) = put(&new, built, &given, &args.place, when, &lock)?;
     drop(lock);
     let kept = placed.iter().flatten().map(|placed| placed.kept).sum();
     report(args, &new, &suitable, kept, &outcomes)
+}
+
+/// Who puts rules to the hooks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Start {
+    Command,
+    /// Without another chance: a driver may not drop packets yet, and all other rules are there.
+    Machine,
 }
 
 /// Puts a load in place of the loaded rules, and its tables in place of those of iptables.
@@ -392,7 +401,7 @@ fn put(
     built: [Option<Built>; HOOK_FAMILIES],
     given: &Given,
     place: &PinArgs,
-    confirm: Option<Duration>,
+    (confirm, start): (Option<Duration>, Start),
     _lock: &HookLock,
 ) -> anyhow::Result<([Option<Placed>; HOOK_FAMILIES], Vec<Outcome>)> {
     let pins = place.pins()?;
@@ -401,7 +410,7 @@ fn put(
         shadow::refuse_to_end(new, found.as_ref())?;
         let old = found.as_ref();
         let back = old.map_or(Vec::new(), |(_, old)| old.options().taken_by(new.options()));
-        let switch = || install(new, built, found, &pins, confirm, None);
+        let switch = || install(new, built, found, &pins, (confirm, start), None);
         given.hand_over(new.options().load, place, confirm, &back, switch)
     });
     if done.is_err() && pins.is_new() {
@@ -513,7 +522,8 @@ pub fn edit_loaded(
         counted,
     };
     let found = Some((rules, old));
-    let installed = install(&new, new.build()?, found, &pins, None, Some(&edited))?;
+    let when = (None, Start::Command);
+    let installed = install(&new, new.build()?, found, &pins, when, Some(&edited))?;
     kept::keep(new.options(), &installed.text);
     Ok((count, rules_now))
 }
@@ -575,7 +585,7 @@ fn install(
     built: [Option<Built>; HOOK_FAMILIES],
     found: Option<(HookRules, Loaded)>,
     pins: &Pins,
-    until: Option<Duration>,
+    (until, start): (Option<Duration>, Start),
     edited: Option<&Edited>,
 ) -> anyhow::Result<Installed> {
     let text = new.text(&built)?;
@@ -595,6 +605,8 @@ fn install(
             limits: new.ruleset(family).is_some_and(egress::limits),
         })
     });
+    let is_first = found.is_none();
+    let was_tracking = is_first && is_tracking()?;
     if new.reads_connections() {
         keep_tracking()?;
     }
@@ -616,9 +628,13 @@ fn install(
     }
     let leaving = egress::interfaces(new)?;
     let before = (HookRules::early_cards(pins)?, frames::Attached::of(pins)?);
-    let is_first = found.is_none();
     let prepare = |rules: &mut HookRules| {
-        rules.drop_early(pins, &cards)?;
+        match rules.drop_early(pins, &cards) {
+            Err(error) if start == Start::Machine => {
+                fairpath_cli::note(format!("{error}: rules drop no packet in this driver"));
+            }
+            done => done?,
+        }
         for (family, interfaces) in &interfaces {
             rules.attach_frames(pins, *family, &interfaces.named())?;
         }
@@ -632,8 +648,8 @@ fn install(
         // The first error is the one to print.
         let _ = HookRules::keep_early(pins, &before.0);
         before.1.restore(pins);
-        if is_first {
-            // Another program may need connection tracking, but then by its own rules.
+        // That of before may be of rules with other pins.
+        if is_first && !was_tracking {
             let _ = end_tracking();
         }
         return Err(error.into());
@@ -747,6 +763,7 @@ fn report(
     let seconds = args.confirm.map(|time| time.as_secs());
     let mut notes = suitable.notes();
     notes.extend(frames::note(new));
+    notes.extend(kept::note_of_others(new));
     notes.extend(shadow::notes(new));
     if args.format == Format::Json {
         let object = json!({"loaded": new.describe(), "counters_kept": kept,
@@ -836,10 +853,15 @@ fn remove(place: &PinArgs) -> anyhow::Result<Removed> {
             }
         }
         // Programs without rules are those of an interrupted command.
-        Ok(None) => match HookRules::sweep(&pins)? || is_tracking()? {
-            true => Removed::Deciding,
-            false => Removed::Nothing,
-        },
+        Ok(None) => {
+            let is_swept = HookRules::sweep(&pins)?;
+            // Rules with other pins need the connections.
+            HookRules::refuse_others()?;
+            match is_swept || is_tracking()? {
+                true => Removed::Deciding,
+                false => Removed::Nothing,
+            }
+        }
         Err(HookError::Version { .. }) => {
             HookRules::sweep(&pins)?;
             Removed::Deciding
