@@ -278,7 +278,9 @@ static __attribute__((noinline)) int is_of_bridge(struct __sk_buff *ctx)
 
 	if (bpf_skb_load_bytes(ctx, 0, head, sizeof(head)))
 		return 0;
-	if (head[0] == 1 && head[1] == 0x80 && head[2] == 0xc2 && !(head[3] | head[4] | head[5]))
+	/* The group of spanning tree is 0, or another of these. */
+	if (head[0] == 1 && head[1] == 0x80 && head[2] == 0xc2 &&
+	    !(head[3] | head[4] | (head[5] & 0xf0)))
 		return 2;
 	type = head[12] << 8 | head[13];
 	if (type == FP_TYPE_IPV4)
@@ -319,6 +321,13 @@ FP_INLINE u32 take_record(const struct sk_buff *skb)
 		return 0;
 	*(volatile u64 FP_MEM *)&s->spare[RECORDED] = 0;
 	return *(volatile u64 FP_MEM *)&s->spare[RECORD];
+}
+
+/* A frame that leaves by a port does not come to the bridge as well, unless it was copied. */
+FP_INLINE void forget_record(const struct sk_buff *skb)
+{
+	if (!BPF_CORE_READ_BITFIELD(skb, cloned))
+		take_record(skb);
 }
 
 /*
@@ -372,15 +381,20 @@ int rules_br_out(struct __sk_buff *ctx)
 	}
 	if (!(role & IS_PORT) || !is_here(card))
 		return TCX_NEXT;
+	forget_record(skb);
 	bridge = master_of(card);
-	/* The mark may be the index of a port as well. */
-	is_sent = was_sent(bits, SENT_FRAME) && !(index && bits == bits_of(index));
-	if (is_sent)
-		ctx->tc_index = bits & ~SENT_FRAME;
-	else if (index)
+	/* A packet that a port receives and the router sends by another one has not been in the bridge. */
+	if (index && !was_routed(skb))
 		port = port_of(bridge, index, ~0u);
-	if (!is_sent && !index && !skb->sk)
+	/* Another program at the bridge may overwrite the mark, but not the route. */
+	is_sent = !port && (was_sent(bits, SENT_FRAME) || device_of_route(skb) == bridge);
+	if (is_sent && was_sent(bits, SENT_FRAME))
+		ctx->tc_index = bits & ~SENT_FRAME;
+	/* A VLAN device of the bridge may be on top of this one, which has another bridge. */
+	if (!is_sent && !index && !skb->sk && (bits & ~SENT_ALL) != SENT)
 		own = is_of_bridge(ctx);
+	if (own)
+		ctx->tc_index = SENT;
 	if (port)
 		hook = FP_HOOK_FORWARD;
 	else if (is_sent || own)

@@ -35,10 +35,74 @@ struct dst_entry {
 
 #include "rules_path.h"
 
+struct bpf_ct_opts___fairpath {
+	s32 netns_id;
+	s32 error;
+	u8 l4proto;
+	u8 dir;
+	u16 ct_zone_id;
+	u8 ct_zone_dir;
+	u8 reserved[3];
+};
+
+struct nf_conn___zone {
+	struct {
+		u16 id;
+		u8 flags;
+		u8 dir;
+	} zone;
+} FP_CO_RE;
+
+struct bpf_sock_tuple {
+	union {
+		struct {
+			u32 saddr;
+			u32 daddr;
+			u16 sport;
+			u16 dport;
+		} ipv4;
+		struct {
+			u32 saddr[4];
+			u32 daddr[4];
+			u16 sport;
+			u16 dport;
+		} ipv6;
+	};
+};
+
+struct nf_conntrack_tuple___protocol {
+	struct {
+		u8 protonum;
+	} dst;
+} FP_CO_RE;
+
+/* With conntrack only, which rules of CONNMARK load. */
+extern struct nf_conn *bpf_skb_ct_lookup(struct __sk_buff *ctx, struct bpf_sock_tuple *tuple,
+					 u32 bytes, struct bpf_ct_opts___fairpath *opts,
+					 u32 opts_bytes) __ksym __weak;
+extern void bpf_ct_release(struct nf_conn *entry) __ksym __weak;
+
 /* Bits of ctinfo: related, and its reply. Replies are behind the third one. */
 FP_INLINE int is_related(u32 info)
 {
 	return info == 1 || info == 4;
+}
+
+/* True for a packet that a filter of tc sent elsewhere, and that comes again: rules have seen it. */
+FP_INLINE int comes_again(const struct sk_buff *skb)
+{
+	const struct sk_buff___skip *same = (const struct sk_buff___skip *)skb;
+
+	return bpf_core_field_exists(same->tc_skip_classify) &&
+	       BPF_CORE_READ_BITFIELD(same, tc_skip_classify);
+}
+
+/* The interface to which a packet was routed, or 0. */
+FP_INLINE u64 device_of_route(const struct sk_buff *skb)
+{
+	const u8 *dst = (const u8 *)(skb->_skb_refdst & ~1ull);
+
+	return dst ? word_at(dst + bpf_core_field_offset(struct dst_entry, dev)) : 0;
 }
 
 /*
@@ -47,10 +111,9 @@ FP_INLINE int is_related(u32 info)
  */
 FP_INLINE int was_routed(const struct sk_buff *skb)
 {
-	const u8 *dst = (const u8 *)(skb->_skb_refdst & ~1ull);
 	u64 device = word_at((const u8 *)skb + bpf_core_field_offset(struct sk_buff, dev)), space;
 
-	if (!dst || word_at(dst + bpf_core_field_offset(struct dst_entry, dev)) != device)
+	if (device_of_route(skb) != device)
 		return 0;
 	space = word_at((const u8 *)device +
 			bpf_core_field_offset(struct net_device___space, nd_net.net));
@@ -108,15 +171,26 @@ FP_INLINE void copy_packet(struct __sk_buff *ctx, const struct sk_buff *skb,
 		copy_network(ctx, w, at, FP_RULES_HEAD);
 }
 
-/* The source of the packet's connection in its direction, which the packet had in POSTROUTING; or 0. */
-FP_INLINE const u8 *source_before(const struct sk_buff *skb)
+/* True for errors about a connection. IPv6: those behind other headers look as expected connections do. */
+FP_INLINE int is_error(const struct fp_rules_work FP_MEM *w)
+{
+	u32 next = w->family == FP_FAMILY_IPV4 ? w->head[9] : w->head[6];
+
+	return next == FP_P_ICMP || next == FP_P_ICMPV6 || fp_rules_is_extension(next);
+}
+
+/*
+ * The source of the packet's connection in its direction, which the packet had in POSTROUTING; or 0. Packets of
+ * an expected connection are related, too, and translated as others.
+ */
+FP_INLINE const u8 *source_before(const struct sk_buff *skb, const struct fp_rules_work FP_MEM *w)
 {
 	u64 nfct = skb->_nfct;
 	const u8 *entry = (const u8 *)(nfct & ~7ull);
 	u32 info = nfct & 7;
 	u64 status;
 
-	if (!entry || is_related(info))
+	if (!entry || (is_related(info) && is_error(w)))
 		return 0;
 	status = word_at(entry + bpf_core_field_offset(struct nf_conn, status));
 	/* IPS_SRC_NAT, IPS_DST_NAT */
@@ -137,6 +211,12 @@ FP_INLINE void put_source(struct fp_rules_work FP_MEM *w, const u8 *source)
 	}
 }
 
+/* The port of one side of a connection, as it is in a packet. Both sides have it at the same place. */
+FP_INLINE u16 port_at(const u8 *side)
+{
+	return (u16)word_at(side + bpf_core_field_offset(struct nf_conntrack_man, u.all));
+}
+
 /* The same for the port, if there is one. */
 FP_INLINE void put_port(struct fp_rules_work FP_MEM *w, const u8 *source)
 {
@@ -145,7 +225,7 @@ FP_INLINE void put_port(struct fp_rules_work FP_MEM *w, const u8 *source)
 
 	if (!(word & FP_L4_PORTS) || !fp_rules_has_ports((u8)word))
 		return;
-	port = (u16)word_at(source + bpf_core_field_offset(struct nf_conntrack_man, u.all));
+	port = port_at(source);
 	w->head[at & (FP_RULES_HEAD - 1)] = (u8)port;
 	w->head[(at + 1) & (FP_RULES_HEAD - 1)] = (u8)(port >> 8);
 	fp_set_field(w, FP_W_L4, 16, 0xffff, __builtin_bswap16(port));
@@ -236,6 +316,63 @@ FP_INLINE int write_changes(struct __sk_buff *ctx, struct fp_rules_work FP_MEM *
 	return changed & FP_CHANGED_MSS ? write_mss(ctx, w, at, w->length > length) : 0;
 }
 
+/*
+ * Gives the connection of a packet its mark. Programs may change an entry that they looked up, for TCP and UDP
+ * only. It is looked up by its first direction and its zone, and must be that of the packet.
+ */
+static __attribute__((noinline)) int save_mark(struct __sk_buff *ctx, const struct sk_buff *skb,
+					       u32 family, u32 mark)
+{
+	struct bpf_ct_opts___fairpath opts = { .netns_id = -1 /* that of the interface */ };
+	const u8 *entry = (const u8 *)(skb->_nfct & ~7ull), *from, *to;
+	struct bpf_sock_tuple tuple = {};
+	struct nf_conn *found = 0;
+	u64 at;
+	u32 i;
+
+	from = entry + bpf_core_field_offset(struct nf_conn, tuplehash[0].tuple.src);
+	to = entry + bpf_core_field_offset(struct nf_conn, tuplehash[0].tuple.dst);
+	opts.l4proto = (u8)word_at(
+		entry + bpf_core_field_offset(struct nf_conn, tuplehash[0].tuple) +
+		bpf_core_field_offset(struct nf_conntrack_tuple___protocol, dst.protonum));
+	if (!bpf_ksym_exists(bpf_skb_ct_lookup))
+		goto missing;
+	if (bpf_core_field_exists(struct nf_conn___zone, zone)) {
+		at = word_at(entry + bpf_core_field_offset(struct nf_conn___zone, zone));
+		opts.ct_zone_id = (u16)at;
+		opts.ct_zone_dir = (u8)(at >> 24);
+	}
+	if (family) {
+		for (i = 0; i < 4; i++) {
+			tuple.ipv6.saddr[i] = (u32)word_at(from + 4 * i);
+			tuple.ipv6.daddr[i] = (u32)word_at(to + 4 * i);
+		}
+		tuple.ipv6.sport = port_at(from);
+		tuple.ipv6.dport = port_at(to);
+		found = bpf_skb_ct_lookup(ctx, &tuple, sizeof(tuple.ipv6), &opts, sizeof(opts));
+	} else {
+		tuple.ipv4.saddr = (u32)word_at(from);
+		tuple.ipv4.daddr = (u32)word_at(to);
+		tuple.ipv4.sport = port_at(from);
+		tuple.ipv4.dport = port_at(to);
+		found = bpf_skb_ct_lookup(ctx, &tuple, sizeof(tuple.ipv4), &opts, sizeof(opts));
+	}
+	if (!found)
+		goto missing;
+	/* Else the compiler takes the entry for what was found. */
+	at = (u64)found;
+	asm volatile("" : "+r"(at));
+	if (at == (u64)entry) {
+		found->mark = mark;
+		bpf_ct_release(found);
+		return 0;
+	}
+	bpf_ct_release(found);
+missing:
+	fp_add64(&the_hook()->unsaved, 1);
+	return 1;
+}
+
 /* False for most packets that are no TCP packets with SYN. */
 FP_INLINE int may_be_syn(const struct sk_buff *skb, u32 at, u32 family)
 {
@@ -269,6 +406,9 @@ static __attribute__((noinline)) int limit_syn(struct __sk_buff *ctx, const stru
 	if (!(used & LIMITS))
 		return 0;
 	limits = find_limits(w, place);
+	/* Of rules that were replaced since. */
+	if ((limits & FP_LIMITS_PATH) && !w->path)
+		w->path = mtu_of_path(ctx, skb, w);
 	/* That of a sent packet has not been in FORWARD. */
 	if (!limits && ctx->ingress_ifindex)
 		fp_add64(&h->strays, 1);
@@ -330,7 +470,7 @@ static __attribute__((noinline)) int evaluate_egress(struct __sk_buff *ctx,
 	FP_PUT(w->changed, 0);
 	FP_PUT(w->mss_limits, 0);
 	FP_PUT(w->path, 0);
-	source = source_before(skb);
+	source = source_before(skb, w);
 	if (source)
 		put_source(w, source);
 	if (!fp_rules_read(w))
@@ -352,6 +492,8 @@ static __attribute__((noinline)) int evaluate_egress(struct __sk_buff *ctx,
 	}
 	if (!failed)
 		failed = write_changes(ctx, w, at, length);
+	if (!failed && w->changed & FP_CHANGED_CONNMARK)
+		save_mark(ctx, skb, family, (u32)(w->word[FP_W_MARK] >> 32));
 	/* Programs at the hooks take the scratch next, and change nothing. */
 	FP_PUT(w->mss_unknown, 0);
 	FP_PUT(w->path, 0);
@@ -372,7 +514,8 @@ int rules_egress(struct __sk_buff *ctx)
 	const struct sk_buff *skb = bpf_cast_to_kern_ctx(ctx);
 	u32 type = skb->protocol;
 
-	if ((type != TYPE_IPV4_RAW && type != TYPE_IPV6_RAW) || !was_routed(skb))
+	if ((type != TYPE_IPV4_RAW && type != TYPE_IPV6_RAW) || !was_routed(skb) ||
+	    comes_again(skb))
 		return TCX_NEXT;
 	return evaluate_egress(ctx, skb, type == TYPE_IPV6_RAW);
 }

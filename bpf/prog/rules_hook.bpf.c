@@ -60,6 +60,11 @@ struct sk_buff {
 	u16 mac_header;
 	u8 pkt_type : 3;
 	u8 ip_summed : 2;
+	u8 cloned : 1;
+} FP_CO_RE;
+
+struct sk_buff___skip {
+	u8 tc_skip_classify : 1;
 } FP_CO_RE;
 
 struct rtable {
@@ -270,8 +275,9 @@ struct rules_hook {
 	/* Bits as in `programs`: it may drop packets. Of rules in the shadow. */
 	u32 drops[PLACES][FAMILIES];
 	u32 clamps[PLACES][FAMILIES]; /* 1: rules read the MTU of the path */
-	u64 limits; /* rules_limits.h; 0: no rules limited the MSS in FORWARD yet */
-	u64 strays; /* SYNs without the limits of FORWARD */
+	u64 limits;  /* rules_limits.h; 0: no rules limited the MSS in FORWARD yet */
+	u64 strays;  /* SYNs without the limits of FORWARD */
+	u64 unsaved; /* connections that were not found for their mark */
 };
 
 /* A packet on its way through the hooks, and the set that it met first. */

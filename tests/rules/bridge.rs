@@ -8,6 +8,7 @@
 //!
 //! The scenario `rules-bridge` compares with ebtables-legacy, and VLAN devices, in a guest.
 
+use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 use fairpath_statistics::Random;
@@ -397,6 +398,37 @@ fn rules_of_bridges_know_ports_behind_other_filters() {
     twins.requests();
     assert_eq!(twins.agree("with clsact").0, 5);
     assert_eq!(twins.ours(), [1; 5]);
+}
+
+/// A filter at egress of the bridge overwrites the mark of its frames: packets still have their route.
+#[test]
+fn own_packets_meet_bridge_rules_behind_other_filters() {
+    let [root, tool, bridge] = NEEDS;
+    requires!(root, tool, bridge, Need::Tool("tc"));
+    let testbed = Testbed::new();
+    let mut twins = Twins::new(&testbed);
+    twins.load(&table(&["OUTPUT -p IPv4 --ip-proto udp -j DROP"]));
+    for netns in [&twins.kernel.netns, &twins.ours.netns] {
+        let lines = [
+            "addr add 10.77.0.1/24 dev br0",
+            "neigh add 10.77.0.9 lladdr 02:00:00:00:01:00 dev br0",
+        ];
+        netns.ip_batch(&lines.map(str::to_owned)).unwrap();
+        for words in [
+            "tc qdisc add dev br0 clsact",
+            "tc filter add dev br0 egress protocol all u32 match u32 0 0 flowid 1:7",
+        ] {
+            let words: Vec<&str> = words.split(' ').collect();
+            netns.run(&words).unwrap();
+        }
+        let send = || {
+            let socket = UdpSocket::bind("10.77.0.1:0").unwrap();
+            socket.send_to(b"own", "10.77.0.9:7001").unwrap();
+        };
+        netns.enter(send).unwrap();
+    }
+    let (counted, arrived) = twins.agree("with a filter at the bridge");
+    assert!(counted > 0 && arrived == 0, "{counted}, {arrived}");
 }
 
 /// They are loaded, edited, confirmed and unloaded with those of IPv4.

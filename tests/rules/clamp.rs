@@ -884,5 +884,8 @@ fn limits_that_would_differ_are_refused() {
             refused.contains("IPsec encrypts packets before tcx egress"),
             "{refused}"
         );
+        let marks = mangle(&["POSTROUTING -j MARK --set-mark 1"]);
+        let refused = router.fails(&["load", &router.file("marks", &marks)]);
+        assert!(refused.contains("IPsec encrypts packets"), "{refused}");
     }
 }

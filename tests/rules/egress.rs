@@ -179,6 +179,10 @@ fn rules(is_ipv4: bool) -> String {
 -A marked -s {net}{sep}{host} -p tcp -j MARK --set-mark 11
 -A marked -p udp -m udp --sport 5000:5010 -j MARK --set-xmark 0x10/0xf0
 -A marked -p udp -m udp --dport 77 -j CONNMARK --restore-mark
+-A marked -p udp -m udp --dport 55 -j CONNMARK --set-xmark 0x20/0xf0
+-A marked -p tcp -m mark ! --mark 0x0 -j CONNMARK --save-mark
+-A marked -p udp -m udp --dport 53 -j CONNMARK --save-mark --nfmask 0x0f --ctmask 0xff
+-A marked -m connmark --mark 0x20/0xf0
 -A marked -p udp -m conntrack --ctstate NEW -m udp --dport 54 -j MARK --or-mark 0x100
 -A marked -m length --length 1000:65535 -j MARK --set-mark 9
 -A marked -m mark --mark 0x1 -j CLASSIFY --set-class 1:1
@@ -190,6 +194,9 @@ fn rules(is_ipv4: bool) -> String {
 -A marked -m {matches_hops}-lt 9 -j {hops}-set 77
 -A marked -p tcp -m tcp --dport 81 --tcp-flags SYN,RST SYN -j TCPMSS --set-mss 900
 -A back -s {far} -j DSCP --set-dscp 10
+-A back -m connmark --mark 0x20/0xf0 -j MARK --set-mark 3
+-A back -m connmark --mark 0x1
+-A back -p udp -m udp --sport 54 -j CONNMARK --set-mark 0x40
 -A back -d {net}{sep}{host} -j TOS --set-tos 0x04/0x04
 -A back -p udp -j {hops}-dec 5
 COMMIT
@@ -456,6 +463,12 @@ fn changed_packets_are_those_of_iptables() {
             assert_eq!(counters(&saves[1], "raw"), counters(&saves[0], "raw"));
             let of_ours = counters(&router.done(&["counters", "--family", family]), "mangle");
             assert_eq!(of_ours, counters(&saves[0], "mangle"));
+            assert!(
+                of_ours
+                    .iter()
+                    .any(|line| line.contains("-A back -m connmark") && !line.starts_with("[0:")),
+                "{of_ours:?}"
+            );
             let unused = of_ours.iter().filter(|line| line.starts_with("[0:0]"));
             assert!(
                 unused.count() <= usize::from(family == "ipv6"),
@@ -463,6 +476,60 @@ fn changed_packets_are_those_of_iptables() {
             );
         }
         assert_eq!(ours.classes(), theirs.classes());
+    }
+}
+
+/// Connections get marks also in zones, of both directions and of one.
+#[test]
+fn connections_in_zones_get_marks() {
+    let [root, iptables, _, ethtool, nft] = TOOLS;
+    requires!(root, iptables, ethtool, nft);
+    let testbed = Testbed::new();
+    let [client, ours] = ["client", "ours"].map(|name| testbed.netns(name).unwrap());
+    let mut side = Side::new(ours, &client, "eth0");
+    let router = Router::new(side.netns.clone());
+    for (at, zone) in ["--zone 7", "--zone-orig 8", "--zone-reply 9"]
+        .iter()
+        .enumerate()
+    {
+        let words = format!("iptables-legacy -t raw -I PREROUTING -j CT {zone}");
+        let words: Vec<&str> = words.split(' ').collect();
+        side.netns.run(&words).unwrap();
+        let end = "iptables-legacy -t raw -A PREROUTING -i far -j DROP";
+        let end: Vec<&str> = end.split(' ').collect();
+        side.netns.run(&end).unwrap();
+        let mark = at + 1;
+        let text = mangle(&[
+            &format!("POSTROUTING -o wan -p udp -m udp --dport 9 -j CONNMARK --set-mark {mark}"),
+            &format!("POSTROUTING -o lan -m connmark --mark {mark}"),
+        ]);
+        let file = router.file("zones.v4", &text);
+        router.done(&["load", &file]);
+        router.done(&["counters", "--zero"]);
+        let frames: Vec<Vec<u8>> = (0..20)
+            .map(|port| {
+                let header = ipv4::Header::new([10, 1, 0, CLIENTS[0]].into(), [10, 2, 0, 9].into());
+                let frame = Frame::ethernet(CLIENT, LAN).ipv4_header(header);
+                frame.udp(7000 + 100 * at as u16 + port, 9).build()
+            })
+            .collect();
+        let passed = pass(&side.client, &frames, &mut side.far, FAR);
+        assert_eq!(passed.len(), 20, "{zone}");
+        // An answer comes from the other side of the zone's direction.
+        let back = pass(&side.far, &answers(&passed), &mut side.client, CLIENT);
+        assert_eq!(back.len(), 20, "{zone}");
+        let counters = router.done(&["counters"]);
+        let marked = format!("-A POSTROUTING -o lan -m connmark --mark {mark:#x}");
+        let line = counters.lines().find(|line| line.ends_with(&marked));
+        let shown = router.done(&["show"]);
+        assert!(
+            line.is_some_and(|line| line.starts_with("[20:")),
+            "{zone}: {counters}\n{shown}"
+        );
+        assert!(!shown.contains("of CONNMARK missing"), "{zone}: {shown}");
+        side.netns
+            .run(&["iptables-legacy", "-t", "raw", "-F"])
+            .unwrap();
     }
 }
 
@@ -494,12 +561,20 @@ fn what_is_another_thing_behind_postrouting_is_refused() {
             "line 3 reads --ctstatus",
         ),
         (
-            vec!["POSTROUTING -j CONNMARK --set-mark 1"],
-            "programs cannot change a connection",
+            vec![mark, "POSTROUTING -m conntrack ! --ctstate NEW,SNAT"],
+            "line 3 reads --ctstate SNAT",
         ),
         (
-            vec!["POSTROUTING -j CONNMARK --save-mark"],
-            "programs cannot change a connection",
+            vec!["POSTROUTING -j CONNMARK --set-mark 1"],
+            "by rules with -p tcp or -p udp",
+        ),
+        (
+            vec!["POSTROUTING ! -p tcp -j CONNMARK --save-mark"],
+            "by rules with -p tcp or -p udp",
+        ),
+        (
+            vec!["PREROUTING -p tcp -j CONNMARK --save-mark"],
+            "connections get marks behind POSTROUTING only",
         ),
         (
             vec![&format!("OUTPUT {syn} -j TCPMSS --clamp-mss-to-pmtu")],
@@ -518,8 +593,18 @@ fn what_is_another_thing_behind_postrouting_is_refused() {
         "{}*nat\n-A POSTROUTING -m mark --mark 1 -j ACCEPT\nCOMMIT\n",
         mangle(&[mark])
     );
+    let headers = format!(
+        "{}*nat\n-A POSTROUTING -m dscp --dscp 46 -j ACCEPT\nCOMMIT\n",
+        mangle(&["POSTROUTING -j DSCP --set-dscp 46"])
+    );
+    let saved = format!(
+        "{}*nat\n-A POSTROUTING -j CONNMARK --save-mark\nCOMMIT\n",
+        mangle(&[mark])
+    );
     for (text, reason) in [
         (both, "behind POSTROUTING only"),
+        (&headers, "table nat matches headers in POSTROUTING"),
+        (&saved, "table nat matches marks in POSTROUTING"),
         (&policy, "the policy drops packets"),
         (&nat, "table nat matches marks in POSTROUTING"),
     ] {

@@ -55,7 +55,7 @@ const RULES: &str = "
 46 -m u32 --u32 0=1
 46 -p udp -m udp --sport 1
 46 -j CLASSIFY --set-class 1:1
-46 -j CONNMARK --set-mark 1
+46 -p udp -j CONNMARK --set-mark 1
 46 -j CT --notrack
 4 -p udp -j DNAT --to-destination 192.0.2.1
 6 -p udp -j DNAT --to-destination 2001:db8::1

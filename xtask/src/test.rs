@@ -13,7 +13,7 @@
 //! | `report` | counts, times, budgets |
 //!
 //! Test executables of the one build are run directly, in three phases: those that use a processor, one
-//! a processor, and guests likewise; those that wait, six threads at a time; those that measure, each
+//! a processor, and the guests; those that wait, six threads at a time; those that measure, each
 //! alone. All run even if one fails. What libtest prints is passed on as it is, when
 //! its program has ended.
 

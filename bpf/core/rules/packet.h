@@ -236,7 +236,8 @@ FP_FUNC int fp_rules_read_ipv6(struct fp_rules_work FP_MEM *w FP_ARG)
 	payload = fp_rules_u16(w, 4);
 	if (payload + 40 > w->length)
 		return 0;
-	if (payload || fp_rules_u8(w, 6) != FP_P_HOPOPTS)
+	/* A jumbogram has its length in an option. Many segments of TCP (GSO, since Linux 7.0) have it nowhere. */
+	if (payload || (fp_rules_u8(w, 6) != FP_P_HOPOPTS && w->length <= 40 + 0xffff))
 		w->length = payload + 40;
 	w->word[FP_W_ADDR] = fp_load64_raw(w->head + 8);
 	w->word[FP_W_ADDR1] = fp_load64_raw(w->head + 16);

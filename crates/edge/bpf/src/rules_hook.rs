@@ -67,7 +67,7 @@ pub const HOOK_FAMILIES: usize = 4;
 /// Those at the hooks of netfilter: the first ones (`FAMILIES`).
 pub const IP_FAMILIES: usize = 2;
 /// The version of everything in the arena: that of the header here, of images, and of scratches.
-const FORMAT: u32 = 8 | VERSION << 8 | (size_of::<Work>() as u32) << 16;
+const FORMAT: u32 = 9 | VERSION << 8 | (size_of::<Work>() as u32) << 16;
 
 /// `struct rules_hook`.
 #[repr(C)]
@@ -103,6 +103,7 @@ struct Header {
     /// 0: no rules limited the MSS in FORWARD yet.
     limits: AtomicU64,
     strays: AtomicU64,
+    unsaved: AtomicU64,
 }
 
 const HEADER_BYTES: usize = 1024;
@@ -238,6 +239,8 @@ pub struct HookCounts {
     pub unknown: u64,
     /// SYNs that left without the limits of the MSS that rules in FORWARD set, or perhaps set.
     pub strays: u64,
+    /// Marks that rules gave to a connection which was not found.
+    pub unsaved: u64,
 }
 
 /// Rules at the hooks of a network namespace.
@@ -319,6 +322,7 @@ impl HookRules {
             clamps: Default::default(),
             limits: AtomicU64::new(0),
             strays: AtomicU64::new(0),
+            unsaved: AtomicU64::new(0),
         };
         // SAFETY: inside the mapping, aligned to a page.
         unsafe { base.cast::<Header>().write(header) };
@@ -652,6 +656,7 @@ impl HookRules {
             unlogged: count(&header.unlogged),
             unknown: count(&header.unknown),
             strays: count(&header.strays),
+            unsaved: count(&header.unsaved),
         }
     }
 

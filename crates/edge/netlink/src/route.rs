@@ -14,6 +14,7 @@ const RTM_GETROUTE: u16 = 26;
 const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_METRICS: u16 = 8;
+const RTA_MULTIPATH: u16 = 9;
 const RTA_TABLE: u16 = 15;
 const RTA_ENCAP_TYPE: u16 = 21;
 const RTAX_LOCK: u16 = 1;
@@ -112,7 +113,8 @@ fn limiting(payload: &[u8]) -> Option<LimitingRoute> {
     let metrics = attr(attributes, RTA_METRICS).unwrap_or_default();
     let locked = attr_u32(metrics, RTAX_LOCK).unwrap_or(0) & 1 << RTAX_MTU != 0;
     let mtu = attr_u32(metrics, RTAX_MTU).filter(|_| !locked);
-    let tunnel = attr(attributes, RTA_ENCAP_TYPE).and_then(|value| u16_at(value, 0));
+    let of_paths = attr(attributes, RTA_MULTIPATH).and_then(tunnel_of_paths);
+    let tunnel = tunnel_of(attributes).or(of_paths);
     if mtu.is_none() && tunnel.is_none() || flags & RTM_F_CLONED != 0 {
         return None;
     }
@@ -127,6 +129,23 @@ fn limiting(payload: &[u8]) -> Option<LimitingRoute> {
         mtu,
         tunnel,
     })
+}
+
+fn tunnel_of(attributes: &[u8]) -> Option<u16> {
+    attr(attributes, RTA_ENCAP_TYPE).and_then(|value| u16_at(value, 0))
+}
+
+/// The first tunnel of several paths: each is a `struct rtnexthop`, then its attributes.
+fn tunnel_of_paths(mut paths: &[u8]) -> Option<u16> {
+    const HEADER: usize = 8;
+    loop {
+        let bytes = usize::from(u16_at(paths, 0)?);
+        let found = tunnel_of(paths.get(HEADER..bytes)?);
+        if found.is_some() {
+            return found;
+        }
+        paths = paths.get(bytes.next_multiple_of(4)..)?;
+    }
 }
 
 fn address(bytes: &[u8]) -> Option<IpAddr> {

@@ -90,7 +90,8 @@ const CONNECTION: &str = "the connection is known after conntrack only";
 const NO_OUTPUT: &str = "the output interface is not known before routing";
 const NO_SOCKET: &str = "the socket is known to netfilter only";
 const WRITES: &str = "packets and their marks change behind POSTROUTING only";
-const WRITES_CONNECTION: &str = "programs cannot change a connection or its mark";
+const WRITES_CONNECTION: &str =
+    "connections get marks behind POSTROUTING only, by rules with -p tcp or -p udp";
 const AT_EGRESS: &str = "in table mangle, at tcx egress of the output interface";
 const LIMIT_AT_EGRESS: &str = "in table mangle, the limit is carried out at tcx egress";
 const BRIDGE_PORT: &str = "ports of a bridge are known to the bridge only";
@@ -106,6 +107,7 @@ const NO_FRAMES: &str = "netfilter programs run for IPv4 and IPv6 only";
 const OF_BRIDGES: &str =
     "arptables has FORWARD for frames of bridges only, which the programs at tcx do not evaluate";
 const OF_FILTER: &str = "the programs at tcx evaluate table filter of ebtables only: nat and broute act before the bridge decides, load them with ebtables-restore and these rules with --skip-table";
+const NO_STP: &str = "ebtables does not find the spanning tree of a bridge in what it sends";
 const NO_LOGS: &str = "logs of frames are not printed";
 const NOT_PERMITTED: &str = "iptables permits the target at the other hooks only";
 const NOT_IN_ARP: &str = "arptables permits the target at the other hooks only";
@@ -147,9 +149,21 @@ pub fn change_answer(rule: &Rule) -> Option<Answer> {
     };
     let options = rule.target_options();
     match kind {
-        Kind::TargetConnmark if options.has("--restore-mark") => Some(Answer::Exact),
+        Kind::TargetConnmark if options.has("--restore-mark") || has_port(rule) => {
+            Some(Answer::Exact)
+        }
         kind => changes_packet(kind).then(|| answer(kind, Point::TcxEgress)),
     }
+}
+
+/// True if only packets of TCP or of UDP match: programs find their connections to change them.
+fn has_port(rule: &Rule) -> bool {
+    const FOUND: [u64; 2] = [6, 17];
+    let mut protocols = rule.matches().filter_map(|group| match group.kind {
+        Kind::Ip => group.number("-p"),
+        _ => None,
+    });
+    protocols.any(|(protocol, not)| !not && FOUND.contains(&protocol))
 }
 
 /// The answer for a match or a target at a point.
@@ -268,7 +282,7 @@ pub fn hook_answer(kind: Kind, hook: Hook) -> HookAnswer {
     if kind.is_target() && !permits_target(kind, hook) {
         return HookAnswer::Refused(NOT_PERMITTED);
     }
-    if hook == Hook::Postrouting && changes_packet(kind) {
+    if hook == Hook::Postrouting && (changes_packet(kind) || kind == Kind::TargetConnmark) {
         return HookAnswer::Moved(AT_EGRESS);
     }
     if hook == Hook::Forward && kind == Kind::TargetTcpmss {
@@ -331,6 +345,10 @@ fn bridge_kind_answer(kind: Kind) -> Answer {
 pub fn frame_answer(family: Family, table: &str, rule: &Rule, hooks: &[Hook]) -> Answer {
     if is_elsewhere(family, table) {
         return Answer::Refused(OF_FILTER);
+    }
+    let is_sent = family == Family::Bridge && hooks.contains(&Hook::Output);
+    if is_sent && rule.matches().any(|group| group.kind == Kind::Stp) {
+        return Answer::Refused(NO_STP);
     }
     let point = match hooks {
         [Hook::Output] => Point::TcxEgress,

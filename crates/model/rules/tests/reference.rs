@@ -6,10 +6,12 @@ mod ruleset;
 #[path = "reference/tcpmss.rs"]
 mod tcpmss;
 
+use fairpath_core::rules::CounterMode;
+use fairpath_rules::image::{Lookups, build};
 use fairpath_rules::spec::Kind;
 use fairpath_rules::{
-    Changes, Connection, Family, Hook, Item, MssLimit, Owner, Reference, RuleResult, Sets, Step,
-    Unknown, Value, Verdict,
+    Changes, Connection, Core, Family, Hook, Item, MssLimit, Owner, Reference, RuleResult, Sets,
+    Step, Unknown, Value, Verdict,
 };
 use packets::*;
 use proptest::prelude::*;
@@ -179,6 +181,24 @@ fn bytes_are_the_length_of_the_header() {
     reference.evaluate(Hook::Input, &frame.packet());
     let id = base(&ruleset, "filter", "INPUT");
     assert_eq!(reference.counters("filter", id, 0).bytes, 36);
+}
+
+/// Many segments of TCP that the kernel sends as one packet, of which no header has the length.
+#[test]
+fn long_segments_of_ipv6_are_evaluated_whole() {
+    let mut frame = v6(6, &tcp(0x10, &[])).with(4, &[0, 0]);
+    frame.length = 90_000;
+    let ruleset = filter(Family::Ipv6, "-A INPUT -p tcp -m tcp --dport 80 -j DROP");
+    let mut reference = Reference::new(&ruleset, None);
+    let verdict = reference.evaluate(Hook::Input, &frame.packet()).verdict;
+    let id = base(&ruleset, "filter", "INPUT");
+    let counters = reference.counters("filter", id, 0);
+    assert_eq!((verdict, counters.bytes), (Verdict::Drop, 90_000));
+    let built = build(&ruleset, None, Lookups::Never).unwrap();
+    let mut core = Core::new(&built, CounterMode::Exact).unwrap();
+    let outcome = core.evaluate(Hook::Input, &frame.packet()).unwrap();
+    assert_eq!(outcome.verdict, Verdict::Drop);
+    assert_eq!(core.rule_counters(&built, 0, id, 0), counters);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::state::{MatchId, State};
-use super::view::{Answer, Transport, Walked};
+use super::view::{Answer, LONGEST, Transport, Walked};
 use super::{bridge, extension, facts, lookup, transport};
 use crate::packet::Unknown;
 use crate::sets::Sets;
@@ -145,8 +145,10 @@ fn ttl(group: &Group, context: &Context) -> Answer {
 fn length(group: &Group, context: &Context) -> Answer {
     let length = match context.family {
         Family::Ipv6 => match u32::from(context.view.u16(4)?) {
-            // A jumbogram.
-            0 if context.view.byte(6)? == 0 => context.view.length as u32,
+            // A jumbogram, or segments of TCP.
+            0 if context.view.byte(6)? == 0 || context.view.length > LONGEST => {
+                context.view.length as u32
+            }
             payload => payload + 40,
         },
         _ => u32::from(context.view.u16(2)?),

@@ -291,6 +291,9 @@ impl View {
     }
 }
 
+/// Bytes that a header of IPv6 can say.
+pub(super) const LONGEST: usize = IPV6_HEADER + 0xffff;
+
 /// The IP layer removes bytes after the length that the header has (`ip_rcv`, `ip6_rcv`).
 fn wire_length(family: Family, bytes: &[u8], length: usize) -> usize {
     let field = |at: usize| {
@@ -301,6 +304,8 @@ fn wire_length(family: Family, bytes: &[u8], length: usize) -> usize {
         Family::Ipv4 => field(2),
         // A jumbogram has its length in a hop-by-hop option (RFC 2675).
         Family::Ipv6 if field(4) == Some(0) && bytes.get(6) == Some(&HOP_BY_HOP) => None,
+        // Segments of TCP (GSO) that are together longer than the field can say.
+        Family::Ipv6 if field(4) == Some(0) && length > LONGEST => None,
         Family::Ipv6 => field(4).map(|payload| payload + IPV6_HEADER),
         Family::Arp | Family::Bridge => None,
     };

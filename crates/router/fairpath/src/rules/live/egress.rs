@@ -4,7 +4,7 @@
 use fairpath_bpf::{HOOK_FAMILIES, HookRules, Pins};
 use fairpath_rules::spec::Kind;
 use fairpath_rules::{
-    ChainId, Family, Hook, Point, Policy, Rule, Ruleset, Table, Target, change_answer,
+    ChainId, Family, Group, Hook, Point, Policy, Rule, Ruleset, Table, Target, change_answer,
     matches_answer, rule_answer,
 };
 
@@ -71,10 +71,7 @@ impl Changes {
         if hooks.contains(&Hook::Forward) && clamps(rule) {
             reason = reason.or_else(|| self.reader.clone());
         }
-        reason.or_else(|| {
-            let limits = limits_mss(rule).then(|| paths.obstacle(family, clamps(rule)));
-            limits.flatten()
-        })
+        reason.or_else(|| paths.obstacle(family, clamps(rule)))
     }
 }
 
@@ -116,12 +113,9 @@ fn obstacle(table: &Table, hooks: &[Vec<Hook>]) -> Option<String> {
                 rule.line
             ));
         }
-        if rule
-            .matches()
-            .any(|group| group.kind == Kind::Conntrack && group.has("--ctstatus"))
-        {
+        if let Some(what) = rule.matches().find_map(of_later) {
             return Some(format!(
-                "line {} reads --ctstatus, which is another one behind POSTROUTING",
+                "line {} reads {what}, which is another one behind POSTROUTING",
                 rule.line
             ));
         }
@@ -130,6 +124,19 @@ fn obstacle(table: &Table, hooks: &[Vec<Hook>]) -> Option<String> {
     let drops = chains
         .any(|(_, chain)| chain.hook == Some(Hook::Postrouting) && chain.policy == Policy::Drop);
     drops.then(|| "the policy drops packets, which is not possible behind POSTROUTING".to_owned())
+}
+
+/// The fact about a connection that table nat, or the end of POSTROUTING, changes.
+fn of_later(group: Group) -> Option<&'static str> {
+    const SNAT: u64 = 32;
+    if group.kind != Kind::Conntrack {
+        return None;
+    }
+    let states = group.number("--ctstate").map_or(0, |(states, _)| states);
+    match group.has("--ctstatus") {
+        true => Some("--ctstatus"),
+        false => (states & SNAT != 0).then_some("--ctstate SNAT"),
+    }
 }
 
 /// The reason if rules read the MSS in FORWARD or behind it. At the hooks, the MTU of the path is not known,

@@ -198,6 +198,7 @@ impl Figures {
             ("packets_parked", counts.parked),
             ("logs_without_place", counts.unlogged),
             ("syns_without_limit", counts.strays),
+            ("connections_without_mark", counts.unsaved),
         ];
         let tables = known.tables.iter();
         let stores = tables.filter_map(|at| Some(memory?.store(*at)));

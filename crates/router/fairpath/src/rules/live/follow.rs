@@ -73,7 +73,7 @@ pub fn run(args: &FollowArgs) -> anyhow::Result<()> {
     }
 }
 
-/// What an attachment changed.
+/// The outcome of an attachment.
 #[derive(Default)]
 struct Attached {
     /// Names of interfaces, with what runs there now.

@@ -387,7 +387,7 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
     report(args, &new, &suitable, kept, &outcomes)
 }
 
-/// Who puts rules to the hooks.
+/// The occasion on which rules are put to the hooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Start {
     Command,

@@ -38,8 +38,11 @@ pub struct Elsewhere {
     taken: BTreeSet<(State, String)>,
     /// Sets of the kernel that rules match or change.
     sets: BTreeSet<(String, String)>,
-    /// Families whose table nat matches marks in POSTROUTING, as [`State::Recent`] has them.
+    /// Families whose table nat reads or sets marks in POSTROUTING, as [`State::Recent`] has them.
     marks: BTreeSet<bool>,
+    /// Families whose table nat matches in POSTROUTING what rules change in headers.
+    #[serde(default)]
+    headers: BTreeSet<bool>,
     /// Families with a table that matches the MSS or the length behind FORWARD of mangle.
     #[serde(default)]
     sizes: BTreeSet<bool>,
@@ -49,8 +52,11 @@ impl Elsewhere {
     /// Adds a table that iptables has.
     pub fn add(&mut self, family: Family, table: &Table, sets: Option<&Sets>) {
         let of_table = || table.name.to_string();
-        if &*table.name == NAT && matches_marks(table) {
+        if &*table.name == NAT && of_postrouting(table).any(uses_marks) {
             self.marks.insert(family == Family::Ipv4);
+        }
+        if &*table.name == NAT && of_postrouting(table).any(matches_headers) {
+            self.headers.insert(family == Family::Ipv4);
         }
         if matches_sizes(table) {
             self.sizes.insert(family == Family::Ipv4);
@@ -78,6 +84,7 @@ impl Elsewhere {
         ByState {
             tables: all.map(|(state, table)| (state, &table[..])).collect(),
             marks: &self.marks,
+            headers: &self.headers,
             sizes: &self.sizes,
         }
     }
@@ -87,6 +94,7 @@ impl Elsewhere {
 pub struct ByState<'e> {
     tables: BTreeMap<&'e State, &'e str>,
     marks: &'e BTreeSet<bool>,
+    headers: &'e BTreeSet<bool>,
     sizes: &'e BTreeSet<bool>,
 }
 
@@ -95,6 +103,9 @@ impl ByState<'_> {
     pub fn reason(&self, rule: &Rule, family: Family, sets: Option<&Sets>) -> Option<String> {
         if self.marks.contains(&(family == Family::Ipv4)) && sets_mark(rule) {
             return Some(MARKS.to_owned());
+        }
+        if self.headers.contains(&(family == Family::Ipv4)) && changes_header(rule) {
+            return Some(HEADERS.to_owned());
         }
         if self.sizes.contains(&(family == Family::Ipv4)) && limits_mss(rule) {
             return Some(SIZES.to_owned());
@@ -115,6 +126,10 @@ impl ByState<'_> {
 
 /// Marks that change at tcx egress, after POSTROUTING of nat.
 const MARKS: &str = "table nat matches marks in POSTROUTING, which comes before tcx egress";
+
+/// Headers that change at tcx egress.
+const HEADERS: &str =
+    "table nat matches headers in POSTROUTING that change behind it, at tcx egress";
 
 /// A limit of the MSS that is carried out at tcx egress.
 const SIZES: &str =
@@ -153,15 +168,34 @@ fn sets_mark(rule: &Rule) -> bool {
     )
 }
 
-/// True if rules that POSTROUTING reaches match marks.
-fn matches_marks(table: &Table) -> bool {
+fn changes_header(rule: &Rule) -> bool {
+    matches!(
+        rule.target,
+        Target::Extension(Kind::TargetDscp | Kind::TargetTos | Kind::TargetTtl | Kind::TargetHl)
+    )
+}
+
+/// Rules that POSTROUTING reaches.
+fn of_postrouting(table: &Table) -> impl Iterator<Item = &Rule> {
     let hooks = hooks_of(table);
-    let mut chains = table
+    let chains = table
         .chains()
-        .filter(|(id, _)| hooks[id.0 as usize].contains(&Hook::Postrouting));
-    chains.any(|(_, chain)| {
-        let mut kinds = chain.rules.iter().flat_map(Rule::matches);
-        kinds.any(|group| group.kind == Kind::Mark)
+        .filter(move |(id, _)| hooks[id.0 as usize].contains(&Hook::Postrouting));
+    chains.flat_map(|(_, chain)| &chain.rules)
+}
+
+fn uses_marks(rule: &Rule) -> bool {
+    let mut kinds = rule.matches().map(|group| group.kind);
+    sets_mark(rule) || kinds.any(|kind| matches!(kind, Kind::Mark | Kind::Connmark | Kind::Opaque))
+}
+
+fn matches_headers(rule: &Rule) -> bool {
+    let mut kinds = rule.matches().map(|group| group.kind);
+    kinds.any(|kind| {
+        matches!(
+            kind,
+            Kind::Dscp | Kind::Tos | Kind::Ttl | Kind::Hl | Kind::Ecn | Kind::U32 | Kind::Opaque
+        )
     })
 }
 

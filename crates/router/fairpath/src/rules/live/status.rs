@@ -118,6 +118,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
             "packets_dropped_without_scratch": counts.pressed,
             "packets_dropped_unknown": counts.unknown, "logs_without_place": counts.unlogged,
             "syns_without_limit": counts.strays,
+            "connections_without_mark": counts.unsaved,
             "packets_dropped_table_full": tables.map(|(refused, _)| refused),
             "packets_dropped_table_in_use": tables.map(|(_, contended)| contended)});
         fairpath_cli::print(format!("{object}\n"))?;
@@ -215,6 +216,9 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
             ),
         };
     }
+    if let Some(note) = kept::note_of_others(&loaded) {
+        let _ = writeln!(out, "{note}");
+    }
     match answered {
         Some(true) => out += ANSWERED,
         Some(false) => out += NOT_ANSWERED,
@@ -244,6 +248,13 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
             out,
             "{} SYNs left without a limit of TCPMSS in FORWARD: rules did not see them at both places",
             counts.strays
+        );
+    }
+    if counts.unsaved > 0 {
+        let marks = counted(counts.unsaved as usize, "mark", "marks");
+        let _ = writeln!(
+            out,
+            "{marks} of CONNMARK missing: the connection of the packet was not found"
         );
     }
     if let Some((refused, contended)) = tables {
