@@ -114,7 +114,7 @@ pass "the gap was $(($(field .flip_ns) / 1000)) us of an emulated processor"
 # A qdisc that cannot be continued is removed: its packets are lost, and counted.
 # The kernel passes nothing during that time, without a counter: few packets arrive, from senders that never wait for buffers.
 # Those send on while the new one is loaded, which takes long in a guest.
-ask rate one 400000
+ask rate one 450000
 kill $pings
 udp 62k 60
 sleep 2
