@@ -97,7 +97,16 @@ pub enum Reason {
     Below(String),
 }
 
+/// Files that may differ for suites to run whole. More changes concern almost all suites, and all tests
+/// take longer than a run may.
+const FEW: usize = 150;
+
 impl Since {
+    /// True if too many files differ for suites to run whole.
+    pub fn is_much(&self) -> bool {
+        matches!(self, Since::Commit(_, files) if files.len() > FEW)
+    }
+
     pub fn read() -> Since {
         match Since::from_git() {
             Ok(since) => since,

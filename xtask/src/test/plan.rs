@@ -125,6 +125,9 @@ impl Turn {
         let entry = self.since.entry(name, table).map(Reason::Near);
         let reason = entry.or_else(|| self.since.reason(covers, &self.packages, &table.apart));
         match (reason, self.shard) {
+            (Some(Reason::Near(reason)), Some(shard)) if self.since.is_much() => {
+                (Part::Share(shard.doubled()), Some(reason))
+            }
             (Some(Reason::Near(reason)), _) => (Part::Whole, Some(reason)),
             (Some(Reason::Below(reason)), Some(shard)) => {
                 (Part::Share(shard.doubled()), Some(reason))
@@ -205,8 +208,12 @@ fn introduce(turn: &Turn, commit: Option<&str>, setting: &Setting) {
     match &turn.since {
         Since::Unknown(why) => println!("plan: no commit is known to have passed in full: {why}"),
         Since::Commit(passed, files) => {
+            let much = match turn.since.is_much() {
+                true => ": more than suites run whole for",
+                false => "",
+            };
             println!(
-                "plan: {} files differ from {passed}, which passed in full",
+                "plan: {} files differ from {passed}, which passed in full{much}",
                 files.len()
             );
         }
@@ -596,6 +603,22 @@ mod tests {
             ..turn(&[], "2/4")
         };
         assert!(cross(&full).is_ok());
+    }
+
+    #[test]
+    fn much_is_run_by_halves() {
+        let shard = "2/4".parse::<Shard>().unwrap();
+        let covers = Covers {
+            paths: vec!["tests/own".to_owned()],
+            ..Covers::default()
+        };
+        let other: Vec<String> = (0..200).map(|file| format!("docs/{file}")).collect();
+        let part = |files: &[&str]| turn(files, "2/4").part("own", &covers, &Table::default()).0;
+        assert_eq!(part(&["tests/own"]), Part::Whole);
+        let mut files: Vec<&str> = other.iter().map(String::as_str).collect();
+        assert_eq!(part(&files), Part::Share(shard));
+        files.push("tests/own");
+        assert_eq!(part(&files), Part::Share(shard.doubled()));
     }
 
     #[test]
