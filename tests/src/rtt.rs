@@ -11,7 +11,7 @@ use crate::binary;
 use crate::records::Records;
 
 /// The maximum time of any operation on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// `fairpath rtt` in a namespace; killed when dropped.
 #[derive(Debug)]
