@@ -573,6 +573,10 @@ fn what_is_another_thing_behind_postrouting_is_refused() {
             "by rules with -p tcp or -p udp",
         ),
         (
+            vec!["POSTROUTING -p tcp -j CONNMARK --set-mark 1/0xff --left-shift-mark 2"],
+            "programs do not shift marks",
+        ),
+        (
             vec!["PREROUTING -p tcp -j CONNMARK --save-mark"],
             "connections get marks behind POSTROUTING only",
         ),
