@@ -12,17 +12,21 @@ use crate::scene::{QUEUE, Scene, faults, stderr, write_script};
 /// The first record of a run that has a fault of this kind, and the page says so.
 fn assert_named(scene: &Scene, output: &Output, kind: &str) -> Value {
     let text = stderr(output);
-    // One setting, whose runs are all invalid. A run is repeated once, or more often if others disturbed it.
-    let repeated = if kind == "shared-cpu" { 3 } else { 1 };
     assert_eq!(output.status.code(), Some(3), "{text}");
-    let runs = repeated + 1;
+    let records = scene.records();
+    // One setting, whose runs are all invalid. A run is repeated once, and up to three times more if others
+    // disturbed it: another program on this machine may do so in each test.
+    let repeated = records.iter().filter(|run| run["place"] != 0).count();
+    let least = if kind == "shared-cpu" { 3 } else { 1 };
+    assert!((least..=4).contains(&repeated), "repeated {repeated} times");
+    let runs = records.len();
+    assert_eq!(runs, repeated + 1);
     let invalid = format!("Invalid runs: {runs} of {runs}");
     assert!(text.contains(&invalid), "{text}");
     assert!(
         text.ends_with("Settings without a valid run: the only one\n\n"),
         "{text}"
     );
-    let records = scene.records();
     assert!(
         faults(&records[0]).contains(&kind),
         "{kind}: {:#}",
@@ -30,8 +34,6 @@ fn assert_named(scene: &Scene, output: &Output, kind: &str) -> Value {
     );
     let page = std::fs::read_to_string(scene.out().join("report.md")).unwrap();
     assert!(page.contains("✗ 0"), "{page}");
-    let again = records.iter().filter(|run| run["place"] != 0).count();
-    assert_eq!(again, repeated);
     records.into_iter().next().unwrap()
 }
 

@@ -5,7 +5,7 @@
 //! open as `/dev/tty`: it leads a new session, and with it a process group.
 
 use anyhow::{Context, Result};
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use std::io::{BufRead, BufReader, PipeReader, pipe};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,6 +25,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(3);
 /// For the last lines after the end; who holds the pipe longer is not waited for.
 const LAST_LINES: Duration = Duration::from_secs(1);
+/// For processes that are ending when the program has ended.
+const GRACE: Duration = Duration::from_secs(2);
+/// Set for the program and what it starts, to a value of its own: which processes are its.
+const JOB_ENV: &str = "FAIRPATH_TEST_JOB";
 /// Of the kernel's clock for processes, everywhere Linux runs.
 const TICKS_PER_SECOND: f64 = 100.0;
 
@@ -62,6 +66,9 @@ pub struct Ended {
 pub fn run(order: &Order, stop: &AtomicBool) -> Result<Ended> {
     let began = Instant::now();
     let (output, input) = pipe().context("make a pipe")?;
+    static JOBS: AtomicU64 = AtomicU64::new(0);
+    let number = JOBS.fetch_add(1, Ordering::Relaxed);
+    let job = format!("{}.{number}", std::process::id());
     // `setsid` needs no child for this, as it leads no group here: the process stays the same.
     let mut command = Command::new("setsid");
     command
@@ -70,6 +77,7 @@ pub fn run(order: &Order, stop: &AtomicBool) -> Result<Ended> {
         .args(&order.args)
         .current_dir(&order.dir)
         .envs(order.env.iter().map(|(name, value)| (name, value)))
+        .env(JOB_ENV, &job)
         .stdin(Stdio::null())
         .stdout(input.try_clone().context("share the pipe")?)
         .stderr(input);
@@ -87,9 +95,19 @@ pub fn run(order: &Order, stop: &AtomicBool) -> Result<Ended> {
     let why = attend(group, &lines, &mut kept, began + order.deadline, stop)?;
     let cpu_s = cpu_seconds(group).unwrap_or(0.0);
     let took = began.elapsed();
+    let left = match why {
+        None => left_by(&job),
+        Some(_) => Vec::new(),
+    };
     // What it left behind must neither run on nor hold the pipe. The group's number is not free yet.
     let _ = killpg(group, Signal::SIGKILL);
-    let end = end(&mut child, why, order.deadline)?;
+    for (pid, _) in processes_of(&job) {
+        let _ = kill(pid, Signal::SIGKILL);
+    }
+    let mut end = end(&mut child, why, order.deadline)?;
+    if end == End::Passed && !left.is_empty() {
+        end = End::Failed(format!("left processes: {}", left.join(", ")));
+    }
     let until = Instant::now() + LAST_LINES;
     while let Ok(line) = lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
         kept.push(line);
@@ -149,6 +167,33 @@ fn has_ended(group: Pid) -> Result<bool> {
     let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     let status = waitid(Id::Pid(group), flags).context("wait for a test")?;
     Ok(status != WaitStatus::StillAlive)
+}
+
+/// Processes of a job, with their names. One that cleared its environment is not found.
+fn processes_of(job: &str) -> Vec<(Pid, String)> {
+    let ours = format!("{JOB_ENV}={job}");
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|entry| {
+        let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+        // Empty for a zombie; a process may end at any time.
+        let variables = fs::read(entry.path().join("environ")).ok()?;
+        let is_ours = variables.split(|&b| b == 0).any(|v| v == ours.as_bytes());
+        let name = fs::read_to_string(entry.path().join("comm")).ok()?;
+        is_ours.then(|| (Pid::from_raw(pid), name.trim_end().to_owned()))
+    })
+    .collect()
+}
+
+/// What still runs a while after a job has ended.
+fn left_by(job: &str) -> Vec<String> {
+    let until = Instant::now() + GRACE;
+    loop {
+        let left = processes_of(job);
+        if left.is_empty() || Instant::now() >= until {
+            return left.into_iter().map(|(_, name)| name).collect();
+        }
+        thread::sleep(LOOK_EVERY);
+    }
 }
 
 fn end(child: &mut Child, why: Option<Why>, deadline: Duration) -> Result<End> {
@@ -239,6 +284,19 @@ mod tests {
         let until = Instant::now() + LONG;
         while !(state().is_empty() || state().contains(") Z")) {
             assert!(Instant::now() < until, "{}", state());
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    #[test]
+    fn a_process_left_behind_fails_the_job_and_ends() {
+        let ended = shell("setsid sleep 1000 & echo $!; exit 0", LONG);
+        assert_eq!(ended.end, End::Failed("left processes: sleep".to_owned()));
+        let pid = text(&ended)[0];
+        let until = Instant::now() + LONG;
+        let command = || fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        while command().contains("sleep") {
+            assert!(Instant::now() < until, "it goes on");
             thread::sleep(LOOK_EVERY);
         }
     }

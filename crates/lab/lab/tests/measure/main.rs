@@ -298,7 +298,7 @@ fn attach_small(router: &Netns) -> Dropper {
 }
 
 #[test]
-fn sampling_forty_flows_takes_under_5_percent_cpu() {
+fn sampling_forty_flows_takes_under_10_percent_cpu() {
     requires!(Need::Root, Need::Tool("iperf3"));
     steady!(|| {
         let testbed = Testbed::new();
@@ -330,7 +330,7 @@ fn sampling_forty_flows_takes_under_5_percent_cpu() {
             );
         }
         println!("sampler: {:.4} cores for 40 flows", ran.sampled.cores());
-        timed!(ran.sampled.cores() < 0.05, "{}", ran.sampled.cores());
+        timed!(ran.sampled.cores() < 0.1, "{}", ran.sampled.cores());
         Ok(())
     });
 }

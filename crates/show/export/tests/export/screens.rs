@@ -22,6 +22,8 @@ const SIZES: [(&str, u32, u32); 3] = [
 const CHECKS: &str = include_str!("checks.js");
 /// Maximum time until a page of 10,000 classes shows its rows, milliseconds.
 const OPENS_MS: f64 = 1000.0;
+/// On a slower machine: as a multiple of the time of a page with one class.
+const OPENS_AS_ONE: f64 = 2.5;
 /// Maximum size of the answers per second for 24 visible rows, bytes.
 const BYTES_PER_SECOND: usize = 10_000;
 
@@ -172,15 +174,22 @@ fn page_of_10000_classes_opens_within_a_second() {
         return;
     };
     let (_server, url) = serve(large(NOON));
+    let (_small, small) = serve(Arc::new(Large::new(1, NOON)));
     let mut browser = Browser::start(&chromium, 1400);
     let complete = "document.querySelectorAll('#rows a').length > 10 && document.querySelectorAll('#affected li').length === 10 && document.querySelectorAll('#total-rate polyline').length === 2";
-    fairpath_units::repeat_disturbed(test, 3, |_| {
+    let one = "document.querySelectorAll('#rows a').length === 2 && document.querySelectorAll('#total-rate polyline').length === 2";
+    let mut opens_ms = |url: &str, until: &str| {
         browser.open("about:blank");
-        browser.open(&url);
-        browser.until(complete);
-        let ms = browser.value("performance.now()").as_f64().unwrap();
-        println!("10,000 classes: open after {ms:.0} ms");
-        fairpath_units::Disturbed::unless(ms <= OPENS_MS, format!("open after {ms:.0} ms"))
+        browser.open(url);
+        browser.until(until);
+        browser.value("performance.now()").as_f64().unwrap()
+    };
+    fairpath_units::repeat_disturbed(test, 3, |_| {
+        let of_one = opens_ms(&small, one);
+        let ms = opens_ms(&url, complete);
+        let text = format!("open after {ms:.0} ms, with one class after {of_one:.0} ms");
+        println!("10,000 classes: {text}");
+        fairpath_units::Disturbed::unless(ms <= OPENS_MS.max(OPENS_AS_ONE * of_one), text)
     });
     // Far down, the window has other rows at once, and no more elements than before.
     assert_eq!(
