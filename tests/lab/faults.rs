@@ -17,8 +17,11 @@ fn assert_named(scene: &Scene, output: &Output, kind: &str) -> Value {
     // One setting, whose runs are all invalid. A run is repeated once, and up to three times more if others
     // disturbed it: another program on this machine may do so in each test.
     let repeated = records.iter().filter(|run| run["place"] != 0).count();
-    let least = if kind == "shared-cpu" { 3 } else { 1 };
-    assert!((least..=4).contains(&repeated), "repeated {repeated} times");
+    let minimum = if kind == "shared-cpu" { 3 } else { 1 };
+    assert!(
+        (minimum..=4).contains(&repeated),
+        "repeated {repeated} times"
+    );
     let runs = records.len();
     assert_eq!(runs, repeated + 1);
     let invalid = format!("Invalid runs: {runs} of {runs}");

@@ -5,7 +5,7 @@
 //!
 //! No figure here includes an invalid run, as on the page. If a figure is missing, or out of its range,
 //! its cells are run again with other seeds, and the figure is that of all valid runs until then. Each
-//! repetition is reported and counted. After the last one, a figure out of range fails
+//! repetition is reported and counted, except a few that replace invalid runs before figures are judged. After the last one, a figure out of range fails
 //! the test, and so does one without a valid run: a skip for it could never be contradicted.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +24,9 @@ use fairpath_units::{Disturbed, Share, repeat_disturbed};
 
 /// Times that figures are judged, the cells of those that do not hold being run once more before each.
 const TIMES: u32 = 6;
+/// More runs of cells whose runs were invalid, until a figure is judged for the first time: the host of a
+/// virtual machine may take the processors for milliseconds, in most runs. No figure has them.
+const REPLACED: u32 = 12;
 /// Repetitions of the quick form; in `make test` there is one.
 const REPEATS: &str = "[form.quick]\nrepeats = 3\n";
 const ONE: &str = "[form.quick]\nrepeats = 1\n";
@@ -73,6 +76,10 @@ impl Found {
             Some(figure) => Found::Wrong(figure),
             None => Found::Missing("no valid run".to_owned()),
         }
+    }
+
+    fn is_missing(&self) -> bool {
+        matches!(self, Found::Missing(_))
     }
 }
 
@@ -206,6 +213,11 @@ fn texts<'a>(found: impl IntoIterator<Item = (&'a String, &'a (Found, Vec<Place>
     found.into_iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
+fn cells_of<'a>(figures: impl IntoIterator<Item = &'a (Found, Vec<Place>)>) -> BTreeSet<Place> {
+    let cells = figures.into_iter().flat_map(|(_, cells)| cells);
+    cells.copied().collect()
+}
+
 fn holds((_, (found, _)): &(&String, &(Found, Vec<Place>))) -> bool {
     matches!(found, Found::Holds(_))
 }
@@ -230,16 +242,27 @@ fn ripe88_agrees_with_models_and_the_talk() {
     }
     let mut failed = BTreeSet::<Place>::new();
     let test = "ripe88::ripe88_agrees_with_models_and_the_talk";
-    repeat_disturbed(test, TIMES, |time| {
-        for cell in &failed {
-            let more = run(&experiment, SEED + 1 + time, Some(cell));
+    let mut seeds = SEED + 2..;
+    let mut once_more = |results: &mut Results, cells: &BTreeSet<Place>| {
+        for cell in cells {
+            let more = run(&experiment, seeds.next().expect("a seed"), Some(cell));
             results.runs.extend(more.runs);
         }
+    };
+    for _ in 0..REPLACED {
+        let found = figures(&Grid::new(&results));
+        let missing = cells_of(found.values().filter(|(found, _)| found.is_missing()));
+        if missing.is_empty() {
+            break;
+        }
+        once_more(&mut results, &missing);
+    }
+    repeat_disturbed(test, TIMES, |_| {
+        once_more(&mut results, &failed);
         let found = figures(&Grid::new(&results));
         report(&texts(&found));
         let wanting: Vec<_> = found.iter().filter(|figure| !holds(figure)).collect();
-        let cells = wanting.iter().flat_map(|(_, (_, cells))| cells);
-        failed = cells.copied().collect();
+        failed = cells_of(wanting.iter().map(|(_, figure)| *figure));
         Disturbed::unless(wanting.is_empty(), texts(wanting))
     });
 }

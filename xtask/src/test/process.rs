@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const LAST_LINES: Duration = Duration::from_secs(1);
 /// For processes that are ending when the program has ended.
 const GRACE: Duration = Duration::from_secs(2);
-/// Set for the program and what it starts, to a value of its own: which processes are its.
+/// Set for the program and what it starts, to another value for each job: processes with it are the job's.
 const JOB_ENV: &str = "FAIRPATH_TEST_JOB";
 /// Of the kernel's clock for processes, everywhere Linux runs.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -184,7 +184,7 @@ fn processes_of(job: &str) -> Vec<(Pid, String)> {
     .collect()
 }
 
-/// What still runs a while after a job has ended.
+/// The names of processes that still run a while after their job has ended.
 fn left_by(job: &str) -> Vec<String> {
     let until = Instant::now() + GRACE;
     loop {
@@ -289,14 +289,14 @@ mod tests {
     }
 
     #[test]
-    fn a_process_left_behind_fails_the_job_and_ends() {
+    fn a_process_left_behind_fails_the_job() {
         let ended = shell("setsid sleep 1000 & echo $!; exit 0", LONG);
         assert_eq!(ended.end, End::Failed("left processes: sleep".to_owned()));
         let pid = text(&ended)[0];
         let until = Instant::now() + LONG;
         let command = || fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         while command().contains("sleep") {
-            assert!(Instant::now() < until, "it goes on");
+            assert!(Instant::now() < until, "it still runs");
             thread::sleep(LOOK_EVERY);
         }
     }

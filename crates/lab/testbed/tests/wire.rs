@@ -75,7 +75,7 @@ fn the_delay_can_change_while_packets_flow() {
     let router = wired(Impairment::default(), Impairment::default());
     let wire = router.wan_wire.as_ref().unwrap();
     wire.set_impairment(WireDirection::RightToLeft, Impairment::delay(ms(5)));
-    // So many that one meets free processors, though other tests run.
+    // One of a hundred meets free processors, though other tests run.
     let ping = Ping::to(Router::SERVER.v4).count(100);
     let report = ping.run(&router.client).unwrap();
     assert!(report.min >= ms(5) && report.min < ms(7), "{report:?}");
