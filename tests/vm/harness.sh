@@ -7,6 +7,8 @@
 #                   a feature that this kernel has according to `fairpath features` fails it instead
 #     repeated TEXT   counts a measurement that is repeated because of a disturbance: one that misses in a way that only a host
 #                   without time for the guest explains; more than tests/budget.toml allows fail the run
+#     restart       restarts the guest with this root on its disk, and runs the scenario again; FAIRPATH_VM_RESTARTS is the
+#                   number of restarts. Only with Debian's user space
 #     quietly CMD   runs CMD and shows its output only if it fails
 #     jq -e ...     fails where its input is empty, too
 #     await SECONDS CMD...   runs CMD until it succeeds; fails the scenario after three times that, for two guests and a
@@ -44,6 +46,20 @@ skip() {
 repeated() {
 	echo "repeated: $*"
 	printf '\nFAIRPATH-VM {"event":"repeat","text":"%s"}\n' "$(printf %s "$*" | json_text)"
+}
+
+# The first time, the root is the initramfs: the disk gets a copy of it.
+restart() {
+	if [ "$FAIRPATH_VM_RESTARTS" = 0 ]; then
+		quietly modprobe virtio_blk
+		quietly mkfs.ext4 -q -F /dev/vda
+		quietly mount /dev/vda /mnt
+		quietly cp -ax /. /mnt
+		quietly umount /mnt
+	fi
+	printf '\nFAIRPATH-VM {"event":"restart"}\n'
+	systemctl --no-block reboot
+	while :; do busybox sleep 1; done
 }
 
 quietly() {

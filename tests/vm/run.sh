@@ -4,6 +4,7 @@
 #     FAIRPATH-VM {"event":"start","scenario":NAME}
 #     FAIRPATH-VM {"event":"check","text":TEXT}                               one per pass, from harness.sh
 #     FAIRPATH-VM {"event":"repeat","text":TEXT}                              one per repeated measurement, from harness.sh
+#     FAIRPATH-VM {"event":"restart"}                                         the guest ends and starts again, from harness.sh
 #     FAIRPATH-VM {"event":"end","result":"pass"|"fail"|"skip","reason":TEXT}
 #     FAIRPATH-VM {"event":"done"}
 #

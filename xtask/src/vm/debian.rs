@@ -7,7 +7,8 @@
 //! = the initramfs                  both archives one behind the other, which the kernel unpacks in turn
 //! ```
 //!
-//! No disk: systemd runs from the initramfs itself, which is up in ten emulated seconds and leaves nothing behind.
+//! systemd runs from the initramfs itself, which is up in ten emulated seconds and leaves nothing behind. A scenario that
+//! restarts the guest copies its root to the empty disk first; `init` boots from there then.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -127,7 +128,6 @@ pub fn build(
     let mut from = File::open(&rootfs).with_context(|| format!("open {}", rootfs.display()))?;
     io::copy(&mut from, &mut file).with_context(|| format!("write {}", path.display()))?;
     let mut cpio = Cpio::new(BufWriter::new(file));
-    cpio.symlink("init", "usr/lib/systemd/systemd")?;
     initramfs::scripts(&mut cpio, contents)?;
     let busybox =
         command::find("busybox").context("busybox is not installed; install busybox-static")?;
@@ -136,6 +136,7 @@ pub fn build(
     cpio.symlink(wanted, &format!("/{unit}"))?;
     for (from, to, mode) in [
         (&busybox, "fairpath/bin/busybox", 0o755),
+        (&contents.tests.join("debian-init"), "init", 0o755),
         (&contents.tests.join("debian"), "fairpath/debian", 0o755),
         (&contents.tests.join("fairpath-guest.service"), unit, 0o644),
         (&packages.old, "fairpath/packages/old.deb", 0o644),

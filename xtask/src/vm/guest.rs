@@ -1,6 +1,6 @@
 //! Runs QEMU and feeds its console to a [`Session`], or to a developer's terminal.
 //!
-//! One processor and no KVM: neither works where this has to run. No network card, no disk, no monitor.
+//! One processor and no KVM: neither works where this has to run. No network card, no monitor; a disk for restarts.
 
 use std::env;
 use std::fs::{File, OpenOptions};
@@ -50,6 +50,8 @@ pub struct Guest<'a> {
     pub console_log: &'a Path,
     /// More words for the kernel's command line.
     pub arguments: &'a str,
+    /// An empty disk, where the user space has one.
+    pub disk: Option<&'a Path>,
 }
 
 /// The results of one boot.
@@ -74,27 +76,41 @@ impl Guest<'_> {
             .iter()
             .map(|scenario| scenario.name.as_str())
             .collect();
-        let mut qemu = self.qemu(&format!("fairpath.run={}", names.join(",")))?;
+        let mut session = Session::new(scenarios, Instant::now());
+        self.start(&format!("fairpath.run={}", names.join(",")), &mut session)?;
+        while session.is_down() {
+            session.restarted();
+            let (times, next) = (session.restarts(), session.remaining());
+            let name = &next.first().context("a scenario that restarts")?.name;
+            self.start(
+                &format!("fairpath.restarts={times} fairpath.run={name}"),
+                &mut session,
+            )?;
+        }
+        Ok(Boot {
+            took: session.boot_time(),
+            finished: session.finished().to_vec(),
+            remaining: session.remaining(),
+        })
+    }
+
+    /// From the start of QEMU to its end.
+    fn start(&self, order: &str, session: &mut Session) -> Result<()> {
+        let mut qemu = self.qemu(order)?;
         qemu.args(["-serial", "stdio"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let mut session = Session::new(scenarios, Instant::now());
         let mut child = Running(qemu.spawn().context("start QEMU")?);
         let lines = console(&mut child.0);
         let mut log = OpenOptions::new()
             .create(true)
             .append(true)
             .open(self.console_log)?;
-        while !session.is_over() {
-            step(&mut session, &lines, &mut log)?;
+        while !(session.is_over() || session.is_down()) {
+            step(session, &lines, &mut log)?;
         }
-        drain(&lines, &mut log)?;
-        Ok(Boot {
-            took: session.boot_time(),
-            finished: session.finished().to_vec(),
-            remaining: session.remaining(),
-        })
+        drain(&lines, &mut log)
     }
 
     /// Boots into a shell on this terminal.
@@ -136,6 +152,11 @@ impl Guest<'_> {
             .arg(&self.image)
             .arg("-initrd")
             .arg(self.initramfs);
+        if let Some(disk) = self.disk {
+            // It outlives this process of QEMU, and need not outlive a crash of the host.
+            let drive = format!("file={},if=virtio,format=raw,cache=unsafe", disk.display());
+            qemu.arg("-drive").arg(drive);
+        }
         // An oops ends the guest (-no-reboot) instead of leaving a half-dead kernel to test on.
         let kernel = "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic";
         let settings = SETTINGS.map(|(variable, word)| match env::var(variable) {

@@ -46,6 +46,7 @@ const MODULES: &[&str] = &[
     "drivers/net/wireguard/",
     "drivers/net/vxlan/",
     "drivers/net/geneve",
+    "drivers/block/virtio_blk",
 ];
 
 /// A kernel ready to boot.

@@ -3,7 +3,10 @@
 //! ```text
 //! booting --ready--> idle <--end/start--> running        every state has a deadline
 //!     \________________\______________________\--> over  done, panic, silence or a closed console
+//! running --restart--> restarting --closed--> down --(QEMU starts again)--> restarting --start--> running
 //! ```
+//!
+//! A scenario that restarts its guest is one scenario until it reports its end.
 //!
 //! Invariant: every requested scenario ends up in [`Session::finished`] or in [`Session::remaining`], and a boot that
 //! got nowhere finishes at least one, so that booting again for the rest terminates.
@@ -19,6 +22,8 @@ use super::scenario::Scenario;
 pub const BOOT_TIMEOUT: Duration = Duration::from_secs(90);
 /// The guest ends a scenario at its timeout; this much later the host ends the guest.
 pub const SCENARIO_GRACE: Duration = Duration::from_secs(20);
+/// From the report of a restart to the second start of the scenario: a shutdown and a boot, whose units load programs.
+pub const RESTART_TIMEOUT: Duration = Duration::from_secs(400);
 /// Cleaning up between scenarios and powering off.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Lines of the console kept per scenario to be shown when it fails.
@@ -55,6 +60,8 @@ enum State {
     Booting,
     Idle,
     Running,
+    Restarting,
+    Down,
     Over,
 }
 
@@ -68,6 +75,10 @@ pub struct Session {
     console: VecDeque<String>,
     began: Instant,
     since: Instant,
+    /// Time that the scenario took before its last restart.
+    before: Duration,
+    /// Of this boot's scenarios.
+    restarts: u32,
     boot_time: Option<Duration>,
 }
 
@@ -83,6 +94,8 @@ impl Session {
             console: VecDeque::new(),
             began: now,
             since: now,
+            before: Duration::ZERO,
+            restarts: 0,
             boot_time: None,
         }
     }
@@ -97,12 +110,29 @@ impl Session {
             + match self.state {
                 State::Booting => BOOT_TIMEOUT,
                 State::Running => scenario + SCENARIO_GRACE,
+                State::Restarting | State::Down => RESTART_TIMEOUT,
                 State::Idle | State::Over => IDLE_TIMEOUT,
             }
     }
 
     pub fn is_over(&self) -> bool {
         self.state == State::Over
+    }
+
+    /// True if the guest ended to be started again: with its disk, for the first of [`Session::remaining`].
+    pub fn is_down(&self) -> bool {
+        self.state == State::Down
+    }
+
+    /// Restarts of the guest so far.
+    pub fn restarts(&self) -> u32 {
+        self.restarts
+    }
+
+    /// QEMU runs again.
+    pub fn restarted(&mut self) {
+        self.restarts += 1;
+        self.state = State::Restarting;
     }
 
     /// From the start of QEMU until `/init` was ready.
@@ -148,19 +178,30 @@ impl Session {
 
     /// The guest's console closed.
     pub fn closed(&mut self, now: Instant) {
-        if self.state != State::Over {
-            self.lost("the guest ended early", now);
+        match self.state {
+            State::Over | State::Down => {}
+            State::Restarting => self.state = State::Down,
+            _ => self.lost("the guest ended early", now),
         }
     }
 
     fn report(&mut self, report: &Value, now: Instant) {
         let text = |key: &str| report[key].as_str().unwrap_or_default().to_string();
         match text("event").as_str() {
+            "ready" if self.state == State::Restarting => {}
             "ready" => {
                 self.boot_time = Some(now.duration_since(self.began));
                 self.enter(State::Idle, now);
             }
+            "start" if self.state == State::Restarting => {
+                self.before += now.duration_since(self.since);
+                (self.state, self.since) = (State::Running, now);
+            }
             "start" => self.enter(State::Running, now),
+            "restart" if self.state == State::Running => {
+                self.before += now.duration_since(self.since);
+                (self.state, self.since) = (State::Restarting, now);
+            }
             "check" => self.checks.push(text("text")),
             "repeat" => self.repeats.push(text("text")),
             "end" if self.state == State::Running => {
@@ -172,7 +213,8 @@ impl Session {
                 self.finish(outcome, now);
                 self.enter(State::Idle, now);
             }
-            "done" if self.remaining.is_empty() => self.state = State::Over,
+            // After a restart, the guest has another root: the others need another boot.
+            "done" if self.remaining.is_empty() || self.restarts > 0 => self.state = State::Over,
             "done" => self.lost("the guest reports that it is done", now),
             _ => {}
         }
@@ -182,6 +224,7 @@ impl Session {
     fn enter(&mut self, state: State, now: Instant) {
         self.state = state;
         self.since = now;
+        self.before = Duration::ZERO;
         self.console.clear();
         self.checks.clear();
         self.repeats.clear();
@@ -194,7 +237,7 @@ impl Session {
                 outcome,
                 checks: std::mem::take(&mut self.checks),
                 repeats: std::mem::take(&mut self.repeats),
-                took: now.duration_since(self.since),
+                took: self.before + now.duration_since(self.since),
                 console: std::mem::take(&mut self.console).into(),
             });
         }
@@ -219,7 +262,9 @@ impl Session {
                 }
             }
             State::Idle => self.finish(Outcome::Failed(format!("before it began, {why}")), now),
-            State::Running => self.finish(Outcome::Failed(why.to_string()), now),
+            State::Running | State::Restarting | State::Down => {
+                self.finish(Outcome::Failed(why.to_string()), now);
+            }
             State::Over => {}
         }
         self.state = State::Over;
@@ -347,6 +392,38 @@ mod tests {
         session.closed(Instant::now());
         assert_eq!(session.finished().len(), 2);
         assert_eq!(session.remaining().len(), 1);
+    }
+
+    const RESTART: &str = "FAIRPATH-VM {\"event\":\"restart\"}";
+    const CHECK: &str = "FAIRPATH-VM {\"event\":\"check\",\"text\":\"kept\"}";
+
+    #[test]
+    fn a_restarted_guest_continues_its_scenario() {
+        let mut session = session(&[READY, START, CHECK, RESTART, FAIL]);
+        assert!(!session.is_down() && !session.is_over());
+        let now = Instant::now();
+        session.closed(now);
+        assert!(session.is_down());
+        session.restarted();
+        for line in [READY, START, CHECK, PASS, DONE] {
+            session.line(line, now);
+        }
+        assert_eq!(outcomes(&session), [("a", Outcome::Passed)]);
+        assert_eq!(session.finished()[0].checks, ["kept", "kept"]);
+        assert!(session.is_over());
+        assert_eq!(session.remaining().len(), 2);
+    }
+
+    #[test]
+    fn a_guest_that_does_not_return_fails_one_scenario() {
+        let mut session = session(&[READY, START, RESTART]);
+        session.closed(Instant::now());
+        session.restarted();
+        session.silent(session.deadline());
+        assert!(
+            matches!(&outcomes(&session)[..], [("a", Outcome::Failed(why))] if why.contains("hung"))
+        );
+        assert_eq!(session.remaining().len(), 2);
     }
 
     #[test]

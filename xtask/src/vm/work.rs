@@ -1,6 +1,6 @@
 //! The parts of a guest: a new directory, filled for one kernel and one user space.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -12,11 +12,15 @@ use super::initramfs::{self, Contents};
 use super::kernel::Kernel;
 use super::scenario::{Scenario, UserSpace};
 
+/// Debian's user space with the package, twice.
+const DISK_BYTES: u64 = 2 << 30;
+
 /// `target/vm/KERNEL`, with `-debian` where that is the user space; the bulky part goes with the value unless it is to be kept.
 pub struct Work {
     dir: PathBuf,
     stage: PathBuf,
     initramfs: PathBuf,
+    disk: PathBuf,
     user_space: UserSpace,
     keep: bool,
 }
@@ -41,6 +45,7 @@ impl Work {
         let work = Work {
             stage: dir.join("root"),
             initramfs: dir.join("initramfs.cpio"),
+            disk: dir.join("disk.img"),
             dir,
             user_space,
             keep,
@@ -57,6 +62,10 @@ impl Work {
             built: &places.target.join(super::command::BUILT),
         };
         work.fill(kernel, &contents, places)?;
+        // Without blocks until the guest writes them.
+        let disk = File::create(&work.disk);
+        disk.and_then(|disk| disk.set_len(DISK_BYTES))
+            .with_context(|| format!("create {}", work.disk.display()))?;
         Ok(work)
     }
 
@@ -86,6 +95,10 @@ impl Work {
             image: kernel.image(),
             initramfs: &self.initramfs,
             console_log,
+            disk: match self.user_space {
+                UserSpace::Busybox => None,
+                UserSpace::Debian => Some(&self.disk),
+            },
             arguments: match self.user_space {
                 UserSpace::Busybox => "",
                 UserSpace::Debian => debian::KERNEL_ARGUMENTS,
@@ -99,6 +112,7 @@ impl Drop for Work {
         if !self.keep {
             let _ = fs::remove_dir_all(&self.stage);
             let _ = fs::remove_file(&self.initramfs);
+            let _ = fs::remove_file(&self.disk);
             let _ = fs::remove_dir_all(self.dir.join("packages"));
         }
     }
