@@ -194,8 +194,14 @@ FP_INLINE u64 packet_of(struct bpf_nf_ctx *ctx)
 
 /* Scratches of a CPU: more than nest on it. */
 #define NESTED 4
-/* Packets on their way that a CPU knows, by a hash of their address. */
-#define PASSING 64
+/*
+ * Packets on their way that a CPU knows, by a hash of their address: groups of AMONG, the last one first.
+ * The kernel takes up to 64 packets, with two addresses each, through one hook before the first of them
+ * comes to the next. That five of these fall into one group has a probability below 1:5,000 for each
+ * address.
+ */
+#define PASSING 2048
+#define AMONG	4
 /* Bytes of a packet that are copied at first: headers without options. */
 #define FIRST_BYTES 64
 /* Facts that rules read: bits of `programs`. */
@@ -362,19 +368,47 @@ FP_INLINE struct rules_hook FP_MEM *the_hook(void)
 	return (struct rules_hook FP_MEM *)FP_ARENA_START;
 }
 
+/* A group of AMONG. */
 FP_INLINE struct rules_passing FP_MEM *passing_at(struct rules_hook FP_MEM *h, u32 cpu, u64 key)
 {
-	u64 at = cpu * (u64)PASSING + (fp_mix64(key) & (PASSING - 1));
+	u64 at = cpu * (u64)PASSING + (fp_mix64(key) & (PASSING - AMONG));
 
 	return FP_AT(struct rules_passing, h, h->passing + at * sizeof(struct rules_passing));
 }
 
 /* An interrupt in between finds no key. */
-FP_INLINE void record_passing(struct rules_passing FP_MEM *p, u64 key, u64 generation)
+FP_INLINE void write_passing(struct rules_passing FP_MEM *p, u64 key, u64 generation)
 {
 	*(volatile u64 FP_MEM *)&p->key = 0;
 	*(volatile u64 FP_MEM *)&p->generation = generation;
 	*(volatile u64 FP_MEM *)&p->key = key;
+}
+
+/* The oldest of the group goes. An older record of the same address is behind the new one. */
+FP_INLINE void record_passing(struct rules_passing FP_MEM *p, u64 key, u64 generation)
+{
+	u32 i;
+
+	for (i = AMONG - 1; i; i--)
+		write_passing(p + i, *(volatile u64 FP_MEM *)&p[i - 1].key,
+			      *(volatile u64 FP_MEM *)&p[i - 1].generation);
+	write_passing(p, key, generation);
+}
+
+/* 0: there is no record. An interrupt in between moves records towards the end. */
+FP_INLINE u64 recorded_generation(struct rules_passing FP_MEM *p, u64 key)
+{
+	u64 found;
+	u32 i;
+
+	for (i = 0; i < AMONG; i++) {
+		if (*(volatile u64 FP_MEM *)&p[i].key != key)
+			continue;
+		found = *(volatile u64 FP_MEM *)&p[i].generation;
+		if (*(volatile u64 FP_MEM *)&p[i].key == key)
+			return found;
+	}
+	return 0;
 }
 
 /*
@@ -388,7 +422,7 @@ static __attribute__((noinline)) u32 recorded_place(u64 skb, u32 cpu, u32 place,
 	u64 bytes = skb + bpf_core_field_offset(struct sk_buff, head);
 	struct rules_passing FP_MEM *p = passing_at(h, cpu, skb);
 	struct rules_passing FP_MEM *q;
-	u64 found = 0;
+	u64 found;
 
 	bytes = word_at((const void *)bytes);
 	q = passing_at(h, cpu, bytes);
@@ -399,10 +433,9 @@ static __attribute__((noinline)) u32 recorded_place(u64 skb, u32 cpu, u32 place,
 		record_passing(q, bytes, generation);
 		return place;
 	}
-	if (*(volatile u64 FP_MEM *)&p->key == skb)
-		found = p->generation;
-	else if (*(volatile u64 FP_MEM *)&q->key == bytes)
-		found = q->generation;
+	found = recorded_generation(p, skb);
+	if (!found)
+		found = recorded_generation(q, bytes);
 	if (found && found == *(volatile u64 FP_MEM *)&h->generations[!place])
 		return !place;
 	return place;

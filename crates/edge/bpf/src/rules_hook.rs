@@ -67,7 +67,7 @@ pub const HOOK_FAMILIES: usize = 4;
 /// Those at the hooks of netfilter: the first ones (`FAMILIES`).
 pub const IP_FAMILIES: usize = 2;
 /// The version of everything in the arena: that of the header here, of images, and of scratches.
-const FORMAT: u32 = 9 | VERSION << 8 | (size_of::<Work>() as u32) << 16;
+const FORMAT: u32 = 10 | VERSION << 8 | (size_of::<Work>() as u32) << 16;
 
 /// `struct rules_hook`.
 #[repr(C)]
@@ -118,7 +118,7 @@ const LIMITS: u32 = 1 << 21;
 /// `struct rules_limits`, `LIMITS_GROUPS` of `LIMITS_PLACES`.
 const LIMITS_BYTES: usize = 4096 * 4 * 32;
 /// `struct rules_passing`, and how many a CPU has.
-const PASSING_BYTES: usize = 16 * 64;
+const PASSING_BYTES: usize = 16 * 2048;
 const _: () = assert!(size_of::<Header>() <= HEADER_BYTES);
 
 /// Offsets of the parts.
