@@ -574,7 +574,11 @@ fn what_is_another_thing_behind_postrouting_is_refused() {
         ),
         (
             vec!["POSTROUTING -p tcp -j CONNMARK --set-mark 1/0xff --left-shift-mark 2"],
-            "programs do not shift marks",
+            "--left-shift-mark is not evaluated",
+        ),
+        (
+            vec!["POSTROUTING -j CONNMARK --restore-mark --right-shift-mark 2"],
+            "--right-shift-mark is not evaluated",
         ),
         (
             vec!["PREROUTING -p tcp -j CONNMARK --save-mark"],

@@ -92,7 +92,6 @@ const NO_SOCKET: &str = "the socket is known to netfilter only";
 const WRITES: &str = "packets and their marks change behind POSTROUTING only";
 const WRITES_CONNECTION: &str =
     "connections get marks behind POSTROUTING only, by rules with -p tcp or -p udp";
-const SHIFTS: &str = "programs do not shift marks";
 const AT_EGRESS: &str = "in table mangle, at tcx egress of the output interface";
 const LIMIT_AT_EGRESS: &str = "in table mangle, the limit is carried out at tcx egress";
 const BRIDGE_PORT: &str = "ports of a bridge are known to the bridge only";
@@ -150,7 +149,6 @@ pub fn change_answer(rule: &Rule) -> Option<Answer> {
     };
     let options = rule.target_options();
     match kind {
-        Kind::TargetConnmark if options.shifts_mark() => Some(Answer::Refused(SHIFTS)),
         Kind::TargetConnmark if options.has("--restore-mark") || has_port(rule) => {
             Some(Answer::Exact)
         }
