@@ -18,6 +18,7 @@ use fairpath_bpf::cost::Empty;
 use fairpath_bpf::{Attached, Hook, Injector, Side, Traffic};
 use fairpath_testbed::{LinkEnd, Need, Netns, Testbed, Veth, requires, wait_for};
 use fairpath_units::{IfIndex, Share};
+use fairpath_wire::{Frame, ipv4};
 use nix::net::if_::if_nametoindex;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
@@ -27,6 +28,8 @@ use super::live::Router;
 /// Replacements of tables, and as many of a chain.
 const CHANGES: u64 = 500;
 const SENDERS: usize = 2;
+/// Replacements of tables under lists of packets.
+const LISTED: u64 = 100;
 /// Packets of a call of the generator: about 10 ms.
 const CALL: u32 = 10_000;
 /// Data packets without an answer.
@@ -35,6 +38,9 @@ const LAG: u32 = 1;
 const OTHERS: usize = 100;
 /// Time for a call, or for packets on their way.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The client that table raw drops, and the one that chain `c` leaves to it, of each set.
+const COLOURS: [(u8, u8); 2] = [(1, 2), (2, 1)];
 
 /// A rule of a table, for both directions of the flow of a client.
 fn drops(chain: &str, client: u8) -> String {
@@ -176,10 +182,13 @@ fn send(
 }
 
 /// A veth takes the generator's frames only with an XDP program.
-fn take_frames(router: &Netns, links: &[[Links; 2]]) -> (Empty, Vec<Attached>) {
+fn take_frames<'a>(
+    router: &Netns,
+    links: impl IntoIterator<Item = &'a Links> + Send,
+) -> (Empty, Vec<Attached>) {
     let attach = || {
         let mut empty = Empty::load().unwrap();
-        let names = links.iter().flatten().flat_map(|one| &one.router);
+        let names = links.into_iter().flat_map(|one| &one.router);
         let attached = names.map(|name| {
             let index = IfIndex(if_nametoindex(&name[..]).unwrap());
             empty.attach(Hook::Xdp, index, name).unwrap()
@@ -201,13 +210,9 @@ fn forwarded_packets_meet_no_mixture() {
         let pair = |at: usize, name| Links::new(&outside, &router.netns, 2 * sender + at, name);
         [pair(0, "mix"), pair(1, "all")]
     });
-    let _takes_frames = take_frames(&router.netns, &links);
-    let colours = [(1, 2), (2, 1)];
-    let tables = colours.map(|(early, late)| {
-        let name = format!("table{early}");
-        router.file(&name, &colour(early, late))
-    });
-    let chains = colours.map(|(early, late)| {
+    let _takes_frames = take_frames(&router.netns, links.iter().flatten());
+    let tables = tables_of(&router);
+    let chains = COLOURS.map(|(early, late)| {
         let name = format!("chain{early}");
         router.file(&name, &chain(late, false))
     });
@@ -265,6 +270,67 @@ fn forwarded_packets_meet_no_mixture() {
     for count in ["packets_dropped_without_scratch", "packets_dropped_unknown"] {
         assert_eq!(shown(&router, count), 0, "{count}");
     }
+}
+
+/// The files of both sets.
+fn tables_of(router: &Router) -> [String; 2] {
+    COLOURS.map(|(early, late)| {
+        let name = format!("table{early}");
+        router.file(&name, &colour(early, late))
+    })
+}
+
+/// A driver gives the kernel lists of packets. All of a list pass one hook before the first comes to the next.
+#[test]
+fn lists_of_packets_meet_no_mixture() {
+    requires!(Need::Root, Need::Tool("ethtool"));
+    let testbed = Testbed::new();
+    let outside = testbed.netns("outside").unwrap();
+    let router = Router::new(testbed.netns("lists").unwrap());
+    router.netns.set_forwarding(true).unwrap();
+    let links = Links::new(&outside, &router.netns, 0, "mix");
+    let _takes_frames = take_frames(&router.netns, [&links]);
+    let count = || Injector::new(&links.traffic(1)).unwrap();
+    let sinks = outside.enter(count).unwrap();
+    let at = ifindex(&router.netns, &links.router[0]);
+    let header = ipv4::Header::new([10, 64, 0, 1].into(), [10, 128, 0, 1].into());
+    let frame = Frame::ethernet(links.clients.mac, links.clients.router);
+    let frame = frame.ipv4_header(header).udp(7000, 9).build();
+    let tables = tables_of(&router);
+    router.done(&["load", &tables[1]]);
+    let changes = Share::reported().of(LISTED);
+    let (done, calls) = (AtomicBool::new(false), AtomicU64::new(0));
+    let receive = || {
+        let empty = Empty::load().unwrap();
+        while !done.load(Ordering::Relaxed) {
+            empty.receive(&frame, at, CALL).unwrap();
+            calls.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    std::thread::scope(|scope| {
+        let receiver = scope.spawn(|| router.netns.enter(receive).unwrap());
+        let mut is_fed = true;
+        for change in 0..changes as usize {
+            router.done(&["load", &tables[change % 2]]);
+            let before = calls.load(Ordering::Relaxed);
+            let ahead = || (calls.load(Ordering::Relaxed) > before + 1).then_some(());
+            is_fed &= wait_for(PATIENCE, ahead).is_some();
+            if !is_fed {
+                break;
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        receiver.join().unwrap();
+        assert!(is_fed, "no packets are received");
+    });
+    assert_eq!(sinks.arrived().packets(), 0, "mixtures");
+    assert_eq!(shown(&router, "packets_parked"), 0);
+    // Without rules, they arrive.
+    router.done(&["unload"]);
+    let once = || Empty::load().unwrap().receive(&frame, at, 64).unwrap();
+    router.netns.enter(once).unwrap();
+    let arrived = wait_for(PATIENCE, || (sinks.arrived().data == 64).then_some(()));
+    assert!(arrived.is_some(), "{sinks:?}");
 }
 
 /// A number of `show`.

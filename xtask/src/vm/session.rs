@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_does_not_return_fails_one_scenario() {
+    fn a_guest_that_stays_down_fails_one_scenario() {
         let mut session = session(&[READY, START, RESTART]);
         session.closed(Instant::now());
         session.restarted();

@@ -152,6 +152,25 @@ impl Empty {
         attach::attach(program, hook, ifindex, name)
     }
 
+    /// The kernel receives copies of a frame at an interface of the thread's namespace, in lists of 64, as
+    /// drivers give them. The interface needs an XDP program. O(packets).
+    ///
+    /// # Errors
+    /// The kernel's refusal.
+    pub fn receive(&self, frame: &[u8], at: IfIndex, packets: u32) -> Result<(), libbpf_rs::Error> {
+        // `struct xdp_md`: data, data_end, data_meta, ingress_ifindex, rx_queue_index, egress_ifindex.
+        let words = [0, frame.len() as u32, 0, at.0, 0, 0];
+        let mut context: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let input = ProgramInput {
+            context_in: Some(&mut context),
+            data_in: Some(frame),
+            flags: libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES,
+            repeat: packets,
+            ..ProgramInput::default()
+        };
+        self.skel.progs.empty_xdp.test_run(input).map(drop)
+    }
+
     /// The statistics of the empty program for a hook.
     ///
     /// # Errors
