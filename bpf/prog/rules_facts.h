@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * rules_facts.h: what rules read of a packet at the hooks of netfilter, in the scratch of its evaluation.
+ * Loads are by address, since the verifier does not know most of these types.
+ */
+#ifndef RULES_FACTS_H
+#define RULES_FACTS_H
+
+FP_INLINE void name_of(const struct net_device *device, u64 FP_MEM *words)
+{
+	const char *name;
+
+	if (!device) {
+		((volatile u64 FP_MEM *)words)[0] = 0;
+		((volatile u64 FP_MEM *)words)[1] = 0;
+		return;
+	}
+	name = device->name;
+	((volatile u64 FP_MEM *)words)[0] = word_at(name);
+	((volatile u64 FP_MEM *)words)[1] = word_at(name + 8);
+}
+
+/*
+ * True for an answer to a rejected packet. The kernel's own has the connection of that packet from the
+ * start, so it is a related reply.
+ */
+FP_INLINE int is_answer(const struct rules_hook FP_MEM *h, const struct sk_buff *skb, u32 family)
+{
+	const u8 *socket = (const u8 *)skb->sk;
+	u64 cookie = h->answers[family & 1];
+
+	if (fp_likely(!cookie) || !socket)
+		return 0;
+	return word_at(socket + bpf_core_field_offset(struct sock_common, skc_cookie)) == cookie;
+}
+
+/* Bits of --ctstate by the kernel's ctinfo. */
+FP_INLINE void connection_of(struct fp_rules_work FP_MEM *w, const struct sk_buff *skb)
+{
+	u64 nfct = skb->_nfct, state, status, info = nfct & 7;
+	const u8 *entry;
+
+	w->word[FP_W_META] = 0;
+	if (info == 7) {
+		w->word[FP_W_META] = 16ull << FP_META_STATE;
+		return;
+	}
+	if (!(nfct & ~7ull)) {
+		w->word[FP_W_META] = 1ull << FP_META_STATE;
+		return;
+	}
+	/* Some kernels describe struct nf_conn twice: its fields are unique, its type is not. */
+	entry = (const u8 *)(nfct & ~7ull);
+	status = word_at(entry + bpf_core_field_offset(struct nf_conn, status));
+	/* Established, related, new; 3 is added to those of replies. */
+	state = info == 2 ? 2 : info == 1 || info == 4 ? 4 : 8;
+	/* IPS_SRC_NAT, IPS_DST_NAT */
+	state |= (status >> 4 & 3) << 5;
+	w->word[FP_W_META] = state << FP_META_STATE | (status & 15) << FP_META_STATUS |
+			     (u64)(info > 2) << FP_META_REPLY;
+	w->word[FP_W_MARK] |= word_at(entry + bpf_core_field_offset(struct nf_conn, mark)) << 32;
+}
+
+/*
+ * The link-layer header, for events: 1 of Ethernet, 2 of the loopback device. 0: there is none.
+ */
+FP_INLINE u32 link_of(struct fp_rules_work FP_MEM *w, const struct sk_buff *skb)
+{
+	const struct net_device *device = skb->dev;
+	const u8 *mac = skb->head + skb->mac_header;
+
+	if (!device || (device->type != TYPE_ETHERNET && device->type != TYPE_LOOPBACK) ||
+	    skb->mac_header == 0xffff || mac + FP_LINK_BYTES > skb->data)
+		return 0;
+	w->word[FP_W_DMAC] = word_at(mac) & 0xffffffffffffull;
+	w->word[FP_W_SMAC] = word_at(mac + 6) & 0xffffffffffffull;
+	return device->type == TYPE_ETHERNET ? 1 : 2;
+}
+
+/*
+ * The owner of the packet's socket, as xt_owner finds it. There is one without ids: that of a socket of the
+ * kernel. A socket that is closed while this runs has lost its file at the end, and has none then.
+ */
+FP_INLINE void owner_of(struct fp_rules_work FP_MEM *w, u64 net, u64 sk)
+{
+	const u8 *at = (const u8 *)sk;
+	u64 socket, file, owner;
+	u8 step;
+
+	if (!sk)
+		return;
+	step = word_at(at + bpf_core_field_offset(struct sock, __sk_common.skc_state));
+	if (step == STATE_TIME_WAIT)
+		return;
+	if (step == STATE_REQUEST)
+		at = (const u8 *)word_at(at +
+					 bpf_core_field_offset(struct sock_common, skc_listener));
+	if (word_at(at + bpf_core_field_offset(struct sock, __sk_common.skc_net.net)) != net)
+		return;
+	at += bpf_core_field_offset(struct sock, sk_socket);
+	socket = word_at(at);
+	w->user = NO_ID;
+	w->group = NO_ID;
+	file = word_at((const u8 *)socket + bpf_core_field_offset(struct socket, file));
+	if (file) {
+		owner = word_at((const u8 *)file + bpf_core_field_offset(struct file, f_cred));
+		w->user = word_at((const u8 *)owner + bpf_core_field_offset(struct cred, fsuid));
+		w->group = word_at((const u8 *)owner + bpf_core_field_offset(struct cred, fsgid));
+	}
+	if (socket && word_at(at) == socket)
+		w->known |= FP_KNOWN_OWNED;
+}
+
+/*
+ * Seconds since 1970. No helper has the clock of the real time, but timers of all CPUs have its offset, which
+ * the kernel sets on all of them with the clock. Each task has a timer.
+ */
+FP_INLINE u64 date_now(void)
+{
+	u64 at = bpf_get_current_task() +
+		 bpf_core_field_offset(struct task_struct, dl.dl_timer.base);
+
+	at = word_at((const void *)at);
+	at += bpf_core_field_offset(struct hrtimer_clock_base, cpu_base);
+	at = word_at((const void *)at);
+	at += bpf_core_field_offset(struct hrtimer_cpu_base, clock_base[CLOCK_BASE_REAL].offset);
+	return (bpf_ktime_get_ns() + word_at((const void *)at)) / 1000000000;
+}
+
+FP_INLINE void read_date(struct fp_rules_work FP_MEM *w)
+{
+	w->date = date_now();
+	w->local_offset = the_hook()->local_offset;
+	w->known |= FP_KNOWN_DATE;
+}
+
+/* Facts that few sets read. */
+static __attribute__((noinline)) int read_rare(struct bpf_nf_ctx *ctx,
+					       struct fp_rules_work FP_MEM *w, u32 used)
+{
+	if (used & NEEDS_LINK) {
+		w->word[FP_W_SMAC] = 0;
+		if (link_of(w, ctx->skb) == 1)
+			w->word[FP_W_SMAC] |= FP_HAS_LINK;
+	}
+	if (used & NEEDS_OWNER)
+		owner_of(w,
+			 word_at((const u8 *)ctx->state +
+				 bpf_core_field_offset(struct nf_hook_state, net)),
+			 word_at((const u8 *)packet_of(ctx) +
+				 bpf_core_field_offset(struct sk_buff, sk)));
+	if (used & NEEDS_DATE)
+		read_date(w);
+	return 0;
+}
+
+/* Copies bytes of the linear part, from a multiple of 8. Returns how many are in the scratch then. */
+FP_INLINE u32 copy_linear(struct fp_rules_work FP_MEM *w, const struct sk_buff *skb, u32 from,
+			  u32 to)
+{
+	u32 linear = skb->len - skb->data_len, at = FP_ZERO;
+	const u8 *data = skb->data;
+
+	for (at += from; at < to && at < linear && fp_can_loop; at += 8)
+		*(volatile u64 FP_MEM *)(w->head + (at & (FP_RULES_HEAD - 1))) = word_at(data + at);
+	return linear < to ? linear : to;
+}
+
+/* Bytes outside of the linear part: rare, but never missed. */
+static __attribute__((noinline)) int copy_pages(struct sk_buff *skb, struct fp_rules_work FP_MEM *w)
+{
+	u32 at = FP_ZERO, i, length = skb->len < FP_RULES_HEAD ? skb->len : FP_RULES_HEAD;
+	struct bpf_dynptr bytes;
+	u64 part[PART / 8];
+
+	if (bpf_dynptr_from_skb(skb, 0, &bytes))
+		return 0;
+	while (at < length && fp_can_loop) {
+		u32 size = length - at;
+
+		if (size > PART)
+			size = PART;
+		/* For the verifier. */
+		size = fp_hide32(size);
+		if (size > PART)
+			return 0;
+		if (bpf_dynptr_read(part, size, &bytes, at, 0))
+			return 0;
+		for (i = 0; i < PART / 8; i++)
+			*(volatile u64 FP_MEM *)(w->head + ((at + 8 * i) & (FP_RULES_HEAD - 1))) =
+				part[i];
+		at += PART;
+	}
+	w->captured = length;
+	return 0;
+}
+
+/* True if there are options of IPv4, or headers behind that of IPv6, which may be long. */
+FP_INLINE int has_extensions(const struct fp_rules_work FP_MEM *w)
+{
+	u32 next = w->head[6];
+
+	if (w->family == FP_FAMILY_IPV4)
+		return w->head[0] != 0x45;
+	return next != FP_P_TCP && next != FP_P_UDP && next != FP_P_ICMPV6;
+}
+
+FP_INLINE void copy_head(struct fp_rules_work FP_MEM *w, struct sk_buff *skb, u32 deep)
+{
+	u32 linear = skb->len - skb->data_len, wanted = FIRST_BYTES, i;
+	const u8 *data = skb->data;
+
+	if (linear >= FIRST_BYTES) {
+		for (i = 0; i < FIRST_BYTES; i += 8)
+			*(volatile u64 FP_MEM *)(w->head + i) = word_at(data + i);
+		w->captured = FIRST_BYTES;
+	} else {
+		w->captured = copy_linear(w, skb, 0, FIRST_BYTES);
+	}
+	if (deep || has_extensions(w)) {
+		w->captured = copy_linear(w, skb, FIRST_BYTES, FP_RULES_HEAD);
+		wanted = FP_RULES_HEAD;
+	}
+	if (w->captured < wanted && w->captured < skb->len)
+		copy_pages(skb, w);
+}
+
+#endif
