@@ -102,7 +102,7 @@ FP_INLINE int read_frame(struct xdp_md *ctx, struct rules_scratch FP_MEM *s, con
 	if (data + ETHERNET_BYTES + 20 > end)
 		return 0;
 	FP_PUT(w->word[FP_W_SMAC], 0);
-	if (used & NEEDS_LINK)
+	if (used & NEEDS_RECEIVED)
 		w->word[FP_W_SMAC] = (*(const u64 *)(data + 6) & 0xffffffffffffull) | FP_HAS_LINK;
 	w->family = family ? FP_FAMILY_IPV6 : FP_FAMILY_IPV4;
 	if (data + ETHERNET_BYTES + FIRST_BYTES <= end) {

@@ -78,6 +78,7 @@ FP_INLINE void put_event(struct rules_hook FP_MEM *h, struct fp_rules_work FP_ME
 	e->known = w->known;
 	e->local_offset = w->local_offset;
 	e->path = w->path;
+	e->types = w->word[FP_W_TYPE] >> 16;
 	for (i = 0; i < EVENT_BYTES / 8; i++)
 		e->head[i] = ((volatile u64 FP_MEM *)w->head)[i];
 	if (skb)

@@ -134,14 +134,31 @@ FP_INLINE void read_date(struct fp_rules_work FP_MEM *w)
 	w->known |= FP_KNOWN_DATE;
 }
 
+/*
+ * The type of a received IPv4 packet's destination, as bits: that of its route, which is in table local, where
+ * xt_addrtype looks. Only rules in INPUT read it.
+ */
+FP_INLINE u64 types_of(const struct sk_buff *skb, u32 hook)
+{
+	u64 route = skb->_skb_refdst & ~1ull;
+
+	if (hook != FP_HOOK_INPUT || !route)
+		return 0;
+	route += bpf_core_field_offset(struct rtable, rt_type);
+	return (1ull << (word_at((const void *)route) & 15)) << 16;
+}
+
 /* Facts that few sets read. */
 static __attribute__((noinline)) int read_rare(struct bpf_nf_ctx *ctx,
 					       struct fp_rules_work FP_MEM *w, u32 used)
 {
-	if (used & NEEDS_LINK) {
+	if (used & NEEDS_RECEIVED) {
 		w->word[FP_W_SMAC] = 0;
 		if (link_of(w, ctx->skb) == 1)
 			w->word[FP_W_SMAC] |= FP_HAS_LINK;
+		w->word[FP_W_TYPE] = 0;
+		if (w->family == FP_FAMILY_IPV4)
+			w->word[FP_W_TYPE] = types_of(ctx->skb, ctx->state->hook);
 	}
 	if (used & NEEDS_OWNER)
 		owner_of(w,

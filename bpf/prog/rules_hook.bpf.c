@@ -72,6 +72,7 @@ struct sk_buff___skip {
 
 struct rtable {
 	u32 rt_flags;
+	u16 rt_type;
 } FP_CO_RE;
 
 struct rt6_info {
@@ -205,7 +206,7 @@ FP_INLINE u64 packet_of(struct bpf_nf_ctx *ctx)
 #define NEEDS_RANDOM	 (4u << 24)
 #define NEEDS_NAMES	 (8u << 24)
 #define NEEDS_CONNECTION (16u << 24)
-#define NEEDS_LINK	 (32u << 24)
+#define NEEDS_RECEIVED	 (32u << 24)
 #define NEEDS_OWNER	 (64u << 24)
 #define NEEDS_DATE	 (128u << 24)
 #define NEEDS_ALL	 (255u << 24)
@@ -324,7 +325,9 @@ struct rules_event {
 	u32 state; /* bits of --ctstate */
 	u32 route; /* flags of the route */
 	u32 path;  /* EVENT_TRACE: MTU of the path, or 0 */
-	u64 spare[2];
+	u32 types; /* EVENT_TRACE: of the destination, as bits; 0: not known */
+	u32 pad2;
+	u64 spare;
 };
 
 struct rules_scratch {
@@ -466,7 +469,7 @@ static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 progra
 	}
 	w->length = skb->len;
 	copy_head(w, skb, used & NEEDS_BYTES);
-	if (fp_unlikely(used & (NEEDS_LINK | NEEDS_OWNER | NEEDS_DATE)))
+	if (fp_unlikely(used & (NEEDS_RECEIVED | NEEDS_OWNER | NEEDS_DATE)))
 		read_rare(ctx, w, used);
 	/* A looped packet is multicast or broadcast, for pkttype. */
 	if ((w->word[FP_W_MISC] & 0xff) == PACKET_LOOPBACK)

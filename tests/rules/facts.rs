@@ -1,4 +1,5 @@
-//! Facts of packets that are not in their bytes: the link-layer source, the owner of the socket, the date.
+//! Facts of packets that are not in their bytes: the link-layer source, the owner of the socket, the date, the
+//! type of the destination.
 //!
 //! Rules of iptables-legacy are in the same namespace behind the loaded ones, so both see the same packets.
 
@@ -8,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fairpath_testbed::{Need, Netns, Testbed, requires};
 
-use super::live::{Router, RouterLine, tables};
+use super::live::{Router, RouterLine, filter, tables};
 
 /// Loads the rules in both; both must count the same afterwards. Returns the lines of the table.
 fn agree(netns: &Netns, rules: &[String], traffic: impl FnOnce()) -> Vec<String> {
@@ -275,4 +276,169 @@ fn dates_are_those_of_iptables() {
         .sum::<u64>();
     // Each of them and its answer is in one second.
     assert_eq!(all, 6, "{counted:#?}");
+}
+
+/// A datagram, also to all.
+fn send_to_all(from: &str, to: &str) {
+    let socket = UdpSocket::bind(from).unwrap();
+    socket.set_broadcast(true).unwrap();
+    socket.send_to(b"x", to).unwrap();
+}
+
+#[test]
+fn types_of_destinations_are_those_of_iptables() {
+    requires!(
+        Need::Root,
+        Need::Tool("iptables-legacy"),
+        Need::Tool("nft"),
+        Need::Tool("ping")
+    );
+    let testbed = Testbed::new();
+    let line = RouterLine::new(&testbed);
+    // All addresses of a prefix; a route of another table than local, which is not for this host.
+    line.router
+        .ip_batch(&[
+            "route add local 10.9.0.0/24 dev lo".to_owned(),
+            "route add 10.1.0.0/24 via 10.2.0.2 table 100".to_owned(),
+            "rule add fwmark 1 lookup 100".to_owned(),
+        ])
+        .unwrap();
+    line.router
+        .run(&[
+            "iptables-legacy",
+            "-t",
+            "nat",
+            "-A",
+            "PREROUTING",
+            "-d",
+            "10.2.0.2",
+            "-p",
+            "udp",
+            "--dport",
+            "99",
+            "-j",
+            "REDIRECT",
+        ])
+        .unwrap();
+    let mut rules = Vec::new();
+    for part in [
+        "",
+        "-i lan ",
+        "-i lo ",
+        "-p udp --dport 99 ",
+        "-d 10.9.0.0/24 ",
+    ] {
+        for types in [
+            "LOCAL",
+            "UNICAST",
+            "BROADCAST",
+            "MULTICAST",
+            "ANYCAST",
+            "UNSPEC",
+            "LOCAL,BROADCAST",
+            "BLACKHOLE,PROHIBIT",
+        ] {
+            for not in ["", "! "] {
+                rules.push(format!("INPUT {part}-m addrtype {not}--dst-type {types}"));
+            }
+        }
+    }
+    let to_many = ["10.1.0.255:9", "255.255.255.255:9", "224.0.0.1:9"];
+    let counted = agree(&line.router, &rules, || {
+        line.traffic();
+        let from_client = || {
+            for to in to_many
+                .into_iter()
+                .chain(["10.2.0.1:9", "10.9.0.7:9", "10.2.0.2:99"])
+            {
+                send_to_all("10.1.0.2:0", to);
+            }
+        };
+        line.client.enter(from_client).unwrap();
+        let from_router = || {
+            send("127.0.0.1:0", "127.0.0.1:9");
+            send("127.0.0.1:0", "127.255.255.254:9");
+            send("10.1.0.1:0", "10.2.0.1:9");
+            // The host gets a copy of what it sends to all.
+            for to in ["10.1.0.255:9", "127.255.255.255:9", "224.0.0.1:9"] {
+                send_to_all("10.1.0.1:0", to);
+            }
+        };
+        line.router.enter(from_router).unwrap();
+        line.client
+            .run(&["ping", "-c", "1", "-W", "5", "-q", "10.1.0.1"])
+            .unwrap();
+    });
+    let of = |rule: &str| packets(&counted, &format!("-A INPUT {rule}"));
+    assert_eq!(of("-i lan -m addrtype --dst-type BROADCAST"), 3);
+    assert_eq!(of("-i lan -m addrtype --dst-type MULTICAST"), 2);
+    assert_eq!(of("-i lo -m addrtype --dst-type BROADCAST"), 1);
+    assert_eq!(
+        of("-p udp -m udp --dport 99 -m addrtype --dst-type LOCAL"),
+        1
+    );
+    assert_eq!(of("-d 10.9.0.0/24 -m addrtype --dst-type LOCAL"), 1);
+    assert!(of("-m addrtype --dst-type LOCAL") > 3);
+    assert_eq!(of("-m addrtype --dst-type UNICAST"), 0);
+    assert!(of("-m addrtype ! --dst-type UNICAST") > 9);
+}
+
+/// Where a packet's route may have another type, or another hook reaches the chain, rules are refused.
+#[test]
+fn unknown_types_of_destinations_are_refused() {
+    requires!(Need::Root, Need::Tool("nft"));
+    let testbed = Testbed::new();
+    let router = Router::new(testbed.netns("types").unwrap());
+    let not_local = |more: &str| {
+        format!(
+            "*filter\n:not-local -\n-A INPUT -j not-local\n{more}\
+             -A not-local -m addrtype --dst-type LOCAL -j RETURN\n-A not-local -j DROP\nCOMMIT\n"
+        )
+    };
+    router.load(&not_local(""));
+    let before = router.done(&["counters"]);
+    const IN_INPUT: &str = "know the type of the destination in INPUT of IPv4 only";
+    for text in [
+        not_local("-A FORWARD -j not-local\n"),
+        filter(&["FORWARD -m addrtype --dst-type LOCAL"]),
+        filter(&["INPUT -m addrtype --src-type LOCAL"]),
+        filter(&["INPUT -m addrtype --dst-type LOCAL --limit-iface-in"]),
+        filter(&["INPUT -s 2001:db8::1 -m addrtype --dst-type LOCAL"]),
+    ] {
+        let file = router.file("bad", &text);
+        let refused = router.fails(&["load", &file]);
+        assert!(refused.contains(IN_INPUT), "{refused}");
+    }
+    let edit = |words: &[&str]| {
+        let mut command = router.command(&["apply", "--loaded"]);
+        command.arg("--").args(words);
+        command.output().unwrap()
+    };
+    for edits in [
+        &["-A", "FORWARD", "-j", "not-local"][..],
+        &["-A", "FORWARD", "-m", "addrtype", "--dst-type", "LOCAL"],
+    ] {
+        let refused = String::from_utf8(edit(edits).stderr).unwrap();
+        assert!(refused.contains(IN_INPUT), "{refused}");
+    }
+    assert_eq!(router.done(&["counters"]), before);
+    let to_all = [
+        "-I",
+        "not-local",
+        "-m",
+        "addrtype",
+        "--dst-type",
+        "BROADCAST",
+        "-j",
+        "RETURN",
+    ];
+    let done = edit(&to_all);
+    assert!(done.status.success(), "{done:?}");
+    // As with TPROXY, and with VRFs.
+    let route = "route add local 10.8.0.0/16 dev lo table 100".to_owned();
+    router.netns.ip_batch(&[route]).unwrap();
+    let file = router.file("rules.v4", &not_local(""));
+    let refused = router.fails(&["load", &file]);
+    let why = "the route 10.8.0.0/16 table 100 leads to this host, and iptables looks in table local only";
+    assert!(refused.contains(why), "{refused}");
 }

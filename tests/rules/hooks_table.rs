@@ -102,7 +102,7 @@ fn samples(family: Family) -> Vec<(String, [HookAnswer; HOOKS.len()], &'static s
             let kind = spec.unwrap().kind;
             (
                 format!("{option}{name}"),
-                HOOKS.map(|hook| hook_answer(kind, hook)),
+                HOOKS.map(|hook| hook_answer(kind, family, hook)),
                 rule,
             )
         })

@@ -56,10 +56,16 @@ pub fn set(
 
 /// True if the programs evaluate each rule of a set.
 pub fn is_exact(ruleset: &Ruleset) -> bool {
-    let chains = ruleset.tables.iter().flat_map(|table| table.chains());
-    let mut rules = chains.flat_map(|(_, chain)| &chain.rules);
+    let chains = || ruleset.tables.iter().flat_map(|table| table.chains());
+    // Those that reach any rule.
+    let hooks: Vec<_> = chains()
+        .filter(|(_, chain)| !chain.rules.is_empty())
+        .filter_map(|(_, chain)| chain.hook)
+        .collect();
+    let mut rules = chains().flat_map(|(_, chain)| &chain.rules);
     rules.all(|rule| {
-        let exact = rule_answer(rule, &[], Point::Netfilter) == AtPoint::Exact;
+        let answer = rule_answer(rule, ruleset.family, &hooks, Point::Netfilter);
+        let exact = answer == AtPoint::Exact;
         let known = not_evaluated_word(ruleset.family, rule).is_none();
         exact && known
     })

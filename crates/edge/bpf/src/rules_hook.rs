@@ -67,7 +67,7 @@ pub const HOOK_FAMILIES: usize = 4;
 /// Those at the hooks of netfilter: the first ones (`FAMILIES`).
 pub const IP_FAMILIES: usize = 2;
 /// The version of everything in the arena: that of the header here, of images, and of scratches.
-const FORMAT: u32 = 10 | VERSION << 8 | (size_of::<Work>() as u32) << 16;
+const FORMAT: u32 = 11 | VERSION << 8 | (size_of::<Work>() as u32) << 16;
 
 /// `struct rules_hook`.
 #[repr(C)]

@@ -59,7 +59,7 @@ pub use link::{ArpType, Link, LinkKind, VlanId, XdpAttached, XdpMode};
 pub use links::{Links, NewLink};
 pub use netdev::{Netdev, XdpFeatures};
 pub use nfqueue::bind_nfqueue;
-pub use route::{LimitingRoute, limiting_routes, link_towards, rp_filter};
+pub use route::{LimitingRoute, limiting_routes, link_towards, local_routes, rp_filter};
 pub use sockets::{BbrInfo, SocketDiag, SocketId, TcpInfo, TcpSocket};
 pub use stage::{
     RulesVersion, Stage, StageError, StageKind, StageWatch, ipsec_policies, rules_version, stages,

@@ -21,6 +21,9 @@ const RTAX_LOCK: u16 = 1;
 const RTAX_MTU: u16 = 2;
 /// An entry of a cache, not a route.
 const RTM_F_CLONED: u32 = 0x200;
+/// Types of routes whose packets this host receives: local, broadcast.
+const TO_HOST: [u8; 2] = [2, 3];
+const TABLE_LOCAL: u32 = 255;
 /// `struct rtmsg`.
 const ROUTE_LEN: usize = 12;
 
@@ -91,6 +94,26 @@ pub struct LimitingRoute {
 /// # Errors
 /// The kernel does not list them.
 pub fn limiting_routes(is_ipv4: bool) -> Result<Vec<LimitingRoute>, NetlinkError> {
+    routes(is_ipv4, limiting)
+}
+
+/// IPv4 routes to this host that are not in table local, as `ip route` prints their destinations, with their
+/// tables, in the calling thread's namespace. Routes of VRFs are some. O(routes).
+///
+/// # Errors
+/// The kernel does not list them.
+pub fn local_routes() -> Result<Vec<String>, NetlinkError> {
+    routes(true, |payload| {
+        let attributes = payload.get(ROUTE_LEN..)?;
+        let kind = payload[7];
+        let table = table_of(payload, attributes);
+        let is_elsewhere = TO_HOST.contains(&kind) && table != TABLE_LOCAL;
+        is_elsewhere.then(|| name_of(payload, attributes, table))?
+    })
+}
+
+/// Of all routes of a family, what is kept of `struct rtmsg` and its attributes.
+fn routes<T>(is_ipv4: bool, keep: impl Fn(&[u8]) -> Option<T>) -> Result<Vec<T>, NetlinkError> {
     let mut header = [0; ROUTE_LEN];
     let family = if is_ipv4 {
         libc::AF_INET
@@ -103,7 +126,7 @@ pub fn limiting_routes(is_ipv4: bool) -> Result<Vec<LimitingRoute>, NetlinkError
     connection.dump("list routes", &request, |message| {
         // Without IPv6, the kernel answers with the routes of all families.
         let is_route = message.kind == RTM_NEWROUTE && message.payload.first() == Some(&header[0]);
-        is_route.then(|| limiting(message.payload))?
+        is_route.then(|| keep(message.payload))?
     })
 }
 
@@ -118,17 +141,25 @@ fn limiting(payload: &[u8]) -> Option<LimitingRoute> {
     if mtu.is_none() && tunnel.is_none() || flags & RTM_F_CLONED != 0 {
         return None;
     }
-    let destination = match attr(attributes, RTA_DST) {
-        Some(bytes) => format!("{}/{}", address(bytes)?, payload[1]),
-        None => "default".to_owned(),
-    };
-    let table = attr_u32(attributes, RTA_TABLE).unwrap_or(u32::from(payload[4]));
     Some(LimitingRoute {
-        name: format!("{destination} table {table}"),
+        name: name_of(payload, attributes, table_of(payload, attributes))?,
         link: attr_u32(attributes, RTA_OIF).map(IfIndex),
         mtu,
         tunnel,
     })
+}
+
+fn table_of(payload: &[u8], attributes: &[u8]) -> u32 {
+    attr_u32(attributes, RTA_TABLE).unwrap_or(u32::from(payload[4]))
+}
+
+/// Its destination and its table.
+fn name_of(payload: &[u8], attributes: &[u8], table: u32) -> Option<String> {
+    let destination = match attr(attributes, RTA_DST) {
+        Some(bytes) => format!("{}/{}", address(bytes)?, payload[1]),
+        None => "default".to_owned(),
+    };
+    Some(format!("{destination} table {table}"))
 }
 
 fn tunnel_of(attributes: &[u8]) -> Option<u16> {

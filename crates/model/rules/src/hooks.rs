@@ -97,6 +97,7 @@ const LIMIT_AT_EGRESS: &str = "in table mangle, the limit is carried out at tcx 
 const BRIDGE_PORT: &str = "ports of a bridge are known to the bridge only";
 const ROUTE: &str = "the type of an address needs the kernel's routes";
 const NOT_KNOWN: &str = "Fairpath does not support this extension";
+const TYPE_OF_ROUTE: &str = "the programs at the hooks of netfilter know the type of the destination in INPUT of IPv4 only, without --limit-iface-in";
 const NOT_THERE: &str = "the programs at the hooks of netfilter do not read it yet";
 const NO_OWNER: &str = "iptables has owner in OUTPUT and POSTROUTING only";
 const NO_SENDER: &str = "iptables has mac in PREROUTING, INPUT and FORWARD only";
@@ -180,7 +181,8 @@ pub fn answer(kind: Kind, point: Point) -> Answer {
         }
         Kind::State | Kind::Conntrack | Kind::Connmark => Elsewhere(Point::Netfilter, CONNECTION),
         Kind::Connlimit => Refused("counts of connections are not kept"),
-        Kind::Addrtype | Kind::Rpfilter if netfilter => Refused(NOT_THERE),
+        Kind::Addrtype if netfilter => Refused(TYPE_OF_ROUTE),
+        Kind::Rpfilter if netfilter => Refused(NOT_THERE),
         Kind::Owner if point == Point::TcxEgress => Exact,
         Kind::Owner if !netfilter => Elsewhere(Point::Netfilter, NO_SOCKET),
         Kind::Physdev => Refused(BRIDGE_PORT),
@@ -271,7 +273,7 @@ pub const HOOKS: [Hook; 5] = [
 ];
 
 /// The answer for a match or a target at a hook.
-pub fn hook_answer(kind: Kind, hook: Hook) -> HookAnswer {
+pub fn hook_answer(kind: Kind, family: Family, hook: Hook) -> HookAnswer {
     let spec = kind.spec();
     if !spec.is_in(Family::Ipv4) && !spec.is_in(Family::Ipv6) {
         return HookAnswer::Refused(NO_FRAMES);
@@ -288,28 +290,48 @@ pub fn hook_answer(kind: Kind, hook: Hook) -> HookAnswer {
     if hook == Hook::Forward && kind == Kind::TargetTcpmss {
         return HookAnswer::Moved(LIMIT_AT_EGRESS);
     }
+    if kind == Kind::Addrtype && has_types(family, &[hook]) {
+        return HookAnswer::Exact;
+    }
     match answer(kind, Point::Netfilter) {
         Answer::Exact => HookAnswer::Exact,
         Answer::Elsewhere(_, why) | Answer::Refused(why) => HookAnswer::Deferred(why),
     }
 }
 
+/// True if the packet's route has the type of its destination at all of these hooks.
+fn has_types(family: Family, hooks: &[Hook]) -> bool {
+    family == Family::Ipv4 && hooks.iter().all(|hook| *hook == Hook::Input)
+}
+
+/// The answer for a match, where that depends on its options, the family and the hooks.
+fn match_answer(group: &Group, family: Family, hooks: &[Hook], point: Point) -> Answer {
+    let of_destination = group.kind == Kind::Addrtype
+        && ["--src-type", "--limit-iface-in", "--limit-iface-out"]
+            .iter()
+            .all(|name| !group.has(name));
+    match of_destination && point == Point::Netfilter && has_types(family, hooks) {
+        true => Answer::Exact,
+        false => answer(group.kind, point),
+    }
+}
+
 /// The answers for the output interface and the hooks of a rule, for its matches and its target.
-pub fn rule_answer(rule: &Rule, hooks: &[Hook], point: Point) -> Answer {
+pub fn rule_answer(rule: &Rule, family: Family, hooks: &[Hook], point: Point) -> Answer {
     let target = match rule.target {
         Target::Extension(kind) => answer(kind, point),
         Target::Queue => Answer::Refused("user space decides about these packets"),
         _ => Answer::Exact,
     };
-    matches_answer(rule, hooks, point).worse(target)
+    matches_answer(rule, family, hooks, point).worse(target)
 }
 
 /// The same without the target.
-pub fn matches_answer(rule: &Rule, hooks: &[Hook], point: Point) -> Answer {
+pub fn matches_answer(rule: &Rule, family: Family, hooks: &[Hook], point: Point) -> Answer {
     let mut worst = Answer::Exact;
     let mut add = |answer: Answer| worst = worst.worse(answer);
     for group in rule.matches() {
-        add(answer(group.kind, point));
+        add(match_answer(&group, family, hooks, point));
         add(place_answer(group.kind, hooks));
         if group.kind == Kind::Ip {
             add(header_answer(group, hooks.first().copied(), point));
@@ -367,7 +389,7 @@ pub fn frame_answer(family: Family, table: &str, rule: &Rule, hooks: &[Hook]) ->
             _ => arp_kind_answer(kind, *hook),
         })
     });
-    let all = at_hooks.chain([rule_answer(rule, hooks, point)]);
+    let all = at_hooks.chain([rule_answer(rule, family, hooks, point)]);
     all.max_by_key(|answer| answer.rank())
         .unwrap_or(Answer::Exact)
 }
@@ -429,25 +451,35 @@ fn header_answer(group: Group, hook: Option<Hook>, point: Point) -> Answer {
 pub struct AnswerRow {
     /// As a rule has it.
     pub name: String,
+    /// `None`: the answers are those of all families that have it.
+    pub family: Option<Family>,
     /// Those of [`Point::ALL`].
     pub points: [Answer; Point::ALL.len()],
     /// Those of [`HOOKS`].
     pub hooks: [HookAnswer; HOOKS.len()],
 }
 
-/// All matches and targets.
+/// All matches and targets. Those of which the answers depend on the family have a row for each.
 pub fn answers() -> impl Iterator<Item = AnswerRow> {
     let specs = SPECS.iter().filter(|spec| !spec.name.is_empty());
-    specs.map(|spec| AnswerRow {
-        name: if spec.kind.is_target() {
-            format!("-j {}", spec.name)
-        } else if spec.is_in(Family::Bridge) && !spec.is_in(Family::Ipv4) {
-            spec.name.to_owned()
-        } else {
-            format!("-m {}", spec.name)
-        },
-        points: Point::ALL.map(|point| answer(spec.kind, point)),
-        hooks: HOOKS.map(|hook| hook_answer(spec.kind, hook)),
+    specs.flat_map(|spec| {
+        let hooks = |family| HOOKS.map(|hook| hook_answer(spec.kind, family, hook));
+        let row = |family: Option<Family>| AnswerRow {
+            name: if spec.kind.is_target() {
+                format!("-j {}", spec.name)
+            } else if spec.is_in(Family::Bridge) && !spec.is_in(Family::Ipv4) {
+                spec.name.to_owned()
+            } else {
+                format!("-m {}", spec.name)
+            },
+            family,
+            points: Point::ALL.map(|point| answer(spec.kind, point)),
+            hooks: hooks(family.unwrap_or(Family::Ipv4)),
+        };
+        match hooks(Family::Ipv4) == hooks(Family::Ipv6) {
+            true => vec![row(None)],
+            false => vec![row(Some(Family::Ipv4)), row(Some(Family::Ipv6))],
+        }
     })
 }
 
@@ -458,20 +490,28 @@ pub fn markdown() -> String {
         out.push_str(&format!(" {} |", hook.chain()));
     }
     out.push_str(" reason |\n|---|---|---|---|---|---|---|\n");
-    for AnswerRow { name, hooks, .. } in answers() {
+    for AnswerRow {
+        name,
+        family,
+        hooks,
+        ..
+    } in answers()
+    {
         let words = hooks.iter().map(HookAnswer::word);
         let reasons = hooks.iter().filter_map(HookAnswer::reason);
-        add_row(&mut out, &name, words, reasons.map(str::to_owned));
+        add_row(&mut out, &name, family, words, reasons.map(str::to_owned));
     }
     out.push_str("\n| match or target |");
     for point in Point::ALL {
         out.push_str(&format!(" {} |", point.name()));
     }
     out.push_str(" reason |\n|---|---|---|---|---|---|\n");
-    for AnswerRow { name, points, .. } in answers() {
+    // The answers of points are the same for both families.
+    let rows = answers().filter(|row| row.family != Some(Family::Ipv6));
+    for AnswerRow { name, points, .. } in rows {
         let words = points.iter().map(|answer| answer.word());
         let reasons = points.iter().filter_map(|answer| answer.reason());
-        add_row(&mut out, &name, words, reasons);
+        add_row(&mut out, &name, None, words, reasons);
     }
     out.push_str("\n| target of arptables |");
     for hook in ARP_HOOKS {
@@ -483,7 +523,7 @@ pub fn markdown() -> String {
         let answers = ARP_HOOKS.map(|hook| arp_kind_answer(spec.kind, hook));
         let words = answers.iter().map(|answer| answer.word());
         let reasons = answers.iter().filter_map(|answer| answer.reason());
-        add_row(&mut out, &format!("-j {}", spec.name), words, reasons);
+        add_row(&mut out, &format!("-j {}", spec.name), None, words, reasons);
     }
     out.push_str("\n| match or target of ebtables | in table filter | reason |\n|---|---|---|\n");
     let specs = SPECS.iter().filter(|spec| spec.is_in(Family::Bridge));
@@ -502,15 +542,16 @@ pub fn markdown() -> String {
 fn add_row(
     out: &mut String,
     name: &str,
+    family: Option<Family>,
     words: impl Iterator<Item = &'static str>,
     all: impl Iterator<Item = String>,
 ) {
-    let bridge = if name.starts_with('-') {
-        ""
-    } else {
-        " (bridge)"
+    let family = match family {
+        Some(family) => format!(" ({family})"),
+        None if name.starts_with('-') => String::new(),
+        None => " (bridge)".to_owned(),
     };
-    out.push_str(&format!("| `{name}`{bridge} |"));
+    out.push_str(&format!("| `{name}`{family} |"));
     for word in words {
         out.push_str(&format!(" {word} |"));
     }

@@ -52,7 +52,9 @@ struct Raw {
     state: u32,
     route: u32,
     path: u32,
-    spare: [u64; 2],
+    types: u32,
+    pad2: u32,
+    spare: u64,
 }
 
 const _: () = assert!(size_of::<Raw>() == 448);
@@ -103,6 +105,8 @@ pub struct Traced {
     pub random: u32,
     /// The MTU of the path, if rules read it.
     pub path_mtu: Option<u32>,
+    /// Type of the destination as a bit, of IPv4 packets in INPUT.
+    pub destination_type: Option<u16>,
 }
 
 /// Facts about a rejected packet.
@@ -192,6 +196,7 @@ impl Event {
                 date: (raw.date, raw.local_offset as i32),
                 random: raw.random,
                 path_mtu: Some(raw.path).filter(|mtu| *mtu > 0),
+                destination_type: Some(raw.types as u16).filter(|types| *types > 0),
             }),
             _ => return None,
         };

@@ -86,8 +86,8 @@ pub mod needs {
     pub const NAMES: u32 = 8;
     /// The connection.
     pub const CONNECTION: u32 = 16;
-    /// The link-layer header.
-    pub const LINK: u32 = 32;
+    /// Facts of its reception: the link-layer source, and the type of the destination.
+    pub const RECEIVED: u32 = 32;
     /// The owner of the socket.
     pub const OWNER: u32 = 64;
     /// The date.

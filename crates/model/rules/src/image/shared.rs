@@ -450,7 +450,7 @@ pub(super) fn needs_of_words(reads: &Reads) -> u32 {
     let by_name = names.iter().any(|word| reads[*word] != 0);
     u32::from(by_name) * needs::NAMES
         + u32::from(reads_connection(reads)) * needs::CONNECTION
-        + u32::from(reads[word::SMAC] != 0) * needs::LINK
+        + u32::from(reads[word::SMAC] != 0 || reads[word::TYPE] != 0) * needs::RECEIVED
 }
 
 /// Facts that sets need: the time, if entries end.

@@ -118,6 +118,7 @@ fn matches_json() -> String {
     let mut out = String::new();
     for AnswerRow {
         name,
+        family,
         points,
         hooks,
     } in answers()
@@ -141,7 +142,8 @@ fn matches_json() -> String {
         let _ = writeln!(
             out,
             "{}",
-            json!({"name": name, "points": points, "hooks": hooks})
+            json!({"name": name, "family": family.map(|family| family.to_string()),
+                "points": points, "hooks": hooks})
         );
     }
     out
@@ -192,7 +194,7 @@ fn points(ruleset: &Ruleset, sets: Option<&Sets>) -> (Answers, Vec<Limited>) {
                     .map(|names| names[0].to_owned())
                     .or_else(|| not_evaluated_set(rule, sets));
                 for point in Point::ALL {
-                    let answer = rule_answer(rule, &hooks[id.0 as usize], point);
+                    let answer = rule_answer(rule, ruleset.family, &hooks[id.0 as usize], point);
                     let (word, reason) = match (answer.word(), &not_evaluated) {
                         ("exact" | "elsewhere", Some(name)) => {
                             ("refused", Some(format!("{name} is not evaluated")))

@@ -55,7 +55,7 @@ pub fn edit(
         Err(error) if error.is::<std::str::Utf8Error>() => return Ok(None),
         found => found.context("read the loaded rules")?,
     };
-    let Some(found) = found.filter(|found| !has_sets(&found.ruleset.tables[0])) else {
+    let Some(found) = found.filter(|found| !needs_rest(&found.ruleset.tables[0])) else {
         return Ok(None);
     };
     // A problem is reported by the whole load, which has all chains.
@@ -66,7 +66,7 @@ pub fn edit(
         return Ok(None);
     };
     let is_one = |ruleset: &Ruleset| ruleset.tables.len() == 1;
-    if !is_one(&changed) || has_sets(&changed.tables[0]) || reads_mss(&changed.tables[0]) {
+    if !is_one(&changed) || needs_rest(&changed.tables[0]) || reads_mss(&changed.tables[0]) {
         return Ok(None);
     }
     let mut suitable = Suitable::new(&[], false);
@@ -116,11 +116,13 @@ fn reads_mss(table: &Table) -> bool {
     chains.any(|(_, chain)| chain.rules.iter().any(egress::reads_mss))
 }
 
-/// True if a rule reads a set: whether it is there is known to a whole load.
-fn has_sets(table: &Table) -> bool {
+/// True if the answer for a rule depends on a set, or on the hooks that reach its chain: a whole load knows them.
+fn needs_rest(table: &Table) -> bool {
+    use Kind::{Addrtype, Owner, Set, TargetSet};
+
     let mut chains = table.chains();
     chains.any(|(_, chain)| {
         let mut items = chain.rules.iter().flat_map(|rule| rule.items.iter());
-        items.any(|item| matches!(item.kind, Kind::Set | Kind::TargetSet))
+        items.any(|item| matches!(item.kind, Set | TargetSet | Addrtype | Owner))
     })
 }

@@ -54,7 +54,10 @@ impl Changes {
         paths: &Paths,
     ) -> Option<String> {
         let hooks = self.hooks(chain);
-        let at_hooks = || rule_answer(rule, hooks, Point::Netfilter).reason();
+        let at_hooks = || {
+            let reason = rule_answer(rule, family, hooks, Point::Netfilter).reason();
+            reason.or_else(|| reads_types(rule).then(|| paths.local_elsewhere())?)
+        };
         let is_behind = hooks.iter().all(|hook| *hook == Hook::Postrouting);
         let is_moved = is_behind || limits_mss(rule) && may_limit(hooks);
         if !self.is_open || !is_moved {
@@ -63,7 +66,7 @@ impl Changes {
         let Some(change) = change_answer(rule) else {
             return at_hooks();
         };
-        let matches = matches_answer(rule, hooks, Point::Netfilter);
+        let matches = matches_answer(rule, family, hooks, Point::Netfilter);
         let mut reason = matches.reason().or_else(|| change.reason());
         if hooks.contains(&Hook::Postrouting) {
             reason = reason.or_else(|| self.obstacle.clone());
@@ -78,6 +81,11 @@ impl Changes {
 /// True if the rule's target limits the MSS.
 pub fn limits_mss(rule: &Rule) -> bool {
     rule.target == Target::Extension(Kind::TargetTcpmss)
+}
+
+/// True if a match of the rule reads the type of an address.
+fn reads_types(rule: &Rule) -> bool {
+    rule.matches().any(|group| group.kind == Kind::Addrtype)
 }
 
 /// True if chains of these hooks limit the MSS: a packet has no other change between them.

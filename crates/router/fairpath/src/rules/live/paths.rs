@@ -1,9 +1,10 @@
-//! Paths of packets on which TCPMSS at tcx egress differs from iptables: IPsec encrypts packets before, a
-//! route adds labels before, and a route back has an MTU that programs cannot read.
+//! Paths of packets on which rules differ from iptables. TCPMSS at tcx egress: IPsec encrypts packets before, a
+//! route adds labels before, and a route back has an MTU that programs cannot read. Types of addresses: a
+//! route to this host is not in table local, where iptables looks.
 
 use std::cell::OnceCell;
 
-use fairpath_netlink::{LimitingRoute, Link, Links, ipsec_policies, limiting_routes};
+use fairpath_netlink::{LimitingRoute, Link, Links, ipsec_policies, limiting_routes, local_routes};
 use fairpath_rules::Family;
 use fairpath_units::{IfIndex, text};
 
@@ -20,6 +21,7 @@ pub struct Paths {
     policies: List<String>,
     links: List<Link>,
     routes: [List<LimitingRoute>; 2],
+    local: List<String>,
 }
 
 impl Paths {
@@ -40,6 +42,23 @@ impl Paths {
             .find(family, reads_mtu)
             .map_err(|error| error.to_owned());
         found.unwrap_or_else(Some)
+    }
+
+    /// The reason if the route of a packet to this host may have another type than its destination: IPv4.
+    pub fn local_elsewhere(&self) -> Option<String> {
+        if !self.is_read {
+            return None;
+        }
+        match listed(&self.local, || {
+            local_routes().map_err(|error| error.to_string())
+        }) {
+            Ok(routes) => routes.first().map(|name| {
+                format!(
+                    "the route {name} leads to this host, and iptables looks in table local only"
+                )
+            }),
+            Err(error) => Some(error.to_owned()),
+        }
     }
 
     /// `Err`: something cannot be listed.

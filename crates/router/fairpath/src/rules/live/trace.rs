@@ -555,6 +555,7 @@ fn facts(event: &Event, traced: &Traced, no_link: bool) -> Facts {
         date: Some(traced.date),
         random: Some(traced.random),
         path_mtu: traced.path_mtu,
+        destination_type: traced.destination_type,
         ..Facts::default()
     }
 }
