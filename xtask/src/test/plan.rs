@@ -129,6 +129,9 @@ impl Turn {
                 (Part::Share(shard.doubled()), Some(reason))
             }
             (Some(Reason::Near(reason)), _) => (Part::Whole, Some(reason)),
+            (Some(Reason::Below(_)), Some(shard)) if self.since.is_much() => {
+                (Part::Share(shard), None)
+            }
             (Some(Reason::Below(reason)), Some(shard)) => {
                 (Part::Share(shard.doubled()), Some(reason))
             }
