@@ -99,14 +99,17 @@ pub fn filter(rules: &[&str]) -> String {
     format!("*filter\n{rules}COMMIT\n")
 }
 
+/// A socket of `lo` in the thread's namespace. A process that another test has just forked may still hold the one
+/// before.
+pub fn bound(port: u16) -> UdpSocket {
+    let bind = || UdpSocket::bind(("127.0.0.1", port)).ok();
+    wait_for(Duration::from_secs(10), bind).expect("the port is free")
+}
+
 /// Two sockets of `lo`; returns whether a datagram arrives.
 pub fn arrives(netns: &Netns, port: u16) -> bool {
     let attempt = || {
-        // Another thread of the test may try the same port.
-        let receiver = wait_for(Duration::from_secs(10), || {
-            UdpSocket::bind(("127.0.0.1", port)).ok()
-        });
-        let receiver = receiver.expect("the port is free");
+        let receiver = bound(port);
         receiver
             .set_read_timeout(Some(Duration::from_millis(50)))
             .unwrap();

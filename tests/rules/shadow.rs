@@ -16,7 +16,7 @@ use fairpath_units::test_seeds;
 use serde_json::Value;
 
 use super::answers::AnswerLine;
-use super::live::{Router, filter};
+use super::live::{Router, bound, filter};
 use super::oracle::legacy::{Legacy, Tool};
 use super::oracle::rulesets::generate;
 use super::oracle::{frames_of, hooks, parse};
@@ -275,7 +275,7 @@ fn equal_sets_of_nft_agree() {
 /// Datagrams on `lo` to ports, this number to each. Returns the ports to which all came.
 fn loopback(netns: &Netns, ports: &[u16], number: usize) -> Vec<u16> {
     let attempt = |port: u16| {
-        let receiver = UdpSocket::bind(("127.0.0.1", port)).unwrap();
+        let receiver = bound(port);
         receiver
             .set_read_timeout(Some(Duration::from_millis(50)))
             .unwrap();
