@@ -1,4 +1,5 @@
-//! Packets that must not change the answers to others: an evaluation leaves nothing in the memory of its CPU.
+//! Packets that must not change the answers to others: an evaluation leaves nothing in the memory of its CPU. And
+//! names that could become other rules.
 
 use std::time::Duration;
 
@@ -8,7 +9,8 @@ use fairpath_wire::{Frame, ipv6};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
-use super::live::Router;
+use super::commands::fairpath;
+use super::live::{Router, filter};
 
 /// More bytes than programs read of a packet.
 const LONG: usize = 1500;
@@ -68,4 +70,41 @@ fn unknown_facts_are_those_of_one_packet() {
     on_one_cpu(&short);
     accepted(2);
     unknown(1);
+}
+
+/// Rules are kept as text, so a name that reads as something else would make them another set, or none.
+#[test]
+fn names_with_blanks_and_quotes_are_refused() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let router = Router::new(testbed.netns("names").unwrap());
+    let text = filter(&["INPUT -i lo -j ACCEPT"]).replace("*filter\n", "*filter\n:web - [0:0]\n");
+    router.load(&text);
+    let before = router.done(&["counters"]);
+    let file = router.file("file.v4", &text);
+    for name in [
+        "eth 0",
+        "a\"b",
+        "\"",
+        "a\tb",
+        " a",
+        "lo -s 10.9.9.9",
+        "a\\b",
+        "a'b",
+    ] {
+        for option in ["-i", "-o"] {
+            let rule = ["-A", "web", option, name, "-j", "DROP"];
+            let mut loaded = router.command(&["apply", "--loaded"]);
+            let mut of_file = std::process::Command::new(fairpath());
+            of_file.args(["rules", "apply", &file, "--in-place"]);
+            for command in [&mut loaded, &mut of_file] {
+                let output = command.arg("--").args(rule).output().unwrap();
+                let error = String::from_utf8_lossy(&output.stderr);
+                assert_eq!(output.status.code(), Some(1), "{name:?}: {output:?}");
+                assert!(error.contains("interface name"), "{name:?}: {error}");
+            }
+        }
+    }
+    assert_eq!(router.done(&["counters"]), before);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
 }

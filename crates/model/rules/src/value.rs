@@ -623,6 +623,16 @@ pub fn parse(ty: Type, words: &[&[u8]], context: Context) -> Result<Value, Strin
                     show(word)
                 ));
             }
+            // Writers do not quote it.
+            let odd = |byte: &u8| {
+                byte.is_ascii_whitespace() || byte.is_ascii_control() || b"\"'\\".contains(byte)
+            };
+            if word.iter().any(odd) {
+                return Err(format!(
+                    "interface name \"{}\" has a blank, a quote or a backslash, which no interface has",
+                    show(word)
+                ));
+            }
             Value::Text(Box::new(word.into()))
         }
         Type::Protocol | Type::ProtocolNumber => Value::Number(u64::from(protocol(word, context)?)),
