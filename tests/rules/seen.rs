@@ -272,3 +272,38 @@ fn the_thread_that_reads_rules_has_no_capability() {
         );
     }
 }
+
+/// Counters are set to 0 when they were printed, and only then. A command that repeats them ends with its reader.
+#[test]
+fn counters_that_no_one_reads_stay() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let router = Router::new(testbed.netns("unread").unwrap());
+    let rule = "INPUT -p udp -m udp --dport 7001";
+    router.load(&filter(&[rule]));
+    send(&router, 7001, 3);
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = router.command(&["counters", "--zero"]);
+    let output = command.stdout(full).output().unwrap();
+    assert!(!output.status.success(), "{output:?}");
+    assert_eq!(router.packets(rule), 3);
+    for words in [
+        &["counters", "--watch", "--zero"][..],
+        &["counters", "--watch"],
+        &["counters", "--zero"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let interval = words
+            .contains(&"--watch")
+            .then_some(["--interval", "100ms"]);
+        let mut command = router.command(words);
+        command.args(interval.iter().flatten()).stdout(writer);
+        let mut child = command.spawn().unwrap();
+        let ended = wait_for(PATIENCE, || child.try_wait().unwrap());
+        assert!(ended.is_some_and(|status| status.success()), "{words:?}");
+        assert_eq!(router.packets(rule), 3, "{words:?}");
+    }
+    router.done(&["counters", "--zero"]);
+    assert_eq!(router.packets(rule), 0);
+}

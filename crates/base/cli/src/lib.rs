@@ -17,7 +17,9 @@ mod replaced;
 pub use capability::{Capability, NeedsPrivilege, require};
 pub use failure::{WrongUsage, line, note, print_error, print_stderr, report, wrong_usage};
 pub use global::Global;
-pub use output::{color_stdout, print, print_bytes, print_colored, print_to_reader};
+pub use output::{
+    color_stdout, print, print_bytes, print_colored, print_to_reader, reader_has_ended,
+};
 pub use parse::{FAILURE, Refusal, WRONG_USAGE, command, parse, parse_from};
 pub use replaced::{REPLACED, Replaced, replacement};
 

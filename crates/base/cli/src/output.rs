@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use fairpath_units::text::lines;
@@ -57,6 +58,14 @@ pub fn print_to_reader(text: impl Display) -> anyhow::Result<bool> {
     write_to_reader(lines(&text.to_string()).as_bytes())
 }
 
+/// Set when the reader has closed the pipe.
+static READER_ENDED: AtomicBool = AtomicBool::new(false);
+
+/// True after a print that no one reads: a command that repeats it ends, and nothing depends on it.
+pub fn reader_has_ended() -> bool {
+    READER_ENDED.load(Ordering::Relaxed)
+}
+
 fn write(bytes: &[u8]) -> anyhow::Result<()> {
     write_to_reader(bytes).map(drop)
 }
@@ -64,7 +73,10 @@ fn write(bytes: &[u8]) -> anyhow::Result<()> {
 fn write_to_reader(bytes: &[u8]) -> anyhow::Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            READER_ENDED.store(true, Ordering::Relaxed);
+            Ok(false)
+        }
         written => {
             written.context("write to standard output")?;
             Ok(true)

@@ -28,7 +28,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 impl AgainArgs {
-    /// Prints reports, and returns the last one.
+    /// Prints reports until it is interrupted, or no one reads them. Returns the last one.
     ///
     /// # Errors
     /// A report failed.
@@ -39,6 +39,9 @@ impl AgainArgs {
         let signals = Signals::take()?;
         loop {
             let last = report()?;
+            if fairpath_cli::reader_has_ended() {
+                return Ok(last);
+            }
             signals.wait(self.interval)?;
             if signals.stop() {
                 return Ok(last);

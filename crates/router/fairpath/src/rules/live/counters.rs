@@ -2,6 +2,7 @@
 
 use anyhow::{Context, bail};
 use fairpath_bpf::{HOOK_FAMILIES, HookRules};
+use fairpath_core::rules::Counter;
 use fairpath_rules::{Family, WithCounters, to_bytes};
 
 use super::super::Format;
@@ -45,12 +46,12 @@ fn print(args: &CountersArgs) -> anyhow::Result<()> {
     let needs_lock = args.zero && !daemon::is_needed();
     let _lock = needs_lock.then(lock).transpose()?;
     let family = args.family.map(FamilyArg::family);
-    let loaded = match daemon::is_needed() {
+    let (loaded, counted) = match daemon::is_needed() {
         true if args.zero => {
             bail!("set counters to 0: only root may do this: run it with sudo, or omit --zero")
         }
-        true => daemon::request(&args.place, family)?.0,
-        false => counted_rules(&args.place, family, args.zero)?,
+        true => (daemon::request(&args.place, family)?.0, Counted::default()),
+        false => counted_rules(&args.place, family)?,
     };
     let mut out = Vec::new();
     for (name, ruleset) in loaded.rulesets() {
@@ -68,24 +69,41 @@ fn print(args: &CountersArgs) -> anyhow::Result<()> {
             }
         }
     }
-    fairpath_cli::print_bytes(&out)
+    fairpath_cli::print_bytes(&out)?;
+    // What no one has seen is not lost.
+    match args.zero && !fairpath_cli::reader_has_ended() {
+        true => subtract(&args.place, &counted),
+        false => Ok(()),
+    }
 }
 
-/// The loaded rules with their counters, of all families or the wanted one. `zero` sets them to 0; only with
-/// the lock.
+/// Counters by family, with their numbers.
+type Counted = [Vec<(u32, Counter)>; HOOK_FAMILIES];
+
+/// Subtracts what was printed, so that packets since then still count. Only with the lock.
+fn subtract(place: &PinArgs, counted: &Counted) -> anyhow::Result<()> {
+    let (_, rules) = must_open(place)?;
+    for (family, counters) in counted.iter().enumerate() {
+        let Some(mut memory) = rules.memory(family) else {
+            continue;
+        };
+        for (id, counter) in counters {
+            memory.subtract(*id, *counter);
+        }
+    }
+    Ok(())
+}
+
+/// The loaded rules with their counters, of all families or the wanted one, and these by their numbers.
 ///
 /// # Errors
 /// No rules are loaded.
-pub fn counted_rules(
-    place: &PinArgs,
-    wanted: Option<Family>,
-    zero: bool,
-) -> anyhow::Result<Loaded> {
+pub fn counted_rules(place: &PinArgs, wanted: Option<Family>) -> anyhow::Result<(Loaded, Counted)> {
     // Loads at the same time write the memory again.
     for _ in 0..READS {
         let (_, rules) = must_open(place)?;
-        if let Some(loaded) = count(&rules, wanted, zero)? {
-            return Ok(loaded);
+        if let Some(counted) = count(&rules, wanted)? {
+            return Ok(counted);
         }
     }
     bail!("read counters: loads replace the rules faster than they can be read")
@@ -95,26 +113,24 @@ pub fn counted_rules(
 pub fn count(
     rules: &HookRules,
     wanted: Option<Family>,
-    zero: bool,
-) -> anyhow::Result<Option<Loaded>> {
+) -> anyhow::Result<Option<(Loaded, Counted)>> {
+    let mut counted = Counted::default();
     let mut loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
-    for family in 0..HOOK_FAMILIES {
+    for (family, counted) in counted.iter_mut().enumerate() {
         let chosen = wanted.is_none_or(|wanted| wanted as usize == family);
         if !chosen {
             loaded.forget(family);
             continue;
         }
         // The image first: it is compared with the generation when all is read.
-        let (Some(image), Some(mut memory)) = (rules.image(family), rules.memory(family)) else {
+        let (Some(image), Some(memory)) = (rules.image(family), rules.memory(family)) else {
             continue;
         };
         loaded.count(family, &image, |id| {
             let counter = memory.counter(id);
-            if zero {
-                memory.subtract(id, counter);
-            }
+            counted.push((id, counter));
             counter
         });
     }
-    Ok(rules.is_current().then_some(loaded))
+    Ok(rules.is_current().then_some((loaded, counted)))
 }

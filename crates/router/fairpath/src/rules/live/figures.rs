@@ -156,7 +156,7 @@ impl Figures {
         for _ in 0..READS {
             let mut rules = HookRules::open_to_edit(&pins)?.context(NONE_LOADED)?;
             rules.look()?;
-            if let Some(loaded) = count(&rules, None, false)? {
+            if let Some((loaded, _)) = count(&rules, None)? {
                 return Ok(loaded.counted_text());
             }
         }
