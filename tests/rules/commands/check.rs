@@ -47,6 +47,15 @@ fn family_is_guessed_from_evidence_only() {
         let (success, text) = check(text);
         assert!(success, "{text}");
     }
+    // With an error in each family, the one with fewer of them.
+    let two =
+        "*filter\n-A INPUT -m rt --rt-type 0 -j DROP\n-A INPUT -s fe80::/10 -j NOSUCH\nCOMMIT\n";
+    let (success, text) = check(two);
+    assert!(!success && text.contains("NOSUCH"), "{text}");
+    assert!(
+        !text.contains("for IPv6 only") && !text.contains("not an address"),
+        "{text}"
+    );
 }
 
 #[test]

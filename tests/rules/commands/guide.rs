@@ -150,3 +150,36 @@ fn five_commands_move_a_running_firewall() {
     assert!(!arrives(&router.netns, 9), "rules of iptables are back");
     ping();
 }
+
+/// Both variants of iptables may have rules, and only one is imported.
+#[test]
+fn import_names_rules_of_the_other_variant() {
+    requires!(
+        Need::Root,
+        Need::Tool("iptables-legacy"),
+        Need::Tool("iptables-nft")
+    );
+    let testbed = Testbed::new();
+    let router = Router::new(testbed.netns("variants").unwrap());
+    let rules = router.file(
+        "rules",
+        &filter(&["INPUT -p udp -j DROP", "INPUT -p tcp -j DROP"]),
+    );
+    router.netns.run(&["iptables-nft-restore", &rules]).unwrap();
+    let directory = router.place.path("firewall");
+    let import = |more: &[&str]| {
+        let mut command = router.netns.command(fairpath());
+        command.args(["rules", "import"]).arg(&directory).args(more);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let note = "2 rules run by iptables-nft-save, not imported: `--nft` imports these instead";
+    assert!(import(&[]).contains(note));
+    assert!(!import(&["--nft"]).contains("not imported"));
+    router
+        .netns
+        .run(&["iptables-legacy-restore", &rules])
+        .unwrap();
+    assert!(import(&["--nft"]).contains("2 rules run by iptables-legacy-save, not imported"));
+}

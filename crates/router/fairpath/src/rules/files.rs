@@ -205,7 +205,7 @@ fn is_of_ip(bytes: &[u8]) -> bool {
 }
 
 /// Reads rules, with the family of the arguments, of the tool's comment, of the file's name, or the
-/// only one in which the file has no problem. IPv4 comes before IPv6.
+/// only one in which the file has no problem, else the fewest. IPv4 comes before IPv6.
 fn read_rules(
     path: &Path,
     bytes: &[u8],
@@ -254,10 +254,16 @@ fn read_rules(
             families.join(" or ")
         );
     }
-    match found.into_iter().next().or(first) {
-        Some(reading) => Ok(reading),
-        None => parse(Family::Ipv4),
+    if let Some(reading) = found.into_iter().next() {
+        return Ok(reading);
     }
+    // The family with the fewest problems.
+    let readings = [Family::Ipv4, Family::Ipv6].map(parse).into_iter();
+    let readings = first.map(Ok).into_iter().chain(readings);
+    let readings: anyhow::Result<Vec<Reading>> = readings.collect();
+    let count = |reading: &Reading| reading.problems.len() as u64 + reading.more_problems;
+    let fewest = readings?.into_iter().min_by_key(count);
+    fewest.context("no family has such rules")
 }
 
 /// True for the problem of a table without end.

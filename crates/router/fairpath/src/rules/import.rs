@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 use fairpath_rules::{Family, Sets, WithCounters, read, to_bytes};
+use fairpath_units::counted;
 
 use super::Format;
 use super::files::names;
@@ -73,7 +74,26 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         None => absent.push("ipset".into()),
     }
     write(&args.directory, &imported)?;
+    note_of_others(args.nft);
     report(args, &imported, &absent)
+}
+
+/// Notes rules of the other variant of iptables, which run as well and are not imported.
+fn note_of_others(nft: bool) {
+    let (kind, hint) = match nft {
+        false => ("nft", "`--nft` imports these instead"),
+        true => ("legacy", "without --nft, these are imported instead"),
+    };
+    for family in [Family::Ipv4, Family::Ipv6] {
+        let tool = format!("{}-{kind}-save", family.tool());
+        let text = save(&tool, &[]).ok().flatten().unwrap_or_default();
+        let rules = text.split(|byte| *byte == b'\n');
+        let rules = rules.filter(|line| line.starts_with(b"-A ")).count();
+        if rules > 0 {
+            let rules = counted(rules, "rule runs", "rules run");
+            fairpath_cli::note(format!("{rules} by {tool}, not imported: {hint}"));
+        }
+    }
 }
 
 /// The output of a save tool; `None` if it is not installed.
