@@ -506,3 +506,53 @@ fn unloadable_rules_fail_open_or_closed() {
     assert!(arrives(here, 7002));
     assert!(crosses(client, here, "10.1.0.1:7002", false));
 }
+
+/// A load replaces only files of kept rules, and `unload` removes only these.
+#[test]
+fn other_files_are_never_replaced() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let keeping = Keeping::new(testbed.netns("precious").unwrap());
+    let router = &keeping.router;
+    let file = router.file("rules.v4", &filter(&["INPUT -p udp -j DROP"]));
+    let text = router.file("text", "precious\n");
+    let [fifo, device] = ["fifo", "device"].map(|name| router.place.path(name));
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRUSR).unwrap();
+    // As /dev/null.
+    let (kind, mode) = (
+        nix::sys::stat::SFlag::S_IFCHR,
+        nix::sys::stat::Mode::S_IRUSR,
+    );
+    let number = nix::sys::stat::makedev(1, 3);
+    nix::sys::stat::mknod(&device, kind, mode, number).unwrap();
+    let directory = router.place.path("");
+    let paths = [&fifo, &device, &directory].map(|path| path.to_str().unwrap());
+    for path in [&text[..]].into_iter().chain(paths) {
+        let before = fs::metadata(path).unwrap();
+        let refused = router.fails(&["load", "--kept", path, &file]);
+        assert!(
+            refused.contains("nothing was changed: it is") && refused.contains("another one"),
+            "{refused}"
+        );
+        assert_eq!(fs::metadata(path).unwrap().ino(), before.ino());
+    }
+    assert!(router.fails(&["show"]).contains("no rules are loaded"));
+    assert_eq!(fs::read_to_string(&text).unwrap(), "precious\n");
+    // One that takes its place later.
+    keeping.load(&[&file]);
+    fs::write(&keeping.file, "precious\n").unwrap();
+    let mut command = router.command(&["apply", "--loaded"]);
+    command.args(["--", "-A", "INPUT", "-p", "tcp", "-j", "DROP"]);
+    let edited = command.output().unwrap();
+    assert!(edited.status.success(), "{edited:?}");
+    let note = String::from_utf8_lossy(&edited.stderr);
+    assert!(note.contains("a file of something else"), "{note}");
+    router.done(&["unload"]);
+    assert_eq!(fs::read_to_string(&keeping.file).unwrap(), "precious\n");
+    // A cut one is still one of kept rules.
+    fs::write(&keeping.file, "fairpath ru").unwrap();
+    keeping.load(&[&file]);
+    assert!(keeping.is_kept());
+    router.done(&["unload"]);
+    assert!(!Path::new(&keeping.file).exists());
+}

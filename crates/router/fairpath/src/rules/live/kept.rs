@@ -65,6 +65,38 @@ impl KeptArgs {
             None => Ok(is_of_machine().then(|| FILE.to_owned())),
         }
     }
+
+    /// The same, of a file that a load may replace.
+    ///
+    /// # Errors
+    /// It is another file than one of kept rules.
+    pub fn checked(&self) -> anyhow::Result<Option<String>> {
+        let path = self.path()?;
+        if let Some(path) = &path {
+            check(path).with_context(|| format!("--kept {}, nothing was changed", shown(path)))?;
+        }
+        Ok(path)
+    }
+}
+
+/// # Errors
+/// There is something else than a file of kept rules, which is not replaced.
+fn check(path: impl AsRef<Path>) -> anyhow::Result<()> {
+    let path = path.as_ref();
+    let found = match std::fs::metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        found => found.context("read the file")?,
+    };
+    anyhow::ensure!(found.is_file(), "it is no file: name another one");
+    let mut first = Vec::new();
+    let file = File::open(path).context("read the file")?;
+    file.take(FIRST.len() as u64).read_to_end(&mut first)?;
+    // A cut one has the beginning of the line.
+    anyhow::ensure!(
+        FIRST.starts_with(&first),
+        "it is a file of something else than kept rules: remove it, or name another one"
+    );
+    Ok(())
 }
 
 /// True in the network namespace of the first process.
@@ -237,6 +269,7 @@ fn report(path: &str, kept: anyhow::Result<()>) {
 }
 
 fn keep_at(path: &Path, text: &[u8]) -> anyhow::Result<()> {
+    check(path)?;
     let number = Parts::of(text).context("read the loaded rules")?.number;
     let mut file = FIRST.to_vec();
     file.extend(part(number, 0, text));
@@ -328,6 +361,11 @@ pub fn note_of_others(loaded: &Loaded) -> Option<String> {
 /// # Errors
 /// The kernel refuses.
 pub fn remove(path: &str) -> anyhow::Result<()> {
+    if let Err(error) = check(path) {
+        let path = shown(path);
+        fairpath_cli::note(format!("the file {path} stays: {error:#}"));
+        return Ok(());
+    }
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             let path = shown(path);

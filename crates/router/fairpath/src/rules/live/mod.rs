@@ -272,10 +272,15 @@ fn lock() -> anyhow::Result<HookLock> {
 const NONE_LOADED: &str =
     "no rules are loaded in this network namespace: `fairpath rules load` loads them";
 
+const ENDED: &str = "no rules are loaded in this network namespace: the first load was not confirmed in time; `fairpath rules load` loads them again, `fairpath rules unload` removes its programs";
+
 fn must_open(place: &PinArgs) -> anyhow::Result<(Pins, HookRules)> {
     let pins = place.mounted()?.context(NONE_LOADED)?;
-    let rules = HookRules::open(&pins)?.context(NONE_LOADED)?;
-    Ok((pins, rules))
+    match HookRules::open(&pins)? {
+        Some(rules) => Ok((pins, rules)),
+        None if HookRules::ended_unconfirmed(&pins)? => bail!(ENDED),
+        None => bail!(NONE_LOADED),
+    }
 }
 
 /// Runs `fairpath rules load`.
@@ -372,7 +377,7 @@ pub fn load(args: &LoadArgs) -> anyhow::Result<()> {
         deferred: suitable.deferred(),
         elsewhere: suitable.elsewhere().clone(),
         // Rules in the shadow are not known to be good.
-        kept: args.kept.path()?.filter(|_| !args.shadow),
+        kept: args.kept.checked()?.filter(|_| !args.shadow),
         ..Options::default()
     };
     let mut new = Loaded::new(sources, sets, !args.no_optimise, mode, options)?;
@@ -467,7 +472,7 @@ pub fn check_loaded(
 /// # Errors
 /// No rules are loaded.
 pub fn loaded_rules(place: &PinArgs, family: Family) -> anyhow::Result<Ruleset> {
-    let loaded = counted_rules(place, None, false)?;
+    let (loaded, _) = counted_rules(place, None)?;
     let found = loaded.ruleset(family as usize).cloned();
     Ok(found.unwrap_or_else(|| Ruleset::new(family)))
 }
