@@ -15,6 +15,9 @@ use super::loaded::Parts;
 use super::{PinArgs, lock};
 use crate::run::Signals;
 
+/// Time between two changes of interfaces, in which other commands get the lock. They try it each 20 ms.
+const PAUSE: Duration = Duration::from_millis(50);
+
 /// Put loaded rules to interfaces that appear, until it is interrupted.
 ///
 /// Rules of arptables and ebtables, and those of mangle that change packets in POSTROUTING, are at interfaces. A load puts
@@ -53,6 +56,9 @@ pub fn run(args: &FollowArgs) -> anyhow::Result<()> {
                 .map(|left| Instant::now() + left + Duration::from_secs(1));
             for (name, rules) in attached.new {
                 fairpath_cli::print(format!("{}: {rules}\n", line(&name)))?;
+            }
+            if !args.once {
+                std::thread::sleep(PAUSE);
             }
         }
         if args.once {

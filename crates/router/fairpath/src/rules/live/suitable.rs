@@ -6,7 +6,7 @@ use fairpath_rules::spec::Kind;
 use fairpath_rules::{
     Chain, Ruleset, Sets, Target, frame_answer, frame_chain_reason, not_evaluated_set,
 };
-use fairpath_units::counted;
+use fairpath_units::{counted, text};
 use serde::Serialize;
 use serde_json::json;
 
@@ -163,7 +163,7 @@ impl Suitable {
                         _ => frame_answer(family, &table.name, rule, changes.hooks(id)).reason(),
                     };
                     let why = match name.as_deref() {
-                        Some("") => Some("an unknown match or target is not evaluated".to_owned()),
+                        Some("") => Some(not_known(rule)),
                         Some(name) => Some(format!("{name} is not evaluated")),
                         None => read_behind(rule)
                             .map(|byte| {
@@ -388,6 +388,27 @@ impl Suitable {
             out.push(format!("{rules} of {tables} left to iptables"));
         }
         out
+    }
+}
+
+/// A sentence about the match or target of a rule that Fairpath does not know.
+fn not_known(rule: &fairpath_rules::Rule) -> String {
+    let mut names = rule
+        .items
+        .iter()
+        .filter_map(|item| match (item.kind, &item.value) {
+            (Kind::Opaque, fairpath_rules::Value::Words(words)) => Some(("match", words.first()?)),
+            (Kind::OpaqueTarget, fairpath_rules::Value::Words(words)) => {
+                Some(("target", words.first()?))
+            }
+            _ => None,
+        });
+    match names.next() {
+        Some((what, name)) => {
+            let name = String::from_utf8_lossy(name);
+            format!("{what} {} is not evaluated", text::line(&name))
+        }
+        None => "an unknown match or target is not evaluated".to_owned(),
     }
 }
 
