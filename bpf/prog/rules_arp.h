@@ -183,7 +183,7 @@ int rules_arp_in(struct __sk_buff *ctx)
 	const u8 *card = (const u8 *)skb->dev;
 
 	if (ctx->protocol != TYPE_ARP_RAW || (u8)word_at(card + LINK_OFFSET(addr_len)) != 6 ||
-	    !is_received(ctx, card))
+	    !is_here(card) || !is_received(ctx, card))
 		return TCX_NEXT;
 	if (evaluate_arp(ctx, FP_HOOK_INPUT) == TCX_NEXT)
 		return TCX_NEXT;
@@ -197,7 +197,7 @@ int rules_arp_out(struct __sk_buff *ctx)
 	const u8 *card = (const u8 *)skb->dev;
 
 	if (ctx->protocol != TYPE_ARP_RAW || (u8)word_at(card + LINK_OFFSET(addr_len)) != 6 ||
-	    !is_sent(ctx, skb))
+	    !is_here(card) || !is_sent(ctx, skb))
 		return TCX_NEXT;
 	return evaluate_arp(ctx, FP_RULES_OUTPUT);
 }

@@ -70,15 +70,6 @@ FP_INLINE u32 bits_of(u32 index)
 	return index & 0xffff ? index & 0xffff : NO_BITS;
 }
 
-/* True in the namespace of these rules. */
-FP_INLINE int is_here(const u8 *card)
-{
-	u64 space = word_at(card + bpf_core_field_offset(struct net_device___space, nd_net.net));
-
-	return word_at((const u8 *)space + bpf_core_field_offset(struct net, net_cookie)) ==
-	       the_hook()->namespace;
-}
-
 /* A port of a bridge by its index, or some bits of it; or 0. */
 static __attribute__((noinline)) u64 port_of(u64 bridge, u32 index, u32 mask)
 {

@@ -162,6 +162,8 @@ static __attribute__((noinline)) int drops_early(struct xdp_md *ctx, u32 family,
 	struct fp_rules_work FP_MEM *w;
 	int drops = 0;
 
+	if (!is_here(card))
+		return 0;
 	used = h->programs[place & 1][family & 1];
 	/* A trace sees all packets at the hook. Rules in the shadow decide nothing, also if they come back. */
 	if (!(used & 1) || used & SHADOW || cpu >= h->cpus || *(volatile u32 FP_MEM *)&h->tracing)

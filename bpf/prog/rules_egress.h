@@ -9,16 +9,6 @@
 #ifndef FP_RULES_EGRESS_PROGRAM_H
 #define FP_RULES_EGRESS_PROGRAM_H
 
-struct net {
-	u64 net_cookie;
-} FP_CO_RE;
-
-struct net_device___space {
-	struct {
-		struct net *net;
-	} nd_net;
-} FP_CO_RE;
-
 struct dst_entry {
 	struct net_device *dev;
 } FP_CO_RE;
@@ -111,14 +101,9 @@ FP_INLINE u64 device_of_route(const struct sk_buff *skb)
  */
 FP_INLINE int was_routed(const struct sk_buff *skb)
 {
-	u64 device = word_at((const u8 *)skb + bpf_core_field_offset(struct sk_buff, dev)), space;
+	u64 device = word_at((const u8 *)skb + bpf_core_field_offset(struct sk_buff, dev));
 
-	if (device_of_route(skb) != device)
-		return 0;
-	space = word_at((const u8 *)device +
-			bpf_core_field_offset(struct net_device___space, nd_net.net));
-	return word_at((const u8 *)space + bpf_core_field_offset(struct net, net_cookie)) ==
-	       the_hook()->namespace;
+	return device_of_route(skb) == device && is_here((const u8 *)device);
 }
 
 /* Copies bytes from offset `at` of the frame on, whether they are linear or not. */

@@ -6,6 +6,25 @@
 #ifndef RULES_FACTS_H
 #define RULES_FACTS_H
 
+struct net {
+	u64 net_cookie;
+} FP_CO_RE;
+
+struct net_device___space {
+	struct {
+		struct net *net;
+	} nd_net;
+} FP_CO_RE;
+
+/* Bytes of an answer that no other packet has: up to the flags of TCP. */
+#define ANSWER_BYTES  40
+#define ANSWER6_BYTES 56
+/* Time of an answer on its way, in units of 67 ms. */
+#define ANSWER_UNIT 26
+#define ANSWER_TIME 15
+/* IP_CT_RELATED_REPLY */
+#define ANSWER_STATE (4ull << FP_META_STATE | 1ull << FP_META_REPLY)
+
 FP_INLINE void name_of(const struct net_device *device, u64 FP_MEM *words)
 {
 	const char *name;
@@ -20,6 +39,15 @@ FP_INLINE void name_of(const struct net_device *device, u64 FP_MEM *words)
 	((volatile u64 FP_MEM *)words)[1] = word_at(name + 8);
 }
 
+/* True for an interface in the namespace of these rules: a program stays with one that moves to another. */
+FP_INLINE int is_here(const u8 *card)
+{
+	u64 space = word_at(card + bpf_core_field_offset(struct net_device___space, nd_net.net));
+
+	return word_at((const u8 *)space + bpf_core_field_offset(struct net, net_cookie)) ==
+	       the_hook()->namespace;
+}
+
 /*
  * True for an answer to a rejected packet. The kernel's own has the connection of that packet from the
  * start, so it is a related reply.
@@ -32,6 +60,32 @@ FP_INLINE int is_answer(const struct rules_hook FP_MEM *h, const struct sk_buff 
 	if (fp_likely(!cookie) || !socket)
 		return 0;
 	return word_at(socket + bpf_core_field_offset(struct sock_common, skc_cookie)) == cookie;
+}
+
+/*
+ * An answer to this host leaves by lo, where it loses its socket. So OUTPUT records its first bytes, and hooks of
+ * received packets know it by them.
+ */
+static __attribute__((noinline)) int meet_answer(struct bpf_nf_ctx *ctx,
+						 struct fp_rules_work FP_MEM *w)
+{
+	struct rules_hook FP_MEM *h = the_hook();
+	u32 is_ipv4 = w->family == FP_FAMILY_IPV4, at = FP_ZERO;
+	u64 now = bpf_ktime_get_ns() >> ANSWER_UNIT & 0xffff, key = 0, found;
+	u64 FP_MEM *record;
+
+	for (; at < (is_ipv4 ? ANSWER_BYTES : ANSWER6_BYTES) && fp_can_loop; at += 8)
+		key = fp_mix64(key ^
+			       *(volatile u64 FP_MEM *)(w->head + (at & (FP_RULES_HEAD - 1))));
+	record = &h->answered[key >> 32 & (ANSWERED - 1)];
+	if (is_answer(h, ctx->skb, !is_ipv4)) {
+		*(volatile u64 FP_MEM *)record = (key & ~0xffffull) | now;
+		return 0;
+	}
+	found = *(volatile u64 FP_MEM *)record;
+	if (!((found ^ key) >> 16) && ((now - found) & 0xffff) <= ANSWER_TIME)
+		w->word[FP_W_META] = ANSWER_STATE;
+	return 0;
 }
 
 /* Bits of --ctstate by the kernel's ctinfo. */

@@ -210,7 +210,9 @@ FP_INLINE u64 packet_of(struct bpf_nf_ctx *ctx)
 #define NEEDS_OWNER	 (64u << 24)
 #define NEEDS_DATE	 (128u << 24)
 #define NEEDS_ALL	 (255u << 24)
-#define TRACING		 (1u << 22) /* in `used` of evaluate(): a command traces packets */
+/* The bit of each program at hook 0. */
+#define EACH_PROGRAM (1u | 1u << 5 | 1u << 10 | 1u << 15)
+#define TRACING	     (1u << 22) /* in `used` of evaluate(): a command traces packets */
 /* Rules of the place decide nothing: rules_shadow.h. A bit of `programs`, too. */
 #define SHADOW (1u << 23)
 /* In `programs`: table mangle has rules in POSTROUTING, which run at tcx. */
@@ -231,6 +233,9 @@ FP_INLINE u64 packet_of(struct bpf_nf_ctx *ctx)
 #define FILTER_WORDS 9
 /* A packet in one direction of its flow, and in the other one. */
 #define FILTER_DIRECTIONS 2
+
+/* Answers to rejected packets that are on their way by lo. */
+#define ANSWERED 32
 
 /* The packets that a command traces. */
 struct rules_filter {
@@ -277,9 +282,10 @@ struct rules_hook {
 	/* Bits as in `programs`: it may drop packets. Of rules in the shadow. */
 	u32 drops[PLACES][FAMILIES];
 	u32 clamps[PLACES][FAMILIES]; /* 1: rules read the MTU of the path */
-	u64 limits;  /* rules_limits.h; 0: no rules limited the MSS in FORWARD yet */
-	u64 strays;  /* SYNs without the limits of FORWARD */
-	u64 unsaved; /* connections that were not found for their mark */
+	u64 limits;		/* rules_limits.h; 0: no rules limited the MSS in FORWARD yet */
+	u64 strays;		/* SYNs without the limits of FORWARD */
+	u64 unsaved;		/* connections that were not found for their mark */
+	u64 answered[ANSWERED]; /* meet_answer() */
 };
 
 #define EVENT_LOG    1 /* a rule logged the packet */
@@ -404,9 +410,8 @@ FP_INLINE void read_facts(const struct rules_hook FP_MEM *h, struct fp_rules_wor
 	w->word[FP_W_META] = 0;
 	if (used & NEEDS_CONNECTION) {
 		connection_of(w, skb);
-		/* IP_CT_RELATED_REPLY */
 		if (is_answer(h, skb, family))
-			w->word[FP_W_META] = 4ull << FP_META_STATE | 1ull << FP_META_REPLY;
+			w->word[FP_W_META] = ANSWER_STATE;
 	}
 	if (used & NEEDS_TIME)
 		w->now = bpf_ktime_get_ns();
@@ -443,7 +448,7 @@ static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 progra
 		used = h->programs[h->active & 1][family & 1];
 		return used & SHADOW ? NF_ACCEPT : NF_DROP;
 	}
-	place = place_of(h, ctx, cpu, program == 0);
+	place = place_of(h, ctx, cpu, program);
 	used = h->programs[place & 1][family & 1];
 	if (!(used >> (program * 5 + hook) & 1))
 		return NF_ACCEPT;
@@ -469,6 +474,8 @@ static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 progra
 	}
 	w->length = skb->len;
 	copy_head(w, skb, used & NEEDS_BYTES);
+	if (used & NEEDS_CONNECTION && h->answers[family & 1] && is_looped(state))
+		meet_answer(ctx, w);
 	if (fp_unlikely(used & (NEEDS_RECEIVED | NEEDS_OWNER | NEEDS_DATE)))
 		read_rare(ctx, w, used);
 	/* A looped packet is multicast or broadcast, for pkttype. */

@@ -63,33 +63,37 @@ FP_INLINE u64 recorded_generation(struct rules_passing FP_MEM *p, u64 key)
 	return 0;
 }
 
+/* For recorded_place(). */
+#define PASSING_FIND   0
+#define PASSING_KEEP   1 /* there may be one, else it is the first */
+#define PASSING_RECORD 2 /* an older one is of another packet */
+
 /*
  * The place of a packet while rules change. The first program records it under the addresses of the packet
  * and of its bytes: a clone has the bytes, and a copied packet has the address. A packet without a record
  * meets the active place.
  */
-static __attribute__((noinline)) u32 recorded_place(u64 skb, u32 cpu, u32 place, u32 is_first)
+static __attribute__((noinline)) u32 recorded_place(u64 skb, u32 cpu, u32 place, u32 how)
 {
 	struct rules_hook FP_MEM *h = the_hook();
 	u64 bytes = skb + bpf_core_field_offset(struct sk_buff, head);
 	struct rules_passing FP_MEM *p = passing_at(h, cpu, skb);
 	struct rules_passing FP_MEM *q;
-	u64 found;
+	u64 generation = *(volatile u64 FP_MEM *)&h->generations[place & 1], found;
 
 	bytes = word_at((const void *)bytes);
 	q = passing_at(h, cpu, bytes);
-	if (is_first) {
-		u64 generation = *(volatile u64 FP_MEM *)&h->generations[place & 1];
-
-		record_passing(p, skb, generation);
-		record_passing(q, bytes, generation);
-		return place;
+	if (how != PASSING_RECORD) {
+		found = recorded_generation(p, skb);
+		if (!found)
+			found = recorded_generation(q, bytes);
+		if (found && found == *(volatile u64 FP_MEM *)&h->generations[!place])
+			return !place;
+		if (how == PASSING_FIND || found == generation)
+			return place;
 	}
-	found = recorded_generation(p, skb);
-	if (!found)
-		found = recorded_generation(q, bytes);
-	if (found && found == *(volatile u64 FP_MEM *)&h->generations[!place])
-		return !place;
+	record_passing(p, skb, generation);
+	record_passing(q, bytes, generation);
 	return place;
 }
 
@@ -104,17 +108,43 @@ FP_INLINE u32 active_place(const struct rules_hook FP_MEM *h)
 	return place;
 }
 
+/* True if no program before this one evaluates at the hook. The verifier does not know for which it is. */
+FP_INLINE u32 is_first_at(u32 used, u32 program, u32 hook)
+{
+	return !(used >> hook & EACH_PROGRAM & ((1u << (program * 5 + FP_ZERO)) - 1));
+}
+
+/* True at a hook of a packet that goes by the loopback device: it passes the hooks of both directions. */
+FP_INLINE int is_looped(const struct nf_hook_state *state)
+{
+	const struct net_device *device = state->hook < FP_RULES_OUTPUT ? state->in : state->out;
+
+	return device && device->type == TYPE_LOOPBACK;
+}
+
 /*
  * The number of the place that a packet meets: one at all of its hooks, which it passes without a pause
- * except for queues and reassembly. While rules change, the program of table raw is at the first hooks.
+ * except for queues and reassembly. While rules change, the program of table raw is at the first hooks. An
+ * edit of chains needs no such time, since a packet passes one hook with these tables, but one of lo passes
+ * OUTPUT and INPUT: so it is always recorded.
  */
-FP_INLINE u32 place_of(struct rules_hook FP_MEM *h, struct bpf_nf_ctx *ctx, u32 cpu, u32 is_first)
+FP_INLINE u32 place_of(struct rules_hook FP_MEM *h, struct bpf_nf_ctx *ctx, u32 cpu, u32 program)
 {
-	u32 place = active_place(h);
+	const struct nf_hook_state *state = ctx->state;
+	u32 place = active_place(h), looped = is_looped(state), hook = state->hook;
+	u32 how = PASSING_FIND, used;
 
-	if (fp_unlikely(*(volatile u32 FP_MEM *)&h->changing))
-		place = recorded_place(packet_of(ctx), cpu, place, is_first);
-	return place;
+	if (fp_unlikely(*(volatile u32 FP_MEM *)&h->changing)) {
+		if (!program)
+			how = looped && !hook ? PASSING_KEEP : PASSING_RECORD;
+	} else {
+		used = h->programs[place & 1][state->pf != PF_IPV4];
+		if (fp_likely(!looped) || !(used >> FP_RULES_OUTPUT & EACH_PROGRAM))
+			return place;
+		if (hook == FP_RULES_OUTPUT && is_first_at(used, program, hook))
+			how = PASSING_RECORD;
+	}
+	return recorded_place(packet_of(ctx), cpu, place, how);
 }
 
 #endif

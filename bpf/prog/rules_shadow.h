@@ -25,7 +25,6 @@
 #define SHADOW_TRIES	32
 #define SHADOW_EXAMPLES 4
 /* Bits of `programs` for a hook: PROGRAM * 5. */
-#define SHADOW_PROGRAMS 0x8421u
 
 /* Outcomes of packets that are compared, then those of packets that are not. */
 #define SHADOW_ACCEPT	0 /* both accept */
@@ -155,7 +154,7 @@ FP_FUNC int judge(struct rules_shadowed FP_MEM *p FP_ARG, u32 is_accepted)
 	} else if (is_accepted) {
 		outcome = SHADOW_ACCEPT;
 	} else {
-		later = SHADOW_PROGRAMS & ~((1u << (p->program * 5 + 5)) - 1);
+		later = EACH_PROGRAM & ~((1u << (p->program * 5 + 5)) - 1);
 		outcome = h->drops[place][p->family & 1] >> hook & later ? SHADOW_EARLY
 									 : SHADOW_THEIRS;
 	}
@@ -297,12 +296,6 @@ FP_FUNC int give_up(struct bpf_nf_ctx *ctx, u32 is_first)
 	return 0;
 }
 
-/* True if no program before this one evaluates at the hook. The verifier does not know for which it is. */
-FP_INLINE u32 is_first_at(u32 used, u32 program, u32 hook)
-{
-	return !(used >> hook & SHADOW_PROGRAMS & ((1u << (program * 5 + FP_ZERO)) - 1));
-}
-
 /* The rules that run have accepted the packet at this hook. */
 FP_FUNC int was_accepted(struct bpf_nf_ctx *ctx)
 {
@@ -323,7 +316,7 @@ FP_FUNC int was_accepted(struct bpf_nf_ctx *ctx)
 	}
 	used = h->programs[place][family];
 	/* While rules change, earlier programs may have met others. */
-	if (used & SHADOW && used >> hook & SHADOW_PROGRAMS && !h->changing)
+	if (used & SHADOW && used >> hook & EACH_PROGRAM && !h->changing)
 		count_outcome(h, place, hook, family, SHADOW_UNKNOWN);
 	return 0;
 }

@@ -425,7 +425,7 @@ fn packets() -> Vec<(String, Vec<u8>)> {
 }
 
 /// `rules answer` in the background.
-struct Answering {
+pub struct Answering {
     child: Child,
     notes: BufReader<ChildStderr>,
 }
@@ -439,7 +439,7 @@ impl Answering {
         Answering { child, notes }
     }
 
-    fn new(router: &Router) -> Answering {
+    pub fn new(router: &Router) -> Answering {
         let mut answering = Answering::start(router);
         answering.expect("answering the packets that rules reject");
         answering
@@ -452,7 +452,7 @@ impl Answering {
         assert!(line.contains(note), "{line}");
     }
 
-    fn stop(self) -> String {
+    pub fn stop(self) -> String {
         let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
         let output = self.child.wait_with_output().unwrap();

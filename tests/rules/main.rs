@@ -21,6 +21,8 @@ mod hostile;
 mod listings;
 mod live;
 mod live_sets;
+mod looped;
+mod moved;
 mod nat_tables;
 mod oracle;
 mod repeated;

@@ -181,7 +181,7 @@ fn arp_rules_at_tcx_are_the_kernels() {
     let [root, program, nft] = Tool::Arp.needs();
     requires!(root, program, nft);
     let (kernel, ours) = (Legacy::new(Tool::Arp), Legacy::new(Tool::Arp));
-    let mut hooks = HookRules::load().unwrap();
+    let mut hooks = ours.enter(|| HookRules::load().unwrap());
     let place = std::env::temp_dir().join(format!("fairpath-arp-{}", std::process::id()));
     let pins = Pins::at(place).unwrap();
     ours.enter(|| {

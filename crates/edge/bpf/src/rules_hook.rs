@@ -104,9 +104,12 @@ struct Header {
     limits: AtomicU64,
     strays: AtomicU64,
     unsaved: AtomicU64,
+    /// Answers on their way by `lo`.
+    answered: [AtomicU64; ANSWERED],
 }
 
-const HEADER_BYTES: usize = 1024;
+const HEADER_BYTES: usize = 2048;
+const ANSWERED: usize = 32;
 /// The first bit of `programs` for facts that rules read.
 const NEEDS: u32 = 24;
 /// The bit of `programs` for rules in the shadow.
@@ -323,6 +326,7 @@ impl HookRules {
             limits: AtomicU64::new(0),
             strays: AtomicU64::new(0),
             unsaved: AtomicU64::new(0),
+            answered: Default::default(),
         };
         // SAFETY: inside the mapping, aligned to a page.
         unsafe { base.cast::<Header>().write(header) };
@@ -356,6 +360,9 @@ impl HookRules {
         }
         // First the format: rules of another one have other programs.
         let mut rules = HookRules::map(pins)?;
+        if !rules.is_here()? {
+            return Ok(None);
+        }
         let Some(links::Found { programs, links }) = links::found(pins)? else {
             return Ok(None);
         };
@@ -377,8 +384,25 @@ impl HookRules {
         }
         let rules = HookRules::map(pins)?;
         // Its programs were attached before it had rules, and stay there with the namespace.
-        let is_here = rules.header().namespace == netns_cookie().map_err(HookError::Look)?;
-        Ok((is_here && rules.is_loaded()).then_some(rules))
+        Ok((rules.is_here()? && rules.is_loaded()).then_some(rules))
+    }
+
+    /// False for rules of a namespace of the past, whose number the calling thread's one has now.
+    fn is_here(&self) -> Result<bool, HookError> {
+        Ok(self.header().namespace == netns_cookie().map_err(HookError::Look)?)
+    }
+
+    /// True if the first rules of the calling thread's network namespace were not confirmed in time: their
+    /// programs are there, and find nothing to evaluate.
+    ///
+    /// # Errors
+    /// [`HookError`].
+    pub fn ended_unconfirmed(pins: &Pins) -> Result<bool, HookError> {
+        if !HookRules::is_pinned(pins)? {
+            return Ok(false);
+        }
+        let rules = HookRules::map(pins)?;
+        Ok(rules.is_here()? && rules.went_back() && !rules.is_loaded())
     }
 
     /// The pinned arena.

@@ -125,6 +125,24 @@ pub(crate) fn unpin(path: &Path) -> Result<bool, PinError> {
     Ok(pin::remove(&link_pin(path))? || map)
 }
 
+/// True if the root of a pinned stage is at an interface of the current network namespace.
+pub(crate) fn is_there(path: &Path, ifindex: IfIndex) -> Result<bool, libbpf_rs::Error> {
+    let link = link_pin(path);
+    if !link.exists() || !path.exists() {
+        return Ok(false);
+    }
+    let program = libbpf_rs::Link::open(link)?.info()?.prog_id;
+    Ok(program_at(ifindex) == Some(program))
+}
+
+/// The id of the XDP program of an interface, in any mode. `None`: there is none, or no permission.
+fn program_at(ifindex: IfIndex) -> Option<u32> {
+    let mut id = 0;
+    // SAFETY: writes the id; no flags means: in any mode.
+    let result = unsafe { libbpf_sys::bpf_xdp_query_id(ifindex.0 as i32, 0, &mut id) };
+    (result == 0 && id != 0).then_some(id)
+}
+
 /// Puts `program` into a stage of an interface of the current network namespace.
 ///
 /// An error names another XDP program, which is not replaced. The same holds for a program of
@@ -226,10 +244,8 @@ struct Root {
 impl Root {
     /// `None`: no XDP program, another one, or no permission.
     fn find(ifindex: IfIndex) -> Option<Root> {
-        let mut id = 0;
-        // SAFETY: writes the id; no flags means: in any mode.
-        let result = unsafe { libbpf_sys::bpf_xdp_query_id(ifindex.0 as i32, 0, &mut id) };
-        if result != 0 || id == 0 || name_of(id)? != ROOT {
+        let id = program_at(ifindex)?;
+        if name_of(id)? != ROOT {
             return None;
         }
         // SAFETY: takes a number.

@@ -97,6 +97,25 @@ pub fn tcx_ahead(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<TcxProgram
     Ok(all)
 }
 
+/// True if a program is at a tcx hook of an interface of the current network namespace.
+pub(crate) fn has(ifindex: IfIndex, hook: Hook, program: u32) -> std::io::Result<bool> {
+    let all = kind(hook).map(|kind| ids(ifindex, kind)).transpose()?;
+    Ok(all.unwrap_or_default().contains(&program))
+}
+
+/// Programs of other owners before those of rules, which do not see the packets that these end.
+///
+/// # Errors
+/// As [`tcx_programs`].
+pub(crate) fn before_rules(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<TcxProgram>> {
+    let mut all = in_order(ifindex, hook)?;
+    let is_of_rules = |found: &TcxProgram| found.name.starts_with("rules_") && found.is_own();
+    let rules = all.iter().rposition(is_of_rules).unwrap_or(0);
+    all.truncate(rules);
+    all.retain(|found| !found.is_own());
+    Ok(all)
+}
+
 /// The names of all programs at a tcx hook.
 pub(crate) fn names(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<String>> {
     let all = in_order(ifindex, hook)?.into_iter();
@@ -121,11 +140,17 @@ pub(crate) fn ahead_of(program: &ProgramMut<'_>, ifindex: IfIndex, hook: Hook) -
     found.map(|program| program.id)
 }
 
+fn kind(hook: Hook) -> Option<u32> {
+    match hook {
+        Hook::TcxIngress => Some(libbpf_sys::BPF_TCX_INGRESS),
+        Hook::TcxEgress => Some(libbpf_sys::BPF_TCX_EGRESS),
+        Hook::Xdp => None,
+    }
+}
+
 fn in_order(ifindex: IfIndex, hook: Hook) -> std::io::Result<Vec<TcxProgram>> {
-    let kind = match hook {
-        Hook::TcxIngress => libbpf_sys::BPF_TCX_INGRESS,
-        Hook::TcxEgress => libbpf_sys::BPF_TCX_EGRESS,
-        Hook::Xdp => return Ok(Vec::new()),
+    let Some(kind) = kind(hook) else {
+        return Ok(Vec::new());
     };
     let named = ids(ifindex, kind)?.into_iter().map(|id| (id, name_of(id)));
     let named: Vec<_> = named.collect();

@@ -28,7 +28,7 @@ impl HookRules {
     /// # Errors
     /// [`HookError::Early`] names the interface, whose driver has another program or refuses it.
     pub fn drop_early(&self, pins: &Pins, cards: &[(IfIndex, &str)]) -> Result<(), HookError> {
-        let present = pins.interfaces(KIND)?;
+        let present = HookRules::early_cards(pins)?;
         let is_new = |card: &&(IfIndex, &str)| !present.contains(&card.0);
         let new: Vec<_> = cards.iter().filter(is_new).collect();
         if new.is_empty() {
@@ -79,9 +79,17 @@ impl HookRules {
     /// The interfaces whose drivers have the program.
     ///
     /// # Errors
-    /// [`HookError::Pin`].
+    /// [`HookError::Pin`], [`HookError::Refused`].
     pub fn early_cards(pins: &Pins) -> Result<Vec<IfIndex>, HookError> {
-        Ok(pins.interfaces(KIND)?)
+        let mut cards = Vec::new();
+        for card in pins.interfaces(KIND)? {
+            // Another card may have the index of one that was removed, or that moved to another namespace.
+            let path = pins.of(KIND, card)?;
+            if stage::is_there(&path, card).map_err(HookError::Refused)? {
+                cards.push(card);
+            }
+        }
+        Ok(cards)
     }
 }
 

@@ -69,7 +69,7 @@ impl HookRules {
     pub fn egress_interfaces(pins: &Pins) -> Result<Vec<IfIndex>, HookError> {
         let mut present = Vec::new();
         for interface in pins.interfaces(KIND)? {
-            if is_attached(&pins.of(KIND, interface)?)? {
+            if is_attached(&pins.of(KIND, interface)?, interface, Hook::TcxEgress)? {
                 present.push(interface);
             }
         }

@@ -15,7 +15,7 @@ use super::{HookError, HookRules};
 use crate::attach::{AttachError, Hook, attach};
 use crate::pin::{self, PinError, Pins};
 use crate::skel::rules_hook::RulesHookSkel;
-use crate::tcx;
+use crate::tcx::{self, TcxProgram};
 
 /// A family whose rules run at tcx of interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +139,8 @@ impl HookRules {
         for interface in pins.interfaces(directions[0].kind)? {
             let mut all = true;
             for direction in &directions {
-                all = all && is_attached(&pins.of(direction.kind, interface)?)?;
+                let path = pins.of(direction.kind, interface)?;
+                all = all && is_attached(&path, interface, direction.hook)?;
             }
             with.extend(all.then_some(interface));
         }
@@ -155,7 +156,7 @@ pub(super) fn attach_pinned(
     (interface, name): (IfIndex, &str),
     path: &Path,
 ) -> Result<bool, HookError> {
-    if is_attached(path)? {
+    if is_attached(path, interface, hook)? {
         return Ok(true);
     }
     pin::remove(path)?;
@@ -169,14 +170,17 @@ pub(super) fn attach_pinned(
     }
 }
 
-/// True if there is a pin, and its link is attached: that of a removed interface is not.
-pub(super) fn is_attached(path: &Path) -> Result<bool, HookError> {
+/// True if there is a pin, and its link is attached to the interface. That of a removed interface is not, and that
+/// of one that moved to another namespace is not here: another one may have its index.
+pub(super) fn is_attached(path: &Path, interface: IfIndex, hook: Hook) -> Result<bool, HookError> {
     if !path.exists() {
         return Ok(false);
     }
     let link = Link::open(path).map_err(HookError::Refused)?;
     let info = link.info().map_err(HookError::Refused)?;
-    Ok(matches!(info.info, LinkTypeInfo::Tcx(at) if at.ifindex != 0))
+    let is_there = matches!(info.info, LinkTypeInfo::Tcx(at) if at.ifindex == interface.0);
+    // An interface that disappears at the same time has none.
+    Ok(is_there && tcx::has(interface, hook, info.prog_id).unwrap_or(false))
 }
 
 /// True if a program of these families is at an interface of this network namespace.
@@ -184,6 +188,26 @@ pub(super) fn are_present() -> Result<bool, HookError> {
     let names = tcx::names(LO, Hook::TcxIngress).map_err(HookError::List)?;
     let ours = FrameFamily::ALL.map(|family| family.directions()[0].program);
     Ok(names.iter().any(|name| ours.contains(&&name[..])))
+}
+
+impl HookRules {
+    /// Programs of other owners before those of rules at tcx of these interfaces. What they end, rules do not
+    /// see.
+    ///
+    /// # Errors
+    /// [`HookError::List`].
+    pub fn programs_before(
+        interfaces: &[IfIndex],
+    ) -> Result<Vec<(IfIndex, TcxProgram)>, HookError> {
+        let mut found = Vec::new();
+        for interface in interfaces {
+            for hook in [Hook::TcxIngress, Hook::TcxEgress] {
+                let before = tcx::before_rules(*interface, hook).map_err(HookError::List)?;
+                found.extend(before.into_iter().map(|program| (*interface, program)));
+            }
+        }
+        Ok(found)
+    }
 }
 
 /// Removes the pins of all links. False if there were none.
@@ -202,7 +226,43 @@ pub(super) fn remove(pins: &Pins) -> Result<bool, PinError> {
 
 #[cfg(test)]
 mod tests {
+    use fairpath_testbed::{Need, Testbed, requires};
+    use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+
     use super::*;
+    use crate::pass::attach_as_other;
+    use crate::skel::empty::EmptySkelBuilder;
+
+    #[test]
+    fn programs_before_rules_are_named() {
+        requires!(Need::Root);
+        let place = format!("fairpath-before-{}", std::process::id());
+        let pins = Pins::at(std::env::temp_dir().join(place)).unwrap();
+        let netns = Testbed::new().netns("before").unwrap();
+        let found = netns.enter(|| {
+            let before = || HookRules::programs_before(&[LO]).unwrap();
+            let mut rules = HookRules::load().unwrap();
+            let lo = [(LO, "lo")];
+            rules.attach_frames(&pins, FrameFamily::Arp, &lo).unwrap();
+            assert_eq!(before(), vec![]);
+            let mut place = MaybeUninit::uninit();
+            let open = EmptySkelBuilder::default().open(&mut place).unwrap();
+            let mut other = open.load().unwrap();
+            let program = &mut other.progs.empty_egress;
+            let _theirs = attach_as_other(program, Hook::TcxEgress, LO, "lo").unwrap();
+            let found = before();
+            HookRules::keep_frames(&pins, FrameFamily::Arp, &[]).unwrap();
+            assert_eq!(before(), vec![]);
+            found
+        });
+        pins.unmount().unwrap();
+        let found = found.unwrap();
+        let names: Vec<_> = found
+            .iter()
+            .map(|(at, program)| (*at, &program.name[..]))
+            .collect();
+        assert_eq!(names, [(LO, "empty_egress")]);
+    }
 
     #[test]
     fn programs_load() {

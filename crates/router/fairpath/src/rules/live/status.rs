@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use anyhow::Context;
 use fairpath_backend::is_tracking;
-use fairpath_bpf::{AnswerLock, FrameFamily, HOOK_FAMILIES};
+use fairpath_bpf::{AnswerLock, FrameFamily, HOOK_FAMILIES, HookRules, Pins};
 use fairpath_core::rules::Store;
 use fairpath_units::counted;
+use nix::net::if_::if_indextoname;
 use serde_json::json;
 
 use super::super::Format;
@@ -61,6 +62,26 @@ fn status_of_daemon(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     fairpath_cli::print(out)
 }
 
+/// Programs of others that come before rules at interfaces, a sentence each.
+fn programs_before(pins: &Pins) -> anyhow::Result<Vec<String>> {
+    let mut interfaces = HookRules::egress_interfaces(pins)?;
+    for family in FrameFamily::ALL {
+        interfaces.extend(HookRules::frame_interfaces(pins, family)?);
+    }
+    interfaces.sort_unstable();
+    interfaces.dedup();
+    let found = HookRules::programs_before(&interfaces)?.into_iter();
+    let sentences = found.map(|(interface, program)| {
+        let name = if_indextoname(interface.0).ok();
+        let name = name.map(|name| name.to_string_lossy().into_owned());
+        let name = name.unwrap_or_else(|| interface.0.to_string());
+        let text =
+            format!("{program} comes before rules at {name}: they do not see packets that it ends");
+        fairpath_units::text::line(&text).into_owned()
+    });
+    Ok(sentences.collect())
+}
+
 /// Prints the state of the loaded rules: `fairpath rules show` without files.
 ///
 /// # Errors
@@ -91,6 +112,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
         *coverage = frames::Coverage::of(family, &pins, &loaded)?;
     }
     let without = egress::missing(&pins, &loaded)?;
+    let before = programs_before(&pins)?;
     let rejects = loaded.rejects() && !loaded.options().shadow;
     let answered = rejects.then(AnswerLock::is_taken).transpose()?;
     if format == Format::Json {
@@ -114,7 +136,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
             "kept": kept.as_ref().map(|(file, is_kept)| json!({"file": file, "current": is_kept})),
             "edits": rules.edits(), "changes_at_tcx_egress": without.is_some(), "interfaces_without_changes": without, "arp_interfaces": arp.as_ref().map(|arp| &arp.with),
             "arp_interfaces_without": arp.as_ref().map(|arp| &arp.without), "bridge_interfaces": bridge.as_ref().map(|bridge| &bridge.with),
-            "bridge_interfaces_without": bridge.as_ref().map(|bridge| &bridge.without), "early_drop": early, "packets_dropped_early": rules.dropped_early(), "connection_tracking": tracking, "rejected_are_answered": answered, "packets_parked": counts.parked,
+            "bridge_interfaces_without": bridge.as_ref().map(|bridge| &bridge.without), "programs_before_rules": before, "early_drop": early, "packets_dropped_early": rules.dropped_early(), "connection_tracking": tracking, "rejected_are_answered": answered, "packets_parked": counts.parked,
             "packets_dropped_without_scratch": counts.pressed,
             "packets_dropped_unknown": counts.unknown, "logs_without_place": counts.unlogged,
             "syns_without_limit": counts.strays,
@@ -180,6 +202,9 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
         if let Some(line) = coverage.line() {
             let _ = writeln!(out, "  {line}");
         }
+    }
+    for line in &before {
+        let _ = writeln!(out, "  {line}");
     }
     if !early.is_empty() {
         let _ = writeln!(
