@@ -70,7 +70,7 @@ fn programs_before(pins: &Pins) -> anyhow::Result<Vec<String>> {
     }
     interfaces.sort_unstable();
     interfaces.dedup();
-    let found = HookRules::programs_before(&interfaces)?.into_iter();
+    let found = HookRules::programs_before(&interfaces).into_iter();
     let sentences = found.map(|(interface, program)| {
         let name = if_indextoname(interface.0).ok();
         let name = name.map(|name| name.to_string_lossy().into_owned());
