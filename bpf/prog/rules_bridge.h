@@ -73,8 +73,7 @@ FP_INLINE u32 bits_of(u32 index)
 /* A port of a bridge by its index, or some bits of it; or 0. */
 static __attribute__((noinline)) u64 port_of(u64 bridge, u32 index, u32 mask)
 {
-	u64 space = word_at((const u8 *)bridge +
-			    bpf_core_field_offset(struct net_device___space, nd_net.net));
+	u64 space = space_of((const u8 *)bridge);
 	u64 lists = word_at((const u8 *)space +
 			    bpf_core_field_offset(struct net___devices, dev_index_head));
 	u64 node = word_at((const u8 *)(lists + (index & (INDEX_LISTS - 1)) * sizeof(u64)));

@@ -446,9 +446,7 @@ static __attribute__((noinline)) int evaluate_egress(struct __sk_buff *ctx,
 	copy_packet(ctx, skb, w, at, used & NEEDS_BYTES);
 	FP_PUT(w->word[FP_W_SMAC], 0);
 	if (used & NEEDS_OWNER)
-		owner_of(w,
-			 word_at((const u8 *)skb->dev +
-				 bpf_core_field_offset(struct net_device___space, nd_net.net)),
+		owner_of(w, space_of((const u8 *)skb->dev),
 			 word_at((const u8 *)skb + bpf_core_field_offset(struct sk_buff, sk)));
 	if (used & NEEDS_DATE)
 		read_date(w);

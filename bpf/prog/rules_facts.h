@@ -39,10 +39,16 @@ FP_INLINE void name_of(const struct net_device *device, u64 FP_MEM *words)
 	((volatile u64 FP_MEM *)words)[1] = word_at(name + 8);
 }
 
+/* The network namespace of an interface. */
+FP_INLINE u64 space_of(const u8 *card)
+{
+	return word_at(card + bpf_core_field_offset(struct net_device___space, nd_net.net));
+}
+
 /* True for an interface in the namespace of these rules: a program stays with one that moves to another. */
 FP_INLINE int is_here(const u8 *card)
 {
-	u64 space = word_at(card + bpf_core_field_offset(struct net_device___space, nd_net.net));
+	u64 space = space_of(card);
 
 	return word_at((const u8 *)space + bpf_core_field_offset(struct net, net_cookie)) ==
 	       the_hook()->namespace;

@@ -130,8 +130,7 @@ static __attribute__((noinline)) u32 mtu_of_way_back(struct __sk_buff *ctx,
 						     struct fp_rules_work FP_MEM *w)
 {
 	u32 is_ipv6 = w->family != FP_FAMILY_IPV4, i;
-	u64 space = word_at((const u8 *)skb->dev +
-			    bpf_core_field_offset(struct net_device___space, nd_net.net));
+	u64 space = space_of((const u8 *)skb->dev);
 	struct fp_fib fib = {};
 	long answer;
 
