@@ -363,14 +363,25 @@ impl HookRules {
         if !rules.is_here()? {
             return Ok(None);
         }
-        let Some(links::Found { programs, links }) = links::found(pins)? else {
-            return Ok(None);
-        };
-        (rules.programs, rules.links) = (Some(programs), links);
-        rules.look()?;
-        let used = rules.used_at(rules.seen.place);
-        let is_whole = links::are_there(used, &rules.links);
-        Ok((is_whole && !rules.seen.text.is_empty()).then_some(rules))
+        for _ in 0..LOOKS {
+            let before = rules.see().generation;
+            let Some(links::Found { programs, links }) = links::found(pins)? else {
+                return Ok(None);
+            };
+            (rules.programs, rules.links) = (Some(programs), links);
+            rules.look()?;
+            if rules.seen.text.is_empty() {
+                return Ok(None);
+            }
+            if links::are_there(rules.used_at(rules.seen.place), &rules.links) {
+                return Ok(Some(rules));
+            }
+            // Other rules, which may have other links, were loaded during this time.
+            if rules.seen.generation == before {
+                return Ok(None);
+            }
+        }
+        Err(HookError::Changed)
     }
 
     /// The same without programs, and without a copy of the text: for [`HookRules::text_here`] and

@@ -5,8 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use fairpath_units::IfIndex;
-use libbpf_rs::Link;
 use libbpf_rs::query::LinkTypeInfo;
+use libbpf_rs::{ErrorKind, Link};
 use libbpf_sys::{bpf_link_create_opts, bpf_link_create_opts__bindgen_ty_1__bindgen_ty_5};
 
 use super::{HookError, IP_FAMILIES, interfaces};
@@ -254,19 +254,20 @@ pub(super) fn found(pins: &Pins) -> Result<Option<Found>, HookError> {
     let present = netfilter_programs().map_err(HookError::List)?;
     let mut programs = Vec::new();
     for number in 0..PROGRAMS.len() {
-        let path = program_pin(pins, number)?;
-        if !path.exists() {
-            return Ok(None);
+        match pinned_object(&program_pin(pins, number)?) {
+            Ok(program) => programs.push(program),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(HookError::Refused(error)),
         }
-        programs.push(pinned_object(&path).map_err(HookError::Refused)?);
     }
     let mut links = Vec::new();
     for place in wanted(ALL) {
-        let path = link_pin(pins, &place)?;
-        if !path.exists() {
-            continue;
-        }
-        let link = Link::open(path).map_err(HookError::Refused)?;
+        // A load may remove a pin at any time.
+        let link = match Link::open(link_pin(pins, &place)?) {
+            Ok(link) => link,
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(HookError::Refused(error)),
+        };
         let info = link.info().map_err(HookError::Refused)?;
         let here = present.iter().any(|found| {
             found.program.id == info.prog_id
