@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use fairpath_cli::REPLACED;
 use fairpath_testbed::{Need, requires};
+use fairpath_tests::binary;
 
 use crate::help::all;
 use crate::{binaries, run, stderr, stdout};
@@ -129,8 +130,7 @@ fn privileged_commands_name_what_nobody_lacks() {
         .unwrap();
     fs::set_permissions(public.path(), fs::Permissions::from_mode(0o755)).unwrap();
     for binary in binaries() {
-        let name = binary.path.file_name().unwrap();
-        fs::copy(&binary.path, public.path().join(name)).unwrap();
+        binary::put_into(public.path(), &binary.path);
     }
     let configuration = public.path().join("fairpath.toml");
     fs::write(&configuration, "[monitor]\ninterfaces = [\"lo\"]\n").unwrap();

@@ -65,7 +65,7 @@ impl Public {
             .tempdir_in("/tmp")
             .unwrap();
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        fs::copy(binary::fairpath(), directory.path().join("fairpath")).unwrap();
+        binary::put_into(directory.path(), binary::fairpath());
         Public { directory }
     }
 

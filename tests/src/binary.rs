@@ -4,6 +4,7 @@
 //! binary next to the tests, which is quick when it is there already.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -33,6 +34,20 @@ pub fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
     with_default_signals(&mut command);
     command
+}
+
+/// Puts `binary` into `directory`, for users that have no access to its own, and returns its path there.
+/// A link, where possible: a copy can't be run while a test next to this one starts a process, which
+/// holds the copy open for writing.
+///
+/// # Panics
+/// Where the file can't be written.
+pub fn put_into(directory: &Path, binary: &Path) -> PathBuf {
+    let there = directory.join(binary.file_name().expect("a binary has a name"));
+    if fs::hard_link(binary, &there).is_err() {
+        fs::copy(binary, &there).expect("a copy of the binary");
+    }
+    there
 }
 
 fn named_or_built(binary: &str, packages: &[&str]) -> PathBuf {

@@ -96,9 +96,7 @@ fn an_access_error_names_the_group() {
     std::fs::set_permissions(daemon.directory(), mode(0o755)).unwrap();
     std::fs::set_permissions(daemon.socket(), mode(0o660)).unwrap();
     // Next to the socket, because other users may have no access to the directory of the binary.
-    let copy = daemon.directory().join("fairpath");
-    std::fs::copy(binary::fairpath(), &copy).unwrap();
-    let mut command = Command::new(copy);
+    let mut command = Command::new(binary::put_into(daemon.directory(), binary::fairpath()));
     command
         .args(["top", "--once", "--socket"])
         .arg(daemon.socket());
