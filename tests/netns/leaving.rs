@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use fairpath_bpf::has_map;
 use fairpath_testbed::{Need, Ping, Router, Testbed, requires, wait_for};
 use fairpath_tests::{PATIENCE, Rtt};
-use libbpf_rs::query::{LinkInfoIter, MapInfoIter, ProgInfoIter, ProgInfoQueryOptions};
+use libbpf_rs::query::{LinkInfoIter, ProgInfoIter, ProgInfoQueryOptions};
 use nix::sys::signal::Signal;
 
 /// BPF objects by the kernel's numbers, which are assigned in order and not reused soon.
@@ -42,8 +43,11 @@ impl Objects {
             programs: programs
                 .filter_map(|p| among(&self.programs, p.id))
                 .collect(),
-            maps: MapInfoIter::default()
-                .filter_map(|m| among(&self.maps, m.id))
+            maps: self
+                .maps
+                .iter()
+                .copied()
+                .filter(|id| has_map(*id))
                 .collect(),
             links: LinkInfoIter::default()
                 .filter_map(|l| among(&self.links, l.id))

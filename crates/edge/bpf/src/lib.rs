@@ -46,6 +46,7 @@ pub use forward::{
 pub use impair::{Loss, LossCounts, LossError, LossOptions};
 pub use inject::{Arrived, Fan, InjectError, Injector, Side, Traffic};
 pub use mark::{Mark, MarkCount, MarkError, MarkOptions, Took};
+pub use names::has_map;
 pub use netfilter::{HookedProgram, netfilter_programs};
 pub use netns::netns_cookie;
 pub use objects::{Loaded, load_all};

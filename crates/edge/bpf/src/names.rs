@@ -1,4 +1,4 @@
-//! Names of BPF programs by their ids.
+//! BPF programs and maps by their ids.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -37,6 +37,16 @@ pub(crate) fn name_of(id: u32) -> Option<String> {
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     let info = info_of(fd.as_fd())?;
     Some(text(&info.name.map(|c| c as u8)))
+}
+
+/// True if the kernel still has a map. It takes no reference to the map, as `BPF_MAP_GET_FD_BY_ID` does:
+/// when user space releases a map of programs again before the kernel has emptied it, that map is never
+/// freed (Linux 6.18). Needs `CAP_SYS_ADMIN`.
+pub fn has_map(id: u32) -> bool {
+    let mut next = 0;
+    // SAFETY: takes a number, and writes the next one.
+    let found = unsafe { libbpf_sys::bpf_map_get_next_id(id.saturating_sub(1), &mut next) };
+    found == 0 && next == id
 }
 
 fn by_list(id: u32) -> Option<String> {
