@@ -10,7 +10,9 @@ use fairpath_units::test_seeds;
 use fairpath_wire::tcp::{Flags, TcpOption};
 use fairpath_wire::{Frame, icmp, ipv4, ipv6, tcp};
 
-use super::egress::{CLIENT, CLIENTS, FAR, LAN, Side, TOOLS, WAN, compare, mangle, pass};
+use super::egress::{
+    CLIENT, CLIENTS, FAR, LAN, Side, TOOLS, WAN, compare, correct_checksum, mangle, pass,
+};
 use super::live::{Router, filter, tables};
 
 /// The client whose route changes in the steps.
@@ -261,6 +263,7 @@ fn packet(random: &mut Random, port: u16, to_far: bool) -> Vec<u8> {
     if random.one_in(200) && (!is_ipv4 || bytes[14] == 0x45) {
         // A header that is longer than the packet, or too short.
         bytes[at + 12] = [0x40, 0xf0][random.index(2)];
+        correct_checksum(&mut bytes);
     }
     bytes
 }
