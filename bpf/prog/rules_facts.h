@@ -19,6 +19,10 @@ struct net_device___space {
 /* Bytes of an answer that no other packet has: up to the flags of TCP. */
 #define ANSWER_BYTES  40
 #define ANSWER6_BYTES 56
+/* Bits of the first words that rules in POSTROUTING do not change: without TOS, TTL and checksum. */
+#define SAME_AT_0  (~0xff00ull)
+#define SAME_AT_8  0xffffffff0000ff00ull
+#define SAME6_AT_0 0x00ffffff00000000ull
 /* Time of an answer on its way, in units of 67 ms. */
 #define ANSWER_UNIT 26
 #define ANSWER_TIME 15
@@ -77,12 +81,17 @@ static __attribute__((noinline)) int meet_answer(struct bpf_nf_ctx *ctx,
 {
 	struct rules_hook FP_MEM *h = the_hook();
 	u32 is_ipv4 = w->family == FP_FAMILY_IPV4, at = FP_ZERO;
-	u64 now = bpf_ktime_get_ns() >> ANSWER_UNIT & 0xffff, key = 0, found;
+	u64 now = bpf_ktime_get_ns() >> ANSWER_UNIT & 0xffff, key = 0, found, word;
 	u64 FP_MEM *record;
 
-	for (; at < (is_ipv4 ? ANSWER_BYTES : ANSWER6_BYTES) && fp_can_loop; at += 8)
-		key = fp_mix64(key ^
-			       *(volatile u64 FP_MEM *)(w->head + (at & (FP_RULES_HEAD - 1))));
+	for (; at < (is_ipv4 ? ANSWER_BYTES : ANSWER6_BYTES) && fp_can_loop; at += 8) {
+		word = *(volatile u64 FP_MEM *)(w->head + (at & (FP_RULES_HEAD - 1)));
+		if (!at)
+			word &= is_ipv4 ? SAME_AT_0 : SAME6_AT_0;
+		if (at == 8 && is_ipv4)
+			word &= SAME_AT_8;
+		key = fp_mix64(key ^ word);
+	}
 	record = &h->answered[key >> 32 & (ANSWERED - 1)];
 	if (is_answer(h, ctx->skb, !is_ipv4)) {
 		*(volatile u64 FP_MEM *)record = (key & ~0xffffull) | now;

@@ -474,7 +474,7 @@ static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 progra
 	}
 	w->length = skb->len;
 	copy_head(w, skb, used & NEEDS_BYTES);
-	if (used & NEEDS_CONNECTION && h->answers[family & 1] && is_looped(state))
+	if (used & NEEDS_CONNECTION && h->answers[family & 1] && is_looped(state, skb))
 		meet_answer(ctx, w);
 	if (fp_unlikely(used & (NEEDS_RECEIVED | NEEDS_OWNER | NEEDS_DATE)))
 		read_rare(ctx, w, used);

@@ -163,6 +163,18 @@ impl Legacy {
             .unwrap();
     }
 
+    /// Has connections tracked, also while no rule reads them. Checksums are not read.
+    pub fn track_connections(&self) {
+        let file = self.file(
+            "add table inet keep\nadd chain inet keep never\n\
+             add rule inet keep never ct state new\n",
+        );
+        self.run(&["nft".as_ref(), "-f".as_ref(), file.path().as_ref()])
+            .unwrap();
+        let checksums = ("net.netfilter.nf_conntrack_checksum", "0");
+        self.inside.set_sysctls(&[checksums]).unwrap();
+    }
+
     /// Replaces all tables by those of `save_text`, with counters of 0 and rules without memory.
     ///
     /// # Errors
@@ -312,13 +324,15 @@ fn wait_for_tick() {
     }
 }
 
-fn allowed_cpus() -> Vec<usize> {
+/// The CPUs of this process.
+pub(crate) fn allowed_cpus() -> Vec<usize> {
     let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
     let cpus = 0..CpuSet::count();
     cpus.filter(|cpu| allowed.is_set(*cpu).unwrap()).collect()
 }
 
-fn stay_on(cpu: usize) {
+/// Keeps the calling thread on a CPU.
+pub(crate) fn stay_on(cpu: usize) {
     let mut one = CpuSet::new();
     one.set(cpu).unwrap();
     sched_setaffinity(Pid::from_raw(0), &one).unwrap();
