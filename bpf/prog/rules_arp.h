@@ -141,8 +141,8 @@ static __attribute__((noinline)) int run_arp(struct __sk_buff *ctx, struct rules
 	FP_PUT(w->changed, 0);
 	if (!fp_rules_read(w))
 		return TCX_NEXT;
-	verdict = fp_rules_evaluate_tables(FP_AT(struct fp_rules, h, h->sets[place & 1][IMAGE_ARP]),
-					   w, hook, ~0u);
+	verdict = fp_rules_evaluate(FP_AT(struct fp_rules, h, h->sets[place & 1][IMAGE_ARP]), w,
+				    hook);
 	if (verdict == FP_ACT_UNKNOWN)
 		fp_add64(&h->unknown, 1);
 	if (verdict != FP_ACT_ACCEPT)

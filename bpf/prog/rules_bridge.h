@@ -222,8 +222,8 @@ static __attribute__((noinline)) int run_bridge(struct __sk_buff *ctx,
 	if (!ctx->vlan_present)
 		keep_tag(w);
 	w->counted += point >> 16;
-	verdict = fp_rules_evaluate_tables(FP_AT(struct fp_rules, h, h->sets[place][IMAGE_BRIDGE]),
-					   w, point & 0xff, ~0u);
+	verdict = fp_rules_evaluate(FP_AT(struct fp_rules, h, h->sets[place][IMAGE_BRIDGE]), w,
+				    point & 0xff);
 	if (verdict == FP_ACT_UNKNOWN)
 		fp_add64(&h->unknown, 1);
 	if (verdict != FP_ACT_ACCEPT)

@@ -438,7 +438,8 @@ static __attribute__((noinline)) int evaluate_egress(struct __sk_buff *ctx,
 	if (fp_unlikely(*(volatile u32 FP_MEM *)&h->tracing) &&
 	    bpf_ktime_get_ns() < h->filter.until)
 		used |= NEEDS_ALL | TRACING;
-	read_facts(h, w, skb, family, used);
+	read_first_facts(w, skb, family, used);
+	read_other_facts(h, w, skb, family, used);
 	FP_PUT(w->word[FP_W_IN], 0);
 	FP_PUT(w->word[FP_W_IN + 1], 0);
 	name_of(skb->dev, &w->word[FP_W_OUT]);
@@ -464,9 +465,9 @@ static __attribute__((noinline)) int evaluate_egress(struct __sk_buff *ctx,
 	if (is_syn(w))
 		failed = limit_syn(ctx, skb, w, place, used);
 	if (!failed && used & EGRESS) {
-		verdict = fp_rules_evaluate_tables(
+		verdict = fp_rules_evaluate_table(
 			FP_AT(struct fp_rules, h, h->sets[place & 1][family & 1]), w,
-			FP_RULES_POSTROUTING, 1 << FP_RULES_MANGLE);
+			FP_RULES_POSTROUTING, FP_RULES_MANGLE);
 		if (fp_unlikely(used & TRACING))
 			trace(s, place, POSTROUTING_OF_MANGLE);
 		if (verdict == FP_ACT_UNKNOWN)

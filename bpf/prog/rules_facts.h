@@ -103,31 +103,41 @@ static __attribute__((noinline)) int meet_answer(struct bpf_nf_ctx *ctx,
 	return 0;
 }
 
-/* Bits of --ctstate by the kernel's ctinfo. */
+/*
+ * Bits of --ctstate by the kernel's ctinfo: established, related, new, established and related as replies. The
+ * others are not in use, except 7, which has no connection.
+ */
+#define STATES 0x88848248u
+
+/* Without branches, for the reason at evaluate(). */
 FP_INLINE void connection_of(struct fp_rules_work FP_MEM *w, const struct sk_buff *skb)
 {
-	u64 nfct = skb->_nfct, state, status, info = nfct & 7;
-	const u8 *entry;
-
-	w->word[FP_W_META] = 0;
-	if (info == 7) {
-		w->word[FP_W_META] = 16ull << FP_META_STATE;
-		return;
-	}
-	if (!(nfct & ~7ull)) {
-		w->word[FP_W_META] = 1ull << FP_META_STATE;
-		return;
-	}
+	u64 nfct = skb->_nfct, state, status, info = nfct & 7, is_reply = (info + 5) >> 3;
 	/* Some kernels describe struct nf_conn twice: its fields are unique, its type is not. */
-	entry = (const u8 *)(nfct & ~7ull);
+	const u8 *entry = (const u8 *)(nfct & ~7ull);
+
+	if (fp_unlikely(!entry))
+		goto none;
 	status = word_at(entry + bpf_core_field_offset(struct nf_conn, status));
-	/* Established, related, new; 3 is added to those of replies. */
-	state = info == 2 ? 2 : info == 1 || info == 4 ? 4 : 8;
+	state = STATES >> (info * 4) & 15;
 	/* IPS_SRC_NAT, IPS_DST_NAT */
 	state |= (status >> 4 & 3) << 5;
 	w->word[FP_W_META] = state << FP_META_STATE | (status & 15) << FP_META_STATUS |
-			     (u64)(info > 2) << FP_META_REPLY;
-	w->word[FP_W_MARK] |= word_at(entry + bpf_core_field_offset(struct nf_conn, mark)) << 32;
+			     is_reply << FP_META_REPLY;
+	return;
+none:
+	/* Untracked, or invalid. */
+	w->word[FP_W_META] = (info ? 16ull : 1ull) << FP_META_STATE;
+}
+
+/* The mark of the packet's connection, or 0. */
+FP_INLINE u64 connection_mark(const struct sk_buff *skb)
+{
+	const u8 *entry = (const u8 *)(skb->_nfct & ~7ull);
+
+	if (!entry)
+		return 0;
+	return (u32)word_at(entry + bpf_core_field_offset(struct nf_conn, mark));
 }
 
 /*
@@ -291,20 +301,45 @@ FP_INLINE int has_extensions(const struct fp_rules_work FP_MEM *w)
 	return next != FP_P_TCP && next != FP_P_UDP && next != FP_P_ICMPV6;
 }
 
+/*
+ * Writes the packet's length for counters, as fp_rules_read() does. 0: it is left to that, because the packet
+ * has pages or an odd length.
+ */
+FP_INLINE int read_length(struct fp_rules_work FP_MEM *w, const struct sk_buff *skb, u32 is_ipv6)
+{
+	u32 length;
+	u64 first;
+
+	if (skb->len - skb->data_len < 20u << is_ipv6)
+		return 0;
+	first = word_at(skb->data);
+	length = __builtin_bswap16((u16)(first >> (16 << is_ipv6)));
+	if (is_ipv6)
+		goto ipv6;
+	w->counted = length;
+	return length >= (first & 15) * 4 && length <= skb->len;
+ipv6:
+	w->counted = length + 40;
+	return length && length + 40 <= skb->len;
+}
+
 FP_INLINE void copy_head(struct fp_rules_work FP_MEM *w, struct sk_buff *skb, u32 deep)
 {
-	u32 linear = skb->len - skb->data_len, wanted = FIRST_BYTES, i;
+	u32 linear = skb->len - skb->data_len, i;
+	u32 wanted = w->family == FP_FAMILY_IPV4 ? FIRST4_BYTES : FIRST_BYTES;
 	const u8 *data = skb->data;
 
-	if (linear >= FIRST_BYTES) {
-		for (i = 0; i < FIRST_BYTES; i += 8)
+	if (linear >= wanted) {
+		for (i = 0; i < FIRST4_BYTES; i += 8)
 			*(volatile u64 FP_MEM *)(w->head + i) = word_at(data + i);
-		w->captured = FIRST_BYTES;
+		for (; wanted > FIRST4_BYTES && i < FIRST_BYTES; i += 8)
+			*(volatile u64 FP_MEM *)(w->head + i) = word_at(data + i);
+		w->captured = wanted;
 	} else {
-		w->captured = copy_linear(w, skb, 0, FIRST_BYTES);
+		w->captured = copy_linear(w, skb, 0, wanted);
 	}
 	if (deep || has_extensions(w)) {
-		w->captured = copy_linear(w, skb, FIRST_BYTES, FP_RULES_HEAD);
+		w->captured = copy_linear(w, skb, wanted, FP_RULES_HEAD);
 		wanted = FP_RULES_HEAD;
 	}
 	if (w->captured < wanted && w->captured < skb->len)

@@ -198,8 +198,9 @@ FP_INLINE u64 packet_of(struct bpf_nf_ctx *ctx)
 
 /* Scratches of a CPU: more than nest on it. */
 #define NESTED 4
-/* Bytes of a packet that are copied at first: headers without options. */
-#define FIRST_BYTES 64
+/* Bytes of a packet that are copied at first: headers of IP with that of TCP, without options; and of IPv4. */
+#define FIRST_BYTES  64
+#define FIRST4_BYTES 40
 /* Facts that rules read: bits of `programs`. */
 #define NEEDS_BYTES	 (1u << 24)
 #define NEEDS_TIME	 (2u << 24)
@@ -369,25 +370,39 @@ FP_INLINE struct rules_hook FP_MEM *the_hook(void)
 #include "rules_passing.h"
 
 /*
- * A scratch of this CPU. The first has its own counters. Those of interrupts share one row of all CPUs, as
- * does a task that runs in place of another one in an evaluation.
+ * The scratch with this number of this CPU, or 0. The first has its own counters. Those of interrupts share
+ * one row of all CPUs, as does a task that runs in place of another one in an evaluation.
  */
-FP_INLINE struct rules_scratch FP_MEM *take_scratch(struct rules_hook FP_MEM *h, u32 cpu)
+FP_INLINE struct rules_scratch FP_MEM *try_scratch(struct rules_hook FP_MEM *h, u32 cpu, u32 number)
 {
-	u32 i;
+	struct rules_scratch FP_MEM *s =
+		FP_AT(struct rules_scratch, h,
+		      h->scratches + ((u64)cpu * NESTED + number) * sizeof(struct rules_scratch));
 
-	for (i = 0; i < NESTED; i++) {
-		struct rules_scratch FP_MEM *s = FP_AT(
-			struct rules_scratch, h,
-			h->scratches + ((u64)cpu * NESTED + i) * sizeof(struct rules_scratch));
+	if (fp_unlikely(fp_cas32(&s->busy, 0, 1)))
+		return 0;
+	s->work.cpu = number ? h->cpus : cpu;
+	s->work.shared = number > 0;
+	return s;
+}
 
-		if (!fp_cas32(&s->busy, 0, 1)) {
-			s->work.cpu = i ? h->cpus : cpu;
-			s->work.shared = i > 0;
+/* One from this number on. */
+FP_INLINE struct rules_scratch FP_MEM *take_scratch_from(struct rules_hook FP_MEM *h, u32 cpu,
+							 u32 number)
+{
+	struct rules_scratch FP_MEM *s;
+
+	for (; number < NESTED; number++) {
+		s = try_scratch(h, cpu, number);
+		if (s)
 			return s;
-		}
 	}
 	return 0;
+}
+
+FP_INLINE struct rules_scratch FP_MEM *take_scratch(struct rules_hook FP_MEM *h, u32 cpu)
+{
+	return take_scratch_from(h, cpu, 0);
 }
 
 #include "rules_facts.h"
@@ -401,15 +416,23 @@ FP_INLINE u32 is_shadow(const struct rules_hook FP_MEM *h, u32 place, u32 family
 	return *(volatile u32 FP_MEM *)&h->programs[place & 1][family & 1] & SHADOW;
 }
 
-/* Facts of a packet without its bytes and interfaces. */
-FP_INLINE void read_facts(const struct rules_hook FP_MEM *h, struct fp_rules_work FP_MEM *w,
-			  const struct sk_buff *skb, u32 family, u32 used)
+/* The fact with which many sets begin: the state of the connection. */
+FP_INLINE void read_first_facts(struct fp_rules_work FP_MEM *w, const struct sk_buff *skb,
+				u32 family, u32 used)
 {
 	w->family = family ? FP_FAMILY_IPV6 : FP_FAMILY_IPV4;
-	w->word[FP_W_MARK] = skb->mark;
 	w->word[FP_W_META] = 0;
-	if (used & NEEDS_CONNECTION) {
+	if (used & NEEDS_CONNECTION)
 		connection_of(w, skb);
+}
+
+/* The others, without the packet's bytes and interfaces. */
+FP_INLINE void read_other_facts(const struct rules_hook FP_MEM *h, struct fp_rules_work FP_MEM *w,
+				const struct sk_buff *skb, u32 family, u32 used)
+{
+	w->word[FP_W_MARK] = skb->mark;
+	if (used & NEEDS_CONNECTION) {
+		w->word[FP_W_MARK] |= connection_mark(skb) << 32;
 		if (is_answer(h, skb, family))
 			w->word[FP_W_META] = ANSWER_STATE;
 	}
@@ -432,8 +455,15 @@ FP_INLINE int is_limiting(u32 program, u32 hook)
 	return program == 1 && hook == FP_HOOK_FORWARD;
 }
 
-/* Runs the program with this number for some tables, given as bits. */
-static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 program, u32 tables)
+/*
+ * Runs the program with this number for a table at its hook.
+ *
+ * With the kernel's mitigations, a return from a function takes 8 ns. Between two packets, the kernel's code
+ * replaces this one in the caches, so each branch that is taken costs as much as a wrong prediction, and clang
+ * keeps the order of the source. So what a usual packet passes is in one function, and what it does not
+ * pass is at the end.
+ */
+FP_INLINE int evaluate(struct bpf_nf_ctx *ctx, u32 program, u32 table)
 {
 	struct rules_hook FP_MEM *h = the_hook();
 	const struct nf_hook_state *state = ctx->state;
@@ -442,37 +472,48 @@ static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 progra
 	struct sk_buff *skb = ctx->skb;
 	struct rules_scratch FP_MEM *s;
 	struct fp_rules_work FP_MEM *w;
+	struct fp_rules FP_MEM *r;
+	u64 active;
 
-	if (cpu >= h->cpus) {
-		fp_add64(&h->pressed, 1);
-		used = h->programs[h->active & 1][family & 1];
-		return used & SHADOW ? NF_ACCEPT : NF_DROP;
-	}
-	place = place_of(h, ctx, cpu, program);
+	if (fp_unlikely(cpu >= h->cpus))
+		goto unknown_cpu;
+	active = *(volatile u64 FP_MEM *)&h->active;
+	place = active & 1;
 	used = h->programs[place & 1][family & 1];
+	/* `active` has a time; rules change; a command traces packets; rules are in the shadow. */
+	if (fp_unlikely(active >> 1 | *(volatile u32 FP_MEM *)&h->changing |
+			*(volatile u32 FP_MEM *)&h->tracing | (used & SHADOW)))
+		goto unusual;
+	if (fp_unlikely(hook != FP_HOOK_FORWARD && used >> FP_RULES_OUTPUT & EACH_PROGRAM))
+		goto perhaps_looped;
+placed:
 	if (!(used >> (program * 5 + hook) & 1))
 		return NF_ACCEPT;
-	if (fp_unlikely(*(volatile u32 FP_MEM *)&h->tracing) &&
-	    bpf_ktime_get_ns() < h->filter.until)
-		used |= NEEDS_ALL | TRACING;
-	if (fp_unlikely(is_shadow(h, place, family)) && !is_first_at(used, program, hook) &&
-	    is_settled(ctx))
-		return NF_ACCEPT;
-	s = take_scratch(h, cpu);
-	if (!s) {
-		fp_add64(&h->pressed, 1);
-		if (!is_shadow(h, place, family))
-			return NF_DROP;
-		give_up(ctx, is_first_at(used, program, hook));
-		return NF_ACCEPT;
-	}
+	s = try_scratch(h, cpu, 0);
+	if (fp_unlikely(!s))
+		goto nested;
+taken:
 	w = &s->work;
-	read_facts(h, w, skb, family, used);
+	read_first_facts(w, skb, family, used);
 	if (used & NEEDS_NAMES) {
 		name_of(state->in, &w->word[FP_W_IN]);
 		name_of(state->out, &w->word[FP_W_OUT]);
 	}
+	r = FP_AT(struct fp_rules, h, h->sets[place & 1][family & 1]);
+	if (table == FP_RULES_RAW || fp_unlikely(used & (TRACING | LIMITS | SHADOW)))
+		goto whole;
+	if (h->answers[family & 1])
+		goto perhaps_answer;
+first_rules:
+	if (fp_likely(read_length(w, skb, family))) {
+		verdict = fp_rules_first(r, w, hook, table);
+		if (verdict != FP_ACT_NONE)
+			goto done;
+	}
+whole:
+	verdict = FP_ACT_ACCEPT;
 	w->length = skb->len;
+	read_other_facts(h, w, skb, family, used);
 	copy_head(w, skb, used & NEEDS_BYTES);
 	if (used & NEEDS_CONNECTION && h->answers[family & 1] && is_looped(state, skb))
 		meet_answer(ctx, w);
@@ -485,8 +526,7 @@ static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 progra
 		if (used & LIMITS && (hook == FP_HOOK_FORWARD || hook == FP_RULES_POSTROUTING) &&
 		    is_syn(w))
 			is_limited = begin_limits(w, place, is_limiting(program, hook)) + 1;
-		verdict = fp_rules_evaluate_tables(
-			FP_AT(struct fp_rules, h, h->sets[place & 1][family & 1]), w, hook, tables);
+		verdict = fp_rules_evaluate_table(r, w, hook, table);
 		if (fp_unlikely(used & TRACING))
 			trace(s, place, link_of(w, skb) << 16 | program << 8 | hook);
 		if (is_limited)
@@ -510,33 +550,65 @@ static __attribute__((noinline)) int evaluate(struct bpf_nf_ctx *ctx, u32 progra
 	}
 	if (verdict == FP_ACT_UNKNOWN)
 		fp_add64(&h->unknown, 1);
+done:
 	fp_store_release32(&s->busy, 0);
 	return verdict == FP_ACT_ACCEPT ? NF_ACCEPT : NF_DROP;
+
+perhaps_looped:
+	if (!is_looped(state, skb))
+		goto placed;
+unusual:
+	place = place_of(h, ctx, cpu, program);
+	used = h->programs[place & 1][family & 1];
+	if (!(used >> (program * 5 + hook) & 1))
+		return NF_ACCEPT;
+	if (*(volatile u32 FP_MEM *)&h->tracing && bpf_ktime_get_ns() < h->filter.until)
+		used |= NEEDS_ALL | TRACING;
+	if (is_shadow(h, place, family) && !is_first_at(used, program, hook) && is_settled(ctx))
+		return NF_ACCEPT;
+	goto placed;
+perhaps_answer:
+	if (is_answer(h, skb, family) || is_looped(state, skb))
+		goto whole;
+	goto first_rules;
+nested:
+	s = take_scratch_from(h, cpu, 1);
+	if (s)
+		goto taken;
+	fp_add64(&h->pressed, 1);
+	if (!is_shadow(h, place, family))
+		return NF_DROP;
+	give_up(ctx, is_first_at(used, program, hook));
+	return NF_ACCEPT;
+unknown_cpu:
+	fp_add64(&h->pressed, 1);
+	used = h->programs[h->active & 1][family & 1];
+	return used & SHADOW ? NF_ACCEPT : NF_DROP;
 }
 
 SEC("netfilter")
 int rules_raw(struct bpf_nf_ctx *ctx)
 {
-	return evaluate(ctx, 0, 1 << 0);
+	return evaluate(ctx, 0, FP_RULES_RAW);
 }
 
 SEC("netfilter")
 int rules_mangle(struct bpf_nf_ctx *ctx)
 {
-	return evaluate(ctx, 1, 1 << 1);
+	return evaluate(ctx, 1, FP_RULES_MANGLE);
 }
 
 /* At INPUT, nat is the last table. */
 SEC("netfilter")
 int rules_filter(struct bpf_nf_ctx *ctx)
 {
-	return evaluate(ctx, 2, ctx->state->hook == FP_HOOK_INPUT ? 1 << 2 : 1 << 3);
+	return evaluate(ctx, 2, ctx->state->hook == FP_HOOK_INPUT ? 2 : 3);
 }
 
 SEC("netfilter")
 int rules_security(struct bpf_nf_ctx *ctx)
 {
-	return evaluate(ctx, 3, ctx->state->hook == FP_HOOK_INPUT ? 1 << 3 : 1 << 4);
+	return evaluate(ctx, 3, ctx->state->hook == FP_HOOK_INPUT ? 3 : 4);
 }
 
 /* Behind the tables of iptables: only for rules in the shadow. */

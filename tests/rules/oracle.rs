@@ -12,6 +12,7 @@
 mod compare;
 mod connections;
 mod facts;
+mod first;
 mod harness;
 pub(crate) mod hooks;
 mod keys;

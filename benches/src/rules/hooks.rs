@@ -61,6 +61,8 @@ struct PingRow {
 #[derive(Debug, Serialize)]
 struct PacketRow {
     case: String,
+    /// Connection tracking, without rules: each of the others has it, too. Empty without rules that read it.
+    tracking: Measured,
     ours: Measured,
     legacy: Measured,
     nft: Measured,
@@ -242,7 +244,7 @@ impl Forwarding<'_> {
     /// `legacy`: false without it, where it would take minutes to walk.
     fn row(&self, case: &str, rules: &str, nft: &str, legacy: bool) -> anyhow::Result<PacketRow> {
         let router = &self.scene.router;
-        let mut each = [const { Vec::new() }; 4];
+        let mut each = [const { Vec::new() }; 5];
         for _ in 0..self.args.rounds {
             each[0].push(self.ns()?);
             let tracked = rules.contains("conntrack");
@@ -251,6 +253,7 @@ impl Forwarding<'_> {
                     add rule inet keep never ct state new\n";
                 if tracked {
                     give(router, &["nft", "-f"], table)?;
+                    each[4].push(self.ns()?);
                 }
                 let loaded = load(rules, Family::Ipv4, Lookups::Estimated, CounterMode::Exact)?;
                 each[1].push(self.ns()?);
@@ -267,10 +270,11 @@ impl Forwarding<'_> {
             each[3].push(self.ns()?);
             router.run(&["nft", "flush", "ruleset"])?;
         }
-        let [base, ours, legacy, nft] = each.map(Measured::of);
+        let [base, ours, legacy, nft, tracking] = each.map(Measured::of);
         let more = |one: Measured| one.pairs(&base, |one, base| one - base);
         Ok(PacketRow {
             case: case.to_owned(),
+            tracking: more(tracking),
             ours: more(ours),
             legacy: more(legacy),
             nft: more(nft),
@@ -374,7 +378,8 @@ impl HooksReport {
             .packets
             .iter()
             .map(|row| {
-                let cells = [&row.ours, &row.legacy, &row.nft].map(|m| match m.each.is_empty() {
+                let columns = [&row.tracking, &row.ours, &row.legacy, &row.nft];
+                let cells = columns.map(|m| match m.each.is_empty() {
                     true => "-".to_owned(),
                     false => format!("{:.0} ({:.0} to {:.0})", m.median, m.min, m.most),
                 });
@@ -384,7 +389,13 @@ impl HooksReport {
         let mut out = String::from("\nloaded rules: ping -6 -A ::1, 100 chains of 1,000 rules\n");
         out.push_str(&table(&["case", "ms"], &pings));
         out.push_str("\nloaded rules: ns of a forwarded packet more than without rules\n");
-        let head = ["case", "Fairpath", "iptables-legacy", "nftables with sets"];
+        let head = [
+            "case",
+            "connection tracking alone",
+            "Fairpath",
+            "iptables-legacy",
+            "nftables with sets",
+        ];
         out.push_str(&table(&head, &packets));
         for target in &self.targets {
             out.push_str(&target.text());

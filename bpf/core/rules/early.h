@@ -95,7 +95,7 @@ FP_INLINE int fp_rules_drop_early(struct fp_rules FP_MEM *r, struct fp_rules FP_
 	FP_PUT(w->early, 1);
 	FP_PUT(w->logged, 0);
 	FP_PUT(w->changed, 0);
-	verdict = fp_rules_evaluate_tables(q, w, FP_HOOK_PREROUTING, 1 << FP_RULES_RAW);
+	verdict = fp_rules_evaluate_table(q, w, FP_HOOK_PREROUTING, FP_RULES_RAW);
 	FP_PUT(w->early, 0);
 	if (verdict != FP_ACT_DROP || w->logged || (w->changed & ~FP_CHANGED_UNTRACKED))
 		return 0;
@@ -104,7 +104,7 @@ FP_INLINE int fp_rules_drop_early(struct fp_rules FP_MEM *r, struct fp_rules FP_
 		return 0;
 	w->word[FP_W_META] = meta;
 	w->word[FP_W_MARK] = mark;
-	fp_rules_evaluate_tables(r, w, FP_HOOK_PREROUTING, 1 << FP_RULES_RAW);
+	fp_rules_evaluate_table(r, w, FP_HOOK_PREROUTING, FP_RULES_RAW);
 	return 1;
 }
 

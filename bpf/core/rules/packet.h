@@ -95,7 +95,7 @@ FP_INLINE int fp_rules_has_ports(u32 protocol)
 }
 
 /* The word FP_W_L4, from the offset of the transport header. */
-FP_FUNC int fp_rules_read_l4(struct fp_rules_work FP_MEM *w FP_ARG, u32 protocol)
+FP_INLINE int fp_rules_read_l4(struct fp_rules_work FP_MEM *w, u32 protocol)
 {
 	u32 at = w->transport, needed = fp_rules_header_bytes(protocol), there;
 	u64 word = protocol;
@@ -128,7 +128,7 @@ FP_FUNC int fp_rules_read_l4(struct fp_rules_work FP_MEM *w FP_ARG, u32 protocol
 	return 0;
 }
 
-FP_FUNC int fp_rules_read_ipv4(struct fp_rules_work FP_MEM *w FP_ARG)
+FP_INLINE int fp_rules_read_ipv4(struct fp_rules_work FP_MEM *w)
 {
 	u32 total, header, fragment;
 

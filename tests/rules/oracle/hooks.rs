@@ -71,7 +71,12 @@ pub fn is_exact(ruleset: &Ruleset) -> bool {
     })
 }
 
-fn counts_of_hooks(ruleset: &Ruleset, built: &Built, hooks: &HookRules) -> Vec<compare::RuleCount> {
+/// The counters of loaded rules.
+pub fn counts_of_hooks(
+    ruleset: &Ruleset,
+    built: &Built,
+    hooks: &HookRules,
+) -> Vec<compare::RuleCount> {
     let memory = hooks.memory(ruleset.family as usize).expect("a set");
     counts(ruleset, |table, id, rule| {
         let id = match rule {
