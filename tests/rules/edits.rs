@@ -474,3 +474,28 @@ fn edits_continue_when_space_ends() {
     let rules = counters.lines().filter(|line| line.contains("-A c "));
     assert_eq!(rules.count(), 4001);
 }
+
+/// A chain does not show where it runs.
+#[test]
+fn edits_read_the_hooks_of_chains() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let router = Router::new(testbed.netns("hooks").unwrap());
+    let text = "*filter\n:c - [0:0]\n-A INPUT -m mac --mac-source 02:00:00:00:00:01\n-A OUTPUT -j c\n\
+        -A c -p udp -m udp --dport 7001 -j DROP\nCOMMIT\n";
+    router.load(text);
+    let before = router.done(&["counters"]);
+    let mut command = router.command(&["apply", "--loaded"]);
+    let words = "-- -A c -m mac ! --mac-source 02:00:00:00:00:02 -p icmp -j DROP".split(' ');
+    let output = command.args(words).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let refused = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        refused.contains("iptables has mac in PREROUTING, INPUT and FORWARD only"),
+        "{refused}"
+    );
+    assert_eq!(router.done(&["counters"]), before);
+    // Rules without such a match are short edits.
+    apply(&router, "filter", &["-A c -s 10.0.0.1 -j DROP"]);
+    assert_eq!(edits(&router), 1);
+}

@@ -423,6 +423,15 @@ fn place_answer(kind: Kind, hooks: &[Hook]) -> Answer {
     }
 }
 
+/// True if the answer for a match at the hooks of netfilter depends on those that reach its chain.
+pub fn depends_on_hooks(kind: Kind, family: Family) -> bool {
+    let at = |hook| {
+        let has_types = kind == Kind::Addrtype && has_types(family, &[hook]);
+        (place_answer(kind, &[hook]), has_types)
+    };
+    HOOKS.iter().any(|hook| at(*hook) != at(HOOKS[0]))
+}
+
 fn header_answer(group: Group, hook: Option<Hook>, point: Point) -> Answer {
     let early = matches!(point, Point::Xdp | Point::TcxIngress);
     if group.has("-o") && early {
@@ -562,4 +571,25 @@ fn add_row(
         }
     }
     out.push_str(&format!(" {} |\n", reasons.join("; ")));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_whose_answers_depend_on_hooks() {
+        let of = |family| -> Vec<Kind> {
+            let kinds = SPECS.iter().map(|spec| spec.kind);
+            kinds
+                .filter(|kind| depends_on_hooks(*kind, family))
+                .collect()
+        };
+        let mut expected = vec![Kind::Mac, Kind::Owner, Kind::Rpfilter];
+        expected.sort_unstable();
+        assert_eq!(of(Family::Ipv6), expected);
+        expected.push(Kind::Addrtype);
+        expected.sort_unstable();
+        assert_eq!(of(Family::Ipv4), expected);
+    }
 }

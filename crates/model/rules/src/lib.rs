@@ -39,8 +39,9 @@ pub use convert::*;
 pub use diff::*;
 pub use evaluate::*;
 pub use hooks::{
-    Answer, AnswerRow, HOOKS, HookAnswer, Point, answer, answers, change_answer, frame_answer,
-    frame_chain_reason, has_effect, hook_answer, markdown, matches_answer, rule_answer,
+    Answer, AnswerRow, HOOKS, HookAnswer, Point, answer, answers, change_answer, depends_on_hooks,
+    frame_answer, frame_chain_reason, has_effect, hook_answer, markdown, matches_answer,
+    rule_answer,
 };
 pub use listing::{ListError, Listing};
 pub use log_line::{Logged, log_level, log_line};

@@ -4,7 +4,7 @@ use anyhow::Context;
 use fairpath_bpf::{HookRules, RulesEdit};
 use fairpath_rules::image::{Free, edit_chains, touched};
 use fairpath_rules::spec::Kind;
-use fairpath_rules::{Family, Ruleset, Table};
+use fairpath_rules::{Family, Ruleset, Table, depends_on_hooks};
 
 use super::journal::{entry, some_chains};
 use super::loaded::Parts;
@@ -41,8 +41,9 @@ pub fn edit(
         return Ok(None);
     };
     let is_early = table == "raw" && !parts.options.early.is_empty();
-    // Each load begins a comparison in the shadow.
+    // Each load begins a comparison in the shadow. Answers for frames depend on the hooks.
     if !TABLES.contains(&table)
+        || !family.is_ip()
         || parts.options.leaves(family, table)
         || is_early
         || parts.options.shadow
@@ -55,7 +56,7 @@ pub fn edit(
         Err(error) if error.is::<std::str::Utf8Error>() => return Ok(None),
         found => found.context("read the loaded rules")?,
     };
-    let Some(found) = found.filter(|found| !needs_rest(&found.ruleset.tables[0])) else {
+    let Some(found) = found.filter(|found| !needs_rest(&found.ruleset.tables[0], family)) else {
         return Ok(None);
     };
     // A problem is reported by the whole load, which has all chains.
@@ -66,7 +67,8 @@ pub fn edit(
         return Ok(None);
     };
     let is_one = |ruleset: &Ruleset| ruleset.tables.len() == 1;
-    if !is_one(&changed) || needs_rest(&changed.tables[0]) || reads_mss(&changed.tables[0]) {
+    if !is_one(&changed) || needs_rest(&changed.tables[0], family) || reads_mss(&changed.tables[0])
+    {
         return Ok(None);
     }
     let mut suitable = Suitable::new(&[], false);
@@ -117,12 +119,12 @@ fn reads_mss(table: &Table) -> bool {
 }
 
 /// True if the answer for a rule depends on a set, or on the hooks that reach its chain: a whole load knows them.
-fn needs_rest(table: &Table) -> bool {
-    use Kind::{Addrtype, Owner, Set, TargetSet};
-
+fn needs_rest(table: &Table, family: Family) -> bool {
     let mut chains = table.chains();
     chains.any(|(_, chain)| {
         let mut items = chain.rules.iter().flat_map(|rule| rule.items.iter());
-        items.any(|item| matches!(item.kind, Set | TargetSet | Addrtype | Owner))
+        items.any(|item| {
+            matches!(item.kind, Kind::Set | Kind::TargetSet) || depends_on_hooks(item.kind, family)
+        })
     })
 }
