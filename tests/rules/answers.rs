@@ -672,6 +672,46 @@ fn answers_reach_processes_of_the_host() {
     answering.stop();
 }
 
+/// The scope of a link-local address is the interface by which the packet would have left.
+#[test]
+fn answers_in_output_reach_link_local_addresses() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let router = Router::new(testbed.netns("link").unwrap());
+    let lines = [
+        "link add d0 type veth peer name d1",
+        "link set d0 up",
+        "link set d1 up",
+        "addr add fe80::1/64 dev d0 nodad",
+    ];
+    router.netns.ip_batch(&lines.map(str::to_owned)).unwrap();
+    let text = filter(&[
+        "OUTPUT -p tcp -m tcp --dport 80 -j REJECT --reject-with tcp-reset",
+        "OUTPUT -p udp -m udp --dport 80 -j REJECT",
+    ]);
+    let file = router.file("rules.v6", &text);
+    router.done(&["load", &file]);
+    let answering = Answering::new(&router);
+    let connect = || {
+        let scope = nix::net::if_::if_nametoindex("d0").unwrap();
+        let address =
+            |host: &str, port| std::net::SocketAddrV6::new(host.parse().unwrap(), port, 0, scope);
+        let to = address("fe80::2", 80);
+        let long = Duration::from_secs(10);
+        let error = std::net::TcpStream::connect_timeout(&to.into(), long).unwrap_err();
+        let refused = Some(Errno::ECONNREFUSED as i32);
+        assert_eq!(error.raw_os_error(), refused, "{error}");
+        let socket = UdpSocket::bind(address("fe80::1", 0)).unwrap();
+        socket.connect(to).unwrap();
+        socket.set_read_timeout(Some(long)).unwrap();
+        let _ = socket.send(b"x");
+        let error = socket.recv(&mut [0; 8]).unwrap_err();
+        assert_eq!(error.raw_os_error(), refused, "{error}");
+    };
+    router.netns.enter(connect).unwrap();
+    answering.stop();
+}
+
 #[test]
 fn answers_to_an_address_are_limited() {
     requires!(Need::Root, Need::Tool("nft"));

@@ -281,7 +281,12 @@ impl Answers {
             return add(&self.counts.limited);
         }
         let input = std::str::from_utf8(&event.input).unwrap_or_default();
-        let interface = if_nametoindex(input).unwrap_or(0);
+        // In OUTPUT, the scope of addresses is that of the output interface.
+        let scope = match input {
+            "" => std::str::from_utf8(&event.output).unwrap_or_default(),
+            _ => input,
+        };
+        let interface = if_nametoindex(scope).unwrap_or(0);
         let route = |to, from| self.plain.route(to, from, (input, interface));
         let answer = match packet.answer(route) {
             Ok(answer) => answer,
