@@ -2,10 +2,11 @@
 //! back and unloaded.
 
 use std::fs;
+use std::io::Read;
 use std::net::UdpSocket;
-
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::process::{Child, Stdio};
 
 use fairpath_testbed::{Need, Testbed, requires, wait_for};
 use fairpath_tests::daemon::{client, get, samples};
@@ -305,5 +306,59 @@ fn counters_that_no_one_reads_stay() {
         assert_eq!(router.packets(rule), 3, "{words:?}");
     }
     router.done(&["counters", "--zero"]);
+    assert_eq!(router.packets(rule), 0);
+}
+
+/// `counters --zero` with a reader that has read 1 byte of more than a pipe has.
+fn slow_reader(router: &Router) -> Child {
+    let mut command = router.command(&["counters", "--zero"]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let out = child.stdout.as_mut().unwrap();
+    out.read_exact(&mut [0]).unwrap();
+    child
+}
+
+/// Other commands do not wait for the reader, and what it reads is what is subtracted.
+#[test]
+fn slow_readers_of_counters_delay_no_edit() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let router = Router::new(testbed.netns("slow").unwrap());
+    let rule = "INPUT -p udp -m udp --dport 7001";
+    let other = |at: u32| format!("INPUT -s 10.0.{}.{} -j DROP", at / 250, at % 250);
+    let others: Vec<String> = (0..4000).map(other).collect();
+    let rules = [rule].into_iter().chain(others.iter().map(String::as_str));
+    let rules: Vec<&str> = rules.collect();
+    router.load(&filter(&rules));
+    send(&router, 7001, 3);
+    let child = slow_reader(&router);
+    send(&router, 7001, 2);
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("[3:87] -A INPUT -p udp"), "{printed}");
+    assert_eq!(router.packets(rule), 2);
+    // An edit, which has counters at another place.
+    let child = slow_reader(&router);
+    let mut edit = router.command(&["apply", "--loaded"]);
+    edit.args(["--", "-A", "INPUT", "-s", "10.1.0.1", "-j", "DROP"]);
+    let edited = edit.output().unwrap();
+    assert!(edited.status.success(), "{edited:?}");
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        error.contains("were replaced while their counters were printed"),
+        "{error}"
+    );
+    assert_eq!(router.packets(rule), 2);
+    // Another command that sets them to 0.
+    let child = slow_reader(&router);
+    router.done(&["counters", "--zero"]);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("another command did so"), "{error}");
     assert_eq!(router.packets(rule), 0);
 }

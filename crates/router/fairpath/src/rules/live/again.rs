@@ -28,6 +28,10 @@ fn interval(text: &str) -> Result<Duration, String> {
 }
 
 impl AgainArgs {
+    pub fn is_repeated(&self) -> bool {
+        self.watch
+    }
+
     /// Prints reports until it is interrupted, or no one reads them. Returns the last one.
     ///
     /// # Errors

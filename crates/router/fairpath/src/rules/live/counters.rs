@@ -2,7 +2,7 @@
 
 use anyhow::{Context, bail};
 use fairpath_bpf::{HOOK_FAMILIES, HookRules};
-use fairpath_core::rules::Counter;
+use fairpath_core::rules::{Counter, Memory};
 use fairpath_rules::{Family, WithCounters, to_bytes};
 
 use super::super::Format;
@@ -43,15 +43,16 @@ pub fn run(args: &CountersArgs) -> anyhow::Result<()> {
 }
 
 fn print(args: &CountersArgs) -> anyhow::Result<()> {
-    let needs_lock = args.zero && !daemon::is_needed();
-    let _lock = needs_lock.then(lock).transpose()?;
     let family = args.family.map(FamilyArg::family);
-    let (loaded, counted) = match daemon::is_needed() {
+    let (loaded, read) = match daemon::is_needed() {
         true if args.zero => {
             bail!("set counters to 0: only root may do this: run it with sudo, or omit --zero")
         }
-        true => (daemon::request(&args.place, family)?.0, Counted::default()),
-        false => counted_rules(&args.place, family)?,
+        true => (daemon::request(&args.place, family)?.0, None),
+        false => {
+            let (rules, loaded, counted) = read(&args.place, family)?;
+            (loaded, Some((rules, counted)))
+        }
     };
     let mut out = Vec::new();
     for (name, ruleset) in loaded.rulesets() {
@@ -71,9 +72,19 @@ fn print(args: &CountersArgs) -> anyhow::Result<()> {
     }
     fairpath_cli::print_bytes(&out)?;
     // What no one has seen is not lost.
-    match args.zero && !fairpath_cli::reader_has_ended() {
-        true => subtract(&args.place, &counted),
-        false => Ok(()),
+    let Some((rules, counted)) = read.filter(|_| args.zero && !fairpath_cli::reader_has_ended())
+    else {
+        return Ok(());
+    };
+    // Not before: a slow reader keeps no other command waiting.
+    let _lock = lock()?;
+    match subtract(&rules, &counted) {
+        Ok(()) => Ok(()),
+        Err(error) if args.again.is_repeated() => {
+            fairpath_cli::note(format!("{error:#}"));
+            Ok(())
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -81,35 +92,60 @@ fn print(args: &CountersArgs) -> anyhow::Result<()> {
 type Counted = [Vec<(u32, Counter)>; HOOK_FAMILIES];
 
 /// Subtracts what was printed, so that packets since then still count. Only with the lock.
-fn subtract(place: &PinArgs, counted: &Counted) -> anyhow::Result<()> {
-    let (_, rules) = must_open(place)?;
-    for (family, counters) in counted.iter().enumerate() {
-        let Some(mut memory) = rules.memory(family) else {
-            continue;
-        };
-        for (id, counter) in counters {
+///
+/// # Errors
+/// The printed counters are there no more: nothing changes.
+fn subtract(rules: &HookRules, counted: &Counted) -> anyhow::Result<()> {
+    if !rules.is_active() || !rules.is_loaded() {
+        bail!(
+            "set counters to 0: the rules were replaced while their counters were printed: repeat the command, no counter was set to 0"
+        );
+    }
+    let families = counted.iter().enumerate();
+    let mut families: Vec<_> = families
+        .filter_map(|(family, counters)| Some((rules.memory(family)?, counters)))
+        .collect();
+    let is_less = |(memory, counters): &(Memory, &Vec<(u32, Counter)>)| {
+        let mut counters = counters.iter();
+        counters.any(|(id, printed)| {
+            let now = memory.counter(*id);
+            now.packets < printed.packets || now.bytes < printed.bytes
+        })
+    };
+    if families.iter().any(is_less) {
+        bail!(
+            "set counters to 0: another command did so while they were printed: repeat the command"
+        );
+    }
+    for (memory, counters) in &mut families {
+        for (id, counter) in *counters {
             memory.subtract(*id, *counter);
         }
     }
     Ok(())
 }
 
-/// The loaded rules with their counters, of all families or the wanted one, and these by their numbers.
+/// The loaded rules with their counters, of all families or the wanted one.
 ///
 /// # Errors
 /// No rules are loaded.
-pub fn counted_rules(place: &PinArgs, wanted: Option<Family>) -> anyhow::Result<(Loaded, Counted)> {
+pub fn counted_rules(place: &PinArgs, wanted: Option<Family>) -> anyhow::Result<Loaded> {
+    read(place, wanted).map(|(_, loaded, _)| loaded)
+}
+
+/// The same with the opened rules, and with the counters by their numbers.
+fn read(place: &PinArgs, wanted: Option<Family>) -> anyhow::Result<(HookRules, Loaded, Counted)> {
     // Loads at the same time write the memory again.
     for _ in 0..READS {
         let (_, rules) = must_open(place)?;
-        if let Some(counted) = count(&rules, wanted)? {
-            return Ok(counted);
+        if let Some((loaded, counted)) = count(&rules, wanted)? {
+            return Ok((rules, loaded, counted));
         }
     }
     bail!("read counters: loads replace the rules faster than they can be read")
 }
 
-/// The same of opened rules. `None`: another process replaced them during this time.
+/// The loaded rules with their counters, and these by their numbers, of opened rules. `None`: another process replaced them during this time.
 pub fn count(
     rules: &HookRules,
     wanted: Option<Family>,

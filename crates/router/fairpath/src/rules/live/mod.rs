@@ -472,7 +472,7 @@ pub fn check_loaded(
 /// # Errors
 /// No rules are loaded.
 pub fn loaded_rules(place: &PinArgs, family: Family) -> anyhow::Result<Ruleset> {
-    let (loaded, _) = counted_rules(place, None)?;
+    let loaded = counted_rules(place, None)?;
     let found = loaded.ruleset(family as usize).cloned();
     Ok(found.unwrap_or_else(|| Ruleset::new(family)))
 }
