@@ -193,6 +193,26 @@ fn a_first_load_that_ends_is_named() {
             "{ended}"
         );
     }
+    for words in [
+        &["apply", "--loaded", "--", "-A", "INPUT", "-j", "DROP"][..],
+        &["apply", "--loaded", "--", "-S"],
+        &["set", "add", "banned", "192.0.2.1"],
+        &["set", "test", "banned", "192.0.2.1"],
+    ] {
+        let pins = router.place.path("pins");
+        let pins = ["--pins", pins.to_str().unwrap()];
+        let (verb, rest) = words.split_at(2);
+        let mut command = router
+            .netns
+            .command_without_sysfs(super::commands::fairpath());
+        command.arg("rules").args(verb).args(pins).args(rest);
+        let output = command.output().unwrap();
+        let ended = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            ended.contains("the first load was not confirmed in time"),
+            "{words:?}: {ended}"
+        );
+    }
     router.done(&["unload"]);
     let none = router.fails(&["show"]);
     assert!(!none.contains("confirmed"), "{none}");

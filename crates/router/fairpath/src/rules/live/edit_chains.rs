@@ -1,7 +1,7 @@
 //! Edits of a few chains of the loaded rules, without reading the others.
 
 use anyhow::Context;
-use fairpath_bpf::{HookRules, RulesEdit};
+use fairpath_bpf::RulesEdit;
 use fairpath_rules::image::{Free, edit_chains, touched};
 use fairpath_rules::spec::Kind;
 use fairpath_rules::{Family, Ruleset, Table, depends_on_hooks};
@@ -9,7 +9,7 @@ use fairpath_rules::{Family, Ruleset, Table, depends_on_hooks};
 use super::journal::{entry, some_chains};
 use super::loaded::Parts;
 use super::suitable::Suitable;
-use super::{NONE_LOADED, PinArgs, egress, kept, refuse_while_waiting};
+use super::{PinArgs, egress, kept, must_open_to_edit, refuse_while_waiting};
 
 /// Tables of which a packet meets one base chain at most. So no packet can meet an edited chain at one hook
 /// and the one before it at another.
@@ -26,8 +26,7 @@ pub fn edit(
     text: &[u8],
     edit: &impl Fn(Ruleset) -> anyhow::Result<Ruleset>,
 ) -> anyhow::Result<Option<(usize, usize)>> {
-    let pins = place.mounted()?.context(NONE_LOADED)?;
-    let mut rules = HookRules::open_to_edit(&pins)?.context(NONE_LOADED)?;
+    let mut rules = must_open_to_edit(place)?;
     refuse_while_waiting(&rules)?;
     let Some((table, chains, targets)) = touched(text) else {
         return Ok(None);

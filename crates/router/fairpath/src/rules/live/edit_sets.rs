@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, bail};
-use fairpath_bpf::{EditedSet, HOOK_FAMILIES, HookRules, hook_time};
+use fairpath_bpf::{EditedSet, HOOK_FAMILIES, hook_time};
 use fairpath_rules::image::{NotEdited, SetBytes, SetEdit};
 use fairpath_rules::sets::{Element, ElementLine, MAX_LINE, Verb};
 use fairpath_rules::{LineError, Sets, Value};
@@ -18,7 +18,9 @@ use super::journal::entry_of_sets;
 use super::loaded::{Loaded, Parts};
 use super::record::{Rest, settle};
 use super::suitable::Suitable;
-use super::{NONE_LOADED, PinArgs, Start, install, kept, lock, must_open, refuse_while_waiting};
+use super::{
+    PinArgs, Start, install, kept, lock, must_open, must_open_to_edit, refuse_while_waiting,
+};
 
 /// Most bytes of the lines of an edit.
 const MOST_BYTES: usize = 64 << 20;
@@ -86,8 +88,7 @@ pub fn edit_sets(place: &PinArgs, name: &str, lines: &str) -> anyhow::Result<()>
 
 /// Refuses sets that rules of iptables alone use, and notes those that rules of both sides use.
 fn refuse_elsewhere(place: &PinArgs, lines: &str) -> anyhow::Result<()> {
-    let pins = place.mounted()?.context(NONE_LOADED)?;
-    let rules = HookRules::open_to_edit(&pins)?.context(NONE_LOADED)?;
+    let rules = must_open_to_edit(place)?;
     let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
     for name in names(lines) {
         let Some(table) = parts.options.elsewhere.table_with_set(name) else {
@@ -250,8 +251,7 @@ impl<'m> Edited<'m> {
 
 /// Edits elements of sets in the images. False: the lines need a whole load. Only with the lock.
 fn edit_elements(place: &PinArgs, name: &str, lines: &str) -> anyhow::Result<bool> {
-    let pins = place.mounted()?.context(NONE_LOADED)?;
-    let mut rules = HookRules::open_to_edit(&pins)?.context(NONE_LOADED)?;
+    let mut rules = must_open_to_edit(place)?;
     refuse_while_waiting(&rules)?;
     let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
     // Each load begins a comparison in the shadow.
@@ -308,8 +308,7 @@ fn edit_elements(place: &PinArgs, name: &str, lines: &str) -> anyhow::Result<boo
 /// No rules are loaded, or the line is refused.
 pub fn look_for(place: &PinArgs, text: &str) -> anyhow::Result<(String, bool)> {
     let _lock = lock()?;
-    let pins = place.mounted()?.context(NONE_LOADED)?;
-    let rules = HookRules::open_to_edit(&pins)?.context(NONE_LOADED)?;
+    let rules = must_open_to_edit(place)?;
     let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
     let sets = named(text, parts.sets)?;
     if let Ok(Some(line)) = sets.element_line(text) {

@@ -15,7 +15,7 @@ use fairpath_watch::unix_ns;
 use super::counters::count;
 use super::loaded::Loaded;
 use super::status::dropped_by;
-use super::{NONE_LOADED, PinArgs, READS};
+use super::{PinArgs, READS, must_open_to_edit};
 
 /// Rules that a reader follows.
 pub struct Figures {
@@ -152,9 +152,8 @@ impl Figures {
     /// # Errors
     /// No rules are loaded.
     pub fn text(&self) -> anyhow::Result<Vec<u8>> {
-        let pins = self.place.mounted()?.context(NONE_LOADED)?;
         for _ in 0..READS {
-            let mut rules = HookRules::open_to_edit(&pins)?.context(NONE_LOADED)?;
+            let mut rules = must_open_to_edit(&self.place)?;
             rules.look()?;
             if let Some((loaded, _)) = count(&rules, None)? {
                 return Ok(loaded.counted_text());

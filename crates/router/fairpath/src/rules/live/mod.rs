@@ -275,8 +275,20 @@ const NONE_LOADED: &str =
 const ENDED: &str = "no rules are loaded in this network namespace: the first load was not confirmed in time; `fairpath rules load` loads them again, `fairpath rules unload` removes its programs";
 
 fn must_open(place: &PinArgs) -> anyhow::Result<(Pins, HookRules)> {
+    must_open_with(place, HookRules::open)
+}
+
+/// The same without a copy of the text.
+fn must_open_to_edit(place: &PinArgs) -> anyhow::Result<HookRules> {
+    must_open_with(place, HookRules::open_to_edit).map(|(_, rules)| rules)
+}
+
+fn must_open_with(
+    place: &PinArgs,
+    open: impl FnOnce(&Pins) -> Result<Option<HookRules>, HookError>,
+) -> anyhow::Result<(Pins, HookRules)> {
     let pins = place.mounted()?.context(NONE_LOADED)?;
-    match HookRules::open(&pins)? {
+    match open(&pins)? {
         Some(rules) => Ok((pins, rules)),
         None if HookRules::ended_unconfirmed(&pins)? => bail!(ENDED),
         None => bail!(NONE_LOADED),
@@ -441,8 +453,7 @@ pub fn is_left(
 ) -> anyhow::Result<bool> {
     let _lock = lock()?;
     let settled = settle(Rest::Empty)?;
-    let pins = place.mounted()?.context(NONE_LOADED)?;
-    let rules = HookRules::open_to_edit(&pins)?.context(NONE_LOADED)?;
+    let rules = must_open_to_edit(place)?;
     let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
     let is_left = parts.options.leaves(family, table);
     let is_given = is_left && !parts.options.skips(table);
@@ -535,8 +546,7 @@ pub fn edit_loaded(
 
 /// Refuses lines of edits of a table that iptables keeps.
 fn refuse_left(place: &PinArgs, family: Family, text: &[u8]) -> anyhow::Result<()> {
-    let pins = place.mounted()?.context(NONE_LOADED)?;
-    let rules = HookRules::open_to_edit(&pins)?.context(NONE_LOADED)?;
+    let rules = must_open_to_edit(place)?;
     let parts = Parts::of(rules.text_here()).context("read the loaded rules")?;
     for line in text.split(|byte| *byte == b'\n') {
         let table = line.strip_prefix(b"*").map(String::from_utf8_lossy);
