@@ -91,6 +91,35 @@ fn import_reads_what_runs() {
     assert!(sets.contains("add bad 203.0.113.0/24"), "{sets}");
 }
 
+/// Debian's default variant of ebtables is the other one than that of the import.
+#[test]
+fn import_names_what_the_other_variant_runs() {
+    requires!(
+        Need::Root,
+        Need::Tool("iptables-nft"),
+        Need::Tool("ebtables-nft")
+    );
+    let testbed = Testbed::new();
+    let netns = testbed.netns("other").unwrap();
+    let words = "ebtables-nft -A FORWARD -j DROP".split(' ');
+    netns.run(&words.collect::<Vec<_>>()).unwrap();
+    netns
+        .run(&["iptables-nft", "-P", "FORWARD", "DROP"])
+        .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = netns.command_without_sysfs(fairpath());
+    command.args(["rules", "import"]).arg(dir.path());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let notes = String::from_utf8_lossy(&output.stderr);
+    for note in [
+        "1 rule runs by ebtables-nft-save, not imported",
+        "1 policy DROP runs by iptables-nft-save, not imported",
+    ] {
+        assert!(notes.contains(note), "{notes}");
+    }
+}
+
 /// The five commands of the guide, and the way back.
 #[test]
 fn five_commands_move_a_running_firewall() {

@@ -84,16 +84,39 @@ fn note_of_others(nft: bool) {
         false => ("nft", "`--nft` imports these instead"),
         true => ("legacy", "without --nft, these are imported instead"),
     };
-    for family in [Family::Ipv4, Family::Ipv6] {
+    for family in Family::ALL {
         let tool = format!("{}-{kind}-save", family.tool());
         let text = save(&tool, &[]).ok().flatten().unwrap_or_default();
-        let rules = text.split(|byte| *byte == b'\n');
-        let rules = rules.filter(|line| line.starts_with(b"-A ")).count();
-        if rules > 0 {
-            let rules = counted(rules, "rule runs", "rules run");
-            fairpath_cli::note(format!("{rules} by {tool}, not imported: {hint}"));
+        if let Some(what) = in_use(&text) {
+            fairpath_cli::note(format!("{what} by {tool}, not imported: {hint}"));
         }
     }
+}
+
+/// Rules, and policies that drop packets, in the output of a save tool. `None`: it has neither.
+fn in_use(text: &[u8]) -> Option<String> {
+    let lines = text.split(|byte| *byte == b'\n');
+    let is_drop = |line: &&[u8]| {
+        let mut words = line.split(|byte| *byte == b' ');
+        line.starts_with(b":") && words.nth(1) == Some(b"DROP")
+    };
+    let rules = lines
+        .clone()
+        .filter(|line| line.starts_with(b"-A "))
+        .count();
+    let policies = lines.filter(is_drop).count();
+    let counts = [
+        (rules, counted(rules, "rule", "rules")),
+        (policies, counted(policies, "policy DROP", "policies DROP")),
+    ];
+    let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts.map(|(_, text)| text).collect();
+    let verb = match rules + policies {
+        0 => return None,
+        1 => "runs",
+        _ => "run",
+    };
+    Some(format!("{} {verb}", counts.join(" and ")))
 }
 
 /// The output of a save tool; `None` if it is not installed.
@@ -192,4 +215,34 @@ fn report(args: &Args, imported: &[Imported], absent: &[String]) -> anyhow::Resu
     }
     fairpath_cli::print(out)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_and_bridge_rules_are_in_use() {
+        for (text, expected) in [
+            ("", None),
+            (
+                "*filter\n:INPUT ACCEPT [0:0]\n:DROP - [0:0]\nCOMMIT\n",
+                None,
+            ),
+            (
+                "*filter\n:INPUT DROP [0:0]\n:FORWARD ACCEPT [0:0]\nCOMMIT\n",
+                Some("1 policy DROP runs"),
+            ),
+            (
+                "*filter\n:INPUT ACCEPT\n:FORWARD DROP\n-A FORWARD -j DROP\n",
+                Some("1 rule and 1 policy DROP run"),
+            ),
+            (
+                "*filter\n:INPUT ACCEPT\n-A INPUT -j DROP\n",
+                Some("1 rule runs"),
+            ),
+        ] {
+            assert_eq!(in_use(text.as_bytes()).as_deref(), expected, "{text}");
+        }
+    }
 }
