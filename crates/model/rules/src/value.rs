@@ -629,7 +629,7 @@ pub fn parse(ty: Type, words: &[&[u8]], context: Context) -> Result<Value, Strin
             };
             if word.iter().any(odd) {
                 return Err(format!(
-                    "interface name \"{}\" has a blank, a quote or a backslash, which no interface has",
+                    "interface name \"{}\" has a blank, a quote, a backslash or a control character: the format of the save tools cannot have such a name",
                     show(word)
                 ));
             }
