@@ -556,3 +556,29 @@ fn other_files_are_never_replaced() {
     router.done(&["unload"]);
     assert!(!Path::new(&keeping.file).exists());
 }
+
+/// Rather than no rules, with a warning.
+#[test]
+fn rules_on_other_paths_are_loaded_at_boot() {
+    requires!(Need::Root);
+    let testbed = Testbed::new();
+    let keeping = Keeping::new(testbed.netns("paths").unwrap());
+    let router = &keeping.router;
+    let rule = "INPUT -m addrtype --dst-type BROADCAST -j DROP";
+    let file = router.file("rules.v4", &filter(&[rule]));
+    keeping.load(&[&file]);
+    keeping.stop();
+    let booted = keeping.boot();
+    assert!(!booted.contains("otherwise"), "{booted}");
+    keeping.stop();
+    let route = "route add local 10.8.0.0/16 dev lo table 100".to_owned();
+    router.netns.ip_batch(&[route]).unwrap();
+    let booted = keeping.boot();
+    let warning = "1 rule acts otherwise than with iptables now:\n";
+    assert!(booted.contains(warning), "{booted}");
+    assert!(
+        booted.contains("the route 10.8.0.0/16 table 100 leads to this host"),
+        "{booted}"
+    );
+    assert_eq!(router.packets(rule), 0);
+}

@@ -441,4 +441,20 @@ fn unknown_types_of_destinations_are_refused() {
     let refused = router.fails(&["load", &file]);
     let why = "the route 10.8.0.0/16 table 100 leads to this host, and iptables looks in table local only";
     assert!(refused.contains(why), "{refused}");
+    // Edits of other rules are not refused for rules that are loaded already.
+    let done = edit(&["-N", "f2b"]);
+    assert!(done.status.success(), "{done:?}");
+    let to_some = to_all.map(|word| match word {
+        "BROADCAST" => "MULTICAST",
+        word => word,
+    });
+    let refused = String::from_utf8(edit(&to_some).stderr).unwrap();
+    assert!(refused.contains("1 rule is refused"), "{refused}");
+    assert!(refused.contains(why), "{refused}");
+    assert!(!refused.contains("--defer"), "{refused}");
+    // Those that the edit brings to another hook are named by their text.
+    let refused = String::from_utf8(edit(&["-A", "FORWARD", "-j", "not-local"]).stderr).unwrap();
+    let rule = "filter -A not-local -m addrtype --dst-type LOCAL -j RETURN: ";
+    assert!(refused.contains(rule), "{refused}");
+    assert!(refused.contains(IN_INPUT), "{refused}");
 }

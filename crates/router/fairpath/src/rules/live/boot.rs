@@ -22,6 +22,7 @@ use super::given::Given;
 use super::kept::{self, KeptArgs};
 use super::loaded::{Loaded, Source};
 use super::options::Options;
+use super::paths::Paths;
 use super::suitable::Suitable;
 use super::{PinArgs, Start, early, egress, frames, lock, put};
 
@@ -121,10 +122,14 @@ fn is_loaded(place: &PinArgs) -> anyhow::Result<bool> {
 fn load_kept(path: &str, place: &PinArgs) -> anyhow::Result<String> {
     let new = kept::read(path)?;
     let given = Given::of(new.given())?;
-    let mut suitable = Suitable::new(&new.options().left, false);
+    let left = &new.options().left;
+    let mut suitable = Suitable::new(left, false);
+    // Paths of this machine are no reason to start without rules.
+    let mut on_paths = Suitable::new(left, false).on(Paths::of_namespace());
     let sets = new.members()?;
     for (name, ruleset) in new.rulesets() {
         suitable.examine(name, &mut ruleset.clone(), sets.as_ref());
+        on_paths.examine(name, &mut ruleset.clone(), sets.as_ref());
     }
     // Another version loaded them, perhaps.
     suitable.complete()?;
@@ -141,7 +146,8 @@ fn load_kept(path: &str, place: &PinArgs) -> anyhow::Result<String> {
     );
     let outcomes = outcomes.iter().map(|one| one.line(false));
     let later = later(&new).into_iter().chain(follow(&new)?);
-    for line in outcomes.chain(suitable.notes()).chain(later) {
+    let notes = suitable.notes().into_iter().chain(on_paths.warning());
+    for line in outcomes.chain(notes).chain(later) {
         let _ = writeln!(out, "{line}");
     }
     Ok(fairpath_units::text::lines(&out).into_owned())

@@ -72,7 +72,10 @@ pub fn edit(
     }
     let mut suitable = Suitable::new(&[], false);
     suitable.examine("edit", &mut changed, None);
-    suitable.complete()?;
+    // The whole load reports it.
+    if suitable.is_refused() {
+        return Ok(None);
+    }
     let after = &changed.tables[0];
     let free = Free {
         ids: numbers.free[0],

@@ -73,11 +73,12 @@ pub fn edit_sets(place: &PinArgs, name: &str, lines: &str) -> anyhow::Result<()>
     }
     sets.forget_ended();
     refuse_use(&old, &sets)?;
+    // All rules are loaded already, so paths that appeared later are no reason.
     let mut suitable = Suitable::new(&[], old.options().shadow);
     for (file, ruleset) in old.rulesets() {
         suitable.examine(file, &mut ruleset.clone(), Some(&sets));
     }
-    suitable.complete()?;
+    suitable.complete_edit()?;
     let new = old.with_sets(&sets)?;
     let built = new.build()?;
     let when = (None, Start::Command);

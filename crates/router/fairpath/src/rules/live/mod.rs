@@ -522,11 +522,22 @@ pub fn edit_loaded(
     let before = before.unwrap_or_else(|| Ruleset::new(family));
     let count = before.rules();
     let mut changed = edit(before)?;
-    let mut suitable = Suitable::new(&[], old.options().shadow).on(Paths::of_namespace());
     let sets = old.members()?;
-    suitable.examine("edit", &mut changed, sets.as_ref());
-    suitable.refuse_shared("edit", &changed, sets.as_ref(), &old.options().elsewhere);
-    suitable.complete()?;
+    let examined = |ruleset: &mut Ruleset| {
+        let options = old.options();
+        let mut suitable = Suitable::new(&[], options.shadow).on(Paths::of_namespace());
+        suitable.examine("edit", ruleset, sets.as_ref());
+        suitable.refuse_shared("edit", ruleset, sets.as_ref(), &options.elsewhere);
+        suitable
+    };
+    let mut suitable = examined(&mut changed);
+    // For example by a route that appeared after the load.
+    if suitable.is_refused()
+        && let Some(before) = old.ruleset(number)
+    {
+        suitable.permit(&examined(&mut before.clone()));
+    }
+    suitable.complete_edit()?;
     if !old.options().early.is_empty() {
         early::check("edit", &changed)?;
     }

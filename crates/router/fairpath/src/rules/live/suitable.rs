@@ -1,10 +1,13 @@
 //! Rules that the hooks refuse, and those that act otherwise than with iptables.
 
+use std::collections::HashSet;
+
 use anyhow::bail;
-use fairpath_rules::image::RuleWords;
+use fairpath_rules::image::{RuleWords, identity};
 use fairpath_rules::spec::Kind;
 use fairpath_rules::{
-    Chain, Ruleset, Sets, Target, frame_answer, frame_chain_reason, not_evaluated_set,
+    Chain, Ruleset, Sets, Table, Target, frame_answer, frame_chain_reason, not_evaluated_set,
+    rule_string,
 };
 use fairpath_units::{counted, text};
 use serde::Serialize;
@@ -29,6 +32,9 @@ struct Refusal {
     line: u32,
     chain: String,
     reason: String,
+    /// Its text, if its line is an identity.
+    #[serde(skip)]
+    rule: Option<String>,
 }
 
 /// A table of a file.
@@ -37,6 +43,8 @@ struct Examined {
     refused: usize,
     /// The first of them, by line.
     refusals: Vec<Refusal>,
+    /// Refused rules that are loaded already, by identity, with the reasons.
+    loaded: HashSet<(u32, String)>,
     /// iptables gets it.
     deferred: bool,
     rejects: usize,
@@ -46,20 +54,36 @@ struct Examined {
 }
 
 impl Examined {
-    fn refuse(&mut self, file: &str, line: u32, chain: &Chain, reason: String) {
+    fn refuse(&mut self, file: &str, line: u32, table: &Table, chain: &Chain, reason: String) {
         self.refused += 1;
+        let is_loaded = identity(line).is_some();
+        if is_loaded {
+            self.loaded.insert((line, reason.clone()));
+        }
         let at = self.refusals.partition_point(|other| other.line <= line);
         if at == PRINTED {
             return;
         }
+        let mut rules = chain.rules.iter().filter(|_| is_loaded);
+        let rule = rules.find(|rule| rule.line == line);
         let refusal = Refusal {
             file: file.to_owned(),
             line,
             chain: chain.name().into_owned(),
             reason,
+            rule: rule.map(|rule| rule_string(self.name.family, table, chain, rule)),
         };
         self.refusals.insert(at, refusal);
         self.refusals.truncate(PRINTED);
+    }
+
+    /// Permits loaded rules that were refused for the same reasons before an edit.
+    fn permit(&mut self, before: &Examined) {
+        self.refused -= self.loaded.intersection(&before.loaded).count();
+        self.refusals.retain(|refusal| {
+            let pair = (refusal.line, refusal.reason.clone());
+            !before.loaded.contains(&pair)
+        });
     }
 
     /// The first refused rules, a line each.
@@ -71,8 +95,12 @@ impl Examined {
                 line,
                 chain,
                 reason,
+                rule,
             } = refusal;
-            format!("  {file}:{line}: {table} {chain}: {reason}")
+            match rule {
+                Some(rule) => format!("  {table} {}: {reason}", text::line(rule)),
+                None => format!("  {file}:{line}: {table} {chain}: {reason}"),
+            }
         })
     }
 }
@@ -132,6 +160,7 @@ impl Suitable {
                 name: Name::new(ruleset.family, &table.name),
                 refused: 0,
                 refusals: Vec::new(),
+                loaded: HashSet::new(),
                 deferred: false,
                 rejects: 0,
                 logs: 0,
@@ -139,12 +168,12 @@ impl Suitable {
             };
             for (id, chain) in table.chains() {
                 if let Some(why) = frame_chain_reason(family, &table.name, chain) {
-                    examined.refuse(file, chain.line, chain, why.to_owned());
+                    examined.refuse(file, chain.line, table, chain, why.to_owned());
                 }
                 for rule in &chain.rules {
                     if &*table.name == NAT && family.is_ip() {
                         let why = "nat stays with iptables (--nat=hand-over gives it to iptables-restore)";
-                        examined.refuse(file, rule.line, chain, why.to_owned());
+                        examined.refuse(file, rule.line, table, chain, why.to_owned());
                         continue;
                     }
                     match rule.target {
@@ -173,7 +202,7 @@ impl Suitable {
                             .or_else(answer),
                     };
                     if let Some(why) = why {
-                        examined.refuse(file, rule.line, chain, why);
+                        examined.refuse(file, rule.line, table, chain, why);
                     }
                 }
             }
@@ -245,14 +274,24 @@ impl Suitable {
             for (_, chain) in table.chains() {
                 for rule in &chain.rules {
                     if let Some(why) = elsewhere.reason(rule, family, sets) {
-                        examined.refuse(file, rule.line, chain, why);
+                        examined.refuse(file, rule.line, table, chain, why);
                     }
                 }
             }
         }
     }
 
-    fn is_refused(&self) -> bool {
+    /// Permits what the examination of the rules before an edit refuses, too: the rules are loaded already.
+    pub fn permit(&mut self, before: &Suitable) {
+        for examined in &mut self.tables {
+            let mut tables = before.tables.iter();
+            if let Some(before) = tables.find(|other| other.name == examined.name) {
+                examined.permit(before);
+            }
+        }
+    }
+
+    pub fn is_refused(&self) -> bool {
         self.loaded().any(|table| table.refused > 0)
     }
 
@@ -330,7 +369,24 @@ impl Suitable {
     /// # Errors
     /// Refused rules.
     pub fn complete(&self) -> anyhow::Result<()> {
-        let all: usize = self.loaded().map(|table| table.refused).sum();
+        let mut refused = self.loaded().filter(|table| table.refused > 0);
+        // No table of arptables or ebtables is given to another tool.
+        let is_ip = refused.all(|table| table.name.family.is_ip());
+        self.refuse(is_ip.then_some("`load --defer` leaves"))
+    }
+
+    /// The same of an edit, which gives no table to iptables.
+    ///
+    /// # Errors
+    /// Refused rules.
+    pub fn complete_edit(&self) -> anyhow::Result<()> {
+        self.refuse(None)
+    }
+
+    /// # Errors
+    /// Refused rules, with a remedy.
+    fn refuse(&self, leaves: Option<&str>) -> anyhow::Result<()> {
+        let all = self.refused();
         if all == 0 {
             return Ok(());
         }
@@ -340,21 +396,37 @@ impl Suitable {
         } else {
             "their tables"
         };
-        let lines = self.loaded().flat_map(|table| table.lines(PRINTED));
-        let mut lines: Vec<String> = lines.take(PRINTED).collect();
-        if all > lines.len() {
-            lines.push(format!("  and {} more", all - lines.len()));
-        }
-        let mut refused = self.loaded().filter(|table| table.refused > 0);
-        let hint = match refused.all(|table| table.name.family.is_ip()) {
-            true => format!(" (`load --defer` leaves {tables} to iptables)"),
-            // No table of arptables or ebtables is given to another tool.
-            false => String::new(),
-        };
+        let hint = leaves.map(|leaves| format!(" ({leaves} {tables} to iptables)"));
         bail!(
-            "{rules} refused, nothing was changed{hint}:\n{}",
-            lines.join("\n")
+            "{rules} refused, nothing was changed{}:\n{}",
+            hint.unwrap_or_default(),
+            self.refused_lines(PRINTED).join("\n")
         );
+    }
+
+    fn refused(&self) -> usize {
+        self.loaded().map(|table| table.refused).sum()
+    }
+
+    /// The first refused rules, a line each.
+    fn refused_lines(&self, most: usize) -> Vec<String> {
+        let lines = self.loaded().flat_map(|table| table.lines(most));
+        let mut lines: Vec<String> = lines.take(most).collect();
+        if self.refused() > lines.len() {
+            lines.push(format!("  and {} more", self.refused() - lines.len()));
+        }
+        lines
+    }
+
+    /// The refused rules as a warning, if they are loaded all the same.
+    pub fn warning(&self) -> Vec<String> {
+        if !self.is_refused() {
+            return Vec::new();
+        }
+        let rules = counted(self.refused(), "rule acts", "rules act");
+        let mut lines = vec![format!("{rules} otherwise than with iptables now:")];
+        lines.extend(self.refused_lines(PRINTED_DEFERRED));
+        lines
     }
 
     /// Rules that act otherwise than with iptables, a sentence each.
