@@ -527,14 +527,20 @@ fn other_files_are_never_replaced() {
     nix::sys::stat::mknod(&device, kind, mode, number).unwrap();
     let directory = router.place.path("");
     let paths = [&fifo, &device, &directory].map(|path| path.to_str().unwrap());
-    for path in [&text[..]].into_iter().chain(paths) {
-        let before = fs::metadata(path).unwrap();
+    // A load leaves no beginning of a file, and a link would be replaced.
+    let [empty, begun] = ["", "fairpath ru"].map(|begin| router.file(&format!("{begin}-"), begin));
+    let link = router.place.path("link");
+    std::os::unix::fs::symlink("nowhere", &link).unwrap();
+    let link = link.to_str().unwrap();
+    let files = [&text[..], &empty, &begun, link];
+    for path in files.into_iter().chain(paths) {
+        let before = fs::symlink_metadata(path).unwrap();
         let refused = router.fails(&["load", "--kept", path, &file]);
         assert!(
             refused.contains("nothing was changed: it is") && refused.contains("another one"),
             "{refused}"
         );
-        assert_eq!(fs::metadata(path).unwrap().ino(), before.ino());
+        assert_eq!(fs::symlink_metadata(path).unwrap().ino(), before.ino());
     }
     assert!(router.fails(&["show"]).contains("no rules are loaded"));
     assert_eq!(fs::read_to_string(&text).unwrap(), "precious\n");
@@ -547,10 +553,14 @@ fn other_files_are_never_replaced() {
     assert!(edited.status.success(), "{edited:?}");
     let note = String::from_utf8_lossy(&edited.stderr);
     assert!(note.contains("a file of something else"), "{note}");
+    let shown = router.done(&["show"]);
+    let line = format!("{}: it is a file of something else", keeping.file);
+    assert!(shown.contains(&line), "{shown}");
+    assert!(!shown.contains("the next load or edit"), "{shown}");
     router.done(&["unload"]);
     assert_eq!(fs::read_to_string(&keeping.file).unwrap(), "precious\n");
     // A cut one is still one of kept rules.
-    fs::write(&keeping.file, "fairpath ru").unwrap();
+    fs::write(&keeping.file, "fairpath rules 1\n#part 00").unwrap();
     keeping.load(&[&file]);
     assert!(keeping.is_kept());
     router.done(&["unload"]);

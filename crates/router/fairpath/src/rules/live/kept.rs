@@ -87,7 +87,8 @@ fn check(path: impl AsRef<Path>) -> anyhow::Result<()> {
     if path == Path::new(FILE) {
         return Ok(());
     }
-    let found = match std::fs::metadata(path) {
+    // A symbolic link would be replaced, whatever it leads to.
+    let found = match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         found => found.context("read the file")?,
     };
@@ -95,9 +96,9 @@ fn check(path: impl AsRef<Path>) -> anyhow::Result<()> {
     let mut first = Vec::new();
     let file = File::open(path).context("read the file")?;
     file.take(FIRST.len() as u64).read_to_end(&mut first)?;
-    // A cut one has the beginning of the line.
+    // A load puts a whole file there at once, and a power failure cuts edits behind this line only.
     anyhow::ensure!(
-        FIRST.starts_with(&first),
+        first == FIRST,
         "it is a file of something else than kept rules: remove it, or name another one"
     );
     Ok(())
@@ -342,12 +343,24 @@ fn last_end(file: &File) -> io::Result<Option<End>> {
     Ok(End::of(&line))
 }
 
-/// The file of loaded rules, and whether it has them. `None`: they are not kept.
-pub fn state(loaded: &Loaded, text: &[u8]) -> Option<(String, bool)> {
-    let path = loaded.options().kept.clone()?;
-    // A file that others can change has not.
-    let is_kept = is_of(&path, loaded.number(), text.len()).unwrap_or(false);
-    Some((path, is_kept))
+/// The file of loaded rules.
+pub struct State {
+    pub file: String,
+    /// It has them.
+    pub is_current: bool,
+    /// Why no load or edit will keep them there.
+    pub obstacle: Option<String>,
+}
+
+/// `None`: the rules are not kept.
+pub fn state(loaded: &Loaded, text: &[u8]) -> Option<State> {
+    let file = loaded.options().kept.clone()?;
+    Some(State {
+        // A file that others can change has not.
+        is_current: is_of(&file, loaded.number(), text.len()).unwrap_or(false),
+        obstacle: check(&file).err().map(|error| format!("{error:#}")),
+        file,
+    })
 }
 
 /// A sentence if the machine's file has other rules than those that are loaded, because their load named another

@@ -133,7 +133,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
         let object = json!({"loaded": loaded.describe(), "places": places,
             "nat_rules": {"ipv4": nat[0], "ipv6": nat[1]}, "deferred": deferred, "tables_pending": pending,
             "confirm_seconds": left.map(|left| left.as_secs()), "went_back": rules.went_back(),
-            "kept": kept.as_ref().map(|(file, is_kept)| json!({"file": file, "current": is_kept})),
+            "kept": kept.as_ref().map(|kept| json!({"file": kept.file, "current": kept.is_current})),
             "edits": rules.edits(), "changes_at_tcx_egress": without.is_some(), "interfaces_without_changes": without, "arp_interfaces": arp.as_ref().map(|arp| &arp.with),
             "arp_interfaces_without": arp.as_ref().map(|arp| &arp.without), "bridge_interfaces": bridge.as_ref().map(|bridge| &bridge.with),
             "bridge_interfaces_without": bridge.as_ref().map(|bridge| &bridge.without), "programs_before_rules": before, "early_drop": early, "packets_dropped_early": rules.dropped_early(), "connection_tracking": tracking, "rejected_are_answered": answered, "packets_parked": counts.parked,
@@ -227,15 +227,21 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     if rules.went_back() {
         out += WENT_BACK;
     }
-    if let Some((file, is_kept)) = kept {
-        let file = fairpath_units::text::line(&file);
-        let _ = match (is_kept, left) {
-            (true, _) => writeln!(out, "kept for the next start of the machine in {file}"),
-            (false, Some(_)) => writeln!(
+    if let Some(kept) = kept {
+        let file = fairpath_units::text::line(&kept.file);
+        let _ = match (kept.is_current, left, kept.obstacle) {
+            (true, ..) => writeln!(out, "kept for the next start of the machine in {file}"),
+            (false, _, Some(why)) => {
+                writeln!(
+                    out,
+                    "not kept for the next start of the machine: {file}: {why}"
+                )
+            }
+            (false, Some(_), None) => writeln!(
                 out,
                 "not kept for the next start of the machine until they are confirmed"
             ),
-            (false, None) => writeln!(
+            (false, None, None) => writeln!(
                 out,
                 "not kept for the next start of the machine: {file} has others, or none; the next load or edit keeps them"
             ),
