@@ -258,7 +258,7 @@ fn read_rules(
         return Ok(reading);
     }
     // The family with the fewest problems.
-    let readings = [Family::Ipv4, Family::Ipv6].map(parse).into_iter();
+    let readings = Family::ALL.into_iter().filter(fits).map(parse);
     let readings = first.map(Ok).into_iter().chain(readings);
     let readings: anyhow::Result<Vec<Reading>> = readings.collect();
     let count = |reading: &Reading| reading.problems.len() as u64 + reading.more_problems;
@@ -342,4 +342,40 @@ pub fn load_one(
     args: &ReadArgs,
 ) -> anyhow::Result<(String, Ruleset, Option<Sets>)> {
     load(files, args)?.only()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_family_is_that_of_the_fewest_problems() {
+        for (text, family) in [
+            (
+                "*filter\n:INPUT ACCEPT\n-A INPUT -j DROP --opcode 1 --source-ip 10.0.0.1\n\
+                 -A INPUT -j DROP --opcode 2\n-A INPUT -j DROP --opcde 1\n",
+                Family::Arp,
+            ),
+            (
+                "*filter\n:INPUT ACCEPT\n-A INPUT -p IPv4 --ip-src 10.0.0.1 -j DROP\n\
+                 -A INPUT -p ARP --arp-op Request -j DROP\n-A INPUT --nowhere -j DROP\n",
+                Family::Bridge,
+            ),
+            (
+                "*filter\n:INPUT ACCEPT\n-A INPUT -s 2001:db8::1 -j DROP\n\
+                 -A INPUT -s 2001:db8::2 -j DROP\n-A INPUT --nowhere -j DROP\n",
+                Family::Ipv6,
+            ),
+            (
+                "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT --nowhere -j DROP\nCOMMIT\n",
+                Family::Ipv4,
+            ),
+        ] {
+            let args = ReadArgs::default();
+            let names = Names::default();
+            let read = read_rules(Path::new("rules"), text.as_bytes(), &args, &names);
+            let read = read.unwrap();
+            assert_eq!(read.ruleset.family, family, "{:?}", read.problems);
+        }
+    }
 }
