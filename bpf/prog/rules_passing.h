@@ -50,7 +50,10 @@ FP_INLINE void write_passing(struct rules_passing FP_MEM *p, u64 key, u64 record
 	*(volatile u64 FP_MEM *)&p->key = key;
 }
 
-/* The oldest of the group goes. An older record of the same address is behind the new one. */
+/*
+ * The oldest of the group goes. An older record of the same address is behind the new one. Two CPUs that write
+ * to one group at the same time, in a row by key, may lose a record: its packet meets the active place.
+ */
 static __attribute__((noinline)) int record_passing(u32 row, u64 key, u64 record)
 {
 	struct rules_passing FP_MEM *p = passing_at(the_hook(), row, key);
