@@ -211,10 +211,7 @@ fn closed_by_the_router(line: &RouterLine) {
     drop(stream);
     let closed = || wait_for_state(peer, "06");
     line.router.enter(closed).unwrap();
-    // All packets of the client have arrived.
-    line.client
-        .run(&["ping", "-c", "1", "-W", "5", "-q", "10.1.0.1"])
-        .unwrap();
+    line.all_arrived("10.1.0.1");
 }
 
 /// Waits until the connection with a peer has a state, as the kernel's table numbers it.
@@ -231,6 +228,8 @@ fn wait_for_state(peer: SocketAddr, state: &str) {
 fn dates_are_those_of_iptables() {
     requires!(Need::Root, Need::Tool("iptables-legacy"), Need::Tool("nft"));
     const DAY: u64 = 86_400;
+    /// Until the traffic has ended, also where the load waits for others.
+    const SECONDS: u64 = 40;
     let testbed = Testbed::new();
     let netns = testbed.netns("dates").unwrap();
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -242,7 +241,7 @@ fn dates_are_those_of_iptables() {
     let clock = |seconds: u64| date(seconds)[11..].to_owned();
     let mut rules = Vec::new();
     // Each second, as date and as time of the day; these also over midnight.
-    for second in start..start + 8 {
+    for second in start..start + SECONDS {
         let (at, next) = (date(second), clock(second + 1));
         rules.push(format!("OUTPUT -m time --datestart {at} --datestop {at}"));
         let at = clock(second);
@@ -365,9 +364,7 @@ fn types_of_destinations_are_those_of_iptables() {
             }
         };
         line.router.enter(from_router).unwrap();
-        line.client
-            .run(&["ping", "-c", "1", "-W", "5", "-q", "10.1.0.1"])
-            .unwrap();
+        line.all_arrived("10.1.0.1");
     });
     let of = |rule: &str| packets(&counted, &format!("-A INPUT {rule}"));
     assert_eq!(of("-i lan -m addrtype --dst-type BROADCAST"), 3);

@@ -13,6 +13,7 @@ use fairpath_tests::Place;
 use fairpath_units::test_seeds;
 
 use super::commands::fairpath;
+use super::oracle::legacy::{allowed_cpus, stay_on};
 
 /// A namespace with a place for its loaded rules.
 pub struct Router {
@@ -887,8 +888,20 @@ impl RouterLine {
             .unwrap();
         };
         self.client.enter(reply).unwrap();
-        // The last packet has arrived when an answer to a later one comes back.
-        ping(&self.client, "10.2.0.2");
+        self.all_arrived("10.2.0.2");
+    }
+
+    /// Waits until the client's packets have arrived. Each CPU has a queue of them: an answer to a later packet of
+    /// the same CPU is behind them.
+    pub fn all_arrived(&self, to: &str) {
+        let ping = ["ping", "-c", "1", "-W", "5", "-q", to];
+        let ping_from = |cpu| {
+            stay_on(cpu);
+            self.client.run(&ping).unwrap();
+        };
+        for cpu in allowed_cpus() {
+            std::thread::scope(|scope| scope.spawn(|| ping_from(cpu)).join().unwrap());
+        }
     }
 }
 
