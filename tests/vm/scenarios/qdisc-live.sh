@@ -117,7 +117,11 @@ pass "the gap was $(($(field .flip_ns) / 1000)) us of an emulated processor"
 ask rate one 450000
 kill $pings
 udp 62k 60
-sleep 2
+many_wait() {
+	ask stats one
+	[ "$(field .waiting)" -gt 60 ]
+}
+await 20 many_wait
 ask renew one
 lost=$(field .lost)
 took=$(field .put_ms)
