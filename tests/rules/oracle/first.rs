@@ -1,18 +1,18 @@
 //! The first rules of a chain, which the programs at the hooks evaluate before they read the packet.
 
 use fairpath_bpf::HookRules;
-use fairpath_rules::image::{Lookups, build};
+use fairpath_rules::image::Lookups;
 use fairpath_statistics::Random;
 use fairpath_testbed::requires;
-use fairpath_tests::oracle::compare::{self, Answer};
+use fairpath_tests::oracle::compare;
 use fairpath_tests::oracle::packets::{
     ETH_IPV4, ETH_IPV6, Ipv4, TCP, Toward, UDP, frames, plain, v6_with,
 };
 use fairpath_tests::oracle::pools::{HOSTS4, HOSTS6, OWN4, OWN6};
 use fairpath_units::test_seeds;
 
-use super::compare::{answer, concerns};
-use super::hooks::{assert_all_whole, counts_of_hooks, is_exact, one};
+use super::compare::answer;
+use super::hooks::{answer_of_hooks, assert_all_whole, is_exact};
 use super::legacy::{Legacy, Tool};
 use super::{family, is_fragment, network, parse};
 
@@ -149,16 +149,15 @@ fn agree(tool: Tool, count: u64) {
         assert!(is_exact(&ruleset), "{text}");
         let frames = traffic(tool, set as u16, seed, &mut random);
         let of_kernel = answer(&kernel, &text, &frames);
-        let built = build(&ruleset, None, Lookups::Estimated).unwrap();
-        one(&ruleset, &built, &mut hooks);
-        let before = ours.passed("INPUT");
-        ours.inject(&frames);
-        let mut counts = counts_of_hooks(&ruleset, &built, &hooks);
-        counts.retain(|count| concerns(&text, count));
-        let of_hooks = Answer {
-            counts,
-            accepted: ours.passed("INPUT") - before,
-        };
+        let lookups = Lookups::Estimated;
+        let of_hooks = answer_of_hooks(
+            &ours,
+            &mut hooks,
+            (&text, &ruleset),
+            lookups,
+            "INPUT",
+            &frames,
+        );
         let different = compare::differing(&of_kernel, vec![("hooks", of_hooks)]);
         assert!(
             different.is_none(),

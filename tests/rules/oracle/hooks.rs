@@ -93,6 +93,27 @@ pub fn counts_of_hooks(
     })
 }
 
+/// The counters of loaded rules after frames, and the number of frames that passed a hook.
+pub fn answer_of_hooks(
+    ours: &Legacy,
+    hooks: &mut HookRules,
+    (text, ruleset): (&str, &Ruleset),
+    lookups: Lookups,
+    hook: &str,
+    frames: &[Vec<u8>],
+) -> Answer {
+    let built = build(ruleset, None, lookups).unwrap();
+    one(ruleset, &built, hooks);
+    let before = ours.passed(hook);
+    ours.inject(frames);
+    let mut counts = counts_of_hooks(ruleset, &built, hooks);
+    counts.retain(|count| concerns(text, count));
+    Answer {
+        counts,
+        accepted: ours.passed(hook) - before,
+    }
+}
+
 /// Each packet was evaluated. Fragments may be parked in reassembly while rules change.
 pub fn assert_all_whole(hooks: &HookRules) {
     let parked = hooks.counts().parked;
@@ -118,21 +139,13 @@ fn agree(tool: Tool, count: u64) {
         }
         let frames = frames_of(tool, &generated, seed, FRAMES);
         let of_kernel = answer(&kernel, &generated.text, &frames);
+        let set = (&*generated.text, &ruleset);
+        let hook = match generated.toward {
+            Toward::Input => "INPUT",
+            Toward::Ingress => "PREROUTING",
+        };
         for lookups in [Lookups::Never, Lookups::Always] {
-            let built = build(&ruleset, None, lookups).unwrap();
-            one(&ruleset, &built, &mut hooks);
-            let hook = match generated.toward {
-                Toward::Input => "INPUT",
-                Toward::Ingress => "PREROUTING",
-            };
-            let before = ours.passed(hook);
-            ours.inject(&frames);
-            let mut counts = counts_of_hooks(&ruleset, &built, &hooks);
-            counts.retain(|count| concerns(&generated.text, count));
-            let of_hooks = Answer {
-                counts,
-                accepted: ours.passed(hook) - before,
-            };
+            let of_hooks = answer_of_hooks(&ours, &mut hooks, set, lookups, hook, &frames);
             let named = vec![("hooks", of_hooks)];
             let different = compare::differing(&of_kernel, named);
             assert!(
@@ -207,17 +220,9 @@ fn arp_rules_at_tcx_are_the_kernels() {
         let is_tagged = |frame: &Vec<u8>| matches!(frame[12..14], [0x81, 0] | [0x88, 0xa8]);
         frames.retain(|frame| frame.len() > if is_tagged(frame) { 19 } else { 14 });
         let of_kernel = answer(&kernel, &generated.text, &frames);
+        let set = (&*generated.text, &ruleset);
         for lookups in [Lookups::Never, Lookups::Always] {
-            let built = build(&ruleset, None, lookups).unwrap();
-            one(&ruleset, &built, &mut hooks);
-            let before = ours.passed("INPUT");
-            ours.inject(&frames);
-            let mut counts = counts_of_hooks(&ruleset, &built, &hooks);
-            counts.retain(|count| concerns(&generated.text, count));
-            let of_hooks = Answer {
-                counts,
-                accepted: ours.passed("INPUT") - before,
-            };
+            let of_hooks = answer_of_hooks(&ours, &mut hooks, set, lookups, "INPUT", &frames);
             let named = vec![("tcx", of_hooks)];
             let different = compare::differing(&of_kernel, named);
             assert!(
