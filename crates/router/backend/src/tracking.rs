@@ -1,7 +1,7 @@
 //! Connection tracking, kept on for rules that read connections.
 //!
-//! The kernel tracks connections of a network namespace while a rule of netfilter needs it. A table
-//! of nftables with one rule does, without a hook: no packet meets it.
+//! The kernel tracks connections of a family in a network namespace while a rule of netfilter needs it. A
+//! table of nftables with one rule does, without a hook: no packet meets it.
 
 use std::io::{self, ErrorKind};
 
@@ -9,50 +9,63 @@ use anyhow::Context;
 
 use crate::nfqueue::diversion::output;
 
-const TABLE: [&str; 3] = ["table", "inet", "fairpath_rules"];
+/// Connections of IPv4, and of IPv6.
+pub type Tracked = [bool; 2];
 
-/// Keeps connection tracking on in this network namespace.
+const FAMILIES: [&str; 2] = ["ip", "ip6"];
+const NAME: &str = "fairpath_rules";
+
+/// Keeps connection tracking on in this network namespace for the wanted families, and those that are `there`.
+/// Returns all of these.
 ///
 /// # Errors
 /// The message of nft.
-pub fn keep_tracking() -> anyhow::Result<()> {
-    let [table, family, name] = TABLE;
-    let text = format!(
-        "{table} {family} {name} {{\n  comment \"keeps connection tracking on for fairpath rules\"\n  chain tracking {{\n    ct state new\n  }}\n}}\n"
-    );
-    if is_tracking()? {
-        return Ok(());
-    }
-    output("nft", &["-f", "-"], &text)
-        .map(drop)
-        .context("keep connection tracking on with nft (package nftables)")
+pub fn keep_tracking(there: Tracked, wanted: Tracked) -> anyhow::Result<Tracked> {
+    let text = |family: &str| {
+        format!(
+            "table {family} {NAME} {{\n  comment \"keeps connection tracking on for fairpath rules\"\n  chain tracking {{\n    ct state new\n  }}\n}}\n"
+        )
+    };
+    change(|family| wanted[family] && !there[family], text)
+        .context("keep connection tracking on with nft (package nftables)")?;
+    Ok([0, 1].map(|family| wanted[family] || there[family]))
 }
 
-/// True if the table of [`keep_tracking`] is there. Without nft it is not, since nft makes it.
+/// The tables of [`keep_tracking`] that are there. Without nft there are none, since nft makes them.
 ///
 /// # Errors
 /// The message of nft.
-pub fn is_tracking() -> anyhow::Result<bool> {
+pub fn tracked() -> anyhow::Result<Tracked> {
     let is_missing = |error: &anyhow::Error| {
         let cause = error.root_cause().downcast_ref::<io::Error>();
         cause.is_some_and(|cause| cause.kind() == ErrorKind::NotFound)
     };
-    match output("nft", &["list", "tables", "inet"], "") {
-        Ok(tables) => Ok(tables.lines().any(|line| line.trim() == TABLE.join(" "))),
-        Err(error) if is_missing(&error) => Ok(false),
+    match output("nft", &["list", "tables"], "") {
+        Ok(tables) => Ok(FAMILIES.map(|family| {
+            let line = format!("table {family} {NAME}");
+            tables.lines().any(|found| found.trim() == line)
+        })),
+        Err(error) if is_missing(&error) => Ok([false; 2]),
         Err(error) => Err(error).context("list the tables of nftables"),
     }
 }
 
-/// Removes what [`keep_tracking`] made.
+/// Removes what [`keep_tracking`] made, of the families that are `there` and not needed.
 ///
 /// # Errors
 /// The message of nft.
-pub fn end_tracking() -> anyhow::Result<()> {
-    if !is_tracking()? {
+pub fn end_tracking(there: Tracked, needed: Tracked) -> anyhow::Result<()> {
+    let text = |family: &str| format!("delete table {family} {NAME}\n");
+    change(|family| there[family] && !needed[family], text)
+        .context("end connection tracking for rules")
+}
+
+/// Gives nft the text of each family that `is_meant`, if there is one.
+fn change(is_meant: impl Fn(usize) -> bool, text: impl Fn(&str) -> String) -> anyhow::Result<()> {
+    let meant = (0..FAMILIES.len()).filter(|family| is_meant(*family));
+    let texts: String = meant.map(|family| text(FAMILIES[family])).collect();
+    if texts.is_empty() {
         return Ok(());
     }
-    output("nft", &[&["delete"], &TABLE[..]].concat(), "")
-        .map(drop)
-        .context("end connection tracking for rules")
+    output("nft", &["-f", "-"], &texts).map(drop)
 }

@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, bail};
+use fairpath_backend::Tracked;
 use fairpath_bpf::HOOK_FAMILIES;
 use fairpath_core::rules::{Counter, CounterMode};
 use fairpath_rules::image::{Built, Chains, Lookups, build, identify, identity};
@@ -542,17 +543,18 @@ impl Loaded {
         }
     }
 
-    /// True if a rule reads the connection of a packet.
-    pub fn reads_connections(&self) -> bool {
-        let rulesets = self.rulesets();
-        let tables = rulesets.flat_map(|(_, ruleset)| &ruleset.tables);
-        let chains = tables.flat_map(|table| table.chains());
-        let mut rules = chains.flat_map(|(_, chain)| &chain.rules);
-        rules.any(|rule| {
-            let of = |kind| matches!(kind, Kind::State | Kind::Conntrack | Kind::Connmark);
-            let target = matches!(rule.target, Target::Extension(Kind::TargetConnmark));
-            target || rule.matches().any(|group| of(group.kind))
-        })
+    /// The families of which a rule reads the connection of a packet.
+    pub fn reads_connections(&self) -> Tracked {
+        let reads = |ruleset: &Ruleset| {
+            let chains = ruleset.tables.iter().flat_map(|table| table.chains());
+            let mut rules = chains.flat_map(|(_, chain)| &chain.rules);
+            rules.any(|rule| {
+                let of = |kind| matches!(kind, Kind::State | Kind::Conntrack | Kind::Connmark);
+                let target = matches!(rule.target, Target::Extension(Kind::TargetConnmark));
+                target || rule.matches().any(|group| of(group.kind))
+            })
+        };
+        [Family::Ipv4, Family::Ipv6].map(|family| self.ruleset(family as usize).is_some_and(reads))
     }
 
     /// True if a rule rejects packets.

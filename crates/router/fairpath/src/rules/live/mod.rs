@@ -43,7 +43,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use fairpath_backend::{end_tracking, is_tracking, keep_tracking, lasting};
+use fairpath_backend::{Tracked, end_tracking, keep_tracking, lasting, tracked};
 use fairpath_bpf::{
     AnswerLock, FrameFamily, HOOK_FAMILIES, HookError, HookLock, HookRules, HookSet, NewRules, Pins,
 };
@@ -631,11 +631,8 @@ fn install(
             limits: new.ruleset(family).is_some_and(egress::limits),
         })
     });
-    let is_first = found.is_none();
-    let was_tracking = is_first && is_tracking()?;
-    if new.reads_connections() {
-        keep_tracking()?;
-    }
+    let before_tracked = tracked()?;
+    let all_tracked = keep_tracking(before_tracked, new.reads_connections())?;
     let change = NewRules {
         sets,
         mode: new.mode(),
@@ -675,9 +672,7 @@ fn install(
         let _ = HookRules::keep_early(pins, &before.0);
         before.1.restore(pins);
         // That of before may be of rules with other pins.
-        if is_first && !was_tracking {
-            let _ = end_tracking();
-        }
+        let _ = end_tracking(all_tracked, before_tracked);
         return Err(error.into());
     }
     if until.is_none() && edited.is_none() {
@@ -687,17 +682,15 @@ fn install(
     if until.is_none() {
         frames::keep(pins, new)?;
         egress::keep(pins, new)?;
-        release_tracking(new);
+        release_tracking(all_tracked, new);
     }
     Ok(Installed { placed, text })
 }
 
 /// Ends connection tracking that loaded rules do not need. They are loaded already, so a failure is a
 /// remark.
-fn release_tracking(loaded: &Loaded) {
-    if !loaded.reads_connections()
-        && let Err(error) = end_tracking()
-    {
+fn release_tracking(there: Tracked, loaded: &Loaded) {
+    if let Err(error) = end_tracking(there, loaded.reads_connections()) {
         fairpath_cli::note(format!("{error:#}: connections are tracked needlessly"));
     }
 }
@@ -883,7 +876,7 @@ fn remove(place: &PinArgs) -> anyhow::Result<Removed> {
             let is_swept = HookRules::sweep(&pins)?;
             // Rules with other pins need the connections.
             HookRules::refuse_others()?;
-            match is_swept || is_tracking()? {
+            match is_swept || tracked()?.contains(&true) {
                 true => Removed::Deciding,
                 false => Removed::Nothing,
             }
@@ -894,7 +887,7 @@ fn remove(place: &PinArgs) -> anyhow::Result<Removed> {
         }
         Err(error) => return Err(error.into()),
     };
-    end_tracking()?;
+    end_tracking(tracked()?, Tracked::default())?;
     Ok(found)
 }
 
@@ -915,7 +908,7 @@ pub fn confirm(args: &ConfirmArgs) -> anyhow::Result<()> {
     drop(rules);
     // The record of the load, whose process then ends.
     settle(Rest::Empty)?;
-    release_tracking(&loaded);
+    release_tracking(tracked()?, &loaded);
     kept::keep(loaded.options(), &text);
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use fairpath_backend::Tracked;
 use fairpath_bpf::{Event, EventCursor, HookRules, IP_FAMILIES, Occurrence};
 use fairpath_rules::image::Chains;
 use fairpath_rules::{RuleAt, Ruleset, Sets};
@@ -25,8 +26,8 @@ pub struct Known {
     pub generation: u64,
     families: [Option<Rules>; IP_FAMILIES],
     pub sets: Option<Sets>,
-    /// Rules read connections, so these are tracked.
-    pub tracks: bool,
+    /// Rules of the family read connections, so these are tracked.
+    tracks: Tracked,
     /// Tables that iptables has.
     deferred: Vec<Name>,
 }
@@ -59,6 +60,11 @@ impl Known {
             tracks: loaded.reads_connections(),
             deferred: loaded.options().deferred.clone(),
         })
+    }
+
+    /// True if the connections of the family of an event are tracked.
+    pub fn tracks(&self, event: &Event) -> bool {
+        self.tracks[usize::from(!event.is_ipv4)]
     }
 
     /// The rules of the family of an event.

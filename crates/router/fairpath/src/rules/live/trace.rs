@@ -388,7 +388,7 @@ impl<'a> Evaluated<'a> {
         reference.trace(true);
         let outcome = reference.evaluate_table(table, hook, &packet);
         // Without connection tracking, and before it, there is no state.
-        let has_state = known.tracks && traced.program != 0;
+        let has_state = known.tracks(event) && traced.program != 0;
         let connection = facts.connection;
         let connection = connection.filter(|known| has_state || known.state != INVALID);
         let facts = Facts {
