@@ -301,28 +301,6 @@ FP_INLINE int has_extensions(const struct fp_rules_work FP_MEM *w)
 	return next != FP_P_TCP && next != FP_P_UDP && next != FP_P_ICMPV6;
 }
 
-/*
- * Writes the packet's length for counters, as fp_rules_read() does. 0: it is left to that, because the packet
- * has pages or an odd length.
- */
-FP_INLINE int read_length(struct fp_rules_work FP_MEM *w, const struct sk_buff *skb, u32 is_ipv6)
-{
-	u32 length;
-	u64 first;
-
-	if (skb->len - skb->data_len < 20u << is_ipv6)
-		return 0;
-	first = word_at(skb->data);
-	length = __builtin_bswap16((u16)(first >> (16 << is_ipv6)));
-	if (is_ipv6)
-		goto ipv6;
-	w->counted = length;
-	return length >= (first & 15) * 4 && length <= skb->len;
-ipv6:
-	w->counted = length + 40;
-	return length && length + 40 <= skb->len;
-}
-
 FP_INLINE void copy_head(struct fp_rules_work FP_MEM *w, struct sk_buff *skb, u32 deep)
 {
 	u32 linear = skb->len - skb->data_len, i;

@@ -440,7 +440,8 @@ FP_INLINE void read_other_facts(const struct rules_hook FP_MEM *h, struct fp_rul
 		w->now = bpf_ktime_get_ns();
 	if (used & NEEDS_RANDOM)
 		w->random = bpf_get_prandom_u32();
-	w->known = FP_KNOWN_RANDOM | FP_KNOWN_EARLY | FP_KNOWN_OWNER;
+	/* IP has trimmed a received packet. A raw socket may send any length of payload in a header of IPv6. */
+	w->known = FP_KNOWN_RANDOM | FP_KNOWN_EARLY | FP_KNOWN_OWNER | FP_KNOWN_LENGTH;
 	/* Recent lists read that there is one, not whose it is. */
 	if (skb->sk)
 		w->known |= FP_KNOWN_SOCKET;
@@ -505,11 +506,10 @@ taken:
 	if (h->answers[family & 1])
 		goto perhaps_answer;
 first_rules:
-	if (fp_likely(read_length(w, skb, family))) {
-		verdict = fp_rules_first(r, w, hook, table);
-		if (verdict != FP_ACT_NONE)
-			goto done;
-	}
+	w->counted = skb->len;
+	verdict = fp_rules_first(r, w, hook, table);
+	if (verdict != FP_ACT_NONE)
+		goto done;
 whole:
 	verdict = FP_ACT_ACCEPT;
 	w->length = skb->len;

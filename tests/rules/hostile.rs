@@ -10,7 +10,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
 use super::commands::fairpath;
-use super::live::{Router, filter};
+use super::live::{Router, filter, tables};
 
 /// More bytes than programs read of a packet.
 const LONG: usize = 1500;
@@ -70,6 +70,153 @@ fn unknown_facts_are_those_of_one_packet() {
     on_one_cpu(&short);
     accepted(2);
     unknown(1);
+}
+
+/// Sends a packet with its header, in which the length of the payload has the given number of bytes more.
+fn send_raw_ipv6(more: i32) -> nix::Result<usize> {
+    use nix::sys::socket::*;
+    let [here, there]: [std::net::Ipv6Addr; 2] = ["fd00::1", "fd00::2"].map(|a| a.parse().unwrap());
+    let header = ipv6::Header::new(here, there);
+    let frame = Frame::ethernet([0; 6], [0; 6]).ipv6_header(header);
+    let mut packet = frame.udp(5000, 53).payload(b"secret").build()[14..].to_vec();
+    let payload = i32::try_from(packet.len() - 40).unwrap() + more;
+    packet[4..6].copy_from_slice(
+        &u16::try_from(payload.clamp(0, 0xffff))
+            .unwrap()
+            .to_be_bytes(),
+    );
+    let raw = SockProtocol::Raw;
+    let socket = socket(AddressFamily::Inet6, SockType::Raw, SockFlag::empty(), raw)?;
+    let to = SockaddrIn6::from(std::net::SocketAddrV6::new(there, 0, 0, 0));
+    let socket = std::os::fd::AsRawFd::as_raw_fd(&socket);
+    sendto(socket, &packet, &to, MsgFlags::empty())
+}
+
+/// The kernel does not read the length of the payload that a raw socket of IPv6 sends, and rules do not either.
+#[test]
+fn no_length_in_a_header_hides_a_packet() {
+    requires!(
+        Need::Root,
+        Need::Tool("ip6tables-legacy"),
+        Need::Tool("nft")
+    );
+    let testbed = Testbed::new();
+    let router = Router::new(testbed.netns("raw").unwrap());
+    for command in [
+        "ip link add eth1 type veth peer name eth2",
+        "ip addr add fd00::1/64 dev eth1 nodad",
+        "ip link set eth1 up",
+        "ip link set eth2 up",
+        "ip neigh add fd00::2 lladdr 02:00:00:00:00:02 dev eth1",
+    ] {
+        let words: Vec<&str> = command.split(' ').collect();
+        router.netns.run(&words).unwrap();
+    }
+    let rules: String = [
+        "",
+        "-p udp",
+        "-p udp -m udp --dport 53",
+        "-o eth1 -p udp",
+        "-p udp -m length --length 54",
+        "-p udp -m length --length 0:53",
+        "-m conntrack --ctstate NEW -p udp",
+    ]
+    .map(|rule| format!("-A OUTPUT {rule}\n-A POSTROUTING {rule}\n"))
+    .concat();
+    let load = |name: &str, text: &str| {
+        let file = router.file(name, text);
+        router.done(&["load", &file, "--family", "ipv6"]);
+        file
+    };
+    let file = load("counting", &format!("*mangle\n{rules}COMMIT\n"));
+    router
+        .netns
+        .run(&["ip6tables-legacy-restore", &file])
+        .unwrap();
+    let lengths = [0, 1, 100, 0xffff, -1, -6, -13, -0xffff];
+    for more in lengths {
+        router.netns.enter(|| send_raw_ipv6(more)).unwrap().unwrap();
+    }
+    let of_kernel = router.netns.run(&["ip6tables-legacy-save", "-c"]).unwrap();
+    let of_ours = tables(&router.done(&["counters", "--family", "ipv6"]));
+    assert_eq!(tables(&of_kernel)["mangle"], of_ours["mangle"]);
+    let counted = format!(
+        "[{}:{}] -A OUTPUT -p udp",
+        lengths.len(),
+        lengths.len() * 54
+    );
+    assert!(of_ours["mangle"].contains(&counted), "{of_ours:?}");
+    let drops = [
+        "*filter\n:OUTPUT DROP\nCOMMIT\n",
+        "*filter\n-A OUTPUT -o eth1 -j DROP\nCOMMIT\n",
+        "*filter\n-A OUTPUT -p udp -m udp --dport 53 -j DROP\nCOMMIT\n",
+    ];
+    for text in drops {
+        load("dropping", text);
+        for more in lengths {
+            let sent = router.netns.enter(|| send_raw_ipv6(more)).unwrap();
+            assert_eq!(sent, Err(nix::errno::Errno::EPERM), "{text} {more}");
+        }
+    }
+}
+
+/// Tracking connections of IPv4 reassembles no fragments of IPv6, which have no ports.
+#[test]
+fn connections_of_one_family_leave_the_other() {
+    requires!(Need::Root, Need::Tool("nft"));
+    let testbed = Testbed::new();
+    let router = Router::new(testbed.netns("one").unwrap());
+    let state = |not: &str| filter(&[&format!("INPUT -m conntrack {not}--ctstate INVALID -p tcp")]);
+    let v4 = router.file("rules.v4", &state(""));
+    let v6 = router.file(
+        "rules.v6",
+        &filter(&["INPUT -p udp -m udp --dport 53", "INPUT -p udp"]),
+    );
+    router.done(&["load", &v4, &v6]);
+    let here = || "::1".parse().unwrap();
+    let fragment = |offset: u16, more: bool| {
+        let extension = ipv6::Extension::Fragment {
+            offset,
+            more,
+            id: 7,
+        };
+        let header = ipv6::Header {
+            extensions: vec![extension],
+            protocol: IpProto::UDP,
+            ..ipv6::Header::new(here(), here())
+        };
+        Frame::ethernet([0; 6], [0; 6]).ipv6_header(header)
+    };
+    let frames = [
+        fragment(0, true).udp(5000, 53).payload(&[1; 16]).build(),
+        fragment(3, false).payload(&[1; 16]).build(),
+    ];
+    let socket = FrameSocket::open(&router.netns, "lo").unwrap();
+    let count = |packets: &str| {
+        for frame in &frames {
+            socket.send(frame).unwrap();
+        }
+        let found = wait_for(PATIENCE, || {
+            let counters = router.done(&["counters", "--family", "ipv6"]);
+            let lines: Vec<&str> = counters
+                .lines()
+                .filter(|line| line.contains("-A"))
+                .collect();
+            let counts = lines.iter().map(|line| &line[..2]).collect::<String>();
+            (counts == packets).then_some(())
+        });
+        assert!(found.is_some(), "{}", router.done(&["counters"]));
+    };
+    count("[1[2");
+    let nft = || router.netns.run(&["nft", "list", "tables"]).unwrap();
+    assert_eq!(nft(), "table ip fairpath_rules\n");
+    // Then of the other family, and of none.
+    std::fs::write(&v6, state("! ")).unwrap();
+    std::fs::write(&v4, filter(&["INPUT -p udp"])).unwrap();
+    router.done(&["load", &v4, &v6]);
+    assert_eq!(nft(), "table ip6 fairpath_rules\n");
+    router.done(&["load", &v4]);
+    assert_eq!(nft(), "");
 }
 
 /// Rules are kept as text, so a name that reads as something else would make them another set, or none.

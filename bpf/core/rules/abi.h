@@ -496,6 +496,7 @@ struct fp_rules_work {
 #define FP_KNOWN_NO_READS    64u  /* no rule reads the connection */
 #define FP_KNOWN_EARLY	     128u /* the connection is that of the table: it runs at its hook */
 #define FP_KNOWN_SOCKET	     256u /* there is a socket */
+#define FP_KNOWN_LENGTH	     512u /* `length`, whatever the header says */
 #define FP_CHANGED_PRIORITY  1u
 #define FP_CHANGED_MSS	     2u
 #define FP_CHANGED_UNTRACKED 4u

@@ -137,10 +137,12 @@ FP_INLINE int fp_rules_read_ipv4(struct fp_rules_work FP_MEM *w)
 	header = (fp_rules_u8(w, 0) & 15) * 4;
 	total = fp_rules_u16(w, 2);
 	/* Before netfilter sees it, IP drops a packet that is shorter than that, and trims a frame. */
-	if (total > w->length)
-		return 0;
-	if (total >= header)
-		w->length = total;
+	if (!(w->known & FP_KNOWN_LENGTH)) {
+		if (total > w->length)
+			return 0;
+		if (total >= header)
+			w->length = total;
+	}
 	w->word[FP_W_ADDR] = fp_load64_raw(w->head + 12);
 	fragment = fp_rules_u16(w, 6) & 0x1fff;
 	w->fragment = fragment;
@@ -233,12 +235,17 @@ FP_FUNC int fp_rules_read_ipv6(struct fp_rules_work FP_MEM *w FP_ARG)
 
 	if (fp_rules_has(w, 0, 40) != FP_THERE)
 		return 0;
-	payload = fp_rules_u16(w, 4);
-	if (payload + 40 > w->length)
-		return 0;
-	/* A jumbogram has its length in an option. Many segments of TCP (GSO, since Linux 7.0) have it nowhere. */
-	if (payload || (fp_rules_u8(w, 6) != FP_P_HOPOPTS && w->length <= 40 + 0xffff))
-		w->length = payload + 40;
+	if (!(w->known & FP_KNOWN_LENGTH)) {
+		payload = fp_rules_u16(w, 4);
+		if (payload + 40 > w->length)
+			return 0;
+		/*
+		 * A jumbogram has its length in an option. Many segments of TCP (GSO, since Linux 7.0) have it
+		 * nowhere.
+		 */
+		if (payload || (fp_rules_u8(w, 6) != FP_P_HOPOPTS && w->length <= 40 + 0xffff))
+			w->length = payload + 40;
+	}
 	w->word[FP_W_ADDR] = fp_load64_raw(w->head + 8);
 	w->word[FP_W_ADDR1] = fp_load64_raw(w->head + 16);
 	w->word[FP_W_ADDR2] = fp_load64_raw(w->head + 24);
