@@ -83,10 +83,18 @@ static __attribute__((noinline)) u64 find_passing(u32 row, u64 key)
 	return 0;
 }
 
-/* The newer one of two records. The time is in the upper bits. */
-FP_INLINE u64 newer_record(u64 one, u64 other)
+/* The time since a record, in units of 1.024 us. That of no record, 0, is any. */
+FP_INLINE u64 age_of(u64 record, u64 now)
 {
-	return one > other ? one : other;
+	return (now - (record >> GENERATION_BITS)) & STAMP_MASK;
+}
+
+/* The newer one of two records. Their times start again after 13 days. */
+FP_INLINE u64 newer_record(u64 one, u64 other, u64 now)
+{
+	if (!one || !other)
+		return one | other;
+	return age_of(one, now) < age_of(other, now) ? one : other;
 }
 
 /* For recorded_place(). */
@@ -111,10 +119,10 @@ static __attribute__((noinline)) u32 recorded_place(u64 skb, u32 cpu, u32 place,
 	u32 first = row_of(h, skb), second = row_of(h, bytes);
 
 	if (!(how & PASSING_RECORD)) {
-		found = newer_record(find_passing(cpu, skb), find_passing(cpu, bytes));
-		found = newer_record(found, find_passing(first, skb));
-		found = newer_record(found, find_passing(second, bytes));
-		if (((now - (found >> GENERATION_BITS)) & STAMP_MASK) > PASSING_TIME)
+		found = newer_record(find_passing(cpu, skb), find_passing(cpu, bytes), now);
+		found = newer_record(found, find_passing(first, skb), now);
+		found = newer_record(found, find_passing(second, bytes), now);
+		if (age_of(found, now) > PASSING_TIME)
 			found = 0;
 		found &= GENERATION_MASK;
 		if (found && found == other)
