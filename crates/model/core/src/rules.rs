@@ -326,20 +326,29 @@ impl Memory {
         sum
     }
 
+    /// A part of a counter, modulo 2^64, that [`Memory::subtract`] changes, and packets do not.
+    ///
+    /// # Panics
+    ///
+    /// The image has no such id.
+    pub fn subtracted(&self, id: u32) -> Counter {
+        // SAFETY: counter_place() compares the id with the layout.
+        unsafe { self.counter_place(self.layout.rows - 1, id).read_volatile() }
+    }
+
     /// Subtracts from a counter, in its last row. Packets may count at the same time in other rows.
     ///
     /// # Panics
     ///
     /// The image has no such id.
     pub fn subtract(&mut self, id: u32, by: Counter) {
-        let place = self.counter_place(self.layout.rows - 1, id);
-        // SAFETY: counter_place() compared the id with the layout.
-        let last = unsafe { place.read_volatile() };
+        let last = self.subtracted(id);
         let last = Counter {
             packets: last.packets.wrapping_sub(by.packets),
             bytes: last.bytes.wrapping_sub(by.bytes),
         };
-        // SAFETY: as above.
+        let place = self.counter_place(self.layout.rows - 1, id);
+        // SAFETY: counter_place() compares the id with the layout.
         unsafe { place.write_volatile(last) };
     }
 

@@ -88,8 +88,16 @@ fn print(args: &CountersArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Counters by family, with their numbers.
-type Counted = [Vec<(u32, Counter)>; HOOK_FAMILIES];
+/// Counters by family.
+pub type Counted = [Vec<Printed>; HOOK_FAMILIES];
+
+/// A counter of a rule or a policy.
+pub struct Printed {
+    id: u32,
+    counter: Counter,
+    /// Another command that sets it to 0 changes this.
+    subtracted: Counter,
+}
 
 /// Subtracts what was printed, so that packets since then still count. Only with the lock.
 ///
@@ -105,21 +113,18 @@ fn subtract(rules: &HookRules, counted: &Counted) -> anyhow::Result<()> {
     let mut families: Vec<_> = families
         .filter_map(|(family, counters)| Some((rules.memory(family)?, counters)))
         .collect();
-    let is_less = |(memory, counters): &(Memory, &Vec<(u32, Counter)>)| {
+    let is_other = |(memory, counters): &(Memory, &Vec<Printed>)| {
         let mut counters = counters.iter();
-        counters.any(|(id, printed)| {
-            let now = memory.counter(*id);
-            now.packets < printed.packets || now.bytes < printed.bytes
-        })
+        counters.any(|printed| memory.subtracted(printed.id) != printed.subtracted)
     };
-    if families.iter().any(is_less) {
+    if families.iter().any(is_other) {
         bail!(
             "set counters to 0: another command did so while they were printed: repeat the command"
         );
     }
     for (memory, counters) in &mut families {
-        for (id, counter) in *counters {
-            memory.subtract(*id, *counter);
+        for printed in *counters {
+            memory.subtract(printed.id, printed.counter);
         }
     }
     Ok(())
@@ -163,8 +168,14 @@ pub fn count(
             continue;
         };
         loaded.count(family, &image, |id| {
+            // Before the counter: a command in between is seen later.
+            let subtracted = memory.subtracted(id);
             let counter = memory.counter(id);
-            counted.push((id, counter));
+            counted.push(Printed {
+                id,
+                counter,
+                subtracted,
+            });
             counter
         });
     }
