@@ -97,27 +97,56 @@ fn import_names_what_the_other_variant_runs() {
     requires!(
         Need::Root,
         Need::Tool("iptables-nft"),
-        Need::Tool("ebtables-nft")
+        Need::Tool("ebtables-nft"),
+        Need::Tool("arptables-nft"),
+        Need::Tool("arptables-legacy")
     );
     let testbed = Testbed::new();
     let netns = testbed.netns("other").unwrap();
-    let words = "ebtables-nft -A FORWARD -j DROP".split(' ');
-    netns.run(&words.collect::<Vec<_>>()).unwrap();
-    netns
-        .run(&["iptables-nft", "-P", "FORWARD", "DROP"])
-        .unwrap();
+    let run = |command: &str| {
+        let words: Vec<_> = command.split(' ').collect();
+        netns.run(&words).unwrap();
+    };
+    run("ebtables-nft -A FORWARD -j DROP");
+    run("ebtables-nft -N unused -P DROP");
+    run("iptables-nft -P FORWARD DROP");
+    run("arptables-nft -A INPUT -s 10.0.0.8 -j DROP");
     let dir = tempfile::tempdir().unwrap();
-    let mut command = netns.command_without_sysfs(fairpath());
-    command.args(["rules", "import"]).arg(dir.path());
-    let output = command.output().unwrap();
+    let import = |more: &[&str]| {
+        let mut command = netns.command_without_sysfs(fairpath());
+        command.args(["rules", "import"]).arg(dir.path()).args(more);
+        command.output().unwrap()
+    };
+    let output = import(&[]);
     assert!(output.status.success(), "{output:?}");
+    assert!(!dir.path().join("rules.arp").exists());
     let notes = String::from_utf8_lossy(&output.stderr);
     for note in [
         "1 rule runs by ebtables-nft-save, not imported",
         "1 policy DROP runs by iptables-nft-save, not imported",
+        "1 rule runs by arptables-nft-save, not imported",
     ] {
         assert!(notes.contains(note), "{notes}");
     }
+    // The script arptables-legacy-save prints those of nftables.
+    run("arptables-legacy -A INPUT -s 10.0.0.9 -j DROP");
+    run("arptables-legacy -P FORWARD DROP");
+    let output = import(&[]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let error = String::from_utf8_lossy(&output.stderr);
+    let refusal =
+        "1 rule and 1 policy DROP run by arptables-legacy, but arptables-legacy-save prints";
+    assert!(error.contains(refusal), "{error}");
+    let output = import(&["--nft"]);
+    assert!(output.status.success(), "{output:?}");
+    let notes = String::from_utf8_lossy(&output.stderr);
+    let note = "1 rule and 1 policy DROP run by arptables-legacy, not imported";
+    assert!(notes.contains(note), "{notes}");
+    let imported = std::fs::read_to_string(dir.path().join("rules.arp")).unwrap();
+    assert!(
+        imported.contains("10.0.0.8") && !imported.contains("10.0.0.9"),
+        "{imported}"
+    );
 }
 
 /// The five commands of the guide, and the way back.

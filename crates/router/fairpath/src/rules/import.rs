@@ -55,6 +55,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     ];
     for (family, file) in sources {
         let tool = format!("{}-{kind}-save", family.tool());
+        if !args.nft && prints_nft(family) {
+            refuse_unread(family, &tool)?;
+            continue;
+        }
         match save(&tool, &[])? {
             Some(text) => imported.extend(rules(family, file, &tool, &text)?),
             None => absent.push(tool),
@@ -85,25 +89,84 @@ fn note_of_others(nft: bool) {
         true => ("legacy", "without --nft, these are imported instead"),
     };
     for family in Family::ALL {
-        let tool = format!("{}-{kind}-save", family.tool());
-        let text = save(&tool, &[]).ok().flatten().unwrap_or_default();
+        let mut tool = format!("{}-{kind}-save", family.tool());
+        let text = match nft && prints_nft(family) {
+            true => {
+                tool = legacy(family);
+                listed(family)
+            }
+            false => save(&tool, &[]).ok().flatten().unwrap_or_default(),
+        };
         if let Some(what) = in_use(&text) {
             fairpath_cli::note(format!("{what} by {tool}, not imported: {hint}"));
         }
     }
 }
 
-/// Rules, and policies that drop packets, in the output of a save tool. `None`: it has neither.
+/// True if the save tool of arptables-legacy or ebtables-legacy prints rules of nftables. It is a script that
+/// runs `arptables` or `ebtables`, which Debian has in both variants.
+fn prints_nft(family: Family) -> bool {
+    let run = format!("/usr/sbin/{}", family.tool());
+    let version = || save(&run, &["--version"]).ok().flatten();
+    !family.is_ip() && contains(&version().unwrap_or_default(), b"nf_tables")
+}
+
+fn legacy(family: Family) -> String {
+    format!("{}-legacy", family.tool())
+}
+
+/// All tables as the legacy variant lists them.
+fn listed(family: Family) -> Vec<u8> {
+    let lists: &[&[&str]] = match family {
+        Family::Bridge => &[
+            &["-t", "filter", "-L"],
+            &["-t", "nat", "-L"],
+            &["-t", "broute", "-L"],
+        ],
+        _ => &[&["-n", "-L"]],
+    };
+    let list = |words: &&[&str]| save(&legacy(family), words).ok().flatten();
+    lists.iter().filter_map(list).collect::<Vec<_>>().concat()
+}
+
+/// # Errors
+/// Rules run that the tool does not print.
+fn refuse_unread(family: Family, tool: &str) -> anyhow::Result<()> {
+    let Some(what) = in_use(&listed(family)) else {
+        return Ok(());
+    };
+    let (legacy, name) = (legacy(family), family.tool());
+    bail!(
+        "{what} by {legacy}, but {tool} prints those of nftables, because {name} is that variant: select the other one by `update-alternatives --config {name}`, and import again"
+    )
+}
+
+/// Chains that packets meet without a jump.
+const BASE_CHAINS: [&[u8]; 6] = [
+    b"INPUT",
+    b"FORWARD",
+    b"OUTPUT",
+    b"PREROUTING",
+    b"POSTROUTING",
+    b"BROUTING",
+];
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    memchr::memmem::find(text, part).is_some()
+}
+
+/// Rules, and policies of base chains that drop packets, in the output of a save tool or in a list of
+/// [`listed`]. `None`: there are neither.
 fn in_use(text: &[u8]) -> Option<String> {
     let lines = text.split(|byte| *byte == b'\n');
+    // `:INPUT DROP [0:0]`, `Chain INPUT (policy DROP)`, `Bridge chain: INPUT, entries: 0, policy: DROP`.
     let is_drop = |line: &&[u8]| {
-        let mut words = line.split(|byte| *byte == b' ');
-        line.starts_with(b":") && words.nth(1) == Some(b"DROP")
+        let words = |byte: &u8| b" :,()".contains(byte);
+        let mut words = line.split(words).filter(|word| !word.is_empty());
+        let is_base = words.any(|word| BASE_CHAINS.contains(&word));
+        is_base && !line.starts_with(b"-") && words.any(|word| word == b"DROP")
     };
-    let rules = lines
-        .clone()
-        .filter(|line| line.starts_with(b"-A "))
-        .count();
+    let rules = lines.clone().filter(|line| line.starts_with(b"-")).count();
     let policies = lines.filter(is_drop).count();
     let counts = [
         (rules, counted(rules, "rule", "rules")),
