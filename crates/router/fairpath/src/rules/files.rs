@@ -261,7 +261,11 @@ fn read_rules(
     let readings = Family::ALL.into_iter().filter(fits).map(parse);
     let readings = first.map(Ok).into_iter().chain(readings);
     let readings: anyhow::Result<Vec<Reading>> = readings.collect();
-    let count = |reading: &Reading| reading.problems.len() as u64 + reading.more_problems;
+    // Only families of IP miss a COMMIT, which says nothing about the others.
+    let count = |reading: &Reading| {
+        let others = reading.problems.iter().filter(|problem| !is_cut(problem));
+        others.count() as u64 + reading.more_problems
+    };
     let fewest = readings?.into_iter().min_by_key(count);
     fewest.context("no family has such rules")
 }
@@ -368,6 +372,11 @@ mod tests {
             ),
             (
                 "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT --nowhere -j DROP\nCOMMIT\n",
+                Family::Ipv4,
+            ),
+            // Only families of IP miss the COMMIT.
+            (
+                "*filter\n-A FORWARD -s 10.0.0.1 -i eth0 -j DROP\n-A INPUT -d 10.0.0.2 -j nowhere\n",
                 Family::Ipv4,
             ),
         ] {
