@@ -559,6 +559,31 @@ fn other_files_are_never_replaced() {
     assert!(!shown.contains("the next load or edit"), "{shown}");
     router.done(&["unload"]);
     assert_eq!(fs::read_to_string(&keeping.file).unwrap(), "precious\n");
+    // Edits read it, and a load does not.
+    fs::remove_file(&keeping.file).unwrap();
+    for fault in [
+        &(|| {
+            let all = std::os::unix::fs::PermissionsExt::from_mode(0o666);
+            fs::set_permissions(&keeping.file, all).unwrap();
+        }) as &dyn Fn(),
+        &|| {
+            fs::remove_file(&keeping.file).unwrap();
+            nix::unistd::mkfifo(&keeping.file[..], nix::sys::stat::Mode::S_IRUSR).unwrap();
+        },
+    ] {
+        keeping.load(&[&file]);
+        fault();
+        let mut command = router.command(&["apply", "--loaded"]);
+        command.args(["--", "-A", "INPUT", "-p", "tcp", "-j", "DROP"]);
+        let edited = command.output().unwrap();
+        assert!(edited.status.success(), "{edited:?}");
+        let shown = router.done(&["show"]);
+        let line = format!("next start of the machine: {}: ", keeping.file);
+        assert!(shown.contains(&line), "{shown}");
+        assert!(!shown.contains("the next load or edit"), "{shown}");
+        router.done(&["unload"]);
+        let _ = fs::remove_file(&keeping.file);
+    }
     // A cut one is still one of kept rules.
     fs::write(&keeping.file, "fairpath rules 1\n#part 00").unwrap();
     keeping.load(&[&file]);

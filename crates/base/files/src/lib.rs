@@ -119,7 +119,7 @@ pub fn append(path: &Path) -> io::Result<File> {
     check_directory(directory_of(path))?;
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true).mode(MODE);
-    open_no_link(&options, path)
+    open_no_link(&options, 0, path)
 }
 
 /// The existing content of a file, when a command opens it for output.
@@ -150,7 +150,7 @@ pub fn output(path: &Path, existing: Existing) -> io::Result<File> {
         Ok(()) => options.open(path)?,
         Err(error) if is_prepared_link(&error) => return Err(error),
         Err(_) => {
-            let file = open_no_link(&options, path)?;
+            let file = open_no_link(&options, 0, path)?;
             check_file(path, &file.metadata()?, &fs::metadata(directory)?)?;
             file
         }
@@ -164,11 +164,18 @@ pub fn output(path: &Path, existing: Existing) -> io::Result<File> {
 /// Opens a file for reading that no user but root and this user can change or replace.
 ///
 /// # Errors
-/// The path is a symbolic link, another user can change it ([`UnsafePlace`]), or the kernel refuses.
+/// The path is no regular file, another user can change it ([`UnsafePlace`]), or the kernel refuses.
 pub fn trusted(path: &Path) -> io::Result<File> {
     check_directory(directory_of(path))?;
-    let file = open_no_link(OpenOptions::new().read(true), path)?;
+    // A FIFO does not wait for its other end.
+    let file = open_no_link(OpenOptions::new().read(true), libc::O_NONBLOCK, path)?;
     let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(UnsafePlace::NotRegular {
+            path: path.to_owned(),
+        }
+        .into());
+    }
     check_owner(path, &found, user())?;
     if found.mode() & (libc::S_IWGRP | libc::S_IWOTH) != 0 {
         return Err(UnsafePlace::WritableFile {
@@ -235,7 +242,7 @@ impl Locked {
     pub fn open(path: &Path) -> io::Result<Locked> {
         loop {
             let path = follow(path)?;
-            let file = open_no_link(OpenOptions::new().read(true), &path)?;
+            let file = open_no_link(OpenOptions::new().read(true), 0, &path)?;
             rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)?;
             // The one that had the lock replaced the file.
             let (locked, found) = (file.metadata()?, fs::symlink_metadata(&path)?);
@@ -447,9 +454,9 @@ fn refuse_if(unsafe_place: bool, path: &Path, found: &Metadata) -> io::Result<()
     .into())
 }
 
-fn open_no_link(options: &OpenOptions, path: &Path) -> io::Result<File> {
+fn open_no_link(options: &OpenOptions, flags: i32, path: &Path) -> io::Result<File> {
     let mut options = options.clone();
-    let opened = options.custom_flags(libc::O_NOFOLLOW).open(path);
+    let opened = options.custom_flags(libc::O_NOFOLLOW | flags).open(path);
     opened.map_err(|error| match error.raw_os_error() {
         Some(libc::ELOOP) => UnsafePlace::Link {
             path: path.to_owned(),

@@ -83,16 +83,19 @@ impl KeptArgs {
 /// There is something else than a file of kept rules, which is not replaced.
 fn check(path: impl AsRef<Path>) -> anyhow::Result<()> {
     let path = path.as_ref();
-    // A corrupt one of the machine is replaced: its directory has nothing else.
-    if path == Path::new(FILE) {
-        return Ok(());
-    }
     // A symbolic link would be replaced, whatever it leads to.
     let found = match std::fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         found => found.context("read the file")?,
     };
-    anyhow::ensure!(found.is_file(), "it is no file: name another one");
+    anyhow::ensure!(
+        found.is_file(),
+        "it is no file: remove it, or name another one"
+    );
+    // A corrupt one of the machine is replaced: its directory has nothing else.
+    if path == Path::new(FILE) {
+        return Ok(());
+    }
     let mut first = Vec::new();
     let file = File::open(path).context("read the file")?;
     file.take(FIRST.len() as u64).read_to_end(&mut first)?;
@@ -348,17 +351,17 @@ pub struct State {
     pub file: String,
     /// It has them.
     pub is_current: bool,
-    /// Why no load or edit will keep them there.
+    /// Why edits do not keep them there.
     pub obstacle: Option<String>,
 }
 
 /// `None`: the rules are not kept.
 pub fn state(loaded: &Loaded, text: &[u8]) -> Option<State> {
     let file = loaded.options().kept.clone()?;
+    let found = check(&file).and_then(|()| Ok(is_of(&file, loaded.number(), text.len())?));
     Some(State {
-        // A file that others can change has not.
-        is_current: is_of(&file, loaded.number(), text.len()).unwrap_or(false),
-        obstacle: check(&file).err().map(|error| format!("{error:#}")),
+        is_current: matches!(found, Ok(true)),
+        obstacle: found.err().map(|error| format!("{error:#}")),
         file,
     })
 }
