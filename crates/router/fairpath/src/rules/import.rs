@@ -56,7 +56,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for (family, file) in sources {
         let tool = format!("{}-{kind}-save", family.tool());
         if !args.nft && prints_nft(family) {
-            refuse_unread(family, &tool)?;
+            match listed(family)? {
+                Some(text) => refuse_unread(family, &tool, &text)?,
+                None => absent.push(tool),
+            }
             continue;
         }
         match save(&tool, &[])? {
@@ -93,7 +96,7 @@ fn note_of_others(nft: bool) {
         let text = match nft && prints_nft(family) {
             true => {
                 tool = legacy(family);
-                listed(family)
+                listed(family).ok().flatten().unwrap_or_default()
             }
             false => save(&tool, &[]).ok().flatten().unwrap_or_default(),
         };
@@ -115,24 +118,36 @@ fn legacy(family: Family) -> String {
     format!("{}-legacy", family.tool())
 }
 
-/// All tables as the legacy variant lists them.
-fn listed(family: Family) -> Vec<u8> {
-    let lists: &[&[&str]] = match family {
-        Family::Bridge => &[
-            &["-t", "filter", "-L"],
-            &["-t", "nat", "-L"],
-            &["-t", "broute", "-L"],
-        ],
-        _ => &[&["-n", "-L"]],
-    };
-    let list = |words: &&[&str]| save(&legacy(family), words).ok().flatten();
-    lists.iter().filter_map(list).collect::<Vec<_>>().concat()
+/// The tables that the legacy variant has, as it lists them. A table that is not there stays so. `None`: the tool
+/// is not installed.
+///
+/// # Errors
+/// The message of the tool.
+fn listed(family: Family) -> anyhow::Result<Option<Vec<u8>>> {
+    let tool = format!("/usr/sbin/{}", legacy(family));
+    if !Path::new(&tool).exists() {
+        return Ok(None);
+    }
+    let mut text = Vec::new();
+    if family == Family::Arp {
+        let names = std::fs::read_to_string("/proc/thread-self/net/arp_tables_names");
+        if names.is_ok_and(|names| names.lines().any(|name| name == "filter")) {
+            text.extend(save(&tool, &["-n", "-L"])?.unwrap_or_default());
+        }
+        return Ok(Some(text));
+    }
+    for table in ["filter", "nat", "broute"] {
+        if Path::new(&format!("/sys/module/ebtable_{table}")).exists() {
+            text.extend(save(&tool, &["-t", table, "-L"])?.unwrap_or_default());
+        }
+    }
+    Ok(Some(text))
 }
 
 /// # Errors
-/// Rules run that the tool does not print.
-fn refuse_unread(family: Family, tool: &str) -> anyhow::Result<()> {
-    let Some(what) = in_use(&listed(family)) else {
+/// Rules run, by what the legacy variant lists, that the save tool does not print.
+fn refuse_unread(family: Family, tool: &str, listed: &[u8]) -> anyhow::Result<()> {
+    let Some(what) = in_use(listed) else {
         return Ok(());
     };
     let (legacy, name) = (legacy(family), family.tool());
