@@ -631,8 +631,6 @@ fn install(
             limits: new.ruleset(family).is_some_and(egress::limits),
         })
     });
-    let before_tracked = tracked()?;
-    let all_tracked = keep_tracking(before_tracked, new.reads_connections())?;
     let change = NewRules {
         sets,
         mode: new.mode(),
@@ -663,6 +661,14 @@ fn install(
         }
         rules.attach_egress(pins, &leaving.named())
     };
+    let wanted = new.reads_connections();
+    let tracking = match wanted.contains(&true) {
+        true => {
+            let before = tracked()?;
+            Some((before, keep_tracking(before, wanted)?))
+        }
+        false => None,
+    };
     let done = match found {
         Some((mut rules, _)) => prepare(&mut rules).and_then(|()| rules.set_pinned(&change, pins)),
         None => load_first(&change, pins, prepare),
@@ -672,7 +678,9 @@ fn install(
         let _ = HookRules::keep_early(pins, &before.0);
         before.1.restore(pins);
         // That of before may be of rules with other pins.
-        let _ = end_tracking(all_tracked, before_tracked);
+        if let Some((before, all)) = tracking {
+            let _ = end_tracking(all, before);
+        }
         return Err(error.into());
     }
     if until.is_none() && edited.is_none() {
@@ -682,15 +690,17 @@ fn install(
     if until.is_none() {
         frames::keep(pins, new)?;
         egress::keep(pins, new)?;
-        release_tracking(all_tracked, new);
+        release_tracking(tracking.map(|(_, all)| all), new);
     }
     Ok(Installed { placed, text })
 }
 
 /// Ends connection tracking that loaded rules do not need. They are loaded already, so a failure is a
 /// remark.
-fn release_tracking(there: Tracked, loaded: &Loaded) {
-    if let Err(error) = end_tracking(there, loaded.reads_connections()) {
+fn release_tracking(there: Option<Tracked>, loaded: &Loaded) {
+    let there = there.map_or_else(tracked, Ok);
+    let ended = there.and_then(|there| end_tracking(there, loaded.reads_connections()));
+    if let Err(error) = ended {
         fairpath_cli::note(format!("{error:#}: connections are tracked needlessly"));
     }
 }
@@ -908,7 +918,7 @@ pub fn confirm(args: &ConfirmArgs) -> anyhow::Result<()> {
     drop(rules);
     // The record of the load, whose process then ends.
     settle(Rest::Empty)?;
-    release_tracking(tracked()?, &loaded);
+    release_tracking(None, &loaded);
     kept::keep(loaded.options(), &text);
     Ok(())
 }

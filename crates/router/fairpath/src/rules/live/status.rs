@@ -99,14 +99,10 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
     let (counts, left) = (rules.counts(), rules.waiting());
     let kept = kept::state(&loaded, rules.text());
-    let reads = loaded.reads_connections();
-    let tracking = match reads.contains(&true) {
-        true => Some(tracked()?),
-        false => None,
-    };
-    // Families whose connections may not be tracked any more.
-    let is_lost = |family: &usize| reads[*family] && tracking.is_some_and(|there| !there[*family]);
-    let lost: Vec<_> = (0..reads.len()).filter(is_lost).collect();
+    let (reads, tracked) = (loaded.reads_connections(), tracked()?);
+    let tracking = reads
+        .contains(&true)
+        .then(|| (0..reads.len()).all(|family| tracked[family] || !reads[family]));
     let memories: [_; HOOK_FAMILIES] = std::array::from_fn(|family| rules.memory(family));
     let stores = memories.iter().flatten().flat_map(|memory| {
         let numbers = 0..memory.tables();
@@ -143,7 +139,7 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
             "kept": kept.as_ref().map(|kept| json!({"file": kept.file, "current": kept.is_current})),
             "edits": rules.edits(), "changes_at_tcx_egress": without.is_some(), "interfaces_without_changes": without, "arp_interfaces": arp.as_ref().map(|arp| &arp.with),
             "arp_interfaces_without": arp.as_ref().map(|arp| &arp.without), "bridge_interfaces": bridge.as_ref().map(|bridge| &bridge.with),
-            "bridge_interfaces_without": bridge.as_ref().map(|bridge| &bridge.without), "programs_before_rules": before, "early_drop": early, "packets_dropped_early": rules.dropped_early(), "connection_tracking": tracking.map(|_| lost.is_empty()), "rejected_are_answered": answered, "packets_parked": counts.parked,
+            "bridge_interfaces_without": bridge.as_ref().map(|bridge| &bridge.without), "programs_before_rules": before, "early_drop": early, "packets_dropped_early": rules.dropped_early(), "connection_tracking": tracking, "rejected_are_answered": answered, "packets_parked": counts.parked,
             "packets_dropped_without_scratch": counts.pressed,
             "packets_dropped_unknown": counts.unknown, "logs_without_place": counts.unlogged,
             "syns_without_limit": counts.strays,
@@ -262,12 +258,19 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
         Some(false) => out += NOT_ANSWERED,
         None => {}
     }
-    for family in lost {
-        let _ = writeln!(
-            out,
-            "connection tracking may be off, because table {} fairpath_rules is missing: load the rules again",
-            ["ip", "ip6"][family]
-        );
+    for (family, table) in ["ip", "ip6"].into_iter().enumerate() {
+        let _ = match (reads[family], tracked[family]) {
+            (true, false) => writeln!(
+                out,
+                "connection tracking may be off, because table {table} fairpath_rules is missing: load the rules again"
+            ),
+            // Those of before may come back.
+            (false, true) if left.is_none() => writeln!(
+                out,
+                "connections are tracked for table {table} fairpath_rules, which no rule needs: load the rules again"
+            ),
+            _ => Ok(()),
+        };
     }
     let dropped = match loaded.options().shadow {
         true => "not evaluated",
