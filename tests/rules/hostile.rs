@@ -11,6 +11,7 @@ use nix::unistd::Pid;
 
 use super::commands::fairpath;
 use super::live::{Router, filter, tables};
+use super::trace::Trace;
 
 /// More bytes than programs read of a packet.
 const LONG: usize = 1500;
@@ -158,6 +159,17 @@ fn no_length_in_a_header_hides_a_packet() {
             assert_eq!(sent, Err(nix::errno::Errno::EPERM), "{text} {more}");
         }
     }
+    // A trace finds the path of the kernel.
+    let count = lengths.len().to_string();
+    let trace = Trace::new(&router, &["--dport", "53", "--count", &count]);
+    for more in lengths {
+        let sent = router.netns.enter(|| send_raw_ipv6(more)).unwrap();
+        assert!(sent.is_err());
+    }
+    for path in trace.rest() {
+        assert_eq!(path["verdict"], "DROP", "{path:#}");
+        assert_eq!(path["difference"], serde_json::Value::Null, "{path:#}");
+    }
 }
 
 /// Tracking connections of IPv4 reassembles no fragments of IPv6, which have no ports.
@@ -216,6 +228,21 @@ fn connections_of_one_family_leave_the_other() {
     router.done(&["load", &v4, &v6]);
     assert_eq!(nft(), "table ip6 fairpath_rules\n");
     router.done(&["load", &v4]);
+    assert_eq!(nft(), "");
+    // Of rules that are not confirmed: the next command sees it.
+    router.done(&["load", &v4, &v6, "--confirm", "1s"]);
+    assert!(!router.done(&["show"]).contains("no rule needs"));
+    std::thread::sleep(Duration::from_millis(1100));
+    assert!(
+        router
+            .done(&["show"])
+            .contains("ip6 fairpath_rules, which no rule needs")
+    );
+    router.done(&["load", &v4]);
+    assert_eq!(nft(), "");
+    // Of a load that is refused.
+    let refused = router.file("refused", &filter(&["INPUT -m addrtype --src-type LOCAL"]));
+    router.fails(&["load", &refused, &v6]);
     assert_eq!(nft(), "");
 }
 

@@ -35,7 +35,7 @@ COMMIT
 ";
 
 /// A command that traces, until it is killed with the value.
-struct Trace {
+pub(super) struct Trace {
     child: Child,
     lines: BufReader<ChildStdout>,
 }
@@ -49,7 +49,7 @@ impl Drop for Trace {
 
 impl Trace {
     /// Begins, and waits until the filter is there.
-    fn new(router: &Router, words: &[&str]) -> Trace {
+    pub(super) fn new(router: &Router, words: &[&str]) -> Trace {
         Trace::of(router, &opened(router), words)
     }
 
@@ -72,7 +72,7 @@ impl Trace {
     }
 
     /// The rest, until the command ends.
-    fn rest(mut self) -> Vec<Value> {
+    pub(super) fn rest(mut self) -> Vec<Value> {
         let lines = self.lines.by_ref().lines();
         let all = lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap());
         let all = all.collect();

@@ -508,6 +508,7 @@ FP_FUNC int fp_rules_read_bridge(struct fp_rules_work FP_MEM *w FP_ARG)
  */
 FP_INLINE int fp_rules_read(struct fp_rules_work FP_MEM *w)
 {
+	u32 length, total;
 	int there;
 
 	FP_PUT(w->transport, 0);
@@ -525,8 +526,15 @@ FP_INLINE int fp_rules_read(struct fp_rules_work FP_MEM *w)
 		there = fp_rules_read_arp(w);
 	else
 		return 0;
-	w->counted = w->family == FP_FAMILY_ARP ? 28 : w->length;
-	w->word[FP_W_META] |= (u64)(w->length > 0xffff ? 0xffff : w->length) << FP_META_LENGTH;
+	length = w->length;
+	w->counted = w->family == FP_FAMILY_ARP ? 28 : length;
+	/* That of IPv4 is matched as its header has it. Only segments of TCP (GSO) have none there. */
+	if (w->family == FP_FAMILY_IPV4 && w->known & FP_KNOWN_LENGTH) {
+		total = fp_rules_u16(w, 2);
+		if (total)
+			length = total;
+	}
+	w->word[FP_W_META] |= (u64)(length > 0xffff ? 0xffff : length) << FP_META_LENGTH;
 	return there;
 }
 

@@ -301,10 +301,11 @@ fn wire_length(family: Family, bytes: &[u8], length: usize) -> usize {
         Some(usize::from(u16::from_be_bytes([pair[0], pair[1]])))
     };
     let total = match family {
+        // Segments of TCP (GSO) that are together longer than the field can say.
+        Family::Ipv4 if field(2) == Some(0) && length > 0xffff => None,
         Family::Ipv4 => field(2),
         // A jumbogram has its length in a hop-by-hop option (RFC 2675).
         Family::Ipv6 if field(4) == Some(0) && bytes.get(6) == Some(&HOP_BY_HOP) => None,
-        // Segments of TCP (GSO) that are together longer than the field can say.
         Family::Ipv6 if field(4) == Some(0) && length > LONGEST => None,
         Family::Ipv6 => field(4).map(|payload| payload + IPV6_HEADER),
         Family::Arp | Family::Bridge => None,

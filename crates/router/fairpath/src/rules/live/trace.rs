@@ -373,7 +373,9 @@ impl<'a> Evaluated<'a> {
             bytes.extend([destination, source].concat());
             bytes.extend(if event.is_ipv4 { [8, 0] } else { [0x86, 0xdd] });
         }
+        let header = bytes.len();
         bytes.extend_from_slice(&event.bytes);
+        write_length(event, &mut bytes[header..]);
         let facts = facts(event, traced, link.is_none());
         let (family, hook) = (rules.ruleset.family, Hook::ALL[event.hook]);
         let mut packet = packet(family, event, &bytes, facts.clone());
@@ -524,6 +526,20 @@ fn packet<'a>(family: Family, event: &Event, bytes: &'a [u8], facts: Facts) -> P
         network: bytes.len() - event.bytes.len(),
         length: event.length as usize,
         facts,
+    }
+}
+
+/// Writes the length of the packet into its header, where a raw socket may have sent another one: rules in the
+/// kernel do not read it.
+fn write_length(event: &Event, header: &mut [u8]) {
+    let (at, length) = match event.is_ipv4 {
+        true => (2, Some(event.length)),
+        false => (4, event.length.checked_sub(40)),
+    };
+    // None of the numbers is that of more segments than fit.
+    let length = length.and_then(|length| u16::try_from(length).ok());
+    if let (Some(length), Some(field)) = (length, header.get_mut(at..at + 2)) {
+        field.copy_from_slice(&length.to_be_bytes());
     }
 }
 
