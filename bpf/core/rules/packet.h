@@ -130,18 +130,20 @@ FP_INLINE int fp_rules_read_l4(struct fp_rules_work FP_MEM *w, u32 protocol)
 
 FP_INLINE int fp_rules_read_ipv4(struct fp_rules_work FP_MEM *w)
 {
-	u32 total, header, fragment;
+	u32 total, header, fragment, length;
 
 	if (fp_rules_has(w, 0, 20) != FP_THERE)
 		return 0;
 	header = (fp_rules_u8(w, 0) & 15) * 4;
 	total = fp_rules_u16(w, 2);
+	/* Many segments of TCP (GSO) that are together longer than the field can say have no number there. */
+	length = total < header ? w->length : total;
+	w->counted = length;
 	/* Before netfilter sees it, IP drops a packet that is shorter than that, and trims a frame. */
 	if (!(w->known & FP_KNOWN_LENGTH)) {
 		if (total > w->length)
 			return 0;
-		if (total >= header)
-			w->length = total;
+		w->length = length;
 	}
 	w->word[FP_W_ADDR] = fp_load64_raw(w->head + 12);
 	fragment = fp_rules_u16(w, 6) & 0x1fff;
@@ -246,6 +248,7 @@ FP_FUNC int fp_rules_read_ipv6(struct fp_rules_work FP_MEM *w FP_ARG)
 		if (payload || (fp_rules_u8(w, 6) != FP_P_HOPOPTS && w->length <= 40 + 0xffff))
 			w->length = payload + 40;
 	}
+	w->counted = w->length;
 	w->word[FP_W_ADDR] = fp_load64_raw(w->head + 8);
 	w->word[FP_W_ADDR1] = fp_load64_raw(w->head + 16);
 	w->word[FP_W_ADDR2] = fp_load64_raw(w->head + 24);
@@ -274,6 +277,7 @@ FP_FUNC int fp_rules_read_arp(struct fp_rules_work FP_MEM *w FP_ARG)
 
 	if (fp_rules_has(w, 0, 28) != FP_THERE)
 		return 0;
+	w->counted = w->length;
 	w->word[FP_W_ARP] = (u64)fp_rules_u16(w, 6) | (u64)fp_rules_u16(w, 0) << 16 |
 			    (u64)fp_rules_u16(w, 2) << 32 | (u64)fp_rules_u8(w, 4) << 48;
 	sender = fp_load32_raw(w->head + 14);
@@ -508,7 +512,7 @@ FP_FUNC int fp_rules_read_bridge(struct fp_rules_work FP_MEM *w FP_ARG)
  */
 FP_INLINE int fp_rules_read(struct fp_rules_work FP_MEM *w)
 {
-	u32 length, total;
+	u32 length;
 	int there;
 
 	FP_PUT(w->transport, 0);
@@ -526,15 +530,10 @@ FP_INLINE int fp_rules_read(struct fp_rules_work FP_MEM *w)
 		there = fp_rules_read_arp(w);
 	else
 		return 0;
-	length = w->length;
-	w->counted = w->family == FP_FAMILY_ARP ? 28 : length;
-	/* That of IPv4 is matched as its header has it. Only segments of TCP (GSO) have none there. */
-	if (w->family == FP_FAMILY_IPV4 && w->known & FP_KNOWN_LENGTH) {
-		total = fp_rules_u16(w, 2);
-		if (total)
-			length = total;
-	}
+	/* A match reads the length that a header of IPv4 has; counters are those of all bytes. */
+	length = w->counted;
 	w->word[FP_W_META] |= (u64)(length > 0xffff ? 0xffff : length) << FP_META_LENGTH;
+	w->counted = w->family == FP_FAMILY_ARP ? 28 : w->length;
 	return there;
 }
 
