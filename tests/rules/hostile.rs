@@ -240,6 +240,20 @@ fn connections_of_one_family_leave_the_other() {
     );
     router.done(&["load", &v4]);
     assert_eq!(nft(), "");
+    // Rules that read no connection are shown where nft fails.
+    let place = router.place.path("failing");
+    std::fs::create_dir(&place).unwrap();
+    let failing = place.join("nft");
+    std::fs::write(&failing, "#!/bin/sh\nexit 1\n").unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&failing, executable).unwrap();
+    let path = format!("{}:{}", place.display(), std::env::var("PATH").unwrap());
+    let shown = router
+        .command(&["show"])
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    assert!(shown.status.success(), "{shown:?}");
     // Of a load that is refused.
     let refused = router.file("refused", &filter(&["INPUT -m addrtype --src-type LOCAL"]));
     router.fails(&["load", &refused, &v6]);

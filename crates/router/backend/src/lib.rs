@@ -49,5 +49,5 @@ pub use raw::RawSockets;
 pub use shaping::{Leads, Shaping};
 pub use spawn::{spawn_spared, with_signals, without_signals};
 pub use start::{How, start};
-pub use tracking::{Tracked, end_tracking, keep_tracking, tracked};
+pub use tracking::{TRACKING_TABLES, Tracked, end_tracking, keep_tracking, tracked};
 pub use via::{ImpairVia, Mode, OnBypass, OnFailure, ShapeVia, Via};

@@ -12,8 +12,8 @@ use crate::nfqueue::diversion::output;
 /// Connections of IPv4, and of IPv6.
 pub type Tracked = [bool; 2];
 
-const FAMILIES: [&str; 2] = ["ip", "ip6"];
-const NAME: &str = "fairpath_rules";
+/// Their tables of nftables.
+pub const TRACKING_TABLES: [&str; 2] = ["ip fairpath_rules", "ip6 fairpath_rules"];
 
 /// Keeps connection tracking on in this network namespace for the wanted families, and those that are `there`.
 /// Returns all of these.
@@ -21,9 +21,9 @@ const NAME: &str = "fairpath_rules";
 /// # Errors
 /// The message of nft.
 pub fn keep_tracking(there: Tracked, wanted: Tracked) -> anyhow::Result<Tracked> {
-    let text = |family: &str| {
+    let text = |table: &str| {
         format!(
-            "table {family} {NAME} {{\n  comment \"keeps connection tracking on for fairpath rules\"\n  chain tracking {{\n    ct state new\n  }}\n}}\n"
+            "table {table} {{\n  comment \"keeps connection tracking on for fairpath rules\"\n  chain tracking {{\n    ct state new\n  }}\n}}\n"
         )
     };
     change(|family| wanted[family] && !there[family], text)
@@ -41,8 +41,8 @@ pub fn tracked() -> anyhow::Result<Tracked> {
         cause.is_some_and(|cause| cause.kind() == ErrorKind::NotFound)
     };
     match output("nft", &["list", "tables"], "") {
-        Ok(tables) => Ok(FAMILIES.map(|family| {
-            let line = format!("table {family} {NAME}");
+        Ok(tables) => Ok(TRACKING_TABLES.map(|table| {
+            let line = format!("table {table}");
             tables.lines().any(|found| found.trim() == line)
         })),
         Err(error) if is_missing(&error) => Ok([false; 2]),
@@ -55,15 +55,16 @@ pub fn tracked() -> anyhow::Result<Tracked> {
 /// # Errors
 /// The message of nft.
 pub fn end_tracking(there: Tracked, needed: Tracked) -> anyhow::Result<()> {
-    let text = |family: &str| format!("delete table {family} {NAME}\n");
+    let text = |table: &str| format!("delete table {table}\n");
     change(|family| there[family] && !needed[family], text)
         .context("end connection tracking for rules")
 }
 
 /// Gives nft the text of each family that `is_meant`, if there is one.
 fn change(is_meant: impl Fn(usize) -> bool, text: impl Fn(&str) -> String) -> anyhow::Result<()> {
-    let meant = (0..FAMILIES.len()).filter(|family| is_meant(*family));
-    let texts: String = meant.map(|family| text(FAMILIES[family])).collect();
+    let tables = TRACKING_TABLES.into_iter().enumerate();
+    let meant = tables.filter(|(family, _)| is_meant(*family));
+    let texts: String = meant.map(|(_, table)| text(table)).collect();
     if texts.is_empty() {
         return Ok(());
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Context;
-use fairpath_backend::tracked;
+use fairpath_backend::{TRACKING_TABLES, tracked};
 use fairpath_bpf::{AnswerLock, FrameFamily, HOOK_FAMILIES, HookRules, Pins};
 use fairpath_core::rules::Store;
 use fairpath_units::counted;
@@ -99,7 +99,12 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
     let loaded = Loaded::read(rules.text()).context("read the loaded rules")?;
     let (counts, left) = (rules.counts(), rules.waiting());
     let kept = kept::state(&loaded, rules.text());
-    let (reads, tracked) = (loaded.reads_connections(), tracked()?);
+    let reads = loaded.reads_connections();
+    let tracked = match tracked() {
+        Err(error) if reads.contains(&true) => return Err(error),
+        // Rules that read no connection need no nft.
+        found => found.unwrap_or_default(),
+    };
     let tracking = reads
         .contains(&true)
         .then(|| (0..reads.len()).all(|family| tracked[family] || !reads[family]));
@@ -258,16 +263,16 @@ pub fn status(place: &PinArgs, format: Format) -> anyhow::Result<()> {
         Some(false) => out += NOT_ANSWERED,
         None => {}
     }
-    for (family, table) in ["ip", "ip6"].into_iter().enumerate() {
+    for (family, table) in TRACKING_TABLES.into_iter().enumerate() {
         let _ = match (reads[family], tracked[family]) {
             (true, false) => writeln!(
                 out,
-                "connection tracking may be off, because table {table} fairpath_rules is missing: load the rules again"
+                "connection tracking may be off, because table {table} is missing: load the rules again"
             ),
             // Those of before may come back.
             (false, true) if left.is_none() => writeln!(
                 out,
-                "connections are tracked for table {table} fairpath_rules, which no rule needs: load the rules again"
+                "connections are tracked for table {table}, which no rule needs: load the rules again"
             ),
             _ => Ok(()),
         };
