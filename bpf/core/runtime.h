@@ -137,6 +137,22 @@ FP_INLINE void fp_add64(u64 FP_MEM *p, u64 value)
 	__sync_fetch_and_add(p, value);
 }
 
+/* Words that threads of every runtime share. */
+FP_INLINE u64 fp_shared_load64(const u64 FP_MEM *p)
+{
+	return *(const volatile u64 FP_MEM *)p;
+}
+
+FP_INLINE u64 fp_shared_cas64(u64 FP_MEM *p, u64 expected, u64 desired)
+{
+	return __sync_val_compare_and_swap(p, expected, desired);
+}
+
+FP_INLINE u64 fp_shared_add64(u64 FP_MEM *p, u64 value)
+{
+	return __sync_fetch_and_add(p, value);
+}
+
 /*
  * Hides the origin of a number from the compiler. It keeps the mask of an index, from which the
  * verifier derives bounds, and prevents a sign-extending load, which Linux 6.12 does not support
@@ -239,7 +255,7 @@ FP_INLINE void fp_set_packet32(u8 *p, u32 value)
 	memcpy(p, &value, sizeof(value));
 }
 
-/* One thread works on a native monitor at a time (Monitor is not Sync), so nothing is atomic. */
+/* One thread works on a native monitor at a time (Monitor is not Sync), so these are not atomic. */
 FP_INLINE u64 fp_cas64(u64 *p, u64 expected, u64 desired)
 {
 	u64 there = *p;
@@ -274,6 +290,22 @@ FP_INLINE void fp_add32(u32 *p, u32 value)
 FP_INLINE void fp_add64(u64 *p, u64 value)
 {
 	*p += value;
+}
+
+/* Words that threads share, unlike a monitor. */
+FP_INLINE u64 fp_shared_load64(const u64 *p)
+{
+	return __atomic_load_n(p, __ATOMIC_SEQ_CST);
+}
+
+FP_INLINE u64 fp_shared_cas64(u64 *p, u64 expected, u64 desired)
+{
+	return __sync_val_compare_and_swap(p, expected, desired);
+}
+
+FP_INLINE u64 fp_shared_add64(u64 *p, u64 value)
+{
+	return __sync_fetch_and_add(p, value);
 }
 
 FP_INLINE void fp_store_release32(u32 *p, u32 value)

@@ -13,6 +13,7 @@ fn main() {
     println!("cargo:rerun-if-changed=../../../bpf/policy");
     println!("cargo:rerun-if-changed=src/cc.c");
     println!("cargo:rerun-if-changed=src/forward.c");
+    println!("cargo:rerun-if-changed=src/limit.c");
     println!("cargo:rerun-if-changed=src/native.c");
     println!("cargo:rerun-if-changed=src/pifo.c");
     println!("cargo:rerun-if-changed=src/rules.c");
@@ -34,6 +35,7 @@ fn main() {
     build
         .file("src/cc.c")
         .file("src/forward.c")
+        .file("src/limit.c")
         .file("src/native.c")
         .file("src/pifo.c")
         .file("src/rules.c")

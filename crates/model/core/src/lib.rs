@@ -13,6 +13,7 @@ mod ffi;
 pub mod forward;
 mod hash;
 mod image;
+pub mod limit;
 mod memory;
 mod monitor;
 pub mod pifo;

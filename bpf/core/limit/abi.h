@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * limit/abi.h: limits of rate that many CPUs share, and their memory, shared with Rust.
+ *
+ *   struct fp_limits | limits | pools of CPU 0, one for each limit | pools of CPU 1 | ...
+ */
+#ifndef FP_LIMIT_ABI_H
+#define FP_LIMIT_ABI_H
+
+#include "../runtime.h"
+
+/* No parent. */
+#define FP_LIMIT_NONE 0xffffffffu
+/* Limits from a class to the port. */
+#define FP_LIMIT_LEVELS 4
+/* Bytes that one request may have: more than a GSO packet of BIG TCP. */
+#define FP_LIMIT_REQUEST (1u << 20)
+/* Times inside of a limit have so many more bits than nanoseconds. */
+#define FP_LIMIT_FRACTION 4
+/* Attempts to begin the shared word again after a pause. */
+#define FP_LIMIT_TRIES 16
+
+/* A rate. A limit has two, so that a change is one store. */
+struct fp_limit_rate {
+	u64 mult;    /* a byte takes mult >> shift, in units of 1/16 ns */
+	u64 depth;   /* time that grants may be ahead of the clock, in these units */
+	u64 horizon; /* the shared word is never as far ahead of a clock that did not go back */
+	u64 life;    /* nanoseconds after which a grant that was not used ends */
+	u32 shift;
+	u32 pool; /* bytes that a pool gets at once, at most; 0: as many as are requested */
+	u64 pad[3];
+};
+
+/* A limit. The first line is written by grants, the others by user space only. */
+struct fp_limit {
+	u64 granted; /* the time at which all grants so far have left at the rate: the shared word */
+	u64 resets;  /* times that the clock went back */
+	u64 pad[6];
+	struct fp_limit_rate rate[2];
+	u32 change; /* number of the last change; its lowest bit is the rate in use */
+	u32 parent; /* from which a pool of this limit is filled, or FP_LIMIT_NONE */
+	u64 rest[7];
+};
+
+/* What one CPU has of a limit. */
+struct fp_limit_pool {
+	u64 tokens;  /* bytes that may leave */
+	u64 waiting; /* bytes of a grant that may leave from `ready` on */
+	u64 ready;   /* nanoseconds */
+	u64 ends;    /* nanoseconds at which tokens end */
+	u64 wait;    /* nanoseconds: answer of the last request that went up */
+	u64 sent;    /* bytes that left */
+	u32 change;  /* of the limit, when tokens were granted */
+	u32 grants;  /* operations on the shared word */
+	u32 refusals; /* requests that must wait */
+	u32 pad;
+};
+
+struct fp_limits {
+	u64 zero; /* FP_ZERO of a test run */
+	u32 count;
+	u32 cpus;
+	u64 limits; /* offset of the first struct fp_limit */
+	u64 pools;  /* offset of the first struct fp_limit_pool */
+	u64 row;    /* bytes of the pools of a CPU */
+	u64 pad[3];
+};
+
+#endif /* FP_LIMIT_ABI_H */

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
+/*
+ * limit/limit.h: one rate for many CPUs. A CPU sends from its own pool of tokens, and goes to the word that
+ * all share only when the pool is empty.
+ *
+ *   fp_limit_take()  bytes of a limit for a CPU: now, or the time at which they may leave
+ *
+ * The shared word is the theoretical arrival time of GCRA (ITU-T I.371). A grant moves it forward by the time
+ * that its bytes take, and these may leave when the word is at most `depth` ahead of the clock. A CPU that
+ * must wait has its grant already. So CPUs that wait are served in the order of their grants, one grant each,
+ * and none of them reads the shared word again before its time. The word never goes back, so in the long run
+ * nothing leaves above the rate, whatever CPUs do at the same time.
+ *
+ * A pool of a class is filled from the pool of its site on the same CPU, and that one from the pool of the
+ * port. Each has its own word, which is read once for each grant: depth costs a packet nothing.
+ *
+ * docs/design/0021 has the bounds and their proofs.
+ */
+#ifndef FP_LIMIT_H
+#define FP_LIMIT_H
+
+#include "abi.h"
+
+FP_INLINE struct fp_limit FP_MEM *fp_limit_at(struct fp_limits FP_MEM *l, u32 limit)
+{
+	return FP_AT(struct fp_limit, l, l->limits + (u64)limit * sizeof(struct fp_limit));
+}
+
+FP_INLINE struct fp_limit_pool FP_MEM *fp_limit_pool_at(struct fp_limits FP_MEM *l, u32 limit,
+							u32 cpu)
+{
+	return FP_AT(struct fp_limit_pool, l,
+		     l->pools + cpu * l->row + (u64)limit * sizeof(struct fp_limit_pool));
+}
+
+FP_INLINE const struct fp_limit_rate FP_MEM *fp_limit_rate_of(const struct fp_limit FP_MEM *limit,
+							      u32 change)
+{
+	return &limit->rate[change & 1];
+}
+
+/* Rounded up, so that the rate is never exceeded. */
+FP_INLINE u64 fp_limit_time(const struct fp_limit_rate FP_MEM *rate, u64 bytes)
+{
+	u64 product = bytes * rate->mult;
+	u64 time = product >> rate->shift;
+
+	return time + (time << rate->shift != product);
+}
+
+/*
+ * A grant of `bytes`: moves the shared word, and returns the nanosecond from which they may leave. 0: not
+ * granted, because other CPUs were faster each time.
+ *
+ * A word that is not before the clock is moved by an addition, which cannot fail. Only the first grant after a
+ * pause compares.
+ */
+FP_INLINE u64 fp_limit_grant(struct fp_limit FP_MEM *limit, const struct fp_limit_rate FP_MEM *rate,
+			     u64 bytes, u64 now)
+{
+	u64 time = fp_limit_time(rate, bytes), clock = now << FP_LIMIT_FRACTION, seen, next;
+	u32 i;
+
+	seen = fp_shared_load64(&limit->granted);
+	fp_loop(i, FP_LIMIT_TRIES) {
+		u64 there;
+
+		if (seen >= clock && seen - clock <= rate->horizon) {
+			next = fp_shared_add64(&limit->granted, time) + time;
+			goto granted;
+		}
+		next = clock + time;
+		there = fp_shared_cas64(&limit->granted, seen, next);
+		if (there == seen) {
+			if (seen > clock)
+				fp_shared_add64(&limit->resets, 1);
+			goto granted;
+		}
+		seen = there;
+	}
+	return 0;
+granted:
+	/* The first whole nanosecond that is not too early. */
+	if (next <= rate->depth)
+		return 1;
+	return ((next - rate->depth - 1) >> FP_LIMIT_FRACTION) + 1;
+}
+
+/* Forgets tokens that are too old, and those above the pool of another rate. */
+FP_INLINE void fp_limit_expire(struct fp_limit_pool FP_MEM *pool,
+			       const struct fp_limit_rate FP_MEM *rate, u32 change, u64 now)
+{
+	if (pool->change != change) {
+		pool->change = change;
+		if (pool->tokens > rate->pool)
+			pool->tokens = rate->pool;
+	}
+	if (now >= pool->ends)
+		pool->tokens = 0;
+}
+
+/*
+ * Requests `bytes` of one limit for a pool without as many tokens. 0: its grant may leave now; else the time
+ * to try again.
+ */
+FP_INLINE u64 fp_limit_request(struct fp_limit FP_MEM *limit, struct fp_limit_pool FP_MEM *pool,
+			       const struct fp_limit_rate FP_MEM *rate, u64 bytes, u64 now)
+{
+	u64 has, wanted, ready;
+
+	if (now > pool->ready && now - pool->ready > rate->life)
+		FP_PUT(pool->waiting, 0ull);
+	has = pool->tokens + pool->waiting;
+	if (has >= bytes)
+		return now < pool->ready ? pool->ready : 0;
+	wanted = (bytes > rate->pool ? bytes : rate->pool) - has;
+	ready = fp_limit_grant(limit, rate, wanted, now);
+	if (!ready)
+		return now + 1;
+	pool->grants++;
+	pool->waiting += wanted;
+	pool->ready = ready;
+	return now < ready ? ready : 0;
+}
+
+/*
+ * Up from a limit whose pool has not enough: each pool on the path gets a grant, until one has enough tokens,
+ * which pays, or has no parent. Returns their number, and writes the time to wait, or 0, to the first pool.
+ */
+FP_FUNC u32 fp_limit_climb(struct fp_limits FP_MEM *l FP_ARG, u32 number, u32 cpu, u32 bytes,
+			   u64 now)
+{
+	struct fp_limit_pool FP_MEM *first = fp_limit_pool_at(l, number, cpu), *pool;
+	u64 need = bytes, wait;
+	u32 at = number, level;
+
+	FP_PUT(first->wait, 0ull);
+	fp_loop(level, FP_LIMIT_LEVELS) {
+		struct fp_limit FP_MEM *limit = fp_limit_at(l, at);
+		u32 change = *(volatile u32 FP_MEM *)&limit->change;
+		const struct fp_limit_rate FP_MEM *rate = fp_limit_rate_of(limit, change);
+
+		pool = fp_limit_pool_at(l, at, cpu);
+		fp_limit_expire(pool, rate, change, now);
+		if (pool->tokens >= need) {
+			pool->tokens -= need;
+			pool->sent += need;
+			return level;
+		}
+		wait = fp_limit_request(limit, pool, rate, need, now);
+		if (wait) {
+			first->wait = wait;
+			/* A class that waits for its site is not looked at again before. */
+			if (first->ready < wait)
+				first->ready = wait;
+			return level;
+		}
+		need = pool->waiting;
+		at = limit->parent;
+		if (at == FP_LIMIT_NONE)
+			return level + 1;
+	}
+	return level;
+}
+
+/*
+ * Takes `bytes` of a limit and of its parents for a CPU: 0, or the nanosecond at which to try again. Requests of
+ * one CPU come one after the other.
+ */
+FP_FUNC u64 fp_limit_take(struct fp_limits FP_MEM *l FP_ARG, u32 number, u32 cpu, u32 bytes,
+			  u64 now)
+{
+	struct fp_limit_pool FP_MEM *pool = fp_limit_pool_at(l, number, cpu);
+	struct fp_limit FP_MEM *limit = fp_limit_at(l, number);
+	u64 need = bytes;
+	u32 at = number, level, filled;
+
+	if (fp_likely(pool->change == *(volatile u32 FP_MEM *)&limit->change && now < pool->ends)) {
+		if (fp_likely(pool->tokens >= bytes)) {
+			pool->tokens -= bytes;
+			pool->sent += bytes;
+			return 0;
+		}
+		if (pool->tokens + pool->waiting >= bytes && now < pool->ready)
+			return pool->ready;
+	}
+	filled = fp_limit_climb(l, number, cpu, bytes, now);
+	if (pool->wait) {
+		pool->refusals++;
+		return pool->wait;
+	}
+	/* Down again: each pool gets its grant, of which it pays the one below. */
+	fp_loop(level, FP_LIMIT_LEVELS) {
+		u64 granted;
+
+		if (level >= filled)
+			break;
+		limit = fp_limit_at(l, at);
+		pool = fp_limit_pool_at(l, at, cpu);
+		granted = pool->waiting;
+		pool->ends = now + fp_limit_rate_of(limit, pool->change)->life;
+		pool->tokens += granted - need;
+		FP_PUT(pool->waiting, 0ull);
+		pool->sent += need;
+		need = granted;
+		at = limit->parent;
+	}
+	return 0;
+}
+
+#endif /* FP_LIMIT_H */

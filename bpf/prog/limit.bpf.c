@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0-only
+/*
+ * limit.bpf.c: the kernel runtime of limits, without attaching: requests from the arena (tests, benches).
+ *
+ *   limit_run  makes requests one by one, for the CPUs that they name, and writes each answer
+ */
+#include "kernel.h"
+#include "../core/limit/limit.h"
+
+/* Offset of the input: libbpf may keep globals in the first page. */
+#define FP_ARENA_START 4096ull
+
+/* struct limit_run_input, struct fp_limits with its parts, requests. Written by user space. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARENA);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1); /* pages; set before loading */
+	__ulong(map_extra, 2ull << 44);
+} arena SEC(".maps");
+
+/* A request, and its answer. */
+struct limit_op {
+	u32 limit;
+	u32 cpu;
+	u32 bytes;
+	u32 pad;
+	u64 now;
+	u64 answer;
+};
+
+/* The input of a run, written by user space. */
+struct limit_run_input {
+	u64 limits; /* offsets from the input */
+	u64 ops;
+	u32 count; /* of requests */
+	u32 done;  /* written by the run: less than count if its time was up */
+	u64 pad[5];
+};
+
+char _license[] SEC("license") = "Dual MIT/GPL";
+
+SEC("syscall")
+int limit_run(void *ctx)
+{
+	struct limit_run_input FP_MEM *input;
+	struct fp_limits FP_MEM *limits;
+
+	asm volatile("" : : "r"(&arena));
+	input = (struct limit_run_input FP_MEM *)FP_ARENA_START;
+	limits = FP_AT(struct fp_limits, input, input->limits);
+	/* A counter in memory: the verifier would follow each value of one in a register. */
+	fp_loop(input->done, input->count) {
+		struct limit_op FP_MEM *op = FP_AT(
+			struct limit_op, input, input->ops + (u64)input->done * sizeof(*op));
+
+		op->answer = fp_limit_take(limits, op->limit, op->cpu, op->bytes, op->now);
+	}
+	return 0;
+}

@@ -1,0 +1,481 @@
+//! Limits of rate that many CPUs share: the native runtime of `bpf/core/limit`, and the memory of limits in every
+//! runtime.
+//!
+//! ```text
+//!   packet ─ pool of its class on this CPU ─ empty: grant ─┬─ word of the class, shared by all CPUs
+//!                                                          └─ pool of the site on this CPU ─ word of the site ─ ...
+//! ```
+//!
+//! docs/design/0021 has the bounds of [`Limits::take`] and their proofs.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// Most bytes of a request (`FP_LIMIT_REQUEST`).
+pub const MAX_REQUEST: u32 = 1 << 20;
+/// Limits from a class to the port, at most (`FP_LIMIT_LEVELS`).
+pub const LEVELS: usize = 4;
+/// Units of time inside of limits in a nanosecond.
+const UNITS: u128 = 1 << 4;
+/// Bits of the factor that makes bytes a time.
+const FACTOR_BITS: u32 = 38;
+/// Most bytes of a pool.
+const MAX_POOL: u128 = 1 << 24;
+/// No parent (`FP_LIMIT_NONE`).
+const NONE: u32 = u32::MAX;
+/// Cache lines must not be shared.
+const ALIGN: usize = 64;
+
+/// A rate, and the burst above it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitRate {
+    /// Bits a second, 1 kbit/s to 10 Tbit/s.
+    pub bits: u64,
+    /// Nanoseconds of the rate that may leave at once, and that all pools have together.
+    pub burst: u64,
+    /// Nanoseconds after which a pool loses what it has not used.
+    pub life: u64,
+    /// Bytes of a usual packet: a pool with less gets no more than it needs.
+    pub packet: u32,
+}
+
+impl LimitRate {
+    /// A rate with the usual times: 100 us and 100 ms.
+    pub fn new(bits: u64) -> LimitRate {
+        LimitRate {
+            bits,
+            burst: 100_000,
+            life: 100_000_000,
+            packet: 1514,
+        }
+    }
+
+    fn raw(self, cpus: u32) -> Result<RawRate, LimitError> {
+        if !(1_000..=10_000_000_000_000).contains(&self.bits) {
+            return Err(LimitError::Rate { bits: self.bits });
+        }
+        let second = 8_000_000_000 * UNITS;
+        let factor = |shift: u32| (second << shift).div_ceil(u128::from(self.bits));
+        let fits = |shift: &u32| factor(*shift) < 1 << FACTOR_BITS;
+        let shift = (0..64).rev().find(fits).unwrap_or(0);
+        let mult = factor(shift);
+        let time = |bytes: u128| (bytes * mult).div_ceil(1 << shift);
+        let depth = (u128::from(self.burst) * UNITS).max(time(self.packet.into()));
+        let share = u128::from(self.bits) * u128::from(self.burst) / 8_000_000_000;
+        let pool = (share / u128::from(cpus)).min(MAX_POOL);
+        let pool = if pool < self.packet.into() { 0 } else { pool };
+        let most = pool.max(MAX_REQUEST.into());
+        let horizon = depth + u128::from(cpus + 1) * time(most);
+        let whole =
+            |number: u128| u64::try_from(number).map_err(|_| LimitError::Rate { bits: self.bits });
+        Ok(RawRate {
+            mult: whole(mult)?,
+            depth: whole(depth)?,
+            horizon: whole(horizon)?,
+            life: self.life,
+            shift,
+            pool: pool as u32,
+            pad: [0; 3],
+        })
+    }
+}
+
+/// A limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitConfig {
+    /// Its rate.
+    pub rate: LimitRate,
+    /// The number of the limit around it, which comes before it.
+    pub parent: Option<u32>,
+}
+
+/// Limits cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LimitError {
+    /// A rate outside of the range.
+    #[error("a limit of {bits} bit/s: it must be 1 kbit/s to 10 Tbit/s")]
+    Rate {
+        /// As configured.
+        bits: u64,
+    },
+    /// The parent is not before the limit, or too many are above each other.
+    #[error(
+        "limit {limit}: its parent must have a lower number, and {LEVELS} may be above each other"
+    )]
+    Parent {
+        /// The number of the limit.
+        limit: u32,
+    },
+    /// There is no CPU, or too much memory would be needed.
+    #[error("limits of {cpus} CPUs: it must be 1 to 4096")]
+    Cpus {
+        /// As requested.
+        cpus: u32,
+    },
+}
+
+/// `struct fp_limit_rate`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct RawRate {
+    mult: u64,
+    depth: u64,
+    horizon: u64,
+    life: u64,
+    shift: u32,
+    pool: u32,
+    pad: [u64; 3],
+}
+
+/// `struct fp_limit`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct RawLimit {
+    granted: u64,
+    resets: u64,
+    pad: [u64; 6],
+    rate: [RawRate; 2],
+    change: u32,
+    parent: u32,
+    rest: [u64; 7],
+}
+
+/// `struct fp_limit_pool`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct RawPool {
+    tokens: u64,
+    waiting: u64,
+    ready: u64,
+    ends: u64,
+    wait: u64,
+    sent: u64,
+    change: u32,
+    grants: u32,
+    refusals: u32,
+    pad: u32,
+}
+
+/// `struct fp_limits`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct RawLimits {
+    zero: u64,
+    count: u32,
+    cpus: u32,
+    limits: u64,
+    pools: u64,
+    row: u64,
+    pad: [u64; 3],
+}
+
+unsafe extern "C" {
+    #[cfg(test)]
+    static fp_native_limit_sizes: [u32; 4];
+    fn fp_native_limit_take(
+        limits: *mut RawLimits,
+        limit: u32,
+        cpu: u32,
+        bytes: u32,
+        now: u64,
+    ) -> u64;
+}
+
+/// A request of a test run (`struct limit_op`).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LimitRequest {
+    /// The limit.
+    pub limit: u32,
+    /// The CPU.
+    pub cpu: u32,
+    /// Bytes.
+    pub bytes: u32,
+    /// Unused.
+    pub pad: u32,
+    /// Nanoseconds.
+    pub now: u64,
+    /// 0, or the nanosecond at which to try again.
+    pub answer: u64,
+}
+
+/// A pool of one CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolReading {
+    /// Bytes that may leave.
+    pub tokens: u64,
+    /// Bytes of a grant that may leave from [`PoolReading::ready`] on.
+    pub waiting: u64,
+    /// Nanoseconds.
+    pub ready: u64,
+    /// Bytes that left.
+    pub sent: u64,
+    /// Operations on the shared word.
+    pub grants: u32,
+    /// Requests that had to wait.
+    pub refusals: u32,
+}
+
+/// Limits of some CPUs.
+///
+/// ```
+/// use fairpath_core::limit::{LimitConfig, LimitRate, Limits};
+///
+/// let rate = LimitRate::new(10_000_000_000);
+/// let mut limits = Limits::new(2, &[LimitConfig { rate, parent: None }])?;
+/// assert_eq!(limits.take(0, 0, 1514, 1_000_000_000), Ok(()));
+/// # Ok::<(), fairpath_core::limit::LimitError>(())
+/// ```
+#[derive(Debug)]
+pub struct Limits {
+    at: NonNull<RawLimits>,
+    layout: Layout,
+    owned: bool,
+}
+
+// SAFETY: the memory is plain bytes; limits have one owner, and every access needs it.
+unsafe impl Send for Limits {}
+
+impl Limits {
+    /// Bytes of limits for CPUs.
+    ///
+    /// # Errors
+    /// [`LimitError::Cpus`].
+    pub fn bytes(cpus: u32, limits: usize) -> Result<usize, LimitError> {
+        let bytes = (1..=4096).contains(&cpus).then(|| {
+            let pools = size_of::<RawPool>().checked_mul(limits)?;
+            let pools = pools.checked_mul(cpus as usize)?;
+            let bytes = size_of::<RawLimit>().checked_mul(limits)?;
+            bytes
+                .checked_add(pools)?
+                .checked_add(size_of::<RawLimits>())
+        });
+        bytes.flatten().ok_or(LimitError::Cpus { cpus })
+    }
+
+    /// Allocates limits, which are numbered from 0 on.
+    ///
+    /// # Errors
+    /// [`LimitError`].
+    pub fn new(cpus: u32, limits: &[LimitConfig]) -> Result<Limits, LimitError> {
+        let bytes = Limits::bytes(cpus, limits.len())?;
+        let layout =
+            Layout::from_size_align(bytes, ALIGN).map_err(|_| LimitError::Cpus { cpus })?;
+        // SAFETY: the size is not zero: a header always exists.
+        let Some(at) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
+            handle_alloc_error(layout)
+        };
+        // SAFETY: allocated above with these bytes, zeroed, aligned, and freed only by drop().
+        match unsafe { Limits::format(at, cpus, limits) } {
+            Ok(made) => Ok(Limits {
+                owned: true,
+                ..made
+            }),
+            Err(error) => {
+                // SAFETY: as above, and nothing refers to it.
+                unsafe { dealloc(at.as_ptr(), layout) };
+                Err(error)
+            }
+        }
+    }
+
+    /// Formats limits in memory that the caller keeps.
+    ///
+    /// # Errors
+    /// [`LimitError`].
+    ///
+    /// # Safety
+    /// `at` has [`Limits::bytes`] of zeros, aligned to 64, that stay as long as the limits, and that others change by
+    /// the core's code only.
+    pub unsafe fn format(
+        at: NonNull<u8>,
+        cpus: u32,
+        limits: &[LimitConfig],
+    ) -> Result<Limits, LimitError> {
+        let bytes = Limits::bytes(cpus, limits.len())?;
+        let layout =
+            Layout::from_size_align(bytes, ALIGN).map_err(|_| LimitError::Cpus { cpus })?;
+        let mut levels = Vec::new();
+        for (number, limit) in (0..).zip(limits) {
+            let above = match limit.parent {
+                None => Some(0),
+                Some(parent) => levels.get(parent as usize).copied(),
+            };
+            match above {
+                Some(above) if above < LEVELS => levels.push(above + 1),
+                _ => return Err(LimitError::Parent { limit: number }),
+            }
+        }
+        let first = size_of::<RawLimits>();
+        let pools = first + size_of_val_of::<RawLimit>(limits.len());
+        let header = RawLimits {
+            zero: 0,
+            count: limits.len() as u32,
+            cpus,
+            limits: first as u64,
+            pools: pools as u64,
+            row: size_of_val_of::<RawPool>(limits.len()) as u64,
+            pad: [0; 3],
+        };
+        // SAFETY: the header is the beginning of the memory.
+        unsafe { at.cast::<RawLimits>().write(header) };
+        let made = Limits {
+            at: at.cast(),
+            layout,
+            owned: false,
+        };
+        for (number, limit) in (0..).zip(limits) {
+            let rate = limit.rate.raw(cpus)?;
+            let raw = RawLimit {
+                granted: 0,
+                resets: 0,
+                pad: [0; 6],
+                rate: [rate; 2],
+                change: 0,
+                parent: limit.parent.unwrap_or(NONE),
+                rest: [0; 7],
+            };
+            // SAFETY: limit_place() is inside of the memory, aligned.
+            unsafe { made.limit_place(number).write(raw) };
+        }
+        Ok(made)
+    }
+
+    fn header(&self) -> RawLimits {
+        // SAFETY: format() wrote it.
+        unsafe { self.at.read_volatile() }
+    }
+
+    fn limit_place(&self, limit: u32) -> NonNull<RawLimit> {
+        let header = self.header();
+        assert!(limit < header.count, "there is no limit {limit}");
+        let at = header.limits as usize + limit as usize * size_of::<RawLimit>();
+        // SAFETY: inside of the memory by the comparison above.
+        unsafe { self.at.cast::<u8>().add(at) }.cast()
+    }
+
+    fn pool_place(&self, limit: u32, cpu: u32) -> NonNull<RawPool> {
+        let header = self.header();
+        assert!(
+            limit < header.count && cpu < header.cpus,
+            "there is no pool of limit {limit} on CPU {cpu}"
+        );
+        let at = header.pools as usize
+            + cpu as usize * header.row as usize
+            + limit as usize * size_of::<RawPool>();
+        // SAFETY: inside of the memory by the comparison above.
+        unsafe { self.at.cast::<u8>().add(at) }.cast()
+    }
+
+    /// Takes `bytes` of a limit and of those around it for a CPU. `now` is in nanoseconds.
+    ///
+    /// # Errors
+    /// The nanosecond at which to try again.
+    ///
+    /// # Panics
+    /// There is no such limit or CPU, or the bytes are more than [`MAX_REQUEST`].
+    pub fn take(&mut self, limit: u32, cpu: u32, bytes: u32, now: u64) -> Result<(), u64> {
+        assert!(bytes <= MAX_REQUEST, "{bytes} bytes are too many");
+        self.pool_place(limit, cpu);
+        // SAFETY: formatted memory, with this limit and CPU.
+        match unsafe { fp_native_limit_take(self.at.as_ptr(), limit, cpu, bytes, now) } {
+            0 => Ok(()),
+            later => Err(later),
+        }
+    }
+
+    /// Changes the rate of a limit. Grants that were made stay.
+    ///
+    /// # Errors
+    /// [`LimitError::Rate`]: nothing changes.
+    ///
+    /// # Panics
+    /// There is no such limit.
+    pub fn set_rate(&mut self, limit: u32, rate: LimitRate) -> Result<(), LimitError> {
+        let raw = rate.raw(self.header().cpus)?;
+        let place = self.limit_place(limit).as_ptr();
+        // SAFETY: inside of the memory, aligned; the rate that is not in use is written before the number changes.
+        unsafe {
+            let change = (&raw const (*place).change).read_volatile().wrapping_add(1);
+            (&raw mut (*place).rate[change as usize & 1]).write_volatile(raw);
+            std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+            (&raw mut (*place).change).write_volatile(change);
+        }
+        Ok(())
+    }
+
+    /// The pool of a limit on a CPU.
+    ///
+    /// # Panics
+    /// There is no such limit or CPU.
+    pub fn pool(&self, limit: u32, cpu: u32) -> PoolReading {
+        // SAFETY: pool_place() is inside of the memory.
+        let raw = unsafe { self.pool_place(limit, cpu).read_volatile() };
+        PoolReading {
+            tokens: raw.tokens,
+            waiting: raw.waiting,
+            ready: raw.ready,
+            sent: raw.sent,
+            grants: raw.grants,
+            refusals: raw.refusals,
+        }
+    }
+
+    /// Times that the clock went back too far for a limit.
+    ///
+    /// # Panics
+    /// There is no such limit.
+    pub fn resets(&self, limit: u32) -> u64 {
+        // SAFETY: limit_place() is inside of the memory.
+        unsafe { (&raw const (*self.limit_place(limit).as_ptr()).resets).read_volatile() }
+    }
+
+    /// The most bytes above the rate that leave in any time: the depth, and what pools have.
+    ///
+    /// # Panics
+    /// There is no such limit.
+    pub fn burst(&self, limit: u32, rate: LimitRate, largest: u32) -> u64 {
+        let header = self.header();
+        self.limit_place(limit);
+        let Ok(raw) = rate.raw(header.cpus) else {
+            return 0;
+        };
+        let depth = u128::from(raw.depth) * u128::from(rate.bits) / (8_000_000_000 * UNITS) + 1;
+        let pool = u64::from(raw.pool.max(largest));
+        let life = u128::from(rate.life) * u128::from(rate.bits) / 8_000_000_000;
+        let pools = (u128::from(pool) * u128::from(header.cpus)).min(life + u128::from(pool));
+        u64::try_from(depth + pools).unwrap_or(u64::MAX)
+    }
+}
+
+fn size_of_val_of<T>(count: usize) -> usize {
+    size_of::<T>() * count
+}
+
+impl Drop for Limits {
+    fn drop(&mut self) {
+        if self.owned {
+            // SAFETY: allocated by new() with this layout.
+            unsafe { dealloc(self.at.cast().as_ptr(), self.layout) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_those_of_the_core() {
+        // SAFETY: a constant of limit.c.
+        let sizes = unsafe { fp_native_limit_sizes };
+        let ours = [
+            size_of::<RawLimits>(),
+            size_of::<RawLimit>(),
+            size_of::<RawRate>(),
+            size_of::<RawPool>(),
+        ];
+        assert_eq!(sizes.map(|size| size as usize), ours);
+        assert!(ours.iter().all(|size| size % ALIGN == 0));
+    }
+}

@@ -1,0 +1,217 @@
+//! Limits of many CPUs, natively: every answer is the oracle's, and the bounds of docs/design/0021 hold.
+
+mod limit_oracle;
+
+use fairpath_core::limit::{LimitConfig, LimitRate, Limits};
+use fairpath_statistics::Random;
+use fairpath_units::test_seeds;
+use limit_oracle::log;
+
+const SECOND: u64 = 1_000_000_000;
+/// Random requests, with changes of rates and clocks that step.
+#[test]
+fn every_answer_is_that_of_the_oracle() {
+    let mut answers = [0u64; 2];
+    for seed in test_seeds(4000) {
+        let log = log(seed, u32::MAX);
+        let mut limits = Limits::new(log.cpus, &log.limits).unwrap();
+        for ((limit, rate), requests) in &log.parts {
+            limits.set_rate(*limit, *rate).unwrap();
+            for request in requests {
+                let answer = limits.take(request.limit, request.cpu, request.bytes, request.now);
+                assert_eq!(
+                    answer.err().unwrap_or(0),
+                    request.answer,
+                    "seed {seed}: {request:?}"
+                );
+                answers[usize::from(answer.is_ok())] += 1;
+            }
+        }
+    }
+    println!("{answers:?} refused and accepted");
+    assert!(answers.iter().all(|count| *count > 1000));
+}
+
+/// What CPUs sent in a run: times and bytes, in order.
+struct Run {
+    sent: Vec<(u64, u64)>,
+    grants: u64,
+    by_cpu: Vec<u64>,
+    end: u64,
+}
+
+/// CPUs with packets at their times; each tries again when it may.
+///
+/// `offered` is the share of the rate that each CPU wants to send.
+fn run(
+    limits: &mut Limits,
+    rate: LimitRate,
+    offered: &[f64],
+    bytes: u32,
+    length: u64,
+    late: u64,
+) -> Run {
+    let start = SECOND;
+    let mut random = Random::new(u64::from(bytes) + offered.len() as u64);
+    // Time between two packets of a CPU, and the time of its next attempt.
+    let packet_time = f64::from(bytes) * 8e9 / rate.bits as f64;
+    let mut arrivals: Vec<f64> = offered
+        .iter()
+        .map(|share| start as f64 + packet_time / share * random.unit())
+        .collect();
+    let mut turns: std::collections::BinaryHeap<_> = arrivals
+        .iter()
+        .enumerate()
+        .map(|(cpu, at)| std::cmp::Reverse((*at as u64, cpu)))
+        .collect();
+    let mut out = Run {
+        sent: Vec::new(),
+        grants: 0,
+        by_cpu: vec![0; offered.len()],
+        end: start + length,
+    };
+    while let Some(std::cmp::Reverse((now, cpu))) = turns.pop() {
+        if now >= out.end {
+            continue;
+        }
+        let next = match limits.take(0, cpu as u32, bytes, now) {
+            Ok(()) => {
+                out.sent.push((now, bytes.into()));
+                out.by_cpu[cpu] += u64::from(bytes);
+                arrivals[cpu] += packet_time / offered[cpu];
+                // A queue holds no more than 10 ms.
+                arrivals[cpu] = arrivals[cpu].max(now as f64 - 1e7);
+                now.max(arrivals[cpu] as u64)
+            }
+            Err(later) => later + random.below(late + 1),
+        };
+        turns.push(std::cmp::Reverse((next, cpu)));
+    }
+    out.grants = (0..offered.len() as u32)
+        .map(|cpu| u64::from(limits.pool(0, cpu).grants))
+        .sum();
+    out
+}
+
+/// The most bytes above the rate in any interval of the run.
+fn excess(run: &Run, rate: LimitRate) -> f64 {
+    let (mut most, mut least, mut sum) = (0.0f64, f64::MAX, 0.0);
+    for (at, bytes) in &run.sent {
+        let line = *at as f64 * rate.bits as f64 / 8e9;
+        least = least.min(sum - line);
+        sum += *bytes as f64;
+        most = most.max(sum - line - least);
+    }
+    most
+}
+
+fn one(cpus: u32, rate: LimitRate) -> Limits {
+    Limits::new(cpus, &[LimitConfig { rate, parent: None }]).unwrap()
+}
+
+/// The demand of CPUs, as shares of the limit: all, one with mice on the others, a quarter, by a power law.
+fn demands(cpus: usize) -> Vec<(&'static str, Vec<f64>)> {
+    let zipf: f64 = (1..=cpus).map(|n| 1.0 / n as f64).sum();
+    let some = |count: usize, much: f64, little: f64| -> Vec<f64> {
+        (0..cpus)
+            .map(|cpu| if cpu < count { much } else { little })
+            .collect()
+    };
+    vec![
+        ("all", some(cpus, 2.0, 0.0)),
+        ("one", some(1, 2.0, 0.001)),
+        ("a quarter", some(cpus.div_ceil(4), 2.0, 0.002)),
+        (
+            "power law",
+            (1..=cpus).map(|n| 1.3 / zipf / n as f64).collect(),
+        ),
+    ]
+}
+
+/// All demand vectors of the field: the limit is used, never exceeded, and words are rarely shared.
+#[test]
+fn limits_of_many_cpus_are_used_whole() {
+    for (cpus, bits) in [(2, 10), (8, 25), (64, 100), (128, 400)] {
+        let rate = LimitRate::new(bits * 1_000_000_000);
+        for (name, offered) in demands(cpus) {
+            let mut limits = one(cpus as u32, rate);
+            let run = run(&mut limits, rate, &offered, 1514, 4_000_000, 0);
+            let sent: u64 = run.by_cpu.iter().sum();
+            let wanted: f64 = offered.iter().sum::<f64>().min(1.0);
+            let used = sent as f64 * 8e9 / (run.end - SECOND) as f64 / rate.bits as f64 / wanted;
+            let shared = run.grants as f64 / run.sent.len() as f64;
+            let above = excess(&run, rate);
+            let most = limits.burst(0, rate, 1514) as f64;
+            println!(
+                "{cpus} CPUs, {bits} Gbit/s, {name}: {:.2} % used, {shared:.3} shared operations a packet, {above:.0} of {most:.0} bytes above",
+                used * 100.0
+            );
+            assert!(used >= 0.995, "{cpus} CPUs, {name}: {used}");
+            assert!(
+                above <= most,
+                "{cpus} CPUs, {name}: {above} bytes above, {most} allowed"
+            );
+            assert!(shared <= 0.15 || cpus > 64, "{cpus} CPUs, {name}: {shared}");
+        }
+    }
+}
+
+/// CPUs that always have packets get equal shares, whatever their clocks and sizes of packets.
+#[test]
+fn starved_cpus_take_turns() {
+    for (cpus, bits) in [
+        (2, 10_000_000_000),
+        (64, 100_000_000_000),
+        (512, 10_000_000_000),
+        (64, 5_000_000),
+    ] {
+        let rate = LimitRate::new(bits);
+        let mut limits = one(cpus, rate);
+        let pool = (bits / 80_000 / u64::from(cpus)).max(1514);
+        let length = 100 * pool * u64::from(cpus) * 8_000_000_000 / bits;
+        let run = run(
+            &mut limits,
+            rate,
+            &vec![1.0; cpus as usize],
+            1514,
+            length,
+            0,
+        );
+        let (least, most) = (
+            run.by_cpu.iter().min().unwrap(),
+            run.by_cpu.iter().max().unwrap(),
+        );
+        println!("{cpus} CPUs, {bits} bit/s: {least} to {most} bytes, pools of {pool}");
+        assert!(
+            most - least <= 2 * pool + 1514,
+            "{cpus} CPUs: {least} to {most}"
+        );
+    }
+}
+
+/// A class of few Mbit/s on many CPUs: every packet goes to the shared word.
+#[test]
+fn low_rates_are_used_whole() {
+    for bits in [100_000, 2_000_000, 50_000_000, 1_000_000_000] {
+        let rate = LimitRate::new(bits);
+        for (name, offered) in demands(64) {
+            let mut limits = one(64, rate);
+            let length = 2000 * 1514 * 8 * 1_000_000_000 / bits;
+            let run = run(&mut limits, rate, &offered, 1514, length, 0);
+            let sent: u64 = run.by_cpu.iter().sum();
+            let wanted = offered.iter().sum::<f64>().min(1.0);
+            let used = sent as f64 * 8e9 / (run.end - SECOND) as f64 / bits as f64 / wanted;
+            let above = excess(&run, rate);
+            println!(
+                "{bits} bit/s, {name}: {:.2} % used, {above:.0} bytes above",
+                used * 100.0
+            );
+            assert!(used >= 0.99, "{bits} bit/s, {name}: {used}");
+            // Each CPU sends at its time, so no packet is above but the first.
+            assert!(
+                above <= 2.0 * 1514.0 + bits as f64 / 80_000.0,
+                "{bits} bit/s, {name}: {above}"
+            );
+        }
+    }
+}

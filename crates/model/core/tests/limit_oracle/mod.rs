@@ -1,0 +1,248 @@
+//! Limits as their description says, slowly: exact times as fractions, and one request after the other.
+
+use std::collections::HashMap;
+
+use fairpath_core::limit::{LEVELS, LimitConfig, LimitRate, LimitRequest};
+use fairpath_statistics::Random;
+
+/// Units of time in a nanosecond.
+const UNITS: u128 = 16;
+/// The core multiplies with a factor below this, rounded up.
+const FACTOR: u128 = 1 << 38;
+
+/// A rate as the core has it.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    numerator: u128,
+    denominator: u128,
+    depth: u128,
+    horizon: u128,
+    life: u64,
+    pool: u64,
+}
+
+impl Rate {
+    fn of(rate: LimitRate, cpus: u32) -> Rate {
+        let bits = u128::from(rate.bits);
+        let (mut numerator, mut denominator) = (8_000_000_000 * UNITS, 1);
+        while (2 * numerator).div_ceil(bits) < FACTOR {
+            numerator *= 2;
+            denominator *= 2;
+        }
+        let numerator = numerator.div_ceil(bits);
+        let time = |bytes: u128| (bytes * numerator).div_ceil(denominator);
+        let share = bits * u128::from(rate.burst) / 8_000_000_000 / u128::from(cpus);
+        let pool = match share.min(1 << 24) as u64 {
+            small if small < u64::from(rate.packet) => 0,
+            pool => pool,
+        };
+        let depth = time(rate.packet.into()).max(u128::from(rate.burst) * UNITS);
+        let longest = u128::from(pool).max(1 << 20);
+        Rate {
+            numerator,
+            denominator,
+            depth,
+            horizon: depth + u128::from(cpus + 1) * time(longest),
+            life: rate.life,
+            pool,
+        }
+    }
+
+    fn time(&self, bytes: u64) -> u128 {
+        (u128::from(bytes) * self.numerator).div_ceil(self.denominator)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Pool {
+    tokens: u64,
+    waiting: u64,
+    ready: u64,
+    ends: u64,
+    change: u32,
+}
+
+#[derive(Debug)]
+struct Limit {
+    rate: Rate,
+    change: u32,
+    granted: u128,
+    parent: Option<u32>,
+}
+
+/// Limits and the pools of CPUs.
+#[derive(Debug)]
+pub struct Oracle {
+    cpus: u32,
+    limits: Vec<Limit>,
+    pools: HashMap<(u32, u32), Pool>,
+    /// Operations on shared words.
+    pub grants: u64,
+}
+
+impl Oracle {
+    pub fn new(cpus: u32, limits: &[LimitConfig]) -> Oracle {
+        let limits = limits.iter().map(|limit| Limit {
+            rate: Rate::of(limit.rate, cpus),
+            change: 0,
+            granted: 0,
+            parent: limit.parent,
+        });
+        Oracle {
+            cpus,
+            limits: limits.collect(),
+            pools: HashMap::new(),
+            grants: 0,
+        }
+    }
+
+    pub fn set_rate(&mut self, limit: u32, rate: LimitRate) {
+        let limit = &mut self.limits[limit as usize];
+        limit.rate = Rate::of(rate, self.cpus);
+        limit.change = limit.change.wrapping_add(1);
+    }
+
+    pub fn take(&mut self, limit: u32, cpu: u32, bytes: u32, now: u64) -> Result<(), u64> {
+        self.pay(limit, cpu, bytes.into(), now, LEVELS)
+            .inspect_err(|later| {
+                let pool = self.pools.entry((limit, cpu)).or_default();
+                pool.ready = pool.ready.max(*later);
+            })
+    }
+
+    /// A pool pays from its tokens, or from a grant that its parent has paid.
+    fn pay(
+        &mut self,
+        number: u32,
+        cpu: u32,
+        need: u64,
+        now: u64,
+        levels: usize,
+    ) -> Result<(), u64> {
+        let limit = &mut self.limits[number as usize];
+        let rate = limit.rate;
+        let pool = self.pools.entry((number, cpu)).or_default();
+        if pool.change != limit.change {
+            pool.change = limit.change;
+            pool.tokens = pool.tokens.min(rate.pool);
+        }
+        if now >= pool.ends {
+            pool.tokens = 0;
+        }
+        if pool.tokens >= need {
+            pool.tokens -= need;
+            return Ok(());
+        }
+        let age = now.checked_sub(pool.ready);
+        if age.is_some_and(|age| age > rate.life) {
+            pool.waiting = 0;
+        }
+        if pool.tokens + pool.waiting < need {
+            let more = need.max(rate.pool) - pool.tokens - pool.waiting;
+            let clock = u128::from(now) * UNITS;
+            let is_valid = limit.granted >= clock && limit.granted <= clock + rate.horizon;
+            let from = if is_valid { limit.granted } else { clock };
+            limit.granted = from + rate.time(more);
+            self.grants += 1;
+            pool.waiting += more;
+            let ready = limit.granted.saturating_sub(rate.depth).div_ceil(UNITS);
+            pool.ready = u64::try_from(ready).unwrap().max(1);
+        }
+        if now < pool.ready {
+            return Err(pool.ready);
+        }
+        let (granted, parent) = (pool.waiting, limit.parent);
+        if let Some(parent) = parent.filter(|_| levels > 1) {
+            self.pay(parent, cpu, granted, now, levels - 1)?;
+        }
+        let pool = self.pools.entry((number, cpu)).or_default();
+        pool.tokens = pool.tokens + granted - need;
+        pool.waiting = 0;
+        pool.ends = now + rate.life;
+        Ok(())
+    }
+
+    /// Tokens and waiting bytes of a pool.
+    pub fn pool(&self, limit: u32, cpu: u32) -> [u64; 2] {
+        let pool = self.pools.get(&(limit, cpu)).copied().unwrap_or_default();
+        [pool.tokens, pool.waiting]
+    }
+}
+
+const SECOND: u64 = 1_000_000_000;
+/// Bytes of packets: small, usual, and GSO packets.
+const SIZES: [u32; 6] = [64, 577, 1514, 9014, 65_549, 524_294];
+/// Requests of a part.
+const PART: usize = 100;
+const PARTS: usize = 8;
+
+/// Requests of CPUs with the oracle's answers.
+#[derive(Debug)]
+pub struct Log {
+    pub cpus: u32,
+    pub limits: Vec<LimitConfig>,
+    /// Each begins with another rate of a limit.
+    pub parts: Vec<((u32, LimitRate), Vec<LimitRequest>)>,
+}
+
+fn rate(random: &mut Random) -> LimitRate {
+    LimitRate {
+        burst: random.pick(&[20_000, 100_000, 1_000_000]),
+        life: random.pick(&[100_000, 10_000_000, 100_000_000]),
+        ..LimitRate::new(
+            10u64.pow(5 + random.below(7) as u32) * (1 + random.below(9)) + random.below(1000),
+        )
+    }
+}
+
+/// Random requests of CPUs whose clocks go on by steps, also by long ones and back. The memory of limits is of
+/// `most` CPUs at most.
+pub fn log(seed: u64, most: u32) -> Log {
+    let mut random = Random::new(seed);
+    let cpus = random.pick(&[1, 2, 8, 64, 512]).min(most);
+    let count = 1 + random.below(6) as u32;
+    let config = |number: u32, random: &mut Random| LimitConfig {
+        rate: rate(random),
+        // Each parent has at most two above it.
+        parent: (number > 0 && random.below(4) > 0)
+            .then(|| random.below(number.min(3).into()) as u32),
+    };
+    let limits: Vec<LimitConfig> = (0..count)
+        .map(|number| config(number, &mut random))
+        .collect();
+    let mut oracle = Oracle::new(cpus, &limits);
+    let active = 1 + random.below(u64::from(cpus).min(4));
+    let mut now = SECOND + random.below(SECOND);
+    let mut parts = Vec::new();
+    for _ in 0..PARTS {
+        let change = (random.below(count.into()) as u32, rate(&mut random));
+        oracle.set_rate(change.0, change.1);
+        let mut requests = Vec::new();
+        for _ in 0..PART {
+            let sizes = if random.one_in(8) { SIZES.len() } else { 3 };
+            let mut request = LimitRequest {
+                limit: random.below(count.into()) as u32,
+                cpu: random.below(active) as u32,
+                bytes: SIZES[random.index(sizes)],
+                now,
+                ..LimitRequest::default()
+            };
+            let answer = oracle.take(request.limit, request.cpu, request.bytes, now);
+            request.answer = answer.err().unwrap_or(0);
+            match random.below(40) {
+                0 => now += random.below(SECOND),
+                1 => now -= random.below(now.min(1000)),
+                2 => now = (now / 2).max(1),
+                3..10 => now = now.max(request.answer),
+                _ => now += random.below(20_000),
+            }
+            requests.push(request);
+        }
+        parts.push((change, requests));
+    }
+    Log {
+        cpus,
+        limits,
+        parts,
+    }
+}
