@@ -50,8 +50,8 @@ int limit_run(void *ctx)
 	limits = FP_AT(struct fp_limits, input, input->limits);
 	/* A counter in memory: the verifier would follow each value of one in a register. */
 	fp_loop(input->done, input->count) {
-		struct limit_op FP_MEM *op = FP_AT(
-			struct limit_op, input, input->ops + (u64)input->done * sizeof(*op));
+		struct limit_op FP_MEM *op =
+			FP_AT(struct limit_op, input, input->ops + (u64)input->done * sizeof(*op));
 
 		op->answer = fp_limit_take(limits, op->limit, op->cpu, op->bytes, op->now);
 	}

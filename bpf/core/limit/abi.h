@@ -44,14 +44,14 @@ struct fp_limit {
 
 /* What one CPU has of a limit. */
 struct fp_limit_pool {
-	u64 tokens;  /* bytes that may leave */
-	u64 waiting; /* bytes of a grant that may leave from `ready` on */
-	u64 ready;   /* nanoseconds */
-	u64 ends;    /* nanoseconds at which tokens end */
-	u64 wait;    /* nanoseconds: answer of the last request that went up */
-	u64 sent;    /* bytes that left */
-	u32 change;  /* of the limit, when tokens were granted */
-	u32 grants;  /* operations on the shared word */
+	u64 tokens;   /* bytes that may leave */
+	u64 waiting;  /* bytes of a grant that may leave from `ready` on */
+	u64 ready;    /* nanoseconds */
+	u64 ends;     /* nanoseconds at which tokens end */
+	u64 wait;     /* nanoseconds: answer of the last request that went up */
+	u64 sent;     /* bytes that left */
+	u32 change;   /* of the limit, when tokens were granted */
+	u32 grants;   /* operations on the shared word */
 	u32 refusals; /* requests that must wait */
 	u32 pad;
 };

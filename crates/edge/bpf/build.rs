@@ -40,6 +40,7 @@ fn main() {
         "inject",
         "mark",
         "netfilter",
+        "limit",
         "pifo",
         "pifo_bench",
         "programs",

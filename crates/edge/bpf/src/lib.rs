@@ -14,6 +14,7 @@ mod drop;
 mod forward;
 mod impair;
 mod inject;
+mod limit;
 mod mark;
 mod names;
 mod netfilter;
@@ -45,6 +46,7 @@ pub use forward::{
 };
 pub use impair::{Loss, LossCounts, LossError, LossOptions};
 pub use inject::{Arrived, Fan, InjectError, Injector, Side, Traffic};
+pub use limit::{KernelLimitError, KernelLimits};
 pub use mark::{Mark, MarkCount, MarkError, MarkOptions, Took};
 pub use names::has_map;
 pub use netfilter::{HookedProgram, netfilter_programs};
@@ -104,6 +106,9 @@ mod skel {
     }
     pub mod inject {
         include!(concat!(env!("OUT_DIR"), "/inject.skel.rs"));
+    }
+    pub mod limit {
+        include!(concat!(env!("OUT_DIR"), "/limit.skel.rs"));
     }
     pub mod mark {
         include!(concat!(env!("OUT_DIR"), "/mark.skel.rs"));

@@ -43,6 +43,16 @@ fn load_pifo() -> Result<(), libbpf_rs::Error> {
     open.load().map(drop)
 }
 
+fn load_limit() -> Result<(), libbpf_rs::Error> {
+    let mut place = MaybeUninit::uninit();
+    let mut open = skel::limit::LimitSkelBuilder::default().open(&mut place)?;
+    open.maps.arena.set_max_entries(16)?;
+    open.maps
+        .arena
+        .set_map_extra(crate::arena::next_address())?;
+    open.load().map(drop)
+}
+
 fn load_rules() -> Result<(), libbpf_rs::Error> {
     let mut place = MaybeUninit::uninit();
     let mut open = skel::rules::RulesSkelBuilder::default().open(&mut place)?;
@@ -231,6 +241,10 @@ pub fn load_all() -> Vec<Loaded> {
         Loaded {
             name: "inject",
             result: load_inject(),
+        },
+        Loaded {
+            name: "limit",
+            result: load_limit(),
         },
         Loaded {
             name: "mark",

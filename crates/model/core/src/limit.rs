@@ -50,7 +50,13 @@ impl LimitRate {
         }
     }
 
-    fn raw(self, cpus: u32) -> Result<RawRate, LimitError> {
+    /// Bytes of the rate in its burst, for each CPU.
+    fn share(self, cpus: u32) -> u128 {
+        u128::from(self.bits) * u128::from(self.burst) / 8_000_000_000 / u128::from(cpus)
+    }
+
+    /// `share`: bytes that a pool may have.
+    fn raw(self, cpus: u32, share: u128) -> Result<RawRate, LimitError> {
         if !(1_000..=10_000_000_000_000).contains(&self.bits) {
             return Err(LimitError::Rate { bits: self.bits });
         }
@@ -61,8 +67,7 @@ impl LimitRate {
         let mult = factor(shift);
         let time = |bytes: u128| (bytes * mult).div_ceil(1 << shift);
         let depth = (u128::from(self.burst) * UNITS).max(time(self.packet.into()));
-        let share = u128::from(self.bits) * u128::from(self.burst) / 8_000_000_000;
-        let pool = (share / u128::from(cpus)).min(MAX_POOL);
+        let pool = share.min(MAX_POOL);
         let pool = if pool < self.packet.into() { 0 } else { pool };
         let most = pool.max(MAX_REQUEST.into());
         let horizon = depth + u128::from(cpus + 1) * time(most);
@@ -87,6 +92,26 @@ pub struct LimitConfig {
     pub rate: LimitRate,
     /// The number of the limit around it, which comes before it.
     pub parent: Option<u32>,
+}
+
+/// Bytes that a pool of each limit may have: those of the limits below one have together no more than its own,
+/// since what they have is sent without it.
+fn shares(cpus: u32, limits: &[LimitConfig]) -> Vec<u128> {
+    let mut below = vec![0u128; limits.len()];
+    for limit in limits {
+        if let Some(parent) = limit.parent {
+            below[parent as usize] += u128::from(limit.rate.bits);
+        }
+    }
+    let mut shares: Vec<u128> = Vec::with_capacity(limits.len());
+    for limit in limits {
+        let own = limit.rate.share(cpus);
+        shares.push(match limit.parent.map(|parent| parent as usize) {
+            None => own,
+            Some(parent) => own.min(shares[parent] * u128::from(limit.rate.bits) / below[parent]),
+        });
+    }
+    shares
 }
 
 /// Limits cannot be made.
@@ -229,6 +254,7 @@ pub struct PoolReading {
 #[derive(Debug)]
 pub struct Limits {
     at: NonNull<RawLimits>,
+    configs: Vec<LimitConfig>,
     layout: Layout,
     owned: bool,
 }
@@ -267,10 +293,10 @@ impl Limits {
         };
         // SAFETY: allocated above with these bytes, zeroed, aligned, and freed only by drop().
         match unsafe { Limits::format(at, cpus, limits) } {
-            Ok(made) => Ok(Limits {
-                owned: true,
-                ..made
-            }),
+            Ok(mut made) => {
+                made.owned = true;
+                Ok(made)
+            }
             Err(error) => {
                 // SAFETY: as above, and nothing refers to it.
                 unsafe { dealloc(at.as_ptr(), layout) };
@@ -297,6 +323,7 @@ impl Limits {
             Layout::from_size_align(bytes, ALIGN).map_err(|_| LimitError::Cpus { cpus })?;
         let mut levels = Vec::new();
         for (number, limit) in (0..).zip(limits) {
+            limit.rate.raw(cpus, 0)?;
             let above = match limit.parent {
                 None => Some(0),
                 Some(parent) => levels.get(parent as usize).copied(),
@@ -321,11 +348,13 @@ impl Limits {
         unsafe { at.cast::<RawLimits>().write(header) };
         let made = Limits {
             at: at.cast(),
+            configs: limits.to_vec(),
             layout,
             owned: false,
         };
-        for (number, limit) in (0..).zip(limits) {
-            let rate = limit.rate.raw(cpus)?;
+        let shares = shares(cpus, limits);
+        for ((number, limit), share) in (0..).zip(limits).zip(shares) {
+            let rate = limit.rate.raw(cpus, share)?;
             let raw = RawLimit {
                 granted: 0,
                 resets: 0,
@@ -384,24 +413,42 @@ impl Limits {
         }
     }
 
-    /// Changes the rate of a limit. Grants that were made stay.
+    /// Changes rates of limits. Grants that were made stay. O(limits).
     ///
     /// # Errors
     /// [`LimitError::Rate`]: nothing changes.
     ///
     /// # Panics
     /// There is no such limit.
-    pub fn set_rate(&mut self, limit: u32, rate: LimitRate) -> Result<(), LimitError> {
-        let raw = rate.raw(self.header().cpus)?;
+    pub fn set_rates(&mut self, rates: &[(u32, LimitRate)]) -> Result<(), LimitError> {
+        let cpus = self.header().cpus;
+        let before = shares(cpus, &self.configs);
+        let mut configs = self.configs.clone();
+        for (limit, rate) in rates {
+            rate.raw(cpus, 0)?;
+            configs[*limit as usize].rate = *rate;
+        }
+        let shares = shares(cpus, &configs);
+        for (number, share) in (0..).zip(&shares) {
+            let at = number as usize;
+            if (configs[at].rate, share) != (self.configs[at].rate, &before[at]) {
+                self.write_rate(number, configs[at].rate.raw(cpus, *share)?);
+            }
+        }
+        self.configs = configs;
+        Ok(())
+    }
+
+    /// Writes the rate that is not in use, then the number that selects it.
+    fn write_rate(&mut self, limit: u32, rate: RawRate) {
         let place = self.limit_place(limit).as_ptr();
-        // SAFETY: inside of the memory, aligned; the rate that is not in use is written before the number changes.
+        // SAFETY: inside of the memory, aligned.
         unsafe {
             let change = (&raw const (*place).change).read_volatile().wrapping_add(1);
-            (&raw mut (*place).rate[change as usize & 1]).write_volatile(raw);
+            (&raw mut (*place).rate[change as usize & 1]).write_volatile(rate);
             std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
             (&raw mut (*place).change).write_volatile(change);
         }
-        Ok(())
     }
 
     /// The pool of a limit on a CPU.
@@ -430,21 +477,38 @@ impl Limits {
         unsafe { (&raw const (*self.limit_place(limit).as_ptr()).resets).read_volatile() }
     }
 
-    /// The most bytes above the rate that leave in any time: the depth, and what pools have.
+    /// The most bytes above the rate that leave in any time, with requests of at most `largest` bytes: the depth,
+    /// what its pools have, and what those below it have.
     ///
     /// # Panics
     /// There is no such limit.
-    pub fn burst(&self, limit: u32, rate: LimitRate, largest: u32) -> u64 {
-        let header = self.header();
-        self.limit_place(limit);
-        let Ok(raw) = rate.raw(header.cpus) else {
+    pub fn burst(&self, limit: u32, largest: u32) -> u64 {
+        let cpus = self.header().cpus;
+        let shares = shares(cpus, &self.configs);
+        let is_below = |mut number: u32| {
+            loop {
+                match self.configs[number as usize].parent {
+                    _ if number == limit => return true,
+                    None => return false,
+                    Some(parent) => number = parent,
+                }
+            }
+        };
+        let raw = |number: u32| {
+            let rate = self.configs[number as usize].rate;
+            rate.raw(cpus, shares[number as usize]).ok()
+        };
+        let Some(own) = raw(limit) else {
             return 0;
         };
-        let depth = u128::from(raw.depth) * u128::from(rate.bits) / (8_000_000_000 * UNITS) + 1;
-        let pool = u64::from(raw.pool.max(largest));
-        let life = u128::from(rate.life) * u128::from(rate.bits) / 8_000_000_000;
-        let pools = (u128::from(pool) * u128::from(header.cpus)).min(life + u128::from(pool));
-        u64::try_from(depth + pools).unwrap_or(u64::MAX)
+        let bits = u128::from(self.configs[limit as usize].rate.bits);
+        let depth = u128::from(own.depth) * bits / (8_000_000_000 * UNITS) + 1;
+        let numbers = (0..self.configs.len() as u32).filter(|number| is_below(*number));
+        let pools: u128 = numbers
+            .filter_map(raw)
+            .map(|rate| u128::from(rate.pool.max(largest)))
+            .sum();
+        u64::try_from(depth + pools * u128::from(cpus)).unwrap_or(u64::MAX)
     }
 }
 

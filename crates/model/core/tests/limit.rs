@@ -13,10 +13,10 @@ const SECOND: u64 = 1_000_000_000;
 fn every_answer_is_that_of_the_oracle() {
     let mut answers = [0u64; 2];
     for seed in test_seeds(4000) {
-        let log = log(seed, u32::MAX);
+        let log = log(seed);
         let mut limits = Limits::new(log.cpus, &log.limits).unwrap();
         for ((limit, rate), requests) in &log.parts {
-            limits.set_rate(*limit, *rate).unwrap();
+            limits.set_rates(&[(*limit, *rate)]).unwrap();
             for request in requests {
                 let answer = limits.take(request.limit, request.cpu, request.bytes, request.now);
                 assert_eq!(
@@ -141,7 +141,7 @@ fn limits_of_many_cpus_are_used_whole() {
             let used = sent as f64 * 8e9 / (run.end - SECOND) as f64 / rate.bits as f64 / wanted;
             let shared = run.grants as f64 / run.sent.len() as f64;
             let above = excess(&run, rate);
-            let most = limits.burst(0, rate, 1514) as f64;
+            let most = limits.burst(0, 1514) as f64;
             println!(
                 "{cpus} CPUs, {bits} Gbit/s, {name}: {:.2} % used, {shared:.3} shared operations a packet, {above:.0} of {most:.0} bytes above",
                 used * 100.0
@@ -214,4 +214,83 @@ fn low_rates_are_used_whole() {
             );
         }
     }
+}
+
+/// CPUs with bursts, pauses and clocks of their own, that come late, and stop: no interval has more of a class, of
+/// its site or of the port than the bound.
+#[test]
+fn no_interval_has_more_than_the_bound() {
+    let mut nearest = 0.0f64;
+    for seed in test_seeds(400) {
+        let mut random = Random::new(seed);
+        let cpus = random.pick(&[1, 2, 8, 64]);
+        let bits = 10u64.pow(5 + random.below(7) as u32) * (1 + random.below(4));
+        let rates = [bits, bits / 2, bits / 3, bits / 3, bits / 2].map(LimitRate::new);
+        let parents = [None, Some(0), Some(1), Some(1), Some(0)];
+        let configs = rates.iter().zip(parents);
+        let configs: Vec<_> = configs
+            .map(|(rate, parent)| LimitConfig {
+                rate: *rate,
+                parent,
+            })
+            .collect();
+        let mut limits = Limits::new(cpus, &configs).unwrap();
+        let sizes: &[u32] = random.pick(&[&[64, 1514][..], &[1514], &[1514, 65_549], &[524_294]]);
+        let largest = *sizes.iter().max().unwrap();
+        // The time of a packet at the whole rate.
+        let packet = (u64::from(largest) * 8_000_000_000 / bits).max(1);
+        let mut turns: std::collections::BinaryHeap<_> = (0..cpus)
+            .map(|cpu| std::cmp::Reverse((SECOND, cpu)))
+            .collect();
+        let mut sent = vec![Vec::new(); configs.len()];
+        for _ in 0..4000 {
+            let Some(std::cmp::Reverse((now, cpu))) = turns.pop() else {
+                break;
+            };
+            let class = 2 + random.index(3);
+            let bytes = random.pick(sizes);
+            let mut next = match limits.take(class as u32, cpu, bytes, now) {
+                Ok(()) => {
+                    let mut at = Some(class as u32);
+                    while let Some(number) = at {
+                        sent[number as usize].push((now, u64::from(bytes)));
+                        at = configs[number as usize].parent;
+                    }
+                    now
+                }
+                Err(later) => {
+                    assert!(later > now, "seed {seed}");
+                    later
+                }
+            };
+            next += match random.below(20) {
+                0 => random.below(100 * packet),
+                1 => random.below(10 * packet),
+                2 => random.below(1_000_000_000),
+                // It does not come again.
+                3 if random.one_in(200) => continue,
+                _ => 0,
+            };
+            turns.push(std::cmp::Reverse((next, cpu)));
+        }
+        for (number, config) in configs.iter().enumerate() {
+            let run = Run {
+                sent: sent[number].clone(),
+                grants: 0,
+                by_cpu: Vec::new(),
+                end: 0,
+            };
+            let (above, most) = (
+                excess(&run, config.rate),
+                limits.burst(number as u32, largest) as f64,
+            );
+            assert!(
+                above <= most,
+                "seed {seed}, limit {number}: {above} of {most}, {cpus} CPUs, {bits} bit/s"
+            );
+            nearest = nearest.max(above / most);
+        }
+    }
+    println!("at most {:.0} % of the bound", nearest * 100.0);
+    assert!(nearest > 0.3);
 }

@@ -22,7 +22,8 @@ struct Rate {
 }
 
 impl Rate {
-    fn of(rate: LimitRate, cpus: u32) -> Rate {
+    /// `share`: bytes that a pool may have.
+    fn of(rate: LimitRate, cpus: u32, share: u128) -> Rate {
         let bits = u128::from(rate.bits);
         let (mut numerator, mut denominator) = (8_000_000_000 * UNITS, 1);
         while (2 * numerator).div_ceil(bits) < FACTOR {
@@ -31,7 +32,6 @@ impl Rate {
         }
         let numerator = numerator.div_ceil(bits);
         let time = |bytes: u128| (bytes * numerator).div_ceil(denominator);
-        let share = bits * u128::from(rate.burst) / 8_000_000_000 / u128::from(cpus);
         let pool = match share.min(1 << 24) as u64 {
             small if small < u64::from(rate.packet) => 0,
             pool => pool,
@@ -62,44 +62,63 @@ struct Pool {
     change: u32,
 }
 
-#[derive(Debug)]
-struct Limit {
-    rate: Rate,
-    change: u32,
-    granted: u128,
-    parent: Option<u32>,
+/// Bytes that a pool may have: no more than its part of that of its parent.
+fn share(limits: &[LimitConfig], number: u32, cpus: u32) -> u128 {
+    let limit = limits[number as usize];
+    let bits = u128::from(limit.rate.bits);
+    let own = bits * u128::from(limit.rate.burst) / 8_000_000_000 / u128::from(cpus);
+    let Some(parent) = limit.parent else {
+        return own;
+    };
+    let siblings = limits.iter().filter(|other| other.parent == limit.parent);
+    let all: u128 = siblings.map(|other| u128::from(other.rate.bits)).sum();
+    own.min(share(limits, parent, cpus) * bits / all)
 }
 
 /// Limits and the pools of CPUs.
 #[derive(Debug)]
 pub struct Oracle {
     cpus: u32,
-    limits: Vec<Limit>,
+    limits: Vec<LimitConfig>,
+    /// Those of the last change: the rate, and its number.
+    rates: Vec<(Rate, u32)>,
+    /// Shared words.
+    granted: Vec<u128>,
     pools: HashMap<(u32, u32), Pool>,
-    /// Operations on shared words.
-    pub grants: u64,
 }
 
 impl Oracle {
     pub fn new(cpus: u32, limits: &[LimitConfig]) -> Oracle {
-        let limits = limits.iter().map(|limit| Limit {
-            rate: Rate::of(limit.rate, cpus),
-            change: 0,
-            granted: 0,
-            parent: limit.parent,
-        });
+        let rates = (0..limits.len() as u32)
+            .map(|number| {
+                let share = share(limits, number, cpus);
+                (Rate::of(limits[number as usize].rate, cpus, share), 0)
+            })
+            .collect();
         Oracle {
             cpus,
-            limits: limits.collect(),
+            limits: limits.to_vec(),
+            rates,
+            granted: vec![0; limits.len()],
             pools: HashMap::new(),
-            grants: 0,
         }
     }
 
     pub fn set_rate(&mut self, limit: u32, rate: LimitRate) {
-        let limit = &mut self.limits[limit as usize];
-        limit.rate = Rate::of(rate, self.cpus);
-        limit.change = limit.change.wrapping_add(1);
+        let before = self.limits.clone();
+        self.limits[limit as usize].rate = rate;
+        for number in 0..self.limits.len() as u32 {
+            let [old, new] = [&before, &self.limits].map(|limits| {
+                (
+                    limits[number as usize].rate,
+                    share(limits, number, self.cpus),
+                )
+            });
+            if old != new {
+                let (_, change) = self.rates[number as usize];
+                self.rates[number as usize] = (Rate::of(new.0, self.cpus, new.1), change + 1);
+            }
+        }
     }
 
     pub fn take(&mut self, limit: u32, cpu: u32, bytes: u32, now: u64) -> Result<(), u64> {
@@ -119,11 +138,10 @@ impl Oracle {
         now: u64,
         levels: usize,
     ) -> Result<(), u64> {
-        let limit = &mut self.limits[number as usize];
-        let rate = limit.rate;
+        let (rate, change) = self.rates[number as usize];
         let pool = self.pools.entry((number, cpu)).or_default();
-        if pool.change != limit.change {
-            pool.change = limit.change;
+        if pool.change != change {
+            pool.change = change;
             pool.tokens = pool.tokens.min(rate.pool);
         }
         if now >= pool.ends {
@@ -140,18 +158,18 @@ impl Oracle {
         if pool.tokens + pool.waiting < need {
             let more = need.max(rate.pool) - pool.tokens - pool.waiting;
             let clock = u128::from(now) * UNITS;
-            let is_valid = limit.granted >= clock && limit.granted <= clock + rate.horizon;
-            let from = if is_valid { limit.granted } else { clock };
-            limit.granted = from + rate.time(more);
-            self.grants += 1;
+            let granted = &mut self.granted[number as usize];
+            let is_valid = *granted >= clock && *granted <= clock + rate.horizon;
+            let from = if is_valid { *granted } else { clock };
+            *granted = from + rate.time(more);
             pool.waiting += more;
-            let ready = limit.granted.saturating_sub(rate.depth).div_ceil(UNITS);
+            let ready = granted.saturating_sub(rate.depth).div_ceil(UNITS);
             pool.ready = u64::try_from(ready).unwrap().max(1);
         }
         if now < pool.ready {
             return Err(pool.ready);
         }
-        let (granted, parent) = (pool.waiting, limit.parent);
+        let (granted, parent) = (pool.waiting, self.limits[number as usize].parent);
         if let Some(parent) = parent.filter(|_| levels > 1) {
             self.pay(parent, cpu, granted, now, levels - 1)?;
         }
@@ -160,12 +178,6 @@ impl Oracle {
         pool.waiting = 0;
         pool.ends = now + rate.life;
         Ok(())
-    }
-
-    /// Tokens and waiting bytes of a pool.
-    pub fn pool(&self, limit: u32, cpu: u32) -> [u64; 2] {
-        let pool = self.pools.get(&(limit, cpu)).copied().unwrap_or_default();
-        [pool.tokens, pool.waiting]
     }
 }
 
@@ -195,11 +207,10 @@ fn rate(random: &mut Random) -> LimitRate {
     }
 }
 
-/// Random requests of CPUs whose clocks go on by steps, also by long ones and back. The memory of limits is of
-/// `most` CPUs at most.
-pub fn log(seed: u64, most: u32) -> Log {
+/// Random requests of CPUs whose clocks go on by steps, also by long ones and back.
+pub fn log(seed: u64) -> Log {
     let mut random = Random::new(seed);
-    let cpus = random.pick(&[1, 2, 8, 64, 512]).min(most);
+    let cpus = random.pick(&[1, 2, 8, 64, 512]);
     let count = 1 + random.below(6) as u32;
     let config = |number: u32, random: &mut Random| LimitConfig {
         rate: rate(random),
