@@ -23,7 +23,7 @@ struct limit_op {
 	u32 limit;
 	u32 cpu;
 	u32 bytes;
-	u32 pad;
+	u32 paid; /* 0: fp_limit_take(); else fp_limit_pay() with one byte less behind */
 	u64 now;
 	u64 answer;
 };
@@ -53,7 +53,12 @@ int limit_run(void *ctx)
 		struct limit_op FP_MEM *op =
 			FP_AT(struct limit_op, input, input->ops + (u64)input->done * sizeof(*op));
 
-		op->answer = fp_limit_take(limits, op->limit, op->cpu, op->bytes, op->now);
+		if (op->paid)
+			op->answer = fp_limit_pay(fp_limit_at(limits, op->limit),
+						  fp_limit_pool_at(limits, op->limit, op->cpu),
+						  op->bytes, op->paid - 1, op->now);
+		else
+			op->answer = fp_limit_take(limits, op->limit, op->cpu, op->bytes, op->now);
 	}
 	return 0;
 }

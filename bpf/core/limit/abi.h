@@ -17,6 +17,10 @@
 #define FP_LIMIT_REQUEST (1u << 20)
 /* Times inside of a limit have so many more bits than nanoseconds. */
 #define FP_LIMIT_FRACTION 4
+/* Of fp_limit_pay: a packet waits whose bytes are not known. It is taken for as long as the last one. */
+#define FP_LIMIT_SOME 1
+/* Bytes that a pool may owe. */
+#define FP_LIMIT_DEBT (1ull << 24)
 /* Attempts to begin the shared word again after a pause. */
 #define FP_LIMIT_TRIES 16
 
@@ -44,7 +48,7 @@ struct fp_limit {
 
 /* What one CPU has of a limit. */
 struct fp_limit_pool {
-	u64 tokens;   /* bytes that may leave */
+	u64 tokens;   /* bytes that may leave; a debt is below 0 */
 	u64 waiting;  /* bytes of a grant that may leave from `ready` on */
 	u64 ready;    /* nanoseconds */
 	u64 ends;     /* nanoseconds at which tokens end */
@@ -53,7 +57,7 @@ struct fp_limit_pool {
 	u32 change;   /* of the limit, when tokens were granted */
 	u32 grants;   /* operations on the shared word */
 	u32 refusals; /* requests that must wait */
-	u32 pad;
+	u32 last;     /* bytes of the last packet that paid */
 };
 
 struct fp_limits {

@@ -3,7 +3,9 @@
  * limit/limit.h: one rate for many CPUs. A CPU sends from its own pool of tokens, and goes to the word that
  * all share only when the pool is empty.
  *
- *   fp_limit_take()  bytes of a limit for a CPU: now, or the time at which they may leave
+ *   fp_limit_take()  bytes of a limit and of those around it for a CPU, before they leave: now, or when
+ *   fp_limit_pay()   bytes of one limit that left, and when the next ones may: for a scheduler, which
+ *                    waits at each level of its tree
  *
  * The shared word is the theoretical arrival time of GCRA (ITU-T I.371). A grant moves it forward by the time
  * that its bytes take, and these may leave when the word is at most `depth` ahead of the clock. A CPU that
@@ -39,13 +41,20 @@ FP_INLINE const struct fp_limit_rate FP_MEM *fp_limit_rate_of(const struct fp_li
 	return &limit->rate[change & 1];
 }
 
+/* True if bytes are more than 0: a debt is less. */
+FP_INLINE int fp_limit_has(u64 bytes)
+{
+	return bytes && !(bytes >> 63);
+}
+
 /* Rounded up, so that the rate is never exceeded. */
 FP_INLINE u64 fp_limit_time(const struct fp_limit_rate FP_MEM *rate, u64 bytes)
 {
 	u64 product = bytes * rate->mult;
-	u64 time = product >> rate->shift;
+	u32 shift = rate->shift & 63;
+	u64 time = product >> shift;
 
-	return time + (time << rate->shift != product);
+	return time + (time << shift != product);
 }
 
 /*
@@ -86,17 +95,30 @@ granted:
 	return ((next - rate->depth - 1) >> FP_LIMIT_FRACTION) + 1;
 }
 
-/* Forgets tokens that are too old, and those above the pool of another rate. */
+/*
+ * Forgets tokens that are too old, those above the pool of another rate, and a grant at that rate. A debt
+ * stays.
+ */
 FP_INLINE void fp_limit_expire(struct fp_limit_pool FP_MEM *pool,
 			       const struct fp_limit_rate FP_MEM *rate, u32 change, u64 now)
 {
 	if (pool->change != change) {
 		pool->change = change;
-		if (pool->tokens > rate->pool)
+		if (fp_limit_has(pool->tokens) && pool->tokens > rate->pool)
 			pool->tokens = rate->pool;
+		FP_PUT(pool->waiting, 0ull);
+		FP_PUT(pool->ready, 0ull);
 	}
-	if (now >= pool->ends)
+	if (now >= pool->ends && fp_limit_has(pool->tokens))
 		pool->tokens = 0;
+}
+
+/* Forgets a grant that was not used for too long. */
+FP_INLINE void fp_limit_forget(struct fp_limit_pool FP_MEM *pool,
+			       const struct fp_limit_rate FP_MEM *rate, u64 now)
+{
+	if (now > pool->ready && now - pool->ready > rate->life)
+		FP_PUT(pool->waiting, 0ull);
 }
 
 /*
@@ -108,8 +130,7 @@ FP_INLINE u64 fp_limit_request(struct fp_limit FP_MEM *limit, struct fp_limit_po
 {
 	u64 has, wanted, ready;
 
-	if (now > pool->ready && now - pool->ready > rate->life)
-		FP_PUT(pool->waiting, 0ull);
+	fp_limit_forget(pool, rate, now);
 	has = pool->tokens + pool->waiting;
 	if (has >= bytes)
 		return now < pool->ready ? pool->ready : 0;
@@ -206,6 +227,68 @@ FP_FUNC u64 fp_limit_take(struct fp_limits FP_MEM *l FP_ARG, u32 number, u32 cpu
 		at = limit->parent;
 	}
 	return 0;
+}
+
+/* Requests as many bytes for a pool without tokens as it may have, at least `next` of them. Returns as fp_limit_pay. */
+FP_INLINE u64 fp_limit_fill(struct fp_limit FP_MEM *limit, struct fp_limit_pool FP_MEM *pool,
+			    const struct fp_limit_rate FP_MEM *rate, u32 next, u64 now)
+{
+	u64 wanted = !next ? 0 : next > rate->pool ? next : rate->pool;
+	u64 has = pool->tokens + pool->waiting, ready;
+
+	if (next ? !fp_limit_has(has) : has >> 63) {
+		wanted -= has;
+		ready = fp_limit_grant(limit, rate, wanted, now);
+		if (!ready)
+			return now + 1;
+		pool->grants++;
+		pool->waiting += wanted;
+		pool->ready = ready;
+	}
+	if (now < pool->ready) {
+		pool->refusals += next != 0;
+		return pool->ready;
+	}
+	pool->tokens += pool->waiting;
+	FP_PUT(pool->waiting, 0ull);
+	pool->ends = now + rate->life;
+	return 0;
+}
+
+/*
+ * `bytes` of one limit left by the CPU of `pool`, perhaps more than it had. `next` are the bytes of the packet
+ * that waits behind, FP_LIMIT_SOME if these are not known, 0 if none waits. Returns 0 if it may leave now,
+ * else the nanosecond from which. Limits around this one are separate.
+ */
+FP_FUNC u64 fp_limit_pay(struct fp_limit FP_MEM *limit FP_ARG,
+			 struct fp_limit_pool FP_MEM *pool FP_ARG, u32 bytes, u32 next, u64 now)
+{
+	u32 change = *(volatile u32 FP_MEM *)&limit->change;
+	const struct fp_limit_rate FP_MEM *rate = fp_limit_rate_of(limit, change);
+
+	pool->sent += bytes;
+	if (bytes)
+		FP_PUT(pool->last, bytes);
+	if (next == FP_LIMIT_SOME && pool->last)
+		next = pool->last;
+	if (next > FP_LIMIT_REQUEST)
+		next = FP_LIMIT_REQUEST;
+	if (fp_unlikely(pool->change != change || now >= pool->ends ||
+			(pool->waiting && now >= pool->ready))) {
+		fp_limit_expire(pool, rate, change, now);
+		fp_limit_forget(pool, rate, now);
+		if (pool->waiting && now >= pool->ready) {
+			pool->tokens += pool->waiting;
+			FP_PUT(pool->waiting, 0ull);
+			pool->ends = now + rate->life;
+		}
+	}
+	pool->tokens -= bytes;
+	if (fp_likely(fp_limit_has(pool->tokens)))
+		return 0;
+	if (fp_unlikely(pool->tokens < 0 - FP_LIMIT_DEBT && pool->tokens))
+		pool->tokens = 0 - FP_LIMIT_DEBT;
+	return fp_limit_fill(limit, pool, rate, next, now);
 }
 
 #endif /* FP_LIMIT_H */

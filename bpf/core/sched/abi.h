@@ -12,7 +12,7 @@
 
 #include "../runtime.h"
 
-#define FP_SCHED_VERSION 6
+#define FP_SCHED_VERSION 7
 #define FP_SCHED_MAGIC	 0x64637366u /* "fscd" */
 
 /* Never, as a time or a rank. */
@@ -225,7 +225,7 @@ struct fp_sched_config {
 	u32 service;		   /* the impairment whose rate trace the root follows; 0 none */
 	struct fp_framing framing; /* of the link, for back ends: they pass bytes on the link */
 	u32 ack_filter;		   /* 1: in leaves over flows, an ACK replaces the one ahead */
-	u32 zero;
+	u32 limited;		   /* 1: nodes may have limits that several schedulers share */
 };
 
 /* Counters, sums since the start. */
@@ -241,6 +241,12 @@ struct fp_sched_stats {
 	u64 state_lost;	 /* flows whose state was evicted */
 	u64 tries_spent; /* dequeues that gave up after FP_DEQUEUE_TRIES */
 	u64 woken;	 /* entries that the shaper returned */
+};
+
+/* Limits of a node in struct fp_limits, from 1; 0: its own rates. */
+struct fp_limited {
+	u32 ceil;
+	u32 floor;
 };
 
 /* A node's counters and content. */

@@ -100,6 +100,7 @@ static u64 fp_sched_offsets(struct fp_sched *s, const struct fp_plan *p, u64 arr
 	FP_PLACE(classes_at, u32, c->classes + 1);
 	FP_PLACE(splits_at, u32, c->splits + 1);
 	FP_PLACE(accounts_at, struct fp_account, c->accounts ? c->nodes + 1 : 0);
+	FP_PLACE(limited_at, struct fp_limited, c->limited ? c->nodes + 1 : 0);
 	FP_PLACE(impairments_at, struct fp_impair, c->impairments + 1);
 	FP_PLACE(words_at, u64, c->words + 1);
 	FP_PLACE(wheel_at, struct fp_wheel, 1);

@@ -355,10 +355,11 @@ FP_FUNC int fp_charge_child(struct fp_sched FP_MEM *s FP_ARG, u32 level,
 	u32 child = s->path[(level + 1) & (FP_SCHED_LEVELS - 1)];
 	u32 item = s->entry[place];
 	u64 was_due = n->due;
+	u32 waits;
 	u64 rank;
-	u64 at;
+	u64 at = 0;
 
-	fp_prepare_child_call(s, parent, above, n);
+	fp_prepare_child_call(s, child, parent, above, n);
 	s->call.by_floor = s->by_floor[place];
 	s->call.rank = fp_item_at(pool, item)->rank;
 	rank = fp_call_policy_or(s, above, FP_RANK_DEQUEUE, s->call.rank);
@@ -366,11 +367,15 @@ FP_FUNC int fp_charge_child(struct fp_sched FP_MEM *s FP_ARG, u32 level,
 		n->stats.by_floor++;
 	if (above->config.over == FP_OVER_REFERENCES)
 		return 1;
-	if (!fp_waiting_at(s, child, n))
+	waits = fp_waiting_at(s, child, n) ? FP_LIMIT_SOME : 0;
+	if (s->limits_at)
+		at = fp_pay_limits(s, child, fp_slot_at(s, s->handle)->meta.bytes, waits,
+				   s->by_floor[place]);
+	if (!waits)
 		return 0;
 	n->rank = rank == KEEP ? s->call.rank : rank;
 	n->due = s->call.due;
-	at = fp_send_time(s, above);
+	at = max(at, fp_send_time(s, above));
 	if (at > s->now) {
 		fp_remove_child(s, child, n);
 		fp_pifo_push(pool, FP_SHAPER, item, at);
@@ -547,21 +552,24 @@ FP_FUNC int fp_rank_child_again(struct fp_sched FP_MEM *s FP_ARG, u32 child)
 	struct fp_node FP_MEM *above = fp_node_at(s, parent);
 	u32 item = fp_node_item(s, child);
 	u64 rank;
+	u64 at = 0;
 
 	if (above->config.over != FP_OVER_CHILDREN || !fp_is_item_queued(s, item))
 		return 0;
 	/* As for a woken child, its packet is unknown. */
 	fp_prepare_calls_above(s, fp_node_at(s, 0), 0);
-	fp_prepare_child_call(s, parent, above, n);
+	fp_prepare_child_call(s, child, parent, above, n);
 	FP_PUT(s->call.backlogged, 1);
 	s->call.rank = n->rank;
 	rank = fp_call_policy_or(s, above, FP_RANK_ENQUEUE, KEEP);
+	if (s->limits_at)
+		at = fp_pay_limits(s, child, 0, FP_LIMIT_SOME, 0);
 	if (rank != KEEP) {
 		n->rank = rank;
 		n->due = s->call.due;
 	}
 	if (fp_item_at(pool, item)->pifo == FP_SHAPER)
-		return fp_pifo_move(pool, item, max(fp_send_time(s, above), s->now));
+		return fp_pifo_move(pool, item, max(max(fp_send_time(s, above), at), s->now));
 	if (rank == KEEP)
 		return 0;
 	fp_remove_child(s, child, n);

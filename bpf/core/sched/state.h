@@ -11,6 +11,7 @@
  *   classes    -> leaf
  *   splits     DSCP
  *   accounts   if asked
+ *   limited    if asked: shared limits of nodes
  *   impairments
  *   words      what these look up
  *   wheel      due times: slots, then for each node the next one in its slot
@@ -28,6 +29,7 @@
 #ifndef FP_SCHED_STATE_H
 #define FP_SCHED_STATE_H
 
+#include "../limit/limit.h"
 #include "../pifo/pifo.h"
 #include "impair.h"
 #include "policy_types.h"
@@ -172,6 +174,10 @@ struct fp_sched {
 	u64 words_at;
 	u64 wheel_at;
 	u64 wheel_next_at;
+	u64 limited_at;
+	u64 limits_at; /* offset of struct fp_limits, outside of the scheduler; 0 none */
+	u32 limit_cpu; /* whose pools are those of this scheduler */
+	u32 zero3;
 	/* operations of a test run, and where outcomes go */
 	u64 ops_at;
 	u64 outcomes_at;
@@ -273,6 +279,15 @@ FP_INLINE struct fp_account FP_MEM *fp_account_at(struct fp_sched FP_MEM *s, u32
 	if (node > s->config.nodes)
 		node = 0;
 	return FP_AT(struct fp_account, s, s->accounts_at + (u64)node * sizeof(struct fp_account));
+}
+
+/* Only valid if config.limited is set. */
+FP_INLINE struct fp_limited FP_MEM *fp_limited_at(struct fp_sched FP_MEM *s, u32 node)
+{
+	if (node > s->config.nodes)
+		node = 0;
+	return FP_AT(struct fp_limited, s,
+		     s->limited_at + (u64)node * sizeof(struct fp_limited));
 }
 
 FP_INLINE struct fp_impair FP_MEM *fp_impair_at(struct fp_sched FP_MEM *s, u32 impair)

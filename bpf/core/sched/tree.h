@@ -61,14 +61,16 @@ FP_FUNC int fp_prepare_calls_above(struct fp_sched FP_MEM *s FP_ARG,
 	return 0;
 }
 
-/* The other fields, for child `n` of node `above`. */
-FP_INLINE void fp_prepare_child_call(struct fp_sched FP_MEM *s, u32 parent,
+/* The other fields, for child `n` of node `above`. The policy does not see rates that are shared limits. */
+FP_INLINE void fp_prepare_child_call(struct fp_sched FP_MEM *s, u32 child, u32 parent,
 				     struct fp_node FP_MEM *above, struct fp_node FP_MEM *n)
 {
+	int shared = s->limits_at != 0;
+
 	fp_prepare_node(s, parent, above);
 	s->flow_at = (u64)((u8 FP_MEM *)n->child - (u8 FP_MEM *)s);
-	FP_PUT(s->call.floor, n->config.floor);
-	FP_PUT(s->call.ceil, n->config.ceil);
+	FP_PUT(s->call.floor, shared && fp_limited_at(s, child)->floor ? 0 : n->config.floor);
+	FP_PUT(s->call.ceil, shared && fp_limited_at(s, child)->ceil ? 0 : n->config.ceil);
 	FP_PUT(s->call.burst, n->config.burst);
 	FP_PUT(s->call.cost, n->config.cost);
 }
@@ -97,6 +99,39 @@ FP_INLINE u64 fp_send_time(struct fp_sched FP_MEM *s, struct fp_node FP_MEM *n)
 	if (!fp_policy_has(n, FP_SEND_TIME))
 		return 0;
 	return fp_call_policy(s, n, FP_SEND_TIME);
+}
+
+/* Charges `bytes` to limit `limit` of this scheduler, from 1, and asks for `next` bytes: see fp_limit_pay(). */
+FP_INLINE u64 fp_pay_limit(struct fp_sched FP_MEM *s, u32 limit, u32 bytes, u32 next)
+{
+	struct fp_limits FP_MEM *l = FP_AT(struct fp_limits, s, s->limits_at);
+
+	return fp_limit_pay(fp_limit_at(l, limit - 1), fp_limit_pool_at(l, limit - 1, s->limit_cpu),
+			    bytes, next, s->now);
+}
+
+/*
+ * Child `child` sent `bytes`, and `next` wait: charges its shared limits, if it has any. Returns the time
+ * from which it may send by its ceiling, and sets the due time of its floor. Bytes that it did not send by
+ * its floor count for that, but not as a debt.
+ */
+FP_FUNC u64 fp_pay_limits(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 bytes, u32 next,
+			  u32 by_floor)
+{
+	struct fp_limits FP_MEM *l = FP_AT(struct fp_limits, s, s->limits_at);
+	struct fp_limited FP_MEM *limited = fp_limited_at(s, child);
+	u32 ceil = limited->ceil, floor = limited->floor;
+	u64 at = 0;
+
+	if (ceil && ceil <= l->count)
+		at = fp_pay_limit(s, ceil, bytes, next);
+	if (floor && floor <= l->count) {
+		if (!by_floor &&
+		    !fp_limit_has(fp_limit_pool_at(l, floor - 1, s->limit_cpu)->tokens))
+			bytes = 0;
+		FP_PUT(s->call.due, max(fp_pay_limit(s, floor, bytes, next), s->now));
+	}
+	return at;
 }
 
 /*
@@ -180,6 +215,7 @@ FP_FUNC int fp_activate(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf, u
 		struct fp_node FP_MEM *n = fp_node_at(s, child);
 		u32 parent = n->config.parent;
 		struct fp_node FP_MEM *above;
+		u32 bytes;
 		u64 at;
 
 		if (!parent || fp_is_item_queued(s, fp_node_item(s, child)))
@@ -190,10 +226,14 @@ FP_FUNC int fp_activate(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf, u
 		if (!prepared)
 			fp_prepare_calls_above(s, fp_node_at(s, leaf), handle);
 		prepared = 1;
-		fp_prepare_child_call(s, parent, above, n);
+		fp_prepare_child_call(s, child, parent, above, n);
 		n->rank = fp_call_policy_or(s, above, FP_RANK_ENQUEUE, 0);
-		n->due = s->call.due;
 		at = fp_send_time(s, above);
+		if (s->limits_at) {
+			bytes = handle ? fp_slot_at(s, handle)->meta.bytes : FP_LIMIT_SOME;
+			at = max(at, fp_pay_limits(s, child, 0, bytes, 0));
+		}
+		n->due = s->call.due;
 		if (at > s->now) {
 			fp_pifo_push(fp_pool_of(s), FP_SHAPER, fp_node_item(s, child), at);
 			return 0;
@@ -324,7 +364,7 @@ FP_FUNC int fp_add_references_upwards(struct fp_sched FP_MEM *s FP_ARG, u32 chil
 			return 0;
 		}
 		fp_prepare_calls_above(s, fp_node_at(s, leaf), handle);
-		fp_prepare_child_call(s, parent, above, n);
+		fp_prepare_child_call(s, child, parent, above, n);
 		fp_save_step(s, step, parent, above);
 		reference = fp_take_reference(s);
 		refused = FP_DROP_NO_REFERENCE;

@@ -97,6 +97,7 @@ fn embed(root: &Path, libbpf: &Path, out: &Path, policies: &str) {
         (root.join("bpf/core"), "core"),
         (root.join("bpf/core/class"), "core/class"),
         (root.join("bpf/core/parse"), "core/parse"),
+        (root.join("bpf/core/limit"), "core/limit"),
         (root.join("bpf/core/pifo"), "core/pifo"),
         (root.join("bpf/core/rtt"), "core/rtt"),
         (root.join("bpf/core/sched"), "core/sched"),

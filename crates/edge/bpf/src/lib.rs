@@ -28,6 +28,7 @@ pub mod probe;
 mod qdisc;
 mod recoveries;
 mod redirect;
+mod replay;
 mod rtt;
 mod rules;
 mod rules_hook;

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::ptr::NonNull;
 
+use fairpath_core::limit::{LimitError, Limits};
 use fairpath_core::sched::{
     ImpairStats, NodeStats, Op, Outcome, Plan, Policy, SchedLayout, SchedMemory, SchedRuntime,
-    SchedRuntimeError, SchedStats,
+    SchedRuntimeError, SchedStats, Share,
 };
 use libbpf_rs::{MapCore, Object, ObjectBuilder, ProgramInput};
 
@@ -19,7 +20,9 @@ const SHIPPED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sched.bpf.o"));
 /// A scheduler in the kernel, without attaching.
 pub struct SchedRun {
     memory: SchedMemory,
+    bytes: usize,
     capacity: NonNull<u8>,
+    limits: Option<Limits>,
     object: Object,
 }
 
@@ -32,6 +35,10 @@ impl fmt::Debug for SchedRun {
             .field("memory", &self.memory)
             .finish_non_exhaustive()
     }
+}
+
+fn wrong(error: LimitError) -> SchedRuntimeError {
+    SchedRuntimeError::Plan(error.to_string())
 }
 
 fn refused(error: &libbpf_rs::Error) -> SchedRuntimeError {
@@ -59,8 +66,14 @@ impl SchedRun {
         custom: Option<&Policy>,
     ) -> Result<SchedRun, SchedRuntimeError> {
         let mut layout = SchedLayout::new(plan, custom.map_or(&[], std::slice::from_ref))?;
+        let share = match plan.config.limited {
+            0 => None,
+            _ => Some(Share::of(plan, custom.map_or(&[], std::slice::from_ref))?),
+        };
+        let limits = share.as_ref().map_or(0, |share| share.limits.len());
+        let limit_bytes = Limits::bytes(1, limits).map_err(wrong)? as u64;
         let scheduler = layout.bytes().next_multiple_of(64);
-        let bytes = START + scheduler + SchedMemory::capacity_bytes(OPS) as u64;
+        let bytes = START + scheduler + limit_bytes + SchedMemory::capacity_bytes(OPS) as u64;
         let pages = bytes.div_ceil(PAGE);
         if pages * PAGE > STRIDE {
             return Err(SchedRuntimeError::Plan(format!(
@@ -81,23 +94,41 @@ impl SchedRun {
         // SAFETY: the arena is mapped from `start` on, `pages` pages long.
         let at = unsafe { start.add(START as usize) };
         // SAFETY: fresh arena pages are zero and aligned; the mapping lives while the object.
-        let memory = unsafe { layout.format(at) }?;
-        // SAFETY: the memory of operations follows the scheduler, within the pages.
-        let capacity = unsafe { at.add(scheduler as usize) };
+        let mut memory = unsafe { layout.format(at) }?;
+        // SAFETY: the memory of limits follows the scheduler, within the pages.
+        let limits_at = unsafe { at.add(scheduler as usize) };
+        let limits = match share {
+            None => None,
+            Some(share) => {
+                // SAFETY: as above, zero and aligned; the program writes to it by the core's code only.
+                let limits = unsafe { Limits::format(limits_at, 1, &share.limits) };
+                let limits = limits.map_err(wrong)?;
+                memory.draw_from(&limits, 0, &share.nodes);
+                Some(limits)
+            }
+        };
+        // SAFETY: the memory of operations follows that of limits, within the pages.
+        let capacity = unsafe { limits_at.add(limit_bytes as usize) };
         Ok(SchedRun {
             memory,
+            bytes: scheduler as usize,
             capacity,
+            limits,
             object,
         })
+    }
+
+    /// The limits that it draws from as their only CPU, if the plan has any.
+    pub fn limits(&mut self) -> Option<&mut Limits> {
+        self.limits.as_mut()
     }
 
     /// The scheduler's memory in the arena, for tests that corrupt it.
     #[doc(hidden)]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        let (start, end) = (self.memory.start(), self.capacity.as_ptr());
-        // SAFETY: the scheduler precedes the operations in the arena, which is mapped while the
-        // value lives; no program runs now.
-        unsafe { std::slice::from_raw_parts_mut(start, end.addr() - start.addr()) }
+        // SAFETY: the bytes of the scheduler in the arena, which is mapped while the value lives; no program
+        // runs now.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.start(), self.bytes) }
     }
 
     fn run_once(&mut self) -> Result<(), SchedRuntimeError> {

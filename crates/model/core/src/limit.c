@@ -15,3 +15,9 @@ u64 fp_native_limit_take(struct fp_limits *l, u32 limit, u32 cpu, u32 bytes, u64
 {
 	return fp_limit_take(l, limit, cpu, bytes, now);
 }
+
+u64 fp_native_limit_pay(struct fp_limits *l, u32 limit, u32 cpu, u32 bytes, u32 next, u64 now)
+{
+	return fp_limit_pay(fp_limit_at(l, limit), fp_limit_pool_at(l, limit, cpu), bytes, next,
+			    now);
+}

@@ -10,13 +10,21 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Most bytes of a request (`FP_LIMIT_REQUEST`).
 pub const MAX_REQUEST: u32 = 1 << 20;
+/// Bits a second of a limit, at least.
+pub const LOWEST: u64 = 1_000;
+/// Bits a second of a limit, at most.
+pub const HIGHEST: u64 = 10_000_000_000_000;
 /// Limits from a class to the port, at most (`FP_LIMIT_LEVELS`).
 pub const LEVELS: usize = 4;
 /// Units of time inside of limits in a nanosecond.
-const UNITS: u128 = 1 << 4;
+const UNITS: u128 = 1 << FRACTION_BITS;
+/// `FP_LIMIT_FRACTION`.
+const FRACTION_BITS: u32 = 4;
 /// Bits of the factor that makes bytes a time.
 const FACTOR_BITS: u32 = 38;
 /// Most bytes of a pool.
@@ -31,8 +39,10 @@ const ALIGN: usize = 64;
 pub struct LimitRate {
     /// Bits a second, 1 kbit/s to 10 Tbit/s.
     pub bits: u64,
-    /// Nanoseconds of the rate that may leave at once, and that all pools have together.
+    /// Nanoseconds of the rate that may leave at once after a pause.
     pub burst: u64,
+    /// Nanoseconds of the rate that all pools have together.
+    pub pools: u64,
     /// Nanoseconds after which a pool loses what it has not used.
     pub life: u64,
     /// Bytes of a usual packet: a pool with less gets no more than it needs.
@@ -45,19 +55,20 @@ impl LimitRate {
         LimitRate {
             bits,
             burst: 100_000,
+            pools: 100_000,
             life: 100_000_000,
             packet: 1514,
         }
     }
 
-    /// Bytes of the rate in its burst, for each CPU.
+    /// Bytes of the rate that each CPU may have.
     fn share(self, cpus: u32) -> u128 {
-        u128::from(self.bits) * u128::from(self.burst) / 8_000_000_000 / u128::from(cpus)
+        u128::from(self.bits) * u128::from(self.pools) / 8_000_000_000 / u128::from(cpus)
     }
 
     /// `share`: bytes that a pool may have.
     fn raw(self, cpus: u32, share: u128) -> Result<RawRate, LimitError> {
-        if !(1_000..=10_000_000_000_000).contains(&self.bits) {
+        if !(LOWEST..=HIGHEST).contains(&self.bits) {
             return Err(LimitError::Rate { bits: self.bits });
         }
         let second = 8_000_000_000 * UNITS;
@@ -67,8 +78,12 @@ impl LimitRate {
         let mult = factor(shift);
         let time = |bytes: u128| (bytes * mult).div_ceil(1 << shift);
         let depth = (u128::from(self.burst) * UNITS).max(time(self.packet.into()));
-        let pool = share.min(MAX_POOL);
-        let pool = if pool < self.packet.into() { 0 } else { pool };
+        let packet = u128::from(self.packet);
+        let pool = match share.min(MAX_POOL) {
+            // With the packet that a scheduler sends beyond it, a pool has no more than its share.
+            pool if pool >= 2 * packet => pool - packet,
+            _ => 0,
+        };
         let most = pool.max(MAX_REQUEST.into());
         let horizon = depth + u128::from(cpus + 1) * time(most);
         let whole =
@@ -178,7 +193,7 @@ struct RawPool {
     change: u32,
     grants: u32,
     refusals: u32,
-    pad: u32,
+    last: u32,
 }
 
 /// `struct fp_limits`.
@@ -204,6 +219,14 @@ unsafe extern "C" {
         bytes: u32,
         now: u64,
     ) -> u64;
+    fn fp_native_limit_pay(
+        limits: *mut RawLimits,
+        limit: u32,
+        cpu: u32,
+        bytes: u32,
+        next: u32,
+        now: u64,
+    ) -> u64;
 }
 
 /// A request of a test run (`struct limit_op`).
@@ -216,8 +239,9 @@ pub struct LimitRequest {
     pub cpu: u32,
     /// Bytes.
     pub bytes: u32,
-    /// Unused.
-    pub pad: u32,
+    /// 0: they are requested ([`LimitCpu::take`]). Else they left ([`LimitCpu::pay`]), and this is one more than the
+    /// bytes that wait behind.
+    pub paid: u32,
     /// Nanoseconds.
     pub now: u64,
     /// 0, or the nanosecond at which to try again.
@@ -227,8 +251,8 @@ pub struct LimitRequest {
 /// A pool of one CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolReading {
-    /// Bytes that may leave.
-    pub tokens: u64,
+    /// Bytes that may leave; a debt is below 0.
+    pub tokens: i64,
     /// Bytes of a grant that may leave from [`PoolReading::ready`] on.
     pub waiting: u64,
     /// Nanoseconds.
@@ -241,26 +265,114 @@ pub struct PoolReading {
     pub refusals: u32,
 }
 
+/// The memory of limits, which all of their CPUs use.
+#[derive(Debug)]
+struct Memory {
+    at: NonNull<RawLimits>,
+    layout: Layout,
+    owned: bool,
+    /// By CPU: whether it was handed out.
+    taken: Vec<AtomicBool>,
+}
+
+// SAFETY: the core changes shared words by atomic operations, and a pool is used by its CPU only ([`LimitCpu`]).
+unsafe impl Send for Memory {}
+// SAFETY: as above. User space writes a rate that is not in use before it selects it.
+unsafe impl Sync for Memory {}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if self.owned {
+            // SAFETY: allocated by Limits::new() with this layout.
+            unsafe { dealloc(self.at.cast().as_ptr(), self.layout) };
+        }
+    }
+}
+
 /// Limits of some CPUs.
 ///
 /// ```
 /// use fairpath_core::limit::{LimitConfig, LimitRate, Limits};
 ///
 /// let rate = LimitRate::new(10_000_000_000);
-/// let mut limits = Limits::new(2, &[LimitConfig { rate, parent: None }])?;
-/// assert_eq!(limits.take(0, 0, 1514, 1_000_000_000), Ok(()));
+/// let limits = Limits::new(2, &[LimitConfig { rate, parent: None }])?;
+/// let mut cpu = limits.cpu(0).expect("it is used by nobody else");
+/// assert_eq!(cpu.take(0, 1514, 1_000_000_000), Ok(()));
 /// # Ok::<(), fairpath_core::limit::LimitError>(())
 /// ```
 #[derive(Debug)]
 pub struct Limits {
-    at: NonNull<RawLimits>,
+    memory: Arc<Memory>,
     configs: Vec<LimitConfig>,
-    layout: Layout,
-    owned: bool,
 }
 
-// SAFETY: the memory is plain bytes; limits have one owner, and every access needs it.
-unsafe impl Send for Limits {}
+/// One CPU of limits, for one thread. Dropped, another thread may have it.
+#[derive(Debug)]
+pub struct LimitCpu {
+    memory: Arc<Memory>,
+    cpu: u32,
+}
+
+impl Drop for LimitCpu {
+    fn drop(&mut self) {
+        self.memory.taken[self.cpu as usize].store(false, Ordering::Release);
+    }
+}
+
+impl LimitCpu {
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.cpu
+    }
+
+    /// The memory of its limits.
+    pub(crate) fn address(&self) -> NonNull<u8> {
+        self.memory.at.cast()
+    }
+
+    /// Takes `bytes` of a limit and of those around it, before they leave. `now` is in nanoseconds.
+    ///
+    /// # Errors
+    /// The nanosecond at which to try again.
+    ///
+    /// # Panics
+    /// There is no such limit, or the bytes are more than [`MAX_REQUEST`].
+    pub fn take(&mut self, limit: u32, bytes: u32, now: u64) -> Result<(), u64> {
+        self.check(limit, bytes);
+        let at = self.memory.at.as_ptr();
+        // SAFETY: formatted memory, with this limit; only this value uses the pools of its CPU.
+        later(unsafe { fp_native_limit_take(at, limit, self.cpu, bytes, now) })
+    }
+
+    /// Charges `bytes` that left to one limit, and asks for the packet that waits behind: its bytes, 1 if they are not
+    /// known, or 0 if none waits. It may leave now if the pool has anything, even if it has less.
+    ///
+    /// # Errors
+    /// The nanosecond at which it may leave.
+    ///
+    /// # Panics
+    /// As [`LimitCpu::take`].
+    pub fn pay(&mut self, limit: u32, bytes: u32, next: u32, now: u64) -> Result<(), u64> {
+        self.check(limit, 0);
+        let at = self.memory.at.as_ptr();
+        // SAFETY: as take().
+        later(unsafe { fp_native_limit_pay(at, limit, self.cpu, bytes, next, now) })
+    }
+
+    fn check(&self, limit: u32, bytes: u32) {
+        assert!(bytes <= MAX_REQUEST, "{bytes} bytes are too many");
+        // SAFETY: format() wrote it.
+        let count = unsafe { self.memory.at.read_volatile() }.count;
+        assert!(limit < count, "there is no limit {limit}");
+    }
+}
+
+fn later(answer: u64) -> Result<(), u64> {
+    match answer {
+        0 => Ok(()),
+        later => Err(later),
+    }
+}
 
 impl Limits {
     /// Bytes of limits for CPUs.
@@ -294,7 +406,9 @@ impl Limits {
         // SAFETY: allocated above with these bytes, zeroed, aligned, and freed only by drop().
         match unsafe { Limits::format(at, cpus, limits) } {
             Ok(mut made) => {
-                made.owned = true;
+                if let Some(memory) = Arc::get_mut(&mut made.memory) {
+                    memory.owned = true;
+                }
                 Ok(made)
             }
             Err(error) => {
@@ -347,10 +461,13 @@ impl Limits {
         // SAFETY: the header is the beginning of the memory.
         unsafe { at.cast::<RawLimits>().write(header) };
         let made = Limits {
-            at: at.cast(),
+            memory: Arc::new(Memory {
+                at: at.cast(),
+                layout,
+                owned: false,
+                taken: (0..cpus).map(|_| AtomicBool::new(false)).collect(),
+            }),
             configs: limits.to_vec(),
-            layout,
-            owned: false,
         };
         let shares = shares(cpus, limits);
         for ((number, limit), share) in (0..).zip(limits).zip(shares) {
@@ -372,7 +489,7 @@ impl Limits {
 
     fn header(&self) -> RawLimits {
         // SAFETY: format() wrote it.
-        unsafe { self.at.read_volatile() }
+        unsafe { self.memory.at.read_volatile() }
     }
 
     fn limit_place(&self, limit: u32) -> NonNull<RawLimit> {
@@ -380,7 +497,7 @@ impl Limits {
         assert!(limit < header.count, "there is no limit {limit}");
         let at = header.limits as usize + limit as usize * size_of::<RawLimit>();
         // SAFETY: inside of the memory by the comparison above.
-        unsafe { self.at.cast::<u8>().add(at) }.cast()
+        unsafe { self.memory.at.cast::<u8>().add(at) }.cast()
     }
 
     fn pool_place(&self, limit: u32, cpu: u32) -> NonNull<RawPool> {
@@ -393,34 +510,28 @@ impl Limits {
             + cpu as usize * header.row as usize
             + limit as usize * size_of::<RawPool>();
         // SAFETY: inside of the memory by the comparison above.
-        unsafe { self.at.cast::<u8>().add(at) }.cast()
+        unsafe { self.memory.at.cast::<u8>().add(at) }.cast()
     }
 
-    /// Takes `bytes` of a limit and of those around it for a CPU. `now` is in nanoseconds.
-    ///
-    /// # Errors
-    /// The nanosecond at which to try again.
-    ///
-    /// # Panics
-    /// There is no such limit or CPU, or the bytes are more than [`MAX_REQUEST`].
-    pub fn take(&mut self, limit: u32, cpu: u32, bytes: u32, now: u64) -> Result<(), u64> {
-        assert!(bytes <= MAX_REQUEST, "{bytes} bytes are too many");
-        self.pool_place(limit, cpu);
-        // SAFETY: formatted memory, with this limit and CPU.
-        match unsafe { fp_native_limit_take(self.at.as_ptr(), limit, cpu, bytes, now) } {
-            0 => Ok(()),
-            later => Err(later),
-        }
+    /// A CPU of these limits, which one thread has. None if there is no such CPU, or another thread has it.
+    pub fn cpu(&self, cpu: u32) -> Option<LimitCpu> {
+        let taken = self.memory.taken.get(cpu as usize)?;
+        let free = !taken.swap(true, Ordering::Acquire);
+        free.then(|| LimitCpu {
+            memory: Arc::clone(&self.memory),
+            cpu,
+        })
     }
 
-    /// Changes rates of limits. Grants that were made stay. O(limits).
+    /// Changes rates of limits. What was granted and waits ends; what a pool has stays, as far as it has space at the
+    /// new rate. `now` is in nanoseconds. O(limits).
     ///
     /// # Errors
     /// [`LimitError::Rate`]: nothing changes.
     ///
     /// # Panics
     /// There is no such limit.
-    pub fn set_rates(&mut self, rates: &[(u32, LimitRate)]) -> Result<(), LimitError> {
+    pub fn set_rates(&mut self, rates: &[(u32, LimitRate)], now: u64) -> Result<(), LimitError> {
         let cpus = self.header().cpus;
         let before = shares(cpus, &self.configs);
         let mut configs = self.configs.clone();
@@ -431,8 +542,10 @@ impl Limits {
         let shares = shares(cpus, &configs);
         for (number, share) in (0..).zip(&shares) {
             let at = number as usize;
-            if (configs[at].rate, share) != (self.configs[at].rate, &before[at]) {
-                self.write_rate(number, configs[at].rate.raw(cpus, *share)?);
+            let (old, new) = (self.configs[at].rate, configs[at].rate);
+            if (new, share) != (old, &before[at]) {
+                self.write_rate(number, new.raw(cpus, *share)?);
+                self.rescale(number, now, old.bits, new.bits);
             }
         }
         self.configs = configs;
@@ -442,13 +555,48 @@ impl Limits {
     /// Writes the rate that is not in use, then the number that selects it.
     fn write_rate(&mut self, limit: u32, rate: RawRate) {
         let place = self.limit_place(limit).as_ptr();
-        // SAFETY: inside of the memory, aligned.
-        unsafe {
-            let change = (&raw const (*place).change).read_volatile().wrapping_add(1);
-            (&raw mut (*place).rate[change as usize & 1]).write_volatile(rate);
-            std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-            (&raw mut (*place).change).write_volatile(change);
-        }
+        // SAFETY: a field inside of the memory.
+        let change_at = unsafe { &raw mut (*place).change };
+        // SAFETY: aligned, and only this value writes it.
+        let change = unsafe { change_at.read_volatile() }.wrapping_add(1);
+        // SAFETY: a field inside of the memory.
+        let unused = unsafe { &raw mut (*place).rate[change as usize & 1] };
+        // SAFETY: aligned; the core reads the other rate.
+        unsafe { unused.write_volatile(rate) };
+        std::sync::atomic::fence(Ordering::SeqCst);
+        // SAFETY: aligned, as above.
+        unsafe { change_at.write_volatile(change) };
+    }
+
+    /// What was granted ahead of the clock takes as long as at the new rate.
+    fn rescale(&self, limit: u32, now: u64, from: u64, to: u64) {
+        let clock = now << FRACTION_BITS;
+        let _ = self
+            .word(limit)
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |granted| {
+                let ahead =
+                    u128::from(granted.checked_sub(clock)?) * u128::from(from) / u128::from(to);
+                u64::try_from(u128::from(clock) + ahead).ok()
+            });
+    }
+
+    /// The shared word.
+    fn word(&self, limit: u32) -> &AtomicU64 {
+        let place = self.limit_place(limit).as_ptr();
+        // SAFETY: a field inside of the memory.
+        let word = unsafe { &raw mut (*place).granted };
+        // SAFETY: aligned, inside of memory that lives as long as these limits, and changed by atomic operations only.
+        unsafe { AtomicU64::from_ptr(word) }
+    }
+
+    /// Their memory.
+    pub(crate) fn address(&self) -> NonNull<u8> {
+        self.memory.at.cast()
+    }
+
+    /// CPUs that share them.
+    pub fn cpus(&self) -> u32 {
+        self.header().cpus
     }
 
     /// The pool of a limit on a CPU.
@@ -459,7 +607,7 @@ impl Limits {
         // SAFETY: pool_place() is inside of the memory.
         let raw = unsafe { self.pool_place(limit, cpu).read_volatile() };
         PoolReading {
-            tokens: raw.tokens,
+            tokens: raw.tokens as i64,
             waiting: raw.waiting,
             ready: raw.ready,
             sent: raw.sent,
@@ -473,8 +621,11 @@ impl Limits {
     /// # Panics
     /// There is no such limit.
     pub fn resets(&self, limit: u32) -> u64 {
-        // SAFETY: limit_place() is inside of the memory.
-        unsafe { (&raw const (*self.limit_place(limit).as_ptr()).resets).read_volatile() }
+        let place = self.limit_place(limit).as_ptr();
+        // SAFETY: a field inside of the memory.
+        let resets = unsafe { &raw const (*place).resets };
+        // SAFETY: aligned.
+        unsafe { resets.read_volatile() }
     }
 
     /// The most bytes above the rate that leave in any time, with requests of at most `largest` bytes: the depth,
@@ -514,15 +665,6 @@ impl Limits {
 
 fn size_of_val_of<T>(count: usize) -> usize {
     size_of::<T>() * count
-}
-
-impl Drop for Limits {
-    fn drop(&mut self) {
-        if self.owned {
-            // SAFETY: allocated by new() with this layout.
-            unsafe { dealloc(self.at.cast().as_ptr(), self.layout) };
-        }
-    }
 }
 
 #[cfg(test)]

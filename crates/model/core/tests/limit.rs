@@ -15,10 +15,15 @@ fn every_answer_is_that_of_the_oracle() {
     for seed in test_seeds(4000) {
         let log = log(seed);
         let mut limits = Limits::new(log.cpus, &log.limits).unwrap();
-        for ((limit, rate), requests) in &log.parts {
-            limits.set_rates(&[(*limit, *rate)]).unwrap();
+        let mut cpus: Vec<_> = (0..log.cpus).map(|cpu| limits.cpu(cpu).unwrap()).collect();
+        for ((limit, rate), now, requests) in &log.parts {
+            limits.set_rates(&[(*limit, *rate)], *now).unwrap();
             for request in requests {
-                let answer = limits.take(request.limit, request.cpu, request.bytes, request.now);
+                let (cpu, now) = (&mut cpus[request.cpu as usize], request.now);
+                let answer = match request.paid.checked_sub(1) {
+                    None => cpu.take(request.limit, request.bytes, now),
+                    Some(next) => cpu.pay(request.limit, request.bytes, next, now),
+                };
                 assert_eq!(
                     answer.err().unwrap_or(0),
                     request.answer,
@@ -40,11 +45,22 @@ struct Run {
     end: u64,
 }
 
+/// How CPUs use a limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    /// They request bytes before these leave.
+    Take,
+    /// As schedulers: bytes leave, and the next packet waits for its time.
+    Pay,
+}
+
+const WAYS: [Way; 2] = [Way::Take, Way::Pay];
+
 /// CPUs with packets at their times; each tries again when it may.
 ///
 /// `offered` is the share of the rate that each CPU wants to send.
 fn run(
-    limits: &mut Limits,
+    (limits, way): (&Limits, Way),
     rate: LimitRate,
     offered: &[f64],
     bytes: u32,
@@ -64,27 +80,44 @@ fn run(
         .enumerate()
         .map(|(cpu, at)| std::cmp::Reverse((*at as u64, cpu)))
         .collect();
+    let mut cpus: Vec<_> = (0..offered.len())
+        .map(|cpu| limits.cpu(cpu as u32).unwrap())
+        .collect();
     let mut out = Run {
         sent: Vec::new(),
         grants: 0,
         by_cpu: vec![0; offered.len()],
         end: start + length,
     };
+    // Whether the packet of a CPU has waited for its time.
+    let mut waited = vec![false; offered.len()];
     while let Some(std::cmp::Reverse((now, cpu))) = turns.pop() {
         if now >= out.end {
             continue;
         }
-        let next = match limits.take(0, cpu as u32, bytes, now) {
-            Ok(()) => {
-                out.sent.push((now, bytes.into()));
-                out.by_cpu[cpu] += u64::from(bytes);
-                arrivals[cpu] += packet_time / offered[cpu];
-                // A queue holds no more than 10 ms.
-                arrivals[cpu] = arrivals[cpu].max(now as f64 - 1e7);
-                now.max(arrivals[cpu] as u64)
-            }
-            Err(later) => later + random.below(late + 1),
+        let answer = match way {
+            Way::Take => cpus[cpu].take(0, bytes, now),
+            Way::Pay if waited[cpu] => Ok(()),
+            Way::Pay => cpus[cpu].pay(0, 0, bytes, now),
         };
+        if let Err(later) = answer {
+            waited[cpu] = true;
+            turns.push(std::cmp::Reverse((later + random.below(late + 1), cpu)));
+            continue;
+        }
+        out.sent.push((now, bytes.into()));
+        out.by_cpu[cpu] += u64::from(bytes);
+        arrivals[cpu] += packet_time / offered[cpu];
+        // A queue holds no more than 10 ms.
+        arrivals[cpu] = arrivals[cpu].max(now as f64 - 1e7);
+        let mut next = now.max(arrivals[cpu] as u64);
+        if way == Way::Pay {
+            waited[cpu] = next == now;
+            let paid = cpus[cpu].pay(0, bytes, waited[cpu].into(), now);
+            if let Some(later) = paid.err().filter(|_| waited[cpu]) {
+                next = later + random.below(late + 1);
+            }
+        }
         turns.push(std::cmp::Reverse((next, cpu)));
     }
     out.grants = (0..offered.len() as u32)
@@ -128,22 +161,41 @@ fn demands(cpus: usize) -> Vec<(&'static str, Vec<f64>)> {
     ]
 }
 
+/// Each demand in each way.
+fn ways(
+    demands: Vec<(&'static str, Vec<f64>)>,
+) -> impl Iterator<Item = (Way, (&'static str, Vec<f64>))> {
+    let ways = demands
+        .into_iter()
+        .map(|demand| WAYS.map(|way| (way, demand.clone())));
+    ways.flatten()
+}
+
+/// The most bytes above the rate: a scheduler may send a packet more than a pool has.
+fn most(limits: &Limits, limit: u32, way: Way, largest: u32) -> f64 {
+    let beyond = match way {
+        Way::Take => 0,
+        Way::Pay => u64::from(limits.cpus()) * u64::from(largest),
+    };
+    (limits.burst(limit, largest) + beyond) as f64
+}
+
 /// All demand vectors of the field: the limit is used, never exceeded, and words are rarely shared.
 #[test]
 fn limits_of_many_cpus_are_used_whole() {
     for (cpus, bits) in [(2, 10), (8, 25), (64, 100), (128, 400)] {
         let rate = LimitRate::new(bits * 1_000_000_000);
-        for (name, offered) in demands(cpus) {
-            let mut limits = one(cpus as u32, rate);
-            let run = run(&mut limits, rate, &offered, 1514, 4_000_000, 0);
+        for (way, (name, offered)) in ways(demands(cpus)) {
+            let limits = one(cpus as u32, rate);
+            let run = run((&limits, way), rate, &offered, 1514, 4_000_000, 0);
             let sent: u64 = run.by_cpu.iter().sum();
             let wanted: f64 = offered.iter().sum::<f64>().min(1.0);
             let used = sent as f64 * 8e9 / (run.end - SECOND) as f64 / rate.bits as f64 / wanted;
             let shared = run.grants as f64 / run.sent.len() as f64;
             let above = excess(&run, rate);
-            let most = limits.burst(0, 1514) as f64;
+            let most = most(&limits, 0, way, 1514);
             println!(
-                "{cpus} CPUs, {bits} Gbit/s, {name}: {:.2} % used, {shared:.3} shared operations a packet, {above:.0} of {most:.0} bytes above",
+                "{cpus} CPUs, {bits} Gbit/s, {way:?}, {name}: {:.2} % used, {shared:.3} shared operations a packet, {above:.0} of {most:.0} bytes above",
                 used * 100.0
             );
             assert!(used >= 0.995, "{cpus} CPUs, {name}: {used}");
@@ -159,18 +211,22 @@ fn limits_of_many_cpus_are_used_whole() {
 /// CPUs that always have packets get equal shares, whatever their clocks and sizes of packets.
 #[test]
 fn starved_cpus_take_turns() {
-    for (cpus, bits) in [
+    let cases = [
         (2, 10_000_000_000),
         (64, 100_000_000_000),
         (512, 10_000_000_000),
         (64, 5_000_000),
-    ] {
+    ];
+    for ((cpus, bits), way) in cases
+        .into_iter()
+        .flat_map(|case| WAYS.map(|way| (case, way)))
+    {
         let rate = LimitRate::new(bits);
-        let mut limits = one(cpus, rate);
+        let limits = one(cpus, rate);
         let pool = (bits / 80_000 / u64::from(cpus)).max(1514);
         let length = 100 * pool * u64::from(cpus) * 8_000_000_000 / bits;
         let run = run(
-            &mut limits,
+            (&limits, way),
             rate,
             &vec![1.0; cpus as usize],
             1514,
@@ -181,7 +237,7 @@ fn starved_cpus_take_turns() {
             run.by_cpu.iter().min().unwrap(),
             run.by_cpu.iter().max().unwrap(),
         );
-        println!("{cpus} CPUs, {bits} bit/s: {least} to {most} bytes, pools of {pool}");
+        println!("{cpus} CPUs, {bits} bit/s, {way:?}: {least} to {most} bytes, pools of {pool}");
         assert!(
             most - least <= 2 * pool + 1514,
             "{cpus} CPUs: {least} to {most}"
@@ -194,16 +250,16 @@ fn starved_cpus_take_turns() {
 fn low_rates_are_used_whole() {
     for bits in [100_000, 2_000_000, 50_000_000, 1_000_000_000] {
         let rate = LimitRate::new(bits);
-        for (name, offered) in demands(64) {
-            let mut limits = one(64, rate);
+        for (way, (name, offered)) in ways(demands(64)) {
+            let limits = one(64, rate);
             let length = 2000 * 1514 * 8 * 1_000_000_000 / bits;
-            let run = run(&mut limits, rate, &offered, 1514, length, 0);
+            let run = run((&limits, way), rate, &offered, 1514, length, 0);
             let sent: u64 = run.by_cpu.iter().sum();
             let wanted = offered.iter().sum::<f64>().min(1.0);
             let used = sent as f64 * 8e9 / (run.end - SECOND) as f64 / bits as f64 / wanted;
             let above = excess(&run, rate);
             println!(
-                "{bits} bit/s, {name}: {:.2} % used, {above:.0} bytes above",
+                "{bits} bit/s, {way:?}, {name}: {:.2} % used, {above:.0} bytes above",
                 used * 100.0
             );
             assert!(used >= 0.99, "{bits} bit/s, {name}: {used}");
@@ -234,7 +290,8 @@ fn no_interval_has_more_than_the_bound() {
                 parent,
             })
             .collect();
-        let mut limits = Limits::new(cpus, &configs).unwrap();
+        let limits = Limits::new(cpus, &configs).unwrap();
+        let mut handles: Vec<_> = (0..cpus).map(|cpu| limits.cpu(cpu).unwrap()).collect();
         let sizes: &[u32] = random.pick(&[&[64, 1514][..], &[1514], &[1514, 65_549], &[524_294]]);
         let largest = *sizes.iter().max().unwrap();
         // The time of a packet at the whole rate.
@@ -249,7 +306,7 @@ fn no_interval_has_more_than_the_bound() {
             };
             let class = 2 + random.index(3);
             let bytes = random.pick(sizes);
-            let mut next = match limits.take(class as u32, cpu, bytes, now) {
+            let mut next = match handles[cpu as usize].take(class as u32, bytes, now) {
                 Ok(()) => {
                     let mut at = Some(class as u32);
                     while let Some(number) = at {

@@ -12,7 +12,7 @@ use sched_oracle::Oracle;
 use sched_oracle::case::{Done, check, compare};
 use sched_oracle::log::{Random, Writer};
 use sched_oracle::policy::Wild;
-use sched_oracle::trees::{Tree, tree, wild};
+use sched_oracle::trees::{Tree, from_start, limits, tree, wild};
 
 /// Operations in all, and on one tree.
 const OPS: u64 = 1_000_000;
@@ -20,10 +20,15 @@ const OPS_OF_A_TREE: usize = 2_500;
 
 fn native(tree: &Tree) -> Scheduler {
     let plan = &tree.plan;
-    match &tree.wild {
+    let mut made = match &tree.wild {
         Some(wild) => Scheduler::with_custom(plan, wild, Box::new(Wild)).unwrap(),
         None => Scheduler::new(plan).unwrap(),
+    };
+    if let Some((limits, share)) = limits(tree) {
+        let cpu = limits.cpu(0).unwrap();
+        made.draw_from(cpu, &share.nodes).unwrap();
     }
+    made
 }
 
 /// Operations in all: the environment's share of 1 M, or what it says.
@@ -37,7 +42,8 @@ fn run_tree(seed: u64) -> Done {
     let mut random = Random::new(seed);
     let wild = (!seed.is_multiple_of(3)).then(|| wild(&mut random));
     let tree = tree(&mut random, wild);
-    let log = Writer::new(&mut random).write(&mut random, &tree, OPS_OF_A_TREE);
+    let mut log = Writer::new(&mut random).write(&mut random, &tree, OPS_OF_A_TREE);
+    from_start(&tree, &mut log);
     let run = |log: &[Op]| {
         let mut oracle = Oracle::new(&tree.plan, tree.policies.clone());
         compare(&tree, &mut oracle, &mut [&mut native(&tree)], log)

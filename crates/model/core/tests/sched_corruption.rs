@@ -9,7 +9,7 @@ use fairpath_units::test_seeds;
 use sched_oracle::corruption::Blow;
 use sched_oracle::log::{Random, Writer};
 use sched_oracle::policy::Wild;
-use sched_oracle::trees::{Tree, tree, wild};
+use sched_oracle::trees::{Tree, limits, tree, wild};
 
 /// Trees, words that are overwritten in each, and operations after each.
 const TREES: u64 = 40;
@@ -17,10 +17,15 @@ const BLOWS: usize = 60;
 const OPS: usize = 60;
 
 fn native(tree: &Tree) -> Scheduler {
-    match &tree.wild {
+    let mut made = match &tree.wild {
         Some(wild) => Scheduler::with_custom(&tree.plan, wild, Box::new(Wild)).unwrap(),
         None => Scheduler::new(&tree.plan).unwrap(),
+    };
+    if let Some((limits, share)) = limits(tree) {
+        let cpu = limits.cpu(0).unwrap();
+        made.draw_from(cpu, &share.nodes).unwrap();
     }
+    made
 }
 
 /// A small table of flows, so that blows hit those that are used.

@@ -7,7 +7,7 @@ use fairpath_units::test_seeds;
 
 use super::sched_oracle::corruption::Blow;
 use super::sched_oracle::log::{Random, Writer, describe};
-use super::sched_oracle::trees::tree;
+use super::sched_oracle::trees::{limits, tree};
 
 /// Trees in `make soak`; `make test` has 20 %.
 const TREES: u64 = 20;
@@ -26,6 +26,10 @@ fn corrupted_schedulers_agree_in_kernel_and_native() {
         (tree.plan.config.flows, tree.plan.config.hosts) = (16, 8);
         tree.plan.config.references = 60;
         let mut native = Scheduler::new(&tree.plan).unwrap();
+        if let Some((limits, share)) = limits(&tree) {
+            let cpu = limits.cpu(0).unwrap();
+            native.draw_from(cpu, &share.nodes).unwrap();
+        }
         let mut kernel = SchedRun::load(&tree.plan).unwrap();
         let mut writer = Writer::new(&mut random);
         for blow in 0..BLOWS {

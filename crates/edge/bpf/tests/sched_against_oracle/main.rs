@@ -19,7 +19,7 @@ use sched_oracle::Oracle;
 use sched_oracle::case::{Done, check, compare};
 use sched_oracle::log::{Random, Writer};
 use sched_oracle::policy::Wild;
-use sched_oracle::trees::tree;
+use sched_oracle::trees::{from_start, limits, tree};
 
 /// Operations in all, and on one tree of few or of many: loading a scheduler takes while
 /// thousands.
@@ -84,7 +84,8 @@ fn authors() -> Vec<Author> {
 fn run_tree(seed: u64, author: Option<&Author>, ops: usize) -> Done {
     let mut random = Random::new(seed);
     let tree = tree(&mut random, author.map(|author| author.policy.clone()));
-    let log = Writer::new(&mut random).write(&mut random, &tree, ops);
+    let mut log = Writer::new(&mut random).write(&mut random, &tree, ops);
+    from_start(&tree, &mut log);
     let run = |log: &[Op]| {
         let mut oracle = Oracle::new(&tree.plan, tree.policies.clone());
         let (mut native, mut kernel) = match author {
@@ -97,6 +98,10 @@ fn run_tree(seed: u64, author: Option<&Author>, ops: usize) -> Done {
                 SchedRun::load_object(object, &tree.plan, Some(policy)).unwrap(),
             ),
         };
+        if let Some((limits, share)) = limits(&tree) {
+            let cpu = limits.cpu(0).unwrap();
+            native.draw_from(cpu, &share.nodes).unwrap();
+        }
         compare(&tree, &mut oracle, &mut [&mut native, &mut kernel], log)
     };
     check(&format!("seed {seed}"), &tree, &log, &run)

@@ -630,8 +630,8 @@ pub struct SchedConfig {
     pub framing: Framing,
     /// 1: in leaves over flows, a TCP ACK replaces one ahead that acknowledges less.
     pub ack_filter: u32,
-    /// Always 0.
-    pub zero: u32,
+    /// 1: nodes may have limits that several schedulers share ([`Scheduler::draw_from`](super::Scheduler::draw_from)).
+    pub limited: u32,
 }
 
 /// Counters (`struct fp_sched_stats`).

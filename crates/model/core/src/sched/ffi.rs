@@ -93,6 +93,8 @@ unsafe extern "C" {
         node: *mut u32,
     ) -> i32;
     pub(crate) fn fp_native_sched_custom(sched: *mut Sched, custom: u64);
+    pub(crate) fn fp_native_sched_limits(sched: *mut Sched, limits: *mut u8, cpu: u32);
+    pub(crate) fn fp_native_sched_limit_node(sched: *mut Sched, node: u32, ceil: u32, floor: u32);
     pub(crate) fn fp_native_sched_run(
         sched: *mut Sched,
         ops: *const Op,

@@ -4,9 +4,11 @@ use std::ptr::NonNull;
 
 use super::ffi::{self, RawPlan, Sched};
 use super::{
-    Account, Function, ImpairStats, LEVELS, Meta, NodeConfig, NodeStats, OUTCOMES_PER_OP, Op,
-    Outcome, OutcomeKind, Over, Plan, Policy, SPLIT, SchedRuntimeError, SchedStats, policies,
+    Account, Function, ImpairStats, LEVELS, Meta, NodeConfig, NodeLimits, NodeStats,
+    OUTCOMES_PER_OP, Op, Outcome, OutcomeKind, Over, Plan, Policy, SPLIT, SchedRuntimeError,
+    SchedStats, policies,
 };
+use crate::limit::Limits;
 
 /// Maximum of handles, flows, nodes and references of one scheduler.
 pub const MAX_OF_A_KIND: u32 = 1 << 24;
@@ -392,7 +394,7 @@ fn check_references(built: &SchedLayout) -> Result<(), SchedRuntimeError> {
 }
 
 /// `FP_SCHED_MAGIC`, `FP_SCHED_VERSION`: the first words of a scheduler.
-pub(super) const HEADER: [u32; 2] = [0x6463_7366, 6];
+pub(super) const HEADER: [u32; 2] = [0x6463_7366, 7];
 
 impl SchedMemory {
     /// A scheduler of this version that another process formatted; `None` if there is none.
@@ -526,6 +528,34 @@ impl SchedMemory {
     #[doc(hidden)]
     pub fn start(&self) -> *mut u8 {
         self.sched.as_ptr().cast()
+    }
+
+    /// Draws from limits in the same mapping, as CPU `cpu` of them, whose pools nothing else uses. `nodes`: the limits
+    /// of each, the root first. The plan has [`SchedConfig::limited`](super::SchedConfig::limited).
+    ///
+    /// # Panics
+    /// There is no such CPU.
+    pub fn draw_from(&mut self, limits: &Limits, cpu: u32, nodes: &[NodeLimits]) {
+        assert!(cpu < limits.cpus(), "limits have no CPU {cpu}");
+        self.set_limits(limits.address(), cpu, nodes);
+    }
+
+    pub(crate) fn set_limits(&mut self, limits: NonNull<u8>, cpu: u32, nodes: &[NodeLimits]) {
+        let sched = self.sched.as_ptr();
+        for (node, limits) in (1..).zip(nodes) {
+            let number = |limit: Option<u32>| limit.map_or(0, |limit| limit + 1);
+            let (ceil, floor) = (number(limits.ceil), number(limits.floor));
+            // SAFETY: `sched` is formatted with a table of limits, and numbers are checked.
+            unsafe { ffi::fp_native_sched_limit_node(sched, node, ceil, floor) };
+        }
+        // SAFETY: `sched` is formatted.
+        unsafe { ffi::fp_native_sched_limits(sched, limits.as_ptr(), cpu) };
+    }
+
+    /// Draws from no limits.
+    pub(crate) fn clear_limits(&mut self) {
+        // SAFETY: `sched` is formatted.
+        unsafe { ffi::fp_native_sched_limits(self.sched.as_ptr(), std::ptr::null_mut(), 0) };
     }
 
     /// Sets the argument of `fp_native_custom`, which runs custom policies.

@@ -4,6 +4,7 @@
  * in any mapping. Every function here is declared in ffi.rs.
  */
 #include <stddef.h>
+#include <stdint.h>
 #include "sched/layout.h"
 #include "sched/audit.h"
 #include "sched/move.h"
@@ -68,6 +69,19 @@ int fp_native_sched_format(struct fp_sched *s, const struct fp_plan *p, u32 *chi
 void fp_native_sched_custom(struct fp_sched *s, u64 custom)
 {
 	s->custom = custom;
+}
+
+/* The scheduler draws from limits at another address, as CPU `cpu` of them; null: from none. */
+void fp_native_sched_limits(struct fp_sched *s, struct fp_limits *limits, u32 cpu)
+{
+	s->limits_at = limits ? (u64)((uintptr_t)limits - (uintptr_t)s) : 0;
+	s->limit_cpu = cpu;
+}
+
+/* The limits of a node, from 1; 0: its own rates. The scheduler has config.limited. */
+void fp_native_sched_limit_node(struct fp_sched *s, u32 node, u32 ceil, u32 floor)
+{
+	*fp_limited_at(s, node) = (struct fp_limited){ .ceil = ceil, .floor = floor };
 }
 
 /* Runs operations while outcomes fit. Returns how many ran. */

@@ -10,6 +10,7 @@ use super::{
     Account, Custom, Function, ImpairStats, Meta, NodeStats, OUTCOMES_PER_OP, Op, Outcome, Plan,
     Policy, SchedLayout, SchedMemory, SchedRuntime, SchedRuntimeError, SchedStats,
 };
+use crate::limit::LimitCpu;
 
 /// Of `struct fp_sched`.
 const ALIGN: usize = 64;
@@ -36,6 +37,10 @@ pub struct Scheduler {
     pub(super) capacity: Vec<Outcome>,
     /// By number, from [`Policy::CUSTOM`] on.
     pub(super) customs: Box<Customs>,
+    /// Nodes that may have shared limits: all, or none.
+    pub(super) limited: u32,
+    /// Whose pools it uses.
+    pub(super) limits: Option<LimitCpu>,
 }
 
 type Customs = Vec<Box<dyn Custom>>;
@@ -169,6 +174,12 @@ impl Scheduler {
             allocation,
             capacity: vec![Outcome::default(); CAPACITY],
             customs,
+            limited: if plan.config.limited == 0 {
+                0
+            } else {
+                plan.nodes.len() as u32
+            },
+            limits: None,
         })
     }
 

@@ -1,5 +1,7 @@
 //! Limits as their description says, slowly: exact times as fractions, and one request after the other.
 
+#![allow(dead_code)] // every test binary uses another part of it
+
 use std::collections::HashMap;
 
 use fairpath_core::limit::{LEVELS, LimitConfig, LimitRate, LimitRequest};
@@ -32,9 +34,10 @@ impl Rate {
         }
         let numerator = numerator.div_ceil(bits);
         let time = |bytes: u128| (bytes * numerator).div_ceil(denominator);
+        let packet = u64::from(rate.packet);
         let pool = match share.min(1 << 24) as u64 {
-            small if small < u64::from(rate.packet) => 0,
-            pool => pool,
+            small if small < 2 * packet => 0,
+            pool => pool - packet,
         };
         let depth = time(rate.packet.into()).max(u128::from(rate.burst) * UNITS);
         let longest = u128::from(pool).max(1 << 20);
@@ -55,18 +58,46 @@ impl Rate {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Pool {
-    tokens: u64,
-    waiting: u64,
+    tokens: i128,
+    waiting: i128,
     ready: u64,
     ends: u64,
     change: u32,
+    last: u32,
+}
+
+impl Pool {
+    /// What time and other rates end.
+    fn expire(&mut self, rate: &Rate, change: u32, now: u64) {
+        if self.change != change {
+            self.change = change;
+            self.tokens = self.tokens.min(rate.pool.into());
+            (self.waiting, self.ready) = (0, 0);
+        }
+        if now >= self.ends {
+            self.tokens = self.tokens.min(0);
+        }
+    }
+
+    /// A grant that was not used for too long.
+    fn forget(&mut self, rate: &Rate, now: u64) {
+        if now.saturating_sub(self.ready) > rate.life {
+            self.waiting = 0;
+        }
+    }
+
+    /// A grant whose time has come.
+    fn fill(&mut self, rate: &Rate, now: u64) {
+        self.tokens += std::mem::take(&mut self.waiting);
+        self.ends = now + rate.life;
+    }
 }
 
 /// Bytes that a pool may have: no more than its part of that of its parent.
 fn share(limits: &[LimitConfig], number: u32, cpus: u32) -> u128 {
     let limit = limits[number as usize];
     let bits = u128::from(limit.rate.bits);
-    let own = bits * u128::from(limit.rate.burst) / 8_000_000_000 / u128::from(cpus);
+    let own = bits * u128::from(limit.rate.pools) / 8_000_000_000 / u128::from(cpus);
     let Some(parent) = limit.parent else {
         return own;
     };
@@ -76,7 +107,7 @@ fn share(limits: &[LimitConfig], number: u32, cpus: u32) -> u128 {
 }
 
 /// Limits and the pools of CPUs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Oracle {
     cpus: u32,
     limits: Vec<LimitConfig>,
@@ -104,7 +135,7 @@ impl Oracle {
         }
     }
 
-    pub fn set_rate(&mut self, limit: u32, rate: LimitRate) {
+    pub fn set_rate(&mut self, limit: u32, rate: LimitRate, now: u64) {
         let before = self.limits.clone();
         self.limits[limit as usize].rate = rate;
         for number in 0..self.limits.len() as u32 {
@@ -117,12 +148,21 @@ impl Oracle {
             if old != new {
                 let (_, change) = self.rates[number as usize];
                 self.rates[number as usize] = (Rate::of(new.0, self.cpus, new.1), change + 1);
+                let (granted, clock) =
+                    (&mut self.granted[number as usize], u128::from(now) * UNITS);
+                if let Some(ahead) = granted.checked_sub(clock) {
+                    let ahead = ahead * u128::from(old.0.bits) / u128::from(new.0.bits);
+                    // The word of the core has 64 bits.
+                    if u64::try_from(clock + ahead).is_ok() {
+                        *granted = clock + ahead;
+                    }
+                }
             }
         }
     }
 
     pub fn take(&mut self, limit: u32, cpu: u32, bytes: u32, now: u64) -> Result<(), u64> {
-        self.pay(limit, cpu, bytes.into(), now, LEVELS)
+        self.climb(limit, cpu, bytes.into(), now, LEVELS)
             .inspect_err(|later| {
                 let pool = self.pools.entry((limit, cpu)).or_default();
                 pool.ready = pool.ready.max(*later);
@@ -130,53 +170,96 @@ impl Oracle {
     }
 
     /// A pool pays from its tokens, or from a grant that its parent has paid.
-    fn pay(
+    fn climb(
         &mut self,
         number: u32,
         cpu: u32,
-        need: u64,
+        need: i128,
         now: u64,
         levels: usize,
     ) -> Result<(), u64> {
         let (rate, change) = self.rates[number as usize];
         let pool = self.pools.entry((number, cpu)).or_default();
-        if pool.change != change {
-            pool.change = change;
-            pool.tokens = pool.tokens.min(rate.pool);
-        }
-        if now >= pool.ends {
-            pool.tokens = 0;
-        }
+        pool.expire(&rate, change, now);
         if pool.tokens >= need {
             pool.tokens -= need;
             return Ok(());
         }
-        let age = now.checked_sub(pool.ready);
-        if age.is_some_and(|age| age > rate.life) {
-            pool.waiting = 0;
-        }
+        pool.forget(&rate, now);
         if pool.tokens + pool.waiting < need {
-            let more = need.max(rate.pool) - pool.tokens - pool.waiting;
-            let clock = u128::from(now) * UNITS;
-            let granted = &mut self.granted[number as usize];
-            let is_valid = *granted >= clock && *granted <= clock + rate.horizon;
-            let from = if is_valid { *granted } else { clock };
-            *granted = from + rate.time(more);
-            pool.waiting += more;
-            let ready = granted.saturating_sub(rate.depth).div_ceil(UNITS);
-            pool.ready = u64::try_from(ready).unwrap().max(1);
+            let more = need.max(rate.pool.into()) - pool.tokens - pool.waiting;
+            self.grant(number, cpu, more, now);
         }
+        let pool = self.pools.entry((number, cpu)).or_default();
         if now < pool.ready {
             return Err(pool.ready);
         }
         let (granted, parent) = (pool.waiting, self.limits[number as usize].parent);
         if let Some(parent) = parent.filter(|_| levels > 1) {
-            self.pay(parent, cpu, granted, now, levels - 1)?;
+            self.climb(parent, cpu, granted, now, levels - 1)?;
         }
         let pool = self.pools.entry((number, cpu)).or_default();
-        pool.tokens = pool.tokens + granted - need;
-        pool.waiting = 0;
-        pool.ends = now + rate.life;
+        pool.fill(&rate, now);
+        pool.tokens -= need;
+        Ok(())
+    }
+
+    /// A pool gets `more` bytes, from a time that moves the shared word.
+    fn grant(&mut self, number: u32, cpu: u32, more: i128, now: u64) {
+        let (rate, _) = self.rates[number as usize];
+        let clock = u128::from(now) * UNITS;
+        let granted = &mut self.granted[number as usize];
+        let is_valid = *granted >= clock && *granted <= clock + rate.horizon;
+        let from = if is_valid { *granted } else { clock };
+        *granted = from + rate.time(u64::try_from(more).unwrap());
+        let ready = granted.saturating_sub(rate.depth).div_ceil(UNITS);
+        let pool = self.pools.entry((number, cpu)).or_default();
+        pool.waiting += more;
+        pool.ready = u64::try_from(ready).unwrap().max(1);
+    }
+
+    /// Bytes that a pool has.
+    pub fn tokens(&self, number: u32, cpu: u32) -> i128 {
+        self.pools.get(&(number, cpu)).map_or(0, |pool| pool.tokens)
+    }
+
+    /// `bytes` left, and `next` wait: 1 is as many as the last.
+    pub fn pay(
+        &mut self,
+        number: u32,
+        cpu: u32,
+        bytes: u32,
+        next: u32,
+        now: u64,
+    ) -> Result<(), u64> {
+        let (rate, change) = self.rates[number as usize];
+        let pool = self.pools.entry((number, cpu)).or_default();
+        pool.expire(&rate, change, now);
+        pool.forget(&rate, now);
+        if pool.waiting > 0 && now >= pool.ready {
+            pool.fill(&rate, now);
+        }
+        pool.tokens = (pool.tokens - i128::from(bytes)).max(-(1 << 24));
+        if bytes > 0 {
+            pool.last = bytes;
+        }
+        if pool.tokens > 0 {
+            return Ok(());
+        }
+        let next = if next == 1 { pool.last.max(1) } else { next };
+        let (has, next) = (pool.tokens + pool.waiting, next.min(1 << 20));
+        let wanted = match next {
+            0 => 0,
+            next => i128::from(next).max(rate.pool.into()),
+        };
+        if has < 0 || next > 0 && has == 0 {
+            self.grant(number, cpu, wanted - has, now);
+        }
+        let pool = self.pools.entry((number, cpu)).or_default();
+        if now < pool.ready {
+            return Err(pool.ready);
+        }
+        pool.fill(&rate, now);
         Ok(())
     }
 }
@@ -194,12 +277,13 @@ pub struct Log {
     pub cpus: u32,
     pub limits: Vec<LimitConfig>,
     /// Each begins with another rate of a limit.
-    pub parts: Vec<((u32, LimitRate), Vec<LimitRequest>)>,
+    pub parts: Vec<((u32, LimitRate), u64, Vec<LimitRequest>)>,
 }
 
 fn rate(random: &mut Random) -> LimitRate {
     LimitRate {
         burst: random.pick(&[20_000, 100_000, 1_000_000]),
+        pools: random.pick(&[20_000, 100_000, 1_000_000]),
         life: random.pick(&[100_000, 10_000_000, 100_000_000]),
         ..LimitRate::new(
             10u64.pow(5 + random.below(7) as u32) * (1 + random.below(9)) + random.below(1000),
@@ -215,8 +299,8 @@ pub fn log(seed: u64) -> Log {
     let config = |number: u32, random: &mut Random| LimitConfig {
         rate: rate(random),
         // Each parent has at most two above it.
-        parent: (number > 0 && random.below(4) > 0)
-            .then(|| random.below(number.min(3).into()) as u32),
+        parent: (number > 0 && number.is_multiple_of(2) && random.below(4) > 0)
+            .then(|| 2 * random.below(u64::from(number.min(4) / 2)) as u32),
     };
     let limits: Vec<LimitConfig> = (0..count)
         .map(|number| config(number, &mut random))
@@ -227,7 +311,8 @@ pub fn log(seed: u64) -> Log {
     let mut parts = Vec::new();
     for _ in 0..PARTS {
         let change = (random.below(count.into()) as u32, rate(&mut random));
-        oracle.set_rate(change.0, change.1);
+        oracle.set_rate(change.0, change.1, now);
+        let begin = now;
         let mut requests = Vec::new();
         for _ in 0..PART {
             let sizes = if random.one_in(8) { SIZES.len() } else { 3 };
@@ -238,7 +323,15 @@ pub fn log(seed: u64) -> Log {
                 now,
                 ..LimitRequest::default()
             };
-            let answer = oracle.take(request.limit, request.cpu, request.bytes, now);
+            // A CPU uses a limit in one way.
+            let answer = if request.limit.is_multiple_of(2) {
+                oracle.take(request.limit, request.cpu, request.bytes, now)
+            } else {
+                let next = random.pick(&[0, 1, 64, 1514]);
+                request.paid = next + 1;
+                request.bytes *= u32::from(!random.one_in(5));
+                oracle.pay(request.limit, request.cpu, request.bytes, next, now)
+            };
             request.answer = answer.err().unwrap_or(0);
             match random.below(40) {
                 0 => now += random.below(SECOND),
@@ -249,7 +342,7 @@ pub fn log(seed: u64) -> Log {
             }
             requests.push(request);
         }
-        parts.push((change, requests));
+        parts.push((change, begin, requests));
     }
     Log {
         cpus,

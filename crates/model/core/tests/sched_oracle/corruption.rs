@@ -6,7 +6,7 @@
 use super::log::Random;
 
 /// Words of `struct fp_sched` before what changes while it runs (`now`).
-const HEAD: usize = 41;
+const HEAD: usize = 44;
 /// The word that says where the pool is.
 const POOL_AT: usize = 14;
 /// Words of the pool's own head.

@@ -13,6 +13,8 @@ pub mod framing;
 pub mod impair;
 pub mod impairments;
 pub mod leaf;
+#[path = "../limit_oracle/mod.rs"]
+pub mod limits;
 pub mod log;
 pub mod policy;
 pub mod queue;
@@ -25,11 +27,12 @@ use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
 use fairpath_core::sched::{
-    COST_ONE, Function, LEVELS, Meta, NEVER, NodeConfig, NodeStats, Op, OpKind, Outcome,
-    OutcomeKind, Over, Overflow, Plan, Policy, SPLIT, SchedStats,
+    COST_ONE, Function, LEVELS, Meta, NEVER, NodeConfig, NodeLimits, NodeStats, Op, OpKind,
+    Outcome, OutcomeKind, Over, Overflow, Plan, Policy, SPLIT, SchedStats, Share,
 };
 
 use impair::Impairment;
+use limits::Oracle as Limits;
 use policy::{Call, State};
 use queue::{Item, Queue, Rules};
 
@@ -157,6 +160,9 @@ pub struct Oracle {
     seq: u64,
     next_reference: u32,
     call: Call,
+    /// Limits of nodes, if the plan has them.
+    share: Share,
+    limits: Limits,
     op: u32,
     reported: Vec<Outcome>,
     stats: SchedStats,
@@ -215,6 +221,10 @@ impl Oracle {
         let refuses = |node: &NodeConfig| {
             node.queue_capacity > 0 || node.queue_beyond > 0 || node.over == Over::References
         };
+        let share = match plan.config.limited {
+            0 => Share::default(),
+            _ => Share::of(plan, &policies).unwrap(),
+        };
         Oracle {
             plan: plan.clone(),
             policies,
@@ -226,6 +236,8 @@ impl Oracle {
             seq: 0,
             next_reference: 0,
             call: Call::default(),
+            limits: Limits::new(1, &share.limits),
+            share,
             op: 0,
             reported: vec![],
             stats: SchedStats::default(),
@@ -478,10 +490,31 @@ impl Oracle {
 
     fn about_child(&mut self, child: u32) -> Item {
         let config = *self.config(child);
-        (self.call.floor, self.call.ceil, self.call.burst) =
-            (config.floor, config.ceil, config.burst);
-        self.call.cost = config.cost;
+        let limits = self.limits_of(child);
+        self.call.floor = limits.floor.map_or(config.floor, |_| 0);
+        self.call.ceil = limits.ceil.map_or(config.ceil, |_| 0);
+        (self.call.burst, self.call.cost) = (config.burst, config.cost);
         Item::Node(child)
+    }
+
+    fn limits_of(&self, child: u32) -> NodeLimits {
+        let limits = self.share.nodes.get(child as usize - 1).copied();
+        limits.unwrap_or_default()
+    }
+
+    /// The child sent bytes: the time of its shared ceiling, and the due time of its shared floor.
+    fn pay(&mut self, child: u32, bytes: u32, next: u32, by_floor: bool) -> u64 {
+        let (limits, now) = (self.limits_of(child), self.now);
+        let ceil = limits
+            .ceil
+            .map(|limit| self.limits.pay(limit, 0, bytes, next, now));
+        if let Some(limit) = limits.floor {
+            let counts = by_floor || self.limits.tokens(limit, 0) > 0;
+            let bytes = if counts { bytes } else { 0 };
+            let due = self.limits.pay(limit, 0, bytes, next, now);
+            self.call.due = due.err().unwrap_or(now).max(now);
+        }
+        ceil.and_then(Result::err).unwrap_or(0)
     }
 
     fn about_flow(&mut self, leaf: u32, flow: Option<(u32, u32)>) -> Item {

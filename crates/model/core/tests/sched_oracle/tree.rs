@@ -77,9 +77,16 @@ impl Oracle {
         let rank = self
             .query_again(parent, Function::RankEnqueue, meta, about)
             .unwrap_or(0);
+        let at = self.send_time(parent, meta, about);
+        // Of a woken child, the packet is unknown.
+        let next = if leaf == 0 || *meta == Meta::default() {
+            1
+        } else {
+            meta.bytes
+        };
+        let at = at.max(self.pay(child, 0, next, false));
         let due = self.call.due;
         (self.node_mut(child).rank, self.node_mut(child).due) = (rank, due);
-        let at = self.send_time(parent, meta, about);
         if at > self.now {
             return self.shape(Item::Node(child), at);
         }
@@ -102,11 +109,13 @@ impl Oracle {
         let empty = Meta::default();
         let rank = self.query_again(parent, Function::RankEnqueue, &empty, about);
         let rank = rank.filter(|rank| *rank != KEEP);
+        let shared = self.pay(child, 0, 1, false);
         if let Some(rank) = rank {
             (self.node_mut(child).rank, self.node_mut(child).due) = (rank, self.call.due);
         }
         if self.world.shaper.values().any(|held| *held == item) {
-            let at = self.send_time(parent, &empty, about).max(self.now);
+            let at = self.send_time(parent, &empty, about);
+            let at = at.max(shared).max(self.now);
             self.unshape(item);
             self.shape(item, at);
         } else if rank.is_some() {
@@ -255,13 +264,18 @@ impl Oracle {
         let rank = self.query_again(parent, Function::RankDequeue, &packet.meta, about);
         let rank = rank.unwrap_or(waited);
         self.node_mut(child).stats.by_floor += u64::from(due);
-        if self.config(parent).over == Over::References || self.waiting(child) == 0 {
+        if self.config(parent).over == Over::References {
+            return;
+        }
+        let waits = self.waiting(child) > 0;
+        let shared = self.pay(child, packet.meta.bytes, waits.into(), due);
+        if !waits {
             return;
         }
         let due = self.call.due;
         let new = if rank == KEEP { waited } else { rank };
         (self.node_mut(child).rank, self.node_mut(child).due) = (new, due);
-        let at = self.send_time(parent, &packet.meta, about);
+        let at = self.send_time(parent, &packet.meta, about).max(shared);
         if at > self.now {
             self.hide(child);
             return self.shape(item, at);

@@ -1,8 +1,9 @@
 //! Random trees: to ten levels, every kind of node above every other that may be.
 
+use fairpath_core::limit::Limits;
 use fairpath_core::sched::{
-    COST_ONE, Function, LEVELS, NodeConfig, Over, Overflow, PARAMS, Plan, Policy, SPLIT,
-    SchedConfig, encode_rate, policies,
+    COST_ONE, Function, LEVELS, NodeConfig, Op, Over, Overflow, PARAMS, Plan, Policy, SPLIT,
+    SchedConfig, Share, encode_rate, policies,
 };
 
 use super::impairments;
@@ -14,6 +15,8 @@ const HEAP: u32 = 1;
 const BANDS: u32 = 2;
 /// Places in the table of flows: sets of eight never fill up.
 const FLOWS: u32 = 2048;
+/// Nanoseconds.
+const SECOND: u64 = 1_000_000_000;
 /// Nodes at most.
 const NODES: usize = 14;
 
@@ -234,6 +237,21 @@ fn config(random: &mut Random, style: &Style, huge: bool) -> SchedConfig {
     }
 }
 
+/// A log whose times the limits of a tree can have: they end after 36 years.
+pub fn from_start(tree: &Tree, log: &mut [Op]) {
+    let first = log.first().map_or(0, |op| op.now);
+    for op in log.iter_mut().filter(|_| tree.plan.config.limited > 0) {
+        op.now = op.now.saturating_sub(first) + SECOND;
+    }
+}
+
+/// Limits of a scheduler of this tree alone.
+pub fn limits(tree: &Tree) -> Option<(Limits, Share)> {
+    let share = Share::of(&tree.plan, &tree.policies).ok();
+    let share = share.filter(|_| tree.plan.config.limited > 0)?;
+    Some((Limits::new(1, &share.limits).unwrap(), share))
+}
+
 /// A tree, in which a custom policy may be (`wild`).
 pub fn tree(random: &mut Random, wild: Option<Policy>) -> Tree {
     let mut style = Style {
@@ -263,7 +281,7 @@ pub fn tree(random: &mut Random, wild: Option<Policy>) -> Tree {
     if random.below(2) == 0 {
         config.service = random.below(impairments.len() as u64 + 1) as u32;
     }
-    let plan = Plan {
+    let mut plan = Plan {
         config,
         class_table: class_table(random, &nodes),
         splits,
@@ -271,6 +289,8 @@ pub fn tree(random: &mut Random, wild: Option<Policy>) -> Tree {
         impairments,
         words,
     };
+    let sharable = Share::of(&plan, &policies).is_ok();
+    plan.config.limited = (sharable && random.below(3) == 0).into();
     Tree {
         plan,
         wild: style.wild,
