@@ -155,6 +155,22 @@ impl ForwardCounts {
         }
     }
 
+    /// Adds those of another forwarder.
+    pub fn add(&mut self, other: &ForwardCounts) {
+        self.received += other.received;
+        self.sent += other.sent;
+        self.dropped += other.dropped;
+        self.no_capacity += other.no_capacity;
+        self.no_link += other.no_link;
+        self.completed += other.completed;
+        self.marked += other.marked;
+        self.copies += other.copies;
+        self.not_copied += other.not_copied;
+        self.corrupted += other.corrupted;
+        self.stale += other.stale;
+        self.strange_exits += other.strange_exits;
+    }
+
     /// The number of packets that the order must hold.
     pub fn held(&self) -> u64 {
         let ended = self.sent + self.dropped + self.stale + self.no_capacity + self.no_link;

@@ -146,6 +146,12 @@ pub enum LimitError {
         /// The number of the limit.
         limit: u32,
     },
+    /// There is no space for another limit.
+    #[error("there are {limits} limits, and no space for more")]
+    Room {
+        /// For as many there is space.
+        limits: u32,
+    },
     /// There is no CPU, or too much memory would be needed.
     #[error("limits of {cpus} CPUs: it must be 1 to 4096")]
     Cpus {
@@ -304,6 +310,8 @@ impl Drop for Memory {
 pub struct Limits {
     memory: Arc<Memory>,
     configs: Vec<LimitConfig>,
+    /// Numbers of limits that another one may have.
+    removed: Vec<u32>,
 }
 
 /// One CPU of limits, for one thread. Dropped, another thread may have it.
@@ -396,7 +404,16 @@ impl Limits {
     /// # Errors
     /// [`LimitError`].
     pub fn new(cpus: u32, limits: &[LimitConfig]) -> Result<Limits, LimitError> {
-        let bytes = Limits::bytes(cpus, limits.len())?;
+        Limits::with_room(cpus, limits, limits.len())
+    }
+
+    /// The same with space for `room` limits, see [`Limits::add`].
+    ///
+    /// # Errors
+    /// [`LimitError`].
+    pub fn with_room(cpus: u32, limits: &[LimitConfig], room: usize) -> Result<Limits, LimitError> {
+        let room = room.max(limits.len());
+        let bytes = Limits::bytes(cpus, room)?;
         let layout =
             Layout::from_size_align(bytes, ALIGN).map_err(|_| LimitError::Cpus { cpus })?;
         // SAFETY: the size is not zero: a header always exists.
@@ -404,7 +421,7 @@ impl Limits {
             handle_alloc_error(layout)
         };
         // SAFETY: allocated above with these bytes, zeroed, aligned, and freed only by drop().
-        match unsafe { Limits::format(at, cpus, limits) } {
+        match unsafe { Limits::format_with_room(at, cpus, limits, room) } {
             Ok(mut made) => {
                 if let Some(memory) = Arc::get_mut(&mut made.memory) {
                     memory.owned = true;
@@ -432,7 +449,25 @@ impl Limits {
         cpus: u32,
         limits: &[LimitConfig],
     ) -> Result<Limits, LimitError> {
-        let bytes = Limits::bytes(cpus, limits.len())?;
+        // SAFETY: as documented.
+        unsafe { Limits::format_with_room(at, cpus, limits, limits.len()) }
+    }
+
+    /// The same with space for `room` limits.
+    ///
+    /// # Errors
+    /// [`LimitError`].
+    ///
+    /// # Safety
+    /// As [`Limits::format`], with the bytes of `room` limits.
+    pub unsafe fn format_with_room(
+        at: NonNull<u8>,
+        cpus: u32,
+        limits: &[LimitConfig],
+        room: usize,
+    ) -> Result<Limits, LimitError> {
+        let room = room.max(limits.len());
+        let bytes = Limits::bytes(cpus, room)?;
         let layout =
             Layout::from_size_align(bytes, ALIGN).map_err(|_| LimitError::Cpus { cpus })?;
         let mut levels = Vec::new();
@@ -448,14 +483,14 @@ impl Limits {
             }
         }
         let first = size_of::<RawLimits>();
-        let pools = first + size_of_val_of::<RawLimit>(limits.len());
+        let pools = first + size_of_val_of::<RawLimit>(room);
         let header = RawLimits {
             zero: 0,
-            count: limits.len() as u32,
+            count: room as u32,
             cpus,
             limits: first as u64,
             pools: pools as u64,
-            row: size_of_val_of::<RawPool>(limits.len()) as u64,
+            row: size_of_val_of::<RawPool>(room) as u64,
             pad: [0; 3],
         };
         // SAFETY: the header is the beginning of the memory.
@@ -468,6 +503,7 @@ impl Limits {
                 taken: (0..cpus).map(|_| AtomicBool::new(false)).collect(),
             }),
             configs: limits.to_vec(),
+            removed: Vec::new(),
         };
         let shares = shares(cpus, limits);
         for ((number, limit), share) in (0..).zip(limits).zip(shares) {
@@ -550,6 +586,63 @@ impl Limits {
         }
         self.configs = configs;
         Ok(())
+    }
+
+    /// Limits for which there is space.
+    pub fn free(&self) -> usize {
+        self.header().count as usize - self.configs.len() + self.removed.len()
+    }
+
+    /// Adds a limit without a parent, and returns its number.
+    ///
+    /// # Errors
+    /// [`LimitError::Room`], [`LimitError::Rate`].
+    pub fn add(&mut self, rate: LimitRate, now: u64) -> Result<u32, LimitError> {
+        let header = self.header();
+        rate.raw(header.cpus, 0)?;
+        let number = self.removed.pop().unwrap_or(self.configs.len() as u32);
+        if number >= header.count {
+            return Err(LimitError::Room {
+                limits: header.count,
+            });
+        }
+        let config = LimitConfig { rate, parent: None };
+        match self.configs.get_mut(number as usize) {
+            Some(place) => *place = config,
+            None => self.configs.push(config),
+        }
+        self.write_rate(number, rate.raw(header.cpus, rate.share(header.cpus))?);
+        let place = self.limit_place(number).as_ptr();
+        // SAFETY: a field inside of the memory.
+        let parent = unsafe { &raw mut (*place).parent };
+        // SAFETY: aligned, and no CPU uses the limit yet.
+        unsafe { parent.write_volatile(NONE) };
+        self.word(number)
+            .store(now << FRACTION_BITS, Ordering::SeqCst);
+        Ok(number)
+    }
+
+    /// No CPU uses a limit any more, and it is around no other: another one may have its number.
+    ///
+    /// # Panics
+    /// There is no such limit.
+    pub fn remove(&mut self, limit: u32) {
+        assert!(
+            (limit as usize) < self.configs.len(),
+            "there is no limit {limit}"
+        );
+        if !self.removed.contains(&limit) {
+            self.removed.push(limit);
+        }
+    }
+
+    /// A limit continues one of other limits: what was granted there is granted here.
+    ///
+    /// # Panics
+    /// There is no such limit.
+    pub fn continue_from(&mut self, limit: u32, other: &Limits, of_other: u32) {
+        let granted = other.word(of_other).load(Ordering::SeqCst);
+        self.word(limit).store(granted, Ordering::SeqCst);
     }
 
     /// Writes the rate that is not in use, then the number that selects it.

@@ -17,7 +17,7 @@ mod takeover;
 pub use abi::*;
 pub use classifier::{Classifier, End};
 pub use impair::*;
-pub use limited::{NodeLimits, Share};
+pub use limited::{NodeLimits, Share, limit_rate};
 pub use memory::{MAX_OF_A_KIND, SchedLayout, SchedMemory};
 pub use plan::Plan;
 pub use policy::{BadPolicy, Custom, Function, Param, Policy, decode_rate, encode_rate, policies};

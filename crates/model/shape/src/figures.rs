@@ -110,7 +110,8 @@ impl Figures {
         self.add_leaf(&ended, account);
     }
 
-    fn add(&mut self, other: &Figures) {
+    /// Adds those of another node, or of the same one at another worker.
+    pub fn add(&mut self, other: &Figures) {
         self.arrived += other.arrived;
         self.arrived_bytes += other.arrived_bytes;
         self.sent += other.sent;

@@ -6,10 +6,11 @@
 //!
 //! Arrivals are collected and passed to the scheduler with the next turn, in one call.
 
+use fairpath_core::limit::LimitCpu;
 use fairpath_core::sched::{
-    Change, Changes, Classifier, Custom, Drop as Reason, End, Framing, HandoverError, Meta, Op,
-    OpKind, Outcome, OutcomeKind, Plan, SchedReader, SchedRuntime, SchedRuntimeError, Scheduler,
-    Setting, decode_rate,
+    Change, Changes, Classifier, Custom, Drop as Reason, End, Framing, HandoverError, Meta,
+    NodeLimits, Op, OpKind, Outcome, OutcomeKind, Plan, SchedReader, SchedRuntime,
+    SchedRuntimeError, Scheduler, Setting, decode_rate,
 };
 use fairpath_core::{Frame, Rules, TooManyRules};
 use fairpath_policy::Watch;
@@ -18,6 +19,7 @@ use fairpath_sched::tree::{Tree, stack_floor};
 
 use crate::known::Known;
 use crate::recorder::Recorder;
+use crate::shared::Part;
 use crate::stack::{Debt, StackCounts};
 
 /// Charges that wait at once, at most; what is more is gathered and charged later.
@@ -59,6 +61,8 @@ pub enum Leaving {
 /// A scheduler and rules, ready to replace those of an instance; created in any thread.
 #[derive(Debug)]
 pub struct Successor {
+    /// Limits of its nodes, and other pools than before.
+    limits: Option<(Vec<NodeLimits>, Option<LimitCpu>)>,
     scheduler: Scheduler,
     classifier: Classifier,
     changes: Changes,
@@ -100,8 +104,26 @@ impl Successor {
         handles: u32,
         stack: bool,
     ) -> Result<Successor, ShapeInstanceError> {
-        let (scheduler, classifier, watches) = build(tree, rules, handles, stack)?;
+        Successor::sharing(tree, before, rules, handles, stack, None)
+    }
+
+    /// The same for the instance of a worker that shares its rates; `limits` are those of the nodes, and pools of
+    /// larger limits.
+    ///
+    /// # Errors
+    /// As [`ShapeInstance::new`].
+    pub fn sharing(
+        tree: &Tree,
+        before: &Tree,
+        rules: &Rules,
+        handles: u32,
+        stack: bool,
+        limits: Option<(Vec<NodeLimits>, Option<LimitCpu>)>,
+    ) -> Result<Successor, ShapeInstanceError> {
+        let (scheduler, classifier, watches) =
+            build(tree, rules, handles, stack, limits.is_some())?;
         Ok(Successor {
+            limits,
             watches,
             scheduler,
             classifier,
@@ -133,8 +155,10 @@ fn build(
     rules: &Rules,
     handles: u32,
     stack: bool,
+    limited: bool,
 ) -> Result<(Scheduler, Classifier, Vec<Watch>), ShapeInstanceError> {
-    let plan = plan_of(tree, handles, stack);
+    let mut plan = plan_of(tree, handles, stack);
+    plan.config.limited = limited.into();
     let classes = plan.class_table.len() as u32;
     let mut classifier = Classifier::with_seed(classes, plan.config.seed.into());
     classifier.set_rules(rules)?;
@@ -210,7 +234,26 @@ impl ShapeInstance {
         handles: u32,
         stack: bool,
     ) -> Result<ShapeInstance, ShapeInstanceError> {
-        let (scheduler, classifier, watches) = build(tree, rules, handles, stack)?;
+        ShapeInstance::sharing(tree, end, rules, handles, stack, None)
+    }
+
+    /// The instance of a worker that shares its rates with others.
+    ///
+    /// # Errors
+    /// As [`ShapeInstance::new`].
+    pub fn sharing(
+        tree: &Tree,
+        end: End,
+        rules: &Rules,
+        handles: u32,
+        stack: bool,
+        part: Option<Part>,
+    ) -> Result<ShapeInstance, ShapeInstanceError> {
+        let (mut scheduler, classifier, watches) =
+            build(tree, rules, handles, stack, part.is_some())?;
+        if let Some(part) = part {
+            scheduler.draw_from(part.cpu, &part.nodes)?;
+        }
         let stack = stack.then(|| Stack::of(tree));
         Ok(ShapeInstance {
             watches,
@@ -386,6 +429,21 @@ impl ShapeInstance {
     /// # Errors
     /// As [`SchedRuntime::run`].
     pub fn apply(&mut self, op: Op) -> Result<bool, SchedRuntimeError> {
+        self.apply_limited(op, None)
+    }
+
+    /// The same where rates are shared: the node has these limits from now on.
+    ///
+    /// # Errors
+    /// As [`SchedRuntime::run`].
+    pub fn apply_limited(
+        &mut self,
+        op: Op,
+        limits: Option<NodeLimits>,
+    ) -> Result<bool, SchedRuntimeError> {
+        if let Some(limits) = limits {
+            self.scheduler.limit_node(op.node, limits);
+        }
         let mut outcomes = Vec::new();
         // Any word of an impairment may be that of its copies.
         self.copies |= op.kind == OpKind::Impair;
@@ -430,9 +488,32 @@ impl ShapeInstance {
             copies,
             framing,
             watches,
+            limits,
         } = successor;
+        let own = self.scheduler.release_limits();
+        // With other pools, those of before are not used any more, unless the trees stay.
+        let mut before = None;
+        if let Some((nodes, cpu)) = limits {
+            let next = match cpu {
+                Some(cpu) => {
+                    before = own;
+                    Some(cpu)
+                }
+                None => own,
+            };
+            if let Some(cpu) = next {
+                scheduler.draw_from(cpu, &nodes)?;
+            }
+        }
         self.outcomes.clear();
-        scheduler.adopt(&mut self.scheduler, &changes, now, &mut self.outcomes)?;
+        let adopted = scheduler.adopt(&mut self.scheduler, &changes, now, &mut self.outcomes);
+        if let Err(error) = adopted {
+            let theirs = scheduler.release_limits();
+            if let Some(cpu) = before.or(theirs) {
+                self.scheduler.resume_limits(cpu);
+            }
+            return Err(error.into());
+        }
         self.scheduler = scheduler;
         self.classifier = classifier;
         (self.stack, self.watches, self.copies) = (stack, watches, copies);

@@ -21,6 +21,7 @@ mod instance;
 mod known;
 mod lines;
 mod recorder;
+mod shared;
 mod stack;
 
 pub use figures::{Figures, Places, Sojourns};
@@ -29,4 +30,5 @@ pub use instance::{CHARGES, Leaving, ShapeInstance, ShapeInstanceError, Successo
 pub use known::Known;
 pub use lines::{Both, LineError, Lines, Own, Settings, Side};
 pub use recorder::Recorder;
+pub use shared::{NextRates, Part, SharedError, SharedRates};
 pub use stack::{Debt, STACK_DEBT_NS, StackAlarm, StackCounts};

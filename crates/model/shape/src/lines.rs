@@ -261,6 +261,11 @@ impl Lines {
         limit.saturating_add(*self.pipes.get(side))
     }
 
+    /// Packets that a side holds at most, if `limit` of them are not delayed.
+    pub fn held_with(&self, side: Side, limit: u32) -> u32 {
+        limit.saturating_add(*self.pipes.get(side))
+    }
+
     /// Whether some packets of a side meet a bad network.
     pub fn is_impaired(&self, side: Side) -> bool {
         Impaired::of_plan(&self.trees.get(side).plan).some

@@ -37,6 +37,16 @@ pub struct StackCounts {
     pub debt_ns: u64,
 }
 
+impl StackCounts {
+    /// Adds those of another instance on the same link.
+    pub fn add(&mut self, other: &StackCounts) {
+        self.sent += other.sent;
+        self.not_charged += other.not_charged;
+        self.debt += other.debt;
+        self.debt_ns += other.debt_ns;
+    }
+}
+
 /// What the stack sent on one link, and what of it is charged.
 #[derive(Clone, Debug)]
 pub struct Debt {

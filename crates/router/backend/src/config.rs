@@ -19,6 +19,8 @@ pub struct ShapeConfig {
     pub via: Option<Via>,
     /// The same for AF_XDP.
     pub mode: Option<Mode>,
+    /// Threads that shape, if configured.
+    pub workers: Option<u32>,
     /// Rates, policy or tree, limits. `marks` and `stack` are the port's to say.
     pub lines: Settings,
     /// The first of the packet queues that NFQUEUE uses.

@@ -32,8 +32,10 @@ mod shape;
 mod shaping;
 mod spawn;
 mod start;
+mod team;
 mod tracking;
 mod via;
+mod workers;
 mod xdp;
 pub mod xtables;
 

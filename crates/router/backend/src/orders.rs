@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use fairpath_afxdp::PREFERENCE;
-use fairpath_core::Rules;
-use fairpath_core::sched::{Op, SchedReader};
+use fairpath_core::sched::{NodeLimits, Op, SchedReader};
 use fairpath_policy::Watch;
 use fairpath_sched::tree::Tree;
-use fairpath_shape::{Figures, Leaving, Places, ShapeInstance, Side, Successor};
+use fairpath_shape::{Figures, Leaving, Part, Places, ShapeInstance, Side, Successor};
 
 use crate::record::Recording;
 use crate::shape::Job;
@@ -23,8 +22,8 @@ const LEAVING: Duration = Duration::from_secs(4);
 
 /// The orders of the loop to a thread.
 pub enum Command<C> {
-    /// Changes a running tree; whether it took it.
-    Apply(Side, Op, SyncSender<bool>),
+    /// Changes a running tree, and limits of the node; whether it took it.
+    Apply(Side, Op, Option<NodeLimits>, SyncSender<bool>),
     /// Continue with another tree.
     Replace(Side, Box<Successor>, SyncSender<Result<(), String>>),
     /// Return the counters of the back end.
@@ -112,8 +111,8 @@ impl<C> Lead<C> {
     ///
     /// # Errors
     /// Where the tree has no such node, or the thread does not answer.
-    pub fn apply(&self, side: Side, op: Op) -> anyhow::Result<()> {
-        if self.query(|reply| Command::Apply(side, op, reply))? {
+    pub fn apply(&self, side: Side, op: Op, limits: Option<NodeLimits>) -> anyhow::Result<()> {
+        if self.query(|reply| Command::Apply(side, op, limits, reply))? {
             return Ok(());
         }
         bail!("the scheduler has no such node or setting");
@@ -171,12 +170,12 @@ pub struct Gauge {
 /// The tree cannot be built.
 pub fn begin(
     job: &Job<'_>,
-    side: Side,
+    (tree, side): (&Tree, Side),
     handles: u32,
     stack: bool,
+    part: Option<Part>,
 ) -> anyhow::Result<(Gauge, ShapeInstance)> {
-    let tree = job.lines.trees.get(side);
-    let mut instance = ShapeInstance::new(tree, side.end(), job.rules, handles, stack)?;
+    let mut instance = ShapeInstance::sharing(tree, side.end(), job.rules, handles, stack, part)?;
     let directory = job.config.record.as_deref();
     let recording = directory.and_then(|directory| {
         let begun = Recording::begin(&mut instance, tree, side, directory);
@@ -194,6 +193,16 @@ pub fn begin(
 }
 
 impl Gauge {
+    /// Of a successor, which is not recorded.
+    pub fn of(tree: &Tree, successor: &Successor) -> Gauge {
+        Gauge {
+            places: Places::of(tree),
+            reader: successor.reader(),
+            watches: named(tree, successor.watches()),
+            recording: None,
+        }
+    }
+
     /// By node.
     pub fn read(&self) -> Vec<Figures> {
         let reader = &self.reader;
@@ -211,33 +220,6 @@ impl Gauge {
 fn named(tree: &Tree, watches: Vec<Watch>) -> Vec<(String, Watch)> {
     let names = tree.customs.iter().map(|custom| custom.policy.name.clone());
     names.zip(watches).collect()
-}
-
-/// Replaces the tree of an instance. The successor is built here, in the time of the loop, and the thread
-/// switches to it. The gauge then reads the new one.
-///
-/// # Errors
-/// As [`Lead::replace`]; then all is as it was.
-pub fn replace<C>(
-    lead: &Lead<C>,
-    gauge: &mut Gauge,
-    side: Side,
-    trees: [&Tree; 2],
-    rules: &Rules,
-    handles: u32,
-    stack: bool,
-) -> anyhow::Result<()> {
-    let [tree, before] = trees;
-    let successor = Successor::new(tree, before, rules, handles, stack)?;
-    let next = Gauge {
-        places: Places::of(tree),
-        reader: successor.reader(),
-        watches: named(tree, successor.watches()),
-        recording: None,
-    };
-    lead.replace(side, successor)?;
-    *gauge = next;
-    Ok(())
 }
 
 /// A worker that did not run for longer drops the packets that came before it ran again: they may be older, and wait
@@ -265,10 +247,10 @@ pub fn obey<C>(
     leaving: &mut Vec<Leaving>,
 ) -> Option<Command<C>> {
     match command {
-        Command::Apply(_, mut op, reply) => {
+        Command::Apply(_, mut op, limits, reply) => {
             op.now = now;
             // Who asked may have given up.
-            let _ = reply.try_send(instance.apply(op).unwrap_or(false));
+            let _ = reply.try_send(instance.apply_limited(op, limits).unwrap_or(false));
             None
         }
         Command::Replace(_, successor, reply) => {

@@ -161,6 +161,7 @@ pub struct Shape {
     pub mpu: Given<i64>,
     pub atm: Given<String>,
     pub packets: Given<i64>,
+    pub workers: Given<i64>,
     pub max_sojourn: Given<String>,
     pub queue: Given<i64>,
     pub on_failure: Given<String>,

@@ -23,6 +23,8 @@ use super::values::Check;
 const MAX_SOJOURN_S: RangeInclusive<f64> = 0.0..=60.0;
 /// Range of the maximum number of queued packets of a direction.
 const PACKETS: std::ops::RangeInclusive<i64> = 64..=1 << 20;
+/// Range of the number of threads that shape.
+const WORKERS: RangeInclusive<i64> = 1..=512;
 /// The kernel's limit of a name, without the terminating zero.
 const MAX_INTERFACE_NAME: usize = 15;
 
@@ -65,6 +67,9 @@ impl Check<'_, '_> {
                 let key = "[shape] mode";
                 self.choice(key, Some(mode), Mode::Router)
             }),
+            workers: given
+                .workers
+                .map(|workers| self.number("[shape] workers", Some(workers), 1, WORKERS) as u32),
             lines: Settings {
                 bps: Both {
                     down: self.rate("[shape] down", given.down),

@@ -1,7 +1,8 @@
 //! Limits that the schedulers of several workers or CPUs share.
 
 use super::{
-    Function, NodeConfig, Over, Plan, Policy, SchedRuntimeError, Scheduler, decode_rate, policies,
+    Function, NodeConfig, Over, Plan, Policy, SchedRuntimeError, Scheduler, Setting, decode_rate,
+    policies,
 };
 use crate::limit::{HIGHEST, LOWEST, LimitConfig, LimitCpu, LimitRate};
 
@@ -44,25 +45,27 @@ impl Share {
                     index + 1
                 )));
             }
-            let mut limit = |rate: u64| {
-                share.limits.push(LimitConfig {
-                    rate: rate_of(node, rate),
-                    parent: None,
-                });
+            let mut limit = |rate: LimitRate| {
+                share.limits.push(LimitConfig { rate, parent: None });
                 share.limits.len() as u32 - 1
             };
             share.nodes.push(NodeLimits {
-                ceil: has_ceil.then(|| limit(node.ceil)),
-                floor: (has_due && node.floor != 0).then(|| limit(node.floor)),
+                ceil: has_ceil.then(|| limit(limit_rate(node, Setting::Ceil, node.ceil))),
+                floor: (has_due && node.floor != 0)
+                    .then(|| limit(limit_rate(node, Setting::Floor, node.floor))),
             });
         }
         Ok(share)
     }
 }
 
-/// The limit of an encoded rate of a node.
-fn rate_of(node: &NodeConfig, rate: u64) -> LimitRate {
-    let usual = LimitRate::new(decode_rate(rate).clamp(LOWEST, HIGHEST));
+/// The limit of an encoded rate of a node, its ceiling or its floor. 0: it has none.
+pub fn limit_rate(node: &NodeConfig, setting: Setting, rate: u64) -> LimitRate {
+    let bits = match (rate, setting) {
+        (0, Setting::Ceil) => HIGHEST,
+        (rate, _) => decode_rate(rate).clamp(LOWEST, HIGHEST),
+    };
+    let usual = LimitRate::new(bits);
     LimitRate {
         burst: usual.burst.max(node.burst),
         ..usual
@@ -95,6 +98,19 @@ impl Scheduler {
         self.memory.set_limits(cpu.address(), cpu.number(), nodes);
         self.limits = Some(cpu);
         Ok(())
+    }
+
+    /// Changes the limits of one of its nodes. Nothing changes if it draws from none, or there is no such node.
+    pub fn limit_node(&mut self, node: u32, limits: NodeLimits) {
+        if self.limits.is_some() && (1..=self.limited).contains(&node) {
+            self.memory.set_limits_of(node, limits);
+        }
+    }
+
+    /// Draws from limits again, after [`Scheduler::release_limits`].
+    pub fn resume_limits(&mut self, cpu: LimitCpu) {
+        self.memory.set_limits(cpu.address(), cpu.number(), &[]);
+        self.limits = Some(cpu);
     }
 
     /// The CPU of its limits, for another scheduler.

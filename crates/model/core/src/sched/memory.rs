@@ -541,15 +541,20 @@ impl SchedMemory {
     }
 
     pub(crate) fn set_limits(&mut self, limits: NonNull<u8>, cpu: u32, nodes: &[NodeLimits]) {
-        let sched = self.sched.as_ptr();
         for (node, limits) in (1..).zip(nodes) {
-            let number = |limit: Option<u32>| limit.map_or(0, |limit| limit + 1);
-            let (ceil, floor) = (number(limits.ceil), number(limits.floor));
-            // SAFETY: `sched` is formatted with a table of limits, and numbers are checked.
-            unsafe { ffi::fp_native_sched_limit_node(sched, node, ceil, floor) };
+            self.set_limits_of(node, *limits);
         }
+        let sched = self.sched.as_ptr();
         // SAFETY: `sched` is formatted.
         unsafe { ffi::fp_native_sched_limits(sched, limits.as_ptr(), cpu) };
+    }
+
+    /// The limits of a node; the plan has a table of limits.
+    pub(crate) fn set_limits_of(&mut self, node: u32, limits: NodeLimits) {
+        let number = |limit: Option<u32>| limit.map_or(0, |limit| limit + 1);
+        let (ceil, floor) = (number(limits.ceil), number(limits.floor));
+        // SAFETY: `sched` is formatted with a table of limits, and numbers are checked.
+        unsafe { ffi::fp_native_sched_limit_node(self.sched.as_ptr(), node, ceil, floor) };
     }
 
     /// Draws from no limits.

@@ -175,21 +175,59 @@ fn mac_of(who: &str, name: &str) -> anyhow::Result<[u8; 6]> {
         .with_context(|| format!("{who} {name:?} via afxdp: it has no MAC address: use via = \"nfqueue\" or \"kernel\""))
 }
 
-/// A port whose user may hold `held` packets at once, how many frames it has, and where it runs.
-pub fn open_port(ends: &Ends, held: u32) -> anyhow::Result<(Port, u32, Placement)> {
+/// The receive queues of a worker: inside, outside. An interface that is both has inside ones only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rings(Both<Vec<u32>>);
+
+impl Rings {
+    /// Those of worker `worker` of `workers`: each has the same numbers on both interfaces, and so both directions of
+    /// a flow where the NICs choose alike.
+    pub fn of(ends: &Ends, worker: u32, workers: u32) -> Rings {
+        let mine = |side: Side| {
+            let all = 0..*ends.queues.get(side);
+            all.filter(|queue| queue % workers == worker).collect()
+        };
+        Rings(Both {
+            down: mine(Side::Down),
+            up: match ends.is_one_armed() {
+                true => Vec::new(),
+                false => mine(Side::Up),
+            },
+        })
+    }
+
+    fn count(&self, side: Side) -> usize {
+        self.0.get(side).len()
+    }
+}
+
+impl Ends {
+    /// Workers that each have a queue of both interfaces, at most.
+    pub fn most_workers(&self) -> u32 {
+        match self.is_one_armed() {
+            true => self.queues.down,
+            false => self.queues.down.min(self.queues.up),
+        }
+    }
+}
+
+/// A port of these queues whose user may hold `held` packets at once, how many frames it has, and where it runs.
+/// `taken`: CPUs of other workers.
+pub fn open_port(
+    ends: &Ends,
+    rings: &Rings,
+    held: u32,
+    taken: &[u32],
+) -> anyhow::Result<(Port, u32, Placement)> {
     let mut queues = Vec::new();
-    let links = match ends.is_one_armed() {
-        true => vec![(&ends.inside, Side::Down)],
-        false => vec![(&ends.inside, Side::Down), (&ends.outside, Side::Up)],
-    };
-    for (link, side) in links {
-        queues.extend((0..*ends.queues.get(side)).map(|queue| LinkQueue {
+    for (link, side) in [(&ends.inside, Side::Down), (&ends.outside, Side::Up)] {
+        queues.extend(rings.0.get(side).iter().map(|queue| LinkQueue {
             ifindex: link.ifindex,
             name: link.name.clone(),
-            queue,
+            queue: *queue,
         }));
     }
-    let placement = Placement::of(&queues, &[]);
+    let placement = Placement::of(&queues, taken);
     let mut plan = Plan::new(queues).sized(RING, held);
     plan.node = placement.node;
     if plan.frames > MAX_FRAMES {
@@ -208,8 +246,8 @@ pub fn open_port(ends: &Ends, held: u32) -> anyhow::Result<(Port, u32, Placement
 }
 
 /// Each queue of one interface with one of the other; of one interface, with itself.
-pub fn pairs(ends: &Ends) -> Vec<(QueueId, QueueId)> {
-    let (a, b) = (ends.queues.down as usize, ends.queues.up as usize);
+pub fn pairs(ends: &Ends, rings: &Rings) -> Vec<(QueueId, QueueId)> {
+    let (a, b) = (rings.count(Side::Down), rings.count(Side::Up));
     if ends.is_one_armed() {
         return (0..a)
             .map(|queue| (QueueId(queue), QueueId(queue)))
@@ -223,17 +261,17 @@ pub fn pairs(ends: &Ends) -> Vec<(QueueId, QueueId)> {
 }
 
 /// The queue by which each side's packets leave.
-pub fn first_queues(ends: &Ends) -> Both<QueueId> {
+pub fn first_queues(ends: &Ends, rings: &Rings) -> Both<QueueId> {
     Both {
         down: QueueId(0),
         up: match ends.is_one_armed() {
             true => QueueId(0),
-            false => QueueId(ends.queues.down as usize),
+            false => QueueId(rings.count(Side::Down)),
         },
     }
 }
 
-pub fn about(ends: &Ends, mode: Mode, zero_copy: bool, placement: &Placement) -> String {
+pub fn about(ends: &Ends, mode: Mode, zero_copy: bool, workers: &str) -> String {
     let mode = match (mode, ends.is_one_armed()) {
         (Mode::Bridge, true) => "bridge between VLANs of",
         (Mode::Bridge, false) => "bridge between",
@@ -243,7 +281,7 @@ pub fn about(ends: &Ends, mode: Mode, zero_copy: bool, placement: &Placement) ->
     let [inside, outside] = [ends.queues.down, ends.queues.up]
         .map(|queues| fairpath_units::counted(queues as usize, "queue", "queues"));
     format!(
-        "{mode} {} ({inside}) and {} ({outside}), {copy}; {placement}; the kernel forwards without this process",
+        "{mode} {} ({inside}) and {} ({outside}), {copy}; {workers}; the kernel forwards without this process",
         ends.inside.name, ends.outside.name
     )
 }

@@ -14,11 +14,11 @@ use fairpath_impair::{Counts, Plan};
 use fairpath_netlink::Link;
 use fairpath_shape::{CHARGES, Side};
 
-use super::ends::{Ends, about, first_queues, open_port};
+use super::ends::{Ends, Rings, about, first_queues, open_port};
 use super::paths::Paths;
 use super::skipped::Skipped;
 use super::watch::Begun;
-use super::worker::{Running, Schedule, lead_packets};
+use super::worker::{Running, Schedule, Worker, lead_packets};
 use crate::How;
 use crate::impair::{Engine, awake};
 use crate::interfaces::Interfaces;
@@ -78,7 +78,8 @@ impl Afxdp {
             "--via nfqueue, which does not bypass it",
         ))?;
         let held = plans.iter().map(|plan| plan.packets + CHARGES).sum();
-        let (port, frames, placement) = open_port(&ends, held)?;
+        let rings = Rings::of(&ends, 0, 1);
+        let (port, frames, placement) = open_port(&ends, &rings, held, &[])?;
         let [to_peer, from_peer] = plans else {
             bail!(
                 "impair via afxdp: two directions are needed, not {}",
@@ -87,15 +88,22 @@ impl Afxdp {
         };
         // An exit is where packets leave: the peer is the second.
         let paths = [from_peer.path(frames)?, to_peer.path(frames)?];
-        let exits = [first_queues(&ends).down, first_queues(&ends).up];
+        let first = first_queues(&ends, &rings);
+        let exits = [first.down, first.up];
         let limit = plans.iter().map(|plan| plan.packets).sum();
         let mut order = Paths::new(paths, exits, limit, ends.inside.ifindex.0);
         order.precise = how.precise;
         let mut monitor = load()?;
-        lead_packets(&mut monitor, &ends.plan(mode, None)?, &ends, &port)?;
-        let about = about(&ends, mode, port.is_zero_copy(), &placement);
+        lead_packets(&mut monitor, &ends.plan(mode, None)?, &ends, [&port])?;
+        let about = about(&ends, mode, port.is_zero_copy(), &placement.to_string());
+        let worker = Worker {
+            port,
+            rings,
+            placement,
+            schedule: order,
+        };
         let mut afxdp = Afxdp {
-            running: Running::start("impair afxdp", port, &ends, placement, order)?,
+            running: Running::start("impair afxdp", &ends, vec![worker])?,
             monitor,
             interfaces: Interfaces::watch([&ends.inside, &ends.outside])?,
             about,
@@ -121,7 +129,8 @@ impl Engine for Afxdp {
 
     fn read(&mut self) -> anyhow::Result<Vec<Counts>> {
         self.running.check()?;
-        let reported = self.running.lead().count()?;
+        let lead = self.running.leads()[0];
+        let reported = lead.count()?;
         if let Some(name) = &reported.removed {
             bail!("the interface {name:?} was removed");
         }

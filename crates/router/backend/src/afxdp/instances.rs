@@ -11,7 +11,7 @@ use fairpath_core::{Frame, FrameDirection, Link as LinkKind};
 use fairpath_shape::{Both, Leaving, ShapeInstance, Side, StackCounts};
 use fairpath_units::Nanos;
 
-use super::ends::{Ends, first_queues};
+use super::ends::{Ends, Rings, first_queues};
 use super::worker::Schedule;
 use crate::monotonic_ns;
 use crate::orders::{self, Command};
@@ -36,12 +36,31 @@ pub struct Counts {
     pub removed: Option<String>,
 }
 
+impl Counts {
+    /// Adds those of another worker.
+    pub fn add(&mut self, other: &Counts) {
+        self.forwarder.add(&other.forwarder);
+        for side in Side::BOTH {
+            let (ring, more) = (self.rings.get_mut(side), other.rings.get(side));
+            ring.rx_dropped += more.rx_dropped;
+            ring.rx_ring_full += more.rx_ring_full;
+            ring.tx_invalid += more.tx_invalid;
+            *self.refused.get_mut(side) += other.refused.get(side);
+            self.stack.get_mut(side).add(other.stack.get(side));
+        }
+        if self.removed.is_none() {
+            self.removed.clone_from(&other.removed);
+        }
+    }
+}
+
 /// The shaper instances of both sides as the order of the forwarder. An egress number is a side.
 pub struct ShapeInstances {
     instances: [ShapeInstance; 2],
     /// Class numbers by the monitor's slots.
     classes: Vec<u32>,
-    sent: StackSent,
+    /// Of the worker that charges it.
+    sent: Option<StackSent>,
     /// The kernel forwards nothing: what the stack sends is its own.
     charging: bool,
     wake: [Option<u64>; 2],
@@ -58,13 +77,13 @@ pub struct ShapeInstances {
 impl ShapeInstances {
     pub fn new(
         instances: Both<ShapeInstance>,
-        sent: StackSent,
+        sent: Option<StackSent>,
         job: &Job<'_>,
-        ends: &Ends,
-        one_armed: bool,
+        (ends, rings): (&Ends, &Rings),
+        limits: [u32; 2],
     ) -> ShapeInstances {
-        let limit: u32 = Side::BOTH.map(|side| job.lines.held(side)).iter().sum();
-        let first = first_queues(ends);
+        let limit: u32 = limits.iter().sum();
+        let (first, one_armed) = (first_queues(ends, rings), ends.is_one_armed());
         ShapeInstances {
             instances: [instances.down, instances.up],
             classes: job.slots.to_vec(),
@@ -148,8 +167,8 @@ impl Order for ShapeInstances {
             if self.first[exit] != to {
                 continue;
             }
-            if self.charging {
-                let sent = self.sent.read(exit);
+            if let Some(sent) = self.sent.as_ref().filter(|_| self.charging) {
+                let sent = sent.read(exit);
                 self.instances[exit].charge_packets(now.0, sent.bytes, sent.packets);
             }
             // One interface has one ring for both sides: the first leaves half of it at least.

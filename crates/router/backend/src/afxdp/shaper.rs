@@ -1,7 +1,8 @@
 //! The AF_XDP back end: the XDP program of the monitor redirects packets, and this process schedules and
 //! sends them.
 //!
-//! One thread serves the shaper instances of both sides, with frames of one UMEM as handles. Packets that
+//! Each worker is a thread that serves the shaper instances of both sides, with frames of one UMEM as handles. It has
+//! its own receive queues of both interfaces, and shares its rates with the others. Packets that
 //! the XDP program passes to the stack (own traffic, multicast, neighbour discovery) are charged to a share
 //! of the rate where the stack sends them ([`fairpath_shape::Debt`]). In bridge mode both interfaces are ports of one kernel bridge. In
 //! router mode the routes of the kernel decide. In both modes the kernel forwards after this process ends.
@@ -10,24 +11,27 @@ use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 
 use anyhow::bail;
+use fairpath_afxdp::{Placement, Port};
 use fairpath_bpf::{ForwardOutcome, ForwardPlan, RttMonitor};
 use fairpath_core::sched::Op;
 use fairpath_shape::{Both, CHARGES, Lines, Side};
 
-use super::ends::{Ends, Vlans, about, open_port};
+use super::ends::{Ends, Rings, Vlans, about, open_port};
 use super::instances::{Counts, ShapeInstances};
 use super::skipped::Skipped;
 use super::watch::Begun;
-use super::worker::{Running, lead_packets};
-use crate::orders::{self, Command, Gauge};
+use super::worker::{Running, Worker, lead_packets};
+use crate::orders::Command;
 use crate::shape::{Backend, Job, Reading};
+use crate::team::{Team, packets_of};
+use crate::workers;
 use crate::{Mode, Via};
 
 /// The port.
 pub struct Afxdp {
+    // Instances are dropped before their teams.
     running: Running<Counts>,
-    gauges: Both<Gauge>,
-    handles: u32,
+    teams: Both<Team>,
     about: String,
     ends: Ends,
     mode: Mode,
@@ -57,25 +61,48 @@ impl Afxdp {
             mode,
             "via = \"nfqueue\", \"qdisc\" or \"kernel\", which do not bypass it",
         ))?;
-        let held = Side::BOTH.map(|side| job.lines.held(side) + CHARGES);
-        let (port, frames, placement) = open_port(&ends, held.iter().sum())?;
-        let (down_gauge, down) = orders::begin(job, Side::Down, frames, true)?;
-        let (up_gauge, up) = orders::begin(job, Side::Up, frames, true)?;
-        // Instances are dropped before gauges.
-        let gauges = Both {
-            down: down_gauge,
-            up: up_gauge,
-        };
-        let instances = Both { down, up };
+        let count = workers::count(job, ends.most_workers());
+        let (ports, frames) = open_ports(job, &ends, count.workers)?;
+        let (down_team, down) = Team::begin(job, Side::Down, frames, true, count.workers)?;
+        let (up_team, up) = Team::begin(job, Side::Up, frames, true, count.workers)?;
         let plan = ends.plan(mode, job.config.vlans)?;
-        lead_packets(monitor, &plan, &ends, &port)?;
-        let about = about(&ends, mode, port.is_zero_copy(), &placement);
-        let sent = monitor.stack_sent()?;
-        let instances = ShapeInstances::new(instances, sent, job, &ends, ends.is_one_armed());
+        let sockets = ports.iter().map(|opened| &opened.port);
+        lead_packets(monitor, &plan, &ends, sockets)?;
+        let zero_copy = ports.iter().all(|opened| opened.port.is_zero_copy());
+        let placements: Vec<String> = ports
+            .iter()
+            .map(|opened| opened.placement.to_string())
+            .collect();
+        let about = about(
+            &ends,
+            mode,
+            zero_copy,
+            &format!("{count}: {}", placements.join("; ")),
+        );
+        let mut workers = Vec::new();
+        for (number, (opened, (down, up))) in
+            ports.into_iter().zip(down.into_iter().zip(up)).enumerate()
+        {
+            // One worker charges what the stack sends, to the rates of all.
+            let sent = match number {
+                0 => Some(monitor.stack_sent()?),
+                _ => None,
+            };
+            let limit = Side::BOTH.map(|side| held_by(job, side, count.workers));
+            let both = Both { down, up };
+            workers.push(Worker {
+                schedule: ShapeInstances::new(both, sent, job, (&ends, &opened.rings), limit),
+                port: opened.port,
+                rings: opened.rings,
+                placement: opened.placement,
+            });
+        }
         let mut afxdp = Afxdp {
-            running: Running::start("shape afxdp", port, &ends, placement, instances)?,
-            gauges,
-            handles: frames,
+            running: Running::start("shape afxdp", &ends, workers)?,
+            teams: Both {
+                down: down_team,
+                up: up_team,
+            },
             about,
             mode,
             vlans: job.config.vlans,
@@ -83,9 +110,45 @@ impl Afxdp {
             ends,
         };
         afxdp.running.attach(monitor, &afxdp.ends, begun)?;
-        afxdp.running.lead().report(Command::Begin)?;
+        for lead in afxdp.running.leads() {
+            lead.report(Command::Begin)?;
+        }
         Ok(afxdp)
     }
+}
+
+/// Packets that a worker holds for a side, at most.
+fn held_by(job: &Job<'_>, side: Side, workers: u32) -> u32 {
+    let limit = job.lines.trees.get(side).plan.config.limit_packets;
+    job.lines.held_with(side, packets_of(limit, workers))
+}
+
+/// The queues of a worker, and where it runs.
+struct Opened {
+    rings: Rings,
+    port: Port,
+    placement: Placement,
+}
+
+/// The ports of workers, and the frames of each.
+fn open_ports(job: &Job<'_>, ends: &Ends, workers: u32) -> anyhow::Result<(Vec<Opened>, u32)> {
+    let held: u32 = Side::BOTH
+        .map(|side| held_by(job, side, workers) + CHARGES)
+        .iter()
+        .sum();
+    let (mut ports, mut taken, mut most) = (Vec::new(), Vec::new(), 0);
+    for worker in 0..workers {
+        let rings = Rings::of(ends, worker, workers);
+        let (port, frames, placement) = open_port(ends, &rings, held, &taken)?;
+        taken.extend(placement.cpu);
+        most = most.max(frames);
+        ports.push(Opened {
+            rings,
+            port,
+            placement,
+        });
+    }
+    Ok((ports, most))
 }
 
 impl Afxdp {
@@ -128,16 +191,19 @@ impl Backend for Afxdp {
 
     fn read(&mut self, monitor: &RttMonitor) -> anyhow::Result<Reading> {
         self.running.check()?;
-        let counts = self.running.lead().count()?;
+        let mut counts = Counts::default();
+        for lead in self.running.leads() {
+            counts.add(&lead.count()?);
+        }
         if let Some(name) = &counts.removed {
             bail!("the interface {name:?} was removed");
         }
         self.follow_plan(monitor)?;
         let mut reading = Reading::default();
-        reading.figures.down = Some(self.gauges.down.read());
-        reading.figures.up = Some(self.gauges.up.read());
-        let stopped = self.gauges.down.stopped();
-        reading.stopped = stopped.or_else(|| self.gauges.up.stopped());
+        reading.figures.down = Some(self.teams.down.read());
+        reading.figures.up = Some(self.teams.up.read());
+        let stopped = self.teams.down.stopped();
+        reading.stopped = stopped.or_else(|| self.teams.up.stopped());
         reading.stack = counts.stack.map(Some);
         let outcomes = monitor.outcomes();
         name_counts(&counts, &mut reading.counters);
@@ -157,26 +223,20 @@ impl Backend for Afxdp {
     }
 
     fn apply(&mut self, side: Side, op: Op) -> anyhow::Result<()> {
-        self.running.lead().apply(side, op)
+        self.teams.get_mut(side).apply(&self.running.leads(), op)
     }
 
     fn replace(&mut self, job: &Job<'_>, before: &Lines) -> anyhow::Result<()> {
+        let leads = self.running.leads();
         for side in Side::BOTH {
-            let trees = [job.lines.trees.get(side), before.trees.get(side)];
-            let gauge = self.gauges.get_mut(side);
-            orders::replace(
-                self.running.lead(),
-                gauge,
-                side,
-                trees,
-                job.rules,
-                self.handles,
-                true,
-            )?;
+            let (tree, before) = (job.lines.trees.get(side), before.trees.get(side));
+            let team = self.teams.get_mut(side);
+            team.replace(&leads, tree, before, job.rules)?;
         }
-        self.running
-            .lead()
-            .report(Command::Classes(job.slots.to_vec()))
+        for lead in leads {
+            lead.report(Command::Classes(job.slots.to_vec()))?;
+        }
+        Ok(())
     }
 
     fn ended(&self) -> Option<BorrowedFd<'_>> {
@@ -190,9 +250,12 @@ impl Backend for Afxdp {
         }
         // Nothing comes any more: the kernel forwards.
         self.running.detach();
-        let sent = self.running.lead().stop();
+        let sent: Vec<_> = (self.running.leads().iter())
+            .map(|lead| lead.stop())
+            .collect();
         self.running.join();
-        Ok(format!("{} packets were forwarded", sent?))
+        let sent: u64 = sent.into_iter().sum::<anyhow::Result<u64>>()?;
+        Ok(format!("{sent} packets were forwarded"))
     }
 }
 

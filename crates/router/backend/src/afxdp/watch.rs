@@ -62,11 +62,11 @@ impl Begun {
         Ok(Begun { skipped, changes })
     }
 
-    /// Watches over `programs` that are attached now; `stop` ends the worker.
+    /// Watches over `programs` that are attached now; `stops` end the workers.
     ///
     /// # Errors
     /// A stage appeared during the start, or no thread or descriptor is left.
-    pub fn watch(self, programs: Programs, stop: Stop) -> anyhow::Result<Watch> {
+    pub fn watch(self, programs: Programs, stops: Vec<Stop>) -> anyhow::Result<Watch> {
         self.skipped.refuse()?;
         let (over, alive) = pipe().context("create the pipe of the watch")?;
         let (ends, until) = pipe().context("create the pipe of the watch")?;
@@ -76,7 +76,7 @@ impl Begun {
             keep_of_worker();
             if let Some(text) = self.run(&ends) {
                 detach(&programs);
-                stop.request();
+                stops.iter().for_each(Stop::request);
                 *theirs.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
             }
             drop(alive);

@@ -11,7 +11,7 @@ use anyhow::Context;
 use fairpath_afxdp::{Forwarder, Order, Placement, Port, Stop};
 use fairpath_bpf::{ForwardPlan, RttMonitor};
 
-use super::ends::{Ends, pairs};
+use super::ends::{Ends, Rings, pairs};
 use super::watch::{Begun, Programs, Watch, detach};
 use crate::orders::{self, Command, Lead, Orders, Orphan};
 use crate::privileges::keep_of_worker;
@@ -40,45 +40,55 @@ pub trait Schedule: Order + Send + Sized + 'static {
     fn end(forwarder: &mut Forwarder<Self>) -> Result<u64, String>;
 }
 
-/// A worker in its thread, and the programs that lead packets to it.
-pub struct Running<C> {
+/// A worker that does not run yet.
+pub struct Worker<S> {
+    /// Its queues of both interfaces.
+    pub port: Port,
+    pub rings: Rings,
+    pub placement: Placement,
+    pub schedule: S,
+}
+
+/// A worker in its thread.
+struct Thread<C> {
     lead: Lead<C>,
     stop: Stop,
     thread: Option<JoinHandle<()>>,
+}
+
+/// Workers in their threads, and the programs that lead packets to them.
+pub struct Running<C> {
+    threads: Vec<Thread<C>>,
     programs: Programs,
     /// Over what they bypass.
     watch: Option<Watch>,
 }
 
 impl<C: Send + 'static> Running<C> {
-    /// Starts a worker called `name` on a port of both ends; nothing comes yet.
+    /// Starts workers called `name`; nothing comes yet.
     ///
     /// # Errors
-    /// Where the port does not hold what is scheduled, or no thread or descriptor is left.
+    /// Where a port does not hold what is scheduled, or no thread or descriptor is left.
     pub fn start<S: Schedule<Counts = C>>(
         name: &str,
-        port: Port,
         ends: &Ends,
-        placement: Placement,
-        schedule: S,
+        workers: Vec<Worker<S>>,
     ) -> anyhow::Result<Running<C>> {
-        let exits = [ends.inside.ifindex, ends.outside.ifindex];
-        let forwarder = Forwarder::with_exits(port, &pairs(ends), &exits, schedule)?;
-        let stop = Stop::new().context("create the descriptor that ends the thread")?;
-        let bell = forwarder.bell();
-        let (lead, orders) = orders::pair(move || bell.ring());
-        let theirs = stop.clone();
-        let thread = thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || carry(forwarder, &orders, &theirs, &placement))
-            .context("start the worker thread")?;
-        Ok(Running {
-            lead,
-            stop,
-            thread: Some(thread),
+        // Its drop ends those that were started.
+        let mut running = Running {
+            threads: Vec::new(),
             programs: Programs::default(),
             watch: None,
-        })
+        };
+        let only = workers.len() == 1;
+        for (number, worker) in workers.into_iter().enumerate() {
+            let name = match only {
+                true => name.to_owned(),
+                false => format!("{name} {number}"),
+            };
+            running.threads.push(Thread::start(name, ends, worker)?);
+        }
+        Ok(running)
     }
 
     /// Attaches the programs of `monitor` to both ends: packets come, until what they bypass ends it.
@@ -97,26 +107,27 @@ impl<C: Send + 'static> Running<C> {
             let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
             programs.push(program);
         }
-        self.watch = Some(begun.watch(self.programs.clone(), self.stop.clone())?);
+        let stops = self.threads.iter().map(|thread| thread.stop.clone());
+        self.watch = Some(begun.watch(self.programs.clone(), stops.collect())?);
         Ok(())
     }
 
-    /// Checks that it runs, and bypasses nothing.
+    /// Checks that all run, and bypass nothing.
     ///
     /// # Errors
-    /// It has ended: why.
+    /// They have ended: why.
     pub fn check(&self) -> anyhow::Result<()> {
         self.watch.as_ref().map_or(Ok(()), Watch::check)
     }
 
-    /// Readable when it has ended before it was stopped; [`Running::check`] says why.
+    /// Readable when they have ended before they were stopped; [`Running::check`] says why.
     pub fn ended(&self) -> Option<BorrowedFd<'_>> {
         self.watch.as_ref().map(Watch::fd)
     }
 
-    /// The channel for its orders.
-    pub fn lead(&self) -> &Lead<C> {
-        &self.lead
+    /// The channels for orders, of each worker.
+    pub fn leads(&self) -> Vec<&Lead<C>> {
+        self.threads.iter().map(|thread| &thread.lead).collect()
     }
 
     /// Nothing comes any more: the kernel forwards.
@@ -125,19 +136,23 @@ impl<C: Send + 'static> Running<C> {
         detach(&self.programs);
     }
 
-    /// Waits until the thread ends.
+    /// Waits until the threads end.
     pub fn join(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            // A panic in it was printed.
-            let _ = thread.join();
+        for thread in &mut self.threads {
+            if let Some(thread) = thread.thread.take() {
+                // A panic in it was printed.
+                let _ = thread.join();
+            }
         }
     }
 
-    /// Ends it at once: what waits is dropped.
+    /// Ends them at once: what waits is dropped.
     pub fn end(&mut self) {
         self.watch = None;
         detach(&self.programs);
-        self.stop.request();
+        for thread in &self.threads {
+            thread.stop.request();
+        }
         self.join();
     }
 }
@@ -146,6 +161,41 @@ impl<C> Drop for Running<C> {
     fn drop(&mut self) {
         self.watch = None;
         detach(&self.programs);
+    }
+}
+
+impl<C: Send + 'static> Thread<C> {
+    fn start<S: Schedule<Counts = C>>(
+        name: String,
+        ends: &Ends,
+        worker: Worker<S>,
+    ) -> anyhow::Result<Thread<C>> {
+        let Worker {
+            port,
+            rings,
+            placement,
+            schedule,
+        } = worker;
+        let exits = [ends.inside.ifindex, ends.outside.ifindex];
+        let forwarder = Forwarder::with_exits(port, &pairs(ends, &rings), &exits, schedule)?;
+        let stop = Stop::new().context("create the descriptor that ends the thread")?;
+        let bell = forwarder.bell();
+        let (lead, orders) = orders::pair(move || bell.ring());
+        let theirs = stop.clone();
+        let thread = thread::Builder::new()
+            .name(name)
+            .spawn(move || carry(forwarder, &orders, &theirs, &placement))
+            .context("start the worker thread")?;
+        Ok(Thread {
+            lead,
+            stop,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl<C> Drop for Thread<C> {
+    fn drop(&mut self) {
         self.stop.request();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -157,14 +207,15 @@ impl<C> Drop for Running<C> {
 ///
 /// # Errors
 /// Where the kernel refuses.
-pub fn lead_packets(
+pub fn lead_packets<'p>(
     monitor: &mut RttMonitor,
     plan: &ForwardPlan,
     ends: &Ends,
-    port: &Port,
+    ports: impl IntoIterator<Item = &'p Port>,
 ) -> anyhow::Result<()> {
     monitor.set_forwarding(plan)?;
-    for (link, socket) in port.sockets() {
+    let sockets = ports.into_iter().flat_map(Port::sockets);
+    for (link, socket) in sockets {
         // One interface may be both exits.
         for (exit, end) in [&ends.inside, &ends.outside].into_iter().enumerate() {
             if end.ifindex == link.ifindex {

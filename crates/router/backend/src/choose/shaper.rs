@@ -193,6 +193,7 @@ mod tests {
             vlans: None,
             via: None,
             mode: None,
+            workers: None,
             lines: fairpath_shape::Settings::default(),
             queue: 40,
             on_failure: OnFailure::Pass,

@@ -23,8 +23,8 @@ use super::instance::{Counts, Instance};
 use super::packet::{At, HEADER_BYTES};
 use super::waiting::SideQueues;
 use super::worker::Running;
-use crate::orders::{self, Gauge};
 use crate::shape::{Backend, Ended, Job, Reading};
+use crate::team::Team;
 use crate::{OnFailure, Via};
 
 /// Packets that wait in the kernel for this process, in addition to the scheduled ones.
@@ -45,8 +45,7 @@ pub struct Nfqueue {
 
 struct NfqueueLink {
     running: Running<Counts>,
-    gauge: Gauge,
-    handles: u32,
+    team: Team,
 }
 
 impl Nfqueue {
@@ -99,8 +98,8 @@ impl Nfqueue {
         })
     }
 
-    fn line(&self, side: Side) -> anyhow::Result<&NfqueueLink> {
-        let line = self.sides.get(side).as_ref();
+    fn line(&mut self, side: Side) -> anyhow::Result<&mut NfqueueLink> {
+        let line = self.sides.get_mut(side).as_mut();
         line.with_context(|| format!("{} is not shaped: it has no interface", side.name()))
     }
 }
@@ -142,7 +141,11 @@ impl NfqueueLink {
             mtu_bytes: link.mtu_bytes,
         };
         let handles = job.lines.held(at.side) + SPARE_HANDLES;
-        let (gauge, shaping) = orders::begin(job, at.side, handles, false)?;
+        let (team, instances) = Team::begin(job, at.side, handles, false, 1)?;
+        let shaping = instances
+            .into_iter()
+            .next()
+            .context("a team has a worker")?;
         let queue = Config::new(number)
             .copy_bytes(HEADER_BYTES)
             // Each packet on the wire has its own outcome.
@@ -161,11 +164,7 @@ impl NfqueueLink {
         let name = format!("shape {}", at.side.name());
         let instance = Instance::new(shaping, at.side);
         let running = Running::start(name, queue, Some(sides), instance, at, handles)?;
-        let line = NfqueueLink {
-            running,
-            gauge,
-            handles,
-        };
+        let line = NfqueueLink { running, team };
         Ok((line, note))
     }
 }
@@ -196,37 +195,24 @@ impl Backend for Nfqueue {
                 continue;
             };
             let counts = line.running.lead().count()?;
-            *reading.figures.get_mut(side) = Some(line.gauge.read());
-            reading.stopped = reading.stopped.or(line.gauge.stopped());
+            *reading.figures.get_mut(side) = Some(line.team.read());
+            reading.stopped = reading.stopped.or(line.team.stopped());
             name_counts(side, &counts, &mut reading.counters);
         }
         Ok(reading)
     }
 
     fn apply(&mut self, side: Side, op: Op) -> anyhow::Result<()> {
-        self.line(side)?.running.lead().apply(side, op)
+        let NfqueueLink { running, team } = self.line(side)?;
+        team.apply(&[running.lead()], op)
     }
 
     fn replace(&mut self, job: &Job<'_>, before: &Lines) -> anyhow::Result<()> {
         refuse_unseen(job)?;
         for side in Side::BOTH {
-            let trees = [job.lines.trees.get(side), before.trees.get(side)];
-            if let Some(NfqueueLink {
-                running,
-                gauge,
-                handles,
-                ..
-            }) = self.sides.get_mut(side)
-            {
-                orders::replace(
-                    running.lead(),
-                    gauge,
-                    side,
-                    trees,
-                    job.rules,
-                    *handles,
-                    false,
-                )?;
+            let (tree, before) = (job.lines.trees.get(side), before.trees.get(side));
+            if let Some(NfqueueLink { running, team }) = self.sides.get_mut(side) {
+                team.replace(&[running.lead()], tree, before, job.rules)?;
             }
         }
         Ok(())

@@ -1,0 +1,289 @@
+//! The rates of a side that the instances of several workers share.
+//!
+//! Each worker has the whole tree, and waits at each node for its turn of the one rate ([`Limits`]). A later tree keeps
+//! the limits of nodes with the same names, so no class gets its rate twice while one worker after the other continues
+//! with the later tree.
+
+use std::collections::HashMap;
+
+use fairpath_core::limit::{LimitConfig, LimitCpu, LimitError, LimitRate, Limits, PoolReading};
+use fairpath_core::sched::{
+    NodeConfig, NodeLimits, Op, OpKind, Policy, SchedRuntimeError, Setting, Share, limit_rate,
+};
+use fairpath_sched::tree::{Tree, stack_floor};
+
+/// A rate of a node: its name, and whether it is its floor.
+type Key = (String, bool);
+
+/// Rates cannot be shared.
+#[derive(Debug, thiserror::Error)]
+pub enum SharedError {
+    /// The tree.
+    #[error(transparent)]
+    Tree(#[from] SchedRuntimeError),
+    /// Too many workers.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
+}
+
+/// What an instance shares with others: its CPU of the limits, and the limits of its nodes.
+#[derive(Debug)]
+pub struct Part {
+    /// Its pools.
+    pub cpu: LimitCpu,
+    /// By node, the root first.
+    pub nodes: Vec<NodeLimits>,
+}
+
+/// The rates of a tree that several workers share.
+#[derive(Debug)]
+pub struct SharedRates {
+    limits: Limits,
+    nodes: Vec<NodeLimits>,
+    numbers: HashMap<Key, u32>,
+    configs: Vec<NodeConfig>,
+    names: Vec<String>,
+    stack: Option<u32>,
+}
+
+/// The rates of a later tree, until all workers have it.
+#[derive(Debug)]
+pub struct NextRates {
+    /// None: the limits have space for it.
+    grown: Option<Limits>,
+    nodes: Vec<NodeLimits>,
+    numbers: HashMap<Key, u32>,
+    rates: Vec<(u32, LimitRate)>,
+    configs: Vec<NodeConfig>,
+    names: Vec<String>,
+    stack: Option<u32>,
+}
+
+impl NextRates {
+    /// By node, the root first.
+    pub fn nodes(&self) -> &[NodeLimits] {
+        &self.nodes
+    }
+
+    /// A worker's CPU of new limits; none if it keeps its own.
+    pub fn cpu(&self, worker: u32) -> Option<LimitCpu> {
+        self.grown.as_ref()?.cpu(worker)
+    }
+}
+
+fn share_of(tree: &Tree) -> Result<Share, SchedRuntimeError> {
+    let customs: Vec<Policy> = tree
+        .customs
+        .iter()
+        .map(|custom| custom.policy.clone())
+        .collect();
+    Share::of(&tree.plan, &customs)
+}
+
+/// Each limit of a tree, as the tree names it.
+fn keys(tree: &Tree, share: &Share) -> Vec<(Key, u32)> {
+    let named = tree.names.nodes().iter().zip(&share.nodes);
+    let both = named.flat_map(|(name, limits)| {
+        [(limits.ceil, false), (limits.floor, true)]
+            .map(|(limit, is_floor)| Some(((name.clone(), is_floor), limit?)))
+    });
+    both.flatten().collect()
+}
+
+/// Limits for later trees with more nodes.
+fn room(limits: usize) -> usize {
+    limits + limits / 4 + 64
+}
+
+impl SharedRates {
+    /// The rates of a tree for some workers; with `stack`, the tree has a node for what others send.
+    ///
+    /// # Errors
+    /// [`SharedError`].
+    pub fn new(tree: &Tree, workers: u32, stack: bool) -> Result<SharedRates, SharedError> {
+        let share = share_of(tree)?;
+        let limits = Limits::with_room(workers, &share.limits, room(share.limits.len()))?;
+        Ok(SharedRates {
+            numbers: keys(tree, &share).into_iter().collect(),
+            limits,
+            nodes: share.nodes,
+            configs: tree.plan.nodes.clone(),
+            names: tree.names.nodes().to_vec(),
+            stack: stack.then(|| tree.stack_node()),
+        })
+    }
+
+    /// What the instance of a worker shares; none if it has it already.
+    pub fn part(&self, worker: u32) -> Option<Part> {
+        Some(Part {
+            cpu: self.limits.cpu(worker)?,
+            nodes: self.nodes.clone(),
+        })
+    }
+
+    /// Prepares the rates of a later tree. `now` is in nanoseconds.
+    ///
+    /// # Errors
+    /// [`SharedError`]: nothing has changed.
+    pub fn next(&mut self, tree: &Tree, now: u64) -> Result<NextRates, SharedError> {
+        let share = share_of(tree)?;
+        let keys = keys(tree, &share);
+        let fresh = keys
+            .iter()
+            .filter(|(key, _)| !self.numbers.contains_key(key));
+        let grown = match fresh.count() > self.limits.free() {
+            true => Some(Limits::with_room(
+                self.limits.cpus(),
+                &share.limits,
+                room(share.limits.len()),
+            )?),
+            false => None,
+        };
+        let mut next = NextRates {
+            nodes: share.nodes.clone(),
+            numbers: HashMap::new(),
+            rates: Vec::new(),
+            configs: tree.plan.nodes.clone(),
+            names: tree.names.nodes().to_vec(),
+            stack: self.stack.map(|_| tree.stack_node()),
+            grown,
+        };
+        if let Some(grown) = &mut next.grown {
+            for (key, number) in keys {
+                if let Some(old) = self.numbers.get(&key) {
+                    grown.continue_from(number, &self.limits, *old);
+                }
+                next.numbers.insert(key, number);
+            }
+            return Ok(next);
+        }
+        // From the number in the tree alone to that in these limits.
+        let mut numbers = HashMap::new();
+        for (key, number) in keys {
+            let LimitConfig { rate, .. } = share.limits[number as usize];
+            let kept = self.numbers.get(&key).copied();
+            let there = match kept {
+                Some(there) => {
+                    next.rates.push((there, rate));
+                    there
+                }
+                // There is space.
+                None => self.limits.add(rate, now)?,
+            };
+            numbers.insert(number, there);
+            next.numbers.insert(key, there);
+        }
+        for limits in &mut next.nodes {
+            for limit in [&mut limits.ceil, &mut limits.floor] {
+                *limit = limit.and_then(|number| numbers.get(&number).copied());
+            }
+        }
+        Ok(next)
+    }
+
+    /// All workers have the later tree: its rates are valid now, and limits that it does not have end.
+    pub fn follow(&mut self, next: NextRates, now: u64) {
+        let NextRates {
+            grown,
+            nodes,
+            numbers,
+            rates,
+            configs,
+            names,
+            stack,
+        } = next;
+        match grown {
+            Some(grown) => self.limits = grown,
+            None => {
+                for (key, number) in &self.numbers {
+                    if numbers.get(key) != Some(number) {
+                        self.limits.remove(*number);
+                    }
+                }
+                // Checked when it was prepared.
+                let _ = self.limits.set_rates(&rates, now);
+            }
+        }
+        (self.nodes, self.numbers, self.stack) = (nodes, numbers, stack);
+        (self.configs, self.names) = (configs, names);
+    }
+
+    /// No worker has the later tree: limits that were made for it end.
+    pub fn forget(&mut self, next: &NextRates) {
+        for (key, number) in next.numbers.iter().filter(|_| next.grown.is_none()) {
+            if self.numbers.get(key) != Some(number) {
+                self.limits.remove(*number);
+            }
+        }
+    }
+
+    /// Changes a rate, before the same operation goes to each instance. Returns the limits that its node has from then
+    /// on; none if the operation changes no rate.
+    ///
+    /// # Errors
+    /// [`LimitError::Room`]: the node had no rate, and there is no space.
+    pub fn set(&mut self, op: &Op, now: u64) -> Result<Option<NodeLimits>, SharedError> {
+        let setting = [Setting::Ceil, Setting::Floor]
+            .into_iter()
+            .find(|setting| op.kind == OpKind::Node && op.count == *setting as u32);
+        let Some(setting) = setting else {
+            return Ok(None);
+        };
+        self.give_limit(op, setting, now)?;
+        let mut rates = Vec::new();
+        self.rate(op.node, setting, op.value, &mut rates);
+        // The share of the stack follows the link rate.
+        if let Some(stack) = self.stack
+            && (op.node, setting) == (Tree::SHARED, Setting::Ceil)
+        {
+            self.rate(stack, Setting::Floor, stack_floor(op.value), &mut rates);
+        }
+        self.limits.set_rates(&rates, now)?;
+        let at = (op.node as usize).wrapping_sub(1);
+        Ok(self.nodes.get(at).copied())
+    }
+
+    /// A node that had no such rate gets a limit for it.
+    fn give_limit(&mut self, op: &Op, setting: Setting, now: u64) -> Result<(), SharedError> {
+        let at = (op.node as usize).wrapping_sub(1);
+        let (Some(limits), Some(config)) = (self.nodes.get_mut(at), self.configs.get(at)) else {
+            return Ok(());
+        };
+        let place = match setting {
+            Setting::Ceil => &mut limits.ceil,
+            _ => &mut limits.floor,
+        };
+        if place.is_none() && op.value != 0 && config.parent != 0 {
+            let number = self
+                .limits
+                .add(limit_rate(config, setting, op.value), now)?;
+            *place = Some(number);
+            let key = (self.names[at].clone(), setting == Setting::Floor);
+            self.numbers.insert(key, number);
+        }
+        Ok(())
+    }
+
+    fn rate(&self, node: u32, setting: Setting, value: u64, rates: &mut Vec<(u32, LimitRate)>) {
+        let at = (node as usize).wrapping_sub(1);
+        let limits = self.nodes.get(at).copied().unwrap_or_default();
+        let limit = match setting {
+            Setting::Ceil => limits.ceil,
+            _ => limits.floor,
+        };
+        if let (Some(limit), Some(config)) = (limit, self.configs.get(at)) {
+            rates.push((limit, limit_rate(config, setting, value)));
+        }
+    }
+
+    /// The pool of a node's ceiling at a worker; none if the node has no shared ceiling.
+    pub fn pool(&self, node: u32, worker: u32) -> Option<PoolReading> {
+        let limits = self.nodes.get((node as usize).wrapping_sub(1))?;
+        Some(self.limits.pool(limits.ceil?, worker))
+    }
+
+    /// Workers that share them.
+    pub fn workers(&self) -> u32 {
+        self.limits.cpus()
+    }
+}

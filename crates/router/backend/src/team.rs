@@ -1,0 +1,189 @@
+//! The workers of one side: each has a shaper instance with the whole tree, and all share its rates.
+
+use std::borrow::Cow;
+
+use anyhow::Context;
+use fairpath_core::Rules;
+use fairpath_core::sched::Op;
+use fairpath_sched::tree::Tree;
+use fairpath_shape::{Figures, ShapeInstance, SharedRates, Side, Successor};
+
+use crate::monotonic_ns;
+use crate::orders::{Gauge, Lead, begin};
+use crate::shape::Job;
+
+/// The part of a team's leader: figures and rates. The instances are in the threads of the workers.
+pub struct Team {
+    side: Side,
+    gauges: Vec<Gauge>,
+    /// None: there is one worker, whose tree has its rates.
+    shared: Option<SharedRates>,
+    handles: u32,
+    /// One worker charges packets of the stack.
+    stack: bool,
+}
+
+#[allow(dead_code)] // TODO
+/// What one worker does of the rate of each node, and how.
+#[derive(Clone, Debug, Default)]
+pub struct Duty {
+    /// Its figures by node.
+    pub figures: Vec<Figures>,
+    /// By node: grants from the shared rate, and times that the worker had to wait for one.
+    pub grants: Vec<[u32; 2]>,
+}
+
+/// Packets of a worker, at least, if the whole side may have as many.
+const LEAST_PACKETS: u32 = 1024;
+
+/// Packets that one of `workers` workers may hold, of `limit` of all.
+pub fn packets_of(limit: u32, workers: u32) -> u32 {
+    limit.div_ceil(workers.max(1)).max(LEAST_PACKETS.min(limit))
+}
+
+/// The tree of one of `workers` workers: each holds a part of the packets.
+fn part_of(tree: &Tree, workers: u32) -> Cow<'_, Tree> {
+    if workers <= 1 {
+        return Cow::Borrowed(tree);
+    }
+    let mut part = tree.clone();
+    let config = &mut part.plan.config;
+    config.limit_packets = packets_of(config.limit_packets, workers);
+    Cow::Owned(part)
+}
+
+impl Team {
+    /// The instances of `workers` workers for `handles` packets each.
+    ///
+    /// # Errors
+    /// The tree cannot be built, or its rates cannot be shared.
+    pub fn begin(
+        job: &Job<'_>,
+        side: Side,
+        handles: u32,
+        stack: bool,
+        workers: u32,
+    ) -> anyhow::Result<(Team, Vec<ShapeInstance>)> {
+        let tree = &part_of(job.lines.trees.get(side), workers);
+        let shared = match workers {
+            0 | 1 => None,
+            _ => Some(
+                SharedRates::new(tree, workers, stack)
+                    .with_context(|| format!("share the rates of {} by workers", side.name()))?,
+            ),
+        };
+        let mut team = Team {
+            side,
+            gauges: Vec::new(),
+            shared,
+            handles,
+            stack,
+        };
+        let mut instances = Vec::new();
+        for worker in 0..workers.max(1) {
+            let part = team.shared.as_ref().and_then(|shared| shared.part(worker));
+            let (gauge, instance) = begin(job, (tree, side), handles, stack, part)?;
+            team.gauges.push(gauge);
+            instances.push(instance);
+        }
+        Ok((team, instances))
+    }
+
+    fn part_of<'t>(&self, tree: &'t Tree) -> Cow<'t, Tree> {
+        part_of(tree, self.gauges.len() as u32)
+    }
+
+    /// Figures by node, of all workers together.
+    pub fn read(&self) -> Vec<Figures> {
+        let mut gauges = self.gauges.iter();
+        let mut sum = gauges.next().map(Gauge::read).unwrap_or_default();
+        for gauge in gauges {
+            for (sum, more) in sum.iter_mut().zip(gauge.read()) {
+                sum.add(&more);
+            }
+        }
+        sum
+    }
+
+    #[allow(dead_code)] // TODO
+    /// What each worker did.
+    pub fn duties(&self) -> Vec<Duty> {
+        let of = |(worker, gauge): (u32, &Gauge)| {
+            let figures = gauge.read();
+            let grants = (0..figures.len() as u32).map(|node| {
+                let pool = self.shared.as_ref()?.pool(node, worker)?;
+                Some([pool.grants, pool.refusals])
+            });
+            Duty {
+                grants: grants.map(Option::unwrap_or_default).collect(),
+                figures,
+            }
+        };
+        (0..).zip(&self.gauges).map(of).collect()
+    }
+
+    /// Which custom policy was stopped, and why.
+    pub fn stopped(&self) -> Option<String> {
+        self.gauges.iter().find_map(Gauge::stopped)
+    }
+
+    /// Changes a rate or parameter of all workers' trees.
+    ///
+    /// # Errors
+    /// The tree has no such node, or a thread does not answer.
+    pub fn apply<C>(&mut self, leads: &[&Lead<C>], op: Op) -> anyhow::Result<()> {
+        let limits = match &mut self.shared {
+            Some(shared) => shared.set(&op, monotonic_ns()?)?,
+            None => None,
+        };
+        for lead in leads {
+            lead.apply(self.side, op, limits)?;
+        }
+        Ok(())
+    }
+
+    /// Replaces the tree of all workers. The successors are built here, in the time of the loop, and the threads
+    /// switch to them. The gauges then read the new ones.
+    ///
+    /// # Errors
+    /// The tree cannot be adopted, or a thread does not answer.
+    pub fn replace<C>(
+        &mut self,
+        leads: &[&Lead<C>],
+        tree: &Tree,
+        before: &Tree,
+        rules: &Rules,
+    ) -> anyhow::Result<()> {
+        let (tree, before) = (self.part_of(tree), self.part_of(before));
+        let (tree, before) = (&*tree, &*before);
+        let next = match &mut self.shared {
+            Some(shared) => Some(shared.next(tree, monotonic_ns()?)?),
+            None => None,
+        };
+        let successor = |worker| {
+            let limits = next
+                .as_ref()
+                .map(|next| (next.nodes().to_vec(), next.cpu(worker)));
+            Successor::sharing(tree, before, rules, self.handles, self.stack, limits)
+        };
+        let made: Result<Vec<_>, _> = (0..leads.len() as u32).map(successor).collect();
+        let made = match made {
+            Ok(made) => made,
+            Err(error) => {
+                if let (Some(shared), Some(next)) = (&mut self.shared, &next) {
+                    shared.forget(next);
+                }
+                return Err(error.into());
+            }
+        };
+        for ((lead, gauge), successor) in leads.iter().zip(&mut self.gauges).zip(made) {
+            let next = Gauge::of(tree, &successor);
+            lead.replace(self.side, successor)?;
+            *gauge = next;
+        }
+        if let (Some(shared), Some(next)) = (&mut self.shared, next) {
+            shared.follow(next, monotonic_ns()?);
+        }
+        Ok(())
+    }
+}
