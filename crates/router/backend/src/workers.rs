@@ -48,14 +48,16 @@ pub fn count(job: &Job<'_>, most: u32) -> Count {
         };
     }
     let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get) as u32;
-    let rates = [job.config.lines.bps.down, job.config.lines.bps.up];
-    let needed = match rates.contains(&0) {
-        true => u32::MAX,
-        false => {
-            let all = rates[0].saturating_add(rates[1]);
-            u32::try_from(all.div_ceil(BPS_OF_A_WORKER)).unwrap_or(u32::MAX)
-        }
-    };
+    let mut sides = Side::BOTH
+        .into_iter()
+        .filter(|side| job.config.interface(*side).is_some());
+    let rates = |side: Side| *job.config.lines.bps.get(side);
+    if sides.clone().any(|side| rates(side) == 0) {
+        return one("without a rate of the link; `workers` sets more".to_owned());
+    }
+    let all = sides.try_fold(0u64, |sum, side| sum.checked_add(rates(side)));
+    let needed = all.map_or(u64::MAX, |all| all.div_ceil(BPS_OF_A_WORKER));
+    let needed = u32::try_from(needed).unwrap_or(u32::MAX);
     let limits = [
         (most, "each has a queue of both interfaces"),
         (cpus, "each has a CPU"),

@@ -18,13 +18,25 @@ use super::others;
 use crate::OnFailure;
 use crate::spawn::spawn_spared;
 
-/// One rule: such packets go to `queue`.
+/// One rule: such packets go to `queue`, or to several from it on, by a hash of both addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Divert {
     /// Which.
     pub what: Diverted,
     /// The packet queue's number.
     pub queue: u16,
+    /// Queues, one behind the other: at least 1.
+    pub queues: u16,
+}
+
+impl Divert {
+    /// The numbers of its queues, the first and the last if there are several.
+    pub fn numbers(&self, between: &str) -> String {
+        match self.queues {
+            1 => self.queue.to_string(),
+            queues => format!("{}{between}{}", self.queue, self.queue + queues - 1),
+        }
+    }
 }
 
 /// Packets by their interfaces' names, which may come and go.
@@ -368,8 +380,9 @@ fn nft_chain(chain: Chain, diverts: &[Divert], bypass: bool, exempt: Option<Exem
             rules += "    icmpv6 type 133-137 accept\n";
         }
     }
-    for Divert { what, queue } in diverts.iter().filter(|d| d.what.chain() == chain) {
-        rules += &format!("    {} queue {flags}to {queue}\n", what.nft());
+    for divert in diverts.iter().filter(|d| d.what.chain() == chain) {
+        let to = divert.numbers("-");
+        rules += &format!("    {} queue {flags}to {to}\n", divert.what.nft());
     }
     format!(
         "  chain shape{suffix} {{\n    type filter hook {hook} priority mangle; policy accept;\n{rules}  }}\n"
@@ -404,9 +417,13 @@ fn put_iptables(
         // A crash may have left some.
         return take_away_iptables(command, of, chain);
     }
-    for Divert { what, queue } in ours {
-        let what = what.iptables();
-        rules += &format!("-A {name} {what} -j NFQUEUE --queue-num {queue}{bypass}\n");
+    for divert in ours {
+        let what = divert.what.iptables();
+        let to = match divert.queues {
+            1 => format!("--queue-num {}", divert.queue),
+            _ => format!("--queue-balance {}", divert.numbers(":")),
+        };
+        rules += &format!("-A {name} {what} -j NFQUEUE {to}{bypass}\n");
     }
     // Naming the chain empties it if it is there; the whole comes into force at once.
     let text = format!("*mangle\n:{name} - [0:0]\n{rules}COMMIT\n");

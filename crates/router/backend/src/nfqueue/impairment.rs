@@ -102,6 +102,7 @@ impl Nfqueue {
             diverts.push(Divert {
                 what,
                 queue: number,
+                queues: 1,
             });
         }
         // Packets arrive from here on. A failure before this line has diverted none.

@@ -18,8 +18,8 @@ const TURN: u32 = 64;
 /// A GSO packet that takes longer than this at its rate is split.
 const LONGEST_NS: u64 = 1_000_000;
 
-/// The counters of a worker.
-#[derive(Clone, Copy, Debug)]
+/// The counters of a worker, or of several.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     pub own: QueueCounts,
     /// Packets dropped because all handles were taken.
@@ -28,6 +28,16 @@ pub struct Counts {
     pub stale: u64,
     /// Verdicts that could not be sent.
     pub failed: u64,
+}
+
+impl Counts {
+    /// Adds those of another worker.
+    pub fn add(&mut self, other: &Counts) {
+        self.own.add(&other.own);
+        self.no_handle += other.no_handle;
+        self.stale += other.stale;
+        self.failed += other.failed;
+    }
 }
 
 /// A side's instance.

@@ -12,6 +12,7 @@ pub const HEADER_BYTES: u32 = 160;
 const ETHERNET: u32 = 14;
 
 /// Where packets are seen: on their way to an interface.
+#[derive(Clone, Copy)]
 pub struct At {
     pub side: Side,
     /// The interface towards subscribers.

@@ -1,7 +1,8 @@
 //! The NFQUEUE port: netfilter hands over what leaves by an interface, and takes it back in another
 //! order.
 //!
-//! Each side has a thread, three queues and a shaper instance. Packets stay in the kernel, and this process receives
+//! Each worker of a side has a thread, three queues and a shaper instance. A hash of both addresses selects the worker,
+//! so a connection has one, and keeps its order. Packets stay in the kernel, and this process receives
 //! their headers. Slow GSO packets are split ([`super::instance`]). Others are charged as their segments, by the MTU
 //! of the interface, because NFQUEUE does not report the segment size. Rates count Ethernet frames without checksum:
 //! 14 bytes are added to each segment.
@@ -9,6 +10,8 @@
 //! A packet to be marked (CE) is sent to a queue that copies whole packets ([`super::waiting`]).
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 
 use anyhow::{Context, bail};
 use fairpath_bpf::RttMonitor;
@@ -23,8 +26,10 @@ use super::instance::{Counts, Instance};
 use super::packet::{At, HEADER_BYTES};
 use super::waiting::SideQueues;
 use super::worker::Running;
+use crate::orders::Lead;
 use crate::shape::{Backend, Ended, Job, Reading};
-use crate::team::Team;
+use crate::team::{Team, packets_of};
+use crate::workers::{self, Count};
 use crate::{OnFailure, Via};
 
 /// Packets that wait in the kernel for this process, in addition to the scheduled ones.
@@ -32,9 +37,40 @@ const IN_FLIGHT: u32 = 1024;
 /// Handles in addition to those of the scheduler: for packets of one reading, before the scheduler
 /// reports its drops.
 const SPARE_HANDLES: u32 = 256;
-/// Queues of both sides, one behind the other: where rules send packets, segments, marks.
-const SEGMENTS: u16 = 2;
-const MARKS: u16 = 4;
+/// Queues of a worker, of both sides: where rules send packets, segments, marks.
+const QUEUES: u16 = 6;
+
+/// The numbers of queues: first those that rules send packets to, down, then up; then those of segments, of marks.
+#[derive(Clone, Copy, Debug)]
+struct Numbers {
+    first: u16,
+    workers: u16,
+}
+
+impl Numbers {
+    /// Of these workers, from the configured number on.
+    fn of(job: &Job<'_>, workers: u32) -> anyhow::Result<Numbers> {
+        let (first, workers) = (job.config.queue, u16::try_from(workers).unwrap_or(u16::MAX));
+        let last = u32::from(first) + u32::from(QUEUES) * u32::from(workers) - 1;
+        if last > u32::from(u16::MAX) {
+            bail!(
+                "shape via nfqueue with {workers} workers: they need the queues {first} to {last}, and there are {}: lower [shape] queue or workers",
+                u16::MAX
+            );
+        }
+        Ok(Numbers { first, workers })
+    }
+
+    /// The queue of a worker, by kind: 0 where rules send packets, 1 segments, 2 marks.
+    fn queue(self, kind: u16, side: Side, worker: u16) -> u16 {
+        let sides = kind * 2 + u16::from(side == Side::Up);
+        self.first + sides * self.workers + worker
+    }
+
+    fn all(self) -> RangeInclusive<u16> {
+        self.first..=self.first + QUEUES * self.workers - 1
+    }
+}
 
 /// The port.
 pub struct Nfqueue {
@@ -44,8 +80,22 @@ pub struct Nfqueue {
 }
 
 struct NfqueueLink {
-    running: Running<Counts>,
+    // Instances are dropped before their team.
+    running: Vec<Running<Counts>>,
     team: Team,
+}
+
+impl NfqueueLink {
+    fn leads(&self) -> Vec<&Lead<Counts>> {
+        self.running.iter().map(Running::lead).collect()
+    }
+
+    /// Ends all workers, and returns the number of released packets.
+    fn stop(&mut self) -> anyhow::Result<u64> {
+        // All, even after a failure.
+        let released: Vec<_> = self.running.iter_mut().map(Running::stop).collect();
+        released.into_iter().sum()
+    }
 }
 
 impl Nfqueue {
@@ -55,6 +105,8 @@ impl Nfqueue {
     /// A class has criteria that are not visible here, a queue is occupied, or no rule can be added.
     pub fn start(job: &Job<'_>) -> anyhow::Result<Nfqueue> {
         refuse_unseen(job)?;
+        let workers = count(job);
+        let numbers = Numbers::of(job, workers.workers)?;
         let mut diverts = Vec::new();
         let mut buffers = Vec::new();
         let sides = Both::try_of(|side| {
@@ -64,29 +116,33 @@ impl Nfqueue {
             // A rule may precede its interface.
             diverts.push(Divert {
                 what: Diverted::Leaving(name.to_owned()),
-                queue: queue_of(job, side),
+                queue: numbers.queue(0, side, 0),
+                queues: numbers.workers,
             });
             let Some(link) = job.links.get(side) else {
                 return Ok(None);
             };
-            let (line, buffer) = NfqueueLink::start(job, side, link)?;
+            let (line, buffer) = NfqueueLink::start(job, side, link, numbers)?;
             buffers.push(buffer);
             anyhow::Ok(Some(line))
         })?;
         // Packets arrive from here on. A failure before this line has diverted none.
-        let first = job.config.queue;
-        let queues = first..=first + MARKS + 1;
-        let diversion = Diversion::begin(&diverts, queues, job.config.on_failure, None)?;
+        let diversion = Diversion::begin(&diverts, numbers.all(), job.config.on_failure, None)?;
         let queues: Vec<String> = diverts
             .iter()
-            .map(|d| format!("{} by queue {}", d.what, d.queue))
+            .map(|d| format!("{} by queue {}", d.what, d.numbers(" to ")))
             .collect();
+        // One is usual.
+        let team = match workers.workers {
+            1 => String::new(),
+            _ => format!("; {workers} for each direction"),
+        };
         let bypass = match job.config.on_failure {
             OnFailure::Pass => "traffic continues without shaping if this process ends",
             OnFailure::Stop => "traffic stops if this process ends",
         };
         let about = format!(
-            "{}; rules by {}, {bypass}{}",
+            "{}{team}; rules by {}, {bypass}{}",
             queues.join(", "),
             diversion.by(),
             buffers.concat()
@@ -126,46 +182,63 @@ fn refuse_unseen(job: &Job<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The queue that rules send the packets of a side to.
-fn queue_of(job: &Job<'_>, side: Side) -> u16 {
-    job.config.queue + u16::from(side == Side::Up)
+/// Workers of each side: at most one for each CPU.
+fn count(job: &Job<'_>) -> Count {
+    let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    workers::count(job, job.config.workers.unwrap_or(cpus as u32))
 }
 
 impl NfqueueLink {
-    fn start(job: &Job<'_>, side: Side, link: &Link) -> anyhow::Result<(NfqueueLink, String)> {
-        let number = queue_of(job, side);
+    fn start(
+        job: &Job<'_>,
+        side: Side,
+        link: &Link,
+        numbers: Numbers,
+    ) -> anyhow::Result<(NfqueueLink, String)> {
         let at = At {
             side,
             inside: job.links.down.as_ref().map_or(0, |link| link.ifindex.0),
             out: link.ifindex.0,
             mtu_bytes: link.mtu_bytes,
         };
-        let handles = job.lines.held(at.side) + SPARE_HANDLES;
-        let (team, instances) = Team::begin(job, at.side, handles, false, 1)?;
-        let shaping = instances
-            .into_iter()
-            .next()
-            .context("a team has a worker")?;
-        let queue = Config::new(number)
-            .copy_bytes(HEADER_BYTES)
-            // Each packet on the wire has its own outcome.
-            .gso(!job.lines.is_impaired(at.side))
-            .length(handles + IN_FLIGHT)
-            .bind()?;
-        let sides = SideQueues::bind(number + SEGMENTS, number + MARKS, handles + IN_FLIGHT)?;
-        let buffer = queue.receive_buffer();
-        let note = match buffer.bytes < buffer.requested_bytes {
-            true => format!(
-                "; the receive buffer of queue {number} is {} of {} bytes: raise net.core.rmem_max",
-                buffer.bytes, buffer.requested_bytes
-            ),
-            false => String::new(),
-        };
-        let name = format!("shape {}", at.side.name());
-        let instance = Instance::new(shaping, at.side);
-        let running = Running::start(name, queue, Some(sides), instance, at, handles)?;
-        let line = NfqueueLink { running, team };
-        Ok((line, note))
+        let workers = numbers.workers.into();
+        let limit = job.lines.trees.get(side).plan.config.limit_packets;
+        let held = job.lines.held_with(side, packets_of(limit, workers));
+        let handles = held + SPARE_HANDLES;
+        let (team, instances) = Team::begin(job, side, handles, false, workers)?;
+        let (mut running, mut notes) = (Vec::new(), String::new());
+        for (worker, instance) in (0..).zip(instances) {
+            let number = numbers.queue(0, side, worker);
+            let queue = Config::new(number)
+                .copy_bytes(HEADER_BYTES)
+                // Each packet on the wire has its own outcome.
+                .gso(!job.lines.is_impaired(side))
+                .length(handles + IN_FLIGHT)
+                .bind()?;
+            let [segments, marks] = [1, 2].map(|kind| numbers.queue(kind, side, worker));
+            let sides = SideQueues::bind(segments, marks, handles + IN_FLIGHT)?;
+            let buffer = queue.receive_buffer();
+            if buffer.bytes < buffer.requested_bytes {
+                notes += &format!(
+                    "; the receive buffer of queue {number} is {} of {} bytes: raise net.core.rmem_max",
+                    buffer.bytes, buffer.requested_bytes
+                );
+            }
+            let name = match workers {
+                1 => format!("shape {}", side.name()),
+                _ => format!("shape {} {worker}", side.name()),
+            };
+            let instance = Instance::new(instance, side);
+            running.push(Running::start(
+                name,
+                queue,
+                Some(sides),
+                instance,
+                at,
+                handles,
+            )?);
+        }
+        Ok((NfqueueLink { running, team }, notes))
     }
 }
 
@@ -194,7 +267,10 @@ impl Backend for Nfqueue {
             let Some(line) = self.sides.get(side) else {
                 continue;
             };
-            let counts = line.running.lead().count()?;
+            let mut counts = Counts::default();
+            for lead in line.leads() {
+                counts.add(&lead.count()?);
+            }
             *reading.figures.get_mut(side) = Some(line.team.read());
             reading.stopped = reading.stopped.or(line.team.stopped());
             name_counts(side, &counts, &mut reading.counters);
@@ -204,7 +280,8 @@ impl Backend for Nfqueue {
 
     fn apply(&mut self, side: Side, op: Op) -> anyhow::Result<()> {
         let NfqueueLink { running, team } = self.line(side)?;
-        team.apply(&[running.lead()], op)
+        let leads: Vec<_> = running.iter().map(Running::lead).collect();
+        team.apply(&leads, op)
     }
 
     fn replace(&mut self, job: &Job<'_>, before: &Lines) -> anyhow::Result<()> {
@@ -212,7 +289,8 @@ impl Backend for Nfqueue {
         for side in Side::BOTH {
             let (tree, before) = (job.lines.trees.get(side), before.trees.get(side));
             if let Some(NfqueueLink { running, team }) = self.sides.get_mut(side) {
-                team.replace(&[running.lead()], tree, before, job.rules)?;
+                let leads: Vec<_> = running.iter().map(Running::lead).collect();
+                team.replace(&leads, tree, before, job.rules)?;
             }
         }
         Ok(())
@@ -221,13 +299,14 @@ impl Backend for Nfqueue {
     fn leave(&mut self, side: Side) -> anyhow::Result<()> {
         // The rule waits for an interface of the same name.
         match self.sides.get_mut(side).take() {
-            Some(mut line) => line.running.stop().map(drop),
+            Some(mut line) => line.stop().map(drop),
             None => Ok(()),
         }
     }
 
     fn join(&mut self, job: &Job<'_>, side: Side) -> anyhow::Result<()> {
-        let (line, _) = NfqueueLink::start(job, side, job.link(side)?)?;
+        let numbers = Numbers::of(job, count(job).workers)?;
+        let (line, _) = NfqueueLink::start(job, side, job.link(side)?, numbers)?;
         *self.sides.get_mut(side) = Some(line);
         Ok(())
     }
@@ -249,7 +328,7 @@ impl Backend for Nfqueue {
             let Some(line) = self.sides.get_mut(side) else {
                 continue;
             };
-            match line.running.stop() {
+            match line.stop() {
                 Ok(count) => release += count,
                 failed => ended.note(failed.map(drop)),
             }

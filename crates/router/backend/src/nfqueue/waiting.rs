@@ -114,6 +114,25 @@ pub struct QueueCounts {
     pub kernel: Option<KernelSums>,
 }
 
+impl QueueCounts {
+    /// Adds those of another worker.
+    pub fn add(&mut self, other: &QueueCounts) {
+        self.received += other.received;
+        self.accepted += other.accepted;
+        self.dropped += other.dropped;
+        self.refused += other.refused;
+        self.split += other.split;
+        self.marked += other.marked;
+        self.held += other.held;
+        if let Some(more) = other.kernel {
+            let sum = self.kernel.get_or_insert_default();
+            sum.waiting += more.waiting;
+            sum.queue_dropped += more.queue_dropped;
+            sum.user_dropped += more.user_dropped;
+        }
+    }
+}
+
 /// The kernel's columns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct KernelSums {
