@@ -229,6 +229,47 @@ pub struct Queue {
     pub p95_sojourn_ns: Option<u64>,
     /// 99th percentile.
     pub p99_sojourn_ns: Option<u64>,
+    /// Text: the CPU that keeps the class below its rate, and the remedy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<String>,
+    /// What each worker did, if there are several; only with [`Query::workers`] or of a whole link.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<QueueWorker>,
+}
+
+/// What one worker did of a queue that several workers serve.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct QueueWorker {
+    /// Its number, from 0.
+    pub worker: u32,
+    /// Packets sent.
+    pub sent_packets: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Over the last interval.
+    pub rate_bps: f64,
+    /// Packets that wait at it.
+    pub backlog_packets: u64,
+    /// Grants from the rate of the class, which all workers share: operations on shared memory.
+    pub grants: u64,
+    /// Times that it had to wait for a grant.
+    pub waits: u64,
+}
+
+/// A thread that shapes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Worker {
+    /// Its number, from 0.
+    pub worker: u32,
+    /// The direction that it serves; `None`: both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direction: Option<String>,
+    /// The CPU that it ran on last.
+    pub cpu: u32,
+    /// Share of the last interval that it ran, 0 to 1.
+    pub busy_ratio: f64,
+    /// Share of the last interval that its CPU was not idle.
+    pub cpu_busy_ratio: Option<f64>,
 }
 
 /// One direction of a shaper: all packets that leave by one interface.
@@ -283,6 +324,9 @@ pub struct Shape {
     pub lines: Vec<ShapedLink>,
     /// Counters of the back end.
     pub counters: BTreeMap<String, u64>,
+    /// Its threads, if the back end has any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<Worker>,
 }
 
 /// Rates to set. A rate of 0 removes the limit.
@@ -699,6 +743,8 @@ pub struct Query {
     pub rules: usize,
     /// With `Snapshot::rules`, and the rules with metrics.
     pub exported_rules: bool,
+    /// With `Queue::workers` of classes.
+    pub workers: bool,
 }
 
 /// The schema number of [`Snapshot`] and the control socket.

@@ -9,6 +9,8 @@ use fairpath_core::sched::{NodeLimits, Op, SchedReader};
 use fairpath_policy::Watch;
 use fairpath_sched::tree::Tree;
 use fairpath_shape::{Figures, Leaving, Part, Places, ShapeInstance, Side, Successor};
+use nix::sched::sched_getcpu;
+use nix::time::{ClockId, clock_gettime};
 
 use crate::record::Recording;
 use crate::shape::Job;
@@ -26,14 +28,34 @@ pub enum Command<C> {
     Apply(Side, Op, Option<NodeLimits>, SyncSender<bool>),
     /// Continue with another tree.
     Replace(Side, Box<Successor>, SyncSender<Result<(), String>>),
-    /// Return the counters of the back end.
-    Count(SyncSender<C>),
+    /// Return the counters of the back end, and the time that the thread ran.
+    Count(SyncSender<(C, Ran)>),
     /// Class numbers by the monitor's slots.
     Classes(Vec<u32>),
     /// Packets come from now on: those before were the kernel's.
     Begin,
     /// End, and return the number of released packets.
     Stop(SyncSender<Result<u64, String>>),
+}
+
+/// Where a thread runs, and for how long it did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ran {
+    /// The present CPU.
+    pub cpu: u32,
+    /// Nanoseconds since its start.
+    pub ns: u64,
+}
+
+impl Ran {
+    /// Of the calling thread.
+    pub fn now() -> Ran {
+        let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from);
+        Ran {
+            cpu: sched_getcpu().map_or(0, |cpu| cpu as u32),
+            ns: time.map_or(0, |time| time.as_nanos() as u64),
+        }
+    }
 }
 
 /// The thread's side.
@@ -127,11 +149,11 @@ impl<C> Lead<C> {
             .map_err(anyhow::Error::msg)
     }
 
-    /// The port's counts.
+    /// The port's counts, and the time that the thread ran.
     ///
     /// # Errors
     /// Where the thread does not answer.
-    pub fn count(&self) -> anyhow::Result<C> {
+    pub fn count(&self) -> anyhow::Result<(C, Ran)> {
         self.query(Command::Count)
     }
 

@@ -11,6 +11,8 @@ use fairpath_core::sched::Op;
 use fairpath_netlink::{Link, Links};
 use fairpath_shape::{Both, Figures, Lines, Side, StackCounts};
 
+use crate::orders::Ran;
+use crate::team::WorkerFigures;
 use crate::{ShapeConfig, Via};
 
 /// The input of a back end.
@@ -76,6 +78,19 @@ pub struct Reading {
     pub counters: BTreeMap<String, u64>,
     /// Which custom policy was stopped, and why: packets continue as in a FIFO.
     pub stopped: Option<String>,
+    /// What each worker of a side did, if there are several.
+    pub workers: Both<Vec<WorkerFigures>>,
+    /// The threads that shape.
+    pub threads: Vec<Thread>,
+}
+
+/// A thread that shapes.
+#[derive(Clone, Copy, Debug)]
+pub struct Thread {
+    /// The side that it serves; none: both.
+    pub side: Option<Side>,
+    /// Where it runs, and for how long it did.
+    pub ran: Ran,
 }
 
 /// The result of stopping a back end: every step is run, even after a failure.
@@ -119,6 +134,12 @@ pub trait Backend: Send {
     /// # Errors
     /// Where it does not run any more: why.
     fn read(&mut self, monitor: &RttMonitor) -> anyhow::Result<Reading>;
+
+    /// Grants of the shared rate of a node to a worker, and times that the worker had to wait for one. None: the rate
+    /// is not shared.
+    fn grants(&self, _: Side, _node: u32, _worker: u32) -> Option<[u64; 2]> {
+        None
+    }
 
     /// Changes a rate or parameter of a running tree.
     ///

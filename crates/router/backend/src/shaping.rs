@@ -3,6 +3,7 @@
 //! Interfaces that are removed and return are those of [`sides`].
 
 mod sides;
+mod threads;
 
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
@@ -14,7 +15,7 @@ use fairpath_bpf::RttMonitor;
 use fairpath_class::ClassSet;
 use fairpath_core::Rules;
 use fairpath_core::sched::{Drop as Reason, NodeConfig, Op, Setting, decode_rate, encode_rate};
-use fairpath_history::snapshot::{Queue, Shape, ShapeSet, ShapedLink, StackTraffic};
+use fairpath_history::snapshot::{Queue, QueueWorker, Shape, ShapeSet, ShapedLink, StackTraffic};
 use fairpath_policy::Author;
 use fairpath_sched::tree::{Round, STACK_SHARE, Tree};
 use fairpath_shape::{Both, Figures, Impaired, Lines, Side, Sojourns, StackAlarm, StackCounts};
@@ -26,8 +27,10 @@ use crate::choose::{self, Choice};
 use crate::description::Shapes;
 use crate::hold::Hold;
 use crate::shape::{Backend, Job, Reading, find_links, no_such_interface};
+use crate::team::WorkerFigures;
 use crate::{OnBypass, Prepared, ShapeConfig, Via};
 use sides::{Present, absent};
+use threads::Threads;
 
 /// Quantiles look back over one to two of these.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -92,6 +95,9 @@ struct Port {
     /// Bytes sent until the reading before, by node, and the time between the readings, seconds.
     sent_before: Both<Vec<u64>>,
     interval: f64,
+    /// What workers had sent at the reading before.
+    workers_before: Both<Vec<WorkerFigures>>,
+    threads: Threads,
     /// Rates that [`Shaping::set`] changed, bit/s, by node; `true` is the floor.
     changed: Both<BTreeMap<(u32, bool), u64>>,
     /// Sojourns at the beginning of this window and of the one before, by node.
@@ -326,6 +332,8 @@ impl Shaping {
             read: now,
             sent_before: Both::default(),
             interval: 0.0,
+            workers_before: Both::default(),
+            threads: Threads::default(),
             changed: Both::default(),
             begun: Default::default(),
             window: now,
@@ -624,12 +632,16 @@ impl Shaping {
         ))
     }
 
-    /// The queues of a class, down and up.
-    pub fn queues(&self, class: &str) -> [Option<Queue>; 2] {
+    /// The queues of a class, down and up; with what each worker did of them, if wanted.
+    pub fn queues(&self, class: &str, workers: bool) -> [Option<Queue>; 2] {
         Side::BOTH.map(|side| {
             let tree = self.lines.trees.get(side);
             let node = tree.names.id(class)?;
-            self.port.as_ref()?.queue(tree, side, node)
+            let mut queue = self.port.as_ref()?.queue(tree, side, node)?;
+            if !workers {
+                queue.workers = Vec::new();
+            }
+            Some(queue)
         })
     }
 
@@ -640,6 +652,8 @@ impl Shaping {
         let mut queue = port.queue(tree, side, 0)?;
         // The limit of the link is that of the node below the root.
         [queue.ceil_bps, queue.floor_bps] = port.limits(tree, side, Tree::SHARED);
+        queue.workers = port.parts(side, Tree::SHARED);
+        queue.bound = port.bound(side, &queue);
         Some(queue)
     }
 
@@ -664,6 +678,7 @@ impl Shaping {
             shape.about += &format!("; custom policies: {customs}");
         }
         shape.counters = port.reading.counters.clone();
+        shape.workers = port.threads.workers().to_vec();
         for side in Side::BOTH {
             let interface = match side {
                 Side::Down => Some(&config.inside),
@@ -693,7 +708,10 @@ impl Port {
             let figures = self.reading.figures.get(side).iter().flatten();
             *self.sent_before.get_mut(side) = figures.map(|f| f.sent_bytes).collect();
         }
-        let before = std::mem::replace(&mut self.reading, reading);
+        let mut before = std::mem::replace(&mut self.reading, reading);
+        self.workers_before = std::mem::take(&mut before.workers);
+        let interval = Duration::from_secs_f64(self.interval);
+        self.threads.take(&self.reading.threads, interval);
         self.read = now;
         for side in Side::BOTH {
             let before = before.stack.get(side);
@@ -741,6 +759,7 @@ impl Port {
         self.window = Instant::now();
         self.reading.figures = Both::default();
         self.sent_before = Both::default();
+        self.reading.workers = Both::default();
         self.changed = Both::default();
     }
 
@@ -785,12 +804,40 @@ impl Port {
             .get(node as usize)?;
         let begun = self.begun[1].get(side).get(node as usize);
         let [ceil_bps, floor_bps] = self.limits(tree, side, node);
-        Some(Queue {
+        let mut queue = Queue {
             ceil_bps,
             floor_bps,
             rate_bps: self.rate(side, node, figures),
+            workers: self.parts(side, node),
             ..queue(figures, begun)
+        };
+        queue.bound = self.bound(side, &queue);
+        Some(queue)
+    }
+
+    /// What each worker did of a node, if there are several.
+    fn parts(&self, side: Side, node: u32) -> Vec<QueueWorker> {
+        let (now, before) = (
+            self.reading.workers.get(side),
+            self.workers_before.get(side),
+        );
+        threads::parts(now, before, self.interval, node as usize, |worker| {
+            self.backend.grants(side, node, worker)
         })
+    }
+
+    /// The CPU that keeps a queue below its ceiling.
+    fn bound(&self, side: Side, queue: &Queue) -> Option<String> {
+        let only = QueueWorker {
+            rate_bps: queue.rate_bps,
+            backlog_packets: queue.backlog_packets,
+            ..QueueWorker::default()
+        };
+        let parts = match queue.workers.is_empty() {
+            true => std::slice::from_ref(&only),
+            false => &queue.workers,
+        };
+        self.threads.bound(side, queue.ceil_bps, parts)
     }
 }
 

@@ -23,14 +23,26 @@ pub struct Team {
     stack: bool,
 }
 
-#[allow(dead_code)] // TODO
-/// What one worker does of the rate of each node, and how.
+/// What one worker of several did, by node.
 #[derive(Clone, Debug, Default)]
-pub struct Duty {
-    /// Its figures by node.
-    pub figures: Vec<Figures>,
-    /// By node: grants from the shared rate, and times that the worker had to wait for one.
-    pub grants: Vec<[u32; 2]>,
+pub struct WorkerFigures {
+    /// Packets sent.
+    pub sent: Vec<u64>,
+    /// Their bytes.
+    pub sent_bytes: Vec<u64>,
+    /// Packets that wait.
+    pub held: Vec<u64>,
+}
+
+impl WorkerFigures {
+    fn of(figures: &[Figures]) -> WorkerFigures {
+        let each = |get: fn(&Figures) -> u64| figures.iter().map(get).collect();
+        WorkerFigures {
+            sent: each(|figures| figures.sent),
+            sent_bytes: each(|figures| figures.sent_bytes),
+            held: each(|figures| figures.held),
+        }
+    }
 }
 
 /// Packets of a worker, at least, if the whole side may have as many.
@@ -93,33 +105,30 @@ impl Team {
         part_of(tree, self.gauges.len() as u32)
     }
 
-    /// Figures by node, of all workers together.
-    pub fn read(&self) -> Vec<Figures> {
-        let mut gauges = self.gauges.iter();
-        let mut sum = gauges.next().map(Gauge::read).unwrap_or_default();
-        for gauge in gauges {
-            for (sum, more) in sum.iter_mut().zip(gauge.read()) {
-                sum.add(&more);
+    /// Figures by node, of all workers together, and those of each worker if there are several.
+    pub fn read(&self) -> (Vec<Figures>, Vec<WorkerFigures>) {
+        let mut sum: Vec<Figures> = Vec::new();
+        let mut workers = Vec::new();
+        for gauge in &self.gauges {
+            let figures = gauge.read();
+            if self.shared.is_some() {
+                workers.push(WorkerFigures::of(&figures));
+            }
+            if sum.is_empty() {
+                sum = figures;
+                continue;
+            }
+            for (sum, more) in sum.iter_mut().zip(&figures) {
+                sum.add(more);
             }
         }
-        sum
+        (sum, workers)
     }
 
-    #[allow(dead_code)] // TODO
-    /// What each worker did.
-    pub fn duties(&self) -> Vec<Duty> {
-        let of = |(worker, gauge): (u32, &Gauge)| {
-            let figures = gauge.read();
-            let grants = (0..figures.len() as u32).map(|node| {
-                let pool = self.shared.as_ref()?.pool(node, worker)?;
-                Some([pool.grants, pool.refusals])
-            });
-            Duty {
-                grants: grants.map(Option::unwrap_or_default).collect(),
-                figures,
-            }
-        };
-        (0..).zip(&self.gauges).map(of).collect()
+    /// Grants of the shared ceiling of a node to a worker, and times that it had to wait for one.
+    pub fn grants(&self, node: u32, worker: u32) -> Option<[u64; 2]> {
+        let pool = self.shared.as_ref()?.pool(node, worker)?;
+        Some([pool.grants.into(), pool.refusals.into()])
     }
 
     /// Which custom policy was stopped, and why.

@@ -159,6 +159,14 @@ impl Page {
         for (reason, count) in &queue.dropped {
             pieces.push(Span::raw(format!("dropped {} {reason}", grouped(*count))));
         }
+        if let Some(bound) = &queue.bound {
+            let text = format!("bound by {bound}");
+            pieces.push(Span::styled(text, self.look.level(Level::Critical)));
+        }
+        for part in &queue.workers {
+            let rate = unit(part.rate_bps);
+            pieces.push(Span::raw(format!("worker {} {rate}bit/s", part.worker)));
+        }
         self.wrap(&format!("{:<9}", format!("{direction} q")), pieces)
     }
 

@@ -130,7 +130,7 @@ impl Engine for Afxdp {
     fn read(&mut self) -> anyhow::Result<Vec<Counts>> {
         self.running.check()?;
         let lead = self.running.leads()[0];
-        let reported = lead.count()?;
+        let (reported, _) = lead.count()?;
         if let Some(name) = &reported.removed {
             bail!("the interface {name:?} was removed");
         }

@@ -22,7 +22,7 @@ use super::skipped::Skipped;
 use super::watch::Begun;
 use super::worker::{Running, Worker, lead_packets};
 use crate::orders::Command;
-use crate::shape::{Backend, Job, Reading};
+use crate::shape::{Backend, Job, Reading, Thread};
 use crate::team::{Team, packets_of};
 use crate::workers;
 use crate::{Mode, Via};
@@ -192,16 +192,25 @@ impl Backend for Afxdp {
     fn read(&mut self, monitor: &RttMonitor) -> anyhow::Result<Reading> {
         self.running.check()?;
         let mut counts = Counts::default();
+        let mut threads = Vec::new();
         for lead in self.running.leads() {
-            counts.add(&lead.count()?);
+            let (more, ran) = lead.count()?;
+            counts.add(&more);
+            threads.push(Thread { side: None, ran });
         }
         if let Some(name) = &counts.removed {
             bail!("the interface {name:?} was removed");
         }
         self.follow_plan(monitor)?;
-        let mut reading = Reading::default();
-        reading.figures.down = Some(self.teams.down.read());
-        reading.figures.up = Some(self.teams.up.read());
+        let mut reading = Reading {
+            threads,
+            ..Reading::default()
+        };
+        for side in Side::BOTH {
+            let (figures, workers) = self.teams.get(side).read();
+            *reading.figures.get_mut(side) = Some(figures);
+            *reading.workers.get_mut(side) = workers;
+        }
         let stopped = self.teams.down.stopped();
         reading.stopped = stopped.or_else(|| self.teams.up.stopped());
         reading.stack = counts.stack.map(Some);
@@ -220,6 +229,10 @@ impl Backend for Afxdp {
             }
         }
         Ok(reading)
+    }
+
+    fn grants(&self, side: Side, node: u32, worker: u32) -> Option<[u64; 2]> {
+        self.teams.get(side).grants(node, worker)
     }
 
     fn apply(&mut self, side: Side, op: Op) -> anyhow::Result<()> {

@@ -13,7 +13,7 @@ use fairpath_bpf::{ForwardPlan, RttMonitor};
 
 use super::ends::{Ends, Rings, pairs};
 use super::watch::{Begun, Programs, Watch, detach};
-use crate::orders::{self, Command, Lead, Orders, Orphan};
+use crate::orders::{self, Command, Lead, Orders, Orphan, Ran};
 use crate::privileges::keep_of_worker;
 
 /// What decides about packets of both directions: shaper instances, or the paths of impairments.
@@ -243,7 +243,9 @@ fn carry<S: Schedule>(
     forwarder.run(stop, |forwarder| {
         loop {
             match orders.next() {
-                Ok(Some(Command::Count(reply))) => drop(reply.try_send(S::counts(forwarder))),
+                Ok(Some(Command::Count(reply))) => {
+                    drop(reply.try_send((S::counts(forwarder), Ran::now())))
+                }
                 Ok(Some(Command::Stop(reply))) => end = Some(reply),
                 Ok(Some(order)) => S::obey(forwarder, order),
                 Ok(None) => break,

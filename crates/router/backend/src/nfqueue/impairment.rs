@@ -178,7 +178,7 @@ impl Engine for Nfqueue {
                 "another program removed or changed the rules of the packet queues: packets passed without impairment"
             );
         }
-        let counts = self.lines.iter().map(|line| line.lead().count());
+        let counts = (self.lines.iter()).map(|line| Ok(line.lead().count()?.0));
         let mut counts: Vec<Counts> = counts.collect::<anyhow::Result<_>>()?;
         // Second packets come from this host.
         let release = counts.iter().map(|of| of.sent - of.copies).sum();

@@ -27,7 +27,7 @@ use super::packet::{At, HEADER_BYTES};
 use super::waiting::SideQueues;
 use super::worker::Running;
 use crate::orders::Lead;
-use crate::shape::{Backend, Ended, Job, Reading};
+use crate::shape::{Backend, Ended, Job, Reading, Thread};
 use crate::team::{Team, packets_of};
 use crate::workers::{self, Count};
 use crate::{OnFailure, Via};
@@ -269,13 +269,23 @@ impl Backend for Nfqueue {
             };
             let mut counts = Counts::default();
             for lead in line.leads() {
-                counts.add(&lead.count()?);
+                let (more, ran) = lead.count()?;
+                counts.add(&more);
+                let side = Some(side);
+                reading.threads.push(Thread { side, ran });
             }
-            *reading.figures.get_mut(side) = Some(line.team.read());
+            let (figures, workers) = line.team.read();
+            *reading.figures.get_mut(side) = Some(figures);
+            *reading.workers.get_mut(side) = workers;
             reading.stopped = reading.stopped.or(line.team.stopped());
             name_counts(side, &counts, &mut reading.counters);
         }
         Ok(reading)
+    }
+
+    fn grants(&self, side: Side, node: u32, worker: u32) -> Option<[u64; 2]> {
+        let line = self.sides.get(side).as_ref()?;
+        line.team.grants(node, worker)
     }
 
     fn apply(&mut self, side: Side, op: Op) -> anyhow::Result<()> {

@@ -21,7 +21,7 @@ use nix::sys::time::TimeSpec;
 use super::packet::{At, describe};
 use super::waiting::{Place, SideQueues, Waiting};
 use crate::monotonic_ns;
-use crate::orders::{self, Command, Lead, Orders, Orphan};
+use crate::orders::{self, Command, Lead, Orders, Orphan, Ran};
 
 /// The maximum time for leaving.
 const DRAIN: Duration = Duration::from_secs(2);
@@ -255,7 +255,9 @@ impl<S: Schedule> Worker<S> {
             let mut reported = false;
             loop {
                 match self.orders.next() {
-                    Ok(Some(Command::Count(reply))) => drop(reply.try_send(self.counts())),
+                    Ok(Some(Command::Count(reply))) => {
+                        drop(reply.try_send((self.counts(), Ran::now())))
+                    }
                     Ok(Some(Command::Stop(reply))) => {
                         let done = self.leave();
                         let _ = reply.try_send(done.map_err(|error| format!("{error:#}")));

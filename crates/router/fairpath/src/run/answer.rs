@@ -69,16 +69,15 @@ impl Daemon {
                 let mut answer = self.engine.answer(request, || self.counters());
                 match &mut answer {
                     Answer::Snapshot { snapshot } => {
-                        snapshot
-                            .rows
-                            .iter_mut()
-                            .for_each(|row| self.add_queues(row));
+                        let workers = wants_workers(request);
+                        let rows = snapshot.rows.iter_mut();
+                        rows.for_each(|row| self.add_queues(row, workers));
                         let shaped = self.shaping.as_ref().zip(self.engine.config.shape.as_ref());
                         let bytes = self.archiver.bytes();
                         snapshot.gauges.insert("history_bytes".to_owned(), bytes);
                         snapshot.shape = shaped.map(|(shaping, config)| shaping.snapshot(config));
                     }
-                    Answer::Detail { detail } => self.add_queues(&mut detail.row),
+                    Answer::Detail { detail } => self.add_queues(&mut detail.row, true),
                     Answer::History { .. }
                     | Answer::Rules { .. }
                     | Answer::Done { .. }
@@ -109,13 +108,13 @@ impl Daemon {
     }
 
     /// Adds the queues of the shaper to a row.
-    fn add_queues(&self, row: &mut SnapshotRow) {
+    fn add_queues(&self, row: &mut SnapshotRow, workers: bool) {
         let (Some(shaping), Some(config)) = (&self.shaping, &self.engine.config.shape) else {
             return;
         };
         [row.down_queue, row.up_queue] = match row.kind {
-            Kind::Class => shaping.queues(&row.name),
-            Kind::Other => shaping.queues("other"),
+            Kind::Class => shaping.queues(&row.name, workers),
+            Kind::Other => shaping.queues("other", workers),
             // All packets that leave by it.
             Kind::Interface if row.name == config.inside => [shaping.line(Side::Down), None],
             Kind::Interface if config.outside.as_ref() == Some(&row.name) => {
@@ -148,6 +147,11 @@ impl Daemon {
         all.extend(daemon.map(|(name, n)| (name.to_owned(), n)));
         all
     }
+}
+
+/// True if queues are wanted with what each worker did of them.
+fn wants_workers(request: &Request) -> bool {
+    matches!(request, Request::Snapshot { query } if query.workers)
 }
 
 fn done(result: anyhow::Result<String>) -> Answer {

@@ -167,6 +167,7 @@ struct StartArgs {
 #[derive(ClapArgs)]
 #[command(after_help = "Examples:\n  \
     fairpath shape status\n  \
+    fairpath shape status --cpus\n  \
     fairpath shape status --limit 0 --format json\n  \
     fairpath shape status --limit 1000 --format csv")]
 struct StatusArgs {
@@ -176,6 +177,9 @@ struct StatusArgs {
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+    /// Also print the threads that shape, their CPUs, and what each did of a class
+    #[arg(long)]
+    cpus: bool,
     #[command(flatten)]
     socket: SocketArgs,
 }
@@ -275,6 +279,7 @@ fn status(args: &StatusArgs) -> anyhow::Result<()> {
     let query = Query {
         sort: Sort::Tree,
         kind: Some(Kind::Class),
+        workers: args.cpus,
         ..Query::default()
     };
     let Answer::Snapshot { snapshot } = source.query(&Request::Snapshot { query })? else {
@@ -283,7 +288,7 @@ fn status(args: &StatusArgs) -> anyhow::Result<()> {
         );
     };
     match args.format {
-        Format::Text => fairpath_cli::print(text::status(&snapshot, args.limit)),
+        Format::Text => fairpath_cli::print(text::status(&snapshot, args.limit, args.cpus)),
         Format::Json => fairpath_cli::print(json(&snapshot)),
         Format::Csv => fairpath_cli::print(text::csv(&snapshot, args.limit)?),
     }

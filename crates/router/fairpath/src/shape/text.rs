@@ -2,20 +2,21 @@
 
 use std::fmt::Write;
 
-use fairpath_history::snapshot::{Queue, Shape, Snapshot, SnapshotRow};
+use fairpath_history::snapshot::{Queue, Shape, Snapshot, SnapshotRow, Worker};
 
-/// The shaper, and at most `limit` classes, those with the highest achieved rates first.
-pub fn status(snapshot: &Snapshot, limit: usize) -> String {
+/// The shaper, and at most `limit` classes, those with the highest achieved rates first. With `cpus`, its threads and
+/// what each did.
+pub fn status(snapshot: &Snapshot, limit: usize, cpus: bool) -> String {
     let Some(shape) = &snapshot.shape else {
         return "shaping is not configured: the configuration has no section [shape]\n".to_owned();
     };
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = shaper(&mut out, shape, snapshot.interval_ns);
+    let _ = shaper(&mut out, shape, snapshot.interval_ns, cpus);
     let (rows, excluded) = classes(snapshot, limit);
     for row in rows {
         for (direction, of) in queues(row) {
-            let _ = line(&mut out, &row.name, direction, of);
+            let _ = line(&mut out, &row.name, direction, of, cpus);
         }
     }
     if excluded > 0 && limit > 0 {
@@ -89,7 +90,7 @@ fn queues(row: &SnapshotRow) -> impl Iterator<Item = (&'static str, &Queue)> {
         .filter_map(|(direction, queue)| Some((direction, queue.as_ref()?)))
 }
 
-fn shaper(out: &mut String, shape: &Shape, interval_ns: u64) -> std::fmt::Result {
+fn shaper(out: &mut String, shape: &Shape, interval_ns: u64, cpus: bool) -> std::fmt::Result {
     if let Some(failure) = &shape.failure {
         writeln!(out, "failed  {failure}")?;
     }
@@ -100,6 +101,9 @@ fn shaper(out: &mut String, shape: &Shape, interval_ns: u64) -> std::fmt::Result
     writeln!(out, "        {}", shape.about)?;
     for link in &shape.lines {
         writeln!(out, "{:<8}leaves by {}", link.side, link.interface)?;
+    }
+    if cpus {
+        threads(out, &shape.workers)?;
     }
     writeln!(
         out,
@@ -123,7 +127,7 @@ fn shaper(out: &mut String, shape: &Shape, interval_ns: u64) -> std::fmt::Result
         "p99"
     )?;
     for link in &shape.lines {
-        line(out, "line", &link.side, &link.queue)?;
+        line(out, "line", &link.side, &link.queue, cpus)?;
     }
     for link in &shape.lines {
         if let Some(stack) = &link.stack {
@@ -176,7 +180,63 @@ fn lost(name: &str) -> Option<(&'static str, &str)> {
         .filter(|(_, what)| LOST.contains(what))
 }
 
-fn line(out: &mut String, name: &str, direction: &str, queue: &Queue) -> std::fmt::Result {
+/// The threads that shape, and their CPUs.
+fn threads(out: &mut String, workers: &[Worker]) -> std::fmt::Result {
+    if workers.is_empty() {
+        return writeln!(out, "\nthe kernel shapes: no thread of this process does");
+    }
+    writeln!(
+        out,
+        "\n{:<8}{:<11}{:>4}{:>8}{:>10}",
+        "worker", "direction", "CPU", "busy", "CPU busy"
+    )?;
+    let percent = |ratio: f64| format!("{:.0} %", ratio * 100.0);
+    for worker in workers {
+        writeln!(
+            out,
+            "{:<8}{:<11}{:>4}{:>8}{:>10}",
+            worker.worker,
+            worker.direction.as_deref().unwrap_or("both"),
+            worker.cpu,
+            percent(worker.busy_ratio),
+            worker.cpu_busy_ratio.map_or("-".to_owned(), percent),
+        )?;
+    }
+    Ok(())
+}
+
+/// What each worker did of a queue.
+fn parts(out: &mut String, queue: &Queue) -> std::fmt::Result {
+    let all: f64 = queue.workers.iter().map(|part| part.rate_bps).sum();
+    for part in &queue.workers {
+        let share = match all {
+            all if all > 0.0 => format!("{:.0} %", part.rate_bps / all * 100.0),
+            _ => "-".to_owned(),
+        };
+        let each = part.grants as f64 / part.sent_packets.max(1) as f64;
+        writeln!(
+            out,
+            "  worker {:<11}{share:>5}{:>8}{:>9}{:>9}{:>12}   backlog {}, {} grants ({each:.3} a packet), waited {} times",
+            part.worker,
+            "",
+            "",
+            bits(part.rate_bps),
+            part.sent_packets,
+            part.backlog_packets,
+            part.grants,
+            part.waits,
+        )?;
+    }
+    Ok(())
+}
+
+fn line(
+    out: &mut String,
+    name: &str,
+    direction: &str,
+    queue: &Queue,
+    cpus: bool,
+) -> std::fmt::Result {
     let name: String = name.chars().take(19).collect();
     let limit = |bps: Option<u64>| bps.map_or_else(|| "-".to_owned(), |bps| bits(bps as f64));
     writeln!(
@@ -192,7 +252,14 @@ fn line(out: &mut String, name: &str, direction: &str, queue: &Queue) -> std::fm
         time(queue.p50_sojourn_ns),
         time(queue.p95_sojourn_ns),
         time(queue.p99_sojourn_ns),
-    )
+    )?;
+    if let Some(bound) = &queue.bound {
+        writeln!(out, "  bound: {bound}")?;
+    }
+    if cpus {
+        parts(out, queue)?;
+    }
+    Ok(())
 }
 
 fn time(ns: Option<u64>) -> String {
@@ -286,7 +353,7 @@ mod tests {
 
     #[test]
     fn classes_have_configured_and_achieved_rates() {
-        let text = status(&snapshot(), 2);
+        let text = status(&snapshot(), 2, false);
         let lines: Vec<&str> = text.lines().skip(4).collect();
         assert_eq!(
             lines,
@@ -302,7 +369,7 @@ mod tests {
                 "1 more classes; --limit N prints more",
             ]
         );
-        assert!(!status(&snapshot(), 0).contains("more classes"));
+        assert!(!status(&snapshot(), 0, false).contains("more classes"));
     }
 
     #[test]

@@ -205,6 +205,17 @@ pub(super) const FAMILIES: &[Family] = &[
         Shape::Direction(|row| queues(row, |queue| seconds(queue.p99_sojourn_ns))),
     ),
     family(
+        "fairpath_class_queue_bound_by_cpu",
+        Kind::Gauge,
+        "",
+        "1 if a busy CPU keeps the class below its rate; `fairpath shape status --cpus` names it and the remedy",
+        Shape::Direction(|row| {
+            queues(row, |queue| {
+                Some(f64::from(u8::from(queue.bound.is_some())))
+            })
+        }),
+    ),
+    family(
         "fairpath_class_rtt_growth_seconds",
         Kind::Gauge,
         "seconds",
