@@ -28,6 +28,7 @@ mod scene;
 mod soak;
 mod tins;
 mod together;
+mod workers;
 
 /// A test for each of these ports.
 macro_rules! by {

@@ -27,6 +27,26 @@ pub const BERT: Ipv4Addr = Ipv4Addr::new(10, 10, 1, 3);
 /// Tests that hold rates and times to percents run alone, others at the same time.
 static MACHINE: RwLock<()> = RwLock::new(());
 
+/// Workers of all scenes: `FAIRPATH_TEST_WORKERS=2` runs tests of one worker with several.
+fn workers() -> Option<u32> {
+    let given = std::env::var("FAIRPATH_TEST_WORKERS").ok();
+    given.map(|n| n.parse().expect("FAIRPATH_TEST_WORKERS is a number"))
+}
+
+/// Two queues at each interface.
+fn give_queues(net: &Router) {
+    let interfaces = [
+        (&net.client, "eth0"),
+        (&net.router, "lan"),
+        (&net.router, "wan"),
+        (&net.server, "eth0"),
+    ];
+    for (ns, interface) in interfaces {
+        let words = ["ethtool", "-L", interface, "rx", "2", "tx", "2"];
+        ns.run(&words).unwrap();
+    }
+}
+
 /// The machine, alone or with others.
 enum Share {
     Alone(#[expect(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>),
@@ -37,6 +57,8 @@ pub struct Scene {
     pub net: Router,
     pub place: Place,
     pub port: &'static str,
+    /// `workers` of `[shape]`.
+    workers: Option<u32>,
     _share: Share,
 }
 
@@ -69,6 +91,13 @@ impl Scene {
 
     fn build(port: &'static str, builder: RouterBuilder, share: Share) -> Scene {
         let net = builder.build(&Testbed::new()).unwrap();
+        let workers = match port {
+            "nfqueue" | "afxdp" => workers(),
+            _ => None,
+        };
+        if workers.is_some() {
+            give_queues(&net);
+        }
         let add = format!("{BERT}/24");
         let command = ["ip", "address", "add", &add, "dev", "eth0"];
         net.client.run(&command).unwrap();
@@ -76,8 +105,17 @@ impl Scene {
             net,
             place: Place::new(),
             port,
+            workers,
             _share: share,
         }
+    }
+
+    /// The same with two queues at each interface, and as many workers.
+    pub fn with_workers(port: &'static str, offloads: Offloads) -> Scene {
+        let mut scene = Scene::alone(port, offloads);
+        give_queues(&scene.net);
+        scene.workers = Some(2);
+        scene
     }
 
     /// The same in a network without reordering: for tests of the order.
@@ -97,8 +135,10 @@ impl Scene {
     /// The same, with keys of the top level.
     pub fn configure_with(&self, top: &str, shape: &str, classes: &str) {
         let port = self.port;
+        let workers = self.workers.filter(|_| !shape.contains("workers ="));
+        let workers = workers.map_or(String::new(), |n| format!("workers = {n}\n"));
         let rest = format!(
-            "uplinks = [\"wan\"]\n{classes}\n[shape]\ninside = \"lan\"\noutside = \"wan\"\nvia = \"{port}\"\n{shape}\n"
+            "uplinks = [\"wan\"]\n{classes}\n[shape]\ninside = \"lan\"\noutside = \"wan\"\nvia = \"{port}\"\n{workers}{shape}\n"
         );
         self.place.configure(&["lan", "wan"], &rest);
         let file = self.place.path("fairpath.toml");

@@ -192,8 +192,13 @@ impl Capture {
     }
 
     /// Waits until everything captured so far is in the file, then ends the capture.
-    pub fn stop(mut self) -> Result<Captured, CaptureError> {
+    pub fn stop(self) -> Result<Captured, CaptureError> {
         self.settle();
+        self.stop_now()
+    }
+
+    /// Ends the capture while packets still come: the last ones may be missing.
+    pub fn stop_now(mut self) -> Result<Captured, CaptureError> {
         self.tcpdump.signal(Signal::SIGINT);
         self.tcpdump
             .wait(STOP_DEADLINE)
