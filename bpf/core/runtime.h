@@ -292,19 +292,31 @@ FP_INLINE void fp_add64(u64 *p, u64 value)
 	*p += value;
 }
 
+/* Called before each operation on a shared word, if set: tests choose the order of threads there. */
+extern void (*fp_native_before_shared)(void);
+
+FP_INLINE void fp_before_shared(void)
+{
+	if (fp_unlikely(fp_native_before_shared))
+		fp_native_before_shared();
+}
+
 /* Words that threads share, unlike a monitor. */
 FP_INLINE u64 fp_shared_load64(const u64 *p)
 {
+	fp_before_shared();
 	return __atomic_load_n(p, __ATOMIC_SEQ_CST);
 }
 
 FP_INLINE u64 fp_shared_cas64(u64 *p, u64 expected, u64 desired)
 {
+	fp_before_shared();
 	return __sync_val_compare_and_swap(p, expected, desired);
 }
 
 FP_INLINE u64 fp_shared_add64(u64 *p, u64 value)
 {
+	fp_before_shared();
 	return __sync_fetch_and_add(p, value);
 }
 

@@ -4,6 +4,8 @@
  */
 #include "limit/limit.h"
 
+void (*fp_native_before_shared)(void);
+
 const u32 fp_native_limit_sizes[4] = {
 	sizeof(struct fp_limits),
 	sizeof(struct fp_limit),

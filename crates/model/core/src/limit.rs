@@ -235,6 +235,18 @@ unsafe extern "C" {
     ) -> u64;
 }
 
+unsafe extern "C" {
+    static mut fp_native_before_shared: Option<extern "C" fn()>;
+}
+
+/// Calls `hook` before each operation on a shared word, in all threads: for tests that choose their order.
+#[doc(hidden)]
+pub fn before_shared(hook: Option<extern "C" fn()>) {
+    let place = &raw mut fp_native_before_shared;
+    // SAFETY: a pointer of the native library; tests set it before threads run.
+    unsafe { place.write_volatile(hook) };
+}
+
 /// A request of a test run (`struct limit_op`).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -707,6 +719,14 @@ impl Limits {
             grants: raw.grants,
             refusals: raw.refusals,
         }
+    }
+
+    /// The time until which all grants of a limit have left at the rate, nanoseconds.
+    ///
+    /// # Panics
+    /// There is no such limit.
+    pub fn granted(&self, limit: u32) -> u64 {
+        self.word(limit).load(Ordering::SeqCst) >> FRACTION_BITS
     }
 
     /// Times that the clock went back too far for a limit.
