@@ -8,8 +8,14 @@ use fairpath_shape::Side;
 
 use crate::shape::Job;
 
-/// Bits a second that one worker carries on an ordinary machine, both directions together.
-const BPS_OF_A_WORKER: u64 = 1_000_000_000;
+/// What one worker of a back end carries on an ordinary machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Capacity {
+    /// Bits a second.
+    pub bps: u64,
+    /// Both directions together, or each direction has workers.
+    pub both: bool,
+}
 
 /// A number of workers, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +33,7 @@ impl fmt::Display for Count {
 }
 
 /// The workers of a shaper that could have `most`, by its queues.
-pub fn count(job: &Job<'_>, most: u32) -> Count {
+pub fn count(job: &Job<'_>, most: u32, capacity: Capacity) -> Count {
     let one = |why: String| Count { workers: 1, why };
     if job.config.record.is_some() {
         return one("a recording is of one scheduler".to_owned());
@@ -48,15 +54,18 @@ pub fn count(job: &Job<'_>, most: u32) -> Count {
         };
     }
     let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get) as u32;
-    let mut sides = Side::BOTH
+    let sides = Side::BOTH
         .into_iter()
         .filter(|side| job.config.interface(*side).is_some());
     let rates = |side: Side| *job.config.lines.bps.get(side);
     if sides.clone().any(|side| rates(side) == 0) {
         return one("without a rate of the link; `workers` sets more".to_owned());
     }
-    let all = sides.try_fold(0u64, |sum, side| sum.checked_add(rates(side)));
-    let needed = all.map_or(u64::MAX, |all| all.div_ceil(BPS_OF_A_WORKER));
+    let all = sides.fold(0u64, |sum, side| match capacity.both {
+        true => sum.saturating_add(rates(side)),
+        false => sum.max(rates(side)),
+    });
+    let needed = all.div_ceil(capacity.bps);
     let needed = u32::try_from(needed).unwrap_or(u32::MAX);
     let limits = [
         (most, "each has a queue of both interfaces"),

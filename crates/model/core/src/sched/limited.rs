@@ -45,6 +45,13 @@ impl Share {
                     index + 1
                 )));
             }
+            let rates = [node.ceil, node.floor].map(decode_rate);
+            if has_ceil && rates.iter().any(|rate| (1..LOWEST).contains(rate)) {
+                return Err(SchedRuntimeError::Plan(format!(
+                    "node {} has a rate below {LOWEST} bit/s, which several schedulers cannot share: use one worker",
+                    index + 1
+                )));
+            }
             let mut limit = |rate: LimitRate| {
                 share.limits.push(LimitConfig { rate, parent: None });
                 share.limits.len() as u32 - 1

@@ -24,8 +24,14 @@ use super::worker::{Running, Worker, lead_packets};
 use crate::orders::Command;
 use crate::shape::{Backend, Job, Reading, Thread};
 use crate::team::{Team, packets_of};
-use crate::workers;
+use crate::workers::{self, Capacity};
 use crate::{Mode, Via};
+
+/// What a worker carries with packets of 1,500 bytes, copied.
+const CAPACITY: Capacity = Capacity {
+    bps: 2_000_000_000,
+    both: true,
+};
 
 /// The port.
 pub struct Afxdp {
@@ -61,7 +67,7 @@ impl Afxdp {
             mode,
             "via = \"nfqueue\", \"qdisc\" or \"kernel\", which do not bypass it",
         ))?;
-        let count = workers::count(job, ends.most_workers());
+        let count = workers::count(job, ends.most_workers(), CAPACITY);
         let (ports, frames) = open_ports(job, &ends, count.workers)?;
         let (down_team, down) = Team::begin(job, Side::Down, frames, true, count.workers)?;
         let (up_team, up) = Team::begin(job, Side::Up, frames, true, count.workers)?;

@@ -29,7 +29,7 @@ use super::worker::Running;
 use crate::orders::Lead;
 use crate::shape::{Backend, Ended, Job, Reading, Thread};
 use crate::team::{Team, packets_of};
-use crate::workers::{self, Count};
+use crate::workers::{self, Capacity, Count};
 use crate::{OnFailure, Via};
 
 /// Packets that wait in the kernel for this process, in addition to the scheduled ones.
@@ -71,6 +71,12 @@ impl Numbers {
         self.first..=self.first + QUEUES * self.workers - 1
     }
 }
+
+/// What a worker carries with GSO packets.
+const CAPACITY: Capacity = Capacity {
+    bps: 2_500_000_000,
+    both: false,
+};
 
 /// The port.
 pub struct Nfqueue {
@@ -182,10 +188,12 @@ fn refuse_unseen(job: &Job<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Workers of each side: at most one for each CPU.
+/// Workers of each side: as configured, or at most one for each CPU, as far as there are queue numbers.
 fn count(job: &Job<'_>) -> Count {
     let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    workers::count(job, job.config.workers.unwrap_or(cpus as u32))
+    let numbers = (u32::from(u16::MAX) + 1 - u32::from(job.config.queue)) / u32::from(QUEUES);
+    let most = job.config.workers.unwrap_or(numbers.min(cpus as u32));
+    workers::count(job, most, CAPACITY)
 }
 
 impl NfqueueLink {

@@ -123,8 +123,10 @@ fn read_ticks() -> Ticks {
 
 /// `cpu3 user nice system idle iowait irq softirq steal guest guest_nice`: guests are among users.
 fn ticks_of(line: &str) -> Option<(u32, [u64; 2])> {
-    let mut words = line.strip_prefix("cpu")?.split_whitespace();
-    let cpu = words.next()?.parse().ok()?;
+    // The first line, without a number, is of all.
+    let (cpu, ticks) = line.strip_prefix("cpu")?.split_once(' ')?;
+    let cpu = cpu.parse().ok()?;
+    let words = ticks.split_whitespace();
     let ticks: Vec<u64> = words.map_while(|word| word.parse().ok()).take(8).collect();
     let idle = ticks.get(3)? + ticks.get(4).copied().unwrap_or(0);
     Some((cpu, [idle, ticks.iter().sum()]))

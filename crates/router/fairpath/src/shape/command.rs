@@ -140,10 +140,19 @@ struct StartArgs {
         value_parser = clap::value_parser!(u32).range(64..=1 << 20)
     )]
     max_packets: Option<u32>,
+    /// Threads of AF_XDP, or of each direction of NFQUEUE, that share the rates, 1 to 512 [default: by the rates,
+    /// queues and CPUs]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "inside",
+        value_parser = clap::value_parser!(u32).range(1..=512)
+    )]
+    workers: Option<u32>,
     /// Maximum time in a queue; later packets are dropped; 0s: none [default: 500ms]
     #[arg(long, value_name = "TIME", requires = "inside")]
     max_sojourn: Option<String>,
-    /// First of six queue numbers of NFQUEUE, 0 to 65530 [default: 40]
+    /// First of six queue numbers of NFQUEUE for each worker, 0 to 65530 [default: 40]
     #[arg(
         long,
         value_name = "N",
@@ -370,6 +379,7 @@ fn configuration(args: &StartArgs) -> String {
         ("mpu", args.mpu.map(|n| n.to_string())),
         ("atm", word(&args.atm)),
         ("packets", args.max_packets.map(|n| n.to_string())),
+        ("workers", args.workers.map(|n| n.to_string())),
         ("max_sojourn", word(&args.max_sojourn)),
         ("queue", args.queue_num.map(|n| n.to_string())),
         (

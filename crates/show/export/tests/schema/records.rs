@@ -7,8 +7,8 @@ use fairpath_history::loaded_rules::*;
 use fairpath_history::series::{Series, SeriesPoint, Span};
 use fairpath_history::snapshot::{
     ALERT_SCHEMA, Affected, Alert, AlertKind, Configured, DayPoint, Detail, FlowCounts, FlowLine,
-    Kind, Leg, Load, Peer, Point, Queue, SNAPSHOT_SCHEMA, Shape, ShapedLink, Snapshot, SnapshotRow,
-    StackTraffic, Total, Totals, Volume, WaitingFor,
+    Kind, Leg, Load, Peer, Point, Queue, QueueWorker, SNAPSHOT_SCHEMA, Shape, ShapedLink, Snapshot,
+    SnapshotRow, StackTraffic, Total, Totals, Volume, WaitingFor, Worker,
 };
 use fairpath_history::{Histogram, IntervalRow};
 use fairpath_rtt::{Clock, Context, FlowLine as RttFlow, SampleLine, Summary};
@@ -143,6 +143,16 @@ fn queue() -> Queue {
         p50_sojourn_ns: Some(1_000_000),
         p95_sojourn_ns: Some(5_000_000),
         p99_sojourn_ns: None,
+        bound: Some("CPU 1 is busy".to_owned()),
+        workers: vec![QueueWorker {
+            worker: 1,
+            sent_packets: 40,
+            sent_bytes: 40_000,
+            rate_bps: 4e6,
+            backlog_packets: 2,
+            grants: 4,
+            waits: 3,
+        }],
     }
 }
 
@@ -266,6 +276,13 @@ pub fn snapshot() -> Snapshot {
                 queue: queue(),
             }],
             counters: [("qdisc_down_resets".to_owned(), 0)].into(),
+            workers: vec![Worker {
+                worker: 1,
+                direction: Some("down".to_owned()),
+                cpu: 3,
+                busy_ratio: 0.5,
+                cpu_busy_ratio: None,
+            }],
         }),
         interfaces: vec!["lan".to_owned()],
         alerts: alerts(),
