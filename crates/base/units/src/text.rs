@@ -1,4 +1,4 @@
-//! Text from outside, made safe for a terminal and a log: the only place that decides which
+//! Text from outside, made safe for a terminal, a log and a shell: the only place that decides which
 //! characters these may receive.
 //!
 //! Names of interfaces, classes and programs, the output of hooks and compilers, and lines of files come
@@ -28,6 +28,15 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     replaced(text, |c| is_unsafe(c) && c != '\n' && c != '\t')
 }
 
+/// A word as a shell reads it: in quotes if a character has a meaning there.
+pub fn shell_word(word: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => Cow::Borrowed(word),
+        false => Cow::Owned(format!("'{}'", word.replace('\'', "'\\''"))),
+    }
+}
+
 fn replaced(text: &str, replace: impl Fn(char) -> bool) -> Cow<'_, str> {
     match text.contains(&replace) {
         false => Cow::Borrowed(text),
@@ -48,6 +57,16 @@ mod tests {
             assert_eq!(line(&c.to_string()), "?", "{c:?}");
             assert_eq!(lines(&c.to_string()), "?", "{c:?}");
         }
+    }
+
+    #[test]
+    fn words_with_meaning_to_shells_are_quoted() {
+        for word in ["eth0.5", "a@b", "/x/y-z"] {
+            assert_eq!(shell_word(word), word);
+        }
+        assert_eq!(shell_word("a;reboot"), "'a;reboot'");
+        assert_eq!(shell_word("it's $x"), "'it'\\''s $x'");
+        assert_eq!(shell_word(""), "''");
     }
 
     #[test]

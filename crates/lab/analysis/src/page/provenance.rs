@@ -1,6 +1,7 @@
 //! Where every number comes from: machine, offloads, commands, and each run.
 
 use fairpath_report::{Block, Cell as TableCell, Column, Fact, Section, Table, Unit};
+use fairpath_units::text::shell_word;
 
 use super::processors;
 use super::setting_table::SettingTable;
@@ -172,16 +173,8 @@ fn verdict(run: &RunRecord) -> String {
 
 /// Words as a shell takes them.
 pub fn command_line(words: &[String]) -> String {
-    let quoted: Vec<String> = words.iter().map(|word| quote(word)).collect();
+    let quoted: Vec<_> = words.iter().map(|word| shell_word(word)).collect();
     quoted.join(" ")
-}
-
-fn quote(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
 }
 
 #[cfg(test)]
