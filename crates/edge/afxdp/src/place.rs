@@ -1,10 +1,6 @@
 //! CPU and NUMA node of a forwarder: separate from the interrupts, near the NIC.
 //!
-//! ```text
-//!   /sys/class/net/NAME/device/{numa_node, msi_irqs/}   the NIC's node and interrupts
-//!   /proc/interrupts                                    their names, which end with the queue
-//!   /proc/irq/N/effective_affinity_list                 the CPUs they go to
-//! ```
+//! The facts are those of fairpath-machine.
 //!
 //! Invariant: nothing is guessed. A thread is pinned only if the CPUs of its queues' interrupts are
 //! known and another permitted CPU is free. Otherwise the kernel's scheduler decides. Deliberately
@@ -12,9 +8,9 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+
+use fairpath_machine::{Cpus, Machine};
 
 use crate::open::LinkQueue;
 
@@ -36,7 +32,7 @@ impl Placement {
     /// Selects a CPU for a thread of these queues; `taken` are CPUs of other such threads.
     pub fn of(queues: &[LinkQueue], taken: &[u32]) -> Placement {
         let allowed = allowed().unwrap_or_default();
-        Machine::real().place(queues, &allowed, taken)
+        place(&Machine::real(), queues, &allowed, taken)
     }
 
     /// Pins the calling thread, if a CPU is selected.
@@ -74,7 +70,7 @@ impl fmt::Display for Placement {
 }
 
 /// CPUs that the calling thread may run on.
-fn allowed() -> io::Result<BTreeSet<u32>> {
+fn allowed() -> io::Result<Cpus> {
     // SAFETY: a structure of numbers, for which zeros are fine.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: writes a mask of that size; 0 is the calling thread.
@@ -86,177 +82,62 @@ fn allowed() -> io::Result<BTreeSet<u32>> {
     Ok((0..MAX_CPUS).filter(is_set).map(|cpu| cpu as u32).collect())
 }
 
-/// The directories in which the kernel shows its state.
-struct Machine {
-    sys: PathBuf,
-    proc: PathBuf,
-}
-
-impl Machine {
-    fn real() -> Machine {
-        Machine {
-            sys: "/sys".into(),
-            proc: "/proc".into(),
-        }
-    }
-
-    fn place(&self, queues: &[LinkQueue], allowed: &BTreeSet<u32>, taken: &[u32]) -> Placement {
-        let nodes: BTreeSet<Option<u32>> = queues.iter().map(|q| self.node(&q.name)).collect();
-        let node = match nodes.len() {
-            1 => nodes.into_iter().next().flatten(),
-            _ => None,
-        };
-        let interrupts: BTreeSet<u32> = queues.iter().flat_map(|q| self.cpus_of(q)).collect();
-        let free = |cpu: &&u32| !interrupts.contains(cpu) && !taken.contains(cpu);
-        let near = node.map(|node| self.cpus_near(node)).unwrap_or_default();
-        let mut candidates = allowed.iter().filter(free);
-        // The last one: low CPUs run everything else.
-        let cpu = match interrupts.is_empty() {
-            true => None,
-            false => candidates
-                .clone()
-                .rfind(|cpu| near.contains(cpu))
-                .or_else(|| candidates.next_back())
-                .copied(),
-        };
-        Placement {
-            cpu,
-            node,
-            interrupts: interrupts.into_iter().collect(),
-        }
-    }
-
-    fn device(&self, name: &str) -> PathBuf {
-        self.sys.join("class/net").join(name).join("device")
-    }
-
-    /// The kernel reports -1 where only one node exists.
-    fn node(&self, name: &str) -> Option<u32> {
-        let device = self.device(name);
-        // The node of a virtio device is that of its parent device.
-        let texts = [device.join("numa_node"), device.join("../numa_node")];
-        texts
+fn place(machine: &Machine, queues: &[LinkQueue], allowed: &Cpus, taken: &[u32]) -> Placement {
+    let node = node_of_all(machine, queues);
+    let interrupts: Cpus = interrupt_cpus(machine, queues);
+    let near = node
+        .map(|node| machine.cpus_of_node(node))
+        .unwrap_or_default();
+    let free = allowed
+        .without(&interrupts)
+        .without(&taken.iter().copied().collect());
+    // The last one: low CPUs run everything else.
+    let cpu = match interrupts.is_empty() {
+        true => None,
+        false => free
+            .and(&near)
             .iter()
-            .find_map(|path| read(path)?.trim().parse().ok())
-    }
-
-    fn cpus_near(&self, node: u32) -> BTreeSet<u32> {
-        let list = self
-            .sys
-            .join(format!("devices/system/node/node{node}/cpulist"));
-        read(&list).map(|text| cpu_list(&text)).unwrap_or_default()
-    }
-
-    /// CPUs of the interrupts of a queue.
-    fn cpus_of(&self, queue: &LinkQueue) -> BTreeSet<u32> {
-        let device = self.device(&queue.name);
-        let folders = [device.join("msi_irqs"), device.join("../msi_irqs")];
-        let numbers: BTreeSet<u32> = folders.iter().flat_map(|folder| names(folder)).collect();
-        let all = read(&self.proc.join("interrupts")).unwrap_or_default();
-        let named: Vec<(u32, bool)> = all
-            .lines()
-            .filter_map(|line| interrupt(line, queue.queue))
-            .filter(|(number, _)| numbers.contains(number))
-            .collect();
-        let own = named.iter().any(|(_, own)| *own);
-        let chosen = named.iter().filter(|(_, of_queue)| *of_queue || !own);
-        let affinity = |number: u32| {
-            let irq = self.proc.join("irq").join(number.to_string());
-            let lists = [
-                irq.join("effective_affinity_list"),
-                irq.join("smp_affinity_list"),
-            ];
-            let text = lists.iter().find_map(|path| read(path));
-            text.map(|text| cpu_list(&text)).unwrap_or_default()
-        };
-        chosen.flat_map(|(number, _)| affinity(*number)).collect()
-    }
-}
-
-fn read(path: &Path) -> Option<String> {
-    fs::read_to_string(path).ok()
-}
-
-/// The entries of a directory that are numbers.
-fn names(folder: &Path) -> Vec<u32> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .collect()
-}
-
-/// Number of the interrupt in a line of `/proc/interrupts`, and whether its name ends with the queue:
-/// `eth0-TxRx-3`, `virtio0-input.3`, `mlx5_comp3@pci:...`.
-fn interrupt(line: &str, queue: u32) -> Option<(u32, bool)> {
-    let (number, rest) = line.split_once(':')?;
-    let name = rest.split_whitespace().next_back()?.split('@').next()?;
-    let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-    let of_queue = name[name.len() - digits..].parse() == Ok(queue);
-    Some((number.trim().parse().ok()?, of_queue))
-}
-
-/// The kernel's lists: `0-3,8`.
-fn cpu_list(text: &str) -> BTreeSet<u32> {
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.trim().parse::<u32>().ok()?..=last.trim().parse().ok()?)
+            .next_back()
+            .or_else(|| free.iter().next_back()),
     };
-    text.split(',')
-        .filter_map(range)
+    Placement {
+        cpu,
+        node,
+        interrupts: interrupts.iter().collect(),
+    }
+}
+
+/// The node of all NICs, if it is one.
+fn node_of_all(machine: &Machine, queues: &[LinkQueue]) -> Option<u32> {
+    let node = |queue: &LinkQueue| machine.nic(&queue.name).node();
+    let nodes: BTreeSet<Option<u32>> = queues.iter().map(node).collect();
+    nodes
+        .first()
+        .copied()
         .flatten()
-        .take(MAX_CPUS)
-        .collect()
+        .filter(|_| nodes.len() == 1)
+}
+
+/// CPUs of the interrupts of these queues; of all queues of a NIC whose interrupts name no such queue.
+fn interrupt_cpus(machine: &Machine, queues: &[LinkQueue]) -> Cpus {
+    let lines = machine.interrupt_lines();
+    let mut cpus = Cpus::default();
+    for queue in queues {
+        let all = machine.nic(&queue.name).interrupts(&lines);
+        let is_own = |queue_of: Option<u32>| queue_of == Some(queue.queue);
+        let named = all.iter().any(|interrupt| is_own(interrupt.queue));
+        let chosen = all.iter().filter(|i| !named || is_own(i.queue));
+        cpus = chosen.fold(cpus, |cpus, interrupt| cpus.or(interrupt.cpus()));
+    }
+    cpus
 }
 
 #[cfg(test)]
 mod tests {
+    use fairpath_machine::made::MadeMachine;
     use fairpath_units::IfIndex;
 
     use super::*;
-
-    /// Files of a machine with two NICs of two queues each.
-    struct Made(PathBuf);
-
-    impl Made {
-        fn new(name: &str) -> Made {
-            let root =
-                std::env::temp_dir().join(format!("fairpath-place-{}-{name}", std::process::id()));
-            fs::create_dir_all(&root).unwrap();
-            Made(root)
-        }
-
-        fn file(&self, path: &str, text: &str) {
-            let path = self.0.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-
-        fn nic(&self, name: &str, node: i32, first: u32) {
-            self.file(
-                &format!("sys/class/net/{name}/device/numa_node"),
-                &format!("{node}\n"),
-            );
-            for irq in first..first + 2 {
-                self.file(
-                    &format!("sys/class/net/{name}/device/msi_irqs/{irq}"),
-                    "msix\n",
-                );
-            }
-        }
-
-        fn machine(&self) -> Machine {
-            Machine {
-                sys: self.0.join("sys"),
-                proc: self.0.join("proc"),
-            }
-        }
-    }
-
-    impl Drop for Made {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
 
     fn queues(queue: u32) -> Vec<LinkQueue> {
         let link = |name: &str| LinkQueue {
@@ -267,25 +148,19 @@ mod tests {
         vec![link("a"), link("b")]
     }
 
-    fn two_nics(name: &str) -> Made {
-        let made = Made::new(name);
-        made.nic("a", 1, 40);
-        made.nic("b", 1, 50);
+    /// A machine with two NICs of two queues each.
+    fn two_nics(name: &str) -> MadeMachine {
+        let mut made = MadeMachine::new(name);
+        made.nic("a", 1, 1, 2);
+        made.nic("b", 2, 1, 2);
         made.file("sys/devices/system/node/node1/cpulist", "4-7\n");
-        let line = |irq, name| format!(" {irq}:  0  17  PCI-MSIX-0000:01:00.0  0-edge  {name}\n");
-        let lines = [
-            (40, "a-TxRx-0"),
-            (41, "a-TxRx-1"),
-            (50, "virtio1-input.0"),
-            (51, "c"),
-        ];
-        let text: String = lines.iter().map(|(irq, name)| line(irq, name)).collect();
-        made.file("proc/interrupts", &format!("   CPU0 CPU1\n{text}"));
-        for (irq, cpus) in [(40, "7"), (41, "2"), (50, "6"), (51, "0-1")] {
-            made.file(
-                &format!("proc/irq/{irq}/effective_affinity_list"),
-                &format!("{cpus}\n"),
-            );
+        for (nic, number, action, cpus) in [
+            ("a", 40, "a-TxRx-0", "7"),
+            ("a", 41, "a-TxRx-1", "2"),
+            ("b", 50, "virtio1-input.0", "6"),
+            ("b", 51, "c", "0-1"),
+        ] {
+            made.interrupt(nic, number, action, cpus);
         }
         made
     }
@@ -293,28 +168,28 @@ mod tests {
     #[test]
     fn threads_run_near_the_nic_off_its_interrupts() {
         let made = two_nics("apart");
-        let all: BTreeSet<u32> = (0..8).collect();
-        let placed = made.machine().place(&queues(0), &all, &[]);
+        let all: Cpus = (0..8).collect();
+        let placed = place(&made.machine(), &queues(0), &all, &[]);
         let text = "on CPU 5, interrupts on 6, 7; frames on node 1";
         assert_eq!((placed.cpu, placed.to_string().as_str()), (Some(5), text));
-        let second = made.machine().place(&queues(0), &all, &[5]);
+        let second = place(&made.machine(), &queues(0), &all, &[5]);
         assert_eq!(second.cpu, Some(4));
-        let far = made.machine().place(&queues(0), &all, &[4, 5]);
+        let far = place(&made.machine(), &queues(0), &all, &[4, 5]);
         assert_eq!(far.cpu, Some(3), "another node's rather than none");
     }
 
     #[test]
     fn unnamed_interrupts_count_for_all_queues() {
         let made = two_nics("names");
-        let all: BTreeSet<u32> = (0..8).collect();
-        let placed = made.machine().place(&queues(1), &all, &[]);
+        let all: Cpus = (0..8).collect();
+        let placed = place(&made.machine(), &queues(1), &all, &[]);
         assert_eq!(placed.interrupts, [0, 1, 2, 6]);
     }
 
     #[test]
     fn unknown_placement_is_not_guessed() {
-        let made = Made::new("unknown");
-        let placed = made.machine().place(&queues(0), &(0..8).collect(), &[]);
+        let made = MadeMachine::new("unknown");
+        let placed = place(&made.machine(), &queues(0), &(0..8).collect(), &[]);
         assert_eq!((placed.cpu, placed.node), (None, None));
         assert!(
             placed
@@ -322,7 +197,7 @@ mod tests {
                 .contains("no interrupts of the queues are known")
         );
         let made = two_nics("full");
-        let placed = made.machine().place(&queues(0), &[6, 7].into(), &[]);
+        let placed = place(&made.machine(), &queues(0), &Cpus::from([6, 7]), &[]);
         assert_eq!(placed.cpu, None);
         assert!(
             placed
@@ -334,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_is_pinned_runs_there() {
-        let last = allowed().unwrap().into_iter().next_back();
+        let last = allowed().unwrap().iter().next_back();
         let placement = Placement {
             cpu: last,
             node: None,
