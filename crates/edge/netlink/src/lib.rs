@@ -10,6 +10,7 @@
 //! | classes with rates, as a desired state | [`Htb`] |
 //! | list the stages of the stack | [`stages`] |
 //! | read rings, channels, offloads, RSS | [`Ethtool`] |
+//! | read the fields of the receive hash | [`FlowHash`] |
 //! | read XDP features | [`Netdev`] |
 //! | read the state of TCP sockets | [`SocketDiag`] |
 //! | find the link towards an address | [`link_towards`] |
@@ -31,6 +32,7 @@ mod descriptors;
 mod device;
 mod drops;
 mod ethtool;
+mod flow_hash;
 mod genl;
 mod htb;
 mod link;
@@ -51,6 +53,7 @@ pub use descriptors::close_on_exec;
 pub use device::{create_ppp, create_tun};
 pub use drops::LinkDrops;
 pub use ethtool::{Channels, Ethtool, Offloads, Rings, Rss};
+pub use flow_hash::{FlowHash, FlowKind};
 pub use htb::{
     Applied, BadHtb, CAKE_LEAVES, Device, FIFO_NS, HTB_MAJOR, Htb, HtbClass, HtbClassStats,
     HtbError, HtbRunning, HtbStats, HtbTree, LeafChoice, LeafKind, Leaves, MAX_LEVELS, MAX_MINOR,
