@@ -190,6 +190,8 @@ fairpath completions bash
 fairpath completions zsh
 fairpath features
 fairpath features --format json
+fairpath features --cpus
+fairpath features --cpus --format json
 fairpath features --docs
 fairpath status --socket {none}
 fairpath alerts --socket {none}

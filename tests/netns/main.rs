@@ -12,6 +12,7 @@
 mod agreement;
 mod capabilities;
 mod configured_loss;
+mod cpus;
 mod flooding;
 mod interfaces;
 mod leaving;

@@ -1,7 +1,7 @@
 //! `fairpath features`: the features that this kernel, user and hardware support.
 
 use anyhow::{Context, bail};
-use fairpath_features::{find_out, kernel_support};
+use fairpath_features::{find_out, kernel_support, read_cpus};
 
 /// List the features that this kernel, this user and these interfaces support.
 ///
@@ -9,16 +9,27 @@ use fairpath_features::{find_out, kernel_support};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     sudo fairpath features\n  \
-    fairpath features -i eth0 --format json")]
+    fairpath features -i eth0 --format json\n  \
+    fairpath features --cpus eth0 eth1")]
 pub struct Args {
     /// Interface to report; may be repeated [default: all]
     #[arg(short, long = "interface", value_name = "IF")]
     interfaces: Vec<String>,
+    /// Print how queues and interrupts use the CPUs, and where they collide, without trying anything
+    #[arg(long)]
+    cpus: bool,
+    /// Interface to report with --cpus [default: all physical ones and veth]
+    #[arg(
+        value_name = "INTERFACE",
+        requires = "cpus",
+        conflicts_with = "interfaces"
+    )]
+    named: Vec<String>,
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// Print the table of docs/kernel-support.md, without trying anything
-    #[arg(long)]
+    #[arg(long, conflicts_with = "cpus")]
     docs: bool,
     /// Load every BPF object of this binary without attaching it, and print the result of the verifier
     #[arg(long, hide = true)]
@@ -44,13 +55,21 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let output = if args.docs {
         kernel_support()
     } else {
-        let report = find_out(&args.interfaces)?;
-        match args.format {
-            Format::Text => report.text(fairpath_cli::color_stdout()),
-            Format::Json => report.json().context("write the report as JSON")?,
-        }
+        report(args)?
     };
     fairpath_cli::print_colored(&output)
+}
+
+fn report(args: &Args) -> anyhow::Result<String> {
+    let colour = fairpath_cli::color_stdout();
+    let names = [&args.interfaces[..], &args.named].concat();
+    let json = match (args.cpus, args.format) {
+        (true, Format::Text) => return Ok(read_cpus(&names)?.text(colour)),
+        (true, Format::Json) => read_cpus(&names)?.json(),
+        (false, Format::Text) => return Ok(find_out(&names)?.text(colour)),
+        (false, Format::Json) => find_out(&names)?.json(),
+    };
+    json.context("write the report as JSON")
 }
 
 /// Prints one line per object. Fails if one was refused.

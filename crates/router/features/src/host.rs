@@ -3,10 +3,9 @@
 use std::fs;
 use std::io;
 
+use fairpath_machine::Machine;
 use nix::unistd::{Uid, User};
 use serde::Serialize;
-
-use super::parse;
 
 /// The capabilities that Fairpath uses, by their bit in `CapEff` (`linux/capability.h`).
 const CAPABILITIES: [(u32, &str); 6] = [
@@ -27,9 +26,6 @@ pub struct Host {
     pub arch: &'static str,
     /// The number of CPUs online.
     pub cpus: usize,
-    /// The CPUs online.
-    #[serde(skip)]
-    pub online_cpus: Vec<u32>,
     /// The effective user's name or number.
     pub user: String,
     /// Capabilities of this process, of those that Fairpath uses.
@@ -38,16 +34,12 @@ pub struct Host {
 
 impl Host {
     pub fn read() -> io::Result<Host> {
-        let online_cpus = fs::read_to_string("/sys/devices/system/cpu/online")
-            .map(|list| parse::cpu_list(&list))
-            .unwrap_or_default();
         Ok(Host {
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?
                 .trim()
                 .to_owned(),
             arch: std::env::consts::ARCH,
-            cpus: online_cpus.len(),
-            online_cpus,
+            cpus: Machine::real().online().len(),
             user: user_name(Uid::effective()),
             capabilities: capabilities(&fs::read_to_string("/proc/self/status")?),
         })

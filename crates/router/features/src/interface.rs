@@ -1,18 +1,18 @@
-//! Interfaces and their settings, from rtnetlink, drivers, sysfs and /proc.
+//! Interfaces and their settings, from rtnetlink, drivers, and fairpath-machine (sysfs and /proc).
 //!
 //! Settings are only read. A value that cannot be read is absent, never guessed.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 
+use fairpath_machine::{Cpus, Direction, Interrupt, InterruptLine, Machine, Nic, Queue};
 use fairpath_netlink::{
-    ArpType, Ethtool, Link, Links, Netdev, NetlinkError, Offloads, Qdisc, Tc, XdpMode,
+    ArpType, Channels, Ethtool, FlowHash, FlowKind, Link, Links, Netdev, NetlinkError, Offloads,
+    Qdisc, Tc, XdpMode,
 };
 use fairpath_units::IfIndex;
+use fairpath_units::text::shell_word;
 use serde::Serialize;
-
-use super::parse::{self, InterruptLine};
 
 /// The offloads that matter to a router: the kernel's name and the common name.
 const OFFLOADS: [(&str, &str); 10] = [
@@ -55,11 +55,18 @@ pub struct Interface {
     pub lower_ifindex: Option<u32>,
     pub vlan_id: Option<u16>,
     pub numa_node: Option<u32>,
-    pub numa_cpus: Vec<u32>,
+    pub numa_cpus: Cpus,
+    /// True if sysfs shows this interface, and not those of another network namespace.
+    pub sysfs: bool,
     pub queues: Queues,
+    pub channels: Option<ChannelCounts>,
     pub rings: Option<Ring>,
-    pub irqs: Vec<Irq>,
+    pub irqs: Vec<Interrupt>,
     pub rss: Option<Rss>,
+    /// Fields of the receive hash by kind of flow, as far as the driver shows them.
+    pub hash_fields: BTreeMap<&'static str, Vec<&'static str>>,
+    pub rx_queues: Vec<RxQueue>,
+    pub tx_queues: Vec<TxQueue>,
     /// The CPU masks that are set, by receive queue.
     pub rps_masks: Vec<String>,
     /// The CPU masks that are set, by transmit queue.
@@ -90,22 +97,62 @@ pub struct Ring {
     pub tx_max: u32,
 }
 
-/// One interrupt of the device's queues.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Irq {
-    pub irq: u32,
-    pub action: String,
-    /// CPUs on which it may arrive.
-    pub allowed_cpus: Vec<u32>,
-    /// CPUs on which it arrives.
-    pub effective_cpus: Vec<u32>,
+/// Channels of each kind, now and at most.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct ChannelCounts {
+    pub combined: u32,
+    pub combined_max: u32,
+    pub rx: u32,
+    pub rx_max: u32,
+    pub tx: u32,
+    pub tx_max: u32,
 }
 
+/// A receive queue.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RxQueue {
+    pub queue: u32,
+    /// CPUs that process its packets in software; empty: off, `None`: not shown.
+    pub rps_cpus: Option<Cpus>,
+}
+
+/// A transmit queue.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TxQueue {
+    pub queue: u32,
+    /// CPUs that use it; empty: not set, `None`: not shown.
+    pub xps_cpus: Option<Cpus>,
+    /// The kind of its qdisc below `mq` and its relatives.
+    pub qdisc: Option<String>,
+}
+
+/// The distribution of received packets to queues by the RSS table.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Rss {
     pub indirection_entries: usize,
     pub queues_used: usize,
+    pub queues_unused: Vec<u32>,
+    /// True if the used queues have equally many entries, or one more.
+    pub equal: bool,
     pub has_key: bool,
+}
+
+impl Rss {
+    /// Of a table that is not empty, for `queues` receive queues.
+    pub fn of(indirection: &[u32], queues: u32, has_key: bool) -> Rss {
+        let mut entries: BTreeMap<u32, usize> = BTreeMap::new();
+        for queue in indirection {
+            *entries.entry(*queue).or_default() += 1;
+        }
+        let (min, max) = (entries.values().min(), entries.values().max());
+        Rss {
+            indirection_entries: indirection.len(),
+            queues_used: entries.len(),
+            queues_unused: (0..queues).filter(|q| !entries.contains_key(q)).collect(),
+            equal: min.zip(max).is_some_and(|(min, max)| max - min <= 1),
+            has_key,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -147,43 +194,55 @@ impl Interface {
         self.kind == "physical"
     }
 
+    /// Its name as a shell reads it.
+    pub fn shell_name(&self) -> Cow<'_, str> {
+        shell_word(&self.name)
+    }
+
     pub fn offload(&self, name: &str) -> Offload {
         self.offloads.get(name).copied().unwrap_or_default()
     }
 }
 
 /// All interfaces of this namespace, by index.
-pub fn collect() -> Result<Vec<Interface>, NetlinkError> {
+pub fn collect(machine: &Machine) -> Result<Vec<Interface>, NetlinkError> {
     let mut query = Query {
+        machine,
         ethtool: Ethtool::open().ok(),
+        flow_hash: FlowHash::open().ok(),
         netdev: Netdev::open().ok(),
         qdiscs: Tc::open()?.qdiscs()?,
-        interrupts: fs::read_to_string("/proc/interrupts")
-            .map(|table| parse::interrupts(&table))
-            .unwrap_or_default(),
+        interrupts: machine.interrupt_lines(),
     };
     let links = Links::dump()?;
     Ok(links.iter().map(|link| query.describe(link)).collect())
 }
 
 /// The queries of each link.
-struct Query {
+struct Query<'a> {
+    machine: &'a Machine,
     ethtool: Option<Ethtool>,
+    flow_hash: Option<FlowHash>,
     netdev: Option<Netdev>,
     qdiscs: Vec<Qdisc>,
     interrupts: Vec<InterruptLine>,
 }
 
-impl Query {
+impl Query<'_> {
     fn describe(&mut self, link: &Link) -> Interface {
-        let sysfs = Sysfs::of(link);
-        let device = sysfs.as_ref().and_then(Sysfs::device);
-        let numa_node = sysfs.as_ref().and_then(Sysfs::numa_node);
+        let machine = self.machine;
+        // Sysfs may show another namespace, where the name may be another interface's.
+        let nic = Some(machine.nic(&link.name)).filter(|nic| nic.ifindex() == Some(link.ifindex.0));
+        let nic = nic.as_ref();
+        let (rx, tx) = (queues(nic, Direction::Rx), queues(nic, Direction::Tx));
+        let channels = self.channels(link.ifindex);
+        let queues = queue_counts(link, (rx.len(), tx.len()), channels);
+        let numa_node = nic.and_then(Nic::node);
         Interface {
             name: link.name.clone(),
             ifindex: link.ifindex.0,
-            kind: kind(link, device.is_some()),
-            driver: device.as_deref().and_then(driver),
+            kind: kind(link, nic.is_some_and(Nic::has_device)),
+            driver: nic.and_then(Nic::driver),
             link_type: link_type(link.arp_type),
             up: link.up,
             running: link.running,
@@ -193,17 +252,18 @@ impl Query {
             lower_ifindex: link.lower.map(|index| index.0),
             vlan_id: link.vlan_id.map(|id| id.0),
             numa_node,
-            numa_cpus: numa_node.map(numa_cpus).unwrap_or_default(),
-            queues: self.queues(link, sysfs.as_ref()),
+            numa_cpus: numa_node.map_or_else(Cpus::default, |node| machine.cpus_of_node(node)),
+            sysfs: nic.is_some(),
+            rss: self.rss(link.ifindex, rx_channels(&queues, channels)),
+            hash_fields: self.hash_fields(&link.name),
+            queues,
+            channels: channels.map(counts),
             rings: self.rings(link.ifindex),
-            irqs: device.map_or_else(Vec::new, |device| self.irqs(&device, &link.name)),
-            rss: self.rss(link.ifindex),
-            rps_masks: sysfs
-                .as_ref()
-                .map_or_else(Vec::new, |s| s.masks("rx-", "rps_cpus")),
-            xps_masks: sysfs
-                .as_ref()
-                .map_or_else(Vec::new, |s| s.masks("tx-", "xps_cpus")),
+            irqs: nic.map_or_else(Vec::new, |nic| nic.interrupts(&self.interrupts)),
+            rps_masks: masks_that_are_set(&rx),
+            xps_masks: masks_that_are_set(&tx),
+            rx_queues: rx.into_iter().map(rx_queue).collect(),
+            tx_queues: self.tx_queues(link.ifindex, tx),
             offloads: self.offloads(link.ifindex),
             qdisc: self.qdisc(link),
             xdp: self.xdp(link),
@@ -211,33 +271,26 @@ impl Query {
         }
     }
 
-    fn queues(&mut self, link: &Link, sysfs: Option<&Sysfs>) -> Queues {
-        let count = |prefix| sysfs.map_or(0, |s| s.queues(prefix).len() as u32);
-        let channels = self
-            .ethtool
-            .as_mut()
-            .and_then(|e| e.channels(link.ifindex).ok().flatten())
-            .unwrap_or_default();
-        let combined = channels.combined_max > 0;
-        Queues {
-            rx: Some(count("rx-"))
-                .filter(|n| *n > 0)
-                .unwrap_or(link.rx_queues),
-            tx: Some(count("tx-"))
-                .filter(|n| *n > 0)
-                .unwrap_or(link.tx_queues),
-            channels: if combined {
-                channels.combined
-            } else {
-                channels.rx
-            },
-            channels_max: if combined {
-                channels.combined_max
-            } else {
-                channels.rx_max
-            },
-            channels_combined: combined,
-        }
+    fn channels(&mut self, ifindex: IfIndex) -> Option<Channels> {
+        self.ethtool.as_mut()?.channels(ifindex).ok()?
+    }
+
+    fn tx_queues(&self, ifindex: IfIndex, queues: Vec<Queue>) -> Vec<TxQueue> {
+        let kinds = qdiscs_of_queues(&self.qdiscs, ifindex);
+        let queue = |queue: Queue| TxQueue {
+            queue: queue.number,
+            xps_cpus: queue.cpus,
+            qdisc: kinds.get(&queue.number).cloned(),
+        };
+        queues.into_iter().map(queue).collect()
+    }
+
+    fn hash_fields(&self, name: &str) -> BTreeMap<&'static str, Vec<&'static str>> {
+        let fields = |kind: FlowKind| {
+            let fields = self.flow_hash.as_ref()?.fields(name, kind).ok()?;
+            Some((kind.name(), fields))
+        };
+        FlowKind::ALL.into_iter().filter_map(fields).collect()
     }
 
     fn rings(&mut self, ifindex: IfIndex) -> Option<Ring> {
@@ -250,16 +303,9 @@ impl Query {
         })
     }
 
-    fn rss(&mut self, ifindex: IfIndex) -> Option<Rss> {
+    fn rss(&mut self, ifindex: IfIndex, queues: u32) -> Option<Rss> {
         let rss = self.ethtool.as_mut()?.rss(ifindex).ok()??;
-        let mut queues = rss.indirection.clone();
-        queues.sort_unstable();
-        queues.dedup();
-        (!rss.indirection.is_empty()).then_some(Rss {
-            indirection_entries: rss.indirection.len(),
-            queues_used: queues.len(),
-            has_key: rss.has_key,
-        })
+        (!rss.indirection.is_empty()).then(|| Rss::of(&rss.indirection, queues, rss.has_key))
     }
 
     fn offloads(&mut self, ifindex: IfIndex) -> BTreeMap<&'static str, Offload> {
@@ -323,114 +369,77 @@ impl Query {
             single_buffer_mtu_max_bytes: native.then_some(XDP_SINGLE_BUFFER_MTU_BYTES),
         }
     }
+}
 
-    /// The device's interrupts by its bus; those that carry no packets are excluded.
-    fn irqs(&self, device: &Path, name: &str) -> Vec<Irq> {
-        let bus = device.parent().map(|parent| parent.join("msi_irqs"));
-        let numbers = directory_numbers(&device.join("msi_irqs"));
-        let numbers = if numbers.is_empty() {
-            bus.map(|bus| directory_numbers(&bus)).unwrap_or_default()
-        } else {
-            numbers
-        };
-        self.interrupts
-            .iter()
-            .filter(|line| numbers.contains(&line.irq) && carries_packets(&line.action, name))
-            .map(|line| Irq {
-                irq: line.irq,
-                action: line.action.clone(),
-                allowed_cpus: irq_cpus(line.irq, "smp_affinity_list"),
-                effective_cpus: irq_cpus(line.irq, "effective_affinity_list"),
-            })
-            .collect()
+fn queues(nic: Option<&Nic<'_>>, direction: Direction) -> Vec<Queue> {
+    nic.map_or_else(Vec::new, |nic| nic.queues(direction))
+}
+
+/// Queues in use: those in sysfs, otherwise those that the kernel allocated.
+fn queue_counts(link: &Link, shown: (usize, usize), channels: Option<Channels>) -> Queues {
+    let shown_or = |shown: usize, allocated| if shown > 0 { shown as u32 } else { allocated };
+    let channels = channels.unwrap_or_default();
+    let combined = channels.combined_max > 0;
+    let (now, max) = match combined {
+        true => (channels.combined, channels.combined_max),
+        false => (channels.rx, channels.rx_max),
+    };
+    Queues {
+        rx: shown_or(shown.0, link.rx_queues),
+        tx: shown_or(shown.1, link.tx_queues),
+        channels: now,
+        channels_max: max,
+        channels_combined: combined,
     }
 }
 
-/// Configuration, errors and mailboxes have interrupts too; drivers name them so.
-fn carries_packets(action: &str, interface: &str) -> bool {
-    let other = [
-        "config", "async", "misc", "mailbox", "mbx", "aux", "control",
-    ];
-    action != interface && !other.iter().any(|word| action.contains(word))
+/// Receive queues that a driver can choose by RSS.
+fn rx_channels(queues: &Queues, channels: Option<Channels>) -> u32 {
+    let counted = channels.map_or(0, |channels| channels.combined + channels.rx);
+    if counted > 0 { counted } else { queues.rx }
 }
 
-fn irq_cpus(irq: u32, file: &str) -> Vec<u32> {
-    fs::read_to_string(format!("/proc/irq/{irq}/{file}"))
-        .map(|list| parse::cpu_list(&list))
-        .unwrap_or_default()
+fn counts(channels: Channels) -> ChannelCounts {
+    ChannelCounts {
+        combined: channels.combined,
+        combined_max: channels.combined_max,
+        rx: channels.rx,
+        rx_max: channels.rx_max,
+        tx: channels.tx,
+        tx_max: channels.tx_max,
+    }
 }
 
-/// The entries of a directory that are numbers.
-fn directory_numbers(directory: &Path) -> Vec<u32> {
-    let Ok(entries) = fs::read_dir(directory) else {
-        return Vec::new();
-    };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+fn rx_queue(queue: Queue) -> RxQueue {
+    RxQueue {
+        queue: queue.number,
+        rps_cpus: queue.cpus,
+    }
+}
+
+fn masks_that_are_set(queues: &[Queue]) -> Vec<String> {
+    let cpus = queues.iter().filter_map(|queue| queue.cpus.as_ref());
+    cpus.filter(|cpus| !cpus.is_empty())
+        .map(Cpus::mask)
         .collect()
 }
 
-/// An interface's directory in sysfs.
-struct Sysfs {
-    directory: PathBuf,
-}
-
-impl Sysfs {
-    /// `None` if sysfs shows another namespace, where the name may be another interface's.
-    fn of(link: &Link) -> Option<Sysfs> {
-        let directory = Path::new("/sys/class/net").join(&link.name);
-        let ifindex = fs::read_to_string(directory.join("ifindex")).ok()?;
-        (ifindex.trim() == link.ifindex.to_string()).then_some(Sysfs { directory })
-    }
-
-    /// The device's directory, without symbolic links on the way.
-    fn device(&self) -> Option<PathBuf> {
-        fs::canonicalize(self.directory.join("device")).ok()
-    }
-
-    fn numa_node(&self) -> Option<u32> {
-        let node = fs::read_to_string(self.directory.join("device/numa_node")).ok()?;
-        node.trim().parse().ok() // -1: none
-    }
-
-    fn queues(&self, prefix: &str) -> Vec<PathBuf> {
-        let Ok(entries) = fs::read_dir(self.directory.join("queues")) else {
-            return Vec::new();
-        };
-        let number = |path: &PathBuf| {
-            let name = path.file_name()?.to_str()?;
-            name.strip_prefix(prefix)?.parse::<u32>().ok()
-        };
-        let mut queues: Vec<PathBuf> = entries
-            .flatten()
-            .map(|entry| entry.path())
-            .filter(|path| number(path).is_some())
-            .collect();
-        queues.sort_by_key(number);
-        queues
-    }
-
-    /// The masks that are set.
-    fn masks(&self, prefix: &str, file: &str) -> Vec<String> {
-        self.queues(prefix)
-            .iter()
-            .filter_map(|queue| fs::read_to_string(queue.join(file)).ok())
-            .map(|mask| mask.trim().to_owned())
-            .filter(|mask| parse::mask_is_set(mask))
-            .collect()
-    }
-}
-
-fn driver(device: &Path) -> Option<String> {
-    let target = fs::read_link(device.join("driver")).ok()?;
-    Some(target.file_name()?.to_str()?.to_owned())
-}
-
-fn numa_cpus(node: u32) -> Vec<u32> {
-    fs::read_to_string(format!("/sys/devices/system/node/node{node}/cpulist"))
-        .map(|list| parse::cpu_list(&list))
-        .unwrap_or_default()
+/// The kinds by transmit queue, where the root has a class for each queue: number 1 is queue 0.
+fn qdiscs_of_queues(qdiscs: &[Qdisc], ifindex: IfIndex) -> BTreeMap<u32, String> {
+    let major = |handle: u32| handle & 0xffff_0000;
+    let of_link = || qdiscs.iter().filter(|qdisc| qdisc.ifindex == ifindex);
+    let root = of_link()
+        .find(|qdisc| qdisc.is_root() && ["mq", "mqprio", "taprio"].contains(&&*qdisc.kind));
+    let Some(root) = root else {
+        return BTreeMap::new();
+    };
+    of_link()
+        .filter(|qdisc| !qdisc.is_root() && major(qdisc.parent) == major(root.handle))
+        .filter_map(|qdisc| {
+            let queue = (qdisc.parent & 0xffff).checked_sub(1)?;
+            Some((queue, qdisc.kind.clone()))
+        })
+        .collect()
 }
 
 fn kind(link: &Link, has_device: bool) -> String {
@@ -467,18 +476,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interrupts_without_packets_are_excluded() {
-        assert!(carries_packets("virtio2-input.0", "eth0"));
-        assert!(carries_packets("eth0-TxRx-0", "eth0"));
-        assert!(carries_packets("mlx5_comp0@pci:0000:01:00.0", "eth0"));
-        assert!(!carries_packets("virtio2-config", "eth0"));
-        assert!(!carries_packets("mlx5_async0@pci:0000:01:00.0", "eth0"));
-        assert!(!carries_packets("eth0", "eth0"));
+    fn rss_tables_show_unused_and_unequal_queues() {
+        let rss = |table: &[u32]| Rss::of(table, 4, true);
+        assert!(rss(&[0, 1, 2, 3, 0]).equal && rss(&[0, 1, 2, 3]).queues_unused.is_empty());
+        let uneven = rss(&[0, 0, 0, 3]);
+        assert_eq!(uneven.queues_unused, [1, 2]);
+        assert!(!uneven.equal && uneven.queues_used == 2);
+    }
+
+    #[test]
+    fn qdiscs_below_mq_belong_to_queues() {
+        let qdisc = |kind: &str, index, handle, parent| Qdisc {
+            ifindex: IfIndex(index),
+            kind: kind.to_owned(),
+            handle,
+            parent,
+        };
+        let root = u32::MAX;
+        let all = [
+            qdisc("mq", 2, 0x8001_0000, root),
+            qdisc("fq", 2, 0, 0x8001_0001),
+            qdisc("cake", 2, 0, 0x8001_0010),
+            qdisc("netem", 2, 0, 0x9000_0001),
+            qdisc("clsact", 2, 0xffff_0000, 0xffff_fff1),
+            qdisc("htb", 3, 0x1_0000, root),
+            qdisc("fq", 3, 0, 0x1_0001),
+        ];
+        let kinds = |index| qdiscs_of_queues(&all, IfIndex(index));
+        let expected = [(0, "fq".to_owned()), (15, "cake".to_owned())];
+        assert_eq!(kinds(2), BTreeMap::from(expected));
+        assert!(kinds(3).is_empty());
     }
 
     #[test]
     fn this_machines_loopback_is_described() {
-        let all = collect().unwrap();
+        let all = collect(&Machine::real()).unwrap();
         let lo = all.iter().find(|i| i.name == "lo").unwrap();
         assert_eq!((lo.kind.as_str(), lo.driver.as_deref()), ("loopback", None));
         assert!(lo.irqs.is_empty());

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::FeaturesReport;
+use super::cpus::HostCpus;
 use super::host::Host;
 use super::interface::Interface;
 use super::probes::Finding;
@@ -35,6 +36,15 @@ pub fn render(report: &FeaturesReport) -> serde_json::Result<String> {
         lines.push_str(&feature_line(finding)?);
     }
     for interface in &report.interfaces {
+        lines.push_str(&interface_line(interface)?);
+    }
+    Ok(lines)
+}
+
+/// The CPUs, then the interfaces by index; their collisions are in `advice`.
+pub fn render_cpus(cpus: &HostCpus, interfaces: &[Interface]) -> serde_json::Result<String> {
+    let mut lines = line("cpus", cpus)?;
+    for interface in interfaces {
         lines.push_str(&interface_line(interface)?);
     }
     Ok(lines)

@@ -430,7 +430,6 @@ mod tests {
             kernel: String::new(),
             arch: "x86_64",
             cpus: 2,
-            online_cpus: vec![0, 1],
             user: "nobody".to_owned(),
             capabilities,
         }

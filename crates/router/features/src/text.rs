@@ -1,6 +1,10 @@
-//! The report for people: the summary first, features by group, then each interface with what to improve.
+//! The report for people, and the parts that reports share: the summary first, features by group, then each interface with what to improve.
+
+use fairpath_machine::Interrupt;
+use fairpath_units::text::line;
 
 use super::FeaturesReport;
+use super::advice::Advice;
 use super::host::Host;
 use super::interface::Interface;
 use super::probes::{Finding, is_available};
@@ -9,7 +13,7 @@ use super::table::{Group, USES, Use};
 /// Lines wrap here.
 const COLUMNS: usize = 96;
 /// Where an interface's values begin.
-const VALUE_COLUMN: usize = 13;
+pub const VALUE_COLUMN: usize = 15;
 /// Where a feature's text begins.
 const TEXT_COLUMN: usize = 32;
 
@@ -31,7 +35,7 @@ impl Style {
         text.to_owned()
     }
 
-    fn heading(self, text: &str) -> String {
+    pub fn heading(self, text: &str) -> String {
         self.paint("1", text)
     }
 
@@ -128,8 +132,6 @@ fn feature(finding: &Finding, style: Style) -> String {
 }
 
 fn interface(i: &Interface, style: Style) -> String {
-    let title = format!("Interface {}", i.name);
-    let mut text = format!("{} (ifindex {})\n", style.heading(&title), i.ifindex);
     let rows = [
         ("link", Some(link(i))),
         ("queues", Some(queues(i))),
@@ -140,33 +142,40 @@ fn interface(i: &Interface, style: Style) -> String {
         ("qdisc", Some(qdisc(i))),
         ("XDP", Some(xdp(i))),
     ];
+    let mut text = title(i, style);
     for (name, value) in rows {
-        if let Some(value) = value {
-            let value = hanging(VALUE_COLUMN, &value);
-            text.push_str(&format!(
-                "  {name:<width$}{value}",
-                width = VALUE_COLUMN - 2
-            ));
-        }
+        text.extend(value.map(|value| label(name, &value)));
     }
-    text.push_str(&advice(i, style));
-    text
+    text + &advice(&i.advice, "improvements", style)
 }
 
-fn advice(i: &Interface, style: Style) -> String {
-    if i.advice.is_empty() {
-        return "  no improvements\n".to_owned();
+/// The first line of an interface.
+pub fn title(i: &Interface, style: Style) -> String {
+    let title = style.heading(&format!("Interface {}", line(&i.name)));
+    format!("{title} (ifindex {})\n", i.ifindex)
+}
+
+/// A row: its name, and its value in the column of values.
+pub fn label(name: &str, value: &str) -> String {
+    let value = hanging(VALUE_COLUMN, &line(value));
+    format!("  {name:<width$}{value}", width = VALUE_COLUMN - 2)
+}
+
+/// The list of `kind`: improvements, or collisions.
+pub fn advice(all: &[Advice], kind: &str, style: Style) -> String {
+    if all.is_empty() {
+        return format!("  no {kind}\n");
     }
-    let mut text = format!("  {}\n", style.paint("33", "improvements"));
-    for one in &i.advice {
+    let mut text = format!("  {}\n", style.paint("33", kind));
+    for one in all {
         let sentence = format!("{}: {}", one.what, one.why);
-        text.push_str(&format!("    - {}", hanging(6, &sentence)));
-        text.push_str(&format!("      # {}\n", one.command)); // never wrapped: to be copied
+        text.push_str(&format!("    - {}", hanging(6, &line(&sentence))));
+        text.push_str(&format!("      # {}\n", line(&one.command))); // never wrapped: to be copied
     }
     text
 }
 
-fn link(i: &Interface) -> String {
+pub fn link(i: &Interface) -> String {
     let mut words = vec![i.kind.clone()];
     words.extend(i.driver.iter().map(|driver| format!("driver {driver}")));
     words.push(i.link_type.clone());
@@ -207,10 +216,7 @@ fn rings(i: &Interface) -> Option<String> {
 }
 
 fn interrupts(i: &Interface) -> Option<String> {
-    let one = |irq: &super::interface::Irq| {
-        let cpus: Vec<String> = irq.effective_cpus.iter().map(u32::to_string).collect();
-        format!("{} {} on CPU {}", irq.irq, irq.action, cpus.join(","))
-    };
+    let one = |irq: &Interrupt| format!("{} {} on CPU {}", irq.number, irq.action, irq.effective);
     let all: Vec<String> = i.irqs.iter().map(one).collect();
     (!all.is_empty()).then(|| all.join("; "))
 }
@@ -252,7 +258,7 @@ fn offloads(i: &Interface) -> Option<String> {
         .then(|| format!("on: {}; off: {}", or_none(with(true)), or_none(with(false))))
 }
 
-fn qdisc(i: &Interface) -> String {
+pub fn qdisc(i: &Interface) -> String {
     let kind = i.qdisc.kind.as_deref().unwrap_or("none");
     match i.qdisc.children {
         0 => format!("{kind}, txqueuelen {}", i.txqueuelen_packets),
@@ -264,7 +270,7 @@ fn qdisc(i: &Interface) -> String {
     }
 }
 
-fn xdp(i: &Interface) -> String {
+pub fn xdp(i: &Interface) -> String {
     let program = match (i.xdp.program_id, i.xdp.program_mode) {
         (Some(id), Some(mode)) => format!("program {id} in {mode} mode"),
         _ => "no program".to_owned(),
