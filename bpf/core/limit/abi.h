@@ -15,7 +15,7 @@
 #define FP_LIMIT_LEVELS 4
 /* Bytes that one request may have: more than a GSO packet of BIG TCP. */
 #define FP_LIMIT_REQUEST (1u << 20)
-/* Times inside of a limit have so many more bits than nanoseconds. */
+/* Times inside of a limit have this number of bits more than nanoseconds. */
 #define FP_LIMIT_FRACTION 4
 /* Of fp_limit_pay: a packet waits whose bytes are not known. It is taken for as long as the last one. */
 #define FP_LIMIT_SOME 1
@@ -46,7 +46,7 @@ struct fp_limit {
 	u64 rest[7];
 };
 
-/* What one CPU has of a limit. */
+/* The part of a limit that one CPU has. */
 struct fp_limit_pool {
 	u64 tokens;   /* bytes that may leave; a debt is below 0 */
 	u64 waiting;  /* bytes of a grant that may leave from `ready` on */

@@ -171,7 +171,7 @@ FP_FUNC u32 fp_limit_climb(struct fp_limits FP_MEM *l FP_ARG, u32 number, u32 cp
 		wait = fp_limit_request(limit, pool, rate, need, now);
 		if (wait) {
 			first->wait = wait;
-			/* A class that waits for its site is not looked at again before. */
+			/* A class that waits for its site is not checked again before. */
 			if (first->ready < wait)
 				first->ready = wait;
 			return level;

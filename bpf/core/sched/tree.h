@@ -101,7 +101,7 @@ FP_INLINE u64 fp_send_time(struct fp_sched FP_MEM *s, struct fp_node FP_MEM *n)
 	return fp_call_policy(s, n, FP_SEND_TIME);
 }
 
-/* Charges `bytes` to limit `limit` of this scheduler, from 1, and asks for `next` bytes: see fp_limit_pay(). */
+/* Charges `bytes` to limit `limit` of this scheduler, from 1, and requests `next` bytes: see fp_limit_pay(). */
 FP_INLINE u64 fp_pay_limit(struct fp_sched FP_MEM *s, u32 limit, u32 bytes, u32 next)
 {
 	struct fp_limits FP_MEM *l = FP_AT(struct fp_limits, s, s->limits_at);

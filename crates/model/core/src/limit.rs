@@ -314,7 +314,7 @@ impl Drop for Memory {
 ///
 /// let rate = LimitRate::new(10_000_000_000);
 /// let limits = Limits::new(2, &[LimitConfig { rate, parent: None }])?;
-/// let mut cpu = limits.cpu(0).expect("it is used by nobody else");
+/// let mut cpu = limits.cpu(0).expect("it is unused");
 /// assert_eq!(cpu.take(0, 1514, 1_000_000_000), Ok(()));
 /// # Ok::<(), fairpath_core::limit::LimitError>(())
 /// ```
@@ -364,7 +364,7 @@ impl LimitCpu {
         later(unsafe { fp_native_limit_take(at, limit, self.cpu, bytes, now) })
     }
 
-    /// Charges `bytes` that left to one limit, and asks for the packet that waits behind: its bytes, 1 if they are not
+    /// Charges `bytes` that left to one limit, and requests a grant for the packet that waits behind: its bytes, 1 if they are not
     /// known, or 0 if none waits. It may leave now if the pool has anything, even if it has less.
     ///
     /// # Errors
@@ -673,7 +673,7 @@ impl Limits {
         unsafe { change_at.write_volatile(change) };
     }
 
-    /// What was granted ahead of the clock takes as long as at the new rate.
+    /// Grants ahead of the clock take as long as at the new rate.
     fn rescale(&self, limit: u32, now: u64, from: u64, to: u64) {
         let clock = now << FRACTION_BITS;
         let _ = self

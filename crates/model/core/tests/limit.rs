@@ -37,7 +37,7 @@ fn every_answer_is_that_of_the_oracle() {
     assert!(answers.iter().all(|count| *count > 1000));
 }
 
-/// What CPUs sent in a run: times and bytes, in order.
+/// A run: times and bytes of packets, in order.
 struct Run {
     sent: Vec<(u64, u64)>,
     grants: u64,
@@ -45,22 +45,22 @@ struct Run {
     end: u64,
 }
 
-/// How CPUs use a limit.
+/// The use of a limit by CPUs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
+enum LimitUse {
     /// They request bytes before these leave.
     Take,
     /// As schedulers: bytes leave, and the next packet waits for its time.
     Pay,
 }
 
-const WAYS: [Way; 2] = [Way::Take, Way::Pay];
+const USES: [LimitUse; 2] = [LimitUse::Take, LimitUse::Pay];
 
 /// CPUs with packets at their times; each tries again when it may.
 ///
 /// `offered` is the share of the rate that each CPU wants to send.
 fn run(
-    (limits, way): (&Limits, Way),
+    (limits, by): (&Limits, LimitUse),
     rate: LimitRate,
     offered: &[f64],
     bytes: u32,
@@ -95,10 +95,10 @@ fn run(
         if now >= out.end {
             continue;
         }
-        let answer = match way {
-            Way::Take => cpus[cpu].take(0, bytes, now),
-            Way::Pay if waited[cpu] => Ok(()),
-            Way::Pay => cpus[cpu].pay(0, 0, bytes, now),
+        let answer = match by {
+            LimitUse::Take => cpus[cpu].take(0, bytes, now),
+            LimitUse::Pay if waited[cpu] => Ok(()),
+            LimitUse::Pay => cpus[cpu].pay(0, 0, bytes, now),
         };
         if let Err(later) = answer {
             waited[cpu] = true;
@@ -111,7 +111,7 @@ fn run(
         // A queue holds no more than 10 ms.
         arrivals[cpu] = arrivals[cpu].max(now as f64 - 1e7);
         let mut next = now.max(arrivals[cpu] as u64);
-        if way == Way::Pay {
+        if by == LimitUse::Pay {
             waited[cpu] = next == now;
             let paid = cpus[cpu].pay(0, bytes, waited[cpu].into(), now);
             if let Some(later) = paid.err().filter(|_| waited[cpu]) {
@@ -161,21 +161,21 @@ fn demands(cpus: usize) -> Vec<(&'static str, Vec<f64>)> {
     ]
 }
 
-/// Each demand in each way.
-fn ways(
+/// Each demand with each use.
+fn by_use(
     demands: Vec<(&'static str, Vec<f64>)>,
-) -> impl Iterator<Item = (Way, (&'static str, Vec<f64>))> {
-    let ways = demands
+) -> impl Iterator<Item = (LimitUse, (&'static str, Vec<f64>))> {
+    let uses = demands
         .into_iter()
-        .map(|demand| WAYS.map(|way| (way, demand.clone())));
-    ways.flatten()
+        .map(|demand| USES.map(|by| (by, demand.clone())));
+    uses.flatten()
 }
 
 /// The most bytes above the rate: a scheduler may send a packet more than a pool has.
-fn most(limits: &Limits, limit: u32, way: Way, largest: u32) -> f64 {
-    let beyond = match way {
-        Way::Take => 0,
-        Way::Pay => u64::from(limits.cpus()) * u64::from(largest),
+fn most(limits: &Limits, limit: u32, by: LimitUse, largest: u32) -> f64 {
+    let beyond = match by {
+        LimitUse::Take => 0,
+        LimitUse::Pay => u64::from(limits.cpus()) * u64::from(largest),
     };
     (limits.burst(limit, largest) + beyond) as f64
 }
@@ -185,17 +185,17 @@ fn most(limits: &Limits, limit: u32, way: Way, largest: u32) -> f64 {
 fn limits_of_many_cpus_are_used_whole() {
     for (cpus, bits) in [(2, 10), (8, 25), (64, 100), (128, 400)] {
         let rate = LimitRate::new(bits * 1_000_000_000);
-        for (way, (name, offered)) in ways(demands(cpus)) {
+        for (by, (name, offered)) in by_use(demands(cpus)) {
             let limits = one(cpus as u32, rate);
-            let run = run((&limits, way), rate, &offered, 1514, 4_000_000, 0);
+            let run = run((&limits, by), rate, &offered, 1514, 4_000_000, 0);
             let sent: u64 = run.by_cpu.iter().sum();
             let wanted: f64 = offered.iter().sum::<f64>().min(1.0);
             let used = sent as f64 * 8e9 / (run.end - SECOND) as f64 / rate.bits as f64 / wanted;
             let shared = run.grants as f64 / run.sent.len() as f64;
             let above = excess(&run, rate);
-            let most = most(&limits, 0, way, 1514);
+            let most = most(&limits, 0, by, 1514);
             println!(
-                "{cpus} CPUs, {bits} Gbit/s, {way:?}, {name}: {:.2} % used, {shared:.3} shared operations a packet, {above:.0} of {most:.0} bytes above",
+                "{cpus} CPUs, {bits} Gbit/s, {by:?}, {name}: {:.2} % used, {shared:.3} shared operations a packet, {above:.0} of {most:.0} bytes above",
                 used * 100.0
             );
             assert!(used >= 0.995, "{cpus} CPUs, {name}: {used}");
@@ -217,16 +217,13 @@ fn starved_cpus_take_turns() {
         (512, 10_000_000_000),
         (64, 5_000_000),
     ];
-    for ((cpus, bits), way) in cases
-        .into_iter()
-        .flat_map(|case| WAYS.map(|way| (case, way)))
-    {
+    for ((cpus, bits), by) in cases.into_iter().flat_map(|case| USES.map(|by| (case, by))) {
         let rate = LimitRate::new(bits);
         let limits = one(cpus, rate);
         let pool = (bits / 80_000 / u64::from(cpus)).max(1514);
         let length = 100 * pool * u64::from(cpus) * 8_000_000_000 / bits;
         let run = run(
-            (&limits, way),
+            (&limits, by),
             rate,
             &vec![1.0; cpus as usize],
             1514,
@@ -237,7 +234,7 @@ fn starved_cpus_take_turns() {
             run.by_cpu.iter().min().unwrap(),
             run.by_cpu.iter().max().unwrap(),
         );
-        println!("{cpus} CPUs, {bits} bit/s, {way:?}: {least} to {most} bytes, pools of {pool}");
+        println!("{cpus} CPUs, {bits} bit/s, {by:?}: {least} to {most} bytes, pools of {pool}");
         assert!(
             most - least <= 2 * pool + 1514,
             "{cpus} CPUs: {least} to {most}"
@@ -250,16 +247,16 @@ fn starved_cpus_take_turns() {
 fn low_rates_are_used_whole() {
     for bits in [100_000, 2_000_000, 50_000_000, 1_000_000_000] {
         let rate = LimitRate::new(bits);
-        for (way, (name, offered)) in ways(demands(64)) {
+        for (by, (name, offered)) in by_use(demands(64)) {
             let limits = one(64, rate);
             let length = 2000 * 1514 * 8 * 1_000_000_000 / bits;
-            let run = run((&limits, way), rate, &offered, 1514, length, 0);
+            let run = run((&limits, by), rate, &offered, 1514, length, 0);
             let sent: u64 = run.by_cpu.iter().sum();
             let wanted = offered.iter().sum::<f64>().min(1.0);
             let used = sent as f64 * 8e9 / (run.end - SECOND) as f64 / bits as f64 / wanted;
             let above = excess(&run, rate);
             println!(
-                "{bits} bit/s, {way:?}, {name}: {:.2} % used, {above:.0} bytes above",
+                "{bits} bit/s, {by:?}, {name}: {:.2} % used, {above:.0} bytes above",
                 used * 100.0
             );
             assert!(used >= 0.99, "{bits} bit/s, {name}: {used}");
@@ -272,7 +269,7 @@ fn low_rates_are_used_whole() {
     }
 }
 
-/// CPUs with bursts, pauses and clocks of their own, that come late, and stop: no interval has more of a class, of
+/// CPUs with bursts, pauses and separate clocks, that come late, and stop: no interval has more of a class, of
 /// its site or of the port than the bound.
 #[test]
 fn no_interval_has_more_than_the_bound() {

@@ -89,7 +89,7 @@ fn run(pools: u64, send: fn(LimitCpu, &AtomicU64) -> LimitCpu) {
     assert_eq!(limits.resets(0), 0);
     let ahead = limits.granted(0) as i64 - SECOND as i64;
     let (least, end) = (granted, clock.load(Ordering::SeqCst) as i64);
-    // Rounded to 1/16 ns for each grant. A clock that went on beyond the word lost what was not granted.
+    // Rounded to 1/16 ns for each grant. A clock beyond the word lost what was not granted.
     let grants: i64 = pools().map(|pool| i64::from(pool.grants)).sum();
     assert!(ahead >= least, "{granted} bytes are granted in {ahead} ns");
     assert!(

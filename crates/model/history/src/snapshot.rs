@@ -232,12 +232,12 @@ pub struct Queue {
     /// Text: the CPU that keeps the class below its rate, and the remedy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound: Option<String>,
-    /// What each worker did, if there are several; only with [`Query::workers`] or of a whole link.
+    /// The part of each worker, if there are several; only with [`Query::workers`] or of a whole link.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<QueueWorker>,
 }
 
-/// What one worker did of a queue that several workers serve.
+/// The part of one worker in a queue that several workers serve.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct QueueWorker {
     /// Its number, from 0.

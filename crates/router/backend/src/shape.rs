@@ -78,7 +78,7 @@ pub struct Reading {
     pub counters: BTreeMap<String, u64>,
     /// Which custom policy was stopped, and why: packets continue as in a FIFO.
     pub stopped: Option<String>,
-    /// What each worker of a side did, if there are several.
+    /// Packets of each worker of a side, if there are several.
     pub workers: Both<Vec<WorkerFigures>>,
     /// The threads that shape.
     pub threads: Vec<Thread>,

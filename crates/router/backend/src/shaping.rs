@@ -95,7 +95,7 @@ struct Port {
     /// Bytes sent until the reading before, by node, and the time between the readings, seconds.
     sent_before: Both<Vec<u64>>,
     interval: f64,
-    /// What workers had sent at the reading before.
+    /// Those of workers at the reading before.
     workers_before: Both<Vec<WorkerFigures>>,
     threads: Threads,
     /// Rates that [`Shaping::set`] changed, bit/s, by node; `true` is the floor.
@@ -632,7 +632,7 @@ impl Shaping {
         ))
     }
 
-    /// The queues of a class, down and up; with what each worker did of them, if wanted.
+    /// The queues of a class, down and up; with the part of each worker, if wanted.
     pub fn queues(&self, class: &str, workers: bool) -> [Option<Queue>; 2] {
         Side::BOTH.map(|side| {
             let tree = self.lines.trees.get(side);
@@ -815,7 +815,7 @@ impl Port {
         Some(queue)
     }
 
-    /// What each worker did of a node, if there are several.
+    /// The part of each worker in a node, if there are several.
     fn parts(&self, side: Side, node: u32) -> Vec<QueueWorker> {
         let (now, before) = (
             self.reading.workers.get(side),

@@ -23,7 +23,7 @@ pub struct Team {
     stack: bool,
 }
 
-/// What one worker of several did, by node.
+/// Packets of one worker of several, by node.
 #[derive(Clone, Debug, Default)]
 pub struct WorkerFigures {
     /// Packets sent.
@@ -46,11 +46,11 @@ impl WorkerFigures {
 }
 
 /// Packets of a worker, at least, if the whole side may have as many.
-const LEAST_PACKETS: u32 = 1024;
+const MIN_PACKETS: u32 = 1024;
 
 /// Packets that one of `workers` workers may hold, of `limit` of all.
 pub fn packets_of(limit: u32, workers: u32) -> u32 {
-    limit.div_ceil(workers.max(1)).max(LEAST_PACKETS.min(limit))
+    limit.div_ceil(workers.max(1)).max(MIN_PACKETS.min(limit))
 }
 
 /// The tree of one of `workers` workers: each holds a part of the packets.

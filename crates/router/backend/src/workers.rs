@@ -1,4 +1,4 @@
-//! How many workers shape, and why.
+//! The number of workers that shape, and its reason.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -8,7 +8,7 @@ use fairpath_shape::Side;
 
 use crate::shape::Job;
 
-/// What one worker of a back end carries on an ordinary machine.
+/// The rate that one worker of a back end carries on an ordinary machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacity {
     /// Bits a second.

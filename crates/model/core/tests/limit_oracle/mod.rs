@@ -67,7 +67,7 @@ struct Pool {
 }
 
 impl Pool {
-    /// What time and other rates end.
+    /// Ends what time and other rates end.
     fn expire(&mut self, rate: &Rate, change: u32, now: u64) {
         if self.change != change {
             self.change = change;
@@ -291,7 +291,7 @@ fn rate(random: &mut Random) -> LimitRate {
     }
 }
 
-/// Random requests of CPUs whose clocks go on by steps, also by long ones and back.
+/// Random requests of CPUs whose clocks continue by steps, also by long ones and back.
 pub fn log(seed: u64) -> Log {
     let mut random = Random::new(seed);
     let cpus = random.pick(&[1, 2, 8, 64, 512]);

@@ -27,7 +27,7 @@ use crate::team::{Team, packets_of};
 use crate::workers::{self, Capacity};
 use crate::{Mode, Via};
 
-/// What a worker carries with packets of 1,500 bytes, copied.
+/// The rate that a worker carries with packets of 1,500 bytes, copied.
 const CAPACITY: Capacity = Capacity {
     bps: 2_000_000_000,
     both: true,

@@ -72,7 +72,7 @@ impl Numbers {
     }
 }
 
-/// What a worker carries with GSO packets.
+/// The rate that a worker carries with GSO packets.
 const CAPACITY: Capacity = Capacity {
     bps: 2_500_000_000,
     both: false,

@@ -57,7 +57,7 @@ impl Threads {
         &self.present
     }
 
-    /// The CPU that keeps a class below its ceiling, and the remedy. `parts`: what each worker did of it.
+    /// The CPU that keeps a class below its ceiling, and the remedy. `parts`: of each worker.
     pub fn bound(&self, side: Side, ceil: Option<u64>, parts: &[QueueWorker]) -> Option<String> {
         let ceil = ceil.filter(|ceil| *ceil > 0)? as f64;
         let rate: f64 = parts.iter().map(|part| part.rate_bps).sum();
@@ -86,7 +86,7 @@ impl Threads {
     }
 }
 
-/// What each worker did of a node. `before`: at the reading before, `interval` seconds ago.
+/// The part of each worker in a node. `before`: at the reading before, `interval` seconds ago.
 pub fn parts(
     now: &[WorkerFigures],
     before: &[WorkerFigures],

@@ -205,7 +205,7 @@ fn threads(out: &mut String, workers: &[Worker]) -> std::fmt::Result {
     Ok(())
 }
 
-/// What each worker did of a queue.
+/// The part of each worker in a queue.
 fn parts(out: &mut String, queue: &Queue) -> std::fmt::Result {
     let all: f64 = queue.workers.iter().map(|part| part.rate_bps).sum();
     for part in &queue.workers {
