@@ -30,6 +30,7 @@ mod cpus;
 mod daemon;
 mod engine;
 mod impair;
+mod limits;
 mod live;
 mod machine;
 mod made;
@@ -90,6 +91,8 @@ enum What {
     Check(check::Args),
     /// Nanoseconds of a pop and a push, natively and in the kernel (root)
     Pifo(pifo::Args),
+    /// Nanoseconds of a decision of a limit that CPUs share, next to a lock and to compare-and-swap (root)
+    Limits(limits::Args),
     /// Seconds from rules to an image, and nanoseconds of a packet (root)
     Rules(rules::Args),
     /// Loaded rules on pings and forwarded packets, next to iptables-legacy and nftables (root)
@@ -173,6 +176,7 @@ fn main() -> anyhow::Result<()> {
         mut offline,
     ) = (None, None, None, None, None, None, None, None, None, None);
     let (mut afxdp, mut nfqueue, mut shape, mut impair) = (None, None, None, None);
+    let mut limits = None;
     let mut rules_hooks = None;
     let mut rules_replace = None;
     let mut rules_early = None;
@@ -184,6 +188,7 @@ fn main() -> anyhow::Result<()> {
         Some(What::Daemon(args)) => daemon = Some(args),
         Some(What::Check(args)) => check = Some(args),
         Some(What::Pifo(args)) => pifo = Some(args),
+        Some(What::Limits(args)) => limits = Some(args),
         Some(What::Rules(args)) => rules = Some(args),
         Some(What::RulesHooks(args)) => rules_hooks = Some(args),
         Some(What::RulesEarly(args)) => rules_early = Some(args),
@@ -215,6 +220,8 @@ fn main() -> anyhow::Result<()> {
     let check = part(check, check::run, check::CheckReport::text, text)?;
     let pifo = pifo.or_else(|| all.then(pifo::Args::usual));
     let pifo = part(pifo, pifo::run, pifo::PifoReport::text, text)?;
+    let limits = limits.or_else(|| all.then(limits::Args::usual));
+    let limits = part(limits, limits::run, limits::LimitsReport::text, text)?;
     let rules = rules.or_else(|| all.then(rules::Args::usual));
     let rules = part(rules, rules::run, rules::RulesReport::text, text)?;
     let rules_hooks = rules_hooks.or_else(|| all.then(rules::hooks::Args::usual));
@@ -275,7 +282,7 @@ fn main() -> anyhow::Result<()> {
     if !text {
         let all = json!({
             "schema": 1, "machine": machine,
-            "live": live, "classes": classes, "daemon": daemon, "check": check, "pifo": pifo, "rules": rules,
+            "live": live, "classes": classes, "daemon": daemon, "check": check, "pifo": pifo, "limits": limits, "rules": rules,
             "rules_hooks": rules_hooks,
             "rules_replace": rules_replace,
             "rules_early": rules_early,

@@ -2,7 +2,10 @@
 /*
  * limit.bpf.c: the kernel runtime of limits, without attaching: requests from the arena (tests, benches).
  *
- *   limit_run  makes requests one by one, for the CPUs that they name, and writes each answer
+ *   limit_run         makes requests one by one, for the CPUs that they name, and writes each answer
+ *   limit_spin_pool   charges the first request again and again, for benches; so does
+ *   limit_spin_lock   a bucket with a spin lock, and
+ *   limit_spin_empty  nothing
  */
 #include "kernel.h"
 #include "../core/limit/limit.h"
@@ -59,6 +62,87 @@ int limit_run(void *ctx)
 						  op->bytes, op->paid - 1, op->now);
 		else
 			op->answer = fp_limit_take(limits, op->limit, op->cpu, op->bytes, op->now);
+	}
+	return 0;
+}
+
+FP_INLINE struct limit_op FP_MEM *first_op(struct limit_run_input FP_MEM *input)
+{
+	return FP_AT(struct limit_op, input, input->ops);
+}
+
+SEC("syscall")
+int limit_spin_empty(void *ctx)
+{
+	struct limit_run_input FP_MEM *input;
+
+	asm volatile("" : : "r"(&arena));
+	input = (struct limit_run_input FP_MEM *)FP_ARENA_START;
+	fp_loop(input->done, input->count)
+		asm volatile("");
+	return 0;
+}
+
+SEC("syscall")
+int limit_spin_pool(void *ctx)
+{
+	struct limit_run_input FP_MEM *input;
+	struct fp_limits FP_MEM *limits;
+	struct limit_op FP_MEM *op;
+
+	asm volatile("" : : "r"(&arena));
+	input = (struct limit_run_input FP_MEM *)FP_ARENA_START;
+	limits = FP_AT(struct fp_limits, input, input->limits);
+	op = first_op(input);
+	fp_loop(input->done, input->count)
+		fp_limit_pay(fp_limit_at(limits, 0), fp_limit_pool_at(limits, 0, 0), op->bytes, 1,
+			     op->now);
+	return 0;
+}
+
+struct bpf_spin_lock {
+	u32 val;
+};
+
+/* A token bucket of all CPUs. */
+struct locked {
+	struct bpf_spin_lock lock;
+	u64 tokens;
+	u64 last;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct locked);
+} bucket SEC(".maps");
+
+SEC("syscall")
+int limit_spin_lock(void *ctx)
+{
+	struct limit_run_input FP_MEM *input;
+	struct limit_op FP_MEM *op;
+	struct locked *b;
+	u32 key = 0;
+
+	asm volatile("" : : "r"(&arena));
+	input = (struct limit_run_input FP_MEM *)FP_ARENA_START;
+	op = first_op(input);
+	b = bpf_map_lookup_elem(&bucket, &key);
+	if (!b)
+		return 0;
+	fp_loop(input->done, input->count) {
+		u64 now = op->now, bytes = op->bytes;
+
+		bpf_spin_lock(&b->lock);
+		b->tokens += (now - b->last) * 1250;
+		b->last = now;
+		if (b->tokens >= bytes)
+			b->tokens -= bytes;
+		else
+			b->tokens = 1ull << 40;
+		bpf_spin_unlock(&b->lock);
 	}
 	return 0;
 }

@@ -47,7 +47,7 @@ pub use forward::{
 };
 pub use impair::{Loss, LossCounts, LossError, LossOptions};
 pub use inject::{Arrived, Fan, InjectError, Injector, Side, Traffic};
-pub use limit::{KernelLimitError, KernelLimits};
+pub use limit::{KernelLimitError, KernelLimits, LimitSpin};
 pub use mark::{Mark, MarkCount, MarkError, MarkOptions, Took};
 pub use names::has_map;
 pub use netfilter::{HookedProgram, netfilter_programs};

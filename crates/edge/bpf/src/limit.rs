@@ -26,6 +26,22 @@ pub enum KernelLimitError {
     Replay(#[from] ReplayError),
 }
 
+/// The operation that [`KernelLimits::spin`] repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitSpin {
+    /// Nothing: the cost of the loop.
+    Empty,
+    /// A decision from a pool.
+    Pool,
+    /// A token bucket with a spin lock.
+    Lock,
+}
+
+impl LimitSpin {
+    /// All, the empty one first.
+    pub const ALL: [LimitSpin; 3] = [LimitSpin::Empty, LimitSpin::Pool, LimitSpin::Lock];
+}
+
 /// Limits in the kernel.
 pub struct KernelLimits {
     limits: Limits,
@@ -60,6 +76,31 @@ impl KernelLimits {
     /// [`KernelLimitError::Replay`].
     pub fn run(&mut self, requests: &mut [LimitRequest]) -> Result<(), KernelLimitError> {
         Ok(self.replay.run(requests, &self.skel.progs.limit_run)?)
+    }
+
+    /// Charges `bytes` to the first limit `count` times, for benches.
+    ///
+    /// # Errors
+    /// [`KernelLimitError::Replay`].
+    pub fn spin(
+        &mut self,
+        spin: LimitSpin,
+        count: u32,
+        bytes: u32,
+        now: u64,
+    ) -> Result<(), KernelLimitError> {
+        let progs = &self.skel.progs;
+        let program = match spin {
+            LimitSpin::Empty => &progs.limit_spin_empty,
+            LimitSpin::Pool => &progs.limit_spin_pool,
+            LimitSpin::Lock => &progs.limit_spin_lock,
+        };
+        let request = LimitRequest {
+            bytes,
+            now,
+            ..LimitRequest::default()
+        };
+        Ok(self.replay.repeat(request, count, program)?)
     }
 
     /// The limits, for user space while nothing runs.

@@ -108,22 +108,47 @@ impl<O: Copy> Replay<O> {
         Ok(())
     }
 
+    /// Runs `program` until it has repeated `op` `count` times.
+    pub fn repeat(
+        &mut self,
+        op: O,
+        count: u32,
+        program: &ProgramMut<'_>,
+    ) -> Result<(), ReplayError> {
+        let mut at = 0;
+        while at < count {
+            // SAFETY: place() reserved memory for operations, and no program runs.
+            unsafe { self.ops.write_volatile(op) };
+            let done = self.start(count - at, program)?;
+            if done == 0 {
+                return Err(ReplayError::Stuck { at: at as usize });
+            }
+            at += done;
+        }
+        Ok(())
+    }
+
     /// Runs at most [`OPS`] operations, and returns how many were done.
     fn run_part(&mut self, ops: &mut [O], program: &ProgramMut<'_>) -> Result<usize, ReplayError> {
         // SAFETY: place() reserved memory for OPS operations.
         unsafe { std::ptr::copy_nonoverlapping(ops.as_ptr(), self.ops.as_ptr(), ops.len()) };
+        let done = self.start(ops.len() as u32, program)? as usize;
+        // SAFETY: memory for OPS operations, of which `done` were written to.
+        unsafe { std::ptr::copy_nonoverlapping(self.ops.as_ptr(), ops.as_mut_ptr(), done) };
+        Ok(done)
+    }
+
+    /// Starts `program` once for `count` operations, and returns how many were done.
+    fn start(&mut self, count: u32, program: &ProgramMut<'_>) -> Result<u32, ReplayError> {
         // SAFETY: the input is mapped, and no program runs.
         let mut input = unsafe { self.input.read_volatile() };
-        (input.count, input.done) = (ops.len() as u32, 0);
+        (input.count, input.done) = (count, 0);
         // SAFETY: as above.
         unsafe { self.input.write_volatile(input) };
         let run = program.test_run(ProgramInput::default());
         run.map_err(ReplayError::TestRun)?;
         // SAFETY: as above.
-        let done = unsafe { self.input.read_volatile() }.done as usize;
-        let done = done.min(ops.len());
-        // SAFETY: memory for OPS operations, of which `done` were written to.
-        unsafe { std::ptr::copy_nonoverlapping(self.ops.as_ptr(), ops.as_mut_ptr(), done) };
-        Ok(done)
+        let done = unsafe { self.input.read_volatile() }.done;
+        Ok(done.min(count))
     }
 }
