@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * mark.bpf.c: passes the class of a packet to HTB, at tcx egress of the shaped interface.
+ * mark.bpf.c: the class of a packet at tcx egress of the shaped interface: passes it to HTB, or drops the
+ * packet above the limit of its class.
  *
- *   mark_egress[_raw]   skb->priority = HTB's major and the minor of the class; _raw for devices
- *                       without a link header (ppp, tun)
+ *   mark_egress[_raw]    skb->priority = HTB's major and the minor of the class; _raw for devices
+ *                        without a link header (ppp, tun)
+ *   police_egress[_raw]  drops what the limit of the class has no tokens for; all CPUs share a limit
  *
  * HTB puts a packet into the leaf that its priority names, without a filter. The class is that of
  * one end of the packet, by the same rules as elsewhere. Packets without a class go to the minor of
  * class 0. Each of the two images of the rules has a table of minors, so that one store changes
- * both. The verdict is always "next".
+ * both. For limits, the table has their numbers, from 1; 0: no limit. The verdict is "next", except
+ * for packets above their limit.
  *
  * Deliberately absent: flows, times, samples. See rtt.bpf.c.
  */
 #include "kernel.h"
+#include "../core/limit/limit.h"
 #include "../core/sched/meta.h"
 #include "head.h"
 
@@ -33,6 +37,8 @@ struct {
 struct fp_mark_count {
 	u64 packets; /* on the wire: segments of a GSO packet */
 	u64 bytes;   /* as HTB charges them */
+	u64 dropped; /* of them: packets above the limit */
+	u64 dropped_bytes;
 };
 
 /* Mirrored in src/mark.rs. */
@@ -43,6 +49,7 @@ struct fp_mark {
 	u64 minors[2]; /* u32 by class number, for each image of the rules; 0: as class 0 */
 	u64 counts;    /* struct fp_mark_count by CPU and class number */
 	u64 metas;     /* struct fp_meta by CPU */
+	u64 limits;    /* struct fp_limits; 0 none */
 };
 
 /* Its offset in the arena. Set before loading. */
@@ -107,11 +114,16 @@ FP_INLINE u32 class_of(struct __sk_buff *skb, struct fp_work FP_MEM *w, u32 cpu)
 	return m->class_id < the_mark()->classes ? m->class_id : 0;
 }
 
-FP_INLINE void count(struct fp_mark FP_MEM *mark, u32 cpu, u32 class, struct __sk_buff *skb)
+FP_INLINE struct fp_mark_count FP_MEM *count_of(struct fp_mark FP_MEM *mark, u32 cpu, u32 class)
 {
 	u64 row = (u64)cpu * mark->classes + class;
-	struct fp_mark_count FP_MEM *c =
-		(struct fp_mark_count FP_MEM *)(mark->counts + row * sizeof(struct fp_mark_count));
+
+	return (struct fp_mark_count FP_MEM *)(mark->counts + row * sizeof(struct fp_mark_count));
+}
+
+FP_INLINE void count(struct fp_mark FP_MEM *mark, u32 cpu, u32 class, struct __sk_buff *skb)
+{
+	struct fp_mark_count FP_MEM *c = count_of(mark, cpu, class);
 	u32 segs = skb->gso_segs;
 
 	c->packets += segs ? segs : 1;
@@ -151,6 +163,56 @@ FP_INLINE int mark_skb(struct __sk_buff *skb, u32 link)
 	if (mark_softirqs_nest)
 		fp_store_release32(&w->busy, 0);
 	return TCX_NEXT;
+}
+
+/* True if the limit of the class, or one around it, has no tokens for the packet. */
+FP_INLINE int is_above_limit(struct fp_mark FP_MEM *mark, u32 image, u32 class, u32 cpu, u32 bytes)
+{
+	struct fp_limits FP_MEM *limits = (struct fp_limits FP_MEM *)mark->limits;
+	u32 limit = minor_of(mark, image, class);
+
+	if (!mark->limits || !limit || limit > limits->count || cpu >= limits->cpus)
+		return 0;
+	return fp_limit_take(limits, limit - 1, cpu, bytes, bpf_ktime_get_ns()) != 0;
+}
+
+/* A GSO packet passes or is dropped as a whole. */
+FP_INLINE int police_skb(struct __sk_buff *skb, u32 link)
+{
+	u32 cpu = bpf_get_smp_processor_id(), class, segs = skb->gso_segs;
+	struct fp_rtt FP_MEM *r = the_rules();
+	struct fp_mark FP_MEM *mark = the_mark();
+	struct fp_mark_count FP_MEM *c;
+	struct fp_work FP_MEM *w;
+	int verdict = TCX_NEXT;
+
+	if (!claim_work(r, cpu))
+		return TCX_NEXT;
+	w = fp_work_of(r, cpu);
+	fill_frame(skb, w, link);
+	class = class_of(skb, w, cpu);
+	count(mark, cpu, class, skb);
+	if (is_above_limit(mark, w->image, class, cpu, skb->wire_len)) {
+		c = count_of(mark, cpu, class);
+		c->dropped += segs ? segs : 1;
+		c->dropped_bytes += skb->wire_len;
+		verdict = TCX_DROP;
+	}
+	if (mark_softirqs_nest)
+		fp_store_release32(&w->busy, 0);
+	return verdict;
+}
+
+SEC("tcx/egress")
+int police_egress(struct __sk_buff *skb)
+{
+	return police_skb(skb, FP_LINK_ETHERNET);
+}
+
+SEC("tcx/egress")
+int police_egress_raw(struct __sk_buff *skb)
+{
+	return police_skb(skb, FP_LINK_RAW);
 }
 
 SEC("tcx/egress")

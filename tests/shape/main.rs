@@ -20,6 +20,7 @@ mod latency;
 mod later;
 mod life;
 mod own;
+mod police;
 mod programs;
 mod recorded;
 mod refused;

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use crate::by;
 use crate::scene::{PORT, Scene, for_a_time, number, queue, settled, upstream_lost};
 
-const MBIT: f64 = 1e6;
+pub const MBIT: f64 = 1e6;
 /// Bytes of a datagram in its frame.
-const FRAME: usize = 1514;
+pub const FRAME: usize = 1514;
 const HEADERS: usize = 42;
 /// Addresses of subscribers: a hash of theirs and the server's selects the worker of NFQUEUE.
 const SUBSCRIBERS: u8 = 8;
@@ -26,13 +26,19 @@ const SITE: &str =
     "[[class]]\nname = \"site\"\nprefix = \"10.10.1.0/24\"\ndown = \"90mbit\"\nup = \"40mbit\"\n";
 const RATES: &str = "down = \"95mbit\"\nup = \"95mbit\"";
 
-fn subscriber(number: u8) -> Ipv4Addr {
+pub fn subscriber(number: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 10, 1, 100 + number)
 }
 
 /// A router with subscribers, two queues at each interface and two workers.
 fn scene(port: &'static str) -> Scene {
     let scene = Scene::with_workers(port, Offloads::Off);
+    give_subscribers(&scene);
+    scene
+}
+
+/// The client has all addresses of subscribers.
+pub fn give_subscribers(scene: &Scene) {
     for at in 0..SUBSCRIBERS {
         let address = format!("{}/24", subscriber(at));
         let command = ["ip", "address", "add", &address, "dev", "eth0"];
@@ -40,18 +46,17 @@ fn scene(port: &'static str) -> Scene {
     }
     let all: Vec<Ipv4Addr> = (0..SUBSCRIBERS).map(subscriber).collect();
     scene.meet(&all);
-    scene
 }
 
 /// Datagrams of several sockets in turn, at a rate, until this is dropped.
-struct Senders {
+pub struct Senders {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<u64>>,
 }
 
 impl Senders {
     /// From each of these addresses, by `sockets` of its ports, at `bps` of frames together.
-    fn start(ns: &Netns, from: &[Ipv4Addr], sockets: usize, to: IpAddr, bps: f64) -> Senders {
+    pub fn start(ns: &Netns, from: &[Ipv4Addr], sockets: usize, to: IpAddr, bps: f64) -> Senders {
         let bind = || -> Vec<UdpSocket> {
             let each = from
                 .iter()
@@ -81,7 +86,7 @@ impl Senders {
         }
     }
 
-    fn finish(mut self) -> u64 {
+    pub fn finish(mut self) -> u64 {
         self.over.store(true, Ordering::Relaxed);
         self.thread.take().unwrap().join().unwrap()
     }
@@ -107,7 +112,7 @@ fn arrivals(bytes: &[u8]) -> Vec<(f64, f64)> {
 }
 
 /// The most bytes above a rate, in any time between two packets.
-fn excess(arrivals: &[(f64, f64)], bps: f64) -> f64 {
+pub fn excess(arrivals: &[(f64, f64)], bps: f64) -> f64 {
     let (mut most, mut lowest, mut sum) = (0.0f64, f64::MAX, 0.0);
     for (at, bytes) in arrivals {
         let line = at * bps / 8.0;
@@ -119,7 +124,7 @@ fn excess(arrivals: &[(f64, f64)], bps: f64) -> f64 {
 }
 
 /// Bit/s from the first to the last packet.
-fn rate(arrivals: &[(f64, f64)]) -> f64 {
+pub fn rate(arrivals: &[(f64, f64)]) -> f64 {
     let (Some((first, _)), Some((last, bytes))) = (arrivals.first(), arrivals.last()) else {
         return 0.0;
     };
@@ -128,7 +133,7 @@ fn rate(arrivals: &[(f64, f64)]) -> f64 {
 }
 
 /// Datagrams that the server receives for some time.
-fn captured(scene: &Scene, time: Duration) -> Vec<(f64, f64)> {
+pub fn captured(scene: &Scene, time: Duration) -> Vec<(f64, f64)> {
     let options = CaptureOptions::default();
     let capture = Capture::start_anonymous(&scene.net.server, "eth0", &options).unwrap();
     for_a_time(time);

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 pub use fairpath_backend::htb_tree as tree_of;
-use fairpath_bpf::{Mark, MarkOptions, Pins, Took};
+use fairpath_bpf::{Mark, MarkOptions, MarkTo, Pins, Took};
 use fairpath_core::Rules;
 use fairpath_core::sched::End;
 use fairpath_netlink::{
@@ -69,7 +69,7 @@ impl Shaped {
         let mark = Mark::load(&MarkOptions {
             classes,
             end,
-            major: HTB_MAJOR,
+            to: MarkTo::Htb(HTB_MAJOR),
         })?;
         Ok(Shaped {
             htb: Htb::open()?,
@@ -135,7 +135,7 @@ impl Shaped {
     /// As [`Mark::detach_pinned`] and [`Htb::remove`].
     pub fn remove(&mut self, pins: &Pins) -> Result<[bool; 2]> {
         let (name, ifindex) = (&self.name, self.ifindex);
-        let marked = Mark::detach_pinned(pins, ifindex)?;
+        let marked = Mark::detach_pinned(pins, ifindex, MarkTo::Htb(HTB_MAJOR))?;
         let shaped = self.htb.remove(Device { ifindex, name }, HTB_MAJOR)?;
         Ok([marked, shaped])
     }

@@ -12,7 +12,7 @@
 /* No parent. */
 #define FP_LIMIT_NONE 0xffffffffu
 /* Limits from a class to the port. */
-#define FP_LIMIT_LEVELS 4
+#define FP_LIMIT_LEVELS 8
 /* Bytes that one request may have: more than a GSO packet of BIG TCP. */
 #define FP_LIMIT_REQUEST (1u << 20)
 /* Times inside of a limit have this number of bits more than nanoseconds. */

@@ -1,8 +1,10 @@
-//! Marks that select HTB classes for packets, at tcx egress of the shaped interface.
+//! Classes of packets at tcx egress of the shaped interface: marks that select HTB classes, or limits.
 //!
 //! ```text
 //! rules + minors --set--> arena <-- mark.bpf.c: fp_parse_and_classify -> class number -> minor -> skb->priority
 //! ```
+//!
+//! With limits, the table has their numbers, and packets above them are dropped. All CPUs share a limit.
 //!
 //! The program runs before other programs of the hook, so that none of them can end the chain
 //! first. Rules of an operator (`skbedit priority`, run later) have priority. `egress-qos-map` of a
@@ -16,6 +18,7 @@
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
+use fairpath_core::limit::{LimitConfig, LimitError, Limits};
 use fairpath_core::sched::{End, Meta};
 use fairpath_core::{Config, Memory, Rules, TooManyRules};
 use fairpath_units::IfIndex;
@@ -34,8 +37,6 @@ const FLOWS: u32 = 8;
 /// Bytes of `struct __sk_buff` in a test run, and the offset of its priority (`linux/bpf.h`).
 const SKB_CONTEXT_BYTES: usize = 192;
 const SKB_PRIORITY_AT: usize = 32;
-/// Name of the pins of this program.
-const PIN_KIND: &str = "mark";
 
 /// Packets could not be marked.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +67,9 @@ pub enum MarkError {
         /// Capacity.
         capacity: u32,
     },
+    /// Invalid limits.
+    #[error(transparent)]
+    Limit(#[from] LimitError),
     /// The rules do not fit.
     #[error("set the marking program's rules")]
     Rules(#[from] TooManyRules),
@@ -84,8 +88,27 @@ pub struct MarkOptions {
     pub classes: u32,
     /// The end whose class counts: [`End::Receiver`] on an interface towards subscribers.
     pub end: End,
-    /// HTB's major number.
-    pub major: u16,
+    /// The use of a class.
+    pub to: MarkTo,
+}
+
+/// The use of the class of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkTo {
+    /// The packet gets the priority that selects a class of the HTB with this major number.
+    Htb(u16),
+    /// A packet above the limit of its class is dropped.
+    Limits,
+}
+
+impl MarkTo {
+    /// Of the pins of the program.
+    fn kind(self) -> &'static str {
+        match self {
+            MarkTo::Htb(_) => "mark",
+            MarkTo::Limits => "police",
+        }
+    }
 }
 
 /// Counts of a class as in HTB: Ethernet frames, one per segment.
@@ -96,6 +119,10 @@ pub struct MarkCount {
     pub packets: u64,
     /// On the wire, without FCS.
     pub bytes: u64,
+    /// Of these packets: above the limit.
+    pub dropped: u64,
+    /// Their bytes.
+    pub dropped_bytes: u64,
 }
 
 /// The previous state of an attachment.
@@ -116,6 +143,7 @@ struct Header {
     minors: [u64; 2],
     counts: u64,
     metas: u64,
+    limits: u64,
 }
 
 /// Offsets in the arena.
@@ -125,11 +153,13 @@ struct ArenaLayout {
     minors: [u64; 2],
     counts: u64,
     metas: u64,
+    limits: u64,
     end: u64,
 }
 
 impl ArenaLayout {
-    fn new(config: &Config, rows: u32) -> ArenaLayout {
+    /// `limits`: bytes of limits.
+    fn new(config: &Config, rows: u32, limits: u64) -> ArenaLayout {
         let align = |at: u64| at.next_multiple_of(64);
         let (rows, cpus) = (u64::from(rows), u64::from(config.cpus));
         let header = align(START + Memory::bytes(config));
@@ -137,12 +167,14 @@ impl ArenaLayout {
         let second = align(first + rows * 4);
         let counts = align(second + rows * 4);
         let metas = align(counts + cpus * rows * size_of::<MarkCount>() as u64);
+        let limits_at = align(metas + cpus * size_of::<Meta>() as u64);
         ArenaLayout {
             header,
             minors: [first, second],
             counts,
             metas,
-            end: align(metas + cpus * size_of::<Meta>() as u64),
+            limits: limits_at,
+            end: align(limits_at + limits),
         }
     }
 }
@@ -156,6 +188,8 @@ pub struct Mark {
     /// Class numbers 0 to one less.
     rows: u32,
     cpus: u32,
+    to: MarkTo,
+    limits: Option<Limits>,
 }
 
 // SAFETY: the arena is plain bytes of this process; `&self` only reads counters, `&mut self` writes.
@@ -168,6 +202,14 @@ impl Mark {
     /// # Errors
     /// [`MarkError`] names the missing support.
     pub fn load(options: &MarkOptions) -> Result<Mark, MarkError> {
+        Mark::load_with(options, &[])
+    }
+
+    /// The same with limits, which classes select.
+    ///
+    /// # Errors
+    /// [`MarkError`].
+    pub fn load_with(options: &MarkOptions, limits: &[LimitConfig]) -> Result<Mark, MarkError> {
         let mut config = Config::default()
             .with_flows(FLOWS)
             .with_classes(options.classes);
@@ -175,7 +217,11 @@ impl Mark {
         // The counters of the rules are not used.
         (config.cell_sets, config.pair_sets, config.chunks) = (1, 1, 1);
         let rows = config.slots;
-        let layout = ArenaLayout::new(&config, rows);
+        let limit_bytes = match options.to {
+            MarkTo::Htb(_) => 0,
+            MarkTo::Limits => Limits::bytes(config.cpus, limits.len())? as u64,
+        };
+        let layout = ArenaLayout::new(&config, rows, limit_bytes);
         let pages = layout.end.div_ceil(PAGE);
         if pages * PAGE > STRIDE {
             return Err(MarkError::TooLarge { bytes: layout.end });
@@ -192,16 +238,34 @@ impl Mark {
         let memory = unsafe { Memory::format(at, &config) };
         let header = Header {
             classes: rows,
-            major: u32::from(options.major) << 16,
+            major: match options.to {
+                MarkTo::Htb(major) => u32::from(major) << 16,
+                MarkTo::Limits => 0,
+            },
             minors: layout.minors,
             counts: layout.counts,
             metas: layout.metas,
+            limits: match options.to {
+                MarkTo::Htb(_) => 0,
+                MarkTo::Limits => layout.limits,
+            },
         };
         // SAFETY: within the arena.
         let at = unsafe { start.add(layout.header as usize) }.cast::<Header>();
         // SAFETY: reserved for it, aligned to 64.
         unsafe { at.write(header) };
+        let limits = match options.to {
+            MarkTo::Htb(_) => None,
+            MarkTo::Limits => {
+                // SAFETY: within the arena.
+                let at = unsafe { start.add(layout.limits as usize) };
+                // SAFETY: fresh pages of the arena, zero and aligned, that live while the skeleton.
+                Some(unsafe { Limits::format(at, config.cpus, limits) }?)
+            }
+        };
         Ok(Mark {
+            to: options.to,
+            limits,
             skel,
             memory,
             start,
@@ -212,7 +276,7 @@ impl Mark {
     }
 
     /// Activates rules and minors under traffic by one store: every packet uses either the old or
-    /// the new ones. The slots of the rules are class numbers. `minors` is by class number, the
+    /// the new ones. The slots of the rules are class numbers. `minors`, or numbers of limits from 1, are by class number, the
     /// first for packets without a class. 0 means: the same as those.
     ///
     /// Returns when no packet uses the old ones any more (about 20 ms). From then on, an HTB class
@@ -220,7 +284,11 @@ impl Mark {
     ///
     /// # Errors
     /// [`MarkError`]; then the old ones stay active.
-    pub fn set(&mut self, rules: &Rules, minors: &[u16]) -> Result<(), MarkError> {
+    pub fn set<N: Copy + Into<u32>>(
+        &mut self,
+        rules: &Rules,
+        minors: &[N],
+    ) -> Result<(), MarkError> {
         if minors.len() > self.rows as usize {
             return Err(MarkError::Classes {
                 classes: minors.len() - 1,
@@ -229,7 +297,7 @@ impl Mark {
         }
         let free = self.layout.minors[1 - self.memory.rules_image()];
         for row in 0..self.rows as usize {
-            let minor: u32 = minors.get(row).copied().unwrap_or(0).into();
+            let minor = minors.get(row).map_or(0, |minor| (*minor).into());
             // SAFETY: the table has `rows` words.
             let at = unsafe { self.start.add(free as usize + 4 * row) }.cast::<u32>();
             // SAFETY: as above; no packet goes by this table.
@@ -271,7 +339,7 @@ impl Mark {
         name: &str,
         raw: bool,
     ) -> Result<Took, MarkError> {
-        let path = pins.of(PIN_KIND, ifindex)?;
+        let path = pins.of(self.to.kind(), ifindex)?;
         let program = self.program(raw);
         if path.exists() {
             if Link::open(&path).is_ok_and(|mut link| link.update_prog(program).is_ok()) {
@@ -295,8 +363,8 @@ impl Mark {
     ///
     /// # Errors
     /// [`MarkError::Pin`].
-    pub fn detach_pinned(pins: &Pins, ifindex: IfIndex) -> Result<bool, MarkError> {
-        Ok(pin::remove(&pins.of(PIN_KIND, ifindex)?)?)
+    pub fn detach_pinned(pins: &Pins, ifindex: IfIndex, to: MarkTo) -> Result<bool, MarkError> {
+        Ok(pin::remove(&pins.of(to.kind(), ifindex)?)?)
     }
 
     /// Removes the programs of [`Mark::attach_pinned`] from interfaces of this network namespace
@@ -305,7 +373,10 @@ impl Mark {
     /// # Errors
     /// [`MarkError::Pin`].
     pub fn sweep_pins(pins: &Pins, present: &[IfIndex]) -> Result<(), MarkError> {
-        Ok(pins.sweep(PIN_KIND, present)?)
+        for to in [MarkTo::Htb(0), MarkTo::Limits] {
+            pins.sweep(to.kind(), present)?;
+        }
+        Ok(())
     }
 
     /// Counts since loading, by class number, the first for packets without a class. Counts of
@@ -321,6 +392,8 @@ impl Mark {
             let sum = &mut sums[row % self.rows as usize];
             sum.packets += count.packets;
             sum.bytes += count.bytes;
+            sum.dropped += count.dropped;
+            sum.dropped_bytes += count.dropped_bytes;
         }
         sums
     }
@@ -341,6 +414,11 @@ impl Mark {
         Ok(priority.map_or(0, |bytes| u32::from_ne_bytes(*bytes)))
     }
 
+    /// The limits, if classes select them.
+    pub fn limits(&mut self) -> Option<&mut Limits> {
+        self.limits.as_mut()
+    }
+
     /// Bytes of kernel memory committed to tables and rules.
     pub fn bytes(&self) -> u64 {
         let images = 2 * self.memory.config().image_bytes;
@@ -348,9 +426,12 @@ impl Mark {
     }
 
     fn program(&mut self, raw: bool) -> &mut ProgramMut<'static> {
-        match raw {
-            false => &mut self.skel.progs.mark_egress,
-            true => &mut self.skel.progs.mark_egress_raw,
+        let progs = &mut self.skel.progs;
+        match (self.to, raw) {
+            (MarkTo::Htb(_), false) => &mut progs.mark_egress,
+            (MarkTo::Htb(_), true) => &mut progs.mark_egress_raw,
+            (MarkTo::Limits, false) => &mut progs.police_egress,
+            (MarkTo::Limits, true) => &mut progs.police_egress_raw,
         }
     }
 }

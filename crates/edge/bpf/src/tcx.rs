@@ -219,10 +219,10 @@ mod tests {
             let options = MarkOptions {
                 classes: 1,
                 end: End::Sender,
-                major: 1,
+                to: MarkTo::Htb(1),
             };
             let mut mark = Mark::load(&options).unwrap();
-            mark.set(&Rules::default(), &[2]).unwrap();
+            mark.set(&Rules::default(), &[2u16]).unwrap();
             assert_eq!(tcx_programs(LO, Hook::TcxEgress).unwrap(), vec![]);
             let _ours = mark.attach(LO, "lo", false).unwrap();
             assert_eq!(tcx_programs(LO, Hook::TcxEgress).unwrap(), vec![]);

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use fairpath_bpf::{Mark, MarkOptions};
+use fairpath_bpf::{Mark, MarkOptions, MarkTo};
 use fairpath_core::sched::{Classifier, End};
 use fairpath_core::{Frame, FrameDirection, HEAD_BYTES, Link, Prefix, Rules};
 use fairpath_statistics::Random;
@@ -104,7 +104,7 @@ fn agree(end: End) {
     let options = MarkOptions {
         classes: CLASSES,
         end,
-        major: MAJOR,
+        to: MarkTo::Htb(MAJOR),
     };
     let mut mark = Mark::load(&options).unwrap();
     let mut native = Classifier::new(CLASSES);

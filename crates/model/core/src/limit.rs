@@ -20,7 +20,7 @@ pub const LOWEST: u64 = 1_000;
 /// Bits a second of a limit, at most.
 pub const HIGHEST: u64 = 10_000_000_000_000;
 /// Limits from a class to the port, at most (`FP_LIMIT_LEVELS`).
-pub const LEVELS: usize = 4;
+pub const LEVELS: usize = 8;
 /// Units of time inside of limits in a nanosecond.
 const UNITS: u128 = 1 << FRACTION_BITS;
 /// `FP_LIMIT_FRACTION`.

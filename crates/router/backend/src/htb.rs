@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, bail};
-use fairpath_bpf::{Attached, Mark, MarkCount, MarkOptions, Pins, RttMonitor, Took};
+use fairpath_bpf::{Attached, Mark, MarkCount, MarkOptions, MarkTo, Pins, RttMonitor, Took};
 use fairpath_core::sched::{Account, Drop as Reason, NodeStats, Op, OpKind, Setting};
 use fairpath_netlink::{
     ArpType, Device, FIFO_NS, HTB_MAJOR, Htb, HtbClass, HtbClassStats, HtbTree, LeafKind, Leaves,
@@ -182,7 +182,7 @@ impl HtbLink {
         let mark = Mark::load(&MarkOptions {
             classes: capacity,
             end: side.end(),
-            major: HTB_MAJOR,
+            to: MarkTo::Htb(HTB_MAJOR),
         })?;
         let mut line = HtbLink {
             ifindex: link.ifindex,
@@ -350,7 +350,7 @@ impl HtbLink {
             .sum();
         self.attached = None;
         if let Some(pins) = pins {
-            let unpinned = Mark::detach_pinned(pins, self.ifindex);
+            let unpinned = Mark::detach_pinned(pins, self.ifindex, MarkTo::Htb(HTB_MAJOR));
             ended.note(unpinned.map(drop).map_err(Into::into));
         }
         let device = Device {

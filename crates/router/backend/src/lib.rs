@@ -23,6 +23,7 @@ mod interfaces;
 mod login;
 mod nfqueue;
 mod orders;
+mod police;
 mod prepared;
 pub mod privileges;
 mod qdisc;

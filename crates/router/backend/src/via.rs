@@ -36,6 +36,7 @@ back_ends! {
     Afxdp: crate::afxdp::DESCRIPTION,
     Nfqueue: crate::nfqueue::DESCRIPTION,
     Kernel: crate::htb::DESCRIPTION,
+    Police: crate::police::DESCRIPTION,
 }
 
 impl Via {

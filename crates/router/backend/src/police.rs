@@ -1,0 +1,358 @@
+//! Limits without queues: a program at tcx egress drops packets above the rate of their class. All CPUs share a rate.
+//!
+//! Everything is in the kernel. With pins it continues after this process ends, and the next process replaces it in one
+//! step. Another tree is another program, which continues with the limits of classes of the same names.
+
+use std::collections::HashMap;
+
+use anyhow::{Context, bail};
+use fairpath_bpf::{Attached, Mark, MarkCount, MarkOptions, MarkTo, Pins, RttMonitor, Took};
+use fairpath_core::Rules;
+use fairpath_core::sched::{Account, Drop as Reason, NodeStats, Op, OpKind, Setting};
+use fairpath_netlink::{ArpType, Link, Links};
+use fairpath_sched::tree::Tree;
+use fairpath_shape::{Both, Known, Lines, Places, PolicePlan, Side, police_plan};
+use fairpath_units::{IfIndex, counted};
+
+use crate::Via;
+use crate::description::{Description, Refusal, Shapes, always_ready};
+use crate::prepared::Prepared;
+use crate::shape::{Backend, Ended, Job, Reading};
+
+const NO_QUEUES: &str = "it has no queues";
+const OTHERS: &str = "use \"nfqueue\", \"afxdp\" or \"qdisc\"";
+
+const fn refusal(what: &'static str) -> Option<Refusal> {
+    Some(Refusal {
+        what,
+        why: NO_QUEUES,
+        remedy: OTHERS,
+    })
+}
+
+/// The back end.
+pub static DESCRIPTION: Description = Description {
+    name: "police",
+    help: "No queues: packets above the rate of their class are dropped, by any number of CPUs",
+    marks: false,
+    stack: false,
+    shapes: Some(Shapes {
+        start: |job, _, prepared| Ok(Box::new(Police::start(job, prepared)?)),
+        is_ready: always_ready,
+        stop: Some("the kernel continues to drop without this process"),
+        one_side: None,
+        customs: 0,
+        record: Some("it has no scheduler"),
+        framing: Some(Refusal {
+            what: "count the overhead of the link",
+            why: "the kernel counts bytes of Ethernet frames",
+            remedy: OTHERS,
+        }),
+        ack_filter: refusal("filter ACKs"),
+        tins: refusal("split classes by DSCP"),
+        impair: refusal("impair packets"),
+        change: None,
+        vlans: false,
+        forwards: false,
+        pins: true,
+        grows: true,
+        separate: true,
+        keeps_gso: false,
+    }),
+    impairs: None,
+};
+
+/// The port.
+pub struct Police {
+    sides: Both<Option<PolicedLink>>,
+    pins: Option<Pins>,
+    about: String,
+}
+
+/// A program, and what it was made of.
+struct Program {
+    mark: Mark,
+    tree: Tree,
+    plan: PolicePlan,
+    places: Places,
+}
+
+struct PolicedLink {
+    ifindex: IfIndex,
+    name: String,
+    raw: bool,
+    side: Side,
+    rules: Rules,
+    program: Program,
+    attached: Option<Attached>,
+    /// Counted by earlier programs of this process, by class number.
+    before: Vec<MarkCount>,
+}
+
+impl Police {
+    /// Attaches the programs, or replaces those of an earlier process.
+    ///
+    /// # Errors
+    /// The kernel refuses, or too many rates are above each other.
+    pub fn start(job: &Job<'_>, prepared: &Prepared) -> anyhow::Result<Police> {
+        if let Some(pins) = prepared.pins() {
+            let present: Vec<IfIndex> = Links::open()?.list()?.iter().map(|l| l.ifindex).collect();
+            Mark::sweep_pins(pins, &present)?;
+        }
+        let mut notes = Vec::new();
+        let sides = Both::try_of(|side| {
+            let Some(link) = job.links.get(side) else {
+                return anyhow::Ok(None);
+            };
+            let (line, note) = PolicedLink::start(job, side, link, prepared.pins())?;
+            notes.push(note);
+            Ok(Some(line))
+        })?;
+        notes.push(match prepared.why_not_pinned() {
+            None => "continues after this process ends".to_owned(),
+            Some(why) => format!("ends with this process: {why}"),
+        });
+        Ok(Police {
+            sides,
+            pins: prepared.pins().cloned(),
+            about: notes.join("; "),
+        })
+    }
+
+    fn line(&mut self, side: Side) -> anyhow::Result<&mut PolicedLink> {
+        let line = self.sides.get_mut(side).as_mut();
+        line.with_context(|| format!("{} is not shaped: it has no interface", side.name()))
+    }
+}
+
+impl Program {
+    /// A program for a tree, which continues with the limits of `before`.
+    fn load(
+        tree: &Tree,
+        side: Side,
+        rules: &Rules,
+        before: Option<&mut Program>,
+    ) -> anyhow::Result<Program> {
+        let plan = police_plan(tree)?;
+        let options = MarkOptions {
+            classes: tree.plan.class_table.len() as u32,
+            end: side.end(),
+            to: MarkTo::Limits,
+        };
+        let mut mark = Mark::load_with(&options, &plan.limits)?;
+        if let (Some(limits), Some(before)) = (mark.limits(), before)
+            && let Some(old) = before.mark.limits()
+        {
+            let were: HashMap<&String, u32> = before.plan.names.iter().zip(0..).collect();
+            for (number, name) in (0..).zip(&plan.names) {
+                if let Some(was) = were.get(name) {
+                    limits.continue_from(number, old, *was);
+                }
+            }
+        }
+        mark.set(rules, &plan.of_class)?;
+        Ok(Program {
+            mark,
+            places: Places::of(tree),
+            tree: tree.clone(),
+            plan,
+        })
+    }
+
+    fn note(&self, name: &str) -> String {
+        let mut note = format!(
+            "{name} by {} without queues",
+            counted(self.plan.limits.len(), "limit", "limits")
+        );
+        if self.plan.floors > 0 {
+            note += &format!(
+                ", without {}",
+                counted(self.plan.floors, "guaranteed rate", "guaranteed rates")
+            );
+        }
+        note
+    }
+}
+
+impl PolicedLink {
+    fn start(
+        job: &Job<'_>,
+        side: Side,
+        link: &Link,
+        pins: Option<&Pins>,
+    ) -> anyhow::Result<(PolicedLink, String)> {
+        let raw = !matches!(link.arp_type, ArpType::Ethernet | ArpType::Loopback);
+        let program = Program::load(job.lines.trees.get(side), side, job.rules, None)
+            .with_context(|| format!("shape {:?} via police", link.name))?;
+        let mut note = program.note(&link.name);
+        let mut line = PolicedLink {
+            ifindex: link.ifindex,
+            name: link.name.clone(),
+            raw,
+            side,
+            rules: job.rules.clone(),
+            program,
+            attached: None,
+            before: Vec::new(),
+        };
+        if line.attach(pins)? == Took::Over {
+            note.push_str(", continued");
+        }
+        Ok((line, note))
+    }
+
+    /// Attaches the present program, in place of that of an earlier process or tree.
+    fn attach(&mut self, pins: Option<&Pins>) -> anyhow::Result<Took> {
+        let mark = &mut self.program.mark;
+        match pins {
+            Some(pins) => Ok(mark.attach_pinned(pins, self.ifindex, &self.name, self.raw)?),
+            None => {
+                // The old one ends when the new one is attached: a packet in between pays both.
+                self.attached = Some(mark.attach(self.ifindex, &self.name, self.raw)?);
+                Ok(Took::Fresh)
+            }
+        }
+    }
+
+    /// Counts by class number, of all programs of this process.
+    fn counts(&self) -> Vec<MarkCount> {
+        let mut counts = self.program.mark.counts();
+        for (count, before) in counts.iter_mut().zip(&self.before) {
+            count.packets += before.packets;
+            count.bytes += before.bytes;
+            count.dropped += before.dropped;
+            count.dropped_bytes += before.dropped_bytes;
+        }
+        counts
+    }
+
+    /// Continues with another tree and other rules.
+    fn change(&mut self, tree: &Tree, rules: &Rules, pins: Option<&Pins>) -> anyhow::Result<()> {
+        let next = Program::load(tree, self.side, rules, Some(&mut self.program))
+            .with_context(|| format!("shape {:?} via police", self.name))?;
+        let changes = Known::of(&self.program.tree).changes_to(tree, false);
+        let old = std::mem::replace(&mut self.program, next);
+        if let Err(error) = self.attach(pins) {
+            self.program = old;
+            return Err(error);
+        }
+        let mut before = vec![MarkCount::default(); tree.plan.class_table.len()];
+        let earlier = std::mem::take(&mut self.before);
+        for (class, count) in old.mark.counts().into_iter().enumerate() {
+            let now = changes.classes.get(class).copied().unwrap_or(0);
+            let Some(sum) = before.get_mut(now as usize) else {
+                continue;
+            };
+            let earlier = earlier.get(class).copied().unwrap_or_default();
+            sum.packets += count.packets + earlier.packets;
+            sum.bytes += count.bytes + earlier.bytes;
+            sum.dropped += count.dropped + earlier.dropped;
+            sum.dropped_bytes += count.dropped_bytes + earlier.dropped_bytes;
+        }
+        self.before = before;
+        self.rules = rules.clone();
+        Ok(())
+    }
+
+    fn end(mut self, pins: Option<&Pins>, ended: &mut Ended) {
+        self.attached = None;
+        if let Some(pins) = pins {
+            let unpinned = Mark::detach_pinned(pins, self.ifindex, MarkTo::Limits);
+            ended.note(unpinned.map(drop).map_err(Into::into));
+        }
+    }
+}
+
+impl Backend for Police {
+    fn via(&self) -> Via {
+        Via::Police
+    }
+
+    fn about(&self) -> String {
+        self.about.clone()
+    }
+
+    fn read(&mut self, _: &RttMonitor) -> anyhow::Result<Reading> {
+        let mut reading = Reading::default();
+        for side in Side::BOTH {
+            let Some(line) = self.sides.get_mut(side) else {
+                continue;
+            };
+            let tree = &line.program.tree;
+            let mut by_node = vec![MarkCount::default(); tree.plan.nodes.len() + 1];
+            for (class, count) in line.counts().into_iter().enumerate() {
+                let node = tree.plan.class_table.get(class).copied().unwrap_or(0);
+                let sum = &mut by_node[node as usize];
+                sum.packets += count.packets;
+                sum.bytes += count.bytes;
+                sum.dropped += count.dropped;
+                sum.dropped_bytes += count.dropped_bytes;
+            }
+            let figures = line.program.places.read(|node| {
+                let count = by_node.get(node as usize).copied().unwrap_or_default();
+                let mut account = Account {
+                    arrived: count.packets,
+                    arrived_bytes: count.bytes,
+                    dropped_bytes: count.dropped_bytes,
+                    ..Account::default()
+                };
+                account.dropped[Reason::Policy as usize] = count.dropped;
+                let stats = NodeStats {
+                    sent: count.packets.saturating_sub(count.dropped),
+                    sent_bytes: count.bytes.saturating_sub(count.dropped_bytes),
+                    ..NodeStats::default()
+                };
+                (stats, account)
+            });
+            *reading.figures.get_mut(side) = Some(figures);
+        }
+        Ok(reading)
+    }
+
+    fn apply(&mut self, side: Side, op: Op) -> anyhow::Result<()> {
+        let pins = self.pins.clone();
+        let line = self.line(side)?;
+        let mut tree = line.program.tree.clone();
+        let node = tree.plan.nodes.get_mut((op.node as usize).wrapping_sub(1));
+        match (op.kind, node) {
+            (OpKind::Node, Some(node)) if op.count == Setting::Ceil as u32 => node.ceil = op.value,
+            _ => bail!("limits without queues have no such node or setting: only ceilings"),
+        }
+        let rules = line.rules.clone();
+        line.change(&tree, &rules, pins.as_ref())
+    }
+
+    fn replace(&mut self, job: &Job<'_>, _: &Lines) -> anyhow::Result<()> {
+        let pins = self.pins.clone();
+        for side in Side::BOTH {
+            if let Some(line) = self.sides.get_mut(side) {
+                line.change(job.lines.trees.get(side), job.rules, pins.as_ref())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, side: Side) -> anyhow::Result<()> {
+        let mut ended = Ended::default();
+        if let Some(line) = self.sides.get_mut(side).take() {
+            line.end(self.pins.as_ref(), &mut ended);
+        }
+        ended.reported(String::new()).map(drop)
+    }
+
+    fn join(&mut self, job: &Job<'_>, side: Side) -> anyhow::Result<()> {
+        let (line, _) = PolicedLink::start(job, side, job.link(side)?, self.pins.as_ref())?;
+        *self.sides.get_mut(side) = Some(line);
+        Ok(())
+    }
+
+    fn stop(mut self: Box<Self>) -> anyhow::Result<String> {
+        let mut ended = Ended::default();
+        for side in Side::BOTH {
+            if let Some(line) = self.sides.get_mut(side).take() {
+                line.end(self.pins.as_ref(), &mut ended);
+            }
+        }
+        ended.reported("no packet waited".to_owned())
+    }
+}
