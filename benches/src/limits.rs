@@ -98,7 +98,7 @@ impl Decides for Pool {
     }
 }
 
-/// A token bucket and its lock, on a cache line of their own.
+/// A token bucket and its lock, on a separate cache line.
 #[repr(align(64))]
 #[derive(Default)]
 struct Locked {
