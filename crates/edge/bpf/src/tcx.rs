@@ -204,7 +204,7 @@ mod tests {
     use super::*;
     use crate::pass::attach_as_other;
     use crate::skel::empty::EmptySkelBuilder;
-    use crate::{Mark, MarkOptions};
+    use crate::{Mark, MarkOptions, MarkTo};
 
     const LO: IfIndex = IfIndex(1);
 
