@@ -345,9 +345,11 @@ FP_FUNC u32 fp_choose_leaf(struct fp_sched FP_MEM *s FP_ARG)
 /*
  * Charges node `n`, the child on the path below node `above`, for s->handle by the policy of that
  * node, and ranks it again. fp_prepare_calls_above() precedes. Returns 0 if the child is empty.
+ * `has_packets` is 0 if nothing waits below it but flows whose packets have left.
  */
 FP_FUNC int fp_charge_child(struct fp_sched FP_MEM *s FP_ARG, u32 level,
-			    struct fp_node FP_MEM *n FP_ARG, struct fp_node FP_MEM *above FP_ARG)
+			    struct fp_node FP_MEM *n FP_ARG, struct fp_node FP_MEM *above FP_ARG,
+			    u32 has_packets)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	u32 place = level & (FP_SCHED_LEVELS - 1);
@@ -367,10 +369,11 @@ FP_FUNC int fp_charge_child(struct fp_sched FP_MEM *s FP_ARG, u32 level,
 		n->stats.by_floor++;
 	if (above->config.over == FP_OVER_REFERENCES)
 		return 1;
-	waits = fp_waiting_at(s, child, n) ? FP_LIMIT_SOME : 0;
+	waits = fp_waiting_at(s, child, n);
+	/* A grant for a flow without packets would end unused. */
 	if (s->limits_at)
-		at = fp_pay_limits(s, child, fp_slot_at(s, s->handle)->meta.bytes, waits,
-				   s->by_floor[place]);
+		at = fp_pay_limits(s, child, fp_slot_at(s, s->handle)->meta.bytes,
+				   waits && has_packets ? FP_LIMIT_SOME : 0, s->by_floor[place]);
 	if (!waits)
 		return 0;
 	n->rank = rank == KEEP ? s->call.rank : rank;
@@ -394,6 +397,18 @@ FP_FUNC int fp_charge_child(struct fp_sched FP_MEM *s FP_ARG, u32 level,
 	return 1;
 }
 
+/* True if no child of node `parent` is queued there but `child`. */
+FP_INLINE int fp_is_alone(struct fp_sched FP_MEM *s, u32 child, u32 parent,
+			  struct fp_node FP_MEM *above)
+{
+	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+	u32 count = fp_pifo_at(pool, fp_queue_of(parent))->count;
+
+	if (above->config.wants & WANTS_ELIGIBLE)
+		count += fp_pifo_at(pool, fp_due_queue_of(s, parent))->count;
+	return count == (u32)fp_is_child_queued(s, child, parent);
+}
+
 /*
  * Updates the ancestors of leaf `n`: frees references, charges and ranks children, removes empty
  * ones.
@@ -403,6 +418,7 @@ FP_FUNC int fp_update_ancestors(struct fp_sched FP_MEM *s FP_ARG, struct fp_node
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, s->handle);
 	u32 bytes = p->meta.bytes;
+	u32 has_packets = n->stats.packets != 0;
 	u32 level = s->depth;
 	u32 i;
 
@@ -425,13 +441,17 @@ FP_FUNC int fp_update_ancestors(struct fp_sched FP_MEM *s FP_ARG, struct fp_node
 		level--;
 		place = level & (FP_SCHED_LEVELS - 1);
 		above = fp_node_at(s, s->path[place]);
-		waits = sent ? fp_charge_child(s, level, n, above) : fp_waiting_at(s, node, n) != 0;
+		waits = sent ? fp_charge_child(s, level, n, above, has_packets)
+			     : fp_waiting_at(s, node, n) != 0;
 		if (above->config.over == FP_OVER_REFERENCES) {
 			fp_pifo_remove(fp_pool_of(s), s->entry[place]);
 			fp_free_reference(s, s->entry[place] - fp_reference_item(s, 0));
 		} else if (!waits && fp_is_child_queued(s, node, s->path[place])) {
 			fp_remove_child(s, node, n);
 		}
+		if (above->config.over != FP_OVER_CHILDREN ||
+		    !fp_is_alone(s, node, s->path[place], above))
+			has_packets = 1;
 		n = above;
 	}
 	return 0;

@@ -238,9 +238,10 @@ impl Oracle {
             }
         };
         count(self, node);
+        let mut has_packets = self.node_mut(leaf).stats.packets > 0;
         for (parent, item, due) in path.iter().rev().copied() {
             if sent {
-                self.charge(parent, node, item, due, leaf, handle);
+                self.charge(parent, node, item, (due, has_packets), leaf, handle);
             }
             if let Item::Reference(id) = item {
                 self.queue(parent).remove(item);
@@ -248,12 +249,35 @@ impl Oracle {
             } else if self.waiting(node) == 0 {
                 self.hide(node);
             }
+            has_packets |= self.config(parent).over != Over::Children;
+            has_packets |= self.has_others(parent, node);
             node = parent;
             count(self, node);
         }
     }
 
-    fn charge(&mut self, parent: u32, child: u32, item: Item, due: bool, leaf: u32, handle: u32) {
+    /// Another child than this one is queued.
+    fn has_others(&self, parent: u32, child: u32) -> bool {
+        let at = parent as usize - 1;
+        let mut queues = vec![&self.world.queues[at]];
+        if self.wants(parent, ELIGIBLE) {
+            queues.push(&self.world.due[at]);
+        }
+        queues.iter().any(|queue| {
+            let own = queue.rank_of(Item::Node(child)).is_some();
+            queue.len() > usize::from(own)
+        })
+    }
+
+    fn charge(
+        &mut self,
+        parent: u32,
+        child: u32,
+        item: Item,
+        (due, has_packets): (bool, bool),
+        leaf: u32,
+        handle: u32,
+    ) {
         let packet = self.world.packets[&handle];
         self.begin_call(parent, leaf);
         let about = self.about_child(child);
@@ -268,7 +292,8 @@ impl Oracle {
             return;
         }
         let waits = self.waiting(child) > 0;
-        let shared = self.pay(child, packet.meta.bytes, waits.into(), due);
+        let next = u32::from(waits && has_packets);
+        let shared = self.pay(child, packet.meta.bytes, next, due);
         if !waits {
             return;
         }
