@@ -43,6 +43,8 @@ typedef u64 __attribute__((may_alias)) fp_any64;
  * multiplying. Arguments are numbers and arena pointers, marked FP_ARG, and results are numbers.
  */
 #define FP_FUNC __attribute__((noinline))
+/* The same for what most packets do not need: natively, it is not inlined. */
+#define FP_RARE FP_FUNC
 /* A short function: inline natively, and verified once in BPF. */
 #define FP_SHORT FP_FUNC
 #define FP_ARG	 __attribute__((btf_decl_tag("arg:arena")))
@@ -195,6 +197,7 @@ FP_INLINE void fp_store_release64(u64 FP_MEM *p, u64 value)
 #define FP_MEM
 /* Not every includer uses all functions of a header. */
 #define FP_FUNC	 static __attribute__((unused))
+#define FP_RARE	 static __attribute__((unused, noinline, cold))
 #define FP_SHORT FP_INLINE
 #define FP_ARG
 #define FP_UNROLL

@@ -342,14 +342,50 @@ FP_FUNC u32 fp_choose_leaf(struct fp_sched FP_MEM *s FP_ARG)
 	return 0;
 }
 
+/* True if no child of node `parent` is queued there but `child`. */
+FP_INLINE int fp_is_alone(struct fp_sched FP_MEM *s, u32 child, u32 parent,
+			  struct fp_node FP_MEM *above)
+{
+	struct fp_pool FP_MEM *pool = fp_pool_of(s);
+	u32 count = fp_pifo_at(pool, fp_queue_of(parent))->count;
+
+	if (above->config.wants & WANTS_ELIGIBLE)
+		count += fp_pifo_at(pool, fp_due_queue_of(s, parent))->count;
+	return count == (u32)fp_is_child_queued(s, child, parent);
+}
+
+/*
+ * s->has_packets: 0 if nothing waits below the child on the path but flows whose packets have left. Goes
+ * up to the node at `place` of the path.
+ */
+FP_RARE int fp_note_packets(struct fp_sched FP_MEM *s FP_ARG, u32 place)
+{
+	u32 parent = s->path[place & (FP_SCHED_LEVELS - 1)];
+	u32 child = s->path[(place + 1) & (FP_SCHED_LEVELS - 1)];
+	struct fp_node FP_MEM *above = fp_node_at(s, parent);
+
+	if (above->config.over != FP_OVER_CHILDREN || !fp_is_alone(s, child, parent, above))
+		FP_PUT(s->has_packets, 1);
+	return 0;
+}
+
+/* Charges the shared limits of the child on the path below `place`: see fp_pay_limits(). */
+FP_RARE u64 fp_pay_for_child(struct fp_sched FP_MEM *s FP_ARG, u32 place, u32 waits)
+{
+	u32 child = s->path[(place + 1) & (FP_SCHED_LEVELS - 1)];
+
+	/* A grant for a flow without packets would end unused. */
+	return fp_pay_limits(s, child, fp_slot_at(s, s->handle)->meta.bytes,
+			     waits && s->has_packets ? FP_LIMIT_SOME : 0,
+			     s->by_floor[place & (FP_SCHED_LEVELS - 1)]);
+}
+
 /*
  * Charges node `n`, the child on the path below node `above`, for s->handle by the policy of that
  * node, and ranks it again. fp_prepare_calls_above() precedes. Returns 0 if the child is empty.
- * `has_packets` is 0 if nothing waits below it but flows whose packets have left.
  */
 FP_FUNC int fp_charge_child(struct fp_sched FP_MEM *s FP_ARG, u32 level,
-			    struct fp_node FP_MEM *n FP_ARG, struct fp_node FP_MEM *above FP_ARG,
-			    u32 has_packets)
+			    struct fp_node FP_MEM *n FP_ARG, struct fp_node FP_MEM *above FP_ARG)
 {
 	struct fp_pool FP_MEM *pool = fp_pool_of(s);
 	u32 place = level & (FP_SCHED_LEVELS - 1);
@@ -370,10 +406,8 @@ FP_FUNC int fp_charge_child(struct fp_sched FP_MEM *s FP_ARG, u32 level,
 	if (above->config.over == FP_OVER_REFERENCES)
 		return 1;
 	waits = fp_waiting_at(s, child, n);
-	/* A grant for a flow without packets would end unused. */
-	if (s->limits_at)
-		at = fp_pay_limits(s, child, fp_slot_at(s, s->handle)->meta.bytes,
-				   waits && has_packets ? FP_LIMIT_SOME : 0, s->by_floor[place]);
+	if (fp_unlikely(s->limits_at))
+		at = fp_pay_for_child(s, place, waits);
 	if (!waits)
 		return 0;
 	n->rank = rank == KEEP ? s->call.rank : rank;
@@ -397,18 +431,6 @@ FP_FUNC int fp_charge_child(struct fp_sched FP_MEM *s FP_ARG, u32 level,
 	return 1;
 }
 
-/* True if no child of node `parent` is queued there but `child`. */
-FP_INLINE int fp_is_alone(struct fp_sched FP_MEM *s, u32 child, u32 parent,
-			  struct fp_node FP_MEM *above)
-{
-	struct fp_pool FP_MEM *pool = fp_pool_of(s);
-	u32 count = fp_pifo_at(pool, fp_queue_of(parent))->count;
-
-	if (above->config.wants & WANTS_ELIGIBLE)
-		count += fp_pifo_at(pool, fp_due_queue_of(s, parent))->count;
-	return count == (u32)fp_is_child_queued(s, child, parent);
-}
-
 /*
  * Updates the ancestors of leaf `n`: frees references, charges and ranks children, removes empty
  * ones.
@@ -418,10 +440,11 @@ FP_FUNC int fp_update_ancestors(struct fp_sched FP_MEM *s FP_ARG, struct fp_node
 {
 	struct fp_slot FP_MEM *p = fp_slot_at(s, s->handle);
 	u32 bytes = p->meta.bytes;
-	u32 has_packets = n->stats.packets != 0;
 	u32 level = s->depth;
 	u32 i;
 
+	if (fp_unlikely(s->limits_at))
+		FP_PUT(s->has_packets, n->stats.packets != 0);
 	if (sent && level) {
 		fp_prepare_calls_above(s, n, s->handle);
 		s->call.sojourn = s->now - p->enqueued;
@@ -441,7 +464,7 @@ FP_FUNC int fp_update_ancestors(struct fp_sched FP_MEM *s FP_ARG, struct fp_node
 		level--;
 		place = level & (FP_SCHED_LEVELS - 1);
 		above = fp_node_at(s, s->path[place]);
-		waits = sent ? fp_charge_child(s, level, n, above, has_packets)
+		waits = sent ? fp_charge_child(s, level, n, above)
 			     : fp_waiting_at(s, node, n) != 0;
 		if (above->config.over == FP_OVER_REFERENCES) {
 			fp_pifo_remove(fp_pool_of(s), s->entry[place]);
@@ -449,9 +472,8 @@ FP_FUNC int fp_update_ancestors(struct fp_sched FP_MEM *s FP_ARG, struct fp_node
 		} else if (!waits && fp_is_child_queued(s, node, s->path[place])) {
 			fp_remove_child(s, node, n);
 		}
-		if (above->config.over != FP_OVER_CHILDREN ||
-		    !fp_is_alone(s, node, s->path[place], above))
-			has_packets = 1;
+		if (fp_unlikely(s->limits_at))
+			fp_note_packets(s, place);
 		n = above;
 	}
 	return 0;

@@ -201,7 +201,7 @@ struct fp_sched {
 	u64 due_slot;  /* of the wheel: slots up to this one have come */
 	u64 due_words; /* bit set <=> the word of its bits is not 0 */
 	u32 due_rest;  /* entries of a slot that has come remain in it */
-	u32 zero2;
+	u32 has_packets; /* scratch: packets wait below the child in question, of shared limits */
 	/* scratch */
 	u64 flow_at; /* offset of the state that the policy gets as f */
 	u64 at;	     /* when the new packet may leave, or be released */

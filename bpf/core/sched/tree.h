@@ -61,18 +61,30 @@ FP_FUNC int fp_prepare_calls_above(struct fp_sched FP_MEM *s FP_ARG,
 	return 0;
 }
 
-/* The other fields, for child `n` of node `above`. The policy does not see rates that are shared limits. */
+/* The policy of a parent does not see rates of a child that are shared limits. */
+FP_RARE int fp_hide_shared_rates(struct fp_sched FP_MEM *s FP_ARG, u32 child)
+{
+	struct fp_limited FP_MEM *limited = fp_limited_at(s, child);
+
+	if (limited->floor)
+		FP_PUT(s->call.floor, 0ull);
+	if (limited->ceil)
+		FP_PUT(s->call.ceil, 0ull);
+	return 0;
+}
+
+/* The other fields, for child `n` of node `above`. */
 FP_INLINE void fp_prepare_child_call(struct fp_sched FP_MEM *s, u32 child, u32 parent,
 				     struct fp_node FP_MEM *above, struct fp_node FP_MEM *n)
 {
-	int shared = s->limits_at != 0;
-
 	fp_prepare_node(s, parent, above);
 	s->flow_at = (u64)((u8 FP_MEM *)n->child - (u8 FP_MEM *)s);
-	FP_PUT(s->call.floor, shared && fp_limited_at(s, child)->floor ? 0 : n->config.floor);
-	FP_PUT(s->call.ceil, shared && fp_limited_at(s, child)->ceil ? 0 : n->config.ceil);
+	FP_PUT(s->call.floor, n->config.floor);
+	FP_PUT(s->call.ceil, n->config.ceil);
 	FP_PUT(s->call.burst, n->config.burst);
 	FP_PUT(s->call.cost, n->config.cost);
+	if (fp_unlikely(s->limits_at))
+		fp_hide_shared_rates(s, child);
 }
 
 /*
@@ -115,7 +127,7 @@ FP_INLINE u64 fp_pay_limit(struct fp_sched FP_MEM *s, u32 limit, u32 bytes, u32 
  * from which it may send by its ceiling, and sets the due time of its floor. Bytes that it did not send by
  * its floor count for that, but not as a debt.
  */
-FP_FUNC u64 fp_pay_limits(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 bytes, u32 next,
+FP_RARE u64 fp_pay_limits(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 bytes, u32 next,
 			  u32 by_floor)
 {
 	struct fp_limits FP_MEM *l = FP_AT(struct fp_limits, s, s->limits_at);
@@ -229,7 +241,7 @@ FP_FUNC int fp_activate(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 leaf, u
 		fp_prepare_child_call(s, child, parent, above, n);
 		n->rank = fp_call_policy_or(s, above, FP_RANK_ENQUEUE, 0);
 		at = fp_send_time(s, above);
-		if (s->limits_at) {
+		if (fp_unlikely(s->limits_at)) {
 			bytes = handle ? fp_slot_at(s, handle)->meta.bytes : FP_LIMIT_SOME;
 			at = max(at, fp_pay_limits(s, child, 0, bytes, 0));
 		}

@@ -25,6 +25,8 @@ pub const LEVELS: usize = 8;
 const UNITS: u128 = 1 << FRACTION_BITS;
 /// `FP_LIMIT_FRACTION`.
 const FRACTION_BITS: u32 = 4;
+/// Bytes of a usual packet.
+const PACKET: u32 = 1514;
 /// Bits of the factor that makes bytes a time.
 const FACTOR_BITS: u32 = 38;
 /// Most bytes of a pool.
@@ -50,14 +52,15 @@ pub struct LimitRate {
 }
 
 impl LimitRate {
-    /// A rate with the usual times: 100 us and 100 ms.
+    /// A rate with the usual times: 100 us and 100 ms, or the time of four packets if that is longer.
     pub fn new(bits: u64) -> LimitRate {
+        let packet_ns = u64::from(PACKET) * 8_000_000_000 / bits.max(1);
         LimitRate {
             bits,
             burst: 100_000,
             pools: 100_000,
-            life: 100_000_000,
-            packet: 1514,
+            life: (4 * packet_ns).max(100_000_000),
+            packet: PACKET,
         }
     }
 
