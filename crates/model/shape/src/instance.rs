@@ -9,7 +9,7 @@
 use fairpath_core::limit::LimitCpu;
 use fairpath_core::sched::{
     Change, Changes, Classifier, Custom, Drop as Reason, End, Framing, HandoverError, Meta,
-    NodeLimits, Op, OpKind, Outcome, OutcomeKind, Plan, SchedReader, SchedRuntime,
+    NodeLimits, Op, OpKind, Outcome, OutcomeKind, Plan, SchedLayout, SchedReader, SchedRuntime,
     SchedRuntimeError, Scheduler, Setting, decode_rate,
 };
 use fairpath_core::{Frame, Rules, TooManyRules};
@@ -19,7 +19,7 @@ use fairpath_sched::tree::{Tree, stack_floor};
 
 use crate::known::Known;
 use crate::recorder::Recorder;
-use crate::shared::Part;
+use crate::shared::{Part, custom_policies};
 use crate::stack::{Debt, StackCounts};
 
 /// Charges that wait at once, at most; what is more is gathered and charged later.
@@ -157,8 +157,7 @@ fn build(
     stack: bool,
     limited: bool,
 ) -> Result<(Scheduler, Classifier, Vec<Watch>), ShapeInstanceError> {
-    let mut plan = plan_of(tree, handles, stack);
-    plan.config.limited = limited.into();
+    let plan = plan_of(tree, handles, stack, limited);
     let classes = plan.class_table.len() as u32;
     let mut classifier = Classifier::with_seed(classes, plan.config.seed.into());
     classifier.set_rules(rules)?;
@@ -168,13 +167,14 @@ fn build(
     Ok((scheduler, classifier, watches))
 }
 
-fn plan_of(tree: &Tree, handles: u32, stack: bool) -> Plan {
+fn plan_of(tree: &Tree, handles: u32, stack: bool, limited: bool) -> Plan {
     let mut plan = tree.plan.clone();
     plan.config.packets = handles + CHARGES;
     // Waiting charges leave the same capacity for packets.
     let limit = plan.config.limit_packets + if stack { CHARGES } else { 0 };
     plan.config.limit_packets = limit.min(handles);
     plan.config.accounts = 1;
+    plan.config.limited = limited.into();
     plan
 }
 
@@ -278,6 +278,20 @@ impl ShapeInstance {
         })
     }
 
+    /// Bytes of the scheduler of such an instance; `shares`: with others ([`ShapeInstance::sharing`]).
+    ///
+    /// # Errors
+    /// The tree cannot be built.
+    pub fn bytes(
+        tree: &Tree,
+        handles: u32,
+        stack: bool,
+        shares: bool,
+    ) -> Result<u64, ShapeInstanceError> {
+        let plan = plan_of(tree, handles, stack, shares);
+        Ok(SchedLayout::new(&plan, &custom_policies(tree))?.bytes())
+    }
+
     /// Records all operations of its scheduler, from the first packet to the next tree.
     pub fn record(&mut self, recorder: Recorder) {
         self.recorder = Some(recorder);
@@ -286,7 +300,7 @@ impl ShapeInstance {
     /// The header of a log of this instance; `tree` is the one that it was built from.
     pub fn run_of(&self, tree: &Tree) -> Run {
         Run {
-            plan: plan_of(tree, self.handles, self.stack.is_some()),
+            plan: plan_of(tree, self.handles, self.stack.is_some(), false),
             ..Run::of("native", tree)
         }
     }

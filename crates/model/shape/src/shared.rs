@@ -71,13 +71,14 @@ impl NextRates {
     }
 }
 
+/// The custom policies of a tree.
+pub(crate) fn custom_policies(tree: &Tree) -> Vec<Policy> {
+    let customs = tree.customs.iter();
+    customs.map(|custom| custom.policy.clone()).collect()
+}
+
 fn share_of(tree: &Tree) -> Result<Share, SchedRuntimeError> {
-    let customs: Vec<Policy> = tree
-        .customs
-        .iter()
-        .map(|custom| custom.policy.clone())
-        .collect();
-    Share::of(&tree.plan, &customs)
+    Share::of(&tree.plan, &custom_policies(tree))
 }
 
 /// Each limit of a tree, as the tree names it.
@@ -88,6 +89,14 @@ fn keys(tree: &Tree, share: &Share) -> Vec<(Key, u32)> {
             .map(|(limit, is_floor)| Some(((name.clone(), is_floor), limit?)))
     });
     both.flatten().collect()
+}
+
+/// Packets of a worker, at least, if the whole side may have as many.
+const MIN_PACKETS: u32 = 1024;
+
+/// Packets that one of `workers` workers may hold, of `limit` of all.
+pub fn packets_of(limit: u32, workers: u32) -> u32 {
+    limit.div_ceil(workers.max(1)).max(MIN_PACKETS.min(limit))
 }
 
 /// Limits for later trees with more nodes.
@@ -282,8 +291,84 @@ impl SharedRates {
         Some(self.limits.pool(limits.ceil?, worker))
     }
 
+    /// Operations of a worker on the shared words of a node: of its ceiling and its floor.
+    pub fn grants(&self, node: u32, worker: u32) -> u32 {
+        let at = (node as usize).wrapping_sub(1);
+        let limits = self.nodes.get(at).copied().unwrap_or_default();
+        [limits.ceil, limits.floor]
+            .into_iter()
+            .flatten()
+            .fold(0, |sum, limit| {
+                sum.wrapping_add(self.limits.pool(limit, worker).grants)
+            })
+    }
+
+    /// The most bytes above the ceiling of a node that leave in any time, with packets of at most `largest` bytes:
+    /// the bound of docs/design/0021, and the packet that each scheduler may send beyond its pool. `None`: the
+    /// node has no shared ceiling. O(limits).
+    pub fn burst(&self, node: u32, largest: u32) -> Option<u64> {
+        let limits = self.nodes.get((node as usize).wrapping_sub(1))?;
+        let beyond = u64::from(largest) * u64::from(self.workers());
+        Some(self.limits.burst(limits.ceil?, largest) + beyond)
+    }
+
+    /// Bytes of the rates of a tree for some workers.
+    ///
+    /// # Errors
+    /// [`SharedError`].
+    pub fn bytes(tree: &Tree, workers: u32) -> Result<u64, SharedError> {
+        let limits = room(share_of(tree)?.limits.len());
+        Ok(Limits::bytes(workers, limits)? as u64)
+    }
+
     /// Workers that share them.
     pub fn workers(&self) -> u32 {
         self.limits.cpus()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairpath_class::ClassSet;
+    use fairpath_core::Rules;
+    use fairpath_core::sched::{End, Meta};
+
+    use super::*;
+    use crate::{Both, Leaving, Lines, Settings, ShapeInstance};
+
+    /// A flow stays in its queue for a turn after its last packet left.
+    #[test]
+    fn sparse_packets_take_one_grant_each() {
+        let settings = Settings {
+            bps: Both {
+                down: 5_000_000,
+                up: 0,
+            },
+            ..Settings::default()
+        };
+        let lines = Lines::new(&ClassSet::default(), &settings).unwrap();
+        let tree = &lines.trees.down;
+        let shared = SharedRates::new(tree, 2, false).unwrap();
+        let (rules, part) = (Rules::default(), shared.part(1));
+        let mut instance =
+            ShapeInstance::sharing(tree, End::Receiver, &rules, 100, false, part).unwrap();
+        let meta = Meta {
+            bytes: 1514,
+            flow_hash: 1,
+            ..Meta::default()
+        };
+        let (mut leaving, mut now) = (Vec::new(), 1_000_000_000);
+        for packet in 1..=10 {
+            instance.arrive_as(1, now, meta);
+            let mut next = Some(now);
+            while let Some(at) = next {
+                now = at.max(now + 1);
+                next = instance.turn(now, 64, &mut leaving).unwrap();
+            }
+            assert!(matches!(leaving[..], [Leaving::Send { handle: 1, .. }]));
+            leaving.clear();
+            assert_eq!(shared.grants(Tree::SHARED, 1), packet);
+            now += 2_400_000_000;
+        }
     }
 }

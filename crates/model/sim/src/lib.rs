@@ -7,8 +7,10 @@
 //! ```
 //!
 //! Every runtime gives the same outcomes for the same operations, so the caller chooses one.
+//! [`plan`] simulates the shaper instances of many virtual CPUs, which share the rates of classes.
 //! Absent: real time, sockets, files.
 
+pub mod plan;
 pub mod report;
 pub mod simulate;
 pub mod traffic;

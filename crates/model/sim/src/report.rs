@@ -113,7 +113,7 @@ impl SimulationReport<'_> {
 }
 
 /// Replaces unsafe characters and truncates the text to `columns` characters.
-fn clean(text: &str, columns: usize) -> String {
+pub fn clean(text: &str, columns: usize) -> String {
     let mut cleaned = line(text).into_owned();
     if let Some((end, _)) = cleaned.char_indices().nth(columns) {
         let last = cleaned[..end].char_indices().next_back();
@@ -124,7 +124,7 @@ fn clean(text: &str, columns: usize) -> String {
 }
 
 /// A time with three digits and a unit: `20.1 ms`.
-fn time(ns: u64) -> String {
+pub fn time(ns: u64) -> String {
     let (value, unit) = match ns {
         0 => return "0".to_owned(),
         1..1_000 => (ns as f64, "ns"),
@@ -136,7 +136,7 @@ fn time(ns: u64) -> String {
 }
 
 /// A rate with three digits and a unit: `33.3 Mbit/s`.
-fn rate(bps: f64) -> String {
+pub fn rate(bps: f64) -> String {
     let (value, unit) = match bps {
         bps if bps >= 1e9 => (bps / 1e9, "Gbit/s"),
         bps if bps >= 1e6 => (bps / 1e6, "Mbit/s"),
@@ -155,7 +155,7 @@ fn digits(value: f64) -> String {
 }
 
 /// A number with thousands separators: `1,234,567`.
-fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (at, digit) in digits.chars().enumerate() {

@@ -6,7 +6,7 @@ use anyhow::Context;
 use fairpath_core::Rules;
 use fairpath_core::sched::Op;
 use fairpath_sched::tree::Tree;
-use fairpath_shape::{Figures, ShapeInstance, SharedRates, Side, Successor};
+use fairpath_shape::{Figures, ShapeInstance, SharedRates, Side, Successor, packets_of};
 
 use crate::monotonic_ns;
 use crate::orders::{Gauge, Lead, begin};
@@ -43,14 +43,6 @@ impl WorkerFigures {
             held: each(|figures| figures.held),
         }
     }
-}
-
-/// Packets of a worker, at least, if the whole side may have as many.
-const MIN_PACKETS: u32 = 1024;
-
-/// Packets that one of `workers` workers may hold, of `limit` of all.
-pub fn packets_of(limit: u32, workers: u32) -> u32 {
-    limit.div_ceil(workers.max(1)).max(MIN_PACKETS.min(limit))
 }
 
 /// The tree of one of `workers` workers: each holds a part of the packets.

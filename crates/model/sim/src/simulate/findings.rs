@@ -17,7 +17,7 @@ pub struct Count {
 
 impl Count {
     #[inline]
-    pub(super) fn add(&mut self, bytes: u32) {
+    pub(crate) fn add(&mut self, bytes: u32) {
         self.packets += 1;
         self.bytes += u64::from(bytes);
     }

@@ -51,6 +51,9 @@ fn upper(bucket: usize) -> u64 {
 }
 
 impl Histogram {
+    /// Bytes of the counts.
+    pub const BYTES: u64 = (BUCKETS * size_of::<u32>()) as u64;
+
     /// Counts a value. O(1).
     #[inline]
     pub fn record(&mut self, value: u64) {

@@ -39,9 +39,9 @@ impl HeaderParser {
         Ok(HeaderParser { classifier })
     }
 
-    /// The description of a packet, in the class of its receiver or else of its sender. `None` for
-    /// packets other than IP and for unknown link types. Fields beyond the captured length are 0.
-    fn look(&mut self, link: LinkType, data: &[u8]) -> Option<Meta> {
+    /// The description of a packet, in the class of its receiver or else of its sender, and whose class it is.
+    /// `None` for packets other than IP and for unknown link types. Fields beyond the captured length are 0.
+    fn look(&mut self, link: LinkType, data: &[u8]) -> Option<(Meta, End)> {
         let link = match link.canonical() {
             LinkType::ETHERNET => Link::Ethernet,
             LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 => Link::Raw,
@@ -58,8 +58,11 @@ impl HeaderParser {
             meta.class_id = self
                 .of(link, data, FrameDirection::In, End::Sender)?
                 .class_id;
+            if meta.class_id != 0 {
+                return Some((meta, End::Sender));
+            }
         }
-        Some(meta)
+        Some((meta, End::Receiver))
     }
 
     fn of(&mut self, link: Link, data: &[u8], direction: FrameDirection, end: End) -> Option<Meta> {
@@ -75,7 +78,7 @@ impl HeaderParser {
     }
 
     /// PPPoE whose Ethernet header was not captured.
-    fn look_in_session(&mut self, data: &[u8]) -> Option<Meta> {
+    fn look_in_session(&mut self, data: &[u8]) -> Option<(Meta, End)> {
         let mut frame = [0; HEAD_BYTES];
         let length = data.len().min(HEAD_BYTES - 14);
         frame[12..14].copy_from_slice(&PPPOE_SESSION);
@@ -91,6 +94,7 @@ pub struct Capture<R> {
     rows: Vec<TrafficRow>,
     flows: HashMap<FlowKey, u32>,
     next: Option<Arrival>,
+    end: End,
     first: Option<u64>,
     last: u64,
     not_ip: u64,
@@ -108,11 +112,17 @@ impl<R: Read> Capture<R> {
             rows: Vec::new(),
             flows: HashMap::new(),
             next: None,
+            end: End::Receiver,
             first: None,
             last: 0,
             not_ip: 0,
             went_back: 0,
         }
+    }
+
+    /// Whose class the next packet has: of its sender only if its receiver has none.
+    pub fn end(&self) -> End {
+        self.end
     }
 
     fn row(&mut self, meta: &Meta) -> u32 {
@@ -174,10 +184,11 @@ impl<R: Read> Arrivals for Capture<R> {
             let Some(packet) = self.reader.next()? else {
                 break;
             };
-            let Some(seen) = self.looks.look(packet.link, packet.data) else {
+            let Some((seen, end)) = self.looks.look(packet.link, packet.data) else {
                 self.not_ip += 1;
                 continue;
             };
+            self.end = end;
             let first = *self.first.get_or_insert(packet.time_ns);
             let now = packet.time_ns.saturating_sub(first);
             self.went_back += u64::from(now < self.last);
@@ -242,7 +253,8 @@ mod tests {
     ];
 
     fn read(link: LinkType, data: &[u8]) -> Option<Meta> {
-        HeaderParser::new(None).unwrap().look(link, data)
+        let seen = HeaderParser::new(None).unwrap().look(link, data);
+        seen.map(|(meta, _)| meta)
     }
 
     #[test]

@@ -14,7 +14,7 @@ use anyhow::bail;
 use fairpath_afxdp::{Placement, Port};
 use fairpath_bpf::{ForwardOutcome, ForwardPlan, RttMonitor};
 use fairpath_core::sched::Op;
-use fairpath_shape::{Both, CHARGES, Lines, Side};
+use fairpath_shape::{Both, CHARGES, Lines, Side, packets_of};
 
 use super::ends::{Ends, Rings, Vlans, about, open_port};
 use super::instances::{Counts, ShapeInstances};
@@ -23,7 +23,7 @@ use super::watch::Begun;
 use super::worker::{Running, Worker, lead_packets};
 use crate::orders::Command;
 use crate::shape::{Backend, Job, Reading, Thread};
-use crate::team::{Team, packets_of};
+use crate::team::Team;
 use crate::workers::{self, Capacity};
 use crate::{Mode, Via};
 

@@ -19,7 +19,7 @@ use fairpath_class::Whom;
 use fairpath_core::sched::Op;
 use fairpath_netlink::Link;
 use fairpath_nfqueue::Config;
-use fairpath_shape::{Both, Lines, Side};
+use fairpath_shape::{Both, Lines, Side, packets_of};
 
 use super::diversion::{Diversion, Divert, Diverted};
 use super::instance::{Counts, Instance};
@@ -28,7 +28,7 @@ use super::waiting::SideQueues;
 use super::worker::Running;
 use crate::orders::Lead;
 use crate::shape::{Backend, Ended, Job, Reading, Thread};
-use crate::team::{Team, packets_of};
+use crate::team::Team;
 use crate::workers::{self, Capacity, Count};
 use crate::{OnFailure, Via};
 
