@@ -201,6 +201,8 @@ fairpath top --once --socket {none}
 fairpath check --class a --socket {none}
 fairpath shape status --socket {none}
 fairpath shape stop --socket {none}
+fairpath shape plan -c plan/plan.toml --with-cpus 2 --duration 9ms --cost-local 1us --cost-shared 1us
+fairpath shape plan -c plan/plan.toml --with-cpus 2 --duration 9ms --cost-local 1us --cost-shared 1us --format json
 fairpath run --config {none}
 fairpath class check {good}
 fairpath class check {bad}

@@ -12,6 +12,7 @@ mod failure;
 mod global;
 mod output;
 mod parse;
+mod progress;
 mod replaced;
 
 pub use capability::{Capability, NeedsPrivilege, require};
@@ -21,6 +22,7 @@ pub use output::{
     color_stdout, print, print_bytes, print_colored, print_to_reader, reader_has_ended,
 };
 pub use parse::{FAILURE, Refusal, WRONG_USAGE, command, parse, parse_from};
+pub use progress::VirtualProgress;
 pub use replaced::{REPLACED, Replaced, replacement};
 
 /// Version of the package, commit and version of libbpf, as `--version` prints them.

@@ -1,13 +1,14 @@
 //! `fairpath sched run`: simulate a link with a policy or a tree.
 
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use fairpath_class::ClassSet;
+use fairpath_cli::VirtualProgress;
 use fairpath_core::sched::{Op, Outcome};
 use fairpath_files::Existing;
 use fairpath_sched::log::{self, LogError};
@@ -15,7 +16,7 @@ use fairpath_sched::tree::Tree;
 use fairpath_sim::report::SimulationReport;
 use fairpath_sim::simulate::{Findings, Settings, Tap, simulate};
 use fairpath_sim::traffic::{Arrivals, Capture, Generator, HeaderParser, SYNTAX, Spec};
-use fairpath_units::quantity::{read, read_rate, read_time, written};
+use fairpath_units::quantity::{read, read_rate, read_time};
 use fairpath_wire::capture::Reader;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -224,7 +225,7 @@ impl Link<'_> {
         }
         let path = self.args.record.as_deref();
         let mut recorder = path.map(|path| Recorder::begin(path, self)).transpose()?;
-        let mut progress = Progress::new(settings.duration_ns);
+        let mut progress = VirtualProgress::new("", settings.duration_ns);
         let mut watch = |now: u64| {
             progress.show(now);
             !stop.load(Ordering::Relaxed)
@@ -294,42 +295,5 @@ impl Recorder {
             None => self.writer.finish().map(|_| ()),
         };
         finished.with_context(|| format!("write the operation log {path:?}"))
-    }
-}
-
-/// The progress line, on a terminal only.
-struct Progress {
-    end: Option<u64>,
-    shown: Option<u64>,
-    is_terminal: bool,
-}
-
-impl Progress {
-    fn new(end: Option<u64>) -> Progress {
-        Progress {
-            end,
-            shown: None,
-            is_terminal: io::stderr().is_terminal(),
-        }
-    }
-
-    /// Prints after each 1 % of the duration, or after each virtual second without one.
-    fn show(&mut self, now: u64) {
-        let step = self.end.map_or(1_000_000_000, |end| (end / 100).max(1));
-        if !self.is_terminal || self.shown == Some(now / step) {
-            return;
-        }
-        self.shown = Some(now / step);
-        let at = written(now / 1_000_000 * 1_000_000, "ns");
-        let of = self
-            .end
-            .map_or_else(String::new, |end| format!(" of {}", written(end, "ns")));
-        let _ = write!(io::stderr(), "\rsimulated {at}{of}    ");
-    }
-
-    fn clear(&self) {
-        if self.shown.is_some() {
-            let _ = write!(io::stderr(), "\r{:40}\r", "");
-        }
     }
 }

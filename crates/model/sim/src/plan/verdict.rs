@@ -36,7 +36,7 @@ pub enum Cause {
     Cpus {
         /// Their numbers.
         cpus: Vec<u32>,
-        /// CPUs that its packets need, if they are spread.
+        /// CPUs that its packets need, if they are spread. If all CPUs are full: those that all packets need.
         needed: u32,
     },
     /// The floor does not hold, and no CPU is full.
@@ -65,13 +65,21 @@ pub fn judge(findings: &PlanFindings, settings: &PlanSettings) -> Vec<Verdict> {
     let seconds = findings.measured_ns.max(1) as f64 / 1e9;
     let targets = targets(&findings.rates);
     let mut verdicts: Vec<Verdict> = Vec::new();
+    let outer = findings.rates.iter().zip(&targets);
+    let outer = outer.filter(|(rate, _)| rate.above.is_none());
+    let all_bps = outer.map(|(_, target)| target).sum();
     for (rate, target_bps) in findings.rates.iter().zip(targets) {
         let verdict = Verdict {
             target_bps,
             achieved_bps: rate.sent.bytes as f64 * 8.0 / seconds,
             cause: Cause::Holds,
         };
-        let cause = cause(&verdict, rate, findings, &verdicts, settings);
+        let mut cause = cause(&verdict, rate, findings, &verdicts);
+        if let Cause::Cpus { cpus, needed } = &mut cause {
+            let are_all = cpus.len() == findings.cpus.len();
+            let bps = if are_all { all_bps } else { target_bps };
+            *needed = needed_cpus(bps, rate, &findings.cpus, settings);
+        }
         verdicts.push(Verdict { cause, ..verdict });
     }
     verdicts
@@ -101,7 +109,6 @@ fn cause(
     rate: &RateFindings,
     findings: &PlanFindings,
     before: &[Verdict],
-    settings: &PlanSettings,
 ) -> Cause {
     // Without a ceiling, the floor is all that is promised.
     let floor = rate.floor_bps.map_or(0.0, |bps| bps as f64);
@@ -122,10 +129,7 @@ fn cause(
     }
     let cpus = full_cpus(rate, &findings.cpus);
     match (cpus.is_empty(), has_floor) {
-        (false, _) => Cause::Cpus {
-            needed: needed(verdict, rate, &findings.cpus, settings),
-            cpus,
-        },
+        (false, _) => Cause::Cpus { cpus, needed: 0 },
         (true, false) => Cause::Floor,
         (true, true) => Cause::Other,
     }
@@ -170,9 +174,9 @@ fn mean_bytes(rate: &RateFindings) -> f64 {
     rate.sent.bytes as f64 / rate.sent.packets.max(1) as f64
 }
 
-/// CPUs that the packets of a rate need, at the cost of the plan.
-fn needed(
-    verdict: &Verdict,
+/// CPUs that `bps` need at the cost of the plan, with packets as long as those of a rate.
+fn needed_cpus(
+    bps: f64,
     rate: &RateFindings,
     cpus: &[CpuFindings],
     settings: &PlanSettings,
@@ -181,7 +185,7 @@ fn needed(
     let operations = sum(|cpu| cpu.operations) / sum(|cpu| cpu.packets);
     let cost = settings.cost;
     let packet_ns = cost.local_ns as f64 + operations * cost.shared_ns as f64;
-    let packets = verdict.target_bps / 8.0 / mean_bytes(rate).max(1.0);
+    let packets = bps / 8.0 / mean_bytes(rate).max(1.0);
     (packets * packet_ns / 1e9 / MOST_USE).ceil().max(1.0) as u32
 }
 

@@ -11,7 +11,7 @@ use fairpath_history::snapshot::{Answer, Kind, Query, Request, ShapeSet, Snapsho
 use fairpath_top::{DEFAULT_SOCKET, SocketSource};
 use fairpath_units::quantity::read_rate;
 
-use super::text;
+use super::{plan, text};
 
 /// A back end loads programs and builds schedulers before the daemon answers.
 const START_TIME: Duration = Duration::from_secs(60);
@@ -35,6 +35,7 @@ enum Command {
     Stop(StopArgs),
     Status(StatusArgs),
     Set(SetArgs),
+    Plan(Box<plan::PlanArgs>),
 }
 
 #[derive(ClapArgs)]
@@ -253,6 +254,7 @@ pub fn run(args: &Args, global: &Global) -> anyhow::Result<()> {
         },
         Command::Stop(args) => request(&args.socket, &Request::ShapeStop),
         Command::Status(args) => status(args),
+        Command::Plan(args) => plan::run(args),
         Command::Set(args) => {
             let rates = [args.down, args.up, args.down_floor, args.up_floor];
             if rates.iter().all(Option::is_none) {
