@@ -464,8 +464,7 @@ FP_FUNC int fp_update_ancestors(struct fp_sched FP_MEM *s FP_ARG, struct fp_node
 		level--;
 		place = level & (FP_SCHED_LEVELS - 1);
 		above = fp_node_at(s, s->path[place]);
-		waits = sent ? fp_charge_child(s, level, n, above)
-			     : fp_waiting_at(s, node, n) != 0;
+		waits = sent ? fp_charge_child(s, level, n, above) : fp_waiting_at(s, node, n) != 0;
 		if (above->config.over == FP_OVER_REFERENCES) {
 			fp_pifo_remove(fp_pool_of(s), s->entry[place]);
 			fp_free_reference(s, s->entry[place] - fp_reference_item(s, 0));

@@ -198,9 +198,9 @@ struct fp_sched {
 	u32 zero;
 	u32 free_reference;
 	u32 free_references;
-	u64 due_slot;  /* of the wheel: slots up to this one have come */
-	u64 due_words; /* bit set <=> the word of its bits is not 0 */
-	u32 due_rest;  /* entries of a slot that has come remain in it */
+	u64 due_slot;	 /* of the wheel: slots up to this one have come */
+	u64 due_words;	 /* bit set <=> the word of its bits is not 0 */
+	u32 due_rest;	 /* entries of a slot that has come remain in it */
 	u32 has_packets; /* scratch: packets wait below the child in question, of shared limits */
 	/* scratch */
 	u64 flow_at; /* offset of the state that the policy gets as f */
@@ -286,8 +286,7 @@ FP_INLINE struct fp_limited FP_MEM *fp_limited_at(struct fp_sched FP_MEM *s, u32
 {
 	if (node > s->config.nodes)
 		node = 0;
-	return FP_AT(struct fp_limited, s,
-		     s->limited_at + (u64)node * sizeof(struct fp_limited));
+	return FP_AT(struct fp_limited, s, s->limited_at + (u64)node * sizeof(struct fp_limited));
 }
 
 FP_INLINE struct fp_impair FP_MEM *fp_impair_at(struct fp_sched FP_MEM *s, u32 impair)
