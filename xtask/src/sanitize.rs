@@ -9,12 +9,13 @@ use anyhow::Result;
 const SANITIZERS: &str = "address,undefined";
 
 /// The tests that take the C where it is most likely to stray.
-const TESTS: [&str; 10] = [
+const TESTS: [&str; 11] = [
     "mutations",
     "pifo",
     "pifo_corruption",
     "sched",
     "sched_corruption",
+    "limit",
     "edges_frames",
     "edges_table",
     "edges_tcp",

@@ -113,10 +113,16 @@ FP_INLINE u64 fp_send_time(struct fp_sched FP_MEM *s, struct fp_node FP_MEM *n)
 	return fp_call_policy(s, n, FP_SEND_TIME);
 }
 
+/* The limits of this scheduler, which may be at a lower address. */
+FP_INLINE struct fp_limits FP_MEM *fp_shared_limits(struct fp_sched FP_MEM *s)
+{
+	return FP_AT(struct fp_limits, s, (s64)s->limits_at);
+}
+
 /* Charges `bytes` to limit `limit` of this scheduler, from 1, and requests `next` bytes: see fp_limit_pay(). */
 FP_INLINE u64 fp_pay_limit(struct fp_sched FP_MEM *s, u32 limit, u32 bytes, u32 next)
 {
-	struct fp_limits FP_MEM *l = FP_AT(struct fp_limits, s, s->limits_at);
+	struct fp_limits FP_MEM *l = fp_shared_limits(s);
 
 	return fp_limit_pay(fp_limit_at(l, limit - 1), fp_limit_pool_at(l, limit - 1, s->limit_cpu),
 			    bytes, next, s->now);
@@ -130,7 +136,7 @@ FP_INLINE u64 fp_pay_limit(struct fp_sched FP_MEM *s, u32 limit, u32 bytes, u32 
 FP_RARE u64 fp_pay_limits(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 bytes, u32 next,
 			  u32 by_floor)
 {
-	struct fp_limits FP_MEM *l = FP_AT(struct fp_limits, s, s->limits_at);
+	struct fp_limits FP_MEM *l = fp_shared_limits(s);
 	struct fp_limited FP_MEM *limited = fp_limited_at(s, child);
 	u32 ceil = limited->ceil, floor = limited->floor;
 	u64 at = 0;
