@@ -426,6 +426,8 @@ RANK_ENQUEUE
 const RUNS: &str = r#"
 #include <stdio.h>
 
+void (*fp_native_before_shared)(void);
+
 u64 fp_native_custom(u64 custom, u32 function, const struct fp_meta *packet, u64 *flow, u64 *class,
 		     u64 *global, struct fp_call *call)
 {
