@@ -156,7 +156,9 @@ fn only_the_loop_retains_three_capabilities() {
     let threads = std::fs::read_dir(format!("/proc/{main}/task")).unwrap();
     for thread in threads {
         let id = thread.unwrap().file_name().into_string().unwrap();
-        assert_eq!(of(&id, "NoNewPrivs"), "1");
+        // That of hooks begins before the others, and sets it itself.
+        let set = || (of(&id, "NoNewPrivs") == "1").then_some(());
+        assert!(wait_for(PATIENCE, set).is_some(), "thread {id}");
         let path = format!("/proc/{main}/task/{id}/comm");
         if std::fs::read_to_string(path).unwrap().trim() == "hook" {
             // CAP_KILL is 5, CAP_SETGID 6, CAP_SETUID 7: a hook has another user.
