@@ -208,11 +208,12 @@ pub(super) const FAMILIES: &[Family] = &[
         "fairpath_class_queue_bound_by_cpu",
         Kind::Gauge,
         "",
-        "1 if a busy CPU keeps the class below its rate; `fairpath shape status --cpus` names it and the remedy",
-        Shape::Direction(|row| {
-            queues(row, |queue| {
+        "1 if a busy CPU keeps the class below its rate in a direction; `fairpath shape status --cpus` names it and the remedy",
+        Shape::Single(|row| {
+            let bound = queues(row, |queue| {
                 Some(f64::from(u8::from(queue.bound.is_some())))
-            })
+            });
+            bound.into_iter().flatten().reduce(f64::max)
         }),
     ),
     family(
