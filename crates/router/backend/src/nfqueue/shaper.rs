@@ -68,7 +68,7 @@ impl Numbers {
     }
 
     fn all(self) -> RangeInclusive<u16> {
-        self.first..=self.first + QUEUES * self.workers - 1
+        self.first..=self.first + (QUEUES * self.workers - 1)
     }
 }
 
