@@ -16,10 +16,11 @@
 //! then.
 
 use std::mem::MaybeUninit;
+use std::ops::AddAssign;
 use std::ptr::NonNull;
 
 use fairpath_core::limit::{LimitConfig, LimitError, Limits};
-use fairpath_core::sched::{End, Meta};
+use fairpath_core::sched::{End, Meta, Plan};
 use fairpath_core::{Config, Memory, Rules, TooManyRules};
 use fairpath_units::IfIndex;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -123,6 +124,27 @@ pub struct MarkCount {
     pub dropped: u64,
     /// Their bytes.
     pub dropped_bytes: u64,
+}
+
+impl MarkCount {
+    /// Sums by node of counts by class number: of each class's leaf. O(classes + nodes).
+    pub fn by_node(counts: &[MarkCount], plan: &Plan) -> Vec<MarkCount> {
+        let mut by_node = vec![MarkCount::default(); plan.nodes.len() + 1];
+        for (class, count) in counts.iter().enumerate() {
+            let node = plan.class_table.get(class).copied().unwrap_or(0);
+            by_node[node as usize] += *count;
+        }
+        by_node
+    }
+}
+
+impl AddAssign for MarkCount {
+    fn add_assign(&mut self, more: MarkCount) {
+        self.packets += more.packets;
+        self.bytes += more.bytes;
+        self.dropped += more.dropped;
+        self.dropped_bytes += more.dropped_bytes;
+    }
 }
 
 /// The previous state of an attachment.

@@ -366,14 +366,7 @@ impl HtbLink {
 
     /// Marks by node: of each class's leaf.
     fn marked(&self) -> Vec<MarkCount> {
-        let mut by_node = vec![MarkCount::default(); self.tree.plan.nodes.len() + 1];
-        for (class, count) in self.mark.counts().into_iter().enumerate() {
-            let node = self.tree.plan.class_table.get(class).copied().unwrap_or(0);
-            let sum = &mut by_node[node as usize];
-            sum.packets += count.packets;
-            sum.bytes += count.bytes;
-        }
-        by_node
+        MarkCount::by_node(&self.mark.counts(), &self.tree.plan)
     }
 }
 

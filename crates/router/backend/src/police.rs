@@ -218,10 +218,7 @@ impl PolicedLink {
     fn counts(&self) -> Vec<MarkCount> {
         let mut counts = self.program.mark.counts();
         for (count, before) in counts.iter_mut().zip(&self.before) {
-            count.packets += before.packets;
-            count.bytes += before.bytes;
-            count.dropped += before.dropped;
-            count.dropped_bytes += before.dropped_bytes;
+            *count += *before;
         }
         counts
     }
@@ -244,10 +241,8 @@ impl PolicedLink {
                 continue;
             };
             let earlier = earlier.get(class).copied().unwrap_or_default();
-            sum.packets += count.packets + earlier.packets;
-            sum.bytes += count.bytes + earlier.bytes;
-            sum.dropped += count.dropped + earlier.dropped;
-            sum.dropped_bytes += count.dropped_bytes + earlier.dropped_bytes;
+            *sum += count;
+            *sum += earlier;
         }
         self.before = before;
         self.rules = rules.clone();
@@ -279,15 +274,7 @@ impl Backend for Police {
                 continue;
             };
             let tree = &line.program.tree;
-            let mut by_node = vec![MarkCount::default(); tree.plan.nodes.len() + 1];
-            for (class, count) in line.counts().into_iter().enumerate() {
-                let node = tree.plan.class_table.get(class).copied().unwrap_or(0);
-                let sum = &mut by_node[node as usize];
-                sum.packets += count.packets;
-                sum.bytes += count.bytes;
-                sum.dropped += count.dropped;
-                sum.dropped_bytes += count.dropped_bytes;
-            }
+            let by_node = MarkCount::by_node(&line.counts(), &tree.plan);
             let figures = line.program.places.read(|node| {
                 let count = by_node.get(node as usize).copied().unwrap_or_default();
                 let mut account = Account {
