@@ -60,7 +60,7 @@ fn text_names_rates_and_repeats() {
         "--demand",
         "zipf",
         "--duration",
-        "100ms",
+        "1s",
     ];
     let output = fast(&words);
     assert_eq!(output.status.code(), Some(0), "{output:?}");

@@ -140,8 +140,8 @@ pub fn captured(scene: &Scene, time: Duration) -> Vec<(f64, f64)> {
     arrivals(&capture.stop_now().unwrap().bytes().unwrap())
 }
 
-/// Packets of the class that each worker sent.
-fn by_worker(daemon: &Daemon<'_>, class: &str) -> Vec<u64> {
+/// Packets of the class that each worker sent in a direction.
+pub fn by_worker(daemon: &Daemon<'_>, side: &str, class: &str) -> Vec<u64> {
     let query = json!({"verb": "snapshot", "query": {"kind": "class", "workers": true}});
     let answer = daemon.query(&query);
     let rows = answer["snapshot"]["rows"]
@@ -150,7 +150,7 @@ fn by_worker(daemon: &Daemon<'_>, class: &str) -> Vec<u64> {
         .unwrap_or_default();
     let row = rows.iter().find(|row| row["name"] == class);
     let row = row.unwrap_or_else(|| panic!("no class {class}: {answer:#}"));
-    let workers = row["up_queue"]["workers"].as_array().cloned();
+    let workers = row[format!("{side}_queue")]["workers"].as_array().cloned();
     let sent = |worker: &Value| worker["sent_packets"].as_u64().unwrap();
     workers.unwrap_or_default().iter().map(sent).collect()
 }
@@ -170,7 +170,7 @@ fn one_rate_holds_for_both_workers(port: &'static str) {
     // may have been late: 2 ms.
     let (bps, above) = (rate(&both), excess(&both, 40.0 * MBIT));
     let most = 40.0 * MBIT / 8.0 * 0.007 + 4.0 * FRAME as f64;
-    let workers = by_worker(&daemon, "site");
+    let workers = by_worker(&daemon, "up", "site");
     println!(
         "{port}: {:.2} Mbit/s, {above:.0} of {most:.0} bytes above; {workers:?} packets",
         bps / MBIT
@@ -221,7 +221,7 @@ fn a_busy_worker_gets_what_a_quiet_one_leaves(port: &'static str) {
     let quiet = Senders::start(&scene.net.client, &others, 1, server, 0.16 * MBIT);
     for_a_time(Duration::from_millis(500));
     let bps = rate(&captured(&scene, Duration::from_secs(3)));
-    let workers = by_worker(&daemon, "site");
+    let workers = by_worker(&daemon, "up", "site");
     println!("{port}: {:.2} Mbit/s; {workers:?} packets", bps / MBIT);
     // A busy machine delays threads.
     assert!((39.0..=40.4).contains(&(bps / MBIT)), "{bps}");
@@ -230,4 +230,46 @@ fn a_busy_worker_gets_what_a_quiet_one_leaves(port: &'static str) {
     assert!(quiet.finish() > 0 && busy.finish() > 0);
     let queue = queue(&daemon, "up", Some("site"));
     assert!(number(&queue, "dropped_packets") > 100, "{queue:#}");
+}
+
+by!(floors_and_shares_hold_across_workers: nfqueue, afxdp);
+
+/// One class has a flow at one worker, the other has many at both.
+fn floors_and_shares_hold_across_workers(port: &'static str) {
+    requires!(Need::Root, Need::Tool("ethtool"), Need::Tool("tcpdump"));
+    let scene = scene(port);
+    let classes = |rest: &str| {
+        format!(
+            "[[class]]\nname = \"site\"\nup = \"40mbit\"\n\
+             [[class]]\nname = \"anna\"\nparent = \"site\"\nprefix = \"10.10.1.100/32\"\n{rest}\n\
+             [[class]]\nname = \"others\"\nparent = \"site\"\nprefix = \"10.10.1.0/24\"\n"
+        )
+    };
+    let daemon = scene.shape(RATES, &classes("up_floor = \"30mbit\""));
+    let (client, server): (_, IpAddr) = (&scene.net.client, Router::SERVER.v4.into());
+    let anna = Senders::start(client, &[subscriber(0)], 1, server, 50.0 * MBIT);
+    let others: Vec<Ipv4Addr> = (1..SUBSCRIBERS).map(subscriber).collect();
+    let others = Senders::start(client, &others, 2, server, 50.0 * MBIT);
+    let part = |what: &str| {
+        // For the first turns of the rates.
+        for_a_time(Duration::from_millis(700));
+        let sent = |class: &str| number(&queue(&daemon, "up", Some(class)), "sent_bytes") as f64;
+        let before = ["anna", "others"].map(sent);
+        for_a_time(Duration::from_secs(3));
+        let now = ["anna", "others"].map(sent);
+        let [anna, others] = [0, 1].map(|at| now[at] - before[at]);
+        println!(
+            "{port}, {what}: {:.3} of the rate; {:?}",
+            anna / (anna + others),
+            by_worker(&daemon, "up", "site")
+        );
+        anna / (anna + others)
+    };
+    let floor = part("with a floor of three quarters");
+    assert!((0.72..=0.80).contains(&floor), "{floor}");
+    scene.configure(RATES, &classes(""));
+    assert_eq!(daemon.reload()["answer"], "done");
+    let equal = part("equal");
+    assert!((0.45..=0.55).contains(&equal), "{equal}");
+    assert!(anna.finish() > 0 && others.finish() > 0);
 }

@@ -13,6 +13,8 @@
 #define FP_LIMIT_NONE 0xffffffffu
 /* Limits from a class to the port. */
 #define FP_LIMIT_LEVELS 8
+/* Bits of such a number in an answer; times above them end after 36 years. */
+#define FP_LIMIT_LEVEL_BITS 4
 /* Bytes that one request may have: more than a GSO packet of BIG TCP. */
 #define FP_LIMIT_REQUEST (1u << 20)
 /* Times inside of a limit have this number of bits more than nanoseconds. */
@@ -52,12 +54,13 @@ struct fp_limit_pool {
 	u64 waiting;  /* bytes of a grant that may leave from `ready` on */
 	u64 ready;    /* nanoseconds */
 	u64 ends;     /* nanoseconds at which tokens end */
-	u64 wait;     /* nanoseconds: answer of the last request that went up */
 	u64 sent;     /* bytes that left */
 	u32 change;   /* of the limit, when tokens were granted */
 	u32 grants;   /* operations on the shared word */
 	u32 refusals; /* requests that must wait */
 	u32 last;     /* bytes of the last packet that paid */
+	u32 own; /* bytes that it gets at once, instead of the pool of the rate; 0: that. Written by user space */
+	u32 pad;
 };
 
 struct fp_limits {

@@ -95,6 +95,17 @@ granted:
 	return ((next - rate->depth - 1) >> FP_LIMIT_FRACTION) + 1;
 }
 
+/* Bytes that a pool gets at once, at most: its part of the rate, or the part that its packets claim. */
+FP_INLINE u32 fp_limit_most(const struct fp_limit_pool FP_MEM *pool,
+			    const struct fp_limit_rate FP_MEM *rate)
+{
+	u32 own = *(const volatile u32 FP_MEM *)&pool->own;
+
+	if (!own)
+		return rate->pool;
+	return own < FP_LIMIT_REQUEST ? own : FP_LIMIT_REQUEST;
+}
+
 /*
  * Forgets tokens that are too old, those above the pool of another rate, and a grant at that rate. A debt
  * stays.
@@ -104,8 +115,8 @@ FP_INLINE void fp_limit_expire(struct fp_limit_pool FP_MEM *pool,
 {
 	if (pool->change != change) {
 		pool->change = change;
-		if (fp_limit_has(pool->tokens) && pool->tokens > rate->pool)
-			pool->tokens = rate->pool;
+		if (fp_limit_has(pool->tokens) && pool->tokens > fp_limit_most(pool, rate))
+			pool->tokens = fp_limit_most(pool, rate);
 		FP_PUT(pool->waiting, 0ull);
 		FP_PUT(pool->ready, 0ull);
 	}
@@ -128,13 +139,13 @@ FP_INLINE void fp_limit_forget(struct fp_limit_pool FP_MEM *pool,
 FP_INLINE u64 fp_limit_request(struct fp_limit FP_MEM *limit, struct fp_limit_pool FP_MEM *pool,
 			       const struct fp_limit_rate FP_MEM *rate, u64 bytes, u64 now)
 {
-	u64 has, wanted, ready;
+	u64 has, wanted, ready, most = fp_limit_most(pool, rate);
 
 	fp_limit_forget(pool, rate, now);
 	has = pool->tokens + pool->waiting;
 	if (has >= bytes)
 		return now < pool->ready ? pool->ready : 0;
-	wanted = (bytes > rate->pool ? bytes : rate->pool) - has;
+	wanted = (bytes > most ? bytes : most) - has;
 	ready = fp_limit_grant(limit, rate, wanted, now);
 	if (!ready)
 		return now + 1;
@@ -146,16 +157,15 @@ FP_INLINE u64 fp_limit_request(struct fp_limit FP_MEM *limit, struct fp_limit_po
 
 /*
  * Up from a limit whose pool has not enough: each pool on the path gets a grant, until one has enough tokens,
- * which pays, or has no parent. Returns their number, and writes the time to wait, or 0, to the first pool.
+ * which pays, or has no parent. Returns their number (FP_LIMIT_LEVEL_BITS), and above it the time to wait, or 0.
  */
-FP_FUNC u32 fp_limit_climb(struct fp_limits FP_MEM *l FP_ARG, u32 number, u32 cpu, u32 bytes,
+FP_FUNC u64 fp_limit_climb(struct fp_limits FP_MEM *l FP_ARG, u32 number, u32 cpu, u32 bytes,
 			   u64 now)
 {
 	struct fp_limit_pool FP_MEM *first = fp_limit_pool_at(l, number, cpu), *pool;
 	u64 need = bytes, wait;
 	u32 at = number, level;
 
-	FP_PUT(first->wait, 0ull);
 	fp_loop(level, FP_LIMIT_LEVELS) {
 		struct fp_limit FP_MEM *limit = fp_limit_at(l, at);
 		u32 change = *(volatile u32 FP_MEM *)&limit->change;
@@ -170,11 +180,10 @@ FP_FUNC u32 fp_limit_climb(struct fp_limits FP_MEM *l FP_ARG, u32 number, u32 cp
 		}
 		wait = fp_limit_request(limit, pool, rate, need, now);
 		if (wait) {
-			first->wait = wait;
 			/* A class that waits for its site is not checked again before. */
 			if (first->ready < wait)
 				first->ready = wait;
-			return level;
+			return wait << FP_LIMIT_LEVEL_BITS | level;
 		}
 		need = pool->waiting;
 		at = limit->parent;
@@ -193,7 +202,7 @@ FP_FUNC u64 fp_limit_take(struct fp_limits FP_MEM *l FP_ARG, u32 number, u32 cpu
 {
 	struct fp_limit_pool FP_MEM *pool = fp_limit_pool_at(l, number, cpu);
 	struct fp_limit FP_MEM *limit = fp_limit_at(l, number);
-	u64 need = bytes;
+	u64 need = bytes, climbed;
 	u32 at = number, level, filled;
 
 	if (fp_likely(pool->change == *(volatile u32 FP_MEM *)&limit->change && now < pool->ends)) {
@@ -205,11 +214,12 @@ FP_FUNC u64 fp_limit_take(struct fp_limits FP_MEM *l FP_ARG, u32 number, u32 cpu
 		if (pool->tokens + pool->waiting >= bytes && now < pool->ready)
 			return pool->ready;
 	}
-	filled = fp_limit_climb(l, number, cpu, bytes, now);
-	if (pool->wait) {
+	climbed = fp_limit_climb(l, number, cpu, bytes, now);
+	if (climbed >> FP_LIMIT_LEVEL_BITS) {
 		pool->refusals++;
-		return pool->wait;
+		return climbed >> FP_LIMIT_LEVEL_BITS;
 	}
+	filled = (u32)climbed;
 	/* Down again: each pool gets its grant, of which it pays the one below. */
 	fp_loop(level, FP_LIMIT_LEVELS) {
 		u64 granted;
@@ -233,7 +243,8 @@ FP_FUNC u64 fp_limit_take(struct fp_limits FP_MEM *l FP_ARG, u32 number, u32 cpu
 FP_INLINE u64 fp_limit_fill(struct fp_limit FP_MEM *limit, struct fp_limit_pool FP_MEM *pool,
 			    const struct fp_limit_rate FP_MEM *rate, u32 next, u64 now)
 {
-	u64 wanted = !next ? 0 : next > rate->pool ? next : rate->pool;
+	u32 most = fp_limit_most(pool, rate);
+	u64 wanted = !next ? 0 : next > most ? next : most;
 	u64 has = pool->tokens + pool->waiting, ready;
 
 	if (next ? !fp_limit_has(has) : has >> 63) {

@@ -18,8 +18,12 @@ fn every_kernel_answer_is_that_of_the_oracle() {
         let seed = seed.wrapping_add(1_000_000);
         let log = log(seed);
         let mut kernel = KernelLimits::load(log.cpus, &log.limits).unwrap();
-        for ((limit, rate), now, part) in &log.parts {
-            kernel.limits().set_rates(&[(*limit, *rate)], *now).unwrap();
+        for part in &log.parts {
+            let limits = kernel.limits();
+            limits.set_rates(&[part.rate], part.now).unwrap();
+            let (limit, cpu, bytes) = part.grant;
+            limits.set_grant(limit, cpu, bytes);
+            let part = &part.requests;
             let mut made = part.clone();
             made.iter_mut()
                 .for_each(|request| request.answer = u64::MAX);

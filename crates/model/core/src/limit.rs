@@ -197,12 +197,13 @@ struct RawPool {
     waiting: u64,
     ready: u64,
     ends: u64,
-    wait: u64,
     sent: u64,
     change: u32,
     grants: u32,
     refusals: u32,
     last: u32,
+    own: u32,
+    pad: u32,
 }
 
 /// `struct fp_limits`.
@@ -284,6 +285,8 @@ pub struct PoolReading {
     pub grants: u32,
     /// Requests that had to wait.
     pub refusals: u32,
+    /// Bytes that it gets at once ([`Limits::set_grant`]); 0: its part of the rate.
+    pub grant: u32,
 }
 
 /// The memory of limits, which all of their CPUs use.
@@ -721,6 +724,7 @@ impl Limits {
             sent: raw.sent,
             grants: raw.grants,
             refusals: raw.refusals,
+            grant: raw.own,
         }
     }
 
@@ -730,6 +734,42 @@ impl Limits {
     /// There is no such limit.
     pub fn granted(&self, limit: u32) -> u64 {
         self.word(limit).load(Ordering::SeqCst) >> FRACTION_BITS
+    }
+
+    /// Sets the bytes that a CPU gets of a limit at once, at most [`MAX_REQUEST`]; 0: its part of the rate. CPUs that
+    /// wait get the rate in proportion.
+    ///
+    /// # Panics
+    /// There is no such limit or CPU.
+    pub fn set_grant(&mut self, limit: u32, cpu: u32, bytes: u32) {
+        let place = self.pool_place(limit, cpu).as_ptr();
+        // SAFETY: a field inside of the memory.
+        let own = unsafe { &raw mut (*place).own };
+        // SAFETY: aligned; only user space writes it.
+        unsafe { own.write_volatile(bytes.min(MAX_REQUEST)) };
+    }
+
+    /// The rate of a limit.
+    ///
+    /// # Panics
+    /// There is no such limit.
+    pub fn rate(&self, limit: u32) -> LimitRate {
+        self.configs[limit as usize].rate
+    }
+
+    /// Bytes that a CPU gets of a limit at once by its part of the rate; 0: as many as its packet has.
+    ///
+    /// # Panics
+    /// There is no such limit.
+    pub fn usual_grant(&self, limit: u32) -> u32 {
+        let cpus = self.header().cpus;
+        let config = self.configs[limit as usize];
+        let share = match config.parent {
+            None => config.rate.share(cpus),
+            Some(_) => shares(cpus, &self.configs)[limit as usize],
+        };
+        let raw = config.rate.raw(cpus, share);
+        raw.map_or(0, |raw| raw.pool)
     }
 
     /// Times that the clock went back too far for a limit.
@@ -772,10 +812,14 @@ impl Limits {
         let depth = u128::from(own.depth) * bits / (8_000_000_000 * UNITS) + 1;
         let numbers = (0..self.configs.len() as u32).filter(|number| is_below(*number));
         let pools: u128 = numbers
-            .filter_map(raw)
-            .map(|rate| u128::from(rate.pool.max(largest)))
+            .filter_map(|number| Some((number, raw(number)?)))
+            .map(|(number, rate)| {
+                let own = |cpu| self.pool(number, cpu).grant;
+                let each = |cpu| u128::from(rate.pool.max(own(cpu)).max(largest));
+                (0..cpus).map(each).sum::<u128>()
+            })
             .sum();
-        u64::try_from(depth + pools * u128::from(cpus)).unwrap_or(u64::MAX)
+        u64::try_from(depth + pools).unwrap_or(u64::MAX)
     }
 }
 

@@ -16,9 +16,11 @@ fn every_answer_is_that_of_the_oracle() {
         let log = log(seed);
         let mut limits = Limits::new(log.cpus, &log.limits).unwrap();
         let mut cpus: Vec<_> = (0..log.cpus).map(|cpu| limits.cpu(cpu).unwrap()).collect();
-        for ((limit, rate), now, requests) in &log.parts {
-            limits.set_rates(&[(*limit, *rate)], *now).unwrap();
-            for request in requests {
+        for part in &log.parts {
+            limits.set_rates(&[part.rate], part.now).unwrap();
+            let (limit, cpu, bytes) = part.grant;
+            limits.set_grant(limit, cpu, bytes);
+            for request in &part.requests {
                 let (cpu, now) = (&mut cpus[request.cpu as usize], request.now);
                 let answer = match request.paid.checked_sub(1) {
                     None => cpu.take(request.limit, request.bytes, now),

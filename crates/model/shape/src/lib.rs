@@ -13,6 +13,8 @@
 //! numbers. Trees can have a custom policy, which instances run
 //! and kernel back ends do not. Not part of it: back ends, threads, configuration.
 
+mod balance;
+mod claims;
 mod figures;
 pub mod framing;
 pub mod htb;
@@ -25,6 +27,7 @@ mod recorder;
 mod shared;
 mod stack;
 
+pub use balance::{Balance, INTERVAL_NS};
 pub use figures::{Figures, Places, Sojourns};
 pub use impaired::{Impaired, Impairments};
 pub use instance::{CHARGES, Leaving, ShapeInstance, ShapeInstanceError, Successor};

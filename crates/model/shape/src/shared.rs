@@ -321,6 +321,42 @@ impl SharedRates {
         Ok(Limits::bytes(workers, limits)? as u64)
     }
 
+    fn of(&self, node: u32) -> NodeLimits {
+        let at = (node as usize).wrapping_sub(1);
+        self.nodes.get(at).copied().unwrap_or_default()
+    }
+
+    /// The time until which all grants of a node's ceiling have left at the rate, ns; none if it is not shared.
+    pub fn granted(&self, node: u32) -> Option<u64> {
+        Some(self.limits.granted(self.of(node).ceil?))
+    }
+
+    /// The present rate of a node's ceiling, bit/s; none if it is not shared.
+    pub fn ceil_bits(&self, node: u32) -> Option<u64> {
+        Some(self.limits.rate(self.of(node).ceil?).bits)
+    }
+
+    /// The present rate of a node's floor, bit/s; none if it has none.
+    pub fn floor_bits(&self, node: u32) -> Option<u64> {
+        Some(self.limits.rate(self.of(node).floor?).bits)
+    }
+
+    /// Bytes of a grant of equal workers; 0: a packet.
+    pub fn usual_grant(&self, node: u32) -> u32 {
+        self.of(node)
+            .ceil
+            .map_or(0, |limit| self.limits.usual_grant(limit))
+    }
+
+    /// Sets the bytes of grants of a node's ceiling by worker; 0: as of equal workers.
+    pub fn set_grants(&mut self, node: u32, bytes: &[u32]) {
+        if let Some(limit) = self.of(node).ceil {
+            for (worker, bytes) in (0..).zip(bytes) {
+                self.limits.set_grant(limit, worker, *bytes);
+            }
+        }
+    }
+
     /// Workers that share them.
     pub fn workers(&self) -> u32 {
         self.limits.cpus()

@@ -1,15 +1,22 @@
 //! The workers of one side: each has a shaper instance with the whole tree, and all share its rates.
 
 use std::borrow::Cow;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use fairpath_core::Rules;
-use fairpath_core::sched::Op;
+use fairpath_core::sched::{Op, SchedReader};
 use fairpath_sched::tree::Tree;
-use fairpath_shape::{Figures, ShapeInstance, SharedRates, Side, Successor, packets_of};
+use fairpath_shape::{
+    Balance, Figures, INTERVAL_NS, ShapeInstance, SharedRates, Side, Successor, packets_of,
+};
 
 use crate::monotonic_ns;
 use crate::orders::{Gauge, Lead, begin};
+use crate::privileges::keep_of_worker;
 use crate::shape::Job;
 
 /// The part of a team's leader: figures and rates. The instances are in the threads of the workers.
@@ -17,10 +24,66 @@ pub struct Team {
     side: Side,
     gauges: Vec<Gauge>,
     /// None: there is one worker, whose tree has its rates.
-    shared: Option<SharedRates>,
+    shared: Option<Sharing>,
     handles: u32,
     /// One worker charges packets of the stack.
     stack: bool,
+}
+
+/// Rates that workers share, and the thread that divides them.
+struct Sharing {
+    state: Arc<Mutex<Balanced>>,
+    /// Dropped, the thread ends.
+    #[expect(dead_code, reason = "held")]
+    ends: SyncSender<()>,
+}
+
+/// Shared rates, and the counters by which they are divided.
+struct Balanced {
+    rates: SharedRates,
+    balance: Balance,
+    workers: Vec<SchedReader>,
+}
+
+impl Sharing {
+    /// Starts the thread.
+    fn start(side: Side, state: Balanced) -> anyhow::Result<Sharing> {
+        let state = Arc::new(Mutex::new(state));
+        let theirs = Arc::downgrade(&state);
+        let (ends, until) = mpsc::sync_channel(1);
+        thread::Builder::new()
+            .name(format!("rates {}", side.name()))
+            .spawn(move || divide(&theirs, &until))
+            .context("start the thread that divides shared rates")?;
+        Ok(Sharing { state, ends })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Balanced> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Divides rates until the other end of the channel is dropped. With very many classes it does so less often, so that it
+/// takes at most a fiftieth of a CPU.
+fn divide(state: &Weak<Mutex<Balanced>>, until: &Receiver<()>) {
+    const PART_OF_CPU: u32 = 50;
+    keep_of_worker();
+    let mut took = Duration::ZERO;
+    let every = Duration::from_nanos(INTERVAL_NS);
+    while until.recv_timeout(every.max(took * PART_OF_CPU)) == Err(RecvTimeoutError::Timeout) {
+        let begin = Instant::now();
+        let (Some(state), Ok(now)) = (state.upgrade(), monotonic_ns()) else {
+            return;
+        };
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let Balanced {
+            rates,
+            balance,
+            workers,
+        } = &mut *state;
+        balance.look(rates, workers, now);
+        took = begin.elapsed();
+    }
 }
 
 /// Packets of one worker of several, by node.
@@ -69,7 +132,7 @@ impl Team {
         workers: u32,
     ) -> anyhow::Result<(Team, Vec<ShapeInstance>)> {
         let tree = &part_of(job.lines.trees.get(side), workers);
-        let shared = match workers {
+        let rates = match workers {
             0 | 1 => None,
             _ => Some(
                 SharedRates::new(tree, workers, stack)
@@ -79,16 +142,24 @@ impl Team {
         let mut team = Team {
             side,
             gauges: Vec::new(),
-            shared,
+            shared: None,
             handles,
             stack,
         };
         let mut instances = Vec::new();
         for worker in 0..workers.max(1) {
-            let part = team.shared.as_ref().and_then(|shared| shared.part(worker));
+            let part = rates.as_ref().and_then(|rates| rates.part(worker));
             let (gauge, instance) = begin(job, (tree, side), handles, stack, part)?;
             team.gauges.push(gauge);
             instances.push(instance);
+        }
+        if let Some(rates) = rates {
+            let state = Balanced {
+                rates,
+                balance: Balance::new(tree),
+                workers: instances.iter().map(ShapeInstance::reader).collect(),
+            };
+            team.shared = Some(Sharing::start(side, state)?);
         }
         Ok((team, instances))
     }
@@ -119,7 +190,7 @@ impl Team {
 
     /// Grants of the shared ceiling of a node to a worker, and times that it had to wait for one.
     pub fn grants(&self, node: u32, worker: u32) -> Option<[u64; 2]> {
-        let pool = self.shared.as_ref()?.pool(node, worker)?;
+        let pool = self.shared.as_ref()?.lock().rates.pool(node, worker)?;
         Some([pool.grants.into(), pool.refusals.into()])
     }
 
@@ -134,7 +205,7 @@ impl Team {
     /// The tree has no such node, or a thread does not answer.
     pub fn apply<C>(&mut self, leads: &[&Lead<C>], op: Op) -> anyhow::Result<()> {
         let limits = match &mut self.shared {
-            Some(shared) => shared.set(&op, monotonic_ns()?)?,
+            Some(shared) => shared.lock().rates.set(&op, monotonic_ns()?)?,
             None => None,
         };
         for lead in leads {
@@ -158,7 +229,7 @@ impl Team {
         let (tree, before) = (self.part_of(tree), self.part_of(before));
         let (tree, before) = (&*tree, &*before);
         let next = match &mut self.shared {
-            Some(shared) => Some(shared.next(tree, monotonic_ns()?)?),
+            Some(shared) => Some(shared.lock().rates.next(tree, monotonic_ns()?)?),
             None => None,
         };
         let successor = |worker| {
@@ -172,18 +243,22 @@ impl Team {
             Ok(made) => made,
             Err(error) => {
                 if let (Some(shared), Some(next)) = (&mut self.shared, &next) {
-                    shared.forget(next);
+                    shared.lock().rates.forget(next);
                 }
                 return Err(error.into());
             }
         };
+        let workers: Vec<SchedReader> = made.iter().map(Successor::reader).collect();
         for ((lead, gauge), successor) in leads.iter().zip(&mut self.gauges).zip(made) {
             let next = Gauge::of(tree, &successor);
             lead.replace(self.side, successor)?;
             *gauge = next;
         }
         if let (Some(shared), Some(next)) = (&mut self.shared, next) {
-            shared.follow(next, monotonic_ns()?);
+            let now = monotonic_ns()?;
+            let mut state = shared.lock();
+            state.rates.follow(next, now);
+            (state.balance, state.workers) = (Balance::new(tree), workers);
         }
         Ok(())
     }

@@ -95,6 +95,8 @@ unsafe extern "C" {
     pub(crate) fn fp_native_sched_custom(sched: *mut Sched, custom: u64);
     pub(crate) fn fp_native_sched_limits(sched: *mut Sched, limits: *mut u8, cpu: u32);
     pub(crate) fn fp_native_sched_limit_node(sched: *mut Sched, node: u32, ceil: u32, floor: u32);
+    pub(crate) fn fp_native_sched_waiting(sched: *mut Sched, node: u32) -> u32;
+    pub(crate) fn fp_native_sched_cost(sched: *mut Sched, node: u32, cost: u32);
     pub(crate) fn fp_native_sched_run(
         sched: *mut Sched,
         ops: *const Op,

@@ -424,6 +424,19 @@ impl SchedMemory {
         stats
     }
 
+    /// Entries in the queue of a node: packets, flows or children that may leave; 0 if there is no such node.
+    pub fn waiting(&self, node: u32) -> u32 {
+        // SAFETY: `sched` is formatted, and numbers are checked.
+        unsafe { ffi::fp_native_sched_waiting(self.sched.as_ptr(), node) }
+    }
+
+    /// Sets the cost of a byte of a node, as [`Setting::Cost`](super::Setting::Cost) does, while another thread may use the
+    /// scheduler. Nothing happens if there is no such node or the cost is 0.
+    pub fn set_cost(&self, node: u32, cost: u32) {
+        // SAFETY: `sched` is formatted, and numbers are checked. It is one aligned word, which the core reads once.
+        unsafe { ffi::fp_native_sched_cost(self.sched.as_ptr(), node, cost) };
+    }
+
     /// Counts of all packets of a leaf; 0 for packets without a leaf. Zeros if the plan requests no
     /// accounts.
     pub fn account(&self, node: u32) -> Account {

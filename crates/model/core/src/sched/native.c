@@ -84,6 +84,19 @@ void fp_native_sched_limit_node(struct fp_sched *s, u32 node, u32 ceil, u32 floo
 	*fp_limited_at(s, node) = (struct fp_limited){ .ceil = ceil, .floor = floor };
 }
 
+/* Entries in the queue of a node: packets, flows or children that may leave. */
+u32 fp_native_sched_waiting(struct fp_sched *s, u32 node)
+{
+	return node && node <= s->config.nodes ? fp_waiting(s, node) : 0;
+}
+
+/* Sets the cost of a byte of a node, as FP_SET_COST does, while another thread uses the scheduler. */
+void fp_native_sched_cost(struct fp_sched *s, u32 node, u32 cost)
+{
+	if (node && node <= s->config.nodes && cost)
+		*(volatile u32 *)&fp_node_at(s, node)->config.cost = cost;
+}
+
 /* Runs operations while outcomes fit. Returns how many ran. */
 u32 fp_native_sched_run(struct fp_sched *s, const struct fp_op *ops, u32 count,
 			struct fp_outcome *outcomes, u32 most, u32 *reported)

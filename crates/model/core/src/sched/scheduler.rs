@@ -66,7 +66,7 @@ impl std::ops::Drop for Allocation {
     }
 }
 
-/// The counters of a scheduler that another thread uses. Each number was valid at some time during
+/// The counters of a scheduler that another thread uses, and the costs of its nodes. Each number was valid at some time during
 /// the reading, so together they are approximately consistent.
 pub struct SchedReader {
     memory: SchedMemory,
@@ -92,6 +92,16 @@ impl SchedReader {
     /// See [`SchedMemory::impair_stats`].
     pub fn impair_stats(&self, impairment: u32) -> ImpairStats {
         self.memory.impair_stats(impairment)
+    }
+
+    /// See [`SchedMemory::set_cost`].
+    pub fn set_cost(&self, node: u32, cost: u32) {
+        self.memory.set_cost(node, cost);
+    }
+
+    /// See [`SchedMemory::waiting`].
+    pub fn waiting(&self, node: u32) -> u32 {
+        self.memory.waiting(node)
     }
 }
 

@@ -64,14 +64,23 @@ struct Pool {
     ends: u64,
     change: u32,
     last: u32,
+    grant: u32,
 }
 
 impl Pool {
+    /// Bytes that it gets at once.
+    fn most(&self, rate: &Rate) -> i128 {
+        match self.grant {
+            0 => rate.pool.into(),
+            grant => grant.into(),
+        }
+    }
+
     /// Ends what time and other rates end.
     fn expire(&mut self, rate: &Rate, change: u32, now: u64) {
         if self.change != change {
             self.change = change;
-            self.tokens = self.tokens.min(rate.pool.into());
+            self.tokens = self.tokens.min(self.most(rate).max(0));
             (self.waiting, self.ready) = (0, 0);
         }
         if now >= self.ends {
@@ -161,6 +170,10 @@ impl Oracle {
         }
     }
 
+    pub fn set_grant(&mut self, limit: u32, cpu: u32, bytes: u32) {
+        self.pools.entry((limit, cpu)).or_default().grant = bytes;
+    }
+
     pub fn take(&mut self, limit: u32, cpu: u32, bytes: u32, now: u64) -> Result<(), u64> {
         self.climb(limit, cpu, bytes.into(), now, LEVELS)
             .inspect_err(|later| {
@@ -187,7 +200,7 @@ impl Oracle {
         }
         pool.forget(&rate, now);
         if pool.tokens + pool.waiting < need {
-            let more = need.max(rate.pool.into()) - pool.tokens - pool.waiting;
+            let more = need.max(pool.most(&rate)) - pool.tokens - pool.waiting;
             self.grant(number, cpu, more, now);
         }
         let pool = self.pools.entry((number, cpu)).or_default();
@@ -250,7 +263,7 @@ impl Oracle {
         let (has, next) = (pool.tokens + pool.waiting, next.min(1 << 20));
         let wanted = match next {
             0 => 0,
-            next => i128::from(next).max(rate.pool.into()),
+            next => i128::from(next).max(pool.most(&rate)),
         };
         if has < 0 || next > 0 && has == 0 {
             self.grant(number, cpu, wanted - has, now);
@@ -271,13 +284,24 @@ const SIZES: [u32; 6] = [64, 577, 1514, 9014, 65_549, 524_294];
 const PART: usize = 100;
 const PARTS: usize = 8;
 
+/// Requests, and the changes before them.
+#[derive(Debug)]
+pub struct LogPart {
+    /// Of a limit.
+    pub rate: (u32, LimitRate),
+    /// Limit, CPU, bytes.
+    pub grant: (u32, u32, u32),
+    pub now: u64,
+    pub requests: Vec<LimitRequest>,
+}
+
 /// Requests of CPUs with the oracle's answers.
 #[derive(Debug)]
 pub struct Log {
     pub cpus: u32,
     pub limits: Vec<LimitConfig>,
-    /// Each begins with another rate of a limit.
-    pub parts: Vec<((u32, LimitRate), u64, Vec<LimitRequest>)>,
+    /// Each begins with another rate of a limit, and other grants of a CPU.
+    pub parts: Vec<LogPart>,
 }
 
 fn rate(random: &mut Random) -> LimitRate {
@@ -312,6 +336,12 @@ pub fn log(seed: u64) -> Log {
     for _ in 0..PARTS {
         let change = (random.below(count.into()) as u32, rate(&mut random));
         oracle.set_rate(change.0, change.1, now);
+        let grant = (
+            random.below(count.into()) as u32,
+            random.below(active) as u32,
+            random.pick(&[0, 0, 1514, 3028, 20_000, 1 << 20]),
+        );
+        oracle.set_grant(grant.0, grant.1, grant.2);
         let begin = now;
         let mut requests = Vec::new();
         for _ in 0..PART {
@@ -342,7 +372,12 @@ pub fn log(seed: u64) -> Log {
             }
             requests.push(request);
         }
-        parts.push((change, begin, requests));
+        parts.push(LogPart {
+            rate: change,
+            grant,
+            now: begin,
+            requests,
+        });
     }
     Log {
         cpus,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use fairpath_core::Rules;
-use fairpath_core::sched::{Meta, NEVER};
+use fairpath_core::sched::{Meta, NEVER, SchedReader};
 use fairpath_shape::{Leaving, ShapeInstance};
 
 use super::demand::{NO_SENDER, Senders};
@@ -141,6 +141,11 @@ impl Cpu {
         let waits = self.ring.front().map_or(NEVER, |waiting| waiting.at);
         self.due = next.min(arrives).min(waits).max(self.free_at);
         Ok(())
+    }
+
+    /// The counters of its instance of a direction.
+    pub fn reader(&self, side: usize) -> SchedReader {
+        self.instances[side].instance.reader()
     }
 
     /// The next packets go into the instances.

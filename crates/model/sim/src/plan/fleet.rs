@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::Read;
 
-use fairpath_core::sched::{End, Meta, NEVER};
-use fairpath_shape::{ShapeInstance, SharedRates, packets_of};
+use fairpath_core::sched::{End, Meta, NEVER, SchedReader};
+use fairpath_shape::{Balance, INTERVAL_NS, ShapeInstance, SharedRates, packets_of};
 use fairpath_statistics::Random;
 
 use super::cpu::{Cpu, Waiting};
@@ -76,6 +76,15 @@ pub(super) struct Fleet<'a> {
     turns: BinaryHeap<Reverse<(u64, u32)>>,
     feed: Option<Feed<'a>>,
     now: u64,
+    /// By direction: shared rates as CPUs claim them.
+    divided: Vec<Divided>,
+    divided_at: u64,
+}
+
+/// The counters by which the rates of a direction are divided.
+struct Divided {
+    balance: Balance,
+    workers: Vec<SchedReader>,
 }
 
 impl<'a> Fleet<'a> {
@@ -120,7 +129,13 @@ impl<'a> Fleet<'a> {
             .map(|(number, senders)| Cpu::new(number, senders, &shaped, handles))
             .collect();
         let cpus = cpus?;
+        let balances = shaped.iter().enumerate().map(|(side, shaped)| Divided {
+            balance: Balance::new(&shaped.tree),
+            workers: cpus.iter().map(|cpu| cpu.reader(side)).collect(),
+        });
         Ok(Fleet {
+            divided: balances.collect(),
+            divided_at: START_NS,
             turns: (0..)
                 .zip(&cpus)
                 .map(|(at, cpu)| Reverse((cpu.due, at)))
@@ -154,10 +169,24 @@ impl<'a> Fleet<'a> {
                 self.now = if is_over { self.now } else { self.end() };
                 return Ok(false);
             }
+            self.divide(next);
             self.now = next;
             match arrives {
                 Some(at) if at <= turn => self.arrive(),
                 _ => self.step(cpu)?,
+            }
+        }
+    }
+
+    /// Divides shared rates among CPUs, at their times up to the next event.
+    fn divide(&mut self, next: u64) {
+        while self.divided_at + INTERVAL_NS <= next {
+            self.divided_at += INTERVAL_NS;
+            for (divided, shaped) in self.divided.iter_mut().zip(&mut self.shaped) {
+                if let Some(rates) = &mut shaped.shared {
+                    let Divided { balance, workers } = divided;
+                    balance.look(rates, workers, self.divided_at);
+                }
             }
         }
     }

@@ -225,8 +225,8 @@ pub fn about(result: &PlanResult<'_>, of: &RateFindings, verdict: &Verdict) -> S
     begin + &match &verdict.cause {
         Cause::Holds | Cause::Full { .. } => "as configured.".to_owned(),
         Cause::Floor => {
-            "less than its floor: CPUs have equal parts of a rate that is used fully: spread its \
-                flows over more CPUs, or use fewer."
+            "less than its floor: its packets come in short bursts, or the rates around it have less: \
+                simulate a longer time, or use fewer CPUs."
                 .to_owned()
         }
         Cause::Other if of.dropped > 0 => format!(
