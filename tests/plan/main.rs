@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
+use fairpath_testbed::Schema;
 use fairpath_tests::binary;
 use fairpath_wire::capture::{LinkType, Packet, Writer};
 use fairpath_wire::frame::Frame;
@@ -48,20 +49,22 @@ fn json(output: &Output) -> Value {
     serde_json::from_str(&stdout(output)).unwrap_or_else(|_| panic!("{output:?}"))
 }
 
+/// The object, which its schema describes.
+#[track_caller]
+fn valid(output: &Output) -> Value {
+    let plan = json(output);
+    let errors = Schema::load("plan").errors(&plan);
+    assert!(errors.is_empty(), "{}\n{plan:#}", errors.join("\n"));
+    plan
+}
+
 fn fast(words: &[&str]) -> Output {
     plan(&[&FAST, words].concat())
 }
 
 #[test]
 fn text_names_rates_and_repeats() {
-    let words = [
-        "--with-cpus",
-        "16",
-        "--demand",
-        "zipf",
-        "--duration",
-        "1s",
-    ];
+    let words = ["--with-cpus", "16", "--demand", "zipf", "--duration", "1s"];
     let output = fast(&words);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let text = stdout(&output);
@@ -82,7 +85,7 @@ fn json_has_all_rates_and_cpus() {
     let words = ["--with-cpus", "8", "--duration", "50ms", "--format", "json"];
     let both = fast(&[&words[..], &["--direction", "both"]].concat());
     assert_eq!(both.status.code(), Some(0), "{both:?}");
-    let plan = json(&both);
+    let plan = valid(&both);
     assert_eq!((&plan["schema"], &plan["cpus"]), (&1.into(), &8.into()));
     assert_eq!(plan["cpu"].as_array().unwrap().len(), 8);
     let rates = plan["rates"].as_array().unwrap();
@@ -135,7 +138,7 @@ fn costs_are_measured_unless_given() {
         "20ms",
     ];
     let output = plan(&[&words[..], &["--format", "json"]].concat());
-    let plan = json(&output);
+    let plan = valid(&output);
     assert!(plan["cost_local_ns"].as_u64().unwrap() > 10, "{plan}");
     assert!(plan["cost_shared_ns"].as_u64().unwrap() >= 50, "{plan}");
     let origin = plan["cost"].as_str().unwrap();
@@ -254,7 +257,7 @@ fn captures_are_classified_spread_and_scaled() {
             "-r",
         ];
         let output = fast(&[&words[..], &[path.to_str().unwrap()]].concat());
-        let plan = json(&output);
+        let plan = valid(&output);
         let rates = plan["rates"].as_array().unwrap().iter();
         let library = rates.clone().find(|rate| rate["name"] == "library");
         (output.status.code(), plan.clone(), library.unwrap().clone())

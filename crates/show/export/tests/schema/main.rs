@@ -3,13 +3,11 @@
 //! A record must be valid, and its schema must describe every key of it.
 
 mod records;
-mod validator;
 
 use fairpath_export::{JsonLines, RowsWanted};
 use fairpath_history::series::{SERIES_SCHEMA, Series};
+use fairpath_testbed::Schema;
 use serde_json::Value;
-
-use validator::Schema;
 
 #[track_caller]
 fn assert_valid(schema: &str, record: &Value) {

@@ -1,4 +1,4 @@
-//! A validator for the part of JSON Schema that the files in `docs/schema` use.
+//! Records of programs against the JSON Schemas in `docs/schema`, by the part of the standard that these use.
 //!
 //! Stricter than the standard in one respect: a key without description is an error.
 
@@ -7,12 +7,16 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 /// A schema file.
+#[derive(Debug)]
 pub struct Schema {
     root: Value,
 }
 
 impl Schema {
     /// Reads `docs/schema/NAME.json`.
+    ///
+    /// # Panics
+    /// There is no such file, or it is not JSON.
     pub fn load(name: &str) -> Schema {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../../../docs/schema")
@@ -21,11 +25,14 @@ impl Schema {
         let text =
             std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
         Schema {
-            root: serde_json::from_str(&text).unwrap(),
+            root: serde_json::from_str(&text).unwrap_or_else(|error| panic!("{path:?}: {error}")),
         }
     }
 
     /// One line for each violation.
+    ///
+    /// # Panics
+    /// The schema uses a type or a reference that it does not have.
     pub fn errors(&self, value: &Value) -> Vec<String> {
         let mut errors = Vec::new();
         self.check(&self.root, value, "record", &mut errors);
