@@ -12,8 +12,8 @@ const CLASSES: usize = 10_000;
 const CHANGED: usize = 1_000;
 
 /// An ISP of regions, sites and subscribers; from the second time on, a thousand subscribers have
-/// another rate, a thousand are new, and a thousand are gone.
-fn isp(generation: usize) -> String {
+/// another rate, a thousand are new, and a thousand are gone. `anna` is the prefix of the one with traffic.
+pub fn isp(generation: usize, anna: &str) -> String {
     let mut csv = String::from("name,parent,prefix,down_floor,down\nisp,,,,900M\n");
     for region in 0..10 {
         let _ = writeln!(csv, "region {region},isp,,,200M");
@@ -21,7 +21,7 @@ fn isp(generation: usize) -> String {
             let _ = writeln!(csv, "site {region} {site},region {region},,,50M");
         }
     }
-    let _ = writeln!(csv, "anna,site 0 0,10.10.1.2,5M,20M");
+    let _ = writeln!(csv, "anna,site 0 0,{anna},5M,20M");
     let first = generation * CHANGED;
     for number in first..first + CLASSES - 212 {
         let (a, b) = (number >> 8, number & 255);
@@ -42,7 +42,7 @@ by!(a_thousand_of_ten_thousand_classes_change_under_load_and_no_packet_is_lost: 
 fn a_thousand_of_ten_thousand_classes_change_under_load_and_no_packet_is_lost(port: &'static str) {
     requires!(Need::Root, Need::Tool("ethtool"));
     let scene = Scene::in_order(port);
-    scene.place.write("isp.csv", &isp(0));
+    scene.place.write("isp.csv", &isp(0, "10.10.1.2"));
     scene.configure_with("class_files = [\"isp.csv\"]\n", "down = \"950mbit\"", "");
     let daemon = scene.start();
     let sink = Counted::bind(&scene.net.client, scene.to_client());
@@ -54,7 +54,7 @@ fn a_thousand_of_ten_thousand_classes_change_under_load_and_no_packet_is_lost(po
     );
     for generation in 1..=3 {
         for_a_time(Duration::from_millis(300));
-        scene.place.write("isp.csv", &isp(generation));
+        scene.place.write("isp.csv", &isp(generation, "10.10.1.2"));
         let answer = daemon.reload();
         assert_eq!(answer["answer"], "done", "{answer:#}");
         let text = answer["text"].as_str().unwrap_or_default();

@@ -29,6 +29,7 @@ mod scene;
 mod soak;
 mod tins;
 mod together;
+mod worker_changes;
 mod workers;
 
 /// A test for each of these ports.

@@ -11,6 +11,13 @@ use crate::Mode;
 /// Entries of each ring.
 const RING: u32 = 2048;
 
+/// Receive queues of a link now; 1 if its driver does not report them.
+pub fn receive_queues(link: &Link) -> u32 {
+    let channels = Ethtool::open().and_then(|mut ethtool| ethtool.channels(link.ifindex));
+    let channels = channels.ok().flatten();
+    channels.map_or(1, |channels| (channels.combined + channels.rx).max(1))
+}
+
 /// Of a one-armed bridge or router: inside, outside.
 pub type Vlans = Option<[u16; 2]>;
 
@@ -36,21 +43,14 @@ impl Ends {
             let link = all.iter().find(|link| link.ifindex == master)?;
             mac_of(who, &link.name).ok()
         });
-        let mut ethtool = Ethtool::open().ok();
-        let mut queues = |link: &Link| {
-            let channels = ethtool
-                .as_mut()
-                .and_then(|e| e.channels(link.ifindex).ok()?);
-            channels.map_or(1, |c| (c.combined + c.rx).max(1))
-        };
         Ok(Ends {
             macs: Both {
                 down: mac_of(who, &inside.name)?,
                 up: mac_of(who, &outside.name)?,
             },
             queues: Both {
-                down: queues(&inside),
-                up: queues(&outside),
+                down: receive_queues(&inside),
+                up: receive_queues(&outside),
             },
             bridge,
             who,

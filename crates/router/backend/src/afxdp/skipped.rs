@@ -6,6 +6,7 @@ use fairpath_netlink::{Device, Link, StageKind, stages as stack_stages};
 use nix::errno::Errno;
 use nix::net::if_::if_indextoname;
 
+use super::ends::receive_queues;
 use crate::Mode;
 
 const NFPROTO_IPV6: u32 = 10;
@@ -28,6 +29,8 @@ pub struct Skipped {
     /// The begin of messages, with the names of the interfaces.
     what: String,
     links: Vec<[Link; 2]>,
+    /// Links and their receive queues at the start. The others have no socket.
+    queues: Vec<(Link, u32)>,
     mode: Mode,
     /// What keeps the stages.
     remedy: &'static str,
@@ -41,12 +44,23 @@ impl Skipped {
         mode: Mode,
         remedy: &'static str,
     ) -> Skipped {
+        let links: Vec<_> = links
+            .into_iter()
+            .map(|pair| pair.map(Link::clone))
+            .collect();
+        let mut queues: Vec<(Link, u32)> = Vec::new();
+        for link in links.iter().flatten() {
+            if !queues
+                .iter()
+                .any(|(there, _)| there.ifindex == link.ifindex)
+            {
+                queues.push((link.clone(), receive_queues(link)));
+            }
+        }
         Skipped {
             what,
-            links: links
-                .into_iter()
-                .map(|pair| pair.map(Link::clone))
-                .collect(),
+            links,
+            queues,
             mode,
             remedy,
         }
@@ -73,6 +87,22 @@ impl Skipped {
             "{} via afxdp has ended, because packets would bypass {stages}: the kernel forwards without it; remove it, or use {}",
             self.what, self.remedy
         )
+    }
+
+    /// Why a running back end has to begin again with other sockets, if it does: packets of a receive queue without
+    /// one would go through the stack, at any rate.
+    pub fn other_queues(&self) -> Option<String> {
+        self.queues.iter().find_map(|(link, before)| {
+            let now = receive_queues(link);
+            (now != *before).then(|| {
+                format!(
+                    "{} via afxdp has ended, because {:?} has {} and had {before}: it begins again with these",
+                    self.what,
+                    name_of(link),
+                    fairpath_units::counted(now as usize, "receive queue", "receive queues"),
+                )
+            })
+        })
     }
 
     /// The stages of this host now: the first, and how many more.

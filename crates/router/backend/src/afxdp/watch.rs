@@ -1,8 +1,9 @@
-//! Ends AF_XDP when the stack gets a stage that packets would bypass: a rule, a filter, a qdisc.
+//! Ends AF_XDP when the stack gets a stage that packets would bypass: a rule, a filter, a qdisc; or when an interface
+//! gets receive queues, whose packets would bypass AF_XDP.
 //!
 //! ```text
-//!   notification (nftables, tc, rules, links, IPsec) --+
-//!   every LOOK_EVERY (iptables, conntrack, sysctls) ---+--> Skipped::look --> detach, end the worker
+//!   notification (nftables, tc, rules, links, IPsec) ----------+
+//!   every LOOK_EVERY (iptables, conntrack, sysctls, queues) ---+--> Skipped::look --> detach, end the worker
 //! ```
 //!
 //! A separate thread does it, so the time from a rule to its effect does not depend on the daemon's
@@ -41,9 +42,18 @@ pub struct Begun {
     changes: StageWatch,
 }
 
+/// Why it ended the back end.
+#[derive(Clone)]
+enum Why {
+    /// Packets would bypass stages.
+    Bypass(String),
+    /// An interface has other receive queues.
+    Queues(String),
+}
+
 /// The running watch. Drop ends it.
 pub struct Watch {
-    why: Arc<Mutex<Option<String>>>,
+    why: Arc<Mutex<Option<Why>>>,
     /// The thread has the other end, and closes it at its end.
     over: PipeReader,
     /// Closed to end the thread.
@@ -70,14 +80,14 @@ impl Begun {
         self.skipped.refuse()?;
         let (over, alive) = pipe().context("create the pipe of the watch")?;
         let (ends, until) = pipe().context("create the pipe of the watch")?;
-        let why = Arc::<Mutex<Option<String>>>::default();
+        let why = Arc::<Mutex<Option<Why>>>::default();
         let theirs = Arc::clone(&why);
         let run = move || {
             keep_of_worker();
-            if let Some(text) = self.run(&ends) {
+            if let Some(why) = self.run(&ends) {
                 detach(&programs);
                 stops.iter().for_each(Stop::request);
-                *theirs.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+                *theirs.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
             }
             drop(alive);
         };
@@ -93,8 +103,8 @@ impl Begun {
         })
     }
 
-    /// Until a stage appears: its name; or until the end.
-    fn run(mut self, ends: &PipeReader) -> Option<String> {
+    /// Until a stage or a queue appears, or until the end.
+    fn run(mut self, ends: &PipeReader) -> Option<Why> {
         loop {
             if self.wait(ends) {
                 return None;
@@ -102,7 +112,10 @@ impl Begun {
             self.changes.take();
             let begin = Instant::now();
             if let Some(stages) = self.look() {
-                return Some(self.skipped.end(&stages));
+                return Some(Why::Bypass(self.skipped.end(&stages)));
+            }
+            if let Some(text) = self.skipped.other_queues() {
+                return Some(Why::Queues(text));
             }
             if wait_for([ends.as_fd()], begin.elapsed().max(REST)) {
                 return None;
@@ -148,13 +161,11 @@ impl Watch {
     /// # Errors
     /// It ended the back end: why.
     pub fn check(&self) -> anyhow::Result<()> {
-        if let Some(why) = self
-            .why
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-        {
-            return Err(Bypassed(why).into());
+        let why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
+        match why.clone() {
+            Some(Why::Bypass(text)) => return Err(Bypassed(text).into()),
+            Some(Why::Queues(text)) => bail!(text),
+            None => {}
         }
         if self.thread.as_ref().is_none_or(JoinHandle::is_finished) {
             bail!("the thread that watches what packets would bypass has ended");
