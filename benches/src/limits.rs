@@ -1,8 +1,11 @@
 //! Nanoseconds of a decision of a limit: from the pool of a CPU, next to a bucket with one lock and to one word with
-//! compare-and-swap, on one thread and on two; in the kernel next to its spin lock.
+//! compare-and-swap, on one thread and on two; in the kernel next to its spin lock. What a limit carries on many virtual
+//! CPUs, next to other rules, is simulated ([`compare`]).
 //!
 //! The rate is so high that no decision waits: each case pays its whole way through memory, and nothing else. Rounds go
 //! through all cases in turn.
+
+mod compare;
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -56,6 +59,7 @@ impl Args {
 pub struct LimitsReport {
     native: Vec<LimitRow>,
     kernel: Vec<KernelRow>,
+    many_cpus: Vec<compare::CompareRow>,
     targets: Vec<Target>,
 }
 
@@ -293,9 +297,12 @@ pub fn run(args: &Args) -> anyhow::Result<LimitsReport> {
         let what = "decision from a pool in the kernel, net".to_owned();
         targets.push(Target::at_most(what, pool.ns.median, KERNEL_NS, "ns"));
     }
+    let many_cpus = compare::compare()?;
+    targets.extend(compare::targets(&many_cpus));
     Ok(LimitsReport {
         native,
         kernel,
+        many_cpus,
         targets,
     })
 }
@@ -322,6 +329,8 @@ impl LimitsReport {
                 &kernel,
             );
         }
+        text += "\n";
+        text += &compare::text(&self.many_cpus);
         text += "\n";
         text + &self.targets.iter().map(Target::text).collect::<String>()
     }
