@@ -59,6 +59,8 @@ impl Args {
 pub struct LimitsReport {
     native: Vec<LimitRow>,
     kernel: Vec<KernelRow>,
+    /// Decisions a second of two threads, of those of one.
+    kernel_threads: Option<Measured>,
     many_cpus: Vec<compare::CompareRow>,
     targets: Vec<Target>,
 }
@@ -230,6 +232,24 @@ fn native(args: &Args) -> anyhow::Result<Vec<LimitRow>> {
     Ok(rows.collect())
 }
 
+/// Decisions a second of two threads in the kernel, of those of one in the same round.
+fn kernel_threads(args: &Args) -> anyhow::Result<Measured> {
+    let config = LimitConfig {
+        rate: rate(),
+        parent: None,
+    };
+    let mut limits = KernelLimits::load(2, &[config])?;
+    let mut each = Vec::new();
+    for round in 0..=args.rounds {
+        let one = limits.spin_at_once(1, args.ops, BYTES, SECOND)?;
+        let two = limits.spin_at_once(2, args.ops, BYTES, SECOND)?;
+        if round > 0 {
+            each.push(2.0 * one / two);
+        }
+    }
+    Ok(Measured::of(each))
+}
+
 fn kernel(args: &Args) -> anyhow::Result<Vec<KernelRow>> {
     let config = LimitConfig {
         rate: rate(),
@@ -276,10 +296,9 @@ pub fn run(args: &Args) -> anyhow::Result<LimitsReport> {
         bail!("nothing to measure: give at least one round and one decision");
     }
     let native = native(args)?;
-    let kernel = if args.native {
-        Vec::new()
-    } else {
-        kernel(args)?
+    let (kernel, kernel_threads) = match args.native {
+        true => (Vec::new(), None),
+        false => (kernel(args)?, Some(kernel_threads(args)?)),
     };
     let mut targets = Vec::new();
     if let Some(pools) = native.iter().find(|row| row.case == "pools") {
@@ -297,11 +316,16 @@ pub fn run(args: &Args) -> anyhow::Result<LimitsReport> {
         let what = "decision from a pool in the kernel, net".to_owned();
         targets.push(Target::at_most(what, pool.ns.median, KERNEL_NS, "ns"));
     }
+    if let Some(two) = &kernel_threads {
+        let what = "decisions of two threads in the kernel, of those of one".to_owned();
+        targets.push(Target::at_least(what, two.median, TWO_THREADS, "times"));
+    }
     let many_cpus = compare::compare()?;
     targets.extend(compare::targets(&many_cpus));
     Ok(LimitsReport {
         native,
         kernel,
+        kernel_threads,
         many_cpus,
         targets,
     })
@@ -328,6 +352,9 @@ impl LimitsReport {
                 &["limit, in the kernel", "ns a decision, net of the loop"],
                 &kernel,
             );
+        }
+        if let Some(two) = &self.kernel_threads {
+            text += &format!("Two threads in the kernel: {} times one.\n", times(two));
         }
         text += "\n";
         text += &compare::text(&self.many_cpus);

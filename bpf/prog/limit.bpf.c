@@ -3,6 +3,7 @@
  * limit.bpf.c: the kernel runtime of limits, without attaching: requests from the arena (tests, benches).
  *
  *   limit_run         makes requests one by one, for the CPUs that they name, and writes each answer
+ *   limit_spin_cpu    charges the first limit again and again as one of several CPUs at once, for benches
  *   limit_spin_pool   charges the first request again and again, for benches; so does
  *   limit_spin_lock   a bucket with a spin lock, and
  *   limit_spin_empty  nothing
@@ -97,6 +98,38 @@ int limit_spin_pool(void *ctx)
 	fp_loop(input->done, input->count)
 		fp_limit_pay(fp_limit_at(limits, 0), fp_limit_pool_at(limits, 0, 0), op->bytes, 1,
 			     op->now);
+	return 0;
+}
+
+/* The context of limit_spin_cpu. */
+struct spin_context {
+	u32 cpu;
+	u32 count;
+	u32 bytes;
+	u32 pad;
+	u64 now;
+};
+
+/* Requests of two CPUs are so far apart that they share no cache line. */
+#define SPIN_APART 8
+
+SEC("syscall")
+int limit_spin_cpu(struct spin_context *context)
+{
+	struct limit_run_input FP_MEM *input;
+	struct fp_limits FP_MEM *limits;
+	struct limit_op FP_MEM *op;
+	u32 cpu = context->cpu, count = context->count, bytes = context->bytes;
+	u64 now = context->now;
+
+	asm volatile("" : : "r"(&arena));
+	input = (struct limit_run_input FP_MEM *)FP_ARENA_START;
+	limits = FP_AT(struct fp_limits, input, input->limits);
+	op = first_op(input) + (u64)cpu * SPIN_APART;
+	/* Its answer counts, as `done` above. */
+	fp_loop(op->answer, count)
+		fp_limit_pay(fp_limit_at(limits, 0), fp_limit_pool_at(limits, 0, cpu), bytes, 1,
+			     now);
 	return 0;
 }
 

@@ -1,6 +1,9 @@
 //! The kernel runtime of limits: their memory in an arena, and requests without attaching.
 
 use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::Barrier;
+use std::time::Instant;
 
 use fairpath_core::limit::{LimitConfig, LimitError, LimitRequest, Limits};
 use libbpf_rs::OpenObject;
@@ -40,6 +43,36 @@ pub enum LimitSpin {
 impl LimitSpin {
     /// All, the empty one first.
     pub const ALL: [LimitSpin; 3] = [LimitSpin::Empty, LimitSpin::Pool, LimitSpin::Lock];
+}
+
+/// `struct spin_context`.
+#[repr(C)]
+struct SpinContext {
+    cpu: u32,
+    count: u32,
+    bytes: u32,
+    pad: u32,
+    now: u64,
+}
+
+/// Requests between those of two CPUs: `SPIN_APART`.
+const SPIN_APART: usize = 8;
+
+/// Runs a program once with a context.
+fn run_with(program: BorrowedFd<'_>, context: &SpinContext) -> std::io::Result<()> {
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        ctx_in: (&raw const *context).cast(),
+        ctx_size_in: size_of::<SpinContext>() as u32,
+        ..libbpf_sys::bpf_test_run_opts::default()
+    };
+    // SAFETY: a valid program, and options that live during the call.
+    let failed =
+        unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) } != 0;
+    match failed {
+        true => Err(std::io::Error::last_os_error()),
+        false => Ok(()),
+    }
 }
 
 /// Limits in the kernel.
@@ -101,6 +134,56 @@ impl KernelLimits {
             ..LimitRequest::default()
         };
         Ok(self.replay.repeat(request, count, program)?)
+    }
+
+    /// Charges `bytes` to the first limit `count` times on each of the first CPUs, all at once on one thread each.
+    /// Returns the seconds of the slowest.
+    ///
+    /// # Errors
+    /// [`KernelLimitError::Replay`]. A run takes at most a quarter of a second.
+    ///
+    /// # Panics
+    /// There are fewer CPUs.
+    pub fn spin_at_once(
+        &mut self,
+        cpus: u32,
+        count: u32,
+        bytes: u32,
+        now: u64,
+    ) -> Result<f64, KernelLimitError> {
+        assert!(cpus <= self.limits.cpus(), "{cpus} CPUs");
+        let program = self.skel.progs.limit_spin_cpu.as_fd();
+        let barrier = Barrier::new(cpus as usize);
+        let run = |cpu: u32| {
+            let context = SpinContext {
+                cpu,
+                count,
+                bytes,
+                pad: 0,
+                now,
+            };
+            barrier.wait();
+            let begin = Instant::now();
+            run_with(program, &context).map(|()| begin.elapsed().as_secs_f64())
+        };
+        let run = &run;
+        let seconds: Vec<std::io::Result<f64>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..cpus).map(|cpu| scope.spawn(move || run(cpu))).collect();
+            let joined = threads.into_iter().map(|thread| thread.join());
+            joined
+                .map(|joined| joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
+        });
+        let mut longest = 0.0f64;
+        for (cpu, seconds) in (0..).zip(seconds) {
+            longest = longest.max(seconds.map_err(ReplayError::Run)?);
+            let answer = |op: &mut LimitRequest| std::mem::take(&mut op.answer);
+            let done = self.replay.with_op(cpu * SPIN_APART, answer);
+            if done < u64::from(count) {
+                return Err(ReplayError::Stuck { at: done as usize }.into());
+            }
+        }
+        Ok(longest)
     }
 
     /// The limits, for user space while nothing runs.

@@ -46,6 +46,9 @@ pub enum ReplayError {
     /// A run failed.
     #[error("the kernel refused to run them: {0}")]
     TestRun(#[source] libbpf_rs::Error),
+    /// A run with a context failed.
+    #[error("the kernel refused to run them: {0}")]
+    Run(#[source] std::io::Error),
     /// A run made no progress.
     #[error("operation {at} exceeded the kernel's limit for loops")]
     Stuck {
@@ -126,6 +129,18 @@ impl<O: Copy> Replay<O> {
             at += done;
         }
         Ok(())
+    }
+
+    /// Reads or changes an operation while no program runs.
+    ///
+    /// # Panics
+    /// There is no space for it.
+    pub fn with_op<T>(&mut self, at: usize, f: impl FnOnce(&mut O) -> T) -> T {
+        assert!(at < OPS, "operation {at}");
+        // SAFETY: place() reserved memory for OPS operations.
+        let mut op = unsafe { self.ops.add(at) };
+        // SAFETY: as above; no program runs.
+        f(unsafe { op.as_mut() })
     }
 
     /// Runs at most [`OPS`] operations, and returns how many were done.
