@@ -26,7 +26,9 @@ const DEPTH_NS: f64 = 100_000.0;
 const CAKE_SYNC_NS: f64 = 200_000.0;
 /// A queue holds packets for this time.
 const QUEUE_NS: f64 = 10_000_000.0;
-/// Of a run: packets at the whole rate, after as many uncounted ones.
+/// Of a run: what pools have at its begin and at its end is 100 us of the rate, so it takes much longer than that.
+const RUN_NS: f64 = 40_000_000.0;
+/// The same in packets at the whole rate, for low rates. A tenth more before is not counted.
 const PACKETS: f64 = 20_000.0;
 
 const DEMANDS: [(Demand, &str); 4] = [
@@ -196,8 +198,9 @@ impl Ord for Time {
 fn run(rule: &mut dyn Rule, bits: u64, shares: &[f64]) -> (f64, f64) {
     let packet_ns = f64::from(BYTES) * 8e9 / bits as f64;
     let start = START_NS as f64;
-    let counted = start + PACKETS * packet_ns;
-    let end = counted + PACKETS * packet_ns;
+    let length = RUN_NS.max(PACKETS * packet_ns);
+    let counted = start + length / 10.0;
+    let end = counted + length;
     let mut random = Random::new(shares.len() as u64);
     // A queue holds at least two packets of its CPU, whatever the rate is.
     let queue_ns = QUEUE_NS.max(2.0 * packet_ns * shares.len() as f64);
@@ -227,7 +230,7 @@ fn run(rule: &mut dyn Rule, bits: u64, shares: &[f64]) -> (f64, f64) {
         };
         turns.push(Reverse((Time(next), cpu)));
     }
-    let wanted = shares.iter().sum::<f64>().min(1.0) * PACKETS;
+    let wanted = shares.iter().sum::<f64>().min(1.0) * length / packet_ns;
     (sent / wanted, rule.shared() as f64 / f64::max(all, 1.0))
 }
 
