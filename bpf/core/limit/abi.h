@@ -33,15 +33,17 @@ struct fp_limit_rate {
 	u64 horizon; /* the shared word is never as far ahead of a clock that did not go back */
 	u64 life;    /* nanoseconds after which a grant that was not used ends */
 	u32 shift;
-	u32 pool; /* bytes that a pool gets at once, at most; 0: as many as are requested */
-	u64 pad[3];
+	u32 pool;  /* bytes that a pool gets at once, at most; 0: as many as are requested */
+	u64 spare; /* bytes that CPUs give back for others, at most; 0: none */
+	u64 pad[2];
 };
 
 /* A limit. The first line is written by grants, the others by user space only. */
 struct fp_limit {
 	u64 granted; /* the time at which all grants so far have left at the rate: the shared word */
 	u64 resets;  /* times that the clock went back */
-	u64 pad[6];
+	u64 spare;   /* bytes that were granted and not used: those of the next request */
+	u64 pad[5];
 	struct fp_limit_rate rate[2];
 	u32 change; /* number of the last change; its lowest bit is the rate in use */
 	u32 parent; /* from which a pool of this limit is filled, or FP_LIMIT_NONE */
@@ -56,7 +58,7 @@ struct fp_limit_pool {
 	u64 ends;     /* nanoseconds at which tokens end */
 	u64 sent;     /* bytes that left */
 	u32 change;   /* of the limit, when tokens were granted */
-	u32 grants;   /* operations on the shared word */
+	u32 grants;   /* operations on the shared words: grants, and bytes given back */
 	u32 refusals; /* requests that must wait */
 	u32 last;     /* bytes of the last packet that paid */
 	u32 own; /* bytes that it gets at once, instead of the pool of the rate; 0: that. Written by user space */

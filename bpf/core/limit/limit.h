@@ -106,30 +106,75 @@ FP_INLINE u32 fp_limit_most(const struct fp_limit_pool FP_MEM *pool,
 	return own < FP_LIMIT_REQUEST ? own : FP_LIMIT_REQUEST;
 }
 
-/*
- * Forgets tokens that are too old, those above the pool of another rate, and a grant at that rate. A debt
- * stays.
- */
-FP_INLINE void fp_limit_expire(struct fp_limit_pool FP_MEM *pool,
-			       const struct fp_limit_rate FP_MEM *rate, u32 change, u64 now)
+/* Takes `bytes` that other CPUs gave back. 0: there are less. */
+FP_INLINE int fp_limit_take_spare(struct fp_limit FP_MEM *limit,
+				  const struct fp_limit_rate FP_MEM *rate, u64 bytes)
 {
-	if (pool->change != change) {
-		pool->change = change;
-		if (fp_limit_has(pool->tokens) && pool->tokens > fp_limit_most(pool, rate))
-			pool->tokens = fp_limit_most(pool, rate);
-		FP_PUT(pool->waiting, 0ull);
-		FP_PUT(pool->ready, 0ull);
+	u64 seen, has;
+
+	if (!rate->spare)
+		return 0;
+	seen = fp_shared_load64(&limit->spare);
+	has = seen < rate->spare ? seen : rate->spare;
+	return has >= bytes && fp_shared_cas64(&limit->spare, seen, has - bytes) == seen;
+}
+
+/*
+ * Gives back `bytes` that a pool has no packets for. At a low rate, a grant is far behind the others, and would be
+ * lost to all until then.
+ */
+FP_INLINE void fp_limit_give_back(struct fp_limit FP_MEM *limit, struct fp_limit_pool FP_MEM *pool,
+				  const struct fp_limit_rate FP_MEM *rate, u64 bytes)
+{
+	u64 seen, sum, there;
+	u32 i;
+
+	if (!rate->spare || !bytes)
+		return;
+	pool->grants++;
+	seen = fp_shared_load64(&limit->spare);
+	fp_loop(i, FP_LIMIT_TRIES) {
+		sum = seen + bytes < rate->spare ? seen + bytes : rate->spare;
+		there = fp_shared_cas64(&limit->spare, seen, sum);
+		if (there == seen)
+			break;
+		seen = there;
 	}
-	if (now >= pool->ends && fp_limit_has(pool->tokens))
-		pool->tokens = 0;
+}
+
+/* At another rate: forgets tokens above its pool, and a grant that waits. A debt stays. */
+FP_INLINE void fp_limit_follow(struct fp_limit_pool FP_MEM *pool,
+			       const struct fp_limit_rate FP_MEM *rate, u32 change)
+{
+	if (pool->change == change)
+		return;
+	pool->change = change;
+	if (fp_limit_has(pool->tokens) && pool->tokens > fp_limit_most(pool, rate))
+		pool->tokens = fp_limit_most(pool, rate);
+	FP_PUT(pool->waiting, 0ull);
+	FP_PUT(pool->ready, 0ull);
+}
+
+/* Ends tokens that are too old, except for `used` bytes of them. */
+FP_INLINE void fp_limit_expire(struct fp_limit FP_MEM *limit, struct fp_limit_pool FP_MEM *pool,
+			       const struct fp_limit_rate FP_MEM *rate, u64 used, u64 now)
+{
+	u64 left = pool->tokens - used;
+
+	if (now < pool->ends || !fp_limit_has(pool->tokens) || !fp_limit_has(left))
+		return;
+	pool->tokens = used;
+	fp_limit_give_back(limit, pool, rate, left);
 }
 
 /* Forgets a grant that was not used for too long. */
-FP_INLINE void fp_limit_forget(struct fp_limit_pool FP_MEM *pool,
+FP_INLINE void fp_limit_forget(struct fp_limit FP_MEM *limit, struct fp_limit_pool FP_MEM *pool,
 			       const struct fp_limit_rate FP_MEM *rate, u64 now)
 {
-	if (now > pool->ready && now - pool->ready > rate->life)
+	if (now > pool->ready && now - pool->ready > rate->life) {
+		fp_limit_give_back(limit, pool, rate, pool->waiting);
 		FP_PUT(pool->waiting, 0ull);
+	}
 }
 
 /*
@@ -141,10 +186,16 @@ FP_INLINE u64 fp_limit_request(struct fp_limit FP_MEM *limit, struct fp_limit_po
 {
 	u64 has, wanted, ready, most = fp_limit_most(pool, rate);
 
-	fp_limit_forget(pool, rate, now);
+	fp_limit_forget(limit, pool, rate, now);
 	has = pool->tokens + pool->waiting;
 	if (has >= bytes)
 		return now < pool->ready ? pool->ready : 0;
+	if (!pool->waiting && fp_limit_take_spare(limit, rate, bytes - has)) {
+		pool->grants++;
+		pool->waiting = bytes - has;
+		pool->ready = now;
+		return 0;
+	}
 	wanted = (bytes > most ? bytes : most) - has;
 	ready = fp_limit_grant(limit, rate, wanted, now);
 	if (!ready)
@@ -172,7 +223,8 @@ FP_FUNC u64 fp_limit_climb(struct fp_limits FP_MEM *l FP_ARG, u32 number, u32 cp
 		const struct fp_limit_rate FP_MEM *rate = fp_limit_rate_of(limit, change);
 
 		pool = fp_limit_pool_at(l, at, cpu);
-		fp_limit_expire(pool, rate, change, now);
+		fp_limit_follow(pool, rate, change);
+		fp_limit_expire(limit, pool, rate, 0, now);
 		if (pool->tokens >= need) {
 			pool->tokens -= need;
 			pool->sent += need;
@@ -248,6 +300,12 @@ FP_INLINE u64 fp_limit_fill(struct fp_limit FP_MEM *limit, struct fp_limit_pool 
 	u64 has = pool->tokens + pool->waiting, ready;
 
 	if (next ? !fp_limit_has(has) : has >> 63) {
+		if (!pool->waiting && fp_limit_take_spare(limit, rate, next - has)) {
+			pool->grants++;
+			pool->tokens = next;
+			pool->ends = now + rate->life;
+			return 0;
+		}
 		wanted -= has;
 		ready = fp_limit_grant(limit, rate, wanted, now);
 		if (!ready)
@@ -286,17 +344,23 @@ FP_FUNC u64 fp_limit_pay(struct fp_limit FP_MEM *limit FP_ARG,
 		next = FP_LIMIT_REQUEST;
 	if (fp_unlikely(pool->change != change || now >= pool->ends ||
 			(pool->waiting && now >= pool->ready))) {
-		fp_limit_expire(pool, rate, change, now);
-		fp_limit_forget(pool, rate, now);
+		fp_limit_follow(pool, rate, change);
 		if (pool->waiting && now >= pool->ready) {
 			pool->tokens += pool->waiting;
 			FP_PUT(pool->waiting, 0ull);
-			pool->ends = now + rate->life;
+			pool->ends = pool->ready + rate->life;
 		}
+		/* A packet has its grant, however long it waited for levels above. */
+		fp_limit_expire(limit, pool, rate, bytes, now);
 	}
 	pool->tokens -= bytes;
-	if (fp_likely(fp_limit_has(pool->tokens)))
+	if (fp_likely(fp_limit_has(pool->tokens))) {
+		if (fp_unlikely(!next && rate->spare)) {
+			fp_limit_give_back(limit, pool, rate, pool->tokens);
+			pool->tokens = 0;
+		}
 		return 0;
+	}
 	if (fp_unlikely(pool->tokens < 0 - FP_LIMIT_DEBT && pool->tokens))
 		pool->tokens = 0 - FP_LIMIT_DEBT;
 	return fp_limit_fill(limit, pool, rate, next, now);

@@ -234,8 +234,11 @@ FP_FUNC int fp_wake_item(struct fp_sched FP_MEM *s FP_ARG, u32 item)
 	} else if (node <= s->config.nodes) {
 		struct fp_node FP_MEM *n = fp_node_at(s, node);
 
-		if (!fp_waiting_at(s, node, n))
+		if (!fp_waiting_at(s, node, n)) {
+			if (fp_unlikely(s->limits_at))
+				fp_return_grants(s, node);
 			return 0;
+		}
 		fp_push_child(s, node, n, fp_node_at(s, n->config.parent));
 		/*
 		 * The leaf of the entry is unknown here, so its ancestors are called for packet 0.
@@ -470,6 +473,8 @@ FP_FUNC int fp_update_ancestors(struct fp_sched FP_MEM *s FP_ARG, struct fp_node
 			fp_free_reference(s, s->entry[place] - fp_reference_item(s, 0));
 		} else if (!waits && fp_is_child_queued(s, node, s->path[place])) {
 			fp_remove_child(s, node, n);
+			if (fp_unlikely(s->limits_at) && !sent)
+				fp_return_grants(s, node);
 		}
 		if (fp_unlikely(s->limits_at))
 			fp_note_packets(s, place);

@@ -153,6 +153,20 @@ FP_RARE u64 fp_pay_limits(struct fp_sched FP_MEM *s FP_ARG, u32 child, u32 bytes
 	return at;
 }
 
+/* Nothing waits below `child` any more: others may have what its shared limits granted. */
+FP_RARE int fp_return_grants(struct fp_sched FP_MEM *s FP_ARG, u32 child)
+{
+	struct fp_limits FP_MEM *l = fp_shared_limits(s);
+	struct fp_limited FP_MEM *limited = fp_limited_at(s, child);
+	u32 ceil = limited->ceil, floor = limited->floor;
+
+	if (ceil && ceil <= l->count)
+		fp_pay_limit(s, ceil, 0, 0);
+	if (floor && floor <= l->count)
+		fp_pay_limit(s, floor, 0, 0);
+	return 0;
+}
+
 /*
  * Puts child `n` into the queue of node `above`, its parent, at n->rank, and into the queue of due
  * times.
@@ -275,8 +289,11 @@ FP_FUNC int fp_deactivate_if_empty(struct fp_sched FP_MEM *s FP_ARG, u32 child)
 		if (!parent || fp_waiting_at(s, child, n))
 			return 0;
 		if (fp_node_at(s, parent)->config.over == FP_OVER_CHILDREN &&
-		    fp_is_child_queued(s, child, parent))
+		    fp_is_child_queued(s, child, parent)) {
 			fp_remove_child(s, child, n);
+			if (fp_unlikely(s->limits_at))
+				fp_return_grants(s, child);
+		}
 		child = parent;
 	}
 	return 0;

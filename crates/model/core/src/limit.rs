@@ -29,6 +29,8 @@ const FRACTION_BITS: u32 = 4;
 const PACKET: u32 = 1514;
 /// Bits of the factor that makes bytes a time.
 const FACTOR_BITS: u32 = 38;
+/// Usual packets that CPUs may give back for others, at a rate whose grants are what a packet needs.
+const SPARE_PACKETS: u64 = 16;
 /// Most bytes of a pool.
 const MAX_POOL: u128 = 1 << 24;
 /// No parent (`FP_LIMIT_NONE`).
@@ -98,7 +100,11 @@ impl LimitRate {
             life: self.life,
             shift,
             pool: pool as u32,
-            pad: [0; 3],
+            spare: match pool {
+                0 => SPARE_PACKETS * u64::from(self.packet),
+                _ => 0,
+            },
+            pad: [0; 2],
         })
     }
 }
@@ -173,7 +179,8 @@ struct RawRate {
     life: u64,
     shift: u32,
     pool: u32,
-    pad: [u64; 3],
+    spare: u64,
+    pad: [u64; 2],
 }
 
 /// `struct fp_limit`.
@@ -182,7 +189,8 @@ struct RawRate {
 struct RawLimit {
     granted: u64,
     resets: u64,
-    pad: [u64; 6],
+    spare: u64,
+    pad: [u64; 5],
     rate: [RawRate; 2],
     change: u32,
     parent: u32,
@@ -281,7 +289,7 @@ pub struct PoolReading {
     pub ready: u64,
     /// Bytes that left.
     pub sent: u64,
-    /// Operations on the shared word.
+    /// Operations on the shared words: grants, and bytes given back.
     pub grants: u32,
     /// Requests that had to wait.
     pub refusals: u32,
@@ -529,7 +537,8 @@ impl Limits {
             let raw = RawLimit {
                 granted: 0,
                 resets: 0,
-                pad: [0; 6],
+                spare: 0,
+                pad: [0; 5],
                 rate: [rate; 2],
                 change: 0,
                 parent: limit.parent.unwrap_or(NONE),
@@ -736,6 +745,18 @@ impl Limits {
         self.word(limit).load(Ordering::SeqCst) >> FRACTION_BITS
     }
 
+    /// Bytes that CPUs gave back, for the next request of any of them.
+    ///
+    /// # Panics
+    /// There is no such limit.
+    pub fn spare(&self, limit: u32) -> u64 {
+        let place = self.limit_place(limit).as_ptr();
+        // SAFETY: a field inside of the memory.
+        let spare = unsafe { &raw const (*place).spare };
+        // SAFETY: aligned.
+        unsafe { spare.read_volatile() }
+    }
+
     /// Sets the bytes that a CPU gets of a limit at once, at most [`MAX_REQUEST`]; 0: its part of the rate. CPUs that
     /// wait get the rate in proportion.
     ///
@@ -785,7 +806,7 @@ impl Limits {
     }
 
     /// The most bytes above the rate that leave in any time, with requests of at most `largest` bytes: the depth,
-    /// what its pools have, and what those below it have.
+    /// what its pools have, what they gave back, and what those below it have.
     ///
     /// # Panics
     /// There is no such limit.
@@ -819,7 +840,7 @@ impl Limits {
                 (0..cpus).map(each).sum::<u128>()
             })
             .sum();
-        u64::try_from(depth + pools).unwrap_or(u64::MAX)
+        u64::try_from(depth + u128::from(own.spare) + pools).unwrap_or(u64::MAX)
     }
 }
 

@@ -350,3 +350,171 @@ fn no_interval_has_more_than_the_bound() {
     println!("at most {:.0} % of the bound", nearest * 100.0);
     assert!(nearest > 0.3);
 }
+
+/// CPUs of which some are online: they always have packets.
+struct Online<'a> {
+    limits: &'a Limits,
+    by: LimitUse,
+    cpus: Vec<fairpath_core::limit::LimitCpu>,
+    online: Vec<bool>,
+    /// By CPU: whether its packet has its grant.
+    granted: Vec<bool>,
+    /// By CPU: the time of its turn. Earlier ones of a CPU that left are void.
+    due: Vec<u64>,
+    turns: std::collections::BinaryHeap<std::cmp::Reverse<(u64, usize)>>,
+    sent: Vec<(u64, u64)>,
+    /// Bytes that CPUs had when they went offline.
+    held: i64,
+}
+
+impl<'a> Online<'a> {
+    fn new(limits: &'a Limits, by: LimitUse) -> Online<'a> {
+        let cpus = limits.cpus() as usize;
+        Online {
+            limits,
+            by,
+            cpus: (0..limits.cpus())
+                .map(|cpu| limits.cpu(cpu).unwrap())
+                .collect(),
+            online: vec![false; cpus],
+            granted: vec![false; cpus],
+            due: vec![0; cpus],
+            turns: std::collections::BinaryHeap::new(),
+            sent: Vec::new(),
+            held: 0,
+        }
+    }
+
+    fn has(&self, cpu: usize) -> i64 {
+        let pool = self.limits.pool(0, cpu as u32);
+        pool.tokens + pool.waiting as i64
+    }
+
+    /// It stops where it is, or after its packets were dropped.
+    fn leave(&mut self, cpu: usize, is_empty: bool, now: u64) {
+        self.online[cpu] = false;
+        if is_empty && self.by == LimitUse::Pay {
+            let _ = self.cpus[cpu].pay(0, 0, 0, now);
+        }
+        self.held += self.has(cpu).max(0);
+    }
+
+    fn come(&mut self, cpu: usize, now: u64) {
+        self.online[cpu] = true;
+        self.granted[cpu] = false;
+        self.turn(cpu, now);
+    }
+
+    fn turn(&mut self, cpu: usize, at: u64) {
+        self.due[cpu] = at;
+        self.turns.push(std::cmp::Reverse((at, cpu)));
+    }
+
+    /// Packets of `bytes` until `end`.
+    fn run(&mut self, bytes: u32, end: u64) {
+        while let Some(std::cmp::Reverse((now, cpu))) = self.turns.peek().copied() {
+            if now >= end {
+                break;
+            }
+            self.turns.pop();
+            if !self.online[cpu] || self.due[cpu] != now {
+                continue;
+            }
+            let limit = &mut self.cpus[cpu];
+            let asked = match self.by {
+                LimitUse::Take => limit.take(0, bytes, now),
+                LimitUse::Pay if self.granted[cpu] => Ok(()),
+                LimitUse::Pay => limit.pay(0, 0, bytes, now),
+            };
+            let next = match (asked, self.by) {
+                (Err(later), _) => {
+                    self.granted[cpu] = self.by == LimitUse::Pay;
+                    later
+                }
+                (Ok(()), LimitUse::Take) => {
+                    self.sent.push((now, bytes.into()));
+                    now
+                }
+                (Ok(()), LimitUse::Pay) => {
+                    self.sent.push((now, bytes.into()));
+                    self.granted[cpu] = true;
+                    limit.pay(0, bytes, 1, now).err().unwrap_or(now)
+                }
+            };
+            self.turn(cpu, next);
+        }
+    }
+}
+
+/// CPUs stop with tokens, grants that wait, and debts, for ever or for long, and others begin: nothing is lost but what
+/// those had, and no interval has more than the bound.
+#[test]
+fn vanished_cpus_cost_what_they_held() {
+    let (mut most_lost, mut nearest, mut least) = (0.0f64, 0.0f64, 1.0f64);
+    for (seed, by) in test_seeds(300).flat_map(|seed| USES.map(|by| (seed, by))) {
+        let mut random = Random::new(seed);
+        let cpus = random.pick(&[2, 8, 64]);
+        let bits = 10u64.pow(5 + random.below(7) as u32) * (1 + random.below(4));
+        let bytes = random.pick(&[64, 1514, 65_549]);
+        let rate = LimitRate::new(bits);
+        let limits = one(cpus, rate);
+        let mut online = Online::new(&limits, by);
+        // The time in which each CPU sends its pool, or a packet.
+        let pool = u64::from(limits.usual_grant(0).max(bytes));
+        let turn = pool * u64::from(cpus) * 8_000_000_000 / bits;
+        let (mut now, mut left) = (SECOND, 0);
+        for _ in 0..8 {
+            let share = 1 + random.below(cpus.into());
+            let mut some = false;
+            for cpu in 0..cpus as usize {
+                let is_online = random.below(cpus.into()) < share;
+                match (online.online[cpu], is_online) {
+                    (true, false) => {
+                        left += 1;
+                        online.leave(cpu, random.one_in(2), now);
+                    }
+                    (false, true) => online.come(cpu, now),
+                    _ => {}
+                }
+                some |= is_online;
+            }
+            if !some {
+                online.come(random.index(cpus as usize), now);
+            }
+            now += turn * (1 + random.below(20)) + 1;
+            online.run(bytes, now);
+        }
+        let time = now - SECOND;
+        let sent: u64 = online.sent.iter().map(|(_, bytes)| bytes).sum();
+        let whole = time as f64 * bits as f64 / 8e9;
+        // What those that are online have at the end, too, and the first time until which each has come.
+        let has: i64 = (0..cpus as usize)
+            .filter(|cpu| online.online[*cpu])
+            .map(|cpu| online.has(cpu).max(0))
+            .sum();
+        let lost = whole - sent as f64;
+        let most_held = (online.held + has) as f64 + f64::from(bytes) + whole * 0.0005;
+        assert!(
+            lost <= most_held,
+            "seed {seed}, {by:?}: {lost} bytes lost, {most_held} held by {left} CPUs of {cpus}, {bits} bit/s, {bytes}"
+        );
+        let run = Run {
+            sent: online.sent,
+            grants: 0,
+            by_cpu: Vec::new(),
+            end: 0,
+        };
+        let (above, bound) = (excess(&run, rate), most(&limits, 0, by, bytes));
+        assert!(above <= bound, "seed {seed}: {above} of {bound}");
+        nearest = nearest.max(above / bound);
+        most_lost = most_lost.max(lost / most_held);
+        least = least.min(sent as f64 / whole);
+    }
+    println!(
+        "at most {:.0} % of what they held lost, {:.0} % of the bound above, {:.0} % used",
+        most_lost * 100.0,
+        nearest * 100.0,
+        least * 100.0
+    );
+    assert!(most_lost > 0.3 && nearest > 0.3);
+}

@@ -60,8 +60,23 @@ fn take_all(mut cpu: LimitCpu, clock: &AtomicU64) -> LimitCpu {
     cpu
 }
 
-/// All bytes that left or wait in pools are granted, each once, and none of them too early.
-fn run(pools: u64, send: fn(LimitCpu, &AtomicU64) -> LimitCpu) {
+/// As a scheduler whose packets are too old when their grant may be used: each third one is dropped.
+fn drop_some(mut cpu: LimitCpu, clock: &AtomicU64) -> LimitCpu {
+    for packet in 0..PACKETS {
+        let mut ready = cpu.pay(0, 0, BYTES, clock.load(Ordering::SeqCst));
+        while let Err(later) = ready {
+            clock.fetch_max(later, Ordering::SeqCst);
+            ready = cpu.pay(0, 0, BYTES, clock.load(Ordering::SeqCst));
+        }
+        let bytes = if packet % 3 == 0 { 0 } else { BYTES };
+        let _ = cpu.pay(0, bytes, 0, clock.load(Ordering::SeqCst));
+    }
+    cpu
+}
+
+/// All bytes that left, wait in pools or were given back are granted, each once, and none of them too early. `packets` of
+/// each thread leave.
+fn run(pools: u64, (send, packets): (fn(LimitCpu, &AtomicU64) -> LimitCpu, u64)) {
     let rate = LimitRate {
         burst: 2 * u64::from(BYTES),
         pools,
@@ -83,9 +98,10 @@ fn run(pools: u64, send: fn(LimitCpu, &AtomicU64) -> LimitCpu) {
         .map(|thread| thread.join().unwrap())
         .collect();
     let pools = || (0..THREADS).map(|cpu| limits.pool(0, cpu));
-    let granted: i64 = pools()
+    let had: i64 = pools()
         .map(|pool| pool.sent as i64 + pool.tokens + pool.waiting as i64)
         .sum();
+    let granted = had + limits.spare(0) as i64;
     assert_eq!(limits.resets(0), 0);
     let ahead = limits.granted(0) as i64 - SECOND as i64;
     let (least, end) = (granted, clock.load(Ordering::SeqCst) as i64);
@@ -97,7 +113,7 @@ fn run(pools: u64, send: fn(LimitCpu, &AtomicU64) -> LimitCpu) {
         "{granted} bytes in {ahead} ns"
     );
     let sent: i64 = pools().map(|pool| pool.sent as i64).sum();
-    assert_eq!(sent, i64::from(THREADS) * PACKETS as i64 * i64::from(BYTES));
+    assert_eq!(sent, i64::from(THREADS) * packets as i64 * i64::from(BYTES));
     let most = limits.burst(0, BYTES) as i64 + i64::from(THREADS * BYTES);
     assert!(
         sent <= end - SECOND as i64 + most,
@@ -110,7 +126,12 @@ fn run(pools: u64, send: fn(LimitCpu, &AtomicU64) -> LimitCpu) {
 fn every_order_grants_each_byte_once() {
     // A pool of several packets, and one of none.
     for pools in [30_000, 0] {
-        for send in [pay_all, take_all] {
+        let all: fn(LimitCpu, &AtomicU64) -> LimitCpu = pay_all;
+        for send in [
+            (all, PACKETS),
+            (take_all, PACKETS),
+            (drop_some, 2 * PACKETS / 3),
+        ] {
             chosen(|orders| check_random(move || run(pools, send), orders));
             chosen(|orders| check_pct(move || run(pools, send), orders, 3));
         }

@@ -21,6 +21,8 @@ struct Rate {
     horizon: u128,
     life: u64,
     pool: u64,
+    /// Bytes that others may have of what CPUs were granted and did not use.
+    spare: i128,
 }
 
 impl Rate {
@@ -48,6 +50,11 @@ impl Rate {
             horizon: depth + u128::from(cpus + 1) * time(longest),
             life: rate.life,
             pool,
+            spare: if pool == 0 {
+                16 * i128::from(packet)
+            } else {
+                0
+            },
         }
     }
 
@@ -76,29 +83,37 @@ impl Pool {
         }
     }
 
-    /// Ends what time and other rates end.
-    fn expire(&mut self, rate: &Rate, change: u32, now: u64) {
+    /// Ends what another rate ends.
+    fn follow(&mut self, rate: &Rate, change: u32) {
         if self.change != change {
             self.change = change;
             self.tokens = self.tokens.min(self.most(rate).max(0));
             (self.waiting, self.ready) = (0, 0);
         }
-        if now >= self.ends {
-            self.tokens = self.tokens.min(0);
+    }
+
+    /// Tokens above the `used` ones end with time. Returns them.
+    fn expire(&mut self, used: i128, now: u64) -> i128 {
+        let old = match now >= self.ends {
+            true => self.tokens - self.tokens.min(used),
+            false => 0,
+        };
+        self.tokens -= old;
+        old
+    }
+
+    /// A grant that was not used for too long. Returns it.
+    fn forget(&mut self, rate: &Rate, now: u64) -> i128 {
+        match now.saturating_sub(self.ready) > rate.life {
+            true => std::mem::take(&mut self.waiting),
+            false => 0,
         }
     }
 
-    /// A grant that was not used for too long.
-    fn forget(&mut self, rate: &Rate, now: u64) {
-        if now.saturating_sub(self.ready) > rate.life {
-            self.waiting = 0;
-        }
-    }
-
-    /// A grant whose time has come.
-    fn fill(&mut self, rate: &Rate, now: u64) {
+    /// A grant that may be used until `ends`.
+    fn fill(&mut self, ends: u64) {
         self.tokens += std::mem::take(&mut self.waiting);
-        self.ends = now + rate.life;
+        self.ends = ends;
     }
 }
 
@@ -124,6 +139,8 @@ pub struct Oracle {
     rates: Vec<(Rate, u32)>,
     /// Shared words.
     granted: Vec<u128>,
+    /// Bytes that were granted, not used, and given back.
+    spare: Vec<i128>,
     pools: HashMap<(u32, u32), Pool>,
 }
 
@@ -140,6 +157,7 @@ impl Oracle {
             limits: limits.to_vec(),
             rates,
             granted: vec![0; limits.len()],
+            spare: vec![0; limits.len()],
             pools: HashMap::new(),
         }
     }
@@ -193,15 +211,25 @@ impl Oracle {
     ) -> Result<(), u64> {
         let (rate, change) = self.rates[number as usize];
         let pool = self.pools.entry((number, cpu)).or_default();
-        pool.expire(&rate, change, now);
+        pool.follow(&rate, change);
+        let old = pool.expire(0, now);
+        self.give_back(number, old);
+        let pool = self.pools.entry((number, cpu)).or_default();
         if pool.tokens >= need {
             pool.tokens -= need;
             return Ok(());
         }
-        pool.forget(&rate, now);
+        let old = pool.forget(&rate, now);
+        self.give_back(number, old);
+        let pool = *self.pools.entry((number, cpu)).or_default();
         if pool.tokens + pool.waiting < need {
-            let more = need.max(pool.most(&rate)) - pool.tokens - pool.waiting;
-            self.grant(number, cpu, more, now);
+            if pool.waiting == 0 && self.take_spare(number, need - pool.tokens) {
+                let pool = self.pools.entry((number, cpu)).or_default();
+                (pool.waiting, pool.ready) = (need - pool.tokens, now);
+            } else {
+                let more = need.max(pool.most(&rate)) - pool.tokens - pool.waiting;
+                self.grant(number, cpu, more, now);
+            }
         }
         let pool = self.pools.entry((number, cpu)).or_default();
         if now < pool.ready {
@@ -212,9 +240,34 @@ impl Oracle {
             self.climb(parent, cpu, granted, now, levels - 1)?;
         }
         let pool = self.pools.entry((number, cpu)).or_default();
-        pool.fill(&rate, now);
+        pool.fill(now + rate.life);
         pool.tokens -= need;
         Ok(())
+    }
+
+    /// Bytes without packets are those of the next request, at a low rate.
+    fn give_back(&mut self, number: u32, bytes: i128) {
+        let (rate, spare) = (
+            self.rates[number as usize].0,
+            &mut self.spare[number as usize],
+        );
+        if bytes > 0 && rate.spare > 0 {
+            *spare = (*spare + bytes).min(rate.spare);
+        }
+    }
+
+    /// False: there are less.
+    fn take_spare(&mut self, number: u32, bytes: i128) -> bool {
+        let (rate, spare) = (
+            self.rates[number as usize].0,
+            &mut self.spare[number as usize],
+        );
+        let has = (*spare).min(rate.spare);
+        if rate.spare == 0 || has < bytes {
+            return false;
+        }
+        *spare = has - bytes;
+        true
     }
 
     /// A pool gets `more` bytes, from a time that moves the shared word.
@@ -247,32 +300,47 @@ impl Oracle {
     ) -> Result<(), u64> {
         let (rate, change) = self.rates[number as usize];
         let pool = self.pools.entry((number, cpu)).or_default();
-        pool.expire(&rate, change, now);
-        pool.forget(&rate, now);
+        pool.follow(&rate, change);
         if pool.waiting > 0 && now >= pool.ready {
-            pool.fill(&rate, now);
+            pool.fill(pool.ready + rate.life);
         }
-        pool.tokens = (pool.tokens - i128::from(bytes)).max(-(1 << 24));
+        let old = pool.expire(bytes.into(), now);
+        pool.tokens -= i128::from(bytes);
         if bytes > 0 {
             pool.last = bytes;
         }
+        let next = if next == 1 { pool.last.max(1) } else { next };
+        let next = i128::from(next.min(1 << 20));
+        self.give_back(number, old);
+        let pool = self.pools.entry((number, cpu)).or_default();
         if pool.tokens > 0 {
+            // Others may need what this CPU does not.
+            if next == 0 && rate.spare > 0 {
+                let left = std::mem::take(&mut pool.tokens);
+                self.give_back(number, left);
+            }
             return Ok(());
         }
-        let next = if next == 1 { pool.last.max(1) } else { next };
-        let (has, next) = (pool.tokens + pool.waiting, next.min(1 << 20));
-        let wanted = match next {
-            0 => 0,
-            next => i128::from(next).max(pool.most(&rate)),
-        };
+        pool.tokens = pool.tokens.max(-(1 << 24));
+        let pool = *pool;
+        let has = pool.tokens + pool.waiting;
         if has < 0 || next > 0 && has == 0 {
+            if pool.waiting == 0 && self.take_spare(number, next - has) {
+                let pool = self.pools.entry((number, cpu)).or_default();
+                (pool.tokens, pool.ends) = (next, now + rate.life);
+                return Ok(());
+            }
+            let wanted = match next {
+                0 => 0,
+                next => next.max(pool.most(&rate)),
+            };
             self.grant(number, cpu, wanted - has, now);
         }
         let pool = self.pools.entry((number, cpu)).or_default();
         if now < pool.ready {
             return Err(pool.ready);
         }
-        pool.fill(&rate, now);
+        pool.fill(now + rate.life);
         Ok(())
     }
 }

@@ -517,6 +517,14 @@ impl Oracle {
         ceil.and_then(Result::err).unwrap_or(0)
     }
 
+    /// Nothing waits below the child: other schedulers may have its grants.
+    fn return_grants(&mut self, child: u32) {
+        let (limits, now) = (self.limits_of(child), self.now);
+        for limit in [limits.ceil, limits.floor].into_iter().flatten() {
+            let _ = self.limits.pay(limit, 0, 0, 0, now);
+        }
+    }
+
     fn about_flow(&mut self, leaf: u32, flow: Option<(u32, u32)>) -> Item {
         let config = *self.config(leaf);
         (self.call.floor, self.call.ceil, self.call.burst) =
@@ -714,7 +722,7 @@ impl Oracle {
                     let parent = self.config(child).parent;
                     self.activate(parent, 0, &Meta::default());
                 }
-                Item::Node(_) => {}
+                Item::Node(child) => self.return_grants(child),
                 Item::Reference(id) => self.wake_reference(id),
             }
         }

@@ -64,6 +64,14 @@ impl Oracle {
         self.world.due[parent as usize - 1].remove(Item::Node(child));
     }
 
+    /// The child is in the queue of its parent, eligible or not.
+    fn is_queued(&mut self, child: u32) -> bool {
+        let parent = self.config(child).parent;
+        let due = self.world.due[parent as usize - 1].rank_of(Item::Node(child));
+        self.queue(parent).rank_of(Item::Node(child)).is_some()
+            || self.wants(parent, ELIGIBLE) && due.is_some()
+    }
+
     /// `child` has something to send: it enters its parent's queue, its parent the next one.
     pub(super) fn activate(&mut self, child: u32, leaf: u32, meta: &Meta) {
         let Some(parent) = self.parent(child, Over::Children) else {
@@ -130,8 +138,9 @@ impl Oracle {
         if parent == 0 || self.waiting(child) > 0 {
             return;
         }
-        if self.config(parent).over == Over::Children {
+        if self.config(parent).over == Over::Children && self.is_queued(child) {
             self.hide(child);
+            self.return_grants(child);
         }
         self.settle(parent);
     }
@@ -246,8 +255,11 @@ impl Oracle {
             if let Item::Reference(id) = item {
                 self.queue(parent).remove(item);
                 self.world.references.remove(&id);
-            } else if self.waiting(node) == 0 {
+            } else if self.waiting(node) == 0 && self.is_queued(node) {
                 self.hide(node);
+                if !sent {
+                    self.return_grants(node);
+                }
             }
             has_packets |= self.config(parent).over != Over::Children;
             has_packets |= self.has_others(parent, node);
