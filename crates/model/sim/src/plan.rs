@@ -58,7 +58,7 @@ const LOOK_EVERY: u32 = 1 << 12;
 pub struct Cost {
     /// For each packet that it receives, ns.
     pub local_ns: u64,
-    /// For each operation on a word that all CPUs share, ns.
+    /// For each operation on a word that all CPUs share, ns. Those on one word come one after the other.
     pub shared_ns: u64,
 }
 

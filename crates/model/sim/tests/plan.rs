@@ -97,6 +97,30 @@ fn hundred_gigabits_are_used_for_every_demand() {
     }
 }
 
+/// Operations on a word come one after the other, so there is a time for each packet that 512 CPUs cannot go below.
+#[test]
+fn a_shared_word_bounds_its_rate() {
+    let subject = subject(100_000_000_000, "");
+    let run = |cpus, shared_ns| {
+        let cost = Cost {
+            local_ns: 300,
+            shared_ns,
+        };
+        let settings = settings(cpus, cost, 20, 15);
+        let findings = subject.run(&settings, Offered::Demand(Demand::All));
+        let verdict = judge(&findings, &settings).swap_remove(0);
+        let packets = findings.rates[0].sent.packets as f64 / 15e-3;
+        println!("{cpus} CPUs, {shared_ns} ns: {packets:.0} packets/s, {verdict:?}");
+        (packets, verdict.cause)
+    };
+    // A pool of each of 512 CPUs would have less than two packets, so that each packet is an operation.
+    let (packets, cause) = run(512, 200);
+    assert_eq!(cause, Cause::Word { at: 0 });
+    assert!((4.9e6..5.1e6).contains(&packets), "{packets}");
+    assert_eq!(run(512, 50).1, Cause::Holds);
+    assert_eq!(run(64, 200).1, Cause::Holds);
+}
+
 /// A turn of all CPUs is longer than packets may wait: up to 6 s at 1 Mbit/s.
 #[test]
 fn low_rates_are_used_on_many_cpus() {

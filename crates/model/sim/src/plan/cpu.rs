@@ -7,7 +7,7 @@ use fairpath_core::sched::{Meta, NEVER, SchedReader};
 use fairpath_shape::{Leaving, ShapeInstance};
 
 use super::demand::{NO_SENDER, Senders};
-use super::shaped::Shaped;
+use super::shaped::{Operations, Shaped};
 use super::{BATCH, CpuFindings, PlanError, PlanSettings, RING_PACKETS};
 
 /// The protocol of generated packets.
@@ -49,7 +49,7 @@ struct InstanceOfCpu {
 
 /// The result of a turn.
 struct Turn {
-    operations: u32,
+    operations: Operations,
     has_sent: bool,
     next: Option<u64>,
 }
@@ -120,22 +120,24 @@ impl Cpu {
         measured_from: u64,
     ) -> Result<(), PlanError> {
         let received = self.receive(now, shaped);
-        let (mut operations, mut next) = (0, NEVER);
+        let (mut operations, mut next) = (Operations::default(), NEVER);
         let number = self.number;
+        let cost = settings.cost;
         for (instance, shaped) in self.instances.iter_mut().zip(shaped) {
-            let turn = instance.turn(number, now, shaped, &mut self.senders, measured_from)?;
-            operations += u64::from(turn.operations);
+            let words = (number, cost.shared_ns);
+            let turn = instance.turn(words, now, shaped, &mut self.senders, measured_from)?;
+            operations.count += turn.operations.count;
+            operations.ns += turn.operations.ns;
             // At least a nanosecond later where nothing could leave.
             let again = now + u64::from(!turn.has_sent);
             next = next.min(turn.next.unwrap_or(NEVER).max(again));
         }
-        let cost = settings.cost;
-        let busy = u64::from(received) * cost.local_ns + operations * cost.shared_ns;
+        let busy = u64::from(received) * cost.local_ns + operations.ns;
         self.free_at = now + busy;
         if now >= measured_from {
             self.busy_ns += busy;
             self.counts.packets += u64::from(received);
-            self.counts.operations += operations;
+            self.counts.operations += operations.count;
         }
         let arrives = self.senders.next_time().unwrap_or(NEVER);
         let waits = self.ring.front().map_or(NEVER, |waiting| waiting.at);
@@ -243,21 +245,24 @@ impl InstanceOfCpu {
 
     fn turn(
         &mut self,
-        cpu: u32,
+        (cpu, each_ns): (u32, u64),
         now: u64,
         shaped: &mut Shaped,
         senders: &mut Senders,
         measured_from: u64,
     ) -> Result<Turn, PlanError> {
         let next = self.instance.turn(now, BATCH, &mut self.leaving)?;
-        let (mut operations, mut last, mut has_sent) = (0, 0, false);
+        let (mut operations, mut last, mut has_sent) = (Operations::default(), 0, false);
         for leaving in std::mem::take(&mut self.leaving) {
             let (Leaving::Send { handle, .. } | Leaving::Drop { handle, .. }) = leaving;
             let packet = self.packets[handle as usize];
             self.free.push(handle);
             if packet.leaf != last {
                 last = packet.leaf;
-                operations += self.count_operations(cpu, shaped, last);
+                let counted = (cpu, &mut *self.counted);
+                let more = shaped.operate(last, counted, now, each_ns, now >= measured_from);
+                operations.count += more.count;
+                operations.ns += more.ns;
             }
             match leaving {
                 Leaving::Send { .. } => {
@@ -273,21 +278,6 @@ impl InstanceOfCpu {
             has_sent,
             next,
         })
-    }
-
-    /// Operations of the nodes above a leaf since they were counted.
-    fn count_operations(&mut self, cpu: u32, shaped: &Shaped, leaf: u32) -> u32 {
-        let Some(shared) = &shaped.shared else {
-            return 0;
-        };
-        let mut sum = 0;
-        for node in &shaped.path(leaf).rated {
-            let grants = shared.grants(*node, cpu);
-            let counted = &mut self.counted[*node as usize];
-            sum += grants.wrapping_sub(*counted);
-            *counted = grants;
-        }
-        sum
     }
 }
 

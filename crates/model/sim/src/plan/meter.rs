@@ -32,6 +32,8 @@ pub struct RateFindings {
     pub bound_bytes: Option<u64>,
     /// The time in which packets of a capture waited.
     pub backlogged_ns: u64,
+    /// The time in which operations of CPUs used its shared word.
+    pub word_ns: u64,
 }
 
 /// Measures one rate.
@@ -40,6 +42,8 @@ pub(super) struct Meter {
     pub findings: RateFindings,
     pub node: u32,
     excess: Excess,
+    /// The shared word is used until then.
+    word_free_at: u64,
     waiting: u64,
     waits_since: u64,
 }
@@ -67,7 +71,9 @@ impl Meter {
                 burst_bytes: 0,
                 bound_bytes: None,
                 backlogged_ns: 0,
+                word_ns: 0,
             },
+            word_free_at: 0,
         })
     }
 
@@ -91,6 +97,16 @@ impl Meter {
         if self.waiting == 0 {
             self.findings.backlogged_ns += now - self.waits_since;
         }
+    }
+
+    /// A CPU uses the shared word for `ns`, after those that came before. Returns the time that it waits for them.
+    pub fn use_word(&mut self, now: u64, ns: u64, is_measured: bool) -> u64 {
+        let from = self.word_free_at.max(now);
+        self.word_free_at = from + ns;
+        if is_measured {
+            self.findings.word_ns += ns;
+        }
+        from - now
     }
 
     /// A packet left.

@@ -14,6 +14,15 @@ const MAX_HOSTS: u32 = 64;
 /// Flows that it distinguishes in addition to its senders.
 const SPARE_FLOWS: u32 = 64;
 
+/// Operations of a CPU on shared words.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Operations {
+    /// Their number.
+    pub count: u64,
+    /// The time that they take, and for which they wait for other CPUs.
+    pub ns: u64,
+}
+
 /// From a leaf to the root.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Path {
@@ -116,6 +125,36 @@ impl Shaped {
         for place in &self.paths[leaf as usize].meters {
             apply(&mut self.meters[*place as usize]);
         }
+    }
+
+    /// Operations of a CPU on the words above a leaf since they were counted (`counted`: by node). Each takes
+    /// `each_ns`, and those on a word come one after the other.
+    pub fn operate(
+        &mut self,
+        leaf: u32,
+        (cpu, counted): (u32, &mut [u32]),
+        now: u64,
+        each_ns: u64,
+        is_measured: bool,
+    ) -> Operations {
+        let mut all = Operations::default();
+        let Some(shared) = &self.shared else {
+            return all;
+        };
+        let path = &self.paths[leaf as usize];
+        for (node, place) in path.rated.iter().zip(&path.meters) {
+            let grants = shared.grants(*node, cpu);
+            let counted = &mut counted[*node as usize];
+            let count = u64::from(grants.wrapping_sub(*counted));
+            *counted = grants;
+            if count > 0 {
+                let ns = count * each_ns;
+                let meter = &mut self.meters[*place as usize];
+                all.ns += ns + meter.use_word(now, ns, is_measured);
+                all.count += count;
+            }
+        }
+        all
     }
 
     /// Bytes of a generated packet: of its Ethernet frame.

@@ -32,6 +32,11 @@ pub enum Cause {
         /// The place.
         above: usize,
     },
+    /// The shared word of the rate at this place is always in use.
+    Word {
+        /// The place: of this rate, or of one around it.
+        at: usize,
+    },
     /// CPUs are full.
     Cpus {
         /// Their numbers.
@@ -127,6 +132,9 @@ fn cause(
     if has_floor && let Some(above) = full_above(rate, findings, before) {
         return Cause::Full { above };
     }
+    if let Some(at) = full_word(before.len(), findings) {
+        return Cause::Word { at };
+    }
     let cpus = full_cpus(rate, &findings.cpus);
     match (cpus.is_empty(), has_floor) {
         (false, _) => Cause::Cpus { cpus, needed: 0 },
@@ -154,6 +162,19 @@ fn full_above(rate: &RateFindings, findings: &PlanFindings, before: &[Verdict]) 
             return Some(at);
         }
         above = around.above;
+    }
+    None
+}
+
+/// The place of the nearest rate whose shared word is always in use: of this one, or one around it.
+fn full_word(place: usize, findings: &PlanFindings) -> Option<usize> {
+    let mut at = Some(place);
+    while let Some(place) = at {
+        let rate = &findings.rates[place];
+        if rate.word_ns as f64 >= FULL_FROM * findings.measured_ns.max(1) as f64 {
+            return Some(place);
+        }
+        at = rate.above;
     }
     None
 }
@@ -221,6 +242,7 @@ mod tests {
             burst_bytes: 0,
             bound_bytes: None,
             backlogged_ns: 0,
+            word_ns: 0,
         }
     }
 
@@ -274,6 +296,15 @@ mod tests {
             rate(Some(0), 80, 0, &[400.0, 0.0], 80),
         ];
         assert_eq!(causes(rates, [0.5, 0.5]), [Cause::Holds, Cause::Holds]);
+    }
+
+    #[test]
+    fn a_full_word_comes_before_its_cpus() {
+        let mut line = rate(None, 100, 0, &[200.0, 0.1], 50);
+        line.word_ns = 995_000_000;
+        let class = rate(Some(0), 80, 0, &[200.0, 0.1], 50);
+        let word = Cause::Word { at: 0 };
+        assert_eq!(causes(vec![line, class], [1.0, 1.0]), [word.clone(), word]);
     }
 
     #[test]

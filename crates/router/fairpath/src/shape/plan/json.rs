@@ -64,6 +64,7 @@ fn rate(result: &PlanResult<'_>, of: &RateFindings, verdict: &Verdict) -> Value 
         "p99_sojourn_ns": quantile(0.99),
         "burst_bytes": of.ceil_bps.map(|_| of.burst_bytes),
         "bound_bytes": of.bound_bytes,
+        "shared_word_use_ratio": of.word_ns as f64 / result.findings.measured_ns.max(1) as f64,
     })
 }
 
@@ -71,6 +72,7 @@ fn cause(cause: &Cause) -> (&'static str, &[u32], Option<u32>) {
     match cause {
         Cause::Holds => ("holds", &[], None),
         Cause::Full { .. } => ("rate_around_is_full", &[], None),
+        Cause::Word { .. } => ("shared_word", &[], None),
         Cause::Cpus { cpus, needed } => ("cpu", cpus, Some(*needed)),
         Cause::Floor => ("floor", &[], None),
         Cause::Other => ("other", &[], None),

@@ -229,6 +229,10 @@ pub fn about(result: &PlanResult<'_>, of: &RateFindings, verdict: &Verdict) -> S
                 simulate a longer time, or use fewer CPUs."
                 .to_owned()
         }
+        Cause::Word { at } => format!(
+            "bound by the word that CPUs share for {}: use fewer CPUs, so that they share it less often.",
+            clean(&result.findings.rates[*at].name, NAME)
+        ),
         Cause::Other if of.dropped > 0 => format!(
             "and no CPU is full: {} dropped.",
             counted(of.dropped as usize, "packet was", "packets were")
