@@ -112,7 +112,7 @@ FP_INLINE int fp_limit_take_spare(struct fp_limit FP_MEM *limit,
 {
 	u64 seen, has;
 
-	if (!rate->spare)
+	if (fp_likely(!rate->spare))
 		return 0;
 	seen = fp_shared_load64(&limit->spare);
 	has = seen < rate->spare ? seen : rate->spare;
@@ -129,7 +129,7 @@ FP_INLINE void fp_limit_give_back(struct fp_limit FP_MEM *limit, struct fp_limit
 	u64 seen, sum, there;
 	u32 i;
 
-	if (!rate->spare || !bytes)
+	if (fp_likely(!rate->spare) || !bytes)
 		return;
 	pool->grants++;
 	seen = fp_shared_load64(&limit->spare);
@@ -300,7 +300,8 @@ FP_INLINE u64 fp_limit_fill(struct fp_limit FP_MEM *limit, struct fp_limit_pool 
 	u64 has = pool->tokens + pool->waiting, ready;
 
 	if (next ? !fp_limit_has(has) : has >> 63) {
-		if (!pool->waiting && fp_limit_take_spare(limit, rate, next - has)) {
+		if (fp_unlikely(rate->spare) && !pool->waiting &&
+		    fp_limit_take_spare(limit, rate, next - has)) {
 			pool->grants++;
 			pool->tokens = next;
 			pool->ends = now + rate->life;
@@ -325,6 +326,39 @@ FP_INLINE u64 fp_limit_fill(struct fp_limit FP_MEM *limit, struct fp_limit_pool 
 }
 
 /*
+ * Before `bytes` leave: the pool follows the rate, gets a grant whose time has come, and loses tokens that are too
+ * old. A packet has its grant, however long it waited for levels above.
+ */
+FP_RARE int fp_limit_catch_up(struct fp_limit FP_MEM *limit FP_ARG,
+			      struct fp_limit_pool FP_MEM *pool FP_ARG, u32 bytes, u64 now)
+{
+	u32 change = *(volatile u32 FP_MEM *)&limit->change;
+	const struct fp_limit_rate FP_MEM *rate = fp_limit_rate_of(limit, change);
+
+	fp_limit_follow(pool, rate, change);
+	if (pool->waiting && now >= pool->ready) {
+		pool->tokens += pool->waiting;
+		FP_PUT(pool->waiting, 0ull);
+		pool->ends = pool->ready + rate->life;
+	}
+	fp_limit_expire(limit, pool, rate, bytes, now);
+	return 0;
+}
+
+/* No packet waits for the tokens of a pool: of a low rate, others may have them. */
+FP_RARE int fp_limit_return(struct fp_limit FP_MEM *limit FP_ARG,
+			    struct fp_limit_pool FP_MEM *pool FP_ARG)
+{
+	const struct fp_limit_rate FP_MEM *rate = fp_limit_rate_of(limit, pool->change);
+
+	if (!rate->spare)
+		return 0;
+	fp_limit_give_back(limit, pool, rate, pool->tokens);
+	pool->tokens = 0;
+	return 0;
+}
+
+/*
  * `bytes` of one limit left by the CPU of `pool`, perhaps more than it had. `next` are the bytes of the packet
  * that waits behind, FP_LIMIT_SOME if these are not known, 0 if none waits. Returns 0 if it may leave now,
  * else the nanosecond from which. Limits around this one are separate.
@@ -343,22 +377,12 @@ FP_FUNC u64 fp_limit_pay(struct fp_limit FP_MEM *limit FP_ARG,
 	if (next > FP_LIMIT_REQUEST)
 		next = FP_LIMIT_REQUEST;
 	if (fp_unlikely(pool->change != change || now >= pool->ends ||
-			(pool->waiting && now >= pool->ready))) {
-		fp_limit_follow(pool, rate, change);
-		if (pool->waiting && now >= pool->ready) {
-			pool->tokens += pool->waiting;
-			FP_PUT(pool->waiting, 0ull);
-			pool->ends = pool->ready + rate->life;
-		}
-		/* A packet has its grant, however long it waited for levels above. */
-		fp_limit_expire(limit, pool, rate, bytes, now);
-	}
+			(pool->waiting && now >= pool->ready)))
+		fp_limit_catch_up(limit, pool, bytes, now);
 	pool->tokens -= bytes;
 	if (fp_likely(fp_limit_has(pool->tokens))) {
-		if (fp_unlikely(!next && rate->spare)) {
-			fp_limit_give_back(limit, pool, rate, pool->tokens);
-			pool->tokens = 0;
-		}
+		if (fp_unlikely(!next))
+			fp_limit_return(limit, pool);
 		return 0;
 	}
 	if (fp_unlikely(pool->tokens < 0 - FP_LIMIT_DEBT && pool->tokens))

@@ -421,12 +421,12 @@ impl<'a> Online<'a> {
                 continue;
             }
             let limit = &mut self.cpus[cpu];
-            let asked = match self.by {
+            let answer = match self.by {
                 LimitUse::Take => limit.take(0, bytes, now),
                 LimitUse::Pay if self.granted[cpu] => Ok(()),
                 LimitUse::Pay => limit.pay(0, 0, bytes, now),
             };
-            let next = match (asked, self.by) {
+            let next = match (answer, self.by) {
                 (Err(later), _) => {
                     self.granted[cpu] = self.by == LimitUse::Pay;
                     later
@@ -446,10 +446,10 @@ impl<'a> Online<'a> {
     }
 }
 
-/// CPUs stop with tokens, grants that wait, and debts, for ever or for long, and others begin: nothing is lost but what
-/// those had, and no interval has more than the bound.
+/// CPUs stop with tokens, grants that wait, and debts, permanently or for a long time, and others begin: nothing is lost
+/// but what those had, and no interval has more than the bound.
 #[test]
-fn vanished_cpus_cost_what_they_held() {
+fn cpus_that_disappear_cost_their_pools() {
     let (mut most_lost, mut nearest, mut least) = (0.0f64, 0.0f64, 1.0f64);
     for (seed, by) in test_seeds(300).flat_map(|seed| USES.map(|by| (seed, by))) {
         let mut random = Random::new(seed);

@@ -121,11 +121,9 @@ fn a_shared_word_bounds_its_rate() {
     assert_eq!(run(64, 200).1, Cause::Holds);
 }
 
-/// A turn of all CPUs is longer than packets may wait: up to 6 s at 1 Mbit/s.
-#[test]
-fn low_rates_are_used_on_many_cpus() {
-    let mut worst = 1.0f64;
-    for (cpus, bits) in [(64, 5), (256, 2), (512, 1), (512, 5)] {
+/// Each demand is met to 99 % by a line of some Mbit/s.
+fn check_low_rates(cpus: u32, mbits: &[u64]) {
+    for bits in mbits {
         let subject = subject(bits * 1_000_000, "");
         let settings = settings(cpus, FAST, 2_000, 8_000);
         for demand in DEMANDS {
@@ -138,11 +136,21 @@ fn low_rates_are_used_on_many_cpus() {
                 rate.burst_bytes,
                 rate.bound_bytes.unwrap_or(0)
             );
-            worst = worst.min(ratio);
+            assert!(ratio >= 0.99, "{demand:?}: {ratio}");
             check_bursts(&findings);
         }
     }
-    assert!(worst >= 0.99, "{worst}");
+}
+
+#[test]
+fn low_rates_are_used_on_64_cpus() {
+    check_low_rates(64, &[2, 5]);
+}
+
+/// A turn of all CPUs takes up to 6 s here, and packets wait for 500 ms at most.
+#[test]
+fn low_rates_are_used_on_512_cpus() {
+    check_low_rates(512, &[1, 5]);
 }
 
 const CLASSES: &str = "name,parent,prefix,down,up,down_floor\n\
