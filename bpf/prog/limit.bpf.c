@@ -22,12 +22,14 @@ struct {
 	__ulong(map_extra, 2ull << 44);
 } arena SEC(".maps");
 
+#define PACED 0xffffffffu
+
 /* A request, and its answer. */
 struct limit_op {
 	u32 limit;
 	u32 cpu;
 	u32 bytes;
-	u32 paid; /* 0: fp_limit_take(); else fp_limit_pay() with one byte less behind */
+	u32 paid; /* 0: fp_limit_take(); PACED: fp_limit_pace(); else fp_limit_pay() with one byte less behind */
 	u64 now;
 	u64 answer;
 };
@@ -57,7 +59,9 @@ int limit_run(void *ctx)
 		struct limit_op FP_MEM *op =
 			FP_AT(struct limit_op, input, input->ops + (u64)input->done * sizeof(*op));
 
-		if (op->paid)
+		if (op->paid == PACED)
+			op->answer = fp_limit_pace(limits, op->limit, op->cpu, op->bytes, op->now);
+		else if (op->paid)
 			op->answer = fp_limit_pay(fp_limit_at(limits, op->limit),
 						  fp_limit_pool_at(limits, op->limit, op->cpu),
 						  op->bytes, op->paid - 1, op->now);

@@ -23,6 +23,11 @@
 #define FP_LIMIT_SOME 1
 /* Bytes that a pool may owe. */
 #define FP_LIMIT_DEBT (1ull << 24)
+/*
+ * Nanoseconds until a paced packet leaves, at most. The horizon of fq must be longer: it drops packets
+ * beyond that.
+ */
+#define FP_LIMIT_LONGEST 5000000000ull
 /* Attempts to begin the shared word again after a pause. */
 #define FP_LIMIT_TRIES 16
 
@@ -32,10 +37,11 @@ struct fp_limit_rate {
 	u64 depth;   /* time that grants may be ahead of the clock, in these units */
 	u64 horizon; /* the shared word is never as far ahead of a clock that did not go back */
 	u64 life;    /* nanoseconds after which a grant that was not used ends */
+	u64 wait;    /* nanoseconds that granted packets may wait before a paced one is dropped */
 	u32 shift;
 	u32 pool;  /* bytes that a pool gets at once, at most; 0: as many as are requested */
 	u64 spare; /* bytes that CPUs give back for others, at most; 0: none */
-	u64 pad[2];
+	u64 pad;
 };
 
 /* A limit. The first line is written by grants, the others by user space only. */
@@ -52,17 +58,19 @@ struct fp_limit {
 
 /* The part of a limit that one CPU has. */
 struct fp_limit_pool {
-	u64 tokens;   /* bytes that may leave; a debt is below 0 */
+	u64 tokens;   /* bytes that may leave; a debt is below 0. Paced: from `ready` on */
 	u64 waiting;  /* bytes of a grant that may leave from `ready` on */
 	u64 ready;    /* nanoseconds */
 	u64 ends;     /* nanoseconds at which tokens end */
 	u64 sent;     /* bytes that left */
 	u32 change;   /* of the limit, when tokens were granted */
 	u32 grants;   /* operations on the shared words: grants, and bytes given back */
-	u32 refusals; /* requests that must wait */
-	u32 last;     /* bytes of the last packet that paid */
+	u32 refusals; /* requests that must wait, or are dropped */
 	u32 own; /* bytes that it gets at once, instead of the pool of the rate; 0: that. Written by user space */
-	u32 pad;
+	union {
+		u64 last;   /* fp_limit_pay(): bytes of the last packet that paid */
+		u64 closed; /* fp_limit_pace(): the nanosecond before which no grant is requested */
+	};
 };
 
 struct fp_limits {

@@ -6,6 +6,7 @@
  *   fp_limit_take()  bytes of a limit and of those around it for a CPU, before they leave: now, or when
  *   fp_limit_pay()   bytes of one limit that left, and when the next ones may: for a scheduler, which
  *                    waits at each level of its tree
+ *   fp_limit_pace()  when bytes of a limit and of those around it leave: for packets that wait elsewhere
  *
  * The shared word is the theoretical arrival time of GCRA (ITU-T I.371). A grant moves it forward by the time
  * that its bytes take, and these may leave when the word is at most `depth` ahead of the clock. A CPU that
@@ -177,6 +178,19 @@ FP_INLINE void fp_limit_forget(struct fp_limit FP_MEM *limit, struct fp_limit_po
 	}
 }
 
+/* Bytes that a pool without `bytes` requests; 0: its tokens and its grant are as many. */
+FP_INLINE u64 fp_limit_wanted(struct fp_limit FP_MEM *limit, struct fp_limit_pool FP_MEM *pool,
+			      const struct fp_limit_rate FP_MEM *rate, u64 bytes, u64 now)
+{
+	u64 has, most = fp_limit_most(pool, rate);
+
+	fp_limit_forget(limit, pool, rate, now);
+	has = pool->tokens + pool->waiting;
+	if (has >= bytes)
+		return 0;
+	return (bytes > most ? bytes : most) - has;
+}
+
 /*
  * Requests `bytes` of one limit for a pool without as many tokens. 0: its grant may leave now; else the time
  * to try again.
@@ -184,19 +198,17 @@ FP_INLINE void fp_limit_forget(struct fp_limit FP_MEM *limit, struct fp_limit_po
 FP_INLINE u64 fp_limit_request(struct fp_limit FP_MEM *limit, struct fp_limit_pool FP_MEM *pool,
 			       const struct fp_limit_rate FP_MEM *rate, u64 bytes, u64 now)
 {
-	u64 has, wanted, ready, most = fp_limit_most(pool, rate);
+	u64 wanted = fp_limit_wanted(limit, pool, rate, bytes, now), has, ready;
 
-	fp_limit_forget(limit, pool, rate, now);
-	has = pool->tokens + pool->waiting;
-	if (has >= bytes)
+	if (!wanted)
 		return now < pool->ready ? pool->ready : 0;
+	has = pool->tokens + pool->waiting;
 	if (!pool->waiting && fp_limit_take_spare(limit, rate, bytes - has)) {
 		pool->grants++;
 		pool->waiting = bytes - has;
 		pool->ready = now;
 		return 0;
 	}
-	wanted = (bytes > most ? bytes : most) - has;
 	ready = fp_limit_grant(limit, rate, wanted, now);
 	if (!ready)
 		return now + 1;
@@ -245,6 +257,33 @@ FP_FUNC u64 fp_limit_climb(struct fp_limits FP_MEM *l FP_ARG, u32 number, u32 cp
 	return level;
 }
 
+/* Down from the limit that paid: each of the `filled` pools below it gets its grant, of which it pays the next. */
+FP_INLINE void fp_limit_settle(struct fp_limits FP_MEM *l, u32 number, u32 cpu, u32 bytes,
+			       u32 filled, u64 now)
+{
+	u64 need = bytes;
+	u32 at = number, level;
+
+	fp_loop(level, FP_LIMIT_LEVELS) {
+		struct fp_limit FP_MEM *limit;
+		struct fp_limit_pool FP_MEM *pool;
+		u64 granted, from;
+
+		if (level >= filled)
+			break;
+		limit = fp_limit_at(l, at);
+		pool = fp_limit_pool_at(l, at, cpu);
+		granted = pool->waiting;
+		from = now < pool->ready ? pool->ready : now;
+		pool->ends = from + fp_limit_rate_of(limit, pool->change)->life;
+		pool->tokens += granted - need;
+		FP_PUT(pool->waiting, 0ull);
+		pool->sent += need;
+		need = granted;
+		at = limit->parent;
+	}
+}
+
 /*
  * Takes `bytes` of a limit and of its parents for a CPU: 0, or the nanosecond at which to try again. Requests of
  * one CPU come one after the other.
@@ -254,8 +293,7 @@ FP_FUNC u64 fp_limit_take(struct fp_limits FP_MEM *l FP_ARG, u32 number, u32 cpu
 {
 	struct fp_limit_pool FP_MEM *pool = fp_limit_pool_at(l, number, cpu);
 	struct fp_limit FP_MEM *limit = fp_limit_at(l, number);
-	u64 need = bytes, climbed;
-	u32 at = number, level, filled;
+	u64 climbed;
 
 	if (fp_likely(pool->change == *(volatile u32 FP_MEM *)&limit->change && now < pool->ends)) {
 		if (fp_likely(pool->tokens >= bytes)) {
@@ -271,24 +309,125 @@ FP_FUNC u64 fp_limit_take(struct fp_limits FP_MEM *l FP_ARG, u32 number, u32 cpu
 		pool->refusals++;
 		return climbed >> FP_LIMIT_LEVEL_BITS;
 	}
-	filled = (u32)climbed;
-	/* Down again: each pool gets its grant, of which it pays the one below. */
-	fp_loop(level, FP_LIMIT_LEVELS) {
-		u64 granted;
+	fp_limit_settle(l, number, cpu, bytes, (u32)climbed, now);
+	return 0;
+}
 
-		if (level >= filled)
+/*
+ * 0 if a limit may grant `bytes` to a paced packet; else the nanosecond from which. It may not while packets
+ * wait for it longer than they may, or would leave too late.
+ */
+FP_INLINE u64 fp_limit_opens(struct fp_limit FP_MEM *limit, const struct fp_limit_rate FP_MEM *rate,
+			     u64 bytes, u64 now)
+{
+	u64 clock = now << FP_LIMIT_FRACTION, seen = fp_shared_load64(&limit->granted), ahead;
+	u64 may = rate->depth + (rate->wait << FP_LIMIT_FRACTION);
+
+	ahead = seen >= clock && seen - clock <= rate->horizon ? seen - clock : 0;
+	if (ahead > may)
+		return ((seen - may - 1) >> FP_LIMIT_FRACTION) + 1;
+	ahead += fp_limit_time(rate, bytes);
+	return ahead > rate->depth + (FP_LIMIT_LONGEST << FP_LIMIT_FRACTION) ? now + 1 : 0;
+}
+
+/* What the lowest `levels` pools of a path have leaves at `ready`, or later. */
+FP_FUNC u64 fp_limit_defer(struct fp_limits FP_MEM *l FP_ARG, u32 number, u32 cpu, u32 levels,
+			   u64 ready)
+{
+	u32 at = number, level;
+
+	fp_loop(level, FP_LIMIT_LEVELS) {
+		struct fp_limit_pool FP_MEM *pool;
+
+		if (level >= levels)
 			break;
-		limit = fp_limit_at(l, at);
 		pool = fp_limit_pool_at(l, at, cpu);
-		granted = pool->waiting;
-		pool->ends = now + fp_limit_rate_of(limit, pool->change)->life;
-		pool->tokens += granted - need;
-		FP_PUT(pool->waiting, 0ull);
-		pool->sent += need;
-		need = granted;
-		at = limit->parent;
+		if (pool->ready < ready)
+			pool->ready = ready;
+		at = fp_limit_at(l, at)->parent;
 	}
 	return 0;
+}
+
+/*
+ * Up from a limit whose pool has not enough, as fp_limit_climb(), but grants may be for later. Returns the
+ * number of pools that get a grant; more than FP_LIMIT_LEVELS: one must not have it.
+ */
+FP_FUNC u32 fp_limit_reserve(struct fp_limits FP_MEM *l FP_ARG, u32 number, u32 cpu, u32 bytes,
+			     u64 now)
+{
+	struct fp_limit_pool FP_MEM *first = fp_limit_pool_at(l, number, cpu), *pool;
+	u32 at = number, level;
+	u64 need = bytes;
+
+	fp_loop(level, FP_LIMIT_LEVELS) {
+		struct fp_limit FP_MEM *limit = fp_limit_at(l, at);
+		u32 change = *(volatile u32 FP_MEM *)&limit->change;
+		const struct fp_limit_rate FP_MEM *rate = fp_limit_rate_of(limit, change);
+		u64 wanted, ready;
+
+		pool = fp_limit_pool_at(l, at, cpu);
+		fp_limit_follow(pool, rate, change);
+		fp_limit_expire(limit, pool, rate, 0, now);
+		if (pool->tokens >= need) {
+			pool->tokens -= need;
+			pool->sent += need;
+			fp_limit_defer(l, number, cpu, level, pool->ready);
+			return level;
+		}
+		wanted = fp_limit_wanted(limit, pool, rate, need, now);
+		if (wanted) {
+			ready = fp_limit_opens(limit, rate, wanted, now);
+			if (ready) {
+				FP_PUT(first->closed, ready);
+				return FP_LIMIT_LEVELS + 1;
+			}
+			ready = fp_limit_grant(limit, rate, wanted, now);
+			if (!ready)
+				return FP_LIMIT_LEVELS + 1;
+			pool->grants++;
+			pool->waiting += wanted;
+			if (pool->ready < ready)
+				pool->ready = ready;
+		}
+		fp_limit_defer(l, number, cpu, level, pool->ready);
+		need = pool->waiting;
+		at = limit->parent;
+		if (at == FP_LIMIT_NONE)
+			return level + 1;
+	}
+	return level;
+}
+
+/*
+ * Takes `bytes` of a limit and of its parents for a CPU, for a packet that waits elsewhere until its time.
+ * Returns the nanosecond at which it leaves, `now` or later; 0: it is dropped, as too many wait. Packets of one
+ * pool leave in the order of their requests.
+ */
+FP_FUNC u64 fp_limit_pace(struct fp_limits FP_MEM *l FP_ARG, u32 number, u32 cpu, u32 bytes,
+			  u64 now)
+{
+	struct fp_limit_pool FP_MEM *pool = fp_limit_pool_at(l, number, cpu);
+	struct fp_limit FP_MEM *limit = fp_limit_at(l, number);
+	u32 filled;
+
+	if (fp_unlikely(pool->change != *(volatile u32 FP_MEM *)&limit->change)) {
+		FP_PUT(pool->closed, 0ull);
+	} else if (fp_likely(now < pool->ends && pool->tokens >= bytes)) {
+		pool->tokens -= bytes;
+		pool->sent += bytes;
+		return now < pool->ready ? pool->ready : now;
+	} else if (now < pool->closed) {
+		pool->refusals++;
+		return 0;
+	}
+	filled = fp_limit_reserve(l, number, cpu, bytes, now);
+	if (filled > FP_LIMIT_LEVELS) {
+		pool->refusals++;
+		return 0;
+	}
+	fp_limit_settle(l, number, cpu, bytes, filled, now);
+	return now < pool->ready ? pool->ready : now;
 }
 
 /* Requests as many bytes for a pool without tokens as it may have, at least `next` of them. Returns as fp_limit_pay. */
@@ -371,9 +510,9 @@ FP_FUNC u64 fp_limit_pay(struct fp_limit FP_MEM *limit FP_ARG,
 
 	pool->sent += bytes;
 	if (bytes)
-		FP_PUT(pool->last, bytes);
+		FP_PUT(pool->last, (u64)bytes);
 	if (next == FP_LIMIT_SOME && pool->last)
-		next = pool->last;
+		next = (u32)pool->last;
 	if (next > FP_LIMIT_REQUEST)
 		next = FP_LIMIT_REQUEST;
 	if (fp_unlikely(pool->change != change || now >= pool->ends ||

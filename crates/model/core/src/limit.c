@@ -23,3 +23,8 @@ u64 fp_native_limit_pay(struct fp_limits *l, u32 limit, u32 cpu, u32 bytes, u32 
 	return fp_limit_pay(fp_limit_at(l, limit), fp_limit_pool_at(l, limit, cpu), bytes, next,
 			    now);
 }
+
+u64 fp_native_limit_pace(struct fp_limits *l, u32 limit, u32 cpu, u32 bytes, u64 now)
+{
+	return fp_limit_pace(l, limit, cpu, bytes, now);
+}

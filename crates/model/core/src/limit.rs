@@ -21,6 +21,12 @@ pub const LOWEST: u64 = 1_000;
 pub const HIGHEST: u64 = 10_000_000_000_000;
 /// Limits from a class to the port, at most (`FP_LIMIT_LEVELS`).
 pub const LEVELS: usize = 8;
+/// Nanoseconds that paced packets may wait, at rates where that is more than four packets.
+pub const USUAL_WAIT_NS: u64 = 50_000_000;
+/// Nanoseconds until a paced packet leaves, at most (`FP_LIMIT_LONGEST`).
+pub const LONGEST_NS: u64 = 5_000_000_000;
+/// Value of [`LimitRequest::paid`] for [`LimitCpu::pace`].
+pub const PACED: u32 = u32::MAX;
 /// Units of time inside of limits in a nanosecond.
 const UNITS: u128 = 1 << FRACTION_BITS;
 /// `FP_LIMIT_FRACTION`.
@@ -49,12 +55,15 @@ pub struct LimitRate {
     pub pools: u64,
     /// Nanoseconds after which a pool loses what it has not used.
     pub life: u64,
+    /// Nanoseconds that granted packets may wait before [`LimitCpu::pace`] drops the next one.
+    pub wait: u64,
     /// Bytes of a usual packet: a pool with less gets no more than it needs.
     pub packet: u32,
 }
 
 impl LimitRate {
-    /// A rate with the usual times: 100 us and 100 ms, or the time of four packets if that is longer.
+    /// A rate with the usual times: 100 us, and 100 ms or 50 ms for what waits. Of the latter, four packets if that is
+    /// longer.
     pub fn new(bits: u64) -> LimitRate {
         let packet_ns = u64::from(PACKET) * 8_000_000_000 / bits.max(1);
         LimitRate {
@@ -62,6 +71,7 @@ impl LimitRate {
             burst: 100_000,
             pools: 100_000,
             life: (4 * packet_ns).max(100_000_000),
+            wait: (4 * packet_ns).max(USUAL_WAIT_NS),
             packet: PACKET,
         }
     }
@@ -90,7 +100,8 @@ impl LimitRate {
             _ => 0,
         };
         let most = pool.max(MAX_REQUEST.into());
-        let horizon = depth + u128::from(cpus + 1) * time(most);
+        let wait = u128::from(self.wait) * UNITS;
+        let horizon = depth + wait + u128::from(cpus + 1) * time(most);
         let whole =
             |number: u128| u64::try_from(number).map_err(|_| LimitError::Rate { bits: self.bits });
         Ok(RawRate {
@@ -98,13 +109,14 @@ impl LimitRate {
             depth: whole(depth)?,
             horizon: whole(horizon)?,
             life: self.life,
+            wait: self.wait,
             shift,
             pool: pool as u32,
             spare: match pool {
                 0 => SPARE_PACKETS * u64::from(self.packet),
                 _ => 0,
             },
-            pad: [0; 2],
+            pad: 0,
         })
     }
 }
@@ -177,10 +189,11 @@ struct RawRate {
     depth: u64,
     horizon: u64,
     life: u64,
+    wait: u64,
     shift: u32,
     pool: u32,
     spare: u64,
-    pad: [u64; 2],
+    pad: u64,
 }
 
 /// `struct fp_limit`.
@@ -209,9 +222,9 @@ struct RawPool {
     change: u32,
     grants: u32,
     refusals: u32,
-    last: u32,
     own: u32,
-    pad: u32,
+    /// Of a pool that paces: `closed`.
+    last: u64,
 }
 
 /// `struct fp_limits`.
@@ -245,6 +258,13 @@ unsafe extern "C" {
         next: u32,
         now: u64,
     ) -> u64;
+    fn fp_native_limit_pace(
+        limits: *mut RawLimits,
+        limit: u32,
+        cpu: u32,
+        bytes: u32,
+        now: u64,
+    ) -> u64;
 }
 
 unsafe extern "C" {
@@ -269,12 +289,12 @@ pub struct LimitRequest {
     pub cpu: u32,
     /// Bytes.
     pub bytes: u32,
-    /// 0: they are requested ([`LimitCpu::take`]). Else they left ([`LimitCpu::pay`]), and this is one more than the
-    /// bytes that wait behind.
+    /// 0: they are requested ([`LimitCpu::take`]). [`PACED`]: they wait elsewhere ([`LimitCpu::pace`]). Else they left
+    /// ([`LimitCpu::pay`]), and this is one more than the bytes that wait behind.
     pub paid: u32,
     /// Nanoseconds.
     pub now: u64,
-    /// 0, or the nanosecond at which to try again.
+    /// 0, or the nanosecond at which to try again. Of paced bytes: that at which they leave; 0: they are dropped.
     pub answer: u64,
 }
 
@@ -291,7 +311,7 @@ pub struct PoolReading {
     pub sent: u64,
     /// Operations on the shared words: grants, and bytes given back.
     pub grants: u32,
-    /// Requests that had to wait.
+    /// Requests that had to wait, or were dropped.
     pub refusals: u32,
     /// Bytes that it gets at once ([`Limits::set_grant`]); 0: its part of the rate.
     pub grant: u32,
@@ -391,6 +411,20 @@ impl LimitCpu {
         let at = self.memory.at.as_ptr();
         // SAFETY: as take().
         later(unsafe { fp_native_limit_pay(at, limit, self.cpu, bytes, next, now) })
+    }
+
+    /// Takes `bytes` of a limit and of those around it, for a packet that waits elsewhere until its time. Returns the
+    /// nanosecond at which it leaves, `now` or later. None: it is dropped, because packets wait longer for one of the
+    /// limits than [`LimitRate::wait`], or it would leave after [`LONGEST_NS`].
+    ///
+    /// # Panics
+    /// As [`LimitCpu::take`].
+    pub fn pace(&mut self, limit: u32, bytes: u32, now: u64) -> Option<u64> {
+        self.check(limit, bytes);
+        let at = self.memory.at.as_ptr();
+        // SAFETY: as take().
+        let leaves = unsafe { fp_native_limit_pace(at, limit, self.cpu, bytes, now) };
+        (leaves > 0).then_some(leaves)
     }
 
     fn check(&self, limit: u32, bytes: u32) {

@@ -2,7 +2,7 @@
 
 mod limit_oracle;
 
-use fairpath_core::limit::{LimitConfig, LimitRate, Limits};
+use fairpath_core::limit::{LimitConfig, LimitRate, Limits, PACED};
 use fairpath_statistics::Random;
 use fairpath_units::test_seeds;
 use limit_oracle::log;
@@ -11,7 +11,7 @@ const SECOND: u64 = 1_000_000_000;
 /// Random requests, with changes of rates and clocks that step.
 #[test]
 fn every_answer_is_that_of_the_oracle() {
-    let mut answers = [0u64; 2];
+    let mut answers = [0u64; 5];
     for seed in test_seeds(4000) {
         let log = log(seed);
         let mut limits = Limits::new(log.cpus, &log.limits).unwrap();
@@ -22,20 +22,26 @@ fn every_answer_is_that_of_the_oracle() {
             limits.set_grant(limit, cpu, bytes);
             for request in &part.requests {
                 let (cpu, now) = (&mut cpus[request.cpu as usize], request.now);
-                let answer = match request.paid.checked_sub(1) {
-                    None => cpu.take(request.limit, request.bytes, now),
-                    Some(next) => cpu.pay(request.limit, request.bytes, next, now),
+                let answer = match request.paid {
+                    0 => cpu.take(request.limit, request.bytes, now),
+                    PACED => Err(cpu.pace(request.limit, request.bytes, now).unwrap_or(0)),
+                    paid => cpu.pay(request.limit, request.bytes, paid - 1, now),
                 };
                 assert_eq!(
                     answer.err().unwrap_or(0),
                     request.answer,
                     "seed {seed}: {request:?}"
                 );
-                answers[usize::from(answer.is_ok())] += 1;
+                let kind = match (request.paid, request.answer) {
+                    (PACED, 0) => 2,
+                    (PACED, leaves) => 3 + usize::from(leaves > now),
+                    (_, answer) => usize::from(answer == 0),
+                };
+                answers[kind] += 1;
             }
         }
     }
-    println!("{answers:?} refused and accepted");
+    println!("{answers:?} refused and accepted; paced: dropped, at once, later");
     assert!(answers.iter().all(|count| *count > 1000));
 }
 
@@ -54,9 +60,11 @@ enum LimitUse {
     Take,
     /// As schedulers: bytes leave, and the next packet waits for its time.
     Pay,
+    /// Packets get their time, and wait elsewhere until then. Those that would wait too long are dropped.
+    Pace,
 }
 
-const USES: [LimitUse; 2] = [LimitUse::Take, LimitUse::Pay];
+const USES: [LimitUse; 3] = [LimitUse::Take, LimitUse::Pay, LimitUse::Pace];
 
 /// CPUs with packets at their times; each tries again when it may.
 ///
@@ -101,6 +109,16 @@ fn run(
             LimitUse::Take => cpus[cpu].take(0, bytes, now),
             LimitUse::Pay if waited[cpu] => Ok(()),
             LimitUse::Pay => cpus[cpu].pay(0, 0, bytes, now),
+            LimitUse::Pace => {
+                let leaves = cpus[cpu].pace(0, bytes, now);
+                if let Some(leaves) = leaves.filter(|leaves| *leaves < out.end) {
+                    out.sent.push((leaves, bytes.into()));
+                    out.by_cpu[cpu] += u64::from(bytes);
+                }
+                arrivals[cpu] += packet_time / offered[cpu];
+                turns.push(std::cmp::Reverse((arrivals[cpu] as u64, cpu)));
+                continue;
+            }
         };
         if let Err(later) = answer {
             waited[cpu] = true;
@@ -122,6 +140,7 @@ fn run(
         }
         turns.push(std::cmp::Reverse((next, cpu)));
     }
+    out.sent.sort_by_key(|(at, _)| *at);
     out.grants = (0..offered.len() as u32)
         .map(|cpu| u64::from(limits.pool(0, cpu).grants))
         .sum();
@@ -173,11 +192,13 @@ fn by_use(
     uses.flatten()
 }
 
-/// The most bytes above the rate: a scheduler may send a packet more than a pool has.
+/// The most bytes above the rate: a scheduler may send a packet more than a pool has, and one grant to paced packets may
+/// have begun before.
 fn most(limits: &Limits, limit: u32, by: LimitUse, largest: u32) -> f64 {
     let beyond = match by {
         LimitUse::Take => 0,
         LimitUse::Pay => u64::from(limits.cpus()) * u64::from(largest),
+        LimitUse::Pace => limits.usual_grant(limit).max(largest).into(),
     };
     (limits.burst(limit, largest) + beyond) as f64
 }
@@ -186,7 +207,10 @@ fn most(limits: &Limits, limit: u32, by: LimitUse, largest: u32) -> f64 {
 #[test]
 fn limits_of_many_cpus_are_used_whole() {
     for (cpus, bits) in [(2, 10), (8, 25), (64, 100), (128, 400)] {
-        let rate = LimitRate::new(bits * 1_000_000_000);
+        let rate = LimitRate {
+            wait: 500_000,
+            ..LimitRate::new(bits * 1_000_000_000)
+        };
         for (by, (name, offered)) in by_use(demands(cpus)) {
             let limits = one(cpus as u32, rate);
             let run = run((&limits, by), rate, &offered, 1514, 4_000_000, 0);
@@ -219,7 +243,9 @@ fn starved_cpus_take_turns() {
         (512, 10_000_000_000),
         (64, 5_000_000),
     ];
-    for ((cpus, bits), by) in cases.into_iter().flat_map(|case| USES.map(|by| (case, by))) {
+    // Paced packets do not take turns: the first get the rate, and others are dropped.
+    let uses = [LimitUse::Take, LimitUse::Pay];
+    for ((cpus, bits), by) in cases.into_iter().flat_map(|case| uses.map(|by| (case, by))) {
         let rate = LimitRate::new(bits);
         let limits = one(cpus, rate);
         let pool = (bits / 80_000 / u64::from(cpus)).max(1514);
@@ -261,7 +287,7 @@ fn low_rates_are_used_whole() {
                 "{bits} bit/s, {by:?}, {name}: {:.2} % used, {above:.0} bytes above",
                 used * 100.0
             );
-            assert!(used >= 0.99, "{bits} bit/s, {name}: {used}");
+            assert!(used >= 0.99, "{bits} bit/s, {by:?}, {name}: {used}");
             // Each CPU sends at its time, so no packet is above but the first.
             assert!(
                 above <= 2.0 * 1514.0 + bits as f64 / 80_000.0,
@@ -354,7 +380,8 @@ fn no_interval_has_more_than_the_bound() {
 /// CPUs of which some are online: they always have packets.
 struct Online<'a> {
     limits: &'a Limits,
-    by: LimitUse,
+    /// It pays as schedulers do; else it takes.
+    pays: bool,
     cpus: Vec<fairpath_core::limit::LimitCpu>,
     online: Vec<bool>,
     /// By CPU: whether its packet has its grant.
@@ -368,11 +395,11 @@ struct Online<'a> {
 }
 
 impl<'a> Online<'a> {
-    fn new(limits: &'a Limits, by: LimitUse) -> Online<'a> {
+    fn new(limits: &'a Limits, pays: bool) -> Online<'a> {
         let cpus = limits.cpus() as usize;
         Online {
             limits,
-            by,
+            pays,
             cpus: (0..limits.cpus())
                 .map(|cpu| limits.cpu(cpu).unwrap())
                 .collect(),
@@ -393,7 +420,7 @@ impl<'a> Online<'a> {
     /// It stops where it is, or after its packets were dropped.
     fn leave(&mut self, cpu: usize, is_empty: bool, now: u64) {
         self.online[cpu] = false;
-        if is_empty && self.by == LimitUse::Pay {
+        if is_empty && self.pays {
             let _ = self.cpus[cpu].pay(0, 0, 0, now);
         }
         self.held += self.has(cpu).max(0);
@@ -421,21 +448,21 @@ impl<'a> Online<'a> {
                 continue;
             }
             let limit = &mut self.cpus[cpu];
-            let answer = match self.by {
-                LimitUse::Take => limit.take(0, bytes, now),
-                LimitUse::Pay if self.granted[cpu] => Ok(()),
-                LimitUse::Pay => limit.pay(0, 0, bytes, now),
+            let answer = match self.pays {
+                false => limit.take(0, bytes, now),
+                true if self.granted[cpu] => Ok(()),
+                true => limit.pay(0, 0, bytes, now),
             };
-            let next = match (answer, self.by) {
-                (Err(later), _) => {
-                    self.granted[cpu] = self.by == LimitUse::Pay;
+            let next = match (answer, self.pays) {
+                (Err(later), pays) => {
+                    self.granted[cpu] = pays;
                     later
                 }
-                (Ok(()), LimitUse::Take) => {
+                (Ok(()), false) => {
                     self.sent.push((now, bytes.into()));
                     now
                 }
-                (Ok(()), LimitUse::Pay) => {
+                (Ok(()), true) => {
                     self.sent.push((now, bytes.into()));
                     self.granted[cpu] = true;
                     limit.pay(0, bytes, 1, now).err().unwrap_or(now)
@@ -451,14 +478,15 @@ impl<'a> Online<'a> {
 #[test]
 fn cpus_that_disappear_cost_their_pools() {
     let (mut most_lost, mut nearest, mut least) = (0.0f64, 0.0f64, 1.0f64);
-    for (seed, by) in test_seeds(300).flat_map(|seed| USES.map(|by| (seed, by))) {
+    let uses = [LimitUse::Take, LimitUse::Pay];
+    for (seed, by) in test_seeds(300).flat_map(|seed| uses.map(|by| (seed, by))) {
         let mut random = Random::new(seed);
         let cpus = random.pick(&[2, 8, 64]);
         let bits = 10u64.pow(5 + random.below(7) as u32) * (1 + random.below(4));
         let bytes = random.pick(&[64, 1514, 65_549]);
         let rate = LimitRate::new(bits);
         let limits = one(cpus, rate);
-        let mut online = Online::new(&limits, by);
+        let mut online = Online::new(&limits, by == LimitUse::Pay);
         // The time in which each CPU sends its pool, or a packet.
         let pool = u64::from(limits.usual_grant(0).max(bytes));
         let turn = pool * u64::from(cpus) * 8_000_000_000 / bits;
@@ -517,4 +545,97 @@ fn cpus_that_disappear_cost_their_pools() {
         least * 100.0
     );
     assert!(most_lost > 0.3 && nearest > 0.3);
+}
+
+/// Packets of one CPU and class leave in order, none too late, and no interval has more than the bound. A limit with
+/// others on its path has what packets wait for those in addition.
+#[test]
+fn paced_packets_leave_within_their_bounds() {
+    let (mut nearest, mut kinds) = (0.0f64, [0u64; 3]);
+    for seed in test_seeds(400) {
+        let mut random = Random::new(seed);
+        let cpus = random.pick(&[1, 2, 8, 64]);
+        let bits = 10u64.pow(5 + random.below(7) as u32) * (1 + random.below(4));
+        let wait = random.pick(&[0, 1_000_000, 50_000_000]);
+        let rates = [bits, bits / 2, bits / 3, bits / 3, bits / 2].map(|bits| LimitRate {
+            wait,
+            ..LimitRate::new(bits)
+        });
+        let parents = match random.one_in(3) {
+            true => [None; 5],
+            false => [None, Some(0), Some(1), Some(1), Some(0)],
+        };
+        let configs = rates.iter().zip(parents);
+        let configs: Vec<_> = configs
+            .map(|(rate, parent)| LimitConfig {
+                rate: *rate,
+                parent,
+            })
+            .collect();
+        let limits = Limits::new(cpus, &configs).unwrap();
+        let mut handles: Vec<_> = (0..cpus).map(|cpu| limits.cpu(cpu).unwrap()).collect();
+        let sizes: &[u32] = random.pick(&[&[64, 1514][..], &[1514], &[1514, 65_549]]);
+        let largest = *sizes.iter().max().unwrap();
+        let numbers = 0..configs.len() as u32;
+        let grant = numbers.map(|number| limits.usual_grant(number)).max();
+        let grant = u64::from(grant.unwrap().max(largest));
+        // The slowest limit of the paths, and its grant.
+        let slowest = rates.iter().map(|rate| rate.bits).min().unwrap();
+        let longest = wait + grant * 8_000_000_000 / slowest + 1;
+        let packet = (u64::from(largest) * 8_000_000_000 / bits).max(1);
+        let (mut now, mut sent) = (SECOND, vec![Vec::new(); configs.len()]);
+        let mut last = std::collections::HashMap::new();
+        for _ in 0..4000 {
+            let (cpu, class) = (random.below(cpus.into()), 2 + random.index(3));
+            let bytes = random.pick(sizes);
+            match handles[cpu as usize].pace(class as u32, bytes, now) {
+                None => kinds[0] += 1,
+                Some(leaves) => {
+                    kinds[1 + usize::from(leaves > now)] += 1;
+                    let before = last.insert((cpu, class), leaves);
+                    assert!(
+                        before.is_none_or(|before| before <= leaves) && leaves >= now,
+                        "seed {seed}: {leaves} at {now}, after {before:?}"
+                    );
+                    assert!(leaves <= now + longest, "seed {seed}: {}", leaves - now);
+                    let mut at = Some(class as u32);
+                    while let Some(number) = at {
+                        sent[number as usize].push((leaves, u64::from(bytes)));
+                        at = configs[number as usize].parent;
+                    }
+                }
+            }
+            now += match random.below(20) {
+                0 => random.below(20 * packet),
+                1 => random.below(1_000_000_000),
+                _ => random.below(packet),
+            };
+        }
+        for (number, config) in configs.iter().enumerate() {
+            let mut sent = std::mem::take(&mut sent[number]);
+            sent.sort_by_key(|(at, _)| *at);
+            let run = Run {
+                sent,
+                grants: 0,
+                by_cpu: Vec::new(),
+                end: 0,
+            };
+            let beyond = match parents[1] {
+                None => 0.0,
+                Some(_) => longest as f64 * config.rate.bits as f64 / 8e9,
+            };
+            let above = excess(&run, config.rate);
+            let most = (limits.burst(number as u32, largest) + grant) as f64 + beyond;
+            assert!(
+                above <= most,
+                "seed {seed}, limit {number}: {above} of {most}, {cpus} CPUs, {bits} bit/s"
+            );
+            nearest = nearest.max(above / most);
+        }
+    }
+    println!(
+        "{kinds:?} dropped, at once, later; at most {:.0} % of the bound",
+        nearest * 100.0
+    );
+    assert!(nearest > 0.3 && kinds.iter().all(|count| *count > 1000));
 }

@@ -74,6 +74,19 @@ fn drop_some(mut cpu: LimitCpu, clock: &AtomicU64) -> LimitCpu {
     cpu
 }
 
+/// All packets come at once, and the clock is that of the last one that leaves.
+fn pace_all(mut cpu: LimitCpu, clock: &AtomicU64) -> LimitCpu {
+    let mut last = 0;
+    for _ in 0..PACKETS {
+        let leaves = cpu.pace(0, BYTES, SECOND).expect("none waits too long");
+        assert!(leaves >= last, "{leaves} after {last}");
+        last = leaves;
+        thread::yield_now();
+    }
+    clock.fetch_max(last, Ordering::SeqCst);
+    cpu
+}
+
 /// All bytes that left, wait in pools or were given back are granted, each once, and none of them too early. `packets` of
 /// each thread leave.
 fn run(pools: u64, (send, packets): (fn(LimitCpu, &AtomicU64) -> LimitCpu, u64)) {
@@ -130,6 +143,7 @@ fn every_order_grants_each_byte_once() {
         for send in [
             (all, PACKETS),
             (take_all, PACKETS),
+            (pace_all, PACKETS),
             (drop_some, 2 * PACKETS / 3),
         ] {
             chosen(|orders| check_random(move || run(pools, send), orders));

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use fairpath_core::limit::{LEVELS, LimitConfig, LimitRate, LimitRequest};
+use fairpath_core::limit::{LEVELS, LONGEST_NS, LimitConfig, LimitRate, LimitRequest, PACED};
 use fairpath_statistics::Random;
 
 /// Units of time in a nanosecond.
@@ -20,6 +20,7 @@ struct Rate {
     depth: u128,
     horizon: u128,
     life: u64,
+    wait: u128,
     pool: u64,
     /// Bytes that others may have of what CPUs were granted and did not use.
     spare: i128,
@@ -43,12 +44,14 @@ impl Rate {
         };
         let depth = time(rate.packet.into()).max(u128::from(rate.burst) * UNITS);
         let longest = u128::from(pool).max(1 << 20);
+        let wait = u128::from(rate.wait) * UNITS;
         Rate {
             numerator,
             denominator,
             depth,
-            horizon: depth + u128::from(cpus + 1) * time(longest),
+            horizon: depth + wait + u128::from(cpus + 1) * time(longest),
             life: rate.life,
+            wait,
             pool,
             spare: if pool == 0 {
                 16 * i128::from(packet)
@@ -72,6 +75,8 @@ struct Pool {
     change: u32,
     last: u32,
     grant: u32,
+    /// Before this time, a refusal is repeated.
+    closed: u64,
 }
 
 impl Pool {
@@ -270,6 +275,84 @@ impl Oracle {
         true
     }
 
+    /// When bytes leave that wait elsewhere. None: they are dropped.
+    pub fn pace(&mut self, limit: u32, cpu: u32, bytes: u32, now: u64) -> Option<u64> {
+        let (_, change) = self.rates[limit as usize];
+        let pool = self.pools.entry((limit, cpu)).or_default();
+        let is_enough = now < pool.ends && pool.tokens >= bytes.into();
+        if pool.change != change {
+            pool.closed = 0;
+        } else if !is_enough && now < pool.closed {
+            return None;
+        }
+        match self.reserve(limit, cpu, bytes.into(), now, LEVELS) {
+            Ok(leaves) => Some(leaves.max(now)),
+            Err((opens, _)) => {
+                self.pools.entry((limit, cpu)).or_default().closed = opens;
+                None
+            }
+        }
+    }
+
+    /// As `climb`, but what a pool gets may leave later. Returns the time of the pool; or when to request again, and
+    /// the time of the limits that granted.
+    fn reserve(
+        &mut self,
+        number: u32,
+        cpu: u32,
+        need: i128,
+        now: u64,
+        levels: usize,
+    ) -> Result<u64, (u64, u64)> {
+        let (rate, change) = self.rates[number as usize];
+        let clock = u128::from(now) * UNITS;
+        let pool = self.pools.entry((number, cpu)).or_default();
+        pool.follow(&rate, change);
+        let old = pool.expire(0, now);
+        self.give_back(number, old);
+        let pool = self.pools.entry((number, cpu)).or_default();
+        if pool.tokens >= need {
+            pool.tokens -= need;
+            return Ok(pool.ready);
+        }
+        let old = pool.forget(&rate, now);
+        self.give_back(number, old);
+        let pool = self.pools.entry((number, cpu)).or_default();
+        let before = pool.ready;
+        if pool.tokens + pool.waiting < need {
+            let more = need.max(pool.most(&rate)) - pool.tokens - pool.waiting;
+            // Packets that have their grants, but wait.
+            let granted = self.granted[number as usize];
+            let ahead = match granted.checked_sub(clock) {
+                Some(ahead) if ahead <= rate.horizon => ahead,
+                _ => 0,
+            };
+            if ahead > rate.depth + rate.wait {
+                let opens = (granted - rate.depth - rate.wait).div_ceil(UNITS);
+                return Err((u64::try_from(opens).unwrap(), 0));
+            }
+            let longest = rate.depth + u128::from(LONGEST_NS) * UNITS;
+            if ahead + rate.time(u64::try_from(more).unwrap()) > longest {
+                return Err((now + 1, 0));
+            }
+            self.grant(number, cpu, more, now);
+        }
+        let pool = self.pools.entry((number, cpu)).or_default();
+        pool.ready = pool.ready.max(before);
+        let (granted, parent) = (pool.waiting, self.limits[number as usize].parent);
+        if let Some(parent) = parent.filter(|_| levels > 1) {
+            let above = self.reserve(parent, cpu, granted, now, levels - 1);
+            let pool = self.pools.entry((number, cpu)).or_default();
+            let (Ok(ready) | Err((_, ready))) = above;
+            pool.ready = pool.ready.max(ready);
+            above.map_err(|(opens, _)| (opens, pool.ready))?;
+        }
+        let pool = self.pools.entry((number, cpu)).or_default();
+        pool.tokens += std::mem::take(&mut pool.waiting) - need;
+        pool.ends = pool.ready.max(now) + rate.life;
+        Ok(pool.ready)
+    }
+
     /// A pool gets `more` bytes, from a time that moves the shared word.
     fn grant(&mut self, number: u32, cpu: u32, more: i128, now: u64) {
         let (rate, _) = self.rates[number as usize];
@@ -374,6 +457,7 @@ pub struct Log {
 
 fn rate(random: &mut Random) -> LimitRate {
     LimitRate {
+        wait: random.pick(&[0, 100_000, 50_000_000]),
         burst: random.pick(&[20_000, 100_000, 1_000_000]),
         pools: random.pick(&[20_000, 100_000, 1_000_000]),
         life: random.pick(&[100_000, 10_000_000, 100_000_000]),
@@ -401,6 +485,7 @@ pub fn log(seed: u64) -> Log {
     let active = 1 + random.below(u64::from(cpus).min(4));
     let mut now = SECOND + random.below(SECOND);
     let mut parts = Vec::new();
+    let mut paces = random.one_in(2);
     for _ in 0..PARTS {
         let change = (random.below(count.into()) as u32, rate(&mut random));
         oracle.set_rate(change.0, change.1, now);
@@ -421,9 +506,18 @@ pub fn log(seed: u64) -> Log {
                 now,
                 ..LimitRequest::default()
             };
-            // A CPU uses a limit in one way.
+            // A CPU uses a limit in one way at a time.
             let answer = if request.limit.is_multiple_of(2) {
-                oracle.take(request.limit, request.cpu, request.bytes, now)
+                if random.one_in(10) {
+                    paces = !paces;
+                }
+                if paces {
+                    request.paid = PACED;
+                    let leaves = oracle.pace(request.limit, request.cpu, request.bytes, now);
+                    Err(leaves.unwrap_or(0))
+                } else {
+                    oracle.take(request.limit, request.cpu, request.bytes, now)
+                }
             } else {
                 let next = random.pick(&[0, 1, 64, 1514]);
                 request.paid = next + 1;
