@@ -67,5 +67,5 @@ pub use sockets::{BbrInfo, SocketDiag, SocketId, TcpInfo, TcpSocket};
 pub use stage::{
     RulesVersion, Stage, StageError, StageKind, StageWatch, ipsec_policies, rules_version, stages,
 };
-pub use tc::{PlaceError, Qdisc, QdiscPlace, QdiscStats, Tc};
+pub use tc::{Egress, Fq, PlaceError, Qdisc, QdiscPlace, QdiscStats, Tc};
 pub use watch::{LinkEvent, LinkTable, LinkWatch};

@@ -3,6 +3,7 @@
 //! The options are the minimum that each kind accepts, for probes and not for shaping. See
 //! `place.rs` for permanent qdiscs and their counters.
 
+mod fq;
 mod place;
 
 use fairpath_units::IfIndex;
@@ -11,6 +12,7 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 
 use crate::connection::{Connection, NetlinkError, acked, dumped};
 use crate::message::{Request, attr_str, u32_at};
+pub use fq::{Egress, Fq};
 pub use place::{PlaceError, QdiscPlace, QdiscStats};
 
 pub(crate) const RTM_NEWQDISC: u16 = 36;

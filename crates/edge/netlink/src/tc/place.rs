@@ -87,7 +87,7 @@ pub enum PlaceError {
     Netlink(#[from] NetlinkError),
 }
 
-fn stats_of(message: &[u8]) -> QdiscStats {
+pub(super) fn stats_of(message: &[u8]) -> QdiscStats {
     let Some(stats) = attr(message, TCA_STATS2) else {
         return QdiscStats::default();
     };
@@ -105,8 +105,12 @@ fn stats_of(message: &[u8]) -> QdiscStats {
     }
 }
 
-/// The qdiscs of one link, with their `tc -s` statistics.
-fn with_stats(tc: &mut Tc, ifindex: IfIndex) -> Result<Vec<(Qdisc, QdiscStats)>, NetlinkError> {
+/// The qdiscs of one link, each with a part of its attributes.
+pub(super) fn of_link<T>(
+    tc: &mut Tc,
+    ifindex: IfIndex,
+    part: impl Fn(&[u8]) -> T,
+) -> Result<Vec<(Qdisc, T)>, NetlinkError> {
     let request = Request::new(RTM_GETQDISC, dumped(), &tcmsg(ifindex, 0, 0, 0));
     let mut all = tc.connection.dump("list qdiscs", &request, |message| {
         let tcmsg = message.payload;
@@ -117,7 +121,7 @@ fn with_stats(tc: &mut Tc, ifindex: IfIndex) -> Result<Vec<(Qdisc, QdiscStats)>,
             parent: u32_at(tcmsg, 12)?,
             kind: attr_str(attributes, TCA_KIND)?,
         };
-        Some((qdisc, stats_of(attributes)))
+        Some((qdisc, part(attributes)))
     })?;
     all.retain(|(qdisc, _)| qdisc.ifindex == ifindex);
     Ok(all)
@@ -133,7 +137,7 @@ impl Tc {
         ifindex: IfIndex,
         place: QdiscPlace,
     ) -> Result<Option<(Qdisc, QdiscStats)>, NetlinkError> {
-        let all = with_stats(self, ifindex)?;
+        let all = of_link(self, ifindex, stats_of)?;
         let root = all.iter().find(|(qdisc, _)| qdisc.is_root());
         let parent = match (place, root) {
             (QdiscPlace::Root, _) => TC_H_ROOT,
