@@ -37,6 +37,8 @@ struct __sk_buff {
 	u32 gso_segs;
 	u32 priority;
 	u32 wire_len;
+	u64 tstamp;
+	u8 tstamp_type;
 } FP_CO_RE;
 
 struct xdp_md {

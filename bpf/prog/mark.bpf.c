@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * mark.bpf.c: the class of a packet at tcx egress of the shaped interface: passes it to HTB, or drops the
- * packet above the limit of its class.
+ * mark.bpf.c: the class of a packet at tcx egress of the shaped interface: passes it to HTB, or limits the
+ * packets of its class.
  *
  *   mark_egress[_raw]    skb->priority = HTB's major and the minor of the class; _raw for devices
  *                        without a link header (ppp, tun)
- *   police_egress[_raw]  drops what the limit of the class has no tokens for; all CPUs share a limit
+ *   police_egress[_raw]  sets the time at which the limit of the class lets a packet leave, if the interface
+ *                        has the qdisc fq; else drops what it has no tokens for. All CPUs share a limit
  *
  * HTB puts a packet into the leaf that its priority names, without a filter. The class is that of
  * one end of the packet, by the same rules as elsewhere. Packets without a class go to the minor of
@@ -18,6 +19,7 @@
 #include "kernel.h"
 #include "../core/limit/limit.h"
 #include "../core/sched/meta.h"
+#include "fq.h"
 #include "head.h"
 
 #define FP_ARENA_START 4096ull
@@ -39,6 +41,7 @@ struct fp_mark_count {
 	u64 bytes;   /* as HTB charges them */
 	u64 dropped; /* of them: packets above the limit */
 	u64 dropped_bytes;
+	u64 full; /* of those dropped: packets that would have waited too long */
 };
 
 /* Mirrored in src/mark.rs. */
@@ -50,6 +53,8 @@ struct fp_mark {
 	u64 counts;    /* struct fp_mark_count by CPU and class number */
 	u64 metas;     /* struct fp_meta by CPU */
 	u64 limits;    /* struct fp_limits; 0 none */
+	u32 pace; /* 1: packets wait in fq. Written by user space, and 0 by the program where fq is absent */
+	u32 unpaced; /* times that the program did so */
 };
 
 /* Its offset in the arena. Set before loading. */
@@ -165,26 +170,51 @@ FP_INLINE int mark_skb(struct __sk_buff *skb, u32 link)
 	return TCX_NEXT;
 }
 
-/* True if the limit of the class, or one around it, has no tokens for the packet. */
-FP_INLINE int is_above_limit(struct fp_mark FP_MEM *mark, u32 image, u32 class, u32 cpu, u32 bytes)
+/* True if packets may wait in fq. */
+FP_INLINE int may_wait(struct fp_mark FP_MEM *mark, struct __sk_buff *skb, u64 turn)
 {
-	struct fp_limits FP_MEM *limits = (struct fp_limits FP_MEM *)mark->limits;
-	u32 limit = minor_of(mark, image, class);
-
-	if (!mark->limits || !limit || limit > limits->count || cpu >= limits->cpus)
+	if (!*(volatile u32 FP_MEM *)&mark->pace)
 		return 0;
-	return fp_limit_take(limits, limit - 1, cpu, bytes, bpf_ktime_get_ns()) != 0;
+	if (fp_likely(has_fq(skb, turn)))
+		return 1;
+	*(volatile u32 FP_MEM *)&mark->pace = 0;
+	fp_add32(&mark->unpaced, 1);
+	return 0;
 }
 
-/* A GSO packet passes or is dropped as a whole. */
+/* A GSO packet passes, waits or is dropped as a whole. */
+FP_INLINE int limit_skb(struct fp_mark FP_MEM *mark, struct __sk_buff *skb, u32 limit, u32 cpu,
+			struct fp_mark_count FP_MEM *c)
+{
+	struct fp_limits FP_MEM *limits = (struct fp_limits FP_MEM *)mark->limits;
+	u32 segs = skb->gso_segs ? skb->gso_segs : 1;
+	u64 now = bpf_ktime_get_ns(), time;
+
+	if (!limits || !limit || limit > limits->count || cpu >= limits->cpus)
+		return TCX_NEXT;
+	if (may_wait(mark, skb, c->packets)) {
+		time = fp_limit_pace(limits, limit - 1, cpu, skb->wire_len, now);
+		if (time) {
+			if (time > now)
+				set_time(skb, time);
+			return TCX_NEXT;
+		}
+		c->full += segs;
+	} else if (!fp_limit_take(limits, limit - 1, cpu, skb->wire_len, now)) {
+		return TCX_NEXT;
+	}
+	c->dropped += segs;
+	c->dropped_bytes += skb->wire_len;
+	return TCX_DROP;
+}
+
 FP_INLINE int police_skb(struct __sk_buff *skb, u32 link)
 {
-	u32 cpu = bpf_get_smp_processor_id(), class, segs = skb->gso_segs;
-	struct fp_rtt FP_MEM *r = the_rules();
+	u32 cpu = bpf_get_smp_processor_id(), class;
 	struct fp_mark FP_MEM *mark = the_mark();
-	struct fp_mark_count FP_MEM *c;
+	struct fp_rtt FP_MEM *r = the_rules();
 	struct fp_work FP_MEM *w;
-	int verdict = TCX_NEXT;
+	int verdict;
 
 	if (!claim_work(r, cpu))
 		return TCX_NEXT;
@@ -192,12 +222,8 @@ FP_INLINE int police_skb(struct __sk_buff *skb, u32 link)
 	fill_frame(skb, w, link);
 	class = class_of(skb, w, cpu);
 	count(mark, cpu, class, skb);
-	if (is_above_limit(mark, w->image, class, cpu, skb->wire_len)) {
-		c = count_of(mark, cpu, class);
-		c->dropped += segs ? segs : 1;
-		c->dropped_bytes += skb->wire_len;
-		verdict = TCX_DROP;
-	}
+	verdict = limit_skb(mark, skb, minor_of(mark, w->image, class), cpu,
+			    count_of(mark, cpu, class));
 	if (mark_softirqs_nest)
 		fp_store_release32(&w->busy, 0);
 	return verdict;

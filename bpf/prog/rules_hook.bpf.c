@@ -19,9 +19,7 @@
  *
  * Programs of netfilter cannot change a packet or its mark, so rules that do run at tcx.
  */
-#include "kernel.h"
-
-#include <bpf/bpf_core_read.h>
+#include "word.h"
 
 #include "../core/rules/early.h"
 
@@ -166,26 +164,11 @@ struct task_struct {
 	struct sched_dl_entity dl;
 } FP_CO_RE;
 
-/* A kernel type of words, for loads of bytes that have no type. */
-struct timespec64 {
-	s64 tv_sec;
-	long tv_nsec;
-} FP_CO_RE;
-
-extern void *bpf_rdonly_cast(const void *obj, u32 btf_id) __ksym;
 extern int bpf_dynptr_from_skb(struct sk_buff *skb, u64 flags, struct bpf_dynptr *ptr) __ksym;
 
 struct bpf_dynptr {
 	u64 opaque[2];
 } __attribute__((aligned(8)));
-
-FP_INLINE u64 word_at(const void *at)
-{
-	const struct timespec64 *words =
-		bpf_rdonly_cast(at, bpf_core_type_id_kernel(struct timespec64));
-
-	return words->tv_sec;
-}
 
 /* The address of a packet. The verifier calculates with numbers only, so it is read as one. */
 FP_INLINE u64 packet_of(struct bpf_nf_ctx *ctx)

@@ -4,7 +4,8 @@
 //! rules + minors --set--> arena <-- mark.bpf.c: fp_parse_and_classify -> class number -> minor -> skb->priority
 //! ```
 //!
-//! With limits, the table has their numbers, and packets above them are dropped. All CPUs share a limit.
+//! With limits, the table has their numbers, and packets above them are dropped, or wait in the qdisc fq
+//! ([`Mark::pace`]). All CPUs share a limit.
 //!
 //! The program runs before other programs of the hook, so that none of them can end the chain
 //! first. Rules of an operator (`skbedit priority`, run later) have priority. `egress-qos-map` of a
@@ -98,7 +99,7 @@ pub struct MarkOptions {
 pub enum MarkTo {
     /// The packet gets the priority that selects a class of the HTB with this major number.
     Htb(u16),
-    /// A packet above the limit of its class is dropped.
+    /// A packet above the limit of its class is dropped, or waits.
     Limits,
 }
 
@@ -124,6 +125,8 @@ pub struct MarkCount {
     pub dropped: u64,
     /// Their bytes.
     pub dropped_bytes: u64,
+    /// Of those packets: they would have waited too long in fq.
+    pub full: u64,
 }
 
 impl MarkCount {
@@ -144,6 +147,7 @@ impl AddAssign for MarkCount {
         self.bytes += more.bytes;
         self.dropped += more.dropped;
         self.dropped_bytes += more.dropped_bytes;
+        self.full += more.full;
     }
 }
 
@@ -166,6 +170,8 @@ struct Header {
     counts: u64,
     metas: u64,
     limits: u64,
+    pace: u32,
+    unpaced: u32,
 }
 
 /// Offsets in the arena.
@@ -271,6 +277,8 @@ impl Mark {
                 MarkTo::Htb(_) => 0,
                 MarkTo::Limits => layout.limits,
             },
+            pace: 0,
+            unpaced: 0,
         };
         // SAFETY: within the arena.
         let at = unsafe { start.add(layout.header as usize) }.cast::<Header>();
@@ -411,11 +419,7 @@ impl Mark {
             let at = unsafe { self.start.add(place) }.cast::<MarkCount>();
             // SAFETY: as above; the kernel writes only counters during this time.
             let count = unsafe { at.read_volatile() };
-            let sum = &mut sums[row % self.rows as usize];
-            sum.packets += count.packets;
-            sum.bytes += count.bytes;
-            sum.dropped += count.dropped;
-            sum.dropped_bytes += count.dropped_bytes;
+            sums[row % self.rows as usize] += count;
         }
         sums
     }
@@ -431,9 +435,41 @@ impl Mark {
             context_out: Some(&mut context),
             ..ProgramInput::default()
         };
-        self.skel.progs.mark_egress.test_run(input)?;
+        self.program(false).test_run(input)?;
         let priority = context[SKB_PRIORITY_AT..].first_chunk();
         Ok(priority.map_or(0, |bytes| u32::from_ne_bytes(*bytes)))
+    }
+
+    /// From now on, packets above their limit wait in the qdisc fq of the interface until their time, or are dropped
+    /// without waiting. The program itself ends the former at the first packet of a queue with another qdisc.
+    pub fn pace(&mut self, paces: bool) {
+        // SAFETY: inside of the arena.
+        let pace = unsafe { &raw mut (*self.header()).pace };
+        // SAFETY: aligned; programs only write 0.
+        unsafe { pace.write_volatile(paces.into()) };
+    }
+
+    /// True if packets wait in fq.
+    pub fn paces(&self) -> bool {
+        // SAFETY: inside of the arena.
+        let pace = unsafe { &raw const (*self.header()).pace };
+        // SAFETY: aligned.
+        unsafe { pace.read_volatile() != 0 }
+    }
+
+    /// Times that the program found another qdisc than fq, and ended waiting.
+    pub fn unpaced(&self) -> u32 {
+        // SAFETY: inside of the arena.
+        let unpaced = unsafe { &raw const (*self.header()).unpaced };
+        // SAFETY: aligned.
+        unsafe { unpaced.read_volatile() }
+    }
+
+    fn header(&self) -> *mut Header {
+        // SAFETY: the header is inside of the arena.
+        unsafe { self.start.add(self.layout.header as usize) }
+            .cast::<Header>()
+            .as_ptr()
     }
 
     /// The limits, if classes select them.

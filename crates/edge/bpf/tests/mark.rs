@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use fairpath_bpf::{Mark, MarkOptions, MarkTo};
+use fairpath_core::limit::{LimitConfig, LimitRate};
 use fairpath_core::sched::{Classifier, End};
 use fairpath_core::{Frame, FrameDirection, HEAD_BYTES, Link, Prefix, Rules};
 use fairpath_statistics::Random;
@@ -152,4 +153,39 @@ fn marks_equal_the_class_of_the_native_runtime() {
     requires!(Need::Root);
     agree(End::Receiver);
     agree(End::Sender);
+}
+
+#[test]
+fn pacing_ends_where_fq_is_absent() {
+    requires!(Need::Root);
+    let options = MarkOptions {
+        classes: 1,
+        end: End::Sender,
+        to: MarkTo::Limits,
+    };
+    let rate = LimitConfig {
+        rate: LimitRate::new(1_000_000),
+        parent: None,
+    };
+    let mut mark = Mark::load_with(&options, &[rate]).unwrap();
+    mark.set(&Rules::default(), &[1u32]).unwrap();
+    let packet = Packet::ethernet([2; 6], [4; 6])
+        .ipv4_header(ipv4::Header::new(Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST))
+        .udp(1000, 2000)
+        .zeros(1000)
+        .build();
+    mark.run_unattached(&packet).unwrap();
+    assert_eq!(mark.unpaced(), 0);
+    // The loopback has no queue.
+    for times in 1..=3 {
+        mark.pace(true);
+        assert!(mark.paces());
+        mark.run_unattached(&packet).unwrap();
+        assert!(!mark.paces());
+        mark.run_unattached(&packet).unwrap();
+        assert_eq!(mark.unpaced(), times);
+    }
+    let count = mark.counts()[0];
+    // The burst of a packet, then what waits for its rate is dropped.
+    assert_eq!((count.packets, count.dropped, count.full), (7, 6, 0));
 }
