@@ -30,12 +30,6 @@ fn policed_classes_share_the_rate_above_them() {
     requires!(Need::Root, Need::Tool("ethtool"), Need::Tool("tcpdump"));
     let scene = scene();
     let daemon = scene.shape(RATES, SITE);
-    assert!(
-        snapshot(&daemon)["description"]
-            .as_str()
-            .unwrap()
-            .contains("without queues")
-    );
     let client = &scene.net.client;
     // One sends 10 Mbit/s, the other within its rate.
     let anna = Senders::start(client, &[subscriber(0)], 4, server(), 10.0 * MBIT);
@@ -108,5 +102,71 @@ fn policed_rates_outlive_kills_and_reloads() {
     let daemon = scene.start();
     held(2.0, "started again");
     drop(anna);
+    assert!(daemon.stop().success());
+}
+
+#[test]
+fn status_names_the_qdisc_that_prevents_waiting() {
+    requires!(Need::Root, Need::Tool("ethtool"), Need::Tool("tc"));
+    let scene = scene();
+    let daemon = scene.shape(RATES, SITE);
+    let is = |kind: &str| {
+        let text = format!(
+            "wan by 4 limits without queues, dropping packets: its qdisc is {kind}, not fq"
+        );
+        daemon.status_when(&text, |status| {
+            let about = status["shape"]["description"].as_str();
+            about.is_some_and(|about| about.contains(&text))
+        })
+    };
+    is("noqueue");
+    let tc = |words: &[&str]| {
+        scene
+            .net
+            .router
+            .run(&[&["tc", "qdisc"], words].concat())
+            .unwrap()
+    };
+    tc(&["add", "dev", "wan", "root", "pfifo", "limit", "1000"]);
+    let status = is("pfifo");
+    assert_eq!(
+        status["shape"]["counters"]["police_up_unpaced"], 0,
+        "{status:#}"
+    );
+    daemon.logs("\"wan\" continues by dropping packets: its qdisc is pfifo");
+    tc(&["del", "dev", "wan", "root"]);
+    is("noqueue");
+    assert!(daemon.stop().success());
+}
+
+#[test]
+fn policed_rates_outlive_a_removed_queue() {
+    requires!(Need::Root, Need::Tool("ethtool"), Need::Tool("tcpdump"));
+    let scene = Scene::with_queues("police", Offloads::Off);
+    give_subscribers(&scene);
+    let daemon = scene.shape(RATES, SITE);
+    let client = &scene.net.client;
+    let anna = Senders::start(client, &[subscriber(0)], 4, server(), 10.0 * MBIT);
+    for_a_time(Duration::from_millis(300));
+    for queues in ["1", "2", "1"] {
+        for interface in ["wan", "lan"] {
+            let words = ["ethtool", "-L", interface, "rx", queues, "tx", queues];
+            scene.net.router.run(&words).unwrap();
+        }
+        let bps = rate(&captured(&scene, Duration::from_secs(2)));
+        println!("{queues} queues: {:.3} Mbit/s", bps / MBIT);
+        assert!((2.94..=3.06).contains(&(bps / MBIT)), "{queues}: {bps}");
+    }
+    let sent = anna.finish();
+    let anna = settled(&daemon, "up", Some("anna"));
+    let count = |key: &str| number(&anna, key);
+    assert_eq!(
+        count("enqueued_packets"),
+        count("sent_packets") + count("dropped_packets")
+    );
+    // Packets in a queue that is removed are lost before they come.
+    let came = count("enqueued_packets");
+    println!("{came} of {sent} packets came");
+    assert!(came <= sent && came * 10 >= sent * 9, "{anna:#}");
     assert!(daemon.stop().success());
 }

@@ -110,10 +110,16 @@ impl Scene {
         }
     }
 
-    /// The same with two queues at each interface, and as many workers.
-    pub fn with_workers(port: &'static str, offloads: Offloads) -> Scene {
-        let mut scene = Scene::alone(port, offloads);
+    /// The same with two queues at each interface.
+    pub fn with_queues(port: &'static str, offloads: Offloads) -> Scene {
+        let scene = Scene::alone(port, offloads);
         give_queues(&scene.net);
+        scene
+    }
+
+    /// The same with as many workers.
+    pub fn with_workers(port: &'static str, offloads: Offloads) -> Scene {
+        let mut scene = Scene::with_queues(port, offloads);
         scene.workers = Some(2);
         scene
     }

@@ -33,7 +33,7 @@ pub use impaired::{Impaired, Impairments};
 pub use instance::{CHARGES, Leaving, ShapeInstance, ShapeInstanceError, Successor};
 pub use known::Known;
 pub use lines::{Both, LineError, Lines, Own, Settings, Side};
-pub use police::{PolicePlan, TooManyLimits, police_plan};
+pub use police::{PaceQueue, PolicePlan, TooManyLimits, police_plan};
 pub use recorder::Recorder;
 pub use shared::{NextRates, Part, SharedError, SharedRates, packets_of};
 pub use stack::{Debt, STACK_DEBT_NS, StackAlarm, StackCounts};

@@ -1,6 +1,6 @@
 //! From a tree to limits without queues: the ceiling of a node is a limit around those below it.
 
-use fairpath_core::limit::{LEVELS, LimitConfig};
+use fairpath_core::limit::{LEVELS, LimitConfig, LimitRate};
 use fairpath_core::sched::{Setting, limit_rate};
 use fairpath_sched::tree::Tree;
 
@@ -26,6 +26,61 @@ pub struct PolicePlan {
     pub of_class: Vec<u32>,
     /// Nodes with a floor, which limits without queues cannot keep.
     pub floors: usize,
+}
+
+/// Bytes of a usual packet.
+const PACKET: u64 = 1514;
+
+/// The queue in which packets wait that limits delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PaceQueue {
+    /// Its capacity, packets.
+    pub packets: u32,
+    /// That of each of its flows.
+    pub flow_packets: u32,
+}
+
+impl PolicePlan {
+    /// The capacity of a queue and of its flows with which packets may wait as long as their limits let them: twice that
+    /// in usual packets. O(limits).
+    pub fn capacity(&self) -> u32 {
+        let packets = |limit: &LimitConfig| {
+            let usual = LimitRate::new(limit.rate.bits);
+            let bytes = u128::from(usual.wait) * u128::from(usual.bits) / 8_000_000_000;
+            u32::try_from(2 * (bytes.div_ceil(PACKET.into()))).unwrap_or(u32::MAX)
+        };
+        self.limits.iter().map(packets).max().unwrap_or(0)
+    }
+
+    /// The limits where packets wait instead of being dropped: in all, at most half of the queue's capacity in usual
+    /// packets, and for a limit that is the lowest of a class, which may have one flow, half of that of a flow. So the
+    /// queue has space for small packets, too. No packet is late, so after a pause no more may leave than the usual
+    /// burst. O(limits + classes).
+    pub fn paced(&self, queue: PaceQueue) -> Vec<LimitConfig> {
+        let mut capacities = vec![queue.packets; self.limits.len()];
+        for limit in &self.of_class {
+            let own = (*limit as usize)
+                .checked_sub(1)
+                .and_then(|at| capacities.get_mut(at));
+            if let Some(own) = own {
+                *own = queue.packets.min(queue.flow_packets);
+            }
+        }
+        let limits = self.limits.iter().zip(capacities);
+        let paced = limits.map(|(limit, packets)| {
+            let usual = LimitRate::new(limit.rate.bits);
+            let half = u128::from(packets / 2) * u128::from(PACKET) * 8_000_000_000;
+            let half = u64::try_from(half / u128::from(usual.bits)).unwrap_or(u64::MAX);
+            LimitConfig {
+                rate: LimitRate {
+                    wait: usual.wait.min(half),
+                    ..usual
+                },
+                ..*limit
+            }
+        });
+        paced.collect()
+    }
 }
 
 /// The limits of a tree.
@@ -101,6 +156,36 @@ mod tests {
         assert_eq!(bits, [100_000_000, 50_000_000, 10_000_000]);
         // Without a class, then in the order of the file: a class without a rate has that above it.
         assert_eq!(plan.of_class, [1, 2, 3, 2, 1]);
+    }
+
+    #[test]
+    fn waiting_packets_fit_half_the_queue() {
+        let csv = "name,parent,prefix,down\nsite,,10.1.0.0/16,800mbit\nanna,site,10.1.0.1/32,10mbit\n\
+                   bert,site,10.1.0.2/32,100mbit\ncarl,site,10.1.0.3/32,100kbit\n";
+        let plan = plan(csv, 10_000_000_000).unwrap();
+        let waits = |packets, flow_packets| -> Vec<u64> {
+            let queue = PaceQueue {
+                packets,
+                flow_packets,
+            };
+            let paced = plan.paced(queue);
+            assert!(paced.iter().zip(&plan.limits).all(|(paced, policed)| {
+                (paced.parent, paced.rate.bits, paced.rate.burst)
+                    == (policed.parent, policed.rate.bits, 100_000)
+            }));
+            paced.iter().map(|limit| limit.rate.wait).collect()
+        };
+        assert_eq!(plan.names, ["root", "site", "anna", "bert", "carl"]);
+        // Packets without a class and those of the site itself have these limits alone. 50 packets of 1,514 bytes take
+        // 60.5 us at 10 Gbit/s, 757 us at 800 Mbit/s, 6.056 ms at 100 Mbit/s, and 60.6 ms at 10 Mbit/s; four take
+        // 484 ms at 100 kbit/s.
+        let few = [60_560, 757_000, 50_000_000, 6_056_000, 484_480_000];
+        assert_eq!(waits(10_000, 100), few);
+        let many = [50_000_000, 50_000_000, 50_000_000, 50_000_000, 484_480_000];
+        assert_eq!(waits(1_000_000, 1_000_000), many);
+        assert_eq!(waits(10_000, 1)[4], 0);
+        assert_eq!(waits(plan.capacity(), plan.capacity()), many);
+        assert!(waits(plan.capacity() - 2, plan.capacity())[0] < 50_000_000);
     }
 
     #[test]

@@ -1,20 +1,26 @@
 //! Limits without queues: a program at tcx egress drops packets above the rate of their class. All CPUs share a rate.
 //!
+//! Where the qdisc of the interface is fq, the program sets the time at which fq sends a packet instead, and drops only
+//! what would wait too long. The program checks the qdisc with each packet, this process with each reading.
+//!
 //! Everything is in the kernel. With pins it continues after this process ends, and the next process replaces it in one
 //! step. Another tree is another program, which continues with the limits of classes of the same names.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use fairpath_bpf::{Attached, Mark, MarkCount, MarkOptions, MarkTo, Pins, RttMonitor, Took};
 use fairpath_core::Rules;
+use fairpath_core::limit::{LONGEST_NS, LimitConfig};
 use fairpath_core::sched::{Account, Drop as Reason, NodeStats, Op, OpKind, Setting};
-use fairpath_netlink::{ArpType, Link, Links};
+use fairpath_netlink::{ArpType, Egress, Fq, Link, Links, Tc};
 use fairpath_sched::tree::Tree;
-use fairpath_shape::{Both, Known, Lines, Places, PolicePlan, Side, police_plan};
+use fairpath_shape::{Both, Known, Lines, PaceQueue, Places, PolicePlan, Side, police_plan};
 use fairpath_units::{IfIndex, counted};
 
 use crate::Via;
+use crate::clock::monotonic_ns;
 use crate::description::{Description, Refusal, Shapes, always_ready};
 use crate::prepared::Prepared;
 use crate::shape::{Backend, Ended, Job, Reading};
@@ -33,7 +39,7 @@ const fn refusal(what: &'static str) -> Option<Refusal> {
 /// The back end.
 pub static DESCRIPTION: Description = Description {
     name: "police",
-    help: "No queues: packets above the rate of their class are dropped, by any number of CPUs",
+    help: "No queues: packets above the rate of their class are dropped, or wait in fq, by any number of CPUs",
     marks: false,
     stack: false,
     shapes: Some(Shapes {
@@ -66,7 +72,74 @@ pub static DESCRIPTION: Description = Description {
 pub struct Police {
     sides: Both<Option<PolicedLink>>,
     pins: Option<Pins>,
-    about: String,
+    tc: Tc,
+    lasts: String,
+}
+
+/// What becomes of packets above their limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Excess {
+    /// They wait in fq.
+    Waits(Fq),
+    /// They are dropped: why they cannot wait.
+    Dropped(String),
+}
+
+impl Excess {
+    /// By the qdisc of a link.
+    fn at(tc: &mut Tc, ifindex: IfIndex, name: &str) -> anyhow::Result<Excess> {
+        let egress = tc.egress(ifindex);
+        Ok(
+            match egress.with_context(|| format!("read the qdisc of {name:?}"))? {
+                Egress::Fq(fq) if fq.horizon.as_nanos() <= LONGEST_NS.into() => {
+                    Excess::Dropped(format!(
+                        "the horizon of its qdisc fq is {:?}, not above {:?}",
+                        fq.horizon,
+                        Duration::from_nanos(LONGEST_NS)
+                    ))
+                }
+                Egress::Fq(fq) => Excess::Waits(fq),
+                Egress::Other(kind) => Excess::Dropped(format!("its qdisc is {kind}, not fq")),
+            },
+        )
+    }
+
+    /// The limits of a plan with this outcome.
+    fn limits(&self, plan: &PolicePlan) -> Vec<LimitConfig> {
+        match self {
+            Excess::Waits(fq) => plan.paced(PaceQueue {
+                packets: fq.packets,
+                flow_packets: fq.flow_packets,
+            }),
+            Excess::Dropped(_) => plan.limits.clone(),
+        }
+    }
+
+    /// Of a plan, in words.
+    fn note(&self, plan: &PolicePlan) -> String {
+        let fq = match self {
+            Excess::Dropped(why) => return format!("dropping packets: {why}"),
+            Excess::Waits(fq) => fq,
+        };
+        let (mut note, capacity) = ("delaying packets by fq".to_owned(), plan.capacity());
+        if fq.packets.min(fq.flow_packets) < capacity {
+            note += &format!(
+                " for a shorter time than usual: its limit is {} and flow_limit {}, raise both to {capacity}",
+                fq.packets, fq.flow_packets
+            );
+        }
+        note
+    }
+
+    /// True if the program and its limits need no change, whatever was dropped.
+    fn is_same(&self, other: &Excess) -> bool {
+        match (self, other) {
+            (Excess::Waits(one), Excess::Waits(other)) => {
+                (one.packets, one.flow_packets) == (other.packets, other.flow_packets)
+            }
+            _ => self == other,
+        }
+    }
 }
 
 /// A program, and what it was made of.
@@ -85,8 +158,15 @@ struct PolicedLink {
     rules: Rules,
     program: Program,
     attached: Option<Attached>,
+    excess: Excess,
+    /// It replaced the program of an earlier process.
+    continued: bool,
+    /// Packets that fq dropped were reported.
+    warned: bool,
     /// Counted by earlier programs of this process, by class number.
     before: Vec<MarkCount>,
+    /// Times that those found another qdisc than fq.
+    unpaced_before: u32,
 }
 
 impl Police {
@@ -99,23 +179,21 @@ impl Police {
             let present: Vec<IfIndex> = Links::open()?.list()?.iter().map(|l| l.ifindex).collect();
             Mark::sweep_pins(pins, &present)?;
         }
-        let mut notes = Vec::new();
+        let mut tc = Tc::open()?;
         let sides = Both::try_of(|side| {
-            let Some(link) = job.links.get(side) else {
-                return anyhow::Ok(None);
-            };
-            let (line, note) = PolicedLink::start(job, side, link, prepared.pins())?;
-            notes.push(note);
-            Ok(Some(line))
+            let link = job.links.get(side).as_ref();
+            let line =
+                link.map(|link| PolicedLink::start(job, side, link, &mut tc, prepared.pins()));
+            line.transpose()
         })?;
-        notes.push(match prepared.why_not_pinned() {
-            None => "continues after this process ends".to_owned(),
-            Some(why) => format!("ends with this process: {why}"),
-        });
         Ok(Police {
             sides,
             pins: prepared.pins().cloned(),
-            about: notes.join("; "),
+            tc,
+            lasts: match prepared.why_not_pinned() {
+                None => "continues after this process ends".to_owned(),
+                Some(why) => format!("ends with this process: {why}"),
+            },
         })
     }
 
@@ -131,6 +209,7 @@ impl Program {
         tree: &Tree,
         side: Side,
         rules: &Rules,
+        excess: &Excess,
         before: Option<&mut Program>,
     ) -> anyhow::Result<Program> {
         let plan = police_plan(tree)?;
@@ -139,7 +218,8 @@ impl Program {
             end: side.end(),
             to: MarkTo::Limits,
         };
-        let mut mark = Mark::load_with(&options, &plan.limits)?;
+        let mut mark = Mark::load_with(&options, &excess.limits(&plan))?;
+        mark.pace(matches!(excess, Excess::Waits(_)));
         if let (Some(limits), Some(before)) = (mark.limits(), before)
             && let Some(old) = before.mark.limits()
         {
@@ -159,18 +239,16 @@ impl Program {
         })
     }
 
-    fn note(&self, name: &str) -> String {
-        let mut note = format!(
-            "{name} by {} without queues",
-            counted(self.plan.limits.len(), "limit", "limits")
-        );
-        if self.plan.floors > 0 {
-            note += &format!(
-                ", without {}",
-                counted(self.plan.floors, "guaranteed rate", "guaranteed rates")
-            );
+    /// Changes what becomes of packets above their limit.
+    fn set(&mut self, excess: &Excess) -> anyhow::Result<()> {
+        self.mark.pace(false);
+        if let Some(limits) = self.mark.limits() {
+            let rates = (0..).zip(excess.limits(&self.plan));
+            let rates: Vec<_> = rates.map(|(number, limit)| (number, limit.rate)).collect();
+            limits.set_rates(&rates, monotonic_ns()?)?;
         }
-        note
+        self.mark.pace(matches!(excess, Excess::Waits(_)));
+        Ok(())
     }
 }
 
@@ -179,12 +257,13 @@ impl PolicedLink {
         job: &Job<'_>,
         side: Side,
         link: &Link,
+        tc: &mut Tc,
         pins: Option<&Pins>,
-    ) -> anyhow::Result<(PolicedLink, String)> {
+    ) -> anyhow::Result<PolicedLink> {
         let raw = !matches!(link.arp_type, ArpType::Ethernet | ArpType::Loopback);
-        let program = Program::load(job.lines.trees.get(side), side, job.rules, None)
+        let excess = Excess::at(tc, link.ifindex, &link.name)?;
+        let program = Program::load(job.lines.trees.get(side), side, job.rules, &excess, None)
             .with_context(|| format!("shape {:?} via police", link.name))?;
-        let mut note = program.note(&link.name);
         let mut line = PolicedLink {
             ifindex: link.ifindex,
             name: link.name.clone(),
@@ -193,12 +272,58 @@ impl PolicedLink {
             rules: job.rules.clone(),
             program,
             attached: None,
+            excess,
+            continued: false,
+            warned: false,
             before: Vec::new(),
+            unpaced_before: 0,
         };
-        if line.attach(pins)? == Took::Over {
-            note.push_str(", continued");
+        line.continued = line.attach(pins)? == Took::Over;
+        Ok(line)
+    }
+
+    fn about(&self) -> String {
+        let plan = &self.program.plan;
+        let mut about = format!(
+            "{} by {} without queues, {}",
+            self.name,
+            counted(plan.limits.len(), "limit", "limits"),
+            self.excess.note(plan)
+        );
+        if plan.floors > 0 {
+            about += &format!(
+                ", without {}",
+                counted(plan.floors, "guaranteed rate", "guaranteed rates")
+            );
         }
-        Ok((line, note))
+        if self.continued {
+            about += ", continued";
+        }
+        about
+    }
+
+    /// Packets wait from now on, or are dropped, as the qdisc is now.
+    fn follow_qdisc(&mut self, tc: &mut Tc) -> anyhow::Result<()> {
+        let now = Excess::at(tc, self.ifindex, &self.name)?;
+        let paces = self.program.mark.paces();
+        if !now.is_same(&self.excess) || paces != matches!(now, Excess::Waits(_)) {
+            self.program.set(&now)?;
+            tracing::warn!(
+                "shape via police: {:?} continues by {}",
+                self.name,
+                now.note(&self.program.plan)
+            );
+        } else if let (Excess::Waits(now), Excess::Waits(before)) = (&now, &self.excess)
+            && now.drops > before.drops
+            && !std::mem::replace(&mut self.warned, true)
+        {
+            tracing::warn!(
+                "shape via police: fq on {:?} drops packets that their limits let wait: raise its limit and flow_limit",
+                self.name
+            );
+        }
+        self.excess = now;
+        Ok(())
     }
 
     /// Attaches the present program, in place of that of an earlier process or tree.
@@ -225,7 +350,8 @@ impl PolicedLink {
 
     /// Continues with another tree and other rules.
     fn change(&mut self, tree: &Tree, rules: &Rules, pins: Option<&Pins>) -> anyhow::Result<()> {
-        let next = Program::load(tree, self.side, rules, Some(&mut self.program))
+        let excess = &self.excess;
+        let next = Program::load(tree, self.side, rules, excess, Some(&mut self.program))
             .with_context(|| format!("shape {:?} via police", self.name))?;
         let changes = Known::of(&self.program.tree).changes_to(tree, false);
         let old = std::mem::replace(&mut self.program, next);
@@ -245,6 +371,7 @@ impl PolicedLink {
             *sum += earlier;
         }
         self.before = before;
+        self.unpaced_before += old.mark.unpaced();
         self.rules = rules.clone();
         Ok(())
     }
@@ -264,7 +391,12 @@ impl Backend for Police {
     }
 
     fn about(&self) -> String {
-        self.about.clone()
+        let sides = Side::BOTH
+            .iter()
+            .filter_map(|side| self.sides.get(*side).as_ref());
+        let mut notes: Vec<_> = sides.map(PolicedLink::about).collect();
+        notes.push(self.lasts.clone());
+        notes.join("; ")
     }
 
     fn read(&mut self, _: &RttMonitor) -> anyhow::Result<Reading> {
@@ -273,6 +405,16 @@ impl Backend for Police {
             let Some(line) = self.sides.get_mut(side) else {
                 continue;
             };
+            line.follow_qdisc(&mut self.tc)?;
+            let mut counter = |name: &str, value: u64| {
+                let key = format!("police_{}_{name}", side.name());
+                reading.counters.insert(key, value);
+            };
+            let unpaced = line.unpaced_before + line.program.mark.unpaced();
+            counter("unpaced", unpaced.into());
+            if let Excess::Waits(fq) = &line.excess {
+                counter("fq_dropped_packets", fq.drops);
+            }
             let tree = &line.program.tree;
             let by_node = MarkCount::by_node(&line.counts(), &tree.plan);
             let figures = line.program.places.read(|node| {
@@ -283,7 +425,8 @@ impl Backend for Police {
                     dropped_bytes: count.dropped_bytes,
                     ..Account::default()
                 };
-                account.dropped[Reason::Policy as usize] = count.dropped;
+                account.dropped[Reason::Policy as usize] = count.dropped.saturating_sub(count.full);
+                account.dropped[Reason::QueueFull as usize] = count.full;
                 let stats = NodeStats {
                     sent: count.packets.saturating_sub(count.dropped),
                     sent_bytes: count.bytes.saturating_sub(count.dropped_bytes),
@@ -328,7 +471,8 @@ impl Backend for Police {
     }
 
     fn join(&mut self, job: &Job<'_>, side: Side) -> anyhow::Result<()> {
-        let (line, _) = PolicedLink::start(job, side, job.link(side)?, self.pins.as_ref())?;
+        let link = job.link(side)?;
+        let line = PolicedLink::start(job, side, link, &mut self.tc, self.pins.as_ref())?;
         *self.sides.get_mut(side) = Some(line);
         Ok(())
     }
