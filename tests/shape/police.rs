@@ -164,9 +164,9 @@ fn policed_rates_outlive_a_removed_queue() {
         count("enqueued_packets"),
         count("sent_packets") + count("dropped_packets")
     );
-    // Packets in a queue that is removed are lost before they come.
-    let came = count("enqueued_packets");
-    println!("{came} of {sent} packets came");
-    assert!(came <= sent && came * 10 >= sent * 9, "{anna:#}");
+    // Packets in a queue that is removed are lost upstream.
+    let enqueued = count("enqueued_packets");
+    println!("{enqueued} of {sent} packets are enqueued");
+    assert!(enqueued <= sent && enqueued * 10 >= sent * 9, "{anna:#}");
     assert!(daemon.stop().success());
 }

@@ -330,7 +330,7 @@ FP_INLINE u64 fp_limit_opens(struct fp_limit FP_MEM *limit, const struct fp_limi
 	return ahead > rate->depth + (FP_LIMIT_LONGEST << FP_LIMIT_FRACTION) ? now + 1 : 0;
 }
 
-/* What the lowest `levels` pools of a path have leaves at `ready`, or later. */
+/* Bytes of the lowest `levels` pools of a path leave at `ready`, or later. */
 FP_FUNC u64 fp_limit_defer(struct fp_limits FP_MEM *l FP_ARG, u32 number, u32 cpu, u32 levels,
 			   u64 ready)
 {

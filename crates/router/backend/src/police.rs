@@ -76,7 +76,7 @@ pub struct Police {
     lasts: String,
 }
 
-/// What becomes of packets above their limit.
+/// The outcome of packets above their limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Excess {
     /// They wait in fq.
@@ -239,7 +239,7 @@ impl Program {
         })
     }
 
-    /// Changes what becomes of packets above their limit.
+    /// Changes the outcome of packets above their limit.
     fn set(&mut self, excess: &Excess) -> anyhow::Result<()> {
         self.mark.pace(false);
         if let Some(limits) = self.mark.limits() {

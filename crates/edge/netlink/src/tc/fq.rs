@@ -1,4 +1,4 @@
-//! Whether a link has the qdisc fq, which sends each packet at its time (`skb->tstamp`).
+//! The qdisc fq at the egress of a link: it sends each packet at its time (`skb->tstamp`).
 
 use std::time::Duration;
 
@@ -69,22 +69,22 @@ fn egress_of(all: Vec<(Qdisc, Fq)>) -> Egress {
         }
         _ => qdisc.is_root(),
     };
-    let mut least: Option<Fq> = None;
+    let mut lowest: Option<Fq> = None;
     for (qdisc, fq) in all.iter().filter(|(qdisc, _)| is_queue(qdisc)) {
         if qdisc.kind != "fq" {
             return Egress::Other(qdisc.kind.clone());
         }
-        least = Some(match least {
+        lowest = Some(match lowest {
             None => *fq,
-            Some(least) => Fq {
-                packets: least.packets.min(fq.packets),
-                flow_packets: least.flow_packets.min(fq.flow_packets),
-                horizon: least.horizon.min(fq.horizon),
-                drops: least.drops + fq.drops,
+            Some(lowest) => Fq {
+                packets: lowest.packets.min(fq.packets),
+                flow_packets: lowest.flow_packets.min(fq.flow_packets),
+                horizon: lowest.horizon.min(fq.horizon),
+                drops: lowest.drops + fq.drops,
             },
         });
     }
-    least.map_or_else(|| Egress::Other(root.kind.clone()), Egress::Fq)
+    lowest.map_or_else(|| Egress::Other(root.kind.clone()), Egress::Fq)
 }
 
 #[cfg(test)]
