@@ -10,6 +10,7 @@ mod bridge;
 mod bytes;
 mod carried;
 mod documented;
+mod jumbo;
 mod process;
 mod refused;
 mod routed;

@@ -47,7 +47,7 @@ fn an_mtu_above_a_frame_is_refused() {
         text.contains("\"wan\": its MTU of 1771 is above 1770"),
         "{text}"
     );
-    opening.frame_bytes = 4096;
+    opening.mtu = 1771;
     bridge.open(&opening).unwrap();
 }
 

@@ -10,11 +10,20 @@ use fairpath_wire::capture::Reader;
 use fairpath_wire::ip::pseudo_header;
 
 use crate::bridge::{Bridge, SERVER, SERVER6};
+use crate::jumbo::JUMBO;
+
+/// Maximum of bytes of a captured frame: whole ones.
+const SNAPLEN: u32 = 2048;
 
 pub fn capture(ns: &Netns, name: &str, direction: Direction) -> Capture {
+    capture_long(ns, name, direction, SNAPLEN)
+}
+
+/// The same of frames of up to `snaplen` bytes.
+pub fn capture_long(ns: &Netns, name: &str, direction: Direction, snaplen: u32) -> Capture {
     let options = CaptureOptions {
-        // The capture's ring has a place of this size for each frame: whole ones, and many.
-        snaplen: Some(2048),
+        // The capture's ring has a place of this size for each frame: no larger than needed.
+        snaplen: Some(snaplen),
         direction,
         filter: "tcp or udp".to_owned(),
         ..CaptureOptions::default()
@@ -60,20 +69,27 @@ fn finished(frame: &[u8]) -> Vec<u8> {
 }
 
 /// Traffic of both protocols and families, seen where it leaves the client and where it arrives.
-fn seen(offloads: Offloads) -> [BTreeMap<Vec<u8>, u32>; 2] {
+fn seen(offloads: Offloads, mtu: u32) -> [BTreeMap<Vec<u8>, u32>; 2] {
     let bridge = Bridge::build(offloads);
-    let carrying = bridge.carry(&bridge.opening());
+    for link in &bridge.links {
+        link.set_mtu(mtu).unwrap();
+    }
+    let mut opening = bridge.opening();
+    opening.mtu = mtu;
+    let carrying = bridge.carry(&opening);
+    let snaplen = SNAPLEN.max(mtu + 100);
     let captures = [
-        capture(&bridge.client, "c0", Direction::Out),
-        capture(&bridge.server, "s0", Direction::In),
+        capture_long(&bridge.client, "c0", Direction::Out, snaplen),
+        capture_long(&bridge.server, "s0", Direction::In, snaplen),
     ];
-    for bytes in 0..100 {
-        bridge.send(SERVER, 1, bytes * 14);
-        bridge.send(SERVER6, 1, bytes * 14 + 1);
+    for part in 0..100 {
+        let bytes = part * (mtu as usize - 100) / 100;
+        bridge.send(SERVER, 1, bytes);
+        bridge.send(SERVER6, 1, bytes + 1);
     }
     let server = Iperf3Server::start(&bridge.server, 5201).unwrap();
     for ip in [SERVER.into(), std::net::IpAddr::from(SERVER6)] {
-        let transfer = Iperf3::to(ip, server.port()).bytes(300_000);
+        let transfer = Iperf3::to(ip, server.port()).bytes(u64::from(200 * mtu));
         transfer.run(&bridge.client).unwrap();
     }
     let seen = captures.map(frames);
@@ -84,7 +100,17 @@ fn seen(offloads: Offloads) -> [BTreeMap<Vec<u8>, u32>; 2] {
 #[test]
 fn partial_checksums_are_completed_and_nothing_else_changes() {
     requires!(Need::Root, Need::Tool("tcpdump"), Need::Tool("iperf3"));
-    let [before, behind] = seen(Offloads::On);
+    only_checksums_change(1500);
+}
+
+#[test]
+fn partial_checksums_of_jumbo_frames_are_completed() {
+    requires!(Need::Root, Need::Tool("tcpdump"), Need::Tool("iperf3"));
+    only_checksums_change(JUMBO);
+}
+
+fn only_checksums_change(mtu: u32) {
+    let [before, behind] = seen(Offloads::On, mtu);
     let mut expected: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
     let mut partial = [0; 4];
     for (frame, times) in &before {
@@ -101,7 +127,16 @@ fn partial_checksums_are_completed_and_nothing_else_changes() {
 #[test]
 fn complete_frames_arrive_byte_for_byte() {
     requires!(Need::Root, Need::Tool("tcpdump"), Need::Tool("iperf3"));
-    let [before, behind] = seen(Offloads::Off);
+    let [before, behind] = seen(Offloads::Off, 1500);
     assert!(before.len() > 400, "{}", before.len());
+    assert_eq!(before, behind);
+}
+
+#[test]
+fn jumbo_frames_arrive_byte_for_byte() {
+    requires!(Need::Root, Need::Tool("tcpdump"), Need::Tool("iperf3"));
+    let [before, behind] = seen(Offloads::Off, JUMBO);
+    let long = before.keys().filter(|frame| frame.len() > 8000).count();
+    assert!(long > 100, "{long} of {}", before.len());
     assert_eq!(before, behind);
 }

@@ -33,8 +33,8 @@ pub struct Opening {
     pub queues: u32,
     /// Entries of each ring.
     pub ring: u32,
-    /// Bytes of a frame.
-    pub frame_bytes: u32,
+    /// MTU of the largest packet.
+    pub mtu: u32,
     /// The options of the programs.
     pub redirect: RedirectOptions,
 }
@@ -46,7 +46,7 @@ impl Opening {
             links: [a, b].map(str::to_owned),
             queues: 1,
             ring: 2048,
-            frame_bytes: 2048,
+            mtu: 1500,
             redirect: RedirectOptions::default(),
         }
     }
@@ -83,10 +83,7 @@ impl Opening {
             }));
         }
         let held = 2 * self.ring * queues.len() as u32;
-        Ok(Plan {
-            frame_bytes: self.frame_bytes,
-            ..Plan::new(queues).sized(self.ring, held)
-        })
+        Ok(Plan::new(queues).sized(self.ring, held).for_mtu(self.mtu))
     }
 
     /// Each queue of one interface with that of the other.

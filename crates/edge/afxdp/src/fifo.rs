@@ -77,6 +77,7 @@ mod tests {
         for i in 0..5 {
             let arrival = Arrival {
                 frame: FrameId(i),
+                bytes: 60,
                 from: QueueId(0),
                 exit: 1,
                 to: QueueId(1),

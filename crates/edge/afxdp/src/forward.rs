@@ -23,7 +23,7 @@ use std::io;
 use fairpath_core::sched::{Change, Meta};
 use fairpath_units::{IfIndex, Nanos};
 
-use crate::checksum::{self, Completion};
+use crate::checksum::Partial;
 use crate::first::Awake;
 use crate::frames::FrameId;
 use crate::mark;
@@ -54,6 +54,8 @@ pub const MAX_EXITS: usize = 16;
 pub struct Arrival {
     /// Its frame, which the order owns from now on.
     pub frame: FrameId,
+    /// Its bytes from the Ethernet header on, in all frames.
+    pub bytes: u32,
     /// Ingress queue.
     pub from: QueueId,
     /// Egress: if both directions use one interface, this distinguishes them.
@@ -78,8 +80,9 @@ pub enum Outcome {
 
 /// Decides which packets leave, and when. Returns every frame exactly once.
 pub trait Order {
-    /// Takes a packet, whose bytes begin with the Ethernet header. Appends dropped packets to
-    /// `out`, this one or others. Packets to be sent here are dropped, too.
+    /// Takes a packet. `packet` is its first frame, which begins with the Ethernet header and has all
+    /// headers. Appends dropped packets to `out`, this one or others. Packets to be sent here are
+    /// dropped, too.
     fn arrive(&mut self, arrival: &Arrival, packet: &[u8], out: &mut Vec<Outcome>);
 
     /// Appends packets that leave by `to` now, at most `capacity`, and packets that are dropped. A
@@ -408,18 +411,28 @@ impl<O: Order> Forwarder<O> {
             self.drop_stale(from, &mut arrived);
         }
         for frame in arrived.drain(..) {
+            let bytes = self.complete(frame);
             let metadata = self.port.metadata(frame);
-            let arrival = self.arrival(frame, from, now, metadata);
-            let packet = self.port.bytes_mut(frame);
-            if checksum::complete(packet) == Completion::Completed {
-                self.counts.completed += 1;
-            }
+            let arrival = self.arrival((frame, bytes), from, now, metadata);
+            let packet = self.port.bytes(frame);
             self.order.arrive(&arrival, packet, &mut self.outcomes);
         }
         self.arrived = arrived;
         self.settle(None);
         self.port.refill(from);
         now
+    }
+
+    /// Completes the checksum of a packet, if it is partial. Returns the packet's length.
+    fn complete(&mut self, frame: FrameId) -> u32 {
+        let first = self.port.bytes(frame);
+        let bytes = self.port.length(frame, first.len());
+        if let Some(partial) = Partial::of(first, bytes) {
+            let checksum = partial.checksum(self.port.each(frame));
+            let changed = partial.write(self.port.bytes_mut(frame), checksum);
+            self.counts.completed += u64::from(changed);
+        }
+        bytes as u32
     }
 
     /// True if the thread did not run for too long.
@@ -444,7 +457,7 @@ impl<O: Order> Forwarder<O> {
 
     fn arrival(
         &mut self,
-        frame: FrameId,
+        (frame, bytes): (FrameId, u32),
         from: QueueId,
         now: Nanos,
         metadata: Option<FrameMetadata>,
@@ -456,6 +469,7 @@ impl<O: Order> Forwarder<O> {
         let exit = known.unwrap_or(self.pair[from.0]);
         Arrival {
             frame,
+            bytes,
             from,
             exit,
             to: to[exit],
@@ -527,7 +541,7 @@ impl<O: Order> Forwarder<O> {
     fn send_changed(&mut self, to: Option<(QueueId, bool)>, frame: FrameId, change: Change) {
         let packet = self.port.bytes_mut(frame);
         let marked = change.mark && mark::set_ce(packet);
-        let corrupted = change.flip.is_some_and(|bit| flip(packet, bit));
+        let corrupted = change.flip.is_some_and(|bit| self.flip(frame, bit));
         let copy = match change.twice {
             true => self.port.copy(frame),
             false => None,
@@ -552,6 +566,14 @@ impl<O: Order> Forwarder<O> {
         self.counts.sent += u64::from(copied);
         self.counts.copies += u64::from(copied);
         self.counts.not_copied += u64::from(!copied);
+    }
+
+    /// Inverts a bit in the payload of a packet. False if it has none.
+    fn flip(&mut self, frame: FrameId, bit: u32) -> bool {
+        let first = self.port.bytes(frame);
+        let bytes = self.port.length(frame, first.len());
+        let place = place_of(bit, first, bytes);
+        place.is_some_and(|(offset, mask)| self.port.invert(frame, offset, mask))
     }
 
     fn send(&mut self, to: Option<(QueueId, bool)>, frame: FrameId) {
@@ -601,15 +623,13 @@ impl<O: Order> Forwarder<O> {
     }
 }
 
-/// Inverts a bit in the payload of an Ethernet frame. False if it has none.
-fn flip(frame: &mut [u8], bit: u32) -> bool {
-    let at = network::find(frame).map_or(LINK_BYTES, |network| network.at());
-    let Some(payload) = frame.get_mut(at..).filter(|bytes| !bytes.is_empty()) else {
-        return false;
-    };
-    let bit = bit as usize % (payload.len() * 8);
-    payload[bit / 8] ^= 0x80 >> (bit % 8);
-    true
+/// Offset and mask of a bit of the payload of an Ethernet frame of `bytes` bytes, which begins with
+/// `first`. `None` if it has none.
+fn place_of(bit: u32, first: &[u8], bytes: usize) -> Option<(usize, u8)> {
+    let at = network::find(first).map_or(LINK_BYTES, |network| network.at());
+    let payload = bytes.checked_sub(at).filter(|payload| *payload > 0)?;
+    let bit = bit as usize % (payload * 8);
+    Some((at + bit / 8, 0x80 >> (bit % 8)))
 }
 
 /// By queue: the other queue of its pair.
@@ -654,12 +674,10 @@ mod tests {
     fn inverted_bits_count_from_the_ip_header() {
         let mut frame = [0u8; 14 + 20];
         (frame[12], frame[14]) = (8, 0x45);
-        let clean = frame;
-        assert!(flip(&mut frame, 9));
-        assert_eq!(frame[15], 0x40);
-        assert!(flip(&mut frame, 9 + 20 * 8));
-        assert_eq!(frame, clean);
-        assert!(!flip(&mut frame[..14], 3));
+        assert_eq!(place_of(9, &frame, 34), Some((15, 0x40)));
+        assert_eq!(place_of(9 + 20 * 8, &frame, 34), Some((15, 0x40)));
+        assert_eq!(place_of(9 + 20 * 8, &frame, 9000), Some((35, 0x40)));
+        assert_eq!(place_of(3, &frame[..14], 14), None);
     }
 
     #[test]

@@ -11,12 +11,21 @@
 //! does not fit the state changes nothing and is counted ([`Frames::strays`]). So neither an error
 //! of a caller nor an invalid descriptor can put a frame into two states.
 //!
+//! A packet may have several frames. The first one is its handle and has the headers, and is linked
+//! to the others, which change their state with it. The kernel returns sent frames one by one.
+//!
 //! A frame in the kernel belongs to its queue, so that all frames of a queue can be reclaimed when
 //! its interface is removed.
 
-/// A frame of the port's UMEM, by number: the handle of a scheduler.
+/// A frame of the port's UMEM, by number: the handle of a scheduler. The first frame of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FrameId(pub u32);
+
+/// Maximum of frames of a packet: one for the linear part of the kernel's buffer, and its fragments
+/// (`MAX_SKB_FRAGS`).
+pub(crate) const MAX_PARTS: u32 = 18;
+/// No further frame.
+const NONE: u32 = u32::MAX;
 
 /// The state of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +33,8 @@ enum Place {
     Free,
     Filling,
     Held,
+    /// Held, and not the first frame of its packet.
+    Part,
     Sending,
 }
 
@@ -32,6 +43,8 @@ struct Slot {
     place: Place,
     /// The queue of a frame in the kernel; otherwise undefined.
     queue: u8,
+    /// Frames of the packet after this one; 0 unless it is the first.
+    parts: u8,
     /// Offset of the packet in the frame, in bytes.
     offset: u16,
     /// Its length in bytes.
@@ -58,10 +71,12 @@ impl FrameCounts {
     }
 }
 
-/// All frames of a UMEM. Every operation is O(1).
+/// All frames of a UMEM. Every operation is O(1), or O(frames of the packet).
 #[derive(Debug)]
 pub(crate) struct Frames {
     slots: Vec<Slot>,
+    /// By frame: the next one of its packet. Only read as far as [`Slot::parts`] of the first.
+    next: Vec<u32>,
     /// Numbers of free frames. The last freed is used first, while it is in the cache.
     free: Vec<u32>,
     counts: FrameCounts,
@@ -76,6 +91,7 @@ impl Frames {
         let slot = Slot {
             place: Place::Free,
             queue: 0,
+            parts: 0,
             offset: 0,
             len: 0,
         };
@@ -85,6 +101,7 @@ impl Frames {
         };
         Frames {
             slots: vec![slot; frames as usize],
+            next: vec![NONE; frames as usize],
             free: (0..frames).rev().collect(),
             counts,
             strays: 0,
@@ -101,7 +118,7 @@ impl Frames {
     pub fn take(&mut self, queue: usize) -> Option<u64> {
         let frame = self.free.pop()?;
         let slot = &mut self.slots[frame as usize];
-        (slot.place, slot.queue) = (Place::Filling, queue as u8);
+        (slot.place, slot.queue, slot.parts) = (Place::Filling, queue as u8, 0);
         self.counts.free -= 1;
         self.counts.filling += 1;
         Some(u64::from(frame) * u64::from(self.frame_bytes))
@@ -121,45 +138,105 @@ impl Frames {
         Some(FrameId(frame))
     }
 
-    /// Address and bytes of a held frame's packet.
+    /// Appends the held frame `part` to the packet `head`, whose last frame is `last`. False if that
+    /// has the maximum of frames.
+    pub fn join(&mut self, head: FrameId, last: FrameId, part: FrameId) -> bool {
+        let parts = self.slots[head.0 as usize].parts;
+        if u32::from(parts) + 1 >= MAX_PARTS {
+            return false;
+        }
+        self.slots[head.0 as usize].parts = parts + 1;
+        self.slots[part.0 as usize].place = Place::Part;
+        self.next[last.0 as usize] = part.0;
+        true
+    }
+
+    /// The number of frames of a packet.
+    pub fn parts(&self, head: FrameId) -> u32 {
+        let slot = self.slots.get(head.0 as usize);
+        slot.map_or(0, |slot| 1 + u32::from(slot.parts))
+    }
+
+    /// Address and bytes of each frame of a held packet.
+    pub fn each(&self, head: FrameId) -> impl Iterator<Item = (u64, u32)> {
+        let held = self.packet(head).map(|_| self.parts(head));
+        let mut frame = head.0;
+        (0..held.unwrap_or(0)).map(move |part| {
+            if part > 0 {
+                frame = self.next[frame as usize];
+            }
+            let slot = self.slots[frame as usize];
+            let start = u64::from(frame) * u64::from(self.frame_bytes);
+            (start + u64::from(slot.offset), u32::from(slot.len))
+        })
+    }
+
+    /// Address and bytes of a held packet's first frame.
     pub fn packet(&self, frame: FrameId) -> Option<(u64, u32)> {
         let slot = self.slots.get(frame.0 as usize)?;
         let start = u64::from(frame.0) * u64::from(self.frame_bytes);
         (slot.place == Place::Held).then(|| (start + u64::from(slot.offset), u32::from(slot.len)))
     }
 
-    /// Free to held, for a copy of a held packet of the same length and offset.
+    /// Free to held, for a copy of a held packet: each frame of the same length and offset.
     pub fn copy(&mut self, of: FrameId) -> Option<FrameId> {
         let slot = *self.slots.get(of.0 as usize)?;
         if slot.place != Place::Held {
             self.strays += 1;
             return None;
         }
-        let frame = self.free.pop()?;
-        self.slots[frame as usize] = slot;
-        self.counts.free -= 1;
-        self.counts.held += 1;
-        Some(FrameId(frame))
+        let parts = self.parts(of);
+        if self.counts.free < parts {
+            return None;
+        }
+        let (mut from, mut last) = (of.0, NONE);
+        let mut head = NONE;
+        for _ in 0..parts {
+            let frame = self.free.pop()?;
+            self.slots[frame as usize] = self.slots[from as usize];
+            match last {
+                NONE => head = frame,
+                last => self.next[last as usize] = frame,
+            }
+            (from, last) = (self.next[from as usize], frame);
+        }
+        self.counts.free -= parts;
+        self.counts.held += parts;
+        Some(FrameId(head))
     }
 
-    /// From stored to sending at `queue`.
-    pub fn send(&mut self, frame: FrameId, queue: usize) -> bool {
-        if !self.step(frame.0, Place::Held, Place::Sending) {
+    /// From held to sending at `queue`, with all frames of the packet.
+    pub fn send(&mut self, head: FrameId, queue: usize) -> bool {
+        if !self.step(head.0, Place::Held, Place::Sending) {
             return false;
         }
-        self.slots[frame.0 as usize].queue = queue as u8;
-        self.counts.held -= 1;
-        self.counts.sending += 1;
+        self.slots[head.0 as usize].queue = queue as u8;
+        let parts = self.parts(head);
+        self.counts.held -= parts;
+        self.counts.sending += parts;
+        let mut frame = head.0;
+        for _ in 1..parts {
+            frame = self.next[frame as usize];
+            let slot = &mut self.slots[frame as usize];
+            (slot.place, slot.queue) = (Place::Sending, queue as u8);
+        }
         true
     }
 
-    /// From stored to free, for a dropped packet.
-    pub fn drop(&mut self, frame: FrameId) -> bool {
-        if !self.step(frame.0, Place::Held, Place::Free) {
+    /// From held to free, for a dropped packet.
+    pub fn drop(&mut self, head: FrameId) -> bool {
+        if !self.step(head.0, Place::Held, Place::Free) {
             return false;
         }
-        self.counts.held -= 1;
-        self.put_back(frame.0);
+        let parts = self.parts(head);
+        self.counts.held -= parts;
+        let mut frame = head.0;
+        self.put_back(frame);
+        for _ in 1..parts {
+            frame = self.next[frame as usize];
+            self.slots[frame as usize].place = Place::Free;
+            self.put_back(frame);
+        }
         true
     }
 
@@ -185,7 +262,7 @@ impl Frames {
             let counted = match slot.place {
                 Place::Filling => &mut self.counts.filling,
                 Place::Sending => &mut self.counts.sending,
-                Place::Free | Place::Held => continue,
+                Place::Free | Place::Held | Place::Part => continue,
             };
             if usize::from(slot.queue) != queue {
                 continue;
@@ -271,6 +348,55 @@ mod tests {
         assert_eq!(frames.copy(frame), None, "no frame is free");
         assert!(frames.drop(frame) && frames.send(copy, 0));
         assert_eq!((counts(&frames), frames.strays), ([1, 0, 0, 1], 1));
+    }
+
+    /// A held packet of `parts` full frames.
+    fn several(frames: &mut Frames, parts: u32) -> FrameId {
+        let mut one = || {
+            let address = frames.take(0).unwrap();
+            frames.arrive(address + 256, BYTES - 256).unwrap()
+        };
+        let all: Vec<_> = (0..parts).map(|_| one()).collect();
+        for pair in all.windows(2) {
+            assert!(frames.join(all[0], pair[0], pair[1]));
+        }
+        all[0]
+    }
+
+    #[test]
+    fn all_frames_of_a_packet_change_their_state() {
+        let mut frames = Frames::new(7, BYTES);
+        let head = several(&mut frames, 3);
+        assert_eq!((counts(&frames), frames.parts(head)), ([4, 0, 3, 0], 3));
+        let whole: Vec<_> = frames.each(head).collect();
+        let at = |frame: u64| (frame * u64::from(BYTES) + 256, BYTES - 256);
+        assert_eq!(whole, [at(0), at(1), at(2)]);
+        assert!(!frames.send(FrameId(1), 0), "not its first frame");
+        let copy = frames.copy(head).unwrap();
+        assert_eq!(counts(&frames), [1, 0, 6, 0]);
+        let copied: Vec<_> = frames.each(copy).collect();
+        assert_eq!(copied, [at(3), at(4), at(5)]);
+        assert_eq!(frames.copy(head), None, "one frame is free");
+        assert!(frames.send(head, 0) && frames.drop(copy));
+        assert_eq!(counts(&frames), [4, 0, 0, 3]);
+        for (address, _) in whole {
+            assert!(frames.complete(address));
+        }
+        assert_eq!((counts(&frames), frames.strays), ([7, 0, 0, 0], 1));
+        let again = several(&mut frames, 1);
+        assert_eq!(frames.parts(again), 1, "a frame forgets its last packet");
+    }
+
+    #[test]
+    fn packets_have_a_maximum_of_frames() {
+        let mut frames = Frames::new(MAX_PARTS + 1, BYTES);
+        let head = several(&mut frames, MAX_PARTS);
+        let last = FrameId(MAX_PARTS - 1);
+        let address = frames.take(0).unwrap();
+        let part = frames.arrive(address, 1).unwrap();
+        assert!(!frames.join(head, last, part));
+        assert!(frames.drop(part) && frames.drop(head));
+        assert_eq!(counts(&frames), [MAX_PARTS + 1, 0, 0, 0]);
     }
 
     #[test]

@@ -21,8 +21,7 @@
 //! over several interfaces nor ring statistics.
 //!
 //! On a veth, the kernel can store a VLAN tag outside the frame, where AF_XDP cannot see it:
-//! disable `txvlan` at its peer. Deliberately absent so far: packets of several frames
-//! (`XDP_USE_SG`; a larger MTU is refused), metadata for transmission, huge pages.
+//! disable `txvlan` at its peer. Deliberately absent so far: metadata for transmission, huge pages.
 
 mod checksum;
 mod fifo;
@@ -40,7 +39,6 @@ mod socket;
 mod umem;
 mod wait;
 
-pub use checksum::{Completion, complete};
 pub use fifo::Fifo;
 pub use first::{Awake, PREFERENCE, Precedence, exact_timers, precede, prefer};
 pub use forward::{Arrival, ForwardCounts, ForwardError, Forwarder, MAX_EXITS, Order, Outcome};

@@ -4,6 +4,7 @@ use std::io;
 
 use fairpath_units::IfIndex;
 
+use crate::frames::MAX_PARTS;
 use crate::umem::{FRAME_BYTES, HEADROOM_BYTES, MAX_FRAMES};
 
 /// Ethernet and two VLAN tags: the bytes of a frame in addition to its MTU.
@@ -43,11 +44,13 @@ pub struct Plan {
     pub queues: Vec<LinkQueue>,
     /// Frames of the UMEM.
     pub frames: u32,
-    /// Maximum of frames that the user of the port may hold: the scheduler's limit in packets.
-    /// Frames for the rings are in addition, so that reception never waits for a frame.
+    /// Maximum of packets that the user of the port may hold: the scheduler's limit. Their frames are
+    /// in addition to those for the rings, so that reception never waits for a frame.
     pub held: u32,
     /// Bytes of a frame: 2,048 or 4,096.
     pub frame_bytes: u32,
+    /// Frames of the largest packet. Above 1, the kernel must permit it (`XDP_USE_SG`).
+    pub parts: u32,
     /// Entries of each ring, a power of two; also the frames in the kernel for each queue.
     pub ring: u32,
     /// Copied or not.
@@ -67,21 +70,41 @@ impl Plan {
             held,
             queues,
             frame_bytes: 2048,
+            parts: 1,
             ring,
             copying: Copying::Tried,
             node: None,
         }
     }
 
-    /// The same with `held` frames to hold, and rings of `ring` entries.
+    /// The same with `held` packets to hold, and rings of `ring` entries.
     pub fn sized(self, ring: u32, held: u32) -> Plan {
         let rings = Plan::ring_frames(ring, self.queues.len());
         Plan {
-            frames: rings.saturating_add(held),
+            frames: rings.saturating_add(held.saturating_mul(self.parts)),
             ring,
             held,
             ..self
         }
+    }
+
+    /// The same for packets of an MTU: the smaller frames if one is enough, otherwise as few of the
+    /// larger ones as a packet needs.
+    pub fn for_mtu(self, mtu: u32) -> Plan {
+        let [small, large] = FRAME_BYTES;
+        let frame_bytes = match mtu > Plan::largest_mtu(small) {
+            true => large,
+            false => small,
+        };
+        let packet = mtu.saturating_add(LINK_BYTES);
+        let parts = packet.div_ceil(frame_bytes - HEADROOM_BYTES);
+        let plan = Plan {
+            frame_bytes,
+            parts: parts.min(MAX_PARTS),
+            ..self
+        };
+        let (ring, held) = (plan.ring, plan.held);
+        plan.sized(ring, held)
     }
 
     /// Maximum of frames in the rings: a full fill ring and a full TX ring for each queue.
@@ -94,11 +117,21 @@ impl Plan {
         frame_bytes.saturating_sub(HEADROOM_BYTES + LINK_BYTES)
     }
 
-    /// Frames to hold while every fill and TX ring is full. The scheduler's limit in packets must
+    /// Packets to hold while every fill and TX ring is full. The scheduler's limit in packets must
     /// not exceed it.
     pub fn holdable(&self) -> u32 {
-        let rings = Plan::ring_frames(self.ring, self.queues.len());
-        self.frames.saturating_sub(rings)
+        self.frames.saturating_sub(self.in_rings()) / self.parts.max(1)
+    }
+
+    /// Frames of full fill and TX rings.
+    pub(crate) fn in_rings(&self) -> u32 {
+        Plan::ring_frames(self.ring, self.queues.len())
+    }
+
+    /// The maximum MTU of packets of [`Plan::parts`] frames.
+    pub(crate) fn max_mtu(&self) -> u32 {
+        let bytes = self.parts.saturating_mul(self.frame_bytes - HEADROOM_BYTES);
+        bytes.saturating_sub(LINK_BYTES)
     }
 }
 
@@ -143,8 +176,8 @@ pub enum OpenError {
     },
     /// The MTU of the interface is too large.
     #[error(
-        "open AF_XDP on \"{name}\": its MTU of {mtu} is above {largest}, the largest possible with frames of {frame_bytes} bytes; {}",
-        mtu_remedy(*mtu, *frame_bytes)
+        "open AF_XDP on \"{name}\": its MTU of {mtu} is above {largest}, the largest possible with packets of {} of {frame_bytes} bytes; {}",
+        fairpath_units::counted(*parts as usize, "frame", "frames"), mtu_remedy(*mtu, *frame_bytes)
     )]
     Mtu {
         /// The interface.
@@ -155,7 +188,12 @@ pub enum OpenError {
         largest: u32,
         /// Requested.
         frame_bytes: u32,
+        /// Requested.
+        parts: u32,
     },
+    /// Too many frames of a packet.
+    #[error("open a port for packets of {0} frames: use 1 to {MAX_PARTS}")]
+    Parts(u32),
     /// A system call failed.
     #[error("{doing} AF_XDP socket of \"{name}\" queue {queue}: {source}; {}", remedy(.source))]
     Socket {
@@ -176,7 +214,7 @@ fn mtu_remedy(mtu: u32, frame_bytes: u32) -> String {
         .find(|&&bytes| bytes > frame_bytes && mtu <= Plan::largest_mtu(bytes));
     match larger {
         Some(bytes) => format!("use frames of {bytes} bytes or lower the MTU"),
-        None => "lower the MTU".to_owned(),
+        None => "use several frames for a packet or lower the MTU".to_owned(),
     }
 }
 
@@ -209,15 +247,39 @@ mod tests {
                 mtu,
                 largest,
                 frame_bytes,
+                parts: 1,
             }
             .to_string()
         };
         assert_eq!(
             error(1800),
             "open AF_XDP on \"wan\": its MTU of 1800 is above 1770, the largest possible with \
-             frames of 2048 bytes; use frames of 4096 bytes or lower the MTU"
+             packets of 1 frame of 2048 bytes; use frames of 4096 bytes or lower the MTU"
         );
-        assert!(error(9000).ends_with("bytes; lower the MTU"));
+        assert!(error(9000).ends_with("bytes; use several frames for a packet or lower the MTU"));
+    }
+
+    #[test]
+    fn packets_of_an_mtu_have_the_fewest_frames() {
+        let plan = Plan::new(Vec::new());
+        for (mtu, frame_bytes, parts) in [
+            (68, 2048, 1),
+            (1500, 2048, 1),
+            (1770, 2048, 1),
+            (1771, 4096, 1),
+            (3818, 4096, 1),
+            (3819, 4096, 2),
+            (9000, 4096, 3),
+            (65_535, 4096, 18),
+        ] {
+            let plan = plan.clone().for_mtu(mtu);
+            assert_eq!(
+                (plan.frame_bytes, plan.parts),
+                (frame_bytes, parts),
+                "{mtu}"
+            );
+            assert!(plan.max_mtu() >= mtu, "{mtu}");
+        }
     }
 
     #[test]
@@ -229,6 +291,8 @@ mod tests {
         };
         let plan = Plan::new(vec![queue.clone(), queue]);
         assert_eq!((plan.frames, plan.holdable()), (16_384, 8192));
+        let jumbo = plan.clone().for_mtu(9000);
+        assert_eq!((jumbo.frames, jumbo.holdable()), (32_768, 8192));
         let larger = plan.sized(256, 100_000);
         assert_eq!((larger.frames, larger.holdable()), (101_024, 100_000));
     }

@@ -20,10 +20,10 @@ use std::time::Duration;
 use fairpath_units::Nanos;
 use libc::xdp_desc;
 
-use crate::frames::{FrameCounts, FrameId, Frames};
+use crate::frames::{FrameCounts, FrameId, Frames, MAX_PARTS};
 use crate::metadata::{FrameMetadata, METADATA_BYTES};
 use crate::open::{Copying, LinkQueue, MAX_RING, MAX_SOCKETS, OpenError, Plan};
-use crate::socket::{self, RingStatistics, SendResult, Socket};
+use crate::socket::{self, Options, RingStatistics, SendResult, Socket};
 use crate::umem::Umem;
 
 /// Bytes of metadata that the XDP program writes before a packet: the time of arrival.
@@ -56,7 +56,7 @@ pub struct QueueCounts {
     pub received: u64,
     /// Packets handed to the kernel to be sent.
     pub sent: u64,
-    /// Sent, with the frames returned.
+    /// Sent frames that the kernel returned.
     pub completed: u64,
     /// Calls to the kernel for sending.
     pub kicks: u64,
@@ -66,6 +66,8 @@ pub struct QueueCounts {
     pub refused: u64,
     /// Sent packets that were not completed when the interface was removed.
     pub lost: u64,
+    /// Packets of more frames than the kernel sends: dropped, and not received.
+    pub too_long: u64,
 }
 
 /// A queue, for display.
@@ -93,6 +95,16 @@ struct Queue {
     sending: u32,
     /// Written to the TX ring since the last kick.
     unkicked: u32,
+    /// A packet whose last frame has not arrived yet.
+    open: Option<OpenPacket>,
+}
+
+/// A packet of several frames while they arrive.
+#[derive(Clone, Copy)]
+struct OpenPacket {
+    head: FrameId,
+    last: FrameId,
+    too_long: bool,
 }
 
 /// An open port. Dropping it closes the sockets, and the stack gets the traffic again.
@@ -101,6 +113,8 @@ pub struct Port {
     frames: Frames,
     ring: u32,
     holdable: u32,
+    /// Frames of the largest packet.
+    parts: u32,
     zero_copy: bool,
     umem: Umem,
 }
@@ -143,7 +157,11 @@ impl Port {
         let mut queues: Vec<Queue> = Vec::new();
         for link in &plan.queues {
             let first = queues.first().and_then(|queue| queue.socket.as_ref());
-            let socket = Socket::open(link, &umem, plan.ring, copying, first)?;
+            let options = Options {
+                copying,
+                several: plan.parts > 1,
+            };
+            let socket = Socket::open(link, &umem, plan.ring, options, first)?;
             queues.push(Queue {
                 link: link.clone(),
                 socket: Some(socket),
@@ -152,12 +170,14 @@ impl Port {
                 filling: 0,
                 sending: 0,
                 unkicked: 0,
+                open: None,
             });
         }
         let mut sockets = queues.iter().flat_map(|queue| &queue.socket);
         Ok(Port {
             zero_copy: sockets.all(|socket| socket.is_zero_copy().unwrap_or(false)),
             holdable: plan.holdable(),
+            parts: plan.parts,
             queues,
             frames: Frames::new(plan.frames, plan.frame_bytes),
             ring: plan.ring,
@@ -187,7 +207,7 @@ impl Port {
         self.queues[queue.0].state
     }
 
-    /// Frames that may be held without stopping reception.
+    /// Packets that may be held without stopping reception.
     pub fn holdable(&self) -> u32 {
         self.holdable
     }
@@ -262,19 +282,34 @@ impl Port {
             socket: Some(socket),
             counts,
             filling,
+            open,
             ..
         } = &mut self.queues[queue.0]
         else {
             return 0;
         };
         let before = into.len();
-        for _ in 0..most {
+        while into.len() - before < most {
             let Some(entry) = socket.rx.pop() else {
                 break;
             };
-            if let Some(frame) = self.frames.arrive(entry.addr, entry.len) {
+            let Some(frame) = self.frames.arrive(entry.addr, entry.len) else {
+                continue;
+            };
+            *filling -= 1;
+            let continued = entry.options & libc::XDP_PKT_CONTD != 0;
+            if !continued && open.is_none() {
                 into.push(frame);
-                *filling -= 1;
+                continue;
+            }
+            let packet = OpenPacket::with(open.take(), frame, &mut self.frames);
+            match (continued, packet.too_long) {
+                (true, _) => *open = Some(packet),
+                (false, true) => {
+                    self.frames.drop(packet.head);
+                    counts.too_long += 1;
+                }
+                (false, false) => into.push(packet.head),
             }
         }
         socket.rx.release();
@@ -283,7 +318,7 @@ impl Port {
         received
     }
 
-    /// A held frame's packet, from the Ethernet header on; empty for a frame that is not held.
+    /// A held packet from the Ethernet header on: its first frame. Empty if it is not held.
     pub fn bytes(&self, frame: FrameId) -> &[u8] {
         let held = self.frames.packet(frame);
         // SAFETY: `packet` returns held frames only.
@@ -297,6 +332,38 @@ impl Port {
         // SAFETY: `packet` returns held frames only.
         held.and_then(|(address, len)| unsafe { self.umem.get_mut(address, len) })
             .unwrap_or_default()
+    }
+
+    /// A held packet's bytes, one slice for each frame.
+    pub fn each(&self, frame: FrameId) -> impl Iterator<Item = &[u8]> {
+        let each = self.frames.each(frame);
+        // SAFETY: of a held packet only.
+        each.filter_map(|(address, len)| unsafe { self.umem.get(address, len) })
+    }
+
+    /// The length of a held packet in bytes, all frames together. `first` is that of its first frame.
+    pub(crate) fn length(&self, frame: FrameId, first: usize) -> usize {
+        match self.frames.parts(frame) {
+            1 => first,
+            _ => self.each(frame).map(<[u8]>::len).sum(),
+        }
+    }
+
+    /// Inverts bits of the byte at `offset` of a held packet. False: it is shorter.
+    pub(crate) fn invert(&mut self, frame: FrameId, offset: usize, mask: u8) -> bool {
+        let mut left = offset as u64;
+        let mut each = self.frames.each(frame);
+        let part = each.find_map(|(address, len)| {
+            let here = (left < u64::from(len)).then_some(address + left);
+            left = left.saturating_sub(len.into());
+            here
+        });
+        // SAFETY: a byte of a held packet.
+        let byte = part.and_then(|address| unsafe { self.umem.get_mut(address, 1) });
+        byte.is_some_and(|byte| {
+            byte[0] ^= mask;
+            true
+        })
     }
 
     /// The metadata of a held packet from the XDP program, if it writes any.
@@ -320,47 +387,59 @@ impl Port {
         Some(Nanos(u64::from_ne_bytes(bytes.try_into().ok()?)))
     }
 
-    /// Packets that the TX ring of a queue accepts now, at most `most`.
+    /// Packets of any length that the TX ring of a queue accepts now, at most `most`.
     pub fn capacity(&mut self, queue: QueueId, most: u32) -> u32 {
+        self.entries(queue, most.saturating_mul(self.parts)) / self.parts
+    }
+
+    /// Entries of a TX ring that can be used now, at most `most`.
+    fn entries(&mut self, queue: QueueId, most: u32) -> u32 {
         let ring = self.ring;
         let queue = &mut self.queues[queue.0];
         let completable = ring - queue.sending.min(ring);
-        let capacity = |socket: &mut Socket| socket.tx.capacity(most).min(completable);
-        queue.socket.as_mut().map_or(0, capacity)
+        let entries = |socket: &mut Socket| socket.tx.capacity(most).min(completable);
+        queue.socket.as_mut().map_or(0, entries)
     }
 
-    /// Puts a held packet into the TX ring of a queue; [`Port::flush`] sends. False if the ring is
-    /// full, or the packet is not held.
+    /// Puts a held packet into the TX ring of a queue; [`Port::flush`] sends. False if the ring has
+    /// not an entry for each of its frames, or the packet is not held.
     pub fn send(&mut self, queue: QueueId, frame: FrameId) -> bool {
-        if self.capacity(queue, 1) == 0 {
+        let parts = self.frames.parts(frame);
+        if self.entries(queue, parts) < parts {
             return false;
         }
-        let Some((address, len)) = self.frames.packet(frame) else {
+        if self.frames.packet(frame).is_none() {
             self.frames.strays += 1;
             return false;
-        };
+        }
         let number = queue.0;
         let queue = &mut self.queues[number];
         let Some(socket) = &mut queue.socket else {
             return false;
         };
+        for (part, (addr, len)) in (1..).zip(self.frames.each(frame)) {
+            let options = match part < parts {
+                true => libc::XDP_PKT_CONTD,
+                false => 0,
+            };
+            socket.tx.push(xdp_desc { addr, len, options });
+        }
         self.frames.send(frame, number);
-        socket.tx.push(xdp_desc {
-            addr: address,
-            len,
-            options: 0,
-        });
-        queue.sending += 1;
-        queue.unkicked += 1;
+        queue.sending += parts;
+        queue.unkicked += parts;
         queue.counts.sent += 1;
         true
     }
 
-    /// A duplicate of a held packet, held as well; `None` if no frame is free.
+    /// A duplicate of a held packet, held as well; `None` if too few frames are free.
     pub fn copy(&mut self, of: FrameId) -> Option<FrameId> {
         let copy = self.frames.copy(of)?;
-        let bytes = self.bytes(of).to_vec();
-        self.bytes_mut(copy).copy_from_slice(&bytes);
+        let bytes: Vec<Vec<u8>> = self.each(of).map(<[u8]>::to_vec).collect();
+        for ((address, len), bytes) in self.frames.each(copy).zip(bytes) {
+            // SAFETY: of a held packet.
+            let part = unsafe { self.umem.get_mut(address, len) };
+            part?.copy_from_slice(&bytes);
+        }
         Some(copy)
     }
 
@@ -433,6 +512,9 @@ impl Port {
         let queue = &mut self.queues[number];
         queue.socket = None;
         (queue.filling, queue.sending, queue.unkicked) = (0, 0, 0);
+        if let Some(packet) = queue.open.take() {
+            self.frames.drop(packet.head);
+        }
         queue.counts.lost += u64::from(self.frames.take_back(number));
     }
 
@@ -452,7 +534,7 @@ impl Port {
         back
     }
 
-    /// Packets in the TX ring of a queue that the kernel delayed.
+    /// Entries of the TX ring of a queue that the kernel delayed.
     pub fn unsent(&self, queue: QueueId) -> u32 {
         self.queues[queue.0].unkicked
     }
@@ -465,6 +547,27 @@ impl Port {
     /// Never: a port has at least one queue.
     pub fn is_empty(&self) -> bool {
         self.queues.is_empty()
+    }
+}
+
+impl OpenPacket {
+    /// A frame after those that arrived; the first one if none did.
+    fn with(open: Option<OpenPacket>, frame: FrameId, frames: &mut Frames) -> OpenPacket {
+        let Some(mut packet) = open else {
+            return OpenPacket {
+                head: frame,
+                last: frame,
+                too_long: false,
+            };
+        };
+        match !packet.too_long && frames.join(packet.head, packet.last, frame) {
+            true => packet.last = frame,
+            false => {
+                packet.too_long = true;
+                frames.drop(frame);
+            }
+        }
+        packet
     }
 }
 
@@ -487,20 +590,23 @@ fn check(plan: &Plan) -> Result<(), OpenError> {
     if !plan.ring.is_power_of_two() || plan.ring > MAX_RING {
         return Err(OpenError::Ring(plan.ring));
     }
+    if !(1..=MAX_PARTS).contains(&plan.parts) || plan.parts > plan.ring {
+        return Err(OpenError::Parts(plan.parts));
+    }
     if !(1..=MAX_SOCKETS).contains(&queues) || plan.held == 0 || plan.holdable() < plan.held {
         return Err(OpenError::TooFew {
             queues,
             frames: plan.frames,
-            held: plan.held,
-            rings: plan.frames - plan.holdable(),
+            held: plan.held.saturating_mul(plan.parts),
+            rings: plan.in_rings(),
         });
     }
     plan.queues
         .iter()
-        .try_for_each(|link| check_mtu(link, plan.frame_bytes))
+        .try_for_each(|link| check_mtu(link, plan))
 }
 
-fn check_mtu(link: &LinkQueue, frame_bytes: u32) -> Result<(), OpenError> {
+fn check_mtu(link: &LinkQueue, plan: &Plan) -> Result<(), OpenError> {
     let requested = socket::query_socket().and_then(|fd| socket::mtu(fd.as_fd(), &link.name));
     let mtu = requested.map_err(|source| OpenError::Socket {
         doing: "look up the MTU for the",
@@ -508,13 +614,14 @@ fn check_mtu(link: &LinkQueue, frame_bytes: u32) -> Result<(), OpenError> {
         queue: link.queue,
         source,
     })?;
-    let largest = Plan::largest_mtu(frame_bytes);
+    let largest = plan.max_mtu();
     if mtu > largest {
         return Err(OpenError::Mtu {
             name: link.name.clone(),
             mtu,
             largest,
-            frame_bytes,
+            frame_bytes: plan.frame_bytes,
+            parts: plan.parts,
         });
     }
     Ok(())

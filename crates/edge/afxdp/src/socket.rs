@@ -64,6 +64,14 @@ pub(crate) enum SendResult {
     Removed,
 }
 
+/// The options of the first socket, which apply to all of its port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    pub copying: Copying,
+    /// Packets may have several frames.
+    pub several: bool,
+}
+
 /// A bound socket with its four rings.
 #[derive(Debug)]
 pub(crate) struct Socket {
@@ -83,7 +91,7 @@ impl Socket {
         link: &LinkQueue,
         umem: &Umem,
         ring: u32,
-        copying: Copying,
+        options: Options,
         first: Option<&Socket>,
     ) -> Result<Socket, OpenError> {
         let failed = |doing| {
@@ -110,7 +118,7 @@ impl Socket {
         let raised = set(&fd, XDP_MAX_TX_SKB_BUDGET, &budget).is_ok();
         let offsets = offsets(&fd).map_err(failed("read the ring offsets of the"))?;
         let rings = Rings::map(&fd, &offsets, ring).map_err(failed("map the rings of the"))?;
-        bind(&fd, link, copying, first).map_err(failed("bind the"))?;
+        bind(&fd, link, options, first).map_err(failed("bind the"))?;
         let Rings {
             fill,
             completion,
@@ -349,19 +357,23 @@ fn offsets(fd: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
 fn bind(
     fd: &OwnedFd,
     link: &LinkQueue,
-    copying: Copying,
+    options: Options,
     first: Option<&Socket>,
 ) -> io::Result<()> {
-    let chosen = match copying {
+    let chosen = match options.copying {
         Copying::Tried => 0,
         Copying::Copy => libc::XDP_COPY,
         Copying::ZeroCopy => libc::XDP_ZEROCOPY,
+    };
+    let several = match options.several {
+        true => libc::XDP_USE_SG,
+        false => 0,
     };
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
         sxdp_flags: match first {
             Some(_) => libc::XDP_SHARED_UMEM,
-            None => libc::XDP_USE_NEED_WAKEUP | chosen,
+            None => libc::XDP_USE_NEED_WAKEUP | chosen | several,
         },
         sxdp_ifindex: link.ifindex.0,
         sxdp_queue_id: link.queue,

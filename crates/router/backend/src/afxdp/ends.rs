@@ -228,18 +228,16 @@ pub fn open_port(
         }));
     }
     let placement = Placement::of(&queues, taken);
-    let mut plan = Plan::new(queues).sized(RING, held);
+    let mtu = ends.inside.mtu_bytes.max(ends.outside.mtu_bytes);
+    let mut plan = Plan::new(queues).sized(RING, held).for_mtu(mtu);
     plan.node = placement.node;
     if plan.frames > MAX_FRAMES {
-        let most = MAX_FRAMES - (plan.frames - held).min(MAX_FRAMES);
+        let rings = plan.frames - held.saturating_mul(plan.parts);
+        let most = (MAX_FRAMES - rings.min(MAX_FRAMES)) / plan.parts;
         bail!(
             "hold {held} packets via afxdp: it has frames for {most}: lower [shape] packets or --max-packets, \
              which count in each direction, or use via = \"nfqueue\" or \"kernel\""
         );
-    }
-    let mtu = ends.inside.mtu_bytes.max(ends.outside.mtu_bytes);
-    if mtu > Plan::largest_mtu(plan.frame_bytes) {
-        plan.frame_bytes = 4096;
     }
     let frames = plan.frames;
     Ok((Port::open(&plan)?, frames, placement))

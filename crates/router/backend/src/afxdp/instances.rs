@@ -145,14 +145,14 @@ impl Order for ShapeInstances {
                 };
                 let frame = Frame {
                     now,
-                    wire_len: packet.len() as u32,
+                    wire_len: arrival.bytes,
                     segs: 1,
                     ifindex: self.inside,
                     link: LinkKind::Ethernet as u16,
                     direction: direction as u8,
                     ..Frame::default()
                 };
-                self.instances[exit].arrive(handle, &frame, packet, packet.len() as u32);
+                self.instances[exit].arrive(handle, &frame, packet, arrival.bytes);
             }
         }
         self.gathered[exit] += 1;

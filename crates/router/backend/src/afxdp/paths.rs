@@ -71,14 +71,14 @@ impl Order for Paths {
             None => {
                 let frame = Frame {
                     now: arrival.now.0,
-                    wire_len: packet.len() as u32,
+                    wire_len: arrival.bytes,
                     segs: 1,
                     ifindex: self.inside,
                     link: LinkKind::Ethernet as u16,
                     direction: FrameDirection::Out as u8,
                     ..Frame::default()
                 };
-                path.arrive(handle, &frame, packet, packet.len() as u32)
+                path.arrive(handle, &frame, packet, arrival.bytes)
             }
         };
         if !self.note(done) {
@@ -160,6 +160,7 @@ mod tests {
         for frame in 0..packets {
             let arrival = Arrival {
                 frame: FrameId(frame),
+                bytes: 64,
                 from: QueueId(0),
                 exit: 1,
                 to: TO,
