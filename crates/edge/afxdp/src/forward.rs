@@ -28,6 +28,7 @@ use crate::first::Awake;
 use crate::frames::FrameId;
 use crate::mark;
 use crate::metadata::FrameMetadata;
+use crate::moderation::Moderation;
 use crate::network;
 use crate::open::MAX_RING;
 use crate::port::{LinkState, Port, QueueId};
@@ -244,6 +245,8 @@ pub struct Forwarder<O> {
     next_check: Nanos,
     /// The sleep until shortly before the order's time.
     awake: Awake,
+    /// Wake-ups under load.
+    moderation: Moderation,
 }
 
 impl<O: Order> Forwarder<O> {
@@ -314,6 +317,7 @@ impl<O: Order> Forwarder<O> {
             bell: Bell::new().map_err(ForwardError::Bell)?,
             next_check: Nanos(0),
             awake: Awake::default(),
+            moderation: Moderation::default(),
             port,
         })
     }
@@ -342,6 +346,12 @@ impl<O: Order> Forwarder<O> {
     /// takes about 50 us. Costs that much of a CPU.
     pub fn stay_awake(&mut self, awake: Awake) {
         self.awake = awake;
+    }
+
+    /// Under load, wakes at most once in this time, with all packets that arrived or became due since:
+    /// they wait for at most this time. Zero, the default: as each packet arrives or becomes due.
+    pub fn moderate(&mut self, interval: Nanos) {
+        self.moderation = Moderation::new(interval);
     }
 
     /// Wakes it from any thread.
@@ -386,7 +396,11 @@ impl<O: Order> Forwarder<O> {
         for queue in 0..self.to.len() {
             self.give(QueueId(queue), now);
         }
-        before != self.counts
+        let worked = before != self.counts;
+        if worked {
+            self.moderation.note_work();
+        }
+        worked
     }
 
     /// Checks the links. Packets in a TX ring leave when a link is up again.
@@ -591,6 +605,11 @@ impl<O: Order> Forwarder<O> {
     /// Waits for packets, for capacity, for the time of the order, for the bell, or for the end.
     pub fn sleep(&mut self, stop: &Stop) {
         let now = wait::now();
+        if let Some(rest) = self.moderation.rest(now) {
+            wait::rest(rest);
+            self.moderation.rested(wait::now());
+            return;
+        }
         let queues = || (0..self.to.len()).map(QueueId);
         let up = |queue: &QueueId| self.port.state(*queue) == LinkState::Up;
         let retry = queues().filter(up).any(|queue| self.port.unsent(queue) > 0);
@@ -620,6 +639,7 @@ impl<O: Order> Forwarder<O> {
             &self.bell,
             Some(due.map_or(most, |due| due.min(most))),
         );
+        self.moderation.woken(wait::now());
     }
 }
 

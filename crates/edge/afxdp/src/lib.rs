@@ -5,7 +5,7 @@
 //!      └ socket ─ four rings, a queue             └ umem ─ the memory
 //!           └──────────── port ──────────────────────┘
 //!                           └ forward ─ a loop between two interfaces, order by a trait
-//!   place ─ CPU and NUMA node          first ─ priority of a thread
+//!   place ─ CPU and NUMA node          first ─ priority of a thread   moderation ─ of wake-ups
 //!   checksum ─ partial checksums of a veth   mark ─ CE   metadata ─ of the XDP program (all pure)
 //! ```
 //!
@@ -30,6 +30,7 @@ mod forward;
 mod frames;
 mod mark;
 mod metadata;
+mod moderation;
 mod network;
 mod open;
 mod place;

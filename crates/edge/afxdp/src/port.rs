@@ -217,6 +217,11 @@ impl Port {
         self.zero_copy
     }
 
+    /// Frames of the largest packet.
+    pub fn parts(&self) -> u32 {
+        self.parts
+    }
+
     /// Frames by state.
     pub fn frames(&self) -> FrameCounts {
         self.frames.counts()

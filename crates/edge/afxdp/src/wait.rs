@@ -100,6 +100,11 @@ pub(crate) fn wait<'a>(
     }
 }
 
+/// Sleeps for a time, whatever arrives.
+pub(crate) fn rest(time: Nanos) {
+    poll(&mut [], Some(time));
+}
+
 /// `CLOCK_MONOTONIC`, as the XDP program reads it.
 pub(crate) fn now() -> Nanos {
     let mut time = libc::timespec {

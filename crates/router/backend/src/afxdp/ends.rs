@@ -269,17 +269,27 @@ pub fn first_queues(ends: &Ends, rings: &Rings) -> Both<QueueId> {
     }
 }
 
-pub fn about(ends: &Ends, mode: Mode, zero_copy: bool, workers: &str) -> String {
+/// The back end in words, with how each worker's port receives and sends.
+pub fn about(ends: &Ends, mode: Mode, ports: &[&Port], workers: &str) -> String {
     let mode = match (mode, ends.is_one_armed()) {
         (Mode::Bridge, true) => "bridge between VLANs of",
         (Mode::Bridge, false) => "bridge between",
         (Mode::Router, _) => "router between",
     };
-    let copy = if zero_copy { "zero copy" } else { "copied" };
+    let zero_copy = ports.iter().filter(|port| port.is_zero_copy()).count();
+    let copy = match zero_copy {
+        0 => "copied".to_owned(),
+        n if n == ports.len() => "zero copy".to_owned(),
+        n => format!("zero copy by {n} of {} workers", ports.len()),
+    };
+    let parts = match ports.iter().map(|port| port.parts()).max() {
+        Some(parts @ 2..) => format!(", packets of up to {parts} frames"),
+        _ => String::new(),
+    };
     let [inside, outside] = [ends.queues.down, ends.queues.up]
         .map(|queues| fairpath_units::counted(queues as usize, "queue", "queues"));
     format!(
-        "{mode} {} ({inside}) and {} ({outside}), {copy}; {workers}; the kernel forwards without this process",
+        "{mode} {} ({inside}) and {} ({outside}), {copy}{parts}; {workers}; the kernel forwards without this process",
         ends.inside.name, ends.outside.name
     )
 }

@@ -95,7 +95,7 @@ impl Afxdp {
         order.precise = how.precise;
         let mut monitor = load()?;
         lead_packets(&mut monitor, &ends.plan(mode, None)?, &ends, [&port])?;
-        let about = about(&ends, mode, port.is_zero_copy(), &placement.to_string());
+        let about = about(&ends, mode, &[&port], &placement.to_string());
         let worker = Worker {
             port,
             rings,

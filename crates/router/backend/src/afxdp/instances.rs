@@ -19,6 +19,9 @@ use crate::shape::Job;
 
 /// Arrivals that are collected for one call of the scheduler without a departure.
 const GATHERED: usize = 64;
+/// The minimum time from one wake-up to the next one under load: 1 % of the burst of a link, so that no rate is
+/// lost.
+const INTERVAL: Nanos = Nanos(50_000);
 /// How long packets that wait have to leave at the end.
 const FLUSH: Duration = Duration::from_millis(300);
 
@@ -216,8 +219,9 @@ fn capacity_of(outcome: &Outcome) -> u32 {
 impl Schedule for ShapeInstances {
     type Counts = Counts;
 
-    fn begin(_: &mut Forwarder<ShapeInstances>) {
+    fn begin(forwarder: &mut Forwarder<ShapeInstances>) {
         orders::prefer_this_thread();
+        forwarder.moderate(INTERVAL);
     }
 
     fn not_pinned(why: &str) {

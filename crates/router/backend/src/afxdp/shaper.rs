@@ -74,7 +74,7 @@ impl Afxdp {
         let plan = ends.plan(mode, job.config.vlans)?;
         let sockets = ports.iter().map(|opened| &opened.port);
         lead_packets(monitor, &plan, &ends, sockets)?;
-        let zero_copy = ports.iter().all(|opened| opened.port.is_zero_copy());
+        let opened: Vec<&Port> = ports.iter().map(|opened| &opened.port).collect();
         let placements: Vec<String> = ports
             .iter()
             .map(|opened| opened.placement.to_string())
@@ -82,7 +82,7 @@ impl Afxdp {
         let about = about(
             &ends,
             mode,
-            zero_copy,
+            &opened,
             &format!("{count}: {}", placements.join("; ")),
         );
         let mut workers = Vec::new();
