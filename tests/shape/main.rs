@@ -16,6 +16,7 @@ mod framing;
 mod gso;
 mod held;
 mod intact;
+mod jumbo;
 mod latency;
 mod later;
 mod life;

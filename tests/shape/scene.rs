@@ -81,6 +81,12 @@ impl Scene {
         Scene::build(port, builder, Share::Alone(share))
     }
 
+    /// The same with an MTU of 9,000 everywhere.
+    pub fn jumbo(port: &'static str) -> Scene {
+        let share = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+        Scene::build(port, Router::builder().mtu(9000), Share::Against(share))
+    }
+
     /// A router whose server is a round trip of `time` away, alone on this machine.
     pub fn far(port: &'static str, time: Duration) -> Scene {
         let share = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
@@ -390,7 +396,7 @@ impl Counted {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let (ends, recorder) = (Arc::clone(&over), Arc::clone(&seen));
         let receive = move || {
-            let mut bytes = [0; 2048];
+            let mut bytes = [0; 9000];
             while !ends.load(Ordering::Relaxed) {
                 if let Ok(length) = socket.recv(&mut bytes) {
                     assert!(length >= 8);
