@@ -6,7 +6,7 @@ use std::time::Duration;
 use fairpath_testbed::{Need, Offloads, Router, requires};
 use serde_json::Value;
 
-use crate::scene::{Scene, for_a_time, number, queue, settled, snapshot};
+use crate::scene::{Scene, for_a_time, number, queue, settled};
 use crate::workers::{FRAME, MBIT, Senders, captured, excess, give_subscribers, rate, subscriber};
 
 /// Two classes of a site with less than both: 3 + 3 of 4 Mbit/s.
