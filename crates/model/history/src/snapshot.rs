@@ -254,6 +254,9 @@ pub struct QueueWorker {
     pub grants: u64,
     /// Times that it had to wait for a grant.
     pub waits: u64,
+    /// Its present part of the ceiling, bit/s, where each worker is a transmit queue of the kernel. Such parts are no grants.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceil_bps: Option<u64>,
 }
 
 /// A thread that shapes.

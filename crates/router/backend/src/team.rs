@@ -95,15 +95,19 @@ pub struct WorkerFigures {
     pub sent_bytes: Vec<u64>,
     /// Packets that wait.
     pub held: Vec<u64>,
+    /// Its part of the ceiling, bit/s; empty or 0: all workers share one.
+    pub ceil_bps: Vec<u64>,
 }
 
 impl WorkerFigures {
-    fn of(figures: &[Figures]) -> WorkerFigures {
+    /// The part of one worker.
+    pub fn of(figures: &[Figures]) -> WorkerFigures {
         let each = |get: fn(&Figures) -> u64| figures.iter().map(get).collect();
         WorkerFigures {
             sent: each(|figures| figures.sent),
             sent_bytes: each(|figures| figures.sent_bytes),
             held: each(|figures| figures.held),
+            ceil_bps: Vec::new(),
         }
     }
 }

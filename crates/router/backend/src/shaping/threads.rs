@@ -111,6 +111,7 @@ pub fn parts(
             backlog_packets: figures.held.get(node).copied().unwrap_or(0),
             grants,
             waits,
+            ceil_bps: figures.ceil_bps.get(node).copied().filter(|bps| *bps > 0),
         }
     };
     (0..).zip(now).map(part).collect()

@@ -214,17 +214,25 @@ fn parts(out: &mut String, queue: &Queue) -> std::fmt::Result {
             _ => "-".to_owned(),
         };
         let each = part.grants as f64 / part.sent_packets.max(1) as f64;
+        let (what, grants) = match part.ceil_bps {
+            Some(_) => ("queue", String::new()),
+            None => (
+                "worker",
+                format!(
+                    ", {} grants ({each:.3} a packet), waited {} times",
+                    part.grants, part.waits
+                ),
+            ),
+        };
         writeln!(
             out,
-            "  worker {:<11}{share:>5}{:>8}{:>9}{:>9}{:>12}   backlog {}, {} grants ({each:.3} a packet), waited {} times",
+            "  {what:<6} {:<11}{share:>5}{:>8}{:>9}{:>9}{:>12}   backlog {}{grants}",
             part.worker,
-            "",
+            part.ceil_bps.map_or(String::new(), |bps| bits(bps as f64)),
             "",
             bits(part.rate_bps),
             part.sent_packets,
             part.backlog_packets,
-            part.grants,
-            part.waits,
         )?;
     }
     Ok(())

@@ -152,6 +152,7 @@ fn queue() -> Queue {
             backlog_packets: 2,
             grants: 4,
             waits: 3,
+            ceil_bps: Some(5_000_000),
         }],
     }
 }
