@@ -37,6 +37,8 @@ struct __sk_buff {
 	u32 gso_segs;
 	u32 priority;
 	u32 wire_len;
+	u32 tc_classid;
+	u32 queue_mapping;
 	u64 tstamp;
 	u8 tstamp_type;
 } FP_CO_RE;
@@ -64,6 +66,7 @@ enum {
 #define TCX_NEXT    (-1)
 #define TCX_PASS    0 /* to the stack, past all other programs */
 #define TCX_DROP    2
+#define TC_ACT_OK   0 /* of a filter: the class is selected */
 #define XDP_PASS    2
 #define XDP_DROP    1
 #define XDP_ABORTED 0

@@ -5,10 +5,12 @@
  *
  *   mark_egress[_raw]    skb->priority = HTB's major and the minor of the class; _raw for devices
  *                        without a link header (ppp, tun)
+ *   queue_class          a filter of the HTB of one transmit queue: the class of skb->priority, in that tree
  *   police_egress[_raw]  sets the time at which the limit of the class lets a packet leave, if the interface
  *                        has the qdisc fq; else drops what it has no tokens for. All CPUs share a limit
  *
- * HTB puts a packet into the leaf that its priority names, without a filter. The class is that of
+ * HTB puts a packet into the leaf that its priority names, without a filter. With a tree at each queue,
+ * each has another major number than the priority, and the filter selects the minor. The class is that of
  * one end of the packet, by the same rules as elsewhere. Packets without a class go to the minor of
  * class 0. Each of the two images of the rules has a table of minors, so that one store changes
  * both. For limits, the table has their numbers, from 1; 0: no limit. The verdict is "next", except
@@ -34,6 +36,23 @@ struct {
 	__uint(max_entries, 1); /* pages; set before loading */
 	__ulong(map_extra, 2ull << 44);
 } arena SEC(".maps");
+
+/* Spreads a hash whose upper or lower bits selected the queue (2^32 divided by the golden ratio). */
+#define FP_MIX 0x9e3779b1u
+
+/* Classes of a queue whose flows are counted; numbers above share a place. Mirrored in src/mark.rs. */
+#define FP_QUEUE_CLASSES 4096
+
+/*
+ * Flows of a class at a transmit queue: a bit for each value of 64 of the flow's hash. Key: queue times FP_QUEUE_CLASSES
+ * and the lower bits of the minor number. The filter sets bits under the lock of its queue, user space clears them.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* set before loading */
+	__type(key, u32);
+	__type(value, u64);
+} flows SEC(".maps");
 
 /* Counts of a class. */
 struct fp_mark_count {
@@ -61,6 +80,8 @@ struct fp_mark {
 const volatile u64 mark_at = 0;
 /* The end whose class counts: enum fp_end. Set before loading. */
 const volatile u32 mark_end = FP_OF_SENDER;
+/* The major number in marks, in the upper half, for queue_class. Set before loading. */
+const volatile u32 mark_major = 0;
 /* Claim the work area by an atomic bit: softirqs nest on PREEMPT_RT. Set before loading. */
 const volatile u32 mark_softirqs_nest = 0;
 
@@ -239,6 +260,29 @@ SEC("tcx/egress")
 int police_egress_raw(struct __sk_buff *skb)
 {
 	return police_skb(skb, FP_LINK_RAW);
+}
+
+FP_INLINE void count_flow(struct __sk_buff *skb, u32 minor)
+{
+	u32 key = skb->queue_mapping * FP_QUEUE_CLASSES + minor % FP_QUEUE_CLASSES;
+	u64 *seen = bpf_map_lookup_elem(&flows, &key);
+	u64 bit = 1ull << ((bpf_get_hash_recalc(skb) * FP_MIX) >> 26);
+
+	if (seen && !(*seen & bit))
+		*seen |= bit;
+}
+
+/*
+ * A number that is no class of the tree selects its default class. 0 would be the qdisc: past all classes.
+ */
+SEC("tc")
+int queue_class(struct __sk_buff *skb)
+{
+	u32 priority = skb->priority, minor = priority & 0xffff;
+
+	count_flow(skb, minor);
+	skb->tc_classid = (priority & 0xffff0000) == mark_major && minor ? minor : 0xffff;
+	return TC_ACT_OK;
 }
 
 SEC("tcx/egress")

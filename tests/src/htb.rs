@@ -70,6 +70,7 @@ impl Shaped {
             classes,
             end,
             to: MarkTo::Htb(HTB_MAJOR),
+            queues: 0,
         })?;
         Ok(Shaped {
             htb: Htb::open()?,

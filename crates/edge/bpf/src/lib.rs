@@ -48,7 +48,7 @@ pub use forward::{
 pub use impair::{Loss, LossCounts, LossError, LossOptions};
 pub use inject::{Arrived, Fan, InjectError, Injector, Side, Traffic};
 pub use limit::{KernelLimitError, KernelLimits, LimitSpin};
-pub use mark::{Mark, MarkCount, MarkError, MarkOptions, MarkTo, Took};
+pub use mark::{Mark, MarkCount, MarkError, MarkOptions, MarkTo, QueueFlows, Took};
 pub use names::has_map;
 pub use netfilter::{HookedProgram, netfilter_programs};
 pub use netns::netns_cookie;

@@ -220,6 +220,7 @@ mod tests {
                 classes: 1,
                 end: End::Sender,
                 to: MarkTo::Htb(1),
+                queues: 0,
             };
             let mut mark = Mark::load(&options).unwrap();
             mark.set(&Rules::default(), &[2u16]).unwrap();

@@ -106,6 +106,7 @@ fn agree(end: End) {
         classes: CLASSES,
         end,
         to: MarkTo::Htb(MAJOR),
+        queues: 0,
     };
     let mut mark = Mark::load(&options).unwrap();
     let mut native = Classifier::new(CLASSES);

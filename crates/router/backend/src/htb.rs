@@ -183,6 +183,7 @@ impl HtbLink {
             classes: capacity,
             end: side.end(),
             to: MarkTo::Htb(HTB_MAJOR),
+            queues: 0,
         })?;
         let mut line = HtbLink {
             ifindex: link.ifindex,

@@ -217,6 +217,7 @@ impl Program {
             classes: tree.plan.class_table.len() as u32,
             end: side.end(),
             to: MarkTo::Limits,
+            queues: 0,
         };
         let mut mark = Mark::load_with(&options, &excess.limits(&plan))?;
         mark.pace(matches!(excess, Excess::Waits(_)));
