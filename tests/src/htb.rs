@@ -31,6 +31,7 @@ pub fn class(minor: u16, parent: u16, rate_bps: u64, ceil_bps: u64) -> HtbClass 
         cburst_bytes: burst_bytes(ceil_bps, FRAME),
         quantum_bytes: FRAME,
         prio: 0,
+        leaf_bps: ceil_bps,
     }
 }
 

@@ -10,10 +10,13 @@
 //! traffic loses no packet, if packets are sent elsewhere before their class is retired (as with
 //! `fairpath_bpf::Mark`).
 //!
-//! `skb->priority` selects the class of a packet, by the major and minor number of a leaf. No
+//! `skb->priority` selects the class of a packet, by the major and minor number of a leaf. At the root, no
 //! filter is needed or created. Packets without a class go to the default of the tree. Packets that
 //! find no class at all, for example between the creation of the root and of its classes, pass
 //! unshaped and are counted ([`HtbStats::direct_packets`]).
+//!
+//! A tree is at the root of an interface, or at one of its transmit queues below `mq` ([`htb_major`]). Each
+//! tree has its major number. So with queues a filter selects the class ([`Htb::classify`]).
 //!
 //! Sources: tc-htb(8), Linux `net/sched/sch_htb.c`. Deliberately absent: offload into the NIC,
 //! filters, `overhead` and link layers other than Ethernet, and weights between inner classes,
@@ -30,6 +33,7 @@ mod wire;
 use fairpath_units::IfIndex;
 
 use crate::connection::NetlinkError;
+use crate::tc::QdiscPlace;
 
 pub use apply::{Applied, Htb};
 pub use dump::{HtbClassStats, HtbRunning, HtbStats};
@@ -37,11 +41,29 @@ pub use leaf::{CAKE_LEAVES, FIFO_NS, LeafChoice, LeafKind, Leaves};
 
 /// The major number that identifies our trees: `fa1:`.
 pub const HTB_MAJOR: u16 = 0x0fa1;
+/// Transmit queues with a tree each. Their majors follow that of the root.
+pub const MAX_HTB_QUEUES: u16 = 64;
 /// Maximum minor number: `ffff:` belongs to clsact, and the qdisc of a leaf has the number of its
 /// class.
 pub const MAX_MINOR: u16 = 0xfffe;
 /// From the root's child to a leaf (`TC_HTB_MAXDEPTH`).
 pub const MAX_LEVELS: usize = 8;
+
+/// The major number of the tree at a place: that of the root is [`HTB_MAJOR`].
+pub fn htb_major(place: QdiscPlace) -> u16 {
+    match place {
+        QdiscPlace::Root => HTB_MAJOR,
+        QdiscPlace::Queue(queue) => HTB_MAJOR + 1 + queue.min(MAX_HTB_QUEUES),
+    }
+}
+
+/// The place of the tree with this major number.
+fn place_of(major: u16) -> QdiscPlace {
+    match major.checked_sub(HTB_MAJOR + 1) {
+        Some(queue) if queue < MAX_HTB_QUEUES => QdiscPlace::Queue(queue),
+        _ => QdiscPlace::Root,
+    }
+}
 
 /// A class. Rates are bits per second of Ethernet frames without FCS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,12 +85,14 @@ pub struct HtbClass {
     pub quantum_bytes: u32,
     /// 0 to 7; lower numbers borrow first.
     pub prio: u8,
+    /// The rate for which the qdisc of a leaf is made. Another ceiling need not change the qdisc.
+    pub leaf_bps: u64,
 }
 
 /// All of an interface's classes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HtbTree {
-    /// Major number of the root qdisc and of all classes; [`HTB_MAJOR`].
+    /// Major number of the qdisc and of all classes: [`htb_major`] of its place.
     pub major: u16,
     /// The leaf for packets without a class. It cannot change while the tree runs.
     pub default: u16,
@@ -184,6 +208,14 @@ pub enum HtbError {
         minor: u16,
         /// The error of the kernel.
         source: NetlinkError,
+    },
+    /// There is no `mq` with queues.
+    #[error(
+        "shape \"{name}\" by HTB at each queue: its root qdisc is no mq: split the interface first"
+    )]
+    Queues {
+        /// The interface.
+        name: String,
     },
     /// The root could not be created, found or removed.
     #[error("{what} of \"{name}\"{}", no_htb(.source))]

@@ -56,7 +56,8 @@ pub use ethtool::{Channels, Ethtool, Offloads, Rings, Rss};
 pub use flow_hash::{FlowHash, FlowKind};
 pub use htb::{
     Applied, BadHtb, CAKE_LEAVES, Device, FIFO_NS, HTB_MAJOR, Htb, HtbClass, HtbClassStats,
-    HtbError, HtbRunning, HtbStats, HtbTree, LeafChoice, LeafKind, Leaves, MAX_LEVELS, MAX_MINOR,
+    HtbError, HtbRunning, HtbStats, HtbTree, LeafChoice, LeafKind, Leaves, MAX_HTB_QUEUES,
+    MAX_LEVELS, MAX_MINOR, htb_major,
 };
 pub use link::{ArpType, Link, LinkKind, VlanId, XdpAttached, XdpMode};
 pub use links::{Links, NewLink};

@@ -13,6 +13,7 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 use crate::connection::{Connection, NetlinkError, acked, dumped};
 use crate::message::{Request, attr_str, u32_at};
 pub use fq::{Egress, Fq};
+pub(crate) use place::{MQ_HANDLE, queue_parent};
 pub use place::{PlaceError, QdiscPlace, QdiscStats};
 
 pub(crate) const RTM_NEWQDISC: u16 = 36;

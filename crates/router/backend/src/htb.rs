@@ -158,6 +158,7 @@ pub fn tree_of(plan: &HtbPlan) -> HtbTree {
         cburst_bytes: node.cburst_bytes,
         quantum_bytes: node.quantum_bytes,
         prio: 0,
+        leaf_bps: node.ceil_bps,
     };
     HtbTree {
         major: HTB_MAJOR,

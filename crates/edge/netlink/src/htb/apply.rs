@@ -1,16 +1,17 @@
 //! From the running tree to the desired tree.
 
 use std::collections::HashSet;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use netlink_sys::protocols::NETLINK_ROUTE;
 
 use super::diff::{Step, Work, leaf_steps, stale};
-use super::dump::{self, HtbRunning, HtbStats, Root};
+use super::dump::{self, HtbClassStats, HtbRunning, HtbStats, Root};
 use super::leaf::{LeafChoice, LeafKind, Leaves};
 use super::wire;
-use super::{Device, HtbClass, HtbError, HtbTree};
+use super::{Device, HtbClass, HtbError, HtbTree, place_of};
 use crate::connection::{Connection, NetlinkError};
-use crate::tc::Tc;
+use crate::tc::{QdiscPlace, TC_H_ROOT, Tc};
 
 /// HTB in one network namespace.
 #[derive(Debug)]
@@ -113,12 +114,17 @@ impl Htb {
                 kind,
                 major,
             }),
-            _ => {
-                let request = wire::root(device.ifindex, tree);
+            (Root::Standard { parent: 0 }, _) => Err(HtbError::Queues { name: name() }),
+            (found, _) => {
+                let parent = match found {
+                    Root::Standard { parent } => parent,
+                    _ => TC_H_ROOT,
+                };
+                let request = wire::root(device.ifindex, parent, tree);
                 let made = self.connection.command("create root qdisc", request);
                 made.map(|()| None).map_err(|source| HtbError::Root {
                     name: name(),
-                    what: "make HTB the root qdisc",
+                    what: "add HTB to the root or a queue",
                     source,
                 })
             }
@@ -231,6 +237,62 @@ impl Htb {
         Ok(running.as_ref().map(HtbStats::read))
     }
 
+    /// The counters of the classes of our tree, without drops by the qdiscs of leaves. One dump; O(classes).
+    ///
+    /// # Errors
+    /// [`HtbError::Root`]; the tree was removed, for example.
+    pub fn class_stats(
+        &mut self,
+        device: Device<'_>,
+        major: u16,
+    ) -> Result<Vec<HtbClassStats>, HtbError> {
+        let stats = dump::class_stats(&mut self.connection, device, major);
+        stats.map_err(|source| HtbError::Root {
+            name: device.name.to_owned(),
+            what: "list classes",
+            source,
+        })
+    }
+
+    /// Changes running classes, each with the major number of its tree, in this order.
+    ///
+    /// # Errors
+    /// [`HtbError::Class`] names the first class that the kernel did not change. Others are changed.
+    pub fn change(
+        &mut self,
+        device: Device<'_>,
+        classes: &[(u16, HtbClass)],
+    ) -> Result<(), HtbError> {
+        let step = |(major, class): &(u16, HtbClass)| Step {
+            what: "change",
+            minor: class.minor,
+            request: wire::set_class(device.ifindex, *major, class, false),
+        };
+        let steps = classes.iter().map(step).collect();
+        let major = classes.first().map_or(0, |(major, _)| *major);
+        self.run(device, major, steps)
+    }
+
+    /// Adds a program that selects the class of a packet to the tree, or replaces an earlier one. It applies to packets
+    /// whose priority is no class of the tree.
+    ///
+    /// # Errors
+    /// [`HtbError::Root`]: the kernel has no BPF filters, for example.
+    pub fn classify(
+        &mut self,
+        device: Device<'_>,
+        major: u16,
+        program: BorrowedFd<'_>,
+    ) -> Result<(), HtbError> {
+        let request = wire::classifier(device.ifindex, major, program.as_raw_fd());
+        let added = self.connection.command("add BPF filter", request);
+        added.map_err(|source| HtbError::Root {
+            name: device.name.to_owned(),
+            what: "add the filter of HTB",
+            source,
+        })
+    }
+
     /// Removes our tree; the kernel's default returns. True if there was one.
     ///
     /// The kernel drops its waiting packets. The interface always passes packets.
@@ -241,8 +303,11 @@ impl Htb {
         if self.running(device, major)?.is_none() {
             return Ok(false);
         }
-        let removed = Tc::open().and_then(|mut tc| tc.delete_root(device.ifindex));
-        removed.map(|()| true).map_err(|source| HtbError::Root {
+        let removed = Tc::open().and_then(|mut tc| match place_of(major) {
+            QdiscPlace::Root => tc.delete_root(device.ifindex).map(|()| true),
+            queue => tc.take_off(device.ifindex, queue, "htb"),
+        });
+        removed.map_err(|source| HtbError::Root {
             name: device.name.to_owned(),
             what: "remove the root qdisc",
             source,
@@ -277,7 +342,7 @@ impl Htb {
 }
 
 impl HtbRunning {
-    fn empty() -> HtbRunning {
+    pub(super) fn empty() -> HtbRunning {
         HtbRunning {
             default: 0,
             direct_packets: 0,

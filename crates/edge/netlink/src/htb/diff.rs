@@ -133,7 +133,7 @@ pub(super) fn leaf_steps(
     let (ifindex, minor) = (device.ifindex, class.minor);
     let other = running.leaves.contains_key(&minor);
     let remove = other.then(|| leaf::removal(ifindex, major, minor));
-    let make = leaf::request(ifindex, (major, minor), kind, limits, class.ceil_bps);
+    let make = leaf::request(ifindex, (major, minor), kind, limits, class.leaf_bps);
     let step = |request| Step {
         what: "give a queue to",
         minor,
@@ -170,7 +170,7 @@ fn retarget(
         (major, class.minor),
         (leaf.kind?, leaf.limit),
         limits,
-        [before_bps, class.ceil_bps],
+        [before_bps, class.leaf_bps],
     );
     Some(Step {
         what: "change the queue of",

@@ -8,10 +8,10 @@ use std::collections::HashMap;
 
 use super::leaf::{self, LeafKind};
 use super::wire::{self, Header, Kept, RTM_GETTCLASS};
-use super::{Device, HtbError};
+use super::{Device, HtbError, place_of};
 use crate::connection::{Connection, NetlinkError, dumped};
 use crate::message::{Request, attr, attr_str, u32_at, u64_at};
-use crate::tc::{RTM_GETQDISC, TC_H_ROOT, TCA_KIND, TCA_OPTIONS, tcmsg};
+use crate::tc::{QdiscPlace, RTM_GETQDISC, TC_H_ROOT, TCA_KIND, TCA_OPTIONS, queue_parent, tcmsg};
 
 const TCA_STATS2: u16 = 7;
 const TCA_STATS_BASIC: u16 = 1;
@@ -108,10 +108,12 @@ pub struct HtbStats {
     pub direct_packets: u32,
 }
 
-/// The kind of an interface's root.
+/// The qdisc at the place of a tree.
 pub(super) enum Root {
-    /// The kernel's default, which has no handle.
-    Standard,
+    /// The kernel's default, which has no handle. `parent`: of a tree in its place.
+    Standard {
+        parent: u32,
+    },
     Ours,
     Existing {
         kind: String,
@@ -145,30 +147,34 @@ fn qdiscs(
     device: Device<'_>,
     major: u16,
 ) -> Result<(Root, HtbRunning), NetlinkError> {
-    let mut root = Root::Standard;
-    let mut tree = HtbRunning {
-        default: 0,
-        direct_packets: 0,
-        classes: HashMap::new(),
-        leaves: HashMap::new(),
-    };
+    let mut tree = HtbRunning::empty();
     let request = Request::new(RTM_GETQDISC, dumped(), &tcmsg(device.ifindex, 0, 0, 0));
     let found = connection.dump("list qdiscs", &request, |message| {
         let (header, attributes) = Header::read(message.payload)?;
-        (header.ifindex == device.ifindex.0).then(|| (header, Listed::read(&header, attributes)))
+        (header.ifindex == device.ifindex.0).then(|| (header, Listed::read(attributes)))
     })?;
+    let mq = found.iter().find(|(header, listed)| {
+        header.parent == TC_H_ROOT && header.handle != 0 && listed.kind == "mq"
+    });
+    let parent = match (place_of(major), mq) {
+        (QdiscPlace::Root, _) => TC_H_ROOT,
+        (QdiscPlace::Queue(queue), Some((mq, _))) => queue_parent(mq.handle, queue),
+        // There are no queues.
+        (QdiscPlace::Queue(_), None) => return Ok((Root::Standard { parent: 0 }, tree)),
+    };
+    let mut root = Root::Standard { parent };
     for (header, listed) in found {
         let of = (header.parent >> 16) as u16;
-        if header.parent == TC_H_ROOT {
+        if header.parent == parent {
             root = match (listed.kind.as_str(), (header.handle >> 16) as u16) {
-                (_, 0) => Root::Standard,
+                (_, 0) => Root::Standard { parent },
                 ("htb", its) if its == major => Root::Ours,
                 (kind, major) => Root::Existing {
                     kind: kind.to_owned(),
                     major,
                 },
             };
-            (tree.default, tree.direct_packets) = listed.root.unwrap_or_default();
+            (tree.default, tree.direct_packets) = listed.globals.unwrap_or_default();
         } else if of == major {
             let leaf = Leaf {
                 kind: LeafKind::of_name(&listed.kind),
@@ -185,25 +191,25 @@ struct Listed {
     kind: String,
     limit: u32,
     drops: u32,
-    root: Option<(u16, u32)>,
+    /// Default class and direct packets of HTB.
+    globals: Option<(u16, u32)>,
 }
 
 impl Listed {
-    fn read(header: &Header, attributes: &[u8]) -> Listed {
+    fn read(attributes: &[u8]) -> Listed {
         let options = attr(attributes, TCA_OPTIONS);
         let kind = attr_str(attributes, TCA_KIND).unwrap_or_default();
         let limit = LeafKind::of_name(&kind)
             .zip(options)
             .and_then(|(kind, options)| leaf::limit_of(kind, options));
+        let globals = options.filter(|_| kind == "htb");
         Listed {
             kind,
             limit: limit.unwrap_or(0),
             drops: attr(attributes, TCA_STATS2)
                 .and_then(|stats| u32_at(attr(stats, TCA_STATS_QUEUE)?, 8))
                 .unwrap_or(0),
-            root: options
-                .filter(|_| header.parent == TC_H_ROOT)
-                .and_then(wire::read_root),
+            globals: globals.and_then(wire::read_root),
         }
     }
 }
@@ -276,6 +282,16 @@ fn stats_of(minor: u16, parent: u16, leaf: bool, attributes: &[u8]) -> HtbClassS
         tokens_ns: wire::ticks_to_ns(word(own, 3) as i32),
         ctokens_ns: wire::ticks_to_ns(word(own, 4) as i32),
     }
+}
+
+/// The counters of the classes of a tree, without drops by the qdiscs of leaves. Unordered.
+pub(super) fn class_stats(
+    connection: &mut Connection,
+    device: Device<'_>,
+    major: u16,
+) -> Result<Vec<HtbClassStats>, NetlinkError> {
+    let found = classes(connection, device, major)?;
+    Ok(found.into_values().map(|class| class.stats).collect())
 }
 
 impl HtbStats {

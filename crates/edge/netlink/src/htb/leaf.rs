@@ -8,9 +8,10 @@ use std::fmt;
 use fairpath_units::IfIndex;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
 
+use super::place_of;
 use super::wire::handle;
 use crate::message::{Request, attr, u32_at};
-use crate::tc::{RTM_DELQDISC, RTM_NEWQDISC, TCA_KIND, TCA_OPTIONS, tcmsg};
+use crate::tc::{QdiscPlace, RTM_DELQDISC, RTM_NEWQDISC, TCA_KIND, TCA_OPTIONS, tcmsg};
 
 /// Maximum of leaves with CAKE: each has tables of 1 MiB, at any traffic (measured on 7.3, 200
 /// leaves).
@@ -171,6 +172,14 @@ impl Limits {
     }
 }
 
+/// The handle of the qdisc of a leaf: the number of its class. With a tree at each queue, the kernel chooses one.
+fn qdisc_handle(major: u16, minor: u16) -> u32 {
+    match place_of(major) {
+        QdiscPlace::Root => u32::from(minor) << 16,
+        QdiscPlace::Queue(_) => 0,
+    }
+}
+
 /// The qdisc of a leaf.
 ///
 /// `ceil_bps` is the leaf's. Below 2.4 Mbit/s, 5 ms are less than one and a half packets, and
@@ -183,7 +192,7 @@ pub(super) fn request(
     ceil_bps: u64,
 ) -> Request {
     let flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL;
-    let header = tcmsg(ifindex, u32::from(minor) << 16, handle(major, minor), 0);
+    let header = tcmsg(ifindex, qdisc_handle(major, minor), handle(major, minor), 0);
     let request = Request::new(RTM_NEWQDISC, flags, &header).attr_str(TCA_KIND, kind.name());
     let wanted = limits.wanted(kind, ceil_bps);
     match kind {
@@ -218,7 +227,7 @@ pub(super) fn retarget(
     if wanted.limit == running && (kind != LeafKind::FqCodel || wanted == before) {
         return None;
     }
-    let header = tcmsg(ifindex, u32::from(minor) << 16, handle(major, minor), 0);
+    let header = tcmsg(ifindex, qdisc_handle(major, minor), handle(major, minor), 0);
     let request = Request::new(RTM_NEWQDISC, NLM_F_REQUEST, &header);
     let request = request.attr_str(TCA_KIND, kind.name());
     Some(match kind {

@@ -18,6 +18,7 @@ fn class(minor: u16, parent: u16) -> HtbClass {
         cburst_bytes: 3000,
         quantum_bytes: 1514,
         prio: 0,
+        leaf_bps: 2_000_000,
     }
 }
 

@@ -4,10 +4,13 @@
 //! (`/proc/net/psched`). Classes are compared in that form, so that rounding is not reported as a
 //! change each time.
 
+use std::os::fd::RawFd;
+
 use fairpath_units::IfIndex;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST};
 
 use super::{HtbClass, HtbTree};
+use crate::connection::acked;
 use crate::message::{Request, attr, u16_at, u32_at, u64_at};
 use crate::tc::{RTM_NEWQDISC, TCA_KIND, TCA_OPTIONS, TCMSG_LEN, tcmsg};
 
@@ -19,7 +22,14 @@ const TCA_HTB_INIT: u16 = 2;
 const TCA_HTB_RATE64: u16 = 6;
 const TCA_HTB_CEIL64: u16 = 7;
 const TC_LINKLAYER_ETHERNET: u8 = 1;
-const TC_H_ROOT: u32 = 0xffff_ffff;
+const RTM_NEWTFILTER: u16 = 44;
+const TCA_BPF_CLASSID: u16 = 3;
+const TCA_BPF_FD: u16 = 6;
+const TCA_BPF_NAME: u16 = 7;
+const TCA_BPF_FLAGS: u16 = 8;
+/// The program selects the class, and its verdict is that of the filter.
+const TCA_BPF_FLAG_ACT_DIRECT: u32 = 1;
+const ETH_P_ALL: u16 = 3;
 /// `PSCHED_SHIFT`: a tick is 64 ns.
 const TICK_NS: u64 = 64;
 /// `struct tc_htb_opt`: two rate specifications of 12 bytes, then words.
@@ -141,19 +151,35 @@ pub(super) fn delete_class(ifindex: IfIndex, major: u16, minor: u16) -> Request 
     Request::new(RTM_DELTCLASS, NLM_F_REQUEST, &header)
 }
 
-/// The root qdisc, replacing the existing one.
-pub(super) fn root(ifindex: IfIndex, tree: &HtbTree) -> Request {
+/// The qdisc of a tree at this parent, replacing the existing one.
+pub(super) fn root(ifindex: IfIndex, parent: u32, tree: &HtbTree) -> Request {
     const VERSION: u32 = 3;
     // Without effect: every class has its quantum.
     const RATE_TO_QUANTUM: u32 = 10;
     let flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_REPLACE;
-    let header = tcmsg(ifindex, handle(tree.major, 0), TC_H_ROOT, 0);
+    let header = tcmsg(ifindex, handle(tree.major, 0), parent, 0);
     let globals = [VERSION, RATE_TO_QUANTUM, tree.default.into(), 0, 0];
     let globals: Vec<u8> = globals.iter().flat_map(|word| word.to_ne_bytes()).collect();
     Request::new(RTM_NEWQDISC, flags, &header)
         .acked()
         .attr_str(TCA_KIND, "htb")
         .nest(TCA_OPTIONS, |r| r.attr(TCA_HTB_INIT, &globals))
+}
+
+/// The filter of a tree: a program that sets the minor number of the class (`tc_classid`). It replaces an earlier one.
+pub(super) fn classifier(ifindex: IfIndex, major: u16, program: RawFd) -> Request {
+    const PRIORITY: u32 = 1 << 16;
+    const FILTER: u32 = 1;
+    let info = PRIORITY | u32::from(ETH_P_ALL.to_be());
+    let header = tcmsg(ifindex, FILTER, handle(major, 0), info);
+    Request::new(RTM_NEWTFILTER, acked(NLM_F_CREATE), &header)
+        .attr_str(TCA_KIND, "bpf")
+        .nest(TCA_OPTIONS, |r| {
+            r.attr_u32(TCA_BPF_FD, program as u32)
+                .attr_str(TCA_BPF_NAME, "fairpath_class")
+                .attr_u32(TCA_BPF_FLAGS, TCA_BPF_FLAG_ACT_DIRECT)
+                .attr_u32(TCA_BPF_CLASSID, handle(major, 0))
+        })
 }
 
 /// Default class and packets that passed unshaped, of a root's options (`struct tc_htb_glob`).
@@ -200,6 +226,7 @@ mod tests {
             cburst_bytes: 20_000,
             quantum_bytes: 1514,
             prio: 3,
+            leaf_bps: 2 * rate_bps,
         }
     }
 

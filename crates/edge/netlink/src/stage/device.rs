@@ -6,7 +6,7 @@ use super::{Stage, StageError, StageKind, absent};
 use crate::connection::{Connection, dumped};
 use crate::htb::{Device, HTB_MAJOR};
 use crate::message::{Request, attr_str};
-use crate::tc::{Qdisc, TCA_KIND, TCMSG_LEN, Tc, tcmsg};
+use crate::tc::{MQ_HANDLE, Qdisc, TCA_KIND, TCMSG_LEN, Tc, tcmsg};
 
 const RTM_GETTFILTER: u16 = 46;
 const CLSACT_INGRESS: u32 = 0xffff_fff2;
@@ -41,7 +41,11 @@ pub(super) fn filters_and_roots(devices: &[Device<'_>]) -> Result<Vec<Stage>, St
 
 /// The kernel's default, which has no handle, or ours.
 fn is_standard(qdisc: &Qdisc) -> bool {
-    let ours = qdisc.kind == "htb" && qdisc.handle >> 16 == u32::from(HTB_MAJOR);
+    let ours = match qdisc.kind.as_str() {
+        "htb" => qdisc.handle >> 16 == u32::from(HTB_MAJOR),
+        "mq" => qdisc.handle == MQ_HANDLE,
+        _ => false,
+    };
     qdisc.handle == 0 || ours
 }
 

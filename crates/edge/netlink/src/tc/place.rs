@@ -19,7 +19,7 @@ const TCA_STATS_BASIC: u16 = 1;
 const TCA_STATS_QUEUE: u16 = 3;
 const TCA_STATS_PKT64: u16 = 8;
 /// Handle of our `mq`: the default one has none, and can have no children.
-const MQ_HANDLE: u32 = 0xfa1c_0000;
+pub(crate) const MQ_HANDLE: u32 = 0xfa1c_0000;
 
 /// The place of a qdisc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -154,18 +154,21 @@ impl Tc {
     /// [`PlaceError`]; names the root of another program.
     pub fn split(&mut self, ifindex: IfIndex) -> Result<u16, PlaceError> {
         let root = self.at(ifindex, QdiscPlace::Root)?.map(|(root, _)| root);
-        match root {
-            Some(root) if root.kind == "mq" && root.handle != 0 => {}
+        let mq = match root {
+            Some(root) if root.kind == "mq" && root.handle != 0 => root.handle,
             Some(root) if root.handle != 0 => return Err(existing(root)),
             _ => self
                 .make(ifindex, MQ_HANDLE, TC_H_ROOT, "mq", 0)
                 .map_err(|error| match error.errno() {
                     Some(libc::EOPNOTSUPP) => PlaceError::OneQueue { ifindex },
-                    _ => error.into(),
-                })?,
-        }
+                    _ => PlaceError::from(error),
+                })
+                .map(|()| MQ_HANDLE)?,
+        };
         let request = Request::new(RTM_GETTCLASS, dumped(), &tcmsg(ifindex, 0, 0, 0));
-        let queue = |message: &Received<'_>| u32_at(message.payload, 8);
+        // Qdiscs of queues have classes, too.
+        let is_queue = |handle: &u32| handle & 0xffff_0000 == mq & 0xffff_0000;
+        let queue = |message: &Received<'_>| u32_at(message.payload, 8).filter(is_queue);
         let queues = self.connection.dump("list queues", &request, queue)?;
         Ok(queues.len() as u16)
     }
@@ -265,9 +268,13 @@ impl Tc {
     }
 }
 
-/// The class of a queue: minor numbers start at 1.
 fn under(mq: &Qdisc, queue: u16) -> u32 {
-    mq.handle & 0xffff_0000 | (u32::from(queue) + 1)
+    queue_parent(mq.handle, queue)
+}
+
+/// The class of a queue below an `mq` of this handle: minor numbers start at 1.
+pub(crate) fn queue_parent(mq: u32, queue: u16) -> u32 {
+    mq & 0xffff_0000 | (u32::from(queue) + 1)
 }
 
 fn existing(there: Qdisc) -> PlaceError {
