@@ -51,7 +51,7 @@ pub struct Claim {
 }
 
 /// A demand that is met may grow by so much until the next turn.
-const GROWTH: f64 = 1.25;
+pub(crate) const GROWTH: f64 = 1.25;
 /// A demand that is met is at least this share of the rate: a class that begins must not wait for a turn.
 const BEGIN: f64 = 0.001;
 

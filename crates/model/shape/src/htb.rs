@@ -16,14 +16,18 @@
 //! are listed in [`HtbPlan::unkept`]; a node that splits by DSCP is refused.
 
 mod numbers;
+mod queues;
 mod rates;
 mod sizes;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+
 use fairpath_core::sched::{COST_ONE, NodeConfig};
 use fairpath_sched::tree::Tree;
 
+pub use queues::{QUEUE_INTERVAL_NS, QueueChange, QueueCounts, QueueRates};
 pub use rates::{MIN_BPS, UNLIMITED_BPS};
 pub use sizes::{
     GSO_BYTES, LATENESS_NS, MAX_QUANTUM_BYTES, MIN_QUANTUM_BYTES, TURN_NS, base_quantum_bytes,
@@ -131,22 +135,22 @@ struct Node {
 
 /// What the tree is for HTB.
 ///
-/// `frame_bytes` is the interface's largest frame without FCS; `major` the root's number, which is no
-/// minor; `running` returns the parent of a running minor, and whether it is a leaf. O(nodes).
+/// `frame_bytes` is the interface's largest frame without FCS; `majors` the numbers of qdiscs of trees, which are no
+/// minors; `running` returns the parent of a running minor, and whether it is a leaf. O(nodes).
 ///
 /// # Errors
 /// [`HtbPlanError`] names what HTB cannot have.
 pub fn htb_plan(
     tree: &Tree,
     frame_bytes: u32,
-    major: u16,
+    majors: Range<u16>,
     running: impl Fn(u16) -> Option<(u16, bool)>,
 ) -> Result<HtbPlan, HtbPlanError> {
     let mut nodes = trim(&tree.plan.nodes);
     let default = default_leaf(tree, &mut nodes);
-    refuse(tree, &nodes)?;
+    refuse(tree, &nodes, MAX_HTB_CLASSES + 1 - majors.len().max(1))?;
     let rates = rates::rates(&nodes);
-    let minors = numbers::numbers(tree, &nodes, (default, major), running);
+    let minors = numbers::numbers(tree, &nodes, (default, majors), running);
     let siblings = Siblings::of(&nodes);
     let class = |(at, node): (usize, &Node)| {
         let [rate_bps, ceil_bps] = rates.of[at];
@@ -231,9 +235,9 @@ fn default_leaf(tree: &Tree, nodes: &mut Vec<Node>) -> usize {
     nodes.len() - 1
 }
 
-fn refuse(tree: &Tree, nodes: &[Node]) -> Result<(), HtbPlanError> {
+fn refuse(tree: &Tree, nodes: &[Node], most: usize) -> Result<(), HtbPlanError> {
     let name = |node: &Node| tree.names.node(node.id).to_owned();
-    if nodes.len() > MAX_HTB_CLASSES {
+    if nodes.len() > most {
         return Err(HtbPlanError::TooMany {
             classes: nodes.len(),
         });

@@ -231,7 +231,7 @@ impl HtbLink {
             .as_ref()
             .map(|r| r.classes().map(|(m, p, l)| (m, (p, l))).collect())
             .unwrap_or_default();
-        let plan = htb_plan(tree, self.frame_bytes, HTB_MAJOR, |minor| {
+        let plan = htb_plan(tree, self.frame_bytes, HTB_MAJOR..HTB_MAJOR + 1, |minor| {
             known.get(&minor).copied()
         })?;
         let too_low = |node: &&HtbNode| node.rate_bps.min(node.ceil_bps) < MIN_BPS;

@@ -4,6 +4,8 @@
 //! that is free is its number. So a node's number may depend on others that came before it, but what
 //! is there is never asked to move.
 
+use std::ops::Range;
+
 use fairpath_sched::tree::Tree;
 
 use super::{DEFAULT_MINOR, Node};
@@ -12,11 +14,11 @@ use super::{DEFAULT_MINOR, Node};
 pub(super) fn numbers(
     tree: &Tree,
     nodes: &[Node],
-    (default, major): (usize, u16),
+    (default, majors): (usize, Range<u16>),
     running: impl Fn(u16) -> Option<(u16, bool)>,
 ) -> Vec<u16> {
     let mut taken = vec![false; usize::from(u16::MAX) + 1];
-    for reserved in [0, DEFAULT_MINOR, u16::MAX, major] {
+    for reserved in majors.chain([0, DEFAULT_MINOR, u16::MAX]) {
         taken[usize::from(reserved)] = true;
     }
     let mut minors: Vec<u16> = Vec::with_capacity(nodes.len());

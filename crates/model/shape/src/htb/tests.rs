@@ -48,7 +48,7 @@ fn on_link(nodes: &[Written<'_>], bps: u64) -> Tree {
 }
 
 fn plan(tree: &Tree) -> HtbPlan {
-    htb_plan(tree, FRAME, MAJOR, |_| None).unwrap()
+    htb_plan(tree, FRAME, MAJOR..MAJOR + 1, |_| None).unwrap()
 }
 
 fn named<'a>(plan: &'a HtbPlan, tree: &Tree, name: &str) -> &'a HtbNode {
@@ -161,7 +161,7 @@ fn htb_limitations_are_listed_or_refused() {
         ("calls", "a", "match = { dscp = [\"EF\"] }"),
         ("rest", "a", "match = { dscp = [\"*\"] }"),
     ]);
-    let refused = htb_plan(&split, FRAME, MAJOR, |_| None).unwrap_err();
+    let refused = htb_plan(&split, FRAME, MAJOR..MAJOR + 1, |_| None).unwrap_err();
     assert_eq!(refused, HtbPlanError::Split { node: "a".into() });
 }
 
@@ -214,7 +214,7 @@ fn a_tree_deeper_than_htb_is_refused() {
             "match = { class = [8] }",
         ][at];
     }
-    let refused = htb_plan(&tree(&nodes), FRAME, MAJOR, |_| None).unwrap_err();
+    let refused = htb_plan(&tree(&nodes), FRAME, MAJOR..MAJOR + 1, |_| None).unwrap_err();
     assert!(
         matches!(&refused, HtbPlanError::TooDeep { node, level: 9 } if node == "n8"),
         "{refused}"
@@ -226,7 +226,7 @@ fn more_classes_than_htb_numbers_are_refused() {
     let mut tree = tree(&[("root", "", ""), ("other", "root", REST)]);
     let leaf = tree.plan.nodes[1];
     tree.plan.nodes.resize(MAX_HTB_CLASSES + 1, leaf);
-    let refused = htb_plan(&tree, FRAME, MAJOR, |_| None).unwrap_err();
+    let refused = htb_plan(&tree, FRAME, MAJOR..MAJOR + 1, |_| None).unwrap_err();
     let classes = MAX_HTB_CLASSES + 1;
     assert_eq!(refused, HtbPlanError::TooMany { classes });
 }
@@ -295,9 +295,9 @@ proptest! {
         let (first, second) = (network(&one, 100_000_000), network(&two, 100_000_000));
         let before = plan(&first);
         let there = running(&before);
-        let again = htb_plan(&first, FRAME, MAJOR, |minor| there.get(&minor).copied()).unwrap();
+        let again = htb_plan(&first, FRAME, MAJOR..MAJOR + 1, |minor| there.get(&minor).copied()).unwrap();
         prop_assert_eq!(&again, &before);
-        let after = htb_plan(&second, FRAME, MAJOR, |minor| there.get(&minor).copied()).unwrap();
+        let after = htb_plan(&second, FRAME, MAJOR..MAJOR + 1, |minor| there.get(&minor).copied()).unwrap();
         for class in &after.classes {
             let was = there.get(&class.minor);
             prop_assert!(was.is_none_or(|was| *was == (class.parent, class.leaf)));
