@@ -2,19 +2,22 @@
 //! their classes.
 //!
 //! Everything is in the kernel: it continues after this process ends, and the next process continues with
-//! differences. There are no sojourn times, and drops by reason only as far as the leaf counts them.
+//! differences. With several workers configured, each transmit queue has a tree (`htb/queues.rs`). There are no sojourn times, and drops by reason only as far as the leaf counts them.
+
+mod queues;
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use anyhow::{Context, bail};
 use fairpath_bpf::{Attached, Mark, MarkCount, MarkOptions, MarkTo, Pins, RttMonitor, Took};
 use fairpath_core::sched::{Account, Drop as Reason, NodeStats, Op, OpKind, Setting};
 use fairpath_netlink::{
     ArpType, Device, FIFO_NS, HTB_MAJOR, Htb, HtbClass, HtbClassStats, HtbTree, LeafKind, Leaves,
-    Link, Links,
+    Link, Links, MAX_HTB_QUEUES, QdiscPlace, htb_major,
 };
 use fairpath_sched::tree::Tree;
-use fairpath_shape::htb::{DEFAULT_MINOR, HtbNode, HtbPlan, htb_plan};
+use fairpath_shape::htb::{DEFAULT_MINOR, HtbNode, HtbPlan, QUEUE_INTERVAL_NS, htb_plan};
 use fairpath_shape::{Both, Lines, Places, Side};
 use fairpath_units::{IfIndex, counted, quantity::written};
 
@@ -22,6 +25,9 @@ use crate::Via;
 use crate::description::{Description, Refusal, Shapes, always_ready};
 use crate::prepared::Prepared;
 use crate::shape::{Backend, Ended, Job, Reading};
+use crate::team::WorkerFigures;
+
+use self::queues::Queues;
 
 /// Ethernet's header, which an MTU does not count.
 const ETHERNET: u32 = 14;
@@ -93,8 +99,12 @@ struct HtbLink {
     tree: Tree,
     plan: HtbPlan,
     places: Places,
-    /// Classes of HTB that are to go once they are empty.
-    stale: Vec<u16>,
+    /// Trees at transmit queues; none: the tree is at the root.
+    queues: Option<Queues>,
+    /// Classes of HTB that are to go once they are empty, by tree.
+    stale: Vec<(u16, Vec<u16>)>,
+    /// Packets that left with a queue that was removed, by node: at the last two readings.
+    lost: [Vec<u64>; 2],
     /// Counted by HTB before this program marked, by node: it came by an earlier one's marks.
     before: Vec<u64>,
     leaf: LeafKind,
@@ -147,9 +157,9 @@ impl Kernel {
     }
 }
 
-/// Converts a plan for netlink.
-pub fn tree_of(plan: &HtbPlan) -> HtbTree {
-    let class = |node: &HtbNode| HtbClass {
+/// Converts a class for netlink. `leaf_bps`: the rate for which the qdisc of a leaf is made.
+fn class_of(node: &HtbNode, leaf_bps: u64) -> HtbClass {
+    HtbClass {
         minor: node.minor,
         parent: node.parent,
         rate_bps: node.rate_bps,
@@ -158,12 +168,24 @@ pub fn tree_of(plan: &HtbPlan) -> HtbTree {
         cburst_bytes: node.cburst_bytes,
         quantum_bytes: node.quantum_bytes,
         prio: 0,
-        leaf_bps: node.ceil_bps,
-    };
+        leaf_bps,
+    }
+}
+
+/// Converts a plan for netlink.
+pub fn tree_of(plan: &HtbPlan) -> HtbTree {
+    tree_at(plan, HTB_MAJOR, plan.classes.iter().cloned())
+}
+
+/// The same with the major number of its place, and the rates of its classes there.
+fn tree_at(plan: &HtbPlan, major: u16, classes: impl Iterator<Item = HtbNode>) -> HtbTree {
+    let classes = classes.zip(&plan.classes);
     HtbTree {
-        major: HTB_MAJOR,
+        major,
         default: DEFAULT_MINOR,
-        classes: plan.classes.iter().map(class).collect(),
+        classes: classes
+            .map(|(class, whole)| class_of(&class, whole.ceil_bps))
+            .collect(),
         leaves: Leaves::Best,
         limit_packets: plan.limit_packets,
         frame_bytes: plan.frame_bytes,
@@ -180,12 +202,31 @@ impl HtbLink {
         let raw = !matches!(link.arp_type, ArpType::Ethernet | ArpType::Loopback);
         let tree = job.lines.trees.get(side);
         let capacity = tree.plan.class_table.len() as u32 + SPARE_CLASSES;
+        let device = Device {
+            ifindex: link.ifindex,
+            name: &link.name,
+        };
+        let (queues, why) = match job.config.workers {
+            Some(workers) if workers > 1 => match queues::split(device, tree.plan.nodes.len())? {
+                Ok(queues) => (Some(Queues::new(device, queues)?), None),
+                Err(why) => (None, Some(why)),
+            },
+            _ => (None, None),
+        };
+        if queues.is_none() {
+            queues::join(device)?;
+        }
         let mark = Mark::load(&MarkOptions {
             classes: capacity,
             end: side.end(),
             to: MarkTo::Htb(HTB_MAJOR),
-            queues: 0,
+            queues: queues
+                .as_ref()
+                .map_or(0, |queues| queues.lock().rates.queues() as u16),
         })?;
+        if let Some(queues) = &queues {
+            queues.lock().flows = Some(mark.queue_flows()?);
+        }
         let mut line = HtbLink {
             ifindex: link.ifindex,
             name: link.name.clone(),
@@ -197,11 +238,17 @@ impl HtbLink {
             tree: tree.clone(),
             plan: HtbPlan::default(),
             places: Places::of(tree),
+            queues,
             stale: Vec::new(),
+            lost: Default::default(),
             before: Vec::new(),
             leaf: LeafKind::Fifo,
         };
         let mut note = line.apply(tree)?;
+        if let Some(why) = why {
+            note.push_str(&format!(", at its root: {why}"));
+        }
+        line.classify()?;
         line.mark.set(job.rules, &line.plan.minors)?;
         let took = match pins {
             Some(pins) => line
@@ -214,6 +261,9 @@ impl HtbLink {
         };
         line.count_what_was()?;
         line.retire();
+        if let Some(queues) = &mut line.queues {
+            queues.run(side)?;
+        }
         if took == Took::Over {
             note.push_str(", continued");
         }
@@ -226,12 +276,13 @@ impl HtbLink {
             ifindex: self.ifindex,
             name: &self.name,
         };
-        let running = self.htb.running(device, HTB_MAJOR)?;
+        let majors = self.majors();
+        let running = self.htb.running(device, majors.start)?;
         let known: HashMap<u16, (u16, bool)> = running
             .as_ref()
             .map(|r| r.classes().map(|(m, p, l)| (m, (p, l))).collect())
             .unwrap_or_default();
-        let plan = htb_plan(tree, self.frame_bytes, HTB_MAJOR..HTB_MAJOR + 1, |minor| {
+        let plan = htb_plan(tree, self.frame_bytes, self.reserved(), |minor| {
             known.get(&minor).copied()
         })?;
         let too_low = |node: &&HtbNode| node.rate_bps.min(node.ceil_bps) < MIN_BPS;
@@ -244,13 +295,34 @@ impl HtbLink {
                 class.map_or("line", |name| name)
             );
         }
-        let applied = self.htb.apply(device, &tree_of(&plan), false)?;
+        let mut division = self.queues.as_ref().map(Queues::lock);
+        if let Some(division) = &mut division {
+            division.follow(&plan)?;
+        }
+        let (mut stale, mut leaves) = (Vec::new(), None);
+        for (queue, major) in majors.clone().enumerate() {
+            let wanted = match &division {
+                Some(division) => tree_at(&plan, major, division.rates.classes(queue)),
+                None => tree_of(&plan),
+            };
+            let applied = self.htb.apply(device, &wanted, false)?;
+            stale.push((major, applied.stale));
+            leaves = leaves.or(applied.leaves);
+        }
+        drop(division);
         let classes = counted(plan.classes.len(), "class", "classes");
         let mut note = format!("{} by HTB, {classes}", self.name);
-        if let Some(running) = self.htb.running(device, HTB_MAJOR)? {
+        if self.queues.is_some() {
+            note.push_str(&format!(
+                " at each of {} transmit queues, whose rates are divided every {} ms while this process runs",
+                majors.len(),
+                QUEUE_INTERVAL_NS / 1_000_000
+            ));
+        }
+        if let Some(running) = self.htb.running(device, majors.start)? {
             self.leaf = running.leaf_kind(DEFAULT_MINOR).unwrap_or(LeafKind::Fifo);
         }
-        if let Some(leaves) = &applied.leaves {
+        if let Some(leaves) = &leaves {
             note.push_str(&format!(" with leaves {leaves}"));
         }
         if plan.shrunk > 0 {
@@ -286,50 +358,111 @@ impl HtbLink {
                 note.push_str(&format!(" and {} more", plan.unkept.len() - 1));
             }
         }
-        self.stale = applied.stale;
+        self.stale = stale;
         self.plan = plan;
         self.tree = tree.clone();
         self.places = Places::of(tree);
         Ok(note)
     }
 
-    /// Removes what is stale and empty.
-    fn retire(&mut self) {
-        if self.stale.is_empty() {
-            return;
-        }
-        let (ifindex, name) = (self.ifindex, &self.name);
-        match self
-            .htb
-            .retire(Device { ifindex, name }, HTB_MAJOR, &self.stale, false)
-        {
-            Ok(left) => self.stale = left,
-            Err(error) => tracing::warn!("remove old classes: {error}"),
+    /// The major numbers of the trees.
+    fn majors(&self) -> Range<u16> {
+        match &self.queues {
+            None => HTB_MAJOR..HTB_MAJOR + 1,
+            Some(queues) => {
+                let first = htb_major(QdiscPlace::Queue(0));
+                first..first + queues.lock().rates.queues() as u16
+            }
         }
     }
 
-    fn stats(&mut self) -> anyhow::Result<Vec<Option<HtbClassStats>>> {
-        let (ifindex, name) = (self.ifindex, &self.name);
-        let stats = self.htb.stats(Device { ifindex, name }, HTB_MAJOR)?;
-        let stats = stats.with_context(|| {
-            format!("the tree on {:?} was removed by another program", self.name)
-        })?;
-        let of_minor: HashMap<u16, HtbClassStats> = stats
-            .classes
-            .into_iter()
-            .map(|class| (class.minor, class))
-            .collect();
-        let mut by_node = vec![None; self.tree.plan.nodes.len() + 1];
-        for class in &self.plan.classes {
-            by_node[class.node as usize] = of_minor.get(&class.minor).copied();
+    /// Numbers that classes do not get.
+    fn reserved(&self) -> Range<u16> {
+        match self.queues {
+            None => HTB_MAJOR..HTB_MAJOR + 1,
+            Some(_) => HTB_MAJOR..HTB_MAJOR + 1 + MAX_HTB_QUEUES,
         }
-        Ok(by_node)
+    }
+
+    /// At each queue, the class of a packet is that of its mark.
+    fn classify(&mut self) -> anyhow::Result<()> {
+        let majors = self.majors();
+        let (ifindex, name) = (self.ifindex, &self.name);
+        for major in majors.filter(|_| self.queues.is_some()) {
+            let program = self.mark.queue_class();
+            (self.htb).classify(Device { ifindex, name }, major, program)?;
+        }
+        Ok(())
+    }
+
+    /// Removes what is stale and empty.
+    fn retire(&mut self) {
+        let (ifindex, name) = (self.ifindex, &self.name);
+        for (major, stale) in &mut self.stale {
+            if stale.is_empty() {
+                continue;
+            }
+            match (self.htb).retire(Device { ifindex, name }, *major, stale, false) {
+                Ok(left) => *stale = left,
+                Err(error) => tracing::warn!("remove old classes: {error}"),
+            }
+        }
+    }
+
+    /// Counters by node, of each tree.
+    fn stats_of_trees(&mut self) -> anyhow::Result<Vec<Vec<HtbClassStats>>> {
+        let majors = self.majors();
+        let (ifindex, name) = (self.ifindex, &self.name);
+        let mut all = Vec::new();
+        for major in majors {
+            let stats = self.htb.stats(Device { ifindex, name }, major)?;
+            let stats = stats.with_context(|| {
+                format!("the tree on {:?} was removed by another program", self.name)
+            })?;
+            let of_minor: HashMap<u16, HtbClassStats> = stats
+                .classes
+                .into_iter()
+                .map(|class| (class.minor, class))
+                .collect();
+            let mut by_node = vec![HtbClassStats::default(); self.tree.plan.nodes.len() + 1];
+            for class in &self.plan.classes {
+                by_node[class.node as usize] =
+                    of_minor.get(&class.minor).copied().unwrap_or_default();
+            }
+            all.push(by_node);
+        }
+        Ok(all)
+    }
+
+    /// Counters by node, of all trees together.
+    fn stats(&mut self) -> anyhow::Result<Vec<HtbClassStats>> {
+        Ok(sum_of(&self.stats_of_trees()?))
+    }
+
+    /// Packets by node that left with a queue that was removed (`ethtool -L`), which the kernel does not count. `early`: marks
+    /// that were counted before `stats`. A packet between both is at the next reading in its class.
+    fn lost(&mut self, early: &[MarkCount], stats: &[HtbClassStats]) -> Vec<u64> {
+        let [last, known] = &mut self.lost;
+        last.resize(stats.len(), 0);
+        known.resize(stats.len(), 0);
+        for (node, class) in stats.iter().enumerate() {
+            let marked = early.get(node).map_or(0, |count| count.packets);
+            let all = marked + self.before.get(node).copied().unwrap_or(0);
+            // A GSO packet that waits is one packet.
+            let now = match class.backlog_packets {
+                0 => all.saturating_sub(class.all()),
+                _ => continue,
+            };
+            known[node] = known[node].max(now.min(last[node]));
+            last[node] = now;
+        }
+        known.clone()
     }
 
     /// Counts the packets before this program marked: all that HTB counts now.
     fn count_what_was(&mut self) -> anyhow::Result<()> {
-        let counted = |stats: &Option<HtbClassStats>| stats.as_ref().map_or(0, HtbSum::all);
-        self.before = self.stats()?.iter().map(counted).collect();
+        self.before = self.stats()?.iter().map(HtbSum::all).collect();
+        self.lost = Default::default();
         Ok(())
     }
 
@@ -347,7 +480,7 @@ impl HtbLink {
     /// Returns the number of packets in the tree.
     fn end(mut self, pins: Option<&Pins>, ended: &mut Ended) -> u64 {
         let stats = self.stats().unwrap_or_default();
-        let waited = (stats.iter().flatten())
+        let waited = (stats.iter())
             .map(|class| u64::from(class.backlog_packets))
             .sum();
         self.attached = None;
@@ -359,7 +492,12 @@ impl HtbLink {
             ifindex: self.ifindex,
             name: &self.name,
         };
-        if matches!(self.htb.running(device, HTB_MAJOR), Ok(Some(_))) {
+        let majors = self.majors();
+        // The thread ends.
+        if self.queues.take().is_some() {
+            let removed = queues::remove(&mut self.htb, device, majors.len() as u16);
+            ended.note(removed.map_err(Into::into));
+        } else if matches!(self.htb.running(device, HTB_MAJOR), Ok(Some(_))) {
             let removed = self.htb.remove(device, HTB_MAJOR);
             ended.note(removed.map(drop).map_err(Into::into));
         }
@@ -383,6 +521,34 @@ impl HtbSum for HtbClassStats {
     }
 }
 
+/// Sums of counters by node.
+fn sum_of(trees: &[Vec<HtbClassStats>]) -> Vec<HtbClassStats> {
+    let mut trees = trees.iter();
+    let mut sums = trees.next().cloned().unwrap_or_default();
+    for tree in trees {
+        for (sum, class) in sums.iter_mut().zip(tree) {
+            sum.bytes += class.bytes;
+            sum.packets += class.packets;
+            sum.drops = sum.drops.wrapping_add(class.drops);
+            sum.backlog_bytes = sum.backlog_bytes.saturating_add(class.backlog_bytes);
+            sum.backlog_packets += class.backlog_packets;
+        }
+    }
+    sums
+}
+
+/// The counters of a class as of a node.
+fn counts_of(stats: &[HtbClassStats], node: u32) -> NodeStats {
+    let class = stats.get(node as usize).copied().unwrap_or_default();
+    NodeStats {
+        sent: class.packets,
+        sent_bytes: class.bytes,
+        packets: class.backlog_packets,
+        bytes: class.backlog_bytes,
+        ..NodeStats::default()
+    }
+}
+
 impl Backend for Kernel {
     fn via(&self) -> Via {
         Via::Kernel
@@ -399,17 +565,16 @@ impl Backend for Kernel {
                 continue;
             };
             line.retire();
-            let (stats, marked) = (line.stats()?, line.marked());
+            let early = line.queues.as_ref().map(|_| line.marked());
+            let trees = line.stats_of_trees()?;
+            let (stats, marked) = (sum_of(&trees), line.marked());
+            let lost = early.map_or(Vec::new(), |early| line.lost(&early, &stats));
             let reason = match line.leaf {
                 LeafKind::Fifo => Reason::QueueFull,
                 _ => Reason::Policy,
             };
             let figures = line.places.read(|node| {
-                let class = stats
-                    .get(node as usize)
-                    .copied()
-                    .flatten()
-                    .unwrap_or_default();
+                let class = stats.get(node as usize).copied().unwrap_or_default();
                 let before = line.before.get(node as usize).copied().unwrap_or(0);
                 let arrived = marked.get(node as usize).copied().unwrap_or_default();
                 let mut account = Account {
@@ -417,20 +582,30 @@ impl Backend for Kernel {
                     arrived_bytes: arrived.bytes,
                     ..Account::default()
                 };
+                account.dropped[Reason::Removed as usize] =
+                    lost.get(node as usize).copied().unwrap_or(0);
                 account.dropped[reason as usize] = class.drops.into();
-                let counts = NodeStats {
-                    sent: class.packets,
-                    sent_bytes: class.bytes,
-                    packets: class.backlog_packets,
-                    bytes: class.backlog_bytes,
-                    ..NodeStats::default()
-                };
-                (counts, account)
+                (counts_of(&stats, node), account)
             });
             *reading.figures.get_mut(side) = Some(figures);
-            let stale = line.stale.len() as u64;
+            let stale = line.stale.iter().map(|(_, stale)| stale.len() as u64).sum();
             let key = format!("kernel_{}_classes_to_remove", side.name());
             reading.counters.insert(key, stale);
+            if let Some(queues) = &line.queues {
+                let division = queues.lock();
+                let of_queue = |(queue, stats): (usize, &Vec<HtbClassStats>)| {
+                    let read = |node| (counts_of(stats, node), Account::default());
+                    let mut figures = WorkerFigures::of(&line.places.read(read));
+                    figures.ceil_bps = vec![0; stats.len()];
+                    for class in division.rates.classes(queue) {
+                        figures.ceil_bps[class.node as usize] = class.ceil_bps;
+                    }
+                    figures
+                };
+                *reading.workers.get_mut(side) = trees.iter().enumerate().map(of_queue).collect();
+                let key = format!("kernel_{}_rates_changed", side.name());
+                reading.counters.insert(key, division.changes);
+            }
         }
         Ok(reading)
     }
