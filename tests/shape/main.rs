@@ -23,6 +23,7 @@ mod life;
 mod own;
 mod police;
 mod programs;
+mod queues;
 mod recorded;
 mod refused;
 mod renamed;
