@@ -45,7 +45,7 @@ fn plan(first: u32, running: &HashMap<u16, (u16, bool)>) -> HtbPlan {
         ..Settings::default()
     };
     let tree = Lines::new(&set, &settings).unwrap().trees.down;
-    htb_plan(&tree, FRAME, HTB_MAJOR, |minor| {
+    htb_plan(&tree, FRAME, HTB_MAJOR..HTB_MAJOR + 1, |minor| {
         running.get(&minor).copied()
     })
     .unwrap()
