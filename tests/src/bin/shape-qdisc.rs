@@ -375,7 +375,7 @@ impl Tool {
         let shaped = shaped_on(qdisc, words)?;
         let mut tc = Tc::open()?;
         if shaped.place != QdiscPlace::Root {
-            tc.split(shaped.ifindex)?;
+            tc.split(shaped.ifindex, false)?;
         }
         tc.put(shaped.ifindex, shaped.place, &name, false)?;
         self.shaped.insert(key.to_owned(), shaped);

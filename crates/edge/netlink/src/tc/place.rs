@@ -11,9 +11,8 @@ use super::{
     Qdisc, RTM_DELQDISC, RTM_GETQDISC, RTM_NEWQDISC, TC_H_ROOT, TCA_KIND, TCMSG_LEN, Tc, tcmsg,
 };
 use crate::connection::{NetlinkError, acked, dumped};
-use crate::message::{Received, Request, attr, attr_str, u32_at, u64_at};
+use crate::message::{Request, attr, attr_str, u32_at, u64_at};
 
-const RTM_GETTCLASS: u16 = 42;
 const TCA_STATS2: u16 = 7;
 const TCA_STATS_BASIC: u16 = 1;
 const TCA_STATS_QUEUE: u16 = 3;
@@ -147,30 +146,55 @@ impl Tc {
         Ok(all.into_iter().find(|(qdisc, _)| qdisc.parent == parent))
     }
 
-    /// Makes an `mq` with children the root of the link, if it is none. Returns the number of
-    /// queues.
+    /// Makes an `mq` with children the root of the link, if it is none; with `anyway`, also in place of a root of
+    /// another program. Returns the number of queues ([`Tc::queues`]).
     ///
     /// # Errors
     /// [`PlaceError`]; names the root of another program.
-    pub fn split(&mut self, ifindex: IfIndex) -> Result<u16, PlaceError> {
+    pub fn split(&mut self, ifindex: IfIndex, anyway: bool) -> Result<u16, PlaceError> {
         let root = self.at(ifindex, QdiscPlace::Root)?.map(|(root, _)| root);
-        let mq = match root {
-            Some(root) if root.kind == "mq" && root.handle != 0 => root.handle,
-            Some(root) if root.handle != 0 => return Err(existing(root)),
+        match root {
+            Some(root) if root.kind == "mq" && root.handle != 0 => {}
+            Some(root) if root.handle != 0 && !anyway => return Err(existing(root)),
             _ => self
-                .make(ifindex, MQ_HANDLE, TC_H_ROOT, "mq", 0)
+                .make(ifindex, MQ_HANDLE, TC_H_ROOT, "mq", NLM_F_REPLACE)
                 .map_err(|error| match error.errno() {
                     Some(libc::EOPNOTSUPP) => PlaceError::OneQueue { ifindex },
-                    _ => PlaceError::from(error),
-                })
-                .map(|()| MQ_HANDLE)?,
+                    _ => error.into(),
+                })?,
+        }
+        let queues = self.queues(ifindex)?;
+        Ok(queues.last().map_or(0, |(queue, _)| queue + 1))
+    }
+
+    /// The qdiscs of the queues of a link whose root is an `mq` with a handle, by queue: of each queue in use, and those
+    /// with a handle of others. Empty if there is no such root.
+    ///
+    /// # Errors
+    /// [`NetlinkError`].
+    pub fn queues(&mut self, ifindex: IfIndex) -> Result<Vec<(u16, Qdisc)>, NetlinkError> {
+        let all = with_stats(self, ifindex)?;
+        let mut roots = all.iter().map(|(qdisc, _)| qdisc);
+        let root = roots.find(|qdisc| qdisc.is_root() && qdisc.kind == "mq" && qdisc.handle != 0);
+        let Some(mq) = root.map(|root| root.handle) else {
+            return Ok(Vec::new());
         };
-        let request = Request::new(RTM_GETTCLASS, dumped(), &tcmsg(ifindex, 0, 0, 0));
-        // Qdiscs of queues have classes, too.
-        let is_queue = |handle: &u32| handle & 0xffff_0000 == mq & 0xffff_0000;
-        let queue = |message: &Received<'_>| u32_at(message.payload, 8).filter(is_queue);
-        let queues = self.connection.dump("list queues", &request, queue)?;
-        Ok(queues.len() as u16)
+        let below = all.into_iter().filter_map(|(qdisc, _)| {
+            let queue = (qdisc.parent ^ mq).checked_sub(1)?;
+            Some((u16::try_from(queue).ok()?, qdisc))
+        });
+        let mut below: Vec<(u16, Qdisc)> = below.collect();
+        below.sort_by_key(|(queue, _)| *queue);
+        Ok(below)
+    }
+
+    /// True if the root of the link is the `mq` of [`Tc::split`].
+    ///
+    /// # Errors
+    /// [`NetlinkError`].
+    pub fn is_split(&mut self, ifindex: IfIndex) -> Result<bool, NetlinkError> {
+        let root = self.at(ifindex, QdiscPlace::Root)?.map(|(root, _)| root);
+        Ok(root.is_some_and(|root| root.kind == "mq" && root.handle == MQ_HANDLE))
     }
 
     /// Installs a qdisc of `kind` at a place. The previous qdisc is removed with its packets, with
@@ -234,8 +258,7 @@ impl Tc {
     /// # Errors
     /// [`NetlinkError`].
     pub fn unsplit(&mut self, ifindex: IfIndex) -> Result<bool, NetlinkError> {
-        let root = self.at(ifindex, QdiscPlace::Root)?.map(|(root, _)| root);
-        let ours = root.is_some_and(|root| root.kind == "mq" && root.handle == MQ_HANDLE);
+        let ours = self.is_split(ifindex)?;
         if ours {
             self.delete_root(ifindex)?;
         }
@@ -324,6 +347,14 @@ mod tests {
             assert_eq!(root(&mut tc, ifindex).as_deref(), Some("tbf"));
             tc.put(ifindex, QdiscPlace::Root, "pfifo", true).unwrap();
             assert_eq!(root(&mut tc, ifindex).as_deref(), Some("pfifo"));
+            let split = tc.split(ifindex, false);
+            assert!(
+                matches!(split, Err(PlaceError::Existing { .. })),
+                "{split:?}"
+            );
+            if tc.split(ifindex, true).is_ok() {
+                assert!(tc.is_split(ifindex).unwrap());
+            }
         });
     }
 
@@ -362,7 +393,7 @@ mod tests {
             };
             links.create(one).unwrap();
             let ifindex = links.by_name("one").unwrap().unwrap().ifindex;
-            let split = tc.split(ifindex);
+            let split = tc.split(ifindex, false);
             assert!(
                 matches!(split, Err(PlaceError::OneQueue { .. })),
                 "{split:?}"
@@ -377,13 +408,18 @@ mod tests {
         in_scratch_namespace(name, || {
             let ifindex = veth();
             let mut tc = Tc::open().unwrap();
-            // A veth has as many queues as there are processors.
-            let queues = match tc.split(ifindex) {
+            // A veth has as many queues as there are processors, and uses one.
+            let queues = match tc.split(ifindex, false) {
                 Err(PlaceError::OneQueue { .. }) => return,
                 queues => queues.unwrap(),
             };
-            assert!(queues > 1);
-            assert_eq!(tc.split(ifindex).unwrap(), queues);
+            assert_eq!(queues, 1);
+            assert_eq!(tc.split(ifindex, false).unwrap(), queues);
+            let numbers = |tc: &mut Tc| {
+                let all = tc.queues(ifindex).unwrap();
+                all.into_iter().map(|(queue, _)| queue).collect::<Vec<_>>()
+            };
+            assert_eq!(numbers(&mut tc), [0]);
             tc.put(ifindex, QdiscPlace::Queue(1), "pfifo", false)
                 .unwrap();
             let kind = |tc: &mut Tc, queue| {
@@ -393,9 +429,11 @@ mod tests {
             };
             assert_eq!(kind(&mut tc, 1).as_deref(), Some("pfifo"));
             assert_eq!(kind(&mut tc, 0), None);
+            assert_eq!(numbers(&mut tc), [0, 1]);
             assert!(tc.take_off(ifindex, QdiscPlace::Queue(1), "pfifo").unwrap());
             assert_eq!(kind(&mut tc, 1), None);
             assert!(tc.unsplit(ifindex).unwrap());
+            assert!(tc.queues(ifindex).unwrap().is_empty());
             assert!(!tc.unsplit(ifindex).unwrap());
         });
     }
