@@ -31,6 +31,7 @@ mod raw;
 mod record;
 mod shape;
 mod shaping;
+mod sharing;
 mod spawn;
 mod start;
 mod team;

@@ -1,23 +1,17 @@
 //! The workers of one side: each has a shaper instance with the whole tree, and all share its rates.
 
 use std::borrow::Cow;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use fairpath_core::Rules;
 use fairpath_core::sched::{Op, SchedReader};
 use fairpath_sched::tree::Tree;
-use fairpath_shape::{
-    Balance, Figures, INTERVAL_NS, ShapeInstance, SharedRates, Side, Successor, packets_of,
-};
+use fairpath_shape::{Balance, Figures, ShapeInstance, SharedRates, Side, Successor, packets_of};
 
 use crate::monotonic_ns;
 use crate::orders::{Gauge, Lead, begin};
-use crate::privileges::keep_of_worker;
 use crate::shape::Job;
+use crate::sharing::{Balanced, Sharing};
 
 /// The part of a team's leader: figures and rates. The instances are in the threads of the workers.
 pub struct Team {
@@ -28,62 +22,6 @@ pub struct Team {
     handles: u32,
     /// One worker charges packets of the stack.
     stack: bool,
-}
-
-/// Rates that workers share, and the thread that divides them.
-struct Sharing {
-    state: Arc<Mutex<Balanced>>,
-    /// Dropped, the thread ends.
-    #[expect(dead_code, reason = "held")]
-    ends: SyncSender<()>,
-}
-
-/// Shared rates, and the counters by which they are divided.
-struct Balanced {
-    rates: SharedRates,
-    balance: Balance,
-    workers: Vec<SchedReader>,
-}
-
-impl Sharing {
-    /// Starts the thread.
-    fn start(side: Side, state: Balanced) -> anyhow::Result<Sharing> {
-        let state = Arc::new(Mutex::new(state));
-        let theirs = Arc::downgrade(&state);
-        let (ends, until) = mpsc::sync_channel(1);
-        thread::Builder::new()
-            .name(format!("rates {}", side.name()))
-            .spawn(move || divide(&theirs, &until))
-            .context("start the thread that divides shared rates")?;
-        Ok(Sharing { state, ends })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Balanced> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Divides rates until the other end of the channel is dropped. With very many classes it does so less often, so that it
-/// takes at most a fiftieth of a CPU.
-fn divide(state: &Weak<Mutex<Balanced>>, until: &Receiver<()>) {
-    const PART_OF_CPU: u32 = 50;
-    keep_of_worker();
-    let mut took = Duration::ZERO;
-    let every = Duration::from_nanos(INTERVAL_NS);
-    while until.recv_timeout(every.max(took * PART_OF_CPU)) == Err(RecvTimeoutError::Timeout) {
-        let begin = Instant::now();
-        let (Some(state), Ok(now)) = (state.upgrade(), monotonic_ns()) else {
-            return;
-        };
-        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        let Balanced {
-            rates,
-            balance,
-            workers,
-        } = &mut *state;
-        balance.look(rates, workers, now);
-        took = begin.elapsed();
-    }
 }
 
 /// Packets of one worker of several, by node.
@@ -100,7 +38,7 @@ pub struct WorkerFigures {
 }
 
 impl WorkerFigures {
-    /// The part of one worker.
+    /// Of one worker.
     pub fn of(figures: &[Figures]) -> WorkerFigures {
         let each = |get: fn(&Figures) -> u64| figures.iter().map(get).collect();
         WorkerFigures {
@@ -113,7 +51,7 @@ impl WorkerFigures {
 }
 
 /// The tree of one of `workers` workers: each holds a part of the packets.
-fn part_of(tree: &Tree, workers: u32) -> Cow<'_, Tree> {
+pub fn part_of(tree: &Tree, workers: u32) -> Cow<'_, Tree> {
     if workers <= 1 {
         return Cow::Borrowed(tree);
     }

@@ -47,7 +47,7 @@ pub(super) fn split(device: Device<'_>, leaves: usize) -> anyhow::Result<Result<
         htb.remove(device, root)?;
     }
     let mut tc = Tc::open()?;
-    let queues = match tc.split(device.ifindex) {
+    let queues = match tc.split(device.ifindex, false) {
         Err(PlaceError::OneQueue { .. }) => {
             return Ok(Err("the interface has one transmit queue".to_owned()));
         }
