@@ -163,6 +163,7 @@ fn pacing_ends_where_fq_is_absent() {
         classes: 1,
         end: End::Sender,
         to: MarkTo::Limits,
+        queues: 0,
     };
     let rate = LimitConfig {
         rate: LimitRate::new(1_000_000),

@@ -173,7 +173,7 @@ impl Tc {
     /// # Errors
     /// [`NetlinkError`].
     pub fn queues(&mut self, ifindex: IfIndex) -> Result<Vec<(u16, Qdisc)>, NetlinkError> {
-        let all = with_stats(self, ifindex)?;
+        let all = of_link(self, ifindex, stats_of)?;
         let mut roots = all.iter().map(|(qdisc, _)| qdisc);
         let root = roots.find(|qdisc| qdisc.is_root() && qdisc.kind == "mq" && qdisc.handle != 0);
         let Some(mq) = root.map(|root| root.handle) else {
