@@ -23,9 +23,11 @@ use serde::Serialize;
 
 use crate::measure::{Measured, Target};
 use crate::order;
+use crate::routed;
 use crate::scene::{LAN, Scene, WAN};
 use crate::slice;
 use crate::table::{build, grouped};
+use crate::workers;
 
 /// Of the peer's packets, at least, in percent.
 const TARGET: f64 = 90.0;
@@ -52,6 +54,26 @@ pub struct Args {
     /// Rounds of all measurements
     #[arg(long, default_value_t = 7)]
     rounds: u32,
+    /// The parts of the measurement
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
+    parts: Vec<Part>,
+}
+
+/// A part of the measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// Next to a forwarder in C
+    Peer,
+    /// The cost of an order of packets
+    Order,
+    /// One worker of the daemon, next to the stack
+    Routed,
+    /// Two workers of the daemon, next to one
+    Workers,
+}
+
+impl Part {
+    const ALL: [Part; 4] = [Part::Peer, Part::Order, Part::Routed, Part::Workers];
 }
 
 impl Args {
@@ -60,6 +82,7 @@ impl Args {
         Args {
             seconds: 2,
             rounds: 7,
+            parts: Part::ALL.to_vec(),
         }
     }
 }
@@ -69,6 +92,8 @@ impl Args {
 pub struct AfxdpReport {
     rows: Vec<ForwardingRow>,
     orders: Vec<order::OrderRow>,
+    routed: Vec<routed::RoutedRow>,
+    workers: Vec<workers::WorkersRow>,
     targets: Vec<Target>,
 }
 
@@ -95,19 +120,47 @@ pub fn run(args: &Args) -> anyhow::Result<AfxdpReport> {
     if args.rounds == 0 || args.seconds == 0 {
         bail!("nothing to measure: give at least one round and one second");
     }
-    let dir = tempfile::tempdir().context("make a temporary directory")?;
-    let peer = build_peer(dir.path())?;
     let scene = Scene::build()?;
     let time = Duration::from_secs(args.seconds);
+    let requested = |part| args.parts.contains(&part);
+    let rows = requested(Part::Peer).then(|| peer_rows(&scene, args.rounds, time));
+    let rows = rows.transpose()?.unwrap_or_default();
+    let orders = requested(Part::Order).then(|| order::rows(&scene, args.rounds, time));
+    let orders = orders.transpose()?.unwrap_or_default();
+    let routed = requested(Part::Routed).then(|| routed::rows(&scene, args.rounds, time));
+    let routed = routed.transpose()?.unwrap_or_default();
+    let workers = requested(Part::Workers).then(|| workers::rows(args.rounds, time));
+    let workers = workers.transpose()?.unwrap_or_default();
+    let target = |row: &ForwardingRow| {
+        let what = format!("AF_XDP, copy mode, {} bytes, against C", row.ip_bytes);
+        Target::at_least(what, row.ratio.median * 1e2, TARGET, "%")
+    };
+    let mut targets: Vec<_> = rows.iter().map(target).collect();
+    targets.extend(order::targets(&orders));
+    targets.extend(routed::targets(&routed));
+    targets.extend(workers::targets(&workers));
+    Ok(AfxdpReport {
+        rows,
+        orders,
+        routed,
+        workers,
+        targets,
+    })
+}
+
+/// Both forwarders, for each size of packets.
+fn peer_rows(scene: &Scene, rounds: u32, time: Duration) -> anyhow::Result<Vec<ForwardingRow>> {
+    let dir = tempfile::tempdir().context("make a temporary directory")?;
+    let peer = build_peer(dir.path())?;
     let mut rows = Vec::new();
     for ip_bytes in SIZES {
         let traffic = scene.traffic(FLOWS, ip_bytes);
         let [mut ours, mut theirs] = [Vec::new(), Vec::new()];
-        for round in 0..args.rounds {
+        for round in 0..rounds {
             let mut order = [Who::Ours, Who::Peer];
             order.rotate_left(round as usize % 2);
             for who in order {
-                let pps = once(&scene, &traffic, who, &peer, time)?;
+                let pps = once(scene, &traffic, who, &peer, time)?;
                 match who {
                     Who::Ours => ours.push(pps),
                     Who::Peer => theirs.push(pps),
@@ -122,18 +175,7 @@ pub fn run(args: &Args) -> anyhow::Result<AfxdpReport> {
             peer_pps: theirs,
         });
     }
-    let target = |row: &ForwardingRow| {
-        let what = format!("AF_XDP, copy mode, {} bytes, against C", row.ip_bytes);
-        Target::at_least(what, row.ratio.median * 1e2, TARGET, "%")
-    };
-    let orders = order::rows(&scene, args.rounds, time)?;
-    let mut targets: Vec<_> = rows.iter().map(target).collect();
-    targets.extend(order::targets(&orders));
-    Ok(AfxdpReport {
-        rows,
-        orders,
-        targets,
-    })
+    Ok(rows)
 }
 
 fn build_peer(dir: &Path) -> anyhow::Result<PathBuf> {
@@ -180,7 +222,10 @@ fn start(scene: &Scene, who: Who, peer: &Path) -> anyhow::Result<Process> {
 }
 
 /// Runs in the outside namespace, on a separate thread.
-fn measure(traffic: &Traffic, time: Duration) -> anyhow::Result<f64> {
+///
+/// # Errors
+/// Nothing is forwarded.
+pub fn measure(traffic: &Traffic, time: Duration) -> anyhow::Result<f64> {
     slice::settle(0)?;
     let injector = Injector::new(traffic)?;
     for _ in 0..WARM_CALLS {
@@ -242,10 +287,20 @@ impl AfxdpReport {
         let rows: Vec<_> = self.rows.iter().map(row).collect();
         let heads = ["packets/s", "fairpath", "xsk_forward.c", "ratio"];
         let targets: String = self.targets.iter().map(Target::text).collect();
-        format!(
-            "\nAF_XDP, copy mode on veth, generator and forwarder on different CPUs\n{}{}{targets}",
-            build(&heads, &rows),
-            order::text(&self.orders)
-        )
+        let mut out = String::new();
+        if !rows.is_empty() {
+            out += "\nAF_XDP, copy mode on veth, generator and forwarder on different CPUs\n";
+            out += &build(&heads, &rows);
+        }
+        if !self.orders.is_empty() {
+            out += &order::text(&self.orders);
+        }
+        if !self.routed.is_empty() {
+            out += &routed::text(&self.routed);
+        }
+        if !self.workers.is_empty() {
+            out += &workers::text(&self.workers);
+        }
+        out + &targets
     }
 }

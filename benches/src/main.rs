@@ -3,6 +3,8 @@
 //! ```text
 //!   afxdp.rs    packets per second through the AF_XDP back end, and C
 //!   order.rs    what a scheduler adds to that
+//!   routed.rs   one worker of the daemon, and the stack's forwarding
+//!   workers.rs  two workers of the daemon, and one
 //!   live.rs     packets through a router, monitor off and on        scene.rs, slice.rs
 //!   classes.rs  the monitor without and with ten thousand classes  scene.rs, slice.rs
 //!   daemon.rs   `fairpath run`: its own CPU, memory and start
@@ -40,12 +42,14 @@ mod offline;
 mod order;
 mod peer;
 mod pifo;
+mod routed;
 mod rules;
 mod scene;
 mod sched;
 mod shape;
 mod slice;
 mod table;
+mod workers;
 
 use std::path::PathBuf;
 

@@ -99,6 +99,20 @@ impl Scene {
         }
     }
 
+    /// Gives each end of each link this number of queues.
+    ///
+    /// # Errors
+    /// The kernel has fewer CPUs.
+    pub fn set_queues(&self, queues: u32) -> anyhow::Result<()> {
+        let count = queues.to_string();
+        for link in LINKS {
+            for (ns, name) in [(&self.outside, link.outer), (&self.router, link.inner)] {
+                ns.run(&["ethtool", "-L", name, "rx", &count, "tx", &count])?;
+            }
+        }
+        Ok(())
+    }
+
     /// Routes of the router to other destinations behind the servers.
     ///
     /// # Errors

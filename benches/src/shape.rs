@@ -22,7 +22,7 @@ mod report;
 mod scene;
 mod tbf;
 mod text;
-mod via;
+pub mod via;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -121,7 +121,7 @@ impl<'s> Running<'s> {
                 htb::start(router, classes, floor_bps, first, most)?;
                 What::Htb
             }
-            via => What::Daemon(Daemon::start(router, via, classes, floor_bps, first)?),
+            via => What::Daemon(Daemon::start(router, via, classes, floor_bps, first, None)?),
         };
         Ok(Running {
             router,
@@ -152,26 +152,33 @@ impl<'s> Running<'s> {
     pub fn process(&self) -> Option<u32> {
         match &self.what {
             What::Nobody | What::Tbf | What::Htb => None,
-            What::Daemon(daemon) => Some(daemon.process.id()),
+            What::Daemon(daemon) => Some(daemon.id()),
         }
     }
 }
 
-struct Daemon {
+/// `fairpath run`, which shapes; killed when dropped.
+pub struct Daemon {
     process: Process,
     place: TempDir,
 }
 
 impl Daemon {
-    fn start(
+    /// Starts it by a back end, with a floor for each class, the rate of the link, and a number of
+    /// workers if it should not select one.
+    ///
+    /// # Errors
+    /// It does not shape in three minutes.
+    pub fn start(
         router: &Netns,
         via: Via,
         classes: u32,
         floor_bps: u64,
         line_bps: u64,
+        workers: Option<u32>,
     ) -> anyhow::Result<Daemon> {
         let place = tempfile::tempdir().context("make a directory for the daemon")?;
-        let text = configuration(place.path(), via, line_bps);
+        let text = configuration(place.path(), via, line_bps, workers);
         let file = place.path().join("fairpath.toml");
         fs::write(&file, text).context("write the daemon's configuration")?;
         fs::write(place.path().join("classes.csv"), table(classes, floor_bps))
@@ -186,6 +193,28 @@ impl Daemon {
             daemon.process.wait_stderr(text, START_DEADLINE)?;
         }
         Ok(daemon)
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Leaves one CPU to all of its threads.
+    ///
+    /// # Errors
+    /// There is no such CPU, or `taskset` is missing.
+    pub fn stay_on(&self, cpu: usize) -> anyhow::Result<()> {
+        let [cpu, process] = [cpu.to_string(), self.id().to_string()];
+        let output = Command::new("taskset")
+            .args(["--all-tasks", "--cpu-list", "--pid", &cpu, &process])
+            .output()
+            .context("start taskset")?;
+        if !output.status.success() {
+            let why = String::from_utf8_lossy(&output.stderr);
+            bail!("move the daemon to CPU {cpu}: {}", why.trim());
+        }
+        Ok(())
     }
 
     fn set_line(&self, bps: u64) -> anyhow::Result<()> {
@@ -215,7 +244,8 @@ impl Drop for Daemon {
     }
 }
 
-fn configuration(place: &Path, via: Via, line_bps: u64) -> String {
+fn configuration(place: &Path, via: Via, line_bps: u64, workers: Option<u32>) -> String {
+    let workers = workers.map_or(String::new(), |n| format!("workers = {n}\n"));
     let place = place.display();
     format!(
         "class_files = [\"classes.csv\"]\n\
@@ -223,7 +253,7 @@ fn configuration(place: &Path, via: Via, line_bps: u64) -> String {
          [metrics]\nlisten = \"off\"\n\
          [monitor]\ninterfaces = [\"lan\", \"wan\"]\nuplinks = [\"wan\"]\n\
          [shape]\ninside = \"lan\"\noutside = \"wan\"\nvia = \"{via}\"\n\
-         down = \"{line_bps}bit\"\nup = \"{line_bps}bit\"\n"
+         down = \"{line_bps}bit\"\nup = \"{line_bps}bit\"\n{workers}"
     )
 }
 

@@ -205,7 +205,7 @@ impl Frames {
         Some(FrameId(head))
     }
 
-    /// From held to sending at `queue`, with all frames of the packet.
+    /// Held becomes sending at `queue`, with all frames of the packet.
     pub fn send(&mut self, head: FrameId, queue: usize) -> bool {
         if !self.step(head.0, Place::Held, Place::Sending) {
             return false;
@@ -223,7 +223,7 @@ impl Frames {
         true
     }
 
-    /// From held to free, for a dropped packet.
+    /// Held becomes free, for a dropped packet.
     pub fn drop(&mut self, head: FrameId) -> bool {
         if !self.step(head.0, Place::Held, Place::Free) {
             return false;
