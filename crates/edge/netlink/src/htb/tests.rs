@@ -286,7 +286,8 @@ fn limits_of_fifos_follow_ceilings_and_packets() {
         };
         // 50 ms at 2 Mbit/s.
         assert_eq!(limit(&tree), 12_500);
-        tree.classes[last].ceil_bps = 20_000_000;
+        let class = &mut tree.classes[last];
+        (class.ceil_bps, class.leaf_bps) = (20_000_000, 20_000_000);
         assert_eq!(limit(&tree), 125_000);
         tree.limit_packets = 40;
         assert_eq!(limit(&tree), 40 * 1514);
