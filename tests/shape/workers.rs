@@ -98,16 +98,14 @@ impl Drop for Senders {
     }
 }
 
-/// Times (seconds), bytes and source ports of datagrams in a capture.
-fn arrivals(bytes: &[u8]) -> Vec<(f64, f64, u16)> {
+/// Times (seconds) and bytes of datagrams in a capture.
+fn arrivals(bytes: &[u8]) -> Vec<(f64, f64)> {
     let mut reader = Reader::new(std::io::Cursor::new(bytes)).unwrap();
     let mut all = Vec::new();
     while let Some(record) = reader.next().unwrap() {
         // UDP over IPv4 without options.
         if record.data.get(23) == Some(&17) {
-            let port = u16::from_be_bytes([record.data[34], record.data[35]]);
-            let seconds = record.time_ns as f64 / 1e9;
-            all.push((seconds, f64::from(record.wire_len), port));
+            all.push((record.time_ns as f64 / 1e9, f64::from(record.wire_len)));
         }
     }
     all
@@ -136,12 +134,6 @@ pub fn rate(arrivals: &[(f64, f64)]) -> f64 {
 
 /// Datagrams that the server receives for some time: when (seconds), and their bytes.
 pub fn captured(scene: &Scene, time: Duration) -> Vec<(f64, f64)> {
-    let all = captured_with_ports(scene, time).into_iter();
-    all.map(|(at, bytes, _)| (at, bytes)).collect()
-}
-
-/// The same with their source ports.
-pub fn captured_with_ports(scene: &Scene, time: Duration) -> Vec<(f64, f64, u16)> {
     let options = CaptureOptions::default();
     let capture = Capture::start_anonymous(&scene.net.server, "eth0", &options).unwrap();
     for_a_time(time);

@@ -1,4 +1,4 @@
-//! What a limit carries on many virtual CPUs, next to the rules of the field, in virtual time.
+//! Use of a limit by many virtual CPUs, next to the rules of the field, in virtual time.
 //!
 //! Each CPU offers packets at a part of the rate, and each rule decides when one may leave. So the figures are the same
 //! on any machine. The rules: equal parts of the rate; the rule of `cake_mq` (every 200 us, a queue has the rate divided
@@ -28,7 +28,7 @@ const CAKE_SYNC_NS: f64 = 200_000.0;
 const QUEUE_NS: f64 = 10_000_000.0;
 /// Of a run: what pools have at its begin and at its end is 100 us of the rate, so it takes much longer than that.
 const RUN_NS: f64 = 40_000_000.0;
-/// The same in packets at the whole rate, for low rates. A tenth more before is not counted.
+/// The same in packets at the whole rate, for low rates. 10 % more before is not counted.
 const PACKETS: f64 = 20_000.0;
 
 const DEMANDS: [(Demand, &str); 4] = [

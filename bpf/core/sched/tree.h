@@ -82,7 +82,7 @@ FP_INLINE void fp_prepare_child_call(struct fp_sched FP_MEM *s, u32 child, u32 p
 	FP_PUT(s->call.floor, n->config.floor);
 	FP_PUT(s->call.ceil, n->config.ceil);
 	FP_PUT(s->call.burst, n->config.burst);
-	/* User space may write it meanwhile (fp_native_sched_cost()). */
+	/* User space may write it during this time (fp_native_sched_cost()). */
 	FP_PUT(s->call.cost, *(const volatile u32 FP_MEM *)&n->config.cost);
 	if (fp_unlikely(s->limits_at))
 		fp_hide_shared_rates(s, child);

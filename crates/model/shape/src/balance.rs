@@ -80,7 +80,7 @@ impl Balance {
         }
     }
 
-    /// Divides the rates that workers waited for lately. O(nodes) words, and for each of these rates the nodes below it
+    /// Divides the rates that workers waited for recently. O(nodes) words, and for each of these rates the nodes below it
     /// at each worker, until one at which nothing waits.
     pub fn look(&mut self, rates: &mut SharedRates, workers: &[SchedReader], now: u64) {
         let numbers = 1..self.nodes.len() as u32;
@@ -127,7 +127,7 @@ impl Balance {
         }
     }
 
-    /// Several workers waited for the rate of a node lately.
+    /// Several workers waited for the rate of a node recently.
     fn is_contended(&mut self, rates: &SharedRates, number: u32, now: u64) -> bool {
         let Some(granted) = rates.granted(number) else {
             return false;

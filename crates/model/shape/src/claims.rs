@@ -50,7 +50,7 @@ pub struct Claim {
     pub level: f64,
 }
 
-/// A demand that is met may grow by so much until the next turn.
+/// The growth of a demand that is met, until the next turn.
 pub(crate) const GROWTH: f64 = 1.25;
 /// A demand that is met is at least this share of the rate: a class that begins must not wait for a turn.
 const BEGIN: f64 = 0.001;
@@ -327,7 +327,7 @@ mod tests {
         #![proptest_config(fairpath_units::property!(256))]
 
         #[test]
-        fn claims_are_what_is_given_and_grants_are_bounded(
+        fn claims_sum_up_and_grants_are_bounded(
             kinds in prop::collection::vec((0u32..1000, 1u32..1000, 1u32..100), 1..6),
             demands in prop::collection::vec((0u32..1000, 0u32..5), 48),
             workers in 1usize..9, usual in prop_oneof![Just(0u32), 4000u32..100_000],
