@@ -37,7 +37,7 @@ pub fn isp(generation: usize, anna: &str) -> String {
     csv
 }
 
-by!(a_thousand_of_ten_thousand_classes_change_under_load_and_no_packet_is_lost: nfqueue, afxdp, kernel, police);
+by!(a_thousand_of_ten_thousand_classes_change_under_load_and_no_packet_is_lost: nfqueue, afxdp, kernel);
 
 fn a_thousand_of_ten_thousand_classes_change_under_load_and_no_packet_is_lost(port: &'static str) {
     requires!(Need::Root, Need::Tool("ethtool"));
