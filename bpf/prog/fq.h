@@ -41,18 +41,23 @@ extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym;
 #define FQ_WORD(address, type, field)                                                              \
 	word_at((const u8 *)(address) + bpf_core_field_offset(struct type, field))
 
-/* True if transmit queue `turn` of the device, counted in circles, has the qdisc fq. */
+/*
+ * True if transmit queue `turn` of the device, counted in circles, has the qdisc fq. Without carrier, the kernel puts
+ * noop in place of each qdisc, which drops the packet.
+ */
 FP_INLINE int has_fq(struct __sk_buff *skb, u64 turn)
 {
 	u64 device = FQ_WORD(bpf_cast_to_kern_ctx(skb), sk_buff, dev);
 	u32 queues = (u32)FQ_WORD(device, net_device, real_num_tx_queues);
 	u64 queue = FQ_WORD(device, net_device, _tx);
-	u64 ops;
+	u64 ops, id;
 
 	if (queues)
 		queue += turn % queues * bpf_core_type_size(struct netdev_queue);
 	ops = FQ_WORD(FQ_WORD(queue, netdev_queue, qdisc), Qdisc, ops);
-	return (FQ_WORD(ops, Qdisc_ops, id) & 0xffffff) == ('f' | 'q' << 8);
+	id = FQ_WORD(ops, Qdisc_ops, id);
+	return (id & 0xffffff) == ('f' | 'q' << 8) ||
+	       (id & 0xffffffffffull) == ('n' | 'o' << 8 | 'o' << 16 | 'p' << 24);
 }
 
 /*

@@ -192,11 +192,11 @@ FP_INLINE int mark_skb(struct __sk_buff *skb, u32 link)
 }
 
 /* True if packets may wait in fq. */
-FP_INLINE int may_wait(struct fp_mark FP_MEM *mark, struct __sk_buff *skb, u64 turn)
+FP_INLINE int may_wait(struct fp_mark FP_MEM *mark, struct __sk_buff *skb)
 {
 	if (!*(volatile u32 FP_MEM *)&mark->pace)
 		return 0;
-	if (fp_likely(has_fq(skb, turn)))
+	if (fp_likely(has_fq(skb, bpf_get_prandom_u32())))
 		return 1;
 	*(volatile u32 FP_MEM *)&mark->pace = 0;
 	fp_add32(&mark->unpaced, 1);
@@ -213,7 +213,7 @@ FP_INLINE int limit_skb(struct fp_mark FP_MEM *mark, struct __sk_buff *skb, u32 
 
 	if (!limits || !limit || limit > limits->count || cpu >= limits->cpus)
 		return TCX_NEXT;
-	if (may_wait(mark, skb, c->packets)) {
+	if (may_wait(mark, skb)) {
 		time = fp_limit_pace(limits, limit - 1, cpu, skb->wire_len, now);
 		if (time) {
 			if (time > now)

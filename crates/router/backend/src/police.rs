@@ -221,6 +221,8 @@ impl Program {
         };
         let mut mark = Mark::load_with(&options, &excess.limits(&plan))?;
         mark.pace(matches!(excess, Excess::Waits(_)));
+        mark.set(rules, &plan.of_class)?;
+        // At last, since the program before still grants.
         if let (Some(limits), Some(before)) = (mark.limits(), before)
             && let Some(old) = before.mark.limits()
         {
@@ -231,7 +233,6 @@ impl Program {
                 }
             }
         }
-        mark.set(rules, &plan.of_class)?;
         Ok(Program {
             mark,
             places: Places::of(tree),
