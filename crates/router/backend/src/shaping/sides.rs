@@ -134,6 +134,12 @@ impl Shaping {
             };
             let (is, joined) = match *port.present.get(side) {
                 Some(before) if before == Present::from(link) => continue,
+                // Its packets would not fit.
+                Some(before) if !separate && link.mtu_bytes > before.mtu_bytes => bail!(
+                    "the MTU of {name:?} is {} and was {} at the start",
+                    link.mtu_bytes,
+                    before.mtu_bytes
+                ),
                 Some(_) if !separate => continue,
                 Some(_) => {
                     port.resize(&job, side)?;
