@@ -678,6 +678,14 @@ impl Limits {
         let parent = unsafe { &raw mut (*place).parent };
         // SAFETY: aligned, and no CPU uses the limit yet.
         unsafe { parent.write_volatile(NONE) };
+        // What a limit before it left with this number.
+        // SAFETY: a field inside of the memory.
+        let spare = unsafe { &raw mut (*place).spare };
+        // SAFETY: aligned, and no CPU uses the limit yet.
+        unsafe { spare.write_volatile(0) };
+        for cpu in 0..header.cpus {
+            self.set_grant(number, cpu, 0);
+        }
         self.word(number)
             .store(now << FRACTION_BITS, Ordering::SeqCst);
         Ok(number)

@@ -215,6 +215,11 @@ impl SharedRates {
         }
         (self.nodes, self.numbers, self.stack) = (nodes, numbers, stack);
         (self.configs, self.names) = (configs, names);
+        // Grants that followed claims of the tree before may be too large for its rates now.
+        let equal = vec![0; self.workers() as usize];
+        for node in 1..=self.nodes.len() as u32 {
+            self.set_grants(node, &equal);
+        }
     }
 
     /// No worker has the later tree: limits that were made for it end.
