@@ -206,7 +206,11 @@ fn needed_cpus(
     let operations = sum(|cpu| cpu.operations) / sum(|cpu| cpu.packets);
     let cost = settings.cost;
     let packet_ns = cost.local_ns as f64 + operations * cost.shared_ns as f64;
-    let packets = bps / 8.0 / mean_bytes(rate).max(1.0);
+    let bytes = match rate.sent.packets {
+        0 => f64::from(settings.packet_bytes),
+        _ => mean_bytes(rate),
+    };
+    let packets = bps / 8.0 / bytes.max(1.0);
     (packets * packet_ns / 1e9 / MOST_USE).ceil().max(1.0) as u32
 }
 
@@ -305,6 +309,19 @@ mod tests {
         let class = rate(Some(0), 80, 0, &[200.0, 0.1], 50);
         let word = Cause::Word { at: 0 };
         assert_eq!(causes(vec![line, class], [1.0, 1.0]), [word.clone(), word]);
+    }
+
+    #[test]
+    fn a_class_without_packets_needs_no_more_cpus() {
+        let rates = vec![
+            rate(None, 100, 0, &[200.0, 200.0], 50),
+            rate(Some(0), 80, 0, &[200.0, 200.0], 0),
+        ];
+        let full = Cause::Cpus {
+            cpus: vec![0, 1],
+            needed: 2,
+        };
+        assert_eq!(causes(rates, [1.0, 1.0]), [full.clone(), full]);
     }
 
     #[test]
