@@ -103,8 +103,10 @@ struct HtbLink {
     queues: Option<Queues>,
     /// Classes of HTB that are to go once they are empty, by tree.
     stale: Vec<(u16, Vec<u16>)>,
-    /// Packets that left with a queue that was removed, by node: at the last two readings.
-    lost: [Vec<u64>; 2],
+    /// A transmit queue was removed.
+    removed: bool,
+    /// Packets that left with a queue that was removed, by node: at the last two readings, and what was missed before.
+    lost: [Vec<u64>; 3],
     /// Counted by HTB before this program marked, by node: it came by an earlier one's marks.
     before: Vec<u64>,
     leaf: LeafKind,
@@ -240,34 +242,58 @@ impl HtbLink {
             places: Places::of(tree),
             queues,
             stale: Vec::new(),
+            removed: false,
             lost: Default::default(),
             before: Vec::new(),
             leaf: LeafKind::Fifo,
         };
-        let mut note = line.apply(tree)?;
+        let majors = line.majors();
+        let is_fresh = line.queues.is_some() && line.htb.running(device, majors.start)?.is_none();
+        let mut note = match line.begin(job, (tree, side), pins, raw) {
+            Err(error) if is_fresh => {
+                // Trees without marks would limit all packets to the rest of the line.
+                if let Err(error) = queues::remove(&mut line.htb, device, majors.len() as u16) {
+                    tracing::warn!("{error}");
+                }
+                return Err(error);
+            }
+            note => note?,
+        };
         if let Some(why) = why {
             note.push_str(&format!(", at its root: {why}"));
         }
-        line.classify()?;
-        line.mark.set(job.rules, &line.plan.minors)?;
+        Ok((line, note))
+    }
+
+    /// Makes the tree run, and leads packets there. In words.
+    fn begin(
+        &mut self,
+        job: &Job<'_>,
+        (tree, side): (&Tree, Side),
+        pins: Option<&Pins>,
+        raw: bool,
+    ) -> anyhow::Result<String> {
+        let mut note = self.apply(tree)?;
+        self.classify()?;
+        self.mark.set(job.rules, &self.plan.minors)?;
         let took = match pins {
-            Some(pins) => line
+            Some(pins) => self
                 .mark
-                .attach_pinned(pins, line.ifindex, &line.name, raw)?,
+                .attach_pinned(pins, self.ifindex, &self.name, raw)?,
             None => {
-                line.attached = Some(line.mark.attach(line.ifindex, &line.name, raw)?);
+                self.attached = Some(self.mark.attach(self.ifindex, &self.name, raw)?);
                 Took::Fresh
             }
         };
-        line.count_what_was()?;
-        line.retire();
-        if let Some(queues) = &mut line.queues {
+        self.count_what_was()?;
+        self.retire();
+        if let Some(queues) = &mut self.queues {
             queues.run(side)?;
         }
         if took == Took::Over {
             note.push_str(", continued");
         }
-        Ok((line, note))
+        Ok(note)
     }
 
     /// Makes this tree run; what it takes out waits in `stale`. What was done, in words.
@@ -277,11 +303,13 @@ impl HtbLink {
             name: &self.name,
         };
         let majors = self.majors();
-        let running = self.htb.running(device, majors.start)?;
-        let known: HashMap<u16, (u16, bool)> = running
-            .as_ref()
-            .map(|r| r.classes().map(|(m, p, l)| (m, (p, l))).collect())
-            .unwrap_or_default();
+        // A class that ended may still wait at one queue.
+        let mut known: HashMap<u16, (u16, bool)> = HashMap::new();
+        for major in majors.clone() {
+            if let Some(running) = self.htb.running(device, major)? {
+                known.extend(running.classes().map(|(m, p, l)| (m, (p, l))));
+            }
+        }
         let plan = htb_plan(tree, self.frame_bytes, self.reserved(), |minor| {
             known.get(&minor).copied()
         })?;
@@ -295,6 +323,15 @@ impl HtbLink {
                 class.map_or("line", |name| name)
             );
         }
+        if self.queues.is_some() && plan.classes.len() * majors.len() > queues::MAX_PARTS {
+            bail!(
+                "shape {:?} via kernel: {} at {} transmit queues are more than {} together: restart, or set workers = 1",
+                self.name,
+                counted(plan.classes.len(), "class", "classes"),
+                majors.len(),
+                queues::MAX_PARTS
+            );
+        }
         let mut division = self.queues.as_ref().map(Queues::lock);
         if let Some(division) = &mut division {
             division.follow(&plan)?;
@@ -305,7 +342,15 @@ impl HtbLink {
                 Some(division) => tree_at(&plan, major, division.rates.classes(queue)),
                 None => tree_of(&plan),
             };
-            let applied = self.htb.apply(device, &wanted, false)?;
+            let applied = match self.htb.apply(device, &wanted, false) {
+                Ok(applied) => applied,
+                Err(error) => {
+                    if let Some(division) = &mut division {
+                        division.return_to(&self.plan);
+                    }
+                    return Err(error.into());
+                }
+            };
             stale.push((major, applied.stale));
             leaves = leaves.or(applied.leaves);
         }
@@ -409,6 +454,23 @@ impl HtbLink {
         }
     }
 
+    /// Checks that each transmit queue in use has a tree, and notes whether one was removed.
+    fn check_queues(&mut self) -> anyhow::Result<()> {
+        if self.queues.is_none() {
+            return Ok(());
+        }
+        let trees = self.majors().len();
+        let queues = queues::in_use(self.ifindex)?;
+        if queues > trees {
+            bail!(
+                "{:?} has {queues} transmit queues, and had {trees} at the start: the others have no tree",
+                self.name
+            );
+        }
+        self.removed |= queues < trees;
+        Ok(())
+    }
+
     /// Counters by node, of each tree.
     fn stats_of_trees(&mut self) -> anyhow::Result<Vec<Vec<HtbClassStats>>> {
         let majors = self.majors();
@@ -442,9 +504,10 @@ impl HtbLink {
     /// Packets by node that left with a queue that was removed (`ethtool -L`), which the kernel does not count. `early`: marks
     /// that were counted before `stats`. A packet between both is at the next reading in its class.
     fn lost(&mut self, early: &[MarkCount], stats: &[HtbClassStats]) -> Vec<u64> {
-        let [last, known] = &mut self.lost;
-        last.resize(stats.len(), 0);
-        known.resize(stats.len(), 0);
+        let [last, known, missed] = &mut self.lost;
+        for list in [&mut *last, &mut *known, &mut *missed] {
+            list.resize(stats.len(), 0);
+        }
         for (node, class) in stats.iter().enumerate() {
             let marked = early.get(node).map_or(0, |count| count.packets);
             let all = marked + self.before.get(node).copied().unwrap_or(0);
@@ -453,6 +516,12 @@ impl HtbLink {
                 0 => all.saturating_sub(class.all()),
                 _ => continue,
             };
+            // HTB counts a dropped GSO packet as one.
+            if !self.removed {
+                missed[node] = now;
+                continue;
+            }
+            let now = now.saturating_sub(missed[node]);
             known[node] = known[node].max(now.min(last[node]));
             last[node] = now;
         }
@@ -565,6 +634,7 @@ impl Backend for Kernel {
                 continue;
             };
             line.retire();
+            line.check_queues()?;
             let early = line.queues.as_ref().map(|_| line.marked());
             let trees = line.stats_of_trees()?;
             let (stats, marked) = (sum_of(&trees), line.marked());
@@ -598,7 +668,9 @@ impl Backend for Kernel {
                     let mut figures = WorkerFigures::of(&line.places.read(read));
                     figures.ceil_bps = vec![0; stats.len()];
                     for class in division.rates.classes(queue) {
-                        figures.ceil_bps[class.node as usize] = class.ceil_bps;
+                        if let Some(ceil_bps) = figures.ceil_bps.get_mut(class.node as usize) {
+                            *ceil_bps = class.ceil_bps;
+                        }
                     }
                     figures
                 };

@@ -29,6 +29,7 @@ pub mod privileges;
 mod qdisc;
 mod raw;
 mod record;
+mod repeat;
 mod shape;
 mod shaping;
 mod sharing;

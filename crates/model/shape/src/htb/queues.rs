@@ -28,7 +28,7 @@ const MIN_PART: f64 = 0.0625;
 const WAITS_NS: u64 = 40_000_000;
 /// The time constant of measured rates.
 const RATE_NS: f64 = 40e6;
-/// What was sent above a ceiling is paid back in this time, with half of the rate at most.
+/// What was sent above a ceiling is paid back in this time, or until the next reading, with half of the rate at most.
 const PAY_NS: f64 = 50e6;
 /// Counters that were read within this time have one time. Of others, and of slower readings, sums above a ceiling are
 /// not known: they count with the next reading that is fast enough.
@@ -95,6 +95,8 @@ struct Class {
     ahead: f64,
     /// Bytes that it had sent, by all queues, and when.
     exact: Option<(u64, u64)>,
+    /// Nanoseconds between the last two readings: the parts are for as long.
+    turn_ns: f64,
     /// By queue.
     seen: Vec<Seen>,
     given: Vec<Rates>,
@@ -122,6 +124,7 @@ impl QueueRates {
                 children: Vec::new(),
                 ahead: 0.0,
                 exact: None,
+                turn_ns: 0.0,
                 seen: vec![Seen::default(); queues],
                 given: vec![Rates::default(); queues],
             })
@@ -311,6 +314,13 @@ impl QueueRates {
         }
     }
 
+    /// The kernel may have others than those that were given: the next look gives all.
+    pub fn give_again(&mut self) {
+        for class in &mut self.classes {
+            class.given.fill(Rates::default());
+        }
+    }
+
     /// Replaces the parts of classes that differ, of all queues or none: so their sum is that of one division.
     fn give(&mut self, parts: Vec<Vec<Rates>>) -> Vec<QueueChange> {
         let (mut less, mut more) = (Vec::new(), Vec::new());
@@ -360,6 +370,7 @@ impl QueueRates {
 impl Class {
     /// Takes the counters of all queues, `ns` after those before.
     fn see(&mut self, now: u64, ns: f64, counts: impl Fn(usize) -> Option<QueueCounts>) {
+        self.turn_ns = ns;
         for (queue, (seen, given)) in self.seen.iter_mut().zip(&self.given).enumerate() {
             let Some(counts) = counts(queue) else {
                 *seen = Seen::default();
@@ -404,7 +415,7 @@ impl Class {
         let read = ceil * EXACT_NS as f64 / 1e9;
         let burst = f64::from(self.node.cburst_bytes) * 8.0 + read;
         let debt = (self.ahead - burst).max(0.0);
-        (ceil - debt * 1e9 / PAY_NS).max(ceil / 2.0)
+        (ceil - debt * 1e9 / PAY_NS.max(self.turn_ns)).max(ceil / 2.0)
     }
 
     /// The ceiling of a queue, bit/s.

@@ -4,39 +4,60 @@
 //! this process ends: then the queues of a class have at most [`fairpath_shape::htb::QueueRates`]'s sum of ceilings.
 
 use std::collections::HashMap;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anyhow::Context;
 use fairpath_bpf::QueueFlows;
 use fairpath_netlink::{
-    Device, Ethtool, Htb, HtbClassStats, HtbError, MAX_HTB_QUEUES, PlaceError, QdiscPlace, Tc,
-    htb_major,
+    Device, Ethtool, Htb, HtbClassStats, HtbError, MAX_HTB_QUEUES, PlaceError, Qdisc, QdiscPlace,
+    QdiscStats, Tc, htb_major,
 };
 use fairpath_shape::Side;
 use fairpath_shape::htb::{HtbPlan, QUEUE_INTERVAL_NS, QueueChange, QueueCounts, QueueRates};
 use fairpath_units::IfIndex;
 
 use crate::monotonic_ns;
-use crate::orders::Ran;
-use crate::privileges::keep_of_worker;
+use crate::repeat::Repeat;
 
 /// Nanoseconds between two counts of flows.
 const FLOWS_NS: u64 = 100_000_000;
 /// The share of each lower count in the sum with those before.
 const LOWER: f64 = 0.25;
-/// Qdiscs of an interface whose handles the kernel chooses.
-const MAX_HANDLES: usize = 0x7fff;
+/// Classes at all queues of an interface, which a turn reads. With more, it would take more than 2 ms of a CPU, and so come
+/// less often than each 100 ms.
+pub(super) const MAX_PARTS: usize = 1024;
+
+/// The transmit queues of an interface that are in use; 0 if its driver does not report them.
+pub(super) fn in_use(ifindex: IfIndex) -> anyhow::Result<usize> {
+    let channels = Ethtool::open()?.channels(ifindex)?;
+    Ok(channels.map_or(0, |channels| channels.tx + channels.combined) as usize)
+}
 
 /// The transmit queues of an interface that get a tree each, or why it has one at its root.
-pub(super) fn split(device: Device<'_>, leaves: usize) -> anyhow::Result<Result<u16, String>> {
-    let channels = Ethtool::open()?.channels(device.ifindex)?;
-    if let Some(channels) = channels
-        && channels.tx + channels.combined < 2
+pub(super) fn split(device: Device<'_>, classes: usize) -> anyhow::Result<Result<u16, String>> {
+    // Before anything is changed: a tree at the root continues if it stays there.
+    let why = match in_use(device.ifindex)? {
+        0 => Some("the interface does not report its transmit queues".to_owned()),
+        1 => Some("the interface has one transmit queue".to_owned()),
+        queues if queues > usize::from(MAX_HTB_QUEUES) => Some(format!(
+            "{queues} transmit queues are more than {MAX_HTB_QUEUES}"
+        )),
+        queues if classes * queues > MAX_PARTS => Some(format!(
+            "{classes} classes at {queues} transmit queues are more than {MAX_PARTS} together"
+        )),
+        _ => None,
+    };
+    if let Some(why) = why {
+        return Ok(Err(why));
+    }
+    let mut tc = Tc::open()?;
+    // Its queues would have no qdisc after the end, and pass nothing.
+    let of_other = |(qdisc, _): &(Qdisc, QdiscStats)| qdisc.kind == "mq" && qdisc.handle != 0;
+    if tc
+        .at(device.ifindex, QdiscPlace::Root)?
+        .is_some_and(|root| of_other(&root))
+        && !tc.is_split(device.ifindex)?
     {
-        return Ok(Err("the interface has one transmit queue".to_owned()));
+        return Ok(Err("its mq belongs to another program".to_owned()));
     }
     let mut htb = Htb::open()?;
     let root = htb_major(QdiscPlace::Root);
@@ -47,29 +68,12 @@ pub(super) fn split(device: Device<'_>, leaves: usize) -> anyhow::Result<Result<
         );
         htb.remove(device, root)?;
     }
-    let mut tc = Tc::open()?;
-    let queues = match tc.split(device.ifindex, false) {
+    match tc.split(device.ifindex, false) {
         Err(PlaceError::OneQueue { .. }) => {
-            return Ok(Err("the interface has one transmit queue".to_owned()));
+            Ok(Err("the interface has one transmit queue".to_owned()))
         }
-        queues => queues?,
-    };
-    let why = if queues > MAX_HTB_QUEUES {
-        Some(format!(
-            "{queues} transmit queues are more than {MAX_HTB_QUEUES}"
-        ))
-    } else if leaves * usize::from(queues) > MAX_HANDLES {
-        Some(format!(
-            "{leaves} classes at {queues} transmit queues are more than {MAX_HANDLES} qdiscs"
-        ))
-    } else {
-        None
-    };
-    if let Some(why) = why {
-        tc.unsplit(device.ifindex)?;
-        return Ok(Err(why));
+        queues => Ok(Ok(queues?)),
     }
-    Ok(Ok(queues))
 }
 
 /// Removes trees at queues, so that the root is free for one.
@@ -85,9 +89,9 @@ pub(super) fn join(device: Device<'_>) -> anyhow::Result<()> {
 
 /// The rates of the queues of an interface, and the thread that divides them.
 pub(super) struct Queues {
+    /// Once all queues have their trees.
+    thread: Option<Repeat>,
     state: Arc<Mutex<Division>>,
-    /// Dropped, the thread ends.
-    ends: Option<SyncSender<()>>,
 }
 
 /// The parts of the queues, and the present counts.
@@ -121,20 +125,16 @@ impl Queues {
             failed: false,
         };
         Ok(Queues {
+            thread: None,
             state: Arc::new(Mutex::new(division)),
-            ends: None,
         })
     }
 
     /// Starts the thread: all queues have their trees.
     pub fn run(&mut self, side: Side) -> anyhow::Result<()> {
-        let theirs = Arc::downgrade(&self.state);
-        let (ends, until) = mpsc::sync_channel(1);
-        thread::Builder::new()
-            .name(format!("rates {}", side.name()))
-            .spawn(move || divide(&theirs, &until))
-            .context("start the thread that divides rates among queues")?;
-        self.ends = Some(ends);
+        let name = format!("rates {}", side.name());
+        let thread = Repeat::start(name, QUEUE_INTERVAL_NS, &self.state, Division::repeat)?;
+        self.thread = Some(thread);
         Ok(())
     }
 
@@ -143,39 +143,31 @@ impl Queues {
     }
 }
 
-/// Divides rates until the other end of the channel is dropped. With many classes it does so less often, so that it
-/// takes at most a fiftieth of a CPU.
-fn divide(state: &Weak<Mutex<Division>>, until: &Receiver<()>) {
-    const PART_OF_CPU: u32 = 50;
-    keep_of_worker();
-    let every = Duration::from_nanos(QUEUE_INTERVAL_NS);
-    let mut took = Duration::ZERO;
-    while until.recv_timeout(every.max(took * PART_OF_CPU)) == Err(RecvTimeoutError::Timeout) {
-        let Some(state) = state.upgrade() else {
-            return;
-        };
-        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        // A busy machine delays the thread, which is no cost.
-        let begin = Ran::now();
-        let done = state.turn();
-        took = Duration::from_nanos(Ran::now().ns.saturating_sub(begin.ns));
-        if let Err(error) = &done
-            && !state.failed
-        {
-            tracing::warn!(
-                "divide the rates of the queues of {:?}: {error:#}",
-                state.name
-            );
-        }
-        state.failed = done.is_err();
-    }
-}
-
 impl Division {
     /// Continues with another plan, by the present counters: those of an earlier process, too.
     pub fn follow(&mut self, plan: &HtbPlan) -> anyhow::Result<()> {
         self.rates.follow(plan);
         self.look().map(drop)
+    }
+
+    /// Returns to the plan that runs, after another one was refused.
+    pub fn return_to(&mut self, plan: &HtbPlan) {
+        self.rates.follow(plan);
+        self.rates.give_again();
+    }
+
+    /// A turn, of which the first error is logged.
+    fn repeat(&mut self) {
+        let done = self.turn();
+        if let Err(error) = &done
+            && !self.failed
+        {
+            tracing::warn!(
+                "divide the rates of the queues of {:?}: {error:#}",
+                self.name
+            );
+        }
+        self.failed = done.is_err();
     }
 
     /// Reads the counters, and changes classes whose parts differ.
@@ -191,7 +183,10 @@ impl Division {
             return Ok(());
         }
         let (ifindex, name) = (self.ifindex, &self.name);
-        self.htb.change(Device { ifindex, name }, &classes)?;
+        if let Err(error) = self.htb.change(Device { ifindex, name }, &classes) {
+            self.rates.give_again();
+            return Err(error.into());
+        }
         self.changes += classes.len() as u64;
         Ok(())
     }
@@ -256,13 +251,15 @@ fn counts_of(class: &HtbClassStats, flows: f64) -> QueueCounts {
 /// # Errors
 /// The kernel refuses.
 pub(super) fn remove(htb: &mut Htb, device: Device<'_>, queues: u16) -> Result<(), HtbError> {
-    for queue in 0..queues {
-        htb.remove(device, htb_major(QdiscPlace::Queue(queue)))?;
-    }
+    // With mq, so that no queue is without a qdisc in between.
     let unsplit = Tc::open().and_then(|mut tc| tc.unsplit(device.ifindex));
-    unsplit.map(drop).map_err(|source| HtbError::Root {
+    let unsplit = unsplit.map_err(|source| HtbError::Root {
         name: device.name.to_owned(),
         what: "remove mq",
         source,
-    })
+    })?;
+    for queue in (0..queues).filter(|_| !unsplit) {
+        htb.remove(device, htb_major(QdiscPlace::Queue(queue)))?;
+    }
+    Ok(())
 }
