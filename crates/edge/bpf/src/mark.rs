@@ -563,6 +563,14 @@ fn open(
         rodata.mark_major = options.to.major();
         rodata.mark_softirqs_nest = u32::from(crate::rtt::softirqs_nest());
     }
+    // The verifier takes 10 ms and more for each.
+    let marks = matches!(options.to, MarkTo::Htb(_));
+    let progs = &mut open.progs;
+    progs.mark_egress.set_autoload(marks);
+    progs.mark_egress_raw.set_autoload(marks);
+    progs.queue_class.set_autoload(options.queues > 0);
+    progs.police_egress.set_autoload(!marks);
+    progs.police_egress_raw.set_autoload(!marks);
     Ok(open)
 }
 
