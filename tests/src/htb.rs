@@ -125,7 +125,8 @@ impl Shaped {
     /// Where the tree does not run or has no such class.
     pub fn class(&mut self, minor: u16) -> Result<HtbClassStats> {
         let (name, ifindex) = (&self.name, self.ifindex);
-        let stats = self.htb.stats(Device { ifindex, name }, HTB_MAJOR)?;
+        let stats = self.htb.stats(Device { ifindex, name }, [HTB_MAJOR])?;
+        let stats = stats.into_iter().flatten().next();
         let classes = stats.context("no tree of ours")?.classes;
         let found = classes.into_iter().find(|class| class.minor == minor);
         found.with_context(|| format!("no class {minor:x}"))

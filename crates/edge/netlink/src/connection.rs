@@ -88,6 +88,12 @@ impl Connection {
         })
     }
 
+    /// Requests until now.
+    #[cfg(test)]
+    pub(crate) fn requests(&self) -> u32 {
+        self.sequence
+    }
+
     /// Sends `request` and waits for its acknowledgement. Passes answers before it to `each`.
     pub(crate) fn query(
         &mut self,

@@ -305,10 +305,11 @@ impl HtbLink {
         let majors = self.majors();
         // A class that ended may still wait at one queue.
         let mut known: HashMap<u16, (u16, bool)> = HashMap::new();
-        for major in majors.clone() {
-            if let Some(running) = self.htb.running(device, major)? {
-                known.extend(running.classes().map(|(m, p, l)| (m, (p, l))));
-            }
+        for running in (self.htb.running_at(device, majors.clone())?)
+            .iter()
+            .flatten()
+        {
+            known.extend(running.classes().map(|(m, p, l)| (m, (p, l))));
         }
         let plan = htb_plan(tree, self.frame_bytes, self.reserved(), |minor| {
             known.get(&minor).copied()
@@ -476,8 +477,7 @@ impl HtbLink {
         let majors = self.majors();
         let (ifindex, name) = (self.ifindex, &self.name);
         let mut all = Vec::new();
-        for major in majors {
-            let stats = self.htb.stats(Device { ifindex, name }, major)?;
+        for stats in self.htb.stats(Device { ifindex, name }, majors)? {
             let stats = stats.with_context(|| {
                 format!("the tree on {:?} was removed by another program", self.name)
             })?;

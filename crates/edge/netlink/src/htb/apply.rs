@@ -58,6 +58,19 @@ impl Htb {
         Ok(dump::running(&mut self.connection, device, major)?.1)
     }
 
+    /// The running trees of these majors: one dump of qdiscs, and one of classes for each tree. O(classes of all trees).
+    ///
+    /// # Errors
+    /// [`HtbError::Root`].
+    pub fn running_at(
+        &mut self,
+        device: Device<'_>,
+        majors: impl IntoIterator<Item = u16>,
+    ) -> Result<Vec<Option<HtbRunning>>, HtbError> {
+        let trees = dump::trees(&mut self.connection, device, majors)?;
+        Ok(trees.into_iter().map(|(_, running)| running).collect())
+    }
+
     /// Makes the tree run: replaces the kernel's default root, or changes our own tree.
     ///
     /// Removes nothing; [`Applied::stale`] lists what may be removed. A root of another program is
@@ -227,14 +240,18 @@ impl Htb {
         Ok(left)
     }
 
-    /// Counters of all classes, from one dump of classes and one of qdiscs. `None` if our tree does
-    /// not run.
+    /// Counters of all classes of the trees of these majors, as [`Htb::running_at`]. `None` for a tree that does not run.
     ///
     /// # Errors
     /// [`HtbError::Root`].
-    pub fn stats(&mut self, device: Device<'_>, major: u16) -> Result<Option<HtbStats>, HtbError> {
-        let running = self.running(device, major)?;
-        Ok(running.as_ref().map(HtbStats::read))
+    pub fn stats(
+        &mut self,
+        device: Device<'_>,
+        majors: impl IntoIterator<Item = u16>,
+    ) -> Result<Vec<Option<HtbStats>>, HtbError> {
+        let running = self.running_at(device, majors)?;
+        let read = |tree: &Option<HtbRunning>| tree.as_ref().map(HtbStats::read);
+        Ok(running.iter().map(read).collect())
     }
 
     /// The counters of the classes of our tree, without drops by the qdiscs of leaves. One dump; O(classes).
@@ -312,6 +329,12 @@ impl Htb {
             what: "remove the root qdisc",
             source,
         })
+    }
+
+    /// Requests to the kernel until now.
+    #[cfg(test)]
+    pub(super) fn requests(&self) -> u32 {
+        self.connection.requests()
     }
 
     fn run(&mut self, device: Device<'_>, major: u16, steps: Vec<Step>) -> Result<(), HtbError> {

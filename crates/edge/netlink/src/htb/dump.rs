@@ -5,6 +5,7 @@
 //! leaf, from a second dump, for leaves with a listed qdisc.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 use super::leaf::{self, LeafKind};
 use super::wire::{self, Header, Kept, RTM_GETTCLASS};
@@ -121,12 +122,13 @@ pub(super) enum Root {
     },
 }
 
-/// The root of the interface, and its tree if it is ours.
-pub(super) fn running(
+/// The qdiscs at the places of trees, and the trees that are ours, by major: one dump of qdiscs, and one of classes for
+/// each of our trees.
+pub(super) fn trees(
     connection: &mut Connection,
     device: Device<'_>,
-    major: u16,
-) -> Result<(Root, Option<HtbRunning>), HtbError> {
+    majors: impl IntoIterator<Item = u16>,
+) -> Result<Vec<(Root, Option<HtbRunning>)>, HtbError> {
     let failed = |what| {
         move |source| HtbError::Root {
             name: device.name.to_owned(),
@@ -134,38 +136,64 @@ pub(super) fn running(
             source,
         }
     };
-    let (root, mut tree) = qdiscs(connection, device, major).map_err(failed("list qdiscs"))?;
-    if matches!(root, Root::Ours) {
-        tree.classes = classes(connection, device, major).map_err(failed("list classes"))?;
-        return Ok((root, Some(tree)));
+    let listed = Qdiscs::list(connection, device).map_err(failed("list qdiscs"))?;
+    let mut trees = Vec::new();
+    for major in majors {
+        let (root, mut tree) = listed.tree(major);
+        let ours = matches!(root, Root::Ours);
+        if ours {
+            tree.classes = classes(connection, device, major).map_err(failed("list classes"))?;
+        }
+        trees.push((root, ours.then_some(tree)));
     }
-    Ok((root, None))
+    Ok(trees)
 }
 
-fn qdiscs(
+/// The root of the interface, and its tree if it is ours.
+pub(super) fn running(
     connection: &mut Connection,
     device: Device<'_>,
     major: u16,
-) -> Result<(Root, HtbRunning), NetlinkError> {
-    let mut tree = HtbRunning::empty();
-    let request = Request::new(RTM_GETQDISC, dumped(), &tcmsg(device.ifindex, 0, 0, 0));
-    let found = connection.dump("list qdiscs", &request, |message| {
-        let (header, attributes) = Header::read(message.payload)?;
-        (header.ifindex == device.ifindex.0).then(|| (header, Listed::read(attributes)))
-    })?;
-    let mq = found.iter().find(|(header, listed)| {
-        header.parent == TC_H_ROOT && header.handle != 0 && listed.kind == "mq"
-    });
-    let parent = match (place_of(major), mq) {
-        (QdiscPlace::Root, _) => TC_H_ROOT,
-        (QdiscPlace::Queue(queue), Some((mq, _))) => queue_parent(mq.handle, queue),
-        // There are no queues.
-        (QdiscPlace::Queue(_), None) => return Ok((Root::Standard { parent: 0 }, tree)),
-    };
-    let mut root = Root::Standard { parent };
-    for (header, listed) in found {
-        let of = (header.parent >> 16) as u16;
-        if header.parent == parent {
+) -> Result<(Root, Option<HtbRunning>), HtbError> {
+    let mut trees = trees(connection, device, [major])?;
+    Ok(trees.pop().expect("a tree for each major"))
+}
+
+/// The qdiscs of an interface, by parent.
+struct Qdiscs(Vec<(Header, Listed)>);
+
+impl Qdiscs {
+    fn list(connection: &mut Connection, device: Device<'_>) -> Result<Qdiscs, NetlinkError> {
+        let request = Request::new(RTM_GETQDISC, dumped(), &tcmsg(device.ifindex, 0, 0, 0));
+        let mut found = connection.dump("list qdiscs", &request, |message| {
+            let (header, attributes) = Header::read(message.payload)?;
+            (header.ifindex == device.ifindex.0).then(|| (header, Listed::read(attributes)))
+        })?;
+        found.sort_by_key(|(header, _)| header.parent);
+        Ok(Qdiscs(found))
+    }
+
+    /// The qdiscs whose parents have these numbers.
+    fn below(&self, parents: RangeInclusive<u32>) -> &[(Header, Listed)] {
+        let begin = (self.0).partition_point(|(header, _)| header.parent < *parents.start());
+        let below = &self.0[begin..];
+        let end = below.partition_point(|(header, _)| header.parent <= *parents.end());
+        &below[..end]
+    }
+
+    /// The qdisc at the place of a tree, and the tree without its classes. O(its leaves).
+    fn tree(&self, major: u16) -> (Root, HtbRunning) {
+        let mut tree = HtbRunning::empty();
+        let mut roots = self.below(TC_H_ROOT..=TC_H_ROOT).iter();
+        let mq = roots.find(|(header, listed)| header.handle != 0 && listed.kind == "mq");
+        let parent = match (place_of(major), mq) {
+            (QdiscPlace::Root, _) => TC_H_ROOT,
+            (QdiscPlace::Queue(queue), Some((mq, _))) => queue_parent(mq.handle, queue),
+            // There are no queues.
+            (QdiscPlace::Queue(_), None) => return (Root::Standard { parent: 0 }, tree),
+        };
+        let mut root = Root::Standard { parent };
+        for (header, listed) in self.below(parent..=parent) {
             root = match (listed.kind.as_str(), (header.handle >> 16) as u16) {
                 (_, 0) => Root::Standard { parent },
                 ("htb", its) if its == major => Root::Ours,
@@ -175,16 +203,13 @@ fn qdiscs(
                 },
             };
             (tree.default, tree.direct_packets) = listed.globals.unwrap_or_default();
-        } else if of == major {
-            let leaf = Leaf {
-                kind: LeafKind::of_name(&listed.kind),
-                limit: listed.limit,
-                drops: listed.drops,
-            };
-            tree.leaves.insert(header.parent as u16, leaf);
         }
+        let leaves = self.below(wire::handle(major, 0)..=wire::handle(major, u16::MAX));
+        tree.leaves = (leaves.iter())
+            .map(|(header, listed)| (header.parent as u16, Leaf::from(listed)))
+            .collect();
+        (root, tree)
     }
-    Ok((root, tree))
 }
 
 struct Listed {
@@ -193,6 +218,16 @@ struct Listed {
     drops: u32,
     /// Default class and direct packets of HTB.
     globals: Option<(u16, u32)>,
+}
+
+impl From<&Listed> for Leaf {
+    fn from(listed: &Listed) -> Leaf {
+        Leaf {
+            kind: LeafKind::of_name(&listed.kind),
+            limit: listed.limit,
+            drops: listed.drops,
+        }
+    }
 }
 
 impl Listed {

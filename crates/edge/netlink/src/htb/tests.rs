@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::links::{Links, NewLink};
-use crate::tc::Tc;
+use crate::tc::{PlaceError, Tc};
 use crate::testing::in_scratch_namespace;
 
 fn class(minor: u16, parent: u16) -> HtbClass {
@@ -125,7 +125,7 @@ fn ten_thousand_classes_are_created_and_unchanged() {
             (tree.classes.len(), false)
         );
         let began = Instant::now();
-        let stats = htb.stats(device, HTB_MAJOR).unwrap().unwrap();
+        let stats = htb.stats(device, [HTB_MAJOR]).unwrap().remove(0).unwrap();
         let read = began.elapsed();
         assert_eq!(stats.classes.len(), tree.classes.len());
         assert_eq!(stats.classes.iter().filter(|c| c.leaf).count(), 10_001);
@@ -292,5 +292,40 @@ fn limits_of_fifos_follow_ceilings_and_packets() {
         tree.limit_packets = 40;
         assert_eq!(limit(&tree), 40 * 1514);
         assert_eq!(limit(&tree), 40 * 1514);
+    });
+}
+
+#[test]
+fn trees_of_queues_need_one_dump_each() {
+    let name = "trees_of_queues_need_one_dump_each";
+    in_device(name, |htb, device| {
+        // A veth has as many queues as there are processors.
+        match Tc::open().unwrap().split(device.ifindex, false) {
+            Err(PlaceError::OneQueue { .. }) => return,
+            queues => queues.unwrap(),
+        };
+        let major = |queue| htb_major(QdiscPlace::Queue(queue));
+        let trees = [(0, 20), (1, 30)].map(|(queue, houses)| HtbTree {
+            major: major(queue),
+            ..large(houses)
+        });
+        for tree in &trees {
+            htb.apply(device, tree, false).unwrap();
+        }
+        let before = htb.requests();
+        let stats = htb.stats(device, (0..3).map(major)).unwrap();
+        // Qdiscs of all trees at once, and classes of the two that run.
+        assert_eq!(htb.requests() - before, 1 + 2);
+        let classes = |stats: Option<HtbStats>| {
+            let minors = stats?.classes.into_iter().map(|class| class.minor);
+            Some(minors.collect::<BTreeSet<u16>>())
+        };
+        let wanted = |tree: &HtbTree| Some(tree.classes.iter().map(|c| c.minor).collect());
+        let [first, second] = trees.each_ref().map(wanted);
+        let found: Vec<_> = stats.into_iter().map(classes).collect();
+        assert_eq!(found, [first, second, None]);
+        let running = htb.running_at(device, (0..2).map(major)).unwrap();
+        let leaves = running.iter().flatten().map(|tree| tree.leaves.len());
+        assert_eq!(leaves.collect::<Vec<_>>(), [21, 31]);
     });
 }
