@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::scene::{Scene, for_a_time, number, settled, snapshot};
 use crate::workers::{
-    MBIT, RATES, SITE, SUBSCRIBERS, Senders, by_worker, captured, rate, scene, subscriber,
-    workers_of,
+    MBIT, RATES, SITE, SUBSCRIBERS, Senders, by_worker, captured, give_subscribers, rate, scene,
+    subscriber, workers_of,
 };
 
 /// Kind and handle of each qdisc of an interface, without those that the kernel numbers.
@@ -69,6 +69,40 @@ fn a_removed_queue_leaves_its_rate_to_others() {
         count("enqueued_packets"),
         count("sent_packets") + count("dropped_packets")
     );
+    assert!(daemon.stop().success());
+}
+
+#[test]
+fn added_queues_are_shaped_without_a_restart() {
+    requires!(Need::Root, Need::Tool("ethtool"), Need::Tool("tcpdump"));
+    let scene = Scene::with_spare_queues("kernel");
+    give_subscribers(&scene);
+    let daemon = scene.shape(RATES, SITE);
+    let senders = senders(&scene, 80.0 * MBIT);
+    for_a_time(Duration::from_millis(500));
+    let two = held(&scene, "two queues");
+    assert!((39.0..=40.4).contains(&two), "{two}");
+    let before = by_worker_now(&daemon);
+    let command = ["ethtool", "-L", "wan", "rx", "4", "tx", "4"];
+    scene.net.router.run(&command).unwrap();
+    held(&scene, "during the change");
+    let four = held(&scene, "four queues");
+    assert!((39.0..=40.4).contains(&four), "{four}");
+    // Each of 16 flows is at any of four queues, by a hash.
+    let after = by_worker_now(&daemon);
+    println!("{before:?}, then {after:?}");
+    assert!(after.len() == 4 && after[2] + after[3] > 100, "{after:?}");
+    // The trees that ran continue, with their counts.
+    assert!((0..2).all(|queue| after[queue] >= before[queue]));
+    let about = snapshot(&daemon)["description"].to_string();
+    assert!(about.contains("at each of 4 transmit queues"), "{about}");
+    senders.finish();
+    let site = settled(&daemon, "up", Some("site"));
+    let count = |key: &str| number(&site, key);
+    let ended = count("sent_packets") + count("dropped_packets");
+    println!("{site:#}");
+    // Packets between two readings of counters during the change count at one of them.
+    assert!(count("enqueued_packets").abs_diff(ended) <= 50);
     assert!(daemon.stop().success());
 }
 

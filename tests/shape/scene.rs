@@ -128,6 +128,15 @@ impl Scene {
         scene
     }
 
+    /// Two workers at links with four queues, of which two are in use, at the router.
+    pub fn with_spare_queues(port: &'static str) -> Scene {
+        let share = MACHINE.write().unwrap_or_else(PoisonError::into_inner);
+        let mut scene = Scene::build(port, Router::builder().queues(4), Share::Alone(share));
+        give_queues(&scene.net, port);
+        scene.workers = Some(2);
+        scene
+    }
+
     /// The same in a network without reordering: for tests of the order.
     pub fn in_order(port: &'static str) -> Scene {
         let scene = Scene::new(port, Offloads::Off);

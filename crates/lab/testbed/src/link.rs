@@ -221,6 +221,7 @@ impl Veth {
             right,
             mtu: 1500,
             offloads: Offloads::Off,
+            queues: None,
         }
     }
 
@@ -287,6 +288,7 @@ pub struct VethBuilder {
     right: LinkEnd,
     mtu: u32,
     offloads: Offloads,
+    queues: Option<u32>,
 }
 
 impl VethBuilder {
@@ -304,6 +306,13 @@ impl VethBuilder {
         self
     }
 
+    /// Sets the maximum number of queues of both ends, of each direction (one per CPU). One is in use, until `ethtool -L`.
+    #[must_use]
+    pub fn queues(mut self, most: u32) -> VethBuilder {
+        self.queues = Some(most);
+        self
+    }
+
     /// Makes the pair, with MTU, MACs, addresses and offloads set and both ends up.
     pub fn build(self) -> Result<Veth, LinkError> {
         let VethBuilder {
@@ -311,9 +320,13 @@ impl VethBuilder {
             right,
             mtu,
             offloads,
+            queues,
         } = self;
+        let most = queues.map_or(String::new(), |most| {
+            format!("numtxqueues {most} numrxqueues {most} ")
+        });
         let add = format!(
-            "link add name {} address {} type veth peer name {} address {} netns {}",
+            "link add name {} address {} {most}type veth peer name {} address {} {most}netns {}",
             left.ifname,
             left.mac,
             right.ifname,
@@ -324,6 +337,10 @@ impl VethBuilder {
         left.ns.ip_batch(&lines)?;
         right.ns.ip_batch(&right.configuration(mtu))?;
         let veth = Veth { left, right };
+        for end in veth.ends().into_iter().filter(|_| queues.is_some()) {
+            let words = ["ethtool", "-L", &end.ifname, "rx", "1", "tx", "1"];
+            end.ns.run(&words)?;
+        }
         if offloads == Offloads::Off {
             veth.set_offloads(offloads)?;
         }

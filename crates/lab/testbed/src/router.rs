@@ -111,6 +111,7 @@ impl Router {
         RouterBuilder {
             mtu: 1500,
             offloads: Offloads::Off,
+            queues: None,
             lan_wire: None,
             wan_wire: None,
         }
@@ -122,6 +123,7 @@ impl Router {
 pub struct RouterBuilder {
     mtu: u32,
     offloads: Offloads,
+    queues: Option<u32>,
     lan_wire: Option<[Impairment; 2]>,
     wan_wire: Option<[Impairment; 2]>,
 }
@@ -138,6 +140,13 @@ impl RouterBuilder {
     #[must_use]
     pub fn offloads(mut self, offloads: Offloads) -> RouterBuilder {
         self.offloads = offloads;
+        self
+    }
+
+    /// Maximum number of queues of all links without a wire, see [`crate::link::VethBuilder::queues`].
+    #[must_use]
+    pub fn queues(mut self, most: u32) -> RouterBuilder {
+        self.queues = Some(most);
         self
     }
 
@@ -203,7 +212,11 @@ impl RouterBuilder {
         let wire = match impairments {
             None => {
                 let veth = Veth::between(left.clone(), right.clone());
-                veth.mtu(self.mtu).offloads(self.offloads).build()?;
+                let mut veth = veth.mtu(self.mtu).offloads(self.offloads);
+                if let Some(most) = self.queues {
+                    veth = veth.queues(most);
+                }
+                veth.build()?;
                 None
             }
             Some([there, back]) => {

@@ -84,7 +84,8 @@ pub static DESCRIPTION: Description = Description {
 pub struct Kernel {
     sides: Both<Option<HtbLink>>,
     pins: Option<Pins>,
-    about: String,
+    /// Of both sides.
+    notes: Vec<String>,
 }
 
 struct HtbLink {
@@ -99,12 +100,16 @@ struct HtbLink {
     tree: Tree,
     plan: HtbPlan,
     places: Places,
+    /// A description, for the status.
+    note: String,
     /// Trees at transmit queues; none: the tree is at the root.
     queues: Option<Queues>,
     /// Classes of HTB that are to go once they are empty, by tree.
     stale: Vec<(u16, Vec<u16>)>,
     /// A transmit queue was removed.
     removed: bool,
+    /// A transmit queue was added, which has no tree.
+    outgrown: bool,
     /// Packets that left with a queue that was removed, by node: at the last two readings, and what was missed before.
     lost: [Vec<u64>; 3],
     /// Counted by HTB before this program marked, by node: it came by an earlier one's marks.
@@ -131,18 +136,14 @@ impl Kernel {
         let mut kernel = Box::new(Kernel {
             sides: Both::default(),
             pins: prepared.pins().cloned(),
-            about: String::new(),
+            notes: vec!["continues after this process ends".to_owned()],
         });
-        let mut notes = Vec::new();
         for side in Side::BOTH {
             let Some(link) = job.links.get(side) else {
                 continue;
             };
             match HtbLink::start(job, side, link, prepared.pins()) {
-                Ok((line, note)) => {
-                    *kernel.sides.get_mut(side) = Some(line);
-                    notes.push(note);
-                }
+                Ok(line) => *kernel.sides.get_mut(side) = Some(line),
                 Err(error) => {
                     // Shaping one side alone was not requested.
                     let _ = kernel.stop();
@@ -150,11 +151,9 @@ impl Kernel {
                 }
             }
         }
-        notes.push("continues after this process ends".to_owned());
-        notes.extend(prepared.why_not_pinned().map(|why| {
+        kernel.notes.extend(prepared.why_not_pinned().map(|why| {
             format!("without this process, all packets are of the default class: {why}")
         }));
-        kernel.about = notes.join("; ");
         Ok(*kernel)
     }
 }
@@ -200,7 +199,7 @@ impl HtbLink {
         side: Side,
         link: &Link,
         pins: Option<&Pins>,
-    ) -> anyhow::Result<(HtbLink, String)> {
+    ) -> anyhow::Result<HtbLink> {
         let raw = !matches!(link.arp_type, ArpType::Ethernet | ArpType::Loopback);
         let tree = job.lines.trees.get(side);
         let capacity = tree.plan.class_table.len() as u32 + SPARE_CLASSES;
@@ -240,16 +239,18 @@ impl HtbLink {
             tree: tree.clone(),
             plan: HtbPlan::default(),
             places: Places::of(tree),
+            note: String::new(),
             queues,
             stale: Vec::new(),
             removed: false,
+            outgrown: false,
             lost: Default::default(),
             before: Vec::new(),
             leaf: LeafKind::Fifo,
         };
         let majors = line.majors();
         let is_fresh = line.queues.is_some() && line.htb.running(device, majors.start)?.is_none();
-        let mut note = match line.begin(job, (tree, side), pins, raw) {
+        line.note = match line.begin(job, (tree, side), pins, raw) {
             Err(error) if is_fresh => {
                 // Trees without marks would limit all packets to the rest of the line.
                 if let Err(error) = queues::remove(&mut line.htb, device, majors.len() as u16) {
@@ -260,9 +261,9 @@ impl HtbLink {
             note => note?,
         };
         if let Some(why) = why {
-            note.push_str(&format!(", at its root: {why}"));
+            line.note.push_str(&format!(", at its root: {why}"));
         }
-        Ok((line, note))
+        Ok(line)
     }
 
     /// Makes the tree run, and leads packets there. In words.
@@ -285,7 +286,7 @@ impl HtbLink {
                 Took::Fresh
             }
         };
-        self.count_what_was()?;
+        self.count_again()?;
         self.retire();
         if let Some(queues) = &mut self.queues {
             queues.run(side)?;
@@ -462,7 +463,8 @@ impl HtbLink {
         }
         let trees = self.majors().len();
         let queues = queues::in_use(self.ifindex)?;
-        if queues > trees {
+        self.outgrown = queues > trees;
+        if self.outgrown {
             bail!(
                 "{:?} has {queues} transmit queues, and had {trees} at the start: the others have no tree",
                 self.name
@@ -528,16 +530,11 @@ impl HtbLink {
         known.clone()
     }
 
-    /// Counts the packets before this program marked: all that HTB counts now.
-    fn count_what_was(&mut self) -> anyhow::Result<()> {
+    /// Counts the packets before this program marked, or before nodes and classes had these numbers: all that HTB counts,
+    /// less those with a mark by now.
+    fn count_again(&mut self) -> anyhow::Result<()> {
         self.before = self.stats()?.iter().map(HtbSum::all).collect();
         self.lost = Default::default();
-        Ok(())
-    }
-
-    /// Nodes and classes have other numbers from now on: what came so far is what HTB counts.
-    fn count_again(&mut self) -> anyhow::Result<()> {
-        self.count_what_was()?;
         let marked = self.marked();
         for (before, marked) in self.before.iter_mut().zip(marked) {
             *before = before.saturating_sub(marked.packets);
@@ -624,7 +621,12 @@ impl Backend for Kernel {
     }
 
     fn about(&self) -> String {
-        self.about.clone()
+        let sides = Side::BOTH
+            .iter()
+            .filter_map(|side| self.sides.get(*side).as_ref());
+        let notes = sides.map(|line| line.note.as_str());
+        let notes = notes.chain(self.notes.iter().map(String::as_str));
+        notes.collect::<Vec<_>>().join("; ")
     }
 
     fn read(&mut self, _: &RttMonitor) -> anyhow::Result<Reading> {
@@ -733,13 +735,26 @@ impl Backend for Kernel {
     }
 
     fn join(&mut self, job: &Job<'_>, side: Side) -> anyhow::Result<()> {
-        let (line, _) = HtbLink::start(job, side, job.link(side)?, self.pins.as_ref())?;
+        let line = HtbLink::start(job, side, job.link(side)?, self.pins.as_ref())?;
         *self.sides.get_mut(side) = Some(line);
         Ok(())
     }
 
+    fn outgrown(&self, side: Side) -> bool {
+        (self.sides.get(side).as_ref()).is_some_and(|line| line.outgrown)
+    }
+
     fn resize(&mut self, job: &Job<'_>, side: Side) -> anyhow::Result<()> {
-        // The tree continues, with other bursts and quanta.
+        // Or two threads would change the classes of the same trees.
+        let queues = self
+            .sides
+            .get_mut(side)
+            .as_mut()
+            .and_then(|line| line.queues.as_mut());
+        if let Some(queues) = queues {
+            queues.rest();
+        }
+        // The trees continue, with other bursts and quanta; queues without a tree get one.
         self.join(job, side)
     }
 

@@ -169,7 +169,13 @@ pub trait Backend: Send {
         bail!("{} cannot be shaped separately", side.name())
     }
 
-    /// Applies another MTU of a side's link. Called only with [`crate::description::Shapes::separate`].
+    /// True if the link of a side has more queues than are shaped: [`Backend::read`] failed for that, and
+    /// [`Backend::resize`] shapes all of them.
+    fn outgrown(&self, _: Side) -> bool {
+        false
+    }
+
+    /// Applies another MTU, or more queues, of a side's link. Called only with [`crate::description::Shapes::separate`].
     ///
     /// # Errors
     /// The back end failed.

@@ -506,7 +506,7 @@ impl Shaping {
                     };
                 }
                 Err(error) => {
-                    // The reading may precede the notification that an interface was removed.
+                    // The reading may precede the notification that an interface was removed. For added queues there is none.
                     if let Ok(Some(text)) = self.follow_sides(config, classes) {
                         return Some(text);
                     }

@@ -138,6 +138,11 @@ impl Queues {
         Ok(())
     }
 
+    /// Ends the thread: the last division stays.
+    pub fn rest(&mut self) {
+        self.thread = None;
+    }
+
     pub fn lock(&self) -> MutexGuard<'_, Division> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

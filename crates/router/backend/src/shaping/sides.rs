@@ -133,7 +133,9 @@ impl Shaping {
                 continue;
             };
             let (is, joined) = match *port.present.get(side) {
-                Some(before) if before == Present::from(link) => continue,
+                Some(before) if before == Present::from(link) && !port.backend.outgrown(side) => {
+                    continue;
+                }
                 // Its packets would not fit.
                 Some(before) if !separate && link.mtu_bytes > before.mtu_bytes => bail!(
                     "the MTU of {name:?} is {} and was {} at the start",
@@ -142,8 +144,12 @@ impl Shaping {
                 ),
                 Some(_) if !separate => continue,
                 Some(_) => {
+                    let what = match port.backend.outgrown(side) {
+                        true => "has more transmit queues".to_owned(),
+                        false => format!("has another MTU, {}", link.mtu_bytes),
+                    };
                     port.resize(&job, side)?;
-                    (format!("has another MTU, {}", link.mtu_bytes), Ok(()))
+                    (what, Ok(()))
                 }
                 None => ("is there".to_owned(), port.join(&job, side)),
             };
@@ -223,7 +229,7 @@ impl Port {
         self.set_again(side)
     }
 
-    /// Applies another MTU of a side's link, with the rates that were set.
+    /// Applies another MTU, or more queues, of a side's link, with the rates that were set.
     fn resize(&mut self, job: &Job<'_>, side: Side) -> anyhow::Result<()> {
         self.backend.resize(job, side)?;
         *self.present.get_mut(side) = Some(job.link(side)?.into());
