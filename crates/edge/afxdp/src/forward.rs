@@ -424,6 +424,10 @@ impl<O: Order> Forwarder<O> {
         if self.stale[from.0] > 0 {
             self.drop_stale(from, &mut arrived);
         }
+        // Another CPU wrote these lines. Loaded all at once, they delay the first packet only.
+        for frame in &arrived {
+            self.port.prefetch_head(*frame);
+        }
         for frame in arrived.drain(..) {
             let bytes = self.complete(frame);
             let metadata = self.port.metadata(frame);

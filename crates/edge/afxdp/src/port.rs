@@ -28,6 +28,8 @@ use crate::umem::Umem;
 
 /// Bytes of metadata that the XDP program writes before a packet: the time of arrival.
 const STAMP_BYTES: u32 = 8;
+/// Headers that a forwarder reads of most packets: Ethernet, IPv4 and TCP.
+const HEADER_BYTES: u32 = 14 + 20 + 20;
 /// Retries of a busy queue and the pause between them: half a second in total.
 const BUSY_TRIES: u32 = 100;
 /// See [`BUSY_TRIES`].
@@ -373,11 +375,23 @@ impl Port {
 
     /// The metadata of a held packet from the XDP program, if it writes any.
     pub fn metadata(&self, frame: FrameId) -> Option<FrameMetadata> {
-        let (address, _) = self.frames.packet(frame)?;
+        let bytes = self.head(frame, 0)?;
+        FrameMetadata::read(bytes.first_chunk()?)
+    }
+
+    /// Loads the metadata and the headers of a held packet into the cache, without waiting.
+    pub(crate) fn prefetch_head(&self, frame: FrameId) {
+        if let Some(head) = self.head(frame, HEADER_BYTES) {
+            fairpath_core::prefetch(head);
+        }
+    }
+
+    /// The metadata of a held packet and its first bytes, `most` of them at most.
+    fn head(&self, frame: FrameId, most: u32) -> Option<&[u8]> {
+        let (address, len) = self.frames.packet(frame)?;
         let before = address.checked_sub(METADATA_BYTES as u64)?;
         // SAFETY: of the same held frame, whose packets begin after the kernel's headroom.
-        let bytes = unsafe { self.umem.get(before, METADATA_BYTES as u32) }?;
-        FrameMetadata::read(bytes.first_chunk()?)
+        unsafe { self.umem.get(before, METADATA_BYTES as u32 + len.min(most)) }
     }
 
     /// The time at which a held packet reached the XDP program (`CLOCK_MONOTONIC`), if that writes
