@@ -6,7 +6,8 @@
 //!
 //! Packets of 1,500 bytes in one direction, and with an ACK for each; GRO and GSO are off. One router
 //! forwards by its routes, with the daemon and without it in turn, and the first of both changes with
-//! every round. The rate of the link limits nothing.
+//! every round. The rate of the link limits nothing. The receiver runs the sink at XDP or at tcx: at
+//! XDP, its veth copies each packet of AF_XDP in the time of the worker, and none of the stack.
 //!
 //!   rate      the generator sends more than either forwards
 //!   CPU time  it sends at a pace that both hold: time of its thread, in which the kernel receives, of
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use fairpath_bpf::cost::Empty;
-use fairpath_bpf::{Attached, Fan, Hook, Injector, Traffic};
+use fairpath_bpf::{Attached, Fan, Hook, Injector, Sink, Traffic};
 use serde::Serialize;
 
 use crate::afxdp;
@@ -58,6 +59,8 @@ const DRAIN: Duration = Duration::from_millis(20);
 pub struct RoutedRow {
     /// An ACK for each data packet.
     acks: bool,
+    /// The receiver runs XDP.
+    xdp: bool,
     stack_pps: Measured,
     afxdp_pps: Measured,
     /// Of measurements taken one after the other.
@@ -82,21 +85,33 @@ struct Once {
     daemon_ns: f64,
 }
 
-/// Measures both kinds.
+/// ACKs or none, and where packets end.
+const KINDS: [(bool, Sink); 4] = [
+    (false, Sink::Tcx),
+    (true, Sink::Tcx),
+    (false, Sink::Xdp),
+    (true, Sink::Xdp),
+];
+
+/// Measures all kinds.
 ///
 /// # Errors
 /// Where the bench itself fails: no root, one CPU, no release binary.
 pub fn rows(scene: &Scene, rounds: u32, time: Duration) -> anyhow::Result<Vec<RoutedRow>> {
     let _ahead = Ahead::of_others();
     scene.route_to_servers(&[FAN_NETWORK])?;
-    [false, true]
-        .into_iter()
-        .map(|acks| row(scene, acks, rounds, time))
-        .collect()
+    let row = |kind| row(scene, kind, rounds, time);
+    KINDS.into_iter().map(row).collect()
 }
 
-fn row(scene: &Scene, acks: bool, rounds: u32, time: Duration) -> anyhow::Result<RoutedRow> {
+fn row(
+    scene: &Scene,
+    (acks, sink): (bool, Sink),
+    rounds: u32,
+    time: Duration,
+) -> anyhow::Result<RoutedRow> {
     let traffic = Traffic {
+        sink,
         fan: (!acks).then_some(FAN),
         ..scene.traffic(FLOWS, IP_BYTES)
     };
@@ -116,6 +131,7 @@ fn row(scene: &Scene, acks: bool, rounds: u32, time: Duration) -> anyhow::Result
     let (stack_pps, afxdp_pps) = (of(&stack, |once| once.pps), of(&ours, |once| once.pps));
     Ok(RoutedRow {
         acks,
+        xdp: sink == Sink::Xdp,
         ratio: afxdp_pps.pairs(&stack_pps, |ours, stack| ours / stack),
         stack_pps,
         afxdp_pps,
@@ -203,7 +219,8 @@ pub fn targets(rows: &[RoutedRow]) -> Vec<Target> {
 
 fn name(row: &RoutedRow) -> String {
     let acks = if row.acks { " and ACKs" } else { "" };
-    format!("{IP_BYTES} bytes{acks}")
+    let to = if row.xdp { ", to XDP" } else { "" };
+    format!("{IP_BYTES} bytes{acks}{to}")
 }
 
 /// For people.

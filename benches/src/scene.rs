@@ -16,7 +16,7 @@ use std::net::Ipv4Addr;
 
 use anyhow::Context;
 use fairpath_bpf::cost::Empty;
-use fairpath_bpf::{Attached, Hook, Side, Traffic};
+use fairpath_bpf::{Attached, Hook, Side, Sink, Traffic};
 use fairpath_testbed::{LinkEnd, Netns, Testbed, Veth};
 use fairpath_units::IfIndex;
 use nix::net::if_::if_nametoindex;
@@ -95,6 +95,7 @@ impl Scene {
             flows,
             ip_bytes,
             lag: (OUTSTANDING * flows).max(MIN_LAG),
+            sink: Sink::Xdp,
             fan: None,
         }
     }

@@ -6,6 +6,7 @@
  *           by the link to the router. Even runs are data from the clients, odd ones are ACKs of
  *           data inject_lag packets earlier.
  *   sink  XDP: counts forwarded packets and drops them
+ *   sink_skb  tcx: the same, for a receiver without XDP
  *
  * There is no state per flow: its numbers follow from its round, so that the generator does not use
  * the cache of the measured code. TCP checksums are 0, because routers do not check them.
@@ -192,4 +193,11 @@ int sink(struct xdp_md *ctx)
 {
 	arrived[ctx->ingress_ifindex == inject_link[1]]++;
 	return XDP_DROP;
+}
+
+SEC("tcx/ingress")
+int sink_skb(struct __sk_buff *skb)
+{
+	arrived[skb->ifindex == inject_link[1]]++;
+	return TCX_DROP;
 }

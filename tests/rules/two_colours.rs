@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fairpath_bpf::cost::Empty;
-use fairpath_bpf::{Attached, Hook, Injector, Side, Traffic};
+use fairpath_bpf::{Attached, Hook, Injector, Side, Sink, Traffic};
 use fairpath_testbed::{LinkEnd, Need, Netns, Testbed, Veth, requires, wait_for};
 use fairpath_units::{IfIndex, Share};
 use fairpath_wire::{Frame, ipv4};
@@ -122,6 +122,7 @@ impl Links {
             flows,
             ip_bytes: 64,
             lag: LAG,
+            sink: Sink::Xdp,
             fan: None,
         }
     }

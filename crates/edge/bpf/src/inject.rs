@@ -54,6 +54,16 @@ pub struct Side {
     pub router: [u8; 6],
 }
 
+/// The hook that counts and drops packets at their destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sink {
+    /// XDP. A veth copies packets with less headroom than XDP needs before: those that were sent
+    /// through AF_XDP, and none that the stack forwarded.
+    Xdp,
+    /// tcx ingress of an interface without XDP: nothing is copied.
+    Tcx,
+}
+
 /// The traffic: data from the clients, and an ACK for each data packet from the servers.
 #[derive(Clone, Copy, Debug)]
 pub struct Traffic {
@@ -67,6 +77,8 @@ pub struct Traffic {
     pub ip_bytes: u32,
     /// Number of data packets, of all flows, between data and its ACK.
     pub lag: u32,
+    /// Where forwarded packets end.
+    pub sink: Sink,
     /// Instead of data and ACKs: data only, to random destinations, the same in each run.
     pub fan: Option<Fan>,
 }
@@ -149,8 +161,13 @@ impl Injector {
             }
         }
         let mut skel = open.load()?;
-        let mut sink =
-            |side: Side, name| attach::attach(&mut skel.progs.sink, Hook::Xdp, side.ifindex, name);
+        let mut sink = |side: Side, name| {
+            let (program, hook) = match traffic.sink {
+                Sink::Xdp => (&mut skel.progs.sink, Hook::Xdp),
+                Sink::Tcx => (&mut skel.progs.sink_skb, Hook::TcxIngress),
+            };
+            attach::attach(program, hook, side.ifindex, name)
+        };
         let sinks = [
             sink(traffic.clients, "clients")?,
             sink(traffic.servers, "servers")?,

@@ -46,7 +46,7 @@ pub use forward::{
     Ran, SenderCheck,
 };
 pub use impair::{Loss, LossCounts, LossError, LossOptions};
-pub use inject::{Arrived, Fan, InjectError, Injector, Side, Traffic};
+pub use inject::{Arrived, Fan, InjectError, Injector, Side, Sink, Traffic};
 pub use limit::{KernelLimitError, KernelLimits, LimitSpin};
 pub use mark::{Mark, MarkCount, MarkError, MarkOptions, MarkTo, QueueFlows, Took};
 pub use names::has_map;
