@@ -507,8 +507,10 @@ impl Shaping {
                 }
                 Err(error) => {
                     // The reading may precede the notification that an interface was removed. For added queues there is none.
-                    if let Ok(Some(text)) = self.follow_sides(config, classes) {
-                        return Some(text);
+                    match self.follow_sides(config, classes) {
+                        Ok(Some(text)) => return Some(text),
+                        Ok(None) => {}
+                        Err(why) => tracing::error!("follow the interfaces: {why:#}"),
                     }
                     let text = format!("shaping failed and is restarted: {error:#}");
                     let text = self.fail(text);
